@@ -83,6 +83,9 @@ impl Text for RunList {
             if !run.differs.is_empty() {
                 write_differences(out, &run.differs)?;
             }
+            if let Some(reached) = reached(run) {
+                writeln!(out, "    {reached}")?;
+            }
             if let Some(from) = &run.continued_from {
                 writeln!(out, "    continues {} after epoch {}", from.run, from.epoch)?;
             }
@@ -95,6 +98,20 @@ impl Text for RunList {
         }
         Ok(())
     }
+}
+
+/// Sentence on a run that ended before its end: why, and where `--resume` continues it.
+fn reached(run: &ListedRun) -> Option<String> {
+    let why = match run.state {
+        RunState::Stopped => "ended without a word: killed, or its machine is gone",
+        RunState::Interrupted => "was asked to stop",
+        RunState::Failed => "ended with an error",
+        RunState::Running | RunState::Finished | RunState::Pruned => return None,
+    };
+    Some(match run.last_checkpoint {
+        Some(step) => format!("{why}; its last checkpoint, for `--resume`, is of step {step}"),
+        None => format!("{why}; it has no checkpoint"),
+    })
 }
 
 /// The dataset of a run.
@@ -231,6 +248,8 @@ mod tests {
             started_ms: 1_700_000_000_000,
             epochs: 12,
             steps: 1_234_567,
+            last_checkpoint: Some(1_234_000),
+            best_epoch: Some(9),
             validation_loss: Some(0.123_456_789),
             metric: Some("perplexity".to_owned()),
             test: Some(54_321.987),
@@ -291,12 +310,16 @@ mod tests {
                 "    learning_rate = 0.003, model.hidden = [64,64]",
             ]
         );
-        assert_eq!(lines.len(), 7, "{text}");
+        assert_eq!(
+            lines[3],
+            "    was asked to stop; its last checkpoint, for `--resume`, is of step 1234000"
+        );
+        assert_eq!(lines.len(), 9, "{text}");
         let all = format!(
             "all on dataset {}, 1200 training rows, out/dataset",
             "f".repeat(32)
         );
-        assert_eq!(lines[6], all);
+        assert_eq!(lines[8], all);
         let mut grown = list;
         grown.runs[0].fingerprint = "e".repeat(32);
         let mut text = String::new();

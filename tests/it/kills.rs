@@ -260,6 +260,16 @@ fn training_killed_at_random_points_ends_with_the_weights_of_an_undisturbed_run(
         let killed = kill_when(child, delay, || written(&train) != checkpoints);
         assert!(killed, "training ended before kill {kill}");
     }
+    let list = run(folder.path(), &["runs", "list", file, "--json"])
+        .expect(0)
+        .json();
+    let listed = &list["runs"][0];
+    assert_eq!(listed["state"], "stopped", "{listed}");
+    let checkpoint = listed["last_checkpoint"].as_u64().unwrap();
+    assert!(
+        checkpoint > 0 && listed["steps"].as_u64().unwrap() >= checkpoint,
+        "{listed}"
+    );
     let resumed = run(folder.path(), &["train", file, "--resume", "--json"])
         .expect(0)
         .json();

@@ -332,7 +332,8 @@ fn path(step: Step) -> String {
     format!("{FOLDER}/step-{:08}.safetensors", step.get())
 }
 
-fn step_of(path: &str) -> Option<Step> {
+/// Steps of the checkpoint with this path in the folder of its run.
+pub(crate) fn step_of(path: &str) -> Option<Step> {
     let name = path
         .strip_prefix(FOLDER)?
         .strip_prefix("/step-")?

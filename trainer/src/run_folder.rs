@@ -44,6 +44,16 @@ pub(crate) fn runtime() -> Result<Runtime, Error> {
         .map_err(Error::Runtime)
 }
 
+/// Returns whether no process holds the lock of the folder of a run, so that no process trains it. `false` also where that
+/// is not known: for an object store, and for a disk that has no locks.
+pub(crate) fn is_abandoned(folder: &Store) -> bool {
+    let opened = folder.local_path().map(File::open);
+    let Some(Ok(folder)) = opened else {
+        return false;
+    };
+    folder.try_lock_shared().is_ok()
+}
+
 /// The folder of one run.
 #[derive(Clone, Debug)]
 pub(crate) struct RunFolder {
@@ -150,7 +160,13 @@ impl RunFolder {
         let Ok(folder) = fs::create_dir_all(&folder).and_then(|()| File::open(&folder)) else {
             return Ok(None);
         };
-        match folder.try_lock() {
+        let mut locked = folder.try_lock();
+        if matches!(locked, Err(TryLockError::WouldBlock)) {
+            // A list of runs that looks at this moment holds it for an instant.
+            self.pause(LOOK_EVERY);
+            locked = folder.try_lock();
+        }
+        match locked {
             Ok(()) => Ok(Some(folder)),
             Err(TryLockError::WouldBlock) => Err(Error::Busy { url: self.url() }),
             Err(TryLockError::Error(_)) => Ok(None),
@@ -291,7 +307,10 @@ mod tests {
         let lock = open().lock().unwrap();
         let busy = open().lock().unwrap_err();
         assert!(matches!(busy, Error::Busy { .. }), "{busy}");
+        assert!(!is_abandoned(&open().store));
         drop(lock);
+        assert!(is_abandoned(&open().store));
+        assert!(!is_abandoned(&Store::memory()));
         assert!(open().lock().unwrap().is_some());
     }
 

@@ -3,19 +3,24 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use feedline_schemas::{
+    checkpoint::BestEpoch,
     config::TrainConfig,
+    ids::{Epoch, Step},
     manifest::{Split, SplitContent},
     report::Warning,
     run::{ContinuedFrom, RunRecord, RunState},
 };
 use feedline_storage::Store;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use crate::{
     baseline::HIGHER,
+    checkpoint::step_of,
     error::Error,
     log,
     metrics::Metrics,
+    run_folder::is_abandoned,
     track::{
         record::RECORD_PATH,
         report::{
@@ -53,6 +58,12 @@ pub struct ListedRun {
     pub epochs: u64,
     /// Steps taken.
     pub steps: u64,
+    /// Steps after which the newest checkpoint was written; absent where there is none, and for a finished run.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub last_checkpoint: Option<u64>,
+    /// Epoch of the lowest validation loss, from 1, whose weights are kept.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub best_epoch: Option<u64>,
     /// Lowest mean validation loss; absent before the first epoch's end.
     pub validation_loss: Option<f64>,
     /// Its main metric, such as `rmse`.
@@ -85,19 +96,21 @@ pub struct RunList {
 }
 
 /// Lists the runs of a folder as seen at `now_ms`. Folders without a record, as of older versions, are left out; records
-/// that cannot be read are warned of.
+/// that cannot be read are warned of. Of a run that was killed, epochs and steps are those of its log.
 ///
 /// # Errors
 /// [`Error::Storage`].
 pub async fn list(runs: &Store, now_ms: u64) -> Result<RunList, Error> {
-    let records = records(runs).await?;
+    let records = reached(runs, now_ms).await?;
+    let checkpoints = newest_checkpoints(runs).await?;
     let configs: Vec<&TrainConfig> = records.iter().map(|r| &r.config).collect();
     let differing = differing(&records.iter().collect::<Vec<_>>(), &configs);
     let of_run = |(i, record): (usize, &RunRecord)| {
         let own = differing
             .iter()
             .filter_map(|(key, values)| Some((key.clone(), values[i].clone()?)));
-        listed(record, own.collect(), now_ms)
+        let checkpoint = checkpoints.get(&record.name).copied();
+        listed(record, own.collect(), checkpoint)
     };
     Ok(RunList {
         url: runs.url(),
@@ -105,17 +118,36 @@ pub async fn list(runs: &Store, now_ms: u64) -> Result<RunList, Error> {
     })
 }
 
-fn listed(record: &RunRecord, differs: BTreeMap<String, String>, now_ms: u64) -> ListedRun {
+/// Steps of the newest checkpoint of each run that has one.
+async fn newest_checkpoints(runs: &Store) -> Result<BTreeMap<String, u64>, Error> {
+    let mut newest = BTreeMap::new();
+    for listed in runs.list("").await? {
+        let found = listed.path.split_once('/');
+        if let Some((run, step)) = found.and_then(|(run, path)| Some((run, step_of(path)?))) {
+            let of_run: &mut u64 = newest.entry(run.to_owned()).or_default();
+            *of_run = step.get().max(*of_run);
+        }
+    }
+    Ok(newest)
+}
+
+fn listed(
+    record: &RunRecord,
+    differs: BTreeMap<String, String>,
+    checkpoint: Option<u64>,
+) -> ListedRun {
     let best = record.best.as_ref();
     let metric = MAIN.into_iter().find(|name| {
         record.test.contains_key(*name) || best.is_some_and(|b| b.metrics.contains_key(*name))
     });
     ListedRun {
         name: record.name.clone(),
-        state: record.state_at(now_ms),
+        state: record.state,
         started_ms: record.started_ms,
         epochs: record.epochs,
         steps: record.step,
+        last_checkpoint: checkpoint.filter(|_| record.state != RunState::Finished),
+        best_epoch: best.map(BestEpoch::number),
         validation_loss: best.map(|best| best.loss),
         test: metric.and_then(|name| record.test.get(name).copied()),
         metric: metric.map(str::to_owned),
@@ -165,6 +197,67 @@ pub(crate) async fn records(runs: &Store) -> Result<Vec<RunRecord>, Error> {
     Ok(records)
 }
 
+/// The records of all runs of a folder, newest first, as seen at `now_ms`: one that says that it is running, and that no
+/// process trains, has stopped, and has the steps, epochs and best epoch of its log. A record is written each
+/// [`HEARTBEAT_MS`](RunRecord::HEARTBEAT_MS), so that of a killed run may know less.
+pub(crate) async fn reached(runs: &Store, now_ms: u64) -> Result<Vec<RunRecord>, Error> {
+    let mut records = records(runs).await?;
+    for record in &mut records {
+        let folder = runs.child(&record.name);
+        let is_running = record.state == RunState::Running;
+        record.state = match is_running && is_abandoned(&folder) {
+            true => RunState::Stopped,
+            false => record.state_at(now_ms),
+        };
+        if record.state == RunState::Stopped {
+            let lines = folder.get_opt(log::PATH).await?.unwrap_or_default();
+            take_log(record, &String::from_utf8_lossy(&lines));
+        }
+    }
+    Ok(records)
+}
+
+/// Puts into a record what a log knows and the record does not.
+fn take_log(record: &mut RunRecord, lines: &str) {
+    for line in lines.lines() {
+        let Ok(line) = serde_json::from_str::<LogLine>(line) else {
+            continue;
+        };
+        record.step = record.step.max(line.step.get());
+        let is_epoch = line.kind == "epoch";
+        let Some(loss) = line.validation_loss.filter(|_| is_epoch) else {
+            continue;
+        };
+        record.epochs = record.epochs.max(line.epoch.next().get());
+        if record.best.as_ref().is_none_or(|best| loss < best.loss) {
+            let of_split = |(name, value): (String, Value)| {
+                let name = name.strip_prefix("validation_")?.to_owned();
+                Some((name, value.as_f64()?))
+            };
+            record.best = Some(BestEpoch {
+                epoch: line.epoch,
+                step: line.step,
+                loss,
+                metrics: line.numbers.into_iter().filter_map(of_split).collect(),
+                baseline: Metrics::new(),
+                worst: Vec::new(),
+                diagnostics: None,
+            });
+        }
+    }
+}
+
+/// A line of a log, as far as a list of runs reads it.
+#[derive(Deserialize)]
+struct LogLine {
+    kind: String,
+    step: Step,
+    epoch: Epoch,
+    validation_loss: Option<f64>,
+    #[serde(flatten)]
+    numbers: BTreeMap<String, Value>,
+}
+
 /// A run in a comparison.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ComparedRun {
@@ -206,7 +299,7 @@ pub struct Comparison {
 /// # Errors
 /// [`Error::NoRun`] when a name begins none or several of the runs, [`Error::Storage`].
 pub async fn compare(runs: &Store, names: &[String], now_ms: u64) -> Result<Comparison, Error> {
-    let all = records(runs).await?;
+    let all = reached(runs, now_ms).await?;
     let mut chosen = Vec::new();
     for name in names {
         chosen.push(find(&all, name, runs)?);
@@ -217,7 +310,7 @@ pub async fn compare(runs: &Store, names: &[String], now_ms: u64) -> Result<Comp
         let lines = runs.get_opt(&path).await?.unwrap_or_default();
         compared.push(ComparedRun {
             name: record.name.clone(),
-            state: record.state_at(now_ms),
+            state: record.state,
             dataset: record.dataset.clone(),
             fingerprint: record.fingerprint.to_string(),
             splits: record.splits.clone(),
@@ -608,6 +701,61 @@ mod tests {
             ["7", "0", "0"].map(|s| Some(s.to_owned()))
         );
         assert_eq!(found.runs[0].differs.len(), 1);
+    }
+
+    #[test]
+    fn a_killed_run_has_the_steps_and_epochs_of_its_log_and_its_newest_checkpoint() {
+        let place = tempfile::tempdir().unwrap();
+        let url = place.path().join("train").display().to_string();
+        let store = Store::open(&url, &feedline_storage::StoreOptions::default()).unwrap();
+        let runtime = runtime().unwrap();
+        let mut killed = record("aa11");
+        (killed.state, killed.step, killed.epochs) = (RunState::Running, 0, 0);
+        (killed.best, killed.updated_ms) = (None, 1_000_000);
+        killed.test.clear();
+        let lines = concat!(
+            r#"{"kind":"epoch","step":4,"epoch":0,"train_loss":0.5,"validation_loss":0.4,"best":true,"validation_rmse":3.0}"#,
+            "\n",
+            r#"{"kind":"epoch","step":8,"epoch":1,"train_loss":0.4,"validation_loss":0.3,"best":true,"validation_rmse":2.5}"#,
+            "\n",
+            r#"{"kind":"step","step":10,"epoch":2,"loss":0.5}"#,
+            "\n",
+            r#"{"kind":"st"#,
+        );
+        runtime.block_on(async {
+            let put = async |path: &str, bytes: Vec<u8>| {
+                let path = format!("aa11/{path}");
+                store.put(&path, bytes.into()).await.unwrap();
+            };
+            put("run.json", encode(&killed)).await;
+            put("metrics.jsonl", lines.into()).await;
+            put("checkpoints/step-00000004.safetensors", vec![0]).await;
+            put("checkpoints/step-00000008.safetensors", vec![0]).await;
+            put("checkpoints/step-00000099.safetensors.part", vec![0]).await;
+        });
+        let seen = || {
+            let found = runtime.block_on(list(&store, 1_000_000)).unwrap();
+            let run = found.runs.into_iter().next().unwrap();
+            (
+                run.state,
+                run.epochs,
+                run.steps,
+                run.last_checkpoint,
+                run.best_epoch,
+            )
+        };
+        // As long as a process trains it, its record is what it says.
+        let folder = std::fs::File::open(place.path().join("train/aa11")).unwrap();
+        folder.lock().unwrap();
+        assert_eq!(seen(), (RunState::Running, 0, 0, Some(8), None));
+        drop(folder);
+        assert_eq!(seen(), (RunState::Stopped, 2, 10, Some(8), Some(2)));
+        let names = ["aa11".to_owned()];
+        let found = runtime.block_on(compare(&store, &names, 1_000_000));
+        let found = found.unwrap();
+        assert_eq!(found.runs[0].state, RunState::Stopped);
+        assert_eq!(found.metrics["validation_rmse"], [Some(2.5)]);
+        assert_eq!(found.metrics["steps"], [Some(10.0)]);
     }
 
     fn content(rows: u64) -> BTreeMap<Split, SplitContent> {

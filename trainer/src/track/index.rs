@@ -31,7 +31,7 @@ const LISTED: usize = 1000;
 /// # Errors
 /// [`Error::Storage`].
 pub(crate) async fn write(folder: &Store, dataset: &Store, now_ms: u64) -> Result<(), Error> {
-    let records = runs::records(folder).await?;
+    let records = runs::reached(folder, now_ms).await?;
     let mut datasets = BTreeMap::new();
     for record in &records {
         if record.dataset != dataset.url() || datasets.contains_key(&record.fingerprint) {
