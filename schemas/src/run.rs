@@ -107,9 +107,11 @@ pub struct ContinuedFrom {
     pub epoch: u64,
     /// Keys of `[train]` whose values there were others, with these.
     pub before: BTreeMap<String, String>,
-    /// `true` if the result has the bits of one run of the whole length. It has not where the learning rates of the steps taken
-    /// depend on a key that has changed.
+    /// `true` if the result has the bits of one run of the whole length.
     pub equals_one_run: bool,
+    /// Reason why it has not; absent where it has, and from records of older versions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
 }
 
 /// What a run is doing.

@@ -56,8 +56,8 @@ pub(super) fn write_continued(from: &ContinuedFrom, out: &mut String) -> fmt::Re
         .map(|(key, value)| format!("train.{key} = {value}"))
         .collect();
     let result = match from.equals_one_run {
-        true => "the result has the bits of one run of this length",
-        false => "the result is not that of one run with this configuration",
+        true => "the result has the bits of one run of this length".to_owned(),
+        false => not_one_run(from),
     };
     let (run, step, epoch) = (&from.run, from.step, from.epoch);
     let before = before.join(", ");
@@ -66,6 +66,12 @@ pub(super) fn write_continued(from: &ContinuedFrom, out: &mut String) -> fmt::Re
         "continues",
         format!("run {run} after step {step}, epoch {epoch}, which had {before}; {result}"),
     )
+}
+
+fn not_one_run(from: &ContinuedFrom) -> String {
+    let why = from.reason.iter();
+    let why: String = why.map(|reason| format!(": {reason}")).collect();
+    format!("the result is not that of one run with this configuration{why}")
 }
 
 impl Text for ExportReport {

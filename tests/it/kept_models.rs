@@ -351,6 +351,26 @@ fn a_training_that_is_prolonged_twice_ends_with_the_bits_of_the_long_one_elsewhe
     let (found, expected) = (weights(at, &name), weights(elsewhere.path(), &name));
     assert_eq!(found.len(), 2);
     assert!(found == expected, "the weights differ");
+
+    let less = json(
+        elsewhere.path(),
+        &[
+            "train",
+            file,
+            "--resume",
+            "--set",
+            "train.epochs=7",
+            "--set",
+            "train.patience=1",
+        ],
+    );
+    let from = &less["continued_from"];
+    assert_eq!(from["equals_one_run"], false, "{less}");
+    let reason = from["reason"].as_str().unwrap();
+    assert!(
+        reason.contains("`train.patience = 1`") && !reason.contains("learning rate"),
+        "{reason}"
+    );
 }
 
 #[test]

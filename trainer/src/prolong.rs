@@ -84,8 +84,8 @@ pub(crate) fn start(
             from = from.run,
             step = from.step,
             before = ?from.before,
-            "continuing another run: the result is not that of one run with this configuration, since the learning rates of \
-             the steps that were taken depend on a key that has changed"
+            reason = from.reason,
+            "continuing another run: the result is not that of one run with this configuration"
         ),
     }
     Ok(start)
@@ -199,20 +199,46 @@ fn go_on(
     }
     let per_epoch = opened.loaders.batches_per_epoch();
     let schedules = [&plan.settings, &settings].map(|settings| settings.schedule(per_epoch));
-    let [own_patience, its_patience] =
-        [&plan.settings, &settings].map(|settings| settings.config().patience);
-    // With more patience nothing would have ended before, with less it may have.
-    let waits_as_long = own_patience == 0 || (its_patience != 0 && own_patience >= its_patience);
-    let its_own = record.continued_from.as_ref();
+    let patience = [&plan.settings, &settings].map(|settings| settings.config().patience);
+    let reason = unequal(
+        schedules[0].agrees_with(&schedules[1], header.step.get()),
+        patience,
+        record,
+    );
     Ok(Ok(ContinuedFrom {
         run: record.name.clone(),
         step: header.step.get(),
         epoch,
         before: before.into_iter().collect(),
-        equals_one_run: schedules[0].agrees_with(&schedules[1], header.step.get())
-            && waits_as_long
-            && its_own.is_none_or(|from| from.equals_one_run),
+        equals_one_run: reason.is_none(),
+        reason,
     }))
+}
+
+/// Reason why the result is not that of one run of the whole length; `None` where it is. `is_same_rate` says whether the steps
+/// that were taken had the learning rates of this configuration; `patience` is its own, then that of the run.
+fn unequal(is_same_rate: bool, [own, its]: [u32; 2], record: &RunRecord) -> Option<String> {
+    let mut reasons = Vec::new();
+    if !is_same_rate {
+        reasons.push(
+            "the learning rates of the steps that were taken depend on a key that has changed"
+                .to_owned(),
+        );
+    }
+    // With more patience nothing would have ended before, with less it may have; 0 is endless.
+    if own != 0 && (its == 0 || own < its) {
+        reasons.push(format!(
+            "with `train.patience = {own}` the training may have ended earlier than with `{its}`"
+        ));
+    }
+    let its_own = record.continued_from.as_ref();
+    if let Some(from) = its_own.filter(|from| !from.equals_one_run) {
+        reasons.push(format!(
+            "`{}` is itself no run of one configuration: it continued `{}`",
+            record.name, from.run
+        ));
+    }
+    (!reasons.is_empty()).then(|| reasons.join("; "))
 }
 
 #[cfg(test)]
@@ -238,6 +264,31 @@ mod tests {
             Ok((_, before)) => format!("{before:?}"),
             Err(reason) => reason,
         }
+    }
+
+    #[test]
+    fn the_reason_why_a_result_is_another_is_the_key_that_has_changed() {
+        let mut record = record("aa");
+        let reason =
+            |is_same_rate, patience, record: &RunRecord| unequal(is_same_rate, patience, record);
+        assert_eq!(reason(true, [0, 3], &record), None);
+        assert_eq!(reason(true, [5, 3], &record), None);
+        for patience in [[3, 0], [3, 5]] {
+            let text = reason(true, patience, &record).unwrap();
+            assert!(text.starts_with("with `train.patience = 3`"), "{text}");
+            assert!(!text.contains("learning rate"), "{text}");
+        }
+        let text = reason(false, [0, 0], &record).unwrap();
+        assert!(
+            text.contains("learning rates") && !text.contains("patience"),
+            "{text}"
+        );
+        record.continued_from = Some(ContinuedFrom {
+            run: "bb".into(),
+            ..ContinuedFrom::default()
+        });
+        let text = reason(true, [0, 0], &record).unwrap();
+        assert!(text.contains("it continued `bb`"), "{text}");
     }
 
     #[test]

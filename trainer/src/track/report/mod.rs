@@ -348,8 +348,12 @@ fn beginning(record: &RunRecord) -> String {
             .map(|(key, value)| format!("{key} = {value}"))
             .collect();
         let result = match from.equals_one_run {
-            true => "the result is that of one run of this length",
-            false => "the result is not that of one run with this configuration",
+            true => "the result is that of one run of this length".to_owned(),
+            false => {
+                let why = from.reason.iter();
+                let why: String = why.map(|reason| format!(": {}", escape(reason))).collect();
+                format!("the result is not that of one run with this configuration{why}")
+            }
         };
         out += &format!(
             "<p>Continues run <code>{}</code> after step {}, epoch {}, where {}; {result}.</p>\n",
