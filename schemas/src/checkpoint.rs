@@ -45,6 +45,10 @@ pub struct CheckpointHeader {
     /// Names of the classes by id, that is, by output of the model; none where it predicts no class.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub classes: Vec<String>,
+    /// Names of the features in the order that the model reads them; none where it reads no rows of features, and in
+    /// checkpoints of older versions.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub features: Vec<String>,
     /// Resolved training configuration.
     pub config: crate::config::TrainConfig,
     /// Early-stopping state.

@@ -20,6 +20,7 @@ mod evolved;
 mod examples;
 mod exit_codes;
 mod fault_table;
+mod features;
 mod forecast;
 mod front_door;
 mod ingest_stop;

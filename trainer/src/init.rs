@@ -4,8 +4,9 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use bytes::Bytes;
 use feedline_schemas::{
-    config::{InitConfig, WeightLayout},
+    config::{InitConfig, WeightLayout, nearest},
     ids::Hash128,
+    report::Warning,
 };
 use safetensors::{
     SafeTensors,
@@ -33,6 +34,9 @@ pub(crate) const STATISTICS_KEY: &str = "pictures";
 /// Metadata entry of an export: the names of the classes by output, as a JSON list.
 pub(crate) const CLASSES_KEY: &str = "classes";
 
+/// Metadata entry of an export: the names of the features of a row in order, as a JSON list.
+pub(crate) const FEATURES_KEY: &str = "features";
+
 /// Metadata entry of an export: the layout of its matrices, as in the configuration.
 pub(crate) const LAYOUT_KEY: &str = "feedline.layout";
 
@@ -58,6 +62,10 @@ pub(crate) struct InitTarget<'a> {
     pub(crate) outputs: usize,
     /// Classes of the dataset by id; none where no class is predicted.
     pub(crate) classes: &'a [String],
+    /// Features of a row of the dataset, in order; none where samples have none.
+    pub(crate) features: &'a [String],
+    /// `true` where the model gives the features back.
+    pub(crate) reconstructs: bool,
 }
 
 /// The classes that a file's outputs are for.
@@ -68,6 +76,53 @@ enum FileClasses {
     Unnamed,
     /// The file is no run's and names none.
     Foreign,
+}
+
+/// Features of a file beside those of the dataset.
+#[derive(Debug, Default)]
+struct FileFeatures {
+    /// For each feature of the dataset its place among those of the file; `None` where they are in order.
+    places: Option<Vec<usize>>,
+    warning: Option<Warning>,
+}
+
+impl FileFeatures {
+    /// Features in order, with a warning that is logged too.
+    fn warned(code: &str, message: String) -> Self {
+        tracing::warn!(code, "{message}");
+        Self {
+            places: None,
+            warning: Some(Warning::new(code, message)),
+        }
+    }
+}
+
+/// Returns whether a parameter of this name has a row for each feature that the layer reads.
+fn reads(layer: &str, name: &str) -> bool {
+    let own = name.strip_prefix(layer);
+    own.is_some_and(|own| matches!(own, ".weight" | ".input" | ".lora_a"))
+}
+
+/// Moves the rows of those parameters of layers that read features that are `taken` from a file: row `i` is that of the file
+/// at the place `[i]`.
+fn arrange_rows(
+    layout: &Layout,
+    readers: &[&str],
+    places: &[usize],
+    bucket: &mut [f32],
+    taken: &BTreeSet<String>,
+) {
+    for entry in layout.entries() {
+        if !taken.contains(&entry.name) || !readers.iter().any(|layer| reads(layer, &entry.name)) {
+            continue;
+        }
+        let width = entry.range.len() / places.len();
+        let old = bucket[entry.range.clone()].to_vec();
+        let rows = bucket[entry.range.clone()].chunks_exact_mut(width);
+        for (row, place) in rows.zip(places) {
+            row.copy_from_slice(&old[place * width..(place + 1) * width]);
+        }
+    }
 }
 
 /// What a file and a model do not have in common.
@@ -98,19 +153,20 @@ impl Weights {
     }
 
     /// Puts the file's weights into `bucket`; what is to be replaced, or is missing where that is allowed, stays. The
-    /// columns of the output layer follow the classes of `target`.
+    /// columns of the output layer follow the classes of `target`, and the rows of layers that read features follow its
+    /// features. Returns warnings.
     ///
     /// # Errors
     /// [`Error::Config`] when the file cannot be read, or a tensor has another shape or a number that is not finite; for a
-    /// layout that is unknown or mixed; for differences, where `config` is strict; for a pattern that describes nothing, and
-    /// for outputs of other classes.
+    /// layout that is unknown or mixed; for differences, where `config` is strict; for a pattern that describes nothing,
+    /// for outputs of other classes, and for other features.
     pub(crate) fn put(
         &self,
         config: &InitConfig,
         layout: &Layout,
         target: &InitTarget<'_>,
         bucket: &mut [f32],
-    ) -> Result<(), Error> {
+    ) -> Result<Vec<Warning>, Error> {
         let file = SafeTensors::deserialize(&self.bytes);
         let file = file.map_err(|e| self.refused(&format!("it is not a safetensors file: {e}")))?;
         let tensors = renamed(file.iter().collect(), &config.rename)?;
@@ -133,6 +189,8 @@ impl Weights {
             true => self.places(config, target.classes, head.as_ref())?,
             false => None,
         };
+        let readers = layout.readers(target.features.len());
+        let moved = self.features(target.features, &readers, &taken)?;
         let matrices = entries
             .iter()
             .enumerate()
@@ -167,7 +225,120 @@ impl Weights {
         if let (Some(head), Some(places)) = (head, places) {
             head.arrange(&places, bucket, |name| taken.contains(name));
         }
-        Ok(())
+        let FileFeatures { places, warning } = moved;
+        if let Some(places) = places {
+            arrange_rows(layout, &readers, &places, bucket, &taken);
+            let outputs = Head::of(layout, places.len());
+            if let Some(outputs) = outputs.filter(|_| target.reconstructs) {
+                outputs.arrange(&places, bucket, |name| taken.contains(name));
+            }
+        }
+        Ok(warning.into_iter().collect())
+    }
+
+    /// Compares the features that the file's weights are for with those of the dataset. `readers` are the layers that read
+    /// features.
+    ///
+    /// # Errors
+    /// [`Error::Config`] for other features, and for the same in another order where no layer is known to read them.
+    fn features(
+        &self,
+        features: &[String],
+        readers: &[&str],
+        taken: &BTreeSet<String>,
+    ) -> Result<FileFeatures, Error> {
+        let is_read = |name: &String| readers.iter().any(|layer| reads(layer, name));
+        let begins_as_usual = !readers.is_empty() && !taken.iter().any(is_read);
+        if features.is_empty() || taken.is_empty() || begins_as_usual {
+            return Ok(FileFeatures::default());
+        }
+        let Some(found) = self.named_features() else {
+            let message = format!(
+                "`{}` does not name the features that its weights are for, so they are taken for the dataset's features in order: \
+                 {}; weights that `feedline weights export` of this version writes name them (`train.init.from`)",
+                self.url,
+                head::list(features)
+            );
+            return Ok(FileFeatures::warned("unnamed_features", message));
+        };
+        if found == features {
+            return Ok(FileFeatures::default());
+        }
+        let patterns: Vec<String> = readers
+            .iter()
+            .map(|layer| format!("\"{layer}.*\""))
+            .collect();
+        let advice = match patterns.is_empty() {
+            true => "build the dataset with those features in that order (`dataset.features`)"
+                .to_owned(),
+            false => format!(
+                "to begin the layer that reads them as usual, set `train.init.replace = [{}]`",
+                patterns.join(", ")
+            ),
+        };
+        let refused = |what: &str| {
+            let reason = format!(
+                "the weights of `{}` are for other features than those of the dataset: {what}; {advice}",
+                self.url
+            );
+            Err(wrong("init.from", reason))
+        };
+        let places: HashMap<&String, usize> = found.iter().zip(0..).collect();
+        let of_dataset: BTreeSet<&String> = features.iter().collect();
+        let missing: Vec<&String> = features
+            .iter()
+            .filter(|f| !places.contains_key(f))
+            .collect();
+        let left_over: Vec<&String> = found.iter().filter(|f| !of_dataset.contains(f)).collect();
+        let mut differences = Vec::new();
+        if !missing.is_empty() {
+            differences.push(format!(
+                "the dataset has {}, the file has not",
+                head::list(&missing)
+            ));
+        }
+        if !left_over.is_empty() {
+            differences.push(format!(
+                "the file has {}, the dataset has not",
+                head::list(&left_over)
+            ));
+        }
+        if !differences.is_empty() {
+            return refused(&differences.join("; "));
+        }
+        if places.len() != found.len() || found.len() != features.len() {
+            return refused("a feature appears twice");
+        }
+        let order = format!(
+            "there they are {}, here {}",
+            head::list(&found),
+            head::list(features)
+        );
+        if readers.is_empty() {
+            return refused(&format!("the same in another order, {order}"));
+        }
+        let message = format!(
+            "the features of the weights of `{}` have another order than those of the dataset ({order}); the weights were matched \
+             to them by name (`train.init.from`)",
+            self.url
+        );
+        Ok(FileFeatures {
+            places: Some(features.iter().map(|name| places[name]).collect()),
+            ..FileFeatures::warned("moved_features", message)
+        })
+    }
+
+    /// The features that the weights are for, as the file says.
+    fn named_features(&self) -> Option<Vec<String>> {
+        let entries = self.metadata();
+        let found = match entries.get(METADATA_KEY) {
+            Some(header) => {
+                let header: Value = serde_json::from_str(header).ok()?;
+                serde_json::from_value(header.get("features")?.clone()).ok()
+            }
+            None => serde_json::from_str(entries.get(FEATURES_KEY)?).ok(),
+        };
+        found.filter(|names: &Vec<String>| !names.is_empty())
     }
 
     /// Where the outputs for the dataset's `classes` are among those of the file; `None` where they are in order, or nothing
@@ -451,12 +622,19 @@ fn renamed<'a>(
 ) -> Result<BTreeMap<String, TensorView<'a>>, Error> {
     // A checkpoint holds more than the weights.
     let of_run = tensors.keys().any(|name| name.starts_with(PREFIX));
+    let own_name = |name: &&'a str| match name.strip_prefix(PREFIX) {
+        Some(own) => Some(own),
+        None if of_run => None,
+        None => Some(*name),
+    };
+    check_renamings(
+        rename,
+        &tensors.keys().filter_map(own_name).collect::<Vec<_>>(),
+    )?;
     let mut found = BTreeMap::new();
     for (name, view) in tensors {
-        let name = match name.strip_prefix(PREFIX) {
-            Some(name) => name,
-            None if of_run => continue,
-            None => name,
+        let Some(name) = own_name(&name) else {
+            continue;
         };
         let mut renamings = rename.iter();
         let new = renamings.find_map(|[pattern, to]| pattern::rename(pattern, to, name));
@@ -467,6 +645,26 @@ fn renamed<'a>(
         }
     }
     Ok(found)
+}
+
+/// Refuses a pattern of `train.init.rename` that describes none of the `names` of the file.
+///
+/// # Errors
+/// [`Error::Config`], with the nearest name.
+fn check_renamings(rename: &[[String; 2]], names: &[&str]) -> Result<(), Error> {
+    let describes_none =
+        |pattern: &&String| !names.iter().any(|name| pattern::matches(pattern, name));
+    let mut patterns = rename.iter().map(|[pattern, _]| pattern);
+    let Some(pattern) = patterns.find(describes_none) else {
+        return Ok(());
+    };
+    let near = match nearest(&pattern.replace('*', ""), names.iter().copied()) {
+        Some(near) => format!("the nearest name there is `{near}`"),
+        None => "it has none".to_owned(),
+    };
+    let reason =
+        format!("`{pattern}` describes no tensor of the file; {near}; correct or remove this pair");
+    Err(wrong("init.rename", reason))
 }
 
 /// The numbers of a tensor in f32; `None` for a type that does not fit.
@@ -609,6 +807,8 @@ mod tests {
     const NUMBER: InitTarget<'_> = InitTarget {
         outputs: 1,
         classes: &[],
+        features: &[],
+        reconstructs: false,
     };
 
     const ONE_TWO_F16: [u8; 4] = [0x00, 0x3c, 0x00, 0x40];
@@ -735,10 +935,121 @@ mod tests {
         let target = InitTarget {
             outputs: classes.len(),
             classes: &classes,
+            features: &[],
+            reconstructs: false,
         };
         let mut bucket = vec![0.0; layout.len()];
         let put = file.put(config, &layout, &target, &mut bucket);
-        put.map(|()| bucket).map_err(|error| error.to_string())
+        put.map(|_| bucket).map_err(|error| error.to_string())
+    }
+
+    const FEATURES: &str = "[\"age\", \"dose\", \"pulse\"]";
+
+    /// Puts weights of a layer of three features, whose rows are 1, 2 and 3, into a model for `features`.
+    fn put_features(
+        metadata: Option<(&str, &str)>,
+        replace: &[&str],
+        features: &[&str],
+    ) -> Result<(Vec<f32>, Vec<String>), String> {
+        let rows: Vec<f32> = [1.0, 2.0, 3.0]
+            .into_iter()
+            .flat_map(|row| [row; 2])
+            .collect();
+        let tensors = [
+            ("layer.0.weight", Dtype::F32, &[3, 2][..], f32s(&rows)),
+            ("layer.0.bias", Dtype::F32, &[2], f32s(&[7.0, 8.0])),
+            ("layer.1.weight", Dtype::F32, &[2, 1], f32s(&[4.0, 5.0])),
+            ("layer.1.bias", Dtype::F32, &[1], f32s(&[6.0])),
+        ];
+        let mut b = Builder::new();
+        Linear::new(&mut b, "layer.0", &[features.len()], 2, Gain::He);
+        Linear::new(&mut b, "layer.1", &[2], 1, Gain::Glorot);
+        let layout = b.finish();
+        let features: Vec<String> = features.iter().map(|name| (*name).to_owned()).collect();
+        let target = InitTarget {
+            features: &features,
+            ..NUMBER
+        };
+        let config = InitConfig {
+            replace: replace.iter().map(|name| (*name).to_owned()).collect(),
+            layout: metadata.is_none().then_some(WeightLayout::Feedline),
+            ..config()
+        };
+        let mut bucket = vec![0.0; layout.len()];
+        let put = described_file(&tensors, metadata).put(&config, &layout, &target, &mut bucket);
+        let warnings = put.map_err(|error| error.to_string())?;
+        Ok((
+            bucket,
+            warnings.into_iter().map(|warning| warning.code).collect(),
+        ))
+    }
+
+    #[test]
+    fn weights_of_features_in_another_order_are_matched_to_them_by_name() {
+        let run = format!("{{\"step\": 7, \"features\": {FEATURES}}}");
+        for named in [("feedline", run.as_str()), ("features", FEATURES)] {
+            let same = put_features(Some(named), &[], &["age", "dose", "pulse"]);
+            let expected = [1.0, 1.0, 2.0, 2.0, 3.0, 3.0, 7.0, 8.0, 4.0, 5.0, 6.0];
+            assert_eq!(same, Ok((expected.to_vec(), vec![])), "{named:?}");
+            let moved = put_features(Some(named), &[], &["pulse", "age", "dose"]);
+            let expected = [3.0, 3.0, 1.0, 1.0, 2.0, 2.0, 7.0, 8.0, 4.0, 5.0, 6.0];
+            assert_eq!(
+                moved,
+                Ok((expected.to_vec(), vec!["moved_features".to_owned()])),
+                "{named:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn weights_of_other_features_are_refused_by_name_unless_their_layer_begins_as_usual() {
+        let named = Some(("features", FEATURES));
+        let features = ["age", "dose", "weight"];
+        let error = put_features(named, &[], &features).unwrap_err();
+        for part in [
+            "the dataset has `weight`, the file has not",
+            "the file has `pulse`, the dataset has not",
+            "set `train.init.replace = [\"layer.0.*\"]`",
+        ] {
+            assert!(error.contains(part), "{part}: {error}");
+        }
+        let (bucket, warnings) = put_features(named, &["layer.0.*"], &features).unwrap();
+        assert_eq!((&bucket[8..], warnings.len()), (&[4.0, 5.0, 6.0][..], 0));
+        assert!(bucket[..8].iter().all(|number| number.to_bits() == 0));
+    }
+
+    #[test]
+    fn weights_that_name_no_features_are_taken_in_order_with_a_warning() {
+        for metadata in [None, Some(("feedline", "{\"step\": 7}"))] {
+            let (bucket, warnings) = put_features(metadata, &[], &["a", "b", "c"]).unwrap();
+            assert_eq!(bucket[..6], [1.0, 1.0, 2.0, 2.0, 3.0, 3.0]);
+            assert_eq!(warnings, ["unnamed_features"], "{metadata:?}");
+        }
+    }
+
+    #[test]
+    fn a_renaming_that_describes_no_tensor_is_refused_with_the_nearest_name() {
+        let file = file(&[
+            ("encoder.h.0.w", Dtype::F32, &[2, 2], f32s(&[1.0; 4])),
+            ("last.bias", Dtype::F32, &[2], f32s(&[0.0; 2])),
+            ("stats.mean", Dtype::F32, &[1], f32s(&[5.0])),
+        ]);
+        let config = InitConfig {
+            rename: vec![
+                ["stats.*".into(), "norm.*".into()],
+                ["encoders.h.*.w".into(), "block.*.weight".into()],
+            ],
+            strict: false,
+            ..config()
+        };
+        let error = file.put(&config, &layout(), &NUMBER, &mut [0.0; 7]);
+        let error = error.unwrap_err().to_string();
+        assert!(
+            error.contains("`train.init.rename`")
+                && error.contains("`encoders.h.*.w` describes no tensor of the file")
+                && error.contains("the nearest name there is `encoder.h.0.w`"),
+            "{error}"
+        );
     }
 
     #[test]
@@ -862,7 +1173,7 @@ mod tests {
         let model = two_layers(has_square);
         let mut bucket = vec![0.0; model.len()];
         let put = file.put(&config, &model, &NUMBER, &mut bucket);
-        put.map(|()| bucket).map_err(|error| error.to_string())
+        put.map(|_| bucket).map_err(|error| error.to_string())
     }
 
     const AS_WRITTEN: [f32; 15] = [

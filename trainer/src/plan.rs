@@ -8,6 +8,7 @@ use feedline_schemas::{
     loader_state::LoaderState,
     manifest::Layout,
     report::PicturesReport,
+    transform::TransformArtefact,
 };
 
 use crate::{
@@ -29,6 +30,8 @@ pub(crate) struct Plan {
     pub(crate) task: Task,
     /// Layout of the shards.
     pub(crate) layout: Layout,
+    /// Names of the features of a row, in order; none where samples have none.
+    pub(crate) features: Vec<String>,
     /// Fingerprint of the manifest.
     pub(crate) fingerprint: Hash128,
     /// Hash of the weights that the run begins with, where they come from a file.
@@ -37,6 +40,17 @@ pub(crate) struct Plan {
     pub(crate) dataset_url: String,
     /// Treatment of pictures, where there are some.
     pub(crate) pictures: Option<PicturesReport>,
+}
+
+/// Names of the features of a row of this layout, in order; none where it has none.
+pub(crate) fn feature_names(layout: &Layout, transform: &TransformArtefact) -> Vec<String> {
+    match layout {
+        Layout::Dense { .. } | Layout::Multi { .. } => {
+            let features = transform.features.iter();
+            features.map(|feature| feature.name.clone()).collect()
+        }
+        Layout::Pictures { .. } | Layout::Tokens { .. } => Vec::new(),
+    }
 }
 
 /// What samples of this layout look like to a model.
@@ -190,6 +204,7 @@ impl Plan {
             init: self.init,
             layout: self.layout.clone(),
             classes: self.task.classes().to_vec(),
+            features: self.features.clone(),
             config: self.settings.config().clone(),
             early_stopping: position.early_stopping.clone(),
             plateau: position.plateau.clone(),

@@ -374,6 +374,7 @@ pub(crate) fn plan(config: &TrainConfig, toy: &Toy) -> Plan {
         settings: Settings::resolve(config, &task).unwrap(),
         task,
         layout: Layout::Dense { features, target },
+        features: Vec::new(),
         fingerprint: FINGERPRINT,
         init: None,
         dataset_url: "memory:toy".into(),

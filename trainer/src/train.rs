@@ -25,7 +25,7 @@ use crate::{
     models, optimizer,
     parallel::Group,
     pictures,
-    plan::Plan,
+    plan::{Plan, feature_names},
     prolong::{self, Start},
     run_folder::{RunFolder, runtime},
     session::{Session, Watch},
@@ -101,7 +101,7 @@ pub(crate) fn go(
     if context.group.local_rank() == 0 {
         opened.warn(&engine, context)?;
     }
-    let initial = opened.initial(&engine)?;
+    let (initial, of_init) = opened.initial(&engine)?;
     let ranks = context.group.join(
         &opened.plan.identity(),
         &config.parallel,
@@ -150,6 +150,7 @@ pub(crate) fn go(
         let mut report = session.run(opened.loaders.has(Split::Test));
         if let Ok(Some(report)) = &mut report {
             report.warnings.extend(opened.leak.clone());
+            report.warnings.extend(of_init);
         }
         if let Some(recorder) = recorder {
             if let Ok(Some(report)) = &mut report {
@@ -250,6 +251,7 @@ impl Opened {
             plan: Plan {
                 settings,
                 task,
+                features: feature_names(&layout, &artefact),
                 layout,
                 fingerprint,
                 init,
@@ -279,21 +281,24 @@ impl Opened {
         }
     }
 
-    /// The bucket that the run begins with.
+    /// The bucket that the run begins with, and warnings about the file of weights that it is from.
     ///
     /// # Errors
     /// As [`Weights::put`].
-    fn initial(&self, engine: &Engine) -> Result<Vec<f32>, Error> {
+    fn initial(&self, engine: &Engine) -> Result<(Vec<f32>, Vec<Warning>), Error> {
         let config = self.plan.settings.config();
+        let mut warnings = Vec::new();
         let mut bucket = engine.model().initial(config.seed);
         if let (Some(init), Some(weights)) = (&config.init, &self.weights) {
             let target = InitTarget {
                 outputs: self.plan.outputs(),
                 classes: self.plan.task.classes(),
+                features: &self.plan.features,
+                reconstructs: matches!(self.plan.task, Task::Reconstruction { .. }),
             };
-            weights.put(init, engine.model().layout(), &target, &mut bucket)?;
+            warnings = weights.put(init, engine.model().layout(), &target, &mut bucket)?;
         }
-        Ok(bucket)
+        Ok((bucket, warnings))
     }
 
     /// The folder of another run.

@@ -184,10 +184,7 @@ fn explain(message: &str) -> String {
         "value"
     };
     let known: Vec<&str> = known.split('`').skip(1).step_by(2).collect();
-    match known
-        .iter()
-        .max_by(|a, b| strsim::jaro_winkler(name, a).total_cmp(&strsim::jaro_winkler(name, b)))
-    {
+    match nearest(name, known.iter().copied()) {
         Some(nearest) if strsim::jaro_winkler(name, nearest) > 0.7 => {
             format!(
                 "unknown {what} `{name}`, did you mean `{nearest}`? known here: {}",
@@ -196,6 +193,12 @@ fn explain(message: &str) -> String {
         }
         _ => format!("unknown {what} `{name}`; known here: {}", known.join(", ")),
     }
+}
+
+/// The most similar of some names, by their common letters; `None` where there are none.
+pub fn nearest<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+    let likeness = |known: &str| strsim::jaro_winkler(name, known);
+    known.max_by(|a, b| likeness(a).total_cmp(&likeness(b)))
 }
 
 fn set(table: &mut toml::Table, item: &Override) -> Result<(), String> {

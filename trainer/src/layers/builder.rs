@@ -1,6 +1,6 @@
 //! Where a model's numbers lie, what they are called and what they begin as.
 
-use std::{ops::Range, sync::Arc};
+use std::{collections::BTreeSet, ops::Range, sync::Arc};
 
 use feedline_schemas::ids::Seed;
 use serde::Serialize;
@@ -299,6 +299,31 @@ impl Layout {
         let weight = &self.entries[*self.linears.last()?];
         let outputs = *weight.shape.last()?;
         Some((weight.name.trim_end_matches(".weight"), outputs))
+    }
+
+    /// The layers that read rows of so many features, by their weights `[features, width]`: by custom the layer that was laid
+    /// out first, of the model or of a branch of it.
+    pub(crate) fn readers(&self, features: usize) -> Vec<&str> {
+        let branch = |name: &str| {
+            let mut parts = name.splitn(3, '.');
+            let is_branch = parts.next() == Some("branch");
+            parts.next().filter(|_| is_branch).map(str::to_owned)
+        };
+        let trained = self.trained_entries().iter().enumerate();
+        let has_branches = trained
+            .clone()
+            .any(|(_, entry)| branch(&entry.name).is_some());
+        let mut seen = BTreeSet::new();
+        let first = trained.filter(|(_, entry)| {
+            let branch = branch(&entry.name);
+            branch.is_some() == has_branches && seen.insert(branch)
+        });
+        let reads = first.filter_map(|(i, entry)| {
+            let is_matrix = self.linears.contains(&i) || entry.name.ends_with(".input");
+            let layer = entry.name.rsplit_once('.')?.0;
+            (is_matrix && entry.shape.first() == Some(&features)).then_some(layer)
+        });
+        reads.collect()
     }
 
     /// Entries that are parameters: the first so many.
