@@ -186,6 +186,17 @@ impl Plan {
         self.settings.loss().outputs(self.task.outputs())
     }
 
+    /// Numbers the model puts out for a batch.
+    pub(crate) fn outputs_of_a_batch(&self) -> usize {
+        let positions = match self.shape() {
+            Shape::Tokens { length, .. } => length,
+            _ => 1,
+        };
+        let rows = self.settings.config().batch_size as usize;
+        let of_row = positions.saturating_mul(self.outputs());
+        rows.saturating_mul(of_row)
+    }
+
     /// What the samples look like to the model.
     pub(crate) fn shape(&self) -> Shape {
         shape(&self.layout, self.settings.config())

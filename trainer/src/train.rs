@@ -23,7 +23,7 @@ use crate::{
     mixture,
     model::{self, Build},
     models, optimizer,
-    parallel::Group,
+    parallel::{Group, largest_message},
     pictures,
     plan::{Plan, feature_names},
     prolong::{self, Start},
@@ -102,7 +102,12 @@ pub(crate) fn go(
         opened.warn(&engine, context)?;
     }
     let (initial, of_init) = opened.initial(&engine)?;
-    let ranks = context.group.join(
+    let largest = largest_message(
+        engine.model().layout().len(),
+        opened.plan.outputs_of_a_batch(),
+    );
+    let group = context.group.clone().with_largest_message(largest);
+    let ranks = group.join(
         &opened.plan.identity(),
         &config.parallel,
         opened.runtime.handle(),

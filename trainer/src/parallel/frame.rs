@@ -9,8 +9,19 @@ use super::inbox::{Failure, Inbox, Message};
 /// Most bytes moved at one time: a rank that receives much knows that its sender is there.
 pub(super) const PIECE: usize = 1 << 20;
 
-/// Longest frame that is believed: 16 GiB.
-const FRAME_MAX: u64 = 1 << 34;
+/// Longest frame that is accepted where nothing is known of the model: 16 GiB.
+pub(super) const FRAME_MAX: u64 = 1 << 34;
+
+/// Longest frame of a training beside its numbers: texts, headers of checkpoints, keys.
+const FRAME_BASE: u64 = 256 << 20;
+
+/// Longest frame of a training whose model has so many numbers, and that computes at most so many outputs at once. The longest
+/// are a checkpoint, which holds at most five times the model, and the outputs of a share of a batch.
+pub(crate) fn largest_message(numbers: usize, outputs: usize) -> u64 {
+    let bytes = |count: usize, each: u64| (count as u64).saturating_mul(each);
+    let needed = bytes(numbers, 8 * 4).saturating_add(bytes(outputs, 2 * 4));
+    FRAME_BASE.saturating_add(needed).min(FRAME_MAX)
+}
 
 pub(super) const SIGN_OF_LIFE_EVERY: Duration = Duration::from_secs(1);
 
@@ -84,6 +95,19 @@ impl Inbox {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_message_may_be_as_long_as_a_checkpoint_of_the_model_and_not_much_longer() {
+        let numbers = 1 << 20;
+        let checkpoint = 5 * 4 * numbers as u64;
+        let largest = largest_message(numbers, 0);
+        assert!(
+            largest > checkpoint && largest < FRAME_BASE + 2 * checkpoint,
+            "{largest}"
+        );
+        assert!(largest_message(0, numbers) > largest_message(0, 0));
+        assert_eq!(largest_message(usize::MAX, usize::MAX), FRAME_MAX);
+    }
 
     #[test]
     fn a_header_survives_its_journey_and_nothing_else_is_taken_for_one() {

@@ -6,8 +6,8 @@ use feedline_schemas::config::{Collective, ParallelConfig};
 use tokio::runtime::Handle;
 
 use super::{
-    Place, Whereabouts, inbox::Patience, meeting::Meeting, ranks::Ranks, secret::JobSecret,
-    status::Status, threads,
+    Place, Whereabouts, frame::FRAME_MAX, inbox::Patience, meeting::Meeting, ranks::Ranks,
+    secret::JobSecret, status::Status, threads,
 };
 use crate::error::Error;
 
@@ -75,6 +75,7 @@ impl Group {
             agent_job: None,
             status: Arc::default(),
             secret: None,
+            largest: FRAME_MAX,
         };
         Self {
             members: Members::Processes(Box::new(Processes {
@@ -103,6 +104,15 @@ impl Group {
     pub fn with_secret(mut self, secret: &str) -> Self {
         if let Members::Processes(processes) = &mut self.members {
             processes.meeting.secret = Some(JobSecret::new(secret));
+        }
+        self
+    }
+
+    /// Adds the bytes of the longest message that a rank may send. It applies to ranks that meet over TCP.
+    #[must_use]
+    pub(crate) fn with_largest_message(mut self, bytes: u64) -> Self {
+        if let Members::Processes(processes) = &mut self.members {
+            processes.meeting.largest = bytes;
         }
         self
     }

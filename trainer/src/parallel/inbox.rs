@@ -51,6 +51,8 @@ pub(crate) struct Failure {
 #[derive(Debug, Default)]
 struct Sender {
     messages: VecDeque<Message>,
+    /// Bytes of these.
+    waiting: u64,
     /// Signs of life.
     heard: u64,
     /// Why nothing more will come.
@@ -69,6 +71,8 @@ enum Ended {
 pub(super) struct Inbox {
     senders: Mutex<Vec<Sender>>,
     arrived: Condvar,
+    /// A message was taken.
+    taken: Condvar,
     /// The rank that one thread, which hears all, waits for in the middle of a frame; [`NOBODY`] when it does not.
     reading: AtomicUsize,
     /// Where each rank is.
@@ -80,9 +84,16 @@ impl Inbox {
         Self {
             senders: Mutex::new(status.iter().map(|_| Sender::default()).collect()),
             arrived: Condvar::new(),
+            taken: Condvar::new(),
             reading: AtomicUsize::new(NOBODY),
             status,
         }
+    }
+
+    /// Bytes of the messages of a rank that wait.
+    #[cfg(test)]
+    pub(super) fn waiting(&self, from: usize) -> u64 {
+        self.senders()[from].waiting
     }
 
     fn senders(&self) -> MutexGuard<'_, Vec<Sender>> {
@@ -93,8 +104,27 @@ impl Inbox {
     pub(super) fn deliver(&self, from: usize, message: Message) {
         let mut senders = self.senders();
         senders[from].heard += 1;
+        senders[from].waiting += message.bytes.len() as u64;
         senders[from].messages.push_back(message);
         self.arrived.notify_all();
+    }
+
+    /// Waits until at most `bytes` of messages of a rank wait. Returns whether that was so `within` this time.
+    pub(super) fn await_room(&self, from: usize, bytes: u64, within: Duration) -> bool {
+        let mut senders = self.senders();
+        let mut ticks = 0;
+        while senders[from].waiting > bytes {
+            if TICK * ticks >= within {
+                return false;
+            }
+            // The rank is there, whatever it has said in the meantime.
+            senders[from].heard += 1;
+            let waited = self.taken.wait_timeout(senders, TICK);
+            let (guard, timeout) = waited.unwrap_or_else(PoisonError::into_inner);
+            senders = guard;
+            ticks += u32::from(timeout.timed_out());
+        }
+        true
     }
 
     /// A rank has shown that it is there.
@@ -133,6 +163,8 @@ impl Inbox {
         let mut ticks = 0;
         loop {
             if let Some(message) = senders[from].messages.pop_front() {
+                senders[from].waiting -= message.bytes.len() as u64;
+                self.taken.notify_all();
                 return Ok(message);
             }
             if let Some(failure) = senders[from].failure() {

@@ -78,6 +78,8 @@ pub(super) struct Meeting {
     pub(super) status: Arc<Status>,
     /// Secret that only the ranks share.
     pub(super) secret: Option<JobSecret>,
+    /// Bytes of the longest message that a rank may send.
+    pub(super) largest: u64,
 }
 
 /// First 32 bytes of a connection, little-endian: magic, world size, rank, listener port, 1 with a
@@ -186,8 +188,13 @@ impl Meeting {
         let met = runtime.block_on(async { timeout(limit, self.meet(hello, &mut guests)).await });
         let met = met.unwrap_or_else(|_| Err(guests.missing(self.place.rank, limit)));
         let joined = met.and_then(|()| {
-            tcp::ranks(self.place, &self.status, guests.streams, patience)
-                .map_err(|e| e.to_string())
+            tcp::ranks(
+                self.place,
+                &self.status,
+                guests.streams,
+                (patience, self.largest),
+            )
+            .map_err(|e| e.to_string())
         });
         joined.map_err(|reason| Error::Meeting {
             rank: self.place.rank,

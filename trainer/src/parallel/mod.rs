@@ -23,15 +23,16 @@ mod wire;
 #[cfg(test)]
 mod tests;
 
-pub use self::{
-    group::Group,
-    status::{Phase, Whereabouts},
-};
 pub(crate) use self::{
+    frame::largest_message,
     ranks::Ranks,
     tcp::narrow,
     tree::Tree,
     wire::{Borders, Wire},
+};
+pub use self::{
+    group::Group,
+    status::{Phase, Whereabouts},
 };
 
 /// This process among those that train together.

@@ -11,6 +11,7 @@ use std::{
         mpsc::{self, RecvTimeoutError},
     },
     thread,
+    time::Duration,
 };
 
 use tokio::net::TcpStream as AsyncStream;
@@ -31,14 +32,14 @@ pub(super) fn ranks(
     place: Place,
     own: &Arc<Status>,
     streams: Vec<Option<AsyncStream>>,
-    patience: Patience,
+    (patience, largest): (Patience, u64),
 ) -> io::Result<Ranks> {
     let mut status: Vec<Arc<Status>> = (0..place.world).map(|_| Arc::default()).collect();
     status[place.rank] = Arc::clone(own);
     let inbox = Arc::new(Inbox::new(status));
     let mut posts: Vec<Option<Box<dyn Post>>> = Vec::new();
     for (rank, stream) in streams.into_iter().enumerate() {
-        let post = stream.map(|stream| connect(place, rank, stream, &inbox, patience));
+        let post = stream.map(|stream| connect((place, rank), stream, &inbox, (patience, largest)));
         posts.push(
             post.transpose()?
                 .map(|post| Box::new(post) as Box<dyn Post>),
@@ -49,11 +50,10 @@ pub(super) fn ranks(
 
 /// Starts the threads of the connection to `rank`.
 fn connect(
-    place: Place,
-    rank: usize,
+    (place, rank): (Place, usize),
     stream: AsyncStream,
     inbox: &Arc<Inbox>,
-    patience: Patience,
+    (patience, largest): (Patience, u64),
 ) -> io::Result<TcpPost> {
     let stream = stream.into_std()?;
     stream.set_nonblocking(false)?;
@@ -61,9 +61,13 @@ fn connect(
     stream.set_write_timeout(patience.silence.or(Some(patience.message)))?;
     let reading = stream.try_clone()?;
     let reading_inbox = Arc::clone(inbox);
+    let backlog = Backlog {
+        largest,
+        within: patience.message,
+    };
     thread::Builder::new()
         .name(format!("from-rank-{rank}"))
-        .spawn(move || read(reading, rank, &reading_inbox))?;
+        .spawn(move || read(reading, rank, &reading_inbox, backlog))?;
     let stream = Arc::new(Mutex::new(stream));
     let (post, left) = mpsc::channel();
     let (living, own) = (Arc::clone(&stream), Arc::clone(&inbox.status[place.rank]));
@@ -129,10 +133,24 @@ fn write(stream: &mut TcpStream, kind: Kind, number: u64, bytes: &[u8]) -> io::R
     stream.write_all(bytes)
 }
 
+/// Bound of what a rank may have sent and this one not used.
+#[derive(Clone, Copy, Debug)]
+struct Backlog {
+    /// Bytes of the longest message. Where twice as many wait, no more are read.
+    largest: u64,
+    /// Time that the other rank has to wait at most.
+    within: Duration,
+}
+
 /// Reads frames until there are no more.
-fn read(mut stream: TcpStream, from: usize, inbox: &Inbox) {
+fn read(mut stream: TcpStream, from: usize, inbox: &Inbox, backlog: Backlog) {
+    let largest = backlog.largest;
     loop {
-        match frame(&mut stream, || inbox.sign_of_life(from)) {
+        if !inbox.await_room(from, largest.saturating_mul(2), backlog.within) {
+            let reason = "it sends messages that this one does not ask for".to_owned();
+            return inbox.failed(from, Failure { rank: from, reason });
+        }
+        match frame(&mut stream, largest, || inbox.sign_of_life(from)) {
             Ok((header, bytes)) => {
                 if !inbox.take(from, header, bytes) {
                     return;
@@ -146,11 +164,17 @@ fn read(mut stream: TcpStream, from: usize, inbox: &Inbox) {
     }
 }
 
-fn frame(stream: &mut TcpStream, alive: impl Fn()) -> io::Result<(Header, Vec<u8>)> {
+fn frame(stream: &mut TcpStream, largest: u64, alive: impl Fn()) -> io::Result<(Header, Vec<u8>)> {
     let mut header = [0; 24];
     stream.read_exact(&mut header)?;
     let header = Header::read(&header);
     let header = header.ok_or_else(|| io::Error::other("it sent what no rank sends"))?;
+    if header.len as u64 > largest {
+        return Err(io::Error::other(format!(
+            "it sent a message of {} bytes, and none of this training has more than {largest}",
+            header.len
+        )));
+    }
     // It grows with what arrives: a length alone takes no memory.
     let mut bytes = Vec::new();
     while bytes.len() < header.len {

@@ -298,6 +298,61 @@ fn ranks_that_do_not_belong_together_are_told_why() {
 }
 
 #[test]
+fn a_message_longer_than_any_of_the_training_is_refused_before_it_is_read() {
+    let groups = processes(2).into_iter();
+    let bounded: Vec<Group> = groups
+        .map(|group| group.with_largest_message(1 << 20))
+        .collect();
+    let found = on_all(bounded, &config(), |ranks| {
+        let of = |len: usize| ranks.leads().then(|| vec![7; len]);
+        let fits = ranks.broadcast(of(1 << 20)).map(|bytes| bytes.len());
+        let longer = ranks.broadcast(of((1 << 20) + 1)).map(|bytes| bytes.len());
+        // The first rank ends when the other has.
+        ranks.barrier().ok();
+        (fits.unwrap(), longer.map_err(|error| error.to_string()))
+    });
+    assert_eq!(found[0].0, 1 << 20);
+    assert_eq!(found[1].0, 1 << 20);
+    let error = found[1].1.clone().unwrap_err();
+    assert!(
+        error.contains(
+            "a message of 1048577 bytes, and none of this training has more than 1048576"
+        ),
+        "{error}"
+    );
+}
+
+#[test]
+fn messages_that_nobody_asks_for_are_left_in_the_connection_beyond_a_bound() {
+    let groups = processes(2).into_iter();
+    let bounded: Vec<Group> = groups
+        .map(|group| group.with_largest_message(1 << 16))
+        .collect();
+    let sums = on_all(bounded, &config(), |ranks| {
+        let mut sum = 0_u64;
+        if !ranks.leads() {
+            let bound = 2 << 16;
+            while ranks.inbox.waiting(0) <= bound {
+                thread::yield_now();
+            }
+            // The other rank sends more, and none of it is read.
+            for _ in 0..10_000 {
+                thread::yield_now();
+                let waiting = ranks.inbox.waiting(0);
+                assert!(waiting <= bound + (1 << 16), "{waiting}");
+            }
+        }
+        for part in 0..200_u8 {
+            let bytes = ranks.leads().then(|| vec![part; 1 << 16]);
+            sum += u64::from(ranks.broadcast(bytes).unwrap()[0]);
+        }
+        ranks.barrier().unwrap();
+        sum
+    });
+    assert_eq!(sums, [19_900, 19_900]);
+}
+
+#[test]
 fn connections_that_say_nothing_keep_no_rank_waiting() {
     let config = ParallelConfig {
         join_seconds: 30,
