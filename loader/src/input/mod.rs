@@ -183,6 +183,24 @@ impl Input {
                 left_out.len()
             ));
         }
+        if let Some(missing) = splits::missing_parts(files.iter().map(|file| file.path.as_str())) {
+            let names: Vec<_> = missing
+                .names
+                .iter()
+                .map(|name| format!("`{name}`"))
+                .collect();
+            let more = if missing.count > names.len() as u64 {
+                ", .."
+            } else {
+                ""
+            };
+            warnings.add(&format!(
+                "split `{split}` lacks {} of its parts by the numbers in their names, and only the others are read: {}{more}; \
+                 fetch them, or give the parts that are meant names without a total (`-of-`)",
+                missing.count,
+                names.join(", ")
+            ));
+        }
         let place = (split, folder.as_str());
         Ok(match format {
             ForeignFormat::Parquet => {

@@ -5,6 +5,8 @@
 //! Face's `datasets` knows. Files of two splits are never read together: where the names do not say which files belong to the
 //! split, nothing is read.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use feedline_schemas::manifest::Split;
 use feedline_storage::Listed;
 
@@ -218,6 +220,83 @@ pub(super) fn folder_of(path: &str) -> &str {
     path.rsplit_once('/').map_or("", |(folder, _)| folder)
 }
 
+/// The numbered parts that are missing beside the parts that exist, such as the second of `train-00000-of-00003.parquet` and
+/// `train-00002-of-00003.parquet`: the first names, and how many there are. Parts count from 0, or from 1 where there is a
+/// last one by that count and no first one by the other.
+pub(super) fn missing_parts<'a>(paths: impl Iterator<Item = &'a str>) -> Option<MissingParts> {
+    let mut sets: BTreeMap<NumberedParts<'a>, BTreeSet<u64>> = BTreeMap::new();
+    for path in paths {
+        if let Some((set, number)) = NumberedParts::read(path) {
+            sets.entry(set).or_default().insert(number);
+        }
+    }
+    let mut missing = MissingParts::default();
+    for (set, numbers) in &sets {
+        let first = u64::from(!numbers.contains(&0) && numbers.contains(&set.total));
+        let all = first..set.total.saturating_add(first);
+        let found = numbers.iter().filter(|number| all.contains(number));
+        let lacking = set.total - found.count() as u64;
+        missing.count = missing.count.saturating_add(lacking);
+        let room = NAMED.saturating_sub(missing.names.len());
+        let numbers = all.filter(|number| !numbers.contains(number));
+        if lacking > 0 {
+            missing
+                .names
+                .extend(numbers.take(room).map(|number| set.name(number)));
+        }
+    }
+    (missing.count > 0).then_some(missing)
+}
+
+/// Numbered parts that do not exist.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct MissingParts {
+    /// The first of their names.
+    pub(super) names: Vec<String>,
+    /// Their number.
+    pub(super) count: u64,
+}
+
+/// Files that are called `<stem>-<number>-of-<total><ending>`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct NumberedParts<'a> {
+    stem: &'a str,
+    total: u64,
+    ending: &'a str,
+    /// Digits of a number.
+    width: usize,
+}
+
+impl<'a> NumberedParts<'a> {
+    /// The parts that a path is one of, and its number among them.
+    fn read(path: &'a str) -> Option<(Self, u64)> {
+        let (before, after) = path.rsplit_once("-of-")?;
+        let is_other = |c: char| !c.is_ascii_digit();
+        let (total, ending) = after.split_at(after.find(is_other).unwrap_or(after.len()));
+        let (stem, number) = before.rsplit_once('-')?;
+        if number.contains(is_other) {
+            return None;
+        }
+        let set = Self {
+            stem,
+            total: total.parse().ok()?,
+            ending,
+            width: number.len(),
+        };
+        Some((set, number.parse().ok()?))
+    }
+
+    fn name(&self, number: u64) -> String {
+        let Self {
+            stem,
+            total,
+            ending,
+            width,
+        } = self;
+        format!("{stem}-{number:0width$}-of-{total:0width$}{ending}")
+    }
+}
+
 /// The first names, and how many there are when there are more.
 pub(super) fn list<'a>(names: impl ExactSizeIterator<Item = &'a str>) -> String {
     let count = names.len();
@@ -244,6 +323,38 @@ mod tests {
 
     fn paths(files: &SplitFiles) -> Vec<&str> {
         files.files.iter().map(|file| file.path.as_str()).collect()
+    }
+
+    #[test]
+    fn parts_that_are_missing_by_their_numbers_are_named() {
+        let of = |paths: &[&str]| missing_parts(paths.iter().copied());
+        for complete in [
+            &[
+                "train-00000-of-00002.parquet",
+                "train-00001-of-00002.parquet",
+            ][..],
+            &["train-1-of-2.tar", "train-2-of-2.tar"],
+            &[
+                "train-0.parquet",
+                "train-2.parquet",
+                "best-of-breed.parquet",
+            ],
+            &["a-x-of-3.parquet", "-of-.parquet", "a-1-of-.parquet"],
+            &[],
+        ] {
+            assert_eq!(of(complete), None, "{complete:?}");
+        }
+        let found = of(&[
+            "d/train-00000-of-00003.parquet",
+            "d/train-00002-of-00003.parquet",
+            "d/test-00000-of-00001.parquet",
+        ]);
+        let found = found.unwrap();
+        assert_eq!(found.names, ["d/train-00001-of-00003.parquet"]);
+        assert_eq!(found.count, 1);
+        let vast = of(&["t-7-of-18446744073709551615.tar"]).unwrap();
+        assert_eq!(vast.names.len(), 3);
+        assert_eq!(vast.count, u64::MAX - 1);
     }
 
     #[test]

@@ -396,6 +396,26 @@ async fn integers_that_float32_cannot_hold_are_counted_and_the_column_is_named()
 }
 
 #[tokio::test]
+async fn parts_that_are_missing_by_their_names_are_warned_of_by_name() {
+    let store = Store::memory();
+    for (number, first) in [(0, 0), (2, 20)] {
+        let path = format!("data/train-0000{number}-of-00003.parquet");
+        store.put(&path, table(first, 10)).await.unwrap();
+    }
+    let input = open(&store, &InputConfig::default()).await;
+    let warnings = input.warnings().join("\n");
+    assert!(
+        warnings.contains("lacks 1 of its parts")
+            && warnings.contains("`data/train-00001-of-00003.parquet`"),
+        "{warnings}"
+    );
+    let path = "data/train-00001-of-00003.parquet";
+    store.put(path, table(10, 10)).await.unwrap();
+    let warnings = open(&store, &InputConfig::default()).await.warnings();
+    assert!(!warnings.join("\n").contains("lacks"), "{warnings:?}");
+}
+
+#[tokio::test]
 async fn a_null_is_no_damage_and_two_parts_are_refused() {
     let store = Store::memory();
     let values = Float32Array::from(vec![Some(1.0), None]);
