@@ -20,6 +20,12 @@ const ROWS: f64 = 100.0;
 /// Deviations from the mean of the training rows beyond which a row of another split is far out.
 const FAR: f64 = 1e6;
 
+/// The largest integer up to which 32 bits hold all.
+const INTEGERS: f64 = 16_777_216.0;
+
+/// Share of the deviation of a target above which steps of rounding are worth a warning.
+const ROUNDED: f64 = 1e-3;
+
 /// Columns that a message names.
 const NAMED: usize = 5;
 
@@ -95,7 +101,39 @@ pub(super) fn warnings(
         );
         Warning::new("far_from_training_rows", message).with_key(key)
     });
-    dominated.into_iter().chain(far).collect()
+    let target = rounded_target(artefact, &splits[0], targets);
+    dominated.into_iter().chain(far).chain(target).collect()
+}
+
+/// Warns of a target that is stored as it is, where 32 bits round it: beyond 2^24 they do not hold every integer, and numbers
+/// that differ little beside their size become few.
+fn rounded_target(
+    artefact: &TransformArtefact,
+    train: &Extremes,
+    targets: &ExactMoments,
+) -> Option<Warning> {
+    let Some(FittedTarget::Regression {
+        column,
+        scale,
+        offset,
+        ..
+    }) = &artefact.target
+    else {
+        return None;
+    };
+    let is_as_it_is = [*scale, *offset].map(f64::to_bits) == [1.0_f64, 0.0].map(f64::to_bits);
+    let ends = train.target.filter(|_| is_as_it_is)?;
+    let largest = f64::from(ends[0].abs().max(ends[1].abs()));
+    let deviation = targets.summary()?.deviation;
+    let step = largest * f64::from(f32::EPSILON);
+    (largest > INTEGERS || step > ROUNDED * deviation).then(|| {
+        let message = format!(
+            "the target `{column}` is stored as it is, in 32 bits, and rounded: numbers of its size ({largest}) are about {step:.1e} \
+             apart there, its deviation is {deviation:.1e}; without `dataset.scale_target = false` it is stored by its distance \
+             from the mean, in deviations, and reported in its own units"
+        );
+        Warning::new("target_rounded", message).with_key("dataset.scale_target")
+    })
 }
 
 /// The name of each feature that a standardized column is, and `None` for others.

@@ -434,6 +434,33 @@ async fn columns_that_are_constant_or_made_so_by_caps_are_warned_of() {
 }
 
 #[tokio::test]
+async fn a_target_that_is_stored_as_it_is_and_rounded_is_warned_of() {
+    let columns = [("v", Int64), ("y", Int64)];
+    let rows = |base: i64| -> Vec<Cells> {
+        let row = |i: i64| vec![json!(i * i % 97), json!(base + i)];
+        (0..200).map(row).collect()
+    };
+    let (root, _zone) = landed(&columns, &rows(1_700_000_000)).await;
+    let plain = format!("{ALL_TRAIN}target = \"y\"\nscale_target = false\n");
+    let report = report_of(&root, &plain).await;
+    check_warning(
+        &report,
+        "target_rounded",
+        "dataset.scale_target",
+        &[
+            "the target `y` is stored as it is",
+            "(1700000",
+            "about 2.0e2 apart",
+        ],
+    );
+    let (root, _zone) = landed(&columns, &rows(1_700_000_000)).await;
+    let scaled = format!("{ALL_TRAIN}target = \"y\"\n");
+    check_none(&report_of(&root, &scaled).await, "target_rounded");
+    let (root, _zone) = landed(&columns, &rows(1_000)).await;
+    check_none(&report_of(&root, &plain).await, "target_rounded");
+}
+
+#[tokio::test]
 async fn infinite_cells_that_are_capped_are_counted_by_split() {
     let columns = [("a", Utf8), ("i", Float64), ("y", Float64)];
     let row = |i: u64| {
