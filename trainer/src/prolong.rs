@@ -102,11 +102,11 @@ fn find(opened: &Opened, engine: &Engine, context: &Context) -> Result<Start, Er
     if of_folder(&own).any()? {
         return Ok(Start::Own);
     }
+    let now_ms = now_ms(&*context.clock);
     let records = opened
         .runtime
         .handle()
-        .block_on(runs::records(&context.runs))?;
-    let now_ms = now_ms(&*context.clock);
+        .block_on(runs::reached(&context.runs, now_ms))?;
     let mut reasons = Vec::new();
     for record in records.iter().filter(|record| record.name != own) {
         let found = match differs(&opened.plan, record, now_ms) {
