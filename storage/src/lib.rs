@@ -14,6 +14,7 @@ mod files;
 mod growing;
 mod local;
 mod object;
+#[cfg(feature = "pages")]
 pub mod pages;
 pub mod private;
 mod retry_after;

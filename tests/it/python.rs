@@ -252,3 +252,13 @@ fn features_of_irregular_readings_agree_with_numpy() {
         );
     }
 }
+
+#[test]
+fn the_python_package_has_no_http_server() {
+    let lock = Path::new(env!("CARGO_MANIFEST_DIR")).join("python/Cargo.lock");
+    let lock = std::fs::read_to_string(lock).unwrap();
+    for (name, expected) in [("feedline-loader", true), ("axum", false)] {
+        let line = format!("name = \"{name}\"\n");
+        assert_eq!(lock.contains(&line), expected, "{name}");
+    }
+}
