@@ -101,8 +101,7 @@ pub struct RunList {
 /// # Errors
 /// [`Error::Storage`].
 pub async fn list(runs: &Store, now_ms: u64) -> Result<RunList, Error> {
-    let records = reached(runs, now_ms).await?;
-    let checkpoints = newest_checkpoints(runs).await?;
+    let (records, checkpoints) = with_checkpoints(runs, now_ms).await?;
     let configs: Vec<&TrainConfig> = records.iter().map(|r| &r.config).collect();
     let differing = differing(&records.iter().collect::<Vec<_>>(), &configs);
     let of_run = |(i, record): (usize, &RunRecord)| {
@@ -198,10 +197,19 @@ pub(crate) async fn records(runs: &Store) -> Result<Vec<RunRecord>, Error> {
 }
 
 /// The records of all runs of a folder, newest first, as seen at `now_ms`: one that says that it is running, and that no
-/// process trains, has stopped, and has the steps, epochs and best epoch of its log. A record is written each
-/// [`HEARTBEAT_MS`](RunRecord::HEARTBEAT_MS), so that of a killed run may know less.
+/// process trains, has stopped, and has the steps, epochs and best epoch of its log and its checkpoints. A record is written
+/// each [`HEARTBEAT_MS`](RunRecord::HEARTBEAT_MS), so that of a killed run may know less.
 pub(crate) async fn reached(runs: &Store, now_ms: u64) -> Result<Vec<RunRecord>, Error> {
+    Ok(with_checkpoints(runs, now_ms).await?.0)
+}
+
+/// As [`reached`], with the steps of the newest checkpoint of each run that has one.
+async fn with_checkpoints(
+    runs: &Store,
+    now_ms: u64,
+) -> Result<(Vec<RunRecord>, BTreeMap<String, u64>), Error> {
     let mut records = records(runs).await?;
+    let checkpoints = newest_checkpoints(runs).await?;
     for record in &mut records {
         let folder = runs.child(&record.name);
         let is_running = record.state == RunState::Running;
@@ -212,9 +220,12 @@ pub(crate) async fn reached(runs: &Store, now_ms: u64) -> Result<Vec<RunRecord>,
         if record.state == RunState::Stopped {
             let lines = folder.get_opt(log::PATH).await?.unwrap_or_default();
             take_log(record, &String::from_utf8_lossy(&lines));
+            // A log has a line for some of the steps only.
+            let checkpoint = checkpoints.get(&record.name).copied();
+            record.step = record.step.max(checkpoint.unwrap_or_default());
         }
     }
-    Ok(records)
+    Ok((records, checkpoints))
 }
 
 /// Puts into a record what a log knows and the record does not.
@@ -730,7 +741,7 @@ mod tests {
             put("run.json", encode(&killed)).await;
             put("metrics.jsonl", lines.into()).await;
             put("checkpoints/step-00000004.safetensors", vec![0]).await;
-            put("checkpoints/step-00000008.safetensors", vec![0]).await;
+            put("checkpoints/step-00000012.safetensors", vec![0]).await;
             put("checkpoints/step-00000099.safetensors.part", vec![0]).await;
         });
         let seen = || {
@@ -747,15 +758,15 @@ mod tests {
         // As long as a process trains it, its record is what it says.
         let folder = std::fs::File::open(place.path().join("train/aa11")).unwrap();
         folder.lock().unwrap();
-        assert_eq!(seen(), (RunState::Running, 0, 0, Some(8), None));
+        assert_eq!(seen(), (RunState::Running, 0, 0, Some(12), None));
         drop(folder);
-        assert_eq!(seen(), (RunState::Stopped, 2, 10, Some(8), Some(2)));
+        assert_eq!(seen(), (RunState::Stopped, 2, 12, Some(12), Some(2)));
         let names = ["aa11".to_owned()];
         let found = runtime.block_on(compare(&store, &names, 1_000_000));
         let found = found.unwrap();
         assert_eq!(found.runs[0].state, RunState::Stopped);
         assert_eq!(found.metrics["validation_rmse"], [Some(2.5)]);
-        assert_eq!(found.metrics["steps"], [Some(10.0)]);
+        assert_eq!(found.metrics["steps"], [Some(12.0)]);
     }
 
     fn content(rows: u64) -> BTreeMap<Split, SplitContent> {
