@@ -282,6 +282,7 @@ impl Text for DatasetReport {
             ),
         )?;
         write_rejects(&self.rejected_by_reason, self.reject_sample.as_deref(), out)?;
+        dataset::write_rejected_targets(&self.rejected_targets, out)?;
         write_filtered(
             &self.filtered,
             self.reject_sample.as_deref(),
@@ -420,6 +421,7 @@ impl Text for TrainReport {
         write_metrics("test", &self.test, &self.baseline, out)?;
         write_tokens("test tokens", self.test_tokens, out)?;
         dataset::write_positive(&self.classes, out)?;
+        dataset::write_targets(&self.targets, out)?;
         write_warnings(&self.warnings, out)?;
         line(out, "checkpoint", &self.checkpoint)?;
         line(out, "metrics", &self.metrics)?;
@@ -499,6 +501,7 @@ impl Text for EvalReport {
         }
         write_metrics(&self.split, &self.metrics, &self.baseline, out)?;
         dataset::write_positive(&self.classes, out)?;
+        dataset::write_targets(&self.targets, out)?;
         if let Some(used) = &self.run {
             used_run::write(used, out)?;
         }
@@ -641,6 +644,7 @@ impl Text for Inspection {
             ),
         )?;
         write_rejects(&counts.rejected, None, out)?;
+        dataset::write_rejected_targets(&counts.rejected_targets, out)?;
         write_filtered(
             &counts.filtered,
             None,
@@ -679,6 +683,7 @@ impl Text for Inspection {
         for step in &self.transform.steps {
             write_step(step, out)?;
         }
+        dataset::write_numbers(&self.transform, out)?;
         dataset::write_classes(&self.transform, &counts.classes, out)?;
         dataset::write_dropped(&self.manifest.dropped_columns, out)?;
         write_warnings(&self.manifest.warnings, out)?;
@@ -733,6 +738,7 @@ fn target_text(target: TargetKind) -> String {
     match target {
         TargetKind::None => "no target".to_owned(),
         TargetKind::Regression => "a number to predict".to_owned(),
+        TargetKind::Regressions { targets } => format!("{targets} numbers to predict"),
         TargetKind::Classification { classes } => format!("{classes} classes to predict"),
     }
 }

@@ -411,6 +411,13 @@ impl Answers {
             None => names.extend(self.names.iter().cloned()),
             Some(Predicted::Differences(_)) => names.push("difference".into()),
             Some(Predicted::Numbers(_)) => names.push("prediction".into()),
+            Some(Predicted::Vectors { targets, .. }) => {
+                names.extend(
+                    targets
+                        .iter()
+                        .map(|target| named_target("prediction", target)),
+                );
+            }
             Some(Predicted::Classes { .. }) => {
                 names.push("prediction".into());
                 names.extend(
@@ -494,6 +501,19 @@ impl Answers {
                 });
                 columns.push(Column::Long(numbers.collect()));
             }
+            Some(Predicted::Vectors { numbers, targets }) => {
+                let width = targets.len();
+                // A row is used whole or not at all.
+                for (row, numbers) in numbers.chunks_exact(width.max(1)).enumerate() {
+                    let is_finite = numbers.iter().all(|number| number.is_finite());
+                    usable(row, first, is_finite.then_some(()), &mut bad);
+                }
+                let good = |row: usize| !bad.contains_key(&row);
+                columns.extend((0..width).map(|target| {
+                    let cell = |row: usize| good(row).then(|| numbers[row * width + target]);
+                    Column::Long((0..rows).map(cell).collect())
+                }));
+            }
             Some(Predicted::Classes { ids, probabilities }) => {
                 let names = self.classes();
                 let classes = ids.into_iter().enumerate().map(|(row, id)| {
@@ -518,6 +538,11 @@ impl Answers {
         columns.extend([Column::Text(errors), Column::Text(details)]);
         columns
     }
+}
+
+/// Name of the column of one of several targets.
+pub(crate) fn named_target(what: &str, target: &str) -> String {
+    format!("{what}={target}")
 }
 
 /// What a feature is called among the answers: by its name, unless a column of theirs has it.

@@ -21,7 +21,7 @@ pub(crate) fn classes(record: &Record) -> Option<u32> {
         | Record::Pictures { target }
         | Record::Multi { target, .. } => match target {
             TargetKind::Classification { classes } => Some(classes),
-            TargetKind::None | TargetKind::Regression => None,
+            TargetKind::None | TargetKind::Regression | TargetKind::Regressions { .. } => None,
         },
         Record::Tokens { .. } => None,
     }

@@ -50,7 +50,7 @@ pub struct Place {
 struct Mixed {
     mixes: Vec<Mix>,
     lambda: Vec<f32>,
-    /// Four bytes of the partner's target.
+    /// The partner's targets, four bytes each.
     y_partner: Vec<u32>,
 }
 
@@ -60,13 +60,20 @@ struct Identities {
     origins: Vec<u64>,
 }
 
-/// Targets of a batch, one per row.
+/// Targets of a batch, of each row.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Target<'a> {
     /// The dataset has no target.
     None,
     /// Scaled numbers, as the dataset's transform made them.
     Regression(&'a [f32]),
+    /// Several such numbers of each row, `[rows, targets]` row-major.
+    Regressions {
+        /// The numbers.
+        y: &'a [f32],
+        /// Number of targets.
+        targets: usize,
+    },
     /// Class ids, from 0 and below the layout's number of classes.
     Classification(&'a [i32]),
 }
@@ -219,7 +226,7 @@ impl Batch {
         };
         let partner = match self.y_partner() {
             Target::Classification(partner) => partner,
-            Target::None | Target::Regression(_) => own,
+            Target::None | Target::Regression(_) | Target::Regressions { .. } => own,
         };
         let class = |id: i32| usize::try_from(id).expect("class ids count from 0");
         for (row, to) in out.chunks_exact_mut(classes.max(1)).enumerate() {
@@ -268,7 +275,7 @@ impl Batch {
         }
     }
 
-    /// Targets, `[rows]`.
+    /// Targets, `[rows]`, or `[rows, targets]` of several.
     #[must_use]
     pub fn y(&self) -> Target<'_> {
         self.as_target(match self.kind {
@@ -357,11 +364,15 @@ impl Batch {
         &self.lease.slab().column(column)[rows.start * row_bytes..rows.end * row_bytes]
     }
 
-    /// Four bytes a row as what the dataset's targets are.
+    /// The bytes of targets as what the dataset's targets are.
     fn as_target<'a>(&self, bytes: &'a [u8]) -> Target<'a> {
         match (self.kind, self.target) {
             (BatchKind::Tokens { .. }, _) | (_, TargetKind::None) => Target::None,
             (_, TargetKind::Regression) => Target::Regression(bytemuck::cast_slice(bytes)),
+            (_, TargetKind::Regressions { targets }) => Target::Regressions {
+                y: bytemuck::cast_slice(bytes),
+                targets: targets as usize,
+            },
             (_, TargetKind::Classification { .. }) => {
                 Target::Classification(bytemuck::cast_slice(bytes))
             }
@@ -376,7 +387,14 @@ impl Batch {
             let mixes = mixing.draw(self.own.clone());
             let y = self.part(TARGET, 0..self.held);
             let y: &[u32] = bytemuck::cast_slice(y);
-            let partners = mixes.iter().filter_map(|mix| y.get(mix.partner).copied());
+            let width = self.row_bytes[TARGET] / size_of::<u32>();
+            let partners = mixes.iter().flat_map(|mix| {
+                let first = mix.partner * width;
+                y.get(first..first + width)
+                    .unwrap_or_default()
+                    .iter()
+                    .copied()
+            });
             Mixed {
                 lambda: mixes.iter().map(|mix| mix.lambda).collect(),
                 y_partner: partners.collect(),

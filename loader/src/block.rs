@@ -109,6 +109,7 @@ pub(crate) enum TokenIds {
 #[derive(Clone, Debug)]
 pub(crate) enum BlockTarget {
     None,
+    /// `[rows]`, or `[rows, targets]` of several.
     Regression(ScalarBuffer<f32>),
     Classification(ScalarBuffer<i32>),
 }
@@ -303,7 +304,7 @@ struct Columns<'a> {
 impl Columns<'_> {
     fn dense(&self, features: u32, target: TargetKind) -> Result<BlockRows, String> {
         Ok(BlockRows::Dense(DenseRows {
-            x: self.vectors(self.columns.payload, features)?,
+            x: self.vectors(self.columns.payload, ("x", features))?,
             y: self.target(target)?,
             keys: self.numbers(self.columns.key)?,
             origins: self.numbers(self.columns.origin)?,
@@ -311,13 +312,17 @@ impl Columns<'_> {
         }))
     }
 
-    fn vectors(&self, column: usize, features: u32) -> Result<ScalarBuffer<f32>, String> {
+    fn vectors(
+        &self,
+        column: usize,
+        (name, width): (&str, u32),
+    ) -> Result<ScalarBuffer<f32>, String> {
         let list = self.column(column)?.as_fixed_size_list();
-        let x = without_nulls(list.values(), "x")?.as_primitive::<Float32Type>();
-        let values = self.batch.num_rows() * features as usize;
+        let x = without_nulls(list.values(), name)?.as_primitive::<Float32Type>();
+        let values = self.batch.num_rows() * width as usize;
         if x.len() < values {
             return Err(format!(
-                "column `x` has `{}` values instead of `{values}`",
+                "column `{name}` has `{}` values instead of `{values}`",
                 x.len()
             ));
         }
@@ -374,7 +379,7 @@ impl Columns<'_> {
         count: Option<u64>,
     ) -> Result<BlockRows, String> {
         let x = match self.columns.x {
-            Some(x) => self.vectors(x, features)?,
+            Some(x) => self.vectors(x, ("x", features))?,
             None => Vec::new().into(),
         };
         let pictures = self.columns.image.map(|image| self.files(image));
@@ -441,6 +446,9 @@ impl Columns<'_> {
             (TargetKind::Regression, Some(y)) => {
                 let values = self.column(y)?.as_primitive::<Float32Type>().values();
                 BlockTarget::Regression(values.clone())
+            }
+            (TargetKind::Regressions { targets }, Some(y)) => {
+                BlockTarget::Regression(self.vectors(y, ("y", targets))?)
             }
             (TargetKind::Classification { .. }, Some(y)) => {
                 let labels = self.column(y)?.as_primitive::<Int32Type>().values();

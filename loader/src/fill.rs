@@ -16,7 +16,7 @@ use crate::{
     BatchKind, Error, TokensConfig,
     block::{BlockRows, BlockTarget},
     device,
-    kind::MIXES,
+    kind::{MIXES, TARGET},
     loaded::{LoadedBlock, LoadedRun, LoadedWindow},
     mixing::Mixing,
     order::WindowPlace,
@@ -62,6 +62,11 @@ pub(crate) struct Filled {
 }
 
 impl Filler {
+    /// Words of the targets of a row.
+    fn target_words(&self) -> usize {
+        self.kind.row_bytes(self.target)[TARGET] / size_of::<u32>()
+    }
+
     /// Bytes that a row takes in each column of a slab.
     pub(crate) fn row_bytes(&self) -> [usize; COLUMNS] {
         let mut bytes = self.kind.row_bytes(self.target);
@@ -200,14 +205,16 @@ fn gather_targets(
     }
     let mut to = bytemuck::cast_slice_mut::<u8, u32>(y);
     let mut places = &filled.places[..];
+    let width = to.len() / places.len().max(1);
     let mut blocks: Vec<&[u32]> = Vec::new();
     for run in &filled.runs {
         let (here, others) = places.split_at(run.len());
-        let (rows, rest) = to.split_at_mut(run.len());
+        let (rows, rest) = to.split_at_mut(run.len() * width);
         (places, to) = (others, rest);
         columns_of(&run.window, &mut blocks, |rows| target_bits(target(rows)?))?;
-        for (to, place) in rows.iter_mut().zip(here) {
-            *to = blocks[place.block as usize][place.row as usize];
+        for (to, place) in rows.chunks_exact_mut(width.max(1)).zip(here) {
+            let first = place.row as usize * width;
+            to.copy_from_slice(&blocks[place.block as usize][first..first + width]);
         }
     }
     Ok(())

@@ -61,6 +61,7 @@ impl BatchKind {
         let y = match target {
             TargetKind::None => 0,
             TargetKind::Regression | TargetKind::Classification { .. } => 4,
+            TargetKind::Regressions { targets } => 4 * targets as usize,
         };
         match self {
             Self::Rows { features } => [4 * features, y, 0, 0, 0],

@@ -427,7 +427,8 @@ impl Build<'_> {
             None => self.write(&staged, &fitted, &layout, scratch).await?,
         };
         let classes = written.class_counts(artefact);
-        let target = written.target_summary(artefact);
+        let mut targets = written.target_summaries(artefact).into_iter();
+        let (target, other_targets) = (targets.next(), targets.collect());
         warnings.extend(written.extreme_warnings(artefact));
         rejects.merge(written.rejects);
         self.check_rejects(&session, &rejects, distinct).await?;
@@ -488,6 +489,7 @@ impl Build<'_> {
                 near_pictures: staged.near_pictures,
                 boxes: written.boxes,
                 unexpected,
+                rejected_targets: self.rejected_targets(&rejects),
                 conflicts: frame.conflicts,
                 groups,
                 sequence: written.sequence,
@@ -508,6 +510,7 @@ impl Build<'_> {
             warnings,
             naive: written.naive,
             target,
+            other_targets,
         };
         settle(&self.store, &mut manifest).await?;
         if let (Some(page), Some(profile)) = (page, &profile) {
@@ -703,14 +706,27 @@ impl Build<'_> {
         else {
             return Ok(());
         };
+        let instead = match self.spec.other_targets.is_empty() {
+            true => {
+                "name a column of numbers, or set `dataset.task = \"classification\"` to predict it as a class"
+            }
+            false => "several targets are columns of numbers, name others",
+        };
         Err(Error::config(
             "dataset.target",
             format!(
-                "column `{}` is not numeric, its first value is `{}`; name a column of numbers, or set \
-                 `dataset.task = \"classification\"` to predict it as a class",
+                "column `{}` is not numeric, its first value is `{}`; {instead}",
                 sample.column, sample.value
             ),
         ))
+    }
+
+    /// Rows that were rejected for each of several targets.
+    fn rejected_targets(&self, rejects: &Rejects) -> BTreeMap<String, u64> {
+        match self.spec.other_targets.is_empty() {
+            true => BTreeMap::new(),
+            false => rejects.by_target().clone(),
+        }
     }
 
     async fn check_rejects(
@@ -844,6 +860,7 @@ impl Build<'_> {
             duplicates: counts.duplicates,
             rejected: counts.rejected.values().sum(),
             rejected_by_reason: counts.rejected.clone(),
+            rejected_targets: counts.rejected_targets.clone(),
             reject_sample,
             filtered: counts.filtered.clone(),
             unexpected: counts.unexpected.clone(),
@@ -888,8 +905,12 @@ pub(crate) fn unpacked(sources: &[Landed]) -> u64 {
 }
 
 fn target_kind(artefact: &TransformArtefact) -> TargetKind {
+    let others = u32::try_from(artefact.other_targets.len()).expect("fewer than 2^32 targets");
     match &artefact.target {
         None => TargetKind::None,
+        Some(_) if others > 0 => TargetKind::Regressions {
+            targets: 1 + others,
+        },
         Some(FittedTarget::Regression { .. }) => TargetKind::Regression,
         Some(FittedTarget::Classification { classes, .. }) => TargetKind::Classification {
             classes: u32::try_from(classes.len()).expect("fewer than 2^32 classes"),

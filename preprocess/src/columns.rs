@@ -118,6 +118,8 @@ pub(crate) struct DatasetSpec {
     pub(crate) joins: Vec<Join>,
     pub(crate) inputs: Vec<Input>,
     pub(crate) target: Option<TargetSpec>,
+    /// The further targets, all numbers, where there are several.
+    pub(crate) other_targets: Vec<TargetSpec>,
     /// Whether a row without a target is rejected. New rows are to be predicted, and have none.
     pub(crate) requires_target: bool,
     pub(crate) steps: Vec<StepConfig>,
@@ -146,6 +148,11 @@ impl DatasetSpec {
         };
         let inputs = self.inputs.iter().map(|input| &input.column);
         inputs.filter(move |column| !makes(&column.name))
+    }
+
+    /// All targets, in the order of a model's outputs.
+    pub(crate) fn targets(&self) -> impl Iterator<Item = &TargetSpec> + Clone {
+        self.target.iter().chain(&self.other_targets)
     }
 
     /// The target and the rule, where one of the rows that are equal but for it is chosen.
@@ -189,6 +196,7 @@ impl DatasetSpec {
                 .collect(),
             steps: steps.filter(|step| !step.columns.is_empty()).collect(),
             target: self.target.clone(),
+            other_targets: self.other_targets.clone(),
             null_values: self.config.null_values.clone(),
             missing_values: self.config.missing_values.clone(),
             signs: signs::of(&self.config),
@@ -230,7 +238,8 @@ pub(crate) fn resolve(
     let document = held.find(|payload| payload.kind == PayloadKind::Text);
     document::check(config, document)?;
     let near_dup = near_dup::resolve(config, columns, document)?;
-    let target = target(config, columns)?;
+    let mut targets = targets(config, columns)?.into_iter();
+    let (target, other_targets) = (targets.next(), targets.collect());
     let (mut inputs_found, mut steps) = (Vec::new(), Vec::new());
     if payload.is_none() {
         steps = config.step.clone().unwrap_or_else(default_steps);
@@ -248,6 +257,7 @@ pub(crate) fn resolve(
         joins: Vec::new(),
         inputs: inputs_found,
         target,
+        other_targets,
         requires_target: true,
         steps,
         max_reject_share: config.max_reject_share.unwrap_or(MAX_REJECT_SHARE),
@@ -365,7 +375,7 @@ fn check_shards(shards: &ShardConfig) -> Result<(), Error> {
 /// Every column the configuration names is there, and in one role.
 fn check_names(config: &DatasetConfig, columns: &[MergedColumn]) -> Result<(), Error> {
     let lists = [
-        ("dataset.target", config.target.as_slice()),
+        ("dataset.target", config.targets()),
         ("dataset.features", &config.features),
         ("dataset.drop", &config.drop),
         ("dataset.categorical", &config.categorical),
@@ -476,9 +486,8 @@ pub(crate) fn nearest<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> S
     }
 }
 
-fn target(config: &DatasetConfig, columns: &[MergedColumn]) -> Result<Option<TargetSpec>, Error> {
-    const KEY: &str = "dataset.target";
-    let Some(name) = &config.target else {
+fn targets(config: &DatasetConfig, columns: &[MergedColumn]) -> Result<Vec<TargetSpec>, Error> {
+    let Some(targets) = &config.target else {
         let orphan = [
             ("dataset.task", config.task == Task::Classification),
             ("dataset.scale_target", config.scale_target.is_some()),
@@ -489,14 +498,79 @@ fn target(config: &DatasetConfig, columns: &[MergedColumn]) -> Result<Option<Tar
                 key,
                 "it says how to treat the target, but `dataset.target` is absent",
             )),
-            None => Ok(None),
+            None => Ok(Vec::new()),
         };
     };
-    let column = find(KEY, name, columns)?;
-    if config.features.contains(name) {
+    if targets.names().is_empty() {
+        let reason = "it lists no column; name one, or remove this key for shards without a target";
+        return Err(Error::config(TARGET, reason));
+    }
+    if targets.names().len() > 1 {
+        check_several(config)?;
+    }
+    let targets = targets.names().iter();
+    targets.map(|name| target(config, name, columns)).collect()
+}
+
+/// Checks that several targets are numbers, and that no key chooses rows or makes features by one of them.
+///
+/// # Errors
+/// [`Error::Config`] for the first key that needs one target.
+fn check_several(config: &DatasetConfig) -> Result<(), Error> {
+    let steps = config.step.iter().flatten();
+    let encodes = |step: &StepConfig| step.encoding == Some(CategoryEncoding::Target);
+    let encoding = steps.enumerate().find(|(_, step)| encodes(step));
+    let reasons = [
+        (
+            config.task == Task::Classification,
+            "dataset.task".to_owned(),
+            "`dataset.target` lists several columns, and a model of several targets predicts numbers; name one column for \
+             classes, or remove this key",
+        ),
+        (
+            !config.kind.is_rows(),
+            TARGET.to_owned(),
+            "several targets are for rows of numbers and categories (`kind = \"rows\"`); name one column",
+        ),
+        (
+            config.conflicts.is_some(),
+            "dataset.conflicts".to_owned(),
+            "rows that are equal but for one of several targets are no conflict of one label; remove this key, or name one \
+             target",
+        ),
+        (
+            config.sequence.as_ref().is_some_and(|s| s.season.is_some()),
+            "dataset.sequence.season".to_owned(),
+            "naive forecasts are made of one target, and `dataset.target` lists several; remove this key",
+        ),
+        (
+            encoding.is_some(),
+            format!("dataset.step.{}.encoding", encoding.map_or(0, |(i, _)| i)),
+            "`target` encodes categories by what one target is like, and `dataset.target` lists several; use `frequency`",
+        ),
+    ];
+    match reasons.into_iter().find(|(is_given, ..)| *is_given) {
+        Some((_, key, reason)) => Err(Error::config(key, reason)),
+        None => Ok(()),
+    }
+}
+
+const TARGET: &str = "dataset.target";
+
+fn target(
+    config: &DatasetConfig,
+    name: &str,
+    columns: &[MergedColumn],
+) -> Result<TargetSpec, Error> {
+    let column = find(TARGET, name, columns)?;
+    if config.features.iter().any(|feature| feature == name) {
+        let which = match config.targets().len() {
+            1 => "the target",
+            _ => "one of the targets",
+        };
         return Err(Error::config(
             "dataset.features",
-            format!("`{name}` is the target, a model would be given the answer; remove it"),
+            format!("`{name}` is {which}, a model would be given the answer; remove it"),
         ));
     }
     let unfit = match column.r#type {
@@ -508,11 +582,11 @@ fn target(config: &DatasetConfig, columns: &[MergedColumn]) -> Result<Option<Tar
     };
     if let Some(what) = unfit {
         return Err(Error::config(
-            KEY,
+            TARGET,
             format!("column `{name}` {what}, so it cannot be a target"),
         ));
     }
-    check_reserved(KEY, name)?;
+    check_reserved(TARGET, name)?;
     let scale = config
         .scale_target
         .unwrap_or(config.task == Task::Regression);
@@ -522,12 +596,12 @@ fn target(config: &DatasetConfig, columns: &[MergedColumn]) -> Result<Option<Tar
             "class ids are not scaled, remove this key",
         ));
     }
-    Ok(Some(TargetSpec {
-        column: name.clone(),
+    Ok(TargetSpec {
+        column: name.to_owned(),
         task: config.task,
         scale,
         classes: classes::listed(config)?,
-    }))
+    })
 }
 
 fn inputs(
@@ -645,7 +719,7 @@ fn input_kind(
             ),
         ));
     }
-    if config.target.as_ref() == Some(name) || config.drop.contains(name) {
+    if config.is_target(name) || config.drop.contains(name) {
         return Ok(None);
     }
     let explicit = config.features.contains(name) || asked.kind.is_some();

@@ -63,9 +63,7 @@ pub(crate) fn check(config: &DatasetConfig, columns: &[MergedColumn]) -> Result<
             "rows have no target to differ in; name it in `dataset.target`, or remove this key";
         return Err(Error::config("dataset.conflicts", reason));
     }
-    let target = ignored
-        .iter()
-        .find(|name| Some(*name) == config.target.as_ref());
+    let target = ignored.iter().find(|name| config.is_target(name));
     if let Some(name) = target {
         let reason = format!(
             "`{name}` is the target; say what becomes of rows that differ in it with `dataset.conflicts`"
@@ -83,7 +81,7 @@ pub(crate) fn check(config: &DatasetConfig, columns: &[MergedColumn]) -> Result<
 
 /// Whether column `name` of a row is part of what makes it the same as another.
 pub(crate) fn is_content(config: &DatasetConfig, name: &str) -> bool {
-    let is_target = config.target.as_deref() == Some(name);
+    let is_target = config.is_target(name);
     let is_settled = is_target && config.conflicts.is_some();
     !is_settled && !config.dedup_ignore.iter().any(|ignored| ignored == name)
 }

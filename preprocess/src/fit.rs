@@ -72,6 +72,8 @@ pub(crate) struct FitSpec {
     pub(crate) steps: Vec<StepConfig>,
     /// Target, if there is one.
     pub(crate) target: Option<TargetSpec>,
+    /// The further targets, where there are several.
+    pub(crate) other_targets: Vec<TargetSpec>,
     /// Recorded in the artefact; the frame has made such texts null.
     pub(crate) null_values: Vec<String>,
     /// Recorded in the artefact; the frame has made such numbers null.
@@ -126,11 +128,11 @@ async fn fit_rows(train: &TrainSplit, spec: &FitSpec) -> Result<TransformArtefac
         let fitted = fit.step(step, &spec.steps[i + 1..], train).await?;
         fit.steps.push(fitted);
     }
-    let target = match &spec.target {
-        Some(target) => Some(fit.target(target).await?),
-        None => None,
-    };
-    artefact(fit, spec, target, Texts::default())
+    let mut targets = Vec::with_capacity(1 + spec.other_targets.len());
+    for target in spec.target.iter().chain(&spec.other_targets) {
+        targets.push(fit.target(target).await?);
+    }
+    artefact(fit, spec, targets, Texts::default())
 }
 
 /// The rows of the training split.
@@ -157,11 +159,12 @@ struct Texts {
 fn artefact(
     fit: Fit,
     spec: &FitSpec,
-    target: Option<FittedTarget>,
+    targets: Vec<FittedTarget>,
     texts: Texts,
 ) -> Result<TransformArtefact, Error> {
     let features = new_layout(&spec.inputs, &fit.steps);
     let features = features.map_err(|reason| Error::config(STEP, reason))?;
+    let mut targets = targets.into_iter();
     let mut artefact = TransformArtefact {
         format: TRANSFORM.format.to_owned(),
         version: TRANSFORM.version,
@@ -172,7 +175,8 @@ fn artefact(
         inputs: spec.inputs.clone(),
         features,
         steps: fit.steps,
-        target,
+        target: targets.next(),
+        other_targets: targets.collect(),
         characters: texts.characters,
         pictures: None,
         tokens: texts.tokens,

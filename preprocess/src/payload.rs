@@ -114,7 +114,8 @@ pub(crate) fn parts(
             "the rows have no picture: name its column with `picture_column`, or remove this table",
         );
     }
-    if config.target.is_some() && (config.target == *picture || config.target == *text) {
+    let mut parts = picture.iter().chain(text);
+    if parts.any(|part| config.is_target(part)) {
         return refuse(
             "target",
             "it is a part of the rows too, a model would be given the answer; name another column",

@@ -598,8 +598,8 @@ impl Reading<'_> {
         columns.extend(self.series()?);
         let inputs = self.spec.landed_inputs();
         columns.extend(inputs.map(|c| self.typed(&c.name, c.kind)));
-        let target = self.spec.target.as_ref();
-        columns.extend(target.map(|t| match t.task {
+        let targets = self.spec.targets();
+        columns.extend(targets.map(|t| match t.task {
             Task::Regression => self.typed(&t.column, InputKind::Numeric),
             Task::Classification => self.typed(&t.column, InputKind::Categorical),
         }));
@@ -814,7 +814,7 @@ impl Reading<'_> {
     }
 
     fn judge(&self) -> Expr {
-        let target = self.spec.target.iter();
+        let target = self.spec.targets();
         let target = target.filter(|_| self.spec.requires_target);
         let target = target.map(|t| match t.task {
             Task::Regression => (t.column.clone(), Judged::NumericTarget),
@@ -847,7 +847,9 @@ impl Reading<'_> {
             return lit(ScalarValue::Utf8(None));
         }
         let target = self.spec.target.as_ref();
-        let signs = target.and_then(|target| self.signs_of(&target.column));
+        // Columns that did not land as texts are read without signs, whatever these are.
+        let mut targets = self.spec.targets();
+        let signs = targets.find_map(|target| self.signs_of(&target.column));
         let missing = self.missing.clone();
         let mut classes = target.map_or_else(Vec::new, |target| target.classes.clone());
         classes.sort_unstable();

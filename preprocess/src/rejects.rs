@@ -26,11 +26,18 @@ use crate::{
     scratch::ScratchFile,
     series, sparse, split,
     text::quality,
-    typing::Reason,
+    typing::{Reason, reason},
 };
 
 /// A published file ends with the line that reaches this many bytes.
 const FILE_BYTES: usize = 16 << 20;
+
+/// Reasons that name a target.
+const TARGETS: [&str; 3] = [
+    reason::TARGET_MISSING,
+    reason::TARGET_NOT_NUMERIC,
+    reason::TARGET_NOT_FINITE,
+];
 
 const ORIGIN: &str = "origin";
 const REASON: &str = "reason";
@@ -47,6 +54,8 @@ pub(crate) fn schema() -> SchemaRef {
 #[derive(Debug, Default)]
 pub(crate) struct Rejects {
     by_reason: BTreeMap<String, u64>,
+    /// Rows without a usable target, by the first target that they lack.
+    by_target: BTreeMap<String, u64>,
     /// The first in landing order of each reason.
     first: BTreeMap<String, (u64, Reason)>,
     files: Vec<ScanFile>,
@@ -73,6 +82,11 @@ impl Rejects {
         self.by(true)
     }
 
+    /// Rows without a usable target, by its column; where a row lacks several, by the first.
+    pub(crate) const fn by_target(&self) -> &BTreeMap<String, u64> {
+        &self.by_target
+    }
+
     fn by(&self, choice: bool) -> BTreeMap<String, u64> {
         let reasons = self.by_reason.iter();
         let chosen = reasons.filter(|(reason, _)| is_choice(reason) == choice);
@@ -84,6 +98,9 @@ impl Rejects {
     pub(crate) fn merge(&mut self, other: Self) {
         for (reason, rows) in other.by_reason {
             *self.by_reason.entry(reason).or_default() += rows;
+        }
+        for (target, rows) in other.by_target {
+            *self.by_target.entry(target).or_default() += rows;
         }
         for (_, (origin, reason)) in other.first {
             self.see(origin, reason);
@@ -265,6 +282,10 @@ impl RejectWriter {
                 .by_reason
                 .entry(reason.reason.clone())
                 .or_default() += 1;
+            if TARGETS.contains(&reason.reason.as_str()) && !reason.column.is_empty() {
+                let rows = self.rejects.by_target.entry(reason.column.clone());
+                *rows.or_default() += 1;
+            }
             self.rejects.see(*origin, reason);
         }
         let (origins, reasons): (Vec<u64>, Vec<String>) = rows.into_iter().unzip();

@@ -56,22 +56,17 @@ const MOST: f64 = 1000.0;
 pub(crate) struct Seen {
     /// The keys that were asked for and are there, each with its splits, ascending.
     pub(crate) keys: Vec<(u64, u8)>,
-    /// Of each feature of the training rows that were measured, then of the target where that is a number.
+    /// Of each feature of the training rows that were measured, then of the targets that are numbers.
     moments: Vec<Moments>,
-    /// Of the numeric target of all training rows, as stored.
-    target: Moments,
+    /// Of the numeric targets of all training rows, as stored.
+    targets: Vec<Moments>,
 }
 
 impl Seen {
     fn merge(&mut self, other: Self) {
         self.keys.extend(other.keys);
-        self.target.merge(other.target);
-        let missing = other.moments.len().saturating_sub(self.moments.len());
-        let more = self.moments.len() + missing;
-        self.moments.resize(more, Moments::default());
-        for (all, some) in self.moments.iter_mut().zip(other.moments) {
-            all.merge(some);
-        }
+        merge_all(&mut self.targets, other.targets);
+        merge_all(&mut self.moments, other.moments);
     }
 
     /// The keys without their splits.
@@ -81,10 +76,10 @@ impl Seen {
         keys.into()
     }
 
-    /// Rows of the training split with a numeric target, and its mean as stored; `None` without any.
-    pub(crate) fn target(&self, other: &Self) -> Option<(f64, f64)> {
-        let mut all = self.target;
-        all.merge(other.target);
+    /// Rows of the training split with the numeric target at this place, and its mean as stored; `None` without any.
+    pub(crate) fn target(&self, other: &Self, place: usize) -> Option<(f64, f64)> {
+        let mut all = self.targets.get(place).copied().unwrap_or_default();
+        all.merge(other.targets.get(place).copied().unwrap_or_default());
         (all.count > 0.0).then(|| (all.count, all.mean()))
     }
 
@@ -95,6 +90,14 @@ impl Seen {
         let same = both.chunk_by(|a, b| a.0 == b.0);
         let leaks = same.filter(|splits| splits[0].1 != splits[splits.len() - 1].1);
         leaks.map(|splits| splits[0].0).collect()
+    }
+}
+
+/// Adds the sums of features or targets, place by place.
+fn merge_all(all: &mut Vec<Moments>, other: Vec<Moments>) {
+    all.resize(all.len().max(other.len()), Moments::default());
+    for (all, some) in all.iter_mut().zip(other) {
+        all.merge(some);
     }
 }
 
@@ -182,7 +185,7 @@ pub(crate) async fn look(
                 let looking = Looking {
                     split: split.split,
                     measures: split.split == Split::Train && place < measured,
-                    has_number: is_number(&schema),
+                    numbers: numbers(&schema),
                     schema: Arc::clone(&schema),
                     wanted: Arc::clone(wanted),
                     url: dataset.url_of(&shard.path),
@@ -205,8 +208,8 @@ struct Looking {
     split: Split,
     /// Whether the features of this one are asked for.
     measures: bool,
-    /// True for a numeric target; it is then behind the features.
-    has_number: bool,
+    /// Number of numeric targets; they are behind the features.
+    numbers: usize,
     schema: SchemaRef,
     wanted: Arc<[u64]>,
     url: String,
@@ -244,14 +247,12 @@ impl Looking {
             true => digest.moments.clone(),
             false => Vec::new(),
         };
-        let target = match self.has_number {
-            true => digest.moments.last().copied().unwrap_or_default(),
-            false => Moments::default(),
-        };
+        let features = digest.moments.len().saturating_sub(self.numbers);
+        let targets = digest.moments[features..].to_vec();
         Seen {
             keys: wanted.map(|key| (*key, code(self.split))).collect(),
             moments,
-            target,
+            targets,
         }
     }
 
@@ -280,8 +281,9 @@ impl Looking {
             let x = of(batch.column_by_name("x"))?.as_fixed_size_list();
             let width = usize::try_from(x.value_length()).unwrap_or_default();
             let y = batch.column_by_name("y");
+            let y = y.map(|y| y.as_fixed_size_list_opt().map_or(y, |list| list.values()));
             let y = y.and_then(|y| y.as_primitive_opt::<Float32Type>());
-            let count = width + usize::from(y.is_some());
+            let count = width + self.numbers;
             digest.moments.resize(count, Moments::default());
             let cells = x.values().as_primitive::<Float32Type>().values();
             for row in cells.chunks_exact(width.max(1)) {
@@ -291,8 +293,12 @@ impl Looking {
                     .zip(row)
                     .for_each(|(m, x)| m.add(*x));
             }
-            if let (Some(y), Some(last)) = (y, digest.moments.last_mut()) {
-                y.values().iter().for_each(|y| last.add(*y));
+            let targets = &mut digest.moments[width..];
+            if let Some(y) = y.filter(|_| !targets.is_empty()) {
+                for row in y.values().chunks_exact(targets.len()) {
+                    let cells = targets.iter_mut().zip(row);
+                    cells.for_each(|(moments, y)| moments.add(*y));
+                }
             }
         }
         Ok(digest)
@@ -312,10 +318,14 @@ impl Looking {
     }
 }
 
-/// Returns true for shards with a numeric target.
-fn is_number(schema: &SchemaRef) -> bool {
+/// Numeric targets of shards.
+fn numbers(schema: &SchemaRef) -> usize {
     let target = schema.field_with_name("y");
-    target.is_ok_and(|field| *field.data_type() == DataType::Float32)
+    target.map_or(0, |field| match field.data_type() {
+        DataType::Float32 => 1,
+        DataType::FixedSizeList(_, targets) => usize::try_from(*targets).unwrap_or_default(),
+        _ => 0,
+    })
 }
 
 async fn blocking<T: Send + 'static>(

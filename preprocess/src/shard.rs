@@ -157,6 +157,9 @@ impl ShardLayout {
         match parts.target {
             TargetKind::None => {}
             TargetKind::Regression => fields.push(Field::new("y", DataType::Float32, false)),
+            TargetKind::Regressions { targets } => {
+                fields.push(Field::new("y", x_type(targets), false));
+            }
             TargetKind::Classification { .. } => {
                 fields.push(Field::new("y", DataType::Int32, false))
             }
@@ -195,7 +198,11 @@ impl ShardLayout {
         let Layout::Dense { features, target } = self.layout else {
             return None;
         };
-        let target_bytes = if target == TargetKind::None { 0 } else { 4 };
+        let target_bytes = match target {
+            TargetKind::None => 0,
+            TargetKind::Regression | TargetKind::Classification { .. } => 4,
+            TargetKind::Regressions { targets } => 4 * u64::from(targets),
+        };
         // A text that is kept counts as a number does: every block but the last has as many rows.
         let kept_bytes = 8 * self.kept.len() as u64;
         let row_bytes = 4 * u64::from(features) + target_bytes + 8 + 8 + kept_bytes;
@@ -539,6 +546,10 @@ impl Rows {
         match rows.y {
             None => {}
             Some(TargetValues::Regression(y)) => self.y_float.extend_from_slice(&y[some.clone()]),
+            Some(TargetValues::Regressions { y, targets }) => {
+                let numbers = some.start * targets..some.end * targets;
+                self.y_float.extend_from_slice(&y[numbers]);
+            }
             Some(TargetValues::Classification(y)) => {
                 self.y_class.extend_from_slice(&y[some.clone()]);
             }
@@ -567,6 +578,10 @@ impl Rows {
         match row.y {
             None => {}
             Some((TargetValues::Regression(values), at)) => self.y_float.push(values[at]),
+            Some((TargetValues::Regressions { y, targets }, at)) => {
+                self.y_float
+                    .extend_from_slice(&y[at * targets..(at + 1) * targets]);
+            }
             Some((TargetValues::Classification(values), at)) => self.y_class.push(values[at]),
         }
         if let Some(boxes) = row.boxes {
@@ -608,6 +623,13 @@ impl Rows {
         match parts.target {
             TargetKind::None => {}
             TargetKind::Regression => columns.push(Arc::new(Float32Array::from(self.y_float))),
+            TargetKind::Regressions { targets } => {
+                let y = Arc::new(Float32Array::from(self.y_float));
+                let (element, width) = (Arc::new(element()), width(targets));
+                columns.push(Arc::new(FixedSizeListArray::try_new(
+                    element, width, y, None,
+                )?));
+            }
             TargetKind::Classification { .. } => {
                 columns.push(Arc::new(Int32Array::from(self.y_class)))
             }

@@ -76,7 +76,7 @@ pub struct Transform {
 pub struct Applied {
     /// Features, `[rows, features]`, row-major; finite, never -0.0. Bad cells are 0.
     pub x: Vec<f32>,
-    /// Targets, one per row, where the artefact has a target and the batch its column. Those of bad rows are 0.
+    /// Targets of each row, where the artefact has a target and the batch its column, or those of all targets. Those of bad rows are 0.
     pub y: Option<TargetValues>,
     /// Rows that cannot be used, in ascending order, each once: row, reason, detail.
     pub bad: Vec<(usize, &'static str, String)>,
@@ -90,6 +90,13 @@ pub struct Applied {
 pub enum TargetValues {
     /// `(y - offset) / scale`.
     Regression(Vec<f32>),
+    /// The same of several targets, `[rows, targets]`.
+    Regressions {
+        /// The numbers.
+        y: Vec<f32>,
+        /// Number of targets, 2 or more.
+        targets: usize,
+    },
     /// Class ids.
     Classification(Vec<i32>),
 }
@@ -322,11 +329,13 @@ impl Transform {
         plans.map(|plan| column(plan.place)).collect()
     }
 
-    /// A stored regression target in its own units: `y · scale + offset`; `None` for a class or without a target.
+    /// A stored regression target in its own units: `y · scale + offset`; `None` for a class, for several targets or without one.
     #[must_use]
     pub fn unscale(&self, y: f32) -> Option<f64> {
         match &self.artefact.target {
-            Some(FittedTarget::Regression { scale, offset, .. }) => {
+            Some(FittedTarget::Regression { scale, offset, .. })
+                if self.artefact.other_targets.is_empty() =>
+            {
                 Some(f64::from(y) * scale + offset)
             }
             _ => None,
@@ -339,7 +348,44 @@ impl Transform {
         }
     }
 
+    /// Several targets, where the batch has the columns of all.
+    fn several_targets(
+        &self,
+        batch: &RecordBatch,
+        bad: &mut Bad,
+    ) -> Result<Option<TargetValues>, Error> {
+        let targets = self.artefact.targets();
+        if targets
+            .clone()
+            .any(|target| batch.column_by_name(target.column()).is_none())
+        {
+            return Ok(None);
+        }
+        let width = targets.clone().count();
+        let mut y = vec![0.0; batch.num_rows() * width];
+        for (place, target) in targets.enumerate() {
+            let FittedTarget::Regression {
+                column,
+                scale,
+                offset,
+                ..
+            } = target
+            else {
+                let column = target.column();
+                return Err(damaged(format!("target `{column}` of several is a class")));
+            };
+            let of_rows = scaled(batch, column, [*scale, *offset], bad)?;
+            for (row, y) in y.chunks_exact_mut(width).zip(of_rows) {
+                row[place] = y;
+            }
+        }
+        Ok(Some(TargetValues::Regressions { y, targets: width }))
+    }
+
     fn target(&self, batch: &RecordBatch, bad: &mut Bad) -> Result<Option<TargetValues>, Error> {
+        if !self.artefact.other_targets.is_empty() {
+            return self.several_targets(batch, bad);
+        }
         let (column, fitted) = match &self.artefact.target {
             Some(
                 fitted @ (FittedTarget::Regression { column, .. }
@@ -349,15 +395,7 @@ impl Transform {
         };
         Ok(Some(match fitted {
             FittedTarget::Regression { scale, offset, .. } => {
-                let cells = cells(&numeric(batch, column)?);
-                let scaled = cells
-                    .into_iter()
-                    .enumerate()
-                    .map(|(row, y)| match y.is_nan() {
-                        true => missing_target(row, column, bad),
-                        false => rounded(row, (y - offset) / scale, column, bad),
-                    });
-                TargetValues::Regression(scaled.collect())
+                TargetValues::Regression(scaled(batch, column, [*scale, *offset], bad)?)
             }
             FittedTarget::Classification { .. } => {
                 let values = text(batch, column)?;
@@ -374,6 +412,22 @@ impl Transform {
             }
         }))
     }
+}
+
+/// A numeric target as it is stored, `(y - offset) / scale`.
+fn scaled(
+    batch: &RecordBatch,
+    column: &str,
+    [scale, offset]: [f64; 2],
+    bad: &mut Bad,
+) -> Result<Vec<f32>, Error> {
+    let cells = cells(&numeric(batch, column)?);
+    let scaled = cells.into_iter().enumerate();
+    let scaled = scaled.map(|(row, y)| match y.is_nan() {
+        true => missing_target(row, column, bad),
+        false => rounded(row, (y - offset) / scale, column, bad),
+    });
+    Ok(scaled.collect())
 }
 
 /// The cells of a numeric column, NaN where missing.

@@ -242,10 +242,14 @@ struct View<'a> {
     bytes: &'a [u8],
 }
 
-/// Type and bytes of targets, if there are any.
-fn target(target: Target<'_>) -> Option<(&'static str, &[u8])> {
+/// Type and bytes of targets, if there are any; of several, `shape` gets their number.
+fn target<'a>(target: Target<'a>, shape: &mut Vec<usize>) -> Option<(&'static str, &'a [u8])> {
     match target {
         Target::None => None,
+        Target::Regressions { y, targets } => {
+            shape.push(targets);
+            Some(("<f4", bytemuck::cast_slice(y)))
+        }
         Target::Regression(y) => Some(("<f4", bytemuck::cast_slice(y))),
         Target::Classification(y) => Some(("<i4", bytemuck::cast_slice(y))),
     }
@@ -280,8 +284,8 @@ fn column<'a>(batch: &'a feedline_loader::Batch, name: &str) -> Option<View<'a>>
             ("<u4", bytemuck::cast_slice(batch.tokens()))
         }
         ("lengths", BatchKind::Multi { .. }) => ("<u4", bytemuck::cast_slice(batch.lengths())),
-        ("y", _) => target(batch.y())?,
-        ("y_partner", _) => target(batch.y_partner())?,
+        ("y", _) => target(batch.y(), &mut shape)?,
+        ("y_partner", _) => target(batch.y_partner(), &mut shape)?,
         ("lam", BatchKind::Pictures { .. }) => ("<f4", bytemuck::cast_slice(batch.lambda())),
         ("key", _) => ("<u8", bytemuck::cast_slice(batch.keys())),
         ("origin", _) => ("<u8", bytemuck::cast_slice(batch.origins())),

@@ -17,7 +17,7 @@ ALIGNMENT = 64
 
 
 def write(folder, x, y=None, *, classes=None, rows_per_block=None, keys=None, **more):
-    """Publishes `x` [rows, features] float32 and `y` [rows] (float32, or int32 with `classes`) as one split.
+    """Publishes `x` [rows, features] float32 and `y` [rows] or [rows, targets] (float32, or int32 with `classes`) as one split.
 
     `key` is the row number inverted, `origin` the row number, unless `keys` are given.
     """
@@ -25,7 +25,8 @@ def write(folder, x, y=None, *, classes=None, rows_per_block=None, keys=None, **
     columns, target = _targets(y, classes)
     columns = {"x": _lists(np.ascontiguousarray(x, np.float32)), **columns}
     layout = {"kind": "dense", "features": features, "target": target}
-    per_block = rows_per_block or max(1, BLOCK_BYTES // (4 * features + 4 + 16))
+    targets = target.get("targets", 1)
+    per_block = rows_per_block or max(1, BLOCK_BYTES // (4 * features + 4 * targets + 16))
     return _write(folder, columns, layout, per_block, keys=keys, **more)
 
 
@@ -49,7 +50,10 @@ def _targets(y, classes):
         return {}, {"kind": "none"}
     if classes:
         return {"y": pa.array(np.asarray(y, np.int32))}, {"kind": "classification", "classes": classes}
-    return {"y": pa.array(np.asarray(y, np.float32))}, {"kind": "regression"}
+    y = np.ascontiguousarray(y, np.float32)
+    if y.ndim == 2:
+        return {"y": _lists(y)}, {"kind": "regressions", "targets": y.shape[1]}
+    return {"y": pa.array(y)}, {"kind": "regression"}
 
 
 def _write(folder, columns, layout, rows_per_block, *, shards=1, split="train", keys=None):

@@ -9,6 +9,8 @@ import pytest
 
 import feedline
 
+import shards
+
 
 def test_columns_have_the_documented_types_and_belong_together(dataset):
     for batch in feedline.Loader(dataset, 96):
@@ -17,6 +19,14 @@ def test_columns_have_the_documented_types_and_belong_together(dataset):
         assert batch.key.dtype == batch.origin.dtype == np.uint64
         assert (batch.x == np.stack([batch.origin, np.ones(len(batch)), np.full(len(batch), 2)], 1)).all()
         assert (batch.y == batch.origin).all() and (batch.key == ~batch.origin).all()
+
+
+def test_several_targets_of_a_row_stay_beside_it(tmp_path):
+    x = np.arange(500, dtype=np.float32)[:, None]
+    folder = shards.write(tmp_path / "several", x, np.hstack([x, x + 0.5, -x]))
+    for batch in feedline.Loader(folder, 64):
+        assert (batch.y.dtype, batch.y.shape) == (np.float32, (len(batch), 3))
+        assert (batch.y == np.hstack([batch.x, batch.x + 0.5, -batch.x])).all()
 
 
 def test_the_name_of_a_class_is_found_by_its_id(dataset, classes):

@@ -49,6 +49,9 @@ pub struct CheckpointHeader {
     /// checkpoints of older versions.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub features: Vec<String>,
+    /// Names of the targets by output of the model, where it predicts several numbers of each row.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub targets: Vec<String>,
     /// Resolved training configuration.
     pub config: crate::config::TrainConfig,
     /// Early-stopping state.

@@ -29,6 +29,8 @@ pub enum Diagnostics {
     Classification(ClassDiagnostics),
     /// Of a model that predicts numbers.
     Regression(NumberDiagnostics),
+    /// Of a model that predicts several numbers of each row.
+    Regressions(Vec<TargetDiagnostics>),
 }
 
 /// Counts of rows by class and by predicted class. A class is an index into the report's `classes`.
@@ -112,6 +114,15 @@ pub struct NumberDiagnostics {
     pub stride: u64,
 }
 
+/// Errors of the predictions of one of several targets.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct TargetDiagnostics {
+    /// Name of the target.
+    pub target: String,
+    /// Errors of its predictions.
+    pub numbers: NumberDiagnostics,
+}
+
 /// A target, or a prediction of it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged)]
@@ -120,6 +131,8 @@ pub enum TargetValue {
     Number(f64),
     /// Name of a class.
     Class(String),
+    /// Several numbers, each in the units of its target, in the order of the targets.
+    Numbers(Vec<f64>),
 }
 
 #[expect(

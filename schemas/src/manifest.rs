@@ -20,7 +20,7 @@
 //! `float64`, `utf8`, `binary`, `timestamp[us, UTC]` or `decimal128(38, 18)`, nullable, each field with metadata
 //! [`KEPT_FIELD`]. They are for those who read shards themselves.
 //!
-//! `y` is `float32` (regression) or `int32` (class id), and absent without a target. `key: uint64` is the first 8 bytes
+//! `y` is `float32` (regression), `fixed_size_list<float32>` (several numbers) or `int32` (class id), and absent without a target. `key: uint64` is the first 8 bytes
 //! of the content hash, `origin: uint64` an [`crate::ids::Origin`].
 //!
 //! Token shards tell the lengths of their documents apart from the documents, so that windows and bins are planned
@@ -64,7 +64,7 @@ pub struct Manifest {
     pub format: String,
     /// Format version.
     pub version: u32,
-    /// xxh3-128 of the document with this field zero and without `dropped_columns`, `warnings`, `naive` and `target`, and from
+    /// xxh3-128 of the document with this field zero and without `dropped_columns`, `warnings`, `naive`, `target` and `other_targets`, and from
     /// version 2 on with `input_hash` and every `entry_hash` zero; every resume state carries it.
     pub fingerprint: Hash128,
     /// Dataset name.
@@ -126,6 +126,9 @@ pub struct Manifest {
     /// older manifests. The baseline predicts its mean. No part of the fingerprint: it follows from the rows.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub target: Option<TargetSummary>,
+    /// The same of the further targets, where the dataset has several. No part of the fingerprint.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub other_targets: Vec<TargetSummary>,
 }
 versioned!(Manifest, MANIFEST);
 
@@ -262,6 +265,11 @@ pub enum TargetKind {
     None,
     /// `float32`.
     Regression,
+    /// `fixed_size_list<float32>`, one for each of several targets.
+    Regressions {
+        /// Number of targets, 2 or more.
+        targets: u32,
+    },
     /// `int32` class ids from 0.
     Classification {
         /// Number of classes.
@@ -312,6 +320,9 @@ pub struct DatasetCounts {
     /// What was cut off texts that were longer than a row, when the layout is [`Layout::Multi`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cut: Option<CutCounts>,
+    /// Rows that were rejected for one of several targets, by the first that they lack; empty where there is one target.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub rejected_targets: BTreeMap<String, u64>,
     /// Rows left out because the configuration says so, by reason; they are listed with the rejected ones.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub filtered: BTreeMap<String, u64>,
@@ -739,6 +750,7 @@ impl Manifest {
             warnings: Vec::new(),
             naive: Vec::new(),
             target: None,
+            other_targets: Vec::new(),
             ..self.clone()
         };
         if self.version >= 2 {
@@ -864,6 +876,7 @@ mod tests {
             warnings: Vec::new(),
             naive: Vec::new(),
             target: None,
+            other_targets: Vec::new(),
         }
     }
 

@@ -334,6 +334,9 @@ pub struct DatasetReport {
     pub rejected: u64,
     /// Rejected rows by reason.
     pub rejected_by_reason: BTreeMap<String, u64>,
+    /// Rows that were rejected for one of several targets, by the first that they lack.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub rejected_targets: BTreeMap<String, u64>,
     /// One rejected row and why.
     pub reject_sample: Option<String>,
     /// Columns that landed and are no features although the configuration does not say so, each with the reason.
@@ -476,6 +479,10 @@ pub struct TrainReport {
     /// Names of the classes by id; none where the model predicts no class. Of two, `f1` is about the second.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub classes: Vec<String>,
+    /// Names of the targets where the model predicts several numbers of each row. The metrics of each have its name behind a dot; without
+    /// one, `rmse` and `mae` are over the targets as stored, that is, in standard deviations of each, and `r2` is the mean.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub targets: Vec<String>,
     /// Metrics on the test split, in the target's units.
     pub test: BTreeMap<String, f64>,
     /// The same metrics of the baseline: always the training mean, or the most frequent training class.
@@ -650,6 +657,10 @@ pub struct EvalReport {
     /// Names of the classes by id; none where the model predicts no class. Of two, `f1` is about the second.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub classes: Vec<String>,
+    /// Names of the targets where the model predicts several numbers of each row. The metrics of each have its name behind a dot; without
+    /// one, `rmse` and `mae` are over the targets as stored, that is, in standard deviations of each, and `r2` is the mean.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub targets: Vec<String>,
     /// Tokens that were predicted, which the metrics are means over; absent where the model predicts none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tokens: Option<u64>,

@@ -50,6 +50,10 @@ pub struct RunRecord {
     /// Names of the classes by id; none where the run predicts no class. Of two, `f1` is about the second.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub classes: Vec<String>,
+    /// Names of the targets where the model predicts several numbers of each row. The metrics of each have its name behind a dot; without
+    /// one, `rmse` and `mae` are over the targets as stored, that is, in standard deviations of each, and `r2` is the mean.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub targets: Vec<String>,
     /// Resolved training configuration.
     pub config: TrainConfig,
     /// What the run is doing, as far as it could tell.

@@ -38,6 +38,9 @@ pub struct TransformArtefact {
     pub features: Vec<Feature>,
     /// Target, when the dataset has one.
     pub target: Option<FittedTarget>,
+    /// The further targets, all numbers, where the dataset has several.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub other_targets: Vec<FittedTarget>,
     /// Ids of characters, when the dataset holds texts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub characters: Option<FittedCharacters>,
@@ -75,15 +78,16 @@ impl TransformArtefact {
             ..self.clone()
         };
         applied.steps.iter_mut().for_each(forget_counts);
-        match &mut applied.target {
-            Some(FittedTarget::Regression { mean, .. }) => *mean = 0.0,
-            Some(FittedTarget::Classification {
-                classes, counts, ..
-            }) => {
-                classes.sort_unstable();
-                counts.clear();
+        for target in applied.target.iter_mut().chain(&mut applied.other_targets) {
+            match target {
+                FittedTarget::Regression { mean, .. } => *mean = 0.0,
+                FittedTarget::Classification {
+                    classes, counts, ..
+                } => {
+                    classes.sort_unstable();
+                    counts.clear();
+                }
             }
-            None => {}
         }
         if let Some(characters) = &mut applied.characters {
             characters.counts.clear();
@@ -95,6 +99,23 @@ impl TransformArtefact {
             tokens.learnt_bytes = None;
         }
         applied
+    }
+
+    /// All targets, in the order of a model's outputs.
+    pub fn targets(&self) -> impl Iterator<Item = &FittedTarget> + Clone {
+        self.target.iter().chain(&self.other_targets)
+    }
+
+    /// Names of the targets where there are several, in the order of a model's outputs; otherwise none.
+    #[must_use]
+    pub fn target_names(&self) -> Vec<String> {
+        match self.other_targets.is_empty() {
+            true => Vec::new(),
+            false => self
+                .targets()
+                .map(|target| target.column().to_owned())
+                .collect(),
+        }
     }
 
     /// Computes the hash this artefact should carry.
@@ -650,6 +671,16 @@ pub enum FittedTarget {
     },
 }
 
+impl FittedTarget {
+    /// Column.
+    #[must_use]
+    pub fn column(&self) -> &str {
+        match self {
+            Self::Regression { column, .. } | Self::Classification { column, .. } => column,
+        }
+    }
+}
+
 /// Fitted ids of characters: 0 ([`UNKNOWN_ID`]) is one that the training split lacks, known ones follow by falling
 /// count, then by code point.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -733,6 +764,7 @@ mod tests {
                 classes: classes.iter().map(|&class| class.into()).collect(),
                 counts: vec![fitted_rows; classes.len()],
             }),
+            other_targets: Vec::new(),
             characters: None,
             pictures: None,
             tokens: None,

@@ -7,7 +7,7 @@ use feedline_schemas::{
     transform::{FittedTarget, TransformArtefact},
 };
 
-use super::line;
+use super::{line, number};
 
 /// Most classes that the list shows.
 const CLASSES: usize = 20;
@@ -55,6 +55,48 @@ pub(super) fn write_positive(classes: &[String], out: &mut String) -> fmt::Resul
     match classes {
         [_, positive] => line(out, "f1 of", format!("class 1, {positive:?}")),
         _ => Ok(()),
+    }
+}
+
+/// Writes the fitted numbers of several targets, each by its name.
+pub(super) fn write_numbers(transform: &TransformArtefact, out: &mut String) -> fmt::Result {
+    if transform.other_targets.is_empty() {
+        return Ok(());
+    }
+    transform.targets().try_for_each(|target| match target {
+        FittedTarget::Regression {
+            column,
+            mean,
+            scale,
+            offset,
+        } => {
+            let (mean, offset, scale) = (number(*mean), number(*offset), number(*scale));
+            let text = format!("{column}: mean {mean}, stored less {offset}, divided by {scale}");
+            line(out, "target", text)
+        }
+        FittedTarget::Classification { .. } => Ok(()),
+    })
+}
+
+/// Writes how many rows were rejected for each of several targets.
+pub(super) fn write_rejected_targets(
+    targets: &BTreeMap<String, u64>,
+    out: &mut String,
+) -> fmt::Result {
+    targets.iter().try_for_each(|(target, rows)| {
+        line(out, "  for target", format!("{rows} without `{target}`"))
+    })
+}
+
+/// Writes what metrics of several targets together are.
+pub(super) fn write_targets(targets: &[String], out: &mut String) -> fmt::Result {
+    match targets {
+        [] => Ok(()),
+        _ => line(
+            out,
+            "of all",
+            "rmse and mae without a target are in standard deviations of each as stored, r2 is their mean",
+        ),
     }
 }
 

@@ -213,6 +213,13 @@ impl Rows {
         let (empty, classes) = match like {
             Predicted::Numbers(_) => (Predicted::Numbers(Vec::new()), 0),
             Predicted::Differences(_) => (Predicted::Differences(Vec::new()), 0),
+            Predicted::Vectors { targets, .. } => {
+                let none = Predicted::Vectors {
+                    numbers: Vec::new(),
+                    targets: targets.clone(),
+                };
+                (none, 0)
+            }
             Predicted::Classes { ids, probabilities } => {
                 let none = Predicted::Classes {
                     ids: Vec::new(),
@@ -243,6 +250,13 @@ impl Rows {
                 all.push(own.get(row).copied().unwrap_or(f64::NAN));
             }
             (
+                Some(Predicted::Vectors { numbers, targets }),
+                Predicted::Vectors { numbers: own, .. },
+            ) => {
+                let width = targets.len();
+                numbers.extend_from_slice(&own[row * width..(row + 1) * width]);
+            }
+            (
                 Some(Predicted::Classes { ids, probabilities }),
                 Predicted::Classes {
                     ids: own_ids,
@@ -261,6 +275,9 @@ impl Rows {
     fn add_rejected(&mut self, path: Option<String>, row: RejectedRow) {
         match &mut self.given.predicted {
             Some(Predicted::Numbers(all) | Predicted::Differences(all)) => all.push(f64::NAN),
+            Some(Predicted::Vectors { numbers, targets }) => {
+                numbers.extend(std::iter::repeat_n(f64::NAN, targets.len()));
+            }
             Some(Predicted::Classes { ids, probabilities }) => {
                 ids.push(None);
                 probabilities.extend(std::iter::repeat_n(f64::NAN, self.classes));

@@ -1,7 +1,8 @@
 //! Predictions of all rows of a split, for `feedline eval --predictions`.
 //!
 //! One row for each sample, in the order in which the dataset stores them: its key, its origin, its target (`truth`) and the
-//! prediction, in the target's units or as names of classes, with the probability of each class.
+//! prediction, in the target's units or as names of classes, with the probability of each class. Of several targets each has
+//! both, as `truth=NAME` and `prediction=NAME`.
 
 use feedline_preprocess::Column;
 use feedline_schemas::{
@@ -11,7 +12,7 @@ use feedline_schemas::{
 };
 use feedline_trainer::{ChosenRun, Context, MeasuredRows, Predicted, Truths};
 
-use super::Output;
+use super::{Output, named_target};
 
 /// Columns that say which sample a row is about.
 const SAMPLE: [&str; 4] = ["key", "source", "sequence", "row"];
@@ -24,6 +25,8 @@ pub(crate) struct SplitColumns {
     /// Names of the classes by id; none where a number is predicted.
     classes: Vec<String>,
     has_target: bool,
+    /// Names of the targets where there are several.
+    targets: Vec<String>,
 }
 
 impl SplitColumns {
@@ -36,6 +39,7 @@ impl SplitColumns {
                 _ => Vec::new(),
             },
             has_target: artefact.target.is_some(),
+            targets: artefact.target_names(),
         }
     }
 
@@ -74,10 +78,23 @@ impl SplitColumns {
             names.push("difference".to_owned());
             return names;
         }
+        if !self.targets.is_empty() {
+            for what in ["truth", "prediction"] {
+                names.extend(self.targets.iter().map(|name| named_target(what, name)));
+            }
+            return names;
+        }
         names.extend(["truth", "prediction"].map(str::to_owned));
         let classes = self.classes.iter();
         names.extend(classes.map(|class| format!("probability={class}")));
         names
+    }
+
+    /// The numbers of each target, of `[rows, targets]`.
+    fn by_target<'a>(&self, numbers: &'a [f64]) -> impl Iterator<Item = Vec<f64>> + use<'a> {
+        let width = self.targets.len();
+        let of = move |target: usize| numbers.iter().skip(target).step_by(width.max(1));
+        (0..width).map(move |target| of(target).copied().collect())
     }
 
     fn columns(&self, rows: MeasuredRows) -> Vec<Column> {
@@ -103,6 +120,7 @@ impl SplitColumns {
         match rows.truths {
             Truths::None => {}
             Truths::Numbers(numbers) => columns.push(finite(numbers)),
+            Truths::Vectors(numbers) => columns.extend(self.by_target(&numbers).map(finite)),
             Truths::Classes(ids) => {
                 let names = ids.into_iter().map(|id| name(Some(id)));
                 columns.push(Column::Text(names.collect()));
@@ -111,6 +129,9 @@ impl SplitColumns {
         match rows.predicted {
             Predicted::Numbers(numbers) | Predicted::Differences(numbers) => {
                 columns.push(finite(numbers));
+            }
+            Predicted::Vectors { numbers, .. } => {
+                columns.extend(self.by_target(&numbers).map(finite));
             }
             Predicted::Classes { ids, probabilities } => {
                 columns.push(Column::Text(ids.into_iter().map(name).collect()));

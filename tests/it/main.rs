@@ -44,6 +44,7 @@ mod replay;
 mod s3;
 mod save_kills;
 mod serve;
+mod several_targets;
 mod sigterm;
 mod simulated_days;
 mod statistics;

@@ -22,6 +22,16 @@ const KEY: &str = "train.require_better_than_baseline";
 /// Metrics that are better the higher they are.
 pub(crate) const HIGHER: [&str; 6] = ["accuracy", "auc", "f1", "f1_macro", "r2", "top5_accuracy"];
 
+/// Returns whether a metric is better the higher it is; one of several targets counts as that of all.
+pub(crate) fn is_higher_better(metric: &str) -> bool {
+    HIGHER.contains(&of_any_target(metric))
+}
+
+/// The name of a metric without that of a target.
+pub(crate) fn of_any_target(metric: &str) -> &str {
+    metric.split_once('.').map_or(metric, |(name, _)| name)
+}
+
 /// The metrics that are compared, the main one first.
 pub(crate) fn compared(loss: &LossConfig) -> &'static [&'static str] {
     let is_weighted = loss.class_weights.is_some()
@@ -47,7 +57,7 @@ pub(crate) fn compared(loss: &LossConfig) -> &'static [&'static str] {
 /// A metric that is no better than the baseline's.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Behind {
-    pub(crate) metric: &'static str,
+    pub(crate) metric: String,
     pub(crate) found: f64,
     pub(crate) baseline: f64,
 }
@@ -60,12 +70,12 @@ impl Behind {
             found,
             baseline,
         } = self;
-        let times = match HIGHER.contains(name) {
+        let times = match is_higher_better(name) {
             true => baseline / found,
             false => found / baseline,
         };
         let how = match times.is_finite() && times >= 1.05 {
-            true if HIGHER.contains(name) => "below the".to_owned(),
+            true if is_higher_better(name) => "below the".to_owned(),
             true => format!("{times:.1} times the"),
             false => "no better than the".to_owned(),
         };
@@ -83,18 +93,44 @@ pub(crate) fn behind(loss: &LossConfig, metrics: &Metrics, baseline: &Metrics) -
         .iter()
         .filter_map(|name| Some((*name, *metrics.get(*name)?, *baseline.get(*name)?)));
     let both: Vec<_> = both.collect();
-    let is_better = |(name, found, baseline): &(&str, f64, f64)| match HIGHER.contains(name) {
+    let is_better = |(name, found, baseline): &(&str, f64, f64)| match is_higher_better(name) {
         true => found > baseline,
         false => found < baseline,
     };
     match both.first() {
         Some((metric, found, of_baseline)) if !both.iter().any(is_better) => Some(Behind {
-            metric,
+            metric: (*metric).to_owned(),
             found: *found,
             baseline: *of_baseline,
         }),
         _ => None,
     }
+}
+
+/// The main metric of the first of several targets that are predicted no better than by the baseline, and how many these are.
+fn behind_of_target(
+    loss: &LossConfig,
+    metrics: &Metrics,
+    baseline: &Metrics,
+) -> Option<(Behind, usize)> {
+    let main = *compared(loss).first()?;
+    let of_targets = metrics
+        .iter()
+        .filter(|(name, _)| name.len() > main.len() && of_any_target(name) == main);
+    let mut behind = of_targets.filter_map(|(name, found)| {
+        let baseline = *baseline.get(name)?;
+        // NaN is no better.
+        let is_better = match is_higher_better(name) {
+            true => *found > baseline,
+            false => *found < baseline,
+        };
+        (!is_better).then(|| Behind {
+            metric: name.clone(),
+            found: *found,
+            baseline,
+        })
+    });
+    Some((behind.next()?, 1 + behind.count()))
 }
 
 /// The warning of a model that is no better than its baseline on the validation split, or else on the test split.
@@ -117,9 +153,24 @@ pub(crate) fn of_split(
     split: Split,
     [metrics, baseline]: [&Metrics; 2],
 ) -> Option<Warning> {
-    let is_ignored = config.require_better_than_baseline == BaselinePolicy::Ignore;
-    let behind = behind(&config.loss, metrics, baseline).filter(|_| !is_ignored)?;
-    Some(Warning::new(CODE, behind.sentence(split)).with_key(KEY))
+    if config.require_better_than_baseline == BaselinePolicy::Ignore {
+        return None;
+    }
+    let loss = &config.loss;
+    let message = match behind(loss, metrics, baseline) {
+        Some(behind) => behind.sentence(split),
+        None => {
+            let (behind, targets) = behind_of_target(loss, metrics, baseline)?;
+            match targets - 1 {
+                0 => behind.sentence(split),
+                more => format!(
+                    "{}; so it is of {more} further targets",
+                    behind.sentence(split)
+                ),
+            }
+        }
+    };
+    Some(Warning::new(CODE, message).with_key(KEY))
 }
 
 #[cfg(test)]
@@ -146,7 +197,8 @@ mod tests {
     fn a_model_is_behind_where_none_of_the_metrics_that_its_loss_asks_for_is_better() {
         let check = |loss: &LossConfig, model: &[(&str, f64)], base: &[(&str, f64)], expected| {
             let found = behind(loss, &metrics(model), &metrics(base));
-            assert_eq!(found.map(|behind| behind.metric), expected, "{loss:?}");
+            let found = found.as_ref().map(|behind| behind.metric.as_str());
+            assert_eq!(found, expected, "{loss:?}");
         };
         // Figures of a panel of 34 entities.
         let panel = [("rmse", 838_432.0), ("mae", 90_000.0)];

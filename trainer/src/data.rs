@@ -17,7 +17,7 @@ pub(crate) struct Samples<'a> {
     global_rows: usize,
     /// What a model computes from.
     pub(crate) inputs: Inputs<'a>,
-    /// Targets, one per row.
+    /// Targets of each row.
     pub(crate) targets: Targets<'a>,
     /// The other targets of rows that are mixed of two samples.
     pub(crate) mixed: Option<MixedTargets<'a>>,
@@ -67,6 +67,8 @@ pub(crate) enum Targets<'a> {
     None,
     /// Stored (scaled) numbers.
     Numbers(&'a [f32]),
+    /// Several stored numbers of each row, `[rows, width]`, row-major.
+    Vectors { y: &'a [f32], width: usize },
     /// Class ids from 0.
     Classes(&'a [i32]),
 }
@@ -77,6 +79,7 @@ impl Targets<'_> {
         match self {
             Self::None => 0,
             Self::Numbers(y) => y.len(),
+            Self::Vectors { y, width } => y.len() / width,
             Self::Classes(y) => y.len(),
         }
     }
@@ -86,6 +89,10 @@ impl Targets<'_> {
         match self {
             Self::None => Self::None,
             Self::Numbers(y) => Self::Numbers(&y[rows]),
+            Self::Vectors { y, width } => Self::Vectors {
+                y: &y[rows.start * width..rows.end * width],
+                width,
+            },
             Self::Classes(y) => Self::Classes(&y[rows]),
         }
     }

@@ -150,6 +150,7 @@ fn measure(
         split: split.to_string(),
         rows: evaluation.rows(),
         classes: plan.task.classes().to_vec(),
+        targets: plan.task.targets(),
         tokens: evaluation.tokens(),
         metrics,
         baseline,

@@ -13,7 +13,7 @@ use serde::Serialize;
 use crate::{
     Context,
     error::{Error, config as wrong},
-    init::{CLASSES_KEY, FEATURES_KEY, LAYOUT_KEY, STATISTICS_KEY},
+    init::{CLASSES_KEY, FEATURES_KEY, LAYOUT_KEY, STATISTICS_KEY, TARGETS_KEY},
     kept::{self, Choice, ChosenRun, Kept, Use},
     model::Build,
     pictures::Statistics,
@@ -49,7 +49,8 @@ pub fn export(
 
 /// The best weights of a run as the bytes of a safetensors file: a tensor for each parameter and running statistic of the
 /// model, by its name or PyTorch's. The metadata entry `feedline.layout` names the layout; that of a classifier's entry
-/// `classes` is the JSON list of their names by output, and `features` that of the features of a row in order. `train.init` reads such files. Blocks.
+/// `classes`, or that of a model of several targets `targets`, is the JSON list of their names by output, and `features` that of
+/// the features of a row in order. `train.init` reads such files. Blocks.
 ///
 /// # Errors
 /// [`Error::NoCheckpoint`] for a run without weights; [`Error::Config`] for adapters that do not exist or that PyTorch has no
@@ -83,25 +84,27 @@ pub fn export_run(
     };
     let metadata = metadata(
         options.layout,
-        kept.plan.task.classes(),
+        [kept.plan.task.classes(), &kept.plan.task.targets()],
         &kept.plan.features,
         kept.plan.pictures.as_ref(),
     );
     write(tensors, options, metadata)
 }
 
-/// The metadata of a file in this layout, of a model whose outputs are for these classes, if for any, and that reads rows of
-/// these features, if any, and images normalised like this.
+/// The metadata of a file in this layout, of a model whose outputs are for these classes or targets, if for any, and that reads
+/// rows of these features, if any, and images normalised like this.
 fn metadata(
     layout: WeightLayout,
-    classes: &[String],
+    [classes, targets]: [&[String]; 2],
     features: &[String],
     pictures: Option<&PicturesReport>,
 ) -> HashMap<String, String> {
     let mut entries = HashMap::from([(LAYOUT_KEY.to_owned(), layout.name().to_owned())]);
-    if !classes.is_empty() {
-        let names = serde_json::to_string(classes).expect("texts are JSON");
-        entries.insert(CLASSES_KEY.to_owned(), names);
+    for (key, names) in [(CLASSES_KEY, classes), (TARGETS_KEY, targets)] {
+        if !names.is_empty() {
+            let names = serde_json::to_string(names).expect("texts are JSON");
+            entries.insert(key.to_owned(), names);
+        }
     }
     if !features.is_empty() {
         let names = serde_json::to_string(features).expect("texts are JSON");

@@ -36,6 +36,8 @@ pub(crate) const CLASSES_KEY: &str = "classes";
 
 /// Metadata entry of an export: the names of the features of a row in order, as a JSON list.
 pub(crate) const FEATURES_KEY: &str = "features";
+/// Metadata entry of an export: the names of several targets by output, as a JSON list.
+pub(crate) const TARGETS_KEY: &str = "targets";
 
 /// Metadata entry of an export: the layout of its matrices, as in the configuration.
 pub(crate) const LAYOUT_KEY: &str = "feedline.layout";
@@ -66,6 +68,8 @@ pub(crate) struct InitTarget<'a> {
     pub(crate) features: &'a [String],
     /// `true` where the model gives the features back.
     pub(crate) reconstructs: bool,
+    /// Targets of the dataset by output, where several numbers are predicted; otherwise none.
+    pub(crate) targets: &'a [String],
 }
 
 /// The classes that a file's outputs are for.
@@ -186,6 +190,9 @@ impl Weights {
             .as_ref()
             .is_none_or(|head| taken.iter().any(|name| head.has(name)));
         let places = match has_outputs {
+            true if !target.targets.is_empty() => {
+                self.places_of_targets(target.targets, head.as_ref())?
+            }
             true => self.places(config, target.classes, head.as_ref())?,
             false => None,
         };
@@ -424,6 +431,68 @@ impl Weights {
         }
     }
 
+    /// Places of the outputs for the dataset's `targets` among those of the file; `None` where they are in order, or the file
+    /// does not name them.
+    ///
+    /// # Errors
+    /// [`Error::Config`] for outputs of other targets.
+    fn places_of_targets(
+        &self,
+        targets: &[String],
+        head: Option<&Head<'_>>,
+    ) -> Result<Option<Vec<usize>>, Error> {
+        let listed = head::list(targets);
+        let Some(found) = self.names(TARGETS_KEY) else {
+            if let FileClasses::Named(classes) = self.classes() {
+                let reason = format!(
+                    "the outputs of `{}` are for the classes {}, and the dataset has the targets {listed}; to begin the output \
+                     layer anew, name it in `train.init.replace`",
+                    self.url,
+                    head::list(&classes)
+                );
+                return Err(wrong("init.from", reason));
+            }
+            tracing::warn!(
+                url = self.url,
+                targets = listed,
+                "the file of weights does not name the targets of its outputs, so these are taken for the dataset's targets in \
+                 their order"
+            );
+            return Ok(None);
+        };
+        let replace = match head {
+            Some(head) => head.pattern(),
+            None => "NAME.*".to_owned(),
+        };
+        let refused = |reason: String| {
+            let reason = format!(
+                "the outputs of `{}` are for the targets {}, and those of the dataset are {listed}: {reason}; to begin the output \
+                 layer anew, set `train.init.replace = [\"{replace}\"]`",
+                self.url,
+                head::list(&found)
+            );
+            wrong("init.from", reason)
+        };
+        match (head::match_classes(&found, targets), head) {
+            (Ok(Outputs::InOrder), _) => Ok(None),
+            (Ok(Outputs::Moved(places)), Some(head)) => {
+                tracing::warn!(
+                    url = self.url,
+                    file = head::list(&found),
+                    dataset = listed,
+                    layer = head.name(),
+                    "the targets of the weights have another order than those of the dataset; the columns of the output layer \
+                     were matched to them by name"
+                );
+                Ok(Some(places))
+            }
+            (Ok(Outputs::Moved(_)), None) => Err(refused(
+                "the order is another, and the model has no output layer whose columns could be moved".to_owned(),
+            )),
+            (Err(differences), _) => Err(refused(differences)),
+        }
+    }
+
     /// Layout of the matrices of the file: as it says, as the configuration says, or as the shapes of `matrices` say, which
     /// are those that the model takes.
     ///
@@ -548,6 +617,16 @@ impl Weights {
         usable.then_some(found)
     }
 
+    /// Names of the outputs that the file has at `key`, in the header of a run or in the metadata of an export.
+    fn names(&self, key: &str) -> Option<Vec<String>> {
+        let entries = self.metadata();
+        if let Some(header) = entries.get(METADATA_KEY) {
+            let header: Value = serde_json::from_str(header).unwrap_or_default();
+            return serde_json::from_value(header.get(key)?.clone()).ok();
+        }
+        serde_json::from_str(entries.get(key)?).ok()
+    }
+
     /// The classes that the file's outputs are for, as the file says.
     fn classes(&self) -> FileClasses {
         let entries = self.metadata();
@@ -559,7 +638,11 @@ impl Weights {
             return own.map_or(FileClasses::Unnamed, FileClasses::Named);
         }
         let own = entry(CLASSES_KEY).and_then(|text| serde_json::from_str(text).ok());
-        own.map_or(FileClasses::Foreign, FileClasses::Named)
+        match (own, entries.contains_key(TARGETS_KEY)) {
+            (Some(own), _) => FileClasses::Named(own),
+            (None, true) => FileClasses::Unnamed,
+            (None, false) => FileClasses::Foreign,
+        }
     }
 
     /// The numbers of a tensor for `entry`, in its order.
@@ -809,6 +892,7 @@ mod tests {
         classes: &[],
         features: &[],
         reconstructs: false,
+        targets: &[],
     };
 
     const ONE_TWO_F16: [u8; 4] = [0x00, 0x3c, 0x00, 0x40];
@@ -937,6 +1021,7 @@ mod tests {
             classes: &classes,
             features: &[],
             reconstructs: false,
+            targets: &[],
         };
         let mut bucket = vec![0.0; layout.len()];
         let put = file.put(config, &layout, &target, &mut bucket);
@@ -1117,6 +1202,51 @@ mod tests {
             error.contains("its outputs are for `no`, `yes`; remove this key"),
             "{error}"
         );
+    }
+
+    #[test]
+    fn outputs_follow_several_targets_by_name_and_others_are_refused() {
+        let put = |file: &Weights, targets: &[&str]| {
+            let mut b = Builder::new();
+            Linear::new(&mut b, "last", &[1], targets.len(), Gain::Glorot);
+            let layout = b.finish();
+            let targets: Vec<String> = targets.iter().map(|name| (*name).to_owned()).collect();
+            let target = InitTarget {
+                outputs: targets.len(),
+                classes: &[],
+                targets: &targets,
+            };
+            let mut bucket = vec![0.0; layout.len()];
+            let put = file.put(&config(), &layout, &target, &mut bucket);
+            put.map(|()| bucket).map_err(|error| error.to_string())
+        };
+        for named in [
+            (
+                "feedline",
+                "{\"step\": 7, \"targets\": [\"low\", \"high\"]}",
+            ),
+            ("targets", "[\"low\", \"high\"]"),
+        ] {
+            let file = classifier(Some(named));
+            assert_eq!(put(&file, &["low", "high"]), Ok(vec![1.0, 2.0, 3.0, 4.0]));
+            assert_eq!(put(&file, &["high", "low"]), Ok(vec![2.0, 1.0, 4.0, 3.0]));
+            let error = put(&file, &["low", "mean"]).unwrap_err();
+            assert!(
+                error.contains("the dataset has `mean`, the file has not"),
+                "{error}"
+            );
+            assert!(
+                error.contains("`train.init.replace = [\"last.*\"]`"),
+                "{error}"
+            );
+            let error = put_classes(&file, &config(), &["no", "yes"]).unwrap_err();
+            assert!(error.contains("predicts no classes"), "{error}");
+        }
+        let of_classes = classifier(Some(("classes", "[\"no\", \"yes\"]")));
+        let error = put(&of_classes, &["low", "high"]).unwrap_err();
+        assert!(error.contains("are for the classes `no`, `yes`"), "{error}");
+        let unnamed = put(&classifier(None), &["low", "high"]);
+        assert_eq!(unnamed, Ok(vec![1.0, 2.0, 3.0, 4.0]));
     }
 
     #[test]

@@ -26,7 +26,7 @@ use crate::{
     engine::Engine,
     error::Error,
     evaluate,
-    head::{Head, Outputs, match_classes_of},
+    head::{self, Head, Outputs, match_classes_of},
     init::Weights,
     loaders::settled,
     model::Build,
@@ -505,7 +505,7 @@ impl Kept {
                 let task = task.map_err(refused(&dataset.url))?;
                 // The baseline is that of the training rows as they are now.
                 let manifest = &dataset.manifest;
-                let task = task.of_rows(&manifest.counts.classes, manifest.target.as_ref());
+                let task = task.of_manifest(manifest);
                 (task, layout, &dataset.url)
             }
         };
@@ -532,7 +532,7 @@ impl Kept {
         let folder = RunFolder::new(runtime.handle().clone(), folder);
         let has_average = chosen.config.average.is_some();
         let usable = |snapshot: &Snapshot| {
-            is_of(&snapshot.header, chosen, trained.classes())?;
+            is_of(&snapshot.header, chosen, &trained)?;
             match snapshot.average.is_some() == has_average {
                 true => Ok(()),
                 false => Err("the average of the weights is missing, or one too many".to_owned()),
@@ -546,6 +546,14 @@ impl Kept {
             dataset: url.clone(),
             reason,
         };
+        if trained.targets() != plan.task.targets() {
+            let reason = format!(
+                "it predicts {}, and the dataset has {}",
+                head::list(&trained.targets()),
+                head::list(&plan.task.targets())
+            );
+            return Err(unfit(reason));
+        }
         if let Outputs::Moved(places) = outputs.map_err(unfit)? {
             let head = Head::of(engine.model().layout(), plan.outputs());
             let head = head.ok_or_else(|| {
@@ -564,16 +572,17 @@ impl Kept {
 }
 
 /// Checks that a checkpoint is of the run that its folder is named after.
-fn is_of(header: &CheckpointHeader, chosen: &ChosenRun, classes: &[String]) -> Result<(), String> {
+fn is_of(header: &CheckpointHeader, chosen: &ChosenRun, task: &Task) -> Result<(), String> {
     if header.fingerprint != chosen.fingerprint || header.layout != chosen.layout {
         return Err(format!(
             "it belongs to the dataset with fingerprint `{}`",
             header.fingerprint
         ));
     }
-    if header.classes != classes {
+    if header.classes != task.classes() || header.targets != task.targets() {
         return Err(
-            "its outputs are for other classes, or for the same in another order".to_owned(),
+            "its outputs are for other classes or targets, or for the same in another order"
+                .to_owned(),
         );
     }
     Ok(())

@@ -339,6 +339,7 @@ impl Batch for Loaded {
         let batch = &self.batch;
         let targets = |target| match target {
             Target::Regression(y) => Targets::Numbers(y),
+            Target::Regressions { y, targets } => Targets::Vectors { y, width: targets },
             Target::Classification(y) => Targets::Classes(y),
             Target::None => Targets::None,
         };

@@ -271,8 +271,24 @@ fn difference(
             kind.unwrap_or_default()
         ));
     }
-    (ours.target != theirs.target).then(|| {
+    if let Some(targets) = other_targets(&ours, &theirs) {
+        return Some(targets);
+    }
+    let is_same = ours.target == theirs.target && ours.other_targets == theirs.other_targets;
+    (!is_same).then(|| {
         "its target is scaled otherwise, so the same number means another value".to_owned()
+    })
+}
+
+/// Names of several targets that differ.
+fn other_targets(ours: &TransformArtefact, theirs: &TransformArtefact) -> Option<String> {
+    let (own, other) = (ours.target_names(), theirs.target_names());
+    (own != other).then(|| {
+        format!(
+            "its targets are {}, and not {}; list them in `dataset.target` in the same order",
+            head::list(&other),
+            head::list(&own)
+        )
     })
 }
 
@@ -287,16 +303,22 @@ fn meaning(artefact: &TransformArtefact) -> TransformArtefact {
         characters.column.clear();
         characters.counts.clear();
     }
-    match &mut artefact.target {
-        Some(FittedTarget::Regression { column, mean, .. }) => {
-            column.clear();
-            *mean = 0.0;
+    // Of several targets the names decide which number is which.
+    let is_one = artefact.other_targets.is_empty();
+    let targets = artefact.target.iter_mut();
+    for target in targets.chain(&mut artefact.other_targets) {
+        match target {
+            FittedTarget::Regression { column, mean, .. } => {
+                if is_one {
+                    column.clear();
+                }
+                *mean = 0.0;
+            }
+            FittedTarget::Classification { column, counts, .. } => {
+                column.clear();
+                counts.clear();
+            }
         }
-        Some(FittedTarget::Classification { column, counts, .. }) => {
-            column.clear();
-            counts.clear();
-        }
-        None => {}
     }
     artefact
 }

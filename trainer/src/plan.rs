@@ -148,7 +148,7 @@ impl Plan {
                 .iter()
                 .position(|&id| bad(id))
                 .map(|row| (ids[row], row)),
-            Targets::None | Targets::Numbers(_) => None,
+            Targets::None | Targets::Numbers(_) | Targets::Vectors { .. } => None,
         };
         // A partner may be a sample of another rank.
         let partners = samples.mixed.and_then(|mixed| found(mixed.partners));
@@ -216,6 +216,7 @@ impl Plan {
             layout: self.layout.clone(),
             classes: self.task.classes().to_vec(),
             features: self.features.clone(),
+            targets: self.task.targets(),
             config: self.settings.config().clone(),
             early_stopping: position.early_stopping.clone(),
             plateau: position.plateau.clone(),
@@ -246,6 +247,11 @@ impl Plan {
         if header.classes != self.task.classes() {
             return Err(
                 "its outputs are for other classes, or for the same in another order".to_owned(),
+            );
+        }
+        if header.targets != self.task.targets() {
+            return Err(
+                "its outputs are for other targets, or for the same in another order".to_owned(),
             );
         }
         if snapshot.average.is_some() != self.settings.config().average.is_some() {

@@ -48,6 +48,13 @@ pub struct Predictor {
 pub enum Predicted {
     /// A number for each, in the target's units. NaN or infinite where the model overflows.
     Numbers(Vec<f64>),
+    /// Several numbers for each.
+    Vectors {
+        /// `[rows, targets]`, each in the units of its target. NaN or infinite where the model overflows.
+        numbers: Vec<f64>,
+        /// Names of the targets.
+        targets: Vec<String>,
+    },
     /// Classes.
     Classes {
         /// The most probable class of each, the first of several, by id; `None` where the model gives no number.
@@ -270,6 +277,14 @@ impl Predicted {
                 let numbers = outputs.iter().map(|y| f64::from(*y) * scale + offset);
                 Self::Numbers(numbers.collect())
             }
+            Task::Regressions(targets) => {
+                let rows = outputs.chunks_exact(targets.len().max(1));
+                let numbers = rows.flat_map(|row| targets.iter().zip(row));
+                Self::Vectors {
+                    numbers: numbers.map(|(target, y)| target.unscale(*y)).collect(),
+                    targets: task.targets(),
+                }
+            }
             Task::Classification { counts, .. } => {
                 let mut found = Classes {
                     ids: Vec::with_capacity(rows),
@@ -304,6 +319,8 @@ pub enum Truths {
     None,
     /// Numbers, as the dataset stores them in f32.
     Numbers(Vec<f64>),
+    /// Several such numbers of each row, `[rows, targets]`.
+    Vectors(Vec<f64>),
     /// Classes by id.
     Classes(Vec<usize>),
 }
@@ -329,6 +346,12 @@ impl MeasuredRows {
             (Targets::Numbers(y), Task::Regression { offset, scale, .. }) => {
                 let numbers = y.iter().map(|y| f64::from(*y) * scale + offset);
                 Truths::Numbers(numbers.collect())
+            }
+            (Targets::Vectors { y, width }, Task::Regressions(targets)) => {
+                let numbers = y
+                    .chunks_exact(width)
+                    .flat_map(|row| targets.iter().zip(row));
+                Truths::Vectors(numbers.map(|(target, y)| target.unscale(*y)).collect())
             }
             (Targets::Classes(y), Task::Classification { .. }) => {
                 let ids = y
@@ -420,7 +443,9 @@ mod tests {
 
     fn bits(predicted: Predicted) -> Vec<u64> {
         let numbers = match predicted {
-            Predicted::Numbers(numbers) | Predicted::Differences(numbers) => numbers,
+            Predicted::Numbers(numbers)
+            | Predicted::Differences(numbers)
+            | Predicted::Vectors { numbers, .. } => numbers,
             Predicted::Classes { probabilities, .. } => probabilities,
         };
         numbers.into_iter().map(f64::to_bits).collect()

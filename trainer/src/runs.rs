@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::{
-    baseline::HIGHER,
+    baseline::{is_higher_better, of_any_target},
     checkpoint::step_of,
     error::Error,
     log,
@@ -592,8 +592,8 @@ impl Comparison {
         let short = name.split_once('_').map_or(name, |(_, short)| short);
         let sign = match short {
             _ if self.has_several_datasets() => return Vec::new(),
-            short if HIGHER.contains(&short) => -1.0,
-            short if LOWER.contains(&short) => 1.0,
+            short if is_higher_better(short) => -1.0,
+            short if LOWER.contains(&of_any_target(short)) => 1.0,
             _ => return Vec::new(),
         };
         let values = self.metrics[name].iter().enumerate();

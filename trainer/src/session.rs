@@ -205,6 +205,7 @@ impl<'a, D: Data> Session<'a, D> {
             best_epoch: best_epoch.number(),
             parameters: self.engine.model().layout().trained_len() as u64,
             classes: self.plan.task.classes().to_vec(),
+            targets: self.plan.task.targets(),
             test: metrics,
             baseline,
             validation: best_epoch.metrics,

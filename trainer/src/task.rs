@@ -1,8 +1,8 @@
-//! What the dataset asks of a model: a number or a class, and how stored targets map to the target's units.
+//! What the dataset asks of a model: one number, several or a class, and how stored targets map to the target's units.
 
 use feedline_schemas::{
     config::{LossKind, ModelKind},
-    manifest::{ClassCounts, Layout, TargetKind, TargetSummary},
+    manifest::{ClassCounts, Layout, Manifest, TargetKind, TargetSummary},
     transform::{FittedTarget, TransformArtefact},
 };
 
@@ -18,6 +18,8 @@ pub(crate) enum Task {
         /// In the target's units; not 0.
         scale: f64,
     },
+    /// Predict several numbers, each as one alone.
+    Regressions(Vec<NumberTarget>),
     /// Predict a class.
     Classification {
         /// Training rows of each class; at least one class, and one with rows.
@@ -35,6 +37,57 @@ pub(crate) enum Task {
         /// Their number.
         features: usize,
     },
+}
+
+/// One of several numbers to predict, stored as `(y - offset) / scale`.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct NumberTarget {
+    /// Its column.
+    pub(crate) name: String,
+    /// Mean over the training split as it is, in its units.
+    pub(crate) mean: f64,
+    /// In its units.
+    pub(crate) offset: f64,
+    /// In its units; not 0.
+    pub(crate) scale: f64,
+}
+
+impl NumberTarget {
+    /// Reads it from what was fitted.
+    ///
+    /// # Errors
+    /// Text that says what cannot be used.
+    fn of(fitted: &FittedTarget) -> Result<Self, String> {
+        let FittedTarget::Regression {
+            column,
+            mean,
+            scale,
+            offset,
+        } = fitted
+        else {
+            return Err(format!(
+                "its target `{}` is a class beside others, which are numbers; build it again",
+                fitted.column()
+            ));
+        };
+        let is_usable = mean.is_finite() && offset.is_finite() && scale.is_finite() && *scale > 0.0;
+        match is_usable {
+            true => Ok(Self {
+                name: column.clone(),
+                mean: *mean,
+                offset: *offset,
+                scale: *scale,
+            }),
+            false => Err(format!(
+                "its target `{column}` has mean `{mean}`, offset `{offset}` and scale `{scale}`; build it again"
+            )),
+        }
+    }
+
+    /// A stored number in the target's units.
+    pub(crate) fn unscale(&self, stored: f32) -> f64 {
+        f64::from(stored) * self.scale + self.offset
+    }
 }
 
 impl Task {
@@ -62,6 +115,24 @@ impl Task {
             | Layout::Pictures { target }
             | Layout::Multi { target, .. } => target,
         };
+        if let TargetKind::Regressions { targets } = target {
+            let found: Vec<_> = artefact
+                .targets()
+                .map(NumberTarget::of)
+                .collect::<Result<_, _>>()?;
+            return match found.len() == *targets as usize {
+                true => Ok(Self::Regressions(found)),
+                false => Err(format!(
+                    "its shards have `{targets}` targets, its transform `{}`; build it again",
+                    found.len()
+                )),
+            };
+        }
+        if !artefact.other_targets.is_empty() {
+            return Err(
+                "its transform has several targets, its shards have not; build it again".into(),
+            );
+        }
         match (target, &artefact.target) {
             (TargetKind::None, _) => {
                 Err("it has no target column; set `dataset.target` and build it again".into())
@@ -116,9 +187,27 @@ impl Task {
         }
     }
 
+    /// The same task over the training rows of a manifest.
+    pub(crate) fn of_manifest(self, manifest: &Manifest) -> Self {
+        match self {
+            Self::Regressions(targets) => {
+                let current = manifest.target.iter().chain(&manifest.other_targets);
+                let current: Vec<f64> = current.map(|target| target.mean).collect();
+                let mut targets = targets;
+                if current.len() == targets.len() {
+                    for (target, mean) in targets.iter_mut().zip(current) {
+                        target.mean = mean;
+                    }
+                }
+                Self::Regressions(targets)
+            }
+            other => other.of_rows(&manifest.counts.classes, manifest.target.as_ref()),
+        }
+    }
+
     /// The same task over the training rows as they are now: a dataset that has grown has other class counts and another mean
     /// than the rows that its transform was fitted on. Older manifests do not have them.
-    pub(crate) fn of_rows(self, classes: &[ClassCounts], target: Option<&TargetSummary>) -> Self {
+    fn of_rows(self, classes: &[ClassCounts], target: Option<&TargetSummary>) -> Self {
         match self {
             Self::Regression {
                 mean,
@@ -146,7 +235,18 @@ impl Task {
     pub(crate) fn classes(&self) -> &[String] {
         match self {
             Self::Classification { names, .. } => names,
-            Self::Regression { .. } | Self::NextToken { .. } | Self::Reconstruction { .. } => &[],
+            Self::Regression { .. }
+            | Self::Regressions(_)
+            | Self::NextToken { .. }
+            | Self::Reconstruction { .. } => &[],
+        }
+    }
+
+    /// Names of the targets by output, where several numbers are predicted; otherwise none.
+    pub(crate) fn targets(&self) -> Vec<String> {
+        match self {
+            Self::Regressions(targets) => targets.iter().map(|t| t.name.clone()).collect(),
+            _ => Vec::new(),
         }
     }
 
@@ -154,6 +254,7 @@ impl Task {
     pub(crate) const fn outputs(&self) -> usize {
         match self {
             Self::Regression { .. } => 1,
+            Self::Regressions(targets) => targets.len(),
             Self::Classification { counts, .. } => counts.len(),
             Self::NextToken { vocabulary } => *vocabulary,
             Self::Reconstruction { features } => *features,
@@ -163,7 +264,7 @@ impl Task {
     /// The metric that models with any loss are compared by.
     pub(crate) const fn main_metric(&self) -> &'static str {
         match self {
-            Self::Regression { .. } | Self::Reconstruction { .. } => "rmse",
+            Self::Regression { .. } | Self::Regressions(_) | Self::Reconstruction { .. } => "rmse",
             Self::Classification { .. } | Self::NextToken { .. } => "cross_entropy",
         }
     }
@@ -172,7 +273,7 @@ impl Task {
     pub(crate) const fn losses(&self) -> &'static [LossKind] {
         use LossKind::{BinaryCrossEntropy, CrossEntropy, Huber, Mae, Mse, Quantile};
         match self {
-            Self::Regression { .. } => &[Mse, Mae, Huber, Quantile],
+            Self::Regression { .. } | Self::Regressions(_) => &[Mse, Mae, Huber, Quantile],
             Self::Classification { counts, .. } if counts.len() == 2 => {
                 &[CrossEntropy, BinaryCrossEntropy]
             }
@@ -184,7 +285,9 @@ impl Task {
     /// The loss used when the configuration names none.
     pub(crate) const fn default_loss(&self) -> LossKind {
         match self {
-            Self::Regression { .. } | Self::Reconstruction { .. } => LossKind::Mse,
+            Self::Regression { .. } | Self::Regressions(_) | Self::Reconstruction { .. } => {
+                LossKind::Mse
+            }
             Self::Classification { .. } | Self::NextToken { .. } => LossKind::CrossEntropy,
         }
     }
@@ -208,6 +311,7 @@ pub(crate) mod tests {
             steps: vec![],
             features: vec![],
             target,
+            other_targets: Vec::new(),
             characters: None,
             pictures: None,
             tokens: None,
@@ -286,6 +390,44 @@ pub(crate) mod tests {
         let target = TargetSummary { rows: 9, mean: 7.5 };
         assert_eq!(number(2.0).of_rows(&[], Some(&target)), number(7.5));
         assert_eq!(number(2.0).of_rows(&[], None), number(2.0));
+    }
+
+    #[test]
+    fn several_targets_have_an_output_each_and_the_means_of_the_rows_as_they_are() {
+        let number = |column: &str, mean, scale| FittedTarget::Regression {
+            column: column.into(),
+            mean,
+            scale,
+            offset: mean,
+        };
+        let both = |second| TransformArtefact {
+            other_targets: vec![second],
+            ..artefact(Some(number("a", 1.0, 2.0)))
+        };
+        let of = |targets, artefact: &TransformArtefact| {
+            let layout = Layout::Dense {
+                features: 3,
+                target: TargetKind::Regressions { targets },
+            };
+            Task::of(ModelKind::Mlp, &layout, artefact)
+        };
+        let task = of(2, &both(number("b", -3.0, 40.0))).unwrap();
+        assert_eq!((task.outputs(), task.default_loss()), (2, LossKind::Mse));
+        assert_eq!(task.targets(), ["a", "b"]);
+        assert!(task.classes().is_empty());
+        for (targets, second, reason) in [
+            (3, number("b", 0.0, 1.0), "`3` targets, its transform `2`"),
+            (2, number("b", 0.0, 0.0), "target `b` has mean `0`"),
+        ] {
+            let refused = of(targets, &both(second)).unwrap_err();
+            assert!(refused.contains(reason), "{refused}");
+        }
+        let one = Layout::Dense {
+            features: 3,
+            target: TargetKind::Regression,
+        };
+        let refused = Task::of(ModelKind::Mlp, &one, &both(number("b", 0.0, 1.0))).unwrap_err();
+        assert!(refused.contains("several targets"), "{refused}");
     }
 
     #[test]

@@ -470,6 +470,7 @@ pub(crate) fn record(name: &str) -> RunRecord {
         splits: std::collections::BTreeMap::new(),
         continued_from: None,
         classes: Vec::new(),
+        targets: Vec::new(),
         config: TrainConfig::default(),
         state: RunState::Finished,
         reason: None,

@@ -230,7 +230,7 @@ impl Opened {
         };
         let kind = config.model.r#type;
         let task = Task::of(kind, &manifest.layout, &artefact).map_err(refused)?;
-        let task = task.of_rows(&manifest.counts.classes, manifest.target.as_ref());
+        let task = task.of_manifest(manifest);
         let settings = Settings::resolve(config, &task)?;
         let weights = match &config.init {
             Some(init) => Some(runtime.block_on(Weights::read(init, context))?),
@@ -295,11 +295,13 @@ impl Opened {
         let mut warnings = Vec::new();
         let mut bucket = engine.model().initial(config.seed);
         if let (Some(init), Some(weights)) = (&config.init, &self.weights) {
+            let targets = self.plan.task.targets();
             let target = InitTarget {
                 outputs: self.plan.outputs(),
                 classes: self.plan.task.classes(),
                 features: &self.plan.features,
                 reconstructs: matches!(self.plan.task, Task::Reconstruction { .. }),
+                targets: &targets,
             };
             warnings = weights.put(init, engine.model().layout(), &target, &mut bucket)?;
         }

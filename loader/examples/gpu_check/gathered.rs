@@ -126,7 +126,9 @@ fn bytes(batch: &Batch) -> Vec<u8> {
     bytes.extend_from_slice(bytemuck::cast_slice(batch.tokens()));
     match batch.y() {
         Target::None => {}
-        Target::Regression(y) => bytes.extend_from_slice(bytemuck::cast_slice(y)),
+        Target::Regression(y) | Target::Regressions { y, .. } => {
+            bytes.extend_from_slice(bytemuck::cast_slice(y))
+        }
         Target::Classification(y) => bytes.extend_from_slice(bytemuck::cast_slice(y)),
     }
     bytes

@@ -14,6 +14,7 @@ use crate::{
     fill::PlaceKind,
     index::index,
     input::{Input, Record},
+    kind::TARGET,
     order::Order,
 };
 
@@ -115,10 +116,15 @@ fn columns(engine: &Engine) -> Result<Shape, String> {
                 rows,
                 row_bytes: 4 * features,
             };
-            let y = Column { rows, row_bytes: 4 };
+            let y = Column {
+                rows,
+                row_bytes: engine.filler.kind.row_bytes(engine.filler.target)[TARGET],
+            };
             let layout = match engine.filler.target {
                 TargetKind::None => vec![x],
-                TargetKind::Regression | TargetKind::Classification { .. } => vec![x, y],
+                TargetKind::Regression
+                | TargetKind::Regressions { .. }
+                | TargetKind::Classification { .. } => vec![x, y],
             };
             if features == 0 {
                 return Err("its rows have no features".into());

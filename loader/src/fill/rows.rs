@@ -47,8 +47,20 @@ pub(super) fn fill(
             BlockRows::Dense(rows) => target_bits(&rows.y),
             _ => None,
         })?;
-        let (y, rest) = to_targets.split_at_mut(places.len());
+        let width = filler.target_words();
+        let (y, rest) = to_targets.split_at_mut(places.len() * width);
         to_targets = rest;
+        if width > 1 {
+            let rows = here
+                .chunks_exact_mut(features)
+                .zip(y.chunks_exact_mut(width));
+            for ((to, y), place) in rows.zip(places) {
+                let (block, row) = (place.block as usize, place.row as usize);
+                y.copy_from_slice(&targets[block][row * width..(row + 1) * width]);
+                copy(to, &blocks[block][row * features..(row + 1) * features]);
+            }
+            continue;
+        }
         // The miss of the target is under way together with those of the row.
         for ((to, y), place) in here.chunks_exact_mut(features).zip(y).zip(places) {
             let start = place.row as usize * features;

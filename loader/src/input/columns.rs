@@ -72,6 +72,10 @@ impl ShardColumns {
             TargetKind::Regression => {
                 Some(find(&schema, "y", |t| *t == DataType::Float32, "float32")?)
             }
+            TargetKind::Regressions { targets } => {
+                let wanted = format!("fixed_size_list<float32>[{targets}]");
+                Some(find(&schema, "y", |t| is_vector(t, targets), &wanted)?)
+            }
             TargetKind::Classification { .. } => {
                 Some(find(&schema, "y", |t| *t == DataType::Int32, "int32")?)
             }

@@ -106,6 +106,19 @@ impl ColumnMap {
     }
 }
 
+/// Refuses several targets, which only datasets of feedline's own shards have.
+///
+/// # Errors
+/// The reason, with what to ask for.
+pub(super) fn check_target(asked: Option<TargetKind>) -> Result<(), String> {
+    match asked {
+        Some(TargetKind::Regressions { .. }) => {
+            Err("`target` asks for several numbers, and rows of this format have one target; ask for `regression`".into())
+        }
+        _ => Ok(()),
+    }
+}
+
 /// What happens to rows with values that no model should see.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum BadValues {

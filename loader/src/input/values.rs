@@ -43,7 +43,13 @@ pub(super) fn check(
         _ => return Ok(()),
     };
     match (y, target) {
-        (BlockTarget::Regression(y), _) if policy != BadValues::Keep => targets(y, &mut bad),
+        (BlockTarget::Regression(y), kind) if policy != BadValues::Keep => {
+            let width = match kind {
+                TargetKind::Regressions { targets } => targets as usize,
+                _ => 1,
+            };
+            targets(y, width, &mut bad);
+        }
         (BlockTarget::Classification(y), TargetKind::Classification { classes: count }) => {
             classes(y, count, &mut bad)
         }
@@ -79,9 +85,15 @@ fn numbers(x: &[f32], features: usize, bad: &mut Vec<BadRow>) {
     }
 }
 
-fn targets(y: &[f32], bad: &mut Vec<BadRow>) {
+fn targets(y: &[f32], width: usize, bad: &mut Vec<BadRow>) {
     for at in not_finite(y) {
-        note(bad, at, || format!("the target `{}`", y[at]));
+        note(bad, at / width.max(1), || {
+            let number = match width {
+                1 => String::new(),
+                _ => format!(" with number `{}` of `y`", at % width),
+            };
+            format!("the target `{}`{number}", y[at])
+        });
     }
 }
 

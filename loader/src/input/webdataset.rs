@@ -29,7 +29,7 @@ use xxhash_rust::xxh3::{Xxh3, xxh3_64, xxh3_64_with_seed};
 
 use super::{
     Opened, Record,
-    config::{ColumnMap, InputConfig},
+    config::{ColumnMap, InputConfig, check_target},
     foreign::{BlockSize, Foreign, OPEN_READS, origins},
     names::{TARGETS, UNKNOWN_CLASSES},
     splits::list,
@@ -205,6 +205,7 @@ fn target(
         .map(|index| index.labels.most)
         .max()
         .unwrap_or(0);
+    check_target(asked)?;
     if asked == Some(TargetKind::None) {
         return Ok(TargetKind::None);
     }
@@ -639,7 +640,7 @@ fn pictures(
         spans.push((at(image.start), at(image.end)));
         keys.push(xxh3_64_with_seed(sample.key.as_bytes(), seed));
         match (target, sample.label.or(sample.json_label)) {
-            (TargetKind::None, _) => {}
+            (TargetKind::None | TargetKind::Regressions { .. }, _) => {}
             (TargetKind::Regression, Some(label)) => numbers.push(label.as_number()),
             (TargetKind::Classification { .. }, Some(Label::Integer(class))) => {
                 // What does not fit is out of range, and -1 is so too.
@@ -664,7 +665,7 @@ fn pictures(
         bytes: bytes.clone().into(),
         spans: Spans::Apart(spans),
         y: match target {
-            TargetKind::None => BlockTarget::None,
+            TargetKind::None | TargetKind::Regressions { .. } => BlockTarget::None,
             TargetKind::Regression => BlockTarget::Regression(numbers.into()),
             TargetKind::Classification { .. } => BlockTarget::Classification(classes.into()),
         },

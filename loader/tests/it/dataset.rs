@@ -231,6 +231,18 @@ pub(crate) fn record_batch_of(layout: &Layout, samples: &[u64]) -> RecordBatch {
         TargetKind::Regression => Some(Arc::new(Float32Array::from_iter_values(
             samples.iter().map(|s| *s as f32),
         ))),
+        TargetKind::Regressions { targets } => {
+            let of = |sample: &u64| {
+                let sample = *sample as f32;
+                (0..targets).map(move |target| sample + 0.5 * target as f32)
+            };
+            let y: Vec<f32> = samples.iter().flat_map(of).collect();
+            let item = Field::new("item", DataType::Float32, false);
+            let width = i32::try_from(targets).unwrap();
+            let y =
+                FixedSizeListArray::new(item.into(), width, Arc::new(Float32Array::from(y)), None);
+            Some(Arc::new(y))
+        }
         TargetKind::Classification { classes } => {
             let class = |s: &u64| i32::try_from(s % u64::from(classes)).unwrap();
             Some(Arc::new(Int32Array::from_iter_values(
@@ -339,7 +351,7 @@ pub(crate) fn empty_manifest(layout: Layout) -> Manifest {
             };
             (0..classes).map(class).collect()
         }
-        TargetKind::None | TargetKind::Regression => Vec::new(),
+        TargetKind::None | TargetKind::Regression | TargetKind::Regressions { .. } => Vec::new(),
     };
     Manifest {
         format: MANIFEST.format.to_owned(),
@@ -374,5 +386,6 @@ pub(crate) fn empty_manifest(layout: Layout) -> Manifest {
         warnings: Vec::new(),
         naive: Vec::new(),
         target: None,
+        other_targets: Vec::new(),
     }
 }

@@ -145,7 +145,9 @@ fn filled(loader: &Loader) -> Vec<Vec<u8>> {
         let batch = batch.unwrap();
         let y: Vec<u8> = match batch.y() {
             Target::None => Vec::new(),
-            Target::Regression(y) => y.iter().flat_map(|y| y.to_le_bytes()).collect(),
+            Target::Regression(y) | Target::Regressions { y, .. } => {
+                y.iter().flat_map(|y| y.to_le_bytes()).collect()
+            }
             Target::Classification(y) => y.iter().flat_map(|y| y.to_le_bytes()).collect(),
         };
         let x = batch.x().iter().flat_map(|x| x.to_le_bytes());

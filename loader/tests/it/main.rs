@@ -85,6 +85,13 @@ fn samples(batch: &Batch) -> Vec<u64> {
         Target::Regression(y) => {
             assert_eq!(y, origins.iter().map(|s| *s as f32).collect::<Vec<_>>())
         }
+        Target::Regressions { y, targets } => {
+            for (row, sample) in y.chunks_exact(targets).zip(origins.iter().copied()) {
+                let first = sample as f32;
+                let expected = (0..targets).map(|target| first + 0.5 * target as f32);
+                assert!(row.iter().copied().eq(expected), "{row:?}");
+            }
+        }
         Target::Classification(y) => {
             assert_eq!(
                 y,

@@ -68,7 +68,7 @@ struct Row {
 fn classes(target: Target<'_>) -> Vec<i32> {
     match target {
         Target::Classification(y) => y.to_vec(),
-        Target::None | Target::Regression(_) => Vec::new(),
+        Target::None | Target::Regression(_) | Target::Regressions { .. } => Vec::new(),
     }
 }
 

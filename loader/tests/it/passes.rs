@@ -55,6 +55,7 @@ async fn every_kind_of_target_arrives() {
     for target in [
         TargetKind::None,
         TargetKind::Regression,
+        TargetKind::Regressions { targets: 3 },
         TargetKind::Classification { classes: 5 },
     ] {
         let store = Store::memory();
@@ -75,9 +76,19 @@ async fn every_kind_of_target_arrives() {
         let arrived = match batch.y() {
             Target::None => TargetKind::None,
             Target::Regression(_) => TargetKind::Regression,
+            Target::Regressions { targets, .. } => TargetKind::Regressions {
+                targets: u32::try_from(targets).unwrap(),
+            },
             Target::Classification(_) => TargetKind::Classification { classes: 5 },
         };
         assert_eq!((arrived, batch.features(), batch.rows()), (target, 7, 50));
+        if let Target::Regressions { y, targets } = batch.y() {
+            // The first feature of a sample is its number, and its targets are that and the numbers behind it.
+            for (x, y) in batch.x().chunks_exact(7).zip(y.chunks_exact(targets)) {
+                assert_eq!(y, [x[0], x[0] + 0.5, x[0] + 1.0]);
+            }
+            assert_eq!(y.len(), 50 * targets);
+        }
         let test = open(
             &store,
             &LoaderConfig {

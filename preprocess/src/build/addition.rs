@@ -56,8 +56,8 @@ struct Added {
     infinite: InfiniteCells,
     /// Warnings of text columns that are read as numbers, and of rows without a key.
     texts: Vec<Warning>,
-    /// The numeric target over all training rows, those before included.
-    target: Option<TargetSummary>,
+    /// The numeric targets over all training rows, those before included; all or none.
+    targets: Vec<TargetSummary>,
 }
 
 impl Build<'_> {
@@ -204,7 +204,7 @@ impl Build<'_> {
         let mut shifts = shifts(&names, &there, &added);
         shifts.extend(class_shifts(artefact, &classes));
         let shifts = strongest(shifts);
-        let target = target_of_all(artefact, &there, &added);
+        let targets = targets_of_all(artefact, &there, &added);
         for shift in &shifts {
             tracing::warn!(
                 feature = shift.feature,
@@ -226,6 +226,7 @@ impl Build<'_> {
                 validation,
                 test,
                 classes,
+                rejected_targets: self.rejected_targets(&rejects),
                 ..DatasetCounts::default()
             },
             splits: written.splits,
@@ -234,7 +235,7 @@ impl Build<'_> {
             shifts,
             infinite: written.infinite,
             texts,
-            target,
+            targets,
         })
     }
 
@@ -307,6 +308,12 @@ impl Build<'_> {
             }
         });
         let sources = self.sources.iter().map(|source| source.reference.clone());
+        let mut targets = added.targets.iter().copied();
+        let target = targets.next().or(before.target);
+        let other_targets = match target.is_some() && added.targets.is_empty() {
+            true => before.other_targets.clone(),
+            false => targets.collect(),
+        };
         Manifest {
             version: MANIFEST.version,
             fingerprint: Hash128::new(0),
@@ -317,7 +324,8 @@ impl Build<'_> {
             counts: together(&before.counts, &added.counts),
             splits: splits.collect(),
             rejects: [&before.rejects[..], &added.rejects].concat(),
-            target: added.target.or(before.target),
+            target,
+            other_targets,
             additions: match self.rows {
                 0 => before.additions.clone(),
                 _ => [&before.additions[..], &[addition]].concat(),
@@ -343,14 +351,14 @@ impl Build<'_> {
     }
 }
 
-/// Names of the features, then of a target that is a number.
+/// Names of the features, then of the targets that are numbers.
 fn names_of(artefact: &TransformArtefact) -> Vec<String> {
     let features = artefact.features.iter().map(|feature| feature.name.clone());
-    let target = match &artefact.target {
-        Some(FittedTarget::Regression { column, .. }) => Some(column.clone()),
-        Some(FittedTarget::Classification { .. }) | None => None,
-    };
-    features.chain(target).collect()
+    let targets = artefact.targets().filter_map(|target| match target {
+        FittedTarget::Regression { column, .. } => Some(column.clone()),
+        FittedTarget::Classification { .. } => None,
+    });
+    features.chain(targets).collect()
 }
 
 /// Classes with another share of the appended training rows, `added`, than of those that the transform was fitted on, each by
@@ -379,25 +387,25 @@ fn share(count: u64, rows: u64) -> Measured {
     }
 }
 
-/// The numeric target of `artefact` over the training rows of both.
+/// The numeric targets of `artefact` over the training rows of both; none where one has no rows.
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
     reason = "it counts rows"
 )]
-fn target_of_all(
-    artefact: &TransformArtefact,
-    there: &Seen,
-    added: &Seen,
-) -> Option<TargetSummary> {
-    let Some(FittedTarget::Regression { scale, offset, .. }) = &artefact.target else {
-        return None;
-    };
-    let (rows, stored) = there.target(added)?;
-    Some(TargetSummary {
-        rows: rows as u64,
-        mean: stored * scale + offset,
-    })
+fn targets_of_all(artefact: &TransformArtefact, there: &Seen, added: &Seen) -> Vec<TargetSummary> {
+    let targets = artefact.targets().enumerate().map(|(place, target)| {
+        let FittedTarget::Regression { scale, offset, .. } = target else {
+            return None;
+        };
+        let (rows, stored) = there.target(added, place)?;
+        Some(TargetSummary {
+            rows: rows as u64,
+            mean: stored * scale + offset,
+        })
+    });
+    let targets: Option<Vec<TargetSummary>> = targets.collect();
+    targets.unwrap_or_default()
 }
 
 /// Rows of the splits, in the order train, validation, test.
@@ -427,6 +435,7 @@ fn together(before: &DatasetCounts, added: &DatasetCounts) -> DatasetCounts {
         rows_in: before.rows_in + added.rows_in,
         duplicates: before.duplicates + added.duplicates,
         rejected: sums(&before.rejected, &added.rejected),
+        rejected_targets: sums(&before.rejected_targets, &added.rejected_targets),
         filtered: sums(&before.filtered, &added.filtered),
         unexpected: sums(&before.unexpected, &added.unexpected),
         train: before.train + added.train,

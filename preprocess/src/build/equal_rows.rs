@@ -101,6 +101,10 @@ pub(super) fn hashes_of(transform: &Transform, rows: &RecordBatch, applied: &App
         let target = match &applied.y {
             None => 0,
             Some(TargetValues::Regression(y)) => u64::from(y[row].to_bits()),
+            Some(TargetValues::Regressions { y, targets }) => {
+                let numbers = &y[row * targets..(row + 1) * targets];
+                xxh3_64_with_seed(bytemuck::cast_slice(numbers), 0)
+            }
             Some(TargetValues::Classification(ids)) => u64::from(ids[row].cast_unsigned()),
         };
         let numbers: &[u8] = bytemuck::cast_slice(x);
@@ -141,7 +145,7 @@ impl Build<'_> {
         let config = &self.spec.config;
         let is_seen = |name: &str| {
             let mut inputs = artefact.inputs.iter();
-            config.target.as_deref() == Some(name) || inputs.any(|input| input.name == name)
+            config.is_target(name) || inputs.any(|input| input.name == name)
         };
         let columns = self.columns.iter().filter(|column| {
             column.r#type != ColumnType::Null

@@ -34,8 +34,8 @@ const NAMED: usize = 5;
 pub(super) struct Extremes {
     /// Of each feature, without its sign.
     features: Vec<f32>,
-    /// Lowest and highest numeric target.
-    target: Option<[f32; 2]>,
+    /// Lowest and highest number of each target; none without a finite one.
+    targets: Vec<Option<[f32; 2]>>,
 }
 
 impl Extremes {
@@ -47,10 +47,13 @@ impl Extremes {
         }
     }
 
-    /// Adds a finite target.
-    pub(super) fn add_target(&mut self, y: f32) {
-        let [lowest, highest] = self.target.unwrap_or([y; 2]);
-        self.target = Some([lowest.min(y), highest.max(y)]);
+    /// Adds a finite number of the target at this place.
+    pub(super) fn add_target(&mut self, place: usize, y: f32) {
+        if self.targets.len() <= place {
+            self.targets.resize(place + 1, None);
+        }
+        let [lowest, highest] = self.targets[place].unwrap_or([y; 2]);
+        self.targets[place] = Some([lowest.min(y), highest.max(y)]);
     }
 }
 
@@ -59,7 +62,7 @@ impl Extremes {
 pub(super) fn warnings(
     artefact: &TransformArtefact,
     splits: &[Extremes; 3],
-    targets: &ExactMoments,
+    targets: &[ExactMoments],
     rows: u64,
 ) -> Vec<Warning> {
     #[expect(clippy::cast_precision_loss, reason = "row counts are far below 2^53")]
@@ -75,7 +78,10 @@ pub(super) fn warnings(
     if rows >= ROWS && standardized.len() == splits[0].features.len() {
         dominated = beyond(&splits[0], SHARE * rows);
     }
-    dominated.extend(dominated_target(artefact, &splits[0], targets));
+    let moments = artefact.targets().zip(targets).zip(&splits[0].targets);
+    dominated.extend(
+        moments.filter_map(|((target, moments), ends)| dominated_target(target, moments, (*ends)?)),
+    );
     let mut far = Vec::new();
     for (split, extremes) in Split::ALL.into_iter().zip(splits).skip(1) {
         if standardized.len() == extremes.features.len() {
@@ -154,16 +160,16 @@ fn standardized(artefact: &TransformArtefact) -> Vec<Option<String>> {
 
 /// The target, where one training row makes up nearly all of its variance.
 fn dominated_target(
-    artefact: &TransformArtefact,
-    train: &Extremes,
-    targets: &ExactMoments,
+    target: &FittedTarget,
+    moments: &ExactMoments,
+    ends: [f32; 2],
 ) -> Option<String> {
-    let Some(FittedTarget::Regression { column, .. }) = &artefact.target else {
+    let FittedTarget::Regression { column, .. } = target else {
         return None;
     };
     #[expect(clippy::cast_precision_loss, reason = "row counts are far below 2^53")]
-    let rows = targets.count() as f64;
-    let (summary, ends) = (targets.summary()?, train.target?);
+    let rows = moments.count() as f64;
+    let summary = moments.summary()?;
     let furthest = ends.map(|end| ((f64::from(end) - summary.mean) / summary.deviation).powi(2));
     let most = furthest[0].max(furthest[1]);
     (rows >= ROWS && summary.deviation > 0.0 && most >= SHARE * rows)

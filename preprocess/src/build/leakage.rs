@@ -1,5 +1,7 @@
 //! Features that give the target away, looked for in some training rows before the write.
 
+use std::sync::Arc;
+
 use arrow::{
     array::AsArray,
     datatypes::{DataType, Float64Type},
@@ -23,9 +25,9 @@ impl Build<'_> {
         artefact: &TransformArtefact,
     ) -> Result<Vec<Warning>, Error> {
         let is_ahead = self.sequence().is_some_and(|windows| windows.horizon > 0);
-        let Some(target) = self.spec.target.as_ref().filter(|_| !is_ahead) else {
+        if is_ahead || self.spec.target.is_none() {
             return Ok(Vec::new());
-        };
+        }
         let series = self.spec.series.as_ref();
         let is_made = |name: &str| series.is_some_and(|series| series.makes(name));
         let names = artefact.inputs.iter().map(|input| input.name.as_str());
@@ -33,23 +35,26 @@ impl Build<'_> {
         if names.is_empty() {
             return Ok(Vec::new());
         }
-        let wanted: Vec<&str> = names
-            .iter()
-            .copied()
-            .chain([target.column.as_str()])
-            .collect();
-        let sample = staged.some_train(&wanted, SAMPLE_ROWS).await?;
-        let task = target.task;
-        let all: Vec<String> = wanted.iter().map(|name| (*name).to_owned()).collect();
-        // It keeps a processor busy for a moment.
-        let work = move || find(&all, &sample, task);
-        let found = tokio::task::spawn_blocking(work).await;
-        let found = found.map_err(|e| {
-            Error::Engine(datafusion::error::DataFusionError::ExecutionJoin(Box::new(
-                e,
-            )))
-        })??;
-        Ok(warnings::target_leakage(&target.column, &found))
+        let targets = self.spec.targets();
+        let columns: Vec<&str> = targets.clone().map(|t| t.column.as_str()).collect();
+        let wanted: Vec<&str> = names.iter().chain(&columns).copied().collect();
+        let sample = Arc::new(staged.some_train(&wanted, SAMPLE_ROWS).await?);
+        let mut warnings = Vec::new();
+        for target in targets {
+            let of_target = names.iter().copied().chain([target.column.as_str()]);
+            let all: Vec<String> = of_target.map(str::to_owned).collect();
+            let (sample, task) = (Arc::clone(&sample), target.task);
+            // It keeps a processor busy for a moment.
+            let work = move || find(&all, &sample, task);
+            let found = tokio::task::spawn_blocking(work).await;
+            let found = found.map_err(|e| {
+                Error::Engine(datafusion::error::DataFusionError::ExecutionJoin(Box::new(
+                    e,
+                )))
+            })??;
+            warnings.extend(warnings::target_leakage(&target.column, &found));
+        }
+        Ok(warnings)
     }
 }
 

@@ -106,8 +106,8 @@ pub struct SeriesRows {
     transform: Arc<Transform>,
     asked: Asked,
     windows: Option<(Windows, Sequence)>,
-    /// Column of the target.
-    target: Option<String>,
+    /// Columns of the targets.
+    targets: Vec<String>,
     /// The targets before, where they are numbers.
     known: Option<KnownTargets>,
     columns: Vec<KeptColumn>,
@@ -295,7 +295,9 @@ impl Build<'_> {
         let order = order.cloned().collect();
         let rows = in_order_of_time(&session, &tables, &spec).await?;
         let target = spec.target.as_ref();
-        let is_number = target.is_some_and(|target| target.task == Task::Regression);
+        // Naive forecasts are of one target.
+        let is_number = spec.other_targets.is_empty()
+            && target.is_some_and(|target| target.task == Task::Regression);
         let lags = NaiveLags::new(sequence);
         Ok(SeriesRows {
             rows: rows.execute_stream().await?,
@@ -305,7 +307,7 @@ impl Build<'_> {
             }),
             transform,
             asked,
-            target: target.map(|target| target.column.clone()),
+            targets: spec.targets().map(|target| target.column.clone()).collect(),
             known: is_number.then(|| KnownTargets::new(lags)),
             columns: kept,
             order,
@@ -520,10 +522,7 @@ impl SeriesRows {
 
     fn at_hand(&self, batch: RecordBatch) -> Result<RowsAtHand, Error> {
         // Nobody knows the target of a row that is to be predicted.
-        let inputs = match &self.target {
-            Some(target) => without(&batch, target)?,
-            None => batch.clone(),
-        };
+        let inputs = without(&batch, &self.targets)?;
         let applied = self.transform.apply(&inputs)?;
         let bad = applied.bad.into_iter();
         let bad = bad.map(|(row, reason, detail)| (row, Fault { reason, detail }));
@@ -531,7 +530,7 @@ impl SeriesRows {
             let cells = column(&batch, &kept::named(kept));
             Ok(cast(cells, &DataType::Utf8)?)
         });
-        let target = self.target.as_ref().filter(|_| self.known.is_some());
+        let target = self.targets.first().filter(|_| self.known.is_some());
         let targets = target.map(|target| Arc::clone(column(&batch, target)));
         Ok(RowsAtHand {
             x: applied.x,
@@ -760,10 +759,10 @@ fn text_of(cells: &ArrayRef, row: usize) -> Option<String> {
     cells.is_valid(row).then(|| cells.value(row).to_owned())
 }
 
-/// `batch` without the column `name`.
-fn without(batch: &RecordBatch, name: &str) -> Result<RecordBatch, Error> {
+/// `batch` without the columns `names`.
+fn without(batch: &RecordBatch, names: &[String]) -> Result<RecordBatch, Error> {
     let others: Vec<usize> = (0..batch.num_columns())
-        .filter(|place| batch.schema().field(*place).name() != name)
+        .filter(|place| !names.contains(batch.schema().field(*place).name()))
         .collect();
     Ok(batch.project(&others)?)
 }

@@ -46,8 +46,8 @@ pub(super) struct RowWriter<'a> {
     pub(super) infinite: BTreeMap<String, u64>,
     /// Count of written rows so far, by class.
     pub(super) classes: Vec<u64>,
-    /// Numeric targets of the written rows so far, as stored.
-    pub(super) targets: ExactMoments,
+    /// Numeric targets of the written rows so far, as stored, each by itself.
+    pub(super) targets: Vec<ExactMoments>,
     pub(super) extremes: Extremes,
 }
 
@@ -88,7 +88,7 @@ impl<'a> RowWriter<'a> {
             boxes: has_boxes(spec).then(BoxCounts::default),
             infinite: BTreeMap::new(),
             classes: vec![0; classes_of(layout)],
-            targets: ExactMoments::default(),
+            targets: vec![ExactMoments::default(); numbers_of(layout)],
             extremes: Extremes::default(),
         }
     }
@@ -117,8 +117,17 @@ impl<'a> RowWriter<'a> {
             Some(TargetValues::Regression(y)) => {
                 let good = y.iter().zip(&bad).filter(|(_, is_bad)| !**is_bad);
                 for (y, _) in good.filter(|(y, _)| y.is_finite()) {
-                    self.targets.add(f64::from(*y));
-                    self.extremes.add_target(*y);
+                    self.targets[0].add(f64::from(*y));
+                    self.extremes.add_target(0, *y);
+                }
+            }
+            Some(TargetValues::Regressions { y, targets }) => {
+                let rows = y.chunks_exact(*targets).zip(&bad);
+                for (row, _) in rows.filter(|(_, is_bad)| !**is_bad) {
+                    for (target, y) in row.iter().enumerate().filter(|(_, y)| y.is_finite()) {
+                        self.targets[target].add(f64::from(*y));
+                        self.extremes.add_target(target, *y);
+                    }
                 }
             }
             None => {}
@@ -191,7 +200,16 @@ impl<'a> RowWriter<'a> {
 fn classes_of(layout: &Layout) -> usize {
     match layout.target() {
         TargetKind::Classification { classes } => classes as usize,
-        TargetKind::None | TargetKind::Regression => 0,
+        TargetKind::None | TargetKind::Regression | TargetKind::Regressions { .. } => 0,
+    }
+}
+
+/// Number of targets of a layout that are numbers.
+fn numbers_of(layout: &Layout) -> usize {
+    match layout.target() {
+        TargetKind::Regression => 1,
+        TargetKind::Regressions { targets } => targets as usize,
+        TargetKind::None | TargetKind::Classification { .. } => 0,
     }
 }
 

@@ -3,6 +3,7 @@
 use feedline_schemas::{
     config::{
         DatasetConfig, DocumentConfig, FeatureConfig, JoinConfig, SeriesConfig, SourceConfig,
+        TargetColumns,
     },
     ids::{Hash128, Name, TableName},
     manifest::SourceReference,
@@ -258,7 +259,7 @@ pub(super) fn columns_hash(config: &DatasetConfig) -> Hash128 {
     struct Columns<'a> {
         sql: &'a Option<String>,
         join: &'a [JoinConfig],
-        target: &'a Option<String>,
+        target: &'a Option<TargetColumns>,
         series: &'a Option<SeriesConfig>,
         feature: &'a [FeatureConfig],
         /// Length and horizon of windows.

@@ -68,7 +68,7 @@ impl Build<'_> {
             &config.drop[..],
             &config.keep,
             &config.split.key,
-            config.target.as_slice(),
+            config.targets(),
             config.split.column.as_slice(),
             config.split.time.as_slice(),
         ];
@@ -136,10 +136,10 @@ impl Build<'_> {
         let of_times = of_times.flat_map(|made| &made.of);
         let times: BTreeSet<&String> = of_times.chain(times.iter().copied()).collect();
         let has_embargo = split.by == SplitBy::Time && !split.embargo.is_none();
-        let target = self.spec.target.as_ref().map(|target| &target.column);
+        let targets = || self.spec.targets().map(|target| &target.column);
         let mut found = Vec::new();
         for made in &query.made {
-            let is_target = target == Some(&made.name);
+            let is_target = targets().any(|target| *target == made.name);
             let is_feature = artefact.inputs.iter().any(|input| input.name == made.name);
             if !is_target && !is_feature {
                 continue;
@@ -239,7 +239,7 @@ impl Build<'_> {
         staged: &Staged,
     ) -> Result<String, Error> {
         let inputs = self.spec.landed_inputs().map(|column| column.name.as_str());
-        let target = self.spec.target.iter().map(|target| target.column.as_str());
+        let target = self.spec.targets().map(|target| target.column.as_str());
         let names: Vec<&str> = inputs.chain(target).take(SHOWN_CELLS).collect();
         let cells = match staged.repeated() {
             Some(_) => staged.repeated_cells(&names).await?,
@@ -452,16 +452,16 @@ impl Build<'_> {
                 && has(&input.name, InputKind::Numeric)
                 && !profile::is_shared(&before.steps, &input.name)
         });
-        let target = match &before.target {
-            Some(FittedTarget::Regression { column, .. }) => {
-                let mut targets = self.spec.target.iter();
+        let targets = before.targets().filter_map(|target| match target {
+            FittedTarget::Regression { column, .. } => {
+                let mut targets = self.spec.targets();
                 targets.any(|t| t.column == *column).then_some(column)
             }
-            _ => None,
-        };
+            FittedTarget::Classification { .. } => None,
+        });
         inputs
             .map(|input| &input.name)
-            .chain(target)
+            .chain(targets)
             .cloned()
             .collect()
     }

@@ -8,7 +8,8 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use arrow::{
     array::{
-        ArrayRef, AsArray, FixedSizeBinaryArray, Float32Array, Int32Array, RecordBatch, UInt64Array,
+        ArrayRef, AsArray, FixedSizeBinaryArray, FixedSizeListArray, Float32Array, Int32Array,
+        RecordBatch, UInt64Array,
     },
     buffer::Buffer,
     compute::take,
@@ -31,7 +32,6 @@ use super::{
 use crate::{
     Error, Transform,
     columns::system,
-    exact_sum::ExactMoments,
     kept,
     meter::Meter,
     plan,
@@ -130,7 +130,7 @@ impl Build<'_> {
         let sizes = &self.spec.config.shards;
         let mut splits = Vec::with_capacity(3);
         let mut classes: [Vec<u64>; 3] = Default::default();
-        let mut targets = ExactMoments::default();
+        let mut targets = Vec::new();
         for split in Split::ALL {
             let windows = pass.windows(split).await?;
             let mut each = RowWriter::new(&self.spec, &layout.layout, &mut pass.rejects);
@@ -288,6 +288,7 @@ impl Pass<'_> {
         fields.extend(y.map(|y| {
             let r#type = match y {
                 TargetValues::Regression(_) => DataType::Float32,
+                TargetValues::Regressions { targets, .. } => of_targets(*targets),
                 TargetValues::Classification(_) => DataType::Int32,
             };
             Field::new(Y, r#type, false)
@@ -318,6 +319,14 @@ impl Pass<'_> {
                     let y = ends.iter().map(|row| y[*row]);
                     Arc::new(Float32Array::from_iter_values(y))
                 }
+                (Y, Some(TargetValues::Regressions { y, targets })) => {
+                    let rows = ends
+                        .iter()
+                        .flat_map(|row| &y[row * targets..(row + 1) * targets]);
+                    let y = Arc::new(Float32Array::from_iter_values(rows.copied()));
+                    let (item, width) = (Arc::new(item()), width_of(*targets));
+                    Arc::new(FixedSizeListArray::try_new(item, width, y, None)?)
+                }
                 (Y, Some(TargetValues::Classification(y))) => {
                     let y = ends.iter().map(|row| y[*row]);
                     Arc::new(Int32Array::from_iter_values(y))
@@ -327,6 +336,19 @@ impl Pass<'_> {
         }
         Ok(RecordBatch::try_new(Arc::clone(schema), columns)?)
     }
+}
+
+/// Type of several targets of a row.
+fn of_targets(targets: usize) -> DataType {
+    DataType::FixedSizeList(Arc::new(item()), width_of(targets))
+}
+
+fn item() -> Field {
+    Field::new("item", DataType::Float32, false)
+}
+
+fn width_of(targets: usize) -> i32 {
+    i32::try_from(targets).expect("fewer than 2^31 targets")
 }
 
 /// A batch, and what becomes of it.
@@ -354,6 +376,13 @@ fn applied(batch: &RecordBatch) -> Applied {
     let y = batch.column_by_name(Y).map(|y| match y.data_type() {
         DataType::Float32 => {
             TargetValues::Regression(y.as_primitive::<Float32Type>().values().to_vec())
+        }
+        DataType::FixedSizeList(_, targets) => {
+            let y = y.as_fixed_size_list().values();
+            TargetValues::Regressions {
+                y: y.as_primitive::<Float32Type>().values().to_vec(),
+                targets: usize::try_from(*targets).unwrap_or_default(),
+            }
         }
         _ => TargetValues::Classification(y.as_primitive::<Int32Type>().values().to_vec()),
     });

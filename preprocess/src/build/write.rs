@@ -69,8 +69,8 @@ pub(super) struct Written {
     pub(super) infinite: InfiniteCells,
     /// Rows of each split by class id.
     pub(super) classes: [Vec<u64>; 3],
-    /// Numeric targets of the training split, as stored.
-    pub(super) targets: ExactMoments,
+    /// Numeric targets of the training split, as stored, each by itself.
+    pub(super) targets: Vec<ExactMoments>,
     /// Largest numbers of each split.
     pub(super) extremes: [Extremes; 3],
     /// A warning of rows of validation and test that equal training rows.
@@ -105,19 +105,31 @@ impl Written {
         extremes::warnings(artefact, &self.extremes, &self.targets, rows)
     }
 
-    /// The numeric target of `artefact` over the training rows.
-    pub(super) fn target_summary(&self, artefact: &TransformArtefact) -> Option<TargetSummary> {
-        let Some(FittedTarget::Regression {
+    /// The numeric targets of `artefact` over the training rows.
+    pub(super) fn target_summaries(&self, artefact: &TransformArtefact) -> Vec<TargetSummary> {
+        let targets = artefact.targets().zip(&self.targets);
+        let summaries = targets.map(|(target, moments)| Self::summary(artefact, target, moments));
+        // Those of several targets are there all or none.
+        let summaries: Option<Vec<TargetSummary>> = summaries.collect();
+        summaries.unwrap_or_default()
+    }
+
+    fn summary(
+        artefact: &TransformArtefact,
+        target: &FittedTarget,
+        moments: &ExactMoments,
+    ) -> Option<TargetSummary> {
+        let FittedTarget::Regression {
             mean,
             scale,
             offset,
             ..
-        }) = &artefact.target
+        } = target
         else {
             return None;
         };
-        let stored = self.targets.summary()?;
-        let rows = self.targets.count();
+        let stored = moments.summary()?;
+        let rows = moments.count();
         // The fitted mean is that of the same rows, and of numbers that 32 bits did not round.
         let mean = match rows == artefact.fitted_rows {
             true => *mean,
@@ -153,7 +165,7 @@ impl Build<'_> {
         let mut boxes: Option<BoxCounts> = None;
         let mut infinite = InfiniteCells::new();
         let mut classes: [Vec<u64>; 3] = Default::default();
-        let mut targets = ExactMoments::default();
+        let mut targets = Vec::new();
         let mut extremes: [Extremes; 3] = Default::default();
         let unseen = self.unseen_columns(fitted.transform.artefact(), &layout.layout);
         let mut equal = EqualRows::new((!unseen.is_empty()).then(|| staged.total()));

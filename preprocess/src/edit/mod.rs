@@ -292,6 +292,7 @@ impl EditSource {
             dropped_columns: std::collections::BTreeMap::new(),
             naive: Vec::new(),
             target: None,
+            other_targets: Vec::new(),
             warnings: Vec::new(),
             edit: Some(EditReference {
                 source: self.manifest.fingerprint,

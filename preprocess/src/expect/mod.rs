@@ -105,7 +105,7 @@ fn check(column: &ExpectedColumn, spec: &DatasetSpec) -> Result<(), String> {
         .inputs
         .iter()
         .map(|input| (&input.column.name, input.column.kind));
-    let target = spec.target.iter().map(|target| match target.task {
+    let target = spec.targets().map(|target| match target.task {
         Task::Regression => (&target.column, InputKind::Numeric),
         Task::Classification => (&target.column, InputKind::Categorical),
     });

@@ -45,7 +45,8 @@ pub(crate) async fn fit_payload(
         PayloadKind::Text if tokens.is_none() => Some(characters(train, &payload.column).await?),
         PayloadKind::Picture | PayloadKind::Text => None,
     };
-    let artefact = artefact(fit, spec, target, Texts { characters, tokens })?;
+    let targets = target.into_iter().collect();
+    let artefact = artefact(fit, spec, targets, Texts { characters, tokens })?;
     Ok(match &payload.pictures {
         None => artefact,
         Some(pictures) => artefact.with_pictures(moments(train, pictures).await?),

@@ -65,6 +65,7 @@ fn spec(table: &Table<'_>, steps: Vec<StepConfig>) -> FitSpec {
             .collect(),
         steps,
         target: None,
+        other_targets: vec![],
         null_values: vec![],
         missing_values: vec![],
         signs: None,

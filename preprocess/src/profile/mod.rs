@@ -72,20 +72,20 @@ struct Column {
 
 fn columns(artefact: &TransformArtefact, kind: InputKind) -> Vec<Column> {
     let inputs = artefact.inputs.iter().filter(|input| input.kind == kind);
-    let target = match (&artefact.target, kind) {
-        (Some(FittedTarget::Regression { column, .. }), InputKind::Numeric)
-        | (Some(FittedTarget::Classification { column, .. }), InputKind::Categorical) => {
-            Some(column)
-        }
-        _ => None,
-    };
+    let targets = artefact
+        .targets()
+        .filter_map(|target| match (target, kind) {
+            (FittedTarget::Regression { column, .. }, InputKind::Numeric)
+            | (FittedTarget::Classification { column, .. }, InputKind::Categorical) => Some(column),
+            _ => None,
+        });
     let column = |name: &String, target: bool| Column {
         name: name.clone(),
         target,
     };
     inputs
         .map(|input| column(&input.name, false))
-        .chain(target.map(|name| column(name, true)))
+        .chain(targets.map(|name| column(name, true)))
         .collect()
 }
 

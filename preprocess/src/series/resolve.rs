@@ -60,7 +60,7 @@ pub(crate) fn resolve(
         field => format!("{KEY}.{field}"),
     };
     let instant = check_time(&time_of(series), columns, &at)?;
-    check_entity(series, config.target.as_deref(), columns)?;
+    check_entity(series, config.targets(), columns)?;
     if series.gaps.is_some() && series.max_gap.is_none() {
         let reason = "it says what happens beyond `max_gap`, give that too";
         return Err(Error::config(format!("{KEY}.gaps"), reason));
@@ -184,7 +184,7 @@ fn time_of(series: &SeriesConfig) -> TimeColumn {
 
 fn check_entity(
     series: &SeriesConfig,
-    target: Option<&str>,
+    targets: &[String],
     columns: &[MergedColumn],
 ) -> Result<(), Error> {
     let key = format!("{KEY}.entity");
@@ -197,7 +197,7 @@ fn check_entity(
             );
             return Err(Error::config(key, reason));
         }
-        if target == Some(name.as_str()) {
+        if targets.contains(name) {
             let reason = format!(
                 "`{name}` is the target: which rows make a series would tell a model what it is asked; remove it"
             );
@@ -227,7 +227,7 @@ fn check_roles(series: &Series, config: &DatasetConfig) -> Result<(), Error> {
         return Err(Error::config("dataset.dedup_ignore", reason));
     }
     let roles = [
-        ("dataset.target", config.target.as_slice()),
+        ("dataset.target", config.targets()),
         ("dataset.split.key", &config.split.key),
         ("dataset.categorical", &config.categorical),
     ];
@@ -293,7 +293,7 @@ impl Series {
         let (of, closed) = (feature.of.as_ref(), feature.closed.unwrap_or_default());
         if let Some(of) = of {
             self.check_of(of, columns, key)?;
-            if config.target.as_ref() == Some(of) && feature.sees_itself() {
+            if config.is_target(of) && feature.sees_itself() {
                 let reason = format!(
                     "`{of}` is the target, and this feature is made of the row's own value: a model would be given the answer; use `closed = \"left\"` or a `lag`"
                 );

@@ -91,6 +91,7 @@ fn artefact(
         inputs,
         steps,
         target,
+        other_targets: Vec::new(),
         characters: None,
         pictures: None,
         tokens: None,

@@ -12,6 +12,7 @@ use super::{
     sequence::SequenceConfig,
     series::{FeatureConfig, SeriesConfig},
     split::SplitConfig,
+    target::TargetColumns,
 };
 use crate::{
     ids::{Seed, TableName},
@@ -64,8 +65,10 @@ pub struct DatasetConfig {
     /// Sources whose columns are put beside the rows that have their keys, such as labels from a table. Default none.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub join: Vec<JoinConfig>,
-    /// Column to predict. Absent: shards without a target.
-    pub target: Option<String>,
+    /// Column to predict, or for `kind = "rows"` a list of columns of numbers that one model predicts, such as `["low", "high"]`. Each
+    /// of several is standardized by itself (`scale_target`), a row that lacks one is rejected, the loss of a row is the mean over
+    /// its targets, and metrics are given for each by name. Absent: shards without a target.
+    pub target: Option<TargetColumns>,
     /// `regression` (default) or `classification`.
     pub task: Task,
     /// `classification`: all classes of the target in the order of their ids, from 0, such as `["no", "yes"]` or

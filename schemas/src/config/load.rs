@@ -327,7 +327,7 @@ mod tests {
         assert_eq!(config.source[0].url, "b=c.csv");
         assert_eq!(config.train.as_ref().unwrap().epochs, 7);
         assert_eq!(config.train.unwrap().model.hidden, Some(vec![4]));
-        assert_eq!(config.dataset.unwrap().target.as_deref(), Some("y"));
+        assert_eq!(config.dataset.unwrap().targets(), ["y"]);
     }
 
     #[test]

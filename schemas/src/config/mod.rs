@@ -37,6 +37,7 @@ mod slices;
 mod source;
 mod source_schedule;
 mod split;
+mod target;
 mod train;
 mod tune;
 
@@ -98,6 +99,7 @@ pub use self::{
     },
     source_schedule::{Overlap, SourceScheduleConfig},
     split::{Embargo, MissingKey, SplitBy, SplitConfig},
+    target::TargetColumns,
     train::{
         BadShardsPolicy, BalanceRule, BaselinePolicy, CheckpointConfig, ClassBalanceConfig,
         LoaderCache, LoaderSettings, TrainConfig,

@@ -61,6 +61,12 @@ impl Reference {
             match samples.targets {
                 Targets::None => unreachable!("these samples have targets"),
                 Targets::Numbers(y) => (outputs[0] - f64::from(y[row])).powi(2),
+                Targets::Vectors { y, width } => {
+                    let y = &y[row * width..(row + 1) * width];
+                    let squares = outputs.iter().zip(y);
+                    let squares = squares.map(|(output, y)| (output - f64::from(*y)).powi(2));
+                    squares.sum::<f64>() / exact_len(width)
+                }
                 Targets::Classes(y) => {
                     let sum: f64 = outputs.iter().map(|o| o.exp()).sum();
                     sum.ln() - outputs[usize::try_from(y[row]).unwrap()]

@@ -86,6 +86,7 @@ fn described(layout: &Layout) -> String {
     let target = match layout.target() {
         TargetKind::None => "without a target".to_owned(),
         TargetKind::Regression => "with a number to predict".to_owned(),
+        TargetKind::Regressions { targets } => format!("with {targets} numbers to predict"),
         TargetKind::Classification { classes } => format!("of {classes} classes"),
     };
     match layout {

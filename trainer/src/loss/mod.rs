@@ -16,6 +16,8 @@
 //! The loss of a row that is mixed of two samples (mixup, CutMix) is `lambda` times that of its own target and `1 - lambda`
 //! times that of its partner's, and its weight likewise.
 //!
+//! The loss of a row with several numbers as targets is the mean of the losses of each.
+//!
 //! In training, label smoothing (Szegedy et al. 2016, arXiv 1512.00567, section 7) takes `1 - smoothing` of the cross-entropy and
 //! `smoothing / classes` of that of every class, each with the weight of its class.
 
@@ -78,6 +80,11 @@ impl Loss {
                     .neg()
             }
             (_, Targets::Numbers(y)) => self.of_difference(outputs - column(y.to_vec())),
+            (_, Targets::Vectors { y, width }) => {
+                let y = TensorData::new(y.to_vec(), [rows, width]);
+                let of_each = self.of_difference(outputs - Tensor::<2>::from_data(y, device));
+                of_each.mean_dim(1)
+            }
             (_, targets) => {
                 unreachable!("the settings pair losses with targets, not {self:?} with {targets:?}")
             }

@@ -154,7 +154,10 @@ fn loss(kind: LossKind, config: &LossConfig, task: &Task) -> Result<Loss, Error>
 fn weights(config: Option<&ClassWeights>, task: &Task) -> Result<Option<Vec<f32>>, Error> {
     let counts: &[u64] = match task {
         Task::Classification { counts, .. } => counts,
-        Task::Regression { .. } | Task::NextToken { .. } | Task::Reconstruction { .. } => &[],
+        Task::Regression { .. }
+        | Task::Regressions(_)
+        | Task::NextToken { .. }
+        | Task::Reconstruction { .. } => &[],
     };
     if config.is_some() && counts.is_empty() {
         return Err(wrong(CLASS_WEIGHTS, "tokens have no weights; leave it out"));

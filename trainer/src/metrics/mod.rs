@@ -1,7 +1,9 @@
 //! Metrics of a split, in the target's units, for a model and for a baseline that looks at no feature.
 //!
 //! Regression: `rmse`, `mae`, `r2` (1 minus the residual over the total sum of squares about the split's own mean;
-//! absent where the split's target is constant). Classification: `accuracy` (the first of equal outputs is taken),
+//! absent where the split's target is constant). Of several targets each has these as `<metric>.<target>`; `rmse` and `mae`
+//! without a name are over the targets as stored, so that units do not weigh, and `r2` is the mean of the targets', absent
+//! where one of them has none. Classification: `accuracy` (the first of equal outputs is taken),
 //! `cross_entropy` in nats, without smoothing and class weights, its exponential `perplexity`, `f1_macro` over the classes
 //! that a row has or was held for, with more than five classes `top5_accuracy`, with two `f1` of class 1 and `auc` (absent
 //! where a class has no rows). Tokens: `cross_entropy` and its exponential, `perplexity`, over all predicted tokens.
@@ -20,7 +22,7 @@ use std::collections::BTreeMap;
 
 use feedline_schemas::{
     checkpoint::WorstSample,
-    diagnostics::{Diagnostics, NumberDiagnostics, SAMPLED_ROWS, TargetValue},
+    diagnostics::{Diagnostics, NumberDiagnostics, SAMPLED_ROWS, TargetDiagnostics, TargetValue},
 };
 
 pub(crate) use self::classification::largest;
@@ -29,8 +31,8 @@ use crate::{
     data::Targets,
     engine::Prediction,
     loss,
-    number::{exact, single},
-    task::Task,
+    number::{exact, exact_len, single},
+    task::{NumberTarget, Task},
 };
 
 /// Metrics by name.
@@ -49,30 +51,45 @@ pub(crate) struct Evaluation {
 
 #[derive(Clone, Debug)]
 enum Sums {
-    Regression {
-        mean: f64,
-        offset: f64,
-        scale: f64,
-        /// Of the model's errors.
-        squares: f64,
-        absolutes: f64,
-        /// Of the differences to the training mean, which are the baseline's errors.
-        baseline: f64,
-        baseline_squares: f64,
-        baseline_absolutes: f64,
-        /// Of the model's errors, with their sign.
-        errors: f64,
-        /// Targets and predictions.
-        sample: EvenSample<[f32; 2]>,
-    },
+    Regression(NumberSums),
+    /// Of each target, by its name.
+    Regressions(Vec<(NumberTarget, NumberSums)>),
     Classification {
         counts: Box<Classification>,
         names: Vec<String>,
     },
     /// Tokens: the loss is all.
-    NextToken { vocabulary: usize },
+    NextToken {
+        vocabulary: usize,
+    },
     /// Rows given back: the loss is all.
     Reconstruction,
+}
+
+/// Sums over the rows of one target that is a number.
+#[derive(Clone, Debug)]
+struct NumberSums {
+    mean: f64,
+    offset: f64,
+    scale: f64,
+    /// Of the model's errors.
+    squares: f64,
+    absolutes: f64,
+    /// Of the differences to the training mean, which are the baseline's errors.
+    baseline: f64,
+    baseline_squares: f64,
+    baseline_absolutes: f64,
+    /// Of the model's errors, with their sign.
+    errors: f64,
+    /// Targets and predictions.
+    sample: EvenSample<[f32; 2]>,
+}
+
+/// Mean squares and absolutes of errors, and the metrics that they make.
+struct NumberErrors {
+    squares: f64,
+    absolutes: f64,
+    metrics: Metrics,
 }
 
 /// Metrics of predicted tokens, from their mean loss in nats.
@@ -88,18 +105,11 @@ impl Evaluation {
                 mean,
                 offset,
                 scale,
-            } => Sums::Regression {
-                mean: *mean,
-                offset: *offset,
-                scale: *scale,
-                squares: 0.0,
-                absolutes: 0.0,
-                baseline: 0.0,
-                baseline_squares: 0.0,
-                baseline_absolutes: 0.0,
-                errors: 0.0,
-                sample: EvenSample::new(SAMPLED_ROWS),
-            },
+            } => Sums::Regression(NumberSums::new(*mean, *offset, *scale)),
+            Task::Regressions(targets) => {
+                let sums = |t: &NumberTarget| NumberSums::new(t.mean, t.offset, t.scale);
+                Sums::Regressions(targets.iter().map(|t| (t.clone(), sums(t))).collect())
+            }
             Task::Classification { counts, names } => Sums::Classification {
                 counts: Box::new(Classification::new(counts)),
                 names: names.clone(),
@@ -134,37 +144,30 @@ impl Evaluation {
         match targets {
             Targets::None => {}
             Targets::Numbers(y) => self.add_numbers(outputs, y),
+            Targets::Vectors { y, .. } => self.add_vectors(outputs, y),
             Targets::Classes(y) => self.add_classes(outputs, y),
         }
     }
 
     fn add_numbers(&mut self, outputs: &[f32], y: &[f32]) {
-        let Sums::Regression {
-            mean,
-            offset,
-            scale,
-            squares,
-            absolutes,
-            baseline,
-            baseline_squares,
-            baseline_absolutes,
-            errors,
-            sample,
-        } = &mut self.sums
-        else {
+        let Sums::Regression(sums) = &mut self.sums else {
             unreachable!("numbers are the targets of a regression");
         };
         for (&output, &y) in outputs.iter().zip(y) {
-            let error = (f64::from(output) - f64::from(y)) * *scale;
-            *squares += error * error;
-            *absolutes += error.abs();
-            let difference = f64::from(y) * *scale + *offset - *mean;
-            *baseline += difference;
-            *baseline_squares += difference * difference;
-            *baseline_absolutes += difference.abs();
-            *errors += error;
-            let target = f64::from(y) * *scale + *offset;
-            sample.add([single(target), single(target + error)]);
+            sums.add(output, y);
+        }
+    }
+
+    fn add_vectors(&mut self, outputs: &[f32], y: &[f32]) {
+        let Sums::Regressions(targets) = &mut self.sums else {
+            unreachable!("several numbers are the targets of several regressions");
+        };
+        let width = targets.len().max(1);
+        let rows = outputs.chunks_exact(width).zip(y.chunks_exact(width));
+        for (outputs, y) in rows {
+            for ((_, sums), (&output, &y)) in targets.iter_mut().zip(outputs.iter().zip(y)) {
+                sums.add(output, y);
+            }
         }
     }
 
@@ -216,18 +219,8 @@ impl Evaluation {
     pub(crate) fn metrics(&self) -> Metrics {
         let n = self.rows as f64;
         match &self.sums {
-            Sums::Regression {
-                squares,
-                absolutes,
-                baseline,
-                baseline_squares,
-                ..
-            } => regression(
-                n,
-                *squares,
-                *absolutes,
-                baseline_squares - baseline * baseline / n,
-            ),
+            Sums::Regression(sums) => sums.errors(n).metrics,
+            Sums::Regressions(targets) => of_targets(targets, |sums| sums.errors(n)),
             Sums::Classification { counts, .. } => counts.metrics(),
             Sums::NextToken { .. } => tokens(self.loss_sum / n),
             Sums::Reconstruction => named([("rmse", (self.loss_sum / n).sqrt())]),
@@ -237,15 +230,15 @@ impl Evaluation {
     /// Diagnostics of the model; none where tokens or the features themselves are predicted.
     pub(crate) fn diagnostics(&self) -> Option<Diagnostics> {
         match &self.sums {
-            Sums::Regression { errors, sample, .. } => {
-                let (mut sample, stride) = sample.values();
-                sample.retain(|pair| pair.iter().all(|value| value.is_finite()));
-                Some(Diagnostics::Regression(NumberDiagnostics {
-                    rows: self.rows,
-                    bias: errors / exact(self.rows),
-                    sample,
-                    stride,
-                }))
+            Sums::Regression(sums) => Some(Diagnostics::Regression(sums.diagnostics(self.rows))),
+            Sums::Regressions(targets) => {
+                let of_target = |(target, sums): &(NumberTarget, NumberSums)| TargetDiagnostics {
+                    target: target.name.clone(),
+                    numbers: sums.diagnostics(self.rows),
+                };
+                Some(Diagnostics::Regressions(
+                    targets.iter().map(of_target).collect(),
+                ))
             }
             Sums::Classification { counts, .. } => {
                 Some(Diagnostics::Classification(counts.diagnostics()))
@@ -259,17 +252,8 @@ impl Evaluation {
     pub(crate) fn baseline(&self) -> Metrics {
         let n = self.rows as f64;
         match &self.sums {
-            Sums::Regression {
-                baseline,
-                baseline_squares,
-                baseline_absolutes,
-                ..
-            } => regression(
-                n,
-                *baseline_squares,
-                *baseline_absolutes,
-                baseline_squares - baseline * baseline / n,
-            ),
+            Sums::Regression(sums) => sums.baseline_errors(n).metrics,
+            Sums::Regressions(targets) => of_targets(targets, |sums| sums.baseline_errors(n)),
             Sums::Classification { counts, .. } => counts.baseline(),
             Sums::NextToken { vocabulary } => tokens((*vocabulary as f64).ln()),
             Sums::Reconstruction => Metrics::new(),
@@ -286,12 +270,22 @@ impl Sums {
         row: usize,
     ) -> [Option<TargetValue>; 2] {
         match (self, targets) {
-            (Self::Regression { offset, scale, .. }, Targets::Numbers(y)) => {
+            (Self::Regression(NumberSums { offset, scale, .. }), Targets::Numbers(y)) => {
                 let number = |stored: Option<&f32>| {
                     let value = f64::from(*stored?) * scale + offset;
                     value.is_finite().then_some(TargetValue::Number(value))
                 };
                 [number(y.get(row)), number(outputs.get(row))]
+            }
+            (Self::Regressions(targets), Targets::Vectors { y, width }) => {
+                let numbers = |stored: &[f32]| {
+                    let stored = stored.get(row * width..(row + 1) * width)?;
+                    let values = targets.iter().zip(stored);
+                    let values: Vec<f64> = values.map(|((t, _), y)| t.unscale(*y)).collect();
+                    let is_finite = values.iter().all(|value| value.is_finite());
+                    is_finite.then_some(TargetValue::Numbers(values))
+                };
+                [numbers(y), numbers(outputs)]
             }
             (Self::Classification { names, .. }, Targets::Classes(y)) => {
                 let name = |class: usize| names.get(class).cloned().map(TargetValue::Class);
@@ -307,6 +301,98 @@ impl Sums {
             _ => [None, None],
         }
     }
+}
+
+impl NumberSums {
+    fn new(mean: f64, offset: f64, scale: f64) -> Self {
+        Self {
+            mean,
+            offset,
+            scale,
+            squares: 0.0,
+            absolutes: 0.0,
+            baseline: 0.0,
+            baseline_squares: 0.0,
+            baseline_absolutes: 0.0,
+            errors: 0.0,
+            sample: EvenSample::new(SAMPLED_ROWS),
+        }
+    }
+
+    /// Adds a row, both numbers as stored.
+    fn add(&mut self, output: f32, y: f32) {
+        let error = (f64::from(output) - f64::from(y)) * self.scale;
+        self.squares += error * error;
+        self.absolutes += error.abs();
+        let difference = f64::from(y) * self.scale + self.offset - self.mean;
+        self.baseline += difference;
+        self.baseline_squares += difference * difference;
+        self.baseline_absolutes += difference.abs();
+        self.errors += error;
+        let target = f64::from(y) * self.scale + self.offset;
+        self.sample.add([single(target), single(target + error)]);
+    }
+
+    /// Sum of squares about the split's own mean.
+    fn total(&self, n: f64) -> f64 {
+        self.baseline_squares - self.baseline * self.baseline / n
+    }
+
+    /// Errors of the model over `n` rows.
+    fn errors(&self, n: f64) -> NumberErrors {
+        self.of(n, self.squares, self.absolutes)
+    }
+
+    /// Errors of the baseline over `n` rows.
+    fn baseline_errors(&self, n: f64) -> NumberErrors {
+        self.of(n, self.baseline_squares, self.baseline_absolutes)
+    }
+
+    fn of(&self, n: f64, squares: f64, absolutes: f64) -> NumberErrors {
+        NumberErrors {
+            squares: squares / n / (self.scale * self.scale),
+            absolutes: absolutes / n / self.scale,
+            metrics: regression(n, squares, absolutes, self.total(n)),
+        }
+    }
+
+    fn diagnostics(&self, rows: u64) -> NumberDiagnostics {
+        let (mut sample, stride) = self.sample.values();
+        sample.retain(|pair| pair.iter().all(|value| value.is_finite()));
+        NumberDiagnostics {
+            rows,
+            bias: self.errors / exact(rows),
+            sample,
+            stride,
+        }
+    }
+}
+
+/// Metrics of each target by its name, and those of all.
+fn of_targets(
+    targets: &[(NumberTarget, NumberSums)],
+    errors: impl Fn(&NumberSums) -> NumberErrors,
+) -> Metrics {
+    let (mut squares, mut absolutes, mut r2) = (0.0, 0.0, Some(0.0));
+    let mut metrics = Metrics::new();
+    for (target, sums) in targets {
+        let of_target = errors(sums);
+        squares += of_target.squares;
+        absolutes += of_target.absolutes;
+        r2 = r2
+            .zip(of_target.metrics.get("r2"))
+            .map(|(all, own)| all + own);
+        for (name, value) in of_target.metrics {
+            metrics.insert(format!("{name}.{}", target.name), value);
+        }
+    }
+    let n = exact_len(targets.len());
+    metrics.extend(named([
+        ("rmse", (squares / n).sqrt()),
+        ("mae", absolutes / n),
+    ]));
+    metrics.extend(r2.map(|r2| ("r2".to_owned(), r2 / n)));
+    metrics
 }
 
 /// `total` is the sum of squares about the split's own mean.
@@ -421,6 +507,68 @@ mod tests {
             classes.add_worst(&prediction(outputs), targets, &[1, 2], &[0, 0]);
             assert_eq!(values(&classes), expected);
         }
+    }
+
+    #[test]
+    fn several_targets_have_metrics_by_name_and_units_do_not_weigh_in_those_of_all() {
+        let target = |name: &str, mean: f64, scale: f64| NumberTarget {
+            name: name.into(),
+            mean,
+            offset: mean,
+            scale,
+        };
+        let targets = vec![target("a", 20.0, 20.0), target("b", -1.0, 0.5)];
+        let mut evaluation = Evaluation::new(&Task::Regressions(targets));
+        // Stored errors of `a` are 0.5, 0 and -1, of `b` 0, 0.2 and 0.
+        let y = [-0.5, 0.0, 0.5, 1.0, 1.5, -2.0];
+        let outputs = [0.0, 0.0, 0.5, 1.2, 0.5, -2.0];
+        let targets = Targets::Vectors { y: &y, width: 2 };
+        add(&mut evaluation, &outputs, &[0.125, 0.02, 0.5], targets);
+        let metrics = evaluation.metrics();
+        let (a, b) = (1.25_f64 / 3.0, 0.04_f64 / 3.0);
+        // Of `a` in units: errors 10, 0 and -20; about their mean the targets are 10, 30, 50.
+        let (r2_a, r2_b) = (1.0 - 500.0 / 800.0, 1.0 - 0.01 / 1.166_666_666_666_667);
+        let expected = [
+            ("rmse", f64::midpoint(a, b).sqrt()),
+            ("mae", (1.5 / 3.0 + 0.2 / 3.0) / 2.0),
+            ("r2", f64::midpoint(r2_a, r2_b)),
+            ("rmse.a", a.sqrt() * 20.0),
+            ("mae.a", 10.0),
+            ("r2.a", r2_a),
+            ("rmse.b", b.sqrt() * 0.5),
+            ("mae.b", 0.2 * 0.5 / 3.0),
+            ("r2.b", r2_b),
+        ];
+        assert_eq!(metrics.len(), expected.len(), "{metrics:?}");
+        for (name, value) in expected {
+            assert!((metrics[name] - value).abs() < 1e-7, "{name}: {metrics:?}");
+        }
+        let baseline = evaluation.baseline();
+        assert!(
+            (baseline["mae.a"] - 50.0 / 3.0).abs() < 1e-6,
+            "{baseline:?}"
+        );
+        assert_eq!(evaluation.rows(), 3);
+        evaluation.add_worst(
+            &Prediction {
+                outputs: outputs.to_vec(),
+                losses: vec![0.125, 0.02, 0.5],
+                weight: 3.0,
+            },
+            targets,
+            &[1, 2, 3],
+            &[0; 3],
+        );
+        let worst = &evaluation.worst()[0];
+        let numbers = |of: &[f64]| Some(TargetValue::Numbers(of.to_vec()));
+        assert_eq!(worst.target, numbers(&[50.0, -2.0]));
+        assert_eq!(worst.prediction, numbers(&[30.0, -2.0]));
+        let Some(Diagnostics::Regressions(found)) = evaluation.diagnostics() else {
+            panic!("several numbers are predicted")
+        };
+        let names: Vec<&str> = found.iter().map(|found| found.target.as_str()).collect();
+        assert_eq!(names, ["a", "b"]);
+        assert!((found[0].numbers.bias - (10.0 + 0.0 - 20.0) / 3.0).abs() < 1e-6);
     }
 
     #[test]

@@ -25,6 +25,7 @@ pub(super) struct Shares {
 pub(super) enum Values {
     None,
     Numbers(Vec<f32>),
+    Vectors { y: Vec<f32>, width: usize },
     Classes(Vec<i32>),
 }
 
@@ -33,6 +34,7 @@ impl Values {
         match self {
             Self::None => Targets::None,
             Self::Numbers(values) => Targets::Numbers(values),
+            Self::Vectors { y, width } => Targets::Vectors { y, width: *width },
             Self::Classes(values) => Targets::Classes(values),
         }
     }
@@ -57,6 +59,10 @@ impl Shares {
         let targets = match batch.samples().targets {
             Targets::None => Values::None,
             Targets::Numbers(y) => Values::Numbers(of_all(ranks, y)?),
+            Targets::Vectors { y, width } => Values::Vectors {
+                y: of_all(ranks, y)?,
+                width,
+            },
             Targets::Classes(y) => Values::Classes(of_all(ranks, y)?),
         };
         let keys = of_all(ranks, batch.keys())?;

@@ -182,6 +182,7 @@ fn outputs(kind: ModelKind, layout: &Layout) -> Result<usize, Error> {
     };
     match target {
         TargetKind::Regression => Ok(1),
+        TargetKind::Regressions { targets } => Ok(*targets as usize),
         TargetKind::Classification { classes } => Ok(*classes as usize),
         TargetKind::None => Err(wrong(
             "model.type",

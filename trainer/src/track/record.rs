@@ -214,6 +214,7 @@ fn new_record(opened: &Opened, now_ms: u64) -> RunRecord {
         splits: Split::ALL.into_iter().filter_map(content).collect(),
         continued_from: None,
         classes: plan.task.classes().to_vec(),
+        targets: plan.task.targets(),
         config: plan.settings.config().clone(),
         state: RunState::Running,
         reason: None,

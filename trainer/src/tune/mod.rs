@@ -33,7 +33,7 @@ use self::{
 };
 use crate::{
     Context, Resume,
-    baseline::HIGHER,
+    baseline::is_higher_better,
     error::Error,
     run_folder::RunFolder,
     settings,
@@ -334,7 +334,7 @@ impl Search<'_> {
 
 /// What is to be small.
 fn cost(metric: &str, value: f64) -> f64 {
-    if HIGHER.contains(&metric) {
+    if is_higher_better(metric) {
         -value
     } else {
         value

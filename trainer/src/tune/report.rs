@@ -7,7 +7,7 @@ use super::{
     space::{Parameter, Values},
 };
 use crate::{
-    baseline::HIGHER,
+    baseline::is_higher_better,
     number::{exact, exact_len},
     track::{
         index,
@@ -43,7 +43,7 @@ impl SearchPage<'_> {
     /// The page.
     pub(super) fn html(&self) -> String {
         let best = self.best;
-        let direction = if HIGHER.contains(&self.metric) {
+        let direction = if is_higher_better(self.metric) {
             "higher"
         } else {
             "lower"

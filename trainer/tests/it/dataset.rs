@@ -153,6 +153,7 @@ pub(crate) async fn publish_made(store: &Store, made: &Made<'_>) {
         steps: vec![],
         features: vec![],
         target: made.fitted.clone(),
+        other_targets: Vec::new(),
         characters: None,
         pictures: None,
         tokens: None,
@@ -204,6 +205,7 @@ pub(crate) async fn publish_made(store: &Store, made: &Made<'_>) {
         dropped_columns: BTreeMap::new(),
         warnings: Vec::new(),
         target: None,
+        other_targets: Vec::new(),
         naive: Vec::new(),
     };
     manifest.fingerprint = manifest.compute_fingerprint();

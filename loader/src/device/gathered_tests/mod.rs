@@ -131,7 +131,11 @@ fn rows_built_on_the_device_are_those_of_the_processor() {
         };
         check(&ROWS, &config, 1 << 20);
     }
-    for (features, target) in [(4, TargetKind::None), (1, TargetKind::Regression)] {
+    for (features, target) in [
+        (4, TargetKind::None),
+        (1, TargetKind::Regression),
+        (2, TargetKind::Regressions { targets: 3 }),
+    ] {
         check(&Layout::Dense { features, target }, &config(33), 1 << 20);
     }
 }

@@ -9,7 +9,7 @@ use xxhash_rust::xxh3::xxh3_64;
 use super::{
     super::{
         Record,
-        config::{ColumnMap, InputConfig},
+        config::{ColumnMap, InputConfig, check_target},
         names::{IMAGES, TARGETS, TOKENS, UNKNOWN_CLASSES},
         splits::list,
         warnings::Warnings,
@@ -219,6 +219,7 @@ impl Wanted {
         };
         let map = &config.columns;
         map.check()?;
+        check_target(config.target)?;
         let y = columns.target(map, config.target)?;
         let key = map
             .key

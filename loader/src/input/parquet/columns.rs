@@ -17,7 +17,7 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use super::super::{
     Record,
-    config::{ColumnMap, InputConfig},
+    config::{ColumnMap, InputConfig, check_target},
     names::{IMAGES, TARGETS, TOKENS, UNKNOWN_CLASSES},
     warnings::Warnings,
 };
@@ -54,6 +54,7 @@ impl Wanted {
     ) -> Result<(Self, Record), String> {
         let map = &config.columns;
         map.check()?;
+        check_target(config.target)?;
         let schema = first.schema();
         let key = map
             .key
@@ -213,7 +214,7 @@ impl Wanted {
         };
         let column = get(batch, field)?;
         Ok(match self.target {
-            TargetKind::None => BlockTarget::None,
+            TargetKind::None | TargetKind::Regressions { .. } => BlockTarget::None,
             TargetKind::Regression => {
                 let y = cast(&column, &DataType::Float32, field.name())?;
                 BlockTarget::Regression(y.as_primitive::<Float32Type>().values().clone())

@@ -2,6 +2,7 @@
 
 use feedline_schemas::diagnostics::{
     ClassDiagnostics, ClassScores, Diagnostics, MATRIX_CLASSES, NumberDiagnostics,
+    TargetDiagnostics,
 };
 
 use super::{
@@ -22,7 +23,19 @@ pub(super) fn section(split: &str, found: Option<&Diagnostics>, classes: &[Strin
     match found {
         None => String::new(),
         Some(Diagnostics::Classification(found)) => of_classes(split, found, classes),
-        Some(Diagnostics::Regression(found)) => of_numbers(split, found),
+        Some(Diagnostics::Regression(found)) => {
+            of_numbers(&format!("Predictions, {split} split"), found)
+        }
+        Some(Diagnostics::Regressions(targets)) => {
+            let of = |found: &TargetDiagnostics| {
+                let name = short(&found.target, 40);
+                of_numbers(
+                    &format!("Predictions of {name}, {split} split"),
+                    &found.numbers,
+                )
+            };
+            targets.iter().map(of).collect()
+        }
     }
 }
 
@@ -232,8 +245,8 @@ fn note(figure: &str, text: &str) -> String {
     )
 }
 
-fn of_numbers(split: &str, found: &NumberDiagnostics) -> String {
-    let mut out = format!("<h2>Predictions, {split} split</h2>\n");
+fn of_numbers(heading: &str, found: &NumberDiagnostics) -> String {
+    let mut out = format!("<h2>{}</h2>\n", escape(heading));
     if found.sample.is_empty() {
         return out + "<p class=\"quiet\">There is nothing to draw.</p>\n";
     }
@@ -403,7 +416,7 @@ mod tests {
             sample: sample.collect(),
             stride: 4,
         };
-        let page = of_numbers("test", &found);
+        let page = of_numbers("Predictions, test split", &found);
         assert!(page.contains("100 of 400 rows are drawn, each 4 apart."));
         assert!(page.contains("The mean error of all rows is 0.5; of the rows drawn, half of the errors are between 0 and 1"));
         assert_eq!(page.matches("<circle").count(), 2 * (100 + 1), "{page}");

@@ -18,7 +18,7 @@ use super::{
     metric,
 };
 use crate::{
-    baseline::{self, HIGHER},
+    baseline::{self, is_higher_better},
     number::exact_len,
 };
 
@@ -177,7 +177,7 @@ impl Figures {
         let name = main
             .copied()
             .find(|name| best.metrics.contains_key(*name))
-            .filter(|name| !HIGHER.contains(name))?;
+            .filter(|name| !is_higher_better(name))?;
         let (found, base) = (best.metrics[name], *best.baseline.get(name)?);
         if found <= HARDLY * base {
             return None;

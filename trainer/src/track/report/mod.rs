@@ -209,10 +209,12 @@ fn metrics(record: &RunRecord) -> String {
             vec![name, cell(test), cell(baseline), cell(validation)]
         })
         .collect();
-    let units = if record.classes.is_empty() {
-        ", in the target's units"
-    } else {
-        ""
+    let units = match (&record.classes[..], &record.targets[..]) {
+        ([], []) => ", in the target's units",
+        ([], _) => {
+            ", by target in its units; rmse and mae without a target are in standard deviations of each as stored, r2 is the mean"
+        }
+        _ => "",
     };
     let caption = if record.test.is_empty() {
         format!("Of the kept weights{units}. The test split is read once, at the end.")
@@ -282,6 +284,10 @@ fn worst(record: &RunRecord) -> String {
     let value = |value: &Option<TargetValue>| match value {
         Some(TargetValue::Number(number)) => metric(*number),
         Some(TargetValue::Class(name)) => name.clone(),
+        Some(TargetValue::Numbers(numbers)) => {
+            let numbers: Vec<String> = numbers.iter().map(|number| metric(*number)).collect();
+            numbers.join("; ")
+        }
         None => "-".to_owned(),
     };
     let row = |sample: &WorstSample| {
