@@ -233,8 +233,14 @@ fn dataset_text(dataset: &CheckedDataset) -> String {
             format!("{numeric} numeric and {categorical} categorical features")
         }
     };
-    match &dataset.target {
-        Some(target) => format!("target `{target}`, {features}"),
-        None => format!("no target, {features}"),
+    let targets: Vec<String> = dataset
+        .targets
+        .iter()
+        .map(|name| format!("`{name}`"))
+        .collect();
+    match targets.as_slice() {
+        [] => format!("no target, {features}"),
+        [target] => format!("target {target}, {features}"),
+        several => format!("targets {}, {features}", several.join(", ")),
     }
 }

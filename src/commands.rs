@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, fs, num::NonZero, path::Path, sync::Arc, thread
 
 use anyhow::Context as _;
 use clap::CommandFactory as _;
-use feedline_preprocess::{Engine, SeriesRequest};
+use feedline_preprocess::{Engine, KeptRows, SeriesRequest};
 use feedline_schemas::{
     amendment::AmendReport,
     config::{
@@ -1003,12 +1003,17 @@ impl<'a> Work<'a> {
                 let artefact =
                     feedline_preprocess::read_transform(&context.dataset, &manifest).await?;
                 let columns = SplitColumns::new(&manifest, &artefact);
-                Some((columns, Output::of(Some(file), false)?))
+                let kept = KeptRows::of(&context.dataset, &manifest, split);
+                self.warn_of_unnamed_windows(&manifest);
+                Some((columns, kept, Output::of(Some(file), false)?))
             }
             None => None,
         };
+        let runtime = tokio::runtime::Handle::current();
         let evaluate = move || match written {
-            Some((columns, output)) => columns.evaluate(&chosen, split, &context, output),
+            Some((columns, kept, output)) => {
+                columns.evaluate(&chosen, (split, kept), &context, output, &runtime)
+            }
             None => Ok(feedline_trainer::evaluate_run(
                 &chosen, None, split, &context,
             )?),
@@ -1022,6 +1027,27 @@ impl<'a> Work<'a> {
         report.warnings.extend(changed);
         self.tools.print(&report, self.json)?;
         Ok(self.judge(&report.warnings).unwrap_or(Outcome::Done))
+    }
+
+    /// Warns where a file of predictions of windows says neither of whom nor of when they are.
+    fn warn_of_unnamed_windows(&self, manifest: &Manifest) {
+        let dataset = self.loaded.config.dataset.as_ref();
+        let Some(series) = dataset.and_then(|dataset| dataset.series.as_ref()) else {
+            return;
+        };
+        let is_kept = |name: &&String| manifest.kept.iter().any(|kept| kept.name == **name);
+        let wanted = series.entity.iter().chain([&series.time]);
+        let missing: Vec<String> = wanted
+            .filter(|name| !is_kept(name))
+            .map(|name| format!("\"{name}\""))
+            .collect();
+        if manifest.counts.sequence.is_some() && !missing.is_empty() {
+            tracing::warn!(
+                missing = missing.join(", "),
+                "the file names windows by the row of their target, without entity or time, which the shards do not keep; to have \
+                 them, list these columns in `dataset.keep` and build again"
+            );
+        }
     }
 
     /// Chooses the run whose model is used.

@@ -155,6 +155,13 @@ impl DatasetSpec {
         self.target.iter().chain(&self.other_targets)
     }
 
+    /// The targets that are no features; those that are have one column for both.
+    pub(crate) fn apart_targets(&self) -> impl Iterator<Item = &TargetSpec> + Clone {
+        let is_input = |name: &str| self.inputs.iter().any(|input| input.column.name == name);
+        self.targets()
+            .filter(move |target| !is_input(&target.column))
+    }
+
     /// The target and the rule, where one of the rows that are equal but for it is chosen.
     pub(crate) fn conflicts(&self) -> Option<(&str, Conflicts)> {
         let target = self.target.as_ref()?;
@@ -557,6 +564,45 @@ fn check_several(config: &DatasetConfig) -> Result<(), Error> {
 
 const TARGET: &str = "dataset.target";
 
+/// Checks that a target that is listed as a feature is history: a window that ends before the row of its target may hold earlier
+/// values of it.
+///
+/// # Errors
+/// [`Error::Config`] where a model would be given the answer.
+fn check_history(config: &DatasetConfig, name: &str) -> Result<(), Error> {
+    let which = match config.targets().len() {
+        1 => "the target",
+        _ => "one of the targets",
+    };
+    let refuse = |key: &str, reason: String| Err(Error::config(key, reason));
+    match &config.sequence {
+        None => refuse(
+            "dataset.features",
+            format!("`{name}` is {which}, a model would be given the answer; remove it"),
+        ),
+        Some(windows) if windows.horizon == Some(0) => refuse(
+            "dataset.features",
+            format!(
+                "`{name}` is {which}, and with `dataset.sequence.horizon = 0` a window ends with the row that is predicted, so a \
+                 model would be given the answer; set the horizon to 1 or more, or remove it"
+            ),
+        ),
+        Some(_) if config.task == Task::Classification => refuse(
+            "dataset.features",
+            format!(
+                "`{name}` is {which}, and windows hold the past of targets that are numbers only; remove it"
+            ),
+        ),
+        Some(_) if config.categorical.iter().any(|category| category == name) => refuse(
+            "dataset.categorical",
+            format!(
+                "`{name}` is {which} and a number to predict, so its past is a number in windows, too; remove it here"
+            ),
+        ),
+        Some(_) => Ok(()),
+    }
+}
+
 fn target(
     config: &DatasetConfig,
     name: &str,
@@ -564,14 +610,7 @@ fn target(
 ) -> Result<TargetSpec, Error> {
     let column = find(TARGET, name, columns)?;
     if config.features.iter().any(|feature| feature == name) {
-        let which = match config.targets().len() {
-            1 => "the target",
-            _ => "one of the targets",
-        };
-        return Err(Error::config(
-            "dataset.features",
-            format!("`{name}` is {which}, a model would be given the answer; remove it"),
-        ));
+        check_history(config, name)?;
     }
     let unfit = match column.r#type {
         ColumnType::Null => Some("holds no value in any row"),
@@ -660,9 +699,15 @@ fn inputs(
         }
     }
     if inputs.is_empty() && parts.is_empty() {
+        let windows = config.sequence.as_ref();
+        let has_horizon = windows.is_some_and(|windows| windows.horizon != Some(0));
+        let history = config.targets().first().filter(|_| has_horizon);
+        let history = history.map_or_else(String::new, |target| {
+            format!("; windows may hold the past of the target: `features = [\"{target}\"]`")
+        });
         return Err(Error::config(
             "dataset.features",
-            "no column is left to be a feature; list some, or drop and key fewer",
+            format!("no column is left to be a feature; list some, or drop and key fewer{history}"),
         ));
     }
     Ok(inputs)
@@ -719,7 +764,9 @@ fn input_kind(
             ),
         ));
     }
-    if config.is_target(name) || config.drop.contains(name) {
+    // Of a target that is listed as a feature it is known that windows hold its past only.
+    let is_history = config.is_target(name) && config.features.contains(name);
+    if config.is_target(name) && !is_history || config.drop.contains(name) {
         return Ok(None);
     }
     let explicit = config.features.contains(name) || asked.kind.is_some();
@@ -753,6 +800,7 @@ fn input_kind(
             tracing::info!(column = %name, r#type = ?column.r#type, "column is not a feature: it holds no numbers or text");
             Ok(None)
         }
+        ColumnType::Utf8 | ColumnType::Timestamp if is_history => Ok(Some(InputKind::Numeric)),
         ColumnType::Utf8 | ColumnType::Timestamp => {
             Ok(Some(asked.kind.unwrap_or(InputKind::Categorical)))
         }

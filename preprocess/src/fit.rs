@@ -121,16 +121,17 @@ async fn fit_rows(train: &TrainSplit, spec: &FitSpec) -> Result<TransformArtefac
         target: spec.target.clone(),
         medians: BTreeMap::new(),
     };
+    // A step may rewrite the rows, and with them the past of a target that is a feature.
+    let mut targets = Vec::with_capacity(1 + spec.other_targets.len());
+    for target in spec.target.iter().chain(&spec.other_targets) {
+        targets.push(fit.target(target).await?);
+    }
     for (i, step) in spec.steps.iter().enumerate() {
         if step.r#type != StepKind::Categories {
             fit.settle(train).await?;
         }
         let fitted = fit.step(step, &spec.steps[i + 1..], train).await?;
         fit.steps.push(fitted);
-    }
-    let mut targets = Vec::with_capacity(1 + spec.other_targets.len());
-    for target in spec.target.iter().chain(&spec.other_targets) {
-        targets.push(fit.target(target).await?);
     }
     artefact(fit, spec, targets, Texts::default())
 }

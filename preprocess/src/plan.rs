@@ -598,7 +598,7 @@ impl Reading<'_> {
         columns.extend(self.series()?);
         let inputs = self.spec.landed_inputs();
         columns.extend(inputs.map(|c| self.typed(&c.name, c.kind)));
-        let targets = self.spec.targets();
+        let targets = self.spec.apart_targets();
         columns.extend(targets.map(|t| match t.task {
             Task::Regression => self.typed(&t.column, InputKind::Numeric),
             Task::Classification => self.typed(&t.column, InputKind::Categorical),

@@ -480,7 +480,7 @@ pub struct TrainReport {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub classes: Vec<String>,
     /// Names of the targets where the model predicts several numbers of each row. The metrics of each have its name behind a dot; without
-    /// one, `rmse` and `mae` are over the targets as stored, that is, in standard deviations of each, and `r2` is the mean.
+    /// one, `rmse` and `mae` are over the targets as stored (standardized, unless `dataset.scale_target` is false), and `r2` is the mean.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub targets: Vec<String>,
     /// Metrics on the test split, in the target's units.
@@ -658,7 +658,7 @@ pub struct EvalReport {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub classes: Vec<String>,
     /// Names of the targets where the model predicts several numbers of each row. The metrics of each have its name behind a dot; without
-    /// one, `rmse` and `mae` are over the targets as stored, that is, in standard deviations of each, and `r2` is the mean.
+    /// one, `rmse` and `mae` are over the targets as stored (standardized, unless `dataset.scale_target` is false), and `r2` is the mean.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub targets: Vec<String>,
     /// Tokens that were predicted, which the metrics are means over; absent where the model predicts none.

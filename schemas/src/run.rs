@@ -51,7 +51,7 @@ pub struct RunRecord {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub classes: Vec<String>,
     /// Names of the targets where the model predicts several numbers of each row. The metrics of each have its name behind a dot; without
-    /// one, `rmse` and `mae` are over the targets as stored, that is, in standard deviations of each, and `r2` is the mean.
+    /// one, `rmse` and `mae` are over the targets as stored (standardized, unless `dataset.scale_target` is false), and `r2` is the mean.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub targets: Vec<String>,
     /// Resolved training configuration.

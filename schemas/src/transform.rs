@@ -106,6 +106,12 @@ impl TransformArtefact {
         self.target.iter().chain(&self.other_targets)
     }
 
+    /// Returns whether column `name` is a target.
+    #[must_use]
+    pub fn is_target(&self, name: &str) -> bool {
+        self.targets().any(|target| target.column() == name)
+    }
+
     /// Names of the targets where there are several, in the order of a model's outputs; otherwise none.
     #[must_use]
     pub fn target_names(&self) -> Vec<String> {

@@ -95,7 +95,8 @@ pub(super) fn write_targets(targets: &[String], out: &mut String) -> fmt::Result
         _ => line(
             out,
             "of all",
-            "rmse and mae without a target are in standard deviations of each as stored, r2 is their mean",
+            "rmse and mae without a target are over the targets as stored (standardized, unless `dataset.scale_target` is false); r2 is \
+             their mean",
         ),
     }
 }

@@ -1,16 +1,21 @@
 //! Predictions of all rows of a split, for `feedline eval --predictions`.
 //!
-//! One row for each sample, in the order in which the dataset stores them: its key, its origin, its target (`truth`) and the
+//! One row for each sample, in the order in which the dataset stores them: its columns of `dataset.keep` as they landed, of a
+//! window those of the row that is predicted, its key, its origin, its target (`truth`) and the
 //! prediction, in the target's units or as names of classes, with the probability of each class. Of several targets each has
 //! both, as `truth=NAME` and `prediction=NAME`.
 
-use feedline_preprocess::Column;
+use anyhow::Context as _;
+use feedline_preprocess::{Column, KeptRow, KeptRows};
 use feedline_schemas::{
+    ids::Origin,
     manifest::{Manifest, Split},
     report::EvalReport,
     transform::{FittedTarget, TransformArtefact},
 };
 use feedline_trainer::{ChosenRun, Context, MeasuredRows, Predicted, Truths};
+
+use tokio::runtime::Handle;
 
 use super::{Output, named_target};
 
@@ -43,21 +48,34 @@ impl SplitColumns {
         }
     }
 
-    /// Measures the model on `split`, and writes what it predicts to `output`. Blocks.
+    /// Measures the model on `split`, and writes what it predicts to `output`, beside the columns that the shards keep. Blocks;
+    /// `runtime` reads these.
     pub(crate) fn evaluate(
         &self,
         chosen: &ChosenRun,
-        split: Split,
+        (split, mut kept): (Split, Option<KeptRows>),
         context: &Context,
         output: Output,
+        runtime: &Handle,
     ) -> anyhow::Result<EvalReport> {
         let to = output.name();
         let mut report = None;
         let gives_rows_back = chosen.reconstructs();
-        output.write(&self.names(gives_rows_back), |out| {
-            let mut written = Ok(());
+        let kept_names = kept.iter().flat_map(KeptRows::names);
+        let mut names: Vec<String> = kept_names.map(|name| named(name)).collect();
+        names.extend(self.names(gives_rows_back));
+        output.write(&names, |out| {
+            let mut written: anyhow::Result<()> = Ok(());
             let mut each = |rows: MeasuredRows| {
-                written = out.write(self.columns(rows));
+                let write = || {
+                    let mut columns = match &mut kept {
+                        Some(kept) => runtime.block_on(beside(kept, &rows.origins))?,
+                        None => Vec::new(),
+                    };
+                    columns.extend(self.columns(rows));
+                    Ok(out.write(columns)?)
+                };
+                written = write();
                 written.is_ok()
             };
             let measured = feedline_trainer::evaluate_rows(chosen, split, context, &mut each);
@@ -143,5 +161,34 @@ impl SplitColumns {
             }
         }
         columns
+    }
+}
+
+/// Kept columns of the rows that landed at `origins`, which follow those that were read before.
+async fn beside(kept: &mut KeptRows, origins: &[Origin]) -> anyhow::Result<Vec<Column>> {
+    let mut columns = vec![Vec::with_capacity(origins.len()); kept.names().len()];
+    for origin in origins {
+        let row = kept.next().await?;
+        let row = row.filter(|row| row.origin == *origin);
+        let KeptRow { cells, .. } = row.with_context(|| {
+            "the shards give their rows in another order than they store them; this is a fault of the program, report it"
+        })?;
+        for (column, cell) in columns.iter_mut().zip(cells) {
+            column.push(cell);
+        }
+    }
+    Ok(columns.into_iter().map(Column::Text).collect())
+}
+
+/// Name of a kept column in the file, where others have names of their own.
+fn named(name: &str) -> String {
+    let is_own = SAMPLE.contains(&name)
+        || ["truth", "prediction", "difference"].contains(&name)
+        || ["truth=", "prediction=", "probability="]
+            .iter()
+            .any(|beginning| name.starts_with(beginning));
+    match is_own {
+        true => format!("kept={name}"),
+        false => name.to_owned(),
     }
 }

@@ -140,3 +140,82 @@ fn new_rows_get_features_of_the_past_that_has_landed() {
     let refused = run(folder, &["predict", "power.toml", "odd.csv"]).expect(1);
     assert!(refused.stderr.contains("`warmth`"), "{}", refused.stderr);
 }
+
+/// A series of one column, and a pipeline whose windows hold its past.
+fn write_wave(folder: &Path, hours: u32) {
+    let mut csv = "at,load\n".to_owned();
+    for hour in 0..hours {
+        writeln!(csv, "{hour},{}", wave(hour)).unwrap();
+    }
+    fs::write(folder.join("wave.csv"), csv).unwrap();
+    let text = "[pipeline]\nname = \"wave\"\nroot = \"out\"\n\
+        [[source]]\nname = \"wave\"\ntype = \"files\"\nurl = \"wave.csv\"\n\
+        [dataset]\ntarget = \"load\"\nfeatures = [\"load\"]\nkeep = [\"at\"]\n\
+        step = [{ type = \"standardize\" }]\n\
+        split = { by = \"range\", train = 0.6, validation = 0.2, test = 0.2 }\n\
+        series = { time = \"at\", unit = \"s\" }\nsequence = { length = 3, horizon = 2 }\n\
+        [train]\nmodel = { type = \"mlp\", hidden = [] }\nbatch_size = 32\nepochs = 60\nlearning_rate = 0.01\n";
+    fs::write(folder.join("wave.toml"), text).unwrap();
+}
+
+/// A wave of which each value is a linear function of the two before it.
+fn wave(hour: u32) -> f64 {
+    500.0 + 200.0 * (f64::from(hour) * 0.7).sin()
+}
+
+#[test]
+fn a_series_of_one_column_is_forecast_from_its_own_past() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    write_wave(folder, 600);
+    let done = run(folder, &["run", "wave.toml", "--json"])
+        .expect(0)
+        .json();
+    let r2 = done["train"]["test"]["r2"].as_f64().unwrap();
+    assert!(r2 > 0.999, "{done}");
+    let forecast = answers(folder, &["predict", "wave.toml"]);
+    assert_eq!(forecast.len(), 2);
+    for (ahead, answer) in forecast.iter().enumerate() {
+        let expected = wave(600 + u32::try_from(ahead).unwrap());
+        let found = answer["prediction"].as_f64().unwrap();
+        assert!((found - expected).abs() < 10.0, "{answer} {expected}");
+        // The window ends two hours before the target.
+        assert_eq!(answer["at"], (598 + ahead).to_string());
+    }
+
+    // Predictions of a split have the columns that the shards keep, those of the row that is predicted.
+    let file = ["eval", "wave.toml", "--predictions", "test.csv"];
+    let measured = run(folder, &file).expect(0);
+    assert!(
+        !measured.stderr.contains("dataset.keep"),
+        "{}",
+        measured.stderr
+    );
+    let found = fs::read_to_string(folder.join("test.csv")).unwrap();
+    let mut lines = found.lines();
+    assert_eq!(
+        lines.next(),
+        Some("at,key,source,sequence,row,truth,prediction")
+    );
+    let mut rows = 0;
+    for line in lines {
+        let cells: Vec<&str> = line.split(',').collect();
+        let at: u32 = cells[0].parse().unwrap();
+        assert_eq!(cells[4], cells[0]);
+        let truth: f64 = cells[5].parse().unwrap();
+        assert!((truth - wave(at)).abs() < 1e-3, "{line}");
+        rows += 1;
+    }
+    assert_eq!(rows, 120 - 4);
+
+    // Without them the command says how to have entity and time.
+    let without = ["--set", "dataset.keep=[]", "--set", "train.epochs=1"];
+    run(folder, &[&["run", "wave.toml"][..], &without].concat()).expect(0);
+    let said = run(folder, &[&file[..], &without].concat())
+        .expect(0)
+        .stderr;
+    assert!(
+        said.contains("list these columns in `dataset.keep`"),
+        "{said}"
+    );
+}

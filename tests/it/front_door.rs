@@ -53,7 +53,7 @@ fn a_pipeline_that_init_writes_for_a_table_passes_its_check_and_trains() {
     let dataset = &checked["dataset"];
     assert_eq!(dataset["numeric"], serde_json::json!(["spend", "visits"]));
     assert_eq!(dataset["categorical"], serde_json::json!(["city"]));
-    assert_eq!(dataset["target"], "churned");
+    assert_eq!(dataset["targets"], serde_json::json!(["churned"]));
     let done = run(folder, &["run", "customers.toml", "--json"])
         .expect(0)
         .json();

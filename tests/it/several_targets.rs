@@ -99,7 +99,7 @@ fn linear_targets_of_different_scales_are_learnt_measured_and_predicted_by_name(
         "test rmse.mean, tiny",
         "12 without `low`",
         "16 without `high`",
-        "in standard deviations of each",
+        "over the targets as stored",
     ] {
         assert!(screen.contains(part), "`{part}` in {screen}");
     }
@@ -297,6 +297,20 @@ fn several_targets_keep_their_model_and_their_means_when_rows_are_added() {
             number(&measured["metrics"], &format!("r2.{name}")) > 0.9999,
             "{measured}"
         );
+    }
+
+    // The means that the baseline predicts are those of all training rows, each of its target.
+    let name = fs::read_to_string(at.join("out/dataset/CURRENT")).unwrap();
+    let manifest = fs::read_to_string(at.join("out/dataset").join(name.trim())).unwrap();
+    let manifest: Value = serde_json::from_str(&manifest).unwrap();
+    let others = manifest["other_targets"].as_array().unwrap();
+    let summaries = [&manifest["target"], &others[0], &others[1]];
+    for (place, summary) in summaries.into_iter().enumerate() {
+        assert_eq!(summary["rows"], grown["train"]);
+        let (_, of_u, of_v) = TARGETS[place];
+        let far = (number(summary, "mean") - target(place, 0.0, 0.0)).abs();
+        // Both features are 0 on average.
+        assert!(far < of_u.abs().max(of_v.abs()), "{place}: {summary}");
     }
 
     // A run of other targets, or of the same in another order, is not taken for one of these.

@@ -28,9 +28,8 @@ pub struct CheckedDataset {
     pub numeric: Vec<String>,
     /// Features that are read as categories.
     pub categorical: Vec<String>,
-    /// Column that a model predicts.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub target: Option<String>,
+    /// Columns that a model predicts.
+    pub targets: Vec<String>,
     /// Reason that the columns are not checked yet.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub unchecked: Option<String>,
@@ -133,7 +132,7 @@ impl CheckedDataset {
         Self {
             numeric: of_kind(InputKind::Numeric),
             categorical: of_kind(InputKind::Categorical),
-            target: spec.target.as_ref().map(|target| target.column.clone()),
+            targets: spec.targets().map(|target| target.column.clone()).collect(),
             unchecked: None,
         }
     }

@@ -106,8 +106,10 @@ pub struct SeriesRows {
     transform: Arc<Transform>,
     asked: Asked,
     windows: Option<(Windows, Sequence)>,
-    /// Columns of the targets.
-    targets: Vec<String>,
+    /// Column of the target.
+    target: Option<String>,
+    /// Targets that are no features: a row that is to be predicted has none.
+    unknown: Vec<String>,
     /// The targets before, where they are numbers.
     known: Option<KnownTargets>,
     columns: Vec<KeptColumn>,
@@ -307,7 +309,8 @@ impl Build<'_> {
             }),
             transform,
             asked,
-            targets: spec.targets().map(|target| target.column.clone()).collect(),
+            target: target.map(|target| target.column.clone()),
+            unknown: spec.apart_targets().map(|t| t.column.clone()).collect(),
             known: is_number.then(|| KnownTargets::new(lags)),
             columns: kept,
             order,
@@ -521,8 +524,8 @@ impl SeriesRows {
     }
 
     fn at_hand(&self, batch: RecordBatch) -> Result<RowsAtHand, Error> {
-        // Nobody knows the target of a row that is to be predicted.
-        let inputs = without(&batch, &self.targets)?;
+        // A row whose target is a feature has to have it, as in a build.
+        let inputs = without(&batch, &self.unknown)?;
         let applied = self.transform.apply(&inputs)?;
         let bad = applied.bad.into_iter();
         let bad = bad.map(|(row, reason, detail)| (row, Fault { reason, detail }));
@@ -530,7 +533,7 @@ impl SeriesRows {
             let cells = column(&batch, &kept::named(kept));
             Ok(cast(cells, &DataType::Utf8)?)
         });
-        let target = self.targets.first().filter(|_| self.known.is_some());
+        let target = self.target.as_ref().filter(|_| self.known.is_some());
         let targets = target.map(|target| Arc::clone(column(&batch, target)));
         Ok(RowsAtHand {
             x: applied.x,

@@ -312,3 +312,42 @@ async fn another_configuration_is_refused() {
         "{refused}"
     );
 }
+
+#[tokio::test]
+async fn windows_of_the_target_itself_forecast_from_what_has_landed_of_it() {
+    let dataset = format!(
+        "sources = [\"a\"]\nfeatures = [\"y\"]\ntarget = \"y\"\nscale_target = false\nstep = [{{ type = \"impute\" }}]\nmax_reject_share = 1.0\n\
+         drop = [\"v\"]\nseries = {{ time = \"at\", entity = [\"who\"], max_gap = \"1h\" }}\n{ALL}\
+         [dataset.sequence]\nlength = 4\nhorizon = 2\n"
+    );
+    let root = Store::memory();
+    let mut rows = readings(0..60);
+    // The newest reading of `e1` has no value, and is no past that a window could hold: it is not imputed.
+    rows.last_mut().unwrap()[3] = Value::Null;
+    LandingZone::new(&root, "a", &COLUMNS).batch(&rows).await;
+    built(&root, &dataset).await;
+    let (_, given) = Box::pin(given(&root, &dataset, SeriesRequest::default()))
+        .await
+        .unwrap();
+    let y = |who: i64, hour: i64| reading(who, hour)[3].as_f64().unwrap();
+    let mut windows = 0;
+    for row in 0..given.rows {
+        if given.bad.contains_key(&row) {
+            continue;
+        }
+        let who = who_of(&given, row);
+        let window: Vec<f64> = given.x[row * 4..][..4]
+            .iter()
+            .map(|y| (*y).into())
+            .collect();
+        let of = |last: i64| -> Vec<f64> { (last - 3..=last).map(|hour| y(who, hour)).collect() };
+        let last = (3..60).rev().find(|last| of(*last) == window);
+        assert!(last.is_some_and(|last| last >= 58), "{window:?}");
+        windows += 1;
+    }
+    let faults: Vec<&str> = given.bad.values().map(|fault| fault.reason).collect();
+    assert_eq!(
+        (given.rows, windows, faults),
+        (4, 3, vec!["target_missing"])
+    );
+}

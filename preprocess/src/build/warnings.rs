@@ -239,7 +239,10 @@ impl Build<'_> {
         staged: &Staged,
     ) -> Result<String, Error> {
         let inputs = self.spec.landed_inputs().map(|column| column.name.as_str());
-        let target = self.spec.targets().map(|target| target.column.as_str());
+        let target = self
+            .spec
+            .apart_targets()
+            .map(|target| target.column.as_str());
         let names: Vec<&str> = inputs.chain(target).take(SHOWN_CELLS).collect();
         let cells = match staged.repeated() {
             Some(_) => staged.repeated_cells(&names).await?,
@@ -454,7 +457,7 @@ impl Build<'_> {
         });
         let targets = before.targets().filter_map(|target| match target {
             FittedTarget::Regression { column, .. } => {
-                let mut targets = self.spec.targets();
+                let mut targets = self.spec.apart_targets();
                 targets.any(|t| t.column == *column).then_some(column)
             }
             FittedTarget::Classification { .. } => None,

@@ -1,7 +1,11 @@
 //! Datasets of windows over series, from landing zone to shards.
 
-use arrow::{array::AsArray, datatypes::Float32Type};
+use arrow::{
+    array::AsArray,
+    datatypes::{Float32Type, UInt64Type},
+};
 use feedline_schemas::{
+    ids::Origin,
     manifest::{Layout, SequenceCounts, Split},
     record::ColumnType::{self, Float64, Int64, Utf8},
     report::DatasetReport,
@@ -230,4 +234,103 @@ async fn wrong_settings_are_named() {
         refused.starts_with("`dataset.sequence.horizon`: there is no `dataset.target`"),
         "{refused}"
     );
+}
+
+/// One column of numbers, of which no two are equal: the value of hour `hour`.
+fn planted(hour: i64) -> i64 {
+    1_000 + hour * hour
+}
+
+#[tokio::test]
+async fn a_window_of_the_target_itself_ends_before_the_row_that_is_predicted() {
+    let rows: Vec<Cells> = (0..60_i64)
+        .map(|hour| vec![json!(hour), json!(planted(hour))])
+        .collect();
+    for (horizon, given) in [(1, "length = 4"), (3, "length = 4, horizon = 3")] {
+        let root = Store::memory();
+        let columns = [("at", Int64), ("v", Float64)];
+        LandingZone::new(&root, "a", &columns).batch(&rows).await;
+        let dataset = format!(
+            "sources = [\"a\"]\nfeatures = [\"v\"]\ntarget = \"v\"\nscale_target = false\nstep = []\nprofile = true\n\
+             series = {{ time = \"at\", unit = \"s\" }}\nsequence = {{ {given} }}\n\
+             split = {{ by = \"range\", train = 0.5, validation = 0.25, test = 0.25 }}\n"
+        );
+        let report = build_with(&root, &dataset, 2).await.unwrap();
+        let windows = report.train + report.validation + report.test;
+        // A window lies in one split.
+        assert_eq!(windows, 60 - 3 * (3 + horizon), "{report:?}");
+        let value = |hour: u64| planted(i64::try_from(hour).unwrap()) as f32;
+        for window in found(&root).await {
+            let hour = window.origin.row();
+            let last = hour - horizon;
+            let expected: Vec<f32> = (last - 3..=last).map(value).collect();
+            assert_eq!(window.x, expected, "{hour}");
+            assert!(!window.x.contains(&value(hour)), "{hour}");
+        }
+        for (_, batch) in blocks(&root.child("dataset")).await {
+            let origins = batch["origin"].as_primitive::<UInt64Type>();
+            let targets = batch["y"].as_primitive::<Float32Type>();
+            for (origin, y) in origins.values().iter().zip(targets.values()) {
+                let hour = Origin::from_packed(*origin).row();
+                assert_eq!(y.to_bits(), value(hour).to_bits(), "{hour}");
+            }
+        }
+        assert!(
+            verify(&root.child("dataset"))
+                .await
+                .unwrap()
+                .problems
+                .is_empty()
+        );
+    }
+}
+
+#[tokio::test]
+async fn the_target_is_no_feature_of_rows_and_of_windows_that_end_with_it() {
+    let rows: Vec<Cells> = (0..60_i64)
+        .map(|hour| vec![json!(hour), json!(planted(hour)), json!("a")])
+        .collect();
+    let root = Store::memory();
+    let columns = [("at", Int64), ("v", Float64), ("c", Utf8)];
+    LandingZone::new(&root, "a", &columns).batch(&rows).await;
+    let series = "series = { time = \"at\", unit = \"s\" }\n";
+    let windows = |given: &str| format!("{series}sequence = {{ length = 2{given} }}\n{ALL}");
+    for (dataset, expected) in [
+        (
+            format!("features = [\"v\"]\ntarget = \"v\"\n{ALL}"),
+            "`dataset.features`: `v` is the target, a model would be given the answer; remove it",
+        ),
+        (
+            format!(
+                "features = [\"v\"]\ntarget = \"v\"\n{}",
+                windows(", horizon = 0")
+            ),
+            "a window ends with the row that is predicted, so a model would be given the answer; set the horizon to 1 or more",
+        ),
+        (
+            format!(
+                "features = [\"c\"]\ntarget = \"c\"\ntask = \"classification\"\n{}",
+                windows("")
+            ),
+            "windows hold the past of targets that are numbers only",
+        ),
+        (
+            format!(
+                "features = [\"v\"]\ncategorical = [\"v\"]\ntarget = \"v\"\n{}",
+                windows("")
+            ),
+            "`dataset.categorical`: `v` is the target and a number to predict",
+        ),
+        (
+            format!("drop = [\"c\"]\ntarget = \"v\"\n{}", windows("")),
+            "windows may hold the past of the target: `features = [\"v\"]`",
+        ),
+    ] {
+        let dataset = format!("sources = [\"a\"]\n{dataset}");
+        let refused = build_with(&root, &dataset, 1)
+            .await
+            .unwrap_err()
+            .to_string();
+        assert!(refused.contains(expected), "{refused}");
+    }
 }

@@ -79,12 +79,15 @@ fn columns(artefact: &TransformArtefact, kind: InputKind) -> Vec<Column> {
             | (FittedTarget::Classification { column, .. }, InputKind::Categorical) => Some(column),
             _ => None,
         });
+    // The past of a target may be a feature; its cells are the same.
+    let is_input = |name: &str| artefact.inputs.iter().any(|input| input.name == name);
+    let targets = targets.filter(|name| !is_input(name));
     let column = |name: &String, target: bool| Column {
         name: name.clone(),
         target,
     };
     inputs
-        .map(|input| column(&input.name, false))
+        .map(|input| column(&input.name, artefact.is_target(&input.name)))
         .chain(targets.map(|name| column(name, true)))
         .collect()
 }

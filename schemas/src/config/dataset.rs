@@ -78,14 +78,16 @@ pub struct DatasetConfig {
     /// value, then texts by code points; rows of other classes are rejected as `unknown_class`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub classes: Vec<ClassLabel>,
-    /// Columns that are features. Default: every column but target, key, dropped and system columns.
+    /// Columns that are features. Default: every column but target, key, dropped and system columns. A target may be listed where
+    /// `dataset.sequence` has a horizon of 1 or more: windows then hold its past, which is known when the forecast is made.
     pub features: Vec<String>,
     /// Columns that are left out of the features.
     pub drop: Vec<String>,
     /// Columns read as categories although they hold numbers.
     pub categorical: Vec<String>,
     /// `rows`: columns that the shards hold beside the features, each under its own name and as it landed, to find or check
-    /// rows by, such as an id. Dates, times of day and points in time without a zone of `dataset.files` are texts here. They are
+    /// rows by, such as an id. `eval --predictions` writes them beside each prediction; of a window they are those of the row that is
+    /// predicted, such as its entity and time. Dates, times of day and points in time without a zone of `dataset.files` are texts here. They are
     /// no features unless `features` or a step lists them. Default none.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub keep: Vec<String>,
@@ -138,7 +140,8 @@ pub struct DatasetConfig {
     /// Steps, in the order they are applied. Default: impute by the median, winsorize at 1 and 99 %, standardize, and
     /// categories one-hot. Each is fitted on the training split, on the output of the step before.
     pub step: Option<Vec<StepConfig>>,
-    /// Whether a regression target is stored standardized (inverted in every report). Default true.
+    /// Whether a regression target is stored standardized (inverted in every report). Default true. Without it the largest numbers of
+    /// several targets decide their loss.
     pub scale_target: Option<bool>,
     /// Shards.
     pub shards: ShardConfig,

@@ -29,6 +29,43 @@ struct Expected {
 }
 
 #[test]
+fn the_loss_of_several_targets_is_the_mean_of_those_of_each() {
+    let device = Device::flex();
+    let values = |tensor: Tensor<1>| tensor.into_data().try_into_vec::<f32>().unwrap();
+    let y = [0.5, -1.25, 3.0, 0.0, -0.75, 2.0];
+    let outputs = [0.25, 1.5, -2.0, 0.0, -0.8, 2.5];
+    let tensor = |numbers: &[f32], shape: [usize; 2]| {
+        Tensor::<2>::from_data(TensorData::new(numbers.to_vec(), shape), &device)
+    };
+    for loss in [
+        Loss::Squared,
+        Loss::Absolute,
+        Loss::Huber { delta: 1.0 },
+        Loss::Quantile { quantile: 0.3 },
+    ] {
+        let vectors = Targets::Vectors { y: &y, width: 3 };
+        let found = values(loss.per_sample(tensor(&outputs, [2, 3]), vectors, &device));
+        let of_each = loss.per_sample(tensor(&outputs, [6, 1]), Targets::Numbers(&y), &device);
+        let of_each = values(of_each);
+        let expected: Vec<f32> = of_each
+            .chunks(3)
+            .map(|row| row.iter().sum::<f32>() / 3.0)
+            .collect();
+        for (found, expected) in found.iter().zip(&expected) {
+            assert!(
+                (found - expected).abs() < 1e-6,
+                "{loss:?}: {found} {expected}"
+            );
+        }
+        assert_eq!((found.len(), loss.weight(vectors)), (2, 2.0));
+        // One target in a list is that target alone, bit for bit.
+        let alone = Targets::Vectors { y: &y, width: 1 };
+        let alone = values(loss.per_sample(tensor(&outputs, [6, 1]), alone, &device));
+        assert_eq!(alone, of_each);
+    }
+}
+
+#[test]
 fn the_loss_of_a_mixed_row_is_that_of_both_targets_by_their_shares() {
     let device = Device::flex();
     let outputs = || {

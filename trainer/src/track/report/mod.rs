@@ -212,7 +212,7 @@ fn metrics(record: &RunRecord) -> String {
     let units = match (&record.classes[..], &record.targets[..]) {
         ([], []) => ", in the target's units",
         ([], _) => {
-            ", by target in its units; rmse and mae without a target are in standard deviations of each as stored, r2 is the mean"
+            ", by target in its units; rmse and mae without a target are over the targets as stored, r2 is the mean"
         }
         _ => "",
     };
