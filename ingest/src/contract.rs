@@ -57,7 +57,7 @@ use feedline_schemas::{
 };
 
 pub(crate) use self::{
-    dates::{Dates, is_format, iso_micros},
+    dates::{Dates, FittingFormats, is_format, iso_micros},
     drift::ALARMS,
     fit::{Reading, boolean, bytes, decimal, float, integer, is_coerced, text},
     foreign::{IMAGE_WARNINGS, image_warnings},

@@ -26,7 +26,7 @@ use feedline_schemas::{
 use self::kind::KINDS;
 pub(crate) use self::kind::Kind;
 use crate::{
-    contract::Dates,
+    contract::{Dates, FittingFormats},
     flatten::flatten,
     source::Record,
     value::{Value, hex, shorten},
@@ -60,6 +60,8 @@ struct Seen {
     samples: BTreeMap<Kind, BTreeSet<String>>,
     /// Spellings of missing values.
     spellings: BTreeMap<String, u64>,
+    /// Formats that all dates of its cells have.
+    formats: FittingFormats,
 }
 
 /// Counts and samples of the values of many records, by column.
@@ -314,6 +316,12 @@ impl Seen {
                     *self.spellings.entry(text.trim().to_owned()).or_default() += 1;
                     return;
                 }
+                if matches!(
+                    kind,
+                    Kind::UnclearDate | Kind::DeclaredDate | Kind::AmbiguousDate
+                ) {
+                    self.formats.add(text.trim());
+                }
                 text.as_str()
             }
             Value::Text(text) => {
@@ -481,7 +489,14 @@ impl Seen {
         let commas = [Kind::DecimalComma, Kind::SomeComma];
         let thousands = [Kind::Thousands, Kind::SomeComma];
         let of = |kinds: &[Kind]| kinds.iter().map(|kind| self.count(*kind)).sum::<u64>();
-        let unclear = [Kind::UnclearDate, Kind::Day, Kind::LocalTime, Kind::Instant];
+        let unclear = [
+            Kind::UnclearDate,
+            Kind::DeclaredDate,
+            Kind::AmbiguousDate,
+            Kind::Day,
+            Kind::LocalTime,
+            Kind::Instant,
+        ];
         if self.count(Kind::DecimalComma) > 0 && is_most(of(&commas) + numbers) {
             told.decimal_commas.push(self.named(&commas));
         } else if of(&thousands) > 0 && is_most(of(&thousands) + numbers) {
@@ -489,7 +504,26 @@ impl Seen {
         } else if self.count(Kind::Percent) > 0 && is_most(self.count(Kind::Percent) + numbers) {
             told.percents.push(self.named(&[Kind::Percent]));
         } else if self.count(Kind::UnclearDate) > 0 && is_most(of(&unclear)) {
-            told.dates.push(self.named(&unclear));
+            let declared = of(&[Kind::DeclaredDate, Kind::AmbiguousDate]);
+            let declared = match declared {
+                0 => String::new(),
+                fit => format!("; the formats of `contract.dates` fit {fit} of {values}"),
+            };
+            let fitting = self.formats.get();
+            let note = match fitting {
+                [] => "no usual format fits all".to_owned(),
+                [one] => format!("`{one}` fits all"),
+                several => format!(
+                    "`{}` fit all, so the order of day and month is not certain",
+                    several.join("` and `")
+                ),
+            };
+            told.dates.push(format!(
+                "`{}` ({}; {note}{declared})",
+                self.name,
+                self.some_of(&unclear)
+            ));
+            told.format = told.format.take().or_else(|| fitting.first().cloned());
         } else if !rules.is_widen && self.is_mixed(numbers) {
             let kinds = ALL.iter().filter(|kind| **kind != Kind::Missing);
             let kinds = kinds.filter(|kind| self.count(**kind) > 0).map(|kind| {
@@ -644,6 +678,8 @@ struct Told {
     thousands: Vec<String>,
     percents: Vec<String>,
     dates: Vec<String>,
+    /// A format of the first of `dates` that any fits.
+    format: Option<String>,
     local_times: Vec<String>,
     rounded: Vec<String>,
     ambiguous: Vec<String>,
@@ -678,6 +714,9 @@ impl Told {
         let odd = format!(
             "values that are no numbers or no dates {fate}; {nulls}{or_null}declare the column text, or lower `infer.max_odd_share`"
         );
+        let format = self.format.map_or_else(String::new, |format| {
+            format!(", such as `contract.dates = [\"{format}\"]`")
+        });
         let all = [
             (
                 missing_spellings,
@@ -713,7 +752,7 @@ impl Told {
             (
                 looks_like_dates,
                 "contract.dates",
-                "dates whose order of day and month is not certain land as text; name their format, such as `contract.dates = [\"%d/%m/%Y\"]`".to_owned(),
+                format!("dates that are not written as in ISO 8601 land as text; to have dates name the format that they are written in{format}"),
                 self.dates,
             ),
             (

@@ -36,12 +36,12 @@ impl Dates {
         }
     }
 
-    /// [`Self::micros`] of a CSV cell, which is also read as ISO 8601 has dates where no formats are configured.
+    /// [`Self::micros`] of a CSV cell, which is also read as ISO 8601 has dates: those can be read in one way only, and a format that is
+    /// declared for one column must not take them from the others.
     pub(crate) fn cell_micros(&self, text: &str) -> Option<i64> {
-        match self.is_declared {
-            true => self.micros(text),
-            false => iso_micros(text),
-        }
+        let declared = self.is_declared.then(|| self.micros(text)).flatten();
+        let has_other_order = self.formats.iter().any(|format| format.contains("%Y-%d"));
+        declared.or_else(|| iso_micros(text).filter(|_| !has_other_order))
     }
 
     /// Returns true if another format reads `text`, which the first one that fits reads as `micros`,
@@ -60,6 +60,44 @@ impl Dates {
         let instant = self.formats.iter().find_map(|format| read(format, text))?;
         (instant.subsec_nanosecond() % 1000 == 0).then(|| instant.as_microsecond())
     }
+}
+
+/// Usual formats that read all of some dates in digits.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct FittingFormats(Option<Vec<String>>);
+
+impl FittingFormats {
+    /// Leaves those that read `text` too.
+    pub(crate) fn add(&mut self, text: &str) {
+        let formats = self.0.get_or_insert_with(|| usual_formats(text));
+        formats.retain(|format| read(format, text).is_some());
+    }
+
+    /// The formats; none where no date was added, or none of them reads all.
+    pub(crate) fn get(&self) -> &[String] {
+        self.0.as_deref().unwrap_or_default()
+    }
+}
+
+/// Formats of dates whose groups of digits are separated as in `text`.
+fn usual_formats(text: &str) -> Vec<String> {
+    const ORDERS: [[&str; 3]; 6] = [
+        ["%d", "%m", "%Y"],
+        ["%m", "%d", "%Y"],
+        ["%Y", "%m", "%d"],
+        ["%d", "%m", "%y"],
+        ["%m", "%d", "%y"],
+        ["%y", "%m", "%d"],
+    ];
+    let Some(sign) = text.chars().find(|c| ['/', '.', '-'].contains(c)) else {
+        return Vec::new();
+    };
+    let days = ORDERS.iter().map(|order| order.join(&sign.to_string()));
+    let formats = days.flat_map(|day| {
+        let times = ["", " %H:%M", " %H:%M:%S"];
+        times.map(|time| format!("{day}{time}"))
+    });
+    formats.collect()
 }
 
 /// Microseconds since 1970 of an ISO 8601 date, or of a date and time with or without an offset. A
@@ -208,7 +246,10 @@ mod tests {
             assert_eq!(at(none), None, "{none}");
         }
         let declared = Dates::new(&["%d.%m.%Y".to_owned()]);
-        assert_eq!(declared.cell_micros("2024-02-29"), None);
+        assert_eq!(declared.cell_micros("2024-02-29"), iso_micros("2024-02-29"));
+        assert_eq!(declared.micros("2024-02-29"), None);
+        let days_first = Dates::new(&["%Y-%d-%m".to_owned()]);
+        assert_eq!(days_first.cell_micros("2024-02-29"), None);
     }
 
     #[test]

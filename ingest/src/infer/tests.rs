@@ -219,3 +219,84 @@ fn values_with_types_get_the_narrowest_type_that_loses_none() {
         (None, vec![])
     );
 }
+
+/// The warning about dates of a column of these cells, and the type that it has with the key that the warning names.
+fn check_advice(cells: &[&str], more: &str, parts: &[&str], key: Option<&str>) {
+    let values = || cells.iter().map(|text| cell(text)).collect();
+    let found = infer_values(values(), more);
+    assert_eq!(found.types["c"], ColumnType::Utf8, "{cells:?}");
+    let [warning] = &found.warnings[..] else {
+        panic!("{cells:?}: {:?}", found.warnings)
+    };
+    assert_eq!(warning.code, "looks_like_dates");
+    for part in parts {
+        assert!(warning.message.contains(part), "`{part}`: {warning:?}");
+    }
+    let Some(key) = key else {
+        assert!(
+            !warning.message.contains("such as `contract.dates"),
+            "{warning:?}"
+        );
+        return;
+    };
+    assert!(warning.message.contains(&format!("`{key}`")), "{warning:?}");
+    let followed = infer_values(values(), &format!("{key}\n"));
+    assert_eq!(followed.types["c"], ColumnType::Timestamp, "{key}");
+    assert!(followed.warnings.is_empty(), "{:?}", followed.warnings);
+}
+
+#[test]
+fn the_advice_on_dates_names_the_format_that_fits_and_following_it_makes_dates() {
+    let certain = ["`%m/%d/%Y` fits all"];
+    let key = Some("contract.dates = [\"%m/%d/%Y\"]");
+    check_advice(&["12/25/2024", "01/02/2024", "1/2/2024"], "", &certain, key);
+    check_advice(
+        &["25.12.2024 10:30", "01.02.2024 09:00"],
+        "",
+        &["`%d.%m.%Y %H:%M` fits all"],
+        Some("contract.dates = [\"%d.%m.%Y %H:%M\"]"),
+    );
+    check_advice(
+        &["2024/12/25", "2024/01/02"],
+        "",
+        &["`%Y/%m/%d` fits all"],
+        Some("contract.dates = [\"%Y/%m/%d\"]"),
+    );
+    check_advice(
+        &["01/02/2024", "03/04/2024"],
+        "",
+        &["`%d/%m/%Y` and `%m/%d/%Y` fit all, so the order of day and month is not certain"],
+        Some("contract.dates = [\"%d/%m/%Y\"]"),
+    );
+    // Cells as in ISO 8601 are read beside those of a declared format.
+    check_advice(
+        &["2024-12-25", "25/12/2024"],
+        "",
+        &["`%d/%m/%Y` fits all"],
+        Some("contract.dates = [\"%d/%m/%Y\"]"),
+    );
+    check_advice(
+        &["25/12/2024", "12/25/2024"],
+        "",
+        &["no usual format fits all"],
+        None,
+    );
+}
+
+#[test]
+fn a_declared_format_that_does_not_fit_a_column_is_said_with_the_one_that_does() {
+    let declared = "contract.dates = [\"%d/%m/%Y\"]\n";
+    let found = infer_values(
+        ["12/25/2024", "01/02/2024", "01/30/2024"].map(cell).into(),
+        declared,
+    );
+    assert_eq!(found.types["c"], ColumnType::Utf8);
+    let message = &found.warnings[0].message;
+    let parts = [
+        "`%m/%d/%Y` fits all",
+        "the formats of `contract.dates` fit 1 of 3",
+    ];
+    for part in parts {
+        assert!(message.contains(part), "{message}");
+    }
+}

@@ -55,7 +55,8 @@ pub struct ContractConfig {
     pub duplicate_keys: DuplicateKeys,
     /// Formats of points in time, tried in order: `rfc3339` or a pattern of `strptime` such as `"%d.%m.%Y %H:%M"`. A column
     /// whose texts fit one of them becomes a timestamp; text without an offset is read as UTC. Default: none; then a CSV column
-    /// of ISO 8601 dates, with a time of day or without, becomes a timestamp, and other dates stay text. Set it where
+    /// of ISO 8601 dates, with a time of day or without, becomes a timestamp, and other dates stay text. CSV cells as in ISO 8601 are
+    /// read beside those of the formats, unless a format has `%Y-%d`. Set it where
     /// `01/02/2020` must not be confused with `02/01/2020`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub dates: Vec<String>,

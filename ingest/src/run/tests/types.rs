@@ -503,3 +503,21 @@ async fn notices_of_many_files_are_counted_over_all_batches() {
         "{message}"
     );
 }
+
+#[tokio::test]
+async fn a_format_that_is_declared_for_one_column_leaves_dates_as_in_iso_8601_of_another() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("t.csv");
+    let line = |i: u32| format!("2024-03-{:02},{:02}/03/2024", 1 + i % 30, 1 + i % 30);
+    let lines: Vec<String> = (0..60).map(line).collect();
+    std::fs::write(&path, format!("day,seen\n{}\n", lines.join("\n"))).unwrap();
+    let mut config = pipeline(&path.display().to_string());
+    config.source[0].batch.dedup_window = Some(0);
+    config.source[0].contract.dates = vec!["%d/%m/%Y".to_owned()];
+    let found = outcome(&config).await;
+    for name in ["day", "seen"] {
+        assert_eq!(found.type_of(name), ColumnType::Timestamp, "{name}");
+    }
+    assert_eq!(found.rejected, BTreeMap::new());
+    assert_eq!(found.codes(), Vec::<&str>::new());
+}
