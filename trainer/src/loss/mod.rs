@@ -26,7 +26,7 @@ mod settings;
 use crate::number::{exact_len, single};
 use burn::tensor::{Device, Int, Tensor, TensorData, activation};
 
-pub(crate) use self::settings::{check, resolve};
+pub(crate) use self::settings::{check, fill, resolve};
 use crate::data::{MixedTargets, Targets};
 
 /// A loss.

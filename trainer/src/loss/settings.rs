@@ -70,8 +70,18 @@ pub(crate) fn resolve(config: &LossConfig, task: &Task) -> Result<(LossConfig, L
         );
         return Err(wrong("loss.type", reason));
     }
+    let filled = fill(config, kind)?;
+    let loss = loss(kind, &filled, task)?;
+    Ok((filled, loss))
+}
+
+/// The keys of type `kind`, filled in where `config` has none.
+///
+/// # Errors
+/// [`Error::Config`] for the first key that the type has no use for.
+pub(crate) fn fill(config: &LossConfig, kind: LossKind) -> Result<LossConfig, Error> {
     let classes = kind == LossKind::CrossEntropy;
-    let filled = LossConfig {
+    Ok(LossConfig {
         r#type: Some(kind),
         delta: filled(
             "loss.delta",
@@ -103,9 +113,7 @@ pub(crate) fn resolve(config: &LossConfig, task: &Task) -> Result<(LossConfig, L
             config.positive_weight.clone(),
             (kind == LossKind::BinaryCrossEntropy).then_some(PositiveWeight::Weight(1.0)),
         )?,
-    };
-    let loss = loss(kind, &filled, task)?;
-    Ok((filled, loss))
+    })
 }
 
 /// A loss with its defaults.

@@ -6,8 +6,6 @@ mod diagnostics;
 mod fit;
 pub(crate) mod table;
 
-use std::collections::BTreeMap;
-
 use feedline_schemas::{
     checkpoint::WorstSample,
     config::TrainConfig,
@@ -22,7 +20,7 @@ use self::{
     curves::Curves,
     table::link,
 };
-use super::settings_of::flat;
+use super::settings_of::{flat, not_default};
 
 /// Other pages, as links from the page of a run.
 #[derive(Clone, Debug, Default)]
@@ -326,12 +324,10 @@ fn settings(record: &RunRecord, links: &Links) -> String {
         beginning(record)
     );
     let config = flat(&record.config);
-    let defaults = flat(&TrainConfig::default());
-    let other: BTreeMap<_, _> = config
-        .iter()
-        .filter(|(key, value)| defaults.get(*key) != Some(value))
-        .collect();
-    out += &pairs("What is not as by default", other.into_iter());
+    out += &pairs(
+        "Keys that differ from the defaults",
+        not_default(record).iter(),
+    );
     out += "<details><summary>All keys, resolved</summary>\n";
     out += &pairs("Resolved configuration", config.iter());
     out + "</details>\n"
