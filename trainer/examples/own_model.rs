@@ -107,7 +107,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         batch_size: 64,
         learning_rate: 0.01,
         schedule: ScheduleConfig {
-            warmup_steps: 10,
+            warmup_steps: Some(10),
             ..ScheduleConfig::default()
         },
         ..TrainConfig::default()

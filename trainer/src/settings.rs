@@ -5,8 +5,8 @@ use std::net::SocketAddr;
 use feedline_schemas::{
     config::{
         BaselinePolicy, CheckpointConfig, ClassBalanceConfig, DeviceChoice, GuardConfig,
-        InitConfig, ModelConfig, ParallelConfig, PicturesConfig, Precision, TrainConfig,
-        TrainMixture, TrainSource,
+        InitConfig, ModelConfig, ParallelConfig, PicturesConfig, Precision, ScheduleConfig,
+        TrainConfig, TrainMixture, TrainSource,
     },
     ids::{Hash128, Step},
 };
@@ -180,7 +180,17 @@ impl Settings {
             };
             checkpoint.keep_every_steps = self.config.checkpoint.keep_every_steps;
         }
+        // The default was 100 whatever the steps of a run, and a default keeps its name.
+        let schedule = ScheduleConfig {
+            warmup_steps: match self.config.schedule.warmup_steps {
+                None => Some(100),
+                Some(100) => None,
+                other => other,
+            },
+            ..self.config.schedule.clone()
+        };
         TrainConfig {
+            schedule,
             dataset: None,
             mixture: self.config.mixture.as_ref().map(without_places),
             pictures,
@@ -617,6 +627,8 @@ mod tests {
         assert_ne!(plain, name(|c| c.optimizer.l1 = 0.1, 1));
         assert_eq!(plain, name(|c| c.schedule.final_share = Some(0.01), 1));
         assert_ne!(plain, name(|c| c.schedule.final_share = Some(0.02), 1));
+        // A number that is written holds for a short run too.
+        assert_ne!(plain, name(|c| c.schedule.warmup_steps = Some(100), 1));
         assert_eq!(plain, name(|c| c.precision = Precision::F32, 1));
         assert_ne!(plain, name(|c| c.precision = Precision::Bf16, 1));
         let half = |c: &mut TrainConfig| c.precision = Precision::F16;

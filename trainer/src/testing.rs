@@ -335,7 +335,7 @@ pub(crate) fn config() -> TrainConfig {
         seed: Seed::new(5),
         learning_rate: 0.02,
         schedule: ScheduleConfig {
-            warmup_steps: 3,
+            warmup_steps: Some(3),
             ..ScheduleConfig::default()
         },
         patience: 0,

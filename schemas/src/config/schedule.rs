@@ -9,8 +9,9 @@ use serde::{Deserialize, Serialize};
 pub struct ScheduleConfig {
     /// `constant`, `cosine`, `cosine_restarts`, `linear`, `step` or `plateau`. Default `cosine`.
     pub r#type: ScheduleKind,
-    /// Steps over which the rate rises from 0 to its peak, before anything else. Default 100.
-    pub warmup_steps: u64,
+    /// Steps over which the rate rises from 0 to its peak, before anything else. Default: 100, and a tenth of the steps of a run that
+    /// has fewer than 1,000.
+    pub warmup_steps: Option<u64>,
     /// `cosine`, `cosine_restarts`, `linear`, `plateau`: lowest rate as a share of the peak, 0 to 1. Default 0.01.
     pub final_share: Option<f64>,
     /// `cosine_restarts`: length of the first period, at least 1, from the end of the warm-up; must be given.
@@ -39,7 +40,7 @@ impl Default for ScheduleConfig {
     fn default() -> Self {
         Self {
             r#type: ScheduleKind::Cosine,
-            warmup_steps: 100,
+            warmup_steps: None,
             final_share: None,
             period: None,
             period_factor: None,

@@ -103,7 +103,7 @@ impl Case {
             batch_size: u32::try_from(batch).unwrap(),
             epochs: steps.div_ceil(EPOCH_STEPS),
             schedule: ScheduleConfig {
-                warmup_steps: 1,
+                warmup_steps: Some(1),
                 final_share: Some(1.0),
                 ..ScheduleConfig::default()
             },

@@ -98,6 +98,12 @@ fn check(config: &ScheduleConfig) -> Result<(), Error> {
     }
 }
 
+/// Steps of the warm-up of a run that is long enough.
+const WARMUP_STEPS: u64 = 100;
+
+/// A shorter run has so many steps for each step of its warm-up.
+const STEPS_A_WARMUP_STEP: u64 = 10;
+
 /// The schedule of a run with `batches_per_epoch`. `config` holds what [`resolve`] returned.
 pub(crate) fn schedule(config: &TrainConfig, batches_per_epoch: u64) -> Schedule {
     let ScheduleConfig {
@@ -112,10 +118,12 @@ pub(crate) fn schedule(config: &TrainConfig, batches_per_epoch: u64) -> Schedule
         Some(ScheduleUnit::Epochs) => count.saturating_mul(batches_per_epoch),
         Some(ScheduleUnit::Steps) | None => count,
     };
+    let total_steps = config.epochs.saturating_mul(batches_per_epoch);
+    let usual = WARMUP_STEPS.min(total_steps / STEPS_A_WARMUP_STEP);
     Schedule {
         peak: config.learning_rate * scale,
-        warmup_steps,
-        total_steps: config.epochs.saturating_mul(batches_per_epoch),
+        warmup_steps: warmup_steps.unwrap_or(usual),
+        total_steps,
         course: course(r#type, &config.schedule, steps),
     }
 }
@@ -249,6 +257,22 @@ mod tests {
             panic!("restarts")
         };
         assert_eq!(period, 20);
+    }
+
+    #[test]
+    fn a_short_run_warms_up_for_a_tenth_of_its_steps_unless_the_steps_are_written() {
+        let warmup_of = |warmup_steps, epochs, batches| {
+            let config = TrainConfig {
+                epochs,
+                schedule: resolve(&of(Cosine, |c| c.warmup_steps = warmup_steps)).unwrap(),
+                ..TrainConfig::default()
+            };
+            schedule(&config, batches).warmup_steps
+        };
+        for (epochs, batches, expected) in [(20, 1, 2), (1, 9, 0), (10, 99, 99), (10, 101, 100)] {
+            assert_eq!(warmup_of(None, epochs, batches), expected);
+            assert_eq!(warmup_of(Some(100), epochs, batches), 100);
+        }
     }
 
     #[test]

@@ -32,7 +32,7 @@ fn config(model: ModelConfig) -> TrainConfig {
         epochs: 4,
         learning_rate: 0.01,
         schedule: ScheduleConfig {
-            warmup_steps: 5,
+            warmup_steps: Some(5),
             ..ScheduleConfig::default()
         },
         patience: 0,

@@ -35,7 +35,7 @@ fn config() -> TrainConfig {
         seed: Seed::new(3),
         learning_rate: 0.01,
         schedule: ScheduleConfig {
-            warmup_steps: 10,
+            warmup_steps: Some(10),
             ..ScheduleConfig::default()
         },
         ..TrainConfig::default()
