@@ -42,6 +42,10 @@ const EXPLAINED: f64 = 0.9999;
 /// Mean rows of a value, at least: a value of its own in each row gives any target.
 const ROWS_A_VALUE: usize = 10;
 
+/// Rows below which a number whose ranges have one class each is no leak: a measured number separates the classes of small tables,
+/// such as petals of 100 irises do.
+const RANGE_ROWS: usize = 300;
+
 /// A feature and its cells.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Cells {
@@ -269,7 +273,7 @@ fn ranges(
         .filter_map(|(x, class)| Some((*x, class.as_deref()?)))
         .collect();
     // A row without the number has a class that no range gives.
-    if pairs.iter().any(|(x, _)| x.is_nan()) {
+    if pairs.len() < RANGE_ROWS || pairs.iter().any(|(x, _)| x.is_nan()) {
         return None;
     }
     pairs.sort_unstable_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(b.1)));

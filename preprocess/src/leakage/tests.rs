@@ -164,6 +164,21 @@ fn values_of_one_class_each_are_found_and_values_that_are_mostly_right_are_none(
 }
 
 #[test]
+fn a_number_that_separates_the_classes_of_a_small_table_is_a_feature_and_of_a_large_one_a_leak() {
+    let found = |rows: usize| {
+        let length = |row: usize| if row.is_multiple_of(3) { 1.4 } else { 4.7 };
+        let spread = noise(8, rows);
+        let lengths = (0..rows).map(|row| length(row) + spread[row]).collect();
+        let kind = |row: usize| ["setosa", "other"][usize::from(!row.is_multiple_of(3))];
+        let target: Vec<Option<String>> = (0..rows).map(|row| Some(kind(row).to_owned())).collect();
+        of_class(&[numbers("petal_length", lengths)], &target)
+    };
+    assert_eq!(found(120), []);
+    assert_eq!(found(299), []);
+    assert_eq!(names(&found(300)), ["petal_length"]);
+}
+
+#[test]
 fn a_category_that_explains_a_number_is_found() {
     let y: Vec<f64> = (0..400).map(|row| f64::from(row % 4)).collect();
     let features = [
