@@ -20,10 +20,7 @@ mod layout;
 mod numbers;
 mod power;
 
-use std::{
-    collections::{BTreeMap, HashMap},
-    ops::Range,
-};
+use std::collections::{BTreeMap, HashMap};
 
 use datafusion::arrow::{
     array::{
@@ -152,15 +149,6 @@ impl Transform {
     #[must_use]
     pub fn features(&self) -> usize {
         self.artefact.features.len()
-    }
-
-    /// Categories that became what the target is like, each with the places of its elements in a row.
-    pub(crate) fn folded(&self) -> impl Iterator<Item = (&str, Range<usize>)> {
-        let folded = self
-            .categories
-            .iter()
-            .filter(|plan| plan.fold_by().is_some());
-        folded.map(|plan| (plan.name.as_str(), plan.folded_places()))
     }
 
     /// Transforms `batch`, which has the input columns by name (numeric as `Float64`, categories as text, null =

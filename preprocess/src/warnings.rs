@@ -725,7 +725,7 @@ fn describe_leak(leak: &Leak) -> Option<String> {
     })
 }
 
-/// Warns of rows of other splits that equal a training row in all that a model sees. `equal` has those of each split and the
+/// Warns of rows of other splits that equal a training row in all features, before any step, and in the target. `equal` has those of each split and the
 /// rows looked at, of validation and test; `columns` are those in which such rows may differ.
 pub(crate) fn equal_rows(
     equal: [(u64, u64); 2],
@@ -756,7 +756,7 @@ pub(crate) fn equal_rows(
         ""
     };
     let message = format!(
-        "{} equal a training row in every feature as the model sees it (imputed, capped) and in the target{of_sample}, and differ \
+        "{} equal a training row in every feature, as they landed, and in the target{of_sample}, and differ \
          from it in columns that no model sees: {}; where these are copies under another name, figures of validation and test are too \
          good: leave those columns out of what makes rows different with `dataset.dedup_ignore = [{}]`{also}, or name in \
          `dataset.split.key` what copies share; where they are different observations, nothing is wrong",

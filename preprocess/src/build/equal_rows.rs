@@ -1,12 +1,13 @@
-//! Rows of several splits that are one for a model: equal in every feature and the target, and different in columns that
+//! Rows of several splits that are equal in every feature, before any step, and in the target, and different in columns that
 //! are no features, such as an id.
 //!
 //! Rows are the same where they are equal in all columns, so a copy under another id is another row, and may be in another split.
 //! Some tables have such rows without a fault, so they are counted and never dropped.
 
-use std::ops::Range;
-
-use arrow::array::{Array, AsArray, RecordBatch};
+use arrow::{
+    array::{Array, ArrayRef, AsArray, Float64Array, RecordBatch, StringArray},
+    datatypes::Float64Type,
+};
 use feedline_schemas::{
     manifest::{Layout, Split},
     record::ColumnType,
@@ -21,6 +22,7 @@ use crate::{
     audit::suspects,
     conflicts,
     split::code,
+    stage::Matrix,
     transform::{Applied, TargetValues},
     warnings,
 };
@@ -29,7 +31,7 @@ use crate::{
 /// ones are all among them or none.
 const MOST_ROWS: u64 = 4 << 20;
 
-/// Hashes of rows as a model sees them, by split.
+/// Hashes of the features and the target of rows, by split.
 #[derive(Debug, Default)]
 pub(super) struct EqualRows {
     hashes: [Vec<u64>; 3],
@@ -86,48 +88,68 @@ impl EqualRows {
     }
 }
 
-/// Hashes of the rows of a batch as a model sees them. A category that became what the target is like counts by its text, since
-/// its numbers are others for training rows.
-pub(super) fn hashes_of(transform: &Transform, rows: &RecordBatch, applied: &Applied) -> Vec<u64> {
-    let features = transform.features().max(1);
-    let folded: Vec<(&str, Range<usize>)> = transform.folded().collect();
-    let texts = folded.iter().map(|(name, _)| {
-        let column = rows.column_by_name(name);
-        column.and_then(|column| column.as_string_opt::<i32>())
-    });
-    let texts: Vec<_> = texts.collect();
-    let mut bytes: Vec<u8> = Vec::new();
-    let hash = |(row, x): (usize, &[f32])| {
-        let target = match &applied.y {
-            None => 0,
-            Some(TargetValues::Regression(y)) => u64::from(y[row].to_bits()),
-            Some(TargetValues::Regressions { y, targets }) => {
-                let numbers = &y[row * targets..(row + 1) * targets];
-                xxh3_64_with_seed(bytemuck::cast_slice(numbers), 0)
+/// Rows whose cells are put beside one another at a time.
+const TILE: usize = 64;
+
+/// Hashes of the inputs of the rows of a batch, before any step, and of their target. What a step makes equal is not equal here:
+/// a filled cell differs from one that landed with the value, and so do two cells beyond a cap.
+pub(super) fn hashes_of(
+    transform: &Transform,
+    rows: &RecordBatch,
+    numbers: &Matrix,
+    applied: &Applied,
+) -> Vec<u64> {
+    let inputs = transform.artefact().inputs.iter();
+    let beside = inputs.filter(|input| numbers.place(&input.name).is_none());
+    let beside: Vec<&ArrayRef> = beside
+        .filter_map(|input| rows.column_by_name(&input.name))
+        .collect();
+    let floats = beside.iter();
+    let floats = floats.filter_map(|column| column.as_primitive_opt::<Float64Type>());
+    let floats: Vec<&Float64Array> = floats.collect();
+    let texts = beside
+        .iter()
+        .filter_map(|column| column.as_string_opt::<i32>());
+    let texts: Vec<&StringArray> = texts.collect();
+    let width = floats.len();
+    let mut cells = vec![0.0; TILE * width];
+    let mut hashes = Vec::with_capacity(rows.num_rows());
+    for first in (0..rows.num_rows()).step_by(TILE) {
+        let last = rows.num_rows().min(first + TILE);
+        for (at, column) in floats.iter().enumerate() {
+            for row in first..last {
+                // Never -0.0, which is the same number, and one NaN for all missing cells.
+                cells[(row - first) * width + at] = match column.is_valid(row) {
+                    true => column.value(row) + 0.0,
+                    false => f64::NAN,
+                };
             }
-            Some(TargetValues::Classification(ids)) => u64::from(ids[row].cast_unsigned()),
-        };
-        let numbers: &[u8] = bytemuck::cast_slice(x);
-        if folded.is_empty() {
-            return xxh3_64_with_seed(numbers, target);
         }
-        bytes.clear();
-        bytes.extend_from_slice(numbers);
-        for ((_, places), texts) in folded.iter().zip(&texts) {
-            bytes[places.start * 4..places.end * 4].fill(0);
-            let text = texts.filter(|texts| texts.is_valid(row));
-            let text = text.map_or("", |texts| texts.value(row));
-            bytes.extend_from_slice(text.as_bytes());
-            bytes.extend_from_slice(&(text.len() as u64).to_le_bytes());
+        for row in first..last {
+            let target = match &applied.y {
+                None => 0,
+                Some(TargetValues::Regression(y)) => u64::from(y[row].to_bits()),
+                Some(TargetValues::Regressions { y, targets }) => {
+                    let numbers = &y[row * targets..(row + 1) * targets];
+                    xxh3_64_with_seed(bytemuck::cast_slice(numbers), 0)
+                }
+                Some(TargetValues::Classification(ids)) => u64::from(ids[row].cast_unsigned()),
+            };
+            let mut hash = xxh3_64_with_seed(bytemuck::cast_slice(numbers.row(row)), target);
+            if width > 0 {
+                let own = &cells[(row - first) * width..][..width];
+                hash = xxh3_64_with_seed(bytemuck::cast_slice(own), hash);
+            }
+            for column in &texts {
+                hash = match column.is_valid(row) {
+                    true => xxh3_64_with_seed(column.value(row).as_bytes(), hash),
+                    false => xxh3_64_with_seed(&[], !hash),
+                };
+            }
+            hashes.push(hash);
         }
-        xxh3_64_with_seed(&bytes, target)
-    };
-    applied
-        .x
-        .chunks_exact(features)
-        .enumerate()
-        .map(hash)
-        .collect()
+    }
+    hashes
 }
 
 impl Build<'_> {

@@ -283,7 +283,7 @@ async fn copies_under_another_id_are_counted_and_the_key_that_drops_them_is_name
         "dataset.dedup_ignore",
         &[
             &format!("{test} of {} test rows", report.test),
-            "equal a training row in every feature as the model sees it (imputed, capped) and in the target",
+            "equal a training row in every feature, as they landed, and in the target",
             "`dataset.dedup_ignore = [\"id\"]`",
             "where they are different observations, nothing is wrong",
         ],
@@ -320,6 +320,32 @@ async fn copies_are_seen_whatever_folds_and_ways_to_stage_make_of_their_numbers(
     ] {
         let report = report_of(&root, &format!("target = \"y\"\n{keys}")).await;
         check_warning(&report, "equal_rows", "dataset.dedup_ignore", &[columns]);
+    }
+}
+
+#[tokio::test]
+async fn rows_that_only_steps_make_equal_are_no_copies() {
+    let columns = [
+        ("id", Int64),
+        ("a", Float64),
+        ("kind", Utf8),
+        ("y", Float64),
+    ];
+    let row = |i: u64| {
+        let kind = json!(format!("k{i}"));
+        vec![json!(i), json!(noise(24, i)), kind, json!(i % 2)]
+    };
+    let rows: Vec<Cells> = (0..2000).map(row).collect();
+    let root = landed(&columns, &rows).await;
+    // Four of five cells are beyond the caps, and all categories but one are unknown.
+    let capped =
+        "step = [{ type = \"winsorize\", lower = 0.4, upper = 0.6 }]\ndrop = [\"id\", \"kind\"]\n";
+    let unknown = "step = [{ type = \"categories\", max_values = 1 }]\nfeatures = [\"kind\"]\n";
+    for steps in [capped, unknown] {
+        for staged in ["", "shards = { shuffle = false }\n"] {
+            let dataset = format!("target = \"y\"\n{staged}{steps}");
+            check_none(&report_of(&root, &dataset).await, "equal_rows");
+        }
     }
 }
 

@@ -252,7 +252,7 @@ impl Build<'_> {
                         };
                         let encoded = fitted.encoded(&rows, text.as_deref())?;
                         let hashes = match is_hashed {
-                            true => hashes_of(&fitted.transform, &rows, &applied),
+                            true => hashes_of(&fitted.transform, &rows, &numbers, &applied),
                             false => Vec::new(),
                         };
                         Ok((rows, applied, encoded, hashes))

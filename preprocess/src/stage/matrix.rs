@@ -52,6 +52,16 @@ impl Matrix {
         self.names.iter().position(|own| own == name)
     }
 
+    /// The cells of a row in all columns; none without columns.
+    pub(crate) fn row(&self, row: usize) -> &[f32] {
+        let width = self.names.len();
+        if width == 0 {
+            return &[];
+        }
+        let first = self.places[row] as usize * width;
+        &self.cells.cells[first..first + width]
+    }
+
     /// Puts the cells of some rows in the column at `place` in place of `cells`: NaN where missing.
     pub(crate) fn fill(&self, place: usize, rows: Range<usize>, cells: &mut Vec<f64>) {
         let (width, all) = (self.names.len(), &self.cells.cells);

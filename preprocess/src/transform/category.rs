@@ -1,6 +1,6 @@
 //! What becomes of the text of a category: one element per id, or one that is a number.
 
-use std::{collections::HashMap, ops::Range};
+use std::collections::HashMap;
 
 use datafusion::arrow::array::{FixedSizeBinaryArray, StringArray};
 use feedline_schemas::transform::{
@@ -104,15 +104,6 @@ impl CategoryPlan {
             Elements::Folded(_, by, _) => Some(*by),
             Elements::OnePerId | Elements::Id | Elements::Number(_) => None,
         }
-    }
-
-    /// Places in a row of what is written in folds.
-    pub(super) fn folded_places(&self) -> Range<usize> {
-        let width = match &self.elements {
-            Elements::Folded(_, _, numbers) => numbers.first().map_or(0, Vec::len),
-            Elements::OnePerId | Elements::Id | Elements::Number(_) => 0,
-        };
-        self.place..self.place + width
     }
 
     /// Writes the elements of `values` into `x`, rows of `features` elements that are 0 there. `folds` has the hashes that
