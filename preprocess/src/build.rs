@@ -409,8 +409,9 @@ impl Build<'_> {
         let many = Box::pin(self.many_duplicates(&staged, duplicates, copied)).await?;
         let found = Box::pin(self.find_warnings(&staged, artefact, &dropped_columns)).await?;
         let alike = Box::pin(self.keys_alike(&session)).await?;
+        let nan = Box::pin(self.nan_cells(&session, self.tables(), &frame.nan)).await?;
         let counted = many.into_iter().chain(self.left_at_landing());
-        let counted = counted.chain(missed).chain(alike);
+        let counted = counted.chain(missed).chain(alike).chain(nan);
         let mut warnings: Vec<Warning> = counted.chain(texts).chain(found).collect();
         self.check_sequence(&fitted.transform)?;
         let sizes = &self.spec.config.shards;
@@ -452,6 +453,7 @@ impl Build<'_> {
         let rejected = rejects.rejected();
         let all = rows.iter().sum();
         warnings.extend(self.written_warnings(&rejected, all, &written.infinite));
+        warnings.extend(self.unknown_categories(written.unknown, rows, &warnings));
         warnings.extend(written.equal);
         let page = match &profile {
             Some(profile) => Some(Box::pin(self.page(&staged, profile, frame.copied)).await?),
@@ -752,7 +754,13 @@ impl Build<'_> {
             Rule::Time(time) if has_no_time => time.advice(),
             _ => None,
         };
-        let advice = advice.unwrap_or_else(|| "correct the source or raise the limit".to_owned());
+        let has_no_key = by_reason.contains_key(split::missing::MISSING_KEY);
+        let advice = advice.unwrap_or_else(|| match has_no_key {
+            true => "correct the source, make each row without a key a group of its own with `dataset.split.missing_key = \"own\"`, or \
+                     raise the limit"
+                .to_owned(),
+            false => "correct the source or raise the limit".to_owned(),
+        });
         Err(Error::TooManyRejects {
             advice,
             rejected,
@@ -929,6 +937,8 @@ mod class_tests;
 #[cfg(test)]
 #[cfg(feature = "cluster")]
 mod cluster_tests;
+#[cfg(test)]
+mod counts_tests;
 #[cfg(test)]
 mod direct_tests;
 #[cfg(test)]

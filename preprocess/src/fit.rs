@@ -14,6 +14,7 @@
 pub(crate) mod aggregate;
 mod categories;
 mod groups;
+mod nans;
 mod neighbours;
 mod outcomes;
 mod payload;
@@ -42,6 +43,7 @@ use feedline_schemas::{
 pub(crate) use self::{
     categories::{BUCKETS, most_values},
     groups::GROUP_ROWS,
+    nans::check_nans,
     neighbours::{NEIGHBOURS, REFERENCE_ROWS},
     outcomes::{FOLDS, SMOOTHING},
     payload::{fit_parts, fit_payload},

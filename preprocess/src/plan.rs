@@ -52,7 +52,7 @@ use crate::{
         missing::{self, HasKey, KeyGroup, MISSING_KEY},
     },
     stage::{Pieces, Staged},
-    typing::{Category, Judge, Judged, Missing, Numeric},
+    typing::{Category, Judge, Judged, Missing, NanSeen, Numeric},
 };
 
 /// Memory each partition of a sort keeps for merging, at most; the engine's own default.
@@ -207,6 +207,8 @@ pub(crate) struct Frame {
     pub(crate) copied: Option<DataFrame>,
     /// Rows that are equal but for their target, where one of them is chosen.
     pub(crate) conflicts: Option<ConflictCounts>,
+    /// Note of a NaN that was read as a number, once the rows are read on this machine.
+    pub(crate) nan: NanSeen,
 }
 
 /// All rows: `_origin`, `_hash`, `_split`, `_reject`, `_group` where the split has a key, then payload, inputs and target.
@@ -219,6 +221,8 @@ pub(crate) async fn frame(
     with_copies: bool,
 ) -> Result<Frame, Error> {
     let (mut all, mut frozen): (Option<DataFrame>, Option<DataFrame>) = (None, None);
+    let nan = NanSeen::default();
+    let missing = Missing::new(&spec.config.null_values, &spec.config.missing_values).noting(&nan);
     for (index, source) in sources.iter().enumerate() {
         let is_frozen = spec.config.split.frozen.as_ref() == Some(&source.reference.name);
         let newest = Newest::of(source)?;
@@ -229,7 +233,7 @@ pub(crate) async fn frame(
                 schema: &schema,
                 spec,
                 is_frozen,
-                missing: Missing::new(&spec.config.null_values, &spec.config.missing_values),
+                missing: missing.clone(),
                 signs: signs::of(&spec.config),
             };
             let rows = read(session, source, generation)?;
@@ -324,6 +328,7 @@ pub(crate) async fn frame(
             near_dup,
             copied,
             conflicts,
+            nan,
         });
     };
     let rows = match &spec.rule {
@@ -341,6 +346,7 @@ pub(crate) async fn frame(
         near_dup,
         copied,
         conflicts,
+        nan,
     })
 }
 
@@ -653,7 +659,7 @@ impl Reading<'_> {
         let split = &self.spec.config.split;
         let known = self.known(&split.key);
         let group = content_hash(known.iter().copied(), Cells::Text);
-        Some(match (split.missing_key, &known[..]) {
+        Some(match (split.missing_key(), &known[..]) {
             _ if split.key.is_empty() => return None,
             (MissingKey::One, _) => group,
             (MissingKey::Own | MissingKey::Reject, []) => content.clone(),
@@ -668,7 +674,7 @@ impl Reading<'_> {
     /// `judged`, and rows without a key, where such rows are rejected.
     fn keyed(&self, judged: Expr) -> Result<Expr, Error> {
         let split = &self.spec.config.split;
-        if split.key.is_empty() || split.missing_key != MissingKey::Reject {
+        if split.key.is_empty() || split.missing_key() != MissingKey::Reject {
             return Ok(judged);
         }
         let names = (&split.key[..], &self.known(&split.key)[..]);

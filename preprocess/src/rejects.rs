@@ -62,11 +62,6 @@ pub(crate) struct Rejects {
 }
 
 impl Rejects {
-    /// Rows that cannot be used.
-    pub(crate) fn total(&self) -> u64 {
-        self.rejected().values().sum()
-    }
-
     /// Rows that cannot be used and rows that are left out by choice.
     pub(crate) fn all(&self) -> u64 {
         self.by_reason.values().sum()
@@ -201,7 +196,6 @@ fn is_choice(reason: &str) -> bool {
         sparse::TOO_MANY_MISSING,
         series::reason::SAME_TIME,
         split::GROUP_STRADDLES,
-        split::missing::MISSING_KEY,
         split::OF_FROZEN,
         EMBARGO,
     ]

@@ -22,18 +22,16 @@ use arrow::{
     util::display::array_value_to_string,
 };
 use datafusion::{
-    common::ScalarValue,
     error::DataFusionError,
     execution::{SendableRecordBatchStream, object_store::ObjectStoreUrl},
     functions_aggregate::{
         count::count_all,
         expr_fn::{max, min},
     },
-    logical_expr::{SortExpr, ident, lit},
+    logical_expr::{SortExpr, ident},
     prelude::{DataFrame, SessionContext},
 };
 use feedline_schemas::{
-    ids::Hash128,
     manifest::{NearPictureCounts, Split},
     transform::InputKind,
 };
@@ -44,7 +42,7 @@ use xxhash_rust::xxh3::xxh3_64;
 use crate::{
     Error,
     columns::{DatasetSpec, system},
-    content::{HASH_BYTES, key_of},
+    content::key_of,
     meter::Meter,
     pictures::{Converter, Fault},
     rejects::{RejectWriter, Rejects},
@@ -316,19 +314,12 @@ impl Staged {
         Ok(groups)
     }
 
-    /// Counts the rows that have no key: their group is their content, or `one` group, where there is one.
-    pub(crate) async fn without_key(&self, one: Option<Hash128>) -> Result<u64, Error> {
-        let group = match one {
-            None => ident(system::HASH),
-            Some(hash) => lit(ScalarValue::FixedSizeBinary(
-                HASH_BYTES,
-                Some(hash.get().to_be_bytes().to_vec()),
-            )),
-        };
+    /// Counts the rows that have no key, where their group is their content.
+    pub(crate) async fn without_key(&self) -> Result<u64, Error> {
         let mut rows = 0;
         for split in Split::ALL {
             let found = self.frame(split)?;
-            let found = found.filter(ident(system::GROUP).eq(group.clone()))?;
+            let found = found.filter(ident(system::GROUP).eq(ident(system::HASH)))?;
             rows += Box::pin(found.count()).await? as u64;
         }
         Ok(rows)

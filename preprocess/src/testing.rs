@@ -250,7 +250,14 @@ impl LandingZone {
             let array: ArrayRef = match column.r#type {
                 ColumnType::Bool => Arc::new(cells.map(Value::as_bool).collect::<BooleanArray>()),
                 ColumnType::Int64 => Arc::new(cells.map(Value::as_i64).collect::<Int64Array>()),
-                ColumnType::Float64 => Arc::new(cells.map(Value::as_f64).collect::<Float64Array>()),
+                ColumnType::Float64 => {
+                    // JSON has no NaN.
+                    let number = |cell: &Value| match cell.as_str() {
+                        Some("NaN") => Some(f64::NAN),
+                        _ => cell.as_f64(),
+                    };
+                    Arc::new(cells.map(number).collect::<Float64Array>())
+                }
                 ColumnType::Decimal => {
                     let units = cells.map(|cell| cell.as_str().map(|units| units.parse().unwrap()));
                     let units = units.collect::<Decimal128Array>();

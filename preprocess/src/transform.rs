@@ -84,6 +84,9 @@ pub struct Applied {
 
 /// Targets of a batch.
 #[derive(Clone, Debug, PartialEq)]
+    /// Rows of each category that are usable and hold a value that the transform does not know, in ascending order. Columns without
+    /// any are absent.
+    pub unknown: BTreeMap<String, Vec<usize>>,
 pub enum TargetValues {
     /// `(y - offset) / scale`.
     Regression(Vec<f32>),
@@ -244,8 +247,13 @@ impl Transform {
         for (at, plan) in self.categories.iter().enumerate() {
             let values = text(batch, &plan.name)?;
             let folds = folds.get(at).copied().flatten();
-            plan.write(&values, folds, &mut x, self.features(), &mut bad);
+            let mut rows = Vec::new();
+            plan.write(&values, folds, &mut x, features, &mut bad, &mut rows);
+            if !rows.is_empty() {
+                unknown.insert(plan.name.clone(), rows);
+            }
         }
+        let mut unknown: BTreeMap<String, Vec<usize>> = BTreeMap::new();
         let y = self.target(batch, &mut bad)?;
         let mut capped = BTreeMap::new();
         for (_, place) in infinite.iter().filter(|(row, _)| !bad.0.contains_key(row)) {
@@ -259,6 +267,10 @@ impl Transform {
             .into_iter()
             .map(|(row, (reason, detail))| (row, reason, detail))
             .collect();
+        for rows in unknown.values_mut().filter(|_| !bad.0.is_empty()) {
+            rows.retain(|row| !bad.0.contains_key(row));
+        }
+        unknown.retain(|_, rows| !rows.is_empty());
         Ok(Applied {
             x,
             y,
@@ -269,6 +281,7 @@ impl Transform {
 
     /// Numbers of the features `x`, `[rows, features]`, in the units they landed in: each numeric column by its name, in the
     /// order of the inputs. What a step lost stays lost: cells that were filled or capped are those values. Numbers that
+            unknown,
     /// no power makes are infinite. Columns that were scaled by groups are left out: [`Self::invert_rows`] knows those.
     #[must_use]
     pub fn invert(&self, x: &[f32]) -> Vec<(&str, Vec<f64>)> {

@@ -2,7 +2,14 @@
 //!
 //! Nothing fails here: a bad value is missing, a bad row is described and set aside.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::BTreeMap,
+    hash::{Hash, Hasher},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+};
 
 use arrow::{
     array::{Array, ArrayRef, AsArray, Float64Array, Int64Array, StringArray, StringBuilder},
@@ -23,6 +30,37 @@ pub(crate) struct Missing {
     texts: Vec<String>,
     /// Bits of the numbers, zero positive.
     numbers: Vec<u64>,
+    /// Set where a NaN is read as a number.
+    #[serde(skip)]
+    nan: NanSeen,
+}
+
+/// Note that a NaN was read as a missing number. All clones share it. It is no part of a plan: two plans that differ in it alone are
+/// equal, and another machine has one of its own.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct NanSeen(Arc<AtomicBool>);
+
+impl NanSeen {
+    /// Returns whether any was read.
+    pub(crate) fn get(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    fn set(&self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+impl PartialEq for NanSeen {
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
+}
+
+impl Eq for NanSeen {}
+
+impl Hash for NanSeen {
+    fn hash<H: Hasher>(&self, _: &mut H) {}
 }
 
 impl Missing {
@@ -37,6 +75,15 @@ impl Missing {
         Self {
             texts: texts.iter().map(|t| t.trim().to_owned()).collect(),
             numbers: all.map(bits).collect(),
+            nan: NanSeen::default(),
+        }
+    }
+
+    /// The same, which notes a NaN in `nan`.
+    pub(crate) fn noting(self, nan: &NanSeen) -> Self {
+        Self {
+            nan: nan.clone(),
+            ..self
         }
     }
 
@@ -89,6 +136,9 @@ impl Numeric {
                     .values()
                     .iter()
                     .fold(false, |any, v| any | v.is_nan());
+                if nan {
+                    self.0.nan.set();
+                }
                 if self.0.numbers.is_empty() && !nan {
                     return Ok(values.clone());
                 }
@@ -111,7 +161,11 @@ impl Numeric {
         if self.0.text(text) {
             None
         } else {
-            signs::number(text, self.1)
+            let number = signs::number(text, self.1);
+            if number.is_some_and(f64::is_nan) {
+                self.0.nan.set();
+            }
+            number
         }
     }
 }

@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 
 use feedline_schemas::{
-    config::{MissingKey, Task},
+    config::Task,
     manifest::Split,
     record::ColumnType,
     report::{FeatureShift, Warning},
@@ -114,6 +114,27 @@ const MISSING_KEYS: &str = "missing_keys";
 /// Code of a warning about infinite cells of all columns, in the rows of one build.
 const INFINITE_CAPPED: &str = "infinite_capped";
 
+/// Code of a warning about NaN cells of all columns, in the rows of one build.
+const NAN_MISSING: &str = "nan_missing";
+
+/// Code of a warning about values of categories that the transform does not know, in the rows of one build.
+const UNKNOWN_CATEGORIES: &str = "unknown_categories";
+
+/// Code of a warning about a category whose values the transform knows in part.
+pub(crate) const CATEGORIES_CUT: &str = "categories_cut";
+
+/// Code of a warning about a category that is the key of the split.
+pub(crate) const KEY_IS_FEATURE: &str = "key_is_feature";
+
+/// Codes of warnings whose figures cover the rows of one build alone.
+const OF_ONE_BUILD: [&str; 5] = [
+    TEXTS_NOT_NUMBERS,
+    INFINITE_CAPPED,
+    MISSING_KEYS,
+    NAN_MISSING,
+    UNKNOWN_CATEGORIES,
+];
+
 /// Text before the newest message about appended rows.
 const APPENDED: &str = "; in the rows appended last: ";
 
@@ -128,10 +149,7 @@ pub(crate) fn with_appended(before: &[Warning], appended: Vec<Warning>) -> Vec<W
             code => old.code == code,
         };
         match all.iter_mut().find(is_same) {
-            Some(old)
-                if [TEXTS_NOT_NUMBERS, INFINITE_CAPPED, MISSING_KEYS]
-                    .contains(&new.code.as_str()) =>
-            {
+            Some(old) if OF_ONE_BUILD.contains(&new.code.as_str()) => {
                 let first = old.message.split(APPENDED).next().unwrap_or_default();
                 old.message = format!("{first}{APPENDED}{}", new.message);
             }
@@ -218,7 +236,7 @@ impl CutCategories {
             shown(column),
             splits.join(", ")
         );
-        warning("categories_cut", "dataset.step.max_values", message)
+        warning(CATEGORIES_CUT, "dataset.step.max_values", message)
     }
 }
 
@@ -615,28 +633,15 @@ pub(crate) fn unlisted_classes(
     Some(warning("unlisted_classes", KEY_CLASSES, message))
 }
 
-/// Warns of rows that have no value in any column of the split's `key`.
-pub(crate) fn missing_keys(
-    without: u64,
-    rows: u64,
-    key: &[String],
-    how: MissingKey,
-) -> Option<Warning> {
+/// Warns of rows that have no value in any column of the split's `key`, where the configuration does not say what they are.
+pub(crate) fn missing_keys(without: u64, rows: u64, key: &[String]) -> Option<Warning> {
     let names: Vec<&str> = key.iter().map(String::as_str).collect();
     let (names, share) = (listed(&names, "`"), percent(without, rows));
-    let what = match how {
-        MissingKey::One => {
-            "they are one group and share a split; make each a group of its own with `dataset.split.missing_key = \"own\"`"
-        }
-        MissingKey::Own | MissingKey::Reject => {
-            "each is a group of its own, so rows of one entity may be in several splits; hold them in one split with \
-             `dataset.split.missing_key = \"one\"`"
-        }
-    };
     (without > 0).then(|| {
         let message = format!(
-            "{without} of {rows} rows ({share}) have no value in {names}, the key of the split: {what}, reject them with \
-             `\"reject\"`, or fill in the key in the source"
+            "{without} of {rows} rows ({share}) have no value in {names}, the key of the split: each is a group of its own, so rows of \
+             one entity may be in several splits; hold them in one split with `dataset.split.missing_key = \"one\"`, reject them with \
+             `\"reject\"`, say that this is meant with `\"own\"`, or fill in the key in the source"
         );
         warning(MISSING_KEYS, "dataset.split.missing_key", message)
     })
@@ -853,6 +858,92 @@ pub(crate) fn infinite_capped(cells: &BTreeMap<String, [u64; 3]>) -> Option<Warn
             first_of(&columns, COLUMNS)
         );
         warning(INFINITE_CAPPED, "dataset.step", message)
+    })
+}
+
+/// Warns of NaN cells of numeric features, which became missing. Each column has these cells and all of its landed cells; `fills`
+/// says whether a step imputes one of them.
+pub(crate) fn nan_missing(cells: &BTreeMap<String, (u64, u64)>, fills: bool) -> Option<Warning> {
+    let columns: Vec<String> = cells
+        .iter()
+        .map(|(column, (nan, all))| format!("`{}` ({nan} of {all})", shown(column)))
+        .collect();
+    let what = match fills {
+        true => "were imputed; keep a mark of them with `indicator = true` of the `impute` step",
+        false => {
+            "rows that no step fills are rejected as `missing_value`; fill them with an `impute` step"
+        }
+    };
+    (!columns.is_empty()).then(|| {
+        let message = format!(
+            "NaN cells of landed columns count as missing and {what}, or correct the source where NaN is a fault: {}",
+            first_of(&columns, COLUMNS)
+        );
+        warning(NAN_MISSING, "dataset.step", message)
+    })
+}
+
+/// Warns of rows whose category the transform does not know. Each column has such rows of each split, and all rows of it, in the
+/// order of [`Split::ALL`]; splits without rows are absent from the message.
+pub(crate) fn unknown_categories(
+    cells: &BTreeMap<String, [u64; 3]>,
+    rows: [u64; 3],
+    splits: &[Split],
+) -> Option<Warning> {
+    let mut columns = Vec::new();
+    for (column, cells) in cells {
+        let counted = Split::ALL.into_iter().zip(cells).zip(rows);
+        let counted = counted.filter(|((split, cells), _)| splits.contains(split) && **cells > 0);
+        let counted: Vec<String> = counted
+            .map(|((split, cells), rows)| {
+                format!("{cells} of {rows} {split} rows, {}", percent(*cells, rows))
+            })
+            .collect();
+        if !counted.is_empty() {
+            columns.push(format!("`{}` ({})", shown(column), counted.join("; ")));
+        }
+    }
+    (!columns.is_empty()).then(|| {
+        let message = format!(
+            "values of categories that are not known from training rows became unknown, so a model has learnt nothing of them: {}; \
+             reject such rows with `unknown = \"reject\"` of the `categories` step, encode by `hash`, or leave the column out with \
+             `dataset.drop`",
+            first_of(&columns, COLUMNS)
+        );
+        warning(UNKNOWN_CATEGORIES, "dataset.step.unknown", message)
+    })
+}
+
+/// Warns of a category that is the key of the split, so that other splits have other values of it. `key` lists it as a feature.
+pub(crate) fn key_is_feature(column: &str, key: &str) -> Warning {
+    let message = format!(
+        "column `{}` is the key of the split and a category too: rows of one value are in one split, so its values in validation \
+         and test rows occur in no training row, and a model cannot use what it learns of it; take it out of `{key}` (it remains \
+         the key), or split by another `dataset.split.key`",
+        shown(column)
+    );
+    warning(KEY_IS_FEATURE, key, message)
+}
+
+/// Warns of appended rows with a larger share of rejects than a build allows of all rows.
+pub(crate) fn many_rejects(
+    rejected: &BTreeMap<String, u64>,
+    rows: u64,
+    limit: f64,
+) -> Option<Warning> {
+    let all: u64 = rejected.values().sum();
+    (share(all, rows) > limit).then(|| {
+        let reasons: Vec<String> = rejected
+            .iter()
+            .map(|(reason, rows)| format!("{rows} as `{reason}`"))
+            .collect();
+        let message = format!(
+            "{all} of the {rows} rows appended last ({}) were rejected ({}), a larger share than `dataset.max_reject_share` = {limit}: \
+             the build stops only where all rows of the dataset, those before included, are above it; look at the source",
+            percent(all, rows),
+            first_of(&reasons, GROUPS)
+        );
+        warning("many_rejects", "dataset.max_reject_share", message)
     })
 }
 

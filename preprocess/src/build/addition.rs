@@ -21,7 +21,7 @@ use super::{
     Build, There,
     grown::Grown,
     sources::columns_hash,
-    write::{Fitted, InfiniteCells},
+    write::{Fitted, SplitCells},
 };
 use crate::{
     Context, Engine, Error, Transform,
@@ -37,7 +37,7 @@ use crate::{
     shard::ShardLayout,
     stage::{Direct, stage},
     transform::reason,
-    warnings,
+    warnings::{self, many_rejects, unknown_categories},
 };
 
 /// Leaked keys that are named.
@@ -53,9 +53,9 @@ struct Added {
     /// A rejected row.
     sample: Option<String>,
     shifts: Vec<FeatureShift>,
-    infinite: InfiniteCells,
-    /// Warnings of text columns that are read as numbers, and of rows without a key.
-    texts: Vec<Warning>,
+    infinite: SplitCells,
+    /// Warnings of the appended rows alone.
+    warnings: Vec<Warning>,
     /// The numeric targets over all training rows, those before included; all or none.
     targets: Vec<TargetSummary>,
 }
@@ -139,7 +139,7 @@ impl Build<'_> {
         };
         let direct = Direct::of(&self.spec, &self.sources, &context);
         let copies = direct.is_some();
-        let mut texts = check_texts(&session, &self.sources, &self.spec, true).await?;
+        let mut warnings = check_texts(&session, &self.sources, &self.spec, true).await?;
         let frame = plan::frame(&session, &self.sources, &self.spec, None, copies).await?;
         let wanted = keys_of(frame.rows.clone()).await?;
         let fitted_on = before.additions.first();
@@ -168,7 +168,9 @@ impl Build<'_> {
             }
             None => stage(&session, rows, &self.spec, scratch, meter).await?,
         };
-        texts.extend(Box::pin(self.missing_keys(&staged)).await?);
+        warnings.extend(Box::pin(self.missing_keys(&staged)).await?);
+        let nan = Box::pin(self.nan_cells(&session, &self.sources, &frame.nan));
+        warnings.extend(nan.await?);
         let distinct = staged.total() + rejects.all();
         self.check_rejects(&session, &rejects, distinct).await?;
         let unexpected = Box::pin(self.unexpected(&session, &staged, &rejects)).await?;
@@ -194,7 +196,8 @@ impl Build<'_> {
             );
         }
         self.check_rejects(&session, &rejects, distinct).await?;
-        self.warn_of_rejects(rejects.total(), distinct);
+        let limit = self.spec.max_reject_share;
+        warnings.extend(many_rejects(&rejects.rejected(), distinct, limit));
         self.audit(&written.splits, &layout).await?;
         let added = self
             .look_at(&written.splits, &known, u64::MAX, &layout)
@@ -215,6 +218,8 @@ impl Build<'_> {
             );
         }
         let [train, validation, test] = rows_of(&written.splits);
+        let rows = [train, validation, test];
+        warnings.extend(unknown_categories(&written.unknown, rows, &Split::ALL));
         Ok(Added {
             counts: DatasetCounts {
                 rows_in: self.rows,
@@ -234,7 +239,7 @@ impl Build<'_> {
             sample: rejects.sample(&self.names),
             shifts,
             infinite: written.infinite,
-            texts,
+            warnings,
             targets,
         })
     }
@@ -248,24 +253,9 @@ impl Build<'_> {
         };
         let rows = counts.train + counts.validation + counts.test;
         let rest = self.written_warnings(&counts.rejected, rows, &added.infinite);
-        let texts = added.texts.iter().cloned();
-        let now: Vec<Warning> = duplicates.into_iter().chain(rest).chain(texts).collect();
+        let own = added.warnings.iter().cloned();
+        let now: Vec<Warning> = duplicates.into_iter().chain(rest).chain(own).collect();
         warnings::with_appended(&before.warnings, now)
-    }
-
-    /// A source that broke may be lost among all the rows that are there.
-    fn warn_of_rejects(&self, rejected: u64, rows: u64) {
-        let limit = self.spec.max_reject_share;
-        #[expect(clippy::cast_precision_loss, reason = "a share needs no 53 bits")]
-        let share = rejected as f64 / rows.max(1) as f64;
-        if share > limit {
-            tracing::warn!(
-                rejected,
-                rows,
-                limit,
-                "of the new rows more were set aside than `dataset.max_reject_share` allows of all"
-            );
-        }
     }
 
     async fn look_at(

@@ -217,6 +217,7 @@ mod tests {
             y: None,
             bad: Vec::new(),
             infinite: std::collections::BTreeMap::new(),
+            unknown: std::collections::BTreeMap::new(),
         };
         let spread = |i: u64| i.wrapping_mul(0x9e37_79b9_7f4a_7c15);
         let mut rows = EqualRows::new(Some(MOST_ROWS * 3));
@@ -245,6 +246,7 @@ mod tests {
             y: None,
             bad: vec![(1, "missing_value", String::new())],
             infinite: std::collections::BTreeMap::new(),
+            unknown: std::collections::BTreeMap::new(),
         };
         let mut rows = EqualRows::new(Some(10));
         rows.add(Split::Train, &[1, 2, 3], &applied);

@@ -418,22 +418,24 @@ async fn rows_without_a_key_are_groups_of_their_own_and_counted() {
             "each is a group of its own",
             "`dataset.split.missing_key = \"one\"`",
             "`\"reject\"`",
+            "say that this is meant with `\"own\"`",
         ],
     );
-    let report = report_of(&root, &keyed(", missing_key = \"reject\"")).await;
+    let rejecting = format!(
+        "max_reject_share = 0.5\n{}",
+        keyed(", missing_key = \"reject\"")
+    );
+    let report = report_of(&root, &rejecting).await;
     assert_eq!(
-        report.filtered,
+        report.rejected_by_reason,
         BTreeMap::from([("missing_key".to_owned(), without)])
     );
+    // A written value is a decision, whatever it is.
     check_none(&report, "missing_keys");
-    // As one group they may miss the shares by far, which is said too.
-    let report = report_of(&root, &keyed(", missing_key = \"one\"")).await;
-    check_warning(
-        &report,
-        "missing_keys",
-        "dataset.split.missing_key",
-        &["one group"],
-    );
+    for missing in ["own", "one"] {
+        let report = report_of(&root, &keyed(&format!(", missing_key = \"{missing}\""))).await;
+        check_none(&report, "missing_keys");
+    }
 }
 
 #[tokio::test]

@@ -44,6 +44,8 @@ pub(super) struct RowWriter<'a> {
     pub(super) boxes: Option<BoxCounts>,
     /// Count of infinite cells so far, by column.
     pub(super) infinite: BTreeMap<String, u64>,
+    /// Count of rows with an unknown value so far, by category.
+    pub(super) unknown: BTreeMap<String, u64>,
     /// Count of written rows so far, by class.
     pub(super) classes: Vec<u64>,
     /// Numeric targets of the written rows so far, as stored, each by itself.
@@ -87,6 +89,7 @@ impl<'a> RowWriter<'a> {
             texts: TextCounts::default(),
             boxes: has_boxes(spec).then(BoxCounts::default),
             infinite: BTreeMap::new(),
+            unknown: BTreeMap::new(),
             classes: vec![0; classes_of(layout)],
             targets: vec![ExactMoments::default(); numbers_of(layout)],
             extremes: Extremes::default(),
@@ -106,6 +109,9 @@ impl<'a> RowWriter<'a> {
         let bad = set_aside(self.rejects, batch, applied)?;
         for (column, cells) in &applied.infinite {
             *self.infinite.entry(column.clone()).or_default() += cells;
+        }
+        for (column, rows) in &applied.unknown {
+            *self.unknown.entry(column.clone()).or_default() += rows.len() as u64;
         }
         match &applied.y {
             Some(TargetValues::Classification(ids)) => {

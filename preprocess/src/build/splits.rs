@@ -2,8 +2,7 @@
 
 use datafusion::prelude::SessionContext;
 use feedline_schemas::{
-    config::{DedupMode, MissingKey, SplitBy},
-    ids::Hash128,
+    config::{DedupMode, SplitBy},
     manifest::{GroupCounts, Split},
     report::Warning,
 };
@@ -152,25 +151,14 @@ impl Build<'_> {
         Ok((counts.filter(|_| config.tolerance.is_some()), found))
     }
 
-    /// Warns of rows that have no key and are in a group all the same.
+    /// Warns of rows that have no key, unless the configuration says what they are.
     pub(super) async fn missing_keys(&self, staged: &Staged) -> Result<Option<Warning>, Error> {
         let split = &self.spec.config.split;
-        if split.key.is_empty() || self.cuts_documents() {
+        if split.key.is_empty() || split.missing_key.is_some() || self.cuts_documents() {
             return Ok(None);
         }
-        let one = match split.missing_key {
-            MissingKey::Own => None,
-            // The hash of a key without columns.
-            MissingKey::One => Some(Hash128::of(&[])),
-            MissingKey::Reject => return Ok(None),
-        };
-        let rows = Box::pin(staged.without_key(one)).await?;
-        Ok(warnings::missing_keys(
-            rows,
-            staged.total(),
-            &split.key,
-            split.missing_key,
-        ))
+        let rows = Box::pin(staged.without_key()).await?;
+        Ok(warnings::missing_keys(rows, staged.total(), &split.key))
     }
 }
 

@@ -9,7 +9,7 @@ use arrow::{
 };
 use datafusion::{
     logical_expr::{Expr, ident, lit},
-    prelude::DataFrame,
+    prelude::{DataFrame, SessionContext},
 };
 use feedline_schemas::{
     config::{DedupMode, SplitBy},
@@ -20,12 +20,12 @@ use feedline_schemas::{
     transform::{FittedCategories, FittedStep, FittedTarget, InputKind, TransformArtefact},
 };
 
-use super::{Build, write::InfiniteCells};
+use super::{Build, write::SplitCells};
 use crate::{
     Error,
     columns::{shown, system},
     copies,
-    fit::aggregate::Rows,
+    fit::{aggregate::Rows, check_nans},
     functions,
     landing::Landed,
     manifest,
@@ -34,6 +34,7 @@ use crate::{
     sql::other_rows::Sight,
     stage::{Repeated, Staged},
     transform::op_chain,
+    typing::NanSeen,
     warnings::{self, CutCategories},
 };
 
@@ -116,6 +117,7 @@ impl Build<'_> {
                 }
             }
         }
+        found.extend(self.key_is_feature(staged, artefact));
         found.extend(self.made_of_other_rows(artefact));
         found.extend(Box::pin(self.identifiers(staged, artefact)).await?);
         found.extend(Box::pin(self.target_leakage(staged, artefact)).await?);
@@ -491,7 +493,7 @@ impl Build<'_> {
         &self,
         rejected: &BTreeMap<String, u64>,
         rows: u64,
-        infinite: &InfiniteCells,
+        infinite: &SplitCells,
     ) -> Vec<Warning> {
         let target = self.spec.target.as_ref();
         let classes = target.and_then(|target| {
@@ -505,6 +507,58 @@ impl Build<'_> {
             .chain(unlisted)
             .chain(warnings::infinite_capped(infinite))
             .collect()
+    }
+
+    /// Warns of unknown categories in validation and test. Columns that another warning in `found` explains are left out.
+    pub(super) fn unknown_categories(
+        &self,
+        mut unknown: SplitCells,
+        rows: [u64; 3],
+        found: &[Warning],
+    ) -> Option<Warning> {
+        let explained = found.iter().filter(|warning| {
+            [warnings::CATEGORIES_CUT, warnings::KEY_IS_FEATURE].contains(&warning.code.as_str())
+        });
+        for warning in explained {
+            if let Some(column) = warning.message.split('`').nth(1) {
+                unknown.retain(|name, _| shown(name) != column);
+            }
+        }
+        warnings::unknown_categories(&unknown, rows, &[Split::Validation, Split::Test])
+    }
+
+    /// Warns of a category that is the only column of the split's key, where there is a split beside the training split.
+    fn key_is_feature(&self, staged: &Staged, artefact: &TransformArtefact) -> Option<Warning> {
+        let [key] = &self.spec.config.split.key[..] else {
+            return None;
+        };
+        let has_other = staged.total() > staged.rows(Split::Train);
+        let mut inputs = artefact.inputs.iter();
+        let is_category =
+            inputs.any(|input| input.name == *key && input.kind == InputKind::Categorical);
+        let config = &self.spec.config;
+        // It is no feature unless one of these lists it.
+        let listed = if config.features.contains(key) {
+            "dataset.features"
+        } else if config.categorical.contains(key) {
+            "dataset.categorical"
+        } else {
+            "dataset.step"
+        };
+        (has_other && is_category).then(|| warnings::key_is_feature(key, listed))
+    }
+
+    /// Warns of NaN cells in `sources`. Another machine may have read them, which does not note them here.
+    pub(super) async fn nan_cells(
+        &self,
+        session: &SessionContext,
+        sources: &[Landed],
+        nan: &NanSeen,
+    ) -> Result<Option<Warning>, Error> {
+        match nan.get() || !self.context.engine.is_local() {
+            true => check_nans(session, sources, &self.spec).await,
+            false => Ok(None),
+        }
     }
 }
 

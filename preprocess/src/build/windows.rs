@@ -27,7 +27,7 @@ use futures::TryStreamExt;
 use super::{
     Build,
     rows::{RowWriter, TextCounts, set_aside},
-    write::{Fitted, InfiniteCells, Written, add_infinite},
+    write::{Fitted, SplitCells, Written, add_cells},
 };
 use crate::{
     Error, Transform,
@@ -125,7 +125,8 @@ impl Build<'_> {
                 horizon: sequence.horizon,
                 ..SequenceCounts::default()
             },
-            infinite: InfiniteCells::new(),
+            infinite: SplitCells::new(),
+            unknown: SplitCells::new(),
         };
         let sizes = &self.spec.config.shards;
         let mut splits = Vec::with_capacity(3);
@@ -173,6 +174,7 @@ impl Build<'_> {
             sequence: Some(pass.counts),
             naive: pass.naive.into_forecasts(),
             infinite: pass.infinite,
+            unknown: pass.unknown,
             classes,
             targets,
             extremes: Default::default(),
@@ -213,7 +215,8 @@ struct Pass<'a> {
     rejects: RejectWriter,
     counts: SequenceCounts,
     naive: NaiveErrors,
-    infinite: InfiniteCells,
+    infinite: SplitCells,
+    unknown: SplitCells,
 }
 
 impl Pass<'_> {
@@ -234,7 +237,10 @@ impl Pass<'_> {
             let (batch, applied) = transformed(fitted, split, batch).await?;
             self.meter.add(batch.num_rows() as u64);
             let bad = set_aside(&mut self.rejects, &batch, &applied)?;
-            add_infinite(&mut self.infinite, split, &applied.infinite);
+            add_cells(&mut self.infinite, split, &applied.infinite);
+            let unknown = applied.unknown.iter();
+            let unknown = unknown.map(|(column, rows)| (column.clone(), rows.len() as u64));
+            add_cells(&mut self.unknown, split, &unknown.collect());
             let entities = column(&batch, series::ENTITY).as_fixed_size_binary();
             let places = column(&batch, series::PLACE).as_primitive::<Int64Type>();
             if open.is_none() {
@@ -391,5 +397,6 @@ fn applied(batch: &RecordBatch) -> Applied {
         y,
         bad: Vec::new(),
         infinite: BTreeMap::new(),
+        unknown: BTreeMap::new(),
     }
 }

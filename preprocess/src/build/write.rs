@@ -66,7 +66,9 @@ pub(super) struct Written {
     /// What naive forecasts are worth on the windows.
     pub(super) naive: Vec<NaiveForecast>,
     /// Infinite cells of numeric features, by column and split.
-    pub(super) infinite: InfiniteCells,
+    pub(super) infinite: SplitCells,
+    /// Rows with an unknown value of a category, by column and split.
+    pub(super) unknown: SplitCells,
     /// Rows of each split by class id.
     pub(super) classes: [Vec<u64>; 3],
     /// Numeric targets of the training split, as stored, each by itself.
@@ -139,11 +141,11 @@ impl Written {
     }
 }
 
-/// Infinite cells of each column in each split, in the order of [`Split::ALL`].
-pub(super) type InfiniteCells = BTreeMap<String, [u64; 3]>;
+/// Cells of some kind of each column in each split, in the order of [`Split::ALL`].
+pub(super) type SplitCells = BTreeMap<String, [u64; 3]>;
 
-/// Adds the infinite cells of rows of `split`.
-pub(super) fn add_infinite(all: &mut InfiniteCells, split: Split, cells: &BTreeMap<String, u64>) {
+/// Adds the cells of rows of `split`.
+pub(super) fn add_cells(all: &mut SplitCells, split: Split, cells: &BTreeMap<String, u64>) {
     for (column, cells) in cells {
         all.entry(column.clone()).or_default()[usize::from(code(split))] += cells;
     }
@@ -163,7 +165,7 @@ impl Build<'_> {
         let mut ended = Vec::with_capacity(3);
         let mut texts = [TextCounts::default(); 3];
         let mut boxes: Option<BoxCounts> = None;
-        let mut infinite = InfiniteCells::new();
+        let (mut infinite, mut unknown) = (SplitCells::new(), SplitCells::new());
         let mut classes: [Vec<u64>; 3] = Default::default();
         let mut targets = Vec::new();
         let mut extremes: [Extremes; 3] = Default::default();
@@ -189,7 +191,8 @@ impl Build<'_> {
             if split == Split::Train {
                 targets = std::mem::take(&mut rows.targets);
             }
-            add_infinite(&mut infinite, split, &rows.infinite);
+            add_cells(&mut infinite, split, &rows.infinite);
+            add_cells(&mut unknown, split, &rows.unknown);
             if let Some(found) = rows.boxes {
                 let all = boxes.get_or_insert_default();
                 all.kept += found.kept;
@@ -214,6 +217,7 @@ impl Build<'_> {
             sequence: None,
             naive: Vec::new(),
             infinite,
+            unknown,
             classes,
             targets,
             extremes,

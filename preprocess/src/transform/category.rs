@@ -107,7 +107,7 @@ impl CategoryPlan {
     }
 
     /// Writes the elements of `values` into `x`, rows of `features` elements that are 0 there. `folds` has the hashes that
-    /// training rows are dealt into folds by. Rows of unknown values are `bad` where they are to be rejected.
+    /// training rows are dealt into folds by. Rows of unknown values are added to `unknown`, and are `bad` where they are to be rejected.
     pub(super) fn write(
         &self,
         values: &StringArray,
@@ -115,9 +115,13 @@ impl CategoryPlan {
         x: &mut [f32],
         features: usize,
         bad: &mut Bad,
+        unknown: &mut Vec<usize>,
     ) {
         for (i, (row, value)) in x.chunks_exact_mut(features).zip(values).enumerate() {
             let id = self.ids.of(value);
+            if id == UNKNOWN_ID {
+                unknown.push(i);
+            }
             if self.rejects_unknown && id == UNKNOWN_ID {
                 bad.add(i, reason::UNKNOWN_CATEGORY, || {
                     let shown: String = value.unwrap_or_default().chars().take(SHOWN).collect();

@@ -367,6 +367,7 @@ fn an_empty_batch_gives_nothing() {
             y: None,
             bad: vec![],
             infinite: BTreeMap::new(),
+            unknown: BTreeMap::new(),
         }
     );
 }

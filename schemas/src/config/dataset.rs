@@ -145,7 +145,8 @@ pub struct DatasetConfig {
     pub scale_target: Option<bool>,
     /// Shards.
     pub shards: ShardConfig,
-    /// Largest share of rows that may be set aside, 0 to 1; above it the build stops. Default 0.05.
+    /// Largest share of rows that may be rejected, 0 to 1; above it the build stops. Where rows are appended it is a share of all rows,
+    /// those before included; appended rows above it by themselves are a warning. Default 0.05.
     pub max_reject_share: Option<f64>,
     /// Largest share of a row's features that may be missing as it landed, 0 to 1: rows that lack more are left out, and
     /// counted, before the split and before anything is fitted. Lower it where a row of mostly filled cells would teach

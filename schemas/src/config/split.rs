@@ -28,8 +28,9 @@ pub struct SplitConfig {
     pub key: Vec<String>,
     /// Treatment of rows without a value in any column of `key` (null, NaN, blank, or what `dataset.null_values` and
     /// `dataset.missing_values` list): `own` (default), `one` or `reject`. A row with some of several columns has a key.
-    #[serde(skip_serializing_if = "MissingKey::is_own")]
-    pub missing_key: MissingKey,
+    /// Rejected rows count towards `dataset.max_reject_share`. By default a warning counts such rows; a written value is a decision.
+    #[serde(skip_serializing_if = "is_own")]
+    pub missing_key: Option<MissingKey>,
     /// `range`, `rows`: first rows of the validation and of the test split that are set aside, as many as a row looks
     /// back (lags, windows), so that none of them has seen the split before. `time`: the span behind each border whose
     /// rows are set aside, such as `"7d"` (units `w`, `d`, `h`, `m`, `s`, `ms`, `us`); of a column of integers, a number of
@@ -79,7 +80,7 @@ impl Default for SplitConfig {
             validation: 0.1,
             test: 0.1,
             key: Vec::new(),
-            missing_key: MissingKey::default(),
+            missing_key: None,
             embargo: Embargo::default(),
             salt: "feedline".into(),
             expression: None,
@@ -105,11 +106,16 @@ pub enum MissingKey {
     Reject,
 }
 
-impl MissingKey {
-    /// Returns whether each row is a group of its own.
+/// Returns whether each row without a key is a group of its own: the same dataset, written or not.
+fn is_own(missing: &Option<MissingKey>) -> bool {
+    missing.unwrap_or_default() == MissingKey::Own
+}
+
+impl SplitConfig {
+    /// Returns the treatment of rows without a key.
     #[must_use]
-    pub const fn is_own(&self) -> bool {
-        matches!(self, Self::Own)
+    pub fn missing_key(&self) -> MissingKey {
+        self.missing_key.unwrap_or_default()
     }
 }
 
