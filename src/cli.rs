@@ -324,6 +324,10 @@ pub(crate) struct Predict {
     /// and are no number. For CSV that people open; without it texts are written as they are
     #[arg(long)]
     pub(crate) escape_formulas: bool,
+    /// Add a column `flags` that says what is unusual about a row: inputs without a value, categories that no training row has,
+    /// numbers far outside of the training rows. The report counts them by column either way
+    #[arg(long)]
+    pub(crate) flags: bool,
     /// Write the features that a model would be given, and ask no model. One called `row`, `error` or `detail`, as columns of
     /// the answers are, stands as `feature=row`
     #[arg(long)]

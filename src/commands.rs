@@ -1109,6 +1109,7 @@ impl<'a> Work<'a> {
             reading: predict::reading(options, &self.loaded.config, landed),
             to: options.to.clone(),
             escapes_formulas: options.escape_formulas,
+            flags: options.flags,
             transform: feedline_preprocess::Transform::new(artefact)?,
             model,
             stop: self.tools.stop.clone(),
@@ -1135,8 +1136,8 @@ impl<'a> Work<'a> {
             );
         };
         anyhow::ensure!(
-            options.history.is_none() && options.keep.is_empty(),
-            "`--history` and `--keep` are for rows of a table, and the model reads images; leave them out"
+            options.history.is_none() && options.keep.is_empty() && !options.flags,
+            "`--history`, `--keep` and `--flags` are for rows of a table, and the model reads images; leave them out"
         );
         let (config, training) = self.training()?;
         let choice = options.run.choice();
@@ -1194,6 +1195,7 @@ impl<'a> Work<'a> {
                 },
                 false => Predicted::Numbers(Vec::new()),
             }),
+            flags: false,
         };
         let answer = move || -> anyhow::Result<PredictReport> {
             landed_images.answer(&answers, &model, output, &mut report)?;
@@ -1219,6 +1221,10 @@ impl<'a> Work<'a> {
         manifest: &Manifest,
         artefact: TransformArtefact,
     ) -> anyhow::Result<Outcome> {
+        anyhow::ensure!(
+            !options.flags,
+            "`--flags` is for rows that need no rows before them, and features are made of the past of each entity; leave it out"
+        );
         let context = self.preprocessing(Engine::Local);
         let folder = series::Folder::create(&context.scratch)?;
         let landed = feedline_preprocess::landed_types(&self.root, manifest).await?;
@@ -1279,6 +1285,7 @@ impl<'a> Work<'a> {
                 kept: rows.kept().into_iter().chain(texts).collect(),
                 numbers,
                 predicted: None,
+                flags: false,
             };
             series::answer(rows, &answers, output, (&stop, &runtime), &mut report)?;
             Ok(report)

@@ -24,7 +24,7 @@ use std::{
 use anyhow::Context as _;
 use feedline_preprocess::{
     Column, CsvReading, Fault, Features, RowFormat, RowSource, RowsIn, RowsOut, RowsReading,
-    Transform,
+    Transform, UnusualCells,
 };
 use feedline_schemas::{
     config::{CsvConfig, DatasetConfig, PipelineConfig},
@@ -48,6 +48,12 @@ const WAITING: usize = 2;
 /// Columns of the answers themselves.
 const OWN: [&str; 3] = ["row", "error", "detail"];
 
+/// Column of what is unusual about a row.
+const FLAGS: &str = "flags";
+
+/// Columns that one line of the report names.
+const NAMED: usize = 10;
+
 /// How long a signal may go unseen while no rows come.
 const LOOK: Duration = Duration::from_millis(200);
 
@@ -61,6 +67,8 @@ pub(crate) struct Predict {
     /// Escapes strings that a spreadsheet would evaluate.
     pub(crate) escapes_formulas: bool,
     pub(crate) transform: Transform,
+    /// Adds a column of what is unusual about each row.
+    pub(crate) flags: bool,
     /// The run whose model is used; without it only the transform is applied.
     pub(crate) model: Option<(ChosenRun, feedline_trainer::Context)>,
     pub(crate) stop: Stop,
@@ -167,6 +175,7 @@ impl Predict {
             kept: self.reading.keep,
             numbers: Vec::new(),
             predicted: None,
+            flags: self.flags,
         };
         let (batches, reader) = read(rows, transform);
         let mut ended = None;
@@ -189,6 +198,25 @@ impl Predict {
                 "no row has these columns, which the transform was fitted on, so all their cells were read as missing; check \
                  how they are called"
             );
+        }
+        for (columns, what) in [
+            (
+                &report.unknown_categories,
+                "with a category that no training row has",
+            ),
+            (
+                &report.far_outside,
+                "with a number far outside of the training rows",
+            ),
+        ] {
+            for (column, cells) in columns {
+                tracing::warn!(
+                    column,
+                    cells,
+                    rows = report.rows,
+                    "new rows {what} have predictions that the model has learnt little for; `--flags` names them"
+                );
+            }
         }
         Ok(report)
     }
@@ -356,6 +384,8 @@ pub(crate) struct Answers {
     pub(crate) numbers: Vec<String>,
     /// Kind of the predictions, without rows, where they are made elsewhere.
     pub(crate) predicted: Option<Predicted>,
+    /// Adds a column of what is unusual about each row.
+    pub(crate) flags: bool,
 }
 
 /// Some rows to be answered.
@@ -370,6 +400,7 @@ struct Given {
     numbers: Vec<Vec<Option<f64>>>,
     /// Predictions that were made elsewhere; those of bad rows have no meaning.
     predicted: Option<Predicted>,
+    unusual: UnusualCells,
 }
 
 impl From<Features> for Given {
@@ -380,6 +411,7 @@ impl From<Features> for Given {
             x,
             bad,
             kept,
+            unusual,
         } = features;
         Self {
             first,
@@ -389,6 +421,7 @@ impl From<Features> for Given {
             kept,
             numbers: Vec::new(),
             predicted: None,
+            unusual,
         }
     }
 }
@@ -428,6 +461,7 @@ impl Answers {
             }
         }
         names.extend(OWN[1..].iter().map(|name| (*name).to_owned()));
+        names.extend(self.flags.then(|| FLAGS.to_owned()));
         names
     }
 
@@ -447,6 +481,7 @@ impl Answers {
             kept: vec![Vec::new(); self.kept.len()],
             numbers: vec![Vec::new(); self.numbers.len()],
             predicted: self.predicted.clone(),
+            unusual: UnusualCells::default(),
         }
     }
 
@@ -478,6 +513,7 @@ impl Answers {
             kept,
             numbers,
             predicted,
+            unusual,
         } = given;
         let mut columns: Vec<Column> = kept.into_iter().map(Column::Text).collect();
         columns.push(Column::Counts((first..).take(rows).collect()));
@@ -536,6 +572,11 @@ impl Answers {
             details[row] = Some(fault.detail);
         }
         columns.extend([Column::Text(errors), Column::Text(details)]);
+        count_unusual(&unusual, report);
+        if self.flags {
+            let inputs = self.transform.artefact().inputs.len();
+            columns.push(Column::Text(unusual.describe(rows, inputs)));
+        }
         columns
     }
 }
@@ -590,6 +631,18 @@ fn count(bad: &BTreeMap<usize, Fault>, rows: usize, report: &mut PredictReport) 
     }
 }
 
+fn count_unusual(unusual: &UnusualCells, report: &mut PredictReport) {
+    for (columns, counts) in [
+        (&unusual.missing, &mut report.missing_cells),
+        (&unusual.unknown, &mut report.unknown_categories),
+        (&unusual.far_outside, &mut report.far_outside),
+    ] {
+        for (column, rows) in columns {
+            *counts.entry(column.clone()).or_default() += rows.len() as u64;
+        }
+    }
+}
+
 /// The end of a thread that reads.
 fn joined<T>(reader: JoinHandle<anyhow::Result<T>>) -> anyhow::Result<T> {
     let ended = reader.join();
@@ -613,6 +666,20 @@ fn read(
     (batches, thread::spawn(work))
 }
 
+/// The columns with the most cells, and how many more there are.
+fn most_of(cells: &BTreeMap<String, u64>) -> String {
+    let mut columns: Vec<(&String, &u64)> = cells.iter().collect();
+    columns.sort_by_key(|(name, cells)| (std::cmp::Reverse(**cells), *name));
+    let named = columns.iter().take(NAMED);
+    let named: Vec<String> = named
+        .map(|(name, cells)| format!("`{name}` ({cells})"))
+        .collect();
+    match columns.len().saturating_sub(NAMED) {
+        0 => named.join(", "),
+        more => format!("{} and {more} more columns", named.join(", ")),
+    }
+}
+
 impl Text for PredictReport {
     fn write(&self, out: &mut String) -> fmt::Result {
         use fmt::Write as _;
@@ -622,6 +689,23 @@ impl Text for PredictReport {
         for (name, columns) in [("ignored", &self.ignored), ("absent", &self.absent)] {
             if !columns.is_empty() {
                 line(out, name, format!("columns `{}`", columns.join("`, `")))?;
+            }
+        }
+        for (name, cells, what) in [
+            ("missing", &self.missing_cells, "cells without a value"),
+            (
+                "unknown",
+                &self.unknown_categories,
+                "rows with a category that no training row has",
+            ),
+            (
+                "far",
+                &self.far_outside,
+                "cells far outside of the training rows",
+            ),
+        ] {
+            if !cells.is_empty() {
+                line(out, name, format!("{what}: {}", most_of(cells)))?;
             }
         }
         if !self.ordered_by.is_empty() {

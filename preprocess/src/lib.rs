@@ -91,7 +91,8 @@ pub use landed_texts::{LandedPlace, RejectedRow, landed_texts, rejected_rows};
 pub use manifest::{read_manifest, read_profile, read_transform};
 pub use plan::TrainSplit;
 pub use rows_in::{
-    CsvReading, Fault, Features, NewRows, RowFormat, RowSource, RowsIn, RowsReading, landed_types,
+    CsvReading, Fault, Features, NewRows, RowFormat, RowSource, RowsIn, RowsReading, UnusualCells,
+    landed_types,
 };
 pub use rows_out::{Column, RowsOut};
 pub use tokens::Tokenizer;

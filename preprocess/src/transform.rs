@@ -18,6 +18,7 @@ mod characters;
 mod groups;
 mod layout;
 mod numbers;
+mod outside;
 mod power;
 
 use std::collections::{BTreeMap, HashMap};
@@ -39,6 +40,7 @@ use layout::plan;
 pub(crate) use layout::{layout, new_layout, op_chain};
 use numbers::{Made, landed};
 pub(crate) use numbers::{Numbers, is_joint};
+use outside::FarBounds;
 
 use crate::{Error, columns::system, stage::Matrix};
 
@@ -66,6 +68,8 @@ pub struct Transform {
     categories: Vec<CategoryPlan>,
     /// Class ids of a classification target.
     classes: HashMap<String, i32>,
+    /// Bounds that new rows are compared with.
+    bounds: Vec<FarBounds>,
 }
 
 /// What [`Transform::apply`] makes of a batch.
@@ -80,13 +84,13 @@ pub struct Applied {
     /// Infinite cells of numeric columns in the usable rows, as they landed, by column. Columns
     /// without any are absent.
     pub infinite: BTreeMap<String, u64>,
+    /// Rows of each category that are usable and hold a value that the transform does not know, in ascending order. Columns without
+    /// any are absent.
+    pub unknown: BTreeMap<String, Vec<usize>>,
 }
 
 /// Targets of a batch.
 #[derive(Clone, Debug, PartialEq)]
-    /// Rows of each category that are usable and hold a value that the transform does not know, in ascending order. Columns without
-    /// any are absent.
-    pub unknown: BTreeMap<String, Vec<usize>>,
 pub enum TargetValues {
     /// `(y - offset) / scale`.
     Regression(Vec<f32>),
@@ -135,6 +139,7 @@ impl Transform {
             _ => HashMap::new(),
         };
         Ok(Self {
+            bounds: FarBounds::of(&artefact),
             artefact,
             numbers,
             categories,
@@ -244,6 +249,7 @@ impl Transform {
                 }
             }
         })?;
+        let mut unknown: BTreeMap<String, Vec<usize>> = BTreeMap::new();
         for (at, plan) in self.categories.iter().enumerate() {
             let values = text(batch, &plan.name)?;
             let folds = folds.get(at).copied().flatten();
@@ -253,7 +259,6 @@ impl Transform {
                 unknown.insert(plan.name.clone(), rows);
             }
         }
-        let mut unknown: BTreeMap<String, Vec<usize>> = BTreeMap::new();
         let y = self.target(batch, &mut bad)?;
         let mut capped = BTreeMap::new();
         for (_, place) in infinite.iter().filter(|(row, _)| !bad.0.contains_key(row)) {
@@ -262,26 +267,26 @@ impl Transform {
                 *capped.entry(plan.name.clone()).or_default() += 1;
             }
         }
+        for rows in unknown.values_mut().filter(|_| !bad.0.is_empty()) {
+            rows.retain(|row| !bad.0.contains_key(row));
+        }
+        unknown.retain(|_, rows| !rows.is_empty());
         let bad = bad
             .0
             .into_iter()
             .map(|(row, (reason, detail))| (row, reason, detail))
             .collect();
-        for rows in unknown.values_mut().filter(|_| !bad.0.is_empty()) {
-            rows.retain(|row| !bad.0.contains_key(row));
-        }
-        unknown.retain(|_, rows| !rows.is_empty());
         Ok(Applied {
             x,
             y,
             bad,
             infinite: capped,
+            unknown,
         })
     }
 
     /// Numbers of the features `x`, `[rows, features]`, in the units they landed in: each numeric column by its name, in the
     /// order of the inputs. What a step lost stays lost: cells that were filled or capped are those values. Numbers that
-            unknown,
     /// no power makes are infinite. Columns that were scaled by groups are left out: [`Self::invert_rows`] knows those.
     #[must_use]
     pub fn invert(&self, x: &[f32]) -> Vec<(&str, Vec<f64>)> {

@@ -740,6 +740,16 @@ pub struct PredictReport {
     pub ignored: Vec<String>,
     /// Inputs that no row had: they were missing everywhere.
     pub absent: Vec<String>,
+    /// Missing cells of each input in the rows with a prediction. Inputs without any are absent.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub missing_cells: BTreeMap<String, u64>,
+    /// Rows of each category whose value the transform does not know. Categories without any are absent.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub unknown_categories: BTreeMap<String, u64>,
+    /// Cells of each number far outside of the training rows: below or above the range of a `min_max` step, or beyond the caps of a
+    /// `winsorize` step by more than the caps are apart. Numbers without any, and those without such a step, are absent.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub far_outside: BTreeMap<String, u64>,
     /// New rows of a series without an answer of their own: copies of rows that have landed, or of one another.
     #[serde(default)]
     pub copies: u64,

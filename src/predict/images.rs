@@ -7,7 +7,7 @@
 use std::{collections::BTreeMap, fs, path::Path};
 
 use anyhow::Context as _;
-use feedline_preprocess::{Fault, LandedPlace, RejectedRow};
+use feedline_preprocess::{Fault, LandedPlace, RejectedRow, UnusualCells};
 use feedline_schemas::{
     config::{
         ContractConfig, DatasetConfig, DedupMode, FileFormat, PictureDuplicates, PipelineConfig,
@@ -237,6 +237,7 @@ impl Rows {
                 kept: vec![Vec::new()],
                 numbers: Vec::new(),
                 predicted: Some(empty),
+                unusual: UnusualCells::default(),
             },
             classes,
         }

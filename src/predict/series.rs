@@ -13,7 +13,7 @@ use std::{
 };
 
 use anyhow::Context as _;
-use feedline_preprocess::{LandedRows, SeriesBatch, SeriesRows, Transform};
+use feedline_preprocess::{LandedRows, SeriesBatch, SeriesRows, Transform, UnusualCells};
 use feedline_schemas::{
     config::{
         ContractConfig, CsvConfig, DeclaredType, FileFormat, InferConfig, PipelineConfig,
@@ -280,6 +280,7 @@ fn given(batch: SeriesBatch, first: u64, is_window: bool, naive: [bool; 2]) -> G
         kept,
         numbers: numbers.map(|(cells, _)| cells).collect(),
         predicted: None,
+        unusual: UnusualCells::default(),
     }
 }
 

@@ -432,3 +432,51 @@ fn a_row_that_could_not_land_is_set_aside_with_the_reason_that_ingest_has() {
         );
     }
 }
+
+#[test]
+fn what_is_unusual_about_a_row_is_counted_and_flagged_beside_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    write_homes(folder);
+    let file = pipeline(folder, &text("price", "dear", "regression"));
+    run(folder, &["run", file]).expect(0);
+    let rows = concat!(
+        "{\"size\":50,\"district\":\"01\",\"garden\":true}\n",
+        "{\"size\":1e9,\"district\":\"77\",\"garden\":true}\n",
+        "{\"district\":\"02\"}\n",
+    );
+    let plain = piped(folder, file, rows.as_bytes(), &["--json"]).expect(0);
+    assert_eq!(lines(&plain).len(), 3);
+    let report: Value = serde_json::from_str(plain.stderr.lines().last().unwrap()).unwrap();
+    let counts = |key: &str| report[key].clone();
+    assert_eq!(
+        counts("missing_cells"),
+        serde_json::json!({ "garden": 1, "size": 1 })
+    );
+    assert_eq!(
+        counts("unknown_categories"),
+        serde_json::json!({ "district": 1 })
+    );
+    assert_eq!(counts("far_outside"), serde_json::json!({ "size": 1 }));
+
+    let flagged = piped(folder, file, rows.as_bytes(), &["--flags"]).expect(0);
+    let answers = lines(&flagged);
+    let flags: Vec<&Value> = answers.iter().map(|answer| &answer["flags"]).collect();
+    let expected = [
+        Value::Null,
+        "`district` has an unknown category; `size` is far outside of the training rows".into(),
+        "2 of 3 inputs are missing".into(),
+    ];
+    assert_eq!(flags, expected.iter().collect::<Vec<_>>());
+    // The numbers are the same, and the screen has the counts.
+    for (flagged, plain) in answers.iter().zip(lines(&plain)) {
+        assert_eq!(flagged["prediction"], plain["prediction"]);
+    }
+    for part in [
+        "rows with a category that no training row has: `district` (1)",
+        "cells far outside of the training rows: `size` (1)",
+        "cells without a value: `garden` (1), `size` (1)",
+    ] {
+        assert!(flagged.stderr.contains(part), "{}", flagged.stderr);
+    }
+}

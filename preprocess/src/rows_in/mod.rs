@@ -193,6 +193,84 @@ pub struct Features {
     pub bad: BTreeMap<usize, Fault>,
     /// The columns that are carried along, each with a cell per row.
     pub kept: Vec<Vec<Option<String>>>,
+    /// Cells of usable rows that a model knows little of.
+    pub unusual: UnusualCells,
+}
+
+/// Rows of some new rows, by place from 0, with a cell that a model knows little of, by column. Columns without any are absent, and
+/// so are rows that cannot be used.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct UnusualCells {
+    /// Inputs without a value.
+    pub missing: BTreeMap<String, Vec<usize>>,
+    /// Categories with a value that the transform does not know.
+    pub unknown: BTreeMap<String, Vec<usize>>,
+    /// Numbers far outside of the training rows.
+    pub far_outside: BTreeMap<String, Vec<usize>>,
+}
+
+impl UnusualCells {
+    /// Inputs of `rows` without those that are `bad`; `unknown` are those of unknown categories.
+    fn of(
+        rows: &RecordBatch,
+        bad: &BTreeMap<usize, Fault>,
+        transform: &Transform,
+        unknown: BTreeMap<String, Vec<usize>>,
+    ) -> Result<Self, Error> {
+        let schema = rows.schema();
+        let columns = schema.fields().iter().zip(rows.columns());
+        let columns = columns.filter(|(_, column)| column.null_count() > 0);
+        let missing = columns.map(|(field, column)| {
+            let rows = (0..column.len()).filter(|row| column.is_null(*row));
+            (field.name().clone(), rows.collect())
+        });
+        let mut found = Self {
+            missing: missing.collect(),
+            unknown,
+            far_outside: transform.far_outside(rows)?,
+        };
+        for columns in [
+            &mut found.missing,
+            &mut found.unknown,
+            &mut found.far_outside,
+        ] {
+            columns.retain(|_, rows: &mut Vec<usize>| {
+                rows.retain(|row| !bad.contains_key(row));
+                !rows.is_empty()
+            });
+        }
+        Ok(found)
+    }
+
+    /// Describes the cells of each row, for people; `inputs` is the number of columns of a row.
+    #[must_use]
+    pub fn describe(&self, rows: usize, inputs: usize) -> Vec<Option<String>> {
+        let mut lacking = vec![0_usize; rows];
+        for row in self.missing.values().flatten() {
+            lacking[*row] += 1;
+        }
+        let mut flags: Vec<Vec<String>> = lacking
+            .into_iter()
+            .map(|lacking| match lacking {
+                0 => Vec::new(),
+                lacking => vec![format!("{lacking} of {inputs} inputs are missing")],
+            })
+            .collect();
+        for (columns, what) in [
+            (&self.unknown, "has an unknown category"),
+            (&self.far_outside, "is far outside of the training rows"),
+        ] {
+            for (column, rows) in columns {
+                for row in rows {
+                    flags[*row].push(format!("`{column}` {what}"));
+                }
+            }
+        }
+        let flags = flags.into_iter();
+        flags
+            .map(|flags| (!flags.is_empty()).then(|| flags.join("; ")))
+            .collect()
+    }
 }
 
 impl NewRows {
@@ -208,7 +286,9 @@ impl NewRows {
             bad.entry(row)
                 .or_insert_with(|| Fault::new(reason, detail).at(&format!("row {number}")));
         }
+        let unusual = UnusualCells::of(&self.inputs, &bad, transform, applied.unknown)?;
         Ok(Features {
+            unusual,
             first: self.first,
             rows: self.inputs.num_rows(),
             x: applied.x,
