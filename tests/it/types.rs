@@ -130,3 +130,44 @@ fn a_preview_shows_columns_before_anything_lands() {
     );
     assert!(!folder.path().join("out").exists());
 }
+
+/// A table of air with a dot in the name of a column.
+fn write_air(folder: &Path) {
+    let mut random = Random(11);
+    let lines = (0..400).map(|i| {
+        let [pm, wind] = [random.below(90), random.below(12)];
+        format!("{i},{pm}.25,{wind},{}\n", 3 * pm + wind)
+    });
+    let lines: String = lines.collect();
+    fs::write(folder.join("air.csv"), format!("id,pm2.5,wind,y\n{lines}")).unwrap();
+}
+
+#[test]
+fn a_column_with_a_dot_in_its_name_is_declared_selected_and_queried_by_the_name_that_preview_shows()
+{
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    write_air(folder);
+    let head = "[pipeline]\nname = \"air\"\nroot = \"out\"\n[[source]]\nname = \"air\"\ntype = \"files\"\nurl = \"air.csv\"\n";
+    let declared = "[source.contract.column.'pm2\\.5']\ntype = \"float\"\n";
+    let sql = "[dataset]\ntarget = \"y\"\nsql = '''select \"pm2\\.5\" as pm, wind, y, \
+        case when wind >= 6 then 'windy' else 'calm' end as kind from air where \"pm2\\.5\"::int % 2 = 0'''\n";
+    let file = pipeline(folder, &format!("{head}{declared}{sql}"));
+    let preview = run(folder, &["preview", file]).expect(0);
+    assert!(preview.stdout.contains("pm2\\.5"), "{}", preview.stdout);
+    let report = run(folder, &["ingest", file, "--json"]).expect(0).json();
+    assert_eq!(report["sources"][0]["rejected"], 0);
+    run(folder, &["shards", "build", file]).expect(0);
+
+    // The name as the file has it is refused with the name as it landed.
+    let wrong = sql.replace("pm2\\.5", "pm2.5");
+    let file = pipeline(folder, &format!("{head}{declared}{wrong}"));
+    let refused = run(folder, &["shards", "build", file]).expect(1);
+    assert!(refused.stderr.contains("pm2\\.5"), "{}", refused.stderr);
+
+    // Steps name the column in the same way.
+    let plain = "[dataset]\ntarget = \"y\"\ndrop = [\"id\"]\nstep = [{ type = \"impute\" }, { type = \"min_max\", columns = ['pm2\\.5'] }, \
+                 { type = \"categories\" }]\n";
+    let file = pipeline(folder, &format!("{head}{declared}{plain}"));
+    run(folder, &["shards", "build", file]).expect(0);
+}
