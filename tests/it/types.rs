@@ -162,7 +162,7 @@ fn a_column_with_a_dot_in_its_name_is_declared_selected_and_queried_by_the_name_
     // The name as the file has it is refused with the name as it landed.
     let wrong = sql.replace("pm2\\.5", "pm2.5");
     let file = pipeline(folder, &format!("{head}{declared}{wrong}"));
-    let refused = run(folder, &["shards", "build", file]).expect(1);
+    let refused = run(folder, &["shards", "build", file]).expect(2);
     assert!(refused.stderr.contains("pm2\\.5"), "{}", refused.stderr);
 
     // Steps name the column in the same way.
