@@ -64,6 +64,7 @@ mod optimizer;
 mod parallel;
 mod pattern;
 mod pictures;
+mod pieces;
 mod plan;
 mod predict;
 mod prolong;

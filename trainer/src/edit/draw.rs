@@ -111,13 +111,6 @@ impl Draw {
     }
 }
 
-/// `ln(sum(exp(scores)))`: what a score lacks to it is `-ln p`.
-pub(super) fn log_sum(scores: &[f32]) -> f64 {
-    let largest = scores.iter().copied().fold(f32::NEG_INFINITY, f32::max);
-    let sum: f64 = scores.iter().map(|s| f64::from((s - largest).exp())).sum();
-    f64::from(largest) + sum.ln()
-}
-
 #[cfg(test)]
 mod tests {
     use feedline_schemas::ids::Seed;
@@ -223,12 +216,5 @@ mod tests {
         }
         let top_k = Some(0);
         refused(EditRule { top_k, ..PLAIN }, "top-k");
-    }
-
-    #[test]
-    fn log_sum_is_that_of_the_probabilities_times_a_number() {
-        assert!((log_sum(&scores()) - 5.0).abs() < 1e-6);
-        assert!((log_sum(&[1000.0, 1000.0]) - (1000.0 + 2.0_f64.ln())).abs() < 1e-6);
-        assert!(!log_sum(&[f32::NAN, 1.0]).is_finite() || log_sum(&[f32::NAN]).is_nan());
     }
 }

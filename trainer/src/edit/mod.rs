@@ -13,7 +13,6 @@
 
 mod draw;
 mod perplexity;
-mod pieces;
 #[cfg(test)]
 mod tests;
 
@@ -24,18 +23,14 @@ use feedline_schemas::{
     manifest::Split,
 };
 
-use self::{
-    draw::{Draw, log_sum},
-    perplexity::Histogram,
-    pieces::{Piece, Rows, pieces},
-};
+use self::{draw::Draw, perplexity::Histogram};
 use crate::{
     Context, Group,
-    data::{Inputs, Samples, Targets},
     engine::Engine,
     error::Error,
     evaluate,
     model::Shape,
+    pieces::{LanguageModel, Piece, pieces},
     train::Opened,
 };
 
@@ -142,17 +137,22 @@ impl Prior {
     /// For ids beyond the vocabulary.
     pub fn edit(&mut self, documents: &Documents) -> Result<Vec<u32>, Error> {
         let pieces = pieces(documents, self.context);
-        let found = self.each(&documents.ids, &pieces, |piece, scores| {
-            self.look(&documents.ids, piece, scores)
-        });
+        let found = self
+            .model()
+            .each_piece(&documents.ids, &pieces, |piece, scores| {
+                self.look(&documents.ids, piece, scores)
+            });
         let mut ids = documents.ids.clone();
         for (place, id) in found.iter().flat_map(|found| &found.redrawn) {
             ids[*place] = *id;
         }
         let is_other = |piece: &&Piece| ids[piece.ids.clone()] != documents.ids[piece.ids.clone()];
         let other: Vec<Piece> = pieces.iter().filter(is_other).cloned().collect();
-        let losses = self.each(&ids, &other, |piece, scores| {
-            self.losses(&ids, piece, scores).map(|(_, loss)| loss).sum()
+        let losses = self.model().each_piece(&ids, &other, |piece, scores| {
+            self.model()
+                .losses(&ids, piece, scores)
+                .map(|(_, loss)| loss)
+                .sum()
         });
         let mut losses = losses.into_iter();
         for (piece, found) in pieces.iter().zip(&found) {
@@ -192,23 +192,20 @@ impl Prior {
         }
     }
 
-    /// The place, in the document, and `-ln p` of each token that a piece of `ids` predicts, by `scores`,
-    /// `[predicted, vocabulary]`.
-    fn losses<'a>(
-        &self,
-        ids: &'a [u32],
-        piece: &'a Piece,
-        scores: &'a [f32],
-    ) -> impl Iterator<Item = (&'a [f32], f64)> {
-        let next = &ids[piece.ids.start + 1..piece.ids.end];
-        let each = scores.chunks_exact(self.vocabulary).zip(next);
-        each.map(|(scores, id)| (scores, log_sum(scores) - f64::from(scores[*id as usize])))
+    /// The model.
+    fn model(&self) -> LanguageModel<'_> {
+        LanguageModel {
+            engine: &self.engine,
+            bucket: &self.bucket,
+            context: self.context,
+            vocabulary: self.vocabulary,
+        }
     }
 
     /// What is found in a piece, and what is drawn.
     fn look(&self, ids: &[u32], piece: &Piece, scores: &[f32]) -> Found {
         let mut found = Found::default();
-        for (i, (scores, loss)) in self.losses(ids, piece, scores).enumerate() {
+        for (i, (scores, loss)) in self.model().losses(ids, piece, scores).enumerate() {
             found.loss += loss;
             if (-loss).exp() < self.draw.threshold() || !loss.is_finite() {
                 continue;
@@ -220,42 +217,5 @@ impl Prior {
             found.redrawn.extend(drawn.map(|id| (place, id)));
         }
         found
-    }
-
-    /// What `visit` makes of each piece of `ids` and the scores after each of its tokens but the last,
-    /// `[predicted, vocabulary]`.
-    fn each<T: Send>(
-        &self,
-        ids: &[u32],
-        pieces: &[Piece],
-        visit: impl Fn(&Piece, &[f32]) -> T + Sync,
-    ) -> Vec<T> {
-        let mut results: Vec<(usize, T)> = Vec::with_capacity(pieces.len());
-        for rows in Rows::of(pieces, [self.context, self.vocabulary]) {
-            let tokens = rows.tokens(ids, pieces);
-            let inputs = Inputs {
-                tokens: &tokens,
-                length: rows.length + 1,
-                ..Inputs::default()
-            };
-            let count = tokens.len() / inputs.length;
-            let samples = Samples::new(count, inputs, Targets::None);
-            let visit = |part: usize, scores: Vec<f32>| -> Vec<(usize, T)> {
-                let scores = scores.chunks_exact(rows.length * self.vocabulary);
-                let numbers = rows.numbers.chunks(rows.of_part).nth(part);
-                let each = numbers.unwrap_or_default().iter().zip(scores);
-                let each = each.map(|(number, scores)| {
-                    let piece = &pieces[*number];
-                    let scores = &scores[..piece.predicted() * self.vocabulary];
-                    (*number, visit(piece, scores))
-                });
-                each.collect()
-            };
-            let take = |part: Vec<(usize, T)>| results.extend(part);
-            self.engine
-                .outputs(&self.bucket, samples, &rows.parts(), visit, take);
-        }
-        results.sort_unstable_by_key(|(number, _)| *number);
-        results.into_iter().map(|(_, result)| result).collect()
     }
 }

@@ -6,7 +6,12 @@ use feedline_schemas::{
 };
 
 use super::*;
-use crate::{models, number::exact_len, random::Stream};
+use crate::{
+    data::{Inputs, Samples, Targets},
+    models,
+    number::exact_len,
+    random::Stream,
+};
 
 const CONTEXT: usize = 20;
 const VOCABULARY: usize = 30;

@@ -1,8 +1,16 @@
-//! Pieces of documents, each a row of its own.
+//! Pieces of documents, each a row of its own, and the scores that a model of the next token gives them.
+//!
+//! A piece is a row in a part of a fixed number of rows of a fixed length that follows from the piece's. So neither threads
+//! nor the order of documents nor the number of them decide a bit of its scores.
 
 use std::{collections::BTreeMap, ops::Range};
 
 use feedline_schemas::edit::Documents;
+
+use crate::{
+    data::{Inputs, Samples, Targets},
+    engine::Engine,
+};
 
 /// Places of a part of a batch, unless a row has more.
 const PART_TOKENS: usize = 1024;
@@ -15,24 +23,24 @@ const LEAST: usize = 16;
 
 /// A part of a document, at most one token longer than the model reads: all but its first token are predicted.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Piece {
+pub(crate) struct Piece {
     /// Key of the document.
-    pub(super) key: u64,
+    pub(crate) key: u64,
     /// Place in the document of its first token.
-    pub(super) first: u64,
+    pub(crate) first: u64,
     /// Where it lies among the ids of all documents.
-    pub(super) ids: Range<usize>,
+    pub(crate) ids: Range<usize>,
 }
 
 impl Piece {
     /// Tokens that are predicted, at least one.
-    pub(super) fn predicted(&self) -> usize {
+    pub(crate) fn predicted(&self) -> usize {
         self.ids.len() - 1
     }
 }
 
 /// The pieces of documents, in order. Each token but the first of a document is predicted in one.
-pub(super) fn pieces(documents: &Documents, context: usize) -> Vec<Piece> {
+pub(crate) fn pieces(documents: &Documents, context: usize) -> Vec<Piece> {
     let mut pieces = Vec::new();
     for (key, place) in documents.places() {
         let mut start = place.start;
@@ -51,18 +59,18 @@ pub(super) fn pieces(documents: &Documents, context: usize) -> Vec<Piece> {
 
 /// Pieces that make rows of one length, with padding behind them: a causal model does not see it.
 #[derive(Clone, Debug)]
-pub(super) struct Rows {
+pub(crate) struct Rows {
     /// Places of a row.
-    pub(super) length: usize,
+    pub(crate) length: usize,
     /// Rows of a part. It follows from the length alone, as the bits of a product may depend on its shape.
-    pub(super) of_part: usize,
+    pub(crate) of_part: usize,
     /// The pieces.
-    pub(super) numbers: Vec<usize>,
+    pub(crate) numbers: Vec<usize>,
 }
 
 impl Rows {
     /// Pieces by the length of their rows, the next power of two up to the context.
-    pub(super) fn of(pieces: &[Piece], [context, vocabulary]: [usize; 2]) -> Vec<Self> {
+    pub(crate) fn of(pieces: &[Piece], [context, vocabulary]: [usize; 2]) -> Vec<Self> {
         let mut by_length: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
         for (number, piece) in pieces.iter().enumerate() {
             let length = piece.predicted().next_power_of_two().max(LEAST);
@@ -79,7 +87,7 @@ impl Rows {
     }
 
     /// Their ids, `[rows, length + 1]`; rows without a piece fill the last part.
-    pub(super) fn tokens(&self, ids: &[u32], pieces: &[Piece]) -> Vec<u32> {
+    pub(crate) fn tokens(&self, ids: &[u32], pieces: &[Piece]) -> Vec<u32> {
         let width = self.length + 1;
         let rows = self.numbers.len().next_multiple_of(self.of_part);
         let mut tokens = vec![0; rows * width];
@@ -91,12 +99,81 @@ impl Rows {
     }
 
     /// The parts, all of one size.
-    pub(super) fn parts(&self) -> Vec<Range<usize>> {
+    pub(crate) fn parts(&self) -> Vec<Range<usize>> {
         let parts = 0..self.numbers.len().div_ceil(self.of_part);
         parts
             .map(|part| part * self.of_part..(part + 1) * self.of_part)
             .collect()
     }
+}
+
+/// A model of the next token with its weights.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct LanguageModel<'a> {
+    pub(crate) engine: &'a Engine,
+    pub(crate) bucket: &'a [f32],
+    /// Most tokens that a score is conditioned on.
+    pub(crate) context: usize,
+    /// Number of ids.
+    pub(crate) vocabulary: usize,
+}
+
+impl LanguageModel<'_> {
+    /// Calls `visit` with each piece of `ids` and the scores after each of its tokens but the last,
+    /// `[predicted, vocabulary]`; returns the results in the order of the pieces.
+    pub(crate) fn each_piece<T: Send>(
+        self,
+        ids: &[u32],
+        pieces: &[Piece],
+        visit: impl Fn(&Piece, &[f32]) -> T + Sync,
+    ) -> Vec<T> {
+        let mut results: Vec<(usize, T)> = Vec::with_capacity(pieces.len());
+        for rows in Rows::of(pieces, [self.context, self.vocabulary]) {
+            let tokens = rows.tokens(ids, pieces);
+            let inputs = Inputs {
+                tokens: &tokens,
+                length: rows.length + 1,
+                ..Inputs::default()
+            };
+            let count = tokens.len() / inputs.length;
+            let samples = Samples::new(count, inputs, Targets::None);
+            let visit = |part: usize, scores: Vec<f32>| -> Vec<(usize, T)> {
+                let scores = scores.chunks_exact(rows.length * self.vocabulary);
+                let numbers = rows.numbers.chunks(rows.of_part).nth(part);
+                let each = numbers.unwrap_or_default().iter().zip(scores);
+                let each = each.map(|(number, scores)| {
+                    let piece = &pieces[*number];
+                    let scores = &scores[..piece.predicted() * self.vocabulary];
+                    (*number, visit(piece, scores))
+                });
+                each.collect()
+            };
+            let take = |part: Vec<(usize, T)>| results.extend(part);
+            self.engine
+                .outputs(self.bucket, samples, &rows.parts(), visit, take);
+        }
+        results.sort_unstable_by_key(|(number, _)| *number);
+        results.into_iter().map(|(_, result)| result).collect()
+    }
+
+    /// The scores and `-ln p` of each token that a piece of `ids` predicts, by `scores`, `[predicted, vocabulary]`.
+    pub(crate) fn losses<'a>(
+        self,
+        ids: &'a [u32],
+        piece: &'a Piece,
+        scores: &'a [f32],
+    ) -> impl Iterator<Item = (&'a [f32], f64)> {
+        let next = &ids[piece.ids.start + 1..piece.ids.end];
+        let each = scores.chunks_exact(self.vocabulary).zip(next);
+        each.map(|(scores, id)| (scores, log_sum(scores) - f64::from(scores[*id as usize])))
+    }
+}
+
+/// Logarithm of the sum of the exponentials of scores.
+pub(crate) fn log_sum(scores: &[f32]) -> f64 {
+    let largest = scores.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+    let sum: f64 = scores.iter().map(|s| f64::from((s - largest).exp())).sum();
+    f64::from(largest) + sum.ln()
 }
 
 #[cfg(test)]
@@ -158,5 +235,13 @@ mod tests {
         let rows = Rows::of(&pieces, [256, 50_000]);
         assert_eq!(rows.last().unwrap().of_part, 1);
         assert_eq!(rows.last().unwrap().parts().len(), 8);
+    }
+
+    #[test]
+    fn log_sum_is_that_of_the_probabilities_times_a_number() {
+        let scores = [0.25_f32, 0.75].map(|p| p.ln() + 5.0);
+        assert!((log_sum(&scores) - 5.0).abs() < 1e-6);
+        assert!((log_sum(&[1000.0, 1000.0]) - (1000.0 + 2.0_f64.ln())).abs() < 1e-6);
+        assert!(!log_sum(&[f32::NAN, 1.0]).is_finite() || log_sum(&[f32::NAN]).is_nan());
     }
 }
