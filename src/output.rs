@@ -11,6 +11,7 @@ use std::{
     io::{IsTerminal as _, Write as _},
 };
 
+use feedline_loader::ShuffleQuality;
 use feedline_schemas::{
     manifest::{
         BoxCounts, ConflictCounts, GroupCounts, JoinCounts, Layout, Manifest, NaiveForecast,
@@ -918,19 +919,20 @@ fn write_train_plan(train: &TrainPlan, out: &mut String) -> fmt::Result {
             loader.domains
         ),
     )?;
-    let shuffle = &loader.shuffle;
-    line(
-        out,
-        "mixing",
-        format!(
-            "{:.1} of {} classes in a batch if rows lay sorted by class, {:.1} at best; spread {:.2}, 1 at best",
-            shuffle.classes_per_batch,
-            shuffle.classes,
-            shuffle.ideal_classes_per_batch,
-            shuffle.spread
-        ),
-    )?;
+    line(out, "mixing", mixing(&loader.shuffle))?;
     train.fit.as_ref().map_or(Ok(()), |fit| write_fit(fit, out))
+}
+
+/// Quality of the shuffle, by the classes of the dataset where it has some.
+fn mixing(shuffle: &ShuffleQuality) -> String {
+    let spread = format!("spread {:.2}, 1 at best", shuffle.spread);
+    match shuffle.classes_assumed {
+        true => format!("{spread}, if rows were sorted by their targets"),
+        false => format!(
+            "{:.1} of {} classes in a batch if rows were sorted by class, {:.1} at best; {spread}",
+            shuffle.classes_per_batch, shuffle.classes, shuffle.ideal_classes_per_batch
+        ),
+    }
 }
 
 fn write_fit(fit: &Fit, out: &mut String) -> fmt::Result {

@@ -184,7 +184,7 @@ fn quality() {
         };
         let orders = Orders::single(spec, rows_of(rows.clone())).unwrap();
         println!("ImageNet sorted by class, 64 domains of {window_blocks} blocks of 1 MiB:");
-        println!("  {:?}", shuffle_quality(&orders, 1000, u64::MAX));
+        println!("  {:?}", shuffle_quality(&orders, Some(1000), u64::MAX));
     }
 }
 

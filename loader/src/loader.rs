@@ -391,7 +391,8 @@ impl Loader {
         let sources: Vec<_> = sources
             .map(|source| (&**source.input.geometry(), source.joined_bytes))
             .collect();
-        LoaderPlan::new(&self.orders, &order, &sources, &self.config)
+        let classes = self.classes().map(|names| names.len() as u64);
+        LoaderPlan::new(&self.orders, &order, &sources, &self.config, classes)
     }
 
     /// Where the time of all passes so far went.

@@ -8,9 +8,6 @@ use crate::{
     order::{Order, Orders, ShuffleQuality, shuffle_quality},
 };
 
-/// Classes that the shuffle is judged by.
-const CLASSES: u64 = 1000;
-
 /// Batches that are simulated.
 const BATCHES: u64 = 500;
 
@@ -39,12 +36,14 @@ pub struct LoaderPlan {
 }
 
 impl LoaderPlan {
-    /// The plan of `order`, an epoch of `orders` over sources with these geometries and most bytes of a request.
+    /// The plan of `order`, an epoch of `orders` over sources with these geometries and most bytes of a request. `classes` is the
+    /// number of them that the dataset names.
     pub(crate) fn new(
         orders: &Orders,
         order: &Order,
         sources: &[(&Geometry, u64)],
         config: &LoaderConfig,
+        classes: Option<u64>,
     ) -> Self {
         let spec = orders.spec();
         let (mut bytes, mut requests, mut window_bytes) = (0, 0, 0);
@@ -69,7 +68,7 @@ impl LoaderPlan {
             domains: spec.domains,
             window_blocks: spec.window_blocks,
             window_bytes: u64::try_from(window_bytes).unwrap_or(u64::MAX),
-            shuffle: shuffle_quality(orders, CLASSES, BATCHES),
+            shuffle: shuffle_quality(orders, classes, BATCHES),
         }
     }
 }

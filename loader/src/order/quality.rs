@@ -10,8 +10,10 @@ use super::{Blocks, LastBatch, Orders, Units, Window};
 /// the order mixes them. A source that was shuffled when it was written is better than this.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct ShuffleQuality {
-    /// Classes that were assumed.
+    /// Classes that the samples are taken to be sorted by.
     pub classes: u64,
+    /// True where the dataset names no classes, and this number was assumed.
+    pub classes_assumed: bool,
     /// Batches that were looked at.
     pub batches: u64,
     /// Mean number of distinct classes in a batch.
@@ -23,8 +25,16 @@ pub struct ShuffleQuality {
     pub spread: f64,
 }
 
+/// Classes that the shuffle is judged by where the dataset names none.
+const ASSUMED_CLASSES: u64 = 1000;
+
 /// Simulates up to `most_batches` batches, evenly chosen, of the first epoch over the first source.
-pub(crate) fn shuffle_quality(orders: &Orders, classes: u64, most_batches: u64) -> ShuffleQuality {
+pub(crate) fn shuffle_quality(
+    orders: &Orders,
+    known_classes: Option<u64>,
+    most_batches: u64,
+) -> ShuffleQuality {
+    let classes = known_classes.unwrap_or(ASSUMED_CLASSES);
     let spec = super::OrderSpec {
         last_batch: LastBatch::Keep,
         ..orders.spec()
@@ -61,6 +71,7 @@ pub(crate) fn shuffle_quality(orders: &Orders, classes: u64, most_batches: u64) 
     let independent = (count * count - 1.0) / 12.0 / batch.min(samples as f64);
     ShuffleQuality {
         classes,
+        classes_assumed: known_classes.is_none(),
         batches: looked_at,
         classes_per_batch: distinct / looked_at as f64,
         ideal_classes_per_batch: count * (1.0 - (1.0 - 1.0 / count).powf(batch)),
@@ -110,7 +121,7 @@ mod tests {
             last_batch: LastBatch::Keep,
         };
         let orders = Orders::single(spec, Units::Rows(Arc::new(Blocks::new(rows)))).unwrap();
-        shuffle_quality(&orders, 1000, 1000)
+        shuffle_quality(&orders, None, 1000)
     }
 
     /// 1,281,167 pictures of 100 KB in 1,000 classes, sorted by class, in blocks of 1 MiB; windows of 1 GiB.
