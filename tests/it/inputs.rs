@@ -3,6 +3,7 @@
 use std::{collections::BTreeMap, fs, path::Path, sync::Arc};
 
 use feedline_loader::{Loader, LoaderConfig, Seed, Split, TokenLayout, TokensConfig};
+use feedline_preprocess::{Column, RowFormat, RowsOut};
 use feedline_storage::{Store, StoreOptions, clock::SystemClock};
 use serde_json::Value;
 
@@ -243,4 +244,33 @@ fn tiny_shakespeare_is_stored_whole_and_in_order() {
     // The first nine tenths are the 1,003,854 characters that nanoGPT trains on.
     assert_eq!(counts, [1_003_854, 55_770, 55_770].map(Some));
     assert_eq!(report["tokens"]["unknown"], 0);
+}
+
+#[test]
+fn columns_that_are_no_numbers_are_said_to_be_left_out_when_a_table_is_loaded() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let mut bytes = Vec::new();
+    let names = ["size", "district", "note"].map(str::to_owned);
+    let mut out = RowsOut::new(&mut bytes, RowFormat::Parquet, &names).unwrap();
+    let text = |text: &str| Column::Text(vec![Some(text.to_owned()); 300]);
+    let size = Column::Long((0..300).map(|i| Some(f64::from(i))).collect());
+    out.write(vec![size, text("north"), text("nice")]).unwrap();
+    out.finish().unwrap();
+    fs::create_dir(folder.join("table")).unwrap();
+    fs::write(folder.join("table/a.parquet"), bytes).unwrap();
+    let done = run(folder, &["bench", "loader", "table", "--json"]).expect(0);
+    let report = done.json();
+    assert_eq!(report["kind"], "rows of 1 f32", "{report}");
+    let warnings = report["warnings"].as_array().unwrap();
+    assert_eq!(warnings.len(), 1, "{report}");
+    let warning = warnings[0].as_str().unwrap();
+    for part in [
+        "left out",
+        "`district` (Utf8), `note` (Utf8)",
+        "`columns.x`",
+    ] {
+        assert!(warning.contains(part), "{warning}");
+    }
+    assert!(done.stderr.contains("left out"), "{}", done.stderr);
 }

@@ -67,6 +67,7 @@ impl Wanted {
             (None, _) => TARGETS.iter().find_map(|name| column(schema, name).ok()),
         };
         let payload = payload(first, map, y.as_ref(), key.as_ref())?;
+        warn_of_left_out(schema, &payload, map, [&y, &key], warnings);
         let target = match (&payload, &y) {
             (Payload::Tokens(..), _) | (_, None) => TargetKind::None,
             (_, Some(y)) => target(y, all, config.target)?,
@@ -249,6 +250,47 @@ impl Wanted {
         };
         Ok(Some(keys))
     }
+}
+
+/// Columns that a warning names.
+const NAMED: usize = 5;
+
+/// Warns of columns that are no numbers and so no part of `x`, where nothing says which columns are.
+fn warn_of_left_out(
+    schema: &Schema,
+    payload: &Payload,
+    map: &ColumnMap,
+    taken: [&Option<Field>; 2],
+    warnings: &Warnings,
+) {
+    let Payload::Dense(columns) = payload else {
+        return;
+    };
+    if !map.x.is_empty() {
+        return;
+    }
+    let is_read = |name: &str| {
+        let taken = taken.into_iter().flatten();
+        let mut read = columns.iter().map(|(field, _)| field).chain(taken);
+        read.any(|field| field.name() == name)
+    };
+    let fields = schema.fields().iter();
+    let left: Vec<String> = fields
+        .filter(|field| !is_read(field.name()))
+        .map(|field| format!("`{}` ({})", field.name(), field.data_type()))
+        .collect();
+    if left.is_empty() {
+        return;
+    }
+    let more = match left.len().saturating_sub(NAMED) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    let named = left[..left.len().min(NAMED)].join(", ");
+    warnings.add(&format!(
+        "columns are left out, since they are no numbers: {named}{more}; name those to read with `columns.x`, or a target \
+         with `columns.y`"
+    ));
 }
 
 fn column(schema: &Schema, name: &str) -> Result<Field, String> {
