@@ -401,3 +401,13 @@ impl Drop for Unmount<'_> {
         );
     }
 }
+
+#[test]
+fn how_texts_share_rows_is_no_setting_of_a_table() {
+    check(
+        &CSV.replace("[train]\n", "[train]\nloader = { pack = \"fill\" }\n"),
+        &[],
+        2,
+        &["`train.loader.pack`", "reads no tokens", "remove it"],
+    );
+}

@@ -30,7 +30,7 @@ use crate::{
     init::Weights,
     loaders::settled,
     model::Build,
-    pictures,
+    models, pictures,
     plan::{Plan, feature_names},
     run_folder::{RunFolder, runtime},
     runs,
@@ -409,7 +409,12 @@ impl Chooser<'_> {
             dataset: self.config.dataset.clone(),
             device: self.config.device,
             loader: LoaderSettings {
-                pack: record.config.loader.pack,
+                // Of a model that reads no tokens it had no meaning.
+                pack: record
+                    .config
+                    .loader
+                    .pack
+                    .filter(|_| models::reads_tokens(&record.config.model)),
                 ..self.config.loader.clone()
             },
             // The run's weights have passed them by.

@@ -234,6 +234,10 @@ fn without_places(mixture: &TrainMixture) -> TrainMixture {
 /// [`Error::Config`] for the first value that is out of range.
 pub fn check(config: &TrainConfig) -> Result<(), Error> {
     models::check(&config.model)?;
+    if config.loader.pack.is_some() && !models::reads_tokens(&config.model) {
+        let reason = "it says how texts share the rows of a batch, and the model reads no tokens; remove it, or use `transformer`";
+        return Err(crate::error::config("loader.pack", reason));
+    }
     pictures::check(&config.pictures)?;
     config.mixture.as_ref().map_or(Ok(()), mixture::check)?;
     check_balance(config)?;
@@ -440,7 +444,7 @@ mod tests {
     use super::*;
     use crate::ErrorKind;
     use feedline_schemas::config::{
-        AverageConfig, BalanceRule, Collective, LoraConfig, LossKind, LossScaleConfig,
+        AverageConfig, BalanceRule, Collective, LoraConfig, LossKind, LossScaleConfig, ModelKind,
         NotFinitePolicy, PackMode,
     };
     use feedline_schemas::ids::Seed;
@@ -652,7 +656,15 @@ mod tests {
             c.loader.balance = Some(ClassBalanceConfig::Rule(BalanceRule::Equal));
         };
         assert_ne!(plain, name(balanced, 1));
-        assert_ne!(plain, name(|c| c.loader.pack = Some(PackMode::Stream), 1));
+        let of_tokens = |pack: Option<PackMode>| {
+            let mut config = TrainConfig::default();
+            config.model.r#type = ModelKind::Transformer;
+            config.loader.pack = pack;
+            let task = Task::NextToken { vocabulary: 9 };
+            let settings = Settings::resolve(&config, &task).unwrap();
+            settings.run_name(Hash128::new(1), None)
+        };
+        assert_ne!(of_tokens(None), of_tokens(Some(PackMode::Stream)));
         assert_ne!(plain, name(|c| c.seed = Seed::new(1), 1));
         assert_ne!(plain, name(|c| c.epochs = 21, 1));
         assert_ne!(plain, name(|_| (), 2));
