@@ -407,11 +407,17 @@ impl Build<'_> {
         let duplicates = self.rows.saturating_sub(distinct);
         let copied = frame.copied.clone();
         let many = Box::pin(self.many_duplicates(&staged, duplicates, copied)).await?;
+        let labelled = frame.labelled.filter(|_| duplicates > 0);
+        let labels = Box::pin(self.labels_differ(labelled, &staged)).await?;
+        let (conflicts, labels) = match labels {
+            Some((counts, warning)) => (Some(counts), Some(warning)),
+            None => (frame.conflicts, None),
+        };
         let found = Box::pin(self.find_warnings(&staged, artefact, &dropped_columns)).await?;
         let alike = Box::pin(self.keys_alike(&session)).await?;
         let nan = Box::pin(self.nan_cells(&session, self.tables(), &frame.nan)).await?;
         let counted = many.into_iter().chain(self.left_at_landing());
-        let counted = counted.chain(missed).chain(alike).chain(nan);
+        let counted = counted.chain(labels).chain(missed).chain(alike).chain(nan);
         let mut warnings: Vec<Warning> = counted.chain(texts).chain(found).collect();
         self.check_sequence(&fitted.transform)?;
         let sizes = &self.spec.config.shards;
@@ -492,7 +498,7 @@ impl Build<'_> {
                 boxes: written.boxes,
                 unexpected,
                 rejected_targets: self.rejected_targets(&rejects),
-                conflicts: frame.conflicts,
+                conflicts,
                 groups,
                 sequence: written.sequence,
                 train: rows[0],

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use arrow::{
     array::{Array, ArrayRef, AsArray, StringArray},
     datatypes::{DataType, Int64Type, UInt64Type},
+    util::display::array_value_to_string,
 };
 use datafusion::{
     error::Result as EngineResult,
@@ -86,14 +87,59 @@ pub(crate) fn is_content(config: &DatasetConfig, name: &str) -> bool {
     !is_settled && !config.dedup_ignore.iter().any(|ignored| ignored == name)
 }
 
-/// How many contents stand in `rows` with several values in column `target`.
+/// Contents with several targets.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct LabelConflicts {
+    /// Number of them.
+    pub(crate) counts: ConflictCounts,
+    /// The first of them to land.
+    pub(crate) sample: Option<ConflictSample>,
+}
+
+/// A content with several targets.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ConflictSample {
+    /// Origin of the first row that has it.
+    pub(crate) first: u64,
+    /// Two of its targets.
+    pub(crate) targets: [String; 2],
+}
+
+impl LabelConflicts {
+    /// Adds a content of `rows` rows; `first` is the origin of the first.
+    pub(crate) fn add(&mut self, rows: u64, first: u64, targets: [String; 2]) {
+        self.counts.contents += 1;
+        self.counts.rows += rows;
+        self.merge_sample(ConflictSample { first, targets });
+    }
+
+    /// Adds other contents.
+    pub(crate) fn merge(&mut self, other: Self) {
+        self.counts.contents += other.counts.contents;
+        self.counts.rows += other.counts.rows;
+        other
+            .sample
+            .into_iter()
+            .for_each(|sample| self.merge_sample(sample));
+    }
+
+    fn merge_sample(&mut self, other: ConflictSample) {
+        match &self.sample {
+            Some(sample) if sample.first <= other.first => {}
+            _ => self.sample = Some(other),
+        }
+    }
+}
+
+/// Counts the contents in `rows` with several values in column `target`, and describes the first of them.
 ///
 /// # Errors
 /// Failures of the engine.
-pub(crate) async fn count(rows: DataFrame, target: &str) -> Result<ConflictCounts, Error> {
+pub(crate) async fn count(rows: DataFrame, target: &str) -> Result<LabelConflicts, Error> {
     const ROWS: &str = "rows";
     const LEAST: &str = "least";
     const MOST: &str = "most";
+    const FIRST: &str = "first";
     let several = rows
         .filter(ident(system::REJECT).is_null())?
         .aggregate(
@@ -102,17 +148,21 @@ pub(crate) async fn count(rows: DataFrame, target: &str) -> Result<ConflictCount
                 count_all().alias(ROWS),
                 min(ident(target)).alias(LEAST),
                 max(ident(target)).alias(MOST),
+                min(ident(system::ORIGIN)).alias(FIRST),
             ],
         )?
         .filter(ident(LEAST).not_eq(ident(MOST)))?
-        .select(vec![ident(ROWS)])?;
-    let mut found = ConflictCounts::default();
+        .select(vec![ident(ROWS), ident(FIRST), ident(LEAST), ident(MOST)])?;
+    let mut found = LabelConflicts::default();
     let mut batches = Box::pin(several.execute_stream()).await?;
     while let Some(batch) = batches.try_next().await? {
-        let rows = batch.column(0).as_primitive::<Int64Type>();
-        found.contents += rows.len() as u64;
-        let rows = rows.values().iter();
-        found.rows += rows.map(|rows| rows.unsigned_abs()).sum::<u64>();
+        let rows = batch.column(0).as_primitive::<Int64Type>().values();
+        let origins = batch.column(1).as_primitive::<UInt64Type>().values();
+        for (row, (rows, first)) in rows.iter().zip(origins).enumerate() {
+            let [least, most] =
+                [2, 3].map(|at: usize| array_value_to_string(batch.column(at), row));
+            found.add(rows.unsigned_abs(), *first, [least?, most?]);
+        }
     }
     Ok(found)
 }

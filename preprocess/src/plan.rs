@@ -209,6 +209,8 @@ pub(crate) struct Frame {
     pub(crate) conflicts: Option<ConflictCounts>,
     /// Note of a NaN that was read as a number, once the rows are read on this machine.
     pub(crate) nan: NanSeen,
+    /// All images with their content hashes and targets, where copies are dropped whatever their targets are.
+    pub(crate) labelled: Option<DataFrame>,
 }
 
 /// All rows: `_origin`, `_hash`, `_split`, `_reject`, `_group` where the split has a key, then payload, inputs and target.
@@ -275,8 +277,21 @@ pub(crate) async fn frame(
         })
         .transpose()?;
     let conflicts = match spec.conflicts() {
-        Some((target, _)) => Some(Box::pin(conflicts::count(all.clone(), target)).await?),
+        Some((target, _)) => Some(
+            Box::pin(conflicts::count(all.clone(), target))
+                .await?
+                .counts,
+        ),
         None => None,
+    };
+    let labelled = match (&spec.payload, &spec.target, spec.config.dedup) {
+        (Some(_), Some(target), DedupMode::Exact) => Some(all.clone().select(vec![
+            ident(system::HASH),
+            ident(system::ORIGIN),
+            ident(system::REJECT),
+            ident(&target.column),
+        ])?),
+        _ => None,
     };
     let one_of_each = |rows: DataFrame| match spec.conflicts() {
         Some((target, how)) => conflicts::settled(rows, target, how),
@@ -329,6 +344,7 @@ pub(crate) async fn frame(
             copied,
             conflicts,
             nan,
+            labelled,
         });
     };
     let rows = match &spec.rule {
@@ -347,6 +363,7 @@ pub(crate) async fn frame(
         copied,
         conflicts,
         nan,
+        labelled,
     })
 }
 

@@ -42,6 +42,7 @@ use xxhash_rust::xxh3::xxh3_64;
 use crate::{
     Error,
     columns::{DatasetSpec, system},
+    conflicts::LabelConflicts,
     content::key_of,
     meter::Meter,
     pictures::{Converter, Fault},
@@ -79,6 +80,8 @@ pub(crate) struct Staged {
     pub(crate) near_pictures: Option<NearPictureCounts>,
     /// Content of the most rows, with split and bucket of the first of them, where staging found copies by their hashes.
     repeated: Option<(Repeated, Option<(Split, usize)>)>,
+    /// Images of equal pixels and different targets.
+    pub(crate) conflicts: LabelConflicts,
 }
 
 /// Groups of the split's key among staged rows.
@@ -407,6 +410,7 @@ pub(crate) async fn stage(
             .map(|name| (name, Distinct::default()))
             .collect(),
         near_pictures: None,
+        conflicts: LabelConflicts::default(),
     };
     let mut lengths = BTreeMap::new();
     let mut rejects = Rejects::default();

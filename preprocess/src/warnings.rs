@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use feedline_schemas::{
     config::Task,
-    manifest::Split,
+    manifest::{ConflictCounts, Split},
     record::ColumnType,
     report::{FeatureShift, Warning},
     transform::{FittedCategories, FittedStep, FittedTarget, TransformArtefact},
@@ -102,6 +102,22 @@ pub(crate) fn duplicates_dropped(dropped: u64, rows: u64, sample: Option<&str>) 
             percent(dropped, rows)
         );
         warning(DUPLICATES_DROPPED, "dataset.dedup", message)
+    })
+}
+
+/// Code of a warning about copies of images with other targets.
+const LABELS_DIFFER: &str = "labels_differ";
+
+/// Warns of images whose copies have other values of `target`. `sample` names one.
+pub(crate) fn labels_differ(counts: ConflictCounts, target: &str, sample: &str) -> Option<Warning> {
+    let ConflictCounts { contents, rows } = counts;
+    (contents > 0).then(|| {
+        let message = format!(
+            "{contents} images are there in {rows} rows with different values of `{target}`{sample}; of each image the row that \
+             landed first is kept, and the values of the others are lost: correct the labels, or keep all rows with \
+             `dataset.dedup = \"none\"`"
+        );
+        warning(LABELS_DIFFER, "dataset.dedup", message)
     })
 }
 

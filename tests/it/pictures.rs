@@ -237,6 +237,137 @@ def chunk(kind, data):
 def png(label):
     def pixel():
         noise = [random.randrange(80) for _ in range(3)]
+#[test]
+fn images_are_named_by_the_classes_that_their_run_was_trained_on() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    for class in ["red", "blue"] {
+        fs::create_dir_all(folder.join("album").join(class)).unwrap();
+    }
+    for i in 0..120 {
+        let class = ["red", "blue"][usize::from(i % 2 == 1)];
+        fs::write(folder.join(format!("album/{class}/{i}.ppm")), ppm(i)).unwrap();
+    }
+    let text = |classes: &str| {
+        format!(
+            "[pipeline]\nname = \"album\"\nroot = \"out\"\n\
+             [[source]]\nname = \"album\"\ntype = \"files\"\nformat = \"picture\"\nurl = \"album\"\n\
+             [dataset]\nkind = \"pictures\"\ntarget = \"folder\"\ntask = \"classification\"\n\
+             classes = [{classes}]\npicture = {{ store = \"png\", resize = \"exact\", size = 8 }}\n\
+             split = {{ train = 0.6, validation = 0.2, test = 0.2 }}\n\
+             [train]\nmodel = {{ type = \"cnn\", channels = [4], hidden = [8] }}\nbatch_size = 16\nepochs = 15\n\
+             learning_rate = 0.01\npictures = {{ height = 8, width = 8 }}\n"
+        )
+    };
+    let file = pipeline(folder, &text("\"red\", \"blue\""));
+    run(folder, &["run", file]).expect(0);
+    let predict = ["predict", file, "album/blue/7.ppm"];
+    let before = run(folder, &predict).expect(0).stdout;
+    assert!(
+        before.contains("\"prediction\":\"blue\",\"probability=red\""),
+        "{before}"
+    );
+    // The dataset gives the classes other ids, and the model keeps its own.
+    pipeline(folder, &text("\"blue\", \"red\""));
+    run(folder, &["shards", "build", file]).expect(0);
+    assert_eq!(run(folder, &predict).expect(0).stdout, before);
+}
+
+#[test]
+fn copies_of_an_image_with_another_label_are_counted_and_said() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    for class in ["red", "blue"] {
+        fs::create_dir_all(folder.join("album").join(class)).unwrap();
+    }
+    for i in 0..300 {
+        let class = ["red", "blue"][usize::from(i % 2 == 1)];
+        fs::write(folder.join(format!("album/{class}/{i}.ppm")), ppm(i)).unwrap();
+    }
+    // The same bytes, and the same pixels in other bytes; a copy with its own label is none.
+    fs::write(folder.join("album/blue/x0.ppm"), ppm(0)).unwrap();
+    let commented = [b"P6\n# again\n", &ppm(2)[3..]].concat();
+    fs::write(folder.join("album/blue/x2.ppm"), commented).unwrap();
+    fs::write(folder.join("album/red/x4.ppm"), ppm(4)).unwrap();
+    let file = pipeline(
+        folder,
+        "[pipeline]\nname = \"album\"\nroot = \"out\"\n\
+         [[source]]\nname = \"album\"\ntype = \"files\"\nformat = \"picture\"\nurl = \"album\"\n\
+         [dataset]\nkind = \"pictures\"\ntarget = \"folder\"\ntask = \"classification\"\n\
+         picture = { store = \"png\" }\ndedup = \"exact\"\n",
+    );
+    run(folder, &["ingest", file]).expect(0);
+    let built = run(folder, &["shards", "build", file, "--json"])
+        .expect(0)
+        .json();
+    assert_eq!(
+        (&built["rows_in"], &built["duplicates"]),
+        (&303.into(), &3.into()),
+        "{built}"
+    );
+    assert_eq!(
+        built["conflicts"],
+        serde_json::json!({ "contents": 2, "rows": 4 })
+    );
+    let warnings = built["warnings"].as_array().unwrap();
+    let warning = warnings.iter().find(|w| w["code"] == "labels_differ");
+    let warning = warning.unwrap_or_else(|| panic!("{built}"));
+    assert_eq!(warning["key"], "dataset.dedup");
+    let message = warning["message"].as_str().unwrap();
+    assert!(
+        message.contains("2 images") && message.contains("`folder`") && message.contains("`blue`"),
+        "{message}"
+    );
+}
+
+#[test]
+fn images_of_a_frozen_source_are_the_test_split_and_their_look_alikes_are_left_out() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    for (place, range) in [("album", 0..200), ("exam", 200..240)] {
+        for i in range {
+            let class = ["red", "blue"][usize::from(i % 2 == 1)];
+            fs::create_dir_all(folder.join(place).join(class)).unwrap();
+            fs::write(folder.join(format!("{place}/{class}/{i}.ppm")), ppm(i)).unwrap();
+        }
+    }
+    // Of the exam: the same bytes, and the same pixels in other bytes.
+    fs::write(folder.join("album/red/x200.ppm"), ppm(200)).unwrap();
+    let commented = [b"P6\n# again\n", &ppm(202)[3..]].concat();
+    fs::write(folder.join("album/red/x202.ppm"), commented).unwrap();
+    let file = pipeline(
+        folder,
+        "[pipeline]\nname = \"album\"\nroot = \"out\"\n\
+         [[source]]\nname = \"exam\"\ntype = \"files\"\nformat = \"picture\"\nurl = \"exam\"\n\
+         [[source]]\nname = \"album\"\ntype = \"files\"\nformat = \"picture\"\nurl = \"album\"\n\
+         [dataset]\nkind = \"pictures\"\ntarget = \"folder\"\ntask = \"classification\"\n\
+         picture = { store = \"png\" }\n\
+         split = { frozen = \"exam\", train = 0.8, validation = 0.2, test = 0 }\n\
+         [train]\nmodel = { type = \"cnn\", channels = [4], hidden = [8] }\nbatch_size = 16\nepochs = 2\n\
+         pictures = { height = 12, width = 12 }\n",
+    );
+    let report = run(folder, &["run", file, "--json"]).expect(0).json();
+    let built = &report["dataset"];
+    assert_eq!(
+        (
+            &built["test"],
+            &built["rejected"],
+            &built["filtered"]["of_frozen"]
+        ),
+        (&40.into(), &0.into(), &2.into()),
+        "{built}"
+    );
+    let learnt = built["train"].as_u64().unwrap() + built["validation"].as_u64().unwrap();
+    assert_eq!(learnt, 200);
+    let shown = run(folder, &["shards", "verify", "out/dataset", "--json"])
+        .expect(0)
+        .json();
+    assert_eq!(shown["leaked_keys"], 0, "{shown}");
+    // A plan speaks of the classes that there are.
+    let planned = run(folder, &["plan", file]).expect(0).stdout;
+    assert!(planned.contains(" of 2 classes in a batch"), "{planned}");
+}
+
         noise[0 if label == 'red' else 2] += 150
         return bytes(noise)
     rows = b''.join(b'\0' + b''.join(pixel() for _ in range(8)) for _ in range(8))

@@ -14,7 +14,7 @@ use datafusion::{
 use feedline_schemas::{
     config::{DedupMode, SplitBy},
     ids::{Origin, TableName},
-    manifest::{SourceReference, Split},
+    manifest::{ConflictCounts, SourceReference, Split},
     record::ColumnType,
     report::{FeatureShift, Warning},
     transform::{FittedCategories, FittedStep, FittedTarget, InputKind, TransformArtefact},
@@ -24,7 +24,7 @@ use super::{Build, write::SplitCells};
 use crate::{
     Error,
     columns::{shown, system},
-    copies,
+    conflicts, copies,
     fit::{aggregate::Rows, check_nans},
     functions,
     landing::Landed,
@@ -222,6 +222,29 @@ impl Build<'_> {
             self.rows,
             sample.as_deref(),
         ))
+    }
+
+    /// Counts images that have copies with another target, among `rows` and among those that were staged, and warns of them: one
+    /// target of each is kept.
+    pub(super) async fn labels_differ(
+        &self,
+        rows: Option<DataFrame>,
+        staged: &Staged,
+    ) -> Result<Option<(ConflictCounts, Warning)>, Error> {
+        let Some(target) = &self.spec.target else {
+            return Ok(None);
+        };
+        let mut found = staged.conflicts.clone();
+        if let Some(rows) = rows {
+            found.merge(conflicts::count(rows, &target.column).await?);
+        }
+        let sample = found.sample.map_or_else(String::new, |sample| {
+            let [one, other] = sample.targets;
+            let first = place(&self.names, Origin::from_packed(sample.first));
+            format!(", such as `{one}` and `{other}` of {first}")
+        });
+        let warning = warnings::labels_differ(found.counts, &target.column, &sample);
+        Ok(warning.map(|warning| (found.counts, warning)))
     }
 
     /// Returns whether rows are dropped for their content alone. For a source with a key the latest

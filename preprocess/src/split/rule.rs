@@ -140,7 +140,7 @@ fn check_keys(split: &SplitConfig) -> Result<(), Error> {
     Ok(())
 }
 
-/// A frozen test split is made of rows of a table, and the others are split in two.
+/// A frozen test split is made of rows of a table or of images, and the others are split in two.
 fn check_frozen(config: &DatasetConfig) -> Result<(), Error> {
     let split = &config.split;
     if split.frozen.is_none() {
@@ -149,8 +149,8 @@ fn check_frozen(config: &DatasetConfig) -> Result<(), Error> {
     let reason = if split.test > 0.0 {
         "the frozen source is the whole test split; set `dataset.split.test = 0`, and `train` and `validation` to shares of \
          the others that add up to 1"
-    } else if config.kind != DatasetKind::Rows {
-        "it belongs to a dataset of rows; for texts name the source in `dataset.near_dup.against`"
+    } else if !matches!(config.kind, DatasetKind::Rows | DatasetKind::Pictures) {
+        "it belongs to a dataset of rows or images; for texts name the source in `dataset.near_dup.against`"
     } else if config.sql.is_some() {
         "rows that a query makes have no source; name their split with `by = \"expression\"`"
     } else if config.near_dup.is_some() {

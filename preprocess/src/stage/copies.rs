@@ -2,11 +2,12 @@
 //! alike share a split.
 //!
 //! A group's split is that of the smallest hash in it (of the split's key where there is one, else of the content), so
-//! it depends on the pictures alone: not on their order, and not on partitions. For each picture about 300 bytes are held
-//! in memory, for all of them at once. Embeddings lie in an index of their own, on disk where they are many.
+//! it depends on the pictures alone: not on their order, and not on partitions. Where a frozen source is the test split, its
+//! images stay there, and images of other sources that are in a group with one of them are rejected. For each image about
+//! 300 bytes are held in memory, for all of them at once. Embeddings are in an index of their own, on disk where they are many.
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::{BTreeMap, HashMap, HashSet},
     path::PathBuf,
     sync::Arc,
 };
@@ -15,6 +16,7 @@ use arrow::{
     array::{Array, ArrayRef, AsArray, BooleanArray, RecordBatch, UInt8Array},
     compute::filter_record_batch,
     datatypes::{SchemaRef, UInt64Type},
+    util::display::array_value_to_string,
 };
 use datafusion::{error::DataFusionError, logical_expr::ident};
 use feedline_picture::{Groups, Looks, look_alikes};
@@ -29,11 +31,12 @@ use super::{Part, Staged, column};
 use crate::{
     Error,
     columns::{DatasetSpec, system},
+    conflicts::LabelConflicts,
     content::HASH_BYTES,
     pictures::{BAD_EMBEDDING, Neighbours, Pictures, Seen},
     rejects::{RejectWriter, Rejects},
     scratch::{Scratch, ScratchFile},
-    split::{Splitter, code},
+    split::{OF_FROZEN, Splitter, code},
     text::near::{Clusters, Scheme},
     typing::Reason,
 };
@@ -50,6 +53,19 @@ struct Picture {
     looks: Option<Looks>,
     /// Name of its embedding; none where it is near to no other.
     embedding: Option<u64>,
+    /// True if it is of the frozen source.
+    is_frozen: bool,
+    /// Its target, where copies are dropped whatever their targets are.
+    label: Option<Arc<str>>,
+}
+
+/// Splits of images, by origin.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct AssignedImages {
+    /// Splits of those that stay.
+    splits: HashMap<u64, u8>,
+    /// Those that are not of the frozen source and in a group with one that is.
+    of_frozen: Vec<u64>,
 }
 
 /// The staged rows without copies, each in the split of its group, and those that are set aside because their embeddings
@@ -63,7 +79,18 @@ pub(super) async fn settle(
 ) -> Result<(Staged, Rejects), Error> {
     let neighbours = pictures.neighbours(lengths, &scratch.path("embeddings"))?;
     let mut rejects = RejectWriter::new(scratch.path("rejects-embeddings.parquet"));
-    let (found, neighbours) = read(&staged, pictures, neighbours, &mut rejects).await?;
+    // A row that has more than its image is another row.
+    let dedup = match spec.payload {
+        Some(_) => spec.config.dedup,
+        None => DedupMode::None,
+    };
+    let label = spec.target.as_ref().map(|target| target.column.as_str());
+    let reading = ImageReading {
+        pictures,
+        has_frozen: spec.config.split.frozen.is_some(),
+        label: label.filter(|_| dedup == DedupMode::Exact),
+    };
+    let (found, neighbours) = read(&staged, &reading, neighbours, &mut rejects).await?;
     let (clusters, near_pictures) = match neighbours {
         Some(neighbours) => {
             let scheme = neighbours.scheme();
@@ -75,31 +102,71 @@ pub(super) async fn settle(
         None => (Clusters::default(), None),
     };
     let config = &spec.config;
-    // A row that has more than its picture is another row.
-    let dedup = match spec.payload {
-        Some(_) => config.dedup,
-        None => DedupMode::None,
-    };
     let splitter = Splitter::new(&config.split);
-    let splits = splits(&found, &clusters, dedup, pictures, &splitter);
+    let AssignedImages { splits, of_frozen } =
+        assign_splits(&found, &clusters, dedup, pictures, &splitter);
+    let conflicts = count_label_conflicts(&found);
     drop((found, clusters));
+    let reason = Reason {
+        reason: OF_FROZEN.to_owned(),
+        column: pictures.column.clone(),
+        value: "an image that looks like it, or has the same pixels, is in the frozen source"
+            .to_owned(),
+    };
+    let reason = reason.to_json();
+    rejects.push(
+        of_frozen
+            .into_iter()
+            .map(|origin| (origin, reason.clone()))
+            .collect(),
+    )?;
     let path = |split| scratch.path(&format!("settled-{split}.parquet"));
-    let settled = Staged {
+    let staged = Staged {
         near_pictures,
+        conflicts,
         ..rewritten(staged, &splits, path).await?
     };
-    Ok((settled, rejects.finish()?))
+    Ok((staged, rejects.finish()?))
 }
 
 fn joined(error: JoinError) -> Error {
     Error::Engine(DataFusionError::ExecutionJoin(Box::new(error)))
 }
 
+/// Properties of staged images to read.
+struct ImageReading<'a> {
+    pictures: &'a Pictures,
+    /// True if the test split is a frozen source.
+    has_frozen: bool,
+    /// Column of the target, where copies are dropped whatever their targets are.
+    label: Option<&'a str>,
+}
+
+/// Counts images of equal pixels that have several targets.
+fn count_label_conflicts(found: &[Picture]) -> LabelConflicts {
+    let mut by_pixels: HashMap<_, (u64, &Picture, Option<&Arc<str>>)> = HashMap::new();
+    for picture in found {
+        let entry = by_pixels.entry((picture.pixels, picture.is_frozen));
+        let (rows, first, other) = entry.or_insert((0, picture, None));
+        *rows += 1;
+        if picture.label != first.label {
+            *other = other.or(picture.label.as_ref());
+        }
+    }
+    let mut conflicts = LabelConflicts::default();
+    for (rows, first, other) in by_pixels.into_values() {
+        if let (Some(label), Some(other)) = (&first.label, other) {
+            conflicts.add(rows, first.origin, [label, other].map(|l| l.to_string()));
+        }
+    }
+    conflicts
+}
+
 /// All staged pictures, in the order they landed. Their embeddings go to `neighbours`, and those of other lengths to
 /// `rejects`.
 async fn read(
     staged: &Staged,
-    pictures: &Pictures,
+    reading: &ImageReading<'_>,
     mut neighbours: Option<Neighbours>,
     rejects: &mut RejectWriter,
 ) -> Result<(Vec<Picture>, Option<Neighbours>), Error> {
@@ -109,6 +176,8 @@ async fn read(
     };
     let mut columns = vec![system::ORIGIN, group, system::PIXELS, system::LOOKS];
     columns.extend(neighbours.as_ref().map(|_| system::EMBEDDING));
+    columns.extend(reading.label);
+    let mut labels: HashMap<String, Arc<str>> = HashMap::new();
     let mut found = Vec::new();
     for split in Split::ALL {
         let columns = columns.iter().map(|name| ident(*name)).collect::<Vec<_>>();
@@ -123,6 +192,7 @@ async fn read(
             let [groups, pixels, looks] = hashes;
             let (back, seen) = seen(neighbours, &batch).await?;
             neighbours = back;
+            let targets = reading.label.map(|name| column(&batch, name));
             let mut odd = Vec::new();
             for (row, origin) in origins.iter().enumerate() {
                 let embedding = match seen.get(row) {
@@ -131,19 +201,29 @@ async fn read(
                     Some(Seen::Odd(told)) => {
                         let reason = Reason {
                             reason: BAD_EMBEDDING.to_owned(),
-                            column: pictures.column.clone(),
+                            column: reading.pictures.column.clone(),
                             value: format!("its embedding: {told}"),
                         };
                         odd.push((*origin, reason.to_json()));
                         continue;
                     }
                 };
+                let label = targets.map(|targets| -> Result<Arc<str>, Error> {
+                    let label = array_value_to_string(targets, row)?;
+                    let shared = || Arc::from(label.as_str());
+                    Ok(Arc::clone(
+                        labels.entry(label.clone()).or_insert_with(shared),
+                    ))
+                });
                 found.push(Picture {
                     origin: *origin,
                     group: hash(groups.value(row)),
                     pixels: hash(pixels.value(row)),
                     looks: looks.is_valid(row).then(|| looks_of(looks.value(row))),
                     embedding,
+                    // No other row is in the test split then.
+                    is_frozen: reading.has_frozen && split == Split::Test,
+                    label: label.transpose()?,
                 });
             }
             rejects.push(odd)?;
@@ -211,22 +291,23 @@ fn looks_of(bytes: &[u8]) -> Looks {
     }
 }
 
-/// The split of each picture that stays, by its origin. `found` is in the order of origins.
-fn splits(
+/// Assigns a split to each image that stays, and finds those that are rejected for a frozen one. `found` is in the order of
+/// origins.
+fn assign_splits(
     found: &[Picture],
     clusters: &Clusters,
     dedup: DedupMode,
     pictures: &Pictures,
     splitter: &Splitter,
-) -> HashMap<u64, u8> {
+) -> AssignedImages {
     let mut groups = Groups::new(found.len());
     let (mut first_pixels, mut first_key) = (HashMap::new(), HashMap::new());
-    let mut first_embedding = HashMap::new();
+    let (mut first_embedding, mut first_kept) = (HashMap::new(), HashMap::new());
     let mut stays = vec![true; found.len()];
     for (index, picture) in (0..).zip(found) {
-        let first = *first_pixels.entry(picture.pixels).or_insert(index);
-        if first != index {
-            groups.join(first, index);
+        groups.join(*first_pixels.entry(picture.pixels).or_insert(index), index);
+        let kept = first_kept.entry((picture.pixels, picture.is_frozen));
+        if *kept.or_insert(index) != index {
             stays[index as usize] = dedup == DedupMode::None;
         }
         groups.join(*first_key.entry(picture.group).or_insert(index), index);
@@ -246,14 +327,28 @@ fn splits(
     }
     let firsts = groups.into_firsts();
     let mut smallest: HashMap<u32, &[u8]> = HashMap::new();
+    let mut frozen = HashSet::new();
     for (first, picture) in firsts.iter().zip(found) {
         let least = smallest.entry(*first).or_insert(&picture.group);
         *least = (*least).min(&picture.group);
+        if picture.is_frozen {
+            frozen.insert(*first);
+        }
     }
+    let mut assigned = AssignedImages::default();
     let each = found.iter().zip(&firsts).zip(stays);
-    each.filter(|(_, stays)| *stays)
-        .map(|((picture, first), _)| (picture.origin, code(splitter.split_of(smallest[first]))))
-        .collect()
+    for ((picture, first), _) in each.filter(|(_, stays)| *stays) {
+        let split = match (picture.is_frozen, frozen.contains(first)) {
+            (true, _) => Split::Test,
+            (false, true) => {
+                assigned.of_frozen.push(picture.origin);
+                continue;
+            }
+            (false, false) => splitter.split_of(smallest[first]),
+        };
+        assigned.splits.insert(picture.origin, code(split));
+    }
+    assigned
 }
 
 /// The rows that `splits` has, each in the file of its split, without their embeddings.
@@ -339,6 +434,8 @@ mod tests {
             pixels: [pixels; 16],
             looks: Some(Looks { phash, dhash: 0 }),
             embedding: None,
+            is_frozen: false,
+            label: None,
         }
     }
 
@@ -365,28 +462,60 @@ mod tests {
     }
 
     /// Splits of pictures of which 0 and 3 have the same pixels, and 1 looks like 2.
-    fn settled(duplicates: PictureDuplicates, dedup: DedupMode) -> Vec<Option<u8>> {
+    fn splits(duplicates: PictureDuplicates, dedup: DedupMode) -> Vec<Option<u8>> {
         let far = [0, u64::MAX, u64::MAX - 1, 0, 0x5555_5555_5555_5555];
         let each = (0..).zip([7, 1, 2, 7, 4]).zip(far);
         let found: Vec<Picture> = each
             .map(|((origin, pixels), phash)| picture(origin, pixels, phash))
             .collect();
         let none = Clusters::default();
-        let splits = splits(&found, &none, dedup, &pictures(duplicates), &splitter());
-        (0..5).map(|origin| splits.get(&origin).copied()).collect()
+        let assigned = assign_splits(&found, &none, dedup, &pictures(duplicates), &splitter());
+        assert_eq!(assigned.of_frozen, [0; 0]);
+        (0..5)
+            .map(|origin| assigned.splits.get(&origin).copied())
+            .collect()
     }
 
     #[test]
     fn copies_are_dropped_or_share_a_split_and_so_do_look_alikes() {
         let own = own(&splitter());
-        let pixels = settled(PictureDuplicates::Pixels, DedupMode::Exact);
+        let pixels = splits(PictureDuplicates::Pixels, DedupMode::Exact);
         assert_eq!(pixels[3], None, "the one that landed later is dropped");
         assert_eq!(pixels[0], Some(own[0]), "the split of the smaller hash");
         assert_eq!([pixels[1], pixels[2]], [Some(own[1]), Some(own[2])]);
-        let all = settled(PictureDuplicates::Pixels, DedupMode::None);
+        let all = splits(PictureDuplicates::Pixels, DedupMode::None);
         assert_eq!([all[0], all[3]], [Some(own[0]); 2]);
-        let looks = settled(PictureDuplicates::LookAlikes, DedupMode::Exact);
+        let looks = splits(PictureDuplicates::LookAlikes, DedupMode::Exact);
         assert_eq!([looks[1], looks[2]], [Some(own[1]); 2]);
         assert_eq!(looks[4], Some(own[4]));
+    }
+
+    #[test]
+    fn images_of_a_frozen_source_stay_and_those_that_look_like_them_are_rejected() {
+        let far = [0, u64::MAX, u64::MAX - 1, 0, 0x5555_5555_5555_5555, 0];
+        let each = (0..).zip([7, 1, 2, 7, 4, 7]).zip(far);
+        let found: Vec<Picture> = each
+            .map(|((origin, pixels), phash)| Picture {
+                is_frozen: origin == 2 || origin >= 4,
+                ..picture(origin, pixels, phash)
+            })
+            .collect();
+        let none = Clusters::default();
+        let of = |duplicates| {
+            let pictures = pictures(duplicates);
+            assign_splits(&found, &none, DedupMode::Exact, &pictures, &splitter())
+        };
+        // 0 and 3 have the pixels of 5; 1 looks like 2.
+        let pixels = of(PictureDuplicates::Pixels);
+        assert_eq!(pixels.of_frozen, [0]);
+        let test = code(Split::Test);
+        let kept = |assigned: &AssignedImages, origin: u64| assigned.splits.get(&origin).copied();
+        for origin in [2, 4, 5] {
+            assert_eq!(kept(&pixels, origin), Some(test), "{origin}");
+        }
+        assert!(kept(&pixels, 1).is_some() && kept(&pixels, 3).is_none());
+        let looks = of(PictureDuplicates::LookAlikes);
+        assert_eq!(looks.of_frozen, [0, 1]);
+        assert_eq!(looks.splits.len(), 3);
     }
 }

@@ -34,6 +34,7 @@ use crate::{
     Context, Error,
     build::unpacked,
     columns::{DatasetSpec, Input, system},
+    conflicts::LabelConflicts,
     kept,
     landing::Landed,
     meter::Meter,
@@ -238,6 +239,7 @@ impl Direct {
             distinct: counts,
             near_pictures: None,
             repeated,
+            conflicts: LabelConflicts::default(),
         };
         for (part, rows) in staged.splits.iter_mut().zip(rows) {
             part.rows = rows;
