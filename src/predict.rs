@@ -390,7 +390,7 @@ pub(crate) struct Answers {
 
 /// Some rows to be answered.
 struct Given {
-    /// Number of the first row, from 1.
+    /// Number of the first row, from 0.
     first: u64,
     rows: usize,
     /// `[rows, numbers]`, row-major; those of bad rows have no meaning.
@@ -474,7 +474,7 @@ impl Answers {
     /// A batch without rows: the header, and the types, of a file.
     fn no_rows(&self) -> Given {
         Given {
-            first: 1,
+            first: 0,
             rows: 0,
             x: Vec::new(),
             bad: BTreeMap::new(),

@@ -153,14 +153,14 @@ impl LandedImages {
             out.write(answers.columns(answers.no_rows(), report))?;
             let mut written = Ok(());
             let mut each = |images: PredictedImages| {
-                let given = self.given(&images, report.rows + 1);
+                let given = self.given(&images, report.rows);
                 written = out.write(answers.columns(given, report));
                 written.is_ok()
             };
             let model = feedline_trainer::predict_images(chosen, &dataset, context, &mut each);
             written?;
-            let model = model?;
-            let rest = self.rest(answers, report.rows + 1);
+            let model = model.transpose()?;
+            let rest = self.rest(answers, report.rows);
             out.write(answers.columns(rest, report))?;
             report.run = Some(model.run);
             report.used = Some(chosen.used().clone());

@@ -215,7 +215,7 @@ pub(crate) fn answer(
     let runtime = runtime.clone();
     let work = move || -> anyhow::Result<SeriesRows> {
         let mut rows = rows;
-        let mut first = 1;
+        let mut first = 0;
         while let Some(batch) = runtime.block_on(rows.next())? {
             let given = given(batch, first, is_window, naive);
             first += given.rows as u64;

@@ -98,6 +98,11 @@ fn predictions_of_the_landed_rows_are_those_that_eval_measures() {
         "{rmse} against {measured}"
     );
 
+    // A plan of a regression speaks of no classes.
+    let planned = run(folder, &["plan", file]).expect(0).stdout;
+    assert!(planned.contains("mixing"), "{planned}");
+    assert!(!planned.contains("classes"), "{planned}");
+
     // One row at a time, through a pipe, in another format: the same numbers.
     let lines_of = fs::read_to_string(folder.join("homes.csv")).unwrap();
     let mut objects = String::new();
@@ -201,7 +206,7 @@ fn classes_have_probabilities_by_name_and_bad_rows_keep_their_place() {
     );
     assert_eq!(
         answers[2],
-        "2,,,,ragged_row,\"line 3: 2 fields, the header has 3\""
+        "1,,,,ragged_row,\"line 3: 2 fields, the header has 3\""
     );
     assert_eq!(answers.len(), 4);
 }
@@ -254,6 +259,7 @@ fn predictions_of_a_split_have_the_truth_and_the_bits_of_predict() {
         let truth = line["truth"].as_f64().unwrap();
         assert!((truth - price).abs() < 1e-4, "{line} of {price}");
         assert_eq!(line["prediction"], answers[*row]["prediction"], "{line}");
+        assert_eq!(answers[*row]["row"], line["row"], "both count from 0");
         squares += (line["prediction"].as_f64().unwrap() - truth).powi(2);
     }
     let rmse = (squares / f64::from(u32::try_from(rows.len()).unwrap())).sqrt();

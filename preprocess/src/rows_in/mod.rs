@@ -183,7 +183,7 @@ pub struct NewRows {
 /// What a transform makes of some new rows.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Features {
-    /// Number of the first row, from 1.
+    /// Number of the first row, from 0 as in the files of rejects.
     pub first: u64,
     /// Rows, the bad ones included.
     pub rows: usize,
@@ -578,9 +578,9 @@ impl Assembly {
         }
     }
 
-    /// The number of the row that comes next, from 1.
+    /// The number of the row that comes next, from 0.
     fn number(&self) -> u64 {
-        self.before + self.rows as u64 + 1
+        self.before + self.rows as u64
     }
 
     /// Adds a row with these cells of the wanted columns, found at `place`.
@@ -621,8 +621,11 @@ impl Assembly {
             return Ok(None);
         }
         let columns = self.inputs.iter_mut().map(Input::take).collect();
-        let inputs = RecordBatch::try_new(Arc::clone(&self.schema), columns)?;
-        let first = self.before + 1;
+        // There may be none of them.
+        let options = RecordBatchOptions::new().with_row_count(Some(self.rows));
+        let schema = Arc::clone(&self.schema);
+        let inputs = RecordBatch::try_new_with_options(schema, columns, &options)?;
+        let first = self.before;
         self.before += self.rows as u64;
         (self.rows, self.bytes) = (0, 0);
         Ok(Some(NewRows {

@@ -107,7 +107,7 @@ fn read_with(transform: &Transform, bytes: Vec<u8>, reading: &RowsReading) -> Re
     while let Some(found) = rows.next_rows()? {
         assert!(found.inputs.num_rows() <= reading.batch_rows);
         let features = found.features(transform)?;
-        assert_eq!(features.first, x.len() as u64 + 1);
+        assert_eq!(features.first, x.len() as u64);
         bad.extend(
             features
                 .bad
@@ -258,7 +258,7 @@ proptest! {
         prop_assert_eq!(whole.0.len(), lines.len());
         let reasons = ["malformed_line", "not_an_object", "duplicate_key", "type_conflict", "type_conflict"];
         for (at, (i, kind)) in lines.iter().enumerate() {
-            let fault = whole.1.get(&(at as u64 + 1)).map(|fault| fault.reason);
+            let fault = whole.1.get(&(at as u64)).map(|fault| fault.reason);
             prop_assert_eq!(fault, reasons.get(usize::from(*kind)).copied());
             if fault.is_none() {
                 prop_assert_eq!(&whole.0[at], &BUILT.x[i]);
@@ -280,13 +280,13 @@ fn rows_that_cannot_be_read_keep_their_place_and_tell_their_line() {
     let reasons = ["ragged_row", "invalid_utf8", "type_conflict"];
     assert_eq!(
         found,
-        [2, 3, 4].into_iter().zip(reasons).collect::<Vec<_>>()
+        [1, 2, 3].into_iter().zip(reasons).collect::<Vec<_>>()
     );
-    assert!(bad[&2].detail.starts_with("line "), "{:?}", bad[&2]);
+    assert!(bad[&1].detail.starts_with("line "), "{:?}", bad[&1]);
     assert!(
-        bad[&2].detail.ends_with(": 3 fields, the header has 4"),
+        bad[&1].detail.ends_with(": 3 fields, the header has 4"),
         "{:?}",
-        bad[&2]
+        bad[&1]
     );
 }
 
@@ -311,8 +311,8 @@ fn unknown_categories_have_the_reserved_id_and_sparse_rows_are_told() {
         ..reading(RowFormat::Csv, 9)
     };
     let (_, bad, _) = read_all(csv, &sparse).unwrap();
-    assert_eq!(bad[&1].reason, "too_many_missing");
-    assert_eq!(bad[&1].detail, "line 2: 3 of 4 features are missing");
+    assert_eq!(bad[&0].reason, "too_many_missing");
+    assert_eq!(bad[&0].detail, "line 2: 3 of 4 features are missing");
 }
 
 #[test]
@@ -393,7 +393,7 @@ fn cells_of(lines: &'static str, names: &[&str], as_written: bool) -> Vec<Vec<Op
     let mut artefact = BUILT.transform.artefact().clone();
     let input = |name: &String| InputColumn {
         name: name.clone(),
-        kind: feedline_schemas::transform::InputKind::Numeric,
+        kind: InputKind::Numeric,
     };
     artefact.inputs = wanted.iter().map(input).collect();
     let mut assembly = Assembly::new(&reading(RowFormat::Ndjson, 9), &artefact);
@@ -437,7 +437,7 @@ fn columns_of_other_names_are_read_from_csv_and_parquet_too() {
         artefact.inputs = names
             .map(|name| InputColumn {
                 name: name.into(),
-                kind: feedline_schemas::transform::InputKind::Numeric,
+                kind: InputKind::Numeric,
             })
             .to_vec();
         let files = [
@@ -655,7 +655,7 @@ fn check_orders(format: RowFormat, read: &Read, cases: &[Case]) {
     assert_eq!(x.len(), cases.len());
     for (i, (column, value, outcome)) in cases.iter().enumerate() {
         let case = format!("{format:?} {column} {value}");
-        let fault = bad.get(&(i as u64 + 1));
+        let fault = bad.get(&(i as u64));
         if let Outcome::Conflict(expected) = outcome {
             let fault = fault.unwrap_or_else(|| panic!("{case}: no fault"));
             assert_eq!(fault.reason, "type_conflict", "{case}");
