@@ -1165,14 +1165,25 @@ impl<'a> Work<'a> {
         };
         let build = Box::pin(feedline_preprocess::refit(&landing.config, &context));
         let built = self.tools.stop.unless_stopped(build).await?;
-        built.with_context(|| format!("cannot predict the images of `{place}`"))?;
         let dataset = landing.root.child("dataset");
-        let built = feedline_preprocess::read_manifest(&dataset).await?;
+        let (dataset, rejected) = match built {
+            // No image can be used, and the reason of each is wanted.
+            Err(feedline_preprocess::Error::TooManyRejects { .. }) => (
+                None,
+                feedline_preprocess::all_rejected_rows(&dataset).await?,
+            ),
+            built => {
+                built.with_context(|| format!("cannot predict the images of `{place}`"))?;
+                let built = feedline_preprocess::read_manifest(&dataset).await?;
+                let rejected = feedline_preprocess::rejected_rows(&dataset, &built).await?;
+                (Some(dataset), rejected)
+            }
+        };
         let landed = landing.landed();
         let landed_images = images::LandedImages {
             paths: feedline_preprocess::landed_texts(&landed.root, &landed.source, images::PATH)
                 .await?,
-            rejected: feedline_preprocess::rejected_rows(&dataset, &built).await?,
+            rejected,
             dataset,
         };
         let output = Output::of(options.to.as_deref(), options.escape_formulas)?;

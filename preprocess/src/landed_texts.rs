@@ -96,8 +96,26 @@ pub async fn rejected_rows(
     dataset: &Store,
     manifest: &Manifest,
 ) -> Result<BTreeMap<LandedPlace, RejectedRow>, Error> {
+    read_rejects(dataset, manifest.rejects.iter()).await
+}
+
+/// The rows that builds in `dataset` rejected, in landing order, those of a build that published nothing among them.
+///
+/// # Errors
+/// As [`rejected_rows`].
+pub async fn all_rejected_rows(
+    dataset: &Store,
+) -> Result<BTreeMap<LandedPlace, RejectedRow>, Error> {
+    let listed = dataset.list("rejects/").await?;
+    read_rejects(dataset, listed.iter().map(|file| &file.path)).await
+}
+
+async fn read_rejects(
+    dataset: &Store,
+    paths: impl Iterator<Item = &String>,
+) -> Result<BTreeMap<LandedPlace, RejectedRow>, Error> {
     let mut found = BTreeMap::new();
-    for path in &manifest.rejects {
+    for path in paths {
         let bytes = dataset.get(path).await?;
         for line in bytes.split(|byte| *byte == b'\n').filter(|l| !l.is_empty()) {
             let row: RejectedRow = serde_json::from_slice(line).map_err(|e| {

@@ -87,7 +87,7 @@ pub use engine::Engine;
 pub use error::{Error, ErrorKind};
 pub use expect::infer_expectations;
 pub use kept_rows::{KeptRow, KeptRows};
-pub use landed_texts::{LandedPlace, RejectedRow, landed_texts, rejected_rows};
+pub use landed_texts::{LandedPlace, RejectedRow, all_rejected_rows, landed_texts, rejected_rows};
 pub use manifest::{read_manifest, read_profile, read_transform};
 pub use plan::TrainSplit;
 pub use rows_in::{

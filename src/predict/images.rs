@@ -32,6 +32,9 @@ const IMAGE_ENDINGS: [&str; 13] = [
     "jpg", "jpeg", "png", "webp", "gif", "bmp", "tif", "tiff", "pgm", "ppm", "zip", "tar", "tgz",
 ];
 
+/// Fraction of rejected files that a build goes on with: any of fewer than a billion, unless all of them are.
+const ALL_BUT_ONE: f64 = 1.0 - 1e-9;
+
 /// Reason of a file that the build rejects.
 const ROW_REJECTED: &str = "row_rejected";
 
@@ -125,7 +128,7 @@ fn without_target(dataset: &DatasetConfig, format: Option<FileFormat>) -> Datase
             shuffle: false,
             ..dataset.shards.clone()
         },
-        max_reject_share: Some(1.0),
+        max_reject_share: Some(ALL_BUT_ONE),
         ..DatasetConfig::default()
     }
 }
@@ -135,8 +138,8 @@ pub(crate) struct LandedImages {
     /// Their paths, by place.
     pub(crate) paths: BTreeMap<LandedPlace, Option<String>>,
     pub(crate) rejected: BTreeMap<LandedPlace, RejectedRow>,
-    /// The dataset of the others.
-    pub(crate) dataset: Store,
+    /// The dataset of the others; none where all were rejected.
+    pub(crate) dataset: Option<Store>,
 }
 
 impl LandedImages {
@@ -157,14 +160,16 @@ impl LandedImages {
                 written = out.write(answers.columns(given, report));
                 written.is_ok()
             };
-            let model = feedline_trainer::predict_images(chosen, &dataset, context, &mut each);
+            let model = dataset.map(|dataset| {
+                feedline_trainer::predict_images(chosen, &dataset, context, &mut each)
+            });
             written?;
             let model = model.transpose()?;
             let rest = self.rest(answers, report.rows);
             out.write(answers.columns(rest, report))?;
-            report.run = Some(model.run);
+            report.run = Some(chosen.used().name.clone());
             report.used = Some(chosen.used().clone());
-            report.checkpoint = Some(model.checkpoint);
+            report.checkpoint = model.map(|model| model.checkpoint);
             Ok(())
         })
     }

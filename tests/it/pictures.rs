@@ -218,6 +218,17 @@ fn predictions_of_image_files_are_those_that_eval_makes_and_a_broken_file_keeps_
         broken["detail"].as_str().unwrap().contains("picture_"),
         "{broken}"
     );
+    // A broken file alone, with the reason and not with an error of the build.
+    let alone = ["predict", file, "album/red/broken.png", "--json"];
+    let alone = run(folder, &alone).expect(0);
+    let line: serde_json::Value = serde_json::from_str(alone.stdout.trim()).unwrap();
+    assert_eq!(
+        (&line["row"], &line["error"], &line["prediction"]),
+        (&0.into(), &"row_rejected".into(), &serde_json::Value::Null),
+        "{line}"
+    );
+    assert_eq!(line["path"], "broken.png");
+    assert_eq!(line["detail"], broken["detail"]);
     // One file alone, and another way of decoding than the dataset's.
     let one = run(folder, &["predict", file, "album/blue/7.ppm"]).expect(0);
     assert!(one.stdout.contains("\"prediction\":\"blue\""), "{one:?}");
@@ -226,17 +237,6 @@ fn predictions_of_image_files_are_those_that_eval_makes_and_a_broken_file_keeps_
     assert!(refused.contains("`dataset`"), "{refused}");
 }
 
-/// Writes 90 images of 8 x 8 pixels, red or blue, into a column of bytes and into one as Hugging Face's datasets have it.
-const IMAGE_TABLE: &str = r"
-import random, struct, sys, zlib
-import pyarrow as pa, pyarrow.parquet as pq
-random.seed(1)
-def chunk(kind, data):
-    body = kind + data
-    return struct.pack('>I', len(data)) + body + struct.pack('>I', zlib.crc32(body))
-def png(label):
-    def pixel():
-        noise = [random.randrange(80) for _ in range(3)]
 #[test]
 fn images_are_named_by_the_classes_that_their_run_was_trained_on() {
     let folder = tempfile::tempdir().unwrap();
@@ -368,6 +368,17 @@ fn images_of_a_frozen_source_are_the_test_split_and_their_look_alikes_are_left_o
     assert!(planned.contains(" of 2 classes in a batch"), "{planned}");
 }
 
+/// Writes 90 images of 8 x 8 pixels, red or blue, into a column of bytes and into one as Hugging Face's datasets have it.
+const IMAGE_TABLE: &str = r"
+import random, struct, sys, zlib
+import pyarrow as pa, pyarrow.parquet as pq
+random.seed(1)
+def chunk(kind, data):
+    body = kind + data
+    return struct.pack('>I', len(data)) + body + struct.pack('>I', zlib.crc32(body))
+def png(label):
+    def pixel():
+        noise = [random.randrange(80) for _ in range(3)]
         noise[0 if label == 'red' else 2] += 150
         return bytes(noise)
     rows = b''.join(b'\0' + b''.join(pixel() for _ in range(8)) for _ in range(8))
