@@ -304,7 +304,10 @@ pub(crate) struct Predict {
     pub(crate) run: RunOption,
     /// File of new rows, CSV, NDJSON (both also as `.gz` or `.zst`) or Parquet; `-` is standard input. Default: standard input;
     /// where the model reads windows of rows (`dataset.sequence`), a forecast of the next horizon of each entity, from the rows that
-    /// have landed. Predictions of series come by entity and time. For a model of images a folder, an image file or an archive of them
+    /// have landed. Predictions of series come by entity and time. For a model of images a folder, an image file or an archive of
+    /// them. For a model of texts a file of rows with the dataset's column of texts, or a text file, or a folder of them: each text
+    /// gets its `loss`, the mean of `-ln p` over its tokens but the first, and `perplexity`. `row` counts from 0, as the rows of
+    /// rejects and of `eval --predictions` do
     #[arg(value_name = "FILE")]
     pub(crate) rows: Option<String>,
     /// File of rows that come before the new ones, in place of those that have landed, where features are made of the rows before
@@ -320,6 +323,13 @@ pub(crate) struct Predict {
     /// Carry this column of the new rows along, as text; may be repeated
     #[arg(long, value_name = "COLUMN")]
     pub(crate) keep: Vec<String>,
+    /// Folder of the image files that rows with images name by their paths; by default the folder of FILE
+    #[arg(long, value_name = "FOLDER")]
+    pub(crate) images: Option<PathBuf>,
+    /// Column with the paths of the images; by default the column that the dataset joins images to a table by, else
+    /// `dataset.picture_column`
+    #[arg(long, value_name = "COLUMN")]
+    pub(crate) image_column: Option<String>,
     /// Write texts that a spreadsheet would take for formulas with a `'` before them: those that begin with `=`, `+`, `-` or `@`
     /// and are no number. For CSV that people open; without it texts are written as they are
     #[arg(long)]

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, fs, num::NonZero, path::Path, sync::Arc, thread
 
 use anyhow::Context as _;
 use clap::CommandFactory as _;
-use feedline_preprocess::{Engine, KeptRows, SeriesRequest};
+use feedline_preprocess::{Engine, KeptRows, SeriesRequest, TextEncoder};
 use feedline_schemas::{
     amendment::AmendReport,
     config::{
@@ -46,7 +46,13 @@ use crate::{
     launch::{Order, Voice},
     output::{self, Inspection, PreviewReport, Text},
     plan::{PlanReport, TrainPlan},
-    predict::{self, Answers, Output, Predict, images, series, split::SplitColumns},
+    predict::{
+        self, Answers, Output, Predict, images,
+        multi::{self, PredictParts},
+        series,
+        split::SplitColumns,
+        texts::{PredictTexts, TextSource},
+    },
     progress::{self, Bars},
     runs::ShownRuns,
     serve,
@@ -1072,11 +1078,23 @@ impl<'a> Work<'a> {
         let manifest = feedline_preprocess::read_manifest(&dataset).await?;
         let mut artefact = feedline_preprocess::read_transform(&dataset, &manifest).await?;
         let dataset = self.loaded.config.dataset.as_ref();
+        let is_multi = dataset.is_some_and(|dataset| dataset.kind == DatasetKind::Multi);
+        anyhow::ensure!(
+            is_multi || (options.images.is_none() && options.image_column.is_none()),
+            "`--images` and `--image-column` are for rows that have an image beside their numbers (`dataset.kind = \"multi\"`); \
+             leave them out"
+        );
         if !options.transform_only
             && dataset.is_some_and(|dataset| dataset.kind == DatasetKind::Pictures)
         {
             let images = self.predict_images(options, &manifest);
             return Box::pin(images).await;
+        }
+        if dataset.is_some_and(|dataset| dataset.kind.is_text()) {
+            return Box::pin(self.predict_texts(options, &manifest)).await;
+        }
+        if is_multi && !options.transform_only {
+            return Box::pin(self.predict_parts(options, &manifest)).await;
         }
         let mut features = dataset.iter().flat_map(|dataset| &dataset.feature);
         let is_of_past = manifest.counts.sequence.is_some()
@@ -1115,13 +1133,7 @@ impl<'a> Work<'a> {
             stop: self.tools.stop.clone(),
         };
         let report = tokio::task::spawn_blocking(move || predict.run()).await?;
-        let report = report.map_err(|error| self.stage_error(error))?;
-        self.tools.clear_bars();
-        match options.to {
-            Some(_) => output::print(&report, self.json)?,
-            None => output::print_aside(&report, self.json)?,
-        }
-        Ok(options.rejects.outcome(report.rejected))
+        self.finish_predict(options, report)
     }
 
     /// Predicts image files, which are decoded and resized as those of the dataset were.
@@ -1147,14 +1159,8 @@ impl<'a> Work<'a> {
         // Outputs follow the classes that the run was trained on, whatever ids the dataset gives them now.
         let artefact = chosen.transform().clone();
         let model = (chosen, training);
+        self.check_built_by(manifest).await?;
         let context = self.preprocessing(Engine::Local);
-        let built = feedline_preprocess::is_built_by(&self.loaded.config, manifest, &context).await;
-        if !built.map_err(|e| self.preprocess_error(e))? {
-            let reason = "it is not what the dataset was built by, so images could be decoded in another way than those that the \
-                          model knows; build the dataset again (`feedline shards build`), or use the configuration that it was \
-                          built by";
-            return Err(self.loaded.error("dataset", reason).into());
-        }
         let folder = series::Folder::create(&context.scratch)?;
         let format = options.format.map(Into::into);
         let landing = images::landing(place, format, &self.loaded.config, folder.path())?;
@@ -1214,14 +1220,154 @@ impl<'a> Work<'a> {
             Ok(report)
         };
         let report = tokio::task::spawn_blocking(answer).await?;
-        let report = report.map_err(|error| self.stage_error(error))?;
         drop(folder);
+        self.finish_predict(options, report)
+    }
+
+    /// Predicts rows that have an image, a text or both beside their numbers.
+    async fn predict_parts(
+        &self,
+        options: &cli::Predict,
+        manifest: &Manifest,
+    ) -> anyhow::Result<Outcome> {
+        anyhow::ensure!(
+            options.history.is_none(),
+            "`--history` is for series, and the rows have images or texts; leave it out"
+        );
+        let config = &self.loaded.config;
+        let dataset = config.dataset.as_ref().context("there is a dataset")?;
+        let (train, context) = self.training()?;
+        let choice = options.run.choice();
+        let chosen = self.choose(&choice, Use::NewRows, &train, &context).await?;
+        let column = multi::image_column(options, dataset);
+        let images = match column {
+            Some(column) => {
+                self.check_built_by(manifest).await?;
+                let folder = multi::image_folder(options)?;
+                Some((column, multi::ImageFiles::new(folder, dataset)?))
+            }
+            None => None,
+        };
+        let encoder = match &chosen.transform().tokens {
+            Some(_) => {
+                let store = self.dataset()?;
+                Some(
+                    self.text_encoder(&chosen, &context, manifest, &store)
+                        .await?,
+                )
+            }
+            None => None,
+        };
+        let landed = feedline_preprocess::landed_types(&self.root, manifest).await?;
+        let is_table = |name: &Name| multi::is_table(config, name);
+        let predict = PredictParts {
+            rows: options.rows.clone().unwrap_or_else(|| "-".to_owned()),
+            reading: predict::reading_as(options, config, landed, is_table),
+            transform: feedline_preprocess::Transform::new(chosen.transform().clone())?,
+            encoder,
+            images,
+            chosen,
+            context,
+            output: Output::of(options.to.as_deref(), options.escape_formulas)?,
+            stop: self.tools.stop.clone(),
+        };
+        let report = tokio::task::spawn_blocking(move || predict.run()).await?;
+        self.finish_predict(options, report)
+    }
+
+    /// The encoder of texts for the model of a run.
+    async fn text_encoder(
+        &self,
+        chosen: &ChosenRun,
+        context: &feedline_trainer::Context,
+        manifest: &Manifest,
+        dataset: &Store,
+    ) -> anyhow::Result<TextEncoder> {
+        let (run, runs) = (chosen.clone(), context.clone());
+        let tokenizer = tokio::task::spawn_blocking(move || run.tokenizer(&runs).map_err(Box::new));
+        let tokenizer = tokenizer
+            .await?
+            .map_err(|error| self.trainer_error(*error))?;
+        let encoder = TextEncoder::open(chosen.transform(), tokenizer, manifest, dataset).await;
+        encoder.map_err(|e| self.preprocess_error(e))
+    }
+
+    /// Checks that images are decoded as those of the dataset were.
+    async fn check_built_by(&self, manifest: &Manifest) -> anyhow::Result<()> {
+        let context = self.preprocessing(Engine::Local);
+        let built = Box::pin(feedline_preprocess::is_built_by(
+            &self.loaded.config,
+            manifest,
+            &context,
+        ));
+        if !built.await.map_err(|e| self.preprocess_error(e))? {
+            let reason = "it is not what the dataset was built by, so images could be decoded in another way than those that the \
+                          model knows; build the dataset again (`feedline shards build`), or use the configuration that it was \
+                          built by";
+            return Err(self.loaded.error("dataset", reason).into());
+        }
+        Ok(())
+    }
+
+    /// Prints the report of predictions.
+    fn finish_predict(
+        &self,
+        options: &cli::Predict,
+        report: anyhow::Result<PredictReport>,
+    ) -> anyhow::Result<Outcome> {
+        let report = report.map_err(|error| self.stage_error(error))?;
         self.tools.clear_bars();
         match options.to {
             Some(_) => output::print(&report, self.json)?,
             None => output::print_aside(&report, self.json)?,
         }
         Ok(options.rejects.outcome(report.rejected))
+    }
+
+    /// Scores texts by the vocabulary of the run and its model of the next token.
+    async fn predict_texts(
+        &self,
+        options: &cli::Predict,
+        manifest: &Manifest,
+    ) -> anyhow::Result<Outcome> {
+        anyhow::ensure!(
+            options.history.is_none(),
+            "`--history` is for series, and the model reads texts; leave it out"
+        );
+        anyhow::ensure!(
+            !options.transform_only,
+            "`--transform-only` writes the features of rows, and texts have none: the model reads their token ids; leave it out"
+        );
+        let dataset = self.dataset()?;
+        let (config, context) = self.training()?;
+        let choice = options.run.choice();
+        let chosen = self.choose(&choice, Use::NewRows, &config, &context);
+        let chosen = chosen.await?;
+        if !chosen.has_columns_of(manifest) {
+            let reason = format!(
+                "run `{}` was trained on texts that were prepared by other settings than those of the dataset, so its model would \
+                 read other texts; choose another run with `--run`, or build the dataset by the settings of the run",
+                chosen.used().name
+            );
+            return Err(self.loaded.error("dataset.text", reason).into());
+        }
+        let encoder = self.text_encoder(&chosen, &context, manifest, &dataset);
+        let encoder = encoder.await?;
+        let landed = feedline_preprocess::landed_types(&self.root, manifest).await?;
+        let reading = predict::reading(options, &self.loaded.config, landed);
+        let place = options.rows.as_deref().unwrap_or("-");
+        let source = TextSource::open(place, &reading, encoder.column(), &self.loaded.config)?;
+        let predict = PredictTexts {
+            kept: source.kept(&reading),
+            source,
+            encoder,
+            chosen,
+            context,
+            output: Output::of(options.to.as_deref(), options.escape_formulas)?,
+            stop: self.tools.stop.clone(),
+        };
+        let report = tokio::task::spawn_blocking(move || predict.run()).await?;
+        self.finish_predict(options, report)
     }
 
     /// Predicts rows whose features are made of the rows before, or windows of rows.
@@ -1302,14 +1448,8 @@ impl<'a> Work<'a> {
             Ok(report)
         };
         let report = tokio::task::spawn_blocking(answer).await?;
-        let report = report.map_err(|error| self.stage_error(error))?;
         drop(folder);
-        self.tools.clear_bars();
-        match options.to {
-            Some(_) => output::print(&report, self.json)?,
-            None => output::print_aside(&report, self.json)?,
-        }
-        Ok(options.rejects.outcome(report.rejected))
+        self.finish_predict(options, report)
     }
 
     /// Lands the file of `landing` in its folder.

@@ -4,8 +4,10 @@
 //! A thread reads and transforms while another asks the model and writes; few batches wait between them.
 
 pub(crate) mod images;
+pub(crate) mod multi;
 pub(crate) mod series;
 pub(crate) mod split;
+pub(crate) mod texts;
 
 use std::{
     collections::BTreeMap,
@@ -81,10 +83,24 @@ pub(crate) fn reading(
     landed: BTreeMap<String, ColumnType>,
 ) -> RowsReading {
     let dataset = config.dataset.as_ref();
+    reading_as(options, config, landed, |name| {
+        dataset.is_none_or(|dataset| is_own(dataset, name))
+    })
+}
+
+/// How new rows are read: as those of the sources that `is_like` names.
+pub(crate) fn reading_as(
+    options: &cli::Predict,
+    config: &PipelineConfig,
+    landed: BTreeMap<String, ColumnType>,
+    is_like: impl Fn(&Name) -> bool,
+) -> RowsReading {
+    let dataset = config.dataset.as_ref();
     // Of files and queries no source says how their rows are typed.
     let is_landed = dataset.is_none_or(|d| d.files.is_none() && d.sql.is_none());
     let own = config.source.iter();
-    let own = own.filter(|source| dataset.is_none_or(|dataset| is_own(dataset, &source.name)));
+    let is_like = &is_like;
+    let own = own.filter(|source| is_like(&source.name));
     let csv = own.clone().map(|source| &source.csv);
     let mut delimiters: Vec<u8> = csv
         .clone()

@@ -89,5 +89,6 @@ pub use self::{
     run::{IngestEnd, ingest, ingest_all, replay::replay, status, stopped},
     schedule::{Board, Scheduler, Served},
     standing::standing,
+    text_rows::{BadText, text_documents},
     verify::verify,
 };

@@ -13,6 +13,38 @@ pub(crate) struct TextRows {
     mark: usize,
 }
 
+/// A part of a text file that is no text.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BadText {
+    /// Reason as the files of rejects have it.
+    pub reason: &'static str,
+    /// Place and further words.
+    pub detail: String,
+}
+
+/// The documents in the bytes of a text file, as a source of `format = "text"` lands them: all of it, or the parts between two
+/// of `separator`; parts without a visible character are none.
+pub fn text_documents(
+    bytes: Vec<u8>,
+    separator: Option<&str>,
+) -> impl Iterator<Item = Result<String, BadText>> {
+    let separator = separator.filter(|separator| !separator.is_empty());
+    let mut rows = TextRows::new(bytes, separator);
+    std::iter::from_fn(move || {
+        rows.next_part().map(|(start, end)| {
+            rows.text(start, end)
+                .map(str::to_owned)
+                .map_err(|detail| BadText {
+                    reason: INVALID_UTF8,
+                    detail,
+                })
+        })
+    })
+}
+
+/// Reason of a document that is no UTF-8.
+const INVALID_UTF8: &str = "invalid_utf8";
+
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
 impl TextRows {
@@ -43,21 +75,40 @@ impl TextRows {
         found.unwrap_or((self.bytes.len(), self.bytes.len() + 1))
     }
 
+    /// Start and end of the next document.
+    fn next_part(&mut self) -> Option<(usize, usize)> {
+        while self.at <= self.bytes.len() {
+            let start = self.at;
+            let (end, next) = self.end(start);
+            self.at = next;
+            if !self.bytes[start..end].trim_ascii().is_empty() {
+                return Some((start, end));
+            }
+        }
+        None
+    }
+
+    /// The text of a document, or what is wrong with it.
+    fn text(&self, start: usize, end: usize) -> Result<&str, String> {
+        std::str::from_utf8(&self.bytes[start..end]).map_err(|e| {
+            format!(
+                "the document that begins at byte {}: byte {} of the file is not UTF-8",
+                self.mark + start,
+                self.mark + start + e.valid_up_to()
+            )
+        })
+    }
+
     fn record(&self, start: usize, end: usize) -> Record {
-        let bytes = &self.bytes[start..end];
-        match std::str::from_utf8(bytes) {
+        match self.text(start, end) {
             Ok(text) => Record::Value(Value::Object(vec![(
                 "text".to_owned(),
                 Value::Text(text.to_owned()),
             )])),
-            Err(e) => Record::Bad {
-                raw: String::from_utf8_lossy(bytes).into_owned(),
-                reason: "invalid_utf8",
-                detail: format!(
-                    "the document that begins at byte {}: byte {} of the file is not UTF-8",
-                    self.mark + start,
-                    self.mark + start + e.valid_up_to()
-                ),
+            Err(detail) => Record::Bad {
+                raw: String::from_utf8_lossy(&self.bytes[start..end]).into_owned(),
+                reason: INVALID_UTF8,
+                detail,
             },
         }
     }
@@ -65,15 +116,8 @@ impl TextRows {
 
 impl Rows for TextRows {
     fn next(&mut self) -> Result<Option<Record>, String> {
-        while self.at <= self.bytes.len() {
-            let start = self.at;
-            let (end, next) = self.end(start);
-            self.at = next;
-            if !self.bytes[start..end].trim_ascii().is_empty() {
-                return Ok(Some(self.record(start, end)));
-            }
-        }
-        Ok(None)
+        let part = self.next_part();
+        Ok(part.map(|(start, end)| self.record(start, end)))
     }
 }
 

@@ -144,6 +144,11 @@ pub(crate) fn prepared(
     Ok(rows.select(columns)?)
 }
 
+/// Returns a document in its normal form, without personal data of some kinds.
+pub(crate) fn prepare(text: &str, form: Normalization, kinds: &[PersonalData]) -> String {
+    redacted(&normalized(text, form), kinds).0.into_owned()
+}
+
 /// A document in its normal form, without personal data.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(crate) struct Prepared(Normalization, Vec<PersonalData>);
@@ -154,9 +159,7 @@ impl RowFunction for Prepared {
 
     fn call(&self, columns: &[ArrayRef], _: usize) -> EngineResult<ArrayRef> {
         let texts = columns[0].as_string::<i32>().iter();
-        let prepared = texts.map(|text| {
-            text.map(|text| redacted(&normalized(text, self.0), &self.1).0.into_owned())
-        });
+        let prepared = texts.map(|text| text.map(|text| prepare(text, self.0, &self.1)));
         Ok(Arc::new(prepared.collect::<StringArray>()))
     }
 }

@@ -29,6 +29,7 @@ mod expect;
 mod files;
 mod fit;
 mod functions;
+mod image_preparer;
 mod join;
 mod kept;
 mod kept_rows;
@@ -65,6 +66,7 @@ mod split;
 mod sql;
 mod stage;
 pub mod text;
+mod text_encoder;
 mod tokens;
 mod told;
 mod transform;
@@ -86,15 +88,17 @@ pub use edit::{EditSource, EditedShards};
 pub use engine::Engine;
 pub use error::{Error, ErrorKind};
 pub use expect::infer_expectations;
+pub use image_preparer::ImagePreparer;
 pub use kept_rows::{KeptRow, KeptRows};
 pub use landed_texts::{LandedPlace, RejectedRow, all_rejected_rows, landed_texts, rejected_rows};
 pub use manifest::{read_manifest, read_profile, read_transform};
 pub use plan::TrainSplit;
 pub use rows_in::{
-    CsvReading, Fault, Features, NewRows, RowFormat, RowSource, RowsIn, RowsReading, UnusualCells,
-    landed_types,
+    CsvReading, Fault, Features, NewRows, NewTexts, RowFormat, RowSource, RowsIn, RowsReading,
+    UnusualCells, landed_types, read_unpacked,
 };
 pub use rows_out::{Column, RowsOut};
+pub use text_encoder::{EncodedText, TextEncoder};
 pub use tokens::Tokenizer;
 pub use told::told;
 pub use transform::{Applied, TargetValues, Transform};

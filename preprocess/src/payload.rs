@@ -376,7 +376,7 @@ pub(crate) fn missing_pictures(column: &ArrayRef) -> Faults {
 }
 
 /// What is wrong with a picture file, as far as its beginning tells; raw pixels are looked at whole.
-fn picture_fault(bytes: &[u8]) -> Option<String> {
+pub(crate) fn picture_fault(bytes: &[u8]) -> Option<String> {
     if pnm::is_pnm(bytes) {
         return Pnm::parse(bytes).err().map(|error| error.to_string());
     }
@@ -395,15 +395,20 @@ pub(crate) fn document_faults(column: &ArrayRef) -> Faults {
     let texts = cells(column, &DataType::Utf8);
     let texts = texts.as_string::<i32>().iter().enumerate();
     texts
-        .filter_map(|(row, text)| match text {
-            None | Some("") => Some((row, reason::NO_TEXT, String::new())),
-            // Fewer bytes are fewer characters.
-            Some(text) if text.len() <= CHARACTERS => None,
-            Some(text) => Some(text.chars().count())
-                .filter(|found| *found > CHARACTERS)
-                .map(|found| (row, reason::TOO_LONG, format!("{found} characters"))),
-        })
+        .filter_map(|(row, text)| document_fault(text).map(|(reason, found)| (row, reason, found)))
         .collect()
+}
+
+/// Reason for which a cell is no document, and what was found.
+pub(crate) fn document_fault(text: Option<&str>) -> Option<(&'static str, String)> {
+    match text {
+        None | Some("") => Some((reason::NO_TEXT, String::new())),
+        // Fewer bytes are fewer characters.
+        Some(text) if text.len() <= CHARACTERS => None,
+        Some(text) => Some(text.chars().count())
+            .filter(|found| *found > CHARACTERS)
+            .map(|found| (reason::TOO_LONG, format!("{found} characters"))),
+    }
 }
 
 #[cfg(test)]

@@ -225,7 +225,8 @@ impl Converter {
             let prepared = match prepared {
                 Ok(prepared) => prepared,
                 Err(error) => {
-                    faults.push((row, format!("picture_{}", error.kind()), self.told(&error)));
+                    let found = describe_fault(&error, self.how.encoding.is_none());
+                    faults.push((row, format!("picture_{}", error.kind()), found));
                     continue;
                 }
             };
@@ -255,30 +256,30 @@ impl Converter {
         }
         Ok(faults)
     }
+}
 
-    /// What is wrong with a picture, with the keys of this stage.
-    fn told(&self, error: &PictureError) -> String {
-        match error {
-            PictureError::TooLarge {
-                bound,
-                found,
-                limit,
-            } => {
-                let key = match bound {
-                    Bound::EncodedBytes => "max_bytes",
-                    Bound::Side => "max_side",
-                    Bound::Pixels => "max_pixels",
-                    Bound::DecoderBytes => "max_decoder_bytes",
-                };
-                let what = bound.what();
-                format!("it has {found} {what} and the limit is {limit} (`{KEY}.{key}`)")
-            }
-            PictureError::Unsupported { reason } if self.how.encoding.is_none() => {
-                format!("it is {reason}, which shards do not hold as it came: set `{KEY}.store`")
-            }
-            PictureError::Unsupported { reason } => format!("it is {reason}, which is not read"),
-            other => other.to_string(),
+/// Describes the fault of an image with the keys of this stage. `as_it_came` is true where it would be stored so.
+pub(crate) fn describe_fault(error: &PictureError, as_it_came: bool) -> String {
+    match error {
+        PictureError::TooLarge {
+            bound,
+            found,
+            limit,
+        } => {
+            let key = match bound {
+                Bound::EncodedBytes => "max_bytes",
+                Bound::Side => "max_side",
+                Bound::Pixels => "max_pixels",
+                Bound::DecoderBytes => "max_decoder_bytes",
+            };
+            let what = bound.what();
+            format!("it has {found} {what} and the limit is {limit} (`{KEY}.{key}`)")
         }
+        PictureError::Unsupported { reason } if as_it_came => {
+            format!("it is {reason}, which shards do not hold as it came: set `{KEY}.store`")
+        }
+        PictureError::Unsupported { reason } => format!("it is {reason}, which is not read"),
+        other => other.to_string(),
     }
 }
 

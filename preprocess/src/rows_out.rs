@@ -28,6 +28,8 @@ const OPTIONAL: [&str; 2] = ["error", "detail"];
 pub enum Column {
     /// Numbers of rows.
     Counts(Vec<u64>),
+    /// Whole numbers.
+    Whole(Vec<Option<u64>>),
     /// 32-bit numbers.
     Short(Vec<Option<f32>>),
     /// 64-bit numbers.
@@ -40,6 +42,7 @@ impl From<Column> for ArrayRef {
     fn from(column: Column) -> Self {
         match column {
             Column::Counts(cells) => Arc::new(UInt64Array::from(cells)),
+            Column::Whole(cells) => Arc::new(UInt64Array::from(cells)),
             Column::Short(cells) => Arc::new(Float32Array::from(cells)),
             Column::Long(cells) => Arc::new(Float64Array::from(cells)),
             Column::Text(cells) => Arc::new(StringArray::from(cells)),

@@ -49,6 +49,7 @@ mod sigterm;
 mod simulated_days;
 mod statistics;
 mod support;
+mod texts;
 mod tls;
 mod torchrun;
 mod tracking;

@@ -79,6 +79,8 @@ pub struct ChosenRun {
     transform: Arc<TransformArtefact>,
     /// Fingerprint of the dataset that it was chosen for.
     chosen_for: Option<Hash128>,
+    /// Hash of the settings that decide the meaning of that dataset's columns, where it is known.
+    columns_hash: Option<Hash128>,
 }
 
 impl ChosenRun {
@@ -98,6 +100,14 @@ impl ChosenRun {
     #[must_use]
     pub fn reconstructs(&self) -> bool {
         self.config.model.r#type == ModelKind::Autoencoder
+    }
+
+    /// Returns whether the columns of the dataset of `manifest` were made by the settings that those of its dataset were made by,
+    /// as far as is known.
+    #[must_use]
+    pub fn has_columns_of(&self, manifest: &Manifest) -> bool {
+        let hashes = self.columns_hash.zip(manifest.columns_hash);
+        hashes.is_none_or(|(own, other)| own == other)
     }
 
     /// Its configuration.
@@ -346,6 +356,7 @@ impl Chooser<'_> {
             layout: dataset.manifest.layout.clone(),
             transform: Arc::new(dataset.artefact.clone()),
             chosen_for: Some(dataset.manifest.fingerprint),
+            columns_hash: dataset.manifest.columns_hash,
         }
     }
 
@@ -400,6 +411,7 @@ impl Chooser<'_> {
             layout,
             transform: Arc::new(transform),
             chosen_for: self.dataset.as_ref().map(|d| d.manifest.fingerprint),
+            columns_hash: record.columns_hash,
         })
     }
 

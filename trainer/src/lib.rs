@@ -76,6 +76,7 @@ mod session;
 mod settings;
 mod summary;
 mod task;
+mod texts;
 mod torch;
 mod track;
 mod train;
@@ -102,10 +103,12 @@ pub use crate::{
     model::{Build, Input, Model, Objective, Shape, TokenInput},
     parallel::{Group, Phase, Whereabouts},
     predict::{
-        ImageModel, MeasuredRows, Predicted, PredictedImages, Predictor, Truths, predict_images,
+        ImageModel, MeasuredRows, Predicted, PredictedImages, Predictor, RowParts, Truths,
+        predict_images,
     },
     settings::check,
     summary::{Fit, Machine, Memory, Need, Summary, available_memory, fit, summarize, summary},
+    texts::TextScorer,
     train::{train, train_with},
 };
 

@@ -6,6 +6,7 @@
 
 use std::sync::atomic::Ordering;
 
+use feedline_loader::picture::PictureConfig;
 use feedline_schemas::{
     config::TrainConfig,
     ids::{Hash128, Origin},
@@ -22,6 +23,7 @@ use crate::{
     loaders::{Loaders, Purpose},
     metrics::largest,
     model::{Build, Shape},
+    pictures,
     plan::Plan,
     run_folder::runtime,
     session::MeasuredBatch,
@@ -37,10 +39,25 @@ pub struct Predictor {
     engine: Engine,
     bucket: Vec<f32>,
     task: Task,
-    features: usize,
+    shape: Shape,
+    /// Treatment of images; of no meaning where there are none.
+    pictures: PictureConfig,
     run: String,
     checkpoint: String,
     fingerprint: Hash128,
+}
+
+/// Parts of some rows; one that the model does not read is empty.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct RowParts {
+    /// Numbers, `[rows, features]`, row-major.
+    pub x: Vec<f32>,
+    /// RGB pixels, `[rows, height, width, 3]`.
+    pub pixels: Vec<u8>,
+    /// Token ids, `[rows, length]`, padded with 0.
+    pub tokens: Vec<u32>,
+    /// Ids of each row that are its text's, `[rows]`.
+    pub lengths: Vec<u32>,
 }
 
 /// What a model says about some rows, in their order.
@@ -174,11 +191,10 @@ impl Predictor {
         let runtime = runtime()?;
         let _runtime = runtime.enter();
         let kept = Kept::open(chosen, None, build, context, &runtime)?;
-        let Shape::Rows { .. } = kept.plan.shape() else {
-            let reason =
-                "it reads pictures or texts; new rows are predicted by models on rows of numbers";
+        if !matches!(kept.plan.shape(), Shape::Rows { .. } | Shape::Multi { .. }) {
+            let reason = "it reads images or texts alone; new rows are predicted by models on rows of numbers, or of several parts";
             return Err(crate::error::config("model.type", reason));
-        };
+        }
         let named = (chosen.used().name.clone(), kept.checkpoint);
         Ok(Self::new(kept.engine, kept.bucket, &kept.plan, named))
     }
@@ -189,15 +205,12 @@ impl Predictor {
         plan: &Plan,
         (run, checkpoint): (String, String),
     ) -> Self {
-        let features = match plan.shape() {
-            Shape::Rows { features } => features,
-            _ => 0,
-        };
         Self {
             engine,
             bucket,
             task: plan.task.clone(),
-            features,
+            shape: plan.shape(),
+            pictures: pictures::for_loader(&plan.settings.config().pictures, false),
             run,
             checkpoint,
             fingerprint: plan.fingerprint,
@@ -225,7 +238,33 @@ impl Predictor {
     /// Length of a row.
     #[must_use]
     pub const fn features(&self) -> usize {
-        self.features
+        match self.shape {
+            Shape::Rows { features } | Shape::Multi { features, .. } => features,
+            _ => 0,
+        }
+    }
+
+    /// Treatment of images, as those of a split that is measured; `None` where it reads none.
+    #[must_use]
+    pub fn images(&self) -> Option<&PictureConfig> {
+        match self.shape {
+            Shape::Multi {
+                pictures: Some(_), ..
+            } => Some(&self.pictures),
+            _ => None,
+        }
+    }
+
+    /// Ids of a row's text, padding included; `None` where it reads none.
+    #[must_use]
+    pub const fn text_length(&self) -> Option<usize> {
+        match self.shape {
+            Shape::Multi {
+                tokens: Some([length, _]),
+                ..
+            } => Some(length),
+            _ => None,
+        }
     }
 
     /// Answers for the rows `x`, `[rows, features]`. Blocks; takes memory for the rows and for a part on each thread.
@@ -234,20 +273,53 @@ impl Predictor {
     /// When `x` is not a whole number of rows.
     #[must_use]
     pub fn predict(&self, x: &[f32]) -> Predicted {
-        let rows = x.len() / self.features.max(1);
-        assert_eq!(rows * self.features, x.len(), "rows are whole");
+        let rows = x.len() / self.features().max(1);
+        assert_eq!(rows * self.features(), x.len(), "rows are whole");
         Predicted::of(&self.task, &self.outputs(x, rows), rows, x)
+    }
+
+    /// Predictions for `rows` rows of several parts. Blocks.
+    ///
+    /// # Panics
+    /// When a part that the model reads has not as many rows.
+    #[must_use]
+    pub fn predict_parts(&self, rows: usize, parts: &RowParts) -> Predicted {
+        if rows == 0 {
+            return Predicted::of(&self.task, &[], 0, &[]);
+        }
+        let features = self.features();
+        let (sides, pixels) = match self.images() {
+            Some(config) => ([config.height, config.width], config.bytes()),
+            None => ([0, 0], 0),
+        };
+        let length = self.text_length().unwrap_or(0);
+        assert_eq!(parts.x.len(), rows * features, "rows are whole");
+        assert_eq!(parts.pixels.len(), rows * pixels, "each row has an image");
+        assert_eq!(parts.tokens.len(), rows * length, "texts are padded");
+        let inputs = Inputs {
+            x: &parts.x,
+            features,
+            pixels: &parts.pixels,
+            sides: sides.map(|side| side as usize),
+            tokens: &parts.tokens,
+            lengths: self.text_length().map(|_| &parts.lengths[..]),
+            length,
+            ..Inputs::default()
+        };
+        let samples = Samples::new(rows, inputs, Targets::None);
+        let outputs = self.engine.all_outputs(&self.bucket, samples);
+        Predicted::of(&self.task, &outputs, rows, &[])
     }
 
     /// `[rows, outputs]`.
     fn outputs(&self, x: &[f32], rows: usize) -> Vec<f32> {
         let whole = rows.next_multiple_of(PART_ROWS);
-        let mut filled = Vec::with_capacity(whole * self.features);
+        let mut filled = Vec::with_capacity(whole * self.features());
         filled.extend_from_slice(x);
-        filled.resize(whole * self.features, 0.0);
+        filled.resize(whole * self.features(), 0.0);
         let inputs = Inputs {
             x: &filled,
-            features: self.features,
+            features: self.features(),
             ..Inputs::default()
         };
         let samples = Samples::new(whole, inputs, Targets::None);

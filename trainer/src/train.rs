@@ -178,6 +178,8 @@ pub(crate) struct Opened {
     pub(crate) plan: Plan,
     /// The transform of the dataset.
     pub(crate) transform: TransformArtefact,
+    /// The tokenizer of the dataset, where it has one that a run keeps.
+    pub(crate) tokenizer: Option<Vec<u8>>,
     /// A warning of a mixture that may hold rows which are measured.
     leak: Option<Warning>,
     /// Weights to begin with, where there are some.
@@ -223,6 +225,12 @@ impl Opened {
         let manifest = loaders.manifest();
         pictures::check_layout(&config.pictures, &manifest.layout)?;
         let artefact = runtime.block_on(read_transform(&context.dataset, manifest))?;
+        let tokenizer = match (&manifest.tokens, purpose) {
+            (Some(tokens), Purpose::Training) => {
+                runtime.block_on(context.dataset.get_opt(&tokens.tokenizer))?
+            }
+            _ => None,
+        };
         let dataset_url = context.dataset.url();
         let refused = |reason| Error::Dataset {
             url: dataset_url.clone(),
@@ -264,6 +272,7 @@ impl Opened {
                 pictures,
             },
             transform: artefact,
+            tokenizer: tokenizer.map(|file| file.to_vec()),
             leak,
             weights,
             loaders,

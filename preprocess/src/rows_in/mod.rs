@@ -21,19 +21,21 @@ use std::{
     collections::BTreeMap,
     fs::File,
     io::{BufReader, Read},
-    path::PathBuf,
+    path::{Path, PathBuf},
     sync::Arc,
 };
 
 use arrow::{
-    array::{Array as _, RecordBatch},
+    array::{Array as _, AsArray as _, RecordBatch, RecordBatchOptions},
     datatypes::{Field, Schema, SchemaRef},
 };
 use feedline_schemas::{
     config::ContractConfig,
     csv_cell::CellFormat,
+    format::TRANSFORM,
+    ids::Hash128,
     record::ColumnType,
-    transform::{InputColumn, TransformArtefact},
+    transform::{InputColumn, InputKind, TransformArtefact},
 };
 use flate2::read::MultiGzDecoder;
 
@@ -180,6 +182,19 @@ pub struct NewRows {
     kept: Vec<Vec<Option<String>>>,
 }
 
+/// Some new texts, in their order.
+#[derive(Clone, Debug, PartialEq)]
+pub struct NewTexts {
+    /// Number of the first row, from 0.
+    pub first: u64,
+    /// The texts; those of bad rows have no meaning.
+    pub texts: Vec<Option<String>>,
+    /// Rows that cannot be read, by place from 0.
+    pub bad: BTreeMap<usize, Fault>,
+    /// The columns that are carried along, each with a cell per row.
+    pub kept: Vec<Vec<Option<String>>>,
+}
+
 /// What a transform makes of some new rows.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Features {
@@ -274,6 +289,18 @@ impl UnusualCells {
 }
 
 impl NewRows {
+    /// The texts of rows that were opened by [`RowsIn::open_texts`].
+    #[must_use]
+    pub fn into_texts(self) -> NewTexts {
+        let texts = self.inputs.column(0).as_string::<i32>().iter();
+        NewTexts {
+            first: self.first,
+            texts: texts.map(|text| text.map(str::to_owned)).collect(),
+            bad: self.bad,
+            kept: self.kept,
+        }
+    }
+
     /// Applies `transform`, the function that the build applies.
     ///
     /// # Errors
@@ -333,6 +360,68 @@ impl RowsIn {
                 "new rows are read for datasets of numbers and categories only",
             ));
         }
+        Self::open_inputs(source, reading, artefact)
+    }
+
+    /// As [`open`](Self::open), for a dataset whose rows have images or texts beside their numbers: those are columns that are
+    /// carried along. Blocks.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    pub fn open_parts(
+        source: RowSource,
+        reading: &RowsReading,
+        artefact: &TransformArtefact,
+    ) -> Result<Self, Error> {
+        Self::open_inputs(source, reading, artefact)
+    }
+
+    /// Opens `source` for the texts in the column `column`. Blocks.
+    ///
+    /// # Errors
+    /// [`Error::Input`] for a file that cannot be read or lacks the column.
+    pub fn open_texts(
+        source: RowSource,
+        reading: &RowsReading,
+        column: &str,
+    ) -> Result<Self, Error> {
+        // Of texts nothing is missing but the empty cell: `NA` is a text.
+        let reading = RowsReading {
+            csv: CsvReading {
+                null_values: Vec::new(),
+                ..reading.csv.clone()
+            },
+            max_missing_share: None,
+            ..reading.clone()
+        };
+        let artefact = TransformArtefact {
+            format: TRANSFORM.format.to_owned(),
+            version: TRANSFORM.version,
+            hash: Hash128::new(0),
+            fitted_rows: 0,
+            null_values: Vec::new(),
+            missing_values: Vec::new(),
+            inputs: vec![InputColumn {
+                name: column.to_owned(),
+                kind: InputKind::Categorical,
+            }],
+            steps: Vec::new(),
+            features: Vec::new(),
+            target: None,
+            characters: None,
+            pictures: None,
+            tokens: None,
+            signs: None,
+        };
+        Self::open_inputs(source, &reading, &artefact)
+    }
+
+    /// Opens `source` for the input columns of `artefact`.
+    fn open_inputs(
+        source: RowSource,
+        reading: &RowsReading,
+        artefact: &TransformArtefact,
+    ) -> Result<Self, Error> {
         let name = match &source {
             RowSource::File(path) => path.display().to_string(),
             RowSource::Stream(_) => "standard input".to_owned(),
@@ -436,6 +525,22 @@ fn delimiter(csv: &CsvReading, name: &str) -> u8 {
         b','
     };
     csv.delimiter.unwrap_or(usual)
+}
+
+/// The bytes of the file at `path`, unpacked by its ending (`.gz`, `.zst`), at most `limit` of them. Blocks.
+///
+/// # Errors
+/// [`Error::Input`] for a file that cannot be read, and for one of more bytes.
+pub fn read_unpacked(path: &Path, limit: u64) -> Result<Vec<u8>, Error> {
+    let name = path.display().to_string();
+    let mut bytes = Vec::new();
+    let stream = stream(RowSource::File(path.to_owned()), &name)?;
+    let read = stream.take(limit.saturating_add(1)).read_to_end(&mut bytes);
+    read.map_err(|error| unreadable(&name, error.to_string()))?;
+    match bytes.len() as u64 > limit {
+        true => Err(unreadable(&name, format!("it has more than {limit} bytes"))),
+        false => Ok(bytes),
+    }
 }
 
 /// The bytes of `source`, unpacked.

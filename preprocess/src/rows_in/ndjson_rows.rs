@@ -182,7 +182,7 @@ impl Reader for NdjsonRows {
             *met |= is_there;
         }
         if !self.inputs_met {
-            self.inputs_met = rows.met.contains(&true);
+            self.inputs_met = rows.met.is_empty() || rows.met.contains(&true);
             rows.is_foreign = !self.inputs_met;
         }
         let cell = |column: usize| match found(self.places[column]) {

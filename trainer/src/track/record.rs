@@ -27,6 +27,9 @@ pub(crate) const RECORD_PATH: &str = "run.json";
 /// Path of the copy of the transform.
 pub(crate) const TRANSFORM_PATH: &str = "transform.json";
 
+/// Path of the copy of the tokenizer, where the dataset holds tokens.
+pub(crate) const TOKENIZER_PATH: &str = "tokenizer.json";
+
 /// Path of the page.
 pub(crate) const REPORT_PATH: &str = "report.html";
 
@@ -80,6 +83,9 @@ impl Recorder {
             Start::Own => {}
         }
         folder.put(TRANSFORM_PATH, encode(&opened.transform))?;
+        if let Some(tokenizer) = &opened.tokenizer {
+            folder.put(TOKENIZER_PATH, tokenizer.clone())?;
+        }
         let continued_from = record.continued_from.clone();
         update(&mut record, tracker, &*clock);
         let runtime = opened.runtime.handle();

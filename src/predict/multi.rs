@@ -1,0 +1,330 @@
+//! `feedline predict` for rows that have an image, a text or both beside their numbers.
+//!
+//! Numbers and categories are read and transformed as those of tables, texts are encoded by the vocabulary of the run, and
+//! images are files that a column names, prepared and decoded as the dataset's. A row that lacks a part keeps its place, with
+//! the reason.
+
+use std::{
+    collections::HashMap,
+    fs,
+    path::{Path, PathBuf},
+    sync::{Arc, mpsc::sync_channel},
+    thread,
+};
+
+use anyhow::Context as _;
+use feedline_loader::picture::{PictureDecoder, SampleRandom};
+use feedline_preprocess::{
+    Fault, Features, ImagePreparer, RowSource, RowsIn, RowsReading, TextEncoder, Transform,
+};
+use feedline_schemas::{
+    config::{DatasetConfig, FileFormat, PipelineConfig},
+    ids::Name,
+    report::PredictReport,
+};
+use feedline_trainer::{ChosenRun, Predictor, RowParts};
+
+use super::{Answers, Given, Output, WAITING, joined, open_model, texts};
+use crate::{cli, stop::Stop};
+
+/// Reason of a row without an image.
+const NO_IMAGE: &str = "no_image";
+
+/// Reason of an image file that cannot be read.
+const UNREADABLE: &str = "file_unreadable";
+
+/// Reason of an image that cannot be decoded.
+const ROW_REJECTED: &str = "row_rejected";
+
+/// Most bytes of an image file, whatever `dataset.picture.max_bytes` says.
+const FILE_BYTES: u64 = 1 << 30;
+
+/// Bytes of the pixels that are computed together.
+const PIXEL_BYTES: usize = 64 << 20;
+
+/// Column with the paths of image files: where images are joined to a table by their paths, the table's column.
+pub(crate) fn image_column(options: &cli::Predict, dataset: &DatasetConfig) -> Option<String> {
+    let column = dataset.picture_column.as_ref()?;
+    let by_path = |left: &Option<String>| left.as_deref() == Some(super::images::PATH);
+    let mut joins = dataset.join.iter();
+    let join = joins.find(|join| by_path(&join.left));
+    let joined = join.and_then(|join| join.right.clone().or(join.left.clone()));
+    let given = options.image_column.clone();
+    given.or(joined).or_else(|| Some(column.clone()))
+}
+
+/// Returns whether the source called `name` is a table, which new rows are read like.
+pub(crate) fn is_table(config: &PipelineConfig, name: &Name) -> bool {
+    let mut sources = config.source.iter();
+    let source = sources.find(|source| source.name == *name);
+    source.is_some_and(|source| source.format != FileFormat::Picture)
+}
+
+/// Image files that rows name by their paths.
+#[derive(Debug)]
+pub(crate) struct ImageFiles {
+    folder: PathBuf,
+    /// Files below the folder by their names, once they are asked for; `None` for a name of several.
+    by_name: Option<HashMap<String, Option<PathBuf>>>,
+    preparer: ImagePreparer,
+}
+
+impl ImageFiles {
+    /// Files in `folder`, prepared as the dataset prepares its own.
+    ///
+    /// # Errors
+    /// A folder that is none, and settings out of range.
+    pub(crate) fn new(folder: PathBuf, dataset: &DatasetConfig) -> anyhow::Result<Self> {
+        anyhow::ensure!(
+            folder.is_dir(),
+            "`{}` is no folder of images; name the folder that the rows' paths are in with `--images`",
+            folder.display()
+        );
+        Ok(Self {
+            folder,
+            by_name: None,
+            preparer: ImagePreparer::new(dataset)?,
+        })
+    }
+
+    /// The file that `path` names: below the folder, or the only one below it of that name.
+    fn find(&mut self, path: &str) -> Option<PathBuf> {
+        let file = self.folder.join(path);
+        if file.is_file() {
+            return Some(file);
+        }
+        let name = Path::new(path).file_name()?.to_str()?;
+        let by_name = self.by_name.get_or_insert_with(|| {
+            let mut files = Vec::new();
+            if let Err(error) = texts::list_files(&self.folder, "", &mut files) {
+                tracing::warn!(folder = %self.folder.display(), %error, "not all of its files can be listed");
+            }
+            let mut by_name = HashMap::new();
+            for (file, path) in files {
+                let name = path.rsplit('/').next().unwrap_or_default().to_owned();
+                let place = by_name.entry(name).or_insert_with(|| Some(file.clone()));
+                if place.as_ref() != Some(&file) {
+                    *place = None;
+                }
+            }
+            by_name
+        });
+        by_name.get(name).cloned().flatten()
+    }
+
+    /// Decodes the image that `path` names into `pixels`.
+    fn decode(
+        &mut self,
+        path: Option<&str>,
+        decoder: &mut PictureDecoder,
+        pixels: &mut [u8],
+    ) -> Result<(), Fault> {
+        let fault = |reason, detail| Fault { reason, detail };
+        let path = path.filter(|path| !path.is_empty());
+        let path = path.ok_or_else(|| fault(NO_IMAGE, "it names no image file".to_owned()))?;
+        let folder = self.folder.display().to_string();
+        let file = self.find(path).ok_or_else(|| {
+            fault(
+                UNREADABLE,
+                format!("folder `{folder}` has no file `{path}`, or several of that name; `--images` names another folder"),
+            )
+        })?;
+        let unreadable = |error: std::io::Error| fault(UNREADABLE, format!("`{path}`: {error}"));
+        let bytes = fs::metadata(&file).map_err(unreadable)?.len();
+        if bytes > FILE_BYTES {
+            return Err(fault(
+                UNREADABLE,
+                format!("`{path}` has {bytes} bytes, at most {FILE_BYTES} are read"),
+            ));
+        }
+        let file = fs::read(&file).map_err(unreadable)?;
+        let named = |found: Fault| fault(found.reason, format!("`{path}`: {}", found.detail));
+        let stored = self.preparer.prepare(file).map_err(named)?;
+        // Nothing is drawn for a split that is measured.
+        let mut random = SampleRandom::new(0, 0, 0);
+        let decoded = decoder.decode(&stored, &mut random, pixels);
+        decoded.map_err(|error| fault(ROW_REJECTED, format!("`{path}`: {error}")))
+    }
+}
+
+/// Rows of several parts to predict, and the model that does.
+pub(crate) struct PredictParts {
+    /// Path of the new rows; `-` is standard input.
+    pub(crate) rows: String,
+    pub(crate) reading: RowsReading,
+    pub(crate) transform: Transform,
+    /// Encoder of texts, where the rows have some.
+    pub(crate) encoder: Option<TextEncoder>,
+    /// Image files and the column that names them, where the rows have some.
+    pub(crate) images: Option<(String, ImageFiles)>,
+    pub(crate) chosen: ChosenRun,
+    pub(crate) context: feedline_trainer::Context,
+    pub(crate) output: Output,
+    pub(crate) stop: Stop,
+}
+
+impl PredictParts {
+    /// Reads all rows and writes as many. Blocks.
+    pub(crate) fn run(self) -> anyhow::Result<PredictReport> {
+        let source = match self.rows.as_str() {
+            "-" => RowSource::Stream(Box::new(std::io::stdin())),
+            url if url.contains("://") => {
+                anyhow::bail!("`{url}` is a URL; give a local file, or pipe the rows in")
+            }
+            path => RowSource::File(path.into()),
+        };
+        let artefact = self.transform.artefact();
+        let mut report = PredictReport {
+            transform: artefact.hash.to_string(),
+            to: self.output.name(),
+            ..PredictReport::default()
+        };
+        let features = self.transform.features();
+        let predictor = open_model(&self.chosen, &self.context, features, &mut report)?;
+        let decoder = match predictor.images() {
+            Some(config) => Some(PictureDecoder::new(config.clone())?),
+            None => None,
+        };
+        let lacks = |part: &str, reads: bool, is_there: bool| {
+            anyhow::ensure!(
+                is_there || !reads,
+                "run `{}` reads {part}, and the dataset has none now; choose another run with `--run`",
+                predictor.run()
+            );
+            Ok(())
+        };
+        lacks("images", decoder.is_some(), self.images.is_some())?;
+        lacks(
+            "texts",
+            predictor.text_length().is_some(),
+            self.encoder.is_some(),
+        )?;
+        let mut reading = self.reading;
+        let kept = std::mem::take(&mut reading.keep);
+        let columns = PartColumns {
+            text: self.encoder.filter(|_| predictor.text_length().is_some()),
+            image: self.images.zip(decoder),
+        };
+        reading.keep = columns.names().into_iter().chain(kept.clone()).collect();
+        if let Some((_, decoder)) = &columns.image {
+            let fits = (PIXEL_BYTES / decoder.config().bytes().max(1)).max(1);
+            reading.batch_rows = reading.batch_rows.min(fits);
+        }
+        let rows = RowsIn::open_parts(source, &reading, artefact)?;
+        report.ignored = rows.ignored();
+        let transform = Arc::new(self.transform);
+        let answers = Answers {
+            predictor: None,
+            transform: Arc::clone(&transform),
+            names: Vec::new(),
+            kept,
+            numbers: Vec::new(),
+            predicted: Some(predictor.predict_parts(0, &RowParts::default())),
+        };
+        let (sender, batches) = sync_channel(WAITING);
+        let work = move || -> anyhow::Result<RowsIn> {
+            let (mut rows, mut columns) = (rows, columns);
+            while let Some(batch) = rows.next_rows()? {
+                let features = batch.features(&transform)?;
+                if sender.send(columns.predict(features, &predictor)).is_err() {
+                    break;
+                }
+            }
+            Ok(rows)
+        };
+        let reader = thread::spawn(work);
+        let stop = self.stop;
+        let mut ended = None;
+        self.output.write(&answers.names(), |out| {
+            answers.write(&batches, out, &stop, &mut report)?;
+            ended = Some(joined(reader)?);
+            Ok(())
+        })?;
+        if let Some(rows) = ended.filter(|_| report.rows > 0) {
+            report.absent = rows.absent();
+        }
+        Ok(report)
+    }
+}
+
+/// Columns of the parts beside the numbers, texts first.
+struct PartColumns {
+    text: Option<TextEncoder>,
+    image: Option<((String, ImageFiles), PictureDecoder)>,
+}
+
+impl PartColumns {
+    fn names(&self) -> Vec<String> {
+        let text = self.text.iter().map(|text| text.column().to_owned());
+        let image = self.image.iter().map(|((column, _), _)| column.clone());
+        text.chain(image).collect()
+    }
+
+    /// The rows with their predictions.
+    fn predict(&mut self, features: Features, predictor: &Predictor) -> Given {
+        let Features {
+            first,
+            rows,
+            x,
+            mut bad,
+            mut kept,
+        } = features;
+        let mut parts = RowParts {
+            x,
+            ..RowParts::default()
+        };
+        let mut reject = |row: usize, fault: Fault| {
+            let detail = format!("row {}: {}", first + row as u64, fault.detail);
+            bad.entry(row).or_insert(Fault { detail, ..fault });
+        };
+        if let (Some(encoder), Some(length)) = (&self.text, predictor.text_length()) {
+            parts.tokens = vec![0; rows * length];
+            let each = kept.remove(0).into_iter().enumerate();
+            for ((row, text), ids) in each.zip(parts.tokens.chunks_exact_mut(length)) {
+                let encoded = encoder.encode(text.as_deref()).unwrap_or_else(|fault| {
+                    reject(row, fault);
+                    feedline_preprocess::EncodedText::default()
+                });
+                // As in the dataset, longer texts are truncated.
+                let used = encoded.ids.len().min(length);
+                ids[..used].copy_from_slice(&encoded.ids[..used]);
+                let used = u32::try_from(used).expect("a row has at most 65,536 ids");
+                parts.lengths.push(used);
+            }
+        }
+        if let Some(((_, files), decoder)) = &mut self.image {
+            let bytes = decoder.config().bytes();
+            parts.pixels = vec![0; rows * bytes];
+            let each = kept.remove(0).into_iter().enumerate();
+            for ((row, path), pixels) in each.zip(parts.pixels.chunks_exact_mut(bytes)) {
+                if let Err(fault) = files.decode(path.as_deref(), decoder, pixels) {
+                    reject(row, fault);
+                }
+            }
+        }
+        let predicted = predictor.predict_parts(rows, &parts);
+        Given {
+            first,
+            rows,
+            x: Vec::new(),
+            bad,
+            kept,
+            numbers: Vec::new(),
+            predicted: Some(predicted),
+        }
+    }
+}
+
+/// Folder of the images: the one that is given, else that of the file of rows.
+pub(crate) fn image_folder(options: &cli::Predict) -> anyhow::Result<PathBuf> {
+    if let Some(folder) = &options.images {
+        return Ok(folder.clone());
+    }
+    let rows = options.rows.as_deref().filter(|rows| *rows != "-");
+    let rows = rows.context(
+        "the rows name image files by their paths; say which folder the paths are in with `--images`",
+    )?;
+    let above = Path::new(rows).parent();
+    let above = above.filter(|above| !above.as_os_str().is_empty());
+    Ok(above.unwrap_or(Path::new(".")).to_owned())
+}
