@@ -1269,6 +1269,7 @@ impl<'a> Work<'a> {
             chosen,
             context,
             output: Output::of(options.to.as_deref(), options.escape_formulas)?,
+            flags: options.flags,
             stop: self.tools.stop.clone(),
         };
         let report = tokio::task::spawn_blocking(move || predict.run()).await?;
@@ -1333,6 +1334,10 @@ impl<'a> Work<'a> {
         anyhow::ensure!(
             options.history.is_none(),
             "`--history` is for series, and the model reads texts; leave it out"
+        );
+        anyhow::ensure!(
+            !options.flags,
+            "`--flags` is for rows of features, and the model reads texts; leave it out"
         );
         anyhow::ensure!(
             !options.transform_only,

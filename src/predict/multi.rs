@@ -160,6 +160,8 @@ pub(crate) struct PredictParts {
     pub(crate) chosen: ChosenRun,
     pub(crate) context: feedline_trainer::Context,
     pub(crate) output: Output,
+    /// Adds a column of what is unusual about each row.
+    pub(crate) flags: bool,
     pub(crate) stop: Stop,
 }
 
@@ -218,6 +220,7 @@ impl PredictParts {
             transform: Arc::clone(&transform),
             names: Vec::new(),
             kept,
+            flags: self.flags,
             numbers: Vec::new(),
             predicted: Some(predictor.predict_parts(0, &RowParts::default())),
         };
@@ -268,6 +271,7 @@ impl PartColumns {
             x,
             mut bad,
             mut kept,
+            unusual,
         } = features;
         let mut parts = RowParts {
             x,
@@ -311,6 +315,7 @@ impl PartColumns {
             kept,
             numbers: Vec::new(),
             predicted: Some(predicted),
+            unusual,
         }
     }
 }

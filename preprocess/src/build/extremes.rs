@@ -107,30 +107,35 @@ pub(super) fn warnings(
         );
         Warning::new("far_from_training_rows", message).with_key(key)
     });
-    let target = rounded_target(artefact, &splits[0], targets);
-    dominated.into_iter().chain(far).chain(target).collect()
+    let ends = splits[0].targets.iter().zip(targets);
+    let rounded = artefact.targets().zip(ends);
+    let rounded =
+        rounded.filter_map(|(target, (ends, moments))| rounded_target(target, (*ends)?, moments));
+    dominated.into_iter().chain(far).chain(rounded).collect()
 }
 
 /// Warns of a target that is stored as it is, where 32 bits round it: beyond 2^24 they do not hold every integer, and numbers
 /// that differ little beside their size become few.
 fn rounded_target(
-    artefact: &TransformArtefact,
-    train: &Extremes,
-    targets: &ExactMoments,
+    target: &FittedTarget,
+    ends: [f32; 2],
+    moments: &ExactMoments,
 ) -> Option<Warning> {
-    let Some(FittedTarget::Regression {
+    let FittedTarget::Regression {
         column,
         scale,
         offset,
         ..
-    }) = &artefact.target
+    } = target
     else {
         return None;
     };
     let is_as_it_is = [*scale, *offset].map(f64::to_bits) == [1.0_f64, 0.0].map(f64::to_bits);
-    let ends = train.target.filter(|_| is_as_it_is)?;
+    if !is_as_it_is {
+        return None;
+    }
     let largest = f64::from(ends[0].abs().max(ends[1].abs()));
-    let deviation = targets.summary()?.deviation;
+    let deviation = moments.summary()?.deviation;
     let step = largest * f64::from(f32::EPSILON);
     (largest > INTEGERS || step > ROUNDED * deviation).then(|| {
         let message = format!(

@@ -408,6 +408,7 @@ impl RowsIn {
             steps: Vec::new(),
             features: Vec::new(),
             target: None,
+            other_targets: Vec::new(),
             characters: None,
             pictures: None,
             tokens: None,
