@@ -1215,10 +1215,12 @@ mod tests {
                 outputs: targets.len(),
                 classes: &[],
                 targets: &targets,
+                features: &[],
+                reconstructs: false,
             };
             let mut bucket = vec![0.0; layout.len()];
             let put = file.put(&config(), &layout, &target, &mut bucket);
-            put.map(|()| bucket).map_err(|error| error.to_string())
+            put.map(|_| bucket).map_err(|error| error.to_string())
         };
         for named in [
             (
