@@ -145,10 +145,8 @@ impl Schema {
         for alternative in alternatives.flatten() {
             self.shapes(alternative, shapes);
         }
-        let is_null = entry["type"] == "null";
-        if shapes.len() == before && !is_null {
-            shapes.push(entry);
-        } else if entry["properties"].is_object() {
+        let is_leaf = shapes.len() == before && entry["type"] != "null";
+        if is_leaf || entry["properties"].is_object() {
             shapes.push(entry);
         }
     }

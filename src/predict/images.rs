@@ -160,11 +160,15 @@ impl LandedImages {
                 written = out.write(answers.columns(given, report));
                 written.is_ok()
             };
-            let model = dataset.map(|dataset| {
-                feedline_trainer::predict_images(chosen, &dataset, context, &mut each)
-            });
-            written?;
-            let model = model.transpose()?;
+            let model = match dataset {
+                Some(dataset) => {
+                    let model =
+                        feedline_trainer::predict_images(chosen, &dataset, context, &mut each);
+                    written?;
+                    Some(model?)
+                }
+                None => None,
+            };
             let rest = self.rest(answers, report.rows);
             out.write(answers.columns(rest, report))?;
             report.run = Some(chosen.used().name.clone());

@@ -65,17 +65,17 @@ impl SplitColumns {
         let mut names: Vec<String> = kept_names.map(|name| named(name)).collect();
         names.extend(self.names(gives_rows_back));
         output.write(&names, |out| {
+            let mut write = |rows: MeasuredRows| -> anyhow::Result<()> {
+                let mut columns = match &mut kept {
+                    Some(kept) => runtime.block_on(beside(kept, &rows.origins))?,
+                    None => Vec::new(),
+                };
+                columns.extend(self.columns(rows));
+                Ok(out.write(columns)?)
+            };
             let mut written: anyhow::Result<()> = Ok(());
             let mut each = |rows: MeasuredRows| {
-                let write = || {
-                    let mut columns = match &mut kept {
-                        Some(kept) => runtime.block_on(beside(kept, &rows.origins))?,
-                        None => Vec::new(),
-                    };
-                    columns.extend(self.columns(rows));
-                    Ok(out.write(columns)?)
-                };
-                written = write();
+                written = write(rows);
                 written.is_ok()
             };
             let measured = feedline_trainer::evaluate_rows(chosen, split, context, &mut each);
