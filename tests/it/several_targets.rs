@@ -258,7 +258,7 @@ fn a_list_of_one_target_is_that_target_alone_and_the_bytes_are_those_of_before()
     assert_eq!(fingerprint, "8ae35f5e871957843b9b81855a9694fd");
     assert_eq!(run, "aff840dd81c3714f");
     assert!(
-        predicted.starts_with("{\"row\":1,\"prediction\":"),
+        predicted.starts_with("{\"row\":0,\"prediction\":"),
         "{predicted}"
     );
 }
