@@ -16,6 +16,9 @@ pub(crate) use self::{
 };
 use crate::output::{Text, line};
 
+/// Most dropped columns that are shown; the file and `--json` have all.
+const MAX_SHOWN: usize = 8;
+
 /// Pipeline that was written, and what was decided for it.
 #[derive(Debug, Serialize)]
 pub(crate) struct InitReport {
@@ -83,8 +86,12 @@ impl Text for InitReport {
         if let Some(target) = &self.target {
             line(out, "target", target)?;
         }
-        for Dropped { column, reason } in &self.dropped {
+        for Dropped { column, reason } in self.dropped.iter().take(MAX_SHOWN) {
             line(out, "no feature", format!("{column}: {reason}"))?;
+        }
+        if self.dropped.len() > MAX_SHOWN {
+            let text = format!("and {} more, see the file", self.dropped.len() - MAX_SHOWN);
+            line(out, "no feature", text)?;
         }
         for decision in &self.decisions {
             line(out, "look at", decision)?;

@@ -55,7 +55,7 @@ impl fmt::Display for Content {
 }
 
 impl Content {
-    /// Whether the pipeline trains a model: tables and APIs need a target for that.
+    /// Returns true if the pipeline trains a model: tables and APIs need a target for that.
     pub(crate) fn trains(&self, columns: Option<&Columns>) -> bool {
         match self {
             Self::Table | Self::Api => columns.is_some_and(|columns| columns.target.is_some()),
@@ -76,7 +76,7 @@ pub(crate) struct Location {
 }
 
 impl Location {
-    /// Whether it is an archive, whose members may be tables or images.
+    /// Returns true for an archive, whose members may be tables or images.
     pub(crate) fn is_archive(&self) -> bool {
         class_of(&self.url) == Some(Class::Archive)
     }

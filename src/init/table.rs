@@ -99,6 +99,23 @@ impl Columns {
                 found.target = Some(column.name.clone());
             }
         }
+        let is_feature = |column: &ColumnPreview| {
+            let is_target = found.target.as_ref() == Some(&column.name);
+            !is_target
+                && found
+                    .dropped
+                    .iter()
+                    .all(|dropped| dropped.column != column.name)
+        };
+        if !columns.iter().any(is_feature) {
+            found.decisions = vec![
+                "no column can be a feature as it is, so nothing is trained; list some in `dataset.features`, or for free text see \
+                 `dataset.kind`"
+                    .to_owned(),
+            ];
+            found.target = None;
+            return Ok(found);
+        }
         let target = columns
             .iter()
             .find(|column| found.target.as_ref() == Some(&column.name));
@@ -288,6 +305,17 @@ mod tests {
             "{:?}",
             found.decisions
         );
+    }
+
+    #[test]
+    fn a_table_without_features_is_landed_and_trains_nothing() {
+        let table = preview(vec![
+            column("label", ColumnType::Utf8, 100, 2),
+            column("message", ColumnType::Utf8, 100, 100),
+        ]);
+        let found = Columns::decide(&table, None).unwrap();
+        assert_eq!(found.target, None);
+        assert!(found.decisions[0].contains("`dataset.features`"));
     }
 
     #[test]
