@@ -175,7 +175,7 @@ pub(crate) struct Init {
     /// Pipeline file to write; by default NAME.toml, after the URL or file
     #[arg(long, value_name = "FILE")]
     pub(crate) to: Option<PathBuf>,
-    /// Column that a model predicts; by default one with a telling name, else the last one
+    /// Column that a model predicts; by default one with a usual name such as `label`, else the last one that can be predicted
     #[arg(long, value_name = "COLUMN")]
     pub(crate) target: Option<String>,
     /// Replace the file if it exists

@@ -37,7 +37,7 @@ pub(crate) struct InitReport {
     pub(crate) dropped: Vec<Dropped>,
     /// Decisions to look at, each with its key.
     pub(crate) decisions: Vec<String>,
-    /// Commands to go on with.
+    /// Commands to run next.
     pub(crate) next: Vec<String>,
 }
 

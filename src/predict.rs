@@ -88,7 +88,7 @@ pub(crate) fn reading(
     })
 }
 
-/// How new rows are read: as those of the sources that `is_like` names.
+/// Settings of reading new rows: those of the sources that `is_like` names.
 pub(crate) fn reading_as(
     options: &cli::Predict,
     config: &PipelineConfig,

@@ -122,7 +122,7 @@ impl Location {
         if metadata.is_file() {
             let content = match class_of(given) {
                 Some(Class::Image) => Content::Images { has_classes: false },
-                // Its members tell; `init` reads it as tables first.
+                // Its members decide; `init` reads it as tables first.
                 Some(Class::Archive) => Content::Table,
                 Some(Class::Text) => Content::Texts { is_single: true },
                 Some(Class::Table) => Content::Table,

@@ -77,7 +77,7 @@ pub(crate) fn text(
         out += "# Send credentials from the environment, and ask again every hour under `feedline serve`:\n\
                 # auth = { type = \"bearer\", secret = { env = \"API_TOKEN\" } }\n\
                 # schedule = { every_s = 3600 }\n\
-                # Rows with the same key are one record, of which the newest version is used:\n\
+                # Rows with the same key are versions of one record; the newest is used:\n\
                 # key = [\"id\"]\n";
     }
     match (&location.content, columns) {
@@ -98,14 +98,19 @@ fn table_text(hints: &Hints, columns: &Columns) -> String {
         dropped,
         time,
         entity,
-        ..
+        decisions,
     } = columns;
+    let said = decisions
+        .iter()
+        .map(|decision| format!("# {}\n", one_line(decision)));
+    let said: String = said.collect();
     let Some(target) = target else {
-        return "\n# To train a model, name the column that it predicts:\n\
-                # [dataset]\n# target = \"COLUMN\"\n#\n# [train]\n# model = { type = \"mlp\" }\n"
-            .to_owned();
+        return format!(
+            "\n{said}# To train a model, name the column that it predicts:\n\
+             # [dataset]\n# target = \"COLUMN\"\n#\n# [train]\n# model = {{ type = \"mlp\" }}\n"
+        );
     };
-    let mut out = format!("\n[dataset]\ntarget = {}\n", quoted(target));
+    let mut out = format!("\n[dataset]\n{said}target = {}\n", quoted(target));
     if *is_class {
         out += "task = \"classification\"\n";
     }
@@ -123,7 +128,8 @@ fn table_text(hints: &Hints, columns: &Columns) -> String {
     match entity {
         Some(entity) => {
             out += &format!(
-                "# Rows of one {entity} share a split.\nsplit = {{ train = 0.8, validation = 0.1, test = 0.1, key = [{}] }}\n",
+                "# Rows of one {} share a split.\nsplit = {{ train = 0.8, validation = 0.1, test = 0.1, key = [{}] }}\n",
+                one_line(entity),
                 quoted(entity)
             );
         }
@@ -240,8 +246,8 @@ mod tests {
                 reason: "bytes".into(),
             }],
             time: Some("when".into()),
-            entity: Some("who".into()),
-            decisions: Vec::new(),
+            entity: Some("who\nelse".into()),
+            decisions: vec!["`y`\nis a class".into()],
         };
         let contents = [
             Content::Table,

@@ -35,7 +35,7 @@ pub(crate) struct Dropped {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Columns {
     pub(crate) target: Option<String>,
-    /// Whether the target is a class.
+    /// True if the target is a class.
     pub(crate) is_class: bool,
     pub(crate) dropped: Vec<Dropped>,
     /// Column of timestamps.

@@ -32,7 +32,7 @@ const IMAGE_ENDINGS: [&str; 13] = [
     "jpg", "jpeg", "png", "webp", "gif", "bmp", "tif", "tiff", "pgm", "ppm", "zip", "tar", "tgz",
 ];
 
-/// Fraction of rejected files that a build goes on with: any of fewer than a billion, unless all of them are.
+/// Fraction of rejected files that a build accepts: any of fewer than a billion, unless all of them are.
 const ALL_BUT_ONE: f64 = 1.0 - 1e-9;
 
 /// Reason of a file that the build rejects.

@@ -8,7 +8,7 @@ use crate::support::{Finished, Random, pipeline, run};
 
 const ROWS: u32 = 600;
 
-/// Numbers of which the target depends on each in another way.
+/// Numbers that the target depends on, each in another way.
 fn write_rows(folder: &Path) {
     let mut random = Random(17);
     let mut csv = "a,b,c,d,y\n".to_owned();

@@ -158,7 +158,7 @@ fn write_wave(folder: &Path, hours: u32) {
     fs::write(folder.join("wave.toml"), text).unwrap();
 }
 
-/// A wave of which each value is a linear function of the two before it.
+/// A wave whose values are each a linear function of the two before it.
 fn wave(hour: u32) -> f64 {
     500.0 + 200.0 * (f64::from(hour) * 0.7).sin()
 }

@@ -113,7 +113,11 @@ fn a_pipeline_that_init_writes_for_an_api_has_its_records_and_pages() {
     let before = asked.load(SeqCst);
     let offline = run(folder, &["check", "things.toml", "--offline"]).expect(0);
     assert!(offline.stdout.contains("not asked"), "{offline:#?}");
-    assert_eq!(asked.load(SeqCst), before, "an offline check asks nobody");
+    assert_eq!(
+        asked.load(SeqCst),
+        before,
+        "an offline check sends no request"
+    );
     let landed = run(folder, &["ingest", "things.toml", "--json"])
         .expect(0)
         .json();

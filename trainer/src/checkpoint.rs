@@ -65,7 +65,7 @@ fn state_name(bucket: &str) -> String {
     format!("optimizer.all.{bucket}")
 }
 
-/// Whether a run's folder has checkpoints.
+/// Returns true if a run's folder has checkpoints.
 ///
 /// # Errors
 /// [`Error::Storage`].

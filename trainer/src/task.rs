@@ -1,4 +1,4 @@
-//! What the dataset asks of a model: one number, several or a class, and how stored targets map to the target's units.
+//! Outputs that the dataset asks of a model: one number, several or a class, and how stored targets map to the target's units.
 
 use feedline_schemas::{
     config::{LossKind, ModelKind},

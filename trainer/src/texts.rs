@@ -114,7 +114,7 @@ impl ChosenRun {
     /// The `tokenizer.json` that made the ids which its model was trained on; `None` where the run has no copy of it. Blocks.
     ///
     /// # Errors
-    /// What storage says.
+    /// Errors of the store.
     pub fn tokenizer(&self, context: &Context) -> Result<Option<Vec<u8>>, Error> {
         let Some(tokens) = &self.transform().tokens else {
             return Ok(None);

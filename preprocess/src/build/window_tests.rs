@@ -236,7 +236,7 @@ async fn wrong_settings_are_named() {
     );
 }
 
-/// One column of numbers, of which no two are equal: the value of hour `hour`.
+/// One column of distinct numbers: the value of hour `hour`.
 fn planted(hour: i64) -> i64 {
     1_000 + hour * hour
 }
@@ -257,7 +257,7 @@ async fn a_window_of_the_target_itself_ends_before_the_row_that_is_predicted() {
         );
         let report = build_with(&root, &dataset, 2).await.unwrap();
         let windows = report.train + report.validation + report.test;
-        // A window lies in one split.
+        // A window is within one split.
         assert_eq!(windows, 60 - 3 * (3 + horizon), "{report:?}");
         let value = |hour: u64| planted(i64::try_from(hour).unwrap()) as f32;
         for window in found(&root).await {

@@ -2,7 +2,7 @@
 //! alike share a split.
 //!
 //! A group's split is that of the smallest hash in it (of the split's key where there is one, else of the content), so
-//! it depends on the pictures alone: not on their order, and not on partitions. Where a frozen source is the test split, its
+//! it depends on the images alone: not on their order, and not on partitions. Where a frozen source is the test split, its
 //! images stay there, and images of other sources that are in a group with one of them are rejected. For each image about
 //! 300 bytes are held in memory, for all of them at once. Embeddings are in an index of their own, on disk where they are many.
 

@@ -138,7 +138,7 @@ pub(crate) struct Repeated {
 }
 
 impl Repeated {
-    /// That of more rows; of as many, that which landed first.
+    /// Content of more rows; between equal counts, the one that landed first.
     fn more_of(a: Option<Self>, b: Option<Self>) -> Option<Self> {
         a.into_iter()
             .chain(b)

@@ -87,7 +87,7 @@ pub struct DatasetConfig {
     pub categorical: Vec<String>,
     /// `rows`: columns that the shards hold beside the features, each under its own name and as it landed, to find or check
     /// rows by, such as an id. `eval --predictions` writes them beside each prediction; of a window they are those of the row that is
-    /// predicted, such as its entity and time. Dates, times of day and points in time without a zone of `dataset.files` are texts here. They are
+    /// predicted, such as its entity and time. Dates, times of day and timestamps without a zone of `dataset.files` are texts here. They are
     /// no features unless `features` or a step lists them. Default none.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub keep: Vec<String>,
@@ -140,7 +140,7 @@ pub struct DatasetConfig {
     /// Steps, in the order they are applied. Default: impute by the median, winsorize at 1 and 99 %, standardize, and
     /// categories one-hot. Each is fitted on the training split, on the output of the step before.
     pub step: Option<Vec<StepConfig>>,
-    /// Whether a regression target is stored standardized (inverted in every report). Default true. Without it the largest numbers of
+    /// True to store a regression target standardized (inverted in every report). Default true. Without it the largest numbers of
     /// several targets decide their loss.
     pub scale_target: Option<bool>,
     /// Shards.
