@@ -94,8 +94,12 @@ pub(crate) fn go(
     let config = opened.plan.settings.config();
     // A training that begins needs the blocks of a whole shuffle window before its first batch: they are read while the
     // model is made. One that resumes may need others.
-    if resume == Resume::Fresh || !checkpoint::exist_in(&opened.folder)? {
-        opened.loaders.prepare_from(&opened.loaders.start())?;
+    // An error is reported by the pass itself, once the ranks have met and all learn of it.
+    if resume == Resume::Fresh || checkpoint::exist_in(&opened.folder).is_ok_and(|any| !any) {
+        let begun = opened.loaders.prepare_from(&opened.loaders.start());
+        if let Err(error) = begun {
+            tracing::debug!(%error, "the first batches were not prepared");
+        }
     }
     let engine = opened.engine(build)?;
     if context.group.local_rank() == 0 {

@@ -318,12 +318,20 @@ impl Layout {
             let branch = branch(&entry.name);
             branch.is_some() == has_branches && seen.insert(branch)
         });
-        let reads = first.filter_map(|(i, entry)| {
+        let mut readers = Vec::new();
+        for (i, entry) in first {
             let is_matrix = self.linears.contains(&i) || entry.name.ends_with(".input");
-            let layer = entry.name.rsplit_once('.')?.0;
-            (is_matrix && entry.shape.first() == Some(&features)).then_some(layer)
-        });
-        reads.collect()
+            let Some((layer, _)) = entry.name.rsplit_once('.').filter(|_| is_matrix) else {
+                continue;
+            };
+            if entry.shape.first() == Some(&features) {
+                readers.push(layer);
+            } else if has_branches {
+                // A branch of some of the columns: its rows cannot be moved, so none are.
+                return Vec::new();
+            }
+        }
+        readers
     }
 
     /// Entries that are parameters: the first so many.

@@ -114,6 +114,14 @@ impl<D: Data> Session<'_, D> {
             self.saving.checkpoints().tidy(&snapshot.header);
         }
         let (step, epoch) = (snapshot.header.step, snapshot.header.epoch);
+        let own = self.plan.settings.config().schedule.warmup_steps;
+        if let (None, Some(steps)) = (own, snapshot.header.config.schedule.warmup_steps) {
+            tracing::warn!(
+                key = "train.schedule.warmup_steps",
+                "the checkpoint was written with a warm-up of {steps} steps; by default it is now at most a tenth of the steps, so \
+                 learning rates may differ from here on; write the key to keep them"
+            );
+        }
         let checkpoints = self.saving.checkpoints().clone();
         let folder = self.folder;
         self.take_snapshot(snapshot, &checkpoints, folder)?;
