@@ -7,7 +7,7 @@
 use std::{
     collections::HashMap,
     fs,
-    path::{Path, PathBuf},
+    path::{Component, Path, PathBuf},
     sync::{Arc, mpsc::sync_channel},
     thread,
 };
@@ -89,8 +89,11 @@ impl ImageFiles {
 
     /// The file that `path` names: below the folder, or the only one below it of that name.
     fn find(&mut self, path: &str) -> Option<PathBuf> {
+        // A path of a row leads nowhere but below the folder.
+        let mut parts = Path::new(path).components();
+        let is_below = parts.all(|part| matches!(part, Component::Normal(_) | Component::CurDir));
         let file = self.folder.join(path);
-        if file.is_file() {
+        if is_below && file.is_file() {
             return Some(file);
         }
         let name = Path::new(path).file_name()?.to_str()?;
