@@ -459,7 +459,9 @@ impl Build<'_> {
         let rejected = rejects.rejected();
         let all = rows.iter().sum();
         warnings.extend(self.written_warnings(&rejected, all, &written.infinite));
-        warnings.extend(self.unknown_categories(written.unknown, rows, &warnings));
+        // Unknown categories are counted in rows, also where the dataset has windows of them.
+        let read = self.sequence().map_or(rows, |_| fell);
+        warnings.extend(self.unknown_categories(written.unknown, read, &warnings));
         warnings.extend(written.equal);
         let page = match &profile {
             Some(profile) => Some(Box::pin(self.page(&staged, profile, frame.copied)).await?),

@@ -159,6 +159,8 @@ const APPENDED: &str = "; in the rows appended last: ";
 pub(crate) fn with_appended(before: &[Warning], appended: Vec<Warning>) -> Vec<Warning> {
     let column = |warning: &Warning| warning.message.split('`').nth(1).map(str::to_owned);
     let mut all = before.to_vec();
+    // Those of the rows appended before are no longer those appended last.
+    all.retain(|warning| warning.code != MANY_REJECTS);
     for new in appended {
         let is_same = |old: &&mut Warning| match new.code.as_str() {
             TEXTS_NOT_NUMBERS => old.code == new.code && column(old) == column(&new),
@@ -941,6 +943,9 @@ pub(crate) fn key_is_feature(column: &str, key: &str) -> Warning {
     warning(KEY_IS_FEATURE, key, message)
 }
 
+/// Code of the warning of appended rows that were rejected.
+const MANY_REJECTS: &str = "many_rejects";
+
 /// Warns of appended rows with a larger share of rejects than a build allows of all rows.
 pub(crate) fn many_rejects(
     rejected: &BTreeMap<String, u64>,
@@ -959,7 +964,7 @@ pub(crate) fn many_rejects(
             percent(all, rows),
             first_of(&reasons, GROUPS)
         );
-        warning("many_rejects", "dataset.max_reject_share", message)
+        warning(MANY_REJECTS, "dataset.max_reject_share", message)
     })
 }
 

@@ -320,7 +320,8 @@ pub struct DatasetCounts {
     /// What was cut off texts that were longer than a row, when the layout is [`Layout::Multi`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cut: Option<CutCounts>,
-    /// Rows that were rejected for one of several targets, by the first that they lack; empty where there is one target.
+    /// Rows rejected since one of several targets is missing or no number as it landed, by the first such target; empty where
+    /// there is one target.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub rejected_targets: BTreeMap<String, u64>,
     /// Rows left out because the configuration says so, by reason; they are listed with the rejected ones.

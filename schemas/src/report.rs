@@ -334,7 +334,7 @@ pub struct DatasetReport {
     pub rejected: u64,
     /// Rejected rows by reason.
     pub rejected_by_reason: BTreeMap<String, u64>,
-    /// Rows that were rejected for one of several targets, by the first that they lack.
+    /// Rows rejected since one of several targets is missing or no number as it landed, by the first such target.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub rejected_targets: BTreeMap<String, u64>,
     /// One rejected row and why.

@@ -137,7 +137,7 @@ fn rounded_target(
     let largest = f64::from(ends[0].abs().max(ends[1].abs()));
     let deviation = moments.summary()?.deviation;
     let step = largest * f64::from(f32::EPSILON);
-    (largest > INTEGERS || step > ROUNDED * deviation).then(|| {
+    (deviation > 0.0 && (largest > INTEGERS || step > ROUNDED * deviation)).then(|| {
         let message = format!(
             "the target `{column}` is stored as it is, in 32 bits, and rounded: numbers of its size ({largest}) are about {step:.1e} \
              apart there, its deviation is {deviation:.1e}; without `dataset.scale_target = false` it is stored by its distance \

@@ -110,7 +110,7 @@ pub(super) async fn settle(
     let reason = Reason {
         reason: OF_FROZEN.to_owned(),
         column: pictures.column.clone(),
-        value: "an image that looks like it, or has the same pixels, is in the frozen source"
+        value: "it is in a group with an image of the frozen source: the same pixels, a similar look, or the same key of the split"
             .to_owned(),
     };
     let reason = reason.to_json();

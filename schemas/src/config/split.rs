@@ -63,7 +63,8 @@ pub struct SplitConfig {
     pub until: Vec<String>,
     /// `key`: source that is the test split, whole. Rows of the other sources that have its content, or its `key`, are left out,
     /// never the reverse, and so are images with the pixels of one of its images, or that look like it as far as
-    /// `dataset.picture.duplicates` and `embeddings` say; the others are split in `train` and `validation`, so `test` is 0. Default: none.
+    /// `dataset.picture.duplicates` and `embeddings` say, with all images of its group (the same `key`, or linked by
+    /// look-alikes); the others are split in `train` and `validation`, so `test` is 0. Default: none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub frozen: Option<TableName>,
     /// Largest difference, 0 to 1, between the share that a split is given here and its share of the rows that are kept; above it
