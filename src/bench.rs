@@ -2,9 +2,7 @@
 
 use std::{fs, sync::Arc, time::Duration};
 
-use feedline_loader::{
-    Batch, BatchKind, Loader, LoaderMetrics, TokensConfig, picture::PictureConfig,
-};
+use feedline_loader::{Batch, BatchKind, Loader, LoaderMetrics, TokensConfig, image::ImageConfig};
 use feedline_storage::{StoreOptions, clock::Clock};
 use serde::Serialize;
 
@@ -130,8 +128,8 @@ fn open(
     if let Some(split) = options.split {
         builder = builder.split(split.into());
     }
-    if let Some(side) = options.picture_size {
-        builder = builder.pictures(PictureConfig::training(side, side));
+    if let Some(side) = options.image_size {
+        builder = builder.images(ImageConfig::training(side, side));
     }
     if let Some(length) = options.token_length {
         builder = builder.tokens(TokensConfig::new(length));
@@ -176,14 +174,14 @@ impl Consumer {
 fn name(kind: BatchKind) -> String {
     match kind {
         BatchKind::Rows { features } => format!("rows of {features} f32"),
-        BatchKind::Pictures { height, width } => format!("pictures, {height} x {width} u8 RGB"),
+        BatchKind::Images { height, width } => format!("images, {height} x {width} u8 RGB"),
         BatchKind::Multi {
             features,
             height,
             width,
             length,
         } => format!(
-            "rows of {features} f32, pictures of {height} x {width} u8 RGB, {length} token ids"
+            "rows of {features} f32, images of {height} x {width} u8 RGB, {length} token ids"
         ),
         BatchKind::Tokens { length, packed } => {
             let packed = if packed { ", packed" } else { "" };

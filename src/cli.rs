@@ -162,9 +162,9 @@ pub(crate) enum Command {
     #[cfg(feature = "cluster")]
     #[command(subcommand)]
     Cluster(crate::cluster::Cluster),
-    /// One of the processes that decode foreign pictures for a build
+    /// One of the processes that decode foreign images for a build
     #[command(hide = true)]
-    DecodePictures,
+    DecodeImages,
 }
 
 #[derive(Debug, Args)]
@@ -321,13 +321,13 @@ pub(crate) struct Predict {
     #[arg(long, value_enum)]
     pub(crate) format: Option<RowsName>,
     /// Carry this column of the new rows along, as text; may be repeated
-    #[arg(long, value_name = "COLUMN")]
+    #[arg(long = "passthrough", value_name = "COLUMN")]
     pub(crate) keep: Vec<String>,
     /// Folder of the image files that rows with images name by their paths; by default the folder of FILE
     #[arg(long, value_name = "FOLDER")]
     pub(crate) images: Option<PathBuf>,
     /// Column with the paths of the images; by default the column that the dataset joins images to a table by, else
-    /// `dataset.picture_column`
+    /// `dataset.image_column`
     #[arg(long, value_name = "COLUMN")]
     pub(crate) image_column: Option<String>,
     /// Write texts that a spreadsheet would take for formulas with a `'` before them: those that begin with `=`, `+`, `-` or `@`
@@ -457,9 +457,9 @@ pub(crate) struct LoaderBench {
     /// Most threads that fill batches; 0 is one for each processor
     #[arg(long, default_value_t = 0)]
     pub(crate) threads: u32,
-    /// Pictures: random resized crops of this many pixels a side, flipped half of the time
+    /// Images: random resized crops of this many pixels a side, flipped half of the time
     #[arg(long, value_name = "PIXELS")]
-    pub(crate) picture_size: Option<u32>,
+    pub(crate) image_size: Option<u32>,
     /// Tokens: documents packed into rows of this many ids
     #[arg(long, value_name = "IDS")]
     pub(crate) token_length: Option<u32>,

@@ -37,7 +37,7 @@ use crate::{
         self, Bench, Building, Cli, Command, Dataset, Ingest, IngestCommand, Init, LoaderBench,
         Options, Pipeline, Ranks, RejectRule, Runs, Serve, Shards, Weights,
     },
-    decode_pictures,
+    decode_images,
     edit::Edit,
     environment::Environment,
     exit::Outcome,
@@ -66,8 +66,8 @@ const PARTITIONS: usize = 32;
 /// Runs a command to its end.
 pub(crate) fn run(cli: Cli, environment: Environment) -> anyhow::Result<Outcome> {
     // Its address space is bounded, and a runtime's threads take of it with every core.
-    if matches!(cli.command, Command::DecodePictures) {
-        return decode_pictures::run();
+    if matches!(cli.command, Command::DecodeImages) {
+        return decode_images::run();
     }
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
@@ -233,7 +233,7 @@ async fn dispatch(command: Command, tools: &Tools) -> anyhow::Result<Outcome> {
             work.preview(source, rows.map_or(0, usize::from)).await
         }
         Command::Bench(Bench::Loader(options)) => bench_loader(options, tools).await,
-        Command::DecodePictures => decode_pictures::run(),
+        Command::DecodeImages => decode_images::run(),
         #[cfg(feature = "cluster")]
         Command::Cluster(command) => {
             cluster::run(command, &tools.environment, tools.stop.clone()).await
@@ -1051,7 +1051,7 @@ impl<'a> Work<'a> {
             tracing::warn!(
                 missing = missing.join(", "),
                 "the file names windows by the row of their target, without entity or time, which the shards do not keep; to have \
-                 them, list these columns in `dataset.keep` and build again"
+                 them, list these columns in `dataset.passthrough` and build again"
             );
         }
     }
@@ -1085,7 +1085,7 @@ impl<'a> Work<'a> {
              leave them out"
         );
         if !options.transform_only
-            && dataset.is_some_and(|dataset| dataset.kind == DatasetKind::Pictures)
+            && dataset.is_some_and(|dataset| dataset.kind == DatasetKind::Images)
         {
             let images = self.predict_images(options, &manifest);
             return Box::pin(images).await;
@@ -1149,7 +1149,7 @@ impl<'a> Work<'a> {
         };
         anyhow::ensure!(
             options.history.is_none() && options.keep.is_empty() && !options.flags,
-            "`--history`, `--keep` and `--flags` are for rows of a table, and the model reads images; leave them out"
+            "`--history`, `--passthrough` and `--flags` are for rows of a table, and the model reads images; leave them out"
         );
         let (config, training) = self.training()?;
         let choice = options.run.choice();

@@ -6,7 +6,7 @@ mod cli;
 #[cfg(feature = "cluster")]
 mod cluster;
 mod commands;
-mod decode_pictures;
+mod decode_images;
 mod edit;
 mod environment;
 mod exit;

@@ -15,11 +15,11 @@ use feedline_loader::ShuffleQuality;
 use feedline_schemas::{
     manifest::{
         BoxCounts, ConflictCounts, GroupCounts, JoinCounts, Layout, Manifest, NaiveForecast,
-        NearDupCounts, NearPictureCounts, RedactedCounts, SequenceCounts, TargetKind, TokenType,
+        NearDupCounts, NearImageCounts, RedactedCounts, SequenceCounts, TargetKind, TokenType,
     },
     report::{
-        AddedReport, DatasetReport, EvalReport, ExpectReport, MixedSource, NormalisedBy,
-        PicturesReport, RunReport, TrainReport, VerifyReport, Warning,
+        AddedReport, DatasetReport, EvalReport, ExpectReport, ImagesReport, MixedSource,
+        NormalizedBy, RunReport, TrainReport, VerifyReport, Warning,
     },
     transform::{FittedCategories, FittedStep, TransformArtefact},
     units::ByteSize,
@@ -243,21 +243,21 @@ fn write_windows(
     Ok(())
 }
 
-fn write_pictures(
-    near: Option<&NearPictureCounts>,
+fn write_images(
+    near: Option<&NearImageCounts>,
     boxes: Option<&BoxCounts>,
     out: &mut String,
 ) -> fmt::Result {
     if let Some(found) = near {
         let text = format!(
-            "{} clusters among {} pictures, the largest of {}; bands of {} x {}",
-            found.clusters, found.pictures, found.largest, found.bands, found.bits
+            "{} clusters among {} images, the largest of {}; bands of {} x {}",
+            found.clusters, found.images, found.largest, found.bands, found.bits
         );
-        line(out, "near pictures", text)?;
+        line(out, "near images", text)?;
     }
     if let Some(boxes) = boxes {
         let text = format!(
-            "{} in the pictures, {} outside of them",
+            "{} in the images, {} outside of them",
             boxes.kept, boxes.lost
         );
         line(out, "boxes", text)?;
@@ -294,7 +294,7 @@ impl Text for DatasetReport {
         write_unexpected(&self.unexpected, out)?;
         write_conflicts(self.conflicts, self.groups, out)?;
         write_joins(&self.joins, out)?;
-        write_pictures(self.near_pictures.as_ref(), self.boxes.as_ref(), out)?;
+        write_images(self.near_images.as_ref(), self.boxes.as_ref(), out)?;
         write_windows(self.sequence.as_ref(), &self.naive, out)?;
         write_warnings(&self.warnings, out)?;
         line(
@@ -401,8 +401,8 @@ impl Text for TrainReport {
             "data wait",
             format!("{:.1} % of the training time", self.data_wait_share * 100.0),
         )?;
-        if let Some(pictures) = &self.pictures {
-            write_training_pictures(pictures, out)?;
+        if let Some(images) = &self.images {
+            write_training_images(images, out)?;
         }
         for source in &self.mixture {
             write_mixed(source, &self.mixture, out)?;
@@ -430,26 +430,26 @@ impl Text for TrainReport {
     }
 }
 
-fn write_training_pictures(pictures: &PicturesReport, out: &mut String) -> fmt::Result {
-    let from = match pictures.normalised_by {
-        NormalisedBy::Dataset => {
-            "of the training split; `train.pictures.normalise = \"imagenet\"` takes those of ImageNet"
+fn write_training_images(images: &ImagesReport, out: &mut String) -> fmt::Result {
+    let from = match images.normalized_by {
+        NormalizedBy::Dataset => {
+            "of the training split; `train.images.normalize = \"imagenet\"` takes those of ImageNet"
         }
-        NormalisedBy::Imagenet => {
-            "of ImageNet; `train.pictures.normalise = \"dataset\"` takes those of a dataset that has them"
+        NormalizedBy::Imagenet => {
+            "of ImageNet; `train.images.normalize = \"dataset\"` takes those of a dataset that has them"
         }
-        NormalisedBy::Init => {
-            "of the weights of `train.init`; `train.pictures.normalise` takes others"
+        NormalizedBy::Init => {
+            "of the weights of `train.init`; `train.images.normalize` takes others"
         }
-        NormalisedBy::Given => "of `train.pictures`",
+        NormalizedBy::Given => "of `train.images`",
     };
-    let (mean, deviation) = (pictures.mean, pictures.deviation);
+    let (mean, deviation) = (images.mean, images.deviation);
     line(
         out,
-        "pictures",
+        "images",
         format!("normalised by mean {mean:.4?} and deviation {deviation:.4?} {from}"),
     )?;
-    let changes = match (pictures.augmented, pictures.mixed) {
+    let changes = match (images.augmented, images.mixed) {
         (false, false) => return Ok(()),
         (true, false) => "augmented",
         (false, true) => "mixed in pairs, and so are their targets",
@@ -459,7 +459,7 @@ fn write_training_pictures(pictures: &PicturesReport, out: &mut String) -> fmt::
         out,
         "in training",
         format!(
-            "pictures are {changes}: the training loss is of these, validation and test of pictures as they are"
+            "images are {changes}: the training loss is of these, validation and test of images as they are"
         ),
     )
 }
@@ -656,7 +656,7 @@ impl Text for Inspection {
         write_unexpected(&counts.unexpected, out)?;
         write_conflicts(counts.conflicts, counts.groups, out)?;
         write_joins(&counts.joins, out)?;
-        write_pictures(counts.near_pictures.as_ref(), counts.boxes.as_ref(), out)?;
+        write_images(counts.near_images.as_ref(), counts.boxes.as_ref(), out)?;
         write_windows(counts.sequence.as_ref(), &self.manifest.naive, out)?;
         for split in splits {
             let blocks: usize = split.shards.iter().map(|s| s.blocks.len()).sum();
@@ -698,14 +698,14 @@ fn layout_text(layout: &Layout) -> String {
         Layout::Dense { features, target } => {
             format!("{features} features (f32), {}", target_text(*target))
         }
-        Layout::Pictures { target } => format!("encoded pictures, {}", target_text(*target)),
+        Layout::Images { target } => format!("encoded images, {}", target_text(*target)),
         Layout::Tokens { id, vocabulary } => {
             let bits = id_bits(*id);
             format!("documents as {bits}-bit ids of {vocabulary} tokens")
         }
         Layout::Multi {
             features,
-            pictures,
+            images,
             tokens,
             target,
         } => {
@@ -713,8 +713,8 @@ fn layout_text(layout: &Layout) -> String {
             if *features > 0 {
                 parts.push(format!("{features} features (f32)"));
             }
-            if *pictures {
-                parts.push("an encoded picture".to_owned());
+            if *images {
+                parts.push("an encoded image".to_owned());
             }
             if let Some(tokens) = tokens {
                 let (bits, length) = (id_bits(tokens.id), tokens.length);

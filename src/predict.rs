@@ -127,10 +127,10 @@ pub(crate) fn reading_as(
             .collect(),
         names_as_written: !is_landed,
         keep: options.keep.clone(),
-        max_missing_share: config
+        max_missing_fraction: config
             .dataset
             .as_ref()
-            .and_then(|dataset| dataset.max_missing_share),
+            .and_then(|dataset| dataset.max_missing_fraction),
         batch_rows: usize::try_from(options.batch_rows).unwrap_or(usize::MAX),
     }
 }

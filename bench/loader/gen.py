@@ -2,7 +2,7 @@
 """Writes the data of the comparison, the same samples in every loader's own format. usage: gen.py [FORMAT...]
 
 Rows: 1,000,000 of 32 float32 and a target. `x[:, 0]` is the row number, exact in float32, so that what was delivered
-tells whether every row came once and how far rows moved. Pictures: 1,500 JPEGs of about 500 x 400 pixels, made from the
+tells whether every row came once and how far rows moved. Images: 1,500 JPEGs of about 500 x 400 pixels, made from the
 photographs that scikit-learn and scikit-image bring along. Everything is seeded. A format whose library is not
 installed is left out with a word. About 2.5 GB in $BENCH_DATA.
 """
@@ -23,7 +23,7 @@ sys.path.append(str(HERE.parents[1] / "python" / "tests"))
 DATA = pathlib.Path(os.environ.get("BENCH_DATA") or "/tmp/feedline-bench")
 ROWS, FEATURES, SHARDS = 1_000_000, 32, 16
 WDS_ROWS = 200_000  # a tar member takes at least 1 KiB
-PICTURES, CLASSES = 1_500, 1_000
+IMAGES, CLASSES = 1_500, 1_000
 
 
 def rows():
@@ -119,7 +119,7 @@ def add(tar, name, data):
 
 
 def photographs():
-    """The pictures that the others are cut from."""
+    """The images that the others are cut from."""
     from PIL import Image
     from sklearn.datasets import load_sample_images
 
@@ -134,14 +134,14 @@ def photographs():
     return found
 
 
-def pictures_jpeg(out):
+def images_jpeg(out):
     """Random crops with some turning, colour and sensor noise; quality 70 to 95, one in ten without chroma subsampling,
     one in twenty progressive, one in fifty grey."""
     from PIL import Image, ImageEnhance
 
     random = np.random.default_rng(5)
     sources = photographs()
-    for number in range(PICTURES):
+    for number in range(IMAGES):
         source = sources[number % len(sources)]
         ratio = (4 / 3, 3 / 4, 5 / 4)[random.integers(3)]
         area = random.uniform(0.3, 0.9) * source.width * source.height
@@ -150,89 +150,89 @@ def pictures_jpeg(out):
         left, top = random.integers(source.width - width + 1), random.integers(source.height - height + 1)
         short = int(random.integers(375, 481))
         size = (int(short * ratio), short) if ratio > 1 else (short, int(short / ratio))
-        picture = source.crop((left, top, left + width, top + height))
-        picture = picture.rotate(random.uniform(-8, 8), Image.BICUBIC).resize(size, Image.LANCZOS)
+        image = source.crop((left, top, left + width, top + height))
+        image = image.rotate(random.uniform(-8, 8), Image.BICUBIC).resize(size, Image.LANCZOS)
         for change in (ImageEnhance.Brightness, ImageEnhance.Contrast, ImageEnhance.Color):
-            picture = change(picture).enhance(random.uniform(0.7, 1.3))
-        noisy = np.asarray(picture, np.float32) + random.normal(0, random.uniform(0, 4), (size[1], size[0], 3))
-        picture = Image.fromarray(noisy.clip(0, 255).astype(np.uint8))
-        picture = picture.convert("L") if random.random() < 0.02 else picture
-        picture.save(
+            image = change(image).enhance(random.uniform(0.7, 1.3))
+        noisy = np.asarray(image, np.float32) + random.normal(0, random.uniform(0, 4), (size[1], size[0], 3))
+        image = Image.fromarray(noisy.clip(0, 255).astype(np.uint8))
+        image = image.convert("L") if random.random() < 0.02 else image
+        image.save(
             out / f"{number:05}.jpg",
             quality=int(random.integers(70, 96)),
             subsampling=0 if random.random() < 0.1 else 2,
             progressive=bool(random.random() < 0.05),
         )
-    labels = [int(label) for label in random.integers(0, CLASSES, PICTURES)]
+    labels = [int(label) for label in random.integers(0, CLASSES, IMAGES)]
     (out / "labels.json").write_text(json.dumps(labels))
 
 
-def pictures():
-    """Encoded pictures and their class ids."""
-    folder = DATA / "pictures-jpeg"
+def images():
+    """Encoded images and their class ids."""
+    folder = DATA / "images-jpeg"
     labels = json.loads((folder / "labels.json").read_text())
-    return [(folder / f"{i:05}.jpg").read_bytes() for i in range(PICTURES)], labels
+    return [(folder / f"{i:05}.jpg").read_bytes() for i in range(IMAGES)], labels
 
 
-def pictures_feedline(out):
+def images_feedline(out):
     import shards
 
-    shards.write_pictures(out, *pictures(), classes=CLASSES, shards=8)
+    shards.write_images(out, *images(), classes=CLASSES, shards=8)
 
 
-def pictures_wds(out):
-    encoded, labels = pictures()
-    for shard, numbers in parts(np.arange(PICTURES), shards=8):
+def images_wds(out):
+    encoded, labels = images()
+    for shard, numbers in parts(np.arange(IMAGES), shards=8):
         with tarfile.open(out / f"{shard:03}.tar", "w") as tar:
             for i in numbers:
                 add(tar, f"{i:06}.jpg", encoded[i])
                 add(tar, f"{i:06}.cls", str(labels[i]).encode())
 
 
-def pictures_mds(out):
+def images_mds(out):
     from streaming import MDSWriter
 
     with MDSWriter(out=str(out), columns={"jpg": "bytes", "y": "int"}, size_limit=8 << 20) as writer:
-        for jpg, label in zip(*pictures()):
+        for jpg, label in zip(*images()):
             writer.write({"jpg": jpg, "y": label})
 
 
-def lit_picture(number):
-    return {"jpg": lit_picture.encoded[number], "y": lit_picture.labels[number]}
+def lit_image(number):
+    return {"jpg": lit_image.encoded[number], "y": lit_image.labels[number]}
 
 
-def pictures_litdata(out):
+def images_litdata(out):
     import litdata
 
-    lit_picture.encoded, lit_picture.labels = pictures()
+    lit_image.encoded, lit_image.labels = images()
     litdata.optimize(
-        fn=lit_picture, inputs=list(range(PICTURES)), output_dir=str(out), chunk_bytes="8MB", num_workers=1, start_method="fork"
+        fn=lit_image, inputs=list(range(IMAGES)), output_dir=str(out), chunk_bytes="8MB", num_workers=1, start_method="fork"
     )
 
 
-def pictures_ffcv(out):
+def images_ffcv(out):
     from ffcv.fields import IntField, RGBImageField
     from ffcv.writer import DatasetWriter
     from PIL import Image
 
-    encoded, labels = pictures()
+    encoded, labels = images()
 
-    class Pictures:
+    class Images:
         def __len__(self):
-            return PICTURES
+            return IMAGES
 
         def __getitem__(self, i):
             return Image.open(io.BytesIO(encoded[i])).convert("RGB"), labels[i]
 
     fields = {"image": RGBImageField(write_mode="jpg", jpeg_quality=90), "label": IntField()}
-    DatasetWriter(str(out / "pictures.beton"), fields, num_workers=2).from_indexed_dataset(Pictures())
+    DatasetWriter(str(out / "images.beton"), fields, num_workers=2).from_indexed_dataset(Images())
 
 
 FORMATS = {
     f"{kind}-{name}": globals()[f"{kind}_{name.replace('-', '_')}"]
     for kind, names in {
         "rows": ("npy", "feedline", "parquet", "hf", "mds", "mds-block", "litdata", "wds"),
-        "pictures": ("jpeg", "feedline", "wds", "mds", "litdata", "ffcv"),
+        "images": ("jpeg", "feedline", "wds", "mds", "litdata", "ffcv"),
     }.items()
     for name in names
 }

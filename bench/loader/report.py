@@ -8,8 +8,8 @@ import sys
 TITLES = {
     "rows": "Rows: 1,000,000 of 32 float32 and a target, 16 shards, batches of 4096, one shuffled epoch",
     "floor": "Floors of rows: copying in random order from memory, and reading nothing else",
-    "pictures-u8": "Pictures: 1,500 JPEGs, random resized crop 224, u8, batches of 64, second epoch",
-    "pictures-f32": "Pictures: the same, normalised float32 [3, 224, 224]",
+    "images-u8": "Images: 1,500 JPEGs, random resized crop 224, u8, batches of 64, second epoch",
+    "images-f32": "Images: the same, normalised float32 [3, 224, 224]",
     "one-thread": "One thread that decodes the same JPEGs whole, nothing else",
 }
 GLOBAL = ("torch-items", "torch-batches", "hf-map")
@@ -82,7 +82,7 @@ def ratios(runs):
         said += [f"{ours / rate:.0%} of {n} (bar 70 % of two threads)" for n, rate in gathers.items() if rate]
         print(f"- rows, {name}: " + "; ".join(said))
     one = median(runs.get("one-thread", {}).get("one-thread", []), "samples_per_s")
-    for kind in ("pictures-u8", "pictures-f32"):
+    for kind in ("images-u8", "images-f32"):
         names = {n: median(r, "samples_per_s") for n, r in runs.get(kind, {}).items()}
         peers = [(v, n) for n, v in names.items() if v and not n.startswith("feedline")]
         for name, ours in names.items():
@@ -90,7 +90,7 @@ def ratios(runs):
                 continue
             said = [f"{ours / max(peers)[0]:.2f} x {max(peers)[1]}, the fastest peer (bar 1.3)"] if peers else []
             if one:
-                said.append(f"{ours / (2 * one):.0%} of two cores that decode whole pictures (bar 90 %)")
+                said.append(f"{ours / (2 * one):.0%} of two cores that decode whole images (bar 90 %)")
             print(f"- {kind}, {name}: " + "; ".join(said))
 
 

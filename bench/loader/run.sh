@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # The loader and its peers in one run, on the same data, in turn: A B C A B C ...
 #
-#   bench/loader/run.sh [rows] [pictures]      both by default
+#   bench/loader/run.sh [rows] [images]      both by default
 #
 # ROUNDS       rounds, default 3
 # BENCH_DATA   where the data lies (about 2.5 GB, made at first), default /tmp/feedline-bench
@@ -15,7 +15,7 @@ cd "$(dirname "$0")/../.."
 root=$PWD
 export BENCH_DATA=${BENCH_DATA:-/tmp/feedline-bench} BENCH_CAP=${BENCH_CAP:-8}
 export HF_HUB_OFFLINE=1 HF_DATASETS_OFFLINE=1 PYTHONDONTWRITEBYTECODE=1 OMP_NUM_THREADS=1
-kinds=${*:-rows pictures}
+kinds=${*:-rows images}
 mkdir -p "$BENCH_DATA/results"
 
 python=${BENCH_PYTHON:-$BENCH_DATA/venv/bin/python}
@@ -50,15 +50,15 @@ rows() {
     echo "rows $name $python peer_rows.py $name"
   done
 }
-pictures() {
-  echo "one-thread one-thread $python peer_pictures.py one-thread"
-  echo "pictures-u8 feedline-rust-u8 $program pictures $BENCH_DATA/pictures-feedline 64 2"
-  [ -z "$turbo" ] || echo "pictures-u8 feedline-rust-turbo-u8 $turbo pictures $BENCH_DATA/pictures-feedline 64 2"
+images() {
+  echo "one-thread one-thread $python peer_images.py one-thread"
+  echo "images-u8 feedline-rust-u8 $program images $BENCH_DATA/images-feedline 64 2"
+  [ -z "$turbo" ] || echo "images-u8 feedline-rust-turbo-u8 $turbo images $BENCH_DATA/images-feedline 64 2"
   for name in feedline-shards-u8 feedline-tar-u8 ffcv-u8 dali-u8 spdl-u8 torchvision-u8; do
-    echo "pictures-u8 $name $python peer_pictures.py $name"
+    echo "images-u8 $name $python peer_images.py $name"
   done
   for name in feedline-torch ffcv dali spdl torchvision mosaicml webdataset litdata; do
-    echo "pictures-f32 $name $python peer_pictures.py $name"
+    echo "images-f32 $name $python peer_images.py $name"
   done
 }
 

@@ -133,7 +133,7 @@ fn contract(config: &ContractConfig, child: &ChildConfig) -> ContractConfig {
         types: child.types.unwrap_or(config.types),
         columns: child.columns.unwrap_or(config.columns),
         nulls: child.nulls.unwrap_or(config.nulls),
-        vanished: child.vanished.unwrap_or(config.vanished),
+        missing_columns: child.missing_columns.unwrap_or(config.missing_columns),
         required: child.required.clone(),
         column: child.column.clone(),
         children: BTreeMap::new(),
@@ -306,7 +306,7 @@ mod tests {
     fn a_table_may_have_modes_of_its_own() {
         let tables = of(
             "types = \"widen\"\ncolumns = \"freeze\"\n[source.contract.children]\nplain = {}\n\
-             strict = { types = \"freeze\", columns = \"null_value\", nulls = \"quarantine_row\", vanished = \"freeze\" }\n",
+             strict = { types = \"freeze\", columns = \"null_value\", nulls = \"quarantine_row\", missing_columns = \"freeze\" }\n",
         )
         .unwrap();
         let modes = tables.iter().map(|table| {
@@ -314,11 +314,11 @@ mod tests {
                 types,
                 columns,
                 nulls,
-                vanished,
+                missing_columns,
                 ..
             } = &table.contract;
             format!(
-                "{} {types:?} {columns:?} {nulls:?} {vanished:?}",
+                "{} {types:?} {columns:?} {nulls:?} {missing_columns:?}",
                 table.name
             )
         });

@@ -73,7 +73,7 @@ pub enum Error {
     },
     /// Too many records were rejected; the batch that crossed the limit was not committed.
     #[error(
-        "source `{source}`: {rejected} of {records} records were rejected, more than `contract.max_reject_share` = {max_share} allows; most often for `{reason}`, such as {sample}; mend the source or its contract, then have what is rejected already read again by `feedline ingest retry-rejects PIPELINE.toml {source}`, or raise the share, and run again: it resumes from the last committed batch"
+        "source `{source}`: {rejected} of {records} records were rejected, more than `contract.max_reject_fraction` = {max_share} allows; most often for `{reason}`, such as {sample}; mend the source or its contract, then have what is rejected already read again by `feedline ingest retry-rejects PIPELINE.toml {source}`, or raise the share, and run again: it resumes from the last committed batch"
     )]
     TooManyRejects {
         /// Source name.

@@ -47,7 +47,7 @@ pub(crate) fn open(
 ) -> Result<Box<dyn Source>, Error> {
     if matches!(
         config.format,
-        FileFormat::Idx | FileFormat::Text | FileFormat::Picture
+        FileFormat::Idx | FileFormat::Text | FileFormat::Image
     ) {
         let reason = "URLs are cells of a table: set `format` to `csv`, `json`, `ndjson` or `parquet`, or remove this table";
         return Err(Error::config("fetch", reason));
@@ -63,7 +63,7 @@ pub(crate) fn open(
     let mut one = config.clone();
     one.batch.rows = 1;
     one.limits.concurrency.get_or_insert(fetch.concurrency);
-    let http = Http::for_pictures(fetch.private, &config.retry, context);
+    let http = Http::for_images(fetch.private, &config.retry, context);
     let http = http.with_manners(&one, fetch.concurrency as usize);
     Ok(Box::new(Fetching {
         table: files::open(&one, context)?,

@@ -18,12 +18,12 @@ pub(crate) enum Kind {
     Ndjson,
     /// Parquet.
     Parquet,
-    /// idx pictures.
+    /// idx images.
     Idx,
     /// Plain text.
     Text,
-    /// A whole picture.
-    Picture,
+    /// A whole image.
+    Image,
     /// A tar archive.
     Tar,
     /// A zip archive.
@@ -73,18 +73,18 @@ pub(crate) fn named(
         (FileFormat::Ndjson, _) | (FileFormat::Auto, "ndjson" | "jsonl") => Some(Kind::Ndjson),
         (FileFormat::Parquet, _) | (FileFormat::Auto, "parquet") => Some(Kind::Parquet),
         (FileFormat::Text, _) => Some(Kind::Text),
-        (FileFormat::Picture, _) => Some(Kind::Picture),
+        (FileFormat::Image, _) => Some(Kind::Image),
         (FileFormat::Auto, _) => None,
     };
     kind.map(|kind| (kind, packing))
 }
 
-/// Whether a file of this name, met in a folder, is one that the configuration means: of the files beside pictures
-/// (licences, lists of labels) none is a picture, or an archive of some; and an archive beside tables may be a copy of them.
+/// Whether a file of this name, met in a folder, is one that the configuration means: of the files beside images
+/// (licences, lists of labels) none is an image, or an archive of some; and an archive beside tables may be a copy of them.
 pub(crate) fn is_meant(name: &str, config: &SourceConfig) -> bool {
     let is_archive = is_archive(name);
     match config.format {
-        FileFormat::Picture => is_archive || is_picture(name),
+        FileFormat::Image => is_archive || is_image(name),
         FileFormat::Auto => !is_archive || config.archive.member.is_some(),
         _ => true,
     }
@@ -95,8 +95,8 @@ pub(crate) fn is_archive(name: &str) -> bool {
     matches!(ending(stem(&name.to_ascii_lowercase()).0), "tar" | "zip")
 }
 
-/// Whether a file of this name, packed or not, is a picture.
-pub(crate) fn is_picture(name: &str) -> bool {
+/// Whether a file of this name, packed or not, is an image.
+pub(crate) fn is_image(name: &str) -> bool {
     const ENDINGS: [&str; 11] = [
         "jpg", "jpeg", "png", "webp", "gif", "bmp", "tif", "tiff", "pgm", "ppm", "jfif",
     ];
@@ -125,7 +125,7 @@ fn stem(name: &str) -> (&str, Packing) {
 /// Details that have no meaning for the format are mistakes.
 fn check_details(config: &SourceConfig) -> Result<(), Error> {
     if config.idx.labels.is_some() && config.format != FileFormat::Idx {
-        let reason = "labels belong to pictures: set `format = \"idx\"`, or remove this key";
+        let reason = "labels belong to images: set `format = \"idx\"`, or remove this key";
         return Err(Error::config("idx.labels", reason));
     }
     let archive = &config.archive;
@@ -230,14 +230,14 @@ mod tests {
             Some((Kind::Text, Packing::Plain)),
         );
         for (name, kind, packing) in [
-            ("a.jpg", Kind::Picture, Packing::Plain),
+            ("a.jpg", Kind::Image, Packing::Plain),
             ("a.zip", Kind::Zip, Packing::Plain),
             ("a.tar", Kind::Tar, Packing::Plain),
             ("A.TGZ", Kind::Tar, Packing::Gzip),
             ("a.tar.gz", Kind::Tar, Packing::Gzip),
             ("a.tar.zst", Kind::Tar, Packing::Zstd),
         ] {
-            check(name, FileFormat::Picture, Some((kind, packing)));
+            check(name, FileFormat::Image, Some((kind, packing)));
         }
         check(
             "train-images-idx3-ubyte.gz",
@@ -254,7 +254,7 @@ mod tests {
             of("a.csv", &config).unwrap_err().to_string()
         };
         let labels = refused(|c| c.idx.labels = Some("l".into()));
-        assert!(labels.starts_with("`idx.labels`: labels belong to pictures"));
+        assert!(labels.starts_with("`idx.labels`: labels belong to images"));
         let separator = refused(|c| c.text.separator = Some("--".into()));
         assert!(separator.starts_with("`text.separator`: it belongs to plain text"));
         let empty = refused(|c| {

@@ -18,7 +18,7 @@ use crate::{
     rows::Layout,
 };
 
-/// The labels of a file of pictures.
+/// The labels of a file of images.
 #[derive(Clone, Debug)]
 pub(crate) struct Labels {
     pub(crate) store: Store,
@@ -79,7 +79,7 @@ impl FileList {
         let Some(url) = &self.config.idx.labels else {
             return Ok(found);
         };
-        let [pictures] = &mut found[..] else {
+        let [images] = &mut found[..] else {
             let reason = format!(
                 "it names the labels of one file, but `url` names {} files; make one source of each",
                 found.len()
@@ -102,10 +102,10 @@ impl FileList {
                 ),
                 false => e.into(),
             })?;
-        pictures.bytes += labels.bytes;
-        pictures.modified = pictures.modified.max(labels.modified);
-        pictures.etag = None;
-        pictures.labels = Some(Labels {
+        images.bytes += labels.bytes;
+        images.modified = images.modified.max(labels.modified);
+        images.etag = None;
+        images.labels = Some(Labels {
             packing: file_format::packing(&path),
             url: url.clone(),
             store,
@@ -214,7 +214,7 @@ impl FileList {
                 "there is no file `{}` and, below it, none that ends in {} (with .gz or .zst behind); check the path or set `format`",
                 self.config.url,
                 match self.config.format {
-                    FileFormat::Picture => ".jpg, .png or another picture's ending, .zip or .tar",
+                    FileFormat::Image => ".jpg, .png or another image's ending, .zip or .tar",
                     _ =>
                         ".csv, .tsv, .json, .ndjson, .jsonl or .parquet (or, with `archive.member`, .zip or .tar)",
                 }

@@ -150,8 +150,8 @@ impl Source for Files {
             }
             unread.push(open.mark().clone());
             file = unread.next();
-            // A picture is a file of one record: as many as a page holds go into one.
-            let is_over = gathered.is_full() || config.format != FileFormat::Picture;
+            // An image is a file of one record: as many as a page holds go into one.
+            let is_over = gathered.is_full() || config.format != FileFormat::Image;
             if is_over && file.is_some() {
                 return Ok(gathered.page(Position::File {
                     done: unread.done,
@@ -768,7 +768,7 @@ pub(crate) mod tests {
     }
 
     #[tokio::test]
-    async fn pictures_share_pages_and_one_that_cannot_be_unpacked_is_one_bad_record() {
+    async fn images_share_pages_and_one_that_cannot_be_unpacked_is_one_bad_record() {
         let folder = Folder::new(&[
             ("d/1.png", b"1"),
             ("d/2.png.gz", &gzip(b"2")[..12]),
@@ -777,13 +777,13 @@ pub(crate) mod tests {
             ("d/5.png", b"5"),
         ]);
         let mut config = folder.source("d");
-        config.format = FileFormat::Picture;
+        config.format = FileFormat::Image;
         config.batch.rows = 3;
         let found = pages(&config, Position::Start).await.unwrap();
         let lengths: Vec<usize> = found.iter().map(|(records, _)| records.len()).collect();
         assert_eq!(lengths, [3, 2]);
         assert!(
-            found[0].0[1].contains("unreadable_picture"),
+            found[0].0[1].contains("unreadable_image"),
             "{:?}",
             found[0].0
         );

@@ -205,7 +205,7 @@ impl Source for Crawl {
             Position::Page {
                 page, cursor: None, ..
             } => *page,
-            Position::Done { .. } if !self.config.crawl.again.is_never() => {
+            Position::Done { .. } if !self.config.crawl.refresh.is_never() => {
                 self.is_anew = true;
                 0
             }
@@ -215,7 +215,7 @@ impl Source for Crawl {
         };
         let totals = &last.state.totals;
         self.landed = totals.rows + totals.duplicates;
-        if !self.config.crawl.again.is_never() {
+        if !self.config.crawl.refresh.is_never() {
             self.site
                 .remember(Validators::restore(landing, entries).await?);
         }
@@ -396,7 +396,7 @@ impl Crawl {
 
     /// Keeps by what a page can be told to be unchanged, if it is to be asked for again.
     fn note(&self, url: &str, validator: Option<Validator>, crawled: &mut Crawled) {
-        let validator = validator.filter(|_| !self.config.crawl.again.is_never());
+        let validator = validator.filter(|_| !self.config.crawl.refresh.is_never());
         let noted = validator.map(|validator| (validators::page(url), validator));
         crawled.validators.extend(noted);
     }

@@ -153,9 +153,9 @@ impl Http {
         })
     }
 
-    /// A client for pictures at URLs that data name, which no header is sent to. Unless `private`, only hosts of the
+    /// A client for images at URLs that data name, which no header is sent to. Unless `private`, only hosts of the
     /// internet are asked.
-    pub(crate) fn for_pictures(private: bool, limits: &RetryConfig, context: &Context) -> Self {
+    pub(crate) fn for_images(private: bool, limits: &RetryConfig, context: &Context) -> Self {
         Self {
             no_proxy: private,
             ..Self::plain(Guard::new(private), "image/*, */*;q=0.1", limits, context)

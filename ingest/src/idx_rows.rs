@@ -1,8 +1,8 @@
-//! idx pictures as records, the layout of MNIST (yann.lecun.com/exdb/mnist): two zero bytes, the type (8: unsigned
+//! idx images as records, the layout of MNIST (yann.lecun.com/exdb/mnist): two zero bytes, the type (8: unsigned
 //! byte), the number of dimensions, each dimension as a big-endian `u32`, then the values, the last dimension fastest.
 //!
-//! Pictures have the dimensions `[pictures, height, width]` or `[pictures, height, width, channels]`, labels
-//! `[pictures]`. A record is `image`, the pixels behind the header of a binary PGM (1 channel) or PPM (3 channels)
+//! Images have the dimensions `[images, height, width]` or `[images, height, width, channels]`, labels
+//! `[images]`. A record is `image`, the pixels behind the header of a binary PGM (1 channel) or PPM (3 channels)
 //! file, so that it tells its own size and any tool opens it, and `label`, an integer, where there are labels.
 //!
 //! Both files are read through before the first record: nothing lands of a pair that is cut short, too long or does not
@@ -22,20 +22,20 @@ use crate::{
 
 /// Most pixels of a side; what later stages decode.
 const SIDE: u32 = 1 << 14;
-/// Most bytes of a picture; memory is taken by what the header says.
-const PICTURE: u64 = 64 << 20;
+/// Most bytes of an image; memory is taken by what the header says.
+const IMAGE: u64 = 64 << 20;
 
 type Bytes = BufReader<Box<dyn Read + Send>>;
 
-/// Reads pictures, each with its label.
+/// Reads images, each with its label.
 pub(crate) struct IdxRows {
-    pictures: Bytes,
+    images: Bytes,
     labels: Option<Bytes>,
     sides: Sides,
     left: u64,
 }
 
-/// Sides of each picture.
+/// Sides of each image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Sides {
     height: u32,
@@ -44,7 +44,7 @@ struct Sides {
 }
 
 impl IdxRows {
-    /// Checks both files whole and goes to the first picture.
+    /// Checks both files whole and goes to the first image.
     ///
     /// # Errors
     /// What is wrong with which of them.
@@ -53,22 +53,22 @@ impl IdxRows {
         packing: Packing,
         labels: Option<&(FileBytes, Packing)>,
     ) -> Result<Self, String> {
-        let mut pictures = BufReader::new(unpacked(file, packing)?);
-        let (count, sides) = Sides::read(&mut pictures)?;
-        drained(&mut pictures, count * sides.bytes(), "pictures")?;
+        let mut images = BufReader::new(unpacked(file, packing)?);
+        let (count, sides) = Sides::read(&mut images)?;
+        drained(&mut images, count * sides.bytes(), "images")?;
         let mut rows = Self {
-            pictures: BufReader::new(unpacked(file, packing)?),
+            images: BufReader::new(unpacked(file, packing)?),
             labels: None,
             sides,
             left: count,
         };
-        Sides::read(&mut rows.pictures)?;
+        Sides::read(&mut rows.images)?;
         if let Some((file, packing)) = labels {
             let in_labels = |reason: String| format!("its labels `{}`: {reason}", file.mark.url);
             let mut all = BufReader::new(unpacked(file, *packing)?);
             let found = read_labels(&mut all).map_err(in_labels)?;
             if found != count {
-                let reason = format!("they are {found}, and there are {count} pictures");
+                let reason = format!("they are {found}, and there are {count} images");
                 return Err(in_labels(reason));
             }
             drained(&mut all, found, "labels").map_err(in_labels)?;
@@ -86,7 +86,7 @@ impl Rows for IdxRows {
             return Ok(None);
         }
         self.left -= 1;
-        let image = self.sides.picture(&mut self.pictures)?;
+        let image = self.sides.image(&mut self.images)?;
         let mut entries = vec![("image".to_owned(), Value::Bytes(image))];
         if let Some(labels) = &mut self.labels {
             let mut label = [0];
@@ -98,7 +98,7 @@ impl Rows for IdxRows {
 }
 
 impl Sides {
-    /// Reads the header of pictures: how many there are, and their sides.
+    /// Reads the header of images: how many there are, and their sides.
     fn read(reader: &mut impl Read) -> Result<(u64, Self), String> {
         let dimensions = header(reader)?;
         let (count, height, width, channels) = match dimensions[..] {
@@ -106,7 +106,7 @@ impl Sides {
             [count, height, width, channels] => (count, height, width, channels),
             _ => {
                 return Err(format!(
-                    "it has {} dimensions, pictures have 3 or 4 (number, height, width and perhaps channels); is it \
+                    "it has {} dimensions, images have 3 or 4 (number, height, width and perhaps channels); is it \
                      the file of labels?",
                     dimensions.len()
                 ));
@@ -118,28 +118,28 @@ impl Sides {
             channels,
         };
         let fits = (1..=SIDE).contains(&height) && (1..=SIDE).contains(&width);
-        if !fits || !matches!(channels, 1 | 3) || sides.bytes() > PICTURE {
+        if !fits || !matches!(channels, 1 | 3) || sides.bytes() > IMAGE {
             return Err(format!(
-                "its header says pictures of {height} x {width} pixels and {channels} channels; sides are 1 to {SIDE}, \
-                 channels 1 or 3, and a picture has at most {PICTURE} bytes"
+                "its header says images of {height} x {width} pixels and {channels} channels; sides are 1 to {SIDE}, \
+                 channels 1 or 3, and an image has at most {IMAGE} bytes"
             ));
         }
         Ok((count.into(), sides))
     }
 
-    /// Bytes of a picture's pixels.
+    /// Bytes of an image's pixels.
     fn bytes(self) -> u64 {
         u64::from(self.height) * u64::from(self.width) * u64::from(self.channels)
     }
 
-    /// The next picture as a PGM or PPM file.
-    fn picture(self, reader: &mut impl Read) -> Result<Vec<u8>, String> {
-        let mut picture = pnm::header(self.width, self.height, self.channels).into_bytes();
-        let start = picture.len();
+    /// The next image as a PGM or PPM file.
+    fn image(self, reader: &mut impl Read) -> Result<Vec<u8>, String> {
+        let mut image = pnm::header(self.width, self.height, self.channels).into_bytes();
+        let start = image.len();
         let pixels = usize::try_from(self.bytes()).map_err(|e| e.to_string())?;
-        picture.resize(start + pixels, 0);
-        let read = reader.read_exact(&mut picture[start..]);
-        read.map(|()| picture).map_err(|e| e.to_string())
+        image.resize(start + pixels, 0);
+        let read = reader.read_exact(&mut image[start..]);
+        read.map(|()| image).map_err(|e| e.to_string())
     }
 }
 
@@ -147,7 +147,7 @@ fn read_labels(reader: &mut impl Read) -> Result<u64, String> {
     match header(reader)?[..] {
         [count] => Ok(count.into()),
         ref dimensions => Err(format!(
-            "it has {} dimensions, labels have 1; is it the file of pictures?",
+            "it has {} dimensions, labels have 1; is it the file of images?",
             dimensions.len()
         )),
     }
@@ -166,7 +166,7 @@ fn header(reader: &mut impl Read) -> Result<Vec<u32>, String> {
     };
     if kind != 8 {
         return Err(format!(
-            "its values are of type {kind:#04x}, pictures and labels are of 0x08 (unsigned byte)"
+            "its values are of type {kind:#04x}, images and labels are of 0x08 (unsigned byte)"
         ));
     }
     (0..count).map(|_| four().map(u32::from_be_bytes)).collect()
@@ -202,7 +202,7 @@ mod tests {
         bytes
     }
 
-    /// Three pictures of 1 x 2 pixels, and their labels.
+    /// Three images of 1 x 2 pixels, and their labels.
     fn pair() -> (Vec<u8>, Vec<u8>) {
         (
             idx(&[3, 1, 2], &[0, 1, 16, 17, 254, 255]),
@@ -210,30 +210,30 @@ mod tests {
         )
     }
 
-    fn source(folder: &Folder, pictures: &str, labels: Option<&str>) -> SourceConfig {
-        let mut config = folder.source(pictures);
+    fn source(folder: &Folder, images: &str, labels: Option<&str>) -> SourceConfig {
+        let mut config = folder.source(images);
         config.format = FileFormat::Idx;
         config.idx.labels = labels.map(|name| folder.path(name));
         config
     }
 
-    /// A record as it should be: header of the picture's file, pixels as hexadecimal digits, label.
+    /// A record as it should be: header of the image's file, pixels as hexadecimal digits, label.
     fn record(header: &str, pixels: &str, label: Option<u8>) -> String {
         let header: String = header.bytes().map(|b| format!("{b:02x}")).collect();
         let label = label.map_or(String::new(), |label| format!(r#","label":{label}"#));
         format!(r#"{{"image":"{header}{pixels}"{label}}}"#)
     }
 
-    async fn check_refused(pictures: &[u8], labels: &[u8], expected: &str) {
-        let folder = Folder::new(&[("p", pictures), ("l", labels)]);
+    async fn check_refused(images: &[u8], labels: &[u8], expected: &str) {
+        let folder = Folder::new(&[("p", images), ("l", labels)]);
         let error = refused(&source(&folder, "p", Some("l"))).await;
         assert!(error.contains(expected), "{error}");
     }
 
     #[tokio::test]
-    async fn pictures_are_whole_files_with_their_labels() {
-        let (pictures, labels) = pair();
-        let folder = Folder::new(&[("p.gz", &gzip(&pictures)), ("l", &labels)]);
+    async fn images_are_whole_files_with_their_labels() {
+        let (images, labels) = pair();
+        let folder = Folder::new(&[("p.gz", &gzip(&images)), ("l", &labels)]);
         let header = "P5\n2 1\n255\n";
         let with = |label: fn(u8) -> Option<u8>| {
             [("0001", 9), ("1011", 0), ("feff", 255)]
@@ -251,29 +251,24 @@ mod tests {
 
     #[tokio::test]
     async fn a_file_that_is_not_whole_lands_nothing() {
-        let (pictures, labels) = pair();
-        let cut = &pictures[..pictures.len() - 1];
-        check_refused(cut, &labels, "it ends after 5 of 6 bytes of pictures").await;
+        let (images, labels) = pair();
+        let cut = &images[..images.len() - 1];
+        check_refused(cut, &labels, "it ends after 5 of 6 bytes of images").await;
         check_refused(
             &gzip(cut),
             &labels,
             "it does not begin with two zero bytes, so it is no idx file",
         )
         .await;
-        let long = [&pictures[..], &[0]].concat();
-        check_refused(&long, &labels, "it goes on after its last byte of pictures").await;
-        check_refused(&pictures[..10], &labels, "its header cannot be read").await;
-        check_refused(
-            &pictures,
-            &labels[..10],
-            "ends after 2 of 3 bytes of labels",
-        )
-        .await;
+        let long = [&images[..], &[0]].concat();
+        check_refused(&long, &labels, "it goes on after its last byte of images").await;
+        check_refused(&images[..10], &labels, "its header cannot be read").await;
+        check_refused(&images, &labels[..10], "ends after 2 of 3 bytes of labels").await;
         let other = idx(&[2], &[1, 2]);
-        check_refused(&pictures, &other, "they are 2, and there are 3 pictures").await;
+        check_refused(&images, &other, "they are 2, and there are 3 images").await;
         check_refused(&labels, &labels, "is it the file of labels?").await;
-        check_refused(&pictures, &pictures, "is it the file of pictures?").await;
-        let floats = [&[0, 0, 13, 3], &pictures[4..]].concat();
+        check_refused(&images, &images, "is it the file of images?").await;
+        let floats = [&[0, 0, 13, 3], &images[4..]].concat();
         check_refused(&floats, &labels, "of type 0x0d").await;
         let huge = idx(&[1, 16_384, 16_384], &[]);
         check_refused(&huge, &labels, "at most 67108864 bytes").await;
@@ -282,9 +277,9 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn reading_goes_on_between_pictures_and_changed_labels_are_read_again_or_refused() {
-        let (pictures, labels) = pair();
-        let folder = Folder::new(&[("p", &pictures), ("l", &labels)]);
+    async fn reading_goes_on_between_images_and_changed_labels_are_read_again_or_refused() {
+        let (images, labels) = pair();
+        let folder = Folder::new(&[("p", &images), ("l", &labels)]);
         let mut config = source(&folder, "p", Some("l"));
         config.batch.rows = 1;
         let whole = pages(&config, Position::Start).await.unwrap();
@@ -304,8 +299,8 @@ mod tests {
 
     #[tokio::test]
     async fn labels_belong_to_one_file_that_is_there() {
-        let (pictures, _) = pair();
-        let folder = Folder::new(&[("p1", &pictures), ("p2", &pictures)]);
+        let (images, _) = pair();
+        let folder = Folder::new(&[("p1", &images), ("p2", &images)]);
         let error = refused(&source(&folder, "p?", Some("l"))).await;
         assert!(error.contains("`url` names 2 files"), "{error}");
         let error = refused(&source(&folder, "p1", Some("l"))).await;

@@ -3,7 +3,7 @@
 //! A [`Survey`] counts the kinds of values in each column; the order of values does not matter. The
 //! initial column types follow from the counts. CSV cells have no types. A CSV column is boolean,
 //! numeric or timestamp when all its cells are. Missing cells and common spellings of a missing
-//! value do not count. A small fraction of odd values (up to `infer.max_odd_share`) leaves a column
+//! value do not count. A small fraction of odd values (up to `infer.max_odd_fraction`) leaves a column
 //! numeric or timestamp. The contract then decides about the odd values. A larger fraction makes
 //! the column text. A column of typed values gets the narrowest type that holds all of them without
 //! loss, by the same rule. A [`Warning`] reports a decision against some of the values, or values
@@ -187,9 +187,9 @@ impl Survey {
     /// The types that the columns begin with, and what has to be said of them.
     pub(crate) fn infer(&self, config: &SourceConfig) -> Inferred {
         let rules = Rules {
-            max_odd_share: match config.contract.types {
+            max_odd_fraction: match config.contract.types {
                 TypeContract::Widen => 0.0,
-                _ => config.infer.max_odd_share,
+                _ => config.infer.max_odd_fraction,
             },
             is_widen: config.contract.types == TypeContract::Widen,
         };
@@ -201,7 +201,7 @@ impl Survey {
             let own_widens = own.and_then(|own| own.types) == Some(TypeContract::Widen);
             let rules = match own_widens {
                 true => Rules {
-                    max_odd_share: 0.0,
+                    max_odd_fraction: 0.0,
                     is_widen: true,
                 },
                 false => rules,
@@ -274,7 +274,7 @@ pub(crate) fn of_new_columns(
 /// Settings of a decision.
 #[derive(Clone, Copy, Debug)]
 struct Rules {
-    max_odd_share: f64,
+    max_odd_fraction: f64,
     is_widen: bool,
 }
 
@@ -382,7 +382,8 @@ impl Seen {
             return None;
         }
         let is_column_of = |count: u64| {
-            count == values || (count > 0 && share(values - count, values) <= rules.max_odd_share)
+            count == values
+                || (count > 0 && share(values - count, values) <= rules.max_odd_fraction)
         };
         if self.count(Kind::Image) > 0 && self.count(Kind::Image) * 10 >= values * 9 {
             return Some(ColumnType::Binary);
@@ -590,8 +591,8 @@ impl Seen {
 /// Key that has odd cells of a kind read as numbers, for a message.
 const fn hint(kind: Kind) -> Option<&'static str> {
     match kind {
-        Kind::Thousands | Kind::SomeComma => Some(", which `csv.thousands_sign` may read"),
-        Kind::DecimalComma => Some(", which `csv.decimal_sign` may read"),
+        Kind::Thousands | Kind::SomeComma => Some(", which `csv.thousands_separator` may read"),
+        Kind::DecimalComma => Some(", which `csv.decimal_separator` may read"),
         Kind::Percent => Some(", which `csv.percent` reads"),
         _ => None,
     }
@@ -712,7 +713,7 @@ impl Told {
             false => "set `contract.types = \"null_value\"`, ",
         };
         let odd = format!(
-            "values that are no numbers or no dates {fate}; {nulls}{or_null}declare the column text, or lower `infer.max_odd_share`"
+            "values that are no numbers or no dates {fate}; {nulls}{or_null}declare the column text, or lower `infer.max_odd_fraction`"
         );
         let format = self.format.map_or_else(String::new, |format| {
             format!(", such as `contract.dates = [\"{format}\"]`")
@@ -724,7 +725,7 @@ impl Told {
                 "usual spellings of a missing value are read as missing, since the other cells of their column are no texts".to_owned(),
                 self.spellings,
             ),
-            (odd_values, "infer.max_odd_share", odd, self.odd),
+            (odd_values, "infer.max_odd_fraction", odd, self.odd),
             (
                 mixed_types,
                 "contract.column.<name>.type",
@@ -733,14 +734,14 @@ impl Told {
             ),
             (
                 looks_like_decimal_comma,
-                "csv.decimal_sign",
-                "numbers with a decimal comma land as text; set `csv.decimal_sign = \",\"` to read them as numbers".to_owned(),
+                "csv.decimal_separator",
+                "numbers with a decimal comma land as text; set `csv.decimal_separator = \",\"` to read them as numbers".to_owned(),
                 self.decimal_commas,
             ),
             (
                 looks_like_thousands,
-                "csv.thousands_sign",
-                "numbers with commas between their digits land as text; set `csv.thousands_sign = \",\"` where they separate thousands, or `csv.decimal_sign = \",\"`".to_owned(),
+                "csv.thousands_separator",
+                "numbers with commas between their digits land as text; set `csv.thousands_separator = \",\"` where they separate thousands, or `csv.decimal_separator = \",\"`".to_owned(),
                 self.thousands,
             ),
             (

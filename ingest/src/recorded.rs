@@ -276,7 +276,7 @@ async fn check_mixed(documents: Vec<String>, path: &str, more: &str) {
     drop(landing.folder);
 }
 
-const LENIENT: &str = "contract.max_reject_share = 1.0\ncontract.max_columns = 4000\n";
+const LENIENT: &str = "contract.max_reject_fraction = 1.0\ncontract.max_columns = 4000\n";
 
 #[tokio::test]
 async fn fault_36_health_records_land_or_are_set_aside_with_a_reason() {

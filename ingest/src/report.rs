@@ -99,8 +99,8 @@ fn duplicates_dropped(config: &SourceConfig, totals: &BatchCounts) -> Option<War
     let is_expected = !config.key.is_empty()
         || config.incremental.is_some()
         || config.slices.is_some()
-        || !config.again.is_never()
-        || !config.crawl.again.is_never()
+        || !config.refresh.is_never()
+        || !config.crawl.refresh.is_never()
         || config.batch.dedup_window.is_some();
     let records = totals.rows + totals.superseded + totals.duplicates;
     if is_expected || totals.duplicates * 100 <= records {

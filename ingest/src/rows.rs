@@ -21,10 +21,10 @@ use crate::{
     file_bytes::FileBytes,
     file_format::{Kind, Packing},
     idx_rows::IdxRows,
+    image_rows::ImageRows,
     json::{JsonRecord, NodeKind, Reader},
     notices::Notices,
     parquet_rows::ParquetRows,
-    picture_rows::PictureRows,
     source::Record,
     text_rows::TextRows,
     value::{Value, shorten},
@@ -113,9 +113,9 @@ pub(crate) fn open(
         Kind::Csv { .. } | Kind::Ndjson | Kind::Json | Kind::Text => {
             of_reader(unpacked(file, layout.packing)?, layout)?
         }
-        Kind::Picture => {
+        Kind::Image => {
             let reader = unpacked(file, layout.packing)?;
-            Box::new(PictureRows::new(read_whole(reader), file.path()))
+            Box::new(ImageRows::new(read_whole(reader), file.path()))
         }
         Kind::Tar => archive::tar(file, layout)?,
         Kind::Zip if layout.packing == Packing::Plain => archive::zip(file, layout)?,
@@ -152,8 +152,8 @@ pub(crate) fn of_reader(
             read_whole(reader)?,
             layout.text.separator.as_deref(),
         )),
-        Kind::Idx | Kind::Picture | Kind::Tar | Kind::Zip => {
-            return Err("it is an archive or a picture where a table or a text should be".into());
+        Kind::Idx | Kind::Image | Kind::Tar | Kind::Zip => {
+            return Err("it is an archive or an image where a table or a text should be".into());
         }
     })
 }

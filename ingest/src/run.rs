@@ -247,7 +247,7 @@ async fn run_source(config: &SourceConfig, context: &Context) -> Result<SourceRe
         .is_some_and(|entry| matches!(entry.state.position, Position::Done { .. }));
     if is_done && !looks_for_more(config) {
         let source = &config.name;
-        info!(%source, "finished by an earlier run; only `files`, `incremental`, `again` and `crawl.again` look for more");
+        info!(%source, "finished by an earlier run; only `files`, `incremental`, `refresh` and `crawl.refresh` look for more");
     } else {
         log = Box::pin(check_deferral(config, context, log)).await?;
         let mut source = open(config, context).await?;
@@ -359,7 +359,7 @@ impl<'a> Run<'a> {
             sample: None,
         };
         // A feed that has not changed costs no reading of what has landed.
-        if config.again.is_never() {
+        if config.refresh.is_never() {
             run.know().await?;
         }
         Ok(run)
@@ -374,7 +374,7 @@ impl<'a> Run<'a> {
         let incremental = self.config.incremental.as_ref().map(Incremental::new);
         let incremental = incremental.transpose()?;
         let (landing, entries) = (self.log.landing(), self.log.entries());
-        let is_again = !self.config.again.is_never();
+        let is_again = !self.config.refresh.is_never();
         let now = self.context.clock.unix();
         let (known, first) = known(landing, entries, incremental.as_ref(), is_again, now).await?;
         self.window.know(known);
@@ -735,7 +735,7 @@ impl<'a> Run<'a> {
         decided: &Decided,
     ) -> Result<(), Error> {
         let records = totals.rows + totals.duplicates + totals.rejected;
-        let max_share = self.config.contract.max_reject_share;
+        let max_share = self.config.contract.max_reject_fraction;
         let is_over = share(totals.rejected, records) > max_share;
         if !is_over || (records < JUDGED_AFTER && !is_done) {
             return Ok(());

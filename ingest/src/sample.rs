@@ -81,7 +81,7 @@ fn is_table(layout: &Layout) -> bool {
         layout.kind,
         Kind::Csv { .. } | Kind::Ndjson | Kind::Json | Kind::Tar | Kind::Zip
     );
-    is_one && layout.format != FileFormat::Picture
+    is_one && layout.format != FileFormat::Image
 }
 
 /// Samples records of one file, and returns how much it took.

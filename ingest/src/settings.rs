@@ -2,8 +2,8 @@
 
 use feedline_schemas::{
     config::{
-        ContractConfig, CrawlAgain, CrawlConfig, CsvConfig, NullSpellings, PaginationConfig,
-        PaginationKind, PipelineConfig, SourceConfig, SourceKind, TextOrSecret,
+        ContractConfig, CrawlConfig, CsvConfig, NullSpellings, PaginationConfig, PaginationKind,
+        PipelineConfig, Refresh, SourceConfig, SourceKind, TextOrSecret,
     },
     csv_cell,
     ids::{Hash128, Name},
@@ -85,10 +85,10 @@ fn check(source: &SourceConfig) -> Result<(), Error> {
     check_contract(&source.contract)?;
     csv_cell::check(&source.csv).map_err(|(key, reason)| Error::config(key, reason))?;
     within("infer.rows", source.infer.rows, 0, 10_000_000)?;
-    let share = source.infer.max_odd_share;
+    let share = source.infer.max_odd_fraction;
     if !(0.0..=0.5).contains(&share) {
         let reason = format!("{share} is out of range: use 0 to 0.5");
-        return Err(Error::config("infer.max_odd_share", reason));
+        return Err(Error::config("infer.max_odd_fraction", reason));
     }
     if source.archive.member.is_some() && source.r#type != SourceKind::Files {
         let reason = "is for sources of the type `files`; remove it";
@@ -105,21 +105,21 @@ fn check(source: &SourceConfig) -> Result<(), Error> {
         ("auth", source.auth.is_some()),
         ("incremental", source.incremental.is_some()),
         ("error_path", source.error_path.is_some()),
-        ("again", !source.again.is_never()),
+        ("refresh", !source.refresh.is_never()),
     ] {
         if is_given && !is_rest {
             let reason = match (key, source.r#type) {
-                ("again", SourceKind::Html) => {
-                    "is for sources of the type `rest`; write `crawl.again`"
+                ("refresh", SourceKind::Html) => {
+                    "is for sources of the type `rest`; write `crawl.refresh`"
                 }
                 _ => "is for sources of the type `rest`; remove it",
             };
             return Err(Error::config(key, reason));
         }
     }
-    if !source.again.is_never() && source.incremental.is_some() {
+    if !source.refresh.is_never() && source.incremental.is_some() {
         let reason = "reads everything again, and `incremental` asks for what is new alone; remove one of them";
-        return Err(Error::config("again", reason));
+        return Err(Error::config("refresh", reason));
     }
     if source.archive_raw && source.r#type == SourceKind::Files {
         let reason = "is for sources of the types `rest` and `html`; remove it, the files themselves are what would be kept";
@@ -211,7 +211,7 @@ fn check_contract(contract: &ContractConfig) -> Result<(), Error> {
         u64::MAX,
     )?;
     let shares = [
-        ("contract.max_reject_share", contract.max_reject_share),
+        ("contract.max_reject_fraction", contract.max_reject_fraction),
         ("contract.null_drift", contract.null_drift),
     ];
     for (key, share) in shares {
@@ -281,10 +281,10 @@ fn check_manners(source: &SourceConfig) -> Result<(), Error> {
 pub(crate) fn looks_for_more(source: &SourceConfig) -> bool {
     match source.r#type {
         SourceKind::Files => true,
-        SourceKind::Html => !source.crawl.again.is_never(),
+        SourceKind::Html => !source.crawl.refresh.is_never(),
         SourceKind::Rest => {
             source.incremental.is_some()
-                || !source.again.is_never()
+                || !source.refresh.is_never()
                 || source.slices.is_some()
                 || source.for_each.is_some()
         }
@@ -343,7 +343,7 @@ pub(crate) fn config_hash(config: &SourceConfig) -> Hash128 {
                 delay_ms: 0,
                 max_crawl_delay_s: 0,
                 concurrency: 0,
-                again: CrawlAgain::Never,
+                refresh: Refresh::Never,
                 contact: None,
                 ..config.crawl.clone()
             };
@@ -466,13 +466,13 @@ mod tests {
             );
         }
         assert_eq!(
-            refused(&["source.1.contract.max_reject_share=1.5"], None),
-            "`source.1.contract.max_reject_share`: 1.5 is out of range: use 0 to 1"
+            refused(&["source.1.contract.max_reject_fraction=1.5"], None),
+            "`source.1.contract.max_reject_fraction`: 1.5 is out of range: use 0 to 1"
         );
         for (key, value, range) in [
-            ("infer.max_odd_share", "0.6", "use 0 to 0.5"),
+            ("infer.max_odd_fraction", "0.6", "use 0 to 0.5"),
             ("infer.rows", "10000001", "use 0 to 10000000"),
-            ("csv.thousands_sign", "'.'", "declare both"),
+            ("csv.thousands_separator", "'.'", "declare both"),
             ("limits.requests_per_s", "0.0", "use more than 0"),
             ("limits.requests_per_s", "nan", "use more than 0"),
             ("limits.concurrency", "65", "use 1 to 64"),
@@ -492,13 +492,13 @@ mod tests {
             "`source.0.incremental`: is for sources of the type `rest`; remove it"
         );
         assert_eq!(
-            refused(&["source.0.again=changed"], None),
-            "`source.0.again`: is for sources of the type `rest`; remove it"
+            refused(&["source.0.refresh=if_changed"], None),
+            "`source.0.refresh`: is for sources of the type `rest`; remove it"
         );
         let kept = refused(&["source.0.archive_raw=true"], None);
         assert!(kept.starts_with("`source.0.archive_raw`: is for sources of the types `rest` and"));
-        let pages = ["source.1.type=html", "source.1.again=changed"];
-        assert!(refused(&pages, None).contains("write `crawl.again`"));
+        let pages = ["source.1.type=html", "source.1.refresh=if_changed"];
+        assert!(refused(&pages, None).contains("write `crawl.refresh`"));
         for (idle, key) in [
             ("source.1.limits.concurrency=8", "limits.concurrency"),
             ("source.0.limits.requests_per_s=1", "limits"),
@@ -516,10 +516,10 @@ mod tests {
             assert!(refused.contains("does nothing"), "{refused}");
         }
         let both = [
-            "source.1.again=changed",
+            "source.1.refresh=if_changed",
             "source.1.incremental={cursor='c',param='p'}",
         ];
-        assert!(refused(&both, None).starts_with("`source.1.again`: reads everything again"));
+        assert!(refused(&both, None).starts_with("`source.1.refresh`: reads everything again"));
         assert_eq!(
             refused(&["source=[]"], None),
             "`source`: the pipeline has no `[[source]]` to ingest, add one"
@@ -536,11 +536,11 @@ mod tests {
             );
         };
         check(&[], false);
-        check(&["source.1.again=changed"], true);
+        check(&["source.1.refresh=if_changed"], true);
         check(&["source.1.incremental={cursor='c',param='p'}"], true);
         check(&["source.1.type=html"], false);
         check(
-            &["source.1.type=html", "source.1.crawl.again=changed"],
+            &["source.1.type=html", "source.1.crawl.refresh=if_changed"],
             true,
         );
     }
@@ -561,7 +561,7 @@ mod tests {
             "records=r",
             "format=csv",
             "csv.null_values=['NA']",
-            "csv.decimal_sign=','",
+            "csv.decimal_separator=','",
             "csv.percent=true",
             "idx.labels=l",
             "text.separator='--'",
@@ -625,7 +625,7 @@ mod tests {
             "crawl.delay_ms=1",
             "crawl.contact='x'",
             "crawl.concurrency=2",
-            "crawl.again=changed",
+            "crawl.refresh=if_changed",
             "records=r",
         ] {
             assert_eq!(page(&[]), page(&[&format!("source.1.{same}")]), "{same}");
@@ -640,7 +640,7 @@ mod tests {
             "format=csv",
             "auth={type='bearer',secret={env='T'}}",
             "error_path='error'",
-            "again=changed",
+            "refresh=if_changed",
             "archive_raw=true",
             "pagination.offset_param='skip'",
             "pagination.max_records=9",

@@ -407,7 +407,7 @@ mod tests {
             values(5),
             "asks for values that `other` has landed since",
         );
-        let html = source("type = \"html\"\ncrawl = { again = \"changed\" }");
+        let html = source("type = \"html\"\ncrawl = { refresh = \"if_changed\" }");
         check(
             &html,
             done(PageRun::default()),

@@ -1,6 +1,6 @@
 //! What servers said by which a page can be told to be unchanged: `ETag` and `Last-Modified` (RFC 9110, section 8.8).
 //!
-//! A batch of a crawl or a `rest` source with `again = "changed"` lands those of its pages as a Parquet file of its own, named by the same log
+//! A batch of a crawl or a `rest` source with `refresh = "if_changed"` lands those of its pages as a Parquet file of its own, named by the same log
 //! entry as its rows; later ones count instead of earlier ones:
 //!
 //! | column | type | |

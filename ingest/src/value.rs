@@ -30,7 +30,7 @@ pub(crate) enum Value {
     /// Text whose type the source does not tell (a CSV cell): it is read as the type of its column, and stays exactly
     /// as written in a text column.
     Cell(String),
-    /// Bytes, such as a picture file.
+    /// Bytes, such as an image file.
     Bytes(Vec<u8>),
     /// Bytes that land as their column says (a binary cell of a Parquet file): as bytes, or as the text of their
     /// hexadecimal digits.

@@ -51,7 +51,7 @@ fn main() {
     }
     let uneven = (0..blocks).map(|b| 4000 + u32::try_from(b * 7919 % 2000).unwrap());
     walk("uneven blocks", uneven.collect(), 1024);
-    walk("pictures", vec![10; 100 * blocks], 256);
+    walk("images", vec![10; 100 * blocks], 256);
     mixture(full);
     packing(full);
     quality();

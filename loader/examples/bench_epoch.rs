@@ -1,7 +1,7 @@
 //! Measures epochs from a consumer that looks at every sample, one JSON line per epoch, for `bench/loader`:
 //!
 //! - `bench_epoch rows URL BATCH EPOCHS`: `x[:, 0]` is the row number, and is kept;
-//! - `bench_epoch pictures URL BATCH EPOCHS`: random resized crops of 224 x 224;
+//! - `bench_epoch images URL BATCH EPOCHS`: random resized crops of 224 x 224;
 //! - `bench_epoch wait URL BATCH EPOCHS STEP_US BUSY`: how long each batch is waited for by a consumer that computes for
 //!   `STEP_US` microseconds per batch, on so many threads as `BUSY` says;
 //! - `bench_epoch gather THREADS`: the floor that memory sets: 1,000,000 rows of 32 f32 copied in random order from one
@@ -10,7 +10,7 @@
 
 use std::{error::Error, hint::black_box, time::Duration};
 
-use feedline_loader::{Batch, Loader, picture::PictureConfig};
+use feedline_loader::{Batch, Loader, image::ImageConfig};
 use feedline_storage::clock::{Clock, SystemClock};
 
 /// Rows of a source block, for the measure of mixing.
@@ -21,7 +21,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
     match arguments.as_slice() {
         ["rows", url, batch, epochs] => rows(url, batch.parse()?, epochs.parse()?),
-        ["pictures", url, batch, epochs] => pictures(url, batch.parse()?, epochs.parse()?),
+        ["images", url, batch, epochs] => images(url, batch.parse()?, epochs.parse()?),
         ["wait", url, batch, epochs, step, busy] => waits(
             url,
             batch.parse()?,
@@ -34,7 +34,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             Ok(())
         }
         _ => Err(
-            "usage: bench_epoch (rows|pictures) URL BATCH EPOCHS, or bench_epoch gather THREADS"
+            "usage: bench_epoch (rows|images) URL BATCH EPOCHS, or bench_epoch gather THREADS"
                 .into(),
         ),
     }
@@ -77,11 +77,11 @@ fn rows(url: &str, batch: u32, epochs: u32) -> Result<(), Box<dyn Error>> {
     report_metrics(&loader)
 }
 
-fn pictures(url: &str, batch: u32, epochs: u32) -> Result<(), Box<dyn Error>> {
+fn images(url: &str, batch: u32, epochs: u32) -> Result<(), Box<dyn Error>> {
     let mut start = Some(now());
     let builder = Loader::builder(url).batch_size(batch).seed(1);
     let loader = builder
-        .pictures(PictureConfig::training(224, 224))
+        .images(ImageConfig::training(224, 224))
         .open_blocking()?;
     for _ in 0..epochs {
         let touch = |batch: &Batch| {

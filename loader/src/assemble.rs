@@ -156,7 +156,7 @@ impl Assembler {
             return None;
         };
         let key = (self.filler.seed, state.epoch.get(), batch);
-        Mixing::new(self.filler.pictures.as_ref()?, key, slots, self.share)
+        Mixing::new(self.filler.images.as_ref()?, key, slots, self.share)
     }
 
     /// The runs with their windows in memory. Waits for the blocks that they need.

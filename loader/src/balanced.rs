@@ -17,12 +17,12 @@ use crate::{
 /// The number of classes of a record with classes as targets.
 pub(crate) fn classes(record: &Record) -> Option<u32> {
     match *record {
-        Record::Dense { target, .. }
-        | Record::Pictures { target }
-        | Record::Multi { target, .. } => match target {
-            TargetKind::Classification { classes } => Some(classes),
-            TargetKind::None | TargetKind::Regression | TargetKind::Regressions { .. } => None,
-        },
+        Record::Dense { target, .. } | Record::Images { target } | Record::Multi { target, .. } => {
+            match target {
+                TargetKind::Classification { classes } => Some(classes),
+                TargetKind::None | TargetKind::Regression | TargetKind::Regressions { .. } => None,
+            }
+        }
         Record::Tokens { .. } => None,
     }
 }

@@ -7,9 +7,9 @@ use feedline_schemas::{loader_state::LoaderState, manifest::TargetKind};
 use crate::{
     BatchKind,
     fill::Filled,
+    image::{Mix, soft_label},
     kind::{DATA, IDS, LENGTHS, PIXELS, POSITIONS, SEGMENTS, TARGET},
     mixing::Mixing,
-    picture::{Mix, soft_label},
     ring::{Lease, Ring},
     slab::COLUMNS,
 };
@@ -22,7 +22,7 @@ pub struct Batch {
     lease: Lease,
     kind: BatchKind,
     target: TargetKind,
-    /// Rows of the slab that hold pictures: ours, and those that ours are mixed with.
+    /// Rows of the slab that hold images: ours, and those that ours are mixed with.
     held: usize,
     /// Which of them are ours.
     own: Range<usize>,
@@ -146,7 +146,7 @@ impl Batch {
     pub fn features(&self) -> usize {
         match self.kind {
             BatchKind::Rows { features } | BatchKind::Multi { features, .. } => features,
-            BatchKind::Pictures { .. } | BatchKind::Tokens { .. } => 0,
+            BatchKind::Images { .. } | BatchKind::Tokens { .. } => 0,
         }
     }
 
@@ -157,7 +157,7 @@ impl Batch {
             BatchKind::Rows { .. } | BatchKind::Multi { .. } => {
                 bytemuck::cast_slice(self.column(DATA))
             }
-            BatchKind::Pictures { .. } | BatchKind::Tokens { .. } => &[],
+            BatchKind::Images { .. } | BatchKind::Tokens { .. } => &[],
         }
     }
 
@@ -165,45 +165,45 @@ impl Batch {
     #[must_use]
     pub fn pixels(&self) -> &[u8] {
         match self.kind {
-            BatchKind::Pictures { .. } => self.column(DATA),
+            BatchKind::Images { .. } => self.column(DATA),
             BatchKind::Multi { .. } => self.column(PIXELS),
             BatchKind::Rows { .. } | BatchKind::Tokens { .. } => &[],
         }
     }
 
-    /// The pictures of this rank and, in their places, those of other ranks that they are mixed with, which are at most
+    /// The images of this rank and, in their places, those of other ranks that they are mixed with, which are at most
     /// one before and one after its own: u8 RGB `[held, height, width, 3]`. Where the caller mixes, this is what
     /// [`Mix::partner`] counts in. Empty for other kinds.
     #[must_use]
     pub fn held_pixels(&self) -> &[u8] {
         match self.kind {
-            BatchKind::Pictures { .. } => self.part(DATA, 0..self.held),
+            BatchKind::Images { .. } => self.part(DATA, 0..self.held),
             BatchKind::Multi { .. } => self.part(PIXELS, 0..self.held),
             BatchKind::Rows { .. } | BatchKind::Tokens { .. } => &[],
         }
     }
 
-    /// Places of this rank's pictures in [`Batch::held_pixels`]: one for each row.
+    /// Places of this rank's images in [`Batch::held_pixels`]: one for each row.
     #[must_use]
     pub fn own_places(&self) -> Range<usize> {
         self.own.clone()
     }
 
-    /// How each picture is mixed with its partner, `[rows]`; empty where nothing is mixed. Partners are places in
+    /// How each image is mixed with its partner, `[rows]`; empty where nothing is mixed. Partners are places in
     /// [`Batch::held_pixels`].
     #[must_use]
     pub fn mixes(&self) -> &[Mix] {
         &self.mixed().mixes
     }
 
-    /// Share of each row's own target in its mixed picture, 0 to 1, `[rows]`; the rest is that of
+    /// Share of each row's own target in its mixed image, 0 to 1, `[rows]`; the rest is that of
     /// [`Batch::y_partner`]. Empty where nothing is mixed.
     #[must_use]
     pub fn lambda(&self) -> &[f32] {
         &self.mixed().lambda
     }
 
-    /// Targets of the pictures that the rows are mixed with, `[rows]`; a row that is not mixed has its own. A loss is
+    /// Targets of the images that the rows are mixed with, `[rows]`; a row that is not mixed has its own. A loss is
     /// `lambda * loss(y) + (1 - lambda) * loss(y_partner)`. [`Target::None`] where nothing is mixed.
     #[must_use]
     pub fn y_partner(&self) -> Target<'_> {
@@ -213,7 +213,7 @@ impl Batch {
         }
     }
 
-    /// Writes the shares of the classes to `out`, f32 `[rows, classes]`: 1 for a row's class, and of a mixed picture
+    /// Writes the shares of the classes to `out`, f32 `[rows, classes]`: 1 for a row's class, and of a mixed image
     /// `lambda` for its own and the rest for its partner's. Writes zeros where targets are no classes.
     ///
     /// # Panics
@@ -241,7 +241,7 @@ impl Batch {
         match self.kind {
             BatchKind::Tokens { .. } => bytemuck::cast_slice(self.column(DATA)),
             BatchKind::Multi { .. } => bytemuck::cast_slice(self.column(IDS)),
-            BatchKind::Rows { .. } | BatchKind::Pictures { .. } => &[],
+            BatchKind::Rows { .. } | BatchKind::Images { .. } => &[],
         }
     }
 
@@ -280,7 +280,7 @@ impl Batch {
     pub fn y(&self) -> Target<'_> {
         self.as_target(match self.kind {
             BatchKind::Tokens { .. } => &[],
-            BatchKind::Rows { .. } | BatchKind::Pictures { .. } | BatchKind::Multi { .. } => {
+            BatchKind::Rows { .. } | BatchKind::Images { .. } | BatchKind::Multi { .. } => {
                 self.column(TARGET)
             }
         })

@@ -18,7 +18,7 @@ use crate::{guard::catching, input::columns::ShardColumns};
 #[derive(Clone, Debug)]
 pub(crate) enum BlockRows {
     Dense(DenseRows),
-    Pictures(PictureRows),
+    Images(ImageRows),
     Tokens(TokenRows),
     Multi(MultiRows),
 }
@@ -38,12 +38,12 @@ pub(crate) struct DenseRows {
     pub(crate) bad: Vec<BadRow>,
 }
 
-/// Encoded pictures.
+/// Encoded images.
 #[derive(Clone, Debug)]
-pub(crate) struct PictureRows {
-    /// The pictures' files one after the other, perhaps with other bytes in between.
+pub(crate) struct ImageRows {
+    /// The images' files one after the other, perhaps with other bytes in between.
     pub(crate) bytes: Buffer,
-    /// `[rows]`: where each picture's file lies in `bytes`.
+    /// `[rows]`: where each image's file lies in `bytes`.
     pub(crate) spans: Spans,
     /// `[rows]`.
     pub(crate) y: BlockTarget,
@@ -75,8 +75,8 @@ pub(crate) struct TokenRows {
 pub(crate) struct MultiRows {
     /// `[rows, features]`, row-major; empty without features.
     pub(crate) x: ScalarBuffer<f32>,
-    /// The pictures' files and where each lies among them.
-    pub(crate) pictures: Option<(Buffer, Spans)>,
+    /// The images' files and where each lies among them.
+    pub(crate) images: Option<(Buffer, Spans)>,
     /// The ids of all texts, and `[rows + 1]` where each begins and ends.
     pub(crate) tokens: Option<(TokenIds, ScalarBuffer<i32>)>,
     /// `[rows]`.
@@ -135,7 +135,7 @@ impl BlockRows {
     pub(crate) fn keys(&self) -> &[u64] {
         match self {
             Self::Dense(rows) => &rows.keys,
-            Self::Pictures(rows) => &rows.keys,
+            Self::Images(rows) => &rows.keys,
             Self::Tokens(rows) => &rows.keys,
             Self::Multi(rows) => &rows.keys,
         }
@@ -145,7 +145,7 @@ impl BlockRows {
     pub(crate) fn origins(&self) -> &[u64] {
         match self {
             Self::Dense(rows) => &rows.origins,
-            Self::Pictures(rows) => &rows.origins,
+            Self::Images(rows) => &rows.origins,
             Self::Tokens(rows) => &rows.origins,
             Self::Multi(rows) => &rows.origins,
         }
@@ -155,7 +155,7 @@ impl BlockRows {
     pub(crate) fn classes(&self) -> &[i32] {
         match self {
             Self::Dense(DenseRows { y, .. })
-            | Self::Pictures(PictureRows { y, .. })
+            | Self::Images(ImageRows { y, .. })
             | Self::Multi(MultiRows { y, .. }) => match y {
                 BlockTarget::Classification(y) => y,
                 BlockTarget::None | BlockTarget::Regression(_) => &[],
@@ -168,7 +168,7 @@ impl BlockRows {
     pub(crate) fn bad(&self) -> &[BadRow] {
         match self {
             Self::Dense(rows) => &rows.bad,
-            Self::Pictures(rows) => &rows.bad,
+            Self::Images(rows) => &rows.bad,
             Self::Tokens(rows) => &rows.bad,
             Self::Multi(rows) => &rows.bad,
         }
@@ -178,7 +178,7 @@ impl BlockRows {
     pub(crate) fn name(&mut self, new_keys: Option<Vec<u64>>, new_origins: Vec<u64>) {
         let (keys, origins) = match self {
             Self::Dense(rows) => (&mut rows.keys, &mut rows.origins),
-            Self::Pictures(rows) => (&mut rows.keys, &mut rows.origins),
+            Self::Images(rows) => (&mut rows.keys, &mut rows.origins),
             Self::Tokens(rows) => (&mut rows.keys, &mut rows.origins),
             Self::Multi(rows) => (&mut rows.keys, &mut rows.origins),
         };
@@ -192,18 +192,18 @@ impl BlockRows {
     pub(crate) fn set_aside(&mut self, bad: Vec<BadRow>) {
         match self {
             Self::Dense(rows) => rows.bad = bad,
-            Self::Pictures(rows) => rows.bad = bad,
+            Self::Images(rows) => rows.bad = bad,
             Self::Tokens(rows) => rows.bad = bad,
             Self::Multi(rows) => rows.bad = bad,
         }
     }
 
-    /// The picture's file at `row`, as it was stored, where rows have pictures.
-    pub(crate) fn picture(&self, row: usize) -> Option<&[u8]> {
+    /// The image's file at `row`, as it was stored, where rows have images.
+    pub(crate) fn image(&self, row: usize) -> Option<&[u8]> {
         match self {
-            Self::Pictures(rows) => Some(rows.picture(row)),
+            Self::Images(rows) => Some(rows.image(row)),
             Self::Multi(rows) => {
-                let (bytes, spans) = rows.pictures.as_ref()?;
+                let (bytes, spans) = rows.images.as_ref()?;
                 Some(&bytes[spans.range(row)])
             }
             Self::Dense(_) | Self::Tokens(_) => None,
@@ -220,9 +220,9 @@ impl BlockRows {
     }
 }
 
-impl PictureRows {
-    /// The picture's file at `row`, as it was stored.
-    pub(crate) fn picture(&self, row: usize) -> &[u8] {
+impl ImageRows {
+    /// The image's file at `row`, as it was stored.
+    pub(crate) fn image(&self, row: usize) -> &[u8] {
         &self.bytes[self.spans.range(row)]
     }
 }
@@ -284,7 +284,7 @@ pub(crate) fn decode(
     };
     match *layout {
         Layout::Dense { features, target } => reader.dense(features, target),
-        Layout::Pictures { target } => reader.pictures(target),
+        Layout::Images { target } => reader.images(target),
         Layout::Tokens { id, vocabulary } => reader.tokens(id, vocabulary, block.tokens),
         Layout::Multi {
             features,
@@ -329,9 +329,9 @@ impl Columns<'_> {
         Ok(x.values().slice(0, values))
     }
 
-    fn pictures(&self, target: TargetKind) -> Result<BlockRows, String> {
+    fn images(&self, target: TargetKind) -> Result<BlockRows, String> {
         let (bytes, spans) = self.files(self.columns.payload)?;
-        Ok(BlockRows::Pictures(PictureRows {
+        Ok(BlockRows::Images(ImageRows {
             bytes,
             spans,
             y: self.target(target)?,
@@ -382,7 +382,7 @@ impl Columns<'_> {
             Some(x) => self.vectors(x, ("x", features))?,
             None => Vec::new().into(),
         };
-        let pictures = self.columns.image.map(|image| self.files(image));
+        let images = self.columns.image.map(|image| self.files(image));
         let tokens = match (tokens, self.columns.tokens) {
             (Some(tokens), Some(column)) => {
                 let RowTokens {
@@ -403,7 +403,7 @@ impl Columns<'_> {
         };
         Ok(BlockRows::Multi(MultiRows {
             x,
-            pictures: pictures.transpose()?,
+            images: images.transpose()?,
             tokens,
             y: self.target(target)?,
             keys: self.numbers(self.columns.key)?,

@@ -14,7 +14,7 @@ use feedline_storage::{
 
 use crate::{
     BadShards, ClassBalance, Error, InputConfig, Loader, LoaderConfig, SplitChoice, TokensConfig,
-    device::HostLock, picture::PictureConfig,
+    device::HostLock, image::ImageConfig,
 };
 
 /// Settings of a loader to be opened; from [`Loader::builder`].
@@ -66,9 +66,9 @@ impl LoaderBuilder {
         self
     }
 
-    /// What is done to pictures; needed for datasets of pictures.
-    pub fn pictures(mut self, pictures: PictureConfig) -> Self {
-        self.config.pictures = Some(pictures);
+    /// What is done to images; needed for datasets of images.
+    pub fn images(mut self, images: ImageConfig) -> Self {
+        self.config.images = Some(images);
         self
     }
 

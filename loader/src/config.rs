@@ -9,7 +9,7 @@ use feedline_schemas::{
 
 use crate::{
     CacheConfig, ClassBalance, Error, InputConfig, MixtureConfig, SplitChoice, fetch::FetchConfig,
-    picture::PictureConfig,
+    image::ImageConfig,
 };
 
 /// Settings of a loader. Those marked "order" decide which samples a batch holds and must be the same on every rank
@@ -51,11 +51,11 @@ pub struct LoaderConfig {
     pub stall_timeout: Option<Duration>,
     /// Most samples that may be replaced by others because they or their block are damaged, as a share of the split, 0
     /// to 1. Beyond, the pass ends with [`Error::TooManyBad`] or what is wrong with the block. Default 0.001.
-    pub max_bad_share: f64,
+    pub max_bad_fraction: f64,
     /// Order: what happens to shards of ours whose files are not as long as the manifest says. Default: opening fails.
     pub bad_shards: BadShards,
-    /// What is done to pictures; needed for datasets of pictures, and the pixels depend on it. Default none.
-    pub pictures: Option<PictureConfig>,
+    /// What is done to images; needed for datasets of images, and the pixels depend on it. Default none.
+    pub images: Option<ImageConfig>,
     /// How documents become rows; needed for datasets of tokens. Default none.
     pub tokens: Option<TokensConfig>,
     /// Order: bytes of neighbouring blocks that are dealt together as one extent, up to 1 GiB; 0 deals each block on its
@@ -209,9 +209,9 @@ impl LoaderConfig {
             threads: 0,
             reads: 128,
             stall_timeout: Some(Duration::from_secs(600)),
-            max_bad_share: 0.001,
+            max_bad_fraction: 0.001,
             bad_shards: BadShards::Fail,
-            pictures: None,
+            images: None,
             tokens: None,
             extent_bytes: 0,
             last_batch: LastBatch::Keep,
@@ -258,13 +258,13 @@ impl LoaderConfig {
             let reason = format!("it is `{}`, use up to `1073741824`", self.extent_bytes);
             return refuse("extent_bytes", reason);
         }
-        if !(0.0..=1.0).contains(&self.max_bad_share) {
-            let reason = format!("it is `{}`, use `0` to `1`", self.max_bad_share);
-            return refuse("max_bad_share", reason);
+        if !(0.0..=1.0).contains(&self.max_bad_fraction) {
+            let reason = format!("it is `{}`, use `0` to `1`", self.max_bad_fraction);
+            return refuse("max_bad_fraction", reason);
         }
         self.fetch.check()?;
         self.tokens.as_ref().map_or(Ok(()), TokensConfig::check)?;
-        self.pictures.as_ref().map_or(Ok(()), PictureConfig::check)
+        self.images.as_ref().map_or(Ok(()), ImageConfig::check)
     }
 
     /// Most threads that fill batches.
@@ -317,8 +317,8 @@ mod tests {
         );
         check(|c| c.reads = 0, "`reads`: it is `0`, use `1` to `1024`");
         check(
-            |c| c.max_bad_share = f64::NAN,
-            "`max_bad_share`: it is `NaN`, use `0` to `1`",
+            |c| c.max_bad_fraction = f64::NAN,
+            "`max_bad_fraction`: it is `NaN`, use `0` to `1`",
         );
         check(
             |c| c.tokens = Some(TokensConfig::new(0)),

@@ -208,8 +208,8 @@ pub enum Error {
     },
     /// Too many samples cannot be used.
     #[error(
-        "`{bad}` of `{samples}` samples cannot be used, more than `max_bad_share` = `{most_share}` allows; the last is \
-         row `{row}` in block `{block}` of `{shard}`: {reason}; repair the dataset or raise `max_bad_share`"
+        "`{bad}` of `{samples}` samples cannot be used, more than `max_bad_fraction` = `{most_share}` allows; the last is \
+         row `{row}` in block `{block}` of `{shard}`: {reason}; repair the dataset or raise `max_bad_fraction`"
     )]
     TooManyBad {
         /// Samples that cannot be used.

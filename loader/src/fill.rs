@@ -1,7 +1,7 @@
 //! Filling a piece of a slab from windows in memory: what a task of the pool does.
 
+mod images;
 mod multi;
-mod pictures;
 mod places;
 mod rows;
 mod tokens;
@@ -16,11 +16,11 @@ use crate::{
     BatchKind, Error, TokensConfig,
     block::{BlockRows, BlockTarget},
     device,
+    image::{self, ImageConfig, MixedBy},
     kind::{MIXES, TARGET},
     loaded::{LoadedBlock, LoadedRun, LoadedWindow},
     mixing::Mixing,
     order::WindowPlace,
-    picture::{self, MixedBy, PictureConfig},
     quarantine::Quarantine,
     slab::{COLUMNS, Piece},
 };
@@ -31,7 +31,7 @@ pub(crate) struct Filler {
     /// What a row is; with `places`, as many words as a row's places take.
     pub(crate) kind: BatchKind,
     pub(crate) target: TargetKind,
-    pub(crate) pictures: Option<PictureConfig>,
+    pub(crate) images: Option<ImageConfig>,
     pub(crate) tokens: Option<TokensConfig>,
     /// Of random augmentations.
     pub(crate) seed: u64,
@@ -43,8 +43,8 @@ pub(crate) struct Filler {
 /// Memory that a thread keeps from task to task.
 #[derive(Debug, Default)]
 pub(crate) struct Scratch {
-    picture: picture::Scratch,
-    /// A picture as it was before it was mixed.
+    image: image::Scratch,
+    /// An image as it was before it was mixed.
     unmixed: Vec<u8>,
 }
 
@@ -70,7 +70,7 @@ impl Filler {
     /// Bytes that a row takes in each column of a slab.
     pub(crate) fn row_bytes(&self) -> [usize; COLUMNS] {
         let mut bytes = self.kind.row_bytes(self.target);
-        let mix = self.pictures.as_ref().and_then(|pictures| pictures.mix);
+        let mix = self.images.as_ref().and_then(|images| images.mix);
         if mix.is_some_and(|mix| mix.mixed_by == MixedBy::Caller) {
             bytes[MIXES] = device::Mix::BYTES;
         }
@@ -104,8 +104,8 @@ impl Filler {
             BatchKind::Rows { features } => {
                 rows::fill(self, &mut filled, features, columns)?;
             }
-            BatchKind::Pictures { .. } => {
-                pictures::fill(self, &mut filled, columns, mixing, scratch)?;
+            BatchKind::Images { .. } => {
+                images::fill(self, &mut filled, columns, mixing, scratch)?;
             }
             BatchKind::Tokens { .. } => {
                 tokens::fill(self, &mut filled, columns)?;

@@ -12,8 +12,8 @@ pub enum BatchKind {
         /// Elements of `x` in a row.
         features: usize,
     },
-    /// Pictures: `pixels` is u8 RGB `[rows, height, width, 3]`.
-    Pictures {
+    /// Images: `pixels` is u8 RGB `[rows, height, width, 3]`.
+    Images {
         /// Pixels.
         height: usize,
         /// Pixels.
@@ -46,7 +46,7 @@ pub(crate) const DATA: usize = 0;
 pub(crate) const TARGET: usize = 1;
 /// Slab column of segments.
 pub(crate) const SEGMENTS: usize = 1;
-/// Slab column of how pictures are mixed, where the caller mixes them.
+/// Slab column of how images are mixed, where the caller mixes them.
 pub(crate) const MIXES: usize = 2;
 /// Slab column of positions.
 pub(crate) const POSITIONS: usize = 2;
@@ -65,7 +65,7 @@ impl BatchKind {
         };
         match self {
             Self::Rows { features } => [4 * features, y, 0, 0, 0],
-            Self::Pictures { height, width } => [3 * height * width, y, 0, 0, 0],
+            Self::Images { height, width } => [3 * height * width, y, 0, 0, 0],
             Self::Tokens {
                 length,
                 packed: false,
@@ -86,7 +86,7 @@ impl BatchKind {
         }
     }
 
-    /// Rows that one task fills when a batch has `rows` and there are `threads`: a picture by itself, otherwise so many
+    /// Rows that one task fills when a batch has `rows` and there are `threads`: an image by itself, otherwise so many
     /// that starting a task costs little, and few enough that all threads have some.
     pub(crate) fn task_rows(self, rows: usize, threads: usize) -> usize {
         /// What a task should write at least, to be worth its start.
@@ -94,7 +94,7 @@ impl BatchKind {
         /// And at most, to leave something for others.
         const MOST_BYTES: usize = 256 << 10;
         let row = match self {
-            Self::Pictures { .. } => return 1,
+            Self::Images { .. } => return 1,
             Self::Multi { height, .. } if height > 0 => return 1,
             Self::Rows { .. } | Self::Tokens { .. } | Self::Multi { .. } => {
                 let bytes = self.row_bytes(TargetKind::None);
@@ -120,11 +120,11 @@ mod tests {
         assert_eq!(rows.task_rows(1 << 20, 2), 2048);
         assert_eq!(rows.task_rows(10, 2), 10);
         assert_eq!(rows.task_rows(0, 2), 1);
-        let pictures = BatchKind::Pictures {
+        let images = BatchKind::Images {
             height: 224,
             width: 224,
         };
-        assert_eq!(pictures.task_rows(256, 2), 1);
+        assert_eq!(images.task_rows(256, 2), 1);
         let wide = BatchKind::Rows { features: 1 << 20 };
         assert_eq!(wide.task_rows(100, 2), 1);
     }

@@ -45,6 +45,7 @@ mod fill;
 mod filling;
 mod geometry;
 mod headspace;
+pub mod image;
 mod index;
 mod input;
 mod iterator;
@@ -57,7 +58,6 @@ mod mixing;
 mod open;
 mod order;
 mod outbox;
-pub mod picture;
 mod pool;
 mod prefetch;
 mod preview;
@@ -91,7 +91,7 @@ pub use builder::LoaderBuilder;
 pub use cache::CacheConfig;
 pub use config::{BadShards, LoaderConfig, TokenLayout, TokensConfig};
 pub use error::{Difference, Error};
-use feedline_picture::guard;
+use feedline_image::guard;
 pub use feedline_schemas::{
     ids::{Rank, Seed},
     loader_state::{LastBatch, LoaderState},

@@ -29,7 +29,7 @@ pub struct LoaderMetrics {
     pub check_seconds: f64,
     /// Planning batches. Starved: waiting for a block. Blocked: waiting for the caller to drop a batch.
     pub assemble: StageMetrics,
-    /// Filling batches: copying rows and tokens, decoding pictures. Summed over the threads. Starved: no batch to
+    /// Filling batches: copying rows and tokens, decoding images. Summed over the threads. Starved: no batch to
     /// fill.
     pub decode: StageMetrics,
     /// Seconds the caller waited for a batch: what the loader cost the trainer.

@@ -1,16 +1,16 @@
-//! Which pictures of a batch a rank holds when pictures are mixed, and with which of them.
+//! Which images of a batch a rank holds when images are mixed, and with which of them.
 //!
 //! Slots `2i` and `2i + 1` of the global batch are partners. A rank whose share begins or ends inside a pair reads and
-//! decodes the other slot's picture as well, at most two a batch, so that every world size mixes alike; none where the
-//! share of each rank is even. Held pictures lie in a slab in slot order, whole pairs, with the rank's own among them.
+//! decodes the other slot's image as well, at most two a batch, so that every world size mixes alike; none where the
+//! share of each rank is even. Held images lie in a slab in slot order, whole pairs, with the rank's own among them.
 
 use std::ops::Range;
 
 use crate::{
     device,
+    image::{ImageConfig, Mix, MixConfig, MixedBy, mix_batch},
     index::index,
     order::Share,
-    picture::{Mix, MixConfig, MixedBy, PictureConfig, mix_batch},
 };
 
 /// How one batch is mixed.
@@ -22,31 +22,31 @@ pub(crate) struct Mixing {
     batch_slots: usize,
     /// Height and width.
     sides: [u32; 2],
-    /// Slots whose pictures are held.
+    /// Slots whose images are held.
     held: Range<usize>,
     own: Range<usize>,
 }
 
 impl Mixing {
-    /// How `share` mixes a batch of `batch_slots` slots; none when `pictures` says nothing of mixing.
+    /// How `share` mixes a batch of `batch_slots` slots; none when `images` says nothing of mixing.
     pub(crate) fn new(
-        pictures: &PictureConfig,
+        images: &ImageConfig,
         batch: (u64, u64, u64),
         batch_slots: u64,
         share: Share,
     ) -> Option<Self> {
         let range = |slots: Range<u64>| index(slots.start)..index(slots.end);
         Some(Self {
-            config: pictures.mix?,
+            config: images.mix?,
             batch,
             batch_slots: index(batch_slots),
-            sides: [pictures.height, pictures.width],
+            sides: [images.height, images.width],
             held: range(share.reads(batch_slots)),
             own: range(share.slots(batch_slots)),
         })
     }
 
-    /// Places of the rank's own pictures among those held.
+    /// Places of the rank's own images among those held.
     pub(crate) fn own(&self) -> Range<usize> {
         self.own.start - self.held.start..self.own.end - self.held.start
     }
@@ -56,7 +56,7 @@ impl Mixing {
         self.config.mixed_by == MixedBy::Loader
     }
 
-    /// What becomes of the pictures at `places`; partners are places too.
+    /// What becomes of the images at `places`; partners are places too.
     pub(crate) fn draw(&self, places: Range<usize>) -> Vec<Mix> {
         let slots = self.held.start + places.start..self.held.start + places.end;
         let mut mixes = mix_batch(

@@ -74,13 +74,13 @@ impl Opened {
         let geometries = inputs.iter().map(|input| Arc::clone(input.geometry()));
         let quarantine = Arc::new(Quarantine::new(
             geometries.collect(),
-            config.max_bad_share,
+            config.max_bad_fraction,
             Arc::clone(&meters),
         ));
         let filler = Filler {
             kind,
             target,
-            pictures: config.pictures.clone(),
+            images: config.images.clone(),
             tokens: config
                 .tokens
                 .filter(|_| matches!(kind, BatchKind::Tokens { .. })),
@@ -108,8 +108,8 @@ impl Opened {
 /// The part of every batch that is this rank's.
 fn share(config: &LoaderConfig) -> Share {
     let share = Share::new(config.rank, config.world_size);
-    match &config.pictures {
-        Some(pictures) if pictures.mix.is_some() => share.in_pairs(),
+    match &config.images {
+        Some(images) if images.mix.is_some() => share.in_pairs(),
         _ => share,
     }
 }
@@ -224,7 +224,7 @@ async fn units_of(source: &SourceInput, config: &LoaderConfig) -> Result<Units, 
 fn tokens_config<'a>(record: &Record, config: &'a LoaderConfig) -> Option<&'a TokensConfig> {
     match record {
         Record::Tokens { .. } => config.tokens.as_ref(),
-        Record::Dense { .. } | Record::Pictures { .. } | Record::Multi { .. } => None,
+        Record::Dense { .. } | Record::Images { .. } | Record::Multi { .. } => None,
     }
 }
 
@@ -374,27 +374,27 @@ fn kind(record: &Record, config: &LoaderConfig) -> Result<(BatchKind, TargetKind
             let features = features as usize;
             Ok((BatchKind::Rows { features }, target))
         }
-        Record::Pictures { target } => {
-            let pictures = config.pictures.as_ref();
-            let pictures = pictures.ok_or_else(|| missing("pictures", "pictures"))?;
-            let kind = BatchKind::Pictures {
-                height: pictures.height as usize,
-                width: pictures.width as usize,
+        Record::Images { target } => {
+            let images = config.images.as_ref();
+            let images = images.ok_or_else(|| missing("images", "images"))?;
+            let kind = BatchKind::Images {
+                height: images.height as usize,
+                width: images.width as usize,
             };
             Ok((kind, target))
         }
         Record::Multi {
             features,
-            pictures,
+            images,
             length,
             target,
         } => {
-            let [height, width] = match (pictures, &config.pictures) {
+            let [height, width] = match (images, &config.images) {
                 (false, _) => [0; 2],
-                (true, None) => return Err(missing("pictures", "pictures")),
+                (true, None) => return Err(missing("images", "images")),
                 (true, Some(given)) if given.mix.is_some() => {
                     return Err(Error::Config {
-                        key: "pictures.mix",
+                        key: "images.mix",
                         reason: "the other parts of a row cannot be mixed, leave it out".into(),
                     });
                 }

@@ -74,7 +74,7 @@ fn fault_24_a_panic_in_a_task_costs_no_thread() {
         let done = done.clone();
         pool.submit(
             [
-                task(|_| panic!("a picture that breaks its decoder")),
+                task(|_| panic!("an image that breaks its decoder")),
                 task(move |_| done.send(round).unwrap()),
             ]
             .into_iter(),

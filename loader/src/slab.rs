@@ -3,7 +3,7 @@
 //! | kind | column 0 | column 1 | column 2 | column 3 | column 4 |
 //! |---|---|---|---|---|---|
 //! | rows | `x` | `y` | - | - | - |
-//! | pictures | pixels | `y` | mixes, when the caller mixes | - | - |
+//! | images | pixels | `y` | mixes, when the caller mixes | - | - |
 //! | tokens | ids | segments, when packed | positions, when packed | - | - |
 //! | multi | `x` | `y` | pixels | ids | lengths |
 //!

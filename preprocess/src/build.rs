@@ -73,7 +73,7 @@ use write::Fitted;
 ///
 /// Rows are added where nothing but the landed rows has become more: they are read, made to numbers by the transform that the
 /// dataset was built with, split by the same rule, and written to shards of their own; copies of rows that are there are left
-/// out. Where rows cannot be added (another configuration, other columns, joins, near-duplicates, series, a profile, pictures,
+/// out. Where rows cannot be added (another configuration, other columns, joins, near-duplicates, series, a profile, images,
 /// texts) the dataset is built anew from all rows, as [`refit`] does, and the log says why.
 ///
 /// The result depends on the landed data, the configuration and the positions at which rows were added alone: any number of
@@ -272,8 +272,8 @@ impl<'a> Build<'a> {
             None => None,
         };
         let held = spec.payload.iter_mut().chain(&mut spec.parts);
-        for pictures in held.filter_map(|held| held.pictures.as_mut()) {
-            pictures.isolated(foreign, context.decoder.as_deref())?;
+        for images in held.filter_map(|held| held.images.as_mut()) {
+            images.isolated(foreign, context.decoder.as_deref())?;
         }
         let mut build = Self {
             name: &config.pipeline.name,
@@ -496,7 +496,7 @@ impl Build<'_> {
                 redacted,
                 joins,
                 cut,
-                near_pictures: staged.near_pictures,
+                near_images: staged.near_images,
                 boxes: written.boxes,
                 unexpected,
                 rejected_targets: self.rejected_targets(&rejects),
@@ -586,7 +586,7 @@ impl Build<'_> {
         let artefact = match &self.spec.payload {
             Some(payload) => fit_payload(&train, &spec, payload, tokens).await?,
             None if self.spec.parts.is_empty() => fit(&train, &spec).await?,
-            None => fit_parts(&train, &spec, self.spec.pictures(), tokens).await?,
+            None => fit_parts(&train, &spec, self.spec.images(), tokens).await?,
         };
         meter.add(train.rows());
         let encoder = match (&tokenizer, &artefact.tokens) {
@@ -611,7 +611,7 @@ impl Build<'_> {
         }
     }
 
-    /// About how many bytes a row's picture or text has; landed files are packed.
+    /// About how many bytes a row's image or text has; landed files are packed.
     fn payload_bytes(&self) -> Option<u64> {
         let bytes = unpacked(self.tables()).saturating_add(self.joined_bytes());
         let each = bytes / self.rows.max(1);
@@ -691,7 +691,7 @@ impl Build<'_> {
         match (&fitted.encoder, &self.spec.payload) {
             (encoder, _) if !self.spec.parts.is_empty() => Layout::Multi {
                 features,
-                pictures: self.spec.picture().is_some(),
+                images: self.spec.image().is_some(),
                 tokens: encoder.as_ref().map(|encoder| RowTokens {
                     id: encoder.id_type(),
                     vocabulary: encoder.vocabulary(),
@@ -703,7 +703,7 @@ impl Build<'_> {
                 id: encoder.id_type(),
                 vocabulary: encoder.vocabulary(),
             },
-            (None, Some(_)) => Layout::Pictures { target },
+            (None, Some(_)) => Layout::Images { target },
             (None, None) => Layout::Dense { features, target },
         }
     }
@@ -745,7 +745,7 @@ impl Build<'_> {
         rejects: &Rejects,
         rows: u64,
     ) -> Result<(), Error> {
-        let limit = self.spec.max_reject_share;
+        let limit = self.spec.max_reject_fraction;
         let by_reason = addition::sums(&self.there.rejected, &rejects.rejected());
         let rejected: u64 = by_reason.values().sum();
         let rows = self.there.rows + rows;
@@ -885,7 +885,7 @@ impl Build<'_> {
             near_dup: counts.near_dup,
             redacted: counts.redacted,
             joins: counts.joins.clone(),
-            near_pictures: counts.near_pictures,
+            near_images: counts.near_images,
             boxes: counts.boxes,
             classes: counts.classes.clone(),
             train: counts.train,
@@ -954,6 +954,8 @@ mod document_tests;
 #[cfg(test)]
 mod embedding_tests;
 #[cfg(test)]
+mod image_tests;
+#[cfg(test)]
 mod leak_tests;
 #[cfg(test)]
 mod multi_tests;
@@ -965,8 +967,6 @@ mod newest_tests;
 mod past_tests;
 #[cfg(test)]
 mod payload_tests;
-#[cfg(test)]
-mod picture_tests;
 #[cfg(test)]
 mod series_tests;
 #[cfg(test)]

@@ -20,11 +20,11 @@ use crate::{
         BUCKETS, FOLDS, FitSpec, GROUP_ROWS, NEIGHBOURS, REFERENCE_ROWS, SMOOTHING, TargetSpec,
         most_values,
     },
+    images::Images,
     join::Join,
     kept,
     near_dup::{self, NearDup},
     payload::{self, Payload, PayloadKind},
-    pictures::Pictures,
     series::{self, Series},
     signs,
     split::{self, Rule},
@@ -42,17 +42,17 @@ pub(crate) mod system {
     pub(crate) const REJECT: &str = "_reject";
     /// `fixed_size_binary(16)`, hash of the split's key columns.
     pub(crate) const GROUP: &str = "_group";
-    /// `fixed_size_binary(56)`, sums over the pixels of a picture.
+    /// `fixed_size_binary(56)`, sums over the pixels of an image.
     pub(crate) const SUMS: &str = "_sums";
-    /// `fixed_size_binary(16)`, hash of the pixels of a picture.
+    /// `fixed_size_binary(16)`, hash of the pixels of an image.
     pub(crate) const PIXELS: &str = "_pixels";
-    /// `fixed_size_binary(16)`, how a picture looks; null for one of one colour.
+    /// `fixed_size_binary(16)`, how an image looks; null for one of one colour.
     pub(crate) const LOOKS: &str = "_looks";
-    /// `utf8`, the boxes of a picture: as they landed, then as they are stored.
+    /// `utf8`, the boxes of an image: as they landed, then as they are stored.
     pub(crate) const BOXES: &str = "_boxes";
     /// `fixed_size_binary(8)`, how many of them are there and how many were lost, two little-endian `u32`.
     pub(crate) const BOXES_COUNTS: &str = "_boxes_counts";
-    /// `utf8`, the embedding of a picture, a JSON list.
+    /// `utf8`, the embedding of an image, a JSON list.
     pub(crate) const EMBEDDING: &str = "_embedding";
     /// `utf8`, what near-duplicates are told by, where it is no column of documents.
     pub(crate) const TEXT: &str = "_text";
@@ -124,7 +124,7 @@ pub(crate) struct DatasetSpec {
     pub(crate) requires_target: bool,
     pub(crate) steps: Vec<StepConfig>,
     pub(crate) config: DatasetConfig,
-    pub(crate) max_reject_share: f64,
+    pub(crate) max_reject_fraction: f64,
     /// What decides the split of a row.
     pub(crate) rule: Rule,
     /// What shards hold as it landed.
@@ -134,7 +134,7 @@ pub(crate) struct DatasetSpec {
 }
 
 impl DatasetSpec {
-    /// All pictures and texts that rows hold.
+    /// All images and texts that rows hold.
     pub(crate) fn payloads(&self) -> impl Iterator<Item = &Payload> {
         self.payload.iter().chain(&self.parts)
     }
@@ -172,14 +172,14 @@ impl DatasetSpec {
         self.payloads().find(|payload| payload.kind == kind)
     }
 
-    /// The pictures of the rows.
-    pub(crate) fn picture(&self) -> Option<&Payload> {
-        self.payload_of(PayloadKind::Picture)
+    /// The images of the rows.
+    pub(crate) fn image(&self) -> Option<&Payload> {
+        self.payload_of(PayloadKind::Image)
     }
 
     /// What is done to them.
-    pub(crate) fn pictures(&self) -> Option<&Pictures> {
-        self.picture().and_then(|picture| picture.pictures.as_ref())
+    pub(crate) fn images(&self) -> Option<&Images> {
+        self.image().and_then(|image| image.images.as_ref())
     }
 
     /// The documents of the rows.
@@ -241,7 +241,7 @@ pub(crate) fn resolve(
     let kept = kept::resolve(config, columns)?;
     let parts = payload::parts(config, columns)?;
     let mut held = payload.iter().chain(&parts);
-    split::check_pictures(&config.split, held.clone())?;
+    split::check_images(&config.split, held.clone())?;
     let document = held.find(|payload| payload.kind == PayloadKind::Text);
     document::check(config, document)?;
     let near_dup = near_dup::resolve(config, columns, document)?;
@@ -267,7 +267,7 @@ pub(crate) fn resolve(
         other_targets,
         requires_target: true,
         steps,
-        max_reject_share: config.max_reject_share.unwrap_or(MAX_REJECT_SHARE),
+        max_reject_fraction: config.max_reject_fraction.unwrap_or(MAX_REJECT_SHARE),
         rule,
         kept,
         expect: None,
@@ -291,24 +291,24 @@ pub(crate) fn check_numbers(config: &DatasetConfig) -> Result<(), Error> {
     check_shards(&config.shards)?;
     signs::check(config)?;
     if config
-        .max_reject_share
+        .max_reject_fraction
         .is_some_and(|share| !(0.0..=1.0).contains(&share))
     {
         return Err(Error::config(
-            "dataset.max_reject_share",
+            "dataset.max_reject_fraction",
             "it is a share, from 0 to 1",
         ));
     }
-    if let Some(share) = config.max_missing_share {
+    if let Some(share) = config.max_missing_fraction {
         if !(0.0..=1.0).contains(&share) {
             return Err(Error::config(
-                "dataset.max_missing_share",
+                "dataset.max_missing_fraction",
                 "it is a share, from 0 to 1",
             ));
         }
         if !(config.kind.is_rows() || config.kind == DatasetKind::Multi) {
             return Err(Error::config(
-                "dataset.max_missing_share",
+                "dataset.max_missing_fraction",
                 "rows of this kind have no features of numbers or categories, remove this key",
             ));
         }
@@ -387,7 +387,7 @@ fn check_names(config: &DatasetConfig, columns: &[MergedColumn]) -> Result<(), E
         ("dataset.drop", &config.drop),
         ("dataset.categorical", &config.categorical),
         ("dataset.split.key", &config.split.key),
-        ("dataset.keep", &config.keep),
+        ("dataset.passthrough", &config.passthrough),
         ("dataset.dedup_ignore", &config.dedup_ignore),
     ];
     for (key, names) in lists {
@@ -652,7 +652,7 @@ fn inputs(
 ) -> Result<Vec<Input>, Error> {
     let mut inputs = Vec::new();
     let beside = |part: &Payload, name: &str| {
-        let mut beside = part.pictures.iter().flat_map(Pictures::beside);
+        let mut beside = part.images.iter().flat_map(Images::beside);
         beside.any(|(column, _)| column == name)
     };
     let is_part = |name: &String| {
@@ -661,7 +661,7 @@ fn inputs(
     };
     if let Some(name) = config.features.iter().find(|name| is_part(name)) {
         let reason = format!(
-            "`{name}` is the picture or the text of the rows, or belongs to the picture; remove it"
+            "`{name}` is the image or the text of the rows, or belongs to the image; remove it"
         );
         return Err(Error::config("dataset.features", reason));
     }
@@ -772,7 +772,7 @@ fn input_kind(
     let explicit = config.features.contains(name) || asked.kind.is_some();
     let split = &config.split;
     let named = [&split.column, &split.time];
-    let aside = split.key.contains(name) || config.keep.contains(name);
+    let aside = split.key.contains(name) || config.passthrough.contains(name);
     if !explicit && (aside || named.contains(&&Some(name.clone()))) {
         return Ok(None);
     }

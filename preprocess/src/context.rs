@@ -22,7 +22,7 @@ pub struct Context {
     pub memory_bytes: Option<u64>,
     /// How stores are opened that the configuration names beside the root, such as that of a tokenizer.
     pub store_options: StoreOptions,
-    /// The program itself, which decodes pictures in processes of their own by its command `decode-pictures`; absent where
+    /// The program itself, which decodes images in processes of their own by its command `decode-images`; absent where
     /// it has no such command.
     pub decoder: Option<PathBuf>,
     /// Where queries run. The result does not depend on it.

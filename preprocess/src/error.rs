@@ -32,7 +32,7 @@ pub enum Error {
     },
     /// More rows were set aside than the configuration allows; nothing was published.
     #[error(
-        "{rejected} of {rows} rows were set aside, more than `dataset.max_reject_share` = {limit} allows ({}); first: {sample}; \
+        "{rejected} of {rows} rows were set aside, more than `dataset.max_reject_fraction` = {limit} allows ({}); first: {sample}; \
          they are listed in `{file}`, {advice}",
         list(by_reason)
     )]
@@ -148,10 +148,10 @@ pub enum Error {
         /// Reason for not trusting it.
         reason: String,
     },
-    /// A process that decodes pictures could not be had.
+    /// A process that decodes images could not be had.
     #[error(
-        "cannot decode pictures in a process of their own: `{program}` {reason}; allow it more memory and address space (`ulimit -v`) and build \
-         again, or set `dataset.picture.isolate = false` where the pictures can be trusted"
+        "cannot decode images in a process of their own: `{program}` {reason}; allow it more memory and address space (`ulimit -v`) and build \
+         again, or set `dataset.image.isolate = false` where the images can be trusted"
     )]
     Decoder {
         /// The program.

@@ -181,7 +181,7 @@ fn artefact(
         target: targets.next(),
         other_targets: targets.collect(),
         characters: texts.characters,
-        pictures: None,
+        images: None,
         tokens: texts.tokens,
         signs: spec.signs,
     };

@@ -1,12 +1,12 @@
 //! New image files as a dataset stores its own: within the same limits, in the same size and format.
 
-use feedline_picture::Preparer;
-use feedline_schemas::config::{DatasetConfig, PictureDuplicates};
+use feedline_image::Preparer;
+use feedline_schemas::config::{DatasetConfig, ImageDuplicates};
 
 use crate::{
     Error, Fault,
-    payload::picture_fault,
-    pictures::{self, describe_fault},
+    images::{self, describe_fault},
+    payload::image_fault,
 };
 
 /// Reason of a file that a build would reject.
@@ -26,18 +26,18 @@ impl ImagePreparer {
     /// [`Error::Config`] for settings out of range.
     pub fn new(config: &DatasetConfig) -> Result<Self, Error> {
         let mut config = config.clone();
-        if let Some(picture) = &mut config.picture {
-            picture.duplicates = PictureDuplicates::Bytes;
-            picture.embeddings = None;
-            picture.embedding_cosine = None;
-            picture.boxes = None;
-            picture.boxes_on = None;
+        if let Some(image) = &mut config.image {
+            image.duplicates = ImageDuplicates::Bytes;
+            image.embeddings = None;
+            image.embedding_cosine = None;
+            image.boxes = None;
+            image.boxes_on = None;
         }
-        let pictures = pictures::resolve(&config, "image", &[])?;
+        let images = images::resolve(&config, "image", &[])?;
         Ok(Self {
-            preparer: pictures.map(|pictures| {
-                let as_it_came = pictures.how.encoding.is_none();
-                (Preparer::new(pictures.how), as_it_came)
+            preparer: images.map(|images| {
+                let as_it_came = images.how.encoding.is_none();
+                (Preparer::new(images.how), as_it_came)
             }),
         })
     }
@@ -52,15 +52,15 @@ impl ImagePreparer {
             detail: format!("`{reason}`: {found}"),
         };
         let Some((preparer, as_it_came)) = &mut self.preparer else {
-            return match picture_fault(&file) {
-                Some(found) => Err(rejected("not_a_picture", found)),
+            return match image_fault(&file) {
+                Some(found) => Err(rejected("not_an_image", found)),
                 None => Ok(file),
             };
         };
         match preparer.prepare(&file) {
             Ok(prepared) => Ok(prepared.file.unwrap_or(file)),
             Err(error) => {
-                let reason = format!("picture_{}", error.kind());
+                let reason = format!("image_{}", error.kind());
                 Err(rejected(&reason, describe_fault(&error, *as_it_came)))
             }
         }

@@ -21,7 +21,7 @@ use crate::{
     plan::landed_type,
 };
 
-const KEY: &str = "dataset.keep";
+const KEY: &str = "dataset.passthrough";
 
 /// Columns that shards have anyway.
 const OWN: [&str; 7] = ["x", "y", "key", "origin", "image", "tokens", "boxes"];
@@ -37,14 +37,14 @@ pub(crate) fn resolve(
     config: &DatasetConfig,
     columns: &[MergedColumn],
 ) -> Result<Vec<KeptColumn>, Error> {
-    if !config.keep.is_empty() && config.kind != DatasetKind::Rows {
+    if !config.passthrough.is_empty() && config.kind != DatasetKind::Rows {
         return Err(Error::config(
             KEY,
             "shards of this `dataset.kind` have no place for it; remove it",
         ));
     }
-    let mut kept = Vec::with_capacity(config.keep.len());
-    for name in &config.keep {
+    let mut kept = Vec::with_capacity(config.passthrough.len());
+    for name in &config.passthrough {
         let column = find(KEY, name, columns)?;
         let reason = match column.r#type {
             ColumnType::Null => Some("holds no value in any row"),

@@ -117,7 +117,7 @@ pub(crate) fn resolve(
 fn check_numbers(near: &NearDupConfig) -> Result<(), Error> {
     let lengths = 1..=100_usize;
     let least = ByteSize::mib(1);
-    let (threshold, share) = (near.threshold, near.max_cluster_share);
+    let (threshold, share) = (near.threshold, near.max_cluster_fraction);
     let wrong = [
         (
             !(0.2..=1.0).contains(&threshold),
@@ -149,7 +149,7 @@ fn check_numbers(near: &NearDupConfig) -> Result<(), Error> {
         ),
         (
             !(share > 0.0 && share <= 1.0),
-            "max_cluster_share",
+            "max_cluster_fraction",
             format!("`{share}` is no share above 0 and up to 1"),
         ),
     ];
@@ -165,10 +165,8 @@ fn check_keep(near: &NearDupConfig, config: &DatasetConfig) -> Result<(), Error>
         NearDupKeep::All if !config.split.by.is_key() => {
             "rows are split by their order, time or name, which no cluster can follow; use `first`"
         }
-        NearDupKeep::All
-            if config.kind == DatasetKind::Pictures || config.picture_column.is_some() =>
-        {
-            "how pictures look decides their split, which no cluster of texts can follow; use `first`"
+        NearDupKeep::All if config.kind == DatasetKind::Images || config.image_column.is_some() => {
+            "how images look decides their split, which no cluster of texts can follow; use `first`"
         }
         NearDupKeep::All if !config.split.key.is_empty() => {
             "a cluster may hold rows of several `dataset.split.key`, so one of the two would be torn; use `first`, or \
@@ -328,12 +326,12 @@ impl Pass<'_> {
     }
 
     fn check_chains(&self, clusters: &Clusters) -> Result<(), Error> {
-        let share = self.near.config.max_cluster_share;
+        let share = self.near.config.max_cluster_fraction;
         if !clusters.is_chained(share) {
             return Ok(());
         }
         let reason = format!(
-            "{} of {} documents are one cluster, more than `dataset.near_dup.max_cluster_share` = {share} allows",
+            "{} of {} documents are one cluster, more than `dataset.near_dup.max_cluster_fraction` = {share} allows",
             clusters.largest, clusters.documents
         );
         let advice = "boilerplate chains them together: strip it, raise `dataset.near_dup.threshold`, or raise the share \

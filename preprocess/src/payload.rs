@@ -1,6 +1,6 @@
-//! What rows of pictures and texts hold in place of numbers: one column, kept as it landed.
+//! What rows of images and texts hold in place of numbers: one column, kept as it landed.
 //!
-//! Such a row is its payload: two rows with the same picture or text are one, whatever their other columns say. A
+//! Such a row is its payload: two rows with the same image or text are one, whatever their other columns say. A
 //! document may be cut into a part for every split, so that one long text can be trained on and measured: by characters,
 //! the training part first, so no window of one part reads another.
 
@@ -22,7 +22,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     Error,
     columns::{MergedColumn, check_reserved, find},
-    pictures::{self, Pictures},
+    images::{self, Images},
     range::Ends,
     scalar::RowFunction,
 };
@@ -32,7 +32,7 @@ const CHARACTERS: usize = 1 << 28;
 
 /// Reasons why a row is set aside.
 pub(crate) mod reason {
-    pub(crate) const NO_PICTURE: &str = "not_a_picture";
+    pub(crate) const NO_IMAGE: &str = "not_an_image";
     pub(crate) const NO_TEXT: &str = "no_text";
     pub(crate) const TOO_LONG: &str = "document_too_long";
 }
@@ -40,7 +40,7 @@ pub(crate) mod reason {
 /// What the payload is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PayloadKind {
-    Picture,
+    Image,
     Text,
 }
 
@@ -49,8 +49,8 @@ pub(crate) enum PayloadKind {
 pub(crate) struct Payload {
     pub(crate) column: String,
     pub(crate) kind: PayloadKind,
-    /// What is done to pictures; none where they are stored as they came.
-    pub(crate) pictures: Option<Pictures>,
+    /// What is done to images; none where they are stored as they came.
+    pub(crate) images: Option<Images>,
 }
 
 /// The payload of a dataset; none for rows of numbers.
@@ -71,7 +71,7 @@ pub(crate) fn resolve(
             check_range(&config.split, None)?;
             return Ok(None);
         }
-        DatasetKind::Pictures => (PayloadKind::Picture, "image", ColumnType::Binary),
+        DatasetKind::Images => (PayloadKind::Image, "image", ColumnType::Binary),
         DatasetKind::Characters | DatasetKind::Tokens => {
             (PayloadKind::Text, "text", ColumnType::Utf8)
         }
@@ -82,7 +82,7 @@ pub(crate) fn resolve(
     payload("dataset.content", config, columns, (kind, column, r#type)).map(Some)
 }
 
-/// The parts that rows have beside their numbers, pictures first; none but for [`DatasetKind::Multi`].
+/// The parts that rows have beside their numbers, images first; none but for [`DatasetKind::Multi`].
 ///
 /// # Errors
 /// As [`resolve`].
@@ -94,43 +94,43 @@ pub(crate) fn parts(
         return Ok(Vec::new());
     }
     let refuse = |key: &str, reason: &str| Err(Error::config(format!("dataset.{key}"), reason));
-    let (picture, text) = (&config.picture_column, &config.text_column);
+    let (image, text) = (&config.image_column, &config.text_column);
     if config.content.is_some() {
         return refuse(
             "content",
-            "rows of several parts name them with `picture_column` and `text_column`; remove it",
+            "rows of several parts name them with `image_column` and `text_column`; remove it",
         );
     }
-    if picture.is_none() && text.is_none() {
+    if image.is_none() && text.is_none() {
         return refuse(
             "kind",
-            "rows of several parts have a picture or a text: name its column with `picture_column` or `text_column`, or \
+            "rows of several parts have an image or a text: name its column with `image_column` or `text_column`, or \
              use `rows`",
         );
     }
-    if picture.is_none() && config.picture.is_some() {
+    if image.is_none() && config.image.is_some() {
         return refuse(
-            "picture",
-            "the rows have no picture: name its column with `picture_column`, or remove this table",
+            "image",
+            "the rows have no image: name its column with `image_column`, or remove this table",
         );
     }
-    let mut parts = picture.iter().chain(text);
+    let mut parts = image.iter().chain(text);
     if parts.any(|part| config.is_target(part)) {
         return refuse(
             "target",
             "it is a part of the rows too, a model would be given the answer; name another column",
         );
     }
-    let of_picture = picture
+    let of_image = image
         .iter()
-        .map(|column| (PayloadKind::Picture, column, ColumnType::Binary));
+        .map(|column| (PayloadKind::Image, column, ColumnType::Binary));
     let of_text = text
         .iter()
         .map(|column| (PayloadKind::Text, column, ColumnType::Utf8));
     let mut parts = Vec::new();
-    for (kind, column, r#type) in of_picture.chain(of_text) {
+    for (kind, column, r#type) in of_image.chain(of_text) {
         let key = match kind {
-            PayloadKind::Picture => "dataset.picture_column",
+            PayloadKind::Image => "dataset.image_column",
             PayloadKind::Text => "dataset.text_column",
         };
         parts.push(payload(key, config, columns, (kind, column, r#type))?);
@@ -147,17 +147,17 @@ fn payload(
 ) -> Result<Payload, Error> {
     let inside = format!("{column}.bytes");
     let column = match kind {
-        PayloadKind::Picture if holds_files_inside(column, &inside, columns) => inside.as_str(),
+        PayloadKind::Image if holds_files_inside(column, &inside, columns) => inside.as_str(),
         _ => column,
     };
     let found = find(key, column, columns)?.r#type;
     if found != r#type {
         let what = match kind {
-            PayloadKind::Picture => "picture files (bytes)",
+            PayloadKind::Image => "image files (bytes)",
             PayloadKind::Text => "text",
         };
         let landed = match (kind, found) {
-            (PayloadKind::Picture, ColumnType::Utf8) => {
+            (PayloadKind::Image, ColumnType::Utf8) => {
                 "; where it is a Parquet column whose bytes landed as text of hexadecimal digits, declare it with \
                  `contract.column.<name>.type = \"bytes\"` and run `feedline ingest reset PIPELINE.toml SOURCE`"
             }
@@ -172,8 +172,8 @@ fn payload(
     Ok(Payload {
         column: column.to_owned(),
         kind,
-        pictures: match kind {
-            PayloadKind::Picture => pictures::resolve(config, column, columns)?,
+        images: match kind {
+            PayloadKind::Image => images::resolve(config, column, columns)?,
             PayloadKind::Text => None,
         },
     })
@@ -188,7 +188,7 @@ fn holds_files_inside(column: &str, inside: &str, columns: &[MergedColumn]) -> b
 /// Keys of rows of several parts.
 fn check_columns(config: &DatasetConfig) -> Result<(), Error> {
     let given = [
-        ("picture_column", config.picture_column.is_some()),
+        ("image_column", config.image_column.is_some()),
         ("text_column", config.text_column.is_some()),
     ];
     match given.into_iter().find(|(_, given)| *given) {
@@ -201,10 +201,10 @@ fn check_columns(config: &DatasetConfig) -> Result<(), Error> {
 }
 
 fn check_rows(config: &DatasetConfig) -> Result<(), Error> {
-    if config.picture.is_some() {
+    if config.image.is_some() {
         return Err(Error::config(
-            "dataset.picture",
-            "rows of numbers have no pictures: set `dataset.kind = \"pictures\"`, or remove this table",
+            "dataset.image",
+            "rows of numbers have no images: set `dataset.kind = \"images\"`, or remove this table",
         ));
     }
     if config.content.is_some() {
@@ -225,7 +225,7 @@ fn check_keys(config: &DatasetConfig, kind: PayloadKind) -> Result<(), Error> {
         ("categorical", !config.categorical.is_empty()),
         ("step", config.step.is_some()),
         ("target", is_text && config.target.is_some()),
-        ("picture", is_text && config.picture.is_some()),
+        ("image", is_text && config.image.is_some()),
         (
             "task",
             is_text && config.task == Task::Classification && config.target.is_none(),
@@ -257,7 +257,7 @@ fn check_range(split: &SplitConfig, kind: Option<PayloadKind>) -> Result<(), Err
     }
     let reason = match kind {
         _ if !is_range => return Ok(()),
-        Some(PayloadKind::Picture) => "pictures have no order to be split by; use `key`",
+        Some(PayloadKind::Image) => "images have no order to be split by; use `key`",
         _ if split.key.is_empty() => return Ok(()),
         _ => "rows are split by their order, so `dataset.split.key` has no meaning; remove one",
     };
@@ -273,12 +273,12 @@ fn cells(column: &ArrayRef, r#type: &DataType) -> ArrayRef {
     }
 }
 
-/// The picture of a row.
+/// The image of a row.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub(crate) struct Picture;
+pub(crate) struct Image;
 
-impl RowFunction for Picture {
-    const NAME: &'static str = "feedline_picture";
+impl RowFunction for Image {
+    const NAME: &'static str = "feedline_image";
     const RETURNS: DataType = DataType::Binary;
 
     fn call(&self, columns: &[ArrayRef], _: usize) -> EngineResult<ArrayRef> {
@@ -351,32 +351,32 @@ impl RowFunction for Part {
 /// Rows that cannot be used: which, why, and what was found.
 type Faults = Vec<(usize, &'static str, String)>;
 
-/// Rows whose cell is no picture file that can be stored.
-pub(crate) fn picture_faults(column: &ArrayRef) -> Faults {
-    let pictures = cells(column, &DataType::Binary);
-    let pictures = pictures.as_binary::<i32>().iter().enumerate();
-    pictures
-        .filter_map(|(row, picture)| {
-            let fault = match picture {
-                None => Some("there is no picture".to_owned()),
-                Some(bytes) => picture_fault(bytes),
+/// Rows whose cell is no image file that can be stored.
+pub(crate) fn image_faults(column: &ArrayRef) -> Faults {
+    let images = cells(column, &DataType::Binary);
+    let images = images.as_binary::<i32>().iter().enumerate();
+    images
+        .filter_map(|(row, image)| {
+            let fault = match image {
+                None => Some("there is no image".to_owned()),
+                Some(bytes) => image_fault(bytes),
             };
-            fault.map(|fault| (row, reason::NO_PICTURE, fault))
+            fault.map(|fault| (row, reason::NO_IMAGE, fault))
         })
         .collect()
 }
 
 /// Rows without a file to decode; what is in it is told by the decoder.
-pub(crate) fn missing_pictures(column: &ArrayRef) -> Faults {
-    let pictures = cells(column, &DataType::Binary);
-    let missing = (0..pictures.len()).filter(|row| pictures.is_null(*row));
+pub(crate) fn missing_images(column: &ArrayRef) -> Faults {
+    let images = cells(column, &DataType::Binary);
+    let missing = (0..images.len()).filter(|row| images.is_null(*row));
     missing
-        .map(|row| (row, reason::NO_PICTURE, "there is no picture".to_owned()))
+        .map(|row| (row, reason::NO_IMAGE, "there is no image".to_owned()))
         .collect()
 }
 
-/// What is wrong with a picture file, as far as its beginning tells; raw pixels are looked at whole.
-pub(crate) fn picture_fault(bytes: &[u8]) -> Option<String> {
+/// What is wrong with an image file, as far as its beginning tells; raw pixels are looked at whole.
+pub(crate) fn image_fault(bytes: &[u8]) -> Option<String> {
     if pnm::is_pnm(bytes) {
         return Pnm::parse(bytes).err().map(|error| error.to_string());
     }
@@ -462,8 +462,8 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_picture_is_told() {
-        let pictures: ArrayRef = Arc::new(BinaryArray::from(vec![
+    fn what_is_no_image_is_told() {
+        let images: ArrayRef = Arc::new(BinaryArray::from(vec![
             Some(&b"P5\n1 1\n255\nx"[..]),
             Some(b"\xff\xd8..."),
             None,
@@ -471,12 +471,12 @@ mod tests {
             Some(b"P5\n2 1\n255\nx"),
             Some(b"GIF89a..."),
         ]));
-        let faults = picture_faults(&pictures);
+        let faults = image_faults(&images);
         let rows: Vec<usize> = faults.iter().map(|(row, ..)| *row).collect();
         assert_eq!(rows, [2, 3, 4, 5]);
         assert_eq!(faults[2].2, "it ends before its last pixel");
         let texts: ArrayRef = Arc::new(StringArray::from(vec!["P5\n1 1\n255\nx"]));
-        assert_eq!(picture_faults(&texts).len(), 1);
+        assert_eq!(image_faults(&texts).len(), 1);
     }
 
     #[test]

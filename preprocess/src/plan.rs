@@ -33,12 +33,13 @@ use crate::{
     content::{Cells, ContentHash, HASH_BYTES},
     document::{self, Quality},
     engine::Engine,
-    functions, join, kept,
+    functions,
+    images::Images,
+    join, kept,
     landing::{Generation, Landed},
     near_dup::{self, NearDup},
     newest::{self, Newest},
-    payload::{Part, Payload, PayloadKind, Picture, Text},
-    pictures::Pictures,
+    payload::{Image, Part, Payload, PayloadKind, Text},
     plain::{self, Plain},
     pool::BoundedPool,
     range::{Borders, ByPlace, Embargo},
@@ -61,7 +62,7 @@ const SORT_RESERVE: usize = 10 << 20;
 /// Rows of a batch: the engine's own default, fewer under a tight memory limit.
 const BATCH_ROWS: RangeInclusive<usize> = 64..=8192;
 
-/// Bytes of a batch of pictures or documents, about.
+/// Bytes of a batch of images or documents, about.
 const PAYLOAD_BATCH: u64 = 32 << 20;
 
 /// Rough size of a row's system columns and of another cell, in bytes, to choose the size of batches by.
@@ -606,8 +607,8 @@ impl Reading<'_> {
         }
         let payloads = self.spec.payloads();
         columns.extend(payloads.map(|payload| self.payload(payload)));
-        let pictures = self.spec.pictures().into_iter();
-        let beside = pictures.flat_map(Pictures::beside);
+        let images = self.spec.images().into_iter();
+        let beside = images.flat_map(Images::beside);
         columns.extend(beside.map(|(name, column)| self.written(name).alias(column)));
         let carried = self.spec.near_dup.as_ref().and_then(NearDup::carried);
         columns.extend(carried.map(|name| text(self.landed(name)).alias(system::TEXT)));
@@ -721,7 +722,7 @@ impl Reading<'_> {
     fn payload(&self, payload: &Payload) -> Expr {
         let cell = vec![self.landed(&payload.column)];
         let held = match payload.kind {
-            PayloadKind::Picture => Picture.over(cell),
+            PayloadKind::Image => Image.over(cell),
             PayloadKind::Text => Text.over(cell),
         };
         held.alias(&payload.column)
@@ -801,7 +802,7 @@ impl Reading<'_> {
 
     /// `judged`, and rows that lack too many of their features.
     fn sparse(&self, judged: Expr) -> Expr {
-        let Some(share) = self.spec.config.max_missing_share else {
+        let Some(share) = self.spec.config.max_missing_fraction else {
             return judged;
         };
         let inputs = self.spec.landed_inputs();
@@ -849,8 +850,8 @@ impl Reading<'_> {
             .map(|c| (c.name.clone(), self.judged_number(&c.name)));
         let payload = self.spec.payloads().map(|payload| {
             let judged = match payload.kind {
-                PayloadKind::Picture if payload.pictures.is_some() => Judged::DecodedPicture,
-                PayloadKind::Picture => Judged::Picture,
+                PayloadKind::Image if payload.images.is_some() => Judged::DecodedImage,
+                PayloadKind::Image => Judged::Image,
                 PayloadKind::Text => Judged::Document,
             };
             (payload.column.clone(), judged)

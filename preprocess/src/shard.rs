@@ -1,7 +1,7 @@
 //! Writes the shards of a split: Arrow IPC files, uncompressed, 64-byte aligned, one record batch per block.
 //!
 //! Columns as [`feedline_schemas::manifest`] says. Every block of numbers but the split's last holds the same number of
-//! rows, one of pictures or documents ends with the row that reaches its size; a shard ends with the block that reaches
+//! rows, one of images or documents ends with the row that reaches its size; a shard ends with the block that reaches
 //! its own. A file's bytes depend on its rows and the layout alone, and its
 //! path holds its hash, so writing it again changes nothing. Nothing sees a shard before a manifest names it.
 
@@ -55,7 +55,7 @@ pub(crate) struct ShardLayout {
     pub(crate) dataset: Name,
     pub(crate) transform: Hash128,
     pub(crate) layout: Layout,
-    /// Whether pictures have boxes.
+    /// Whether images have boxes.
     pub(crate) boxes: bool,
     /// What rows keep as it landed.
     pub(crate) kept: Vec<KeptColumn>,
@@ -107,7 +107,7 @@ impl ShardLayout {
     fn parts(&self) -> Parts {
         let none = Parts {
             features: None,
-            pictures: false,
+            images: false,
             tokens: None,
             target: TargetKind::None,
         };
@@ -117,8 +117,8 @@ impl ShardLayout {
                 target,
                 ..none
             },
-            Layout::Pictures { target } => Parts {
-                pictures: true,
+            Layout::Images { target } => Parts {
+                images: true,
                 target,
                 ..none
             },
@@ -128,12 +128,12 @@ impl ShardLayout {
             },
             Layout::Multi {
                 features,
-                pictures,
+                images,
                 tokens,
                 target,
             } => Parts {
                 features: (features > 0).then_some(features),
-                pictures,
+                images,
                 tokens: tokens.map(|tokens| tokens.id),
                 target,
             },
@@ -147,7 +147,7 @@ impl ShardLayout {
         if let Some(features) = parts.features {
             fields.push(Field::new("x", x_type(features), false));
         }
-        if parts.pictures {
+        if parts.images {
             fields.push(Field::new("image", DataType::LargeBinary, false));
         }
         if let Some(id) = parts.tokens {
@@ -216,7 +216,7 @@ impl ShardLayout {
 struct Parts {
     /// Elements of `x`.
     features: Option<u32>,
-    pictures: bool,
+    images: bool,
     tokens: Option<TokenType>,
     target: TargetKind,
 }
@@ -250,7 +250,7 @@ fn too_much_kept(rows: usize) -> Error {
          `dataset.shards.block_bytes`",
         MOST_KEPT >> 20
     );
-    Error::config("dataset.keep", reason)
+    Error::config("dataset.passthrough", reason)
 }
 
 /// Which of its split a shard is, what the manifest says of it, and memory that it was in.
@@ -324,8 +324,8 @@ pub(crate) struct SplitWriter<'a> {
 pub(crate) struct Row<'a> {
     /// `[features]`.
     pub(crate) x: &'a [f32],
-    /// A whole picture file.
-    pub(crate) picture: Option<&'a [u8]>,
+    /// A whole image file.
+    pub(crate) image: Option<&'a [u8]>,
     /// Boxes in it, as JSON; none where the layout has none.
     pub(crate) boxes: Option<&'a str>,
     /// Ids of a document.
@@ -354,7 +354,7 @@ pub(crate) struct NumberRows<'a> {
 #[derive(Debug, Default)]
 struct Rows {
     x: Vec<f32>,
-    pictures: LargeBinaryBuilder,
+    images: LargeBinaryBuilder,
     boxes: LargeStringBuilder,
     tokens: Vec<u32>,
     /// Tokens of each row.
@@ -564,8 +564,8 @@ impl Rows {
     fn push(&mut self, row: Row<'_>, id: Option<TokenType>) {
         self.x.extend_from_slice(row.x);
         self.bytes += 4 * row.x.len() as u64;
-        if let Some(file) = row.picture {
-            self.pictures.append_value(file);
+        if let Some(file) = row.image {
+            self.images.append_value(file);
             self.bytes += file.len() as u64;
         }
         if let Some(ids) = row.tokens {
@@ -610,8 +610,8 @@ impl Rows {
                 element, width, x, None,
             )?));
         }
-        if parts.pictures {
-            columns.push(Arc::new(self.pictures.finish()));
+        if parts.images {
+            columns.push(Arc::new(self.images.finish()));
         }
         if let Some(id) = parts.tokens {
             let lengths = self.lengths.iter().map(|length| *length as usize);

@@ -15,10 +15,10 @@ use crate::Error;
 
 /// The signs of `config`; none where it declares none.
 pub(crate) fn of(config: &DatasetConfig) -> Option<NumberSigns> {
-    let is_declared = config.decimal_sign.is_some() || config.thousands_sign.is_some();
+    let is_declared = config.decimal_separator.is_some() || config.thousands_separator.is_some();
     is_declared.then(|| NumberSigns {
-        decimal: config.decimal_sign.unwrap_or('.'),
-        thousands: config.thousands_sign,
+        decimal: config.decimal_separator.unwrap_or('.'),
+        thousands: config.thousands_separator,
     })
 }
 
@@ -41,7 +41,7 @@ pub(crate) fn check(config: &DatasetConfig) -> Result<(), Error> {
     let is_part = |sign: char| sign.is_alphanumeric() || sign.is_control() || "+-".contains(sign);
     if is_part(signs.decimal) || signs.decimal.is_whitespace() {
         return Err(Error::config(
-            "dataset.decimal_sign",
+            "dataset.decimal_separator",
             format!(
                 "`{}` cannot stand for a decimal point, write `\".\"` or `\",\"`",
                 signs.decimal.escape_debug()
@@ -50,16 +50,16 @@ pub(crate) fn check(config: &DatasetConfig) -> Result<(), Error> {
     }
     match signs.thousands {
         Some(sign) if is_part(sign) => Err(Error::config(
-            "dataset.thousands_sign",
+            "dataset.thousands_separator",
             format!(
                 "`{}` cannot stand between digits, write `\".\"`, `\",\"`, `\"'\"` or a space",
                 sign.escape_debug()
             ),
         )),
         Some(sign) if sign == signs.decimal => Err(Error::config(
-            "dataset.thousands_sign",
+            "dataset.thousands_separator",
             format!(
-                "`{sign}` is the decimal sign already; declare both, `dataset.decimal_sign` too"
+                "`{sign}` is the decimal sign already; declare both, `dataset.decimal_separator` too"
             ),
         )),
         _ => Ok(()),
@@ -197,27 +197,37 @@ mod tests {
     #[test]
     fn trap_39_signs_that_would_be_taken_for_something_else_are_refused() {
         for (keys, message) in [
-            ("decimal_sign = \"e\"", "`dataset.decimal_sign`: `e` cannot"),
-            ("decimal_sign = \"-\"", "`dataset.decimal_sign`: `-` cannot"),
-            ("decimal_sign = \" \"", "`dataset.decimal_sign`: ` ` cannot"),
             (
-                "thousands_sign = \"0\"",
-                "`dataset.thousands_sign`: `0` cannot",
+                "decimal_separator = \"e\"",
+                "`dataset.decimal_separator`: `e` cannot",
             ),
             (
-                "thousands_sign = \".\"",
-                "`dataset.thousands_sign`: `.` is the decimal sign",
+                "decimal_separator = \"-\"",
+                "`dataset.decimal_separator`: `-` cannot",
             ),
             (
-                "decimal_sign = \",\"\nthousands_sign = \",\"",
-                "`dataset.thousands_sign`: `,` is the decimal sign",
+                "decimal_separator = \" \"",
+                "`dataset.decimal_separator`: ` ` cannot",
+            ),
+            (
+                "thousands_separator = \"0\"",
+                "`dataset.thousands_separator`: `0` cannot",
+            ),
+            (
+                "thousands_separator = \".\"",
+                "`dataset.thousands_separator`: `.` is the decimal sign",
+            ),
+            (
+                "decimal_separator = \",\"\nthousands_separator = \",\"",
+                "`dataset.thousands_separator`: `,` is the decimal sign",
             ),
         ] {
             let config = pipeline(&format!("sources = [\"a\"]\n{keys}\n"));
             let error = check(config.dataset.as_ref().unwrap()).unwrap_err();
             assert!(error.to_string().starts_with(message), "{error}");
         }
-        let config = pipeline("sources = [\"a\"]\ndecimal_sign = \",\"\nthousands_sign = \" \"\n");
+        let config =
+            pipeline("sources = [\"a\"]\ndecimal_separator = \",\"\nthousands_separator = \" \"\n");
         assert!(check(config.dataset.as_ref().unwrap()).is_ok());
     }
 

@@ -25,7 +25,7 @@ use xxhash_rust::xxh3::xxh3_64;
 
 pub(crate) use frozen::{OF_FROZEN, apart};
 pub(crate) use named::{ByName, NO_SPLIT, names_as_written};
-pub(crate) use rule::{Rule, check_pictures, resolve};
+pub(crate) use rule::{Rule, check_images, resolve};
 pub(crate) use shares::check_shares;
 pub(crate) use time::{GROUP_STRADDLES, TimeRule, advice_on};
 

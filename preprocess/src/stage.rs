@@ -32,7 +32,7 @@ use datafusion::{
     prelude::{DataFrame, SessionContext},
 };
 use feedline_schemas::{
-    manifest::{NearPictureCounts, Split},
+    manifest::{NearImageCounts, Split},
     transform::InputKind,
 };
 use futures::{StreamExt, TryStreamExt, stream::BoxStream};
@@ -44,8 +44,8 @@ use crate::{
     columns::{DatasetSpec, system},
     conflicts::LabelConflicts,
     content::key_of,
+    images::{Converter, Fault},
     meter::Meter,
-    pictures::{Converter, Fault},
     rejects::{RejectWriter, Rejects},
     scalar::RowFunction,
     scan::{ParquetFiles, ScanFile},
@@ -76,8 +76,8 @@ pub(crate) struct Staged {
     pieces: Option<(Arc<Pieces>, usize)>,
     /// Distinct training values of the text columns that are features by default.
     distinct: BTreeMap<String, Distinct>,
-    /// Pictures whose embeddings are near, where they are looked for.
-    pub(crate) near_pictures: Option<NearPictureCounts>,
+    /// Images whose embeddings are near, where they are looked for.
+    pub(crate) near_images: Option<NearImageCounts>,
     /// Content of the most rows, with split and bucket of the first of them, where staging found copies by their hashes.
     repeated: Option<(Repeated, Option<(Split, usize)>)>,
     /// Images of equal pixels and different targets.
@@ -375,10 +375,10 @@ pub(crate) async fn stage(
     let kept: Vec<usize> = (0..frame.schema().fields().len())
         .filter(|i| frame.schema().field(*i).name() != system::REJECT)
         .collect();
-    let pictures = spec.pictures();
+    let images = spec.images();
     let mut schema = frame.schema().as_arrow().project(&kept)?;
-    if let Some(pictures) = pictures {
-        schema = pictures.staged(&schema);
+    if let Some(images) = images {
+        schema = images.staged(&schema);
     }
     let schema: SchemaRef = Arc::new(schema);
     let counted = spec
@@ -395,7 +395,7 @@ pub(crate) async fn stage(
     {
         let path = |name: &str| scratch.path(&format!("{name}-{partition}.parquet"));
         let mut worker = Worker::new(&schema, &kept, &counted, path, Arc::clone(&meter));
-        worker.converter = pictures.map(|pictures| Converter::new(pictures, &schema));
+        worker.converter = images.map(|images| Converter::new(images, &schema));
         tasks.spawn(worker.run(stream));
     }
     let mut staged = Staged {
@@ -409,7 +409,7 @@ pub(crate) async fn stage(
             .into_iter()
             .map(|name| (name, Distinct::default()))
             .collect(),
-        near_pictures: None,
+        near_images: None,
         conflicts: LabelConflicts::default(),
     };
     let mut lengths = BTreeMap::new();
@@ -429,8 +429,8 @@ pub(crate) async fn stage(
         }
         rejects.merge(done.rejects);
     }
-    if let Some(pictures) = pictures.filter(|pictures| pictures.how.hashes) {
-        let (settled, odd) = copies::settle(staged, spec, pictures, &lengths, scratch).await?;
+    if let Some(images) = images.filter(|images| images.how.hashes) {
+        let (settled, odd) = copies::settle(staged, spec, images, &lengths, scratch).await?;
         staged = settled;
         rejects.merge(odd);
     }
@@ -445,7 +445,7 @@ struct Worker {
     rejects: RejectWriter,
     distinct: BTreeMap<String, Distinct>,
     meter: Arc<Meter>,
-    /// Decodes pictures.
+    /// Decodes images.
     converter: Option<Converter>,
 }
 

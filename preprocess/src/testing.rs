@@ -19,7 +19,7 @@ use arrow::{
 };
 use bytes::Bytes;
 use datafusion::parquet::arrow::{ArrowWriter, PARQUET_FIELD_ID_META_KEY};
-use feedline_picture::Encoding;
+use feedline_image::Encoding;
 use feedline_schemas::{
     amendment::{Withdrawn, WithdrawnReason},
     commit::{BatchCounts, ChildTable, CommitEntry, DataFile, ItemKind, Presence, SourceState},
@@ -340,24 +340,24 @@ pub(crate) async fn build_with(
     build(&pipeline(dataset), &context).await
 }
 
-/// Picture `i` in one colour, which no other has.
+/// Image `i` in one colour, which no other has.
 pub(crate) fn coloured(i: u32, [width, height]: [u32; 2]) -> Vec<u8> {
     let [_, _, green, blue] = i.to_be_bytes();
     let pixels = [7, green, blue].repeat((width * height) as usize);
     Encoding::Png.encode(&pixels, width, height).unwrap()
 }
 
-/// `[dataset]` of the pictures of source `a`, with a class each.
-pub(crate) const PICTURES: &str =
-    "sources = [\"a\"]\nkind = \"pictures\"\ntarget = \"label\"\ntask = \"classification\"\n";
+/// `[dataset]` of the images of source `a`, with a class each.
+pub(crate) const IMAGES: &str =
+    "sources = [\"a\"]\nkind = \"images\"\ntarget = \"label\"\ntask = \"classification\"\n";
 
-/// Builds [`PICTURES`] with these keys of `[dataset.picture]`.
-pub(crate) async fn build_pictures(
+/// Builds [`IMAGES`] with these keys of `[dataset.image]`.
+pub(crate) async fn build_images(
     root: &Store,
-    picture: &str,
+    image: &str,
     partitions: usize,
 ) -> Result<DatasetReport, Error> {
-    let dataset = format!("{PICTURES}picture = {{ {picture} }}\n");
+    let dataset = format!("{IMAGES}image = {{ {image} }}\n");
     build_with(root, &dataset, partitions).await
 }
 

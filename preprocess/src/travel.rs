@@ -31,7 +31,7 @@ macro_rules! first_of_functions {
             asof::Side, conflicts::Conflicting, content::ContentHash, document::Prepared, document::Quality, document::Redactions, expect::Rows,
             frozen::OfFrozen, instant::Instant, instant::Untimed, integers::Exact, key::Key, key::Missed,
             missing::HasKey, missing::KeyGroup,
-            named::ByName, named::NoSplit, payload::Part, payload::Picture, payload::Text, plain::Plain,
+            named::ByName, named::NoSplit, payload::Part, payload::Image, payload::Text, plain::Plain,
             range::ByPlace, range::Embargo, sparse::Sparse, split::ShuffleKey, split::Splitter,
             time::Behind, time::ByTime, time::Timeless,
             typing::Category, typing::Judge, typing::Numeric,
@@ -207,7 +207,7 @@ mod tests {
         ("feedline_of_frozen", r#"{"what":"key"}"#),
         ("feedline_order", r#"{"prefix":[1,2]}"#),
         ("feedline_part", r#"{"split":"test","ends":[1,2]}"#),
-        ("feedline_picture", "null"),
+        ("feedline_image", "null"),
         ("feedline_plain", "null"),
         ("feedline_prepared_text", r#"["nfkc",["email","card"]]"#),
         (

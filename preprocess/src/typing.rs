@@ -300,10 +300,10 @@ pub(crate) enum Judged {
     NumericTarget,
     /// Target of a classification.
     ClassTarget,
-    /// Picture file.
-    Picture,
-    /// Picture file that is decoded later.
-    DecodedPicture,
+    /// Image file.
+    Image,
+    /// Image file that is decoded later.
+    DecodedImage,
     /// Document.
     Document,
     /// Key of a row that found no partner, which is a fault.
@@ -360,8 +360,8 @@ impl Judge {
         };
         match judged {
             Judged::Number | Judged::Decimal => {}
-            Judged::Picture => faults.extend(payload::picture_faults(column)),
-            Judged::DecodedPicture => faults.extend(payload::missing_pictures(column)),
+            Judged::Image => faults.extend(payload::image_faults(column)),
+            Judged::DecodedImage => faults.extend(payload::missing_images(column)),
             Judged::Document => faults.extend(payload::document_faults(column)),
             Judged::Unmatched | Judged::Dropped => {
                 let reason = match judged {

@@ -99,7 +99,7 @@ async fn check_transform(dataset: &Store, manifest: &Manifest) -> Result<Option<
                 }
                 Layout::Multi { features: held, .. } => ("features", held, features),
                 Layout::Dense { features: held, .. } => ("features", held, features),
-                Layout::Pictures { .. } => ("features", 0, features),
+                Layout::Images { .. } => ("features", 0, features),
                 Layout::Tokens { vocabulary, .. } => ("ids", vocabulary, vocabulary_of(&artefact)),
             };
             let differs = usize::try_from(held).ok() != Some(fitted);

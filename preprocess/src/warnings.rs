@@ -439,8 +439,8 @@ fn numbers_as_categories(
             false => format!(", the others are {}", first_of(&others, GROUPS)),
         };
         let key = match numbers.iter().any(|number| number.contains('%')) {
-            true => "`csv.percent`, and `csv.decimal_sign` for commas, of its source, before it lands",
-            false => "`dataset.decimal_sign`",
+            true => "`csv.percent`, and `csv.decimal_separator` for commas, of its source, before it lands",
+            false => "`dataset.decimal_separator`",
         };
         let message = format!(
             "column `{}` landed as text and became a category, yet {} of its {} known values look like numbers, such as \
@@ -959,12 +959,12 @@ pub(crate) fn many_rejects(
             .map(|(reason, rows)| format!("{rows} as `{reason}`"))
             .collect();
         let message = format!(
-            "{all} of the {rows} rows appended last ({}) were rejected ({}), a larger share than `dataset.max_reject_share` = {limit}: \
+            "{all} of the {rows} rows appended last ({}) were rejected ({}), a larger share than `dataset.max_reject_fraction` = {limit}: \
              the build stops only where all rows of the dataset, those before included, are above it; look at the source",
             percent(all, rows),
             first_of(&reasons, GROUPS)
         );
-        warning(MANY_REJECTS, "dataset.max_reject_share", message)
+        warning(MANY_REJECTS, "dataset.max_reject_fraction", message)
     })
 }
 

@@ -203,7 +203,7 @@ impl Column {
 fn names(batch: &feedline_loader::Batch) -> Vec<&'static str> {
     let mut names = match batch.kind() {
         BatchKind::Rows { .. } => vec!["x"],
-        BatchKind::Pictures { .. } => vec!["image"],
+        BatchKind::Images { .. } => vec!["image"],
         BatchKind::Tokens { packed: false, .. } => vec!["tokens"],
         BatchKind::Tokens { packed: true, .. } => vec!["tokens", "segments", "positions"],
         BatchKind::Multi {
@@ -265,7 +265,7 @@ fn column<'a>(batch: &'a feedline_loader::Batch, name: &str) -> Option<View<'a>>
         }
         (
             "image",
-            BatchKind::Pictures { height, width } | BatchKind::Multi { height, width, .. },
+            BatchKind::Images { height, width } | BatchKind::Multi { height, width, .. },
         ) => {
             shape.extend([height, width, 3]);
             ("|u1", batch.pixels())
@@ -286,7 +286,7 @@ fn column<'a>(batch: &'a feedline_loader::Batch, name: &str) -> Option<View<'a>>
         ("lengths", BatchKind::Multi { .. }) => ("<u4", bytemuck::cast_slice(batch.lengths())),
         ("y", _) => target(batch.y(), &mut shape)?,
         ("y_partner", _) => target(batch.y_partner(), &mut shape)?,
-        ("lam", BatchKind::Pictures { .. }) => ("<f4", bytemuck::cast_slice(batch.lambda())),
+        ("lam", BatchKind::Images { .. }) => ("<f4", bytemuck::cast_slice(batch.lambda())),
         ("key", _) => ("<u8", bytemuck::cast_slice(batch.keys())),
         ("origin", _) => ("<u8", bytemuck::cast_slice(batch.origins())),
         _ => return None,

@@ -6,7 +6,7 @@ use feedline_loader::{
     BadShards, BadValues, CacheConfig, ClassBalance, ColumnMap, FetchConfig, InputConfig,
     InputFormat, LastBatch, LoaderConfig, MixtureConfig, SourceEnd, SourceWeight, SplitChoice,
     TokenLayout, TokensConfig,
-    picture::{MixedBy, PictureConfig},
+    image::{MixedBy, ImageConfig},
 };
 use feedline_schemas::{
     ids::{Rank, Seed},
@@ -32,10 +32,10 @@ pub(crate) struct Settings {
     threads: Option<u32>,
     reads: Option<u32>,
     stall_timeout_s: Option<f64>,
-    max_bad_share: Option<f64>,
+    max_bad_fraction: Option<f64>,
     bad_shards: String,
-    /// JSON of a `PictureConfig`.
-    pictures: Option<String>,
+    /// JSON of a `ImageConfig`.
+    images: Option<String>,
     tokens: Option<Tokens>,
     /// Weight of each class; none given are all equal.
     class_balance: Option<Vec<f64>>,
@@ -128,7 +128,7 @@ impl Settings {
         config.slabs = self.slabs.unwrap_or(config.slabs);
         config.threads = self.threads.unwrap_or(config.threads);
         config.reads = self.reads.unwrap_or(config.reads);
-        config.max_bad_share = self.max_bad_share.unwrap_or(config.max_bad_share);
+        config.max_bad_fraction = self.max_bad_fraction.unwrap_or(config.max_bad_fraction);
         let policies = [BadShards::Fail, BadShards::Skip].map(|policy| (policy.as_str(), policy));
         config.bad_shards = one_of(py, "bad_shards", &self.bad_shards, &policies)?;
         if let Some(seconds) = self.stall_timeout_s {
@@ -138,7 +138,7 @@ impl Settings {
         let lasts = [LastBatch::Keep, LastBatch::Drop, LastBatch::Pad];
         let lasts = lasts.map(|last| (last.as_str(), last));
         config.last_batch = one_of(py, "last_batch", &self.last_batch, &lasts)?;
-        config.pictures = self.pictures(py)?;
+        config.images = self.images(py)?;
         config.tokens = self.tokens(py)?;
         config.class_balance = self.class_balance.as_ref().map(|weights| {
             if weights.is_empty() {
@@ -284,18 +284,18 @@ fn one_of<T: Copy>(py: Python<'_>, key: &str, text: &str, values: &[(&str, T)]) 
 }
 
 impl Settings {
-    fn pictures(&self, py: Python<'_>) -> PyResult<Option<PictureConfig>> {
+    fn images(&self, py: Python<'_>) -> PyResult<Option<ImageConfig>> {
         let refuse = |reason: &dyn std::fmt::Display| {
-            let text = format!("cannot use loader setting `pictures`: {reason}");
+            let text = format!("cannot use loader setting `images`: {reason}");
             errors::of_class(py, "ConfigError", &text)
         };
-        let read = |text: &String| serde_json::from_str::<PictureConfig>(text);
-        let pictures = self.pictures.as_ref().map(read).transpose();
-        let pictures = pictures.map_err(|error| refuse(&error))?;
-        let mix = pictures.as_ref().and_then(|pictures| pictures.mix);
+        let read = |text: &String| serde_json::from_str::<ImageConfig>(text);
+        let images = self.images.as_ref().map(read).transpose();
+        let images = images.map_err(|error| refuse(&error))?;
+        let mix = images.as_ref().and_then(|images| images.mix);
         if mix.is_some_and(|mix| mix.mixed_by == MixedBy::Caller) {
             return Err(refuse(&"`mix.mixed_by` is `caller`, use `loader`"));
         }
-        Ok(pictures)
+        Ok(images)
     }
 }

@@ -30,11 +30,11 @@ def write(folder, x, y=None, *, classes=None, rows_per_block=None, keys=None, **
     return _write(folder, columns, layout, per_block, keys=keys, **more)
 
 
-def write_pictures(folder, encoded, y=None, *, classes=None, rows_per_block=16, **more):
+def write_images(folder, encoded, y=None, *, classes=None, rows_per_block=16, **more):
     """Publishes whole JPEG, PNG or WebP files, and targets as in `write`."""
     columns, target = _targets(y, classes)
     columns = {"image": pa.array(encoded, pa.binary()), **columns}
-    return _write(folder, columns, {"kind": "pictures", "target": target}, rows_per_block, **more)
+    return _write(folder, columns, {"kind": "images", "target": target}, rows_per_block, **more)
 
 
 def write_tokens(folder, documents, *, vocabulary=1 << 16, rows_per_block=16, **more):

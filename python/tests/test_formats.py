@@ -54,22 +54,22 @@ def test_parquet_classes_and_bad_values(tmp_path):
         assert by.dtype == np.int32 and (by == bx[:, 0] % 4).all()
 
 
-def picture(number):
+def image(number):
     return np.full((16, 24, 3), 5 * number, np.uint8)
 
 
 def png(number):
     out = io.BytesIO()
-    Image.fromarray(picture(number)).save(out, "PNG")
+    Image.fromarray(image(number)).save(out, "PNG")
     return out.getvalue()
 
 
-def check_pictures(folder, count, **settings):
+def check_images(folder, count, **settings):
     whole = {"height": 16, "width": 24, "crop": {"kind": "whole"}}
     seen = []
-    for image, y in feedline.Loader(folder, 8, pictures=whole, **settings):
+    for image, y in feedline.Loader(folder, 8, images=whole, **settings):
         for pixels, label in zip(image, y):
-            assert (pixels == picture(int(label))).all()
+            assert (pixels == image(int(label))).all()
             seen.append(int(label))
     assert sorted(seen) == list(range(count))
 
@@ -80,13 +80,13 @@ def test_webdataset_tars(tmp_path):
         with webdataset.TarWriter(str(tmp_path / f"{part:03}.tar")) as writer:
             for number in range(20 * part, 20 * part + 20):
                 writer.write({"__key__": f"{number:05}", "png": png(number), "cls": number})
-    check_pictures(tmp_path, 40)
+    check_images(tmp_path, 40)
 
 
-def test_parquet_of_pictures(tmp_path):
+def test_parquet_of_images(tmp_path):
     table = pa.table({"image": [{"bytes": png(n), "path": f"{n}.png"} for n in range(40)], "label": list(range(40))})
     pq.write_table(table, tmp_path / "train.parquet")
-    check_pictures(tmp_path, 40)
+    check_images(tmp_path, 40)
 
 
 def test_mds_rows(tmp_path):
@@ -98,10 +98,10 @@ def test_mds_rows(tmp_path):
     check_rows(tmp_path)
 
 
-def test_mds_pictures(tmp_path):
+def test_mds_images(tmp_path):
     streaming = pytest.importorskip("streaming", reason="mosaicml-streaming is not installed: it needs torch")
     columns = {"png": "bytes", "label": "int"}
     with streaming.MDSWriter(out=str(tmp_path), columns=columns, size_limit=4096, hashes=["xxh64"]) as writer:
         for number in range(40):
             writer.write({"png": png(number), "label": number})
-    check_pictures(tmp_path, 40, columns={"image": "png"})
+    check_images(tmp_path, 40, columns={"image": "png"})

@@ -53,7 +53,7 @@ pub struct CommitEntry {
     /// added, in order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub frontier: Vec<DataFile>,
-    /// With `again`: files of by what the batch's pages can be told to be unchanged (Parquet); of a page the latest
+    /// With `refresh`: files of by what the batch's pages can be told to be unchanged (Parquet); of a page the latest
     /// counts.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub validators: Vec<DataFile>,

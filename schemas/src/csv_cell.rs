@@ -1,6 +1,6 @@
 //! Text of a CSV cell as a number, a timestamp or a missing value.
 //!
-//! Numbers are those of JSON, and besides: `.5`, `5.`, a plus sign in front, and what `csv.decimal_sign`, `csv.thousands_sign`
+//! Numbers are those of JSON, and besides: `.5`, `5.`, a plus sign in front, and what `csv.decimal_separator`, `csv.thousands_separator`
 //! and `csv.percent` say. Digits that begin with 0 (`007`) are no number: the zeros mean something. A plus sign in front of seven
 //! and more digits without a point or a power of ten is that of a telephone number.
 
@@ -41,8 +41,8 @@ impl CellFormat {
     #[must_use]
     pub fn new(csv: &CsvConfig) -> Self {
         Self {
-            decimal: csv.decimal_sign.unwrap_or('.'),
-            thousands: csv.thousands_sign,
+            decimal: csv.decimal_separator.unwrap_or('.'),
+            thousands: csv.thousands_separator,
             percent: csv.percent,
             nulls: csv.null_spellings,
         }
@@ -117,25 +117,25 @@ fn ungrouped(whole: &str, sign: char) -> Option<String> {
 pub fn check(csv: &CsvConfig) -> Result<(), (&'static str, String)> {
     let is_part =
         |sign: char| sign.is_alphanumeric() || sign.is_control() || "+-%\"".contains(sign);
-    let decimal = csv.decimal_sign.unwrap_or('.');
+    let decimal = csv.decimal_separator.unwrap_or('.');
     if is_part(decimal) || decimal.is_whitespace() {
         let shown = decimal.escape_debug();
         let reason = format!("`{shown}` cannot be a decimal separator; write `\".\"` or `\",\"`");
-        return Err(("csv.decimal_sign", reason));
+        return Err(("csv.decimal_separator", reason));
     }
-    match csv.thousands_sign {
+    match csv.thousands_separator {
         Some(sign) if is_part(sign) => {
             let shown = sign.escape_debug();
             let reason = format!(
                 "`{shown}` cannot be a thousands separator; write `\".\"`, `\",\"`, `\"'\"` or a space"
             );
-            Err(("csv.thousands_sign", reason))
+            Err(("csv.thousands_separator", reason))
         }
         Some(sign) if sign == decimal => {
             let reason = format!(
-                "`{sign}` is the decimal sign already; declare both, `csv.decimal_sign` too"
+                "`{sign}` is the decimal sign already; declare both, `csv.decimal_separator` too"
             );
-            Err(("csv.thousands_sign", reason))
+            Err(("csv.thousands_separator", reason))
         }
         _ => Ok(()),
     }
@@ -147,8 +147,8 @@ mod tests {
 
     fn format(decimal: char, thousands: Option<char>, percent: bool) -> CellFormat {
         CellFormat::new(&CsvConfig {
-            decimal_sign: Some(decimal),
-            thousands_sign: thousands,
+            decimal_separator: Some(decimal),
+            thousands_separator: thousands,
             percent,
             ..CsvConfig::default()
         })
@@ -223,17 +223,17 @@ mod tests {
     fn signs_that_cannot_be_any_are_refused() {
         let refused = |decimal, thousands| {
             let csv = CsvConfig {
-                decimal_sign: decimal,
-                thousands_sign: thousands,
+                decimal_separator: decimal,
+                thousands_separator: thousands,
                 ..CsvConfig::default()
             };
             check(&csv)
         };
         assert!(refused(Some(','), Some('.')).is_ok() && refused(None, Some(' ')).is_ok());
         let (key, _) = refused(Some('5'), None).unwrap_err();
-        assert_eq!(key, "csv.decimal_sign");
+        assert_eq!(key, "csv.decimal_separator");
         let (key, reason) = refused(None, Some('.')).unwrap_err();
-        assert_eq!(key, "csv.thousands_sign");
+        assert_eq!(key, "csv.thousands_separator");
         assert!(reason.contains("declare both"), "{reason}");
     }
 }

@@ -6,7 +6,7 @@
 //! kind = "numeric"
 //! min = 0.0
 //! max = 500.0
-//! max_missing_share = 0.05
+//! max_missing_fraction = 0.05
 //! ```
 
 use schemars::JsonSchema;
@@ -42,7 +42,7 @@ pub struct ExpectedColumn {
     pub max: Option<f64>,
     /// Largest share of rows that lack the cell, 0 to 1, over all splits. Default: any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub max_missing_share: Option<f64>,
+    pub max_missing_fraction: Option<f64>,
     /// Whether no two rows have the same value. Default false.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub unique: bool,
@@ -104,10 +104,10 @@ impl ExpectedColumn {
             return Err(format!("`min` = {min} is above `max` = {max}"));
         }
         if self
-            .max_missing_share
+            .max_missing_fraction
             .is_some_and(|share| !(0.0..=1.0).contains(&share))
         {
-            return Err("`max_missing_share` is a share, from 0 to 1".into());
+            return Err("`max_missing_fraction` is a share, from 0 to 1".into());
         }
         if self.values.as_ref().is_some_and(Vec::is_empty) {
             return Err(
@@ -135,7 +135,7 @@ mod tests {
             required: true,
             min: None,
             max: None,
-            max_missing_share: Some(0.25),
+            max_missing_fraction: Some(0.25),
             unique: true,
             values: Some(vec!["x".into(), "é\n".into()]),
         };
@@ -158,7 +158,10 @@ mod tests {
         );
         check(&format!("{text}max = 1.0\n"), "are for numbers");
         check(&format!("{text}values = []\n"), "no value would do");
-        check(&format!("{text}max_missing_share = 2.0\n"), "from 0 to 1");
+        check(
+            &format!("{text}max_missing_fraction = 2.0\n"),
+            "from 0 to 1",
+        );
         check(&format!("{text}{number}"), "listed twice");
     }
 }

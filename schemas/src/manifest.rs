@@ -8,12 +8,12 @@
 //! | layout | columns |
 //! |---|---|
 //! | [`Layout::Dense`] | `x: fixed_size_list<float32>[features]`, `y`, `key`, `origin` |
-//! | [`Layout::Pictures`] | `image: binary` or `large_binary` (one whole JPEG, PNG, WebP, PGM or PPM file a row), `y`, `key`, `origin` |
+//! | [`Layout::Images`] | `image: binary` or `large_binary` (one whole JPEG, PNG, WebP, PGM or PPM file a row), `y`, `key`, `origin` |
 //! | [`Layout::Tokens`] | `tokens: list<uint16>` or `list<uint32>` (one document a row, not cut), `key`, `origin` |
 //! | [`Layout::Multi`] | those of `x`, `image` and `tokens` (at most `length` ids a row) that rows have, `y`, `key`, `origin` |
 //!
-//! Where [`DatasetCounts::boxes`] is there, rows with pictures have a last column `boxes: large_utf8` too: a JSON list of
-//! `{"bbox": [x, y, width, height], "label": ...}` in pixels of the picture as it is decoded, upright, from its left upper
+//! Where [`DatasetCounts::boxes`] is there, rows with images have a last column `boxes: large_utf8` too: a JSON list of
+//! `{"bbox": [x, y, width, height], "label": ...}` in pixels of the image as it is decoded, upright, from its left upper
 //! corner; the label is text, an integer, or absent.
 //!
 //! Columns of [`Manifest::kept`] stand behind all of these, under their own names and as they landed: `bool`, `int64`,
@@ -178,8 +178,8 @@ pub enum Layout {
         /// Type of `y`.
         target: TargetKind,
     },
-    /// Whole picture files; PGM and PPM ones hold raw pixels.
-    Pictures {
+    /// Whole image files; PGM and PPM ones hold raw pixels.
+    Images {
         /// Type of `y`.
         target: TargetKind,
     },
@@ -194,8 +194,8 @@ pub enum Layout {
     Multi {
         /// Elements of `x`; without any there is no such column.
         features: u32,
-        /// Whether each row has a picture file.
-        pictures: bool,
+        /// Whether each row has an image file.
+        images: bool,
         /// The ids of each row's text, if it has one.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         tokens: Option<RowTokens>,
@@ -209,7 +209,7 @@ impl Layout {
     #[must_use]
     pub const fn target(&self) -> TargetKind {
         match self {
-            Self::Dense { target, .. } | Self::Pictures { target } | Self::Multi { target, .. } => {
+            Self::Dense { target, .. } | Self::Images { target } | Self::Multi { target, .. } => {
                 *target
             }
             Self::Tokens { .. } => TargetKind::None,
@@ -336,10 +336,10 @@ pub struct DatasetCounts {
     /// What each join found, in the order of the configuration.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub joins: Vec<JoinCounts>,
-    /// Pictures whose embeddings are near; absent when they are not looked for.
+    /// Images whose embeddings are near; absent when they are not looked for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub near_pictures: Option<NearPictureCounts>,
-    /// Boxes in the pictures that were kept; absent when none are carried along.
+    pub near_images: Option<NearImageCounts>,
+    /// Boxes in the images that were kept; absent when none are carried along.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub boxes: Option<BoxCounts>,
     /// Rows that are not as expected and were kept, by column and expectation (`price.max`).
@@ -487,25 +487,25 @@ pub struct JoinCounts {
     pub unused: u64,
 }
 
-/// What the search for pictures of near embeddings found.
+/// What the search for images of near embeddings found.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct NearPictureCounts {
+pub struct NearImageCounts {
     /// Bands of a signature.
     pub bands: u32,
     /// Bits of a band.
     pub bits: u32,
-    /// Pictures that were compared: those with an embedding that is not all zeros, copies included.
-    pub pictures: u64,
-    /// Clusters of two pictures or more.
+    /// Images that were compared: those with an embedding that is not all zeros, copies included.
+    pub images: u64,
+    /// Clusters of two images or more.
     pub clusters: u64,
-    /// Pictures of the largest cluster.
+    /// Images of the largest cluster.
     pub largest: u64,
     /// Bands so common that not all of their pairs were looked at.
     pub hubs: u64,
 }
 
-/// Boxes in the pictures that were kept.
+/// Boxes in the images that were kept.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct BoxCounts {
@@ -843,7 +843,7 @@ mod tests {
             dataset: dataset.clone(),
             input_hash: Hash128::new(hash_of_log),
             columns_hash: None,
-            layout: Layout::Pictures {
+            layout: Layout::Images {
                 target: TargetKind::None,
             },
             transform: TransformReference {

@@ -1,10 +1,10 @@
-//! Binary PGM and PPM pictures (netpbm `P5` and `P6`): 8-bit pixels as they are, behind a header that tells their sides.
+//! Binary PGM and PPM images (netpbm `P5` and `P6`): 8-bit pixels as they are, behind a header that tells their sides.
 //!
-//! Raw pictures are kept as such files in the landing zone and in shards: nothing has to be decoded, and any tool opens
+//! Raw images are kept as such files in the landing zone and in shards: nothing has to be decoded, and any tool opens
 //! them. Layout: `P5` (grey) or `P6` (RGB), width, height and the largest value (255) as decimal numbers with white
 //! space or `#` comments between, one white space, then the rows from the top, each pixel 1 or 3 bytes.
 
-/// A picture in memory.
+/// An image in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pnm<'a> {
     /// Pixels, at least 1.
@@ -17,7 +17,7 @@ pub struct Pnm<'a> {
     pub pixels: &'a [u8],
 }
 
-/// Why bytes are no such picture.
+/// Why bytes are no such image.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PnmError {
     /// They begin otherwise, or hold another kind of it.
@@ -31,21 +31,21 @@ pub enum PnmError {
     Corrupt(&'static str),
 }
 
-/// The header of a picture with these sides; its pixels follow.
+/// The header of an image with these sides; its pixels follow.
 #[must_use]
 pub fn header(width: u32, height: u32, channels: u32) -> String {
     let kind = if channels == 1 { "P5" } else { "P6" };
     format!("{kind}\n{width} {height}\n255\n")
 }
 
-/// Whether `bytes` begin as such a picture does.
+/// Whether `bytes` begin as such an image does.
 #[must_use]
 pub fn is_pnm(bytes: &[u8]) -> bool {
     bytes.starts_with(b"P5") || bytes.starts_with(b"P6")
 }
 
 impl<'a> Pnm<'a> {
-    /// Reads a whole picture; nothing is copied.
+    /// Reads a whole image; nothing is copied.
     ///
     /// # Errors
     /// [`PnmError`], also when bytes follow the last pixel.

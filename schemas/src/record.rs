@@ -45,7 +45,7 @@ pub enum ColumnType {
     ListUtf8,
     /// A list (or a value under the depth limit) as JSON text.
     Json,
-    /// Bytes, such as a whole picture file. It has no wider type, and nothing widens to it.
+    /// Bytes, such as a whole image file. It has no wider type, and nothing widens to it.
     Binary,
 }
 
@@ -157,14 +157,22 @@ pub fn join_path<'a>(keys: impl IntoIterator<Item = &'a str>) -> String {
         if i > 0 {
             name.push('.');
         }
-        for c in key.chars() {
-            if c == '.' || c == '\\' {
-                name.push('\\');
-            }
-            name.push(c);
-        }
+        push_key(&mut name, key);
     }
     name
+}
+
+/// Appends a path key to a column name, with `.` and `\` escaped; the dot between keys is the caller's.
+pub fn push_key(name: &mut String, key: &str) {
+    if !key.contains(['.', '\\']) {
+        return name.push_str(key);
+    }
+    for c in key.chars() {
+        if c == '.' || c == '\\' {
+            name.push('\\');
+        }
+        name.push(c);
+    }
 }
 
 /// Splits a column name back into its keys.

@@ -16,7 +16,7 @@ use crate::{
     lease::LastRun,
     manifest::{
         BoxCounts, ClassCounts, ConflictCounts, CutCounts, GroupCounts, JoinCounts, NaiveForecast,
-        NearDupCounts, NearPictureCounts, RedactedCounts, SequenceCounts, TokenCounts,
+        NearDupCounts, NearImageCounts, RedactedCounts, SequenceCounts, TokenCounts,
     },
     run::{ContinuedFrom, RunState},
 };
@@ -363,10 +363,10 @@ pub struct DatasetReport {
     /// What each join found.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub joins: Vec<JoinCounts>,
-    /// Pictures whose embeddings are near.
+    /// Images whose embeddings are near.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub near_pictures: Option<NearPictureCounts>,
-    /// Boxes in the pictures that were kept.
+    pub near_images: Option<NearImageCounts>,
+    /// Boxes in the images that were kept.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub boxes: Option<BoxCounts>,
     /// Classes of the target by id, with their rows; none where the target is no class.
@@ -513,9 +513,9 @@ pub struct TrainReport {
     /// Times that the weights went back, since the loss had diverged.
     #[serde(default)]
     pub rollbacks: u64,
-    /// Treatment of pictures; absent where the dataset has none.
+    /// Treatment of images; absent where the dataset has none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub pictures: Option<PicturesReport>,
+    pub images: Option<ImagesReport>,
     /// Samples that each dataset of a mixture gave, in the order of the loader: the one that is trained on, then the others.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub mixture: Vec<MixedSource>,
@@ -603,32 +603,32 @@ pub struct ExportReport {
     pub bytes: u64,
 }
 
-/// Treatment of pictures by a training.
+/// Treatment of images by a training.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct PicturesReport {
+pub struct ImagesReport {
     /// Mean of red, green and blue that is subtracted, as shares of 255; of one channel, the first.
     pub mean: [f32; 3],
     /// Standard deviation that is divided by, as a share of 255; of one channel, the first.
     pub deviation: [f32; 3],
     /// Origin of both.
-    pub normalised_by: NormalisedBy,
-    /// True where training pictures change at random (`train.pictures.augment`).
+    pub normalized_by: NormalizedBy,
+    /// True where training images change at random (`train.images.augment`).
     pub augmented: bool,
-    /// True where training pictures are mixed in pairs (`train.pictures.mix`): the training loss is then that of mixed targets.
+    /// True where training images are mixed in pairs (`train.images.mix`): the training loss is then that of mixed targets.
     pub mixed: bool,
 }
 
-/// Origin of the mean and the standard deviation that pictures are normalised by.
+/// Origin of the mean and the standard deviation that images are normalised by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum NormalisedBy {
+pub enum NormalizedBy {
     /// The training split of the dataset.
     Dataset,
     /// ImageNet.
     Imagenet,
     /// The run that the weights of `train.init` are of.
     Init,
-    /// `train.pictures.mean` and `train.pictures.deviation`.
+    /// `train.images.mean` and `train.images.deviation`.
     Given,
 }
 

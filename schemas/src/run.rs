@@ -13,7 +13,7 @@ use crate::{
     format::{RUN, versioned},
     ids::Hash128,
     manifest::{Layout, Split, SplitContent},
-    report::{MixedSource, PicturesReport},
+    report::{ImagesReport, MixedSource},
 };
 
 /// The record of a run. Fields may be added.
@@ -81,9 +81,9 @@ pub struct RunRecord {
     /// The best epoch so far.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub best: Option<BestEpoch>,
-    /// Treatment of pictures; absent where the dataset has none.
+    /// Treatment of images; absent where the dataset has none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub pictures: Option<PicturesReport>,
+    pub images: Option<ImagesReport>,
     /// Samples that each dataset of a mixture gave, once the run has finished.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub mixture: Vec<MixedSource>,

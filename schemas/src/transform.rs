@@ -9,7 +9,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    config::{NeighbourWeights, PowerMethod, StoredPictureConfig},
+    config::{NeighbourWeights, PowerMethod, StoredImageConfig},
     format::{TRANSFORM, versioned},
     ids::{Hash128, Name},
 };
@@ -44,9 +44,9 @@ pub struct TransformArtefact {
     /// Ids of characters, when the dataset holds texts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub characters: Option<FittedCharacters>,
-    /// What became of pictures, when the dataset decodes them.
+    /// What became of images, when the dataset decodes them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub pictures: Option<FittedPictures>,
+    pub images: Option<FittedImages>,
     /// The tokenizer, when the dataset holds tokens.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tokens: Option<FittedTokens>,
@@ -57,11 +57,11 @@ pub struct TransformArtefact {
 versioned!(TransformArtefact, TRANSFORM);
 
 impl TransformArtefact {
-    /// The artefact with what became of pictures, under its new hash.
+    /// The artefact with what became of images, under its new hash.
     #[must_use]
-    pub fn with_pictures(self, pictures: FittedPictures) -> Self {
+    pub fn with_images(self, images: FittedImages) -> Self {
         let mut with = Self {
-            pictures: Some(pictures),
+            images: Some(images),
             ..self
         };
         with.hash = with.compute_hash();
@@ -92,8 +92,8 @@ impl TransformArtefact {
         if let Some(characters) = &mut applied.characters {
             characters.counts.clear();
         }
-        if let Some(pictures) = &mut applied.pictures {
-            (pictures.pixels, pictures.mean, pictures.deviation) = (0, [0.0; 3], [0.0; 3]);
+        if let Some(images) = &mut applied.images {
+            (images.pixels, images.mean, images.deviation) = (0, [0.0; 3], [0.0; 3]);
         }
         if let Some(tokens) = &mut applied.tokens {
             tokens.learnt_bytes = None;
@@ -195,14 +195,14 @@ pub struct NumberSigns {
     pub thousands: Option<char>,
 }
 
-/// What became of the pictures of a dataset.
+/// What became of the images of a dataset.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct FittedPictures {
+pub struct FittedImages {
     /// Column they come from.
     pub column: String,
     /// What was done to each, the filter included.
-    pub prepared: StoredPictureConfig,
+    pub prepared: StoredImageConfig,
     /// Pixels of the training split.
     pub pixels: u64,
     /// Mean of their red, green and blue, as stored but before they were encoded, in units of the full range (0 to 1).
@@ -772,7 +772,7 @@ mod tests {
             }),
             other_targets: Vec::new(),
             characters: None,
-            pictures: None,
+            images: None,
             tokens: None,
             signs: None,
         }

@@ -33,7 +33,7 @@ pub(crate) fn source_text(location: &Location, pagination: &Pagination) -> Strin
     let (kind, format) = match content {
         Content::Api => ("rest", None),
         Content::Table => ("files", None),
-        Content::Images { .. } => ("files", Some("picture")),
+        Content::Images { .. } => ("files", Some("image")),
         Content::Texts { .. } => ("files", Some("text")),
     };
     let mut lines = vec![
@@ -156,16 +156,16 @@ fn table_text(hints: &Hints, columns: &Columns) -> String {
 
 const IMAGES: &str = "
 [dataset]
-kind = \"pictures\"
+kind = \"images\"
 # The name of the folder above an image is its class.
 target = \"folder\"
 task = \"classification\"
 # Images are turned upright, made smaller and stored as JPEG; an image and its resized copies share a split.
-picture = { store = \"jpeg\", resize = \"shorter_side\", size = 72, duplicates = \"look_alikes\" }
+image = { store = \"jpeg\", resize = \"shorter_side\", size = 72, duplicates = \"perceptual\" }
 
 [train]
 model = { type = \"cnn\", channels = [32, 64, 128], hidden = [128], dropout = 0.3 }
-pictures = { height = 64, width = 64, augment = true }
+images = { height = 64, width = 64, augment = true }
 batch_size = 32
 # At most; it ends when the validation loss has not improved for `patience` epochs.
 epochs = 20
@@ -175,9 +175,9 @@ learning_rate = 0.002
 
 const IMAGES_WITHOUT_CLASSES: &str = "
 [dataset]
-kind = \"pictures\"
+kind = \"images\"
 # Images are turned upright, made smaller and stored as JPEG; an image and its resized copies share a split.
-picture = { store = \"jpeg\", resize = \"shorter_side\", size = 224, duplicates = \"look_alikes\" }
+image = { store = \"jpeg\", resize = \"shorter_side\", size = 224, duplicates = \"perceptual\" }
 # To train a classifier, put the images in a folder for each class and add
 # target = \"folder\"
 # task = \"classification\"

@@ -89,7 +89,7 @@ impl Order {
         stop: &AtomicBool,
         clock: &dyn Clock,
     ) -> anyhow::Result<TrainReport> {
-        let silence = Duration::from_secs(self.parallel.silence_seconds.max(1));
+        let silence = Duration::from_secs(self.parallel.heartbeat_timeout_s.max(1));
         let mut restarts = Restarts::new(self.parallel.restarts, seed);
         loop {
             let members = Members::start(self, resume).context("cannot start the ranks")?;

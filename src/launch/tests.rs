@@ -86,7 +86,7 @@ fn launch_by(
         arguments: vec!["-c".into(), format!("{words}{script}").into()],
         parallel: ParallelConfig {
             restarts,
-            silence_seconds: SILENCE_S,
+            heartbeat_timeout_s: SILENCE_S,
             ..ParallelConfig::default()
         },
         prolongs: false,

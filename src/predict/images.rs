@@ -10,7 +10,7 @@ use anyhow::Context as _;
 use feedline_preprocess::{Fault, LandedPlace, RejectedRow, UnusualCells};
 use feedline_schemas::{
     config::{
-        ContractConfig, DatasetConfig, DedupMode, FileFormat, PictureDuplicates, PipelineConfig,
+        ContractConfig, DatasetConfig, DedupMode, FileFormat, ImageDuplicates, PipelineConfig,
         ShardConfig, SourceConfig, SplitConfig,
     },
     ids::Origin,
@@ -64,7 +64,7 @@ pub(crate) fn landing(
     let ending = ending.to_lowercase();
     let is_image = path.is_dir() || IMAGE_ENDINGS.contains(&ending.as_str());
     let format = format.or(match (is_image, own) {
-        (true, _) | (_, None) => Some(FileFormat::Picture),
+        (true, _) | (_, None) => Some(FileFormat::Image),
         (false, Some(own)) => Some(own.format),
     });
     let plain = serde_json::json!({ "name": "images", "type": "files", "url": url });
@@ -73,7 +73,7 @@ pub(crate) fn landing(
         format: format.unwrap_or_default(),
         archive: own.map_or_else(|| plain.archive.clone(), |own| own.archive.clone()),
         contract: ContractConfig {
-            max_reject_share: 1.0,
+            max_reject_fraction: 1.0,
             ..ContractConfig::default()
         },
         ..plain
@@ -101,22 +101,22 @@ pub(crate) fn landing(
 fn without_target(dataset: &DatasetConfig, format: Option<FileFormat>) -> DatasetConfig {
     // Image files land in a column of their own name, whatever the column of the pipeline's source is.
     let column = |own: &Option<String>| match format {
-        Some(FileFormat::Picture) => own.as_ref().map(|_| IMAGE.to_owned()),
+        Some(FileFormat::Image) => own.as_ref().map(|_| IMAGE.to_owned()),
         _ => own.clone(),
     };
-    let mut picture = dataset.picture.clone();
-    if let Some(picture) = &mut picture {
-        picture.duplicates = PictureDuplicates::Bytes;
-        picture.embeddings = None;
-        picture.embedding_cosine = None;
-        picture.boxes = None;
-        picture.boxes_on = None;
+    let mut image = dataset.image.clone();
+    if let Some(image) = &mut image {
+        image.duplicates = ImageDuplicates::Bytes;
+        image.embeddings = None;
+        image.embedding_cosine = None;
+        image.boxes = None;
+        image.boxes_on = None;
     }
     DatasetConfig {
         kind: dataset.kind,
         content: column(&dataset.content),
-        picture_column: column(&dataset.picture_column),
-        picture,
+        image_column: column(&dataset.image_column),
+        image,
         dedup: DedupMode::None,
         split: SplitConfig {
             train: 1.0,
@@ -128,7 +128,7 @@ fn without_target(dataset: &DatasetConfig, format: Option<FileFormat>) -> Datase
             shuffle: false,
             ..dataset.shards.clone()
         },
-        max_reject_share: Some(ALL_BUT_ONE),
+        max_reject_fraction: Some(ALL_BUT_ONE),
         ..DatasetConfig::default()
     }
 }

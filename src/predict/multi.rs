@@ -13,7 +13,7 @@ use std::{
 };
 
 use anyhow::Context as _;
-use feedline_loader::picture::{PictureDecoder, SampleRandom};
+use feedline_loader::image::{ImageDecoder, SampleRandom};
 use feedline_preprocess::{
     Fault, Features, ImagePreparer, RowSource, RowsIn, RowsReading, TextEncoder, Transform,
 };
@@ -36,7 +36,7 @@ const UNREADABLE: &str = "file_unreadable";
 /// Reason of an image that cannot be decoded.
 const ROW_REJECTED: &str = "row_rejected";
 
-/// Most bytes of an image file, whatever `dataset.picture.max_bytes` says.
+/// Most bytes of an image file, whatever `dataset.image.max_bytes` says.
 const FILE_BYTES: u64 = 1 << 30;
 
 /// Bytes of the pixels that are computed together.
@@ -44,7 +44,7 @@ const PIXEL_BYTES: usize = 64 << 20;
 
 /// Column with the paths of image files: where images are joined to a table by their paths, the table's column.
 pub(crate) fn image_column(options: &cli::Predict, dataset: &DatasetConfig) -> Option<String> {
-    let column = dataset.picture_column.as_ref()?;
+    let column = dataset.image_column.as_ref()?;
     let by_path = |left: &Option<String>| left.as_deref() == Some(super::images::PATH);
     let mut joins = dataset.join.iter();
     let join = joins.find(|join| by_path(&join.left));
@@ -57,7 +57,7 @@ pub(crate) fn image_column(options: &cli::Predict, dataset: &DatasetConfig) -> O
 pub(crate) fn is_table(config: &PipelineConfig, name: &Name) -> bool {
     let mut sources = config.source.iter();
     let source = sources.find(|source| source.name == *name);
-    source.is_some_and(|source| source.format != FileFormat::Picture)
+    source.is_some_and(|source| source.format != FileFormat::Image)
 }
 
 /// Image files that rows name by their paths.
@@ -119,7 +119,7 @@ impl ImageFiles {
     fn decode(
         &mut self,
         path: Option<&str>,
-        decoder: &mut PictureDecoder,
+        decoder: &mut ImageDecoder,
         pixels: &mut [u8],
     ) -> Result<(), Fault> {
         let fault = |reason, detail| Fault { reason, detail };
@@ -187,7 +187,7 @@ impl PredictParts {
         let features = self.transform.features();
         let predictor = open_model(&self.chosen, &self.context, features, &mut report)?;
         let decoder = match predictor.images() {
-            Some(config) => Some(PictureDecoder::new(config.clone())?),
+            Some(config) => Some(ImageDecoder::new(config.clone())?),
             None => None,
         };
         let lacks = |part: &str, reads: bool, is_there: bool| {
@@ -256,7 +256,7 @@ impl PredictParts {
 /// Columns of the parts beside the numbers, texts first.
 struct PartColumns {
     text: Option<TextEncoder>,
-    image: Option<((String, ImageFiles), PictureDecoder)>,
+    image: Option<((String, ImageFiles), ImageDecoder)>,
 }
 
 impl PartColumns {

@@ -177,7 +177,7 @@ fn source(
         column,
         required: Vec::new(),
         children: BTreeMap::new(),
-        max_reject_share: 1.0,
+        max_reject_fraction: 1.0,
         ..own_contract
     };
     Ok(SourceConfig {

@@ -1,6 +1,6 @@
 //! Predictions of all rows of a split, for `feedline eval --predictions`.
 //!
-//! One row for each sample, in the order in which the dataset stores them: its columns of `dataset.keep` as they landed, of a
+//! One row for each sample, in the order in which the dataset stores them: its columns of `dataset.passthrough` as they landed, of a
 //! window those of the row that is predicted, its key, its origin, its target (`truth`) and the
 //! prediction, in the target's units or as names of classes, with the probability of each class. Of several targets each has
 //! both, as `truth=NAME` and `prediction=NAME`.

@@ -103,7 +103,7 @@ impl TextSource {
         }
         anyhow::ensure!(
             reading.keep.is_empty(),
-            "`--keep` is for columns of rows, and `{place}` is read as text files, whose predictions have their paths; leave it out"
+            "`--passthrough` is for columns of rows, and `{place}` is read as text files, whose predictions have their paths; leave it out"
         );
         let mut files = Vec::new();
         if metadata.is_dir() {

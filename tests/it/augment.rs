@@ -1,4 +1,4 @@
-//! Pictures that a pipeline file augments and mixes, and the lines that say so.
+//! Images that a pipeline file augments and mixes, and the lines that say so.
 
 use std::fs;
 
@@ -17,12 +17,12 @@ fn a_pipeline_file_augments_and_mixes_and_the_screen_and_the_record_say_so() {
         fs::copy(&path, album.join(path.file_name().unwrap())).unwrap();
     }
     let text = "[pipeline]\nname = \"album\"\nroot = \"out\"\n\
-         [[source]]\nname = \"album\"\ntype = \"files\"\nformat = \"picture\"\nurl = \"album\"\n\
-         [dataset]\nkind = \"pictures\"\ntarget = \"folder\"\ntask = \"classification\"\n\
-         picture = { store = \"jpeg\", resize = \"crop\", size = 40 }\n\
+         [[source]]\nname = \"album\"\ntype = \"files\"\nformat = \"image\"\nurl = \"album\"\n\
+         [dataset]\nkind = \"images\"\ntarget = \"folder\"\ntask = \"classification\"\n\
+         image = { store = \"jpeg\", resize = \"crop\", size = 40 }\n\
          split = { train = 0.6, validation = 0.2, test = 0.2 }\n\
          [train]\nmodel = { type = \"cnn\", channels = [4], hidden = [8] }\nbatch_size = 8\nepochs = 1\n\
-         [train.pictures]\nheight = 32\nwidth = 32\n\
+         [train.images]\nheight = 32\nwidth = 32\n\
          augment = [{ type = \"random_resized_crop\" }, { type = \"rand_augment\" }, { type = \"cutout\", side = 8 }]\n\
          mix = { mixup = 0.5, cutmix = 0.5 }\n\
          [train.loader]\nbalance = \"equal\"\n";
@@ -43,8 +43,8 @@ fn a_pipeline_file_augments_and_mixes_and_the_screen_and_the_record_say_so() {
         panic!("{records:?}")
     };
     let record: serde_json::Value = serde_json::from_str(record).unwrap();
-    assert_eq!(record["pictures"]["normalised_by"], "dataset");
-    assert_eq!(record["pictures"]["mixed"], true);
+    assert_eq!(record["images"]["normalized_by"], "dataset");
+    assert_eq!(record["images"]["mixed"], true);
     let plan = run(folder.path(), &["plan", file, "--json"])
         .expect(0)
         .json();
@@ -52,7 +52,7 @@ fn a_pipeline_file_augments_and_mixes_and_the_screen_and_the_record_say_so() {
     let wrong = text.replace("side = 8", "side = 0");
     let error = run(folder.path(), &["train", pipeline(folder.path(), &wrong)]).expect(2);
     assert!(
-        error.stderr.contains("train.pictures.augment.2.side"),
+        error.stderr.contains("train.images.augment.2.side"),
         "{error:?}"
     );
 }

@@ -98,7 +98,7 @@ fn weights_of_other_classes_are_refused_with_their_names_and_the_layer_to_replac
     let checkpoint = trained["checkpoint"].as_str().unwrap();
     let other = tempfile::tempdir().unwrap();
     // Rows of `middle` are rejected.
-    let listed = "classes = [\"left\", \"right\", \"above\"]\nmax_reject_share = 0.5";
+    let listed = "classes = [\"left\", \"right\", \"above\"]\nmax_reject_fraction = 0.5";
     let file = write(other.path(), listed, &still(checkpoint));
     let built = build(other.path(), file);
     assert!(

@@ -72,12 +72,12 @@ fn rows_beyond_a_bound_are_a_failure_with_or_without_the_option() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
     let file = write(folder);
-    let bound = ["--set", "source.0.contract.max_reject_share=0.001"];
+    let bound = ["--set", "source.0.contract.max_reject_fraction=0.001"];
     for option in [&[][..], &["--fail-on-rejects"]] {
         run(folder, &[&["ingest", file], &bound[..], option].concat()).expect(1);
     }
     run(folder, &["ingest", file]).expect(0);
-    let bound = ["--set", "dataset.max_reject_share=0.001"];
+    let bound = ["--set", "dataset.max_reject_fraction=0.001"];
     for option in [&[][..], &["--fail-on-rejects"]] {
         run(
             folder,

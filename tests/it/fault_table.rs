@@ -6,7 +6,7 @@ use std::{collections::BTreeSet, fs, path::Path};
 const FAULTS_IN: [&str; 4] = ["ingest/src", "storage/src", "tests/it", "preprocess/src"];
 /// Where tests of traps are looked for.
 const TRAPS_IN: [&str; 3] = ["preprocess/src", "schemas/src", "tests/it"];
-/// Traps of texts, pictures and tokens, which are no traps of tables or of time.
+/// Traps of texts, images and tokens, which are no traps of tables or of time.
 const OF_OTHER_DATA: [u32; 9] = [28, 29, 30, 47, 48, 49, 50, 51, 52];
 
 fn root() -> &'static Path {

@@ -12,7 +12,7 @@ const SERIES: &str = "[pipeline]\nname = \"power\"\nroot = \"out\"\n\
     [dataset]\ntarget = \"load\"\nfeatures = [\"warmth\", \"before\"]\n\
     split = { by = \"range\", train = 0.6, validation = 0.2, test = 0.2, embargo = 10 }\n\
     series = { time = \"at\", entity = [\"plant\"], max_gap = \"1h\" }\n\
-    [[dataset.feature]]\nname = \"before\"\ntype = \"lag\"\nof = \"load\"\nrows = 1\n";
+    [[dataset.feature]]\nname = \"before\"\ntype = \"lag\"\ncolumn = \"load\"\nrows = 1\n";
 const WINDOWS: &str = "[dataset.sequence]\nlength = 6\nhorizon = 3\nseason = 24\n";
 const TRAIN: &str =
     "[train]\nmodel = { type = \"mlp\", hidden = [8] }\nbatch_size = 32\nepochs = 2\n";
@@ -109,7 +109,13 @@ fn new_rows_get_features_of_the_past_that_has_landed() {
     write_readings(&folder.join("new.csv"), 240..241, false);
     let found = answers(
         folder,
-        &["predict", "power.toml", "new.csv", "--keep", "warmth"],
+        &[
+            "predict",
+            "power.toml",
+            "new.csv",
+            "--passthrough",
+            "warmth",
+        ],
     );
     assert_eq!(found.len(), 2);
     for (answer, plant) in found.iter().zip(["north", "south"]) {
@@ -150,7 +156,7 @@ fn write_wave(folder: &Path, hours: u32) {
     fs::write(folder.join("wave.csv"), csv).unwrap();
     let text = "[pipeline]\nname = \"wave\"\nroot = \"out\"\n\
         [[source]]\nname = \"wave\"\ntype = \"files\"\nurl = \"wave.csv\"\n\
-        [dataset]\ntarget = \"load\"\nfeatures = [\"load\"]\nkeep = [\"at\"]\n\
+        [dataset]\ntarget = \"load\"\nfeatures = [\"load\"]\npassthrough = [\"at\"]\n\
         step = [{ type = \"standardize\" }]\n\
         split = { by = \"range\", train = 0.6, validation = 0.2, test = 0.2 }\n\
         series = { time = \"at\", unit = \"s\" }\nsequence = { length = 3, horizon = 2 }\n\
@@ -187,7 +193,7 @@ fn a_series_of_one_column_is_forecast_from_its_own_past() {
     let file = ["eval", "wave.toml", "--predictions", "test.csv"];
     let measured = run(folder, &file).expect(0);
     assert!(
-        !measured.stderr.contains("dataset.keep"),
+        !measured.stderr.contains("dataset.passthrough"),
         "{}",
         measured.stderr
     );
@@ -209,13 +215,13 @@ fn a_series_of_one_column_is_forecast_from_its_own_past() {
     assert_eq!(rows, 120 - 4);
 
     // Without them the command says how to have entity and time.
-    let without = ["--set", "dataset.keep=[]", "--set", "train.epochs=1"];
+    let without = ["--set", "dataset.passthrough=[]", "--set", "train.epochs=1"];
     run(folder, &[&["run", "wave.toml"][..], &without].concat()).expect(0);
     let said = run(folder, &[&file[..], &without].concat())
         .expect(0)
         .stderr;
     assert!(
-        said.contains("list these columns in `dataset.keep`"),
+        said.contains("list these columns in `dataset.passthrough`"),
         "{said}"
     );
 }

@@ -1,4 +1,4 @@
-//! Pictures and texts from files to a trained model.
+//! Images and texts from files to a trained model.
 
 use std::{collections::BTreeMap, fs, path::Path, sync::Arc};
 
@@ -17,7 +17,7 @@ fn idx(dimensions: &[u32], values: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// Pictures of 8 x 8 pixels with a bright bar on noise, which lies or stands; their class says which.
+/// Images of 8 x 8 pixels with a bright bar on noise, which lies or stands; their class says which.
 fn write_bars(folder: &Path, count: u32) {
     let mut random = Random(7);
     let (mut pixels, mut labels) = (Vec::new(), Vec::new());
@@ -30,7 +30,7 @@ fn write_bars(folder: &Path, count: u32) {
             pixels.push(u8::try_from(value).unwrap());
         }
     }
-    fs::write(folder.join("pictures"), idx(&[count, 8, 8], &pixels)).unwrap();
+    fs::write(folder.join("images"), idx(&[count, 8, 8], &pixels)).unwrap();
     fs::write(folder.join("labels"), idx(&[count], &labels)).unwrap();
 }
 
@@ -47,7 +47,7 @@ fn run_twice(folder: &Path, text: &str) -> Value {
 }
 
 #[test]
-fn a_network_learns_the_classes_of_idx_pictures() {
+fn a_network_learns_the_classes_of_idx_images() {
     let folder = tempfile::tempdir().unwrap();
     write_bars(folder.path(), 900);
     for model in [
@@ -56,12 +56,12 @@ fn a_network_learns_the_classes_of_idx_pictures() {
     ] {
         let text = format!(
             "[pipeline]\nname = \"bars\"\nroot = \"out\"\n\
-             [[source]]\nname = \"bars\"\ntype = \"files\"\nformat = \"idx\"\nurl = \"pictures\"\n\
+             [[source]]\nname = \"bars\"\ntype = \"files\"\nformat = \"idx\"\nurl = \"images\"\n\
              idx = {{ labels = \"labels\" }}\n\
-             [dataset]\nkind = \"pictures\"\ntarget = \"label\"\ntask = \"classification\"\n\
+             [dataset]\nkind = \"images\"\ntarget = \"label\"\ntask = \"classification\"\n\
              shards = {{ block_bytes = \"4 KiB\" }}\n\
              [train]\nmodel = {{ {model} }}\nbatch_size = 64\nepochs = 15\nlearning_rate = 0.01\n\
-             pictures = {{ height = 8, width = 8, channels = 1 }}\n"
+             images = {{ height = 8, width = 8, channels = 1 }}\n"
         );
         let report = run_twice(folder.path(), &text);
         let dataset = &report["dataset"];
@@ -214,14 +214,14 @@ fn build_example(name: &str, settings: &[String]) -> Value {
 
 #[test]
 fn fashion_mnist_is_stored_whole() {
-    let (Some(pictures), Some(labels)) = (
+    let (Some(images), Some(labels)) = (
         shared_data("images/fashion-mnist/train36k-images-idx3-ubyte.gz"),
         shared_data("images/fashion-mnist/train36k-labels-idx1-ubyte.gz"),
     ) else {
         return;
     };
     let settings = [
-        format!("source.0.url={}", pictures.display()),
+        format!("source.0.url={}", images.display()),
         format!("source.0.idx.labels={}", labels.display()),
     ];
     let report = build_example("fashion", &settings);

@@ -1,4 +1,4 @@
-//! A table beside a folder of pictures to a model of numbers, pictures and texts.
+//! A table beside a folder of images to a model of numbers, images and texts.
 
 use std::{fmt::Write as _, fs, path::Path, time::Duration};
 
@@ -17,7 +17,7 @@ root = "out"
 [[source]]
 name = "album"
 type = "files"
-format = "picture"
+format = "image"
 url = "album"
 
 [[source]]
@@ -27,11 +27,11 @@ url = "table.csv"
 
 [dataset]
 kind = "multi"
-picture_column = "image"
+image_column = "image"
 text_column = "sentence"
 features = ["number", "shade"]
 target = "price"
-picture = { store = "png", duplicates = "pixels" }
+image = { store = "png", duplicates = "pixels" }
 tokens = { vocabulary = 300, window = 8 }
 join = [{ source = "table", left = "path", right = "file", match = "name", unmatched = "drop" }]
 split = { train = 0.7, validation = 0.15, test = 0.15 }
@@ -43,20 +43,20 @@ model = { type = "multi", hidden = [16], branches = [
   { type = "cnn", channels = [4], hidden = [8] },
   { type = "embedding", width = 8, hidden = [8] },
 ] }
-pictures = { height = 8, width = 8, mean = [0.5, 0.5, 0.5], deviation = [0.3, 0.3, 0.3] }
+images = { height = 8, width = 8, mean = [0.5, 0.5, 0.5], deviation = [0.3, 0.3, 0.3] }
 batch_size = 64
 epochs = 24
 patience = 0
 learning_rate = 0.01
-parallel = { parts = 2, silence_seconds = 5 }
+parallel = { parts = 2, heartbeat_timeout_s = 5 }
 checkpoint = { every_steps = 11 }
 "#;
 
 const WORDS: [&str; 4] = ["ant", "bee", "cat", "dog"];
 const ROWS: u64 = 480;
 
-/// Pictures of one colour with noise, and a table of prices. A price is the sum of what a number, the colour and the first
-/// word of a sentence say, each as much as the others; the table lacks every 40th picture.
+/// Images of one colour with noise, and a table of prices. A price is the sum of what a number, the colour and the first
+/// word of a sentence say, each as much as the others; the table lacks every 40th image.
 fn album(folder: &Path) {
     let mut random = Random(7);
     fs::create_dir_all(folder.join("album/some")).unwrap();
@@ -181,7 +181,13 @@ fn new_rows_with_images_and_texts_are_predicted_as_eval_does_and_bad_ones_keep_t
     };
     let predict = |rows: &str, more: &[&str]| {
         let predict = [
-            "predict", file, rows, "--images", "album", "--keep", "price",
+            "predict",
+            file,
+            rows,
+            "--images",
+            "album",
+            "--passthrough",
+            "price",
         ];
         let all = [
             &predict[..],
@@ -245,7 +251,7 @@ fn new_rows_with_images_and_texts_are_predicted_as_eval_does_and_bad_ones_keep_t
         ]
     );
     assert!(
-        odd[4]["detail"].as_str().unwrap().contains("picture_"),
+        odd[4]["detail"].as_str().unwrap().contains("image_"),
         "{}",
         odd[4]
     );

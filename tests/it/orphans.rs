@@ -38,7 +38,7 @@ records = "items"
 pagination = { type = "page", page_size = 10 }
 batch = { rows = 20, dedup_window = 0 }
 retry = { base_ms = 1, cap_ms = 5 }
-contract = { children = { tags = { parent = { of = "id" } } } }
+contract = { children = { tags = { parent = { column = "id" } } } }
 "#;
 
 /// Serves pages of ten records with new values in each response; while `held`, sends no response.

@@ -79,7 +79,14 @@ fn predictions_of_the_landed_rows_are_those_that_eval_measures() {
     run(folder, &["run", file]).expect(0);
     let done = run(
         folder,
-        &["predict", file, "homes.csv", "--keep", "price", "--json"],
+        &[
+            "predict",
+            file,
+            "homes.csv",
+            "--passthrough",
+            "price",
+            "--json",
+        ],
     )
     .expect(0);
     let answers = lines(&done);
@@ -153,7 +160,7 @@ fn predictions_of_the_landed_rows_are_those_that_eval_measures() {
             "predict",
             file,
             "homes.csv",
-            "--keep",
+            "--passthrough",
             "nothing",
             "--to",
             "x.csv",
@@ -174,7 +181,13 @@ fn classes_have_probabilities_by_name_and_bad_rows_keep_their_place() {
     write_homes(folder);
     let file = pipeline(folder, &text("dear", "price", "classification"));
     run(folder, &["run", file]).expect(0);
-    let answers = lines(&run(folder, &["predict", file, "homes.csv", "--keep", "dear"]).expect(0));
+    let answers = lines(
+        &run(
+            folder,
+            &["predict", file, "homes.csv", "--passthrough", "dear"],
+        )
+        .expect(0),
+    );
     let hits = validation(&answers)
         .iter()
         .filter(|answer| answer["prediction"] == answer["dear"]);

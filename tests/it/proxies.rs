@@ -83,7 +83,7 @@ fn a_file_is_not_redirected_through_the_proxy_unless_it_is_trusted() {
 #[test]
 fn the_urls_of_rows_are_not_asked_through_the_proxy() {
     let folder = tempfile::tempdir().unwrap();
-    let (proxy, asked) = proxy("not a picture");
+    let (proxy, asked) = proxy("not an image");
     fs::write(
         folder.path().join("a.csv"),
         "url\nhttp://metadata.google.invalid/computeMetadata\nhttp://localhost:9/ok\n",

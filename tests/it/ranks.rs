@@ -17,7 +17,7 @@ epochs = 40
 patience = 0
 learning_rate = 0.01
 log_every = 3
-parallel = { parts = 4, silence_seconds = 3 }
+parallel = { parts = 4, heartbeat_timeout_s = 3 }
 checkpoint = { every_steps = 7 }
 "#;
 

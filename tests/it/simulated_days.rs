@@ -82,7 +82,7 @@ type = "rest"
 url = "ITEMS/list"
 records = "items"
 pagination = { type = "page", page_size = 10 }
-again = "changed"
+refresh = "if_changed"
 key = ["key"]
 batch = { rows = 25 }
 retry = { base_ms = 1, cap_ms = 5 }

@@ -77,7 +77,14 @@ fn texts_have_the_loss_that_eval_measures_and_bad_rows_keep_their_place() {
     let file = pipeline(folder, PIPELINE);
     run(folder, &["run", file]).expect(0);
     let landed = fs::read_to_string(folder.join("landed/a.ndjson")).unwrap();
-    let predict = ["predict", file, "landed/a.ndjson", "--keep", "id", "--json"];
+    let predict = [
+        "predict",
+        file,
+        "landed/a.ndjson",
+        "--passthrough",
+        "id",
+        "--json",
+    ];
     let scored = run(folder, &predict).expect(0);
     let scores = lines(&scored.stdout);
     assert_eq!(scores.len(), 200);

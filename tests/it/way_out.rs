@@ -70,7 +70,7 @@ fn rejected_records_land_once_the_contract_is_mended() {
     });
     let text = |more: &str| {
         format!(
-            "[pipeline]\nname = \"p\"\nroot = \"out\"\n[[source]]\nname = \"s\"\ntype = \"rest\"\nurl = \"{origin}/items\"\ncontract = {{ max_reject_share = 0.5{more} }}\n"
+            "[pipeline]\nname = \"p\"\nroot = \"out\"\n[[source]]\nname = \"s\"\ntype = \"rest\"\nurl = \"{origin}/items\"\ncontract = {{ max_reject_fraction = 0.5{more} }}\n"
         )
     };
     let file = |more: &str| pipeline(folder.path(), &text(more));

@@ -116,7 +116,7 @@ impl Checkpoints {
                 every_steps: config.checkpoint.keep_every_steps,
             },
             // The others wait for this one meanwhile.
-            patience: Duration::from_secs(config.parallel.timeout_seconds) / 2,
+            patience: Duration::from_secs(config.parallel.timeout_s) / 2,
         }
     }
 

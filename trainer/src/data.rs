@@ -42,7 +42,7 @@ pub(crate) struct Inputs<'a> {
     pub(crate) features: usize,
     /// RGB pixels, `[rows, height, width, 3]`.
     pub(crate) pixels: &'a [u8],
-    /// Height and width of a picture.
+    /// Height and width of an image.
     pub(crate) sides: [usize; 2],
     /// Token ids, `[rows, length]`: one more than a model reads, unless there are `lengths`.
     pub(crate) tokens: &'a [u32],

@@ -5,7 +5,7 @@
 //! depend on threads (such as the mean of the losses) are taken outside.
 //!
 //! # Inputs
-//! Rows of numbers go to the model as they are, f32 `[rows, features]`. Pictures, u8 `[rows, height, width, 3]`, become
+//! Rows of numbers go to the model as they are, f32 `[rows, features]`. Images, u8 `[rows, height, width, 3]`, become
 //! f32 `[rows, 3, height, width]`, `(value / 255 - mean) / deviation` for each colour. Of rows of `length + 1` token ids
 //! the first `length` are the input and the last `length` what is to be predicted, one loss each; a prediction across
 //! two documents or of padding has none. Samples may have several of these, for a model that joins them.
@@ -125,7 +125,7 @@ impl Engine {
         self.gpu
     }
 
-    /// The same, with pictures normalised like this.
+    /// The same, with images normalised like this.
     pub(crate) fn with_normalisation(self, normalisation: Normalisation) -> Self {
         Self {
             normalisation,

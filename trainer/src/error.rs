@@ -209,7 +209,7 @@ pub enum Error {
     /// Ranks have not written their share of a checkpoint.
     #[error(
         "the optimizer's state of rank(s) {ranks} is not in `{url}` after {seconds} s; all ranks \
-         must write to the same folder, within half of `train.parallel.timeout_seconds`"
+         must write to the same folder, within half of `train.parallel.timeout_s`"
     )]
     StateMissing {
         /// Where it should be.

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 use burn::tensor::{bf16, f16};
 use feedline_schemas::{
     config::{Precision, TrainConfig, WeightLayout},
-    report::PicturesReport,
+    report::ImagesReport,
 };
 use safetensors::tensor::{Dtype, TensorView};
 use serde::Serialize;
@@ -13,10 +13,10 @@ use serde::Serialize;
 use crate::{
     Context,
     error::{Error, config as wrong},
+    images::Statistics,
     init::{CLASSES_KEY, FEATURES_KEY, LAYOUT_KEY, STATISTICS_KEY, TARGETS_KEY},
     kept::{self, Choice, ChosenRun, Kept, Use},
     model::Build,
-    pictures::Statistics,
     run_folder::runtime,
     torch::{self, NamedTensor},
 };
@@ -86,7 +86,7 @@ pub fn export_run(
         options.layout,
         [kept.plan.task.classes(), &kept.plan.task.targets()],
         &kept.plan.features,
-        kept.plan.pictures.as_ref(),
+        kept.plan.images.as_ref(),
     );
     write(tensors, options, metadata)
 }
@@ -97,7 +97,7 @@ fn metadata(
     layout: WeightLayout,
     [classes, targets]: [&[String]; 2],
     features: &[String],
-    pictures: Option<&PicturesReport>,
+    images: Option<&ImagesReport>,
 ) -> HashMap<String, String> {
     let mut entries = HashMap::from([(LAYOUT_KEY.to_owned(), layout.name().to_owned())]);
     for (key, names) in [(CLASSES_KEY, classes), (TARGETS_KEY, targets)] {
@@ -110,8 +110,8 @@ fn metadata(
         let names = serde_json::to_string(features).expect("texts are JSON");
         entries.insert(FEATURES_KEY.to_owned(), names);
     }
-    if let Some(pictures) = pictures {
-        let statistics: Statistics = [pictures.mean, pictures.deviation];
+    if let Some(images) = images {
+        let statistics: Statistics = [images.mean, images.deviation];
         let text = serde_json::to_string(&statistics).expect("numbers are JSON");
         entries.insert(STATISTICS_KEY.to_owned(), text);
     }

@@ -19,17 +19,17 @@ use crate::{
     checkpoint::METADATA_KEY,
     error::{Error, config as wrong},
     head::{self, Head, Outputs},
+    images::Statistics,
     layers::{Layout, Parameter},
     pattern,
-    pictures::Statistics,
     torch::{self, FoundTensor},
 };
 
 /// Before the names of weights in the files of runs.
 const PREFIX: &str = "parameter.";
 
-/// Metadata entry of an export: mean and deviation that pictures were normalised by, as two JSON lists in one.
-pub(crate) const STATISTICS_KEY: &str = "pictures";
+/// Metadata entry of an export: mean and deviation that images were normalised by, as two JSON lists in one.
+pub(crate) const STATISTICS_KEY: &str = "images";
 
 /// Metadata entry of an export: the names of the classes by output, as a JSON list.
 pub(crate) const CLASSES_KEY: &str = "classes";
@@ -600,7 +600,7 @@ impl Weights {
         entries.unwrap_or_default()
     }
 
-    /// Mean and deviation that the pictures of the run were normalised by that the weights are of; `None` where the file
+    /// Mean and deviation that the images of the run were normalised by that the weights are of; `None` where the file
     /// does not say them.
     pub(crate) fn statistics(&self) -> Option<Statistics> {
         let entries = self.metadata();
@@ -608,8 +608,8 @@ impl Weights {
             return serde_json::from_str(text).ok();
         }
         let header: Value = serde_json::from_str(entries.get(METADATA_KEY)?).ok()?;
-        let pictures = header.get("config")?.get("pictures")?;
-        let of = |key: &str| serde_json::from_value(pictures.get(key)?.clone()).ok();
+        let images = header.get("config")?.get("images")?;
+        let of = |key: &str| serde_json::from_value(images.get(key)?.clone()).ok();
         let found: Statistics = [of("mean")?, of("deviation")?];
         let [mean, deviation] = &found;
         let usable = mean.iter().all(|m| m.is_finite())

@@ -8,7 +8,7 @@ use crate::{
     model::{Input, Objective, TokenInput},
 };
 
-/// How pictures are normalised: `(value / 255 - mean) / deviation` for red, green and blue, or for their brightness.
+/// How images are normalised: `(value / 255 - mean) / deviation` for red, green and blue, or for their brightness.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Normalisation {
     /// Colours: 3, or 1 for brightness, which has the first mean and deviation.
@@ -51,7 +51,7 @@ pub(crate) fn tensors(
             let data = TensorData::new(inputs.x.to_vec(), [rows, inputs.features]);
             Tensor::from_data(data, device)
         }),
-        pictures: (height > 0).then(|| {
+        images: (height > 0).then(|| {
             let planes = planes(inputs.pixels, height * width, normalisation);
             let sizes = [rows, normalisation.channels, height, width];
             Tensor::from_data(TensorData::new(planes, sizes), device)
@@ -70,11 +70,11 @@ fn planes(pixels: &[u8], size: usize, normalisation: &Normalisation) -> Vec<f32>
             .collect();
     }
     let mut planes = vec![0.0; pixels.len()];
-    let pictures = pixels.chunks_exact(3 * size);
-    for (picture, planes) in pictures.zip(planes.chunks_exact_mut(3 * size)) {
+    let images = pixels.chunks_exact(3 * size);
+    for (image, planes) in images.zip(planes.chunks_exact_mut(3 * size)) {
         for (colour, plane) in planes.chunks_exact_mut(size).enumerate() {
             let [scale, shift] = normalisation.of(colour);
-            let values = picture[colour..].iter().step_by(3);
+            let values = image[colour..].iter().step_by(3);
             for (number, value) in plane.iter_mut().zip(values) {
                 *number = f32::from(*value) * scale - shift;
             }
@@ -233,8 +233,8 @@ mod tests {
     }
 
     #[test]
-    fn pictures_become_normalised_planes() {
-        // Two pictures of two pixels: red, green and blue are told apart, and so are the pictures.
+    fn images_become_normalised_planes() {
+        // Two images of two pixels: red, green and blue are told apart, and so are the images.
         let pixels = [0, 51, 255, 102, 0, 51, 255, 255, 255, 0, 0, 0];
         let inputs = Inputs {
             pixels: &pixels,
@@ -248,7 +248,7 @@ mod tests {
         };
         let samples = Samples::new(2, inputs, Targets::None);
         let input = tensors(samples, &normalisation, &Device::flex());
-        let found = input.pictures();
+        let found = input.images();
         assert_eq!(found.dims(), [2, 3, 1, 2]);
         let expected = [
             0.0, 0.4, 0.0, -0.1, 1.0, -0.6, 1.0, 0.0, 0.4, -0.1, 1.0, -1.0,
@@ -278,7 +278,7 @@ mod tests {
             deviation: [0.5, 9.0, 9.0],
         };
         let samples = Samples::new(2, inputs, Targets::None);
-        let found = tensors(samples, &normalisation, &Device::flex()).pictures();
+        let found = tensors(samples, &normalisation, &Device::flex()).images();
         assert_eq!(found.dims(), [2, 1, 1, 2]);
         let expected = [-0.4, 0.4, 76.0 / 127.5 - 0.4, 1.6];
         for (found, expected) in numbers(found).iter().zip(expected) {

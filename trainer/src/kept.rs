@@ -13,7 +13,7 @@ use feedline_schemas::{
     config::{LoaderSettings, ModelKind, TrainConfig},
     ids::{Epoch, Hash128, Step},
     manifest::{Layout, Manifest, Split},
-    report::{ChosenBy, DatasetRelation, NormalisedBy, UsedRun, Warning},
+    report::{ChosenBy, DatasetRelation, NormalizedBy, UsedRun, Warning},
     run::{RunRecord, RunState},
     transform::TransformArtefact,
 };
@@ -27,10 +27,11 @@ use crate::{
     error::Error,
     evaluate,
     head::{self, Head, Outputs, match_classes_of},
+    images,
     init::Weights,
     loaders::settled,
     model::Build,
-    models, pictures,
+    models,
     plan::{Plan, feature_names},
     run_folder::{RunFolder, runtime},
     runs,
@@ -219,7 +220,7 @@ impl Own {
             Some(init) => Some(Weights::read(init, context).await?),
             None => None,
         };
-        let (statistics, _) = pictures::statistics(config, &dataset.artefact, weights.as_ref())?;
+        let (statistics, _) = images::statistics(config, &dataset.artefact, weights.as_ref())?;
         let settings = settings.normalising(statistics);
         let init = weights.map(|weights| weights.hash);
         Ok(Self {
@@ -527,10 +528,10 @@ impl Kept {
             }
         };
         let settings = Settings::resolve(&chosen.config, &task)?;
-        // The configuration of a run has the statistics that its pictures were normalised by.
-        let pictures = pictures::report(
-            &settings.config().pictures,
-            NormalisedBy::Given,
+        // The configuration of a run has the statistics that its images were normalised by.
+        let images = images::report(
+            &settings.config().images,
+            NormalizedBy::Given,
             &chosen.layout,
         );
         let plan = Plan {
@@ -541,7 +542,7 @@ impl Kept {
             fingerprint: chosen.fingerprint,
             init: None,
             dataset_url: url.clone(),
-            pictures,
+            images,
         };
         // Nothing is trained: no batch depends on the number of training rows.
         let engine = engine_of(&plan, u64::MAX, &context.group, build)?;

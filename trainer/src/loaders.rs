@@ -21,9 +21,9 @@ use feedline_storage::{Store, clock::Clock};
 use crate::{
     data::{Batch, Batches, Data, Inputs, Samples, Targets},
     error::Error,
-    head, mixture, models,
+    head, images, mixture, models,
     parallel::{Group, narrow},
-    pictures, plan,
+    plan,
 };
 
 /// Most threads that a loader takes.
@@ -109,14 +109,14 @@ fn settings_for(purpose: Purpose, config: &TrainConfig, split: Split) -> LoaderC
         slabs: given.slabs,
         threads: given.threads,
         reads: given.reads,
-        stall_timeout: (given.stall_seconds > 0).then(|| Duration::from_secs(given.stall_seconds)),
-        max_bad_share: given.max_bad_share,
+        stall_timeout: (given.stall_s > 0).then(|| Duration::from_secs(given.stall_s)),
+        max_bad_fraction: given.max_bad_fraction,
         bad_shards: match given.bad_shards {
             BadShardsPolicy::Fail => BadShards::Fail,
             BadShardsPolicy::Skip => BadShards::Skip,
         },
         fetch: FetchConfig {
-            deadline: Duration::from_secs(given.deadline_seconds),
+            deadline: Duration::from_secs(given.deadline_s),
             ..FetchConfig::new()
         },
         cache: given.cache.as_ref().map(|cache| CacheConfig {
@@ -127,7 +127,7 @@ fn settings_for(purpose: Purpose, config: &TrainConfig, split: Split) -> LoaderC
     };
     settings.input.format = InputFormat::Shards;
     let trained_on = purpose == Purpose::Training && split == Split::Train;
-    settings.pictures = Some(pictures::for_loader(&config.pictures, trained_on));
+    settings.images = Some(images::for_loader(&config.images, trained_on));
     if models::reads_tokens(&config.model) {
         // One id more than the model reads: the last is only predicted.
         let length = u32::try_from(plan::context(config) + 1).unwrap_or(u32::MAX);
@@ -179,13 +179,13 @@ pub(crate) fn in_section(error: feedline_loader::Error) -> Error {
     match error {
         feedline_loader::Error::Config { key, reason } => {
             let key = match key {
-                "fetch.deadline" => "loader.deadline_seconds".to_owned(),
+                "fetch.deadline" => "loader.deadline_s".to_owned(),
                 "tokens" => return crate::error::config("model.type", models::ON_TOKENS),
                 "tokens.length" => "model.context".to_owned(),
                 "tokens.layout" => "loader.pack".to_owned(),
                 "class_balance" => "loader.balance".to_owned(),
                 "mixture" => key.to_owned(),
-                key if key.starts_with("pictures") => key.to_owned(),
+                key if key.starts_with("images") => key.to_owned(),
                 key => format!("loader.{key}"),
             };
             crate::error::config(&key, reason)
@@ -355,7 +355,7 @@ impl Batch for Loaded {
         };
         match batch.kind() {
             BatchKind::Rows { .. } => {}
-            BatchKind::Pictures { height, width } => inputs.sides = [height, width],
+            BatchKind::Images { height, width } => inputs.sides = [height, width],
             BatchKind::Tokens { length, .. } => inputs.length = length,
             BatchKind::Multi {
                 height,
@@ -390,26 +390,22 @@ impl Batch for Loaded {
 
 #[cfg(test)]
 mod tests {
-    use feedline_loader::picture::Crop;
-    use feedline_schemas::config::{Augmentation, PictureMixConfig};
+    use feedline_loader::image::Crop;
+    use feedline_schemas::config::{Augmentation, ImageMixConfig};
 
     use super::*;
 
     #[test]
     fn augmented_training_images_are_measured_without_augmentation() {
         let mut config = TrainConfig::default();
-        config.pictures.augment = Augmentation::Usual(true);
-        config.pictures.mix = Some(PictureMixConfig {
+        config.images.augment = Augmentation::Usual(true);
+        config.images.mix = Some(ImageMixConfig {
             mixup: 1.0,
-            ..PictureMixConfig::default()
+            ..ImageMixConfig::default()
         });
         let crop = |purpose, split| {
-            let pictures = settings_for(purpose, &config, split).pictures.unwrap();
-            (
-                pictures.crop,
-                pictures.augment.len(),
-                pictures.mix.is_some(),
-            )
+            let images = settings_for(purpose, &config, split).images.unwrap();
+            (images.crop, images.augment.len(), images.mix.is_some())
         };
         let (trained_on, flips, mixed) = crop(Purpose::Training, Split::Train);
         assert!(matches!(trained_on, Crop::RandomResized { .. }));

@@ -24,7 +24,7 @@ pub trait Model: Debug + Send + Sync {
     /// Where its parameters and buffers lie.
     fn layout(&self) -> &Layout;
 
-    /// Computes outputs from `input`. With rows, pictures or several of them: `[rows, outputs]`. For a model that learns
+    /// Computes outputs from `input`. With rows, images or several of them: `[rows, outputs]`. For a model that learns
     /// the next token: `[rows * length, vocabulary]`, positions of the first row first.
     fn forward(&self, pass: &mut Pass<'_>, input: &Input) -> Tensor<2>;
 
@@ -62,8 +62,8 @@ pub enum Objective {
 pub struct Input {
     /// Numbers, `[rows, features]`.
     pub rows: Option<Tensor<2>>,
-    /// Pictures, normalised, `[rows, channels, height, width]`.
-    pub pictures: Option<Tensor<4>>,
+    /// Images, normalised, `[rows, channels, height, width]`.
+    pub images: Option<Tensor<4>>,
     /// Token ids.
     pub tokens: Option<TokenInput>,
 }
@@ -94,21 +94,21 @@ impl Input {
             .expect("a model that reads rows is built for rows only")
     }
 
-    /// The pictures.
+    /// The images.
     ///
     /// # Panics
     /// As [`rows`](Self::rows).
     #[must_use]
-    pub fn pictures(&self) -> Tensor<4> {
-        self.pictures
+    pub fn images(&self) -> Tensor<4> {
+        self.images
             .clone()
-            .expect("a model that reads pictures is built for pictures only")
+            .expect("a model that reads images is built for images only")
     }
 
-    /// The numbers of each sample, `[rows, numbers]`: rows as they are, of a picture one plane after the other.
+    /// The numbers of each sample, `[rows, numbers]`: rows as they are, of an image one plane after the other.
     pub(crate) fn numbers(&self) -> Tensor<2> {
-        match &self.pictures {
-            Some(pictures) => pictures.clone().flatten(1, 3),
+        match &self.images {
+            Some(images) => images.clone().flatten(1, 3),
             None => self.rows(),
         }
     }
@@ -133,8 +133,8 @@ pub enum Shape {
         /// Numbers in a row.
         features: usize,
     },
-    /// Pictures.
-    Pictures {
+    /// Images.
+    Images {
         /// Colours: 3, or 1 for brightness.
         channels: usize,
         /// Pixels.
@@ -153,8 +153,8 @@ pub enum Shape {
     Multi {
         /// Numbers in a row; 0 for none.
         features: usize,
-        /// Colours, height and width of pictures.
-        pictures: Option<[usize; 3]>,
+        /// Colours, height and width of images.
+        images: Option<[usize; 3]>,
         /// Ids of a row's text, padding included, and the number of ids there are.
         tokens: Option<[usize; 2]>,
     },
@@ -165,20 +165,20 @@ impl Shape {
     pub(crate) fn parts(self) -> Vec<Self> {
         let Self::Multi {
             features,
-            pictures,
+            images,
             tokens,
         } = self
         else {
             return vec![self];
         };
         let rows = (features > 0).then_some(Self::Rows { features });
-        let pictures = pictures.map(|[channels, height, width]| Self::Pictures {
+        let images = images.map(|[channels, height, width]| Self::Images {
             channels,
             height,
             width,
         });
         let tokens = tokens.map(|[length, vocabulary]| Self::Tokens { length, vocabulary });
-        [rows, pictures, tokens].into_iter().flatten().collect()
+        [rows, images, tokens].into_iter().flatten().collect()
     }
 }
 

@@ -7,7 +7,7 @@ use feedline_schemas::{
     ids::{Epoch, Hash128, Step},
     loader_state::LoaderState,
     manifest::Layout,
-    report::PicturesReport,
+    report::ImagesReport,
     transform::TransformArtefact,
 };
 
@@ -38,8 +38,8 @@ pub(crate) struct Plan {
     pub(crate) init: Option<Hash128>,
     /// Dataset folder, for messages.
     pub(crate) dataset_url: String,
-    /// Treatment of pictures, where there are some.
-    pub(crate) pictures: Option<PicturesReport>,
+    /// Treatment of images, where there are some.
+    pub(crate) images: Option<ImagesReport>,
 }
 
 /// Names of the features of a row of this layout, in order; none where it has none.
@@ -49,7 +49,7 @@ pub(crate) fn feature_names(layout: &Layout, transform: &TransformArtefact) -> V
             let features = transform.features.iter();
             features.map(|feature| feature.name.clone()).collect()
         }
-        Layout::Pictures { .. } | Layout::Tokens { .. } => Vec::new(),
+        Layout::Images { .. } | Layout::Tokens { .. } => Vec::new(),
     }
 }
 
@@ -59,10 +59,10 @@ pub(crate) fn shape(layout: &Layout, config: &TrainConfig) -> Shape {
         Layout::Dense { features, .. } => Shape::Rows {
             features: *features as usize,
         },
-        Layout::Pictures { .. } => Shape::Pictures {
-            channels: config.pictures.channels as usize,
-            height: config.pictures.height as usize,
-            width: config.pictures.width as usize,
+        Layout::Images { .. } => Shape::Images {
+            channels: config.images.channels as usize,
+            height: config.images.height as usize,
+            width: config.images.width as usize,
         },
         Layout::Tokens { vocabulary, .. } => Shape::Tokens {
             length: context(config),
@@ -70,14 +70,14 @@ pub(crate) fn shape(layout: &Layout, config: &TrainConfig) -> Shape {
         },
         Layout::Multi {
             features,
-            pictures,
+            images,
             tokens,
             ..
         } => Shape::Multi {
             features: *features as usize,
-            pictures: pictures.then(|| {
-                let pictures = &config.pictures;
-                [pictures.channels, pictures.height, pictures.width].map(|size| size as usize)
+            images: images.then(|| {
+                let images = &config.images;
+                [images.channels, images.height, images.width].map(|size| size as usize)
             }),
             tokens: tokens.map(|tokens| [tokens.length, tokens.vocabulary].map(|n| n as usize)),
         },

@@ -6,7 +6,7 @@
 
 use std::sync::atomic::Ordering;
 
-use feedline_loader::picture::PictureConfig;
+use feedline_loader::image::ImageConfig;
 use feedline_schemas::{
     config::TrainConfig,
     ids::{Hash128, Origin},
@@ -19,11 +19,11 @@ use crate::{
     data::{Batch, Data, Inputs, Samples, Targets},
     engine::Engine,
     error::Error,
+    images,
     kept::{self, Choice, ChosenRun, Kept, Use},
     loaders::{Loaders, Purpose},
     metrics::largest,
     model::{Build, Shape},
-    pictures,
     plan::Plan,
     run_folder::runtime,
     session::MeasuredBatch,
@@ -41,7 +41,7 @@ pub struct Predictor {
     task: Task,
     shape: Shape,
     /// Treatment of images; of no meaning where there are none.
-    pictures: PictureConfig,
+    images: ImageConfig,
     run: String,
     checkpoint: String,
     fingerprint: Hash128,
@@ -129,7 +129,7 @@ pub fn predict_images(
         checkpoint,
         ..
     } = Kept::open(chosen, None, None, context, &runtime)?;
-    let Shape::Pictures { .. } = plan.shape() else {
+    let Shape::Images { .. } = plan.shape() else {
         let reason = "it does not read images alone, which the dataset to predict consists of";
         return Err(crate::error::config("model.type", reason));
     };
@@ -210,7 +210,7 @@ impl Predictor {
             bucket,
             task: plan.task.clone(),
             shape: plan.shape(),
-            pictures: pictures::for_loader(&plan.settings.config().pictures, false),
+            images: images::for_loader(&plan.settings.config().images, false),
             run,
             checkpoint,
             fingerprint: plan.fingerprint,
@@ -246,11 +246,11 @@ impl Predictor {
 
     /// Treatment of images, as those of a split that is measured; `None` where it reads none.
     #[must_use]
-    pub fn images(&self) -> Option<&PictureConfig> {
+    pub fn images(&self) -> Option<&ImageConfig> {
         match self.shape {
             Shape::Multi {
-                pictures: Some(_), ..
-            } => Some(&self.pictures),
+                images: Some(_), ..
+            } => Some(&self.images),
             _ => None,
         }
     }

@@ -218,7 +218,7 @@ impl<'a, D: Data> Session<'a, D> {
             data_wait_share: self.meter.total_wait_share(),
             skipped_batches: self.position.guard.skipped_in_all,
             rollbacks: self.position.guard.rollbacks.len() as u64,
-            pictures: self.plan.pictures.clone(),
+            images: self.plan.images.clone(),
             mixture: self.data.given(&self.position.loader),
             checkpoint: self.folder.url_of(BEST_PATH),
             metrics: self.log.url(),

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use feedline_schemas::{
     config::{
         BaselinePolicy, CheckpointConfig, ClassBalanceConfig, DeviceChoice, GuardConfig,
-        InitConfig, ModelConfig, ParallelConfig, PicturesConfig, Precision, ScheduleConfig,
+        ImagesConfig, InitConfig, ModelConfig, ParallelConfig, Precision, ScheduleConfig,
         TrainConfig, TrainMixture, TrainSource,
     },
     ids::{Hash128, Step},
@@ -15,6 +15,7 @@ use serde::Serialize;
 use crate::{
     engine::{parts::Cut, sections::Sections},
     error::{Error, config as wrong},
+    images,
     layers::{Layout, PassSettings},
     loss::{self, Loss},
     loss_scale, mixture,
@@ -22,7 +23,6 @@ use crate::{
     models,
     optimizer::{self, Optimizer, StateBucket, StateLayout},
     parallel::Place,
-    pictures,
     schedule::{self, Schedule},
     task::Task,
 };
@@ -62,12 +62,12 @@ impl Settings {
     }
 
     /// The same, with these mean and deviation where the configuration gives none.
-    pub(crate) fn normalising(mut self, [mean, deviation]: pictures::Statistics) -> Self {
-        let pictures = &mut self.config.pictures;
-        pictures.mean.get_or_insert(mean);
-        pictures.deviation.get_or_insert(deviation);
+    pub(crate) fn normalising(mut self, [mean, deviation]: images::Statistics) -> Self {
+        let images = &mut self.config.images;
+        images.mean.get_or_insert(mean);
+        images.deviation.get_or_insert(deviation);
         // The numbers say all: a resolved configuration can be resolved again.
-        pictures.normalise = None;
+        images.normalize = None;
         self
     }
 
@@ -162,11 +162,11 @@ impl Settings {
     pub(crate) fn named_config(&self) -> TrainConfig {
         let log_every = TrainConfig::default().log_every;
         // Before statistics of a dataset were used, these were the defaults.
-        let [mean, deviation] = PicturesConfig::IMAGENET;
-        let mut pictures = self.config.pictures.clone();
-        pictures.mean.get_or_insert(mean);
-        pictures.deviation.get_or_insert(deviation);
-        pictures.normalise = None;
+        let [mean, deviation] = ImagesConfig::IMAGENET;
+        let mut images = self.config.images.clone();
+        images.mean.get_or_insert(mean);
+        images.deviation.get_or_insert(deviation);
+        images.normalize = None;
         let mut checkpoint = CheckpointConfig {
             every_steps: 0,
             ..CheckpointConfig::default()
@@ -193,7 +193,7 @@ impl Settings {
             schedule,
             dataset: None,
             mixture: self.config.mixture.as_ref().map(without_places),
-            pictures,
+            images,
             device: DeviceChoice::default(),
             model: ModelConfig {
                 checkpoint: Vec::new(),
@@ -238,7 +238,7 @@ pub fn check(config: &TrainConfig) -> Result<(), Error> {
         let reason = "it says how texts share the rows of a batch, and the model reads no tokens; remove it, or use `transformer`";
         return Err(crate::error::config("loader.pack", reason));
     }
-    pictures::check(&config.pictures)?;
+    images::check(&config.images)?;
     config.mixture.as_ref().map_or(Ok(()), mixture::check)?;
     check_balance(config)?;
     whole(
@@ -341,9 +341,19 @@ fn check_parallel(parallel: &ParallelConfig) -> Result<(), Error> {
     let most = u64::MAX;
     whole("parallel.check_every", parallel.check_every, 1, most)?;
     let day = 86_400;
-    whole("parallel.timeout_seconds", parallel.timeout_seconds, 1, day)?;
-    whole("parallel.silence_seconds", parallel.silence_seconds, 3, day)?;
-    whole("parallel.join_seconds", parallel.join_seconds, 1, day)?;
+    whole("parallel.timeout_s", parallel.timeout_s, 1, day)?;
+    whole(
+        "parallel.heartbeat_timeout_s",
+        parallel.heartbeat_timeout_s,
+        3,
+        day,
+    )?;
+    whole(
+        "parallel.rendezvous_timeout_s",
+        parallel.rendezvous_timeout_s,
+        1,
+        day,
+    )?;
     whole("parallel.restarts", parallel.restarts, 0, 1_000)?;
     let parts = parallel.parts;
     if parts.is_power_of_two() && parts <= LEAST_PARTS_MAX {
@@ -502,8 +512,8 @@ mod tests {
                 refused(|c| c.learning_rate = f64::INFINITY),
             ),
             (
-                "train.schedule.final_share",
-                refused(|c| c.schedule.final_share = Some(1.1)),
+                "train.schedule.final_fraction",
+                refused(|c| c.schedule.final_fraction = Some(1.1)),
             ),
             (
                 "train.optimizer.beta1",
@@ -553,10 +563,7 @@ mod tests {
                 refused(|c| c.guard.spike_window = 1),
             ),
             ("train.checkpoint.keep", refused(|c| c.checkpoint.keep = 0)),
-            (
-                "train.pictures.channels",
-                refused(|c| c.pictures.channels = 2),
-            ),
+            ("train.images.channels", refused(|c| c.images.channels = 2)),
             (
                 "train.loss.type",
                 refused(|c| c.loss.r#type = Some(LossKind::CrossEntropy)),
@@ -615,7 +622,7 @@ mod tests {
         assert_eq!(plain, name(|c| c.loader.threads = 7, 1));
         assert_ne!(plain, name(|c| c.loader.window_blocks = 7, 1));
         assert_ne!(plain, name(|c| c.parallel.parts = 8, 1));
-        assert_eq!(plain, name(|c| c.parallel.timeout_seconds = 8, 1));
+        assert_eq!(plain, name(|c| c.parallel.timeout_s = 8, 1));
         let by_mpi = |c: &mut TrainConfig| c.parallel.collective = Collective::Mpi;
         assert_eq!(plain, name(by_mpi, 1));
         assert_eq!(plain, name(|c| c.device = DeviceChoice::Cpu, 1));
@@ -629,8 +636,8 @@ mod tests {
         assert_eq!(plain, name(|c| c.optimizer.beta1 = Some(0.9), 1));
         assert_ne!(plain, name(|c| c.optimizer.beta1 = Some(0.8), 1));
         assert_ne!(plain, name(|c| c.optimizer.l1 = 0.1, 1));
-        assert_eq!(plain, name(|c| c.schedule.final_share = Some(0.01), 1));
-        assert_ne!(plain, name(|c| c.schedule.final_share = Some(0.02), 1));
+        assert_eq!(plain, name(|c| c.schedule.final_fraction = Some(0.01), 1));
+        assert_ne!(plain, name(|c| c.schedule.final_fraction = Some(0.02), 1));
         // A number that is written holds for a short run too.
         assert_ne!(plain, name(|c| c.schedule.warmup_steps = Some(100), 1));
         assert_eq!(plain, name(|c| c.precision = Precision::F32, 1));
@@ -644,12 +651,12 @@ mod tests {
         assert_eq!(plain, name(|c| c.checkpoint.every_steps = 1_000, 1));
         assert_ne!(plain, name(|c| c.checkpoint.every_steps = 0, 1));
         let imagenet = |c: &mut TrainConfig| {
-            let [mean, deviation] = PicturesConfig::IMAGENET;
-            (c.pictures.mean, c.pictures.deviation) = (Some(mean), Some(deviation));
+            let [mean, deviation] = ImagesConfig::IMAGENET;
+            (c.images.mean, c.images.deviation) = (Some(mean), Some(deviation));
         };
         assert_eq!(plain, name(imagenet, 1));
         let others = |c: &mut TrainConfig| {
-            (c.pictures.mean, c.pictures.deviation) = (Some([0.5; 3]), Some([0.5; 3]));
+            (c.images.mean, c.images.deviation) = (Some([0.5; 3]), Some([0.5; 3]));
         };
         assert_ne!(plain, name(others, 1));
         let balanced = |c: &mut TrainConfig| {

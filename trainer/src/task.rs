@@ -112,7 +112,7 @@ impl Task {
                 });
             }
             Layout::Dense { target, .. }
-            | Layout::Pictures { target }
+            | Layout::Images { target }
             | Layout::Multi { target, .. } => target,
         };
         if let TargetKind::Regressions { targets } = target {
@@ -313,7 +313,7 @@ pub(crate) mod tests {
             target,
             other_targets: Vec::new(),
             characters: None,
-            pictures: None,
+            images: None,
             tokens: None,
             signs: None,
         }

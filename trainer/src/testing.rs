@@ -378,7 +378,7 @@ pub(crate) fn plan(config: &TrainConfig, toy: &Toy) -> Plan {
         fingerprint: FINGERPRINT,
         init: None,
         dataset_url: "memory:toy".into(),
-        pictures: None,
+        images: None,
     }
 }
 
@@ -499,7 +499,7 @@ pub(crate) fn record(name: &str) -> RunRecord {
             }],
             diagnostics: None,
         }),
-        pictures: None,
+        images: None,
         mixture: Vec::new(),
         test: metrics(2.0),
         baseline: metrics(5.0),

@@ -3,7 +3,7 @@
 use std::{num::NonZero, sync::Arc, thread};
 
 use feedline_schemas::{
-    config::{PicturesConfig, TrainConfig},
+    config::{ImagesConfig, TrainConfig},
     manifest::{Manifest, Split},
     report::{TrainReport, Warning},
     transform::{FittedStep, TransformArtefact},
@@ -17,6 +17,7 @@ use crate::{
     device::Backend,
     engine::Engine,
     error::Error,
+    images,
     init::{InitTarget, Weights},
     input::Normalisation,
     loaders::{Loaders, Purpose, settled},
@@ -24,7 +25,6 @@ use crate::{
     model::{self, Build},
     models, optimizer,
     parallel::{Group, largest_message},
-    pictures,
     plan::{Plan, feature_names},
     prolong::{self, Start},
     run_folder::{RunFolder, runtime},
@@ -227,7 +227,7 @@ impl Opened {
             &context.clock,
         ))?;
         let manifest = loaders.manifest();
-        pictures::check_layout(&config.pictures, &manifest.layout)?;
+        images::check_layout(&config.images, &manifest.layout)?;
         let artefact = runtime.block_on(read_transform(&context.dataset, manifest))?;
         let tokenizer = match (&manifest.tokens, purpose) {
             (Some(tokens), Purpose::Training) => {
@@ -255,9 +255,9 @@ impl Opened {
             }
             _ => None,
         };
-        let (statistics, by) = pictures::statistics(config, &artefact, weights.as_ref())?;
+        let (statistics, by) = images::statistics(config, &artefact, weights.as_ref())?;
         let settings = settings.normalising(statistics);
-        let pictures = pictures::report(&settings.config().pictures, by, &manifest.layout);
+        let images = images::report(&settings.config().images, by, &manifest.layout);
         let init = weights.as_ref().map(|weights| weights.hash);
         let name = settings.run_name(manifest.fingerprint, init);
         let store = context.runs.child(&name);
@@ -273,7 +273,7 @@ impl Opened {
                 fingerprint,
                 init,
                 dataset_url,
-                pictures,
+                images,
             },
             transform: artefact,
             tokenizer: tokenizer.map(|file| file.to_vec()),
@@ -378,12 +378,12 @@ pub(crate) fn engine_of(
     optimizer::check_groups(&config.optimizer, &passes.trained(model.layout()))?;
     let processors = thread::available_parallelism().map_or(1, NonZero::get);
     let threads = group.threads_of(processors);
-    let pictures = &config.pictures;
-    let [mean, deviation] = PicturesConfig::IMAGENET;
+    let images = &config.images;
+    let [mean, deviation] = ImagesConfig::IMAGENET;
     let normalisation = Normalisation {
-        channels: pictures.channels as usize,
-        mean: pictures.mean.unwrap_or(mean),
-        deviation: pictures.deviation.unwrap_or(deviation),
+        channels: images.channels as usize,
+        mean: images.mean.unwrap_or(mean),
+        deviation: images.deviation.unwrap_or(deviation),
     };
     let engine = Engine::with_threads(model, plan.settings.loss().clone(), threads);
     Ok(engine

@@ -483,14 +483,14 @@ async fn rejects_land_under_a_mended_contract_and_the_run_goes_on() {
     let server = Scripted::answering(mixed()).await;
     let root = Store::memory();
     // All pages but the last entry are committed, and then the share is judged.
-    let strict = with_rejects(&server.url, &format!("max_reject_share = 0.1, {FLAGS}"));
+    let strict = with_rejects(&server.url, &format!("max_reject_fraction = 0.1, {FLAGS}"));
     let error = bring(&strict, &root).await.unwrap_err();
     assert!(matches!(error, Error::TooManyRejects { .. }), "{error}");
     assert!(
         error.to_string().contains("ingest retry-rejects"),
         "{error}"
     );
-    let mended = with_rejects(&server.url, "max_reject_share = 0.1, types = \"widen\"");
+    let mended = with_rejects(&server.url, "max_reject_fraction = 0.1, types = \"widen\"");
     let config = pipeline(&mended);
     let dry = retry_rejects(&config, &name(), &context(&root), true)
         .await
@@ -528,8 +528,8 @@ async fn rejects_land_under_a_mended_contract_and_the_run_goes_on() {
 #[tokio::test]
 async fn retried_rejects_are_not_doubled_by_any_cut() {
     let server = Scripted::answering(mixed()).await;
-    let loose = with_rejects(&server.url, &format!("max_reject_share = 1.0, {FLAGS}"));
-    let mended = with_rejects(&server.url, "max_reject_share = 1.0, types = \"widen\"");
+    let loose = with_rejects(&server.url, &format!("max_reject_fraction = 1.0, {FLAGS}"));
+    let mended = with_rejects(&server.url, "max_reject_fraction = 1.0, types = \"widen\"");
     let config = pipeline(&mended);
     for operation in [Operation::Put, Operation::Create, Operation::Delete] {
         for effect in [Effect::FailBefore, Effect::FailAfter] {
@@ -557,7 +557,7 @@ async fn retried_rejects_are_not_doubled_by_any_cut() {
 async fn rejected_cells_are_read_as_cells_and_lines_that_are_none_stay() {
     let folder = folder(&[("a.csv", "n,m\n1,2\n2,x\n3,4,5\n4,fehlt\n")]);
     let root = Store::memory();
-    let loose = "contract = { max_reject_share = 1.0, column = { m = { type = \"int\" } } }\n";
+    let loose = "contract = { max_reject_fraction = 1.0, column = { m = { type = \"int\" } } }\n";
     let first = bring(&csv(&folder, loose), &root).await.unwrap();
     assert_eq!((first.rows, first.rejected), (1, 3));
     let mended = csv(
@@ -735,7 +735,7 @@ fn with_bad_rows() -> (TempDir, impl Fn(&TempDir, &str) -> String) {
         let path = folder.path().display();
         format!(
             "type = \"files\"\nurl = \"{path}/*.csv\"\n\
-             contract = {{ max_reject_share = 1.0, types = \"{types}\", column = {{ n = {{ type = \"int\" }} }} }}\n"
+             contract = {{ max_reject_fraction = 1.0, types = \"{types}\", column = {{ n = {{ type = \"int\" }} }} }}\n"
         )
     };
     (folder, source)

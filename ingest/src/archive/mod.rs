@@ -1,14 +1,14 @@
-//! Members of an archive, one after another: pictures, each a record, or tables and texts, each as many as it holds.
+//! Members of an archive, one after another: images, each a record, or tables and texts, each as many as it holds.
 //!
-//! A picture becomes the record that a file of it would be, with `path` of the archive, `!/` and the member's name; a table
+//! An image becomes the record that a file of it would be, with `path` of the archive, `!/` and the member's name; a table
 //! or a text gives the records that a file of its name would give.
 //!
 //! Names are labels and nothing more: nothing is ever written under them, two members of one name are two, and
-//! names like `../a.png` mean nothing. What is wrong with one picture sets that one aside, what is wrong with a table ends
+//! names like `../a.png` mean nothing. What is wrong with one image sets that one aside, what is wrong with a table ends
 //! the run, since its other rows would be lost; what is wrong with the archive is looked for before its first record is
 //! handed out, so that a damaged one lands nothing. Memory holds one member.
 
-mod pictures;
+mod images;
 mod tables;
 mod tar;
 mod zip;
@@ -17,7 +17,7 @@ use std::io::Read;
 
 use feedline_schemas::config::{ArchiveConfig, FileFormat};
 
-use self::{pictures::PictureMembers, tables::TableMembers, tar::TarMembers, zip::ZipMembers};
+use self::{images::ImageMembers, tables::TableMembers, tar::TarMembers, zip::ZipMembers};
 use crate::{
     file_bytes::FileBytes,
     glob,
@@ -43,8 +43,8 @@ pub(crate) fn zip(file: &FileBytes, layout: &Layout) -> Result<Box<dyn Rows>, St
 }
 
 fn rows(members: impl Members + 'static, file: &FileBytes, layout: &Layout) -> Box<dyn Rows> {
-    if layout.format == FileFormat::Picture {
-        Box::new(PictureMembers::new(members, file.path(), layout))
+    if layout.format == FileFormat::Image {
+        Box::new(ImageMembers::new(members, file.path(), layout))
     } else {
         Box::new(TableMembers::new(members, layout))
     }

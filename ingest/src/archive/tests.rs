@@ -11,7 +11,7 @@ use zip::{CompressionMethod, write::SimpleFileOptions};
 
 use crate::files::tests::{Folder, gzip, pages, records, refused};
 
-/// Members as a set of pictures has them: two of one name, and what is no picture.
+/// Members as a set of images has them: two of one name, and what is no image.
 const MEMBERS: &[(&str, &[u8])] = &[
     ("LICENSE", b"free"),
     ("cat/1.jpg", b"one"),
@@ -61,7 +61,7 @@ fn zip(members: &[(&str, &[u8])], method: CompressionMethod) -> Vec<u8> {
 
 fn source(folder: &Folder, name: &str) -> SourceConfig {
     let mut config = folder.source(name);
-    config.format = FileFormat::Picture;
+    config.format = FileFormat::Image;
     config
 }
 
@@ -75,8 +75,8 @@ fn expected(name: &str, prefix: &str) -> Vec<String> {
         };
         format!(r#"{{"folder":{folder},"image":"{image}","path":"{name}!/{prefix}{member}"}}"#)
     };
-    let is_picture = |(name, _): &&(&str, &[u8])| !matches!(*name, "LICENSE" | "__MACOSX/._1.jpg");
-    MEMBERS.iter().filter(is_picture).map(record).collect()
+    let is_image = |(name, _): &&(&str, &[u8])| !matches!(*name, "LICENSE" | "__MACOSX/._1.jpg");
+    MEMBERS.iter().filter(is_image).map(record).collect()
 }
 
 /// Archives of the members, by name, and what a zip's names begin with.
@@ -97,7 +97,7 @@ fn archives() -> Vec<(&'static str, Vec<u8>, &'static str)> {
 }
 
 #[tokio::test]
-async fn every_archive_gives_its_pictures_in_its_order_and_twice_the_same_name_twice() {
+async fn every_archive_gives_its_images_in_its_order_and_twice_the_same_name_twice() {
     for (name, archive, prefix) in archives() {
         let folder = Folder::new(&[(name, &archive)]);
         let expected = expected(name, prefix);

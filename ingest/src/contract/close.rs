@@ -2,7 +2,7 @@
 
 use feedline_schemas::{
     commit::{Presence, note},
-    config::VanishedContract,
+    config::MissingColumns,
     ids::SchemaVersion,
     record::RecordSchema,
 };
@@ -20,7 +20,9 @@ impl Contract<'_> {
             .decisions
             .get(drift::VANISHED)
             .and_then(|v| v.iter().next());
-        if let (VanishedContract::Freeze, Some((path, noted))) = (self.config.vanished, vanished) {
+        if let (MissingColumns::Freeze, Some((path, noted))) =
+            (self.config.missing_columns, vanished)
+        {
             let detail = format!("column `{path}` has vanished: {}", noted.sample);
             let (path, reason) = (path.clone(), drift::VANISHED);
             return Err((

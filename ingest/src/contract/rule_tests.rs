@@ -1,7 +1,7 @@
 //! What the contract does beyond single values: keys, nulls, vanished columns, declared types, lists, wide objects.
 
 use feedline_schemas::config::{
-    ColumnContract, ColumnsContract, DeclaredType, ListContract, NullContract, VanishedContract,
+    ColumnContract, ColumnsContract, DeclaredType, ListContract, MissingColumns, NullContract,
 };
 
 use super::{tests::entries, *};
@@ -288,7 +288,7 @@ fn a_rare_column_and_a_small_batch_raise_no_alarm() {
 
 #[test]
 fn a_vanished_column_stops_a_frozen_source() {
-    let mut story = Story::of(|config| config.vanished = VanishedContract::Freeze);
+    let mut story = Story::of(|config| config.missing_columns = MissingColumns::Freeze);
     story.many(r#"{"a":1,"b":1}"#, 20);
     assert_eq!(story.batch(&[r#"{"a":1}"#; 10])[10..], ["! vanished b"]);
 }

@@ -324,7 +324,7 @@ async fn settings_that_cannot_work_are_refused() {
         error.starts_with("`fetch.into`: it is the column of URLs"),
         "{error}"
     );
-    let error = refused(|c| c.format = feedline_schemas::config::FileFormat::Picture).await;
+    let error = refused(|c| c.format = feedline_schemas::config::FileFormat::Image).await;
     assert!(error.starts_with("`fetch`: URLs are cells"), "{error}");
     let server = Server::start().await;
     folder.write(

@@ -1,7 +1,7 @@
 //! The alarm for a site that has changed its layout: selectors that matched and no longer do.
 //!
 //! Pages without rows and columns without values are nothing unusual one at a time. Many in a row are a warning; a row in
-//! which nothing is found is a reject, so that `contract.max_reject_share` stops the run before it is committed.
+//! which nothing is found is a reject, so that `contract.max_reject_fraction` stops the run before it is committed.
 
 use std::collections::BTreeMap;
 

@@ -110,7 +110,7 @@ pub(crate) fn config(url: &str, r#type: PaginationKind) -> SourceConfig {
         fetch: None,
         auth: None,
         incremental: None,
-        again: Default::default(),
+        refresh: Default::default(),
         archive_raw: false,
         slices: None,
         for_each: None,

@@ -103,7 +103,7 @@ fn few_odd_values_leave_a_column_of_numbers_and_more_make_it_text_and_both_are_s
         &["mixed_types"],
     );
     check(&[("1", 1), ("unknown", 10)], "", Some(Utf8), &[]);
-    let more = "infer.max_odd_share = 0.2\n";
+    let more = "infer.max_odd_fraction = 0.2\n";
     check(
         &[("1.5", 90), ("unknown", 10)],
         more,
@@ -119,7 +119,7 @@ fn few_odd_values_leave_a_column_of_numbers_and_more_make_it_text_and_both_are_s
         "",
     );
     let warning = &found.warnings[0];
-    assert_eq!(warning.key.as_deref(), Some("infer.max_odd_share"));
+    assert_eq!(warning.key.as_deref(), Some("infer.max_odd_fraction"));
     assert!(
         warning
             .message
@@ -161,13 +161,13 @@ fn numbers_and_dates_that_are_written_otherwise_are_asked_about() {
     );
     check(
         &[("1000,14", 3)],
-        "csv.decimal_sign = \",\"\n",
+        "csv.decimal_separator = \",\"\n",
         Some(Float64),
         &[],
     );
     check(
         &[("1,234", 3)],
-        "csv.thousands_sign = \",\"\n",
+        "csv.thousands_separator = \",\"\n",
         Some(Int64),
         &[],
     );

@@ -30,8 +30,8 @@ pub(crate) fn check(source: &SourceConfig, all: &[SourceConfig]) -> Result<(), E
         if is_given && source.incremental.is_some() {
             return wrong(key, format!("cannot stand beside `incremental`: {instead}"));
         }
-        if is_given && !source.again.is_never() {
-            let reason = "cannot stand beside `again`, which has no place for what is done; remove one of them";
+        if is_given && !source.refresh.is_never() {
+            let reason = "cannot stand beside `refresh`, which has no place for what is done; remove one of them";
             return wrong(key, reason.into());
         }
         if is_given && source.archive_raw {

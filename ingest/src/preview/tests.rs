@@ -30,7 +30,7 @@ fn pipeline(url: &str, more: &str) -> PipelineConfig {
 async fn a_preview_shows_what_lands_and_writes_nothing() {
     let table = b"id,price,when,kind\n1,NA,2024-01-31,a\n2,1.5,2024-02-01,NA\n3,2,,b\n4,x\n";
     let folder = Folder::new(&[("a.csv", table)]);
-    let config = pipeline(&folder.path("a.csv"), "contract.max_reject_share = 1\n");
+    let config = pipeline(&folder.path("a.csv"), "contract.max_reject_fraction = 1\n");
     let root = tempfile::tempdir().unwrap();
     let url = root.path().join("root").display().to_string();
     let context = Context {

@@ -10,7 +10,7 @@ use url::{Origin, Url};
 use super::{Exchange, file::read, place, shown};
 use crate::error::Error;
 
-const ADVICE: &str = "what is asked for must be what was asked for then: put `url`, `params`, `pagination`, `incremental`, `again` and `crawl` back, or ingest again";
+const ADVICE: &str = "what is asked for must be what was asked for then: put `url`, `params`, `pagination`, `incremental`, `refresh` and `crawl` back, or ingest again";
 
 /// The answers of one batch of an archive. Each is given once; whoever asks for another one is told so.
 #[derive(Debug, Default)]

@@ -6,7 +6,7 @@ use std::{slice, sync::Arc};
 use bytes::Bytes;
 use feedline_schemas::{
     commit::CommitEntry,
-    config::{CrawlAgain, PaginationKind, SourceConfig},
+    config::{PaginationKind, Refresh, SourceConfig},
     ids::Hash128,
 };
 use feedline_storage::Store;
@@ -41,7 +41,7 @@ pub(super) struct Answered {
 /// See the module.
 #[derive(Debug)]
 pub(super) struct Answers {
-    again: CrawlAgain,
+    again: Refresh,
     /// Whether there is one page.
     is_single: bool,
     /// Of the pages of earlier runs.
@@ -57,7 +57,7 @@ impl Answers {
     pub(super) fn new(config: &SourceConfig, pages: &Paginator) -> Self {
         let wanted = pages.headers();
         Self {
-            again: config.again,
+            again: config.refresh,
             is_single: config.pagination.r#type == PaginationKind::None,
             validators: Validators::default(),
             keeper: config.archive_raw.then(|| Keeper::new(wanted.clone())),

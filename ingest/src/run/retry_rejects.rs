@@ -45,7 +45,7 @@ const KNOWN_REASONS: [&str; 8] = [
     "empty_row",
     "invalid_utf8",
     "too_deep",
-    "unreadable_picture",
+    "unreadable_image",
     "not_fetched",
 ];
 /// For records that were rejected with another word and are still no records.
@@ -121,7 +121,7 @@ fn cells(config: &SourceConfig, last: Option<&CommitEntry>) -> Result<bool, Erro
             config.fetch.is_some()
                 || matches!(
                     config.format,
-                    FileFormat::Picture | FileFormat::Idx | FileFormat::Parquet
+                    FileFormat::Image | FileFormat::Idx | FileFormat::Parquet
                 )
         }
     };

@@ -515,12 +515,12 @@ async fn fault_12_other_settings_are_refused_while_bounds_may_change() {
 async fn too_many_rejects_stop_before_the_commit() {
     let root = Store::memory();
     let mut config = config();
-    config.contract.max_reject_share = 0.05;
+    config.contract.max_reject_fraction = 0.05;
     let error = run(&root, &config, &mut scripted()).await.unwrap_err();
-    let expected = "source `s`: 5 of 60 records were rejected, more than `contract.max_reject_share` = 0.05 allows; most often for `malformed_line`, such as ";
+    let expected = "source `s`: 5 of 60 records were rejected, more than `contract.max_reject_fraction` = 0.05 allows; most often for `malformed_line`, such as ";
     assert!(error.to_string().starts_with(expected), "{error}");
     assert_eq!(entries(&root).await.len(), 9);
-    config.contract.max_reject_share = 0.2;
+    config.contract.max_reject_fraction = 0.2;
     run(&root, &config, &mut scripted()).await.unwrap();
     assert_eq!(snapshot(&root).await, undisturbed().await);
 }
@@ -675,7 +675,7 @@ async fn files_land_once_and_new_ones_are_added() {
     let place = folder.path().display();
     write("2.csv", "id,price\n7,1.5\n8,\n7,1.5\n9\n");
     let mut config = pipeline(&format!("{place}/*.csv"));
-    config.source[0].contract.max_reject_share = 0.5;
+    config.source[0].contract.max_reject_fraction = 0.5;
     let root = Store::open(&format!("{place}/root"), &StoreOptions::default()).unwrap();
     let first = ingest(&config, None, &context(&root)).await.unwrap();
     assert_eq!(

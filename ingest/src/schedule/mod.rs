@@ -54,7 +54,7 @@ impl Scheduler {
             };
             let ticks = Ticks::new(schedule).map_err(|e| e.under(&format!("source.{index}")))?;
             if !looks_for_more(source) {
-                tracing::warn!(source = %source.name, "once it is complete, its runs ask for nothing: give it `incremental` or `again`, or `crawl.again` for pages");
+                tracing::warn!(source = %source.name, "once it is complete, its runs ask for nothing: give it `incremental` or `refresh`, or `crawl.refresh` for pages");
             }
             let number = self.board.add(Served {
                 pipeline: config.pipeline.name.to_string(),

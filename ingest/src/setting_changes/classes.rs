@@ -95,7 +95,7 @@ pub(crate) const KEYS: &[Key] = &[
         Immediate("from the next run of pages on"),
     ),
     key("incremental.max_ahead", Immediate("from the next page on")),
-    key("again", Immediate("from the next run on")),
+    key("refresh", Immediate("from the next run on")),
     key("slices.from_param", Logged(Pages)),
     key("slices.to_param", Logged(Pages)),
     key(
@@ -170,7 +170,7 @@ pub(crate) const KEYS: &[Key] = &[
         Immediate("from the next request on"),
     ),
     key("crawl.concurrency", Immediate("from the next request on")),
-    key("crawl.again", Immediate("from the next run on")),
+    key("crawl.refresh", Immediate("from the next run on")),
     key("crawl.contact", Immediate("from the next request on")),
     key("page.extract", Logged(Next("of the next page"))),
     key("page.land", Logged(Next("of the next page"))),
@@ -241,15 +241,15 @@ pub(crate) const KEYS: &[Key] = &[
     key("csv.quote", Logged(NextFile)),
     key("csv.comment", Logged(NextFile)),
     key("csv.skip_rows", Logged(NextFile)),
-    key("csv.decimal_sign", Logged(NextFile)),
-    key("csv.thousands_sign", Logged(NextFile)),
+    key("csv.decimal_separator", Logged(NextFile)),
+    key("csv.thousands_separator", Logged(NextFile)),
     key("csv.percent", Logged(NextFile)),
     key(
         "infer.rows",
         Immediate("for a source without landed records; columns that have landed keep their types"),
     ),
     key(
-        "infer.max_odd_share",
+        "infer.max_odd_fraction",
         Immediate("for a source without landed records; columns that have landed keep their types"),
     ),
     key("idx.labels", Refused(OTHER_DATA)),
@@ -269,7 +269,10 @@ pub(crate) const KEYS: &[Key] = &[
     key("contract.columns", Logged(Next("of the next records"))),
     key("contract.required", Logged(Next("of the next records"))),
     key("contract.nulls", Logged(Next("of the next records"))),
-    key("contract.vanished", Logged(Next("of the next records"))),
+    key(
+        "contract.missing_columns",
+        Logged(Next("of the next records")),
+    ),
     key("contract.null_drift", Logged(Next("of the next records"))),
     key(
         "contract.column.*.type",
@@ -311,7 +314,7 @@ pub(crate) const KEYS: &[Key] = &[
         Logged(Next("of the next records")),
     ),
     key(
-        "contract.children.*.vanished",
+        "contract.children.*.missing_columns",
         Logged(Next("of the next records")),
     ),
     key(
@@ -341,7 +344,7 @@ pub(crate) const KEYS: &[Key] = &[
     key("contract.max_keys", Logged(Next("of the next records"))),
     key("contract.max_depth", Logged(Next("of the next records"))),
     key(
-        "contract.max_reject_share",
+        "contract.max_reject_fraction",
         Immediate("from the next batch on, against the rejected records of all batches"),
     ),
     key(

@@ -21,7 +21,7 @@ use crate::{
     source::{Fill, Source, checksum},
 };
 
-/// 256 pictures of 224 x 224 bytes.
+/// 256 images of 224 x 224 bytes.
 const BATCH: usize = 256 * 224 * 224 * 3;
 const STEP_NANOSECONDS: u64 = 5_000_000;
 

@@ -69,7 +69,7 @@ pub(crate) fn check(cuda: &Cuda, report: &mut Report) -> Result<(), Error> {
     }
     for order in [ChannelOrder::First, ChannelOrder::Last] {
         for is_mixed in [false, true] {
-            let (wrong, wrong_bf16) = bench.pictures(order, is_mixed)?;
+            let (wrong, wrong_bf16) = bench.images(order, is_mixed)?;
             let details = json!({ "order": order, "mixed": is_mixed, "wrong_f32": wrong, "wrong_bf16": wrong_bf16 });
             report.must("normalize", wrong + wrong_bf16 == 0, details);
         }
@@ -161,7 +161,7 @@ impl Bench<'_> {
         Ok(differences(bytemuck::cast_slice(&expected), &found))
     }
 
-    fn pictures(&mut self, order: ChannelOrder, is_mixed: bool) -> Result<(usize, usize), Error> {
+    fn images(&mut self, order: ChannelOrder, is_mixed: bool) -> Result<(usize, usize), Error> {
         let (count, height, width) = (13, 37, 53);
         let normalize = Normalize::new(
             height,
@@ -170,19 +170,19 @@ impl Bench<'_> {
             [0.485, 0.456, 0.406],
             [0.229, 0.224, 0.225],
         );
-        let pictures = self.random.bytes(count as usize * normalize.values());
+        let images = self.random.bytes(count as usize * normalize.values());
         let mixes: Vec<Mix> = (0..if is_mixed { count } else { 0 })
             .map(|n| self.mix(n, count, height, width))
             .collect();
-        let mut expected = vec![0.0_f32; pictures.len()];
-        normalize.apply(&pictures, &mixes, &mut expected);
+        let mut expected = vec![0.0_f32; images.len()];
+        normalize.apply(&images, &mixes, &mut expected);
         let rounded: Vec<u16> = expected.iter().copied().map(to_bf16).collect();
         let mix_bytes: Vec<u8> = mixes.iter().flat_map(|mix| mix.to_bytes()).collect();
-        let (sent, mixes) = (self.send(&pictures)?, self.send(&mix_bytes)?);
+        let (sent, mixes) = (self.send(&images)?, self.send(&mix_bytes)?);
         let mixes = || is_mixed.then(|| (&mixes, 0..mixes.bytes()));
         let (f32s, bf16s) = (
-            self.cuda.allocate(4 * pictures.len())?,
-            self.cuda.allocate(2 * pictures.len())?,
+            self.cuda.allocate(4 * images.len())?,
+            self.cuda.allocate(2 * images.len())?,
         );
         let all = (&sent, 0..sent.bytes());
         self.kernels.normalize_f32(

@@ -10,7 +10,7 @@ use crate::{Batch, BatchKind, EpochBatches, Error};
 /// What a batch on the device is.
 ///
 /// Its parts are, in this order and without those it does not have: `x`, pixels or token ids; targets; segments;
-/// positions; of rows of several parts `x`, targets, pixels, token ids and lengths; laid out as [`Batch`] says. Where the caller mixes pictures, pixels and targets are those of
+/// positions; of rows of several parts `x`, targets, pixels, token ids and lengths; laid out as [`Batch`] says. Where the caller mixes images, pixels and targets are those of
 /// [`Batch::held_pixels`], and the last part has a [`Mix`](super::Mix) for each.
 #[derive(Clone, Debug)]
 pub struct BatchInfo {
@@ -20,7 +20,7 @@ pub struct BatchInfo {
     pub target: TargetKind,
     /// Rows of this rank.
     pub rows: usize,
-    /// Place of the first of them in the parts: above 0 where a picture of another rank comes before.
+    /// Place of the first of them in the parts: above 0 where an image of another rank comes before.
     pub first: usize,
     /// How many of them, at the end, only fill the batch up; see [`Batch::padding`].
     pub padding: usize,

@@ -138,8 +138,8 @@ fn columns(engine: &Engine) -> Result<Shape, String> {
             let inputs: Vec<_> = inputs.collect();
             token_columns(&inputs, length, tokens.layout, engine.shape().rows)
         }
-        (BatchKind::Pictures { .. } | BatchKind::Tokens { .. }, _) => {
-            Err("pictures are decoded on the processor".into())
+        (BatchKind::Images { .. } | BatchKind::Tokens { .. }, _) => {
+            Err("images are decoded on the processor".into())
         }
         (BatchKind::Multi { .. }, _) => {
             Err("rows of several parts are built on the processor".into())

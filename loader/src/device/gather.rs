@@ -3,7 +3,7 @@
 //!
 //! - Rows and tokens: whole blocks go to the device once, into the slots of a window, and a kernel builds each batch
 //!   from (slot, row) places. So the processor touches no row.
-//! - Pictures: bytes go to the device, a quarter of what floats would take, and become normalised floats there, mixed
+//! - Images: bytes go to the device, a quarter of what floats would take, and become normalised floats there, mixed
 //!   with others of the batch where that is asked for.
 
 use serde::{Deserialize, Serialize};
@@ -100,7 +100,7 @@ fn token_at(bytes: &[u8]) -> u32 {
     }
 }
 
-/// Pictures of bytes, `[count, height, width, 3]`, and what is made of them.
+/// Images of bytes, `[count, height, width, 3]`, and what is made of them.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Normalize {
     /// Rows of pixels.
@@ -115,7 +115,7 @@ pub struct Normalize {
     pub bias: [f32; 3],
 }
 
-/// Where the channels of a picture are.
+/// Where the channels of an image are.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ChannelOrder {
@@ -126,12 +126,12 @@ pub enum ChannelOrder {
     Last,
 }
 
-/// How a picture is mixed with another of its batch.
+/// How an image is mixed with another of its batch.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Mix {
-    /// The other picture's place in the batch. One that the batch does not have leaves the picture as it is.
+    /// The other image's place in the batch. One that the batch does not have leaves the image as it is.
     pub partner: u32,
-    /// Share of the picture itself outside the box, 0 to 1. Mixup has an empty box, cutmix a weight of 1.
+    /// Share of the image itself outside the box, 0 to 1. Mixup has an empty box, cutmix a weight of 1.
     pub weight: f32,
     /// Rows of the box, from `top` to below `bottom`, in which the partner is taken alone.
     pub rows: [u32; 2],
@@ -143,7 +143,7 @@ impl Mix {
     /// Bytes of one on the device.
     pub const BYTES: usize = 24;
 
-    /// Leaves the picture as it is.
+    /// Leaves the image as it is.
     pub const NONE: Self = Self {
         partner: u32::MAX,
         weight: 1.0,
@@ -185,26 +185,26 @@ impl Normalize {
         }
     }
 
-    /// Values of one picture.
+    /// Values of one image.
     #[must_use]
     pub fn values(&self) -> usize {
         self.height as usize * self.width as usize * 3
     }
 
-    /// Normalises pictures `[count, height, width, 3]` to f32. `mixes` is empty or has one for each picture.
+    /// Normalises images `[count, height, width, 3]` to f32. `mixes` is empty or has one for each image.
     ///
     /// Each value is one fused multiply-add, as on the device, and so is each mix: results are equal bit for bit.
     ///
     /// # Panics
     ///
-    /// `out` is not as long as `pictures`, or `mixes` not as the number of pictures.
-    pub fn apply(&self, pictures: &[u8], mixes: &[Mix], out: &mut [f32]) {
-        assert_eq!(pictures.len(), out.len());
+    /// `out` is not as long as `images`, or `mixes` not as the number of images.
+    pub fn apply(&self, images: &[u8], mixes: &[Mix], out: &mut [f32]) {
+        assert_eq!(images.len(), out.len());
         let (values, width) = (self.values(), self.width as usize);
-        let count = pictures.len() / values;
+        let count = images.len() / values;
         assert!(mixes.is_empty() || mixes.len() == count);
         let value = |n: usize, pixel: usize, c: usize| {
-            f32::from(pictures[n * values + pixel * 3 + c]).mul_add(self.scale[c], self.bias[c])
+            f32::from(images[n * values + pixel * 3 + c]).mul_add(self.scale[c], self.bias[c])
         };
         for (i, to) in out.iter_mut().enumerate() {
             let (n, rest) = (i / values, i % values);
@@ -321,11 +321,11 @@ mod tests {
         let (mean, deviation) = ([0.485, 0.456, 0.406], [0.229, 0.224, 0.225]);
         let (height, width) = (3, 5);
         let normalize = Normalize::new(3, 5, order, mean, deviation);
-        let pictures: Vec<u8> = (0..2 * normalize.values())
+        let images: Vec<u8> = (0..2 * normalize.values())
             .map(|i| (i * 37 % 256).to_le_bytes()[0])
             .collect();
-        let mut out = vec![0.0; pictures.len()];
-        normalize.apply(&pictures, mixes, &mut out);
+        let mut out = vec![0.0; images.len()];
+        normalize.apply(&images, mixes, &mut out);
         for n in 0..2 {
             for y in 0..height {
                 for x in 0..width {
@@ -348,7 +348,7 @@ mod tests {
     }
 
     #[test]
-    fn pictures_are_normalised_in_either_order() {
+    fn images_are_normalised_in_either_order() {
         check_normalize(ChannelOrder::First, &[], byte);
         check_normalize(ChannelOrder::Last, &[], byte);
     }

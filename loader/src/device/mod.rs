@@ -1,7 +1,7 @@
 //! The last metre: from host memory to the memory of an accelerator.
 //!
 //! [`Loader::device_batches`](crate::Loader::device_batches) gives the batches of a pass on a device. Blocks of rows and
-//! tokens go there once, and kernels build each batch from them; batches of pictures, and what cannot be built there, are
+//! tokens go there once, and kernels build each batch from them; batches of images, and what cannot be built there, are
 //! copied from the slabs of the ring by an [`Uploader`].
 //!
 //! Slabs are plain memory. [`HostLock`] page-locks it where it lies, so that the device reads it without a copy in

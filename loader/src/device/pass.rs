@@ -120,7 +120,7 @@ impl Loader {
     /// [`BatchInfo`] says; resume from [`BatchInfo::state`] of the last batch that was trained on.
     ///
     /// Rows, and tokens unless they are packed, are built on the device from blocks that are copied there once each;
-    /// pictures and packed tokens are built on the processor and copied. Open the loader with
+    /// images and packed tokens are built on the processor and copied. Open the loader with
     /// [`lock_batches`](crate::LoaderBuilder::lock_batches), or copies are slow. Device memory is allocated here, and
     /// none until the pass ends.
     ///
@@ -193,19 +193,19 @@ fn start<D: Gather>(
     config: &DeviceConfig,
 ) -> Result<DeviceBatches<D>, Error> {
     config.check()?;
-    let is_picture = matches!(parts.engine.filler.kind, BatchKind::Pictures { .. });
+    let is_image = matches!(parts.engine.filler.kind, BatchKind::Images { .. });
     let prepared = prepare(&parts, driver, config);
     let reason = match prepared {
         Ok(prepared) => return gathered(parts, driver, compute, config, prepared),
         Err(reason) => reason,
     };
-    if config.unfit == Unfit::Refuse && !is_picture {
+    if config.unfit == Unfit::Refuse && !is_image {
         return Err(Error::Config {
             key: "device.window_bytes",
             reason: format!("batches cannot be built on the device: {reason}"),
         });
     }
-    if !is_picture && config.window_bytes > 0 {
+    if !is_image && config.window_bytes > 0 {
         tracing::warn!(
             reason,
             "BATCHES ARE BUILT ON THE PROCESSOR AND COPIED, not gathered on the device"
@@ -328,7 +328,7 @@ fn note_places(pass: &mut Parts, fit: &Fit) -> (Receiver<Upload>, Receiver<Leave
             // Rows as long as the places of one.
             kind: BatchKind::Rows { features: words },
             target: TargetKind::None,
-            pictures: None,
+            images: None,
             places: Some(fit.places),
             ..(*engine.filler).clone()
         }),

@@ -9,7 +9,7 @@ use crate::{
 };
 
 use super::{
-    Filled, Filler, Scratch, foreign, gather_targets, pictures,
+    Filled, Filler, Scratch, foreign, gather_targets, images,
     rows::{self, copy},
     tokens,
 };
@@ -17,7 +17,7 @@ use super::{
 /// Id of places behind a text.
 const PADDING: u32 = 0;
 
-/// Fills the parts that rows have and notes the places. A row that must not be used, and one whose picture cannot be, is
+/// Fills the parts that rows have and notes the places. A row that must not be used, and one whose image cannot be, is
 /// replaced as a whole by the next good one of its block.
 pub(super) fn fill(
     filler: &Filler,
@@ -57,15 +57,15 @@ pub(super) fn fill(
     })
 }
 
-/// Notes which row fills each place, and decodes its picture, if rows have one.
+/// Notes which row fills each place, and decodes its image, if rows have one.
 fn find(
     filler: &Filler,
     filled: &mut Filled,
     pixels: &mut [u8],
     scratch: &mut Scratch,
 ) -> Result<(), Error> {
-    let picture = filler.kind.row_bytes(filler.target)[PIXELS];
-    let mut slots = pixels.chunks_exact_mut(picture.max(1));
+    let image = filler.kind.row_bytes(filler.target)[PIXELS];
+    let mut slots = pixels.chunks_exact_mut(image.max(1));
     let Filled {
         runs,
         places,
@@ -75,17 +75,17 @@ fn find(
     for run in &*runs {
         let first = places.len();
         rows::find(filler, run, places, substituted)?;
-        if picture == 0 {
+        if image == 0 {
             continue;
         }
         let window = &run.window.window;
         let here = run.positions.clone().zip(first..).zip(slots.by_ref());
         for ((position, at), slot) in here {
             let place = &mut places[at];
-            // One that comes several times in an epoch is another picture each time.
-            let epoch = pictures::epoch(window.epoch, window.again(position));
+            // One that comes several times in an epoch is another image each time.
+            let epoch = images::epoch(window.epoch, window.again(position));
             let block = run.window.block(place.block);
-            let row = pictures::decode(filler, block, place.row, epoch, scratch, slot)?;
+            let row = images::decode(filler, block, place.row, epoch, scratch, slot)?;
             if row != place.row {
                 place.row = row;
                 substituted.push(at);

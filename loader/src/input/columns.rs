@@ -52,7 +52,7 @@ impl ShardColumns {
             let wanted = format!("fixed_size_list<float32>[{features}]");
             find(&schema, "x", |t| is_vector(t, features), &wanted)
         });
-        let image = parts.pictures.then(|| {
+        let image = parts.images.then(|| {
             let fits = |t: &DataType| matches!(t, DataType::Binary | DataType::LargeBinary);
             find(&schema, "image", fits, "binary")
         });
@@ -82,7 +82,7 @@ impl ShardColumns {
         };
         let key = find(&schema, "key", |t| *t == DataType::UInt64, "uint64")?;
         let origin = find(&schema, "origin", |t| *t == DataType::UInt64, "uint64")?;
-        // Boxes beside pictures are for those who read shards themselves.
+        // Boxes beside images are for those who read shards themselves.
         let boxes = image.and_then(|_| {
             let found = schema.index_of("boxes").ok()?;
             (*schema.field(found).data_type() == DataType::LargeUtf8).then_some(found)
@@ -114,30 +114,30 @@ impl ShardColumns {
 /// What the rows of a layout have.
 struct Parts {
     features: Option<u32>,
-    pictures: bool,
+    images: bool,
     tokens: Option<TokenType>,
     target: TargetKind,
 }
 
 impl Parts {
     fn of(layout: &Layout) -> Self {
-        let (features, pictures, tokens, target) = match *layout {
+        let (features, images, tokens, target) = match *layout {
             Layout::Dense { features, target } => (Some(features), false, None, target),
-            Layout::Pictures { target } => (None, true, None, target),
+            Layout::Images { target } => (None, true, None, target),
             Layout::Tokens { id, .. } => (None, false, Some(id), TargetKind::None),
             Layout::Multi {
                 features,
-                pictures,
+                images,
                 tokens,
                 target,
             } => {
                 let features = (features > 0).then_some(features);
-                (features, pictures, tokens.map(|tokens| tokens.id), target)
+                (features, images, tokens.map(|tokens| tokens.id), target)
             }
         };
         Self {
             features,
-            pictures,
+            images,
             tokens,
             target,
         }
@@ -222,8 +222,8 @@ mod tests {
     }
 
     #[test]
-    fn pictures_may_have_boxes_and_rows_of_numbers_may_not() {
-        let pictures = Layout::Pictures {
+    fn images_may_have_boxes_and_rows_of_numbers_may_not() {
+        let images = Layout::Images {
             target: TargetKind::Regression,
         };
         let with = |payload: &'static str, r#type: DataType, boxes: DataType| {
@@ -233,14 +233,14 @@ mod tests {
             head(fields)
         };
         let found = with("image", DataType::LargeBinary, DataType::LargeUtf8);
-        let found = ShardColumns::read(&found, &pictures).unwrap();
+        let found = ShardColumns::read(&found, &images).unwrap();
         assert_eq!(
             (found.payload, found.y, found.key, found.origin),
             (0, Some(2), 3, 4)
         );
         let multi = Layout::Multi {
             features: 0,
-            pictures: true,
+            images: true,
             tokens: None,
             target: TargetKind::Regression,
         };
@@ -248,7 +248,7 @@ mod tests {
         let of_several = ShardColumns::read(&of_several, &multi).unwrap();
         assert_eq!((of_several.image, of_several.y), (Some(0), Some(2)));
         let refused = with("image", DataType::LargeBinary, DataType::Int8);
-        assert!(ShardColumns::read(&refused, &pictures).is_err());
+        assert!(ShardColumns::read(&refused, &images).is_err());
         let refused = with("x", vector(3, DataType::Float32), DataType::LargeUtf8);
         assert!(ShardColumns::read(&refused, &LAYOUT).is_err());
     }

@@ -57,8 +57,8 @@ pub enum InputFormat {
     Mds,
 }
 
-/// Which columns of a dataset are read, by name. Without any name given, a dataset with a column of pictures (`image`,
-/// `jpg`, `jpeg`, `png` or `img`) gives pictures, one with a list of integers `tokens` or `input_ids` gives tokens, and any
+/// Which columns of a dataset are read, by name. Without any name given, a dataset with a column of images (`image`,
+/// `jpg`, `jpeg`, `png` or `img`) gives images, one with a list of integers `tokens` or `input_ids` gives tokens, and any
 /// other gives rows of numbers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ColumnMap {
@@ -69,7 +69,7 @@ pub struct ColumnMap {
     /// member, or the key in its `json` member, also as `json.KEY`; default the member `cls`, or the first of these keys
     /// that is a number in the `json` member.
     pub y: Option<String>,
-    /// Encoded pictures: bytes, or a struct whose field `bytes` has them. In WebDataset, the extension of the member
+    /// Encoded images: bytes, or a struct whose field `bytes` has them. In WebDataset, the extension of the member
     /// (default: `jpg`, `jpeg`, `png` or `webp`).
     pub image: Option<String>,
     /// Token ids: lists of integers, one document a row.

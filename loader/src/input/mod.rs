@@ -50,14 +50,14 @@ use webdataset::WebDataset;
 pub(crate) enum Record {
     /// Numbers.
     Dense { features: u32, target: TargetKind },
-    /// An encoded picture.
-    Pictures { target: TargetKind },
+    /// An encoded image.
+    Images { target: TargetKind },
     /// A document; ids are below `vocabulary`.
     Tokens { id: TokenType, vocabulary: u32 },
     /// Several parts; a text has at most `length` ids, 0 where rows have none.
     Multi {
         features: u32,
-        pictures: bool,
+        images: bool,
         length: u32,
         target: TargetKind,
     },
@@ -67,16 +67,16 @@ impl From<&Layout> for Record {
     fn from(layout: &Layout) -> Self {
         match *layout {
             Layout::Dense { features, target } => Self::Dense { features, target },
-            Layout::Pictures { target } => Self::Pictures { target },
+            Layout::Images { target } => Self::Images { target },
             Layout::Tokens { id, vocabulary } => Self::Tokens { id, vocabulary },
             Layout::Multi {
                 features,
-                pictures,
+                images,
                 tokens,
                 target,
             } => Self::Multi {
                 features,
-                pictures,
+                images,
                 length: tokens.map_or(0, |tokens| tokens.length),
                 target,
             },

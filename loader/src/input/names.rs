@@ -1,6 +1,6 @@
 //! Names that columns have by custom, where the settings give none.
 
-/// Encoded pictures.
+/// Encoded images.
 pub(super) const IMAGES: &[&str] = &["image", "jpg", "jpeg", "png", "img"];
 /// Token ids.
 pub(super) const TOKENS: &[&str] = &["tokens", "input_ids"];

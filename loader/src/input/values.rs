@@ -28,7 +28,7 @@ pub(super) fn check(
             }
             (&dense.y, *target)
         }
-        (BlockRows::Pictures(pictures), Record::Pictures { target }) => (&pictures.y, *target),
+        (BlockRows::Images(images), Record::Images { target }) => (&images.y, *target),
         (
             BlockRows::Multi(multi),
             Record::Multi {

@@ -1,8 +1,8 @@
 //! WebDataset as an input: tar files in which consecutive members with one name, up to its first dot after the last
-//! slash, make a sample. `a/0001.jpg` and `a/0001.cls` are the picture and the class of sample `a/0001`.
+//! slash, make a sample. `a/0001.jpg` and `a/0001.cls` are the image and the class of sample `a/0001`.
 //!
 //! Rules: members that are no files, and files whose name has no dot or begins with one, are passed over. Every sample
-//! must have one picture, and a label if any sample has one. A member that comes twice in a sample is refused, and so is a
+//! must have one image, and a label if any sample has one. A member that comes twice in a sample is refused, and so is a
 //! key that comes back later in the same file: a writer that sorted differently would lose one of the two. An archive
 //! must end as archives do, so that one that was cut short is noticed.
 //!
@@ -37,7 +37,7 @@ use super::{
 };
 use crate::{
     Error,
-    block::{BlockRows, BlockTarget, PictureRows, Spans},
+    block::{BlockRows, BlockTarget, ImageRows, Spans},
     fetch::Extents,
     geometry::{BlockId, Geometry},
 };
@@ -50,7 +50,7 @@ const SCAN_BYTES: u64 = 1 << 20;
 const MOST_LABEL: u64 = 1 << 20;
 /// Extensions that are remembered, to name them.
 const MOST_EXTENSIONS: usize = 100;
-/// Extensions of pictures.
+/// Extensions of images.
 const IMAGES: &[&str] = &["jpg", "jpeg", "png", "webp"];
 
 /// The archives of a dataset.
@@ -67,7 +67,7 @@ pub(super) struct WebDataset {
 /// Which members of a sample are read.
 #[derive(Clone, Debug)]
 struct Members {
-    /// Extension of pictures, if one is asked for.
+    /// Extension of images, if one is asked for.
     image: Option<String>,
     /// Extension of labels, or key in a `json` member, if one is asked for.
     label: Option<String>,
@@ -140,7 +140,7 @@ impl WebDataset {
             identity.extend(line.bytes());
         }
         Ok(Opened {
-            record: Record::Pictures { target },
+            record: Record::Images { target },
             geometry: Arc::clone(&geometry),
             fingerprint: Hash128::of(&identity),
             format: Self {
@@ -180,7 +180,7 @@ impl WebDataset {
         let seed = xxh3_64(self.foreign.file(file).path.as_bytes());
         let decode = move |parts: Vec<Bytes>| {
             let bytes = parts.into_iter().next().unwrap_or_default();
-            Ok(pictures(&bytes, start, rows, &wanted, target, seed)?)
+            Ok(images(&bytes, start, rows, &wanted, target, seed)?)
         };
         let mut read = self
             .foreign
@@ -455,7 +455,7 @@ async fn member(
     if is_image {
         if sample.image.is_some() {
             return Err(Problem::Content(format!(
-                "sample `{}` has two pictures; name the extension of one in `columns.image`",
+                "sample `{}` has two images; name the extension of one in `columns.image`",
                 sample.key
             )));
         }
@@ -514,7 +514,7 @@ fn finish(
     each: &mut impl FnMut(Sample) -> Result<(), String>,
 ) -> Result<(), String> {
     if sample.image.is_none() {
-        return Err(format!("sample `{}` has no picture", sample.key));
+        return Err(format!("sample `{}` has no image", sample.key));
     }
     each(sample)
 }
@@ -615,8 +615,8 @@ impl Labels {
     }
 }
 
-/// The rows of a block whose bytes begin at `start` of the archive. Pictures stay where they are.
-fn pictures(
+/// The rows of a block whose bytes begin at `start` of the archive. Images stay where they are.
+fn images(
     bytes: &Bytes,
     start: u64,
     rows: u32,
@@ -661,7 +661,7 @@ fn pictures(
             "it has `{found}` samples, and had `{rows}` when the archive was opened"
         ));
     }
-    Ok(BlockRows::Pictures(PictureRows {
+    Ok(BlockRows::Images(ImageRows {
         bytes: bytes.clone().into(),
         spans: Spans::Apart(spans),
         y: match target {

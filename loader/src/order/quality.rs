@@ -124,7 +124,7 @@ mod tests {
         shuffle_quality(&orders, None, 1000)
     }
 
-    /// 1,281,167 pictures of 100 KB in 1,000 classes, sorted by class, in blocks of 1 MiB; windows of 1 GiB.
+    /// 1,281,167 images of 100 KB in 1,000 classes, sorted by class, in blocks of 1 MiB; windows of 1 GiB.
     #[test]
     fn an_imagenet_sorted_by_class_is_mixed_with_a_window_of_one_gibibyte() {
         let mut rows = vec![10; 128_116];

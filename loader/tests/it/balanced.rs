@@ -8,7 +8,7 @@ use std::{
 use arrow::array::{ArrayRef, Int32Array};
 use feedline_loader::{
     Batch, ClassBalance, Error, Loader, LoaderConfig, MixtureConfig, SourceWeight, Target,
-    picture::{Crop, PictureConfig},
+    image::{Crop, ImageConfig},
 };
 use feedline_schemas::{
     encode,
@@ -261,7 +261,7 @@ async fn fault_02_a_damaged_block_has_a_stand_in_whose_classes_are_its_own() {
     bytes[usize::try_from(byte).unwrap()] ^= 1;
     store.put(path, bytes.into()).await.unwrap();
     let config = LoaderConfig {
-        max_bad_share: 0.1,
+        max_bad_fraction: 0.1,
         ..balanced(ClassBalance::Equal, 50)
     };
     let start = open(&store, &config).await.start_state();
@@ -275,12 +275,12 @@ async fn fault_02_a_damaged_block_has_a_stand_in_whose_classes_are_its_own() {
 }
 
 #[tokio::test]
-async fn a_picture_that_comes_again_in_an_epoch_is_cropped_anew() {
+async fn a_image_that_comes_again_in_an_epoch_is_cropped_anew() {
     let store = Store::memory();
     let members: Vec<_> = (0..20)
         .flat_map(|sample| {
             let class = u8::from(sample == 7);
-            let picture = image::RgbImage::from_fn(40, 40, |x, y| {
+            let image = image::RgbImage::from_fn(40, 40, |x, y| {
                 image::Rgb([
                     u8::try_from(x * 6).unwrap(),
                     u8::try_from(y * 6).unwrap(),
@@ -288,7 +288,7 @@ async fn a_picture_that_comes_again_in_an_epoch_is_cropped_anew() {
                 ])
             });
             let mut png = std::io::Cursor::new(Vec::new());
-            picture.write_to(&mut png, image::ImageFormat::Png).unwrap();
+            image.write_to(&mut png, image::ImageFormat::Png).unwrap();
             [
                 (format!("{sample:04}.cls"), class.to_string().into()),
                 (format!("{sample:04}.png"), png.into_inner()),
@@ -301,7 +301,7 @@ async fn a_picture_that_comes_again_in_an_epoch_is_cropped_anew() {
         ratio: [0.75, 1.25],
     };
     let config = LoaderConfig {
-        pictures: Some(PictureConfig::new(4, 4, crop)),
+        images: Some(ImageConfig::new(4, 4, crop)),
         ..balanced(ClassBalance::Equal, 16)
     };
     let loader = open(&store, &config).await;

@@ -94,26 +94,26 @@ async fn add_lengths(store: &Store, shard: &mut Shard, first: u64) {
     store.put(&path, bytes).await.unwrap();
 }
 
-/// What stands in for the file of a picture: its sample's number, and as many bytes more as make lengths differ.
-pub(crate) fn picture(sample: u64) -> Vec<u8> {
-    let mut bytes = format!("picture {sample} ").into_bytes();
+/// What stands in for the file of an image: its sample's number, and as many bytes more as make lengths differ.
+pub(crate) fn image(sample: u64) -> Vec<u8> {
+    let mut bytes = format!("image {sample} ").into_bytes();
     bytes.extend((0..sample % 50).map(|i| (sample + i).to_le_bytes()[0]));
     bytes
 }
 
-/// Side of a small picture.
+/// Side of a small image.
 pub(crate) const SIDE: usize = 4;
-/// The sample whose small picture is broken.
+/// The sample whose small image is broken.
 pub(crate) const BROKEN: u64 = 13;
 
-/// Pixels of the small picture of a sample, u8 RGB of 4 x 4.
+/// Pixels of the small image of a sample, u8 RGB of 4 x 4.
 pub(crate) fn small_pixels(sample: u64) -> Vec<u8> {
     let level = |i: u64| (sample * 31 + i * 7 % 101).to_le_bytes()[0];
     (0..48).map(level).collect()
 }
 
 /// A file that holds them.
-pub(crate) fn small_picture(sample: u64) -> Vec<u8> {
+pub(crate) fn small_image(sample: u64) -> Vec<u8> {
     let header = format!("P6\n{SIDE} {SIDE}\n255\n");
     let mut file = [header.into_bytes(), small_pixels(sample)].concat();
     if sample == BROKEN {
@@ -197,9 +197,9 @@ pub(crate) fn record_batch_of(layout: &Layout, samples: &[u64]) -> RecordBatch {
             parts.push(("x", Arc::new(vectors(features, samples))));
             target
         }
-        Layout::Pictures { target } => {
-            let pictures = samples.iter().map(|sample| picture(*sample));
-            parts.push(("image", Arc::new(BinaryArray::from_iter_values(pictures))));
+        Layout::Images { target } => {
+            let images = samples.iter().map(|sample| image(*sample));
+            parts.push(("image", Arc::new(BinaryArray::from_iter_values(images))));
             target
         }
         Layout::Tokens { id, vocabulary } => {
@@ -208,16 +208,16 @@ pub(crate) fn record_batch_of(layout: &Layout, samples: &[u64]) -> RecordBatch {
         }
         Layout::Multi {
             features,
-            pictures,
+            images,
             tokens,
             target,
         } => {
             if features > 0 {
                 parts.push(("x", Arc::new(vectors(features, samples))));
             }
-            if pictures {
-                let pictures = samples.iter().map(|sample| small_picture(*sample));
-                parts.push(("image", Arc::new(BinaryArray::from_iter_values(pictures))));
+            if images {
+                let images = samples.iter().map(|sample| small_image(*sample));
+                parts.push(("image", Arc::new(BinaryArray::from_iter_values(images))));
             }
             if let Some(tokens) = tokens {
                 let ids = documents(tokens.id, tokens.vocabulary, samples);

@@ -188,7 +188,7 @@ async fn fault_02_blocks_that_stand_in_for_damaged_ones_are_the_same_on_the_devi
     let manifest = dataset::publish_train(&store, SHARDS).await;
     damage(&store, &manifest, 0, &[3, 4, 15]).await;
     let config = LoaderConfig {
-        max_bad_share: 0.14,
+        max_bad_fraction: 0.14,
         ..config(96)
     };
     check_stand_ins(&store, &config).await;

@@ -6,7 +6,7 @@ use arrow::array::{Float32Array, Int32Array};
 use feedline_loader::{
     Batch, BatchKind, InputConfig, InputFormat, Loader, LoaderConfig, LoaderState, Split,
     SplitChoice, Target,
-    picture::{Crop, PictureConfig},
+    image::{Crop, ImageConfig},
 };
 use feedline_storage::{Store, clock::SystemClock};
 
@@ -301,19 +301,17 @@ async fn shards_of_ours_are_found_without_being_told() {
     assert_eq!(loader.manifest().unwrap().fingerprint, loader.fingerprint());
 }
 
-/// A picture of one colour, which tells its sample.
+/// An image of one colour, which tells its sample.
 pub(crate) fn png(sample: u64) -> Vec<u8> {
     let shade = u8::try_from(sample).unwrap();
-    let picture = image::RgbImage::from_pixel(9, 7, image::Rgb([shade, !shade, 3]));
+    let image = image::RgbImage::from_pixel(9, 7, image::Rgb([shade, !shade, 3]));
     let mut bytes = std::io::Cursor::new(Vec::new());
-    picture
-        .write_to(&mut bytes, image::ImageFormat::Png)
-        .unwrap();
+    image.write_to(&mut bytes, image::ImageFormat::Png).unwrap();
     bytes.into_inner()
 }
 
 #[tokio::test]
-async fn pictures_of_archives_and_mds_are_those_that_were_written() {
+async fn images_of_archives_and_mds_are_those_that_were_written() {
     let archives = Store::memory();
     for (number, samples) in [0..60u64, 60..100].into_iter().enumerate() {
         let members: Vec<_> = samples
@@ -340,7 +338,7 @@ async fn pictures_of_archives_and_mds_are_those_that_were_written() {
     mds.put(&shards).await;
     for store in [archives, shards] {
         let config = LoaderConfig {
-            pictures: Some(PictureConfig::new(4, 4, Crop::Whole)),
+            images: Some(ImageConfig::new(4, 4, Crop::Whole)),
             ..config(16)
         };
         let loader = open(&store, &config).await;

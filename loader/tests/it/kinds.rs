@@ -1,10 +1,10 @@
-//! Batches of tokens, mixtures of datasets, and pictures that cannot be used.
+//! Batches of tokens, mixtures of datasets, and images that cannot be used.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use feedline_loader::{
     Batch, Error, Loader, LoaderConfig, MixtureConfig, SourceWeight, TokenLayout, TokensConfig,
-    picture::{Crop, PictureConfig},
+    image::{Crop, ImageConfig},
 };
 use feedline_schemas::manifest::{Layout, Split, TokenType};
 use feedline_storage::{Store, clock::SystemClock};
@@ -128,7 +128,7 @@ async fn fault_02_a_damaged_block_of_tokens_costs_its_own_rows_only() {
             TokenLayout::Stream,
         ] {
             let config = LoaderConfig {
-                max_bad_share: 0.5,
+                max_bad_fraction: 0.5,
                 ..with_tokens(15, layout)
             };
             let expected = ids_and_segments(&open(&healthy, &config).await);
@@ -384,31 +384,31 @@ async fn datasets_that_do_not_fit_together_are_named() {
     );
 }
 
-/// A picture of one colour.
+/// An image of one colour.
 fn png(sample: u64) -> Vec<u8> {
     crate::formats::png(sample)
 }
 
 #[tokio::test]
-async fn fault_23_a_broken_picture_is_replaced_by_the_next_of_its_block_on_any_ranks() {
+async fn fault_23_a_broken_image_is_replaced_by_the_next_of_its_block_on_any_ranks() {
     let store = Store::memory();
     let broken = [7u64, 8, 99];
     let members: Vec<_> = (0..100)
         .flat_map(|sample| {
-            let mut picture = png(sample);
+            let mut image = png(sample);
             if broken.contains(&sample) {
-                picture.truncate(picture.len() / 2);
+                image.truncate(image.len() / 2);
             }
             [
                 (format!("{sample:04}.cls"), (sample % 5).to_string().into()),
-                (format!("{sample:04}.png"), picture),
+                (format!("{sample:04}.png"), image),
             ]
         })
         .collect();
     store.put("0.tar", archive(&members)).await.unwrap();
     let config = LoaderConfig {
-        pictures: Some(PictureConfig::new(4, 4, Crop::Whole)),
-        max_bad_share: 0.03,
+        images: Some(ImageConfig::new(4, 4, Crop::Whole)),
+        max_bad_fraction: 0.03,
         ..config(16)
     };
     let mut expected = Vec::new();
@@ -440,7 +440,7 @@ async fn fault_23_a_broken_picture_is_replaced_by_the_next_of_its_block_on_any_r
         }
     }
     let strict = LoaderConfig {
-        max_bad_share: 0.02,
+        max_bad_fraction: 0.02,
         ..config
     };
     let loader = open(&store, &strict).await;

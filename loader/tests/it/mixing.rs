@@ -5,7 +5,7 @@ use std::sync::Arc;
 use feedline_loader::{
     Batch, Loader, LoaderConfig, Target,
     device::{self, ChannelOrder, HostDriver, Normalize, Uploader},
-    picture::{Crop, Mix, MixConfig, MixedBy, PictureConfig, apply_mix},
+    image::{Crop, ImageConfig, Mix, MixConfig, MixedBy, apply_mix},
 };
 use feedline_storage::Store;
 
@@ -16,19 +16,19 @@ const SIDE: usize = 4;
 const PIXELS: usize = SIDE * SIDE * 3;
 const BATCHES: usize = 7;
 
-/// 96 pictures of one colour each in eight archives; the one of sample 7 is broken.
+/// 96 images of one colour each in eight archives; the one of sample 7 is broken.
 async fn archives() -> Store {
     let store = Store::memory();
     for number in 0..8u64 {
         let members: Vec<_> = (number * 12..(number + 1) * 12)
             .flat_map(|sample| {
-                let mut picture = png(sample);
+                let mut image = png(sample);
                 if sample == 7 {
-                    picture.truncate(picture.len() / 2);
+                    image.truncate(image.len() / 2);
                 }
                 [
                     (format!("{sample:04}.cls"), (sample % 5).to_string().into()),
-                    (format!("{sample:04}.png"), picture),
+                    (format!("{sample:04}.png"), image),
                 ]
             })
             .collect();
@@ -44,16 +44,16 @@ async fn archives() -> Store {
 fn mixed(mix: Option<MixConfig>) -> LoaderConfig {
     let side = u32::try_from(SIDE).unwrap();
     LoaderConfig {
-        pictures: Some(PictureConfig {
+        images: Some(ImageConfig {
             mix,
-            ..PictureConfig::new(side, side, Crop::Whole)
+            ..ImageConfig::new(side, side, Crop::Whole)
         }),
-        max_bad_share: 0.05,
+        max_bad_fraction: 0.05,
         ..config(15)
     }
 }
 
-/// A mixed picture and its labels.
+/// A mixed image and its labels.
 #[derive(Clone, Debug, PartialEq)]
 struct Row {
     key: u64,
@@ -114,7 +114,7 @@ async fn joined<T>(
 }
 
 #[tokio::test]
-async fn mixed_pictures_and_labels_are_those_of_the_pairs_on_any_ranks() {
+async fn mixed_images_and_labels_are_those_of_the_pairs_on_any_ranks() {
     let store = archives().await;
     let plain = joined(&store, &mixed(None), 1, |batch| {
         assert!(batch.mixes().is_empty() && batch.lambda().is_empty());
@@ -183,7 +183,7 @@ async fn a_run_that_resumes_on_other_ranks_mixes_as_if_it_had_not_stopped() {
     assert!(rest == whole[3..]);
 }
 
-/// The rank's own normalised pictures, mixed by the caller as a device would.
+/// The rank's own normalised images, mixed by the caller as a device would.
 fn on_the_caller(batch: &Batch) -> Vec<Vec<u32>> {
     let own = batch.own_places();
     assert_eq!(own.len(), batch.rows());
@@ -195,9 +195,9 @@ fn on_the_caller(batch: &Batch) -> Vec<Vec<u32>> {
     }
     let mut out = vec![0.0; held.len()];
     normalize().apply(held, &table, &mut out);
-    let pictures = out.chunks(PIXELS).skip(own.start).take(own.len());
-    pictures
-        .map(|picture| picture.iter().map(|v| v.to_bits()).collect())
+    let images = out.chunks(PIXELS).skip(own.start).take(own.len());
+    images
+        .map(|image| image.iter().map(|v| v.to_bits()).collect())
         .collect()
 }
 

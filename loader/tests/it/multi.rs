@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use feedline_loader::{
     Batch, BatchKind, LoaderConfig, Target,
-    picture::{Crop, MixConfig, PictureConfig},
+    image::{Crop, ImageConfig, MixConfig},
 };
 use feedline_schemas::manifest::{Layout, RowTokens, Split, TargetKind, TokenType};
 use feedline_storage::Store;
@@ -24,10 +24,10 @@ const TOKENS: RowTokens = RowTokens {
     length: LENGTH,
 };
 
-fn layout(features: u32, pictures: bool, tokens: Option<RowTokens>) -> Layout {
+fn layout(features: u32, images: bool, tokens: Option<RowTokens>) -> Layout {
     Layout::Multi {
         features,
-        pictures,
+        images,
         tokens,
         target: TargetKind::Regression,
     }
@@ -43,8 +43,8 @@ async fn published(layout: Layout) -> Store {
 fn settings() -> LoaderConfig {
     let side = u32::try_from(SIDE).unwrap();
     LoaderConfig {
-        pictures: Some(PictureConfig::new(side, side, Crop::Whole)),
-        max_bad_share: 0.01,
+        images: Some(ImageConfig::new(side, side, Crop::Whole)),
+        max_bad_fraction: 0.01,
         ..config(16)
     }
 }
@@ -81,7 +81,7 @@ fn rows(batch: &Batch) -> Vec<Row> {
 }
 
 /// The row that a sample is, with the parts that are asked for.
-fn expected(sample: u64, features: u32, pictures: bool, tokens: bool) -> Row {
+fn expected(sample: u64, features: u32, images: bool, tokens: bool) -> Row {
     #[expect(clippy::cast_precision_loss, reason = "small numbers")]
     let number = |value: u64| (value as f32).to_bits();
     let x = [number(sample), number(1), number(2)];
@@ -90,11 +90,7 @@ fn expected(sample: u64, features: u32, pictures: bool, tokens: bool) -> Row {
     (
         sample,
         x[..features as usize].to_vec(),
-        if pictures {
-            small_pixels(sample)
-        } else {
-            vec![]
-        },
+        if images { small_pixels(sample) } else { vec![] },
         if tokens { ids } else { vec![] },
         tokens.then(|| document_length(sample)),
         number(sample),
@@ -103,14 +99,14 @@ fn expected(sample: u64, features: u32, pictures: bool, tokens: bool) -> Row {
 
 #[tokio::test]
 async fn all_parts_of_a_row_are_of_one_sample() {
-    for (features, pictures, tokens) in [
+    for (features, images, tokens) in [
         (FEATURES, true, true),
         (FEATURES, true, false),
         (FEATURES, false, true),
         (0, true, true),
         (0, false, true),
     ] {
-        let store = published(layout(features, pictures, tokens.then_some(TOKENS))).await;
+        let store = published(layout(features, images, tokens.then_some(TOKENS))).await;
         let loader = open(&store, &settings()).await;
         let mut seen = BTreeSet::new();
         for batch in loader.batches().unwrap() {
@@ -118,15 +114,15 @@ async fn all_parts_of_a_row_are_of_one_sample() {
             let substituted: Vec<usize> = batch.substituted().collect();
             for (number, row) in rows(&batch).into_iter().enumerate() {
                 let sample = row.0;
-                assert_eq!(row, expected(sample, features, pictures, tokens));
+                assert_eq!(row, expected(sample, features, images, tokens));
                 if !substituted.contains(&number) {
                     assert!(seen.insert(sample));
                 }
             }
         }
-        // The next good row of its block stands in for one whose picture is broken.
+        // The next good row of its block stands in for one whose image is broken.
         let missing: Vec<u64> = (0..ROWS).filter(|sample| !seen.contains(sample)).collect();
-        let broken: &[u64] = if pictures { &[BROKEN] } else { &[] };
+        let broken: &[u64] = if images { &[BROKEN] } else { &[] };
         assert_eq!(missing, broken);
     }
 }
@@ -136,7 +132,7 @@ async fn a_run_interrupted_anywhere_goes_on_with_other_ranks_as_if_it_had_not() 
     let side = u32::try_from(SIDE).unwrap();
     let store = published(layout(FEATURES, true, Some(TOKENS))).await;
     let config = LoaderConfig {
-        pictures: Some(PictureConfig::training(side, side)),
+        images: Some(ImageConfig::training(side, side)),
         ..settings()
     };
     let stores = std::slice::from_ref(&store);
@@ -150,7 +146,7 @@ async fn a_run_interrupted_anywhere_goes_on_with_other_ranks_as_if_it_had_not() 
         .collect();
     let changed = plain.iter().zip(alone.iter().flatten());
     let changed = changed.filter(|(a, b)| a.0 == b.0 && a.2 != b.2).count();
-    assert!(changed > 100, "{changed} pictures were cut or mirrored");
+    assert!(changed > 100, "{changed} images were cut or mirrored");
     let mut random = 12_345_u32;
     let mut draw = |below: u32| {
         random = random.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
@@ -176,16 +172,16 @@ async fn mixing_and_missing_settings_are_refused() {
     let store = published(layout(FEATURES, true, None)).await;
     let plain = settings();
     let mixed = LoaderConfig {
-        pictures: plain.pictures.clone().map(|pictures| PictureConfig {
+        images: plain.images.clone().map(|images| ImageConfig {
             mix: Some(MixConfig::new(0.5, 0.0)),
-            ..pictures
+            ..images
         }),
         ..plain.clone()
     };
     let error = refused(&store, &mixed).await.to_string();
-    assert!(error.contains("`pictures.mix`"), "{error}");
+    assert!(error.contains("`images.mix`"), "{error}");
     let without = LoaderConfig {
-        pictures: None,
+        images: None,
         ..plain
     };
     let error = refused(&store, &without).await.to_string();

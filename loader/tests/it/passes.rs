@@ -1,8 +1,6 @@
 //! What passes deliver and what they cost.
 
-use feedline_loader::{
-    CacheConfig, Error, LoaderConfig, Target, TokensConfig, picture::PictureConfig,
-};
+use feedline_loader::{CacheConfig, Error, LoaderConfig, Target, TokensConfig, image::ImageConfig};
 use feedline_schemas::{
     ids::Seed,
     manifest::{Split, TargetKind},
@@ -41,7 +39,7 @@ async fn settings_of_another_kind_of_record_change_nothing() {
     let plain = open(&store, &config(40)).await;
     let mut more = config(40);
     more.tokens = Some(TokensConfig::new(9));
-    more.pictures = Some(PictureConfig::training(8, 8));
+    more.images = Some(ImageConfig::training(8, 8));
     let more = open(&store, &more).await;
     assert_eq!(more.start_state(), plain.start_state());
     assert_eq!(

@@ -103,7 +103,7 @@ async fn write(layout: &ShardLayout) -> Written {
         let x = if is_documents { &x[..0] } else { &x[..] };
         let row = Row {
             x,
-            picture: None,
+            image: None,
             boxes: None,
             tokens: is_documents.then_some(&tokens[..usize::from(i % 20)]),
             y: None,

@@ -196,7 +196,7 @@ impl Build<'_> {
             );
         }
         self.check_rejects(&session, &rejects, distinct).await?;
-        let limit = self.spec.max_reject_share;
+        let limit = self.spec.max_reject_fraction;
         warnings.extend(many_rejects(&rejects.rejected(), distinct, limit));
         self.audit(&written.splits, &layout).await?;
         let added = self

@@ -175,7 +175,7 @@ async fn many_additions_hold_the_rows_and_the_splits_of_one_build() {
 #[tokio::test(flavor = "multi_thread")]
 async fn additions_are_byte_equal_for_any_number_of_partitions_and_any_memory() {
     let dataset = format!(
-        "{DATASET}keep = [\"id\"]\nshards = {{ shard_bytes = \"64 KiB\", block_bytes = \"4 KiB\" }}\n"
+        "{DATASET}passthrough = [\"id\"]\nshards = {{ shard_bytes = \"64 KiB\", block_bytes = \"4 KiB\" }}\n"
     );
     let mut found = Vec::new();
     for (partitions, memory_bytes) in [(1, None), (3, None), (2, Some(4 << 20))] {
@@ -608,7 +608,7 @@ async fn what_is_expected_of_rows_is_expected_of_new_ones_and_what_of_columns_of
     assert_eq!(report.rejected_by_reason["expected_min"], 3);
     assert_eq!(report.added.unwrap().rejected, 3 + bad(603..900));
 
-    let dataset = expected("max_missing_share = 0.5\n");
+    let dataset = expected("max_missing_fraction = 0.5\n");
     made_anew(&pipeline(&dataset), &pipeline(&dataset), &rows(600..900)).await;
 }
 

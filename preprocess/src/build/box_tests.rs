@@ -1,4 +1,4 @@
-//! Datasets whose pictures have boxes.
+//! Datasets whose images have boxes.
 
 use std::{collections::BTreeMap, fs};
 
@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use super::*;
 use crate::{
     read_manifest,
-    testing::{self, Cells, LandingZone, blocks, build_pictures, coloured, contents, shared},
+    testing::{self, Cells, LandingZone, blocks, build_images, coloured, contents, shared},
     verify,
 };
 
@@ -26,7 +26,7 @@ async fn land(root: &Store, rows: &[Cells]) {
     LandingZone::new(root, "a", &columns).batch(rows).await;
 }
 
-/// 120 pictures, each with a box that tells which it is, and one that is outside.
+/// 120 images, each with a box that tells which it is, and one that is outside.
 fn rows() -> Vec<Cells> {
     let each = (0..120_u32).map(|i| {
         let marks = format!(
@@ -41,7 +41,7 @@ fn rows() -> Vec<Cells> {
 const HALF: &str = "store = \"png\", resize = \"exact\", size = [10, 20], boxes = \"marks\"";
 
 #[tokio::test]
-async fn boxes_come_along_with_their_pictures_whatever_the_partitions() {
+async fn boxes_come_along_with_their_images_whatever_the_partitions() {
     let mut found = Vec::new();
     for partitions in [1, 3] {
         let root = Store::memory();
@@ -49,7 +49,7 @@ async fn boxes_come_along_with_their_pictures_whatever_the_partitions() {
         all.push(vec![json!(file(500)), json!(1), Value::Null]);
         all.push(vec![json!(file(501)), json!(1), json!("[[1, 2]]")]);
         land(&root, &all).await;
-        let report = build_pictures(&root, HALF, partitions).await.unwrap();
+        let report = build_images(&root, HALF, partitions).await.unwrap();
         assert_eq!(
             report.boxes,
             Some(BoxCounts {
@@ -99,20 +99,20 @@ async fn a_column_that_holds_no_boxes_is_refused_and_datasets_without_boxes_have
     for (column, expected) in [
         (
             "label",
-            "`dataset.picture.boxes`: column `label` holds no lists",
+            "`dataset.image.boxes`: column `label` holds no lists",
         ),
-        ("mark", "`dataset.picture.boxes`: there is no column `mark`"),
+        ("mark", "`dataset.image.boxes`: there is no column `mark`"),
     ] {
-        let picture = format!("boxes = \"{column}\"");
-        let refused = build_pictures(&root, &picture, 1).await.unwrap_err();
+        let image = format!("boxes = \"{column}\"");
+        let refused = build_images(&root, &image, 1).await.unwrap_err();
         let refused = refused.to_string();
         assert!(refused.starts_with(expected), "{refused}");
     }
-    let refused = build_pictures(&root, "boxes_on = \"file\"", 1).await;
+    let refused = build_images(&root, "boxes_on = \"file\"", 1).await;
     let refused = refused.unwrap_err().to_string();
-    let expected = "`dataset.picture.boxes_on`: it belongs to `boxes`";
+    let expected = "`dataset.image.boxes_on`: it belongs to `boxes`";
     assert!(refused.starts_with(expected), "{refused}");
-    let report = build_pictures(&root, "store = \"png\"", 1).await.unwrap();
+    let report = build_images(&root, "store = \"png\"", 1).await.unwrap();
     assert_eq!(report.boxes, None);
     for (_, batch) in blocks(&root.child("dataset")).await {
         assert!(batch.column_by_name("boxes").is_none());
@@ -129,7 +129,7 @@ async fn a_schema_version_whose_column_holds_numbers_loses_its_rows_in_plain_sig
     let row = |i: u32, marks: Value| vec![json!(file(i)), json!(1), marks];
     zone.batch(&[row(500, json!(2.5)), row(501, Value::Null)])
         .await;
-    let report = build_pictures(&root, HALF, 1).await.unwrap();
+    let report = build_images(&root, HALF, 1).await.unwrap();
     assert_eq!(report.rejected_by_reason["bad_boxes"], 1);
     let sample = report.reject_sample.unwrap();
     assert!(sample.contains("it is no list"), "{sample}");
@@ -148,7 +148,7 @@ async fn texts(root: &Store) -> BTreeMap<u64, String> {
 }
 
 #[tokio::test]
-async fn rows_of_several_parts_have_the_boxes_of_their_pictures_which_are_no_numbers() {
+async fn rows_of_several_parts_have_the_boxes_of_their_images_which_are_no_numbers() {
     let root = Store::memory();
     let columns = [
         ("image", Binary),
@@ -164,13 +164,13 @@ async fn rows_of_several_parts_have_the_boxes_of_their_pictures_which_are_no_num
     zone.batch(&each.collect::<Vec<_>>()).await;
     let multi = |more: &str| {
         format!(
-            "sources = [\"a\"]\nkind = \"multi\"\npicture_column = \"image\"\ntarget = \"label\"\n\
-             task = \"classification\"\npicture = {{ {HALF} }}\n{more}"
+            "sources = [\"a\"]\nkind = \"multi\"\nimage_column = \"image\"\ntarget = \"label\"\n\
+             task = \"classification\"\nimage = {{ {HALF} }}\n{more}"
         )
     };
     let named = multi("features = [\"size\", \"marks\"]");
     let refused = testing::build_with(&root, &named, 1).await.unwrap_err();
-    let expected = "`dataset.features`: `marks` is the picture or the text of the rows, or belongs";
+    let expected = "`dataset.features`: `marks` is the image or the text of the rows, or belongs";
     assert!(refused.to_string().starts_with(expected), "{refused}");
     let report = testing::build_with(&root, &multi(""), 2).await.unwrap();
     assert_eq!((report.boxes.unwrap().kept, report.rejected), (120, 0));
@@ -185,7 +185,7 @@ async fn rows_of_several_parts_have_the_boxes_of_their_pictures_which_are_no_num
 
 /// The micrographs with the boxes of their table, which has a row for each.
 #[tokio::test]
-async fn boxes_of_real_pictures_are_halved_with_them_and_none_is_lost() {
+async fn boxes_of_real_images_are_halved_with_them_and_none_is_lost() {
     let Some(table) = shared("images/bccd/labels.csv") else {
         return;
     };
@@ -204,8 +204,8 @@ async fn boxes_of_real_pictures_are_halved_with_them_and_none_is_lost() {
         vec![json!(file), json!(1), json!(text)]
     });
     land(&root, &each.collect::<Vec<_>>()).await;
-    let dataset = "sources = [\"a\"]\nkind = \"pictures\"\nsplit = { train = 1, validation = 0, test = 0 }\n\
-                   picture = { store = \"raw\", resize = \"shorter_side\", size = 240, boxes = \"marks\" }\n";
+    let dataset = "sources = [\"a\"]\nkind = \"images\"\nsplit = { train = 1, validation = 0, test = 0 }\n\
+                   image = { store = \"raw\", resize = \"shorter_side\", size = 240, boxes = \"marks\" }\n";
     let report = testing::build_with(&root, dataset, 2).await.unwrap();
     let all = boxes.values().map(Vec::len).sum::<usize>() as u64;
     assert_eq!(all, 935);

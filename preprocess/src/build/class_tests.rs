@@ -181,7 +181,7 @@ async fn a_list_of_classes_that_cannot_be_meant_is_refused() {
 async fn appended_rows_keep_the_ids_and_are_counted_by_class() {
     let root = Store::memory();
     let mut zone = landed(&root, &rows(0, 600, &[json!("a"), json!("c")])).await;
-    let dataset = format!("{DATASET}max_reject_share = 0.2\n");
+    let dataset = format!("{DATASET}max_reject_fraction = 0.2\n");
     build_with(&root, &dataset, 2).await.unwrap();
     let before = check_counts(&root).await;
     zone.batch(&rows(600, 300, &[json!("c"), json!("b"), json!("c")]))

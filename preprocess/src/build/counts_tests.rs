@@ -95,7 +95,8 @@ async fn nan_cells_of_numbers_are_counted_in_a_build_and_in_appended_rows_and_nu
         "dataset.step",
         &["`x` (7 of 200)", "were imputed"],
     );
-    let unfilled = format!("{PLAIN}max_reject_share = 1.0\nstep = [{{ type = \"categories\" }}]\n");
+    let unfilled =
+        format!("{PLAIN}max_reject_fraction = 1.0\nstep = [{{ type = \"categories\" }}]\n");
     for partitions in [1, 3] {
         let report = build_with(&root, &unfilled, partitions).await.unwrap();
         let expected = ["`x` (7 of 400)", "rejected as `missing_value`"];
@@ -192,7 +193,7 @@ async fn appended_rows_with_many_rejects_are_a_warning_of_the_report_until_all_r
     check_warning(
         &report,
         "many_rejects",
-        "dataset.max_reject_share",
+        "dataset.max_reject_fraction",
         &[
             "10 of the 20 rows appended last (50.0 %)",
             "10 as `target_missing`",
@@ -230,7 +231,7 @@ async fn rows_rejected_for_their_missing_key_are_held_to_the_limit_of_rejects() 
     ] {
         assert!(error.contains(part), "{error}");
     }
-    let report = build_with(&root, &format!("{dataset}max_reject_share = 0.2\n"), 2).await;
+    let report = build_with(&root, &format!("{dataset}max_reject_fraction = 0.2\n"), 2).await;
     let expected = BTreeMap::from([("missing_key".to_owned(), 60)]);
     assert_eq!(report.unwrap().rejected_by_reason, expected);
 }

@@ -97,7 +97,7 @@ async fn rows_staged_directly_give_the_bytes_that_the_engine_gives() {
     for dataset in [
         "",
         "dedup = \"none\"\n",
-        "features = [\"size\", \"kind\"]\nkeep = [\"id\", \"size\", \"kind\", \"at\"]\n",
+        "features = [\"size\", \"kind\"]\npassthrough = [\"id\", \"size\", \"kind\", \"at\"]\n",
         "features = [\"size\", \"kind\"]\nsplit = { key = [\"kind\", \"size\"] }\nshards = { seed = 3, block_bytes = 4096, shard_bytes = 65536 }\n",
     ] {
         let engine = landed(dataset, 2, Some(TIGHT)).await;
@@ -272,11 +272,11 @@ async fn short_columns_that_lie_row_by_row_give_the_bytes_that_the_engine_gives(
         "case when id % 10 < 8 then 'train' when id % 10 = 8 then 'validation' else 'test' end";
     // Some cells stay missing or infinite, so that rows are set aside when they are written.
     let common = format!(
-        "target = \"label\"\ntask = \"classification\"\nmax_reject_share = 0.5\n\
+        "target = \"label\"\ntask = \"classification\"\nmax_reject_fraction = 0.5\n\
          split = {{ by = \"expression\", expression = \"{expression}\" }}\n"
     );
     for own in [
-        "keep = [\"id\", \"label\"]\n\
+        "passthrough = [\"id\", \"label\"]\n\
          step = [{ type = \"winsorize\", columns = [\"a\", \"b\"] },\
          { type = \"impute\", columns = [\"a\", \"b\"], indicator = true }, { type = \"standardize\" }]\n",
         "drop = [\"id\"]\n\

@@ -1,4 +1,4 @@
-//! Datasets of pictures whose embeddings are near.
+//! Datasets of images whose embeddings are near.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use feedline_storage::Store;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::testing::{self, Cells, LandingZone, blocks, build_pictures, coloured, contents};
+use crate::testing::{self, Cells, LandingZone, blocks, build_images, coloured, contents};
 
 fn file(i: u32) -> Vec<u8> {
     coloured(i, [8, 8])
@@ -19,7 +19,7 @@ async fn land(root: &Store, rows: &[Cells]) {
     LandingZone::new(root, "a", &columns).batch(rows).await;
 }
 
-/// 300 pictures: every fourth points in one of 75 directions, as do the three after it but for a little.
+/// 300 images: every fourth points in one of 75 directions, as do the three after it but for a little.
 fn rows() -> Vec<Cells> {
     let each = (0..300_u32).map(|i| {
         let angle = f64::from(i / 4 + 1) * 0.04;
@@ -35,7 +35,7 @@ fn rows() -> Vec<Cells> {
 
 const NEAR: &str = "duplicates = \"embeddings\", embeddings = \"vector\", embedding_cosine = 0.999";
 
-/// Whether pictures stand in two splits that point in direction `group`.
+/// Whether images stand in two splits that point in direction `group`.
 fn is_torn(splits: &BTreeMap<u64, Split>, group: u64) -> bool {
     (1..4).any(|i| splits[&(group * 4 + i)] != splits[&(group * 4)])
 }
@@ -52,7 +52,7 @@ async fn splits(root: &Store) -> BTreeMap<u64, Split> {
 }
 
 #[tokio::test]
-async fn pictures_of_near_embeddings_share_a_split_whatever_the_partitions() {
+async fn images_of_near_embeddings_share_a_split_whatever_the_partitions() {
     let mut found = Vec::new();
     for partitions in [1, 3] {
         let root = Store::memory();
@@ -66,10 +66,10 @@ async fn pictures_of_near_embeddings_share_a_split_whatever_the_partitions() {
             json!(format!("{:?}", [0; 16])),
         ]);
         land(&root, &all).await;
-        let report = build_pictures(&root, NEAR, partitions).await.unwrap();
+        let report = build_images(&root, NEAR, partitions).await.unwrap();
         assert_eq!(report.rejected_by_reason["bad_embedding"], 2);
-        let near = report.near_pictures.unwrap();
-        assert_eq!((near.pictures, near.clusters, near.largest), (300, 75, 4));
+        let near = report.near_images.unwrap();
+        assert_eq!((near.images, near.clusters, near.largest), (300, 75, 4));
         assert_eq!((near.bits, near.hubs), (24, 0));
         let splits = splits(&root).await;
         assert_eq!(splits.len(), 302);
@@ -82,7 +82,7 @@ async fn pictures_of_near_embeddings_share_a_split_whatever_the_partitions() {
     // By themselves they do not.
     let root = Store::memory();
     land(&root, &rows()).await;
-    build_pictures(&root, "duplicates = \"pixels\"", 1)
+    build_images(&root, "duplicates = \"pixels\"", 1)
         .await
         .unwrap();
     let splits = splits(&root).await;
@@ -93,33 +93,30 @@ async fn pictures_of_near_embeddings_share_a_split_whatever_the_partitions() {
 async fn settings_and_embeddings_that_do_not_go_together_are_refused() {
     let root = Store::memory();
     land(&root, &rows()).await;
-    for (picture, expected) in [
+    for (image, expected) in [
         (
             "duplicates = \"embeddings\"",
-            "`dataset.picture.embeddings`: `duplicates = \"embeddings\"` needs it",
+            "`dataset.image.embeddings`: `duplicates = \"embeddings\"` needs it",
         ),
         (
             "embeddings = \"vector\"",
-            "`dataset.picture.embeddings`: it belongs to",
+            "`dataset.image.embeddings`: it belongs to",
         ),
         (
             "embedding_cosine = 0.9",
-            "`dataset.picture.embedding_cosine`: it belongs to",
+            "`dataset.image.embedding_cosine`: it belongs to",
         ),
         (
             "duplicates = \"embeddings\", embeddings = \"vector\", embedding_cosine = 0.4",
-            "`dataset.picture.embedding_cosine`: it is `0.4`",
+            "`dataset.image.embedding_cosine`: it is `0.4`",
         ),
         (
             "duplicates = \"embeddings\", embeddings = \"label\"",
-            "`dataset.picture.embeddings`: column `label` holds no lists",
+            "`dataset.image.embeddings`: column `label` holds no lists",
         ),
     ] {
-        let error = build_pictures(&root, picture, 1)
-            .await
-            .unwrap_err()
-            .to_string();
-        assert!(error.contains(expected), "{picture}: {error}");
+        let error = build_images(&root, image, 1).await.unwrap_err().to_string();
+        assert!(error.contains(expected), "{image}: {error}");
     }
 }
 
@@ -131,7 +128,7 @@ async fn embeddings_of_two_models_stop_the_build_and_say_of_which_lengths_they_a
         row[2] = json!("[1, 2]");
     }
     land(&root, &all).await;
-    let refused = build_pictures(&root, NEAR, 2).await.unwrap_err();
+    let refused = build_images(&root, NEAR, 2).await.unwrap_err();
     assert!(matches!(
         refused,
         Error::TooManyRejects { rejected: 75, .. }
@@ -144,17 +141,17 @@ async fn embeddings_of_two_models_stop_the_build_and_say_of_which_lengths_they_a
 }
 
 #[tokio::test]
-async fn rows_of_several_parts_are_split_by_the_embeddings_of_their_pictures() {
+async fn rows_of_several_parts_are_split_by_the_embeddings_of_their_images() {
     let root = Store::memory();
     land(&root, &rows()).await;
     let multi = |embeddings: &str| {
         format!(
-            "sources = [\"a\"]\nkind = \"multi\"\npicture_column = \"image\"\ntarget = \"label\"\n\
-             task = \"classification\"\npicture = {{ {embeddings} }}\n"
+            "sources = [\"a\"]\nkind = \"multi\"\nimage_column = \"image\"\ntarget = \"label\"\n\
+             task = \"classification\"\nimage = {{ {embeddings} }}\n"
         )
     };
     let report = testing::build_with(&root, &multi(NEAR), 2).await.unwrap();
-    assert_eq!(report.near_pictures.unwrap().clusters, 75);
+    assert_eq!(report.near_images.unwrap().clusters, 75);
     let found = splits(&root).await;
     assert!((0..75).all(|group| !is_torn(&found, group)));
 }

@@ -212,7 +212,7 @@ impl Build<'_> {
         let obstacles = [
             (
                 !config.kind.is_rows(),
-                "pictures and texts cannot be added to",
+                "images and texts cannot be added to",
             ),
             (
                 self.query.is_some(),
@@ -251,8 +251,8 @@ impl Build<'_> {
                 "`dataset.profile` describes all rows as they landed",
             ),
             (
-                expected.any(|column| column.unique || column.max_missing_share.is_some()),
-                "the expectations `unique` and `max_missing_share` are about all rows",
+                expected.any(|column| column.unique || column.max_missing_fraction.is_some()),
+                "the expectations `unique` and `max_missing_fraction` are about all rows",
             ),
             (
                 !config.shards.shuffle && self.sources.len() > 1,

@@ -307,7 +307,7 @@ async fn copies_are_seen_whatever_folds_and_ways_to_stage_make_of_their_numbers(
         "step = [{ type = \"categories\", encoding = \"target\", columns = [\"kind\"] }]\n";
     for (keys, columns) in [
         (format!("drop = [\"id\"]\n{encoded}"), "`id`"),
-        ("keep = [\"id\"]\n".to_owned(), "`id`"),
+        ("passthrough = [\"id\"]\n".to_owned(), "`id`"),
         ("split = { key = [\"id\"] }\n".to_owned(), "`id`"),
         (
             "drop = [\"id\"]\nshards = { shuffle = false }\n".to_owned(),
@@ -422,7 +422,7 @@ async fn rows_without_a_key_are_groups_of_their_own_and_counted() {
         ],
     );
     let rejecting = format!(
-        "max_reject_share = 0.5\n{}",
+        "max_reject_fraction = 0.5\n{}",
         keyed(", missing_key = \"reject\"")
     );
     let report = report_of(&root, &rejecting).await;
@@ -561,9 +561,9 @@ async fn a_reading_without_an_entity_is_rejected_and_in_no_series() {
         ]
     });
     let root = landed(&DEVICES, &readings.collect::<Vec<_>>()).await;
-    let dataset = "max_reject_share = 1.0\nsplit = { by = \"time\", time = \"t\", embargo = 5 }\n\
+    let dataset = "max_reject_fraction = 1.0\nsplit = { by = \"time\", time = \"t\", embargo = 5 }\n\
         series = { time = \"t\", unit = \"us\", entity = [\"device\"] }\n\
-        feature = [{ name = \"before\", type = \"lag\", of = \"v\", rows = 1 }]\n";
+        feature = [{ name = \"before\", type = \"lag\", column = \"v\", rows = 1 }]\n";
     let report = report_of(&root, dataset).await;
     assert_eq!(
         report.rejected_by_reason,
@@ -577,7 +577,7 @@ async fn a_reading_without_an_entity_is_rejected_and_in_no_series() {
     let rows = written(&root.child("dataset")).await;
     assert!(rows.iter().all(|row| row.origin.packed() % 3 == 0));
     // By default so many rejects end the build.
-    let limited = dataset.replace("max_reject_share = 1.0\n", "sources = [\"a\"]\n");
+    let limited = dataset.replace("max_reject_fraction = 1.0\n", "sources = [\"a\"]\n");
     let error = build_with(&root, &limited, 2)
         .await
         .unwrap_err()
@@ -859,7 +859,7 @@ async fn plain_queries_and_windows_that_an_embargo_keeps_apart_are_nothing_to_wa
         ),
     ] {
         let dataset = format!(
-            "target = \"n\"\nsql = \"\"\"select {select}\"\"\"\nmax_reject_share = 0.5\n{split}"
+            "target = \"n\"\nsql = \"\"\"select {select}\"\"\"\nmax_reject_fraction = 0.5\n{split}"
         );
         let report = report_of(&root, &dataset).await;
         check_none(&report, "sql_sees_other_rows");

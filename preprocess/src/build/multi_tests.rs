@@ -22,7 +22,7 @@ use crate::{
     verify,
 };
 
-const MULTI: &str = "sources = [\"a\"]\nkind = \"multi\"\npicture_column = \"photo\"\ntext_column = \"words\"\n\
+const MULTI: &str = "sources = [\"a\"]\nkind = \"multi\"\nimage_column = \"photo\"\ntext_column = \"words\"\n\
                      target = \"label\"\ntask = \"classification\"\nshards = { block_bytes = 4096 }\n";
 const PLAIN: &str = "features = [\"size\"]\ntokens = { vocabulary = 257, window = 6 }\n\
                      step = [{ type = \"impute\", strategy = \"constant\", value = -1.0 }]\n";
@@ -40,8 +40,8 @@ async fn refused(root: &Store, dataset: &str) -> String {
     refused.unwrap_err().to_string()
 }
 
-/// A grey picture of 8 x 8 pixels, unlike those of other numbers.
-fn picture(i: u32) -> Vec<u8> {
+/// A grey image of 8 x 8 pixels, unlike those of other numbers.
+fn image(i: u32) -> Vec<u8> {
     let level = |at: u32| (i * 97 + at * (13 + i % 29)).to_le_bytes()[0];
     let pixels: Vec<u8> = (0..64).map(level).collect();
     [pnm::header(8, 8, 1).as_bytes(), &pixels].concat()
@@ -60,7 +60,7 @@ fn size(i: u32) -> Value {
 
 fn row(i: u32) -> Cells {
     let label = ["low", "high"][(i % 2) as usize];
-    vec![json!(picture(i)), json!(words(i)), size(i), json!(label)]
+    vec![json!(image(i)), json!(words(i)), size(i), json!(label)]
 }
 
 async fn land(root: &Store, batches: &[Vec<Cells>]) {
@@ -138,7 +138,7 @@ async fn every_row_has_all_of_its_parts_and_what_a_text_is_too_long_by_is_counte
     let manifest = read_manifest(&dataset).await.unwrap();
     let layout = Layout::Multi {
         features: 1,
-        pictures: true,
+        images: true,
         tokens: Some(RowTokens {
             id: TokenType::U16,
             vocabulary: 257,
@@ -161,7 +161,7 @@ async fn every_row_has_all_of_its_parts_and_what_a_text_is_too_long_by_is_counte
         assert!(seen.insert(row.i));
         let expected = size(row.i).as_f64().unwrap_or(-1.0);
         assert!((f64::from(row.x[0]) - expected).abs() < 1e-9);
-        assert_eq!(row.photo, Some(picture(row.i)));
+        assert_eq!(row.photo, Some(image(row.i)));
         let class = usize::try_from(row.label).unwrap();
         assert_eq!(classes[class], ["low", "high"][(row.i % 2) as usize]);
         let mut ids = Vec::new();
@@ -187,7 +187,7 @@ async fn every_row_has_all_of_its_parts_and_what_a_text_is_too_long_by_is_counte
 
 #[tokio::test]
 async fn the_bytes_do_not_depend_on_partitions_and_damage_is_found() {
-    let decoded = "features = [\"size\"]\npicture = { store = \"png\", resize = \"exact\", size = 6, duplicates = \"look_alikes\" }\n";
+    let decoded = "features = [\"size\"]\nimage = { store = \"png\", resize = \"exact\", size = 6, duplicates = \"perceptual\" }\n";
     for dataset in [PLAIN, decoded] {
         let mut found = Vec::new();
         for partitions in [1, 2, 8] {
@@ -223,20 +223,20 @@ async fn rows_have_the_parts_that_are_asked_for() {
             true,
         ),
         (
-            "picture_column = \"photo\"\nfeatures = [\"size\"]\n",
+            "image_column = \"photo\"\nfeatures = [\"size\"]\n",
             1,
             true,
             false,
         ),
         (
-            "picture_column = \"photo\"\ntext_column = \"words\"\ndrop = [\"size\"]\n",
+            "image_column = \"photo\"\ntext_column = \"words\"\ndrop = [\"size\"]\n",
             0,
             true,
             true,
         ),
         // Every other column is a feature unless something says otherwise.
         (
-            "picture_column = \"photo\"\ntext_column = \"words\"\n",
+            "image_column = \"photo\"\ntext_column = \"words\"\n",
             1,
             true,
             true,
@@ -261,18 +261,18 @@ async fn a_row_without_one_of_its_parts_is_set_aside_with_the_reason() {
     all[3][0] = Value::Null;
     all[4][1] = Value::Null;
     all[5][1] = json!("");
-    all[6][0] = json!(picture(6)[..30].to_vec());
+    all[6][0] = json!(image(6)[..30].to_vec());
     all[8][3] = Value::Null;
     land(&root, &[all]).await;
-    let picture = "picture = { store = \"png\" }\n";
-    let report = build_with(&root, &format!("{PLAIN}{picture}"), 2)
+    let image = "image = { store = \"png\" }\n";
+    let report = build_with(&root, &format!("{PLAIN}{image}"), 2)
         .await
         .unwrap();
     let reasons: Vec<_> = report.rejected_by_reason.iter().collect();
     let expected = [
+        ("image_truncated", 1),
         ("no_text", 2),
-        ("not_a_picture", 1),
-        ("picture_truncated", 1),
+        ("not_an_image", 1),
         ("target_missing", 1),
     ];
     let expected: Vec<(String, u64)> = expected.map(|(r, n)| (r.to_owned(), n)).to_vec();
@@ -285,7 +285,7 @@ async fn a_row_without_one_of_its_parts_is_set_aside_with_the_reason() {
     assert!([3, 4, 5, 6, 8].iter().all(|i| !seen.contains(i)));
 }
 
-/// Rows 0 to 150 again: some as they were, others with the picture of one and another text.
+/// Rows 0 to 150 again: some as they were, others with the image of one and another text.
 async fn with_copies() -> Store {
     let root = Store::memory();
     let own: Vec<Cells> = (0..150).map(row).collect();
@@ -298,15 +298,14 @@ async fn with_copies() -> Store {
 }
 
 #[tokio::test]
-async fn rows_are_the_same_when_all_of_their_parts_are_and_those_of_one_picture_can_share_a_split()
-{
+async fn rows_are_the_same_when_all_of_their_parts_are_and_those_of_one_image_can_share_a_split() {
     let root = with_copies().await;
     let report = build_with(&root, PLAIN, 2).await.unwrap();
     assert_eq!(report.duplicates, 20);
-    assert!(torn(&root).await > 0, "pictures stand in several splits");
+    assert!(torn(&root).await > 0, "images stand in several splits");
     for together in [
         "split = { key = [\"photo\"] }\n",
-        "picture = { store = \"png\", duplicates = \"pixels\" }\n",
+        "image = { store = \"png\", duplicates = \"pixels\" }\n",
     ] {
         let root = with_copies().await;
         let report = build_with(&root, &format!("{PLAIN}{together}"), 2)
@@ -318,7 +317,7 @@ async fn rows_are_the_same_when_all_of_their_parts_are_and_those_of_one_picture_
     }
 }
 
-/// Pictures in more than one split.
+/// Images in more than one split.
 async fn torn(root: &Store) -> usize {
     let mut splits: BTreeMap<u32, BTreeSet<Split>> = BTreeMap::new();
     for row in stored(root).await {
@@ -337,19 +336,19 @@ async fn settings_that_do_not_go_together_are_named() {
         let refused = refused.to_string();
         assert!(refused.starts_with(&format!("`{message}")), "{refused}");
     };
-    let both = "picture_column = \"photo\"\ntext_column = \"words\"\n";
+    let both = "image_column = \"photo\"\ntext_column = \"words\"\n";
     check(
         both,
         "",
         "",
-        "dataset.kind`: rows of several parts have a picture or a text",
+        "dataset.kind`: rows of several parts have an image or a text",
     )
     .await;
     check(
         "\"photo\"",
         "\"words\"",
         "",
-        "dataset.picture_column`: column `words` does not hold picture files",
+        "dataset.image_column`: column `words` does not hold image files",
     )
     .await;
     check(
@@ -370,7 +369,7 @@ async fn settings_that_do_not_go_together_are_named() {
         "kind = \"multi\"",
         "kind = \"rows\"",
         "",
-        "dataset.picture_column`: it is for `dataset.kind = \"multi\"`",
+        "dataset.image_column`: it is for `dataset.kind = \"multi\"`",
     )
     .await;
     check(
@@ -391,7 +390,7 @@ async fn settings_that_do_not_go_together_are_named() {
         "",
         "",
         "features = [\"words\"]\n",
-        "dataset.features`: `words` is the picture or the text",
+        "dataset.features`: `words` is the image or the text",
     )
     .await;
     check(
@@ -410,19 +409,19 @@ async fn settings_that_do_not_go_together_are_named() {
     )
     .await;
     check(
-        "picture_column = \"photo\"\n",
+        "image_column = \"photo\"\n",
         "",
-        "picture = { store = \"png\" }\n",
-        "dataset.picture`: the rows have no picture",
+        "image = { store = \"png\" }\n",
+        "dataset.image`: the rows have no image",
     )
     .await;
     let looks =
-        "picture = { store = \"png\", duplicates = \"pixels\" }\nsplit = { by = \"range\" }\n";
+        "image = { store = \"png\", duplicates = \"pixels\" }\nsplit = { by = \"range\" }\n";
     check(
         "",
         "",
         looks,
-        "dataset.split.by`: rows that share a picture share a split",
+        "dataset.split.by`: rows that share an image share a split",
     )
     .await;
     assert!(

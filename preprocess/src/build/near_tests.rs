@@ -259,7 +259,7 @@ async fn boilerplate_that_chains_documents_stops_the_build() {
         found.contains("1200 of 1200 documents are one cluster"),
         "{found}"
     );
-    assert!(found.contains("max_cluster_share"), "{found}");
+    assert!(found.contains("max_cluster_fraction"), "{found}");
 }
 
 #[tokio::test]
@@ -285,8 +285,8 @@ async fn keys_that_cannot_be_right_are_named() {
     .await;
     check(&near("memory = \"1 KiB\""), "dataset.near_dup.memory").await;
     check(
-        &near("max_cluster_share = 0"),
-        "dataset.near_dup.max_cluster_share",
+        &near("max_cluster_fraction = 0"),
+        "dataset.near_dup.max_cluster_fraction",
     )
     .await;
     check(&near("column = \"txt\""), "dataset.near_dup.column").await;

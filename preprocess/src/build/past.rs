@@ -366,7 +366,7 @@ impl Build<'_> {
             test: 0.0,
             ..SplitConfig::default()
         };
-        config.keep = Vec::new();
+        config.passthrough = Vec::new();
         let mut merged = match &self.query {
             Some(query) => columns::merge([&query.schema]),
             None => self.columns.clone(),

@@ -18,10 +18,10 @@ use crate::{
 
 const COLUMNS: [(&str, ColumnType); 4] =
     [("who", Utf8), ("at", Utf8), ("v", Float64), ("y", Float64)];
-const SERIES: &str = "sources = [\"a\"]\nfeatures = [\"v\", \"mean\"]\ntarget = \"y\"\nmax_reject_share = 1.0\n\
+const SERIES: &str = "sources = [\"a\"]\nfeatures = [\"v\", \"mean\"]\ntarget = \"y\"\nmax_reject_fraction = 1.0\n\
      series = { time = \"at\", entity = [\"who\"], max_gap = \"1h\", gaps = \"restart\" }\n\
      \
-     [[dataset.feature]]\nname = \"mean\"\ntype = \"rolling_mean\"\nof = \"y\"\nrows = 3\nclosed = \"left\"\n";
+     [[dataset.feature]]\nname = \"mean\"\ntype = \"rolling_mean\"\ncolumn = \"y\"\nrows = 3\nclosed = \"left\"\n";
 const ALL: &str = "[dataset.split]\ntrain = 1.0\nvalidation = 0.0\ntest = 0.0\n";
 const SPLIT: &str =
     "[dataset.split]\nby = \"range\"\ntrain = 0.5\nvalidation = 0.25\ntest = 0.25\nembargo = 6\n";
@@ -316,7 +316,7 @@ async fn another_configuration_is_refused() {
 #[tokio::test]
 async fn windows_of_the_target_itself_forecast_from_what_has_landed_of_it() {
     let dataset = format!(
-        "sources = [\"a\"]\nfeatures = [\"y\"]\ntarget = \"y\"\nscale_target = false\nstep = [{{ type = \"impute\" }}]\nmax_reject_share = 1.0\n\
+        "sources = [\"a\"]\nfeatures = [\"y\"]\ntarget = \"y\"\nscale_target = false\nstep = [{{ type = \"impute\" }}]\nmax_reject_fraction = 1.0\n\
          drop = [\"v\"]\nseries = {{ time = \"at\", entity = [\"who\"], max_gap = \"1h\" }}\n{ALL}\
          [dataset.sequence]\nlength = 4\nhorizon = 2\n"
     );

@@ -1,4 +1,4 @@
-//! Datasets of pictures and of characters.
+//! Datasets of images and of characters.
 
 use std::collections::BTreeSet;
 
@@ -21,34 +21,34 @@ use crate::{
     verify,
 };
 
-const PICTURES: &str =
-    "sources = [\"a\"]\nkind = \"pictures\"\ntarget = \"label\"\ntask = \"classification\"\n";
+const IMAGES: &str =
+    "sources = [\"a\"]\nkind = \"images\"\ntarget = \"label\"\ntask = \"classification\"\n";
 const CHARACTERS: &str = "sources = [\"a\"]\nkind = \"characters\"\n";
 
-/// A grey picture of 4 x 1 pixels that holds the number `i`, and its class.
-fn picture(i: u32) -> Vec<u8> {
+/// A grey image of 4 x 1 pixels that holds the number `i`, and its class.
+fn image(i: u32) -> Vec<u8> {
     [pnm::header(4, 1, 1).as_bytes(), &i.to_be_bytes()].concat()
 }
 
-fn picture_row(i: u32) -> Cells {
-    vec![json!(picture(i)), json!(class(i))]
+fn image_row(i: u32) -> Cells {
+    vec![json!(image(i)), json!(class(i))]
 }
 
 fn class(i: u32) -> i64 {
     i64::from(i % 3) * 10
 }
 
-/// 400 pictures in source `a`, of which ten come twice, the second time with another label.
+/// 400 images in source `a`, of which ten come twice, the second time with another label.
 async fn album(root: &Store) {
     let mut zone = LandingZone::new(root, "a", &[("image", Binary), ("label", Int64)]);
-    let rows: Vec<Cells> = (0..400).map(picture_row).collect();
+    let rows: Vec<Cells> = (0..400).map(image_row).collect();
     zone.batch(&rows).await;
-    let again = (0..10).map(|i| vec![json!(picture(i)), json!(99)]);
+    let again = (0..10).map(|i| vec![json!(image(i)), json!(99)]);
     zone.batch(&again.collect::<Vec<_>>()).await;
 }
 
-/// Numbers and class ids of the pictures in a block.
-fn pictures(batch: &RecordBatch) -> Vec<(u32, i32)> {
+/// Numbers and class ids of the images in a block.
+fn images(batch: &RecordBatch) -> Vec<(u32, i32)> {
     let files = batch["image"].as_binary::<i64>().iter().flatten();
     let classes = batch["y"].as_primitive::<Int32Type>().values().iter();
     let number = |file: &[u8]| {
@@ -59,10 +59,10 @@ fn pictures(batch: &RecordBatch) -> Vec<(u32, i32)> {
 }
 
 #[tokio::test]
-async fn every_picture_is_stored_once_as_it_came_with_its_class() {
+async fn every_image_is_stored_once_as_it_came_with_its_class() {
     let root = Store::memory();
     album(&root).await;
-    let report = build_with(&root, PICTURES, 2).await.unwrap();
+    let report = build_with(&root, IMAGES, 2).await.unwrap();
     assert_eq!(
         (report.rows_in, report.duplicates, report.rejected),
         (410, 10, 0)
@@ -70,7 +70,7 @@ async fn every_picture_is_stored_once_as_it_came_with_its_class() {
     let dataset = root.child("dataset");
     let manifest = read_manifest(&dataset).await.unwrap();
     let target = TargetKind::Classification { classes: 3 };
-    assert_eq!(manifest.layout, Layout::Pictures { target });
+    assert_eq!(manifest.layout, Layout::Images { target });
     let artefact = read_transform(&dataset, &manifest).await.unwrap();
     let Some(FittedTarget::Classification { classes, .. }) = &artefact.target else {
         panic!("{artefact:?}")
@@ -78,8 +78,8 @@ async fn every_picture_is_stored_once_as_it_came_with_its_class() {
     assert_eq!(classes.iter().collect::<BTreeSet<_>>().len(), 3);
     let mut seen = BTreeSet::new();
     for (_, batch) in blocks(&dataset).await {
-        for (number, id) in pictures(&batch) {
-            assert!(seen.insert(number), "picture {number} is there twice");
+        for (number, id) in images(&batch) {
+            assert!(seen.insert(number), "image {number} is there twice");
             let id = usize::try_from(id).unwrap();
             assert_eq!(classes[id], class(number).to_string());
         }
@@ -89,12 +89,12 @@ async fn every_picture_is_stored_once_as_it_came_with_its_class() {
 }
 
 #[tokio::test]
-async fn pictures_come_out_the_same_for_any_number_of_partitions() {
+async fn images_come_out_the_same_for_any_number_of_partitions() {
     let mut found = Vec::new();
     for partitions in [1, 3] {
         let root = Store::memory();
         album(&root).await;
-        let blocks = format!("{PICTURES}shards = {{ block_bytes = \"4 KiB\" }}");
+        let blocks = format!("{IMAGES}shards = {{ block_bytes = \"4 KiB\" }}");
         build_with(&root, &blocks, partitions).await.unwrap();
         found.push(contents(&root.child("dataset")).await);
     }
@@ -102,20 +102,20 @@ async fn pictures_come_out_the_same_for_any_number_of_partitions() {
 }
 
 #[tokio::test]
-async fn what_is_no_picture_is_set_aside_with_its_reason() {
+async fn what_is_no_image_is_set_aside_with_its_reason() {
     let root = Store::memory();
     let mut zone = LandingZone::new(&root, "a", &[("image", Binary), ("label", Int64)]);
-    let mut rows: Vec<Cells> = (0..200).map(picture_row).collect();
+    let mut rows: Vec<Cells> = (0..200).map(image_row).collect();
     rows.push(vec![json!([71, 73, 70]), json!(1)]);
     rows.push(vec![Value::Null, json!(1)]);
-    rows.push(vec![json!(picture(500)), Value::Null]);
+    rows.push(vec![json!(image(500)), Value::Null]);
     zone.batch(&rows).await;
-    let report = build_with(&root, PICTURES, 2).await.unwrap();
+    let report = build_with(&root, IMAGES, 2).await.unwrap();
     let reasons: Vec<_> = report.rejected_by_reason.into_iter().collect();
     assert_eq!(
         reasons,
         [
-            ("not_a_picture".to_owned(), 2),
+            ("not_an_image".to_owned(), 2),
             ("target_missing".to_owned(), 1)
         ]
     );
@@ -221,7 +221,7 @@ async fn documents_that_are_cut_are_counted_as_documents() {
     documents(&root, &landed).await;
     // The same digits in two parts would be a leak: the last ones differ.
     let config = format!(
-        "{CHARACTERS}max_reject_share = 0.2\nsplit = {{ by = \"range\", train = 0.8, validation = 0.0, test = 0.2 }}"
+        "{CHARACTERS}max_reject_fraction = 0.2\nsplit = {{ by = \"range\", train = 0.8, validation = 0.0, test = 0.2 }}"
     );
     let report = build_with(&root, &config, 2).await.unwrap();
     assert_eq!(
@@ -270,7 +270,7 @@ async fn keys_of_another_kind_are_refused() {
     let root = Store::memory();
     let columns = [("image", Binary), ("text", Utf8)];
     let mut zone = LandingZone::new(&root, "a", &columns);
-    zone.batch(&[vec![json!(picture(1)), json!("x")]]).await;
+    zone.batch(&[vec![json!(image(1)), json!("x")]]).await;
     let refused = async |config: &str| {
         let config = format!("sources = [\"a\"]\n{config}");
         build_with(&root, &config, 1).await.unwrap_err().to_string()
@@ -290,16 +290,16 @@ async fn keys_of_another_kind_are_refused() {
             "`dataset.features`: column `image` holds bytes",
         ),
         (
-            "kind = \"pictures\"\ndrop = [\"text\"]",
+            "kind = \"images\"\ndrop = [\"text\"]",
             "`dataset.drop`: a dataset of this",
         ),
         (
-            "kind = \"pictures\"\ncontent = \"text\"",
+            "kind = \"images\"\ncontent = \"text\"",
             "`dataset.content`: column `text` does",
         ),
         (
-            "kind = \"pictures\"\nsplit = { by = \"range\" }",
-            "pictures have no order",
+            "kind = \"images\"\nsplit = { by = \"range\" }",
+            "images have no order",
         ),
         (
             "kind = \"characters\"\ntarget = \"image\"",

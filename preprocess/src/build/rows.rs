@@ -19,8 +19,8 @@ use crate::{
     columns::{DatasetSpec, system},
     content::key_of,
     exact_sum::ExactMoments,
+    images::box_counts,
     kept,
-    pictures::box_counts,
     rejects::RejectWriter,
     shard::{NumberRows, Row, SplitWriter, tokens_in},
     stage::{Staged, column},
@@ -31,7 +31,7 @@ use crate::{
 
 /// Writes the rows of a split, batch by batch.
 pub(super) struct RowWriter<'a> {
-    picture: Option<&'a str>,
+    image: Option<&'a str>,
     document: Option<&'a str>,
     features: usize,
     /// What is kept, as the plan calls it.
@@ -40,7 +40,7 @@ pub(super) struct RowWriter<'a> {
     length: usize,
     rejects: &'a mut RejectWriter,
     pub(super) texts: TextCounts,
-    /// Boxes of the rows so far; none where pictures have none.
+    /// Boxes of the rows so far; none where images have none.
     pub(super) boxes: Option<BoxCounts>,
     /// Count of infinite cells so far, by column.
     pub(super) infinite: BTreeMap<String, u64>,
@@ -77,10 +77,10 @@ impl<'a> RowWriter<'a> {
             Layout::Multi {
                 features, tokens, ..
             } => (*features, tokens.map(|tokens| tokens.length as usize)),
-            Layout::Pictures { .. } | Layout::Tokens { .. } => (0, None),
+            Layout::Images { .. } | Layout::Tokens { .. } => (0, None),
         };
         Self {
-            picture: spec.picture().map(|picture| picture.column.as_str()),
+            image: spec.image().map(|image| image.column.as_str()),
             document: spec.document().map(|document| document.column.as_str()),
             features: features as usize,
             kept: spec.kept.iter().map(kept::named).collect(),
@@ -144,8 +144,8 @@ impl<'a> RowWriter<'a> {
                 .for_each(|(row, _)| self.extremes.add(row));
         }
         let mut written = 0;
-        let pictures = self
-            .picture
+        let images = self
+            .image
             .map(|name| column(batch, name).as_binary::<i32>());
         let boxes = self.boxes.is_some().then(|| {
             let counts = column(batch, system::BOXES_COUNTS).as_fixed_size_binary();
@@ -180,7 +180,7 @@ impl<'a> RowWriter<'a> {
             writer
                 .push(Row {
                     x: &applied.x[row * self.features..(row + 1) * self.features],
-                    picture: pictures.map(|pictures| pictures.value(row)),
+                    image: images.map(|images| images.value(row)),
                     boxes: boxes.map(|(text, _)| text.value(row)),
                     tokens,
                     y: applied.y.as_ref().map(|y| (y, row)),
@@ -292,10 +292,10 @@ pub(super) async fn units_staged(
     Ok(count)
 }
 
-/// Whether the pictures of a dataset have boxes.
+/// Whether the images of a dataset have boxes.
 pub(super) fn has_boxes(spec: &DatasetSpec) -> bool {
-    spec.pictures()
-        .is_some_and(|pictures| pictures.boxes_on().is_some())
+    spec.images()
+        .is_some_and(|images| images.boxes_on().is_some())
 }
 
 /// [`units`] of all documents.

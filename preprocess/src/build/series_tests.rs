@@ -17,7 +17,7 @@ use crate::{
 
 const COLUMNS: [(&str, ColumnType); 3] = [("at", Utf8), ("v", Float64), ("y", Float64)];
 /// Not scaled, so that shards hold what the series made.
-const PLAIN: &str = "sources = [\"a\"]\ntarget = \"y\"\nscale_target = false\nshards = { shuffle = false }\nmax_reject_share = 1.0\n\
+const PLAIN: &str = "sources = [\"a\"]\ntarget = \"y\"\nscale_target = false\nshards = { shuffle = false }\nmax_reject_fraction = 1.0\n\
                      step = [{ type = \"impute\", strategy = \"constant\", value = -1.0 }]\n";
 const HALVES: &str =
     "split = { by = \"range\", train = 0.5, validation = 0.25, test = 0.25, embargo = EMBARGO }\n";
@@ -54,8 +54,8 @@ async fn features_are_inputs_like_any_other() {
     let rows: Vec<Cells> = (0..48).map(hour).collect();
     let dataset = "split = { train = 1.0, validation = 0.0, test = 0.0 }\n\
                    series = { time = \"at\", zone = \"Europe/Rome\" }\n\
-                   feature = [{ name = \"before\", type = \"lag\", of = \"y\", rows = 2 },\n\
-                   { name = \"day\", type = \"rolling_mean\", of = \"v\", window = \"3h\", min_periods = 3 },\n\
+                   feature = [{ name = \"before\", type = \"lag\", column = \"y\", rows = 2 },\n\
+                   { name = \"day\", type = \"rolling_mean\", column = \"v\", window = \"3h\", min_periods = 3 },\n\
                    { name = \"hour\", type = \"calendar\", part = \"hour\" }]\n";
     let (rows, _) = built(&COLUMNS, &rows, dataset).await.unwrap();
     assert_eq!(rows.len(), 48);
@@ -69,7 +69,7 @@ async fn features_are_inputs_like_any_other() {
 async fn trap_24_windows_that_straddle_a_border_need_an_embargo_or_a_setting() {
     let rows: Vec<Cells> = (0..80).map(hour).collect();
     let feature =
-        "feature = [{ name = \"m\", type = \"rolling_mean\", of = \"v\", window = \"3h\" }]\n";
+        "feature = [{ name = \"m\", type = \"rolling_mean\", column = \"v\", window = \"3h\" }]\n";
     let dataset = |embargo: u32, keys: &str| {
         let split = halves(embargo);
         format!("{split}series = {{ time = \"at\"{keys} }}\n{feature}")
@@ -97,7 +97,7 @@ async fn trap_24_windows_that_straddle_a_border_need_an_embargo_or_a_setting() {
 async fn trap_25_rows_that_land_out_of_order_are_read_in_order() {
     let mut rows: Vec<Cells> = (0..40).map(hour).collect();
     let dataset = "split = { train = 1.0, validation = 0.0, test = 0.0 }\nseries = { time = \"at\" }\n\
-                   feature = [{ name = \"m\", type = \"rolling_max\", of = \"v\", window = \"2h\" }]\n";
+                   feature = [{ name = \"m\", type = \"rolling_max\", column = \"v\", window = \"2h\" }]\n";
     let (expected, _) = built(&COLUMNS, &rows, dataset).await.unwrap();
     rows.reverse();
     let (mut found, _) = built(&COLUMNS, &rows, dataset).await.unwrap();
@@ -117,7 +117,7 @@ async fn rows_that_stand_nowhere_in_time_are_set_aside_and_shift_nothing() {
     rows.push(vec![rows[39][0].clone(), json!(5.0), json!(6.0)]);
     let dataset = "split = { train = 1.0, validation = 0.0, test = 0.0 }\n\
                    series = { time = \"at\", duplicates = \"first\" }\n\
-                   feature = [{ name = \"m\", type = \"lag\", of = \"v\", rows = 1 }]\n";
+                   feature = [{ name = \"m\", type = \"lag\", column = \"v\", rows = 1 }]\n";
     let (found, report) = built(&COLUMNS, &rows, dataset).await.unwrap();
     assert_eq!(report.rejected_by_reason["time_unreadable"], 2);
     assert_eq!(report.rejected_by_reason["target_missing"], 1);
@@ -147,9 +147,9 @@ async fn trap_37_one_entity_with_nearly_all_rows_needs_no_more_memory() {
     };
     let dataset = "sources = [\"a\"]\nsplit = { by = \"range\", train = 0.8, validation = 0.1, test = 0.1 }\n\
                    series = { time = \"t\", unit = \"s\", entity = [\"who\"], warm_start = true }\n\
-                   feature = [{ name = \"m\", type = \"rolling_mean\", of = \"v\", window = \"500s\" },\n\
-                   { name = \"s\", type = \"rolling_std\", of = \"v\", rows = 100 },\n\
-                   { name = \"l\", type = \"lag\", of = \"v\", rows = 24 }]\n";
+                   feature = [{ name = \"m\", type = \"rolling_mean\", column = \"v\", window = \"500s\" },\n\
+                   { name = \"s\", type = \"rolling_std\", column = \"v\", rows = 100 },\n\
+                   { name = \"l\", type = \"lag\", column = \"v\", rows = 24 }]\n";
     let mut found = Vec::new();
     for (partitions, memory_bytes) in [(1, None), (2, Some(8 << 20)), (8, None)] {
         let root = Store::memory();

@@ -66,7 +66,7 @@ async fn an_expression_names_the_split_and_its_integers_are_exact() {
         let root = Store::memory();
         zone(&root, "a", &NUMBERED, &numbered(ids.iter().copied())).await;
         let config = format!(
-            "{BUCKETS}target = \"label\"\ntask = \"classification\"\nkeep = [\"id\", \"label\"]\n"
+            "{BUCKETS}target = \"label\"\ntask = \"classification\"\npassthrough = [\"id\", \"label\"]\n"
         );
         let report = build_a(&root, &config, partitions).await.unwrap();
         assert_eq!((report.rows_in, report.rejected), (803, 0));
@@ -125,7 +125,7 @@ async fn kept_columns_stand_in_the_shards_as_they_landed() {
         ]
     };
     zone(&root, "a", &columns, &(0..300).map(row).collect::<Vec<_>>()).await;
-    let config = "keep = [\"id\", \"name\", \"at\"]\nshards = { block_bytes = 4096 }\n";
+    let config = "passthrough = [\"id\", \"name\", \"at\"]\nshards = { block_bytes = 4096 }\n";
     build_a(&root, config, 2).await.unwrap();
     let dataset = root.child("dataset");
     let mut seen = 0;
@@ -154,7 +154,7 @@ async fn kept_columns_stand_in_the_shards_as_they_landed() {
         ("\"id\", \"id\"", "listed twice"),
         ("\"x\"", "called as a column that every shard may have"),
     ] {
-        let message = failure(&root, &format!("keep = [{keep}]\n")).await;
+        let message = failure(&root, &format!("passthrough = [{keep}]\n")).await;
         assert!(message.contains(part), "{message}");
     }
 }
@@ -171,7 +171,7 @@ async fn a_column_names_the_split_and_rows_that_it_does_not_are_set_aside() {
     };
     let rows: Vec<Cells> = (0..100).map(|i| vec![json!(i), fold(i)]).collect();
     zone(&root, "a", &[("x", Int64), ("fold", Utf8)], &rows).await;
-    let config = "split = { by = \"column\", column = \"fold\" }\nmax_reject_share = 0.2\n";
+    let config = "split = { by = \"column\", column = \"fold\" }\nmax_reject_fraction = 0.2\n";
     let report = build_a(&root, config, 2).await.unwrap();
     assert_eq!((report.train, report.validation, report.test), (60, 10, 10));
     assert_eq!(
@@ -207,7 +207,7 @@ async fn a_schema_version_without_the_column_names_no_split() {
                 .collect::<Vec<_>>(),
         )
         .await;
-    let config = "split = { by = \"expression\", expression = \"case when x >= 0 then fold end\" }\nmax_reject_share = 0.5\n";
+    let config = "split = { by = \"expression\", expression = \"case when x >= 0 then fold end\" }\nmax_reject_fraction = 0.5\n";
     let report = build_a(&root, config, 2).await.unwrap();
     assert_eq!(
         (report.train, report.rejected_by_reason["no_split"]),
@@ -324,9 +324,9 @@ async fn trap_21_a_copy_or_an_entity_that_is_named_in_two_splits_ends_the_build(
     .await;
     build_a(&root, config, 2).await.unwrap();
 
-    // A picture is its bytes, whatever stands beside it.
+    // An image is its bytes, whatever stands beside it.
     let root = Store::memory();
-    let pictures: Vec<Cells> = (0..40_u32)
+    let images: Vec<Cells> = (0..40_u32)
         .map(|i| {
             vec![
                 json!(coloured(i / 2 * 2, [4, 4])),
@@ -334,8 +334,8 @@ async fn trap_21_a_copy_or_an_entity_that_is_named_in_two_splits_ends_the_build(
             ]
         })
         .collect();
-    zone(&root, "a", &[("image", Binary), ("fold", Utf8)], &pictures).await;
-    let config = "kind = \"pictures\"\nsplit = { by = \"column\", column = \"fold\" }\n";
+    zone(&root, "a", &[("image", Binary), ("fold", Utf8)], &images).await;
+    let config = "kind = \"images\"\nsplit = { by = \"column\", column = \"fold\" }\n";
     let message = failure(&root, &format!("{config}dedup = \"none\"\n")).await;
     assert!(
         message.contains("20 keys stand in more than one split"),
@@ -518,7 +518,7 @@ async fn trap_25_times_as_text_in_mixed_zones_are_one_order() {
     let rows: Vec<Cells> = (0..240).map(|i| vec![time(i), json!(i)]).collect();
     zone(&root, "a", &[("ts", Utf8), ("x", Int64)], &rows).await;
     let config = "split = { by = \"time\", time = \"ts\", until = [\"2024-03-31T01:00:00\", \"2024-03-31T04:00:00+01:00\"], embargo = \"5m\" }\n\
-                  max_reject_share = 0.2\n";
+                  max_reject_fraction = 0.2\n";
     let report = build_a(&root, config, 2).await.unwrap();
     assert_eq!(report.rejected_by_reason["no_split"], 24);
     assert_eq!(report.filtered["embargo"], 10);
@@ -538,7 +538,8 @@ async fn trap_24_with_an_embargo_no_window_of_its_span_reaches_over_a_border() {
     let root = Store::memory();
     let times: Vec<i64> = (0..400).map(|i| (i * i * 31) % 9973).collect();
     zone(&root, "a", &TIMED, &timed(times.iter().map(|t| (*t, 0)))).await;
-    let config = "split = { by = \"time\", time = \"ts\", embargo = 50 }\nmax_reject_share = 0.5\n";
+    let config =
+        "split = { by = \"time\", time = \"ts\", embargo = 50 }\nmax_reject_fraction = 0.5\n";
     build_a(&root, config, 2).await.unwrap();
     let splits = splits(&root).await;
     let of = |wanted: Split| -> Vec<i64> {
@@ -661,7 +662,7 @@ async fn keys_of_another_way_to_split_are_refused_by_name() {
 async fn what_was_built_by_an_expression_is_checked_as_any_dataset_is() {
     let root = Store::memory();
     zone(&root, "a", &NUMBERED, &numbered(0..200)).await;
-    build_a(&root, &format!("{BUCKETS}keep = [\"id\"]\n"), 2)
+    build_a(&root, &format!("{BUCKETS}passthrough = [\"id\"]\n"), 2)
         .await
         .unwrap();
     let dataset = root.child("dataset");

@@ -43,7 +43,7 @@ async fn landed(orders: impl Iterator<Item = i64>) -> Store {
 const SQL: &str = "sql = \"\"\"select a.id, a.Price, a.Price * 2 as twice, b.city, s.orders
     from a join b on a.shop = b.name
     join (select shop, count(*) as orders from a group by shop) s on s.shop = a.shop
-    where a.Price >= 10 order by a.id desc\"\"\"\nkeep = [\"id\"]\n";
+    where a.Price >= 10 order by a.id desc\"\"\"\npassthrough = [\"id\"]\n";
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_query_makes_the_rows_whatever_the_partitions_and_the_order_they_landed_in() {
@@ -104,7 +104,7 @@ async fn a_query_makes_the_rows_whatever_the_partitions_and_the_order_they_lande
 async fn rows_of_a_query_are_split_cleaned_and_set_aside_as_landed_ones_are() {
     let root = landed(0..100).await;
     let dataset = "sql = \"select id, Price, case when id % 10 = 3 then null else Price end as y from a union all select id, Price, Price as y from a where id = 4\"\n\
-                   target = \"y\"\nmax_reject_share = 0.2\n\
+                   target = \"y\"\nmax_reject_fraction = 0.2\n\
                    split = { by = \"expression\", expression = \"case when id % 5 = 0 then 'test' else 'train' end\" }\n";
     let report = build_with(&root, dataset, 2).await.unwrap();
     assert_eq!(
@@ -191,7 +191,7 @@ async fn a_query_makes_dates_and_times_without_a_zone_into_their_text() {
     let root = landed(0..30).await;
     let dataset = "sql = \"\"\"select id, Price, cast('2024-01-05' as date) as day,
         cast('2024-01-05T06:07:08.120' as timestamp) as ms, to_timestamp_seconds(id) as s from a\"\"\"\n\
-        keep = [\"id\", \"day\", \"ms\", \"s\"]\ndedup = \"none\"\n";
+        passthrough = [\"id\", \"day\", \"ms\", \"s\"]\ndedup = \"none\"\n";
     build_with(&root, dataset, 2).await.unwrap();
     let mut rows = 0;
     for (_, batch) in blocks(&root.child("dataset")).await {
@@ -213,7 +213,7 @@ async fn standard_spellings_of_functions_are_read() {
     let root = landed(0..30).await;
     let dataset = "sql = \"\"\"select id, Price, extract(year from to_timestamp_seconds(id)) as year,
         substring(shop from 1 for 1) as first, substr(shop, 1, 1) as short, position('y' in shop) as at from a\"\"\"\n\
-        keep = [\"id\", \"year\", \"first\", \"short\", \"at\"]\ndedup = \"none\"\n\
+        passthrough = [\"id\", \"year\", \"first\", \"short\", \"at\"]\ndedup = \"none\"\n\
         split = { by = \"expression\", expression = \"case when substr(first, 1, 1) = 'x' then 'test' else 'train' end\" }\n";
     build_with(&root, dataset, 2).await.unwrap();
     let mut rows = 0;
@@ -347,7 +347,7 @@ async fn integers_of_a_query_keep_their_values_names_and_types() {
                on s.odd = a.small % 2 where i * 2 < 100 order by i * 3";
     let root = of_big().await;
     let dataset = format!(
-        "sql = \"{sql}\"\n{ALL}drop = [\"none\"]\nkeep = [\"up\", \"pair\", \"total\", \"narrow\", \"place\", \"half\", \"below\", \"n\", \"least\"]\n"
+        "sql = \"{sql}\"\n{ALL}drop = [\"none\"]\npassthrough = [\"up\", \"pair\", \"total\", \"narrow\", \"place\", \"half\", \"below\", \"n\", \"least\"]\n"
     );
     build_with(&root, &dataset, 2).await.unwrap();
     let names = [

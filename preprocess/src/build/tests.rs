@@ -573,7 +573,7 @@ async fn too_many_bad_rows_stop_the_build_before_it_publishes() {
     assert_eq!(left.len(), 1);
     assert!(file.ends_with(&left[0]), "{file}");
     assert!(
-        build_with(&root, &format!("{DATASET}max_reject_share = 0.2\n"), 2)
+        build_with(&root, &format!("{DATASET}max_reject_fraction = 0.2\n"), 2)
             .await
             .is_ok()
     );
@@ -599,7 +599,7 @@ async fn a_key_in_two_splits_is_found_by_the_audit_and_by_verify() {
     writer
         .push(Row {
             x: &stolen.x,
-            picture: None,
+            image: None,
             boxes: None,
             tokens: None,
             y,

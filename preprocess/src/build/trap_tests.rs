@@ -239,7 +239,7 @@ async fn trap_10_integers_that_no_float_holds_are_set_aside() {
     let rows: Vec<Cells> = [largest, largest + 1, -largest, 3]
         .map(|a| vec![json!(a)])
         .to_vec();
-    let dataset = format!("{ALL}max_reject_share = 1.0\nstep = []\n");
+    let dataset = format!("{ALL}max_reject_fraction = 1.0\nstep = []\n");
     let found = built(&[("a", Int64)], &rows, &dataset).await.unwrap();
     assert_eq!(found.report.rejected_by_reason["integer_too_large"], 1);
     assert_eq!(found.rows.len(), 3);
@@ -247,7 +247,7 @@ async fn trap_10_integers_that_no_float_holds_are_set_aside() {
 
 #[tokio::test]
 async fn trap_11_numbers_beyond_32_bits_are_set_aside_and_never_infinite() {
-    let dataset = format!("{ALL}max_reject_share = 1.0\nstep = []\n");
+    let dataset = format!("{ALL}max_reject_fraction = 1.0\nstep = []\n");
     let found = numbers(vec![json!(1e39), json!(3e38), json!(-1e39)], &dataset)
         .await
         .unwrap();
@@ -335,7 +335,7 @@ async fn trap_17_a_missing_cell_is_no_cap_and_stays_missing() {
         .to_vec();
     cells.insert(3, Value::Null);
     let step = "step = [{ type = \"winsorize\", columns = [\"a\"], lower = 0.1, upper = 0.9 }]\n";
-    let found = numbers(cells, &format!("{ALL}max_reject_share = 1.0\n{step}"))
+    let found = numbers(cells, &format!("{ALL}max_reject_fraction = 1.0\n{step}"))
         .await
         .unwrap();
     assert_eq!(found.report.rejected_by_reason["missing_value"], 1);
@@ -426,7 +426,7 @@ async fn trap_39_texts_that_are_no_numbers_are_missing_and_counted() {
 async fn trap_39_declared_signs_make_numbers_of_texts_and_what_is_none_is_counted() {
     let cells = ["1.234,5", "-2,25", "1.234", "1.5", "1,2,3", " +7 "];
     let steps = "step = [{ type = \"impute\", columns = [\"a\"] }]\n";
-    let signs = "decimal_sign = \",\"\nthousands_sign = \".\"\n";
+    let signs = "decimal_separator = \",\"\nthousands_separator = \".\"\n";
     let found = texts(&cells, &format!("{ALL}{signs}{steps}"))
         .await
         .unwrap();
@@ -450,7 +450,8 @@ async fn trap_39_a_target_is_read_by_its_signs_and_what_is_none_is_set_aside() {
         .zip(0..)
         .map(|(y, a)| vec![json!(a), json!(y)])
         .collect();
-    let dataset = format!("{ALL}target = \"y\"\ndecimal_sign = \",\"\nmax_reject_share = 1.0\n");
+    let dataset =
+        format!("{ALL}target = \"y\"\ndecimal_separator = \",\"\nmax_reject_fraction = 1.0\n");
     let found = built(&[("a", Float64), ("y", Utf8)], &rows, &dataset)
         .await
         .unwrap();
@@ -475,7 +476,7 @@ async fn trap_39_what_landed_as_a_number_is_taken_as_it_is_whatever_the_signs() 
         })
         .collect();
     let steps = "step = [{ type = \"impute\", columns = [\"a\", \"b\", \"c\"] }]\n";
-    let dataset = format!("{ALL}decimal_sign = \",\"\nthousands_sign = \".\"\n{steps}");
+    let dataset = format!("{ALL}decimal_separator = \",\"\nthousands_separator = \".\"\n{steps}");
     let found = built(&columns, &rows, &dataset).await.unwrap();
     let x: Vec<&[f32]> = found.rows.iter().map(|row| &row.x[..]).collect();
     assert_eq!(
@@ -567,7 +568,7 @@ async fn rows_that_lack_too_many_features_are_left_out_before_anything_is_fitted
         vec![cell(i % 4 != 1), cell(i % 4 < 2), cell(i % 4 < 3), json!(i)]
     };
     let rows: Vec<Cells> = (0..40).map(row).collect();
-    let dataset = format!("{ALL}target = \"y\"\nmax_missing_share = 0.5\n");
+    let dataset = format!("{ALL}target = \"y\"\nmax_missing_fraction = 0.5\n");
     let found = built(&columns, &rows, &dataset).await.unwrap();
     // Of each four rows the last lacks two of three.
     assert_eq!(found.report.filtered["too_many_missing"], 10);

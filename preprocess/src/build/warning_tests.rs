@@ -336,7 +336,7 @@ async fn labels_that_differ_in_blanks_or_case_only_are_warned_of_with_their_rows
 #[tokio::test]
 async fn a_classification_of_numbers_and_classes_that_no_training_row_has_are_warned_of() {
     let columns = [("x", Float64), ("price", Int64)];
-    let target = "target = \"price\"\ntask = \"classification\"\nmax_reject_share = 1.0\n";
+    let target = "target = \"price\"\ntask = \"classification\"\nmax_reject_fraction = 1.0\n";
     // A scale of ten grades is a classification target, although the grades are numbers.
     let grades = |i: u64| vec![json!(i as f64 / 3.0), json!(i % 10)];
     let (root, _) = landed(&columns, &(0..600).map(grades).collect::<Vec<_>>()).await;

@@ -67,15 +67,15 @@ impl Build<'_> {
         }
         let said = [
             &config.drop[..],
-            &config.keep,
+            &config.passthrough,
             &config.split.key,
             config.targets(),
             config.split.column.as_slice(),
             config.split.time.as_slice(),
         ];
         let is_held = |name: &String| {
-            let pictures = self.spec.pictures().into_iter();
-            let mut beside = pictures.flat_map(crate::pictures::Pictures::beside);
+            let images = self.spec.images().into_iter();
+            let mut beside = images.flat_map(crate::images::Images::beside);
             self.spec.payloads().any(|payload| payload.column == *name)
                 || beside.any(|(column, _)| column == name)
         };

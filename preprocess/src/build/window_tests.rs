@@ -24,7 +24,7 @@ use crate::{
 const COLUMNS: [(&str, ColumnType); 4] =
     [("who", Utf8), ("at", Utf8), ("v", Float64), ("y", Float64)];
 /// Not scaled, so that shards hold what landed.
-const PLAIN: &str = "sources = [\"a\"]\nfeatures = [\"v\"]\ntarget = \"y\"\nscale_target = false\nmax_reject_share = 1.0\n\
+const PLAIN: &str = "sources = [\"a\"]\nfeatures = [\"v\"]\ntarget = \"y\"\nscale_target = false\nmax_reject_fraction = 1.0\n\
                      step = [{ type = \"impute\", strategy = \"constant\", value = -1.0 }]\n\
                      series = { time = \"at\", entity = [\"who\"], max_gap = \"1h\" }\n";
 const ALL: &str = "split = { train = 1.0, validation = 0.0, test = 0.0 }\n";
@@ -165,7 +165,7 @@ async fn the_bytes_depend_neither_on_partitions_nor_on_memory() {
             json!(at % 97),
         ]
     };
-    let dataset = "sources = [\"a\"]\ntarget = \"y\"\nkeep = [\"t\"]\nsplit = { key = [\"who\"], train = 0.6, validation = 0.2, test = 0.2 }\n\
+    let dataset = "sources = [\"a\"]\ntarget = \"y\"\npassthrough = [\"t\"]\nsplit = { key = [\"who\"], train = 0.6, validation = 0.2, test = 0.2 }\n\
                    series = { time = \"t\", unit = \"s\", entity = [\"who\"] }\nsequence = { length = 32, horizon = 2 }\n";
     let mut found = Vec::new();
     for (partitions, memory_bytes) in [(1, None), (2, Some(8 << 20)), (8, None)] {

@@ -59,7 +59,7 @@ pub(super) struct Written {
     pub(super) rejects: Rejects,
     /// What became of the documents of each split.
     pub(super) texts: [TextCounts; 3],
-    /// Boxes of all splits; none where pictures have none.
+    /// Boxes of all splits; none where images have none.
     pub(super) boxes: Option<BoxCounts>,
     /// Windows, where they are the samples.
     pub(super) sequence: Option<SequenceCounts>,

@@ -235,16 +235,16 @@ fn numbers_out_of_range_are_refused() {
         "`dataset.shards.block_bytes`: 100 B is out of range",
     );
     check_refused(
-        "max_reject_share = 2.0",
-        "`dataset.max_reject_share`: it is a share",
+        "max_reject_fraction = 2.0",
+        "`dataset.max_reject_fraction`: it is a share",
     );
     check_refused(
-        "max_missing_share = 1.5",
-        "`dataset.max_missing_share`: it is a share",
+        "max_missing_fraction = 1.5",
+        "`dataset.max_missing_fraction`: it is a share",
     );
     check_refused(
-        "max_missing_share = nan",
-        "`dataset.max_missing_share`: it is a share",
+        "max_missing_fraction = nan",
+        "`dataset.max_missing_fraction`: it is a share",
     );
     check_refused(
         "missing_values = [inf]",

@@ -388,7 +388,7 @@ async fn push(block: &Block, ids: &[u32], writer: &mut SplitWriter<'_>) -> Resul
     for ((key, place), origin) in block.documents.places().zip(&block.origins) {
         let row = Row {
             x: &[],
-            picture: None,
+            image: None,
             boxes: None,
             tokens: Some(&ids[place]),
             y: None,

@@ -46,13 +46,13 @@ pub(crate) async fn violations(staged: &Staged, expect: &Expect) -> Result<Vec<V
     };
     let mut found = Vec::new();
     for column in &expect.columns {
-        if column.max_missing_share.is_none() && !column.unique {
+        if column.max_missing_fraction.is_none() && !column.unique {
             continue;
         }
         let cells = all.clone().select(vec![ident(&column.name)])?;
         let there = cells.filter(ident(&column.name).is_not_null())?;
         let filled = Box::pin(there.clone().count()).await? as u64;
-        if let Some(share) = column.max_missing_share {
+        if let Some(share) = column.max_missing_fraction {
             found.extend(too_many_missing(
                 &column.name,
                 staged.total(),
@@ -81,7 +81,7 @@ pub(crate) async fn violations(staged: &Staged, expect: &Expect) -> Result<Vec<V
 fn too_many_missing(column: &str, rows: u64, filled: u64, share: f64) -> Option<Violation> {
     let missing = rows.saturating_sub(filled);
     (missing as f64 > share * rows as f64).then(|| Violation {
-        path: format!("{column}.max_missing_share"),
+        path: format!("{column}.max_missing_fraction"),
         rows: missing,
         sample: format!("{missing} of {rows} cells are missing, more than a share of {share}"),
     })

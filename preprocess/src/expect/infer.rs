@@ -85,7 +85,7 @@ fn column_of(name: &str, kind: InputKind, missing: u64, cells: u64) -> ExpectedC
         required: missing == 0,
         min: None,
         max: None,
-        max_missing_share: (missing > 0).then(|| (share * 100.0).ceil().min(100.0) / 100.0),
+        max_missing_fraction: (missing > 0).then(|| (share * 100.0).ceil().min(100.0) / 100.0),
         unique: false,
         values: None,
     }

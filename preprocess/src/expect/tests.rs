@@ -221,7 +221,7 @@ async fn a_row_that_is_set_aside_is_so_for_the_first_expectation_in_the_file() {
         .into_iter()
         .collect();
     let root = market(&[]).await;
-    let dataset = format!("{}max_reject_share = 1.0\n", dataset(&file, "reject"));
+    let dataset = format!("{}max_reject_fraction = 1.0\n", dataset(&file, "reject"));
     let reasons = build_with(&root, &dataset, 2).await.unwrap();
     let reasons = reasons.rejected_by_reason;
     assert_eq!(
@@ -254,7 +254,7 @@ async fn violations_of_a_column_show_the_first_cell_in_landing_order_wherever_it
         required: true,
         min: Some(0.0),
         max: Some(9.0),
-        max_missing_share: None,
+        max_missing_fraction: None,
         unique: false,
         values: None,
     }];
@@ -284,13 +284,13 @@ async fn violations_of_a_column_show_the_first_cell_in_landing_order_wherever_it
 async fn a_build_that_is_to_stop_says_what_is_odd_however_many_rows_are() {
     let file = file(OVERLAPPING);
     let root = market(&[]).await;
-    for limit in ["", "max_reject_share = 0.9\n"] {
+    for limit in ["", "max_reject_fraction = 0.9\n"] {
         let dataset = format!("{}{limit}", dataset(&file, "stop"));
         let error = build_with(&root, &dataset, 2).await.unwrap_err();
         assert!(matches!(error, Error::Unexpected { .. }), "{error}");
         let message = error.to_string();
         assert!(message.contains("expected_min: 18"), "{message}");
-        assert!(!message.contains("max_reject_share"), "{message}");
+        assert!(!message.contains("max_reject_fraction"), "{message}");
     }
     let error = build_with(&root, &dataset(&file, "reject"), 2).await;
     assert!(matches!(error, Err(Error::TooManyRejects { .. })));
@@ -299,14 +299,14 @@ async fn a_build_that_is_to_stop_says_what_is_odd_however_many_rows_are() {
 #[tokio::test]
 async fn columns_that_are_not_as_expected_stop_a_build() {
     let name = "[[column]]\nname = \"size\"\nkind = \"numeric\"\n";
-    let few = file(&format!("{name}max_missing_share = 0.05\n"));
+    let few = file(&format!("{name}max_missing_fraction = 0.05\n"));
     let root = market(&[]).await;
     let error = build_with(&root, &dataset(&few, "reject"), 2)
         .await
         .unwrap_err()
         .to_string();
     assert!(
-        error.contains("size.max_missing_share") && error.contains("40 of 400"),
+        error.contains("size.max_missing_fraction") && error.contains("40 of 400"),
         "{error}"
     );
     let unique = file("[[column]]\nname = \"kind\"\nkind = \"categorical\"\nunique = true\n");

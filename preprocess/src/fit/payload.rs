@@ -1,13 +1,13 @@
-//! What is fitted where rows hold a picture or a text: the target, and the ids of characters.
+//! What is fitted where rows hold an image or a text: the target, and the ids of characters.
 
 use std::collections::{BTreeMap, HashMap};
 
 use arrow::array::AsArray;
 use datafusion::logical_expr::ident;
-use feedline_picture::ChannelSums;
+use feedline_image::ChannelSums;
 use feedline_schemas::{
-    config::StoredPictureConfig,
-    transform::{FittedCharacters, FittedPictures, FittedTokens, TransformArtefact},
+    config::StoredImageConfig,
+    transform::{FittedCharacters, FittedImages, FittedTokens, TransformArtefact},
 };
 use futures::TryStreamExt;
 
@@ -15,12 +15,12 @@ use super::{Fit, FitSpec, Texts, artefact, fit_rows, rows_of};
 use crate::{
     Error, TrainSplit,
     columns::system,
+    images::{self, Images},
     payload::{Payload, PayloadKind},
-    pictures::{self, Pictures},
 };
 
 /// Fits the target of `spec`, which has no inputs, and to texts the ids of their characters, unless `tokens` says what
-/// makes ids of them. Of pictures that were decoded it takes the moments of their channels.
+/// makes ids of them. Of images that were decoded it takes the moments of their channels.
 ///
 /// # Errors
 /// As [`fit`](super::fit).
@@ -43,52 +43,52 @@ pub(crate) async fn fit_payload(
     };
     let characters = match payload.kind {
         PayloadKind::Text if tokens.is_none() => Some(characters(train, &payload.column).await?),
-        PayloadKind::Picture | PayloadKind::Text => None,
+        PayloadKind::Image | PayloadKind::Text => None,
     };
     let targets = target.into_iter().collect();
     let artefact = artefact(fit, spec, targets, Texts { characters, tokens })?;
-    Ok(match &payload.pictures {
+    Ok(match &payload.images {
         None => artefact,
-        Some(pictures) => artefact.with_pictures(moments(train, pictures).await?),
+        Some(images) => artefact.with_images(moments(train, images).await?),
     })
 }
 
 /// Fits the steps and the target of `spec`, which may have no inputs, and adds what `tokens` says makes ids of texts, and
-/// the moments of pictures that were decoded.
+/// the moments of images that were decoded.
 ///
 /// # Errors
 /// As [`fit`](super::fit).
 pub(crate) async fn fit_parts(
     train: &TrainSplit,
     spec: &FitSpec,
-    pictures: Option<&Pictures>,
+    images: Option<&Images>,
     tokens: Option<FittedTokens>,
 ) -> Result<TransformArtefact, Error> {
     let mut artefact = fit_rows(train, spec).await?;
     artefact.tokens = tokens;
-    if let Some(pictures) = pictures {
-        artefact.pictures = Some(moments(train, pictures).await?);
+    if let Some(images) = images {
+        artefact.images = Some(moments(train, images).await?);
     }
     artefact.hash = artefact.compute_hash();
     Ok(artefact)
 }
 
-/// Mean and deviation of the channels of the training split's pictures, from exact sums.
-async fn moments(train: &TrainSplit, pictures: &Pictures) -> Result<FittedPictures, Error> {
+/// Mean and deviation of the channels of the training split's images, from exact sums.
+async fn moments(train: &TrainSplit, images: &Images) -> Result<FittedImages, Error> {
     let mut total = ChannelSums::default();
     let cells = train.frame().select(vec![ident(system::SUMS)])?;
     let mut batches = cells.execute_stream().await?;
     while let Some(batch) = batches.try_next().await? {
         let cells = batch.column(0).as_fixed_size_binary().iter().flatten();
-        cells.for_each(|cell| pictures::add_sums(&mut total, cell));
+        cells.for_each(|cell| images::add_sums(&mut total, cell));
     }
     let (mean, deviation) = total.moments().unwrap_or_default();
-    Ok(FittedPictures {
-        column: pictures.column.clone(),
+    Ok(FittedImages {
+        column: images.column.clone(),
         // Where they were decoded changes nothing.
-        prepared: StoredPictureConfig {
+        prepared: StoredImageConfig {
             isolate: None,
-            ..pictures.config.clone()
+            ..images.config.clone()
         },
         pixels: total.pixels,
         mean,

@@ -155,7 +155,7 @@ fn judge(
         format!(
             "column `{}` holds text, and {odd} of the {all} cells with a value are no numbers, such as `{sample}`; leave it \
              out of the `columns` of numeric steps to read it as a category, or say what stands for no value \
-             (`dataset.null_values`) or how its numbers are written (`dataset.decimal_sign`)",
+             (`dataset.null_values`) or how its numbers are written (`dataset.decimal_separator`)",
             shown(column)
         ),
     ))
@@ -277,7 +277,7 @@ mod tests {
         zone.batch(&rows(json!("XL"), 20)).await;
         check_refused(
             &root,
-            &format!("{DATASET}max_reject_share = 0.9\n"),
+            &format!("{DATASET}max_reject_fraction = 0.9\n"),
             "40 of the 70 cells",
         )
         .await;

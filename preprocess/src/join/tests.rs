@@ -66,7 +66,7 @@ async fn both() -> Store {
 
 fn joined(rule: &str) -> String {
     format!(
-        "{BASE}max_reject_share = 0.2\njoin = [{{ source = \"b\", left = \"path\", right = \"file\", match = \"name\", \
+        "{BASE}max_reject_fraction = 0.2\njoin = [{{ source = \"b\", left = \"path\", right = \"file\", match = \"name\", \
          unmatched = \"{rule}\" }}]\n"
     )
 }
@@ -280,8 +280,8 @@ async fn columns_of_one_name_are_refused_unless_told_apart() {
 #[tokio::test]
 async fn wrong_settings_are_named() {
     let root = both().await;
-    let mut pictures = LandingZone::new(&root, "c", &[("file", Utf8), ("image", Binary)]);
-    pictures.batch(&[vec![json!("1.jpg"), json!([1])]]).await;
+    let mut images = LandingZone::new(&root, "c", &[("file", Utf8), ("image", Binary)]);
+    images.batch(&[vec![json!("1.jpg"), json!([1])]]).await;
     let check = async |join: &str, message: &str| {
         let pipeline = pipeline_of(
             &["a", "b", "c"],

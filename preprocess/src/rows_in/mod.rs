@@ -148,8 +148,8 @@ pub struct RowsReading {
     pub names_as_written: bool,
     /// Columns that are carried along as text.
     pub keep: Vec<String>,
-    /// `dataset.max_missing_share`.
-    pub max_missing_share: Option<f64>,
+    /// `dataset.max_missing_fraction`.
+    pub max_missing_fraction: Option<f64>,
     /// Most rows of a batch, at least 1.
     pub batch_rows: usize,
 }
@@ -353,10 +353,10 @@ impl RowsIn {
         reading: &RowsReading,
         artefact: &TransformArtefact,
     ) -> Result<Self, Error> {
-        if artefact.inputs.is_empty() || artefact.pictures.is_some() || artefact.tokens.is_some() {
+        if artefact.inputs.is_empty() || artefact.images.is_some() || artefact.tokens.is_some() {
             return Err(Error::input(
                 "the dataset",
-                "its rows are pictures or texts, or have them beside their numbers",
+                "its rows are images or texts, or have them beside their numbers",
                 "new rows are read for datasets of numbers and categories only",
             ));
         }
@@ -391,7 +391,7 @@ impl RowsIn {
                 null_values: Vec::new(),
                 ..reading.csv.clone()
             },
-            max_missing_share: None,
+            max_missing_fraction: None,
             ..reading.clone()
         };
         let artefact = TransformArtefact {
@@ -410,7 +410,7 @@ impl RowsIn {
             target: None,
             other_targets: Vec::new(),
             characters: None,
-            pictures: None,
+            images: None,
             tokens: None,
             signs: None,
         };
@@ -614,7 +614,7 @@ impl Assembly {
             inputs,
             kept: vec![Vec::new(); reading.keep.len()],
             keep: reading.keep.clone(),
-            sparse: reading.max_missing_share.map(Sparse::new),
+            sparse: reading.max_missing_fraction.map(Sparse::new),
             bad: BTreeMap::new(),
             rows: 0,
             bytes: 0,

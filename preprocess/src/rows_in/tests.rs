@@ -24,7 +24,7 @@ const COLUMNS: [(&str, ColumnType); 6] = [
     ("price", Float64),
 ];
 /// `rooms` is a category of numbers, `kind` one of text that looks like numbers.
-const DATASET: &str = "sources = [\"a\"]\ntarget = \"price\"\ndrop = [\"id\"]\ncategorical = [\"rooms\"]\nnull_values = [\"?\"]\nmissing_values = [-1]\nmax_reject_share = 1.0\n";
+const DATASET: &str = "sources = [\"a\"]\ntarget = \"price\"\ndrop = [\"id\"]\ncategorical = [\"rooms\"]\nnull_values = [\"?\"]\nmissing_values = [-1]\nmax_reject_fraction = 1.0\n";
 
 fn row(i: u32) -> Cells {
     let size = match i % 11 {
@@ -88,7 +88,7 @@ fn reading(format: RowFormat, batch_rows: usize) -> RowsReading {
         contracts: Vec::new(),
         names_as_written: false,
         keep: Vec::new(),
-        max_missing_share: None,
+        max_missing_fraction: None,
         batch_rows,
     }
 }
@@ -307,7 +307,7 @@ fn unknown_categories_have_the_reserved_id_and_sparse_rows_are_told() {
         .unwrap();
     assert_eq!(x[0][at].to_bits(), 1.0_f32.to_bits());
     let sparse = RowsReading {
-        max_missing_share: Some(0.5),
+        max_missing_fraction: Some(0.5),
         ..reading(RowFormat::Csv, 9)
     };
     let (_, bad, _) = read_all(csv, &sparse).unwrap();
@@ -471,7 +471,7 @@ async fn trap_39_rows_to_predict_are_read_by_the_signs_of_the_build() {
         .map(|i| vec![json!(format!("{}.000,5", i + 1)), json!(i)])
         .collect();
     zone.batch(&rows).await;
-    let dataset = "sources = [\"a\"]\ndecimal_sign = \",\"\nthousands_sign = \".\"\n\
+    let dataset = "sources = [\"a\"]\ndecimal_separator = \",\"\nthousands_separator = \".\"\n\
                    split = { train = 1.0, validation = 0.0, test = 0.0 }\n\
                    step = [{ type = \"impute\", columns = [\"a\", \"b\"] }]\n";
     build_with(&root, dataset, 2).await.unwrap();
@@ -497,7 +497,7 @@ async fn trap_39_rows_to_predict_are_read_by_the_signs_of_the_build() {
             contracts: Vec::new(),
             names_as_written: false,
             keep: Vec::new(),
-            max_missing_share: None,
+            max_missing_fraction: None,
             batch_rows: 10,
         };
         let stream = RowSource::Stream(Box::new(Cursor::new(text.as_bytes())));

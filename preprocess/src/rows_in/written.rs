@@ -124,7 +124,7 @@ mod tests {
         check(&usual, LandedAs::Float, "cheap", &Read::AsItIs);
         let continental = Written {
             format: CellFormat::new(&CsvConfig {
-                decimal_sign: Some(','),
+                decimal_separator: Some(','),
                 ..CsvConfig::default()
             }),
             dates: None,

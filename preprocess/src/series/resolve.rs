@@ -290,14 +290,14 @@ impl Series {
     ) -> Result<Feature, Error> {
         check_name(feature, columns, self, key)?;
         check_keys(feature, key)?;
-        let (of, closed) = (feature.of.as_ref(), feature.closed.unwrap_or_default());
+        let (of, closed) = (feature.column.as_ref(), feature.closed.unwrap_or_default());
         if let Some(of) = of {
             self.check_of(of, columns, key)?;
             if config.is_target(of) && feature.sees_itself() {
                 let reason = format!(
                     "`{of}` is the target, and this feature is made of the row's own value: a model would be given the answer; use `closed = \"left\"` or a `lag`"
                 );
-                return Err(Error::config(key("of"), reason));
+                return Err(Error::config(key("column"), reason));
             }
         }
         let least = usize::try_from(feature.min_periods.or(feature.rows).unwrap_or(1)).unwrap_or(1);
@@ -326,15 +326,15 @@ impl Series {
             let reason = format!(
                 "`{of}` is a feature of `[[dataset.feature]]` itself, name a column that landed"
             );
-            return Err(Error::config(key("of"), reason));
+            return Err(Error::config(key("column"), reason));
         }
-        let column = find(&key("of"), of, columns)?;
+        let column = find(&key("column"), of, columns)?;
         let is_number = column.r#type.is_number();
         if self.is_time(of)
             || !(is_number || matches!(column.r#type, ColumnType::Bool | ColumnType::Utf8))
         {
             let reason = format!("column `{of}` holds no numbers; name one that does");
-            return Err(Error::config(key("of"), reason));
+            return Err(Error::config(key("column"), reason));
         }
         Ok(())
     }
@@ -380,7 +380,12 @@ fn check_keys(feature: &FeatureConfig, key: &impl Fn(&str) -> String) -> Result<
         Kind::RollingMean | Kind::RollingStd | Kind::RollingMin | Kind::RollingMax | Kind::Momentum
     );
     let fields = [
-        ("of", feature.of.is_some(), !is_calendar, !is_calendar),
+        (
+            "column",
+            feature.column.is_some(),
+            !is_calendar,
+            !is_calendar,
+        ),
         ("part", feature.part.is_some(), is_calendar, is_calendar),
         ("window", feature.window.is_some(), !is_calendar, false),
         ("rows", feature.rows.is_some(), !is_calendar, false),
@@ -404,7 +409,7 @@ fn check_keys(feature: &FeatureConfig, key: &impl Fn(&str) -> String) -> Result<
         }
         if needed && !given {
             let reason = match field {
-                "of" => "name the column that the feature is made of",
+                "column" => "name the column that the feature is made of",
                 _ => "say which part of the time, such as `hour`",
             };
             return Err(Error::config(key(field), reason));

@@ -12,32 +12,32 @@ fn keys_that_do_not_fit_are_refused_by_name() {
     let feature = |feature: &str| format!("{TIMED} }}\nfeature = [{{ name = \"f\", {feature} }}]");
     for (keys, message) in [
         (
-            "type = \"lag\", of = \"v\"",
+            "type = \"lag\", column = \"v\"",
             "`dataset.feature.0.window`: say how far",
         ),
         (
-            "type = \"lag\", of = \"v\", rows = 0",
+            "type = \"lag\", column = \"v\", rows = 0",
             "`dataset.feature.0.rows`",
         ),
         (
-            "type = \"lag\", of = \"v\", rows = 1, window = \"1s\"",
+            "type = \"lag\", column = \"v\", rows = 1, window = \"1s\"",
             "`dataset.feature.0.window`",
         ),
         (
-            "type = \"lag\", of = \"v\", rows = 1, closed = \"right\"",
+            "type = \"lag\", column = \"v\", rows = 1, closed = \"right\"",
             "`dataset.feature.0.closed`",
         ),
         (
-            "type = \"lag\", of = \"u\", rows = 1",
-            "`dataset.feature.0.of`: there is no column `u`",
+            "type = \"lag\", column = \"u\", rows = 1",
+            "`dataset.feature.0.column`: there is no column `u`",
         ),
         (
             "type = \"lag\", rows = 1",
-            "`dataset.feature.0.of`: name the column",
+            "`dataset.feature.0.column`: name the column",
         ),
         (
-            "type = \"lag\", of = \"t\", rows = 1",
-            "`dataset.feature.0.of`: column `t` holds no numbers",
+            "type = \"lag\", column = \"t\", rows = 1",
+            "`dataset.feature.0.column`: column `t` holds no numbers",
         ),
         ("type = \"calendar\"", "`dataset.feature.0.part`"),
         (
@@ -45,21 +45,21 @@ fn keys_that_do_not_fit_are_refused_by_name() {
             "`dataset.feature.0.rows`",
         ),
         (
-            "type = \"rolling_mean\", of = \"v\", rows = 3, min_periods = 4",
+            "type = \"rolling_mean\", column = \"v\", rows = 3, min_periods = 4",
             "`dataset.feature.0.min_periods`",
         ),
         (
-            "type = \"rolling_std\", of = \"v\", rows = 1",
+            "type = \"rolling_std\", column = \"v\", rows = 1",
             "`dataset.feature.0.rows`: a feature of this type is made of two values",
         ),
         (
-            "type = \"momentum\", of = \"v\", rows = 1, min_periods = 1",
+            "type = \"momentum\", column = \"v\", rows = 1, min_periods = 1",
             "`dataset.feature.0.rows`: a feature of this type is made of two values",
         ),
     ] {
         check_refused(&feature(keys), message);
     }
-    let lag = "type = \"lag\", of = \"v\", rows = 1 }]";
+    let lag = "type = \"lag\", column = \"v\", rows = 1 }]";
     check_refused(
         &format!("{TIMED} }}\nfeature = [{{ name = \"v\", {lag}"),
         "`dataset.feature.0.name`",
@@ -109,13 +109,13 @@ fn trap_44_the_time_is_not_filled_in_and_the_target_is_not_given_away() {
         "type = \"interpolate\"",
         "type = \"difference\", rows = 1, closed = \"right\"",
     ] {
-        let feature = format!("feature = [{{ name = \"f\", of = \"y\", {given} }}]");
+        let feature = format!("feature = [{{ name = \"f\", column = \"y\", {given} }}]");
         check_refused(
             &format!("target = \"y\"\n{TIMED} }}\n{feature}"),
-            "`dataset.feature.0.of`: `y` is the target",
+            "`dataset.feature.0.column`: `y` is the target",
         );
     }
-    let past = "feature = [{ name = \"f\", of = \"y\", type = \"rolling_mean\", rows = 2 }]";
+    let past = "feature = [{ name = \"f\", column = \"y\", type = \"rolling_mean\", rows = 2 }]";
     resolved(&format!("target = \"y\"\n{TIMED} }}\n{past}")).unwrap();
 }
 
@@ -135,7 +135,7 @@ fn an_entity_that_is_the_target_or_the_time_is_refused() {
 #[test]
 fn a_split_by_content_is_refused_unless_entities_stay_whole() {
     let series = "series = { time = \"t\", unit = \"s\", entity = [\"who\"] }\n";
-    let feature = "feature = [{ name = \"f\", of = \"v\", type = \"lag\", rows = 1 }]";
+    let feature = "feature = [{ name = \"f\", column = \"v\", type = \"lag\", rows = 1 }]";
     check_refused(&format!("{series}{feature}"), "`dataset.split.by`");
     resolved(&format!("split = {{ key = [\"who\"] }}\n{series}{feature}")).unwrap();
     let calendar = "feature = [{ name = \"f\", type = \"calendar\", part = \"hour\" }]";

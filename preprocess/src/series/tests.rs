@@ -115,22 +115,22 @@ fn check(feature: &str, values: &[Option<f64>], expected: &[Option<f64>]) {
 }
 
 const KINDS: [&str; 17] = [
-    "type = \"rolling_mean\", of = \"v\", rows = 3, min_periods = 1",
-    "type = \"rolling_mean\", of = \"v\", window = \"40us\", closed = \"right\"",
-    "type = \"rolling_std\", of = \"v\", rows = 5, min_periods = 2",
-    "type = \"rolling_std\", of = \"v\", window = \"60us\"",
-    "type = \"rolling_min\", of = \"v\", rows = 4, min_periods = 2",
-    "type = \"rolling_max\", of = \"v\", window = \"35us\"",
-    "type = \"momentum\", of = \"v\", rows = 4, min_periods = 2",
-    "type = \"momentum\", of = \"v\", window = \"50us\", closed = \"right\"",
-    "type = \"lag\", of = \"v\", rows = 2",
-    "type = \"lag\", of = \"v\", window = \"25us\"",
-    "type = \"difference\", of = \"v\", rows = 2",
-    "type = \"difference\", of = \"v\", window = \"25us\", closed = \"right\"",
-    "type = \"forward_fill\", of = \"v\"",
-    "type = \"forward_fill\", of = \"v\", rows = 2",
-    "type = \"interpolate\", of = \"v\", window = \"30us\"",
-    "type = \"interpolate\", of = \"v\", rows = 3",
+    "type = \"rolling_mean\", column = \"v\", rows = 3, min_periods = 1",
+    "type = \"rolling_mean\", column = \"v\", window = \"40us\", closed = \"right\"",
+    "type = \"rolling_std\", column = \"v\", rows = 5, min_periods = 2",
+    "type = \"rolling_std\", column = \"v\", window = \"60us\"",
+    "type = \"rolling_min\", column = \"v\", rows = 4, min_periods = 2",
+    "type = \"rolling_max\", column = \"v\", window = \"35us\"",
+    "type = \"momentum\", column = \"v\", rows = 4, min_periods = 2",
+    "type = \"momentum\", column = \"v\", window = \"50us\", closed = \"right\"",
+    "type = \"lag\", column = \"v\", rows = 2",
+    "type = \"lag\", column = \"v\", window = \"25us\"",
+    "type = \"difference\", column = \"v\", rows = 2",
+    "type = \"difference\", column = \"v\", window = \"25us\", closed = \"right\"",
+    "type = \"forward_fill\", column = \"v\"",
+    "type = \"forward_fill\", column = \"v\", rows = 2",
+    "type = \"interpolate\", column = \"v\", window = \"30us\"",
+    "type = \"interpolate\", column = \"v\", rows = 3",
     "type = \"calendar\", part = \"second\"",
 ];
 
@@ -255,17 +255,17 @@ proptest! {
 fn what_has_left_a_window_leaves_no_trace() {
     let inf = f64::INFINITY;
     let values = [1.0, 2.0, 3.0, 1e16, 5.0, 6.0, 7.0, 8.0].map(Some);
-    let mean = "type = \"rolling_mean\", of = \"v\", rows = 3, closed = \"right\"";
+    let mean = "type = \"rolling_mean\", column = \"v\", rows = 3, closed = \"right\"";
     let made = [None, None, Some(2.0)];
     let rows: Vec<Reading> = (0..).zip(values).map(|(i, v)| (1, i, v)).collect();
     let found = cells(&run(&series("", &[mean]), &rows, 3).unwrap(), "f0");
     assert_eq!(found[..3], made);
     assert_eq!(found[6..], [Some(6.0), Some(7.0)]);
-    let deviation = "type = \"rolling_std\", of = \"v\", rows = 3, closed = \"right\"";
+    let deviation = "type = \"rolling_std\", column = \"v\", rows = 3, closed = \"right\"";
     let found = cells(&run(&series("", &[deviation]), &rows, 3).unwrap(), "f0");
     assert_eq!(found[6..], [Some(1.0), Some(1.0)]);
     let values = [Some(1.0), Some(inf), Some(3.0), Some(5.0), Some(7.0)];
-    let pair = "of = \"v\", rows = 2, min_periods = 2";
+    let pair = "column = \"v\", rows = 2, min_periods = 2";
     check(
         &format!("type = \"rolling_mean\", {pair}"),
         &values,
@@ -282,7 +282,7 @@ fn what_has_left_a_window_leaves_no_trace() {
 fn trap_26_windows_are_of_time_and_too_few_values_make_none() {
     let series = series(
         "",
-        &["type = \"rolling_mean\", of = \"v\", window = \"10us\", min_periods = 2"],
+        &["type = \"rolling_mean\", column = \"v\", window = \"10us\", min_periods = 2"],
     );
     // Nothing is within reach behind the gap, whatever came before it.
     let rows: Vec<Reading> = [0, 5, 10, 100, 101, 102]
@@ -295,7 +295,7 @@ fn trap_26_windows_are_of_time_and_too_few_values_make_none() {
 
 #[test]
 fn a_gap_beyond_the_longest_begins_the_series_anew_or_stops() {
-    let lag = "type = \"lag\", of = \"v\", rows = 1";
+    let lag = "type = \"lag\", column = \"v\", rows = 1";
     let rows = [
         (1, 0, Some(1.0)),
         (1, 5, Some(2.0)),
@@ -318,7 +318,7 @@ fn a_gap_beyond_the_longest_begins_the_series_anew_or_stops() {
 
 #[test]
 fn both_values_of_a_line_are_near_and_an_embargo_as_long_as_the_window_is_enough() {
-    let of = |span: &str| format!("type = \"interpolate\", of = \"v\", {span}");
+    let of = |span: &str| format!("type = \"interpolate\", column = \"v\", {span}");
     let values = [Some(0.0), Some(1.0), None, None, None];
     let line = |last: [Option<f64>; 3]| [Some(0.0), Some(1.0), last[0], last[1], last[2]];
     check(&of("rows = 2"), &values, &line([Some(2.0), None, None]));
@@ -342,7 +342,10 @@ fn entities_do_not_see_each_other() {
         (2, 7, Some(4.0)),
     ];
     let found = run(
-        &series("", &["type = \"rolling_max\", of = \"v\", window = \"1s\""]),
+        &series(
+            "",
+            &["type = \"rolling_max\", column = \"v\", window = \"1s\""],
+        ),
         &rows,
         3,
     );
@@ -354,7 +357,7 @@ fn entities_do_not_see_each_other() {
 
 #[test]
 fn two_rows_at_one_instant_are_named_by_source_and_entity() {
-    let mut series = series("", &["type = \"lag\", of = \"v\", rows = 1"]);
+    let mut series = series("", &["type = \"lag\", column = \"v\", rows = 1"]);
     Arc::make_mut(&mut series).sources = vec!["meters".into()];
     let rows = batch(&[(1, 0, Some(1.0)), (1, 5, None), (1, 5, None)], 0);
     let who: ArrayRef = Arc::new(StringArray::from(vec!["Ada", "Bo", "Bo"]));
@@ -379,7 +382,7 @@ fn two_rows_at_one_instant_are_named_by_source_and_entity() {
 
 #[test]
 fn trap_25_rows_at_one_instant_are_one_by_rule() {
-    let lag = "type = \"lag\", of = \"v\", rows = 1";
+    let lag = "type = \"lag\", column = \"v\", rows = 1";
     let rows = [
         (1, 0, Some(1.0)),
         (1, 5, Some(2.0)),
@@ -415,8 +418,8 @@ fn how_far_a_row_looks_back_is_told() {
     let series = series(
         "",
         &[
-            "type = \"lag\", of = \"v\", rows = 1",
-            "type = \"rolling_mean\", of = \"v\", window = \"8us\"",
+            "type = \"lag\", column = \"v\", rows = 1",
+            "type = \"rolling_mean\", column = \"v\", window = \"8us\"",
             "type = \"calendar\", part = \"hour\"",
         ],
     );

@@ -51,19 +51,19 @@ pub(crate) fn resolve(config: &DatasetConfig, columns: &[MergedColumn]) -> Resul
     )
 }
 
-/// Rows that share a picture share a split, which only a hash can see to.
+/// Rows that share an image share a split, which only a hash can see to.
 ///
 /// # Errors
-/// [`Error::Config`] for another way to split beside pictures that are compared.
-pub(crate) fn check_pictures<'a>(
+/// [`Error::Config`] for another way to split beside images that are compared.
+pub(crate) fn check_images<'a>(
     split: &SplitConfig,
     mut held: impl Iterator<Item = &'a Payload>,
 ) -> Result<(), Error> {
-    let grouped = |part: &Payload| part.pictures.as_ref().is_some_and(|p| p.how.hashes);
+    let grouped = |part: &Payload| part.images.as_ref().is_some_and(|p| p.how.hashes);
     if split.by.is_key() || !held.any(grouped) {
         return Ok(());
     }
-    let reason = "rows that share a picture share a split (`picture.duplicates`), which no order, time or name can follow; use `key`";
+    let reason = "rows that share an image share a split (`image.duplicates`), which no order, time or name can follow; use `key`";
     Err(Error::config("dataset.split.by", reason))
 }
 
@@ -149,7 +149,7 @@ fn check_frozen(config: &DatasetConfig) -> Result<(), Error> {
     let reason = if split.test > 0.0 {
         "the frozen source is the whole test split; set `dataset.split.test = 0`, and `train` and `validation` to shares of \
          the others that add up to 1"
-    } else if !matches!(config.kind, DatasetKind::Rows | DatasetKind::Pictures) {
+    } else if !matches!(config.kind, DatasetKind::Rows | DatasetKind::Images) {
         "it belongs to a dataset of rows or images; for texts name the source in `dataset.near_dup.against`"
     } else if config.sql.is_some() {
         "rows that a query makes have no source; name their split with `by = \"expression\"`"

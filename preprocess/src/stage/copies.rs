@@ -1,4 +1,4 @@
-//! Copies of pictures, found after all of them are decoded: those with equal pixels are one picture, and those that look
+//! Copies of images, found after all of them are decoded: those with equal pixels are one image, and those that look
 //! alike share a split.
 //!
 //! A group's split is that of the smallest hash in it (of the split's key where there is one, else of the content), so
@@ -19,10 +19,10 @@ use arrow::{
     util::display::array_value_to_string,
 };
 use datafusion::{error::DataFusionError, logical_expr::ident};
-use feedline_picture::{Groups, Looks, look_alikes};
+use feedline_image::{Groups, Looks, perceptual};
 use feedline_schemas::{
-    config::{DedupMode, PictureDuplicates},
-    manifest::{NearPictureCounts, Split},
+    config::{DedupMode, ImageDuplicates},
+    manifest::{NearImageCounts, Split},
 };
 use futures::TryStreamExt;
 use tokio::task::JoinError;
@@ -33,7 +33,7 @@ use crate::{
     columns::{DatasetSpec, system},
     conflicts::LabelConflicts,
     content::HASH_BYTES,
-    pictures::{BAD_EMBEDDING, Neighbours, Pictures, Seen},
+    images::{BAD_EMBEDDING, Images, Neighbours, Seen},
     rejects::{RejectWriter, Rejects},
     scratch::{Scratch, ScratchFile},
     split::{OF_FROZEN, Splitter, code},
@@ -41,11 +41,11 @@ use crate::{
     typing::Reason,
 };
 
-/// A group of up to so many pictures is never worth a warning.
+/// A group of up to so many images is never worth a warning.
 const MANY: u64 = 1000;
 
-/// What is known of a picture.
-struct Picture {
+/// What is known of an image.
+struct Image {
     origin: u64,
     /// What its split depends on.
     group: [u8; HASH_BYTES as usize],
@@ -73,11 +73,11 @@ struct AssignedImages {
 pub(super) async fn settle(
     staged: Staged,
     spec: &DatasetSpec,
-    pictures: &Pictures,
+    images: &Images,
     lengths: &BTreeMap<usize, u64>,
     scratch: &Scratch,
 ) -> Result<(Staged, Rejects), Error> {
-    let neighbours = pictures.neighbours(lengths, &scratch.path("embeddings"))?;
+    let neighbours = images.neighbours(lengths, &scratch.path("embeddings"))?;
     let mut rejects = RejectWriter::new(scratch.path("rejects-embeddings.parquet"));
     // A row that has more than its image is another row.
     let dedup = match spec.payload {
@@ -86,12 +86,12 @@ pub(super) async fn settle(
     };
     let label = spec.target.as_ref().map(|target| target.column.as_str());
     let reading = ImageReading {
-        pictures,
+        images,
         has_frozen: spec.config.split.frozen.is_some(),
         label: label.filter(|_| dedup == DedupMode::Exact),
     };
     let (found, neighbours) = read(&staged, &reading, neighbours, &mut rejects).await?;
-    let (clusters, near_pictures) = match neighbours {
+    let (clusters, near_images) = match neighbours {
         Some(neighbours) => {
             let scheme = neighbours.scheme();
             let work = move || neighbours.clusters();
@@ -104,12 +104,12 @@ pub(super) async fn settle(
     let config = &spec.config;
     let splitter = Splitter::new(&config.split);
     let AssignedImages { splits, of_frozen } =
-        assign_splits(&found, &clusters, dedup, pictures, &splitter);
+        assign_splits(&found, &clusters, dedup, images, &splitter);
     let conflicts = count_label_conflicts(&found);
     drop((found, clusters));
     let reason = Reason {
         reason: OF_FROZEN.to_owned(),
-        column: pictures.column.clone(),
+        column: images.column.clone(),
         value: "it is in a group with an image of the frozen source: the same pixels, a similar look, or the same key of the split"
             .to_owned(),
     };
@@ -122,7 +122,7 @@ pub(super) async fn settle(
     )?;
     let path = |split| scratch.path(&format!("settled-{split}.parquet"));
     let staged = Staged {
-        near_pictures,
+        near_images,
         conflicts,
         ..rewritten(staged, &splits, path).await?
     };
@@ -135,7 +135,7 @@ fn joined(error: JoinError) -> Error {
 
 /// Properties of staged images to read.
 struct ImageReading<'a> {
-    pictures: &'a Pictures,
+    images: &'a Images,
     /// True if the test split is a frozen source.
     has_frozen: bool,
     /// Column of the target, where copies are dropped whatever their targets are.
@@ -143,14 +143,14 @@ struct ImageReading<'a> {
 }
 
 /// Counts images of equal pixels that have several targets.
-fn count_label_conflicts(found: &[Picture]) -> LabelConflicts {
-    let mut by_pixels: HashMap<_, (u64, &Picture, Option<&Arc<str>>)> = HashMap::new();
-    for picture in found {
-        let entry = by_pixels.entry((picture.pixels, picture.is_frozen));
-        let (rows, first, other) = entry.or_insert((0, picture, None));
+fn count_label_conflicts(found: &[Image]) -> LabelConflicts {
+    let mut by_pixels: HashMap<_, (u64, &Image, Option<&Arc<str>>)> = HashMap::new();
+    for image in found {
+        let entry = by_pixels.entry((image.pixels, image.is_frozen));
+        let (rows, first, other) = entry.or_insert((0, image, None));
         *rows += 1;
-        if picture.label != first.label {
-            *other = other.or(picture.label.as_ref());
+        if image.label != first.label {
+            *other = other.or(image.label.as_ref());
         }
     }
     let mut conflicts = LabelConflicts::default();
@@ -162,14 +162,14 @@ fn count_label_conflicts(found: &[Picture]) -> LabelConflicts {
     conflicts
 }
 
-/// All staged pictures, in the order they landed. Their embeddings go to `neighbours`, and those of other lengths to
+/// All staged images, in the order they landed. Their embeddings go to `neighbours`, and those of other lengths to
 /// `rejects`.
 async fn read(
     staged: &Staged,
     reading: &ImageReading<'_>,
     mut neighbours: Option<Neighbours>,
     rejects: &mut RejectWriter,
-) -> Result<(Vec<Picture>, Option<Neighbours>), Error> {
+) -> Result<(Vec<Image>, Option<Neighbours>), Error> {
     let group = match staged.schema.index_of(system::GROUP) {
         Ok(_) => system::GROUP,
         Err(_) => system::HASH,
@@ -201,7 +201,7 @@ async fn read(
                     Some(Seen::Odd(told)) => {
                         let reason = Reason {
                             reason: BAD_EMBEDDING.to_owned(),
-                            column: reading.pictures.column.clone(),
+                            column: reading.images.column.clone(),
                             value: format!("its embedding: {told}"),
                         };
                         odd.push((*origin, reason.to_json()));
@@ -215,7 +215,7 @@ async fn read(
                         labels.entry(label.clone()).or_insert_with(shared),
                     ))
                 });
-                found.push(Picture {
+                found.push(Image {
                     origin: *origin,
                     group: hash(groups.value(row)),
                     pixels: hash(pixels.value(row)),
@@ -229,7 +229,7 @@ async fn read(
             rejects.push(odd)?;
         }
     }
-    found.sort_unstable_by_key(|picture| picture.origin);
+    found.sort_unstable_by_key(|image| image.origin);
     Ok((found, neighbours))
 }
 
@@ -251,27 +251,27 @@ async fn seen(
     tokio::task::spawn_blocking(work).await.map_err(joined)?
 }
 
-/// What the search for near embeddings found; a warning where it joined most pictures.
-fn counts(found: &[Picture], clusters: &Clusters, scheme: Scheme) -> NearPictureCounts {
+/// What the search for near embeddings found; a warning where it joined most images.
+fn counts(found: &[Image], clusters: &Clusters, scheme: Scheme) -> NearImageCounts {
     let mut sizes: HashMap<u64, u64> = HashMap::new();
-    for name in found.iter().filter_map(|picture| picture.embedding) {
+    for name in found.iter().filter_map(|image| image.embedding) {
         let first = clusters.member(name).map_or(name, |member| member.first.id);
         *sizes.entry(first).or_default() += 1;
     }
-    let counts = NearPictureCounts {
+    let counts = NearImageCounts {
         bands: u32::try_from(scheme.bands).unwrap_or(u32::MAX),
         bits: u32::try_from(scheme.rows).unwrap_or(u32::MAX),
-        pictures: sizes.values().sum(),
+        images: sizes.values().sum(),
         clusters: sizes.values().filter(|size| **size > 1).count() as u64,
         largest: sizes.values().copied().max().unwrap_or(0),
         hubs: clusters.hubs,
     };
-    if counts.largest > MANY && counts.largest > counts.pictures / 2 {
+    if counts.largest > MANY && counts.largest > counts.images / 2 {
         tracing::warn!(
-            pictures = counts.pictures,
+            images = counts.images,
             largest = counts.largest,
-            "more than half of the pictures are joined by their embeddings and share a split; raise \
-             `dataset.picture.embedding_cosine`"
+            "more than half of the images are joined by their embeddings and share a split; raise \
+             `dataset.image.embedding_cosine`"
         );
     }
     counts
@@ -294,30 +294,30 @@ fn looks_of(bytes: &[u8]) -> Looks {
 /// Assigns a split to each image that stays, and finds those that are rejected for a frozen one. `found` is in the order of
 /// origins.
 fn assign_splits(
-    found: &[Picture],
+    found: &[Image],
     clusters: &Clusters,
     dedup: DedupMode,
-    pictures: &Pictures,
+    images: &Images,
     splitter: &Splitter,
 ) -> AssignedImages {
     let mut groups = Groups::new(found.len());
     let (mut first_pixels, mut first_key) = (HashMap::new(), HashMap::new());
     let (mut first_embedding, mut first_kept) = (HashMap::new(), HashMap::new());
     let mut stays = vec![true; found.len()];
-    for (index, picture) in (0..).zip(found) {
-        groups.join(*first_pixels.entry(picture.pixels).or_insert(index), index);
-        let kept = first_kept.entry((picture.pixels, picture.is_frozen));
+    for (index, image) in (0..).zip(found) {
+        groups.join(*first_pixels.entry(image.pixels).or_insert(index), index);
+        let kept = first_kept.entry((image.pixels, image.is_frozen));
         if *kept.or_insert(index) != index {
             stays[index as usize] = dedup == DedupMode::None;
         }
-        groups.join(*first_key.entry(picture.group).or_insert(index), index);
-        if let Some(name) = picture.embedding {
+        groups.join(*first_key.entry(image.group).or_insert(index), index);
+        if let Some(name) = image.embedding {
             groups.join(*first_embedding.entry(name).or_insert(index), index);
         }
     }
-    if pictures.config.duplicates == PictureDuplicates::LookAlikes {
-        let looks: Vec<Option<Looks>> = found.iter().map(|picture| picture.looks).collect();
-        look_alikes(&looks, pictures.config.look_alike_bits, &mut groups);
+    if images.config.duplicates == ImageDuplicates::Perceptual {
+        let looks: Vec<Option<Looks>> = found.iter().map(|image| image.looks).collect();
+        perceptual(&looks, images.config.perceptual_bits, &mut groups);
     }
     for member in &clusters.members {
         let pair = [member.first.id, member.id].map(|name| first_embedding.get(&name));
@@ -328,25 +328,25 @@ fn assign_splits(
     let firsts = groups.into_firsts();
     let mut smallest: HashMap<u32, &[u8]> = HashMap::new();
     let mut frozen = HashSet::new();
-    for (first, picture) in firsts.iter().zip(found) {
-        let least = smallest.entry(*first).or_insert(&picture.group);
-        *least = (*least).min(&picture.group);
-        if picture.is_frozen {
+    for (first, image) in firsts.iter().zip(found) {
+        let least = smallest.entry(*first).or_insert(&image.group);
+        *least = (*least).min(&image.group);
+        if image.is_frozen {
             frozen.insert(*first);
         }
     }
     let mut assigned = AssignedImages::default();
     let each = found.iter().zip(&firsts).zip(stays);
-    for ((picture, first), _) in each.filter(|(_, stays)| *stays) {
-        let split = match (picture.is_frozen, frozen.contains(first)) {
+    for ((image, first), _) in each.filter(|(_, stays)| *stays) {
+        let split = match (image.is_frozen, frozen.contains(first)) {
             (true, _) => Split::Test,
             (false, true) => {
-                assigned.of_frozen.push(picture.origin);
+                assigned.of_frozen.push(image.origin);
                 continue;
             }
             (false, false) => splitter.split_of(smallest[first]),
         };
-        assigned.splits.insert(picture.origin, code(split));
+        assigned.splits.insert(image.origin, code(split));
     }
     assigned
 }
@@ -410,25 +410,25 @@ fn with_split(rows: &RecordBatch, split: Split) -> Result<RecordBatch, Error> {
 
 #[cfg(test)]
 mod tests {
-    use feedline_schemas::config::{DatasetConfig, SplitConfig, StoredPictureConfig};
+    use feedline_schemas::config::{DatasetConfig, SplitConfig, StoredImageConfig};
 
     use super::*;
 
-    fn pictures(duplicates: PictureDuplicates) -> Pictures {
+    fn images(duplicates: ImageDuplicates) -> Images {
         let config = DatasetConfig {
-            picture: Some(StoredPictureConfig {
+            image: Some(StoredImageConfig {
                 duplicates,
-                ..StoredPictureConfig::default()
+                ..StoredImageConfig::default()
             }),
             ..DatasetConfig::default()
         };
-        crate::pictures::resolve(&config, "image", &[])
+        crate::images::resolve(&config, "image", &[])
             .unwrap()
             .unwrap()
     }
 
-    fn picture(origin: u64, pixels: u8, phash: u64) -> Picture {
-        Picture {
+    fn image(origin: u64, pixels: u8, phash: u64) -> Image {
+        Image {
             origin,
             group: u128::from(origin).to_be_bytes(),
             pixels: [pixels; 16],
@@ -439,7 +439,7 @@ mod tests {
         }
     }
 
-    /// With a salt that puts pictures apart which belong together.
+    /// With a salt that puts images apart which belong together.
     fn splitter() -> Splitter {
         let salted = (0..).map(|salt: u32| {
             Splitter::new(&SplitConfig {
@@ -455,21 +455,21 @@ mod tests {
         suits.next().unwrap()
     }
 
-    /// The split that each picture would have by itself.
+    /// The split that each image would have by itself.
     fn own(splitter: &Splitter) -> Vec<u8> {
-        let split = |origin| code(splitter.split_of(&picture(origin, 0, 0).group));
+        let split = |origin| code(splitter.split_of(&image(origin, 0, 0).group));
         (0..5).map(split).collect()
     }
 
-    /// Splits of pictures of which 0 and 3 have the same pixels, and 1 looks like 2.
-    fn splits(duplicates: PictureDuplicates, dedup: DedupMode) -> Vec<Option<u8>> {
+    /// Splits of images of which 0 and 3 have the same pixels, and 1 looks like 2.
+    fn splits(duplicates: ImageDuplicates, dedup: DedupMode) -> Vec<Option<u8>> {
         let far = [0, u64::MAX, u64::MAX - 1, 0, 0x5555_5555_5555_5555];
         let each = (0..).zip([7, 1, 2, 7, 4]).zip(far);
-        let found: Vec<Picture> = each
-            .map(|((origin, pixels), phash)| picture(origin, pixels, phash))
+        let found: Vec<Image> = each
+            .map(|((origin, pixels), phash)| image(origin, pixels, phash))
             .collect();
         let none = Clusters::default();
-        let assigned = assign_splits(&found, &none, dedup, &pictures(duplicates), &splitter());
+        let assigned = assign_splits(&found, &none, dedup, &images(duplicates), &splitter());
         assert_eq!(assigned.of_frozen, [0; 0]);
         (0..5)
             .map(|origin| assigned.splits.get(&origin).copied())
@@ -477,15 +477,15 @@ mod tests {
     }
 
     #[test]
-    fn copies_are_dropped_or_share_a_split_and_so_do_look_alikes() {
+    fn copies_are_dropped_or_share_a_split_and_so_do_perceptual() {
         let own = own(&splitter());
-        let pixels = splits(PictureDuplicates::Pixels, DedupMode::Exact);
+        let pixels = splits(ImageDuplicates::Pixels, DedupMode::Exact);
         assert_eq!(pixels[3], None, "the one that landed later is dropped");
         assert_eq!(pixels[0], Some(own[0]), "the split of the smaller hash");
         assert_eq!([pixels[1], pixels[2]], [Some(own[1]), Some(own[2])]);
-        let all = splits(PictureDuplicates::Pixels, DedupMode::None);
+        let all = splits(ImageDuplicates::Pixels, DedupMode::None);
         assert_eq!([all[0], all[3]], [Some(own[0]); 2]);
-        let looks = splits(PictureDuplicates::LookAlikes, DedupMode::Exact);
+        let looks = splits(ImageDuplicates::Perceptual, DedupMode::Exact);
         assert_eq!([looks[1], looks[2]], [Some(own[1]); 2]);
         assert_eq!(looks[4], Some(own[4]));
     }
@@ -494,19 +494,19 @@ mod tests {
     fn images_of_a_frozen_source_stay_and_those_that_look_like_them_are_rejected() {
         let far = [0, u64::MAX, u64::MAX - 1, 0, 0x5555_5555_5555_5555, 0];
         let each = (0..).zip([7, 1, 2, 7, 4, 7]).zip(far);
-        let found: Vec<Picture> = each
-            .map(|((origin, pixels), phash)| Picture {
+        let found: Vec<Image> = each
+            .map(|((origin, pixels), phash)| Image {
                 is_frozen: origin == 2 || origin >= 4,
-                ..picture(origin, pixels, phash)
+                ..image(origin, pixels, phash)
             })
             .collect();
         let none = Clusters::default();
         let of = |duplicates| {
-            let pictures = pictures(duplicates);
-            assign_splits(&found, &none, DedupMode::Exact, &pictures, &splitter())
+            let images = images(duplicates);
+            assign_splits(&found, &none, DedupMode::Exact, &images, &splitter())
         };
         // 0 and 3 have the pixels of 5; 1 looks like 2.
-        let pixels = of(PictureDuplicates::Pixels);
+        let pixels = of(ImageDuplicates::Pixels);
         assert_eq!(pixels.of_frozen, [0]);
         let test = code(Split::Test);
         let kept = |assigned: &AssignedImages, origin: u64| assigned.splits.get(&origin).copied();
@@ -514,7 +514,7 @@ mod tests {
             assert_eq!(kept(&pixels, origin), Some(test), "{origin}");
         }
         assert!(kept(&pixels, 1).is_some() && kept(&pixels, 3).is_none());
-        let looks = of(PictureDuplicates::LookAlikes);
+        let looks = of(ImageDuplicates::Perceptual);
         assert_eq!(looks.of_frozen, [0, 1]);
         assert_eq!(looks.splits.len(), 3);
     }

@@ -237,7 +237,7 @@ impl Direct {
             splits: Default::default(),
             pieces: Some((Arc::new(pieces), threads)),
             distinct: counts,
-            near_pictures: None,
+            near_images: None,
             repeated,
             conflicts: LabelConflicts::default(),
         };

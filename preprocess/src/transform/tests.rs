@@ -93,7 +93,7 @@ fn artefact(
         target,
         other_targets: Vec::new(),
         characters: None,
-        pictures: None,
+        images: None,
         tokens: None,
         signs: None,
     };

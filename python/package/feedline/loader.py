@@ -47,8 +47,8 @@ class Loader:
     `segments` *  `[n, length]`          uint32           packed or filled tokens: document in the row, from 1; 0 is padding
     `positions` * `[n, length]`          uint32           packed or filled tokens: position in the document, from 0
     `y` *         `[n]`                  float32 or int32 target, or class id, see `classes` (int64 as a tensor); not of tokens
-    `y_partner`   `[n]`                  as `y`           mixed pictures: target of the picture mixed in
-    `lam`         `[n]`                  float32          mixed pictures: share of `y`; that of `y_partner` is 1 - lam
+    `y_partner`   `[n]`                  as `y`           mixed images: target of the image mixed in
+    `lam`         `[n]`                  float32          mixed images: share of `y`; that of `y_partner` is 1 - lam
     `key`         `[n]`                  uint64           first 8 bytes of the record's content hash (int64 as a tensor)
     `origin`      `[n]`                  uint64           where the record came from (int64 as a tensor)
     ============= ====================== ================ ======================================================
@@ -77,10 +77,10 @@ class Loader:
         drop_last: leave out the samples of an epoch that do not fill a batch: `last_batch="drop"`.
         last_batch: what becomes of them: `"keep"` makes a smaller batch, `"drop"` leaves them out, `"pad"` fills their
             batch up with others; see `Batch.padding`.
-        pictures: what is done to pictures, needed for datasets of them: a dict as
+        images: what is done to images, needed for datasets of them: a dict as
             `{"height": 224, "width": 224}` for training (random resized crop, mirrored half of the time), with `"crop"`
             and `"augment"` for other crops and changes: `{"kind": "center", "shorter_side": 256}`, `{"kind": "whole"}`.
-            `"mix"` mixes pictures of a batch in pairs: `{"mixup_probability": 0.5, "cutmix_probability": 0.5}`; a loss
+            `"mix"` mixes images of a batch in pairs: `{"mixup_probability": 0.5, "cutmix_probability": 0.5}`; a loss
             is then `lam * loss(y) + (1 - lam) * loss(y_partner)`.
             Without `shuffle` the default is the centre, for evaluation. Random numbers depend on (seed, epoch, sample)
             only, so that a resumed run sees the same pixels.
@@ -122,7 +122,7 @@ class Loader:
         reads: most reads under way at one time.
         stall_timeout_s: seconds after which waiting for a batch raises `StalledError`; `math.inf` for no limit. Default
             600.
-        max_bad_share: most samples that may be replaced by others because they are damaged, as a share of the split.
+        max_bad_fraction: most samples that may be replaced by others because they are damaged, as a share of the split.
             Default 0.001.
         bad_shards: for our shards, whether one that is missing or has another length than its manifest says is an error
             (`"fail"`) or left out of the order (`"skip"`), counted in `metrics()["skipped_shards"]` and remembered by the state.
@@ -145,7 +145,7 @@ class Loader:
         global_batch_size=None,
         drop_last=False,
         last_batch="keep",
-        pictures=None,
+        images=None,
         tokens=None,
         class_balance=None,
         weights=None,
@@ -167,7 +167,7 @@ class Loader:
         threads=None,
         reads=None,
         stall_timeout_s=None,
-        max_bad_share=None,
+        max_bad_fraction=None,
         bad_shards="fail",
         as_torch=False,
     ):
@@ -188,9 +188,9 @@ class Loader:
                 "threads": threads,
                 "reads": reads,
                 "stall_timeout_s": stall_timeout_s,
-                "max_bad_share": max_bad_share,
+                "max_bad_fraction": max_bad_fraction,
                 "bad_shards": bad_shards,
-                "pictures": None if pictures is None else json.dumps(_pictures(pictures, shuffle)),
+                "images": None if images is None else json.dumps(_images(images, shuffle)),
                 "tokens": None if tokens is None else _tokens(tokens),
                 "class_balance": _class_balance(class_balance),
                 "mixture": _mixture(url, weights, ends, stratified, samples_per_epoch),
@@ -467,8 +467,8 @@ def _columns(asked):
     return {"x": [x] if isinstance(x, str) else list(x), **rest}
 
 
-def _pictures(asked, shuffle):
-    """The whole of what the loader wants to know about pictures."""
+def _images(asked, shuffle):
+    """The whole of what the loader wants to know about images."""
     if "crop" in asked:
         return asked
     if shuffle:

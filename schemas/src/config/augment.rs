@@ -1,4 +1,4 @@
-//! `[train.pictures]`: augmentation, mixing and normalisation of pictures.
+//! `[train.images]`: augmentation, mixing and normalisation of images.
 
 use std::fmt;
 
@@ -8,7 +8,7 @@ use serde::{
     de::{SeqAccess, Visitor, value::SeqAccessDeserializer},
 };
 
-/// Random changes of the pictures of a training.
+/// Random changes of the images of a training.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Augmentation {
     /// `true`: the usual ones of photographs, a random resized crop and a horizontal flip half of the time. `false`: none.
@@ -24,7 +24,7 @@ impl Default for Augmentation {
 }
 
 impl Augmentation {
-    /// True where pictures change at all.
+    /// True where images change at all.
     #[must_use]
     pub const fn is_on(&self) -> bool {
         match self {
@@ -75,31 +75,31 @@ impl JsonSchema for Augmentation {
     fn json_schema(generator: &mut SchemaGenerator) -> Schema {
         let steps = generator.subschema_for::<Vec<AugmentStep>>();
         schemars::json_schema!({
-            "description": "Random changes of the pictures of a training: `true` for the usual ones, `false` for none, or a list.",
+            "description": "Random changes of the images of a training: `true` for the usual ones, `false` for none, or a list.",
             "anyOf": [{ "type": "boolean" }, steps]
         })
     }
 }
 
-/// A random change of a training picture. What is drawn is a function of the seed, the epoch, the sample and the place of
+/// A random change of a training image. What is drawn is a function of the seed, the epoch, the sample and the place of
 /// the step in the list, so neither threads nor ranks have a part in it.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "type", rename_all = "snake_case", deny_unknown_fields)]
 pub enum AugmentStep {
-    /// A random box of the picture, resized to `height` and `width`; only the first step can be one. Without it, the whole
-    /// picture is resized.
+    /// A random box of the image, resized to `height` and `width`; only the first step can be one. Without it, the whole
+    /// image is resized.
     RandomResizedCrop {
-        /// Least and most share of the picture's area, above 0 to 1. Default `[0.08, 1.0]`.
+        /// Least and most share of the image's area, above 0 to 1. Default `[0.08, 1.0]`.
         #[serde(default = "usual_scale")]
         scale: [f32; 2],
         /// Least and most width divided by height, 0.01 to 100. Default `[0.75, 1.3333334]`.
         #[serde(default = "usual_ratio")]
         ratio: [f32; 2],
     },
-    /// The picture is moved by up to `padding` pixels each way, as if it was padded on all sides and a box of its own size
+    /// The image is moved by up to `padding` pixels each way, as if it was padded on all sides and a box of its own size
     /// cut out at random.
     RandomCrop {
-        /// Pixels on each side, 1 to 8,192. Usual for pictures of 32 pixels: 4.
+        /// Pixels on each side, 1 to 8,192. Usual for images of 32 pixels: 4.
         padding: u32,
         /// Red, green and blue of the padding, 0 to 255. Default black.
         #[serde(default)]
@@ -117,7 +117,7 @@ pub enum AugmentStep {
         #[serde(default = "half")]
         probability: f32,
     },
-    /// The picture is turned around its centre, by bilinear interpolation.
+    /// The image is turned around its centre, by bilinear interpolation.
     Rotate {
         /// Least and most angle in degrees, counter-clockwise, -360 to 360.
         degrees: [f32; 2],
@@ -140,7 +140,7 @@ pub enum AugmentStep {
         #[serde(default)]
         hue: [f32; 2],
     },
-    /// Some of 14 operations, drawn for each picture: RandAugment.
+    /// Some of 14 operations, drawn for each image: RandAugment.
     RandAugment {
         /// Operations in a row, 1 to 16. Default 2.
         #[serde(default = "usual_operations")]
@@ -155,7 +155,7 @@ pub enum AugmentStep {
         #[serde(default)]
         fill: [u8; 3],
     },
-    /// A square anywhere in the picture is painted over.
+    /// A square anywhere in the image is painted over.
     Cutout {
         /// Probability, 0 to 1. Default 1.
         #[serde(default = "always")]
@@ -200,25 +200,25 @@ const fn usual_bins() -> u32 {
     31
 }
 
-/// `[train.pictures.mix]`: pictures of a training batch are mixed in pairs. The loss of a mixed picture is `lambda` times
+/// `[train.images.mix]`: images of a training batch are mixed in pairs. The loss of a mixed image is `lambda` times
 /// that of its own target and `1 - lambda` times that of its partner's, so the training loss is not comparable with the
-/// validation loss, which is of pictures as they are.
+/// validation loss, which is of images as they are.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
-pub struct PictureMixConfig {
-    /// Probability of mixup for a picture, 0 to 1: each pixel is `lambda` of its own and the rest of its partner's.
+pub struct ImageMixConfig {
+    /// Probability of mixup for an image, 0 to 1: each pixel is `lambda` of its own and the rest of its partner's.
     /// Default 0.
     pub mixup: f32,
     /// Both parameters of the Beta distribution that mixup draws `lambda` from, 0.01 to 100. Default 0.2.
     pub mixup_alpha: f32,
-    /// Probability of CutMix for a picture, 0 to `1 - mixup`: a box of it is its partner's, and `lambda` is the share
+    /// Probability of CutMix for an image, 0 to `1 - mixup`: a box of it is its partner's, and `lambda` is the share
     /// of the rest. Default 0.
     pub cutmix: f32,
     /// Both parameters of the Beta distribution that CutMix draws the box's area from, 0.01 to 100. Default 1.
     pub cutmix_alpha: f32,
 }
 
-impl Default for PictureMixConfig {
+impl Default for ImageMixConfig {
     fn default() -> Self {
         Self {
             mixup: 0.0,
@@ -229,12 +229,12 @@ impl Default for PictureMixConfig {
     }
 }
 
-/// Statistics that pictures are normalised by.
+/// Statistics that images are normalised by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum NormaliseBy {
     /// Mean and standard deviation of the dataset's training split, as its transform has them; a dataset with
-    /// `[dataset.picture]` has them.
+    /// `[dataset.image]` has them.
     Dataset,
     /// Those of ImageNet.
     Imagenet,

@@ -30,7 +30,7 @@ pub struct ContractConfig {
     pub nulls: NullContract,
     /// When a column that most records had is absent in a whole batch: `warn` (default, counted) or `freeze` (stop).
     #[serde(skip_serializing_if = "is_default")]
-    pub vanished: VanishedContract,
+    pub missing_columns: MissingColumns,
     /// Rise of a column's share of missing values (null or absent), in a batch against all batches before, that is told
     /// as an alarm, 0 to 1. Default 0.5; 1 tells of none. Lower it for columns that a model needs.
     #[serde(skip_serializing_if = "is_half")]
@@ -69,7 +69,7 @@ pub struct ContractConfig {
     /// Deepest nesting that becomes columns, 1 to 64; deeper values are kept as JSON text. Default 8.
     pub max_depth: u32,
     /// Largest share of rejected records, 0 to 1; above it the run stops. Default 0.2.
-    pub max_reject_share: f64,
+    pub max_reject_fraction: f64,
     /// Bounds on JSON.
     #[serde(skip_serializing_if = "is_default")]
     pub json: JsonConfig,
@@ -82,7 +82,7 @@ impl Default for ContractConfig {
             columns: ColumnsContract::Evolve,
             required: Vec::new(),
             nulls: NullContract::Warn,
-            vanished: VanishedContract::Warn,
+            missing_columns: MissingColumns::Warn,
             null_drift: 0.5,
             column: BTreeMap::new(),
             lists: ListContract::Json,
@@ -92,7 +92,7 @@ impl Default for ContractConfig {
             max_columns: 1_000,
             max_keys: 256,
             max_depth: 8,
-            max_reject_share: 0.2,
+            max_reject_fraction: 0.2,
             json: JsonConfig::default(),
         }
     }
@@ -164,9 +164,9 @@ pub struct ChildConfig {
     /// What `contract.nulls` is for this table. Default: that.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub nulls: Option<NullContract>,
-    /// What `contract.vanished` is for this table. Default: that.
+    /// What `contract.missing_columns` is for this table. Default: that.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub vanished: Option<VanishedContract>,
+    pub missing_columns: Option<MissingColumns>,
     /// What `contract.required` is for columns of this table. Default: none.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub required: Vec<String>,
@@ -260,7 +260,7 @@ pub enum NullContract {
 /// What to do when a column is absent in a whole batch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum VanishedContract {
+pub enum MissingColumns {
     /// Land the batch; counted.
     #[default]
     Warn,

@@ -57,8 +57,8 @@ pub struct CrawlConfig {
     /// no record, one that has lands another one, and its new links are followed. It may be changed at any time, but pages
     /// that were read under `never` are read once more: only equal records among the `batch.dedup_window` latest ones are
     /// left out then. Takes about 100 bytes of memory a page.
-    #[serde(skip_serializing_if = "CrawlAgain::is_never")]
-    pub again: CrawlAgain,
+    #[serde(skip_serializing_if = "Refresh::is_never")]
+    pub refresh: Refresh,
     /// How to reach whoever runs the crawl (an address or a URL), sent with every request. Default: feedline's own.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub contact: Option<String>,
@@ -82,7 +82,7 @@ impl Default for CrawlConfig {
             delay_ms: 1_000,
             max_crawl_delay_s: 300,
             concurrency: 8,
-            again: CrawlAgain::Never,
+            refresh: Refresh::Never,
             contact: None,
         }
     }
@@ -99,15 +99,15 @@ impl CrawlConfig {
 /// What a run does after a crawl that is complete.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum CrawlAgain {
+pub enum Refresh {
     /// Nothing.
     #[default]
     Never,
     /// Asks for what has changed.
-    Changed,
+    IfChanged,
 }
 
-impl CrawlAgain {
+impl Refresh {
     /// Whether a complete crawl is left alone.
     #[must_use]
     pub fn is_never(&self) -> bool {

@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    StoredPictureConfig,
+    StoredImageConfig,
     document::DocumentConfig,
     expect::ExpectConfig,
     join::JoinConfig,
@@ -24,22 +24,22 @@ use crate::{
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct DatasetConfig {
-    /// What a row becomes: `rows` of numbers (default), `pictures`, `characters`, `tokens`, or `multi`, several of them.
+    /// What a row becomes: `rows` of numbers (default), `images`, `characters`, `tokens`, or `multi`, several of them.
     #[serde(skip_serializing_if = "DatasetKind::is_rows")]
     pub kind: DatasetKind,
-    /// `pictures`: column of whole picture files. Default `image`. `characters` and `tokens`: column of documents.
+    /// `images`: column of whole image files. Default `image`. `characters` and `tokens`: column of documents.
     /// Default `text`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub content: Option<String>,
-    /// `multi`: column of the picture file that each row has. Absent: rows have none.
+    /// `multi`: column of the image file that each row has. Absent: rows have none.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub picture_column: Option<String>,
+    pub image_column: Option<String>,
     /// `multi`: column of the text that each row has as tokens. Absent: rows have none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub text_column: Option<String>,
-    /// `pictures`, `multi`: how they are decoded and stored. Default: files are stored as they came.
+    /// `images`, `multi`: how they are decoded and stored. Default: files are stored as they came.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub picture: Option<StoredPictureConfig>,
+    pub image: Option<StoredImageConfig>,
     /// `tokens`, `multi`: how documents become token ids, and those rows. Default: a tokenizer is learnt.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tokens: Option<TokensConfig>,
@@ -90,7 +90,7 @@ pub struct DatasetConfig {
     /// predicted, such as its entity and time. Dates, times of day and timestamps without a zone of `dataset.files` are texts here. They are
     /// no features unless `features` or a step lists them. Default none.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub keep: Vec<String>,
+    pub passthrough: Vec<String>,
     /// Text values read as missing, compared after trimming spaces. Default `[]`. The empty text is always missing.
     pub null_values: Vec<String>,
     /// Numbers read as missing, such as `-200`. Default `[]`.
@@ -100,11 +100,11 @@ pub struct DatasetConfig {
     /// numbers where its cells look like such: where `1.234` is meant as 1234, give it `type = "text"` in
     /// `source.contract.column`. A text that is no number by these signs is missing, and set aside as a target. Default `"."`.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub decimal_sign: Option<char>,
+    pub decimal_separator: Option<char>,
     /// Sign between groups of three digits in such texts, one character, such as `"."` for `1.234,56`. Texts without groups are
     /// numbers as well; groups of another length are none. Default: there is none, so `1,234` is no number.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub thousands_sign: Option<char>,
+    pub thousands_separator: Option<char>,
     /// `exact` (default): of rows with equal content the first landed is kept; a build that drops more than one per cent of its
     /// rows so warns of it. `none`: all that landed are kept, for tables where equal rows are different observations; a source
     /// leaves out equal records before, unless its `batch.dedup_window` is 0, as it is for `files` by default. All copies of a row are in one split, so the splits
@@ -147,12 +147,12 @@ pub struct DatasetConfig {
     pub shards: ShardConfig,
     /// Largest share of rows that may be rejected, 0 to 1; above it the build stops. Where rows are appended it is a share of all rows,
     /// those before included; appended rows above it by themselves are a warning. Default 0.05.
-    pub max_reject_share: Option<f64>,
+    pub max_reject_fraction: Option<f64>,
     /// Largest share of a row's features that may be missing as it landed, 0 to 1: rows that lack more are left out, and
     /// counted, before the split and before anything is fitted. Lower it where a row of mostly filled cells would teach
     /// nothing. Default: no row is left out.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub max_missing_share: Option<f64>,
+    pub max_missing_fraction: Option<f64>,
     /// What columns are expected to hold. Absent: nothing is. Set it where a source may change in silence.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub expect: Option<ExpectConfig>,
@@ -172,17 +172,17 @@ pub enum DatasetKind {
     /// Numbers, made of its columns.
     #[default]
     Rows,
-    /// A picture, stored as it came. Rows with the same bytes in `content` are one picture, whatever else they hold.
-    Pictures,
+    /// An image, stored as it came. Rows with the same bytes in `content` are one image, whatever else they hold.
+    Images,
     /// A document as ids of its characters, for a model that predicts the next one. Id 0 is a character that the
     /// training split lacks.
     Characters,
     /// A document as ids of pieces of words, for a model that predicts the next one.
     Tokens,
-    /// A picture, a text as token ids, and numbers made of the other columns, as far as there are any, for a `multi` model
-    /// that predicts a target from all of them. A row without its picture or text is set aside. Rows are the same when
-    /// all of their columns are; rows that share a picture share a split with `picture.duplicates` `pixels` or
-    /// `look_alikes`, or with the column as `split.key`.
+    /// An image, a text as token ids, and numbers made of the other columns, as far as there are any, for a `multi` model
+    /// that predicts a target from all of them. A row without its image or text is set aside. Rows are the same when
+    /// all of their columns are; rows that share an image share a split with `image.duplicates` `pixels` or
+    /// `perceptual`, or with the column as `split.key`.
     Multi,
 }
 
@@ -325,7 +325,7 @@ pub struct StepConfig {
     pub min_count: Option<u64>,
     /// `categories` but `hash`: what becomes of a row with a value that the training split lacks: `accept` (default, it has the
     /// reserved id of unknown values) or `reject` (it is set aside as `unknown_category`, in the splits, in rows that are
-    /// added and in those to predict, and counts towards `max_reject_share`). Choose `reject` where a new value is a fault of
+    /// added and in those to predict, and counts towards `max_reject_fraction`). Choose `reject` where a new value is a fault of
     /// the source; then every training value is known, and the build stops where there are more than `max_values`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unknown: Option<UnknownCategories>,

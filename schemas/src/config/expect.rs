@@ -19,7 +19,7 @@ pub struct ExpectConfig {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum OnViolation {
-    /// Rows with such a cell are set aside and count for `max_reject_share`; a column that is not as expected stops the build.
+    /// Rows with such a cell are set aside and count for `max_reject_fraction`; a column that is not as expected stops the build.
     #[default]
     Reject,
     /// The build stops and publishes nothing.

@@ -132,7 +132,7 @@ impl KeyMatch {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Unmatched {
-    /// It is set aside as `unmatched`, and counts towards `dataset.max_reject_share`.
+    /// It is set aside as `unmatched`, and counts towards `dataset.max_reject_fraction`.
     #[default]
     Reject,
     /// It is left out by choice, listed as `unmatched_dropped`.

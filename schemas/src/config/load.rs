@@ -146,22 +146,126 @@ fn parent(key: &str) -> &str {
     key.rsplit_once('.').map_or("", |(parent, _)| parent)
 }
 
-/// Keys of earlier versions and where they are now.
-const MOVED: [(&str, &str); 6] = [
+/// Renamed keys, old and new; `*` is an index of a list or a name.
+const RENAMED_KEYS: [(&str, &str); 34] = [
+    ("dataset.picture", "dataset.image"),
+    ("dataset.picture_column", "dataset.image_column"),
+    (
+        "dataset.image.look_alike_bits",
+        "dataset.image.perceptual_bits",
+    ),
+    ("dataset.keep", "dataset.passthrough"),
+    ("dataset.decimal_sign", "dataset.decimal_separator"),
+    ("dataset.thousands_sign", "dataset.thousands_separator"),
+    ("dataset.max_missing_share", "dataset.max_missing_fraction"),
+    ("dataset.max_reject_share", "dataset.max_reject_fraction"),
+    (
+        "dataset.near_dup.max_cluster_share",
+        "dataset.near_dup.max_cluster_fraction",
+    ),
+    ("dataset.feature.*.of", "dataset.feature.*.column"),
+    ("source.*.again", "source.*.refresh"),
+    ("source.*.crawl.again", "source.*.crawl.refresh"),
+    (
+        "source.*.csv.decimal_sign",
+        "source.*.csv.decimal_separator",
+    ),
+    (
+        "source.*.csv.thousands_sign",
+        "source.*.csv.thousands_separator",
+    ),
+    (
+        "source.*.contract.vanished",
+        "source.*.contract.missing_columns",
+    ),
+    (
+        "source.*.contract.children.*.vanished",
+        "source.*.contract.children.*.missing_columns",
+    ),
+    (
+        "source.*.contract.max_reject_share",
+        "source.*.contract.max_reject_fraction",
+    ),
+    (
+        "source.*.infer.max_odd_share",
+        "source.*.infer.max_odd_fraction",
+    ),
+    ("train.pictures", "train.images"),
+    ("train.images.normalise", "train.images.normalize"),
+    ("train.model.small_pictures", "train.model.small_images"),
+    (
+        "train.loader.max_bad_share",
+        "train.loader.max_bad_fraction",
+    ),
+    ("train.loader.deadline_seconds", "train.loader.deadline_s"),
+    ("train.loader.stall_seconds", "train.loader.stall_s"),
+    (
+        "train.parallel.join_seconds",
+        "train.parallel.rendezvous_timeout_s",
+    ),
+    (
+        "train.parallel.silence_seconds",
+        "train.parallel.heartbeat_timeout_s",
+    ),
+    ("train.parallel.timeout_seconds", "train.parallel.timeout_s"),
+    (
+        "train.schedule.final_share",
+        "train.schedule.final_fraction",
+    ),
     ("train.beta1", "train.optimizer.beta1"),
     ("train.beta2", "train.optimizer.beta2"),
     ("train.epsilon", "train.optimizer.epsilon"),
     ("train.weight_decay", "train.optimizer.weight_decay"),
     ("train.warmup_steps", "train.schedule.warmup_steps"),
-    ("train.final_rate_share", "train.schedule.final_share"),
+    ("train.final_rate_share", "train.schedule.final_fraction"),
 ];
+
+/// Renamed values: key, old and new.
+const RENAMED_VALUES: [(&str, &str, &str); 5] = [
+    ("dataset.kind", "pictures", "images"),
+    ("dataset.image.duplicates", "look_alikes", "perceptual"),
+    ("source.*.format", "picture", "image"),
+    ("source.*.refresh", "changed", "if_changed"),
+    ("source.*.crawl.refresh", "changed", "if_changed"),
+];
+
+/// Matches a key path against a pattern and, where it matches, puts what `*` matched into `new`.
+fn renamed(key: &str, pattern: &str, new: &str) -> Option<String> {
+    let (keys, patterns): (Vec<&str>, Vec<&str>) =
+        (key.split('.').collect(), pattern.split('.').collect());
+    let pairs = || keys.iter().zip(&patterns);
+    if keys.len() != patterns.len()
+        || !pairs().all(|(key, pattern)| *pattern == "*" || key == pattern)
+    {
+        return None;
+    }
+    let mut matched = pairs()
+        .filter(|(_, pattern)| **pattern == "*")
+        .map(|(key, _)| *key);
+    let new = new.split('.').map(|part| match part {
+        "*" => matched.next().unwrap_or("*"),
+        part => part,
+    });
+    Some(new.collect::<Vec<_>>().join("."))
+}
 
 fn moved(key: &str, message: &str) -> Option<String> {
     if key == "train.loss" && message.starts_with("invalid type: string") {
         return Some("this is a table now, such as `loss = { type = \"mse\" }`".to_owned());
     }
-    let (_, now) = MOVED.iter().find(|(before, _)| *before == key)?;
-    Some(format!("this key is now `{now}`"))
+    if let Some(value) = message
+        .strip_prefix("unknown variant `")
+        .and_then(|rest| rest.split('`').next())
+    {
+        let now = RENAMED_VALUES
+            .iter()
+            .find(|(at, before, _)| *before == value && renamed(key, at, at).is_some());
+        return now.map(|(_, _, now)| format!("`{value}` is now called `{now}`"));
+    }
+    let now = RENAMED_KEYS
+        .iter()
+        .find_map(|(before, now)| renamed(key, before, now))?;
+    Some(format!("this key is now called `{now}`"))
 }
 
 fn explain(message: &str) -> String {
@@ -349,14 +453,39 @@ mod tests {
     }
 
     #[test]
-    fn a_key_that_has_moved_names_its_new_place() {
-        for (before, now) in MOVED {
-            let error = check(GOOD, &[&format!("{before}=1")]).unwrap_err();
+    fn a_renamed_key_or_value_names_the_new_one() {
+        let schema: serde_json::Value =
+            serde_json::from_str(crate::config::PIPELINE_SCHEMA).unwrap();
+        for (before, now) in RENAMED_KEYS {
+            let key = before
+                .replace(".children.*", ".children.t")
+                .replace('*', "0");
+            let now = now.replace(".children.*", ".children.t").replace('*', "0");
+            let whole =
+                GOOD.to_owned() + "[dataset]\n[[dataset.feature]]\nname = \"f\"\ntype = \"lag\"\n";
+            let overrides = [format!("{key}=1").parse().unwrap()];
+            let error = load("p.toml", &whole, &overrides).unwrap_err();
             assert_eq!(
-                error,
-                format!("p.toml:9: `{before}`: this key is now `{now}`")
+                (error.key.as_str(), error.reason),
+                (key.as_str(), format!("this key is now called `{now}`"))
             );
-            assert!(check(GOOD, &[&format!("{now}=1")]).is_ok(), "{now}");
+            let name = now.rsplit('.').next().unwrap();
+            assert!(
+                schema.to_string().contains(&format!("\"{name}\":")),
+                "{name}"
+            );
+        }
+        for (key, before, now) in RENAMED_VALUES {
+            let key = key.replace('*', "0");
+            let error = check(GOOD, &[&format!("{key}={before}")]).unwrap_err();
+            assert!(
+                error.ends_with(&format!("`{before}` is now called `{now}`")),
+                "{error}"
+            );
+            let error = check(GOOD, &[&format!("{key}={now}")])
+                .err()
+                .unwrap_or_default();
+            assert!(!error.contains("unknown"), "{error}");
         }
     }
 

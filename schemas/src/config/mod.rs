@@ -14,6 +14,7 @@ mod document;
 mod expect;
 mod for_each;
 mod guard;
+mod image;
 mod incremental;
 mod init;
 mod join;
@@ -27,7 +28,6 @@ mod near_dup;
 mod optimizer;
 mod pagination;
 mod parallel;
-mod picture;
 mod precision;
 mod schedule;
 mod secret;
@@ -45,14 +45,14 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub use self::{
-    augment::{AugmentStep, Augmentation, NormaliseBy, PictureMixConfig},
+    augment::{AugmentStep, Augmentation, ImageMixConfig, NormaliseBy},
     auth::{AuthConfig, AuthKind, CredentialsIn, LoginBody},
     average::AverageConfig,
     contract::{
         ChildConfig, ColumnContract, ColumnsContract, ContractConfig, DeclaredType, DuplicateKeys,
-        JsonConfig, ListContract, NullContract, TypeContract, VanishedContract,
+        JsonConfig, ListContract, MissingColumns, NullContract, TypeContract,
     },
-    crawl::{CrawlAgain, CrawlConfig, PageConfig, PageExtract},
+    crawl::{CrawlConfig, PageConfig, PageExtract, Refresh},
     dataset::{
         ClassLabel, Conflicts, DatasetConfig, DatasetKind, DedupMode, ImputeStrategy,
         NeighbourWeights, PackMode, PowerMethod, ShardConfig, StepConfig, StepKind, Task,
@@ -63,6 +63,10 @@ pub use self::{
     expect::{ExpectConfig, OnViolation},
     for_each::{ForEachConfig, MissingValue},
     guard::{GuardConfig, NotFinitePolicy},
+    image::{
+        BoxesOn, ImageDuplicates, ImageFilter, ImageResize, ImageSize, ImageStore,
+        StoredImageConfig,
+    },
     incremental::IncrementalConfig,
     init::{InitConfig, WeightLayout},
     join::{JoinConfig, JoinDuplicates, KeyMatch, TimeColumn, Unmatched},
@@ -72,17 +76,13 @@ pub use self::{
     loss::{ClassWeightRule, ClassWeights, LossConfig, LossKind, PositiveWeight},
     mixture::{SourceAtEnd, TrainMixture, TrainSource},
     model::{
-        ActivationKind, BranchConfig, BranchKind, ModelConfig, ModelKind, NormKind, PicturesConfig,
+        ActivationKind, BranchConfig, BranchKind, ImagesConfig, ModelConfig, ModelKind, NormKind,
         PoolKind,
     },
     near_dup::{Digits, NearDupConfig, NearDupKeep, NearDupUnit, Normalization, Punctuation},
     optimizer::{OptimizerConfig, OptimizerKind, ParameterGroup},
     pagination::{PaginationConfig, PaginationKind},
     parallel::{Collective, Compression, ParallelConfig},
-    picture::{
-        BoxesOn, PictureDuplicates, PictureFilter, PictureResize, PictureSize, PictureStore,
-        StoredPictureConfig,
-    },
     precision::{LossScaleConfig, Precision},
     schedule::{ScheduleConfig, ScheduleKind, ScheduleUnit},
     secret::SecretRef,

@@ -1,9 +1,9 @@
-//! `[train.model]` and `[train.pictures]`.
+//! `[train.model]` and `[train.images]`.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::augment::{Augmentation, NormaliseBy, PictureMixConfig};
+use super::augment::{Augmentation, ImageMixConfig, NormaliseBy};
 
 /// `[train.model]`. A key that the chosen type does not know is refused; a key left out has the type's default.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -51,10 +51,10 @@ pub struct ModelConfig {
     /// `resnet`: layers, 18, 34 or 50. Default 18.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub depth: Option<u32>,
-    /// `resnet`: whether it begins for pictures of some 32 pixels, with a 3x3 convolution, in place of a 7x7 one and a
+    /// `resnet`: whether it begins for images of some 32 pixels, with a 3x3 convolution, in place of a 7x7 one and a
     /// pool that leave a sixteenth of the pixels. Default: whether a side is below 64.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub small_pictures: Option<bool>,
+    pub small_images: Option<bool>,
     /// `transformer`, `vit`, `lstm`: number of layers, 1 to 256. Default 4, for `lstm` 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub layers: Option<u32>,
@@ -76,7 +76,7 @@ pub struct ModelConfig {
     /// (`dataset.sequence.length`), else one per feature.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub steps: Option<u32>,
-    /// `vit`: pixels of a patch's side; it divides the picture's sides. Default 16, below 64 pixels 4.
+    /// `vit`: pixels of a patch's side; it divides the image's sides. Default 16, below 64 pixels 4.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub patch: Option<u32>,
     /// `multi`: the branches, at least one. Default: one for each part that the samples have.
@@ -91,15 +91,15 @@ pub enum ModelKind {
     /// Fully connected layers, on rows of numbers.
     #[default]
     Mlp,
-    /// Convolutions and pools, then fully connected layers, on pictures.
+    /// Convolutions and pools, then fully connected layers, on images.
     Cnn,
-    /// Residual network, on pictures.
+    /// Residual network, on images.
     Resnet,
     /// Long short-term memory, on rows of numbers that are time series, or on tokens to predict the next.
     Lstm,
     /// Decoder of the GPT-2 kind, on tokens to predict the next.
     Transformer,
-    /// Vision transformer, on pictures.
+    /// Vision transformer, on images.
     Vit,
     /// Fully connected layers that give their input back through a narrow one, on rows of numbers.
     Autoencoder,
@@ -150,7 +150,7 @@ pub enum PoolKind {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct BranchConfig {
-    /// What reads the part: `dense` over numbers, `cnn`, `resnet` or `vit` over pictures, `embedding` or `transformer` over
+    /// What reads the part: `dense` over numbers, `cnn`, `resnet` or `vit` over images, `embedding` or `transformer` over
     /// texts. Default: `cnn` where `channels` are given, else `dense`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub r#type: Option<BranchKind>,
@@ -169,7 +169,7 @@ pub struct BranchConfig {
     /// `transformer`, `vit`: attention heads; they divide the width. Default 4.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub heads: Option<u32>,
-    /// `vit`: pixels of a patch's side; it divides the picture's sides. Default 16, below 64 pixels 4.
+    /// `vit`: pixels of a patch's side; it divides the image's sides. Default 16, below 64 pixels 4.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub patch: Option<u32>,
     /// `resnet`: layers, 18, 34 or 50. Default 18.
@@ -183,11 +183,11 @@ pub struct BranchConfig {
 pub enum BranchKind {
     /// Nothing before its fully connected layers, over numbers.
     Dense,
-    /// Convolutions and pools, over pictures.
+    /// Convolutions and pools, over images.
     Cnn,
-    /// Residual network, over pictures.
+    /// Residual network, over images.
     Resnet,
-    /// Vision transformer, over pictures.
+    /// Vision transformer, over images.
     Vit,
     /// The mean of a learnt vector for each token, over texts: their order does not count.
     Embedding,
@@ -195,40 +195,40 @@ pub enum BranchKind {
     Transformer,
 }
 
-/// `[train.pictures]`: how encoded pictures become what a model sees.
+/// `[train.images]`: how encoded images become what a model sees.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
-pub struct PicturesConfig {
-    /// Height of the pictures, in pixels, 1 to 8,192. Default 224.
+pub struct ImagesConfig {
+    /// Height of the images, in pixels, 1 to 8,192. Default 224.
     pub height: u32,
-    /// Width of the pictures, in pixels, 1 to 8,192. Default 224.
+    /// Width of the images, in pixels, 1 to 8,192. Default 224.
     pub width: u32,
-    /// Colours that a model sees: 3 (red, green and blue), or 1, their brightness (ITU-R 601-2), which for a grey picture
+    /// Colours that a model sees: 3 (red, green and blue), or 1, their brightness (ITU-R 601-2), which for a grey image
     /// is the value itself and makes the first layer three times cheaper. Default 3.
     #[serde(skip_serializing_if = "is_colour")]
     pub channels: u32,
-    /// Random changes of training pictures: `true` for the usual ones of photographs (a random part is cut out, and mirrored
+    /// Random changes of training images: `true` for the usual ones of photographs (a random part is cut out, and mirrored
     /// half of the time), or a list of steps such as `[{ type = "rotate", degrees = [-15, 15] }]`, applied in its order.
-    /// Evaluation never augments, also of the training split: the whole picture is resized. Default false.
+    /// Evaluation never augments, also of the training split: the whole image is resized. Default false.
     pub augment: Augmentation,
-    /// Mixing of training pictures in pairs: mixup and CutMix. Evaluation never mixes. Default not at all.
+    /// Mixing of training images in pairs: mixup and CutMix. Evaluation never mixes. Default not at all.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub mix: Option<PictureMixConfig>,
-    /// Statistics that pictures are normalised by: `"dataset"` or `"imagenet"`; left out where `mean` and `deviation` are
+    pub mix: Option<ImageMixConfig>,
+    /// Statistics that images are normalised by: `"dataset"` or `"imagenet"`; left out where `mean` and `deviation` are
     /// given. Default: those that the weights of `train.init` were trained with, where they are of a run; for other weights
     /// of `train.init` `"imagenet"`; else `"dataset"`, where that has them, and `"imagenet"` where it has not. The report
     /// says which it were.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub normalise: Option<NormaliseBy>,
-    /// Mean of red, green and blue, as shares of 255, that is subtracted; of one channel, the first. Default: as `normalise`
+    pub normalize: Option<NormaliseBy>,
+    /// Mean of red, green and blue, as shares of 255, that is subtracted; of one channel, the first. Default: as `normalize`
     /// says.
     pub mean: Option<[f32; 3]>,
-    /// Standard deviation that is divided by, as a share of 255, above 0; of one channel, the first. Default: as `normalise`
+    /// Standard deviation that is divided by, as a share of 255, above 0; of one channel, the first. Default: as `normalize`
     /// says.
     pub deviation: Option<[f32; 3]>,
 }
 
-impl PicturesConfig {
+impl ImagesConfig {
     /// Mean and standard deviation of red, green and blue of ImageNet's training split, as shares of 255.
     pub const IMAGENET: [[f32; 3]; 2] = [[0.485, 0.456, 0.406], [0.229, 0.224, 0.225]];
 }
@@ -244,7 +244,7 @@ const fn is_colour(channels: &u32) -> bool {
     *channels == COLOURS
 }
 
-impl Default for PicturesConfig {
+impl Default for ImagesConfig {
     fn default() -> Self {
         Self {
             height: 224,
@@ -252,7 +252,7 @@ impl Default for PicturesConfig {
             channels: COLOURS,
             augment: Augmentation::default(),
             mix: None,
-            normalise: None,
+            normalize: None,
             mean: None,
             deviation: None,
         }

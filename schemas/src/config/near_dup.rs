@@ -45,7 +45,7 @@ pub struct NearDupConfig {
     pub memory: ByteSize,
     /// Largest share of all documents one cluster may hold, above 0 and at most 1; a larger one of more than 1,000
     /// documents stops the build, as boilerplate that chains documents together. Default 0.05.
-    pub max_cluster_share: f64,
+    pub max_cluster_fraction: f64,
 }
 
 impl Default for NearDupConfig {
@@ -64,7 +64,7 @@ impl Default for NearDupConfig {
             keep: NearDupKeep::First,
             against: Vec::new(),
             memory: ByteSize::mib(1024),
-            max_cluster_share: 0.05,
+            max_cluster_fraction: 0.05,
         }
     }
 }

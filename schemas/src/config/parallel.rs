@@ -29,12 +29,12 @@ pub struct ParallelConfig {
     /// Default 100.
     pub check_every: u64,
     /// Seconds that a rank waits for another in one exchange before the run ends and names it, at least 1. Default 600.
-    pub timeout_seconds: u64,
+    pub timeout_s: u64,
     /// Seconds without a sign of life after which a process counts as lost, at least 3: one gives a sign each second,
     /// whatever it computes. Default 8.
-    pub silence_seconds: u64,
+    pub heartbeat_timeout_s: u64,
     /// Seconds within which all processes must have come together, at least 1. Default 300.
-    pub join_seconds: u64,
+    pub rendezvous_timeout_s: u64,
     /// Most times in a row that ranks of `--ranks` are started again after one failed, without a new checkpoint in
     /// between; 0 never. Default 3.
     pub restarts: u64,
@@ -75,9 +75,9 @@ impl Default for ParallelConfig {
             shard_optimizer: false,
             compress: Compression::None,
             check_every: 100,
-            timeout_seconds: 600,
-            silence_seconds: 8,
-            join_seconds: 300,
+            timeout_s: 600,
+            heartbeat_timeout_s: 8,
+            rendezvous_timeout_s: 300,
             restarts: 3,
             collective: Collective::Auto,
         }

@@ -13,7 +13,7 @@ pub struct ScheduleConfig {
     /// has fewer than 1,000.
     pub warmup_steps: Option<u64>,
     /// `cosine`, `cosine_restarts`, `linear`, `plateau`: lowest rate as a share of the peak, 0 to 1. Default 0.01.
-    pub final_share: Option<f64>,
+    pub final_fraction: Option<f64>,
     /// `cosine_restarts`: length of the first period, at least 1, from the end of the warm-up; must be given.
     pub period: Option<u64>,
     /// `cosine_restarts`: how many times longer than the one before each period is, at least 1. Default 1.
@@ -41,7 +41,7 @@ impl Default for ScheduleConfig {
         Self {
             r#type: ScheduleKind::Cosine,
             warmup_steps: None,
-            final_share: None,
+            final_fraction: None,
             period: None,
             period_factor: None,
             every: None,

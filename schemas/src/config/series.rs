@@ -106,7 +106,7 @@ pub struct FeatureConfig {
     /// Column of numbers that it is made of; it need not be a feature itself. All but `calendar` have one. The target may
     /// stand here where a row's own value is not used (`closed = "left"`, `lag`).
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub of: Option<String>,
+    pub column: Option<String>,
     /// How far it looks back in time, such as `24h`, `7d`, `90s`: a window holds what its rows hold in that span, however
     /// many they are. `lag`, `difference`: the age of the earlier value, which is that of the newest row at least so old.
     /// `forward_fill`, `interpolate`: age beyond which a value is not used, of the two of a line neither; default any.

@@ -6,8 +6,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    AuthConfig, ContractConfig, CrawlAgain, CrawlConfig, ForEachConfig, IncrementalConfig,
-    LimitsConfig, PageConfig, PaginationConfig, SecretRef, SlicesConfig, SourceScheduleConfig,
+    AuthConfig, ContractConfig, CrawlConfig, ForEachConfig, IncrementalConfig, LimitsConfig,
+    PageConfig, PaginationConfig, Refresh, SecretRef, SlicesConfig, SourceScheduleConfig,
 };
 use crate::{ids::Name, units::ByteSize};
 
@@ -49,8 +49,8 @@ pub struct SourceConfig {
     /// type `none`, or `page` (all but the last one) without a total, since of no other page the next one is known then. It
     /// may be changed at any time. A run that finds a change reads the hashes of all that has landed, about 20 bytes of
     /// memory a record. Not with `incremental`.
-    #[serde(default, skip_serializing_if = "CrawlAgain::is_never")]
-    pub again: CrawlAgain,
+    #[serde(default, skip_serializing_if = "Refresh::is_never")]
+    pub refresh: Refresh,
     /// `rest`: asks for a range in slices. Default: everything is one run of pages.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub slices: Option<SlicesConfig>,
@@ -114,7 +114,7 @@ pub struct SourceConfig {
     /// `files`: which members of archives are read, and how much may come out of one.
     #[serde(default)]
     pub archive: ArchiveConfig,
-    /// `files`: downloads a picture for each row of a table. Default: none.
+    /// `files`: downloads an image for each row of a table. Default: none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fetch: Option<FetchConfig>,
     /// Inference of the types of columns before anything lands.
@@ -182,7 +182,7 @@ pub enum SourceKind {
     Rest,
     /// Pages of a site, found by links and sitemaps.
     Html,
-    /// Files: CSV, JSON, NDJSON, Parquet, pictures, idx pictures, text; plain, gzip or zstd.
+    /// Files: CSV, JSON, NDJSON, Parquet, images, idx images, text; plain, gzip or zstd.
     Files,
 }
 
@@ -276,18 +276,18 @@ pub enum FileFormat {
     Ndjson,
     /// Parquet.
     Parquet,
-    /// idx pictures, the layout of MNIST; never chosen by name. A record is `image`, the pixels as a whole PGM file
+    /// idx images, the layout of MNIST; never chosen by name. A record is `image`, the pixels as a whole PGM file
     /// (grey) or PPM file (RGB), and `label`, an integer, where `idx.labels` names a file of them.
     Idx,
     /// Plain UTF-8 text; never chosen by name. A record is `text`: the whole file, or a part between two
     /// `text.separator`s.
     Text,
-    /// Whole pictures; never chosen by name. A record is one file: `image`, its bytes; `path`, where it lies below the
+    /// Whole images; never chosen by name. A record is one file: `image`, its bytes; `path`, where it lies below the
     /// folder of `url` (what stands before the first wildcard); and `folder`, the name of the folder right above it. Of a
-    /// folder, files are read whose names end as pictures do. An archive (`.zip`, `.tar`, `.tar.gz`, `.tgz`, `.tar.zst`)
-    /// gives a record for each member that is a picture by its name: `path` is that of the archive, `!/` and the member's
+    /// folder, files are read whose names end as images do. An archive (`.zip`, `.tar`, `.tar.gz`, `.tgz`, `.tar.zst`)
+    /// gives a record for each member that is an image by its name: `path` is that of the archive, `!/` and the member's
     /// name, and `folder` the member's. `archive` bounds what comes out of it.
-    Picture,
+    Image,
 }
 
 /// `[source.files]`.
@@ -370,11 +370,11 @@ pub struct CsvConfig {
     /// Decimal sign of numbers, one character, such as `","` for `1000,14`. Text columns stay as they are written. Default
     /// `"."`.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub decimal_sign: Option<char>,
+    pub decimal_separator: Option<char>,
     /// Sign between groups of three digits, one character, such as `"."` for `1.234,56` or `","` for `1,234.56`. Numbers without
     /// groups are numbers as well; groups of another length are none. Default: there is none, so `1,234` is text.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub thousands_sign: Option<char>,
+    pub thousands_separator: Option<char>,
     /// Accepts numbers with a percent sign behind them; `17%` is read as 17. Default false: such a column is text.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub percent: bool,
@@ -415,14 +415,14 @@ pub struct InferConfig {
     /// Largest share of values that are no numbers, or no dates, in a column that is taken for one of numbers or dates, 0 to
     /// 0.5. They are warned of, and handled as `contract.types` says. A column with more is text, and so is any such
     /// column where `contract.types` is `widen`. Default 0.01; with 0 a single one makes the column text.
-    pub max_odd_share: f64,
+    pub max_odd_fraction: f64,
 }
 
 impl Default for InferConfig {
     fn default() -> Self {
         Self {
             rows: 100_000,
-            max_odd_share: 0.01,
+            max_odd_fraction: 0.01,
         }
     }
 }
@@ -445,8 +445,8 @@ impl Default for CsvConfig {
             skip_rows: 0,
             null_values: Vec::new(),
             null_spellings: NullSpellings::default(),
-            decimal_sign: None,
-            thousands_sign: None,
+            decimal_separator: None,
+            thousands_separator: None,
             percent: false,
         }
     }
@@ -472,7 +472,7 @@ const fn is_zero(count: &u64) -> bool {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct IdxConfig {
-    /// Path or URL of the file with a label for each picture; `url` then names one file of pictures. Default: none.
+    /// Path or URL of the file with a label for each image; `url` then names one file of images. Default: none.
     pub labels: Option<String>,
 }
 
@@ -490,14 +490,14 @@ pub struct TextConfig {
 #[serde(deny_unknown_fields, default)]
 pub struct ArchiveConfig {
     /// Pattern of the members that are read, such as `*.csv` or `**/API_*.csv`: `*` stays inside a folder, `**` does not. An
-    /// archive without such a member is refused. Default: those whose names tell a format, or are pictures; none is read that
-    /// is hidden by a dot, nor in a folder that is. With `format = "picture"`, members with another ending than images have
+    /// archive without such a member is refused. Default: those whose names tell a format, or are images; none is read that
+    /// is hidden by a dot, nor in a folder that is. With `format = "image"`, members with another ending than images have
     /// are read if the pattern has it, as `**/*.pbm` does.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub member: Option<String>,
     /// Most members of an archive, at least 1; one with more is refused. Default 10,000,000.
     pub max_members: u64,
-    /// Most bytes of a member, unpacked, 1 B to 1 GiB; memory holds one. A larger picture is set aside in `rejects/`, a larger
+    /// Most bytes of a member, unpacked, 1 B to 1 GiB; memory holds one. A larger image is set aside in `rejects/`, a larger
     /// table or text ends the run. Default 64 MiB.
     pub max_member_bytes: ByteSize,
     /// How many times its own size (or 16 MiB, if that is more) an archive may unpack to, at least 1; one that goes
@@ -592,8 +592,8 @@ mod tests {
         with("a.csv", "fetch = { column = \"url\" }", true);
         check("http://a.example/1.png", true);
         check("HTTPS://a.example/1.png", true);
-        check("http-pictures/1.png", false);
+        check("http-images/1.png", false);
         check("s3://bucket/http://", false);
-        check("/data/pictures/", false);
+        check("/data/images/", false);
     }
 }

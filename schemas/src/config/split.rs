@@ -28,7 +28,7 @@ pub struct SplitConfig {
     pub key: Vec<String>,
     /// Treatment of rows without a value in any column of `key` (null, NaN, blank, or what `dataset.null_values` and
     /// `dataset.missing_values` list): `own` (default), `one` or `reject`. A row with some of several columns has a key.
-    /// Rejected rows count towards `dataset.max_reject_share`. By default a warning counts such rows; a written value is a decision.
+    /// Rejected rows count towards `dataset.max_reject_fraction`. By default a warning counts such rows; a written value is a decision.
     #[serde(skip_serializing_if = "is_own")]
     pub missing_key: Option<MissingKey>,
     /// `range`, `rows`: first rows of the validation and of the test split that are set aside, as many as a row looks
@@ -63,7 +63,7 @@ pub struct SplitConfig {
     pub until: Vec<String>,
     /// `key`: source that is the test split, whole. Rows of the other sources that have its content, or its `key`, are left out,
     /// never the reverse, and so are images with the pixels of one of its images, or that look like it as far as
-    /// `dataset.picture.duplicates` and `embeddings` say, with all images of its group (the same `key`, or linked by
+    /// `dataset.image.duplicates` and `embeddings` say, with all images of its group (the same `key`, or linked by
     /// look-alikes); the others are split in `train` and `validation`, so `test` is 0. Default: none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub frozen: Option<TableName>,

@@ -14,7 +14,7 @@ use super::{
     lora::LoraConfig,
     loss::LossConfig,
     mixture::TrainMixture,
-    model::{ModelConfig, PicturesConfig},
+    model::{ImagesConfig, ModelConfig},
     optimizer::OptimizerConfig,
     parallel::ParallelConfig,
     precision::{LossScaleConfig, Precision},
@@ -38,8 +38,8 @@ pub struct TrainConfig {
     pub device: DeviceChoice,
     /// Model.
     pub model: ModelConfig,
-    /// How encoded pictures become what a model sees.
-    pub pictures: PicturesConfig,
+    /// How encoded images become what a model sees.
+    pub images: ImagesConfig,
     /// Loss.
     pub loss: LossConfig,
     /// Samples in a global batch, 1 to 1,048,576. Default 256.
@@ -111,7 +111,7 @@ impl Default for TrainConfig {
             mixture: None,
             device: DeviceChoice::default(),
             model: ModelConfig::default(),
-            pictures: PicturesConfig::default(),
+            images: ImagesConfig::default(),
             loss: LossConfig::default(),
             batch_size: 256,
             micro_batch: None,
@@ -216,15 +216,15 @@ pub struct LoaderSettings {
     pub reads: u32,
     /// Seconds that a step may wait for its batch before the run ends and says who is late; 0 sets no limit.
     /// Default 600.
-    pub stall_seconds: u64,
+    pub stall_s: u64,
     /// Most samples that may be replaced by others because they are damaged, as a share of the split, 0 to 1.
     /// Default 0.001.
-    pub max_bad_share: f64,
+    pub max_bad_fraction: f64,
     /// Order: whether a shard that is missing or has another length than its manifest says ends the run (`fail`) or is left
     /// out, counted and named (`skip`). Default `fail`.
     pub bad_shards: BadShardsPolicy,
     /// Seconds after which bytes that cannot be had end the run, 1 to 86,400. Default 300.
-    pub deadline_seconds: u64,
+    pub deadline_s: u64,
     /// Cache of the dataset on a local disk, for stores that are far away. Default none.
     pub cache: Option<LoaderCache>,
     /// Order: how documents of tokens become rows. Default: as the dataset says, or `best_fit`.
@@ -266,10 +266,10 @@ impl Default for LoaderSettings {
             slabs: 4,
             threads: 0,
             reads: 128,
-            stall_seconds: 600,
-            max_bad_share: 0.001,
+            stall_s: 600,
+            max_bad_fraction: 0.001,
             bad_shards: BadShardsPolicy::Fail,
-            deadline_seconds: 300,
+            deadline_s: 300,
             cache: None,
             pack: None,
             balance: None,

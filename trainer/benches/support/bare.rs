@@ -19,7 +19,7 @@ const CLIP_NORM: f64 = 1.0;
 
 enum Batch {
     Rows(Tensor<2>, Tensor<2>),
-    Pictures(Tensor<4>, Tensor<2, Int>),
+    Images(Tensor<4>, Tensor<2, Int>),
 }
 
 /// A parameter, flat, and its two moments.
@@ -105,7 +105,7 @@ impl Bare {
                 let difference = linear(4, x) - y.clone().autodiff();
                 (difference.clone() * difference).mean()
             }
-            Batch::Pictures(x, classes) => {
+            Batch::Images(x, classes) => {
                 let x = self.stage(leaves, 0, x.clone().autodiff());
                 let x = self.stage(leaves, 2, x);
                 let x = activation::relu(linear(4, x.flatten(1, 3)));
@@ -175,5 +175,5 @@ fn load(case: Case, first: usize, rows: usize, device: &Device) -> Batch {
     let classes: Vec<i32> = numbers.map(case::class).collect();
     let x = Tensor::from_data(TensorData::new(x, [rows, 3, SIDE, SIDE]), device);
     let classes = Tensor::from_data(TensorData::new(classes, [rows, 1]), device);
-    Batch::Pictures(x, classes)
+    Batch::Images(x, classes)
 }

@@ -14,8 +14,7 @@ use arrow::{
 };
 use feedline_schemas::{
     config::{
-        LoaderSettings, ModelConfig, ModelKind, NormKind, PicturesConfig, ScheduleConfig,
-        TrainConfig,
+        ImagesConfig, LoaderSettings, ModelConfig, ModelKind, NormKind, ScheduleConfig, TrainConfig,
     },
     manifest::{Layout, TargetKind, TokenType},
     transform::FittedTarget,
@@ -40,7 +39,7 @@ const CONTEXTS: [usize; 2] = [128, 32];
 pub(crate) enum Case {
     /// 64-256-256-1 with GELU on rows of numbers, mean squared error.
     Mlp,
-    /// conv 32, pool, conv 64, pool, 128, 10 with ReLU on pictures of 28x28 in three colours, cross-entropy.
+    /// conv 32, pool, conv 64, pool, 128, 10 with ReLU on images of 28x28 in three colours, cross-entropy.
     Cnn,
     /// Two blocks of width 128 with four heads on 128 ids, cross-entropy.
     Transformer,
@@ -95,16 +94,16 @@ impl Case {
         let side = u32::try_from(SIDE).unwrap();
         TrainConfig {
             model,
-            pictures: PicturesConfig {
+            images: ImagesConfig {
                 height: side,
                 width: side,
-                ..PicturesConfig::default()
+                ..ImagesConfig::default()
             },
             batch_size: u32::try_from(batch).unwrap(),
             epochs: steps.div_ceil(EPOCH_STEPS),
             schedule: ScheduleConfig {
                 warmup_steps: Some(1),
-                final_share: Some(1.0),
+                final_fraction: Some(1.0),
                 ..ScheduleConfig::default()
             },
             patience: 0,
@@ -135,7 +134,7 @@ impl Case {
                 features: u32::try_from(FEATURES).unwrap(),
                 target: TargetKind::Regression,
             },
-            Self::Cnn => Layout::Pictures {
+            Self::Cnn => Layout::Images {
                 target: TargetKind::Classification {
                     classes: u32::try_from(CLASSES).unwrap(),
                 },
@@ -210,7 +209,7 @@ impl Case {
         dataset::columns((name, payload), y, rows)
     }
 
-    /// Writes the training rows as plain arrays, `x.bin` and `y.bin`, little-endian: f32 rows and targets; u8 pictures
+    /// Writes the training rows as plain arrays, `x.bin` and `y.bin`, little-endian: f32 rows and targets; u8 images
     /// `[rows, 3, 28, 28]` and i32 classes; i32 ids.
     pub(crate) fn write_raw(self, folder: &Path, batch: usize) {
         let rows = 0..batch * usize::try_from(EPOCH_STEPS).unwrap();
@@ -279,7 +278,7 @@ fn colours(row: usize, [y, x]: [usize; 2]) -> [u8; 3] {
     [value, value / 2, 255 - value]
 }
 
-/// A picture, one plane for each colour.
+/// An image, one plane for each colour.
 pub(crate) fn planes(row: usize) -> impl Iterator<Item = u8> {
     let place = |i: usize| [i % (SIDE * SIDE) / SIDE, i % SIDE];
     (0..3 * SIDE * SIDE).map(move |i| colours(row, place(i))[i / (SIDE * SIDE)])

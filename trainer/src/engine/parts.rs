@@ -19,7 +19,7 @@ use crate::{
     data::{Inputs, Samples},
     layers::{Ghosts, Layout},
     model::Shape,
-    models::{GHOST_PICTURES, GHOST_ROWS},
+    models::{GHOST_IMAGES, GHOST_ROWS},
     number::{exact_len, single},
     parallel::Place,
 };
@@ -28,7 +28,7 @@ use crate::{
 pub(super) const PART_ROWS: usize = 128;
 
 /// Fewest images in a part.
-const PART_PICTURES: usize = 32;
+const PART_IMAGES: usize = 32;
 
 /// Fewest token ids in a part.
 const PART_TOKENS: usize = 1024;
@@ -157,11 +157,11 @@ impl Cut {
     /// Fewest rows of a ghost batch of a full batch, for a model that normalises over rows.
     pub(crate) fn ghost_rows(self, shape: Shape) -> Option<usize> {
         let usual = || {
-            let pictures = shape.parts().into_iter();
-            let pictures = pictures.filter(|shape| matches!(shape, Shape::Pictures { .. }));
-            match pictures.count() {
+            let images = shape.parts().into_iter();
+            let images = images.filter(|shape| matches!(shape, Shape::Images { .. }));
+            match images.count() {
                 0 => GHOST_ROWS as usize,
-                _ => GHOST_PICTURES as usize,
+                _ => GHOST_IMAGES as usize,
             }
         };
         self.normalises.then(|| match self.ghost_rows {
@@ -287,11 +287,11 @@ fn shape(samples: Samples<'_>) -> Shape {
     if lengths.is_some() || (height > 0 && features > 0) {
         Shape::Multi {
             features,
-            pictures: (height > 0).then_some([3, height, width]),
+            images: (height > 0).then_some([3, height, width]),
             tokens: (length > 0).then_some([length, 0]),
         }
     } else if height > 0 {
-        Shape::Pictures {
+        Shape::Images {
             channels: 3,
             height,
             width,
@@ -309,7 +309,7 @@ fn shape(samples: Samples<'_>) -> Shape {
 /// Parts of a batch of `rows` samples of a shape, for a model with so many parameters; at least `least`.
 pub(super) fn part_count(shape: Shape, rows: usize, parameters: usize, least: usize) -> usize {
     let least_rows = |shape: Shape| match shape {
-        Shape::Pictures { .. } => PART_PICTURES,
+        Shape::Images { .. } => PART_IMAGES,
         Shape::Tokens { length, .. } => (PART_TOKENS / length.max(1)).max(1),
         Shape::Rows { .. } if parameters > PARTED_PARAMETERS_MAX => rows.max(1),
         Shape::Rows { .. } | Shape::Multi { .. } => PART_ROWS,
@@ -348,12 +348,12 @@ mod tests {
         assert_eq!(found, [1, 1, 1, 2, 2, 4, 32]);
         assert_eq!(of(ROWS, 1000, 1 << 21), 1);
         let (height, width) = (8, 8);
-        let pictures = Shape::Pictures {
+        let images = Shape::Images {
             channels: 3,
             height,
             width,
         };
-        assert_eq!(of(pictures, 140, 1 << 21), 4);
+        assert_eq!(of(images, 140, 1 << 21), 4);
         let tokens = |length| Shape::Tokens {
             length,
             vocabulary: 9,

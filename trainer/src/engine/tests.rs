@@ -275,7 +275,7 @@ fn running_statistics_move_a_tenth_of_the_way_to_those_of_the_batch() {
     assert_eq!(bits(&bucket), bits(&run(3)));
 }
 
-/// Pictures and packed tokens.
+/// Images and packed tokens.
 struct Mixed {
     pixels: Vec<u8>,
     classes: Vec<i32>,
@@ -285,7 +285,7 @@ struct Mixed {
 }
 
 impl Mixed {
-    const PICTURES: Shape = Shape::Pictures {
+    const IMAGES: Shape = Shape::Images {
         channels: 3,
         height: 8,
         width: 8,
@@ -306,13 +306,13 @@ impl Mixed {
         }
     }
 
-    fn pictures(&self) -> Samples<'_> {
-        let pictures = Inputs {
+    fn images(&self) -> Samples<'_> {
+        let images = Inputs {
             pixels: &self.pixels,
             sides: [8, 8],
             ..Inputs::default()
         };
-        Samples::new(70, pictures, Targets::Classes(&self.classes))
+        Samples::new(70, images, Targets::Classes(&self.classes))
     }
 
     fn tokens(&self) -> Samples<'_> {
@@ -361,10 +361,10 @@ fn of_kind(kind: ModelKind) -> ModelConfig {
 }
 
 #[test]
-fn pictures_and_tokens_give_the_same_bits_on_any_number_of_threads() {
+fn images_and_tokens_give_the_same_bits_on_any_number_of_threads() {
     let mixed = Mixed::new();
     for (kind, shape, samples) in [
-        (ModelKind::Cnn, Mixed::PICTURES, mixed.pictures()),
+        (ModelKind::Cnn, Mixed::IMAGES, mixed.images()),
         (ModelKind::Transformer, Mixed::TOKENS, mixed.tokens()),
     ] {
         let bits = |threads| step_bits(of_kind(kind), shape, samples, threads);
@@ -405,7 +405,7 @@ fn of_rank(kind: ModelKind, shape: Shape, batch: Samples<'_>, place: Place) -> V
 fn ranks_that_divide_the_parts_add_up_to_the_bits_of_one() {
     let mixed = Mixed::new();
     for (kind, shape, batch) in [
-        (ModelKind::Cnn, Mixed::PICTURES, mixed.pictures()),
+        (ModelKind::Cnn, Mixed::IMAGES, mixed.images()),
         (ModelKind::Transformer, Mixed::TOKENS, mixed.tokens()),
     ] {
         let alone = of_rank(kind, shape, batch, Place::ALONE);
@@ -434,8 +434,8 @@ fn ranks_that_divide_the_parts_add_up_to_the_bits_of_one() {
 fn blocks_that_are_computed_again_give_the_same_bits() {
     let mixed = Mixed::new();
     for (kind, shape, samples, some) in [
-        (ModelKind::Cnn, Mixed::PICTURES, mixed.pictures(), "conv.1"),
-        (ModelKind::Vit, Mixed::PICTURES, mixed.pictures(), "block.2"),
+        (ModelKind::Cnn, Mixed::IMAGES, mixed.images(), "conv.1"),
+        (ModelKind::Vit, Mixed::IMAGES, mixed.images(), "block.2"),
         (
             ModelKind::Transformer,
             Mixed::TOKENS,
@@ -616,17 +616,17 @@ fn steps_per_second() {
 
 #[test]
 #[ignore = "a measurement, not a check"]
-fn pictures_and_tokens_per_second() {
+fn images_and_tokens_per_second() {
     use feedline_storage::clock::{Clock, SystemClock};
     let clock = SystemClock;
     let pixels = vec![77; 128 * 28 * 28 * 3];
     let classes = vec![1; 128];
-    let pictures = Inputs {
+    let images = Inputs {
         pixels: &pixels,
         sides: [28, 28],
         ..Inputs::default()
     };
-    let pictures = Samples::new(128, pictures, Targets::Classes(&classes));
+    let images = Samples::new(128, images, Targets::Classes(&classes));
     let ids: Vec<u32> = (0..16 * 129).map(|i| i % 500).collect();
     let tokens = Inputs {
         tokens: &ids,
@@ -635,7 +635,7 @@ fn pictures_and_tokens_per_second() {
     };
     let tokens = Samples::new(16, tokens, Targets::None);
     let shapes = [
-        Shape::Pictures {
+        Shape::Images {
             channels: 3,
             height: 28,
             width: 28,
@@ -654,7 +654,7 @@ fn pictures_and_tokens_per_second() {
         r#type: ModelKind::Transformer,
         ..ModelConfig::default()
     };
-    for (config, shape, samples) in [(cnn, shapes[0], pictures), (transformer, shapes[1], tokens)] {
+    for (config, shape, samples) in [(cnn, shapes[0], images), (transformer, shapes[1], tokens)] {
         let config = TrainConfig {
             model: config,
             ..TrainConfig::default()

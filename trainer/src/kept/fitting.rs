@@ -91,15 +91,15 @@ fn described(layout: &Layout) -> String {
     };
     match layout {
         Layout::Dense { features, .. } => format!("rows of {features} features {target}"),
-        Layout::Pictures { .. } => format!("images {target}"),
+        Layout::Images { .. } => format!("images {target}"),
         Layout::Tokens { vocabulary, .. } => format!("texts of {vocabulary} token ids"),
         Layout::Multi {
             features,
-            pictures,
+            images,
             tokens,
             ..
         } => {
-            let images = if *pictures { ", an image" } else { "" };
+            let images = if *images { ", an image" } else { "" };
             let texts = tokens.map_or_else(String::new, |tokens| {
                 format!(", {} of {} token ids", tokens.length, tokens.vocabulary)
             });

@@ -4,7 +4,7 @@ use burn::tensor::{Tensor, module, ops::AvgPoolOptions};
 
 use super::{Builder, Gain, Initial, Pass, Slot, in_f32, kernel};
 
-/// Size of a window that moves over a picture, the same in both directions.
+/// Size of a window that moves over an image, the same in both directions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Window {
     pub(super) size: usize,
@@ -47,9 +47,9 @@ pub struct Conv2d {
 }
 
 impl Conv2d {
-    /// A convolution of pictures `[channels, height, width]` to `out` channels by a window `[size, stride]`: so many pixels a
+    /// A convolution of images `[channels, height, width]` to `out` channels by a window `[size, stride]`: so many pixels a
     /// side, moved by so many. The border is padded with zeros by `size / 2`, so that an odd size at stride 1 keeps the
-    /// picture's sides. It has a bias.
+    /// image's sides. It has a bias.
     pub fn new(
         builder: &mut Builder,
         name: &str,
@@ -75,7 +75,7 @@ impl Conv2d {
         Self::build(builder, name, sizes, out, window, gain, false)
     }
 
-    /// Cuts pictures into patches of `size` pixels a side, next to each other, and maps each to `out` numbers.
+    /// Cuts images into patches of `size` pixels a side, next to each other, and maps each to `out` numbers.
     pub fn patches(
         builder: &mut Builder,
         name: &str,
@@ -243,7 +243,7 @@ mod tests {
             |b| Conv2d::new(b, "c", [2, 5, 4], 3, [3, 1], Gain::He),
             |c, pass, x| c.forward(pass, x),
         );
-        // More pictures than are computed together, and a rest.
+        // More images than are computed together, and a rest.
         check(
             [21, 2, 3, 4],
             |b| Conv2d::without_bias(b, "c", [2, 3, 4], 2, [3, 1], Gain::He),

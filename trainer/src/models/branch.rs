@@ -127,7 +127,7 @@ fn check_keys(branch: &BranchConfig) -> Result<(), Error> {
 /// The branch over a part of the samples when the configuration names none.
 pub(super) fn usual(shape: &Shape) -> BranchConfig {
     let kind = match shape {
-        Shape::Pictures { .. } => BranchKind::Cnn,
+        Shape::Images { .. } => BranchKind::Cnn,
         Shape::Tokens { .. } => BranchKind::Embedding,
         Shape::Rows { .. } | Shape::Multi { .. } => BranchKind::Dense,
     };
@@ -137,7 +137,7 @@ pub(super) fn usual(shape: &Shape) -> BranchConfig {
     }
 }
 
-/// The keys of a branch as those of a model of its own, with defaults filled in, for pictures whose shorter side is `side`.
+/// The keys of a branch as those of a model of its own, with defaults filled in, for images whose shorter side is `side`.
 fn filled(branch: &BranchConfig, config: &ModelConfig, side: usize) -> ModelConfig {
     let small = side < SMALL_SIDE;
     ModelConfig {
@@ -150,7 +150,7 @@ fn filled(branch: &BranchConfig, config: &ModelConfig, side: usize) -> ModelConf
         heads: branch.heads.or(Some(4)),
         patch: branch.patch.or(Some(if small { 4 } else { 16 })),
         depth: branch.depth.or(Some(18)),
-        small_pictures: Some(small),
+        small_images: Some(small),
         ..config.clone()
     }
 }
@@ -187,14 +187,14 @@ impl Trunk {
             }
             BranchKind::Cnn | BranchKind::Resnet | BranchKind::Vit => {
                 let sides = shapes.iter().find_map(|shape| match *shape {
-                    Shape::Pictures {
+                    Shape::Images {
                         channels,
                         height,
                         width,
                     } => Some([channels, height, width]),
                     _ => None,
                 });
-                let sides = sides.ok_or_else(|| missing("pictures"))?;
+                let sides = sides.ok_or_else(|| missing("images"))?;
                 let config = filled(branch, config, sides[1].min(sides[2]));
                 Ok(match kind {
                     BranchKind::Resnet => Self::Resnet(resnet::Trunk::new(b, &config, sides)),
@@ -273,9 +273,9 @@ impl Branch {
     pub(super) fn forward(&self, pass: &mut Pass<'_>, input: &Input) -> Tensor<2> {
         let x = match &self.trunk {
             Trunk::Numbers([first, end]) => input.rows().narrow(1, *first, end - first),
-            Trunk::Cnn(trunk) => trunk.forward(pass, input.pictures()),
-            Trunk::Resnet(trunk) => trunk.forward(pass, input.pictures()),
-            Trunk::Vit(trunk) => trunk.forward(pass, input.pictures()),
+            Trunk::Cnn(trunk) => trunk.forward(pass, input.images()),
+            Trunk::Resnet(trunk) => trunk.forward(pass, input.images()),
+            Trunk::Vit(trunk) => trunk.forward(pass, input.images()),
             Trunk::Text(text) => text.forward(pass, input.tokens()),
         };
         self.dense.forward(pass, x)

@@ -1,6 +1,6 @@
 //! Convolutions and pools, then fully connected layers.
 //!
-//! For each of `channels`: a convolution that keeps the picture's sides, the norm, the nonlinearity, a pool that halves
+//! For each of `channels`: a convolution that keeps the image's sides, the norm, the nonlinearity, a pool that halves
 //! them. Then all numbers go through the `hidden` layers, with dropout, to the outputs.
 
 use burn::tensor::Tensor;
@@ -53,7 +53,7 @@ pub(super) struct Trunk {
 }
 
 impl Trunk {
-    /// For pictures of `sizes`, `[channels, height, width]`.
+    /// For images of `sizes`, `[channels, height, width]`.
     pub(super) fn new(
         b: &mut Builder,
         config: &ModelConfig,
@@ -70,7 +70,7 @@ impl Trunk {
             let (stage, after) = stage.ok_or_else(|| {
                 let [_, height, width] = sizes;
                 let reason = format!(
-                    "pictures of {height}x{width} cannot be halved {} times; give fewer, or set \
+                    "images of {height}x{width} cannot be halved {} times; give fewer, or set \
                      `train.model.pool` to `none`",
                     channels.len()
                 );
@@ -149,18 +149,18 @@ pub(super) struct Cnn {
 }
 
 impl Cnn {
-    /// For pictures of `sizes`.
+    /// For images of `sizes`.
     ///
     /// # Errors
-    /// [`Error::Config`] when the pictures are too small for so many pools.
+    /// [`Error::Config`] when the images are too small for so many pools.
     pub(super) fn new(
         config: &ModelConfig,
-        picture: [usize; 3],
+        image: [usize; 3],
         outputs: usize,
     ) -> Result<Self, Error> {
         let mut b = Builder::new();
         let channels = sizes(config.channels.as_deref());
-        let trunk = Trunk::new(&mut b, config, &channels, picture)?;
+        let trunk = Trunk::new(&mut b, config, &channels, image)?;
         let widths = sizes(config.hidden.as_deref());
         let hidden = Dense::new(&mut b, trunk.output(), &widths, Style::plain(config));
         let last = Linear::new(&mut b, "last", &[hidden.output()], outputs, Gain::Glorot);
@@ -179,7 +179,7 @@ impl Model for Cnn {
     }
 
     fn forward(&self, pass: &mut Pass<'_>, input: &Input) -> Tensor<2> {
-        let x = self.trunk.forward(pass, input.pictures());
+        let x = self.trunk.forward(pass, input.images());
         let x = self.hidden.forward(pass, x);
         self.last.forward(pass, x)
     }

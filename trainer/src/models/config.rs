@@ -13,8 +13,8 @@ const WIDTH_MAX: u32 = 65_536;
 const LAYERS_MAX: usize = 256;
 /// Rows of numbers that batch norm normalises over together, where none are given.
 pub(crate) const GHOST_ROWS: u32 = 128;
-/// Pictures that batch norm normalises over together, where none are given.
-pub(crate) const GHOST_PICTURES: u32 = 32;
+/// Images that batch norm normalises over together, where none are given.
+pub(crate) const GHOST_IMAGES: u32 = 32;
 /// Sides below this count as small.
 const SMALL_SIDE: u32 = 64;
 
@@ -45,7 +45,7 @@ const fn keys(kind: ModelKind) -> &'static [&'static str] {
             "activation",
             "hidden",
         ],
-        ModelKind::Resnet => &["depth", "small_pictures", "ghost_batch"],
+        ModelKind::Resnet => &["depth", "small_images", "ghost_batch"],
         ModelKind::Lstm => &["layers", "width", "steps", "context"],
         ModelKind::Transformer => &["layers", "width", "heads", "context", "tied"],
         ModelKind::Vit => &["layers", "width", "heads", "patch"],
@@ -75,7 +75,7 @@ fn given(config: &ModelConfig) -> impl Iterator<Item = &'static str> {
         ("kernel", config.kernel.is_some()),
         ("pool", config.pool.is_some()),
         ("depth", config.depth.is_some()),
-        ("small_pictures", config.small_pictures.is_some()),
+        ("small_images", config.small_images.is_some()),
         ("layers", config.layers.is_some()),
         ("width", config.width.is_some()),
         ("heads", config.heads.is_some()),
@@ -91,7 +91,7 @@ fn given(config: &ModelConfig) -> impl Iterator<Item = &'static str> {
 
 /// The model's configuration with the defaults of its type filled in; `steps` and `branches` follow from the dataset.
 pub(crate) fn filled(config: &TrainConfig) -> ModelConfig {
-    let small = config.pictures.height.min(config.pictures.width) < SMALL_SIDE;
+    let small = config.images.height.min(config.images.width) < SMALL_SIDE;
     let model = config.model.clone();
     let knows = |key| keys(model.r#type).contains(&key);
     let kind = model.r#type;
@@ -120,7 +120,7 @@ pub(crate) fn filled(config: &TrainConfig) -> ModelConfig {
     let normalises = norm == Some(NormKind::Batch) || kind == ModelKind::Resnet;
     let ghost_batch = match kind {
         ModelKind::Mlp => GHOST_ROWS,
-        _ => GHOST_PICTURES,
+        _ => GHOST_IMAGES,
     };
     ModelConfig {
         hidden: default(knows("hidden"), model.hidden, hidden),
@@ -132,7 +132,7 @@ pub(crate) fn filled(config: &TrainConfig) -> ModelConfig {
         kernel: default(knows("kernel"), model.kernel, 3),
         pool: default(knows("pool"), model.pool, PoolKind::Max),
         depth: default(knows("depth"), model.depth, 18),
-        small_pictures: default(knows("small_pictures"), model.small_pictures, small),
+        small_images: default(knows("small_images"), model.small_images, small),
         layers: default(knows("layers"), model.layers, if is_lstm { 1 } else { 4 }),
         width: default(knows("width"), model.width, width),
         heads: default(knows("heads"), model.heads, 4),

@@ -2,14 +2,14 @@
 //!
 //! | type | samples | what it is |
 //! |---|---|---|
-//! | `mlp` | rows, pictures | fully connected layers |
-//! | `cnn` | pictures | convolutions and pools, then fully connected layers |
-//! | `resnet` | pictures | residual network of 18, 34 or 50 layers |
-//! | `vit` | pictures | transformer over patches |
+//! | `mlp` | rows, images | fully connected layers |
+//! | `cnn` | images | convolutions and pools, then fully connected layers |
+//! | `resnet` | images | residual network of 18, 34 or 50 layers |
+//! | `vit` | images | transformer over patches |
 //! | `lstm` | rows as time series, tokens | long short-term memory |
 //! | `transformer` | tokens | decoder that predicts the next token |
 //! | `autoencoder` | rows | gives its input back through a narrow layer |
-//! | `multi` | rows, pictures, rows of several parts | branches over parts of a sample, joined |
+//! | `multi` | rows, images, rows of several parts | branches over parts of a sample, joined |
 
 mod autoencoder;
 mod blocks;
@@ -29,7 +29,7 @@ mod tests;
 
 use feedline_schemas::config::{ModelConfig, ModelKind};
 
-pub(crate) use self::config::{GHOST_PICTURES, GHOST_ROWS, check, filled, name, reads_tokens};
+pub(crate) use self::config::{GHOST_IMAGES, GHOST_ROWS, check, filled, name, reads_tokens};
 use crate::{
     error::{Error, config as wrong},
     model::{Model, PARAMETERS_MAX, Shape},
@@ -54,7 +54,7 @@ pub(crate) fn build(
         }
         (
             ModelKind::Mlp,
-            Shape::Pictures {
+            Shape::Images {
                 channels,
                 height,
                 width,
@@ -74,7 +74,7 @@ pub(crate) fn build(
         }
         (
             ModelKind::Cnn,
-            Shape::Pictures {
+            Shape::Images {
                 channels,
                 height,
                 width,
@@ -82,7 +82,7 @@ pub(crate) fn build(
         ) => Box::new(cnn::Cnn::new(config, [channels, height, width], outputs)?),
         (
             ModelKind::Resnet,
-            Shape::Pictures {
+            Shape::Images {
                 channels,
                 height,
                 width,
@@ -94,13 +94,13 @@ pub(crate) fn build(
         )),
         (
             ModelKind::Vit,
-            Shape::Pictures {
+            Shape::Images {
                 channels,
                 height,
                 width,
             },
         ) => Box::new(vit::Vit::new(config, [channels, height, width], outputs)?),
-        (ModelKind::Multi, Shape::Rows { .. } | Shape::Pictures { .. } | Shape::Multi { .. }) => {
+        (ModelKind::Multi, Shape::Rows { .. } | Shape::Images { .. } | Shape::Multi { .. }) => {
             Box::new(multi::Multi::new(config, &shape.parts(), outputs)?)
         }
         (kind, shape) => return Err(wrong("model.type", misfit(kind, shape))),
@@ -119,7 +119,7 @@ fn misfit(kind: ModelKind, shape: Shape) -> String {
     let kind = name(kind);
     let (found, fitting) = match shape {
         Shape::Rows { .. } => ("rows of numbers", "`mlp`, `lstm`, `autoencoder` or `multi`"),
-        Shape::Pictures { .. } => ("pictures", "`mlp`, `cnn`, `resnet`, `vit` or `multi`"),
+        Shape::Images { .. } => ("images", "`mlp`, `cnn`, `resnet`, `vit` or `multi`"),
         Shape::Tokens { .. } => ("tokens", "`transformer` or `lstm`"),
         Shape::Multi { .. } => ("rows of several parts", "`multi`"),
     };

@@ -1,7 +1,7 @@
 //! Residual networks of 18, 34 and 50 layers (He et al. 2015, arXiv 1512.03385, table 1).
 //!
 //! In 50 the stride is in the 3x3 convolution of a block, not in the first 1x1, and the last norm of each block begins
-//! with scale 0, so that blocks begin as the identity (both from Goyal et al. 2017, arXiv 1706.02677). For small pictures
+//! with scale 0, so that blocks begin as the identity (both from Goyal et al. 2017, arXiv 1706.02677). For small images
 //! the stem is one 3x3 convolution without a pool, as in section 4.2 of the paper for CIFAR-10.
 
 use burn::tensor::Tensor;
@@ -115,14 +115,14 @@ pub(super) struct Trunk {
 }
 
 impl Trunk {
-    /// For pictures of `sizes`.
+    /// For images of `sizes`.
     pub(super) fn new(b: &mut Builder, config: &ModelConfig, sizes: [usize; 3]) -> Self {
         let (counts, bottleneck) = match config.depth {
             Some(50) => ([3, 4, 6, 3], true),
             Some(34) => ([3, 4, 6, 3], false),
             _ => ([2, 2, 2, 2], false),
         };
-        let small = config.small_pictures.unwrap_or(false);
+        let small = config.small_images.unwrap_or(false);
         let kernel = if small { [3, 1] } else { [7, 2] };
         let stem = ConvNorm::new(b, "stem", sizes, 64, kernel, 1.0);
         let mut sizes = stem.conv.output();
@@ -159,8 +159,8 @@ impl Trunk {
     }
 
     /// `[rows, channels, height, width]` to `[rows, output]`.
-    pub(super) fn forward(&self, pass: &mut Pass<'_>, pictures: Tensor<4>) -> Tensor<2> {
-        let x = pass.for_product(pictures);
+    pub(super) fn forward(&self, pass: &mut Pass<'_>, images: Tensor<4>) -> Tensor<2> {
+        let x = pass.for_product(images);
         let mut x = Activation::Relu.forward(self.stem.forward(pass, x));
         if let Some(pool) = &self.pool {
             x = pool.forward(x);
@@ -182,7 +182,7 @@ pub(super) struct Resnet {
 }
 
 impl Resnet {
-    /// For pictures of `sizes`.
+    /// For images of `sizes`.
     pub(super) fn new(config: &ModelConfig, sizes: [usize; 3], outputs: usize) -> Self {
         let mut b = Builder::new();
         let trunk = Trunk::new(&mut b, config, sizes);
@@ -201,7 +201,7 @@ impl Model for Resnet {
     }
 
     fn forward(&self, pass: &mut Pass<'_>, input: &Input) -> Tensor<2> {
-        let x = self.trunk.forward(pass, input.pictures());
+        let x = self.trunk.forward(pass, input.images());
         self.last.forward(pass, x)
     }
 }

@@ -7,7 +7,7 @@ mod sections;
 
 use feedline_schemas::{
     config::{
-        ActivationKind, BranchConfig, BranchKind, LossKind, NormKind, PicturesConfig, PoolKind,
+        ActivationKind, BranchConfig, BranchKind, ImagesConfig, LossKind, NormKind, PoolKind,
         TrainConfig,
     },
     ids::{Seed, Step},
@@ -24,7 +24,7 @@ use crate::{
 };
 
 const ROWS: Shape = Shape::Rows { features: 6 };
-const PICTURES: Shape = Shape::Pictures {
+const IMAGES: Shape = Shape::Images {
     channels: 3,
     height: 8,
     width: 8,
@@ -36,7 +36,7 @@ const TOKENS: Shape = Shape::Tokens {
 
 const PARTS: Shape = Shape::Multi {
     features: 3,
-    pictures: Some([3, 8, 8]),
+    images: Some([3, 8, 8]),
     tokens: Some([5, 7]),
 };
 
@@ -112,25 +112,21 @@ fn small() -> Vec<(&'static str, Shape, ModelConfig)> {
             dense(NormKind::Group, ActivationKind::Gelu),
         ),
         (
-            "mlp, pictures",
-            PICTURES,
+            "mlp, images",
+            IMAGES,
             dense(NormKind::Layer, ActivationKind::Gelu),
         ),
         (
             "cnn, batch",
-            PICTURES,
+            IMAGES,
             cnn(NormKind::Batch, PoolKind::Average),
         ),
-        ("cnn, layer", PICTURES, cnn(NormKind::Layer, PoolKind::Max)),
-        ("cnn, group", PICTURES, cnn(NormKind::Group, PoolKind::None)),
-        (
-            "cnn, none",
-            PICTURES,
-            cnn(NormKind::None, PoolKind::Average),
-        ),
+        ("cnn, layer", IMAGES, cnn(NormKind::Layer, PoolKind::Max)),
+        ("cnn, group", IMAGES, cnn(NormKind::Group, PoolKind::None)),
+        ("cnn, none", IMAGES, cnn(NormKind::None, PoolKind::Average)),
         (
             "vit",
-            PICTURES,
+            IMAGES,
             ModelConfig {
                 patch: Some(4),
                 ..attention(ModelKind::Vit)
@@ -195,7 +191,7 @@ fn resnet(depth: u32) -> ModelConfig {
     ModelConfig {
         r#type: ModelKind::Resnet,
         depth: Some(depth),
-        small_pictures: Some(true),
+        small_images: Some(true),
         ..ModelConfig::default()
     }
 }
@@ -203,10 +199,10 @@ fn resnet(depth: u32) -> ModelConfig {
 fn resolved(model: &ModelConfig) -> ModelConfig {
     let config = TrainConfig {
         model: model.clone(),
-        pictures: PicturesConfig {
+        images: ImagesConfig {
             height: 8,
             width: 8,
-            ..PicturesConfig::default()
+            ..ImagesConfig::default()
         },
         ..TrainConfig::default()
     };
@@ -334,10 +330,10 @@ fn residual_networks_have_the_parameters_of_the_paper_and_gradients() {
     // torchvision's resnet18, 34 and 50 with 1000 classes.
     for (depth, count) in [(18, 11_689_512), (34, 21_797_672), (50, 25_557_032)] {
         let config = ModelConfig {
-            small_pictures: Some(false),
+            small_images: Some(false),
             ..resnet(depth)
         };
-        let shape = Shape::Pictures {
+        let shape = Shape::Images {
             channels: 3,
             height: 224,
             width: 224,
@@ -353,7 +349,7 @@ fn residual_networks_have_the_parameters_of_the_paper_and_gradients() {
         let places = outputs[outputs.len() - 2].clone();
         assert_eq!(places[1..], [7, 7], "{depth}");
     }
-    let data = Data::new(PICTURES);
+    let data = Data::new(IMAGES);
     let engine = engine(&resnet(18), &data);
     let bucket = bucket(&engine);
     let mut gradient = vec![0.0; bucket.len()];
@@ -386,13 +382,13 @@ fn sizes_that_do_not_fit_the_samples_are_refused() {
         channels: Some(vec![2; 4]),
         ..ModelConfig::default()
     };
-    assert!(refused(&cnn, PICTURES).contains("`train.model.channels`: pictures of 8x8"));
+    assert!(refused(&cnn, IMAGES).contains("`train.model.channels`: images of 8x8"));
     let vit = ModelConfig {
         r#type: ModelKind::Vit,
         patch: Some(3),
         ..ModelConfig::default()
     };
-    assert!(refused(&vit, PICTURES).contains("`train.model.patch`: it is 3"));
+    assert!(refused(&vit, IMAGES).contains("`train.model.patch`: it is 3"));
     let lstm = ModelConfig {
         r#type: ModelKind::Lstm,
         steps: Some(4),
@@ -402,19 +398,19 @@ fn sizes_that_do_not_fit_the_samples_are_refused() {
 }
 
 #[test]
-fn branches_over_numbers_and_pictures_are_joined() {
-    let shapes = [ROWS, PICTURES];
+fn branches_over_numbers_and_images_are_joined() {
+    let shapes = [ROWS, IMAGES];
     let config = ModelConfig {
         r#type: ModelKind::Multi,
         ..ModelConfig::default()
     };
     let model = multi::Multi::new(&resolved(&config), &shapes, 3).unwrap();
     let engine = Engine::new(Box::new(model), LossKind::CrossEntropy.into());
-    let (rows, pictures) = (Data::new(ROWS), Data::new(PICTURES));
+    let (rows, images) = (Data::new(ROWS), Data::new(IMAGES));
     let bucket = bucket(&engine);
-    let joined = |rows: &Data, pictures: &Data| {
+    let joined = |rows: &Data, images: &Data| {
         let inputs = Inputs {
-            pixels: &pictures.pixels,
+            pixels: &images.pixels,
             sides: [8, 8],
             ..rows.samples().inputs
         };
@@ -424,17 +420,17 @@ fn branches_over_numbers_and_pictures_are_joined() {
         assert!(gradient.iter().all(|g| g.is_finite()));
         engine.predict(&bucket, samples).outputs
     };
-    let plain = joined(&rows, &pictures);
+    let plain = joined(&rows, &images);
     let mut other = Data::new(ROWS);
     other.x[0] += 1.0;
-    let by_rows = joined(&other, &pictures);
+    let by_rows = joined(&other, &images);
     assert_ne!(plain[..3], by_rows[..3]);
     assert_eq!(plain[3..], by_rows[3..]);
-    let mut other = Data::new(PICTURES);
+    let mut other = Data::new(IMAGES);
     other.pixels[0] ^= 128;
-    let by_pictures = joined(&rows, &other);
-    assert_ne!(plain[..3], by_pictures[..3]);
-    assert_eq!(plain[3..], by_pictures[3..]);
+    let by_images = joined(&rows, &other);
+    assert_ne!(plain[..3], by_images[..3]);
+    assert_eq!(plain[3..], by_images[3..]);
 }
 
 /// Outputs for samples of three parts, one number of one part changed or none.
@@ -487,7 +483,7 @@ fn an_embedding_does_not_know_the_order_of_tokens_and_a_transformer_does() {
 }
 
 #[test]
-fn a_residual_branch_over_pictures_takes_part() {
+fn a_residual_branch_over_images_takes_part() {
     let model = ModelConfig {
         branches: Some(vec![BranchConfig {
             r#type: Some(BranchKind::Resnet),

@@ -26,24 +26,23 @@ pub(super) struct Trunk {
 }
 
 impl Trunk {
-    /// For pictures of `sizes`.
+    /// For images of `sizes`.
     ///
     /// # Errors
-    /// [`Error::Config`] when the patches do not cover the pictures.
+    /// [`Error::Config`] when the patches do not cover the images.
     pub(super) fn new(
         b: &mut Builder,
         config: &ModelConfig,
-        picture: [usize; 3],
+        image: [usize; 3],
     ) -> Result<Self, Error> {
-        let [_, high, wide] = picture;
+        let [_, high, wide] = image;
         let patch = size(config.patch);
         if !high.is_multiple_of(patch) || !wide.is_multiple_of(patch) {
-            let reason =
-                format!("it is {patch} and must divide the pictures' sides, {high}x{wide}");
+            let reason = format!("it is {patch} and must divide the images' sides, {high}x{wide}");
             return Err(wrong("model.patch", reason));
         }
         let (width, layers, heads) = (size(config.width), size(config.layers), size(config.heads));
-        let patches = Conv2d::patches(b, "patches", picture, width, patch, Gain::Glorot);
+        let patches = Conv2d::patches(b, "patches", image, width, patch, Gain::Glorot);
         let [_, down, across] = patches.output();
         let sizes = [down * across, width];
         let deviation = DEVIATION;
@@ -74,8 +73,8 @@ impl Trunk {
     }
 
     /// `[rows, channels, height, width]` to `[rows, output]`.
-    pub(super) fn forward(&self, pass: &mut Pass<'_>, pictures: Tensor<4>) -> Tensor<2> {
-        let x = self.patches.forward(pass, pictures);
+    pub(super) fn forward(&self, pass: &mut Pass<'_>, images: Tensor<4>) -> Tensor<2> {
+        let x = self.patches.forward(pass, images);
         let [rows, width, down, across] = x.dims();
         let x = x.reshape([rows, width, down * across]).swap_dims(1, 2);
         let positions: Tensor<2> = pass.parameter(self.positions);
@@ -99,17 +98,17 @@ pub(super) struct Vit {
 }
 
 impl Vit {
-    /// For pictures of `sizes`.
+    /// For images of `sizes`.
     ///
     /// # Errors
-    /// [`Error::Config`] when the patches do not cover the pictures.
+    /// [`Error::Config`] when the patches do not cover the images.
     pub(super) fn new(
         config: &ModelConfig,
-        picture: [usize; 3],
+        image: [usize; 3],
         outputs: usize,
     ) -> Result<Self, Error> {
         let mut b = Builder::new();
-        let trunk = Trunk::new(&mut b, config, picture)?;
+        let trunk = Trunk::new(&mut b, config, image)?;
         let last = Linear::new(&mut b, "last", &[trunk.output()], outputs, Gain::Glorot);
         Ok(Self {
             layout: b.finish(),
@@ -125,7 +124,7 @@ impl Model for Vit {
     }
 
     fn forward(&self, pass: &mut Pass<'_>, input: &Input) -> Tensor<2> {
-        let x = self.trunk.forward(pass, input.pictures());
+        let x = self.trunk.forward(pass, input.images());
         self.last.forward(pass, x)
     }
 }

@@ -193,10 +193,10 @@ impl Group {
         runtime: &Handle,
     ) -> Result<Ranks, Error> {
         let patience = Patience {
-            message: Duration::from_secs(config.timeout_seconds),
-            silence: Some(Duration::from_secs(config.silence_seconds)),
+            message: Duration::from_secs(config.timeout_s),
+            silence: Some(Duration::from_secs(config.heartbeat_timeout_s)),
         };
-        let limit = Duration::from_secs(config.join_seconds);
+        let limit = Duration::from_secs(config.rendezvous_timeout_s);
         match &self.members {
             Members::Alone(status) => Ok(Ranks::only(Arc::clone(status))),
             Members::Threads(member) => Ok(member.join(patience)),

@@ -12,9 +12,9 @@ use crate::{error::Error, run_folder::runtime, testing::uniform};
 
 fn config() -> ParallelConfig {
     ParallelConfig {
-        timeout_seconds: 60,
-        silence_seconds: 60,
-        join_seconds: 60,
+        timeout_s: 60,
+        heartbeat_timeout_s: 60,
+        rendezvous_timeout_s: 60,
         ..ParallelConfig::default()
     }
 }
@@ -202,7 +202,7 @@ fn all_ranks_name_the_one_that_failed() {
 #[test]
 fn a_rank_that_is_late_is_named_and_where_it_was() {
     let config = ParallelConfig {
-        timeout_seconds: 5,
+        timeout_s: 5,
         ..config()
     };
     for groups in [Group::threads as fn(usize) -> Vec<Group>, processes] {
@@ -268,7 +268,7 @@ fn refused(groups: Vec<(Group, &str)>, config: &ParallelConfig) -> Vec<String> {
 #[test]
 fn ranks_that_do_not_belong_together_are_told_why() {
     let config = ParallelConfig {
-        join_seconds: 5,
+        rendezvous_timeout_s: 5,
         ..config()
     };
     let pair = |world, rank, identity| {
@@ -355,7 +355,7 @@ fn messages_that_nobody_asks_for_are_left_in_the_connection_beyond_a_bound() {
 #[test]
 fn connections_that_say_nothing_keep_no_rank_waiting() {
     let config = ParallelConfig {
-        join_seconds: 30,
+        rendezvous_timeout_s: 30,
         ..config()
     };
     let address = address();
@@ -412,7 +412,7 @@ fn ranks_with_one_secret_meet() {
 #[test]
 fn a_process_that_does_not_know_the_secret_is_no_rank() {
     let config = ParallelConfig {
-        join_seconds: 5,
+        rendezvous_timeout_s: 5,
         ..config()
     };
     for (secrets, part) in [

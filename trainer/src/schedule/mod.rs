@@ -2,7 +2,7 @@
 //!
 //! The warm-up comes first: the rate rises linearly from `peak / warmup_steps` at the first step to the peak at the last
 //! one of the warm-up. Courses that fall towards the end of the run (cosine, linear) leave the peak with the step after
-//! it and are at `final_share` at the last step. Periods are counted from the first step after the warm-up, which has
+//! it and are at `final_fraction` at the last step. Periods are counted from the first step after the warm-up, which has
 //! the peak; stairs from the first step of the run.
 
 mod settings;
@@ -31,24 +31,24 @@ pub(crate) enum Course {
     /// 1.
     Constant,
     /// Half a cosine (Loshchilov and Hutter 2017, arXiv 1608.03983, eq. 5, with one period).
-    Cosine { final_share: f64 },
+    Cosine { final_fraction: f64 },
     /// The same in each period; each is `factor` times as long as the one before.
     Restarts {
         period: u64,
         factor: u64,
-        final_share: f64,
+        final_fraction: f64,
     },
     /// A straight line.
-    Linear { final_share: f64 },
+    Linear { final_fraction: f64 },
     /// A fall by `factor` each time a step is reached.
     Stairs { at: Stairs, factor: f64 },
     /// A fall by `factor` when more than `patience` evaluations in a row were not below the best by `threshold`, a
-    /// share of it; at the lowest `final_share`.
+    /// share of it; at the lowest `final_fraction`.
     Plateau {
         factor: f64,
         patience: u32,
         threshold: f64,
-        final_share: f64,
+        final_fraction: f64,
     },
 }
 
@@ -70,22 +70,24 @@ impl Schedule {
         }
         let share = match &self.course {
             Course::Constant => 1.0,
-            Course::Cosine { final_share } => half_cosine(self.progress(taken), *final_share),
-            Course::Linear { final_share } => 1.0 - (1.0 - final_share) * self.progress(taken),
+            Course::Cosine { final_fraction } => half_cosine(self.progress(taken), *final_fraction),
+            Course::Linear { final_fraction } => {
+                1.0 - (1.0 - final_fraction) * self.progress(taken)
+            }
             Course::Restarts {
                 period,
                 factor,
-                final_share,
+                final_fraction,
             } => {
                 let (into, period) = place_in_period(taken - warmup, *period, *factor);
-                half_cosine(exact(into) / exact(period), *final_share)
+                half_cosine(exact(into) / exact(period), *final_fraction)
             }
             Course::Stairs { at, factor } => factor.powf(exact(at.falls(taken))),
             Course::Plateau {
                 factor,
-                final_share,
+                final_fraction,
                 ..
-            } => factor.powf(plateau.falls.into()).max(*final_share),
+            } => factor.powf(plateau.falls.into()).max(*final_fraction),
         };
         self.peak * share
     }
@@ -144,10 +146,10 @@ impl Stairs {
     }
 }
 
-/// From 1 at `progress` 0 to `final_share` at 1.
-fn half_cosine(progress: f64, final_share: f64) -> f64 {
+/// From 1 at `progress` 0 to `final_fraction` at 1.
+fn half_cosine(progress: f64, final_fraction: f64) -> f64 {
     let cosine = 0.5 * (1.0 + (std::f64::consts::PI * progress).cos());
-    final_share + (1.0 - final_share) * cosine
+    final_fraction + (1.0 - final_fraction) * cosine
 }
 
 /// Steps since the period began that step `at` lies in, and the period's length.
@@ -179,12 +181,12 @@ mod tests {
         }
     }
 
-    fn cosine(peak: f64, warmup_steps: u64, total_steps: u64, final_share: f64) -> Schedule {
+    fn cosine(peak: f64, warmup_steps: u64, total_steps: u64, final_fraction: f64) -> Schedule {
         Schedule {
             peak,
             warmup_steps,
             total_steps,
-            course: Course::Cosine { final_share },
+            course: Course::Cosine { final_fraction },
         }
     }
 
@@ -253,7 +255,7 @@ mod tests {
         let restarts = schedule(Course::Restarts {
             period: 3,
             factor: 1,
-            final_share: 0.0,
+            final_fraction: 0.0,
         });
         for (schedule, after) in [
             (schedule(Course::Constant), [(4, 2.0), (5, 2.0), (99, 2.0)]),
@@ -290,15 +292,15 @@ mod tests {
                 assert!((found - rate).abs() < 1e-12, "{name} {t}: {found} {rate}");
             }
         };
-        let final_share = 0.02;
+        let final_fraction = 0.02;
         // PyTorch's first step has the peak, ours has left it: our step t is PyTorch's t + 1.
-        check("cosine", 0.5, Course::Cosine { final_share }, 1);
-        check("linear", 0.5, Course::Linear { final_share }, 1);
+        check("cosine", 0.5, Course::Cosine { final_fraction }, 1);
+        check("linear", 0.5, Course::Linear { final_fraction }, 1);
         for (name, factor) in [("restarts", 1), ("restarts_longer", 3)] {
             let course = Course::Restarts {
                 period: 4,
                 factor,
-                final_share,
+                final_fraction,
             };
             check(name, 0.5, course, 0);
         }
@@ -319,7 +321,7 @@ mod tests {
                 factor: 0.4,
                 patience: 2,
                 threshold: 0.05,
-                final_share: 0.01,
+                final_fraction: 0.01,
             },
         };
         let mut plateau = Plateau::default();

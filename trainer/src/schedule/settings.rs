@@ -16,7 +16,7 @@ pub(crate) fn resolve(config: &ScheduleConfig) -> Result<ScheduleConfig, Error> 
     use ScheduleKind::{Cosine, CosineRestarts, Linear, Plateau, Step};
     let kind = config.r#type;
     let default = ScheduleConfig {
-        final_share: matches!(kind, Cosine | CosineRestarts | Linear | Plateau).then_some(0.01),
+        final_fraction: matches!(kind, Cosine | CosineRestarts | Linear | Plateau).then_some(0.01),
         period: config.period.filter(|_| kind == CosineRestarts),
         period_factor: (kind == CosineRestarts).then_some(1),
         every: config.every.filter(|_| kind == Step),
@@ -38,7 +38,7 @@ pub(crate) fn resolve(config: &ScheduleConfig) -> Result<ScheduleConfig, Error> 
         };
     }
     let filled = fill!(
-        final_share,
+        final_fraction,
         period,
         period_factor,
         every,
@@ -54,8 +54,13 @@ pub(crate) fn resolve(config: &ScheduleConfig) -> Result<ScheduleConfig, Error> 
 
 fn check(config: &ScheduleConfig) -> Result<(), Error> {
     let kind = name_of(&config.r#type);
-    if let Some(value) = config.final_share {
-        within("schedule.final_share", value, value <= 1.0, "from 0 to 1")?;
+    if let Some(value) = config.final_fraction {
+        within(
+            "schedule.final_fraction",
+            value,
+            value <= 1.0,
+            "from 0 to 1",
+        )?;
     }
     if let Some(value) = config.factor {
         let ok = value > 0.0 && value < 1.0;
@@ -130,20 +135,20 @@ pub(crate) fn schedule(config: &TrainConfig, batches_per_epoch: u64) -> Schedule
 
 fn course(kind: ScheduleKind, config: &ScheduleConfig, steps: impl Fn(u64) -> u64) -> Course {
     const FILLED: &str = "what the type uses was filled in";
-    let final_share = || config.final_share.expect(FILLED);
+    let final_fraction = || config.final_fraction.expect(FILLED);
     let factor = || config.factor.expect(FILLED);
     match kind {
         ScheduleKind::Constant => Course::Constant,
         ScheduleKind::Cosine => Course::Cosine {
-            final_share: final_share(),
+            final_fraction: final_fraction(),
         },
         ScheduleKind::Linear => Course::Linear {
-            final_share: final_share(),
+            final_fraction: final_fraction(),
         },
         ScheduleKind::CosineRestarts => Course::Restarts {
             period: steps(config.period.expect(FILLED)),
             factor: config.period_factor.expect(FILLED).into(),
-            final_share: final_share(),
+            final_fraction: final_fraction(),
         },
         ScheduleKind::Step => Course::Stairs {
             at: match (config.every, &config.milestones) {
@@ -159,7 +164,7 @@ fn course(kind: ScheduleKind, config: &ScheduleConfig, steps: impl Fn(u64) -> u6
             factor: factor(),
             patience: config.patience.expect(FILLED),
             threshold: config.threshold.expect(FILLED),
-            final_share: final_share(),
+            final_fraction: final_fraction(),
         },
     }
 }
@@ -203,8 +208,14 @@ mod tests {
     fn what_cannot_be_is_named() {
         let refused = |config| resolve(&config).unwrap_err().to_string();
         for (key, config) in [
-            ("final_share", of(Cosine, |c| c.final_share = Some(1.1))),
-            ("final_share", of(Constant, |c| c.final_share = Some(0.1))),
+            (
+                "final_fraction",
+                of(Cosine, |c| c.final_fraction = Some(1.1)),
+            ),
+            (
+                "final_fraction",
+                of(Constant, |c| c.final_fraction = Some(0.1)),
+            ),
             ("period", of(CosineRestarts, |_| ())),
             ("period", of(CosineRestarts, |c| c.period = Some(0))),
             ("period", of(Linear, |c| c.period = Some(9))),

@@ -176,9 +176,9 @@ fn outputs(kind: ModelKind, layout: &Layout) -> Result<usize, Error> {
         Layout::Dense { features, .. } if kind == ModelKind::Autoencoder => {
             return Ok(*features as usize);
         }
-        Layout::Dense { target, .. }
-        | Layout::Pictures { target }
-        | Layout::Multi { target, .. } => target,
+        Layout::Dense { target, .. } | Layout::Images { target } | Layout::Multi { target, .. } => {
+            target
+        }
     };
     match target {
         TargetKind::Regression => Ok(1),
@@ -261,7 +261,7 @@ fn sizes(layer: &LayerFacts) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use feedline_schemas::config::{ModelConfig, OptimizerKind, PicturesConfig};
+    use feedline_schemas::config::{ImagesConfig, ModelConfig, OptimizerKind};
 
     const ROWS: Layout = Layout::Dense {
         features: 4,
@@ -417,9 +417,9 @@ model mlp
                 r#type: ModelKind::Vit,
                 ..ModelConfig::default()
             },
-            pictures: PicturesConfig {
+            images: ImagesConfig {
                 height: 66,
-                ..PicturesConfig::default()
+                ..ImagesConfig::default()
             },
             ..TrainConfig::default()
         };
@@ -429,7 +429,7 @@ model mlp
                 .unwrap_err()
                 .to_string()
         };
-        assert!(refused(&Layout::Pictures { target }).contains("`train.model.patch`"));
+        assert!(refused(&Layout::Images { target }).contains("`train.model.patch`"));
         assert!(refused(&ROWS).contains("`train.model.type`"));
     }
 }

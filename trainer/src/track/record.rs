@@ -233,7 +233,7 @@ fn new_record(opened: &Opened, now_ms: u64) -> RunRecord {
         parameters: 0,
         data_wait_share: 0.0,
         best: None,
-        pictures: plan.pictures.clone(),
+        images: plan.images.clone(),
         mixture: Vec::new(),
         test: crate::metrics::Metrics::new(),
         baseline: crate::metrics::Metrics::new(),

@@ -8,7 +8,7 @@ use feedline_schemas::{
         TrainConfig,
     },
     manifest::Layout,
-    report::NormalisedBy,
+    report::NormalizedBy,
     run::RunRecord,
 };
 use serde_json::Value;
@@ -48,10 +48,10 @@ pub(crate) fn not_default(record: &RunRecord) -> BTreeMap<String, String> {
     if config.loss.r#type == Some(loss) {
         found.remove("loss.type");
     }
-    let normalised_by = record.pictures.as_ref().map(|p| p.normalised_by);
-    if normalised_by != Some(NormalisedBy::Given) {
-        found.remove("pictures.mean");
-        found.remove("pictures.deviation");
+    let normalized_by = record.images.as_ref().map(|p| p.normalized_by);
+    if normalized_by != Some(NormalizedBy::Given) {
+        found.remove("images.mean");
+        found.remove("images.deviation");
     }
     found
 }
@@ -87,7 +87,7 @@ fn defaults(config: &TrainConfig) -> TrainConfig {
                 r#type: config.model.r#type,
                 ..plain.model.clone()
             },
-            pictures: config.pictures.clone(),
+            images: config.images.clone(),
             ..plain.clone()
         }),
         optimizer: optimizer::resolve(&optimizer).unwrap_or_default(),
@@ -139,7 +139,7 @@ pub(crate) fn differences(configs: &[&TrainConfig]) -> BTreeMap<String, Vec<Opti
 
 #[cfg(test)]
 mod tests {
-    use feedline_schemas::config::{OptimizerKind, PicturesConfig, ScheduleKind};
+    use feedline_schemas::config::{ImagesConfig, OptimizerKind, ScheduleKind};
 
     use super::*;
     use crate::{settings::Settings, task::Task, testing::record};
@@ -158,7 +158,7 @@ mod tests {
                 names: names.clone(),
             },
         };
-        let imagenet = PicturesConfig::IMAGENET;
+        let imagenet = ImagesConfig::IMAGENET;
         let settings = Settings::resolve(config, &task).unwrap();
         let record = RunRecord {
             config: settings.normalising(imagenet).config().clone(),

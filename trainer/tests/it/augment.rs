@@ -4,11 +4,11 @@ use std::{path::Path, sync::Arc};
 
 use feedline_loader::{Loader, Target};
 use feedline_schemas::{
-    config::{StoredPictureConfig, TrainConfig, load},
+    config::{StoredImageConfig, TrainConfig, load},
     decode, encode,
     manifest::{Manifest, Split},
-    report::{ChosenBy, NormalisedBy, TrainReport},
-    transform::{FittedPictures, TransformArtefact},
+    report::{ChosenBy, NormalizedBy, TrainReport},
+    transform::{FittedImages, TransformArtefact},
 };
 use feedline_storage::{Store, StoreOptions, clock::SystemClock};
 use feedline_trainer::{
@@ -31,12 +31,12 @@ fn trained_by(lines: &str) -> TrainConfig {
         .unwrap()
 }
 
-const ON_PICTURES: &str = "model = { type = \"cnn\", channels = [4], hidden = [8] }\nbatch_size = 60\nepochs = 2\n\
+const ON_IMAGES: &str = "model = { type = \"cnn\", channels = [4], hidden = [8] }\nbatch_size = 60\nepochs = 2\n\
     learning_rate = 0.01\nschedule = { warmup_steps = 2 }\npatience = 0\n";
 
-fn on_pictures(pictures: &str) -> TrainConfig {
+fn on_images(images: &str) -> TrainConfig {
     trained_by(&format!(
-        "{ON_PICTURES}pictures = {{ height = 8, width = 8{pictures} }}"
+        "{ON_IMAGES}images = {{ height = 8, width = 8{images} }}"
     ))
 }
 
@@ -61,9 +61,9 @@ fn tensors(file: &[u8]) -> Vec<u8> {
 
 #[test]
 fn every_augmentation_of_a_pipeline_file_changes_the_weights_and_resumes_bit_for_bit() {
-    let context = context(Kind::Pictures);
-    let (plain, report) = run(&on_pictures(""), &context);
-    assert!(!report.pictures.unwrap().augmented);
+    let context = context(Kind::Images);
+    let (plain, report) = run(&on_images(""), &context);
+    assert!(!report.images.unwrap().augmented);
     let mut seen = vec![plain];
     for step in [
         "type = \"random_resized_crop\", scale = [0.5, 1.0]",
@@ -75,10 +75,10 @@ fn every_augmentation_of_a_pipeline_file_changes_the_weights_and_resumes_bit_for
         "type = \"rand_augment\"",
         "type = \"cutout\", side = 3",
     ] {
-        let config = on_pictures(&format!(", augment = [{{ {step} }}]"));
+        let config = on_images(&format!(", augment = [{{ {step} }}]"));
         let (weights, report) = run(&config, &context);
         assert!(!seen.contains(&weights), "{step} changes nothing");
-        assert!(report.pictures.unwrap().augmented);
+        assert!(report.images.unwrap().augmented);
         seen.push(weights);
         check_resumed_in(&config, &context);
     }
@@ -86,34 +86,34 @@ fn every_augmentation_of_a_pipeline_file_changes_the_weights_and_resumes_bit_for
 
 #[test]
 fn an_augmentation_that_changes_no_pixel_changes_no_bit() {
-    let context = context(Kind::Pictures);
-    let (plain, _) = run(&on_pictures(""), &context);
+    let context = context(Kind::Images);
+    let (plain, _) = run(&on_images(""), &context);
     for step in [
         "type = \"rotate\", degrees = [0, 0]",
         "type = \"horizontal_flip\", probability = 0",
         "type = \"colour_jitter\"",
         "type = \"random_resized_crop\", scale = [1, 1], ratio = [1, 1]",
     ] {
-        let config = on_pictures(&format!(", augment = [{{ {step} }}]"));
+        let config = on_images(&format!(", augment = [{{ {step} }}]"));
         assert!(run(&config, &context).0 == plain, "{step}");
     }
-    let usual = run(&on_pictures(", augment = true"), &context).0;
+    let usual = run(&on_images(", augment = true"), &context).0;
     let written =
         ", augment = [{ type = \"random_resized_crop\" }, { type = \"horizontal_flip\" }]";
-    assert!(run(&on_pictures(written), &context).0 == usual);
+    assert!(run(&on_images(written), &context).0 == usual);
 }
 
 #[test]
-fn mixed_pictures_train_other_weights_and_are_measured_unmixed() {
-    let context = context(Kind::Pictures);
-    let (plain, _) = run(&on_pictures(""), &context);
+fn mixed_images_train_other_weights_and_are_measured_unmixed() {
+    let context = context(Kind::Images);
+    let (plain, _) = run(&on_images(""), &context);
     let mut seen = vec![plain];
     for mix in ["mixup = 1.0", "cutmix = 1.0", "mixup = 0.5, cutmix = 0.5"] {
-        let config = on_pictures(&format!(", mix = {{ {mix} }}"));
+        let config = on_images(&format!(", mix = {{ {mix} }}"));
         let (weights, report) = run(&config, &context);
         assert!(!seen.contains(&weights), "{mix} changes nothing");
         seen.push(weights);
-        assert!(report.pictures.unwrap().mixed);
+        assert!(report.images.unwrap().mixed);
         let again = evaluate(&config, Split::Test, &context).unwrap();
         assert_eq!(again.metrics, report.test, "{mix}");
         check_resumed_in(&config, &context);
@@ -123,40 +123,39 @@ fn mixed_pictures_train_other_weights_and_are_measured_unmixed() {
 #[test]
 fn what_the_dataset_does_not_have_cannot_be_augmented_or_mixed() {
     let rows = context(Kind::Classification);
-    for (pictures, key) in [
-        ("mix = { mixup = 1.0 }", "train.pictures.mix"),
+    for (images, key) in [
+        ("mix = { mixup = 1.0 }", "train.images.mix"),
         (
             "augment = [{ type = \"cutout\", side = 2 }]",
-            "train.pictures.augment",
+            "train.images.augment",
         ),
     ] {
-        let config = trained_by(&format!("pictures = {{ {pictures} }}"));
+        let config = trained_by(&format!("images = {{ {images} }}"));
         let error = train(&config, Resume::Fresh, &rows)
             .unwrap_err()
             .to_string();
         assert!(
-            error.contains(key) && error.contains("no pictures"),
+            error.contains(key) && error.contains("no images"),
             "{error}"
         );
     }
-    let text =
-        "[pipeline]\nname = \"p\"\n[train]\npictures = { augment = [{ type = \"rotat\" }] }\n";
+    let text = "[pipeline]\nname = \"p\"\n[train]\nimages = { augment = [{ type = \"rotat\" }] }\n";
     let error = load("p.toml", text, &[]).unwrap_err().to_string();
     assert!(
-        error.contains("train.pictures.augment.0") && error.contains("rotate"),
+        error.contains("train.images.augment.0") && error.contains("rotate"),
         "{error}"
     );
 }
 
-/// Adds the statistics of a build that decodes pictures to a dataset without.
+/// Adds the statistics of a build that decodes images to a dataset without.
 async fn add_statistics(store: &Store, mean: [f64; 3], deviation: [f64; 3]) {
     let path = "manifest-000001.json";
     let mut manifest: Manifest = decode(path, &store.get(path).await.unwrap()).unwrap();
     let found = store.get(&manifest.transform.path).await.unwrap();
     let artefact: TransformArtefact = decode("transform", &found).unwrap();
-    let artefact = artefact.with_pictures(FittedPictures {
+    let artefact = artefact.with_images(FittedImages {
         column: "image".into(),
-        prepared: StoredPictureConfig::default(),
+        prepared: StoredImageConfig::default(),
         pixels: 64,
         mean,
         deviation,
@@ -170,54 +169,48 @@ async fn add_statistics(store: &Store, mean: [f64; 3], deviation: [f64; 3]) {
 }
 
 #[test]
-fn pictures_are_normalised_by_the_training_split_unless_something_else_is_said() {
-    let context = context(Kind::Pictures);
-    let (of_imagenet, report) = run(&on_pictures(""), &context);
-    assert_eq!(
-        report.pictures.unwrap().normalised_by,
-        NormalisedBy::Imagenet
-    );
+fn images_are_normalized_by_the_training_split_unless_something_else_is_said() {
+    let context = context(Kind::Images);
+    let (of_imagenet, report) = run(&on_images(""), &context);
+    assert_eq!(report.images.unwrap().normalized_by, NormalizedBy::Imagenet);
     block_on(add_statistics(
         &context.dataset,
         [0.25, 0.5, 0.75],
         [0.125, 0.25, 0.5],
     ));
-    let (of_dataset, report) = run(&on_pictures(""), &context);
-    let found = report.pictures.unwrap();
-    assert_eq!(found.normalised_by, NormalisedBy::Dataset);
+    let (of_dataset, report) = run(&on_images(""), &context);
+    let found = report.images.unwrap();
+    assert_eq!(found.normalized_by, NormalizedBy::Dataset);
     assert_eq!(
         (found.mean, found.deviation),
         ([0.25, 0.5, 0.75], [0.125, 0.25, 0.5])
     );
     assert!(of_dataset != of_imagenet);
     let given = ", mean = [0.25, 0.5, 0.75], deviation = [0.125, 0.25, 0.5]";
-    let written = on_pictures(given);
+    let written = on_images(given);
     let error = train(&written, Resume::Fresh, &context).unwrap_err();
     assert!(
         error.to_string().contains("already has checkpoints"),
         "the same run: {error}"
     );
-    let (imagenet, report) = run(&on_pictures(", normalise = \"imagenet\""), &context);
-    assert_eq!(
-        report.pictures.unwrap().normalised_by,
-        NormalisedBy::Imagenet
-    );
+    let (imagenet, report) = run(&on_images(", normalise = \"imagenet\""), &context);
+    assert_eq!(report.images.unwrap().normalized_by, NormalizedBy::Imagenet);
     assert!(imagenet == of_imagenet);
 
     // Weights of a run bring their statistics along.
     let weights = Store::memory();
-    let file = exported(&on_pictures(", normalise = \"imagenet\""), &context);
+    let file = exported(&on_images(", normalise = \"imagenet\""), &context);
     block_on(weights.put("w.safetensors", file.into())).unwrap();
     let context = Context {
         weights: Some(weights),
         ..context
     };
     let config = trained_by(&format!(
-        "{ON_PICTURES}pictures = {{ height = 8, width = 8 }}\ninit = {{ from = \"w.safetensors\" }}"
+        "{ON_IMAGES}images = {{ height = 8, width = 8 }}\ninit = {{ from = \"w.safetensors\" }}"
     ));
     let report = train(&config, Resume::Fresh, &context).unwrap();
-    let found = report.pictures.unwrap();
-    assert_eq!(found.normalised_by, NormalisedBy::Init);
+    let found = report.images.unwrap();
+    assert_eq!(found.normalized_by, NormalizedBy::Init);
     assert_eq!(
         found.mean.map(f32::to_bits),
         [0.485_f32, 0.456, 0.406].map(f32::to_bits)
@@ -369,7 +362,7 @@ fn datasets_in_which_a_number_means_something_else_are_not_mixed() {
     for (kinds, reason) in [
         ([Kind::Regression, Kind::Classification], "its classes are"),
         ([Kind::Regression, Kind::None], "its shards hold"),
-        ([Kind::Classification, Kind::Pictures], "its shards hold"),
+        ([Kind::Classification, Kind::Images], "its shards hold"),
     ] {
         let context = two(path.path(), kinds);
         let config = mixed(path.path(), "");

@@ -47,8 +47,8 @@ pub(crate) enum Kind {
     Classification,
     /// No target.
     None,
-    /// Pictures of 8x8 pixels, one of two classes: the left half is brighter than the right, or not.
-    Pictures,
+    /// Images of 8x8 pixels, one of two classes: the left half is brighter than the right, or not.
+    Images,
     /// Documents in which each id is one more than the one before, modulo [`VOCABULARY`].
     Tokens,
 }
@@ -57,7 +57,7 @@ impl Kind {
     fn target(self) -> TargetKind {
         match self {
             Self::Regression => TargetKind::Regression,
-            Self::Classification | Self::Pictures => TargetKind::Classification { classes: 2 },
+            Self::Classification | Self::Images => TargetKind::Classification { classes: 2 },
             Self::None | Self::Tokens => TargetKind::None,
         }
     }
@@ -70,7 +70,7 @@ impl Kind {
                 scale: 20.0,
                 offset: 100.0,
             }),
-            Self::Classification | Self::Pictures => Some(FittedTarget::Classification {
+            Self::Classification | Self::Images => Some(FittedTarget::Classification {
                 column: "y".into(),
                 classes: vec!["no".into(), "yes".into()],
                 counts: vec![200, 100],
@@ -82,7 +82,7 @@ impl Kind {
     fn layout(self) -> Layout {
         let target = self.target();
         match self {
-            Self::Pictures => Layout::Pictures { target },
+            Self::Images => Layout::Images { target },
             Self::Tokens => Layout::Tokens {
                 id: TokenType::U16,
                 vocabulary: u32::from(VOCABULARY),
@@ -97,9 +97,9 @@ impl Kind {
     /// The column that a model reads.
     fn payload(self, rows: Range<usize>) -> (&'static str, ArrayRef) {
         match self {
-            Self::Pictures => {
-                let pictures = rows.map(picture);
-                ("image", Arc::new(BinaryArray::from_iter_values(pictures)))
+            Self::Images => {
+                let images = rows.map(image);
+                ("image", Arc::new(BinaryArray::from_iter_values(images)))
             }
             Self::Tokens => ("tokens", Arc::new(documents(rows))),
             _ => ("x", Arc::new(vectors(rows))),
@@ -155,7 +155,7 @@ pub(crate) async fn publish_made(store: &Store, made: &Made<'_>) {
         target: made.fitted.clone(),
         other_targets: Vec::new(),
         characters: None,
-        pictures: None,
+        images: None,
         tokens: None,
         signs: None,
     };
@@ -273,8 +273,8 @@ fn documents(rows: Range<usize>) -> ListArray {
     ListArray::new(field.into(), offsets, Arc::new(ids), None)
 }
 
-/// The picture of a row: one half is brighter than the other, and each pixel has its noise.
-fn picture(row: usize) -> Vec<u8> {
+/// The image of a row: one half is brighter than the other, and each pixel has its noise.
+fn image(row: usize) -> Vec<u8> {
     png([8, 8], |[y, x]| {
         let bright = (x < 4) == (row % 2 == 1);
         let noise = (row * 37 + y * 11 + x * 5) % 90;
@@ -360,7 +360,7 @@ fn batch(kind: Kind, rows: Range<usize>) -> RecordBatch {
                 rows.clone().map(class),
             )))
         }
-        Kind::Pictures => {
+        Kind::Images => {
             let class = |row: usize| i32::try_from(row % 2).unwrap();
             Some(Arc::new(Int32Array::from_iter_values(
                 rows.clone().map(class),

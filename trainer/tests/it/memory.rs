@@ -4,8 +4,7 @@ use std::{env, fs, process::Command, sync::Arc};
 
 use feedline_schemas::{
     config::{
-        AverageConfig, LoaderSettings, ModelConfig, ModelKind, PicturesConfig, Precision,
-        TrainConfig,
+        AverageConfig, ImagesConfig, LoaderSettings, ModelConfig, ModelKind, Precision, TrainConfig,
     },
     progress::Silent,
 };
@@ -30,7 +29,7 @@ fn case(name: &str) -> (TrainConfig, Kind) {
             };
             (model, 1024, Kind::Regression)
         }
-        "cnn" => (model(ModelKind::Cnn), 128, Kind::Pictures),
+        "cnn" => (model(ModelKind::Cnn), 128, Kind::Images),
         "lstm" => {
             let model = ModelConfig {
                 context: Some(128),
@@ -57,10 +56,10 @@ fn case(name: &str) -> (TrainConfig, Kind) {
         model,
         batch_size,
         epochs: 2,
-        pictures: PicturesConfig {
+        images: ImagesConfig {
             height: 48,
             width: 48,
-            ..PicturesConfig::default()
+            ..ImagesConfig::default()
         },
         precision: if name.ends_with("bf16") {
             Precision::Bf16
@@ -113,7 +112,7 @@ fn train_and_print_the_peak() {
     };
     let rows = match kind {
         Kind::Tokens => [1100, 100, 100],
-        Kind::Pictures => [256, 50, 50],
+        Kind::Images => [256, 50, 50],
         _ => [2048, 100, 100],
     };
     Runtime::new()

@@ -7,7 +7,7 @@ use std::sync::{
 
 use feedline_schemas::{
     config::{
-        Augmentation, ModelConfig, ModelKind, NormKind, PicturesConfig, ScheduleConfig, TrainConfig,
+        Augmentation, ImagesConfig, ModelConfig, ModelKind, NormKind, ScheduleConfig, TrainConfig,
     },
     decode, encode,
     manifest::{Manifest, SequenceCounts},
@@ -23,10 +23,10 @@ use crate::{
 fn config(model: ModelConfig) -> TrainConfig {
     TrainConfig {
         model,
-        pictures: PicturesConfig {
+        images: ImagesConfig {
             height: 8,
             width: 8,
-            ..PicturesConfig::default()
+            ..ImagesConfig::default()
         },
         batch_size: 60,
         epochs: 4,
@@ -53,7 +53,7 @@ fn small(kind: ModelKind) -> ModelConfig {
 }
 
 #[test]
-fn models_of_pictures_tell_the_bright_half() {
+fn models_of_images_tell_the_bright_half() {
     let cnn = ModelConfig {
         channels: Some(vec![4]),
         norm: Some(NormKind::Batch),
@@ -61,7 +61,7 @@ fn models_of_pictures_tell_the_bright_half() {
     };
     for model in [cnn, small(ModelKind::Vit), small(ModelKind::Multi)] {
         let kind = model.r#type;
-        let report = train(&config(model), Resume::Fresh, &context(Kind::Pictures)).unwrap();
+        let report = train(&config(model), Resume::Fresh, &context(Kind::Images)).unwrap();
         assert!(report.test["accuracy"] > 0.95, "{kind:?}: {report:?}");
     }
 }
@@ -127,17 +127,17 @@ pub(crate) fn check_resumed_in(config: &TrainConfig, context: &Context) {
 }
 
 #[test]
-fn stopped_runs_on_pictures_and_tokens_end_with_the_same_bits() {
-    let pictures = ModelConfig {
+fn stopped_runs_on_images_and_tokens_end_with_the_same_bits() {
+    let images = ModelConfig {
         channels: Some(vec![4]),
         dropout: 0.2,
         ..small(ModelKind::Cnn)
     };
-    let mut config = config(pictures);
+    let mut config = config(images);
     config.epochs = 2;
-    config.pictures.augment = Augmentation::Usual(true);
-    check_resumed(&config, Kind::Pictures);
-    config.pictures.augment = Augmentation::Usual(false);
+    config.images.augment = Augmentation::Usual(true);
+    check_resumed(&config, Kind::Images);
+    config.images.augment = Augmentation::Usual(false);
     config.batch_size = 8;
     config.model = ModelConfig {
         context: Some(24),

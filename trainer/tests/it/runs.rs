@@ -305,14 +305,12 @@ fn a_bad_setting_of_the_loader_is_named_by_its_key() {
         "cannot use `train.loader.slabs`: it is `1`, use `2` to `64`"
     );
     let deadline = LoaderSettings {
-        deadline_seconds: 0,
+        deadline_s: 0,
         ..LoaderSettings::default()
     };
     let error = train(&with(deadline), Resume::Fresh, &context).unwrap_err();
     assert!(
-        error
-            .to_string()
-            .contains("`train.loader.deadline_seconds`"),
+        error.to_string().contains("`train.loader.deadline_s`"),
         "{error}"
     );
 }

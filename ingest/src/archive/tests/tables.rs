@@ -124,7 +124,7 @@ async fn a_pattern_chooses_among_members() {
 }
 
 #[tokio::test]
-async fn pictures_are_chosen_by_a_pattern_too() {
+async fn images_are_chosen_by_a_pattern_too() {
     let folder = Folder::new(&[("a.tar", &tar(MEMBERS))]);
     let mut config = source(&folder, "a.tar");
     config.archive.member = Some("dog/*".into());

@@ -2,7 +2,7 @@
 
 use std::sync::Mutex;
 
-use feedline_schemas::config::CrawlAgain;
+use feedline_schemas::config::Refresh;
 use feedline_storage::{Effect, Faults, Operation, Rule};
 
 use super::{
@@ -98,7 +98,7 @@ async fn counts(root: &Store, config: &feedline_schemas::config::PipelineConfig)
 async fn fault_49_an_unchanged_page_lands_nothing_and_is_counted() {
     let (site, server) = site().await;
     let mut config = pipeline(&server);
-    config.source[0].crawl.again = CrawlAgain::Changed;
+    config.source[0].crawl.refresh = Refresh::IfChanged;
     let root = Store::memory();
     run(&root, &config).await.unwrap();
     assert_eq!(counts(&root, &config).await, [6, 0, 0]);
@@ -116,7 +116,7 @@ async fn fault_49_an_unchanged_page_lands_nothing_and_is_counted() {
     let asked = |path: &str| server.targets().iter().filter(|t| *t == path).count();
     assert_eq!((asked("/tagged/deep"), asked("/tagged/q?x=2")), (4, 2));
     // Left alone, it asks for nothing.
-    config.source[0].crawl.again = CrawlAgain::Never;
+    config.source[0].crawl.refresh = Refresh::Never;
     let before = server.targets().len();
     run(&root, &config).await.unwrap();
     assert_eq!(server.targets().len(), before);
@@ -126,7 +126,7 @@ async fn fault_49_an_unchanged_page_lands_nothing_and_is_counted() {
 async fn fault_49_a_validator_is_not_shared_across_query_strings() {
     let (site, server) = site().await;
     let mut config = pipeline(&server);
-    config.source[0].crawl.again = CrawlAgain::Changed;
+    config.source[0].crawl.refresh = Refresh::IfChanged;
     let root = Store::memory();
     run(&root, &config).await.unwrap();
     site.put("/tagged/a", 2, &["/tagged/q?x=2"]);
@@ -148,7 +148,7 @@ async fn fault_49_a_validator_is_not_shared_across_query_strings() {
 async fn a_crawl_that_dies_while_it_is_run_again_lands_what_an_undisturbed_one_lands() {
     let (site, server) = site().await;
     let mut config = pipeline(&server);
-    config.source[0].crawl.again = CrawlAgain::Changed;
+    config.source[0].crawl.refresh = Refresh::IfChanged;
     config.source[0].batch.pages = 2;
     let twice = async |rule: Option<Rule>| {
         let root = Store::memory();

@@ -1,7 +1,7 @@
 //! A crawl whose answers are kept, and read again when the site is gone.
 
 use feedline_schemas::{
-    config::{CrawlAgain, PipelineConfig},
+    config::{PipelineConfig, Refresh},
     report::IngestReport,
 };
 use feedline_storage::{Effect, Faults, Operation, Rule};
@@ -12,12 +12,12 @@ use super::{
 };
 use crate::run::replay::replay;
 
-/// Pages with links, a sitemap, a redirect, a picture, an absent page, one that robots.txt disallows, and a broken one.
+/// Pages with links, a sitemap, a redirect, an image, an absent page, one that robots.txt disallows, and a broken one.
 async fn town() -> Scripted {
     let home = article(
         "home",
         &[
-            "/a", "/moved", "/absent", "/secret", "/broken", "/picture", "/q?x=1",
+            "/a", "/moved", "/absent", "/secret", "/broken", "/image", "/q?x=1",
         ],
     );
     let map = "<urlset><url><loc>/far</loc></url></urlset>";
@@ -42,7 +42,7 @@ async fn town() -> Scripted {
             "/moved" => answer("301 Moved\r\nLocation: /b?from=moved", ""),
             "/b?from=moved" => html(&article("moved", &[])),
             "/broken" => answer("503 Broken", "no"),
-            "/picture" => answer(&head("image/png"), "png"),
+            "/image" => answer(&head("image/png"), "png"),
             "/q?x=1" => html(&article("q", &[])),
             _ => answer("404 Not Found", ""),
         }
@@ -56,7 +56,7 @@ fn archived(server: &Scripted) -> PipelineConfig {
     source.archive_raw = true;
     source.batch.pages = 3;
     source.retry.max_tries = 2;
-    source.contract.max_reject_share = 1.0;
+    source.contract.max_reject_fraction = 1.0;
     source.crawl.sitemaps = vec![server.url.join("map.xml").unwrap().into()];
     config
 }
@@ -75,7 +75,7 @@ async fn again(root: &Store, config: &PipelineConfig) -> Result<(Store, IngestRe
 async fn a_crawl_is_replayed_without_its_site() {
     let server = town().await;
     let mut config = archived(&server);
-    config.source[0].crawl.again = CrawlAgain::Changed;
+    config.source[0].crawl.refresh = Refresh::IfChanged;
     let root = Store::memory();
     // Twice: of the second crawl one page is unchanged.
     run(&root, &config).await.unwrap();

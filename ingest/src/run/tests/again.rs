@@ -2,7 +2,7 @@
 
 use std::sync::Mutex;
 
-use feedline_schemas::config::{CrawlAgain, PaginationKind};
+use feedline_schemas::config::{PaginationKind, Refresh};
 
 use super::{rounds::ingest_once, *};
 use crate::http::testing::{self, Scripted, Step, answer, ok};
@@ -37,7 +37,7 @@ impl Feed {
         let mut config = testing::config(self.server.url.as_str(), kind);
         config.name = Name::new("s").unwrap();
         config.batch.dedup_window = Some(1);
-        config.again = CrawlAgain::Changed;
+        config.refresh = Refresh::IfChanged;
         config
     }
 
@@ -228,7 +228,7 @@ async fn a_keyed_record_that_goes_back_to_an_earlier_content_lands_again() {
     .await;
     let mut config = testing::config(server.url.as_str(), PaginationKind::None);
     config.name = Name::new("s").unwrap();
-    config.again = CrawlAgain::Changed;
+    config.refresh = Refresh::IfChanged;
     config.key = vec!["id".into()];
     let root = Store::memory();
     for (now, rows) in [(10, 2), (99, 3), (10, 4), (10, 4), (99, 5)] {
@@ -257,7 +257,7 @@ async fn of_a_key_with_versions_each_version_is_compared_with_its_own() {
     .await;
     let mut config = testing::config(server.url.as_str(), PaginationKind::None);
     config.name = Name::new("s").unwrap();
-    config.again = CrawlAgain::Changed;
+    config.refresh = Refresh::IfChanged;
     config.key = vec!["id".into()];
     config.version = Some("v".into());
     let root = Store::memory();

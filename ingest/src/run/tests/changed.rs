@@ -206,7 +206,7 @@ async fn a_line_that_was_cut_is_read_again_when_it_goes_on() {
 
 #[tokio::test]
 async fn a_file_is_read_on_where_its_last_line_was_whole_and_its_places_are_those_of_the_file() {
-    let place = Place::new("contract.max_reject_share = 0.5");
+    let place = Place::new("contract.max_reject_fraction = 0.5");
     place.write("a.csv", "n,b\n1,10\n2,20");
     place.bring().await;
     place.write("a.csv", "n,b\n1,10\n2,20\n3,30\n4\n");

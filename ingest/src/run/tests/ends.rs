@@ -418,7 +418,7 @@ async fn warnings_are_taken_back_by_a_reading_that_finds_nothing_wrong() {
     .await;
     let mut config = source_of(&server, PaginationKind::Page, 0);
     config.pagination.total_path = Some("n".into());
-    config.again = feedline_schemas::config::CrawlAgain::Changed;
+    config.refresh = feedline_schemas::config::Refresh::IfChanged;
     let root = Store::memory();
     let report = ingest_once(&root, &config).await.unwrap();
     assert_eq!(codes(&report), ["total_differs"]);

@@ -164,7 +164,7 @@ async fn files_that_are_no_images_by_their_ending_are_counted_and_named() {
     std::fs::write(album.join("4.tar"), tar.into_inner().unwrap()).unwrap();
     let land = async |url: String, member: Option<&str>| {
         let mut config = pipeline(&url);
-        config.source[0].format = feedline_schemas::config::FileFormat::Picture;
+        config.source[0].format = feedline_schemas::config::FileFormat::Image;
         config.source[0].archive.member = member.map(str::to_owned);
         let report = ingest(&config, None, &context(&Store::memory())).await;
         let source = report.unwrap().sources.remove(0);

@@ -155,7 +155,7 @@ async fn other_settings_make_other_rows_of_the_same_answers() {
     let mut config = testing::config(server.url.as_str(), PaginationKind::None);
     config.name = Name::new("s").unwrap();
     config.contract.types = TypeContract::NullValue;
-    config.infer.max_odd_share = 0.5;
+    config.infer.max_odd_fraction = 0.5;
     config.archive_raw = true;
     let root = Store::memory();
     ingest_once(&root, &config).await.unwrap();

@@ -97,7 +97,7 @@ async fn check_orders(header: &str, lines: &[String], is_odd: impl Fn(&str) -> b
     // Several batches, so that the first of them is not all there is.
     source.batch.rows = 150;
     source.batch.dedup_window = Some(0);
-    source.contract.max_reject_share = 1.0;
+    source.contract.max_reject_fraction = 1.0;
     let (odd, plain): (Vec<String>, Vec<String>) =
         lines.iter().cloned().partition(|line| is_odd(line));
     let (before, behind) = plain.split_at(plain.len() / 2);
@@ -236,8 +236,8 @@ async fn s2_decimal_commas_and_percentages_are_numbers_when_they_are_declared() 
     let mut config = pipeline(&path.display().to_string());
     let csv = &mut config.source[0].csv;
     csv.delimiter = Some(";".into());
-    csv.decimal_sign = Some(',');
-    csv.thousands_sign = Some('.');
+    csv.decimal_separator = Some(',');
+    csv.thousands_separator = Some('.');
     csv.percent = true;
     let found = outcome(&config).await;
     assert_eq!(found.type_of("Ratio"), ColumnType::Float64);
@@ -254,7 +254,7 @@ async fn a_number_by_other_signs_than_declared_does_not_fit() {
     let rows: Vec<String> = (0..200).map(|i| format!("{i},5")).collect();
     std::fs::write(&path, format!("x\n\"{}\"\n\"1.5\"\n", rows.join("\"\n\""))).unwrap();
     let mut config = pipeline(&path.display().to_string());
-    config.source[0].csv.decimal_sign = Some(',');
+    config.source[0].csv.decimal_separator = Some(',');
     let found = outcome(&config).await;
     assert_eq!(
         found.rejected,
@@ -373,7 +373,7 @@ async fn a_long_file_is_looked_at_in_parts_all_over_it() {
     assert_eq!(report.sources[0].warnings[0].code, "mixed_types");
     // Without a sample the first batch decides, and the others do not fit.
     config.source[0].infer.rows = 0;
-    config.source[0].contract.max_reject_share = 1.0;
+    config.source[0].contract.max_reject_fraction = 1.0;
     let report = ingest(&config, None, &context(&Store::memory()))
         .await
         .unwrap();

@@ -68,7 +68,7 @@ __device__ void gather_tokens(
 GATHER_TOKENS(gather_tokens_u16, u16)
 GATHER_TOKENS(gather_tokens_u32, u32)
 
-// How a picture is mixed with another of its batch: value = weight * own + (1 - weight) * partner, and the partner's
+// How an image is mixed with another of its batch: value = weight * own + (1 - weight) * partner, and the partner's
 // alone inside the box.
 struct Mix { u32 partner; float weight; u32 top, bottom, left, right; };
 
@@ -82,7 +82,7 @@ __device__ u16 to_bf16(float value)
 __device__ void store(float *to, float value) { *to = value; }
 __device__ void store(u16 *to, float value) { *to = to_bf16(value); }
 
-// Pictures [count, height, width, 3] of bytes to floats [count, 3, height, width], or with the channels last.
+// Images [count, height, width, 3] of bytes to floats [count, 3, height, width], or with the channels last.
 template <typename Out>
 __device__ void normalize(
     const u8 *in, u32 count, u32 height, u32 width, u32 channels_first,

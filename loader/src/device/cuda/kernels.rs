@@ -184,7 +184,7 @@ impl Kernels {
         &self,
         stream: &Arc<CudaStream>,
         normalize: &Normalize,
-        pictures: Place<'_>,
+        images: Place<'_>,
         mixes: Option<Place<'_>>,
         out: Place<'_>,
     ) -> Result<(), Error> {
@@ -193,7 +193,7 @@ impl Kernels {
             4,
             stream,
             normalize,
-            pictures,
+            images,
             mixes,
             out,
         )
@@ -208,7 +208,7 @@ impl Kernels {
         &self,
         stream: &Arc<CudaStream>,
         normalize: &Normalize,
-        pictures: Place<'_>,
+        images: Place<'_>,
         mixes: Option<Place<'_>>,
         out: Place<'_>,
     ) -> Result<(), Error> {
@@ -217,7 +217,7 @@ impl Kernels {
             2,
             stream,
             normalize,
-            pictures,
+            images,
             mixes,
             out,
         )
@@ -270,21 +270,21 @@ fn launch_normalize(
     value_bytes: usize,
     stream: &Arc<CudaStream>,
     normalize: &Normalize,
-    pictures: Place<'_>,
+    images: Place<'_>,
     mixes: Option<Place<'_>>,
     out: Place<'_>,
 ) -> Result<(), Error> {
-    let doing = "normalise pictures on the GPU";
-    let count = pictures.1.len() / normalize.values().max(1);
+    let doing = "normalise images on the GPU";
+    let count = images.1.len() / normalize.values().max(1);
     let values = count * normalize.values();
-    let pictures = checked(doing, pictures, values, 1)?;
+    let images = checked(doing, images, values, 1)?;
     let mixes = mixes.map_or(Ok(0), |mixes| checked(doing, mixes, count * Mix::BYTES, 4))?;
     let out = checked(doing, out, values * value_bytes, value_bytes)?;
     let count = narrow(doing, count)?;
     let first = u32::from(normalize.order == ChannelOrder::First);
     let mut launch = stream.launch_builder(kernel);
     launch
-        .arg(&pictures)
+        .arg(&images)
         .arg(&count)
         .arg(&normalize.height)
         .arg(&normalize.width)

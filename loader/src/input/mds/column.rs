@@ -16,13 +16,13 @@ use super::{
     },
     index::Index,
 };
-use crate::block::{BlockRows, BlockTarget, DenseRows, PictureRows, Spans, TokenIds, TokenRows};
+use crate::block::{BlockRows, BlockTarget, DenseRows, ImageRows, Spans, TokenIds, TokenRows};
 
 /// How a column's values are written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Encoding {
     /// Bytes as they are: `bytes`, `str`, `jpeg`, `png`.
-    Bytes { is_picture: bool },
+    Bytes { is_image: bool },
     /// One number.
     Scalar(Number),
     /// Numbers; type and shape stand before the values unless they are fixed.
@@ -66,7 +66,7 @@ pub(super) struct Wanted {
 enum Payload {
     /// Columns, their number type and the elements of a row that each gives; and the sum of those.
     Dense(Vec<(usize, Number, usize)>, usize),
-    Pictures(usize),
+    Images(usize),
     Tokens(usize, Option<Number>, bool),
 }
 
@@ -74,8 +74,8 @@ impl Encoding {
     fn parse(text: &str) -> Self {
         let (name, arguments) = text.split_once(':').unwrap_or((text, ""));
         match name {
-            "bytes" | "str" => Self::Bytes { is_picture: false },
-            "jpeg" | "png" => Self::Bytes { is_picture: true },
+            "bytes" | "str" => Self::Bytes { is_image: false },
+            "jpeg" | "png" => Self::Bytes { is_image: true },
             "int" => Self::Scalar(Number::I64),
             "ndarray" => {
                 let (number, shape) = arguments.split_once(':').unwrap_or((arguments, ""));
@@ -237,7 +237,7 @@ impl Wanted {
                     .map_err(|_| "its rows have more than 2^32 numbers")?,
                 target,
             },
-            Payload::Pictures(_) => Record::Pictures { target },
+            Payload::Images(_) => Record::Images { target },
             Payload::Tokens(_, _, true) => Record::Tokens {
                 id: TokenType::U16,
                 vocabulary: 1 << 16,
@@ -266,7 +266,7 @@ impl Wanted {
     fn name_unread(&self) {
         let taken: Vec<usize> = match &self.payload {
             Payload::Dense(columns, _) => columns.iter().map(|(column, ..)| *column).collect(),
-            Payload::Pictures(column) | Payload::Tokens(column, ..) => vec![*column],
+            Payload::Images(column) | Payload::Tokens(column, ..) => vec![*column],
         };
         let others = [self.y.map(|y| y.0), self.key.as_ref().map(|key| key.0)];
         let is_read = |column: &usize| taken.contains(column) || others.contains(&Some(*column));
@@ -349,7 +349,7 @@ impl Wanted {
                     }
                 }
             }
-            Payload::Pictures(column) => taken.spans.push(spans[*column]),
+            Payload::Images(column) => taken.spans.push(spans[*column]),
             Payload::Tokens(column, number, _) => {
                 taken.tokens(value(*column), *number).ok_or(*column)?;
             }
@@ -441,7 +441,7 @@ impl Taken {
                 origins,
                 bad,
             }),
-            Payload::Pictures(_) => BlockRows::Pictures(PictureRows {
+            Payload::Images(_) => BlockRows::Images(ImageRows {
                 bytes: bytes.clone().into(),
                 spans: Spans::Apart(self.spans),
                 y,
@@ -582,10 +582,8 @@ impl Columns<'_> {
         if let Some(name) = &map.image {
             let column = self.find(name)?;
             return match self.encodings[column] {
-                Encoding::Bytes { .. } => Ok(Payload::Pictures(column)),
-                _ => Err(format!(
-                    "column `{name}` is not an encoded picture or bytes"
-                )),
+                Encoding::Bytes { .. } => Ok(Payload::Images(column)),
+                _ => Err(format!("column `{name}` is not an encoded image or bytes")),
             };
         }
         if let Some(name) = &map.tokens {
@@ -598,12 +596,12 @@ impl Columns<'_> {
             let columns = map.x.iter().map(|name| self.numbers(self.find(name)?));
             return Ok(dense(columns.collect::<Result<_, _>>()?));
         }
-        let is_picture = |e: &Encoding| matches!(e, Encoding::Bytes { is_picture: true });
+        let is_image = |e: &Encoding| matches!(e, Encoding::Bytes { is_image: true });
         let named = |names: &[&str]| names.iter().find_map(|name| self.find(name).ok());
         let is_bytes = |column: &usize| matches!(self.encodings[*column], Encoding::Bytes { .. });
-        let picture = named(IMAGES).filter(is_bytes);
-        if let Some(column) = picture.or_else(|| self.encodings.iter().position(is_picture)) {
-            return Ok(Payload::Pictures(column));
+        let image = named(IMAGES).filter(is_bytes);
+        if let Some(column) = image.or_else(|| self.encodings.iter().position(is_image)) {
+            return Ok(Payload::Images(column));
         }
         if let Some(tokens) = named(TOKENS).and_then(|column| self.tokens(column)) {
             return Ok(tokens);
@@ -686,7 +684,7 @@ mod tests {
     fn encodings_are_parsed() {
         let array = |number, elements| Encoding::Array { number, elements };
         for (text, encoding) in [
-            ("jpeg:90", Encoding::Bytes { is_picture: true }),
+            ("jpeg:90", Encoding::Bytes { is_image: true }),
             ("int", Encoding::Scalar(Number::I64)),
             ("float16", Encoding::Scalar(Number::F16)),
             ("ndarray", array(None, None)),

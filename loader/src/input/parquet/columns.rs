@@ -21,7 +21,7 @@ use super::super::{
     names::{IMAGES, TARGETS, TOKENS, UNKNOWN_CLASSES},
     warnings::Warnings,
 };
-use crate::block::{BlockRows, BlockTarget, DenseRows, PictureRows, Spans, TokenIds, TokenRows};
+use crate::block::{BlockRows, BlockTarget, DenseRows, ImageRows, Spans, TokenIds, TokenRows};
 
 /// Rows whose numbers are put in place together, so that a row's cache lines are still near when its next column comes.
 const TILE: usize = 256;
@@ -40,7 +40,7 @@ pub(super) struct Wanted {
 enum Payload {
     /// Columns and the elements of a row that each gives.
     Dense(Vec<(Field, usize)>),
-    Pictures(Field),
+    Images(Field),
     Tokens(Field, TokenType),
 }
 
@@ -82,7 +82,7 @@ impl Wanted {
                     .map_err(|_| "its rows have more than 2^32 numbers")?,
                 target,
             },
-            Payload::Pictures(_) => Record::Pictures { target },
+            Payload::Images(_) => Record::Images { target },
             Payload::Tokens(_, TokenType::U16) => Record::Tokens {
                 id: TokenType::U16,
                 vocabulary: 1 << 16,
@@ -105,7 +105,7 @@ impl Wanted {
     fn fields(&self) -> impl Iterator<Item = &Field> {
         let payload: Vec<&Field> = match &self.payload {
             Payload::Dense(columns) => columns.iter().map(|(field, _)| field).collect(),
-            Payload::Pictures(field) | Payload::Tokens(field, _) => vec![field],
+            Payload::Images(field) | Payload::Tokens(field, _) => vec![field],
         };
         payload.into_iter().chain(&self.y).chain(&self.key)
     }
@@ -128,7 +128,7 @@ impl Wanted {
         Ok(())
     }
 
-    /// Whether the leaf column at `path` is read. Of a picture's struct only the bytes are.
+    /// Whether the leaf column at `path` is read. Of an image's struct only the bytes are.
     pub(super) fn has_leaf(&self, path: &[String]) -> bool {
         let Some(root) = path.first() else {
             return false;
@@ -136,7 +136,7 @@ impl Wanted {
         self.fields()
             .filter(|field| field.name() == root)
             .any(|field| match (&self.payload, field.data_type()) {
-                (Payload::Pictures(image), DataType::Struct(_)) if image.name() == root => {
+                (Payload::Images(image), DataType::Struct(_)) if image.name() == root => {
                     path.get(1).is_some_and(|leaf| leaf == "bytes")
                 }
                 _ => true,
@@ -173,9 +173,9 @@ impl Wanted {
                 origins,
                 bad,
             }),
-            Payload::Pictures(field) => {
-                let (bytes, spans) = pictures(&get(batch, field)?, field.name())?;
-                BlockRows::Pictures(PictureRows {
+            Payload::Images(field) => {
+                let (bytes, spans) = image_bytes(&get(batch, field)?, field.name())?;
+                BlockRows::Images(ImageRows {
                     bytes,
                     spans,
                     y,
@@ -309,8 +309,8 @@ fn payload(
     let schema = first.schema();
     if let Some(name) = &map.image {
         let field = column(schema, name)?;
-        return if is_picture(field.data_type()) {
-            Ok(Payload::Pictures(field))
+        return if is_image(field.data_type()) {
+            Ok(Payload::Images(field))
         } else {
             Err(format!(
                 "column `{name}` is `{}`, not bytes",
@@ -343,8 +343,8 @@ fn payload(
         return columns.collect::<Result<_, String>>().map(Payload::Dense);
     }
     let named = |names: &[&str]| names.iter().find_map(|name| column(schema, name).ok());
-    if let Some(field) = named(IMAGES).filter(|field| is_picture(field.data_type())) {
-        return Ok(Payload::Pictures(field));
+    if let Some(field) = named(IMAGES).filter(|field| is_image(field.data_type())) {
+        return Ok(Payload::Images(field));
     }
     if let Some(field) = named(TOKENS)
         && let Some(id) = token_type(field.data_type())
@@ -372,7 +372,7 @@ fn is_bytes(data_type: &DataType) -> bool {
     matches!(data_type, Binary | LargeBinary | BinaryView)
 }
 
-fn is_picture(data_type: &DataType) -> bool {
+fn is_image(data_type: &DataType) -> bool {
     match data_type {
         DataType::Struct(fields) => fields
             .iter()
@@ -614,7 +614,7 @@ fn span<T: Copy + TryInto<usize>>(values: &ArrayRef, from: Option<&T>, to: Optio
     values.slice(from, to - from)
 }
 
-fn pictures(column: &ArrayRef, name: &str) -> Result<(arrow::buffer::Buffer, Spans), String> {
+fn image_bytes(column: &ArrayRef, name: &str) -> Result<(arrow::buffer::Buffer, Spans), String> {
     let column = match column.as_any().downcast_ref::<StructArray>() {
         Some(fields) => fields
             .column_by_name("bytes")

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use feedline_schemas::manifest::{Layout, Manifest, RowTokens, Split, TargetKind, TokenType};
 use feedline_storage::Store;
 
-use super::{classes, documents, extents, numbers, open, pictures};
+use super::{classes, documents, extents, image_files, numbers, open};
 use crate::{block::BlockRows, dataset::publish_layout, input::config::InputConfig};
 
 const CHANGES: u64 = 2_000;
@@ -76,19 +76,19 @@ fn text(rows: &BlockRows) -> String {
                 classes(rows)
             )
         }
-        BlockRows::Pictures(_) => {
+        BlockRows::Images(_) => {
             format!(
                 "{:?} {:?} {keys:?} {origins:?}",
-                pictures(rows),
+                image_files(rows),
                 classes(rows)
             )
         }
         BlockRows::Tokens(_) => format!("{:?} {keys:?} {origins:?}", documents(rows)),
         BlockRows::Multi(multi) => {
-            let pictures: Vec<_> = (0..keys.len()).map(|row| rows[0].picture(row)).collect();
+            let images: Vec<_> = (0..keys.len()).map(|row| rows[0].image(row)).collect();
             let (x, tokens) = (&multi.x, &multi.tokens);
             format!(
-                "{x:?} {pictures:?} {tokens:?} {:?} {keys:?} {origins:?}",
+                "{x:?} {images:?} {tokens:?} {:?} {keys:?} {origins:?}",
                 classes(rows)
             )
         }
@@ -174,7 +174,7 @@ async fn two_thousand_flips_cuts_and_exchanges_are_caught_before_delivery() {
             target,
         })
         .await,
-        dataset(Layout::Pictures { target }).await,
+        dataset(Layout::Images { target }).await,
         dataset(Layout::Tokens {
             id: TokenType::U16,
             vocabulary: 100,
@@ -182,7 +182,7 @@ async fn two_thousand_flips_cuts_and_exchanges_are_caught_before_delivery() {
         .await,
         dataset(Layout::Multi {
             features: 3,
-            pictures: true,
+            images: true,
             tokens: Some(RowTokens {
                 id: TokenType::U32,
                 vocabulary: 100,

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use feedline_schemas::manifest::TargetKind;
 use feedline_storage::{Store, StoreOptions};
 
-use super::{classes, documents, numbers, open, pictures, read_all};
+use super::{classes, documents, image_files, numbers, open, read_all};
 use crate::{
     BadShards,
     block::{BlockRows, BlockTarget},
@@ -117,8 +117,8 @@ async fn an_archive_of_webdataset_is_read() {
     let input = open(&store, &with(InputFormat::WebDataset, columns)).await;
     let blocks = read_all(&input, &store).await.unwrap();
     let file = |i: u8| [&[0xff, 0xd8][..], &[i; 9]].concat();
-    assert_eq!(pictures(&blocks), (0..6).map(file).collect::<Vec<_>>());
-    let BlockRows::Pictures(rows) = &blocks[0] else {
+    assert_eq!(image_files(&blocks), (0..6).map(file).collect::<Vec<_>>());
+    let BlockRows::Images(rows) = &blocks[0] else {
         panic!()
     };
     assert!(matches!(&rows.y, BlockTarget::Regression(y) if **y == [0.5, 1.5, 2.5, 3.5, 4.5, 5.5]));

@@ -3,9 +3,9 @@
 use feedline_schemas::manifest::{TargetKind, TokenType};
 use feedline_storage::Store;
 
-use super::{classes, documents, failure, keys, numbers, open, pictures, read_all, refused};
+use super::{classes, documents, failure, image_files, keys, numbers, open, read_all, refused};
 use crate::{
-    dataset::picture,
+    dataset::image,
     foreign::{Mds, MdsColumn},
     input::{
         Record,
@@ -13,44 +13,44 @@ use crate::{
     },
 };
 
-const PICTURES: &[MdsColumn<'_>] = &[("image", "jpeg", None), ("label", "int", Some(8))];
+const IMAGES: &[MdsColumn<'_>] = &[("image", "jpeg", None), ("label", "int", Some(8))];
 
-fn large_picture(sample: u64) -> Vec<u8> {
-    let mut bytes = picture(sample);
+fn large_image(sample: u64) -> Vec<u8> {
+    let mut bytes = image(sample);
     bytes.resize(bytes.len() + 50_000, 7);
     bytes
 }
 
-fn picture_samples(samples: std::ops::Range<u64>) -> Vec<Vec<Vec<u8>>> {
+fn image_samples(samples: std::ops::Range<u64>) -> Vec<Vec<Vec<u8>>> {
     let label = |s: u64| (s % 5).to_le_bytes().to_vec();
-    samples.map(|s| vec![large_picture(s), label(s)]).collect()
+    samples.map(|s| vec![large_image(s), label(s)]).collect()
 }
 
 async fn published(is_packed: bool) -> Store {
     let store = Store::memory();
-    let mut mds = Mds::new(PICTURES, is_packed);
-    mds.shard(&picture_samples(0..50));
-    mds.shard(&picture_samples(50..60));
+    let mut mds = Mds::new(IMAGES, is_packed);
+    mds.shard(&image_samples(0..50));
+    mds.shard(&image_samples(50..60));
     mds.put(&store.child("train")).await;
     store
 }
 
 #[tokio::test]
-async fn pictures_are_read_from_plain_and_packed_shards() {
+async fn images_are_read_from_plain_and_packed_shards() {
     for is_packed in [false, true] {
         let store = published(is_packed).await;
         let input = open(&store, &InputConfig::default()).await;
         assert!(matches!(
             input.record(),
-            Record::Pictures {
+            Record::Images {
                 target: TargetKind::Classification { .. }
             }
         ));
         let blocks = read_all(&input, &store).await.unwrap();
         assert_eq!(blocks.len(), if is_packed { 2 } else { 4 });
         assert_eq!(
-            pictures(&blocks),
-            (0..60).map(large_picture).collect::<Vec<_>>()
+            image_files(&blocks),
+            (0..60).map(large_image).collect::<Vec<_>>()
         );
         assert_eq!(classes(&blocks), (0..60).map(|s| s % 5).collect::<Vec<_>>());
         let mut unique = keys(&blocks);
@@ -144,9 +144,9 @@ async fn every_damaged_byte_of_a_shard_with_a_hash_is_noticed() {
 #[tokio::test]
 async fn damage_without_a_hash_is_an_error_or_other_numbers_and_never_a_panic() {
     let store = Store::memory();
-    let mut mds = Mds::new(PICTURES, false);
+    let mut mds = Mds::new(IMAGES, false);
     let samples: Vec<_> = (0..4)
-        .map(|s| vec![picture(s), vec![1, 0, 0, 0, 0, 0, 0, 0]])
+        .map(|s| vec![image(s), vec![1, 0, 0, 0, 0, 0, 0, 0]])
         .collect();
     mds.shard(&samples);
     mds.shards[0]["raw_data"]["hashes"] = serde_json::json!({});
@@ -158,7 +158,7 @@ async fn damage_without_a_hash_is_an_error_or_other_numbers_and_never_a_panic() 
         store.put(name, flipped.into()).await.unwrap();
         let input = open(&store, &InputConfig::default()).await;
         if let Ok(blocks) = read_all(&input, &store).await {
-            assert_eq!(pictures(&blocks).len(), 4);
+            assert_eq!(image_files(&blocks).len(), 4);
         }
     }
 }
@@ -166,9 +166,9 @@ async fn damage_without_a_hash_is_an_error_or_other_numbers_and_never_a_panic() 
 #[tokio::test]
 async fn fault_25_shards_with_other_columns_are_refused_naming_both() {
     let store = Store::memory();
-    let mut mds = Mds::new(PICTURES, false);
-    mds.shard(&picture_samples(0..2));
-    mds.shard(&picture_samples(2..4));
+    let mut mds = Mds::new(IMAGES, false);
+    mds.shard(&image_samples(0..2));
+    mds.shard(&image_samples(2..4));
     mds.shards[1]["column_encodings"][1] = "int32".into();
     mds.put(&store).await;
     let error = refused(&store, &InputConfig::default()).await;
@@ -182,7 +182,7 @@ async fn fault_25_shards_with_other_columns_are_refused_naming_both() {
 #[tokio::test]
 async fn fault_27_an_index_without_samples_is_named() {
     let store = Store::memory();
-    let mut mds = Mds::new(PICTURES, false);
+    let mut mds = Mds::new(IMAGES, false);
     mds.put(&store).await;
     assert!(
         refused(&store, &InputConfig::default())
@@ -196,7 +196,7 @@ async fn fault_27_an_index_without_samples_is_named() {
             .await
             .contains("none of its files has a sample")
     );
-    mds.shard(&picture_samples(0..3));
+    mds.shard(&image_samples(0..3));
     mds.put(&store).await;
     let input = open(&store, &InputConfig::default()).await;
     assert_eq!(read_all(&input, &store).await.unwrap().len(), 1);
@@ -213,8 +213,8 @@ async fn columns_that_are_not_read_are_named_and_two_parts_are_refused() {
     ];
     let sample = |i: u64| {
         vec![
-            large_picture(i),
-            large_picture(i + 1),
+            large_image(i),
+            large_image(i + 1),
             b"a caption".to_vec(),
             vec![1 << 2, 1, 7, 0],
             i.to_le_bytes().to_vec(),

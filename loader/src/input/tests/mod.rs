@@ -69,16 +69,16 @@ fn numbers(blocks: &[BlockRows]) -> Vec<f32> {
     blocks.iter().flat_map(x).collect()
 }
 
-/// Every picture's file.
-fn pictures(blocks: &[BlockRows]) -> Vec<Vec<u8>> {
-    let mut pictures = Vec::new();
+/// Every image's file.
+fn image_files(blocks: &[BlockRows]) -> Vec<Vec<u8>> {
+    let mut images = Vec::new();
     for block in blocks {
-        let BlockRows::Pictures(rows) = block else {
+        let BlockRows::Images(rows) = block else {
             panic!("{block:?}")
         };
-        pictures.extend((0..block.rows()).map(|row| rows.picture(row).to_vec()));
+        images.extend((0..block.rows()).map(|row| rows.image(row).to_vec()));
     }
-    pictures
+    images
 }
 
 /// Every document.
@@ -103,7 +103,7 @@ fn classes(blocks: &[BlockRows]) -> Vec<i32> {
     for block in blocks {
         let y = match block {
             BlockRows::Dense(rows) => &rows.y,
-            BlockRows::Pictures(rows) => &rows.y,
+            BlockRows::Images(rows) => &rows.y,
             BlockRows::Multi(rows) => &rows.y,
             BlockRows::Tokens(_) => panic!("{block:?}"),
         };

@@ -11,7 +11,7 @@ use arrow::{
 use feedline_schemas::manifest::{TargetKind, TokenType};
 use feedline_storage::Store;
 
-use super::{classes, documents, failure, keys, numbers, open, pictures, read_all, refused};
+use super::{classes, documents, failure, image_files, keys, numbers, open, read_all, refused};
 use crate::{
     BadShards,
     block::{BlockRows, BlockTarget},
@@ -178,7 +178,7 @@ async fn only_the_columns_that_are_named_are_read_and_in_that_order() {
 }
 
 #[tokio::test]
-async fn vectors_pictures_and_documents_are_read() {
+async fn vectors_images_and_documents_are_read() {
     let store = Store::memory();
     let vectors = FixedSizeListArray::new(
         Field::new("item", DataType::Float32, true).into(),
@@ -232,7 +232,7 @@ async fn vectors_pictures_and_documents_are_read() {
 
     let input = open(&store, &InputConfig::default()).await;
     let blocks = read_all(&input, &store).await.unwrap();
-    assert_eq!(pictures(&blocks), [&b"one"[..], b"", b"three", b"4"]);
+    assert_eq!(image_files(&blocks), [&b"one"[..], b"", b"three", b"4"]);
 
     let tokens = with(ColumnMap {
         tokens: Some("input_ids".into()),

@@ -5,12 +5,12 @@ use feedline_schemas::manifest::{Layout, Split, TargetKind, TokenType};
 use feedline_storage::Store;
 
 use super::{
-    classes, documents, extents, failure, keys, numbers, open, pictures, read_all, refused,
+    classes, documents, extents, failure, image_files, keys, numbers, open, read_all, refused,
 };
 use crate::{
     block::BlockRows,
     dataset::{
-        describe, document, document_length, picture, publish_layout, publish_manifest,
+        describe, document, document_length, image, publish_layout, publish_manifest,
         record_batch_of, write_file,
     },
     input::config::{BadValues, InputConfig},
@@ -19,7 +19,7 @@ use crate::{
 const SHAPE: &[&[u32]] = &[&[5, 3], &[], &[4, 0, 1]];
 const SAMPLES: u64 = 13;
 
-const PICTURES: Layout = Layout::Pictures {
+const IMAGES: Layout = Layout::Images {
     target: TargetKind::Classification { classes: 5 },
 };
 
@@ -37,13 +37,13 @@ async fn published(layout: Layout) -> Store {
 }
 
 #[tokio::test]
-async fn pictures_come_as_they_were_written() {
-    let store = published(PICTURES).await;
+async fn images_come_as_they_were_written() {
+    let store = published(IMAGES).await;
     let input = open(&store, &InputConfig::default()).await;
     let blocks = read_all(&input, &store).await.unwrap();
     assert_eq!(
-        pictures(&blocks),
-        (0..SAMPLES).map(picture).collect::<Vec<_>>()
+        image_files(&blocks),
+        (0..SAMPLES).map(image).collect::<Vec<_>>()
     );
     assert_eq!(keys(&blocks), (0..SAMPLES).map(|s| !s).collect::<Vec<_>>());
     let expected: Vec<_> = (0..13).map(|s| s % 5).collect();
@@ -73,15 +73,13 @@ async fn documents_and_their_lengths_come_as_they_were_written() {
 
 #[tokio::test]
 async fn rows_share_the_memory_that_was_read() {
-    for layout in [PICTURES, tokens(TokenType::U16)] {
+    for layout in [IMAGES, tokens(TokenType::U16)] {
         let store = published(layout).await;
         let input = open(&store, &InputConfig::default()).await;
         let extents = extents(&store);
         let rows = input.read(0, 0, &extents).await.unwrap();
         let (payload, keys) = match &rows {
-            BlockRows::Pictures(rows) => {
-                (rows.bytes.as_ptr() as usize, rows.keys.as_ptr() as usize)
-            }
+            BlockRows::Images(rows) => (rows.bytes.as_ptr() as usize, rows.keys.as_ptr() as usize),
             BlockRows::Tokens(rows) => match &rows.ids {
                 crate::block::TokenIds::U16(ids) => {
                     (ids.as_ptr() as usize, rows.keys.as_ptr() as usize)
@@ -133,30 +131,15 @@ async fn fault_25_other_columns_in_one_shard_are_refused_by_name() {
         );
     };
     let target = TargetKind::None;
-    check(
-        PICTURES,
-        tokens(TokenType::U16),
-        "column `image` is missing",
-    )
-    .await;
-    check(
-        PICTURES,
-        Layout::Pictures { target },
-        "column `y` is missing",
-    )
-    .await;
+    check(IMAGES, tokens(TokenType::U16), "column `image` is missing").await;
+    check(IMAGES, Layout::Images { target }, "column `y` is missing").await;
     check(
         tokens(TokenType::U16),
         tokens(TokenType::U32),
         "column `tokens` is `List(non-null UInt32",
     )
     .await;
-    check(
-        tokens(TokenType::U32),
-        PICTURES,
-        "column `tokens` is missing",
-    )
-    .await;
+    check(tokens(TokenType::U32), IMAGES, "column `tokens` is missing").await;
 }
 
 #[tokio::test]
@@ -239,12 +222,12 @@ async fn fault_26_a_number_that_is_none_fails_or_is_set_aside() {
 async fn fault_27_a_split_without_samples_is_named_and_empty_shards_are_passed_over() {
     for shape in [&[][..], &[&[][..]], &[&[0, 0][..]]] {
         let store = Store::memory();
-        publish_layout(&store, PICTURES, &[(Split::Train, shape)]).await;
+        publish_layout(&store, IMAGES, &[(Split::Train, shape)]).await;
         let error = refused(&store, &InputConfig::default()).await;
         assert!(error.starts_with("split `train` of dataset"), "{error}");
     }
     // `SHAPE` has an empty shard and an empty block.
-    let store = published(PICTURES).await;
+    let store = published(IMAGES).await;
     let input = open(&store, &InputConfig::default()).await;
     assert_eq!(input.geometry().block_count(), 4);
     assert_eq!(read_all(&input, &store).await.unwrap().len(), 4);

@@ -3,9 +3,9 @@
 use feedline_schemas::manifest::TargetKind;
 use feedline_storage::Store;
 
-use super::{classes, extents, failure, keys, open, pictures, read_all, refused};
+use super::{classes, extents, failure, image_files, keys, open, read_all, refused};
 use crate::{
-    dataset::picture,
+    dataset::image,
     foreign::archive,
     input::{
         Record,
@@ -19,7 +19,7 @@ fn members(samples: std::ops::Range<u64>, folder: &str) -> Vec<(String, Vec<u8>)
     for sample in samples {
         let name = |extension: &str| format!("{folder}{sample:06}.{extension}");
         members.push((name("cls"), format!("{}\n", sample % 5).into_bytes()));
-        members.push((name("JPG"), large_picture(sample)));
+        members.push((name("JPG"), large_image(sample)));
         members.push((
             name("json"),
             format!(r#"{{"score": {}.5}}"#, sample).into_bytes(),
@@ -30,8 +30,8 @@ fn members(samples: std::ops::Range<u64>, folder: &str) -> Vec<(String, Vec<u8>)
 }
 
 /// Large enough for several blocks.
-fn large_picture(sample: u64) -> Vec<u8> {
-    let mut bytes = picture(sample);
+fn large_image(sample: u64) -> Vec<u8> {
+    let mut bytes = image(sample);
     bytes.resize(bytes.len() + 100_000, 7);
     bytes
 }
@@ -50,12 +50,12 @@ async fn samples_are_grouped_by_name_and_cut_into_blocks() {
     let store = archives().await;
     let input = open(&store, &InputConfig::default()).await;
     let target = TargetKind::Classification { classes: 5 };
-    assert_eq!(*input.record(), Record::Pictures { target });
+    assert_eq!(*input.record(), Record::Images { target });
     let blocks = read_all(&input, &store).await.unwrap();
     assert!(blocks.len() > 3, "{}", blocks.len());
     assert_eq!(
-        pictures(&blocks),
-        (0..40).map(large_picture).collect::<Vec<_>>()
+        image_files(&blocks),
+        (0..40).map(large_image).collect::<Vec<_>>()
     );
     assert_eq!(classes(&blocks), (0..40).map(|i| i % 5).collect::<Vec<_>>());
     let mut unique = keys(&blocks);
@@ -73,11 +73,11 @@ async fn samples_are_grouped_by_name_and_cut_into_blocks() {
 }
 
 #[tokio::test]
-async fn pictures_are_not_copied() {
+async fn images_are_not_copied() {
     let store = archives().await;
     let input = open(&store, &InputConfig::default()).await;
     let rows = input.read(0, 0, &extents(&store)).await.unwrap();
-    let crate::block::BlockRows::Pictures(rows) = rows else {
+    let crate::block::BlockRows::Images(rows) = rows else {
         panic!()
     };
     assert_eq!(rows.bytes.len() as u64, input.block_bytes(0));
@@ -96,9 +96,9 @@ async fn labels_come_from_json_when_a_key_is_named() {
     };
     let input = open(&store, &config).await;
     let target = TargetKind::Regression;
-    assert_eq!(*input.record(), Record::Pictures { target });
+    assert_eq!(*input.record(), Record::Images { target });
     let blocks = read_all(&input, &store).await.unwrap();
-    assert_eq!(pictures(&blocks), vec![b"a mask".to_vec(); 40]);
+    assert_eq!(image_files(&blocks), vec![b"a mask".to_vec(); 40]);
 }
 
 async fn refused_archive(members: &[(&str, &str)]) -> String {
@@ -124,12 +124,12 @@ async fn samples_that_are_not_whole_are_refused_by_name() {
     .await;
     check(
         &[("a.jpg", "x"), ("a.png", "y")],
-        "sample `a` has two pictures",
+        "sample `a` has two images",
     )
     .await;
     check(
         &[("a.jpg", "x"), ("b.jpg", "y"), ("a.cls", "1")],
-        "sample `a` has no picture",
+        "sample `a` has no image",
     )
     .await;
     check(
@@ -157,7 +157,7 @@ async fn samples_that_are_not_whole_are_refused_by_name() {
 #[tokio::test]
 async fn an_archive_cut_anywhere_is_refused() {
     let store = Store::memory();
-    let members: Vec<_> = (0..3).map(|i| (format!("{i}.jpg"), picture(i))).collect();
+    let members: Vec<_> = (0..3).map(|i| (format!("{i}.jpg"), image(i))).collect();
     let whole = archive(&members);
     store.put("x.tar", whole.clone()).await.unwrap();
     open(&store, &InputConfig::default()).await;
@@ -195,7 +195,7 @@ async fn a_smuggled_archive_is_refused_and_an_honest_one_inside_is_data() {
     store.put("x.tar", honest).await.unwrap();
     let input = open(&store, &InputConfig::default()).await;
     let blocks = read_all(&input, &store).await.unwrap();
-    assert_eq!(pictures(&blocks), [inner.to_vec()]);
+    assert_eq!(image_files(&blocks), [inner.to_vec()]);
 }
 
 #[tokio::test]
@@ -254,7 +254,7 @@ async fn a_name_that_no_sample_has_is_refused_with_those_they_have() {
     }
     let input = open(&store, &named("json.score")).await;
     let target = TargetKind::Regression;
-    assert_eq!(*input.record(), Record::Pictures { target });
+    assert_eq!(*input.record(), Record::Images { target });
 }
 
 #[tokio::test]
@@ -264,16 +264,16 @@ async fn a_label_in_json_is_found_by_its_usual_names_and_said() {
         .flat_map(|i: u64| {
             let json = format!(r#"{{"caption": "c", "label": {}}}"#, i % 3);
             [
-                (format!("{i}.jpg"), picture(i)),
+                (format!("{i}.jpg"), image(i)),
                 (format!("{i}.json"), json.into_bytes()),
-                (format!("{i}.mask.png"), picture(i)),
+                (format!("{i}.mask.png"), image(i)),
             ]
         })
         .collect();
     store.put("x.tar", archive(&members)).await.unwrap();
     let input = open(&store, &InputConfig::default()).await;
     let target = TargetKind::Classification { classes: 3 };
-    assert_eq!(*input.record(), Record::Pictures { target });
+    assert_eq!(*input.record(), Record::Images { target });
     let blocks = read_all(&input, &store).await.unwrap();
     assert_eq!(classes(&blocks), [0, 1, 2, 0, 1, 2]);
     let warnings = input.warnings().join("\n");

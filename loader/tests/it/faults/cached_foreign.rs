@@ -6,7 +6,7 @@ use arrow::array::{Float32Array, Int32Array};
 use bytes::Bytes;
 use feedline_loader::{
     CacheConfig, InputConfig, Loader, LoaderConfig,
-    picture::{Crop, PictureConfig},
+    image::{Crop, ImageConfig},
 };
 use feedline_storage::{Store, clock::SystemClock};
 
@@ -22,7 +22,7 @@ const WEAK: &str = "W/\"1\"";
 fn cached(dir: &Path) -> LoaderConfig {
     LoaderConfig {
         prefetch_bytes: 0,
-        pictures: Some(PictureConfig::new(4, 4, Crop::Whole)),
+        images: Some(ImageConfig::new(4, 4, Crop::Whole)),
         cache: Some(CacheConfig {
             dir: dir.to_owned(),
             bytes: 1 << 26,
@@ -50,8 +50,8 @@ fn tables(server: &Server) {
     }
 }
 
-/// An archive of 60 pictures of which sample `i` has the shade `shade(i)`.
-fn pictures(shade: impl Fn(u64) -> u64) -> Bytes {
+/// An archive of 60 images of which sample `i` has the shade `shade(i)`.
+fn images(shade: impl Fn(u64) -> u64) -> Bytes {
     let members: Vec<_> = (0..60)
         .flat_map(|s| {
             let class = (s % 5).to_string().into_bytes();
@@ -105,8 +105,8 @@ fn epoch(server: &Server, loader: &Loader) -> (Vec<(u64, u32)>, Vec<Asked>) {
                 rows.map(|row| row[0].to_bits()).collect()
             }
             _ => {
-                let pictures = batch.pixels().chunks(4 * 4 * 3);
-                pictures.map(|pixels| pixels[0].into()).collect()
+                let images = batch.pixels().chunks(4 * 4 * 3);
+                images.map(|pixels| pixels[0].into()).collect()
             }
         };
         samples.extend(batch.origins().iter().copied().zip(firsts));
@@ -167,10 +167,7 @@ async fn tables_are_read_from_the_store_once() {
 #[tokio::test]
 async fn archives_are_read_from_the_store_once() {
     let server = Server::start();
-    for (number, bytes) in [pictures(|s| s), pictures(|s| s + 60)]
-        .into_iter()
-        .enumerate()
-    {
+    for (number, bytes) in [images(|s| s), images(|s| s + 60)].into_iter().enumerate() {
         server.put(&format!("{number}.tar"), bytes);
     }
     check(&server, 2).await;
@@ -189,14 +186,14 @@ async fn shards_of_mds_are_read_from_the_store_once_also_for_their_hashes() {
 #[tokio::test]
 async fn bytes_of_another_version_are_never_served() {
     let server = Server::start();
-    // Pictures whose files are as long change places.
+    // Images whose files are as long change places.
     let twin = |sample| {
         let same = (0..60).filter(|other| png(*other).len() == png(sample).len());
         let same: Vec<u64> = same.collect();
         let at = same.iter().position(|other| *other == sample).unwrap();
         same[same.len() - 1 - at]
     };
-    let (old, new) = (pictures(|s| s), pictures(twin));
+    let (old, new) = (images(|s| s), images(twin));
     assert_ne!(old, new);
     let changed: Vec<_> = (0..60).map(|s| u32::try_from(twin(s)).unwrap()).collect();
     let dir = tempfile::tempdir().unwrap();
@@ -225,11 +222,11 @@ async fn bytes_of_another_version_are_never_served() {
 #[tokio::test]
 async fn fault_11_a_file_that_is_replaced_during_the_run_ends_it_or_is_served_as_it_was() {
     let server = Server::start();
-    server.put("0.tar", pictures(|s| s));
+    server.put("0.tar", images(|s| s));
     let dir = tempfile::tempdir().unwrap();
     let loader = open(&server, &cached(dir.path())).await;
     let (expected, _) = epoch(&server, &loader);
-    server.put("0.tar", pictures(|s| 59 - s));
+    server.put("0.tar", images(|s| 59 - s));
     assert_eq!(epoch(&server, &loader).0, expected, "all of it is there");
     let own = dir.path().join("feedline-cache-v1");
     std::fs::rename(own, dir.path().join("gone")).unwrap();
@@ -241,7 +238,7 @@ async fn fault_11_a_file_that_is_replaced_during_the_run_ends_it_or_is_served_as
 #[tokio::test]
 async fn without_versions_nothing_is_kept() {
     let server = Server::start();
-    server.put_as("0.tar", pictures(|s| s), WEAK.into());
+    server.put_as("0.tar", images(|s| s), WEAK.into());
     let dir = tempfile::tempdir().unwrap();
     for _ in 0..2 {
         let loader = open(&server, &cached(dir.path())).await;

@@ -44,7 +44,7 @@ pub(crate) fn with(bad_values: BadValues) -> LoaderConfig {
             target: Some(TargetKind::Classification { classes: 5 }),
             ..InputConfig::default()
         },
-        max_bad_share: 0.01,
+        max_bad_fraction: 0.01,
         ..config(64)
     }
 }
@@ -102,7 +102,7 @@ async fn fault_26_bad_values_are_replaced_the_same_way_on_any_number_of_ranks() 
 async fn fault_26_too_many_bad_values_end_the_pass() {
     let store = with_bad_rows().await;
     let config = LoaderConfig {
-        max_bad_share: 0.001,
+        max_bad_fraction: 0.001,
         ..with(BadValues::Skip)
     };
     let loader = open(&store, &config).await;

@@ -51,7 +51,7 @@ async fn fault_02_a_damaged_block_is_set_aside_and_the_same_samples_stand_in_on_
     damage(&store, &manifest, 0, &[3, 4, 15]).await;
     damage(&store, &manifest, 2, &[3]).await;
     let config = LoaderConfig {
-        max_bad_share: 0.14,
+        max_bad_fraction: 0.14,
         ..config(96)
     };
     // Blocks of 40 samples: those of block 5 stand in for blocks 3 and 4, those of block 16 for block 15. The last, 30,
@@ -103,7 +103,7 @@ async fn fault_02_more_damage_than_allowed_ends_the_pass() {
     damage(&store, &manifest, 0, &[3, 9]).await;
     for (share, is_enough) in [(0.001, false), (0.05, false), (0.07, true), (1.0, true)] {
         let config = LoaderConfig {
-            max_bad_share: share,
+            max_bad_fraction: share,
             ..config(96)
         };
         let loader = open(&store, &config).await;

@@ -47,7 +47,7 @@ async fn trap_05_where_unknown_values_are_rejected_their_rows_are_set_aside_by_n
     let kinds = ["x", "y", "x", "y", "new", "x", "newer", "y"];
     let step = |unknown: &str| {
         format!(
-            "{HALVES}max_reject_share = 1.0\nstep = [{{ type = \"categories\", columns = [\"a\"]{unknown} }}]\n"
+            "{HALVES}max_reject_fraction = 1.0\nstep = [{{ type = \"categories\", columns = [\"a\"]{unknown} }}]\n"
         )
     };
     let found = texts(&kinds, &step(", unknown = \"reject\""))

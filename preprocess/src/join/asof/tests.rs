@@ -15,7 +15,7 @@ use crate::{
 };
 
 /// One split, and cells as they were joined.
-const PLAIN: &str = "sources = [\"a\"]\ntarget = \"y\"\nscale_target = false\nmax_reject_share = 1.0\nshards = { shuffle = false }\n\
+const PLAIN: &str = "sources = [\"a\"]\ntarget = \"y\"\nscale_target = false\nmax_reject_fraction = 1.0\nshards = { shuffle = false }\n\
                      split = { train = 1.0, validation = 0.0, test = 0.0 }\n\
                      step = [{ type = \"impute\", strategy = \"constant\", value = -1.0 }]\n";
 

@@ -1,12 +1,12 @@
-//! Convolution of pictures as products of matrices.
+//! Convolution of images as products of matrices.
 //!
-//! A picture is padded, and each of the `channels * size * size` places of the window gives one row of a matrix: what that
+//! An image is padded, and each of the `channels * size * size` places of the window gives one row of a matrix: what that
 //! place sees as the window moves (Chellapilla, Puri, Simard 2006). At stride 1 that is one run of the padded plane, which
 //! costs a few columns more than outputs, those where the window reaches over a line's end; they are left out of the
-//! output and are 0 in its gradient. Several small pictures stand side by side in one matrix.
+//! output and are 0 in its gradient. Several small images stand side by side in one matrix.
 //!
-//! The matrix is made again for the gradients rather than kept: it is `size * size` times as large as the pictures.
-//! Gradients of the weights are added picture by picture, in order.
+//! The matrix is made again for the gradients rather than kept: it is `size * size` times as large as the images.
+//! Gradients of the weights are added image by image, in order.
 
 use burn::{
     backend::{Flex, flex::FlexTensor, ops::FloatTensorOps},
@@ -17,7 +17,7 @@ use macerator::{AutoArch, Simd, WithSimd};
 use super::{super::conv::Window, Kernel, Operand, apply, contiguous, math, shape, tensor};
 use crate::number::single;
 
-/// Columns that a matrix has at least, where there are pictures enough.
+/// Columns that a matrix has at least, where there are images enough.
 const COLUMNS: usize = 256;
 
 /// A convolution of `[rows, in, height, width]` by `[out, in, size, size]`, with `[out]` added: `[rows, out, ..]`.
@@ -85,7 +85,7 @@ impl Kernel<3> for Convolution {
     }
 }
 
-/// How pictures become columns.
+/// How images become columns.
 #[derive(Clone, Copy, Debug)]
 struct Plan {
     window: Window,
@@ -96,9 +96,9 @@ struct Plan {
     output_sides: [usize; 2],
     /// Columns from one line of the output to the next.
     pitch: usize,
-    /// Columns of a picture.
+    /// Columns of an image.
     columns: usize,
-    /// Pictures in a matrix.
+    /// Images in a matrix.
     together: usize,
 }
 
@@ -134,17 +134,17 @@ impl Plan {
         self.channels * self.window.size * self.window.size
     }
 
-    /// Numbers of a picture.
-    const fn picture(&self) -> usize {
+    /// Numbers of an image.
+    const fn image(&self) -> usize {
         self.channels * self.sides[0] * self.sides[1]
     }
 
-    /// Numbers of a picture's output.
+    /// Numbers of an image's output.
     const fn output(&self) -> usize {
         self.outputs * self.output_sides[0] * self.output_sides[1]
     }
 
-    /// Numbers of a padded picture.
+    /// Numbers of a padded image.
     const fn padded(&self) -> usize {
         self.channels * self.padded[0] * self.padded[1]
     }
@@ -154,7 +154,7 @@ impl Plan {
         weight.reshape([self.outputs, self.rows()].into())
     }
 
-    /// For each line of a picture: where it begins, and where in the padded one.
+    /// For each line of an image: where it begins, and where in the padded one.
     fn lines(&self) -> impl Iterator<Item = [usize; 2]> {
         let [height, width] = self.sides;
         let ([down, across], padding) = (self.padded, self.window.padding);
@@ -167,7 +167,7 @@ impl Plan {
         })
     }
 
-    /// For each row of the matrix, where in a padded picture it begins.
+    /// For each row of the matrix, where in a padded image it begins.
     fn begins(&self) -> impl Iterator<Item = usize> {
         let ([down, across], size) = (self.padded, self.window.size);
         (0..self.rows()).map(move |row| {
@@ -176,12 +176,12 @@ impl Plan {
         })
     }
 
-    /// Fills the columns of a matrix with pictures. `padded` is one padded picture, with its border.
-    fn fill(&self, pictures: &[f32], padded: &mut [f32], matrix: &mut [f32]) {
+    /// Fills the columns of a matrix with images. `padded` is one padded image, with its border.
+    fn fill(&self, images: &[f32], padded: &mut [f32], matrix: &mut [f32]) {
         let width = matrix.len() / self.rows();
-        for (i, picture) in pictures.chunks_exact(self.picture()).enumerate() {
+        for (i, image) in images.chunks_exact(self.image()).enumerate() {
             for [plain, at] in self.lines() {
-                let line = &picture[plain..plain + self.sides[1]];
+                let line = &image[plain..plain + self.sides[1]];
                 padded[at..at + line.len()].copy_from_slice(line);
             }
             for (begin, row) in self.begins().zip(matrix.chunks_exact_mut(width)) {
@@ -203,10 +203,10 @@ impl Plan {
     }
 
     /// The reverse of [`fill`](Self::fill): adds the columns of a matrix where they came from. `padded` is memory of one
-    /// padded picture.
-    fn add_up(&self, matrix: &[f32], padded: &mut [f32], pictures: &mut [f32]) {
+    /// padded image.
+    fn add_up(&self, matrix: &[f32], padded: &mut [f32], images: &mut [f32]) {
         let width = matrix.len() / self.rows();
-        for (i, picture) in pictures.chunks_exact_mut(self.picture()).enumerate() {
+        for (i, image) in images.chunks_exact_mut(self.image()).enumerate() {
             padded.fill(0.0);
             for (begin, row) in self.begins().zip(matrix.chunks_exact(width)) {
                 let row = &row[i * self.columns..(i + 1) * self.columns];
@@ -225,19 +225,19 @@ impl Plan {
                 }
             }
             for [plain, at] in self.lines() {
-                let line = &mut picture[plain..plain + self.sides[1]];
+                let line = &mut image[plain..plain + self.sides[1]];
                 line.copy_from_slice(&padded[at..at + self.sides[1]]);
             }
         }
     }
 
-    /// For each line of pictures' outputs: its channel, where it begins, and where it begins in a matrix of `width`.
-    fn output_lines(&self, pictures: usize, width: usize) -> impl Iterator<Item = [usize; 3]> {
+    /// For each line of images' outputs: its channel, where it begins, and where it begins in a matrix of `width`.
+    fn output_lines(&self, images: usize, width: usize) -> impl Iterator<Item = [usize; 3]> {
         let [down, across] = self.output_sides;
-        (0..pictures * self.outputs * down).map(move |line| {
+        (0..images * self.outputs * down).map(move |line| {
             let (y, plane) = (line % down, line / down);
-            let (channel, picture) = (plane % self.outputs, plane / self.outputs);
-            let at = channel * width + picture * self.columns + y * self.pitch;
+            let (channel, image) = (plane % self.outputs, plane / self.outputs);
+            let at = channel * width + image * self.columns + y * self.pitch;
             [channel, line * across, at]
         })
     }
@@ -255,11 +255,11 @@ fn forward(
     let mut values = vec![0.0; rows * plan.output()];
     let mut padded = vec![0.0; plan.padded()];
     let mut matrix = Matrix::new(plan.rows());
-    let pictures = x.storage::<f32>().chunks(plan.together * plan.picture());
-    for (pictures, values) in pictures.zip(values.chunks_mut(plan.together * plan.output())) {
-        let count = pictures.len() / plan.picture();
+    let images = x.storage::<f32>().chunks(plan.together * plan.image());
+    for (images, values) in images.zip(values.chunks_mut(plan.together * plan.output())) {
+        let count = images.len() / plan.image();
         let columns = matrix.of(count * plan.columns);
-        AutoArch::new().dispatch(Fill(&plan, pictures, &mut padded, columns.storage_mut()));
+        AutoArch::new().dispatch(Fill(&plan, images, &mut padded, columns.storage_mut()));
         let product = Flex::float_matmul(weights.clone(), columns.clone());
         let found: &[f32] = product.storage();
         for [channel, to, from] in plan.output_lines(count, count * plan.columns) {
@@ -301,9 +301,9 @@ fn backward(
     let gradients = gradient
         .storage::<f32>()
         .chunks(plan.together * plan.output());
-    let pictures = x.storage::<f32>().chunks(plan.together * plan.picture());
-    for (i, (pictures, gradients)) in pictures.zip(gradients).enumerate() {
-        let count = pictures.len() / plan.picture();
+    let images = x.storage::<f32>().chunks(plan.together * plan.image());
+    for (i, (images, gradients)) in images.zip(gradients).enumerate() {
+        let count = images.len() / plan.image();
         let width = count * plan.columns;
         let spread = outputs.of(width);
         let numbers: &mut [f32] = spread.storage_mut();
@@ -312,16 +312,16 @@ fn backward(
         }
         if wanted[1] {
             let columns = matrix.of(width);
-            AutoArch::new().dispatch(Fill(&plan, pictures, &mut padded, columns.storage_mut()));
+            AutoArch::new().dispatch(Fill(&plan, images, &mut padded, columns.storage_mut()));
             let seen = Flex::float_swap_dims(columns.clone(), 0, 1);
             let product = Flex::float_matmul(spread.clone(), seen);
             AutoArch::new().dispatch(Add(product.storage(), &mut of_weight));
         }
         if wanted[0] {
             let product = Flex::float_matmul(transposed.clone(), spread.clone());
-            let begin = i * plan.together * plan.picture();
-            let of_pictures = &mut of_x[begin..begin + pictures.len()];
-            AutoArch::new().dispatch(AddUp(&plan, product.storage(), &mut summed, of_pictures));
+            let begin = i * plan.together * plan.image();
+            let of_images = &mut of_x[begin..begin + images.len()];
+            AutoArch::new().dispatch(AddUp(&plan, product.storage(), &mut summed, of_images));
         }
     }
     [
@@ -334,8 +334,8 @@ fn backward(
 fn sums_of_channels(x: &FlexTensor) -> FlexTensor {
     let [_, channels, height, width] = shape(x);
     let mut sums = vec![0.0_f64; channels];
-    for picture in x.storage::<f32>().chunks_exact(channels * height * width) {
-        for (sum, plane) in sums.iter_mut().zip(picture.chunks_exact(height * width)) {
+    for image in x.storage::<f32>().chunks_exact(channels * height * width) {
+        for (sum, plane) in sums.iter_mut().zip(image.chunks_exact(height * width)) {
             *sum += f64::from(AutoArch::new().dispatch(Sum(plane)));
         }
     }

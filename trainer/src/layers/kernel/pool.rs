@@ -1,4 +1,4 @@
-//! The largest number of each window of a picture.
+//! The largest number of each window of an image.
 
 use std::{ops::Range, sync::Arc};
 

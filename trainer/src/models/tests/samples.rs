@@ -42,7 +42,7 @@ impl Data {
         };
         match shape {
             Shape::Rows { features } => data.x = noise(Self::ROWS * features),
-            Shape::Pictures { height, width, .. } => {
+            Shape::Images { height, width, .. } => {
                 let values = below(Self::ROWS * height * width * 3, 255.9);
                 data.pixels = values.map(|v| u8::try_from(v).unwrap()).collect();
             }
@@ -53,11 +53,11 @@ impl Data {
             }
             Shape::Multi {
                 features,
-                pictures,
+                images,
                 tokens,
             } => {
                 data.x = noise(Self::ROWS * features);
-                if let Some([_, height, width]) = pictures {
+                if let Some([_, height, width]) = images {
                     let values = below(Self::ROWS * height * width * 3, 255.9);
                     data.pixels = values.map(|v| u8::try_from(v).unwrap()).collect();
                 }
@@ -81,15 +81,15 @@ impl Data {
         };
         match self.shape {
             Shape::Rows { features } => inputs.features = features,
-            Shape::Pictures { height, width, .. } => inputs.sides = [height, width],
+            Shape::Images { height, width, .. } => inputs.sides = [height, width],
             Shape::Tokens { length, .. } => inputs.length = length + 1,
             Shape::Multi {
                 features,
-                pictures,
+                images,
                 tokens,
             } => {
                 inputs.features = features;
-                inputs.sides = pictures.map_or([0; 2], |[_, height, width]| [height, width]);
+                inputs.sides = images.map_or([0; 2], |[_, height, width]| [height, width]);
                 inputs.length = tokens.map_or(0, |[length, _]| length);
                 inputs.lengths = tokens.map(|_| &self.lengths[..]);
             }

@@ -10,7 +10,7 @@ use crate::{engine::parts::Cut, layers::Layout, model::adapted, parallel::Place,
 /// All small models and a residual network.
 fn all() -> Vec<(&'static str, Shape, ModelConfig)> {
     let mut all = small();
-    all.push(("resnet", PICTURES, resnet(18)));
+    all.push(("resnet", IMAGES, resnet(18)));
     all
 }
 

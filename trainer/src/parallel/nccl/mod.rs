@@ -53,7 +53,7 @@ impl Ranks {
             ));
         }
         let until_met = Patience {
-            message: Duration::from_secs(config.join_seconds),
+            message: Duration::from_secs(config.rendezvous_timeout_s),
             ..self.patience
         };
         let id = self

@@ -136,13 +136,13 @@ fn check_named(name: &str, check: impl Fn(&str)) {
 }
 
 /// Meets the others; then rank 1 fails while they wait for a sum, and say what they know.
-fn fails_at_rank_1(timeout_seconds: u64, fail: impl FnOnce(Ranks)) {
+fn fails_at_rank_1(timeout_s: u64, fail: impl FnOnce(Ranks)) {
     let Some((group, folder)) = this_rank() else {
         return;
     };
     let config = ParallelConfig {
-        timeout_seconds,
-        silence_seconds: 3,
+        timeout_s,
+        heartbeat_timeout_s: 3,
         ..config()
     };
     let runtime = runtime().unwrap();

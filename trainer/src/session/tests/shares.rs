@@ -11,7 +11,7 @@ use super::{
 fn in_shares() -> TrainConfig {
     let mut config = in_parts();
     config.parallel.shard_optimizer = true;
-    config.parallel.timeout_seconds = 20;
+    config.parallel.timeout_s = 20;
     config.checkpoint.every_steps = 3;
     config
 }
@@ -196,7 +196,7 @@ fn a_rank_whose_share_cannot_be_written_is_named_and_its_checkpoint_is_none() {
     // Rank 1 writes elsewhere, as ranks without a common folder do.
     let stores = [Store::memory(), Store::memory()];
     let mut config = in_shares();
-    config.parallel.timeout_seconds = 4;
+    config.parallel.timeout_s = 4;
     let results = on_own_stores(&config, &stores);
     for result in results {
         let error = result.unwrap_err();

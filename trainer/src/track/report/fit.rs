@@ -159,7 +159,7 @@ impl Figures {
             gap: change(lowest.comparable_train_loss(), lowest.validation_loss),
             third,
             course: [tail.first()?, last].map(|p| [p.comparable_train_loss(), p.validation_loss]),
-            is_unlike: config.pictures.mix.is_some() || config.loader.balance.is_some(),
+            is_unlike: config.images.mix.is_some() || config.loader.balance.is_some(),
             lowest: lowest.validation_loss,
             spike: spike(curves),
             dropout: config.model.dropout,

@@ -10,7 +10,7 @@ use feedline_schemas::{
     checkpoint::WorstSample,
     config::TrainConfig,
     diagnostics::TargetValue,
-    report::{NormalisedBy, PicturesReport},
+    report::{ImagesReport, NormalizedBy},
     run::RunRecord,
 };
 
@@ -135,8 +135,8 @@ fn head(record: &RunRecord) -> String {
         escape(&record.program),
         record.data_wait_share * 100.0
     );
-    if let Some(pictures) = &record.pictures {
-        out += &of_pictures(pictures);
+    if let Some(images) = &record.images {
+        out += &of_images(images);
     }
     if !record.mixture.is_empty() {
         let rows: Vec<_> = record
@@ -160,15 +160,15 @@ fn head(record: &RunRecord) -> String {
     out
 }
 
-/// Sentence on the normalisation and the changes of pictures.
-fn of_pictures(pictures: &PicturesReport) -> String {
-    let by = match pictures.normalised_by {
-        NormalisedBy::Dataset => "the training split",
-        NormalisedBy::Imagenet => "ImageNet",
-        NormalisedBy::Init => "the run that the first weights are of",
-        NormalisedBy::Given => "the configuration",
+/// Sentence on the normalisation and the changes of images.
+fn of_images(images: &ImagesReport) -> String {
+    let by = match images.normalized_by {
+        NormalizedBy::Dataset => "the training split",
+        NormalizedBy::Imagenet => "ImageNet",
+        NormalizedBy::Init => "the run that the first weights are of",
+        NormalizedBy::Given => "the configuration",
     };
-    let changes = match (pictures.augmented, pictures.mixed) {
+    let changes = match (images.augmented, images.mixed) {
         (false, false) => "",
         (true, false) => " Those of training were augmented, and the training loss is of these.",
         (_, true) => {
@@ -177,9 +177,9 @@ fn of_pictures(pictures: &PicturesReport) -> String {
         }
     };
     format!(
-        "<p class=\"quiet\">Pictures were normalised by mean {:.4?} and deviation {:.4?} of {by} \
-         (<code>train.pictures.normalise</code>).{changes}</p>\n",
-        pictures.mean, pictures.deviation
+        "<p class=\"quiet\">Images were normalised by mean {:.4?} and deviation {:.4?} of {by} \
+         (<code>train.images.normalize</code>).{changes}</p>\n",
+        images.mean, images.deviation
     )
 }
 

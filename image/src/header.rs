@@ -1,0 +1,138 @@
+//! What an image's header says, and whether it may be decoded.
+
+use crate::{
+    Bound, Encoding, Format, ImageError, ImageLimits, Orientation, bmp, gif,
+    jpeg::JpegHeader,
+    png, raw,
+    tiff::{self, exif_orientation},
+    webp,
+};
+
+/// What must be known before decoding.
+#[derive(Clone, Debug)]
+pub struct Header {
+    pub(crate) format: Format,
+    /// Sides as stored, at least 1.
+    pub(crate) width: u32,
+    pub(crate) height: u32,
+    pub(crate) orientation: Orientation,
+    /// A bound on what decoding the whole image takes.
+    pub(crate) decoder_bytes: u64,
+    /// What the header was held to.
+    pub(crate) limits: ImageLimits,
+    /// For a JPEG.
+    pub(crate) jpeg: Option<JpegHeader>,
+}
+
+impl Header {
+    /// Reads the header of `encoded`, of one of these formats, and holds it to `limits`. Of the file nothing is decoded,
+    /// but that it ends as its format ends is looked at.
+    ///
+    /// # Errors
+    /// Those of [`ImageError`].
+    pub fn read(
+        encoded: &[u8],
+        formats: &[Format],
+        limits: &ImageLimits,
+    ) -> Result<Self, ImageError> {
+        if encoded.is_empty() {
+            return Err(ImageError::Empty);
+        }
+        limits.check_encoded(encoded)?;
+        let format = Format::of(encoded)?;
+        if !formats.contains(&format) {
+            return Err(ImageError::unsupported(format.name()));
+        }
+        let header = match format {
+            Format::Jpeg => jpeg(encoded),
+            Format::Png => png::header(encoded),
+            Format::WebP => webp::header(encoded),
+            Format::Gif => gif::header(encoded),
+            Format::Bmp => bmp::header(encoded),
+            Format::Tiff => tiff::header(encoded),
+            Format::Raw => raw::header(encoded),
+        }?;
+        header.check(limits)
+    }
+
+    /// The format.
+    #[must_use]
+    pub const fn format(&self) -> Format {
+        self.format
+    }
+
+    /// A bound on the bytes that decoding the whole image takes.
+    #[must_use]
+    pub const fn decoder_bytes(&self) -> u64 {
+        self.decoder_bytes
+    }
+
+    /// Width and height after turning upright, at least 1.
+    #[must_use]
+    pub const fn upright_sides(&self) -> (u32, u32) {
+        if self.orientation.transpose {
+            (self.height, self.width)
+        } else {
+            (self.width, self.height)
+        }
+    }
+
+    /// Whether the file is as `encoding` would write it: of that format, upright, and of colours that need no converting.
+    pub(crate) fn is_as(&self, encoding: Encoding) -> bool {
+        let format = match encoding {
+            Encoding::Jpeg { .. } => Format::Jpeg,
+            Encoding::Png => Format::Png,
+            Encoding::Raw => Format::Raw,
+        };
+        let is_ink = self.jpeg.as_ref().is_some_and(JpegHeader::is_ink);
+        self.format == format && self.orientation == Orientation::default() && !is_ink
+    }
+
+    fn check(self, limits: &ImageLimits) -> Result<Self, ImageError> {
+        if self.width == 0 || self.height == 0 {
+            let (width, height) = (self.width, self.height);
+            return Err(ImageError::corrupt(format!(
+                "its header says `{width}` times `{height}` pixels"
+            )));
+        }
+        let side = self.width.max(self.height).into();
+        at_most(Bound::Side, side, limits.side.into())?;
+        let pixels = u64::from(self.width) * u64::from(self.height);
+        at_most(Bound::Pixels, pixels, limits.pixels)?;
+        let (bytes, limit) = (self.decoder_bytes, limits.decoder_bytes);
+        at_most(Bound::DecoderBytes, bytes, limit)?;
+        Ok(Self {
+            limits: *limits,
+            ..self
+        })
+    }
+}
+
+/// Refuses more than `limit` of something.
+fn at_most(bound: Bound, found: u64, limit: u64) -> Result<(), ImageError> {
+    if found <= limit {
+        return Ok(());
+    }
+    Err(ImageError::TooLarge {
+        bound,
+        found,
+        limit,
+    })
+}
+
+fn jpeg(encoded: &[u8]) -> Result<Header, ImageError> {
+    let jpeg = JpegHeader::read(encoded)?;
+    let exif = jpeg
+        .exif
+        .clone()
+        .map_or(1, |at| exif_orientation(&encoded[at]));
+    Ok(Header {
+        format: Format::Jpeg,
+        width: jpeg.width.into(),
+        height: jpeg.height.into(),
+        orientation: Orientation::from_exif(exif),
+        decoder_bytes: jpeg.decoder_bytes(),
+        limits: ImageLimits::DEFAULT,
+        jpeg: Some(jpeg),
+    })
+}

@@ -1,0 +1,58 @@
+//! From a foreign image file to pixels: format by its first bytes, limits before decoding, strict decoding, cropping,
+//! resizing with antialiasing, turning upright.
+//!
+//! ```text
+//! bytes -> Header (format, sides, orientation; limits) -> Region -> Decoder: decode what it needs, resize, turn upright
+//!       -> u8 RGB [height, width, 3]
+//! Preparer: the same with a Sizing, then an Encoding: the file that a shard holds, sums for the moments of its channels,
+//!           and hashes that duplicates are found by
+//! ```
+//!
+//! Nothing is half done: an image that is cut short or damaged within the region is an error and never a grey
+//! rectangle. What the header promises is checked against the limits before memory is taken. The crate starts no threads
+//! and no processes, and reads and writes what it is given; each thread brings its own [`Decoder`], which keeps its
+//! memory. [`serve`] and [`Remote`] are the two ends of decoding in another process.
+
+mod bmp;
+mod codecs;
+mod encode;
+mod error;
+mod format;
+mod gif;
+pub mod guard;
+mod hash;
+mod header;
+mod jpeg;
+mod limits;
+mod mapping;
+mod near;
+mod orientation;
+mod png;
+mod prepare;
+mod process;
+mod raw;
+mod region;
+mod resize;
+pub mod rounding;
+mod scratch;
+mod sizing;
+#[cfg(test)]
+mod testing;
+mod tiff;
+mod webp;
+
+pub use encode::Encoding;
+pub use error::ImageError;
+pub use format::Format;
+pub use hash::{ImageHashes, Looks};
+pub use header::Header;
+pub use limits::{Bound, ImageLimits};
+pub use mapping::Mapping;
+pub use near::{Groups, MOST_BITS, perceptual};
+pub use orientation::Orientation;
+pub use prepare::{ChannelSums, Preparation, Prepared, Preparer};
+pub use process::{Remote, serve};
+pub use region::{Region, Target, UprightBox};
+pub use resize::Filter;
+pub use scratch::Decoder;
+pub use sizing::Sizing;

@@ -1,0 +1,89 @@
+//! Limits on what is decoded.
+
+use serde::{Deserialize, Serialize};
+
+use crate::ImageError;
+
+/// Limits that an image's header is held to before any of it is decoded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct ImageLimits {
+    /// Most encoded bytes, 1 to 1 GiB. Default 64 MiB.
+    pub encoded_bytes: u32,
+    /// Most pixels of a side, 1 to 16,384. Default 16,384.
+    pub side: u32,
+    /// Most pixels, 1 to 268,435,456. Default 64 million.
+    pub pixels: u64,
+    /// Most bytes that decoding may take, by a bound computed from the header: 3 a pixel for a baseline JPEG, up to 12
+    /// for a progressive one, 7 to 20 for PNG and WebP. Each decoding thread may take as much. Default 512 MiB.
+    pub decoder_bytes: u64,
+}
+
+impl ImageLimits {
+    /// The defaults.
+    pub const DEFAULT: Self = Self {
+        encoded_bytes: 64 << 20,
+        side: 1 << 14,
+        pixels: 64_000_000,
+        decoder_bytes: 512 << 20,
+    };
+
+    /// Whether a file has few enough bytes.
+    ///
+    /// # Errors
+    /// [`ImageError::TooLarge`].
+    pub fn check_encoded(&self, encoded: &[u8]) -> Result<(), ImageError> {
+        let (found, limit) = (encoded.len() as u64, u64::from(self.encoded_bytes));
+        if found <= limit {
+            return Ok(());
+        }
+        Err(ImageError::TooLarge {
+            bound: Bound::EncodedBytes,
+            found,
+            limit,
+        })
+    }
+}
+
+impl Default for ImageLimits {
+    fn default() -> Self {
+        Self::DEFAULT
+    }
+}
+
+/// One of the [`ImageLimits`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Bound {
+    /// [`ImageLimits::encoded_bytes`].
+    EncodedBytes,
+    /// [`ImageLimits::side`].
+    Side,
+    /// [`ImageLimits::pixels`].
+    Pixels,
+    /// [`ImageLimits::decoder_bytes`].
+    DecoderBytes,
+}
+
+impl Bound {
+    /// Its name among the limits.
+    #[must_use]
+    pub const fn key(self) -> &'static str {
+        match self {
+            Self::EncodedBytes => "encoded_bytes",
+            Self::Side => "side",
+            Self::Pixels => "pixels",
+            Self::DecoderBytes => "decoder_bytes",
+        }
+    }
+
+    /// What it counts.
+    #[must_use]
+    pub const fn what(self) -> &'static str {
+        match self {
+            Self::EncodedBytes => "encoded bytes",
+            Self::Side => "pixels along a side",
+            Self::Pixels => "pixels",
+            Self::DecoderBytes => "bytes to decode",
+        }
+    }
+}

@@ -1,0 +1,90 @@
+//! An image file as one record: its bytes as they came, where it lies, and the folder it lies in.
+//!
+//! A record is `image`, the whole file; `path`, its place below the source's folder; and `folder`, the name of the folder
+//! right above it (null where that is the source's own), which is how many sets of images say their class.
+
+use crate::{rows::Rows, source::Record, value::Value};
+
+/// Reads the one record of an image file. An empty file is a record too: what is no image is told later. One that cannot
+/// be unpacked, or is too large, is a bad record and no end of its source.
+pub(crate) struct ImageRows {
+    record: Option<Record>,
+}
+
+impl ImageRows {
+    /// The record of the file at `path` below the source's folder.
+    pub(crate) fn new(bytes: Result<Vec<u8>, String>, path: &str) -> Self {
+        Self {
+            record: Some(match bytes {
+                Ok(bytes) => record(bytes, path.to_owned(), path.rsplit('/').nth(1)),
+                Err(detail) => Record::Bad {
+                    raw: path.to_owned(),
+                    reason: "unreadable_image",
+                    detail: format!("{path}: {detail}"),
+                },
+            }),
+        }
+    }
+}
+
+/// The record of one image.
+pub(crate) fn record(bytes: Vec<u8>, path: String, folder: Option<&str>) -> Record {
+    let folder = folder.map(str::to_owned);
+    Record::Value(Value::Object(vec![
+        ("image".to_owned(), Value::Bytes(bytes)),
+        ("path".to_owned(), Value::Text(path)),
+        ("folder".to_owned(), folder.map_or(Value::Null, Value::Text)),
+    ]))
+}
+
+impl Rows for ImageRows {
+    fn next(&mut self) -> Result<Option<Record>, String> {
+        Ok(self.record.take())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use feedline_schemas::config::FileFormat;
+
+    use super::*;
+    use crate::files::tests::{Folder, gzip, records};
+
+    fn read(path: &str) -> String {
+        let mut rows = ImageRows::new(Ok(b"xyz".to_vec()), path);
+        let Some(Record::Value(value)) = rows.next().unwrap() else {
+            panic!("no record")
+        };
+        assert!(rows.next().unwrap().is_none());
+        value.canonical()
+    }
+
+    #[test]
+    fn the_folder_is_the_one_right_above_the_file() {
+        assert!(read("a/cat/1.jpg").contains(r#""folder":"cat""#));
+        assert!(read("a/cat/1.jpg").contains(r#""path":"a/cat/1.jpg""#));
+        assert!(read("1.jpg").contains(r#""folder":null"#));
+    }
+
+    #[tokio::test]
+    async fn a_folder_gives_its_image_files_in_the_order_of_their_names() {
+        let folder = Folder::new(&[
+            ("d/dog/2.PNG", b"2"),
+            ("d/cat/1.jpg", b"1"),
+            ("d/LICENSE", b"free"),
+            ("d/cat/3.webp.gz", &gzip(b"3")),
+        ]);
+        let mut config = folder.source("d");
+        config.format = FileFormat::Image;
+        let found = records(&config).await;
+        let paths = ["cat/1.jpg", "cat/3.webp.gz", "dog/2.PNG"];
+        assert_eq!(found.len(), paths.len());
+        for (record, path) in found.iter().zip(paths) {
+            assert!(record.contains(&format!(r#""path":"{path}""#)), "{record}");
+        }
+        // Whoever writes a pattern says which files are images.
+        let mut config = folder.source("d/*");
+        config.format = FileFormat::Image;
+        assert_eq!(records(&config).await.len(), 1);
+    }
+}

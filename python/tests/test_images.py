@@ -1,0 +1,117 @@
+"""Images: pixels as they should be, and the same for a sample wherever it is decoded."""
+
+import io
+
+import numpy as np
+import pytest
+from PIL import Image
+
+import feedline
+import shards
+from conftest import rows_of
+
+COUNT = 60
+
+
+def image(number):
+    """A 40 x 32 image whose colours tell its number, and left from right."""
+    pixels = np.zeros((32, 40, 3), np.uint8)
+    pixels[:, :20] = number
+    pixels[:, 20:] = 255 - number
+    return pixels
+
+
+def encoded(pixels, kind="PNG"):
+    out = io.BytesIO()
+    Image.fromarray(pixels).save(out, kind)
+    return out.getvalue()
+
+
+@pytest.fixture(scope="module")
+def images(tmp_path_factory):
+    files = [encoded(image(number)) for number in range(COUNT)]
+    return shards.write_images(tmp_path_factory.mktemp("images"), files, np.arange(COUNT) % 7, classes=7, shards=2)
+
+
+def by_row(batches):
+    """Copies of the pixels by row number."""
+    return {int(row): image.copy() for batch in batches for row, image in zip(batch.origin, batch.image)}
+
+
+def test_pixels_are_those_of_the_file(images):
+    settings = {"height": 32, "width": 40, "crop": {"kind": "whole"}}
+    for batch in feedline.Loader(images, 16, images=settings):
+        image, y = batch
+        assert (image.dtype, image.shape[1:]) == (np.uint8, (32, 40, 3)) and image.flags.c_contiguous
+        for row, pixels, label in zip(batch.origin, image, y):
+            assert (pixels == image(int(row))).all() and label == row % 7
+
+
+def test_training_crops_and_mirrors_and_evaluation_does_not(images):
+    size = {"height": 8, "width": 8}
+    loader = feedline.Loader(images, 16, images=size)
+    first, second = by_row(loader), by_row(loader)
+    assert len(first) == len(second) == COUNT
+    assert any((first[row] != second[row]).any() for row in range(COUNT)), "another epoch, other crops"
+    mirrored = sum(int(image[0, 0, 0]) > int(image[0, -1, 0]) for row, image in first.items() if row < 40)
+    assert 0 < mirrored < 40
+    evaluation = feedline.Loader(images, 16, images=size, shuffle=False)
+    assert all((a == b).all() for a, b in zip(by_row(evaluation).values(), by_row(evaluation).values()))
+
+
+def test_a_sample_looks_the_same_on_any_rank_and_after_resuming(images):
+    settings = {"images": {"height": 12, "width": 12}, "global_batch_size": 12, "seed": 4}
+    whole = by_row(feedline.Loader(images, **settings))
+    parts = [feedline.Loader(images, rank=rank, world_size=3, threads=1, **settings) for rank in range(3)]
+    shared = {row: image for part in parts for row, image in by_row(part).items()}
+    begun = feedline.Loader(images, **settings)
+    next(iter(begun))
+    resumed = feedline.Loader(images, **settings)
+    resumed.load_state_dict(begun.state_dict())
+    rest = by_row(resumed)
+    assert len(rest) == COUNT - 12 and shared.keys() == whole.keys()
+    assert all((shared[row] == whole[row]).all() for row in whole)
+    assert all((rest[row] == whole[row]).all() for row in rest)
+
+
+def test_settings_of_images_are_checked(images):
+    with pytest.raises(feedline.ConfigError, match="image.height"):
+        feedline.Loader(images, 8, images={"height": 0, "width": 8})
+    with pytest.raises(feedline.ConfigError, match="unknown field `hieght`"):
+        feedline.Loader(images, 8, images={"hieght": 8, "height": 8, "width": 8})
+    with pytest.raises(feedline.ConfigError, match="images"):
+        feedline.Loader(images, 8)
+
+
+def test_a_damaged_image_is_replaced_and_told(tmp_path):
+    files = [encoded(image(number)) for number in range(COUNT)]
+    files[17] = files[17][:40]
+    shards.write_images(tmp_path, files)
+    size = {"height": 8, "width": 8}
+    loader = feedline.Loader(tmp_path, 20, images=size, max_bad_fraction=0.1)
+    batches = [(batch.origin.copy(), batch.substituted) for batch in loader]
+    rows = np.concatenate([rows for rows, _ in batches])
+    assert len(rows) == COUNT and 17 not in rows
+    assert sum(len(stand_ins) for _, stand_ins in batches) == 1 == len(loader.quarantine())
+    with pytest.raises(feedline.Error):
+        rows_of(feedline.Loader(tmp_path, 20, images=size, max_bad_fraction=0.0))
+
+
+def test_mixed_images_come_with_both_targets(images):
+    settings = {"height": 32, "width": 40, "crop": {"kind": "whole"}}
+    mixed = feedline.Loader(images, 16, images={**settings, "mix": {"mixup_probability": 0.5, "cutmix_probability": 0.5}})
+    plain = feedline.Loader(images, 16, images=settings)
+    changed = 0
+    for batch, unmixed in zip(mixed, plain):
+        assert "lam" not in unmixed and (batch.y == unmixed.y).all()
+        assert batch.lam.dtype == np.float32 and batch.y_partner.dtype == batch.y.dtype
+        for i, lam in enumerate(batch.lam):
+            own, other = unmixed.image[i].astype(float), unmixed.image[i ^ 1].astype(float)
+            assert batch.y_partner[i] == unmixed.y[i ^ 1 if lam < 1 else i]
+            blended = np.abs(batch.image[i] - (lam * own + (1 - lam) * other)).max() < 0.51
+            cut = ((batch.image[i] == own) | (batch.image[i] == other)).all()
+            assert blended or cut
+            changed += bool((batch.image[i] != own).any())
+    assert changed > 20
+    with pytest.raises(feedline.ConfigError, match="mixed_by"):
+        feedline.Loader(images, 16, images={**settings, "mix": {"mixed_by": "caller"}})

@@ -1,0 +1,62 @@
+//! A process that decodes foreign images for a build: what a decoder does wrong ends this process and no other. The
+//! build bounds its memory before it starts.
+
+use std::{
+    fs, io, process,
+    sync::mpsc::{Receiver, RecvTimeoutError, channel},
+    thread,
+    time::Duration,
+};
+
+use anyhow::Context as _;
+
+use crate::exit::Outcome;
+
+/// Longest that one image may take, of this process's processor time.
+const LONGEST: Duration = Duration::from_mins(1);
+
+/// How often that is looked at.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// Exit code where one takes longer.
+const TOO_LONG: i32 = 124;
+
+/// Prepares what comes in on standard input until it ends.
+pub(crate) fn run() -> anyhow::Result<Outcome> {
+    let (busy, told) = channel();
+    thread::spawn(move || watch(&told));
+    feedline_image::serve(io::stdin().lock(), io::stdout().lock(), |is_busy| {
+        // The watch ends with this process only.
+        busy.send(is_busy).unwrap_or_default();
+    })
+    .context("the build that wanted images is gone")?;
+    Ok(Outcome::Done)
+}
+
+/// Ends the process when an image takes too long.
+fn watch(busy: &Receiver<bool>) {
+    while let Ok(is_busy) = busy.recv() {
+        if !is_busy {
+            continue;
+        }
+        let begun = processor_time();
+        let mut waited = Duration::ZERO;
+        while busy.recv_timeout(LOOK) == Err(RecvTimeoutError::Timeout) {
+            waited += LOOK;
+            // Where the system does not tell, by the clock.
+            let taken = processor_time().zip(begun).map(|(now, begun)| now - begun);
+            if taken.unwrap_or(waited) > LONGEST {
+                process::exit(TOO_LONG);
+            }
+        }
+    }
+}
+
+/// Processor time of this process, as Linux tells it in hundredths of a second.
+fn processor_time() -> Option<Duration> {
+    let told = fs::read_to_string("/proc/self/stat").ok()?;
+    // After the name in brackets: state is field 3, time of the program field 14, of the system for it field 15.
+    let fields = told.rsplit_once(')')?.1.split_whitespace();
+    let times: Option<Vec<u64>> = fields.skip(11).take(2).map(|f| f.parse().ok()).collect();
+    Some(Duration::from_millis(10 * times?.iter().sum::<u64>()))
+}
