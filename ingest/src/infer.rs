@@ -19,7 +19,7 @@ use std::{
 use feedline_schemas::{
     config::{DeclaredType, SourceConfig, TypeContract},
     csv_cell::CellFormat,
-    record::{ColumnType, join_path},
+    record::{ColumnType, join_path, push_key},
     report::Warning,
 };
 
@@ -27,7 +27,6 @@ use self::kind::KINDS;
 pub(crate) use self::kind::Kind;
 use crate::{
     contract::{Dates, FittingFormats},
-    flatten::flatten,
     source::Record,
     value::{Value, hex, shorten},
 };
@@ -79,6 +78,8 @@ pub(crate) struct Survey {
     is_all: bool,
     columns: Vec<Seen>,
     by_key: HashMap<String, usize>,
+    /// Buffer of a name.
+    name: String,
 }
 
 impl Survey {
@@ -98,6 +99,7 @@ impl Survey {
             is_all: true,
             columns: Vec::new(),
             by_key: HashMap::new(),
+            name: String::new(),
         }
     }
 
@@ -138,11 +140,11 @@ impl Survey {
             return;
         };
         self.rows += 1;
-        let is_nested = |(_, value): &(String, Value)| matches!(value, Value::Object(inner) if !inner.is_empty());
-        if entries.iter().any(is_nested) {
-            for leaf in flatten(entries.clone(), self.max_depth, &self.whole) {
-                self.see(0, leaf.name, &leaf.value);
-            }
+        if entries.iter().any(|(_, value)| is_nested(value)) {
+            let mut name = mem::take(&mut self.name);
+            self.descend(entries, &mut name, &mut 0, self.max_depth);
+            name.clear();
+            self.name = name;
             return;
         }
         for (at, (key, value)) in entries.iter().enumerate() {
@@ -151,12 +153,41 @@ impl Survey {
                 Some(column) if column.name == *key && !key.contains(['.', '\\']) => {
                     self.see_at(at, value);
                 }
-                _ => self.see(at, join_path([key.as_str()]), value),
+                _ => self.see(at, &join_path([key.as_str()]), value),
             }
         }
     }
 
-    fn see(&mut self, at: usize, name: String, value: &Value) {
+    /// Counts the leaves of nested objects: the same leaves and names as [`flatten`](crate::flatten::flatten) gives,
+    /// without copies of the values. `name` is the path of `entries`, and `at` the number of leaves so far.
+    fn descend(
+        &mut self,
+        entries: &[(String, Value)],
+        name: &mut String,
+        at: &mut usize,
+        levels: u32,
+    ) {
+        let prefix = name.len();
+        for (key, value) in entries {
+            push_key(name, key);
+            match value {
+                Value::Object(inner)
+                    if levels > 1 && is_nested(value) && !self.whole.contains(name.as_str()) =>
+                {
+                    name.push('.');
+                    self.descend(inner, name, at, levels - 1);
+                }
+                value => {
+                    self.see(*at, name, value);
+                    *at += 1;
+                }
+            }
+            name.truncate(prefix);
+        }
+    }
+
+    /// Counts a value of the column `name`, which is most often the column `at`.
+    fn see(&mut self, at: usize, name: &str, value: &Value) {
         if self
             .columns
             .get(at)
@@ -164,13 +195,13 @@ impl Survey {
         {
             return self.see_at(at, value);
         }
-        let at = match self.by_key.get(&name) {
+        let at = match self.by_key.get(name) {
             Some(at) => *at,
             None if self.columns.len() >= MOST_COLUMNS => return,
             None => {
-                self.by_key.insert(name.clone(), self.columns.len());
+                self.by_key.insert(name.to_owned(), self.columns.len());
                 self.columns.push(Seen {
-                    name,
+                    name: name.to_owned(),
                     ..Seen::default()
                 });
                 self.columns.len() - 1
@@ -219,6 +250,11 @@ impl Survey {
         inferred.warnings = told.warnings(config);
         inferred
     }
+}
+
+/// Returns true for an object that becomes several columns.
+fn is_nested(value: &Value) -> bool {
+    matches!(value, Value::Object(inner) if !inner.is_empty())
 }
 
 /// Infers the columns of a first batch. A `sample`, if any, overrides the types of the columns that

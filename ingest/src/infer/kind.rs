@@ -75,7 +75,7 @@ impl Kind {
             Value::Null | Value::Fault(_) => return None,
             Value::Bool(_) => Self::Bool,
             Value::Int(value) => Self::of_integer(*value),
-            Value::Float(_) if is_wide(value) => Self::WideFloat,
+            Value::Float(float) if !is_short(*float) && is_wide(value) => Self::WideFloat,
             Value::Float(_) => Self::Float,
             Value::Digits(text) if number::decimal(text).is_some() => Self::Digits,
             Value::Digits(_) => Self::Text,
@@ -293,6 +293,16 @@ fn is_wide(value: &Value) -> bool {
     crate::contract::decimal(value).is_none()
 }
 
+/// Returns true for a float of at most 9 decimals and 15 digits, which fits a decimal. Such a float
+/// is the nearest one to `units / 1e9`, so its shortest text is that number; most floats are found
+/// here, without their text.
+fn is_short(float: f64) -> bool {
+    const SCALE: f64 = 1e9;
+    let units = (float * SCALE).round();
+    let is_negative_zero = float == 0.0 && float.is_sign_negative();
+    float.abs() < 1e6 && (units / SCALE).to_bits() == float.to_bits() && !is_negative_zero
+}
+
 /// Returns true if a float in this notation does not fit a decimal; short texts need no check.
 fn is_wide_text(text: &str, value: &Value) -> bool {
     let is_short = text.len() <= 17 && !text.contains(['e', 'E']);
@@ -302,6 +312,16 @@ fn is_wide_text(text: &str, value: &Value) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    proptest::proptest! {
+        #[test]
+        fn a_short_float_fits_a_decimal(units in -1_000_000_000_000_000_i64..1_000_000_000_000_000, places in 0_i32..12, any in proptest::num::f64::ANY) {
+            let float = format!("{units}e-{places}").parse::<f64>().unwrap();
+            for float in [float, any, -0.0] {
+                proptest::prop_assert!(!is_short(float) || !is_wide(&Value::Float(float)), "{float:e}");
+            }
+        }
+    }
 
     #[test]
     fn cells_are_told_apart_by_their_looks() {
