@@ -68,28 +68,31 @@ use tokenizer::TokenizerFile;
 use warnings::Earlier;
 use write::Fitted;
 
-/// Builds the dataset of `config` from what its sources have landed, adds what has landed since to the one that is there, or
-/// finds that it is there already.
+/// Builds the dataset of `config` from the rows its sources have landed, or appends the rows that
+/// have landed since the last build. Does nothing if the dataset is up to date.
 ///
-/// Rows are added where nothing but the landed rows has become more: they are read, made to numbers by the transform that the
-/// dataset was built with, split by the same rule, and written to shards of their own; copies of rows that are there are left
-/// out. Where rows cannot be added (another configuration, other columns, joins, near-duplicates, series, a profile, images,
-/// texts) the dataset is built anew from all rows, as [`refit`] does, and the log says why.
+/// Rows are appended if nothing but the number of landed rows has changed. They are transformed by
+/// the transform of the dataset, split by the same rule and written to shards of their own. Rows
+/// that the dataset already has are dropped. Where rows cannot be appended (another configuration,
+/// other columns, joins, near-duplicates, series, a profile, images, texts), the dataset is rebuilt
+/// from all rows, as [`refit`] does, and the log gives the reason.
 ///
-/// The result depends on the landed data, the configuration and the positions at which rows were added alone: any number of
-/// partitions, any memory limit and a build that was killed and run again give the same bytes. Until the end nothing that a
-/// reader sees changes. Dropping the future stops the build; what it wrote stays unnamed and is written over by the next one.
+/// The result depends only on the landed data, the configuration and the positions at which rows
+/// were appended. Any number of partitions, any memory limit and a build that was killed and rerun
+/// give the same bytes. Readers see no change until the build ends. Dropping the future stops the
+/// build; the next build overwrites the files it left.
 ///
 /// # Errors
-/// [`Error::Config`] when the configuration does not fit the data, or when rows have landed and rows that are there could
-/// change their split by it; [`Error::Input`] for absent or damaged input, [`Error::TooManyRejects`], [`Error::EmptySplit`],
-/// [`Error::Leak`], and failures of the store, the scratch folder or the engine.
+/// [`Error::Config`] when the configuration does not fit the data, or when new rows could move rows
+/// of the dataset to another split; [`Error::Input`] for absent or damaged input,
+/// [`Error::TooManyRejects`], [`Error::EmptySplit`], [`Error::Leak`], and failures of the store,
+/// the scratch folder or the engine.
 pub async fn build(config: &PipelineConfig, context: &Context) -> Result<DatasetReport, Error> {
     Box::pin(build_by(config, context, Mode::Add)).await
 }
 
-/// As [`build`], with everything made of all rows and fitted anew, whatever is there. Of the same rows come the same bytes, so
-/// it also puts back what was damaged.
+/// Rebuilds and refits the dataset from all rows, even if it is up to date. The same rows give the
+/// same bytes, so this also repairs damaged files.
 ///
 /// # Errors
 /// As [`build`].
@@ -110,12 +113,12 @@ pub async fn is_built_by(
     build.is_built_as(manifest).await
 }
 
-/// What becomes of a dataset that is there.
+/// Choice between appending to a dataset and rebuilding it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Mode {
-    /// Rows that have landed since are added to it, where that can be done.
+    /// Appends rows that have landed since, if possible.
     Add,
-    /// It is made anew.
+    /// Rebuilds it from all rows.
     Anew,
 }
 
@@ -148,7 +151,7 @@ async fn build_by(
                 Ok(grown) => return Box::pin(build.add(grown)).await,
                 Err(NotGrown { reason, earlier }) => {
                     build.earlier = earlier;
-                    tracing::info!(dataset = %build.name, reason, "the dataset is built and fitted anew from all rows");
+                    tracing::info!(dataset = %build.name, reason, "rebuilding and refitting the dataset from all rows");
                     build.anew = Some(reason);
                 }
             }
@@ -157,7 +160,8 @@ async fn build_by(
     Box::pin(build.run()).await
 }
 
-/// That the rows `found` can be those of `rows` that landed: as many, or fewer where not all of them stay.
+/// Checks the number of rows `found` against the `rows` that landed: equal, or fewer where some may
+/// be dropped.
 fn counted(rows: u64, found: u64, all_stay: bool) -> Result<(), Error> {
     let is_right = found == rows || (found < rows && !all_stay);
     if is_right {
@@ -178,14 +182,14 @@ struct Build<'a> {
     input_hash: Hash128,
     /// The dataset's folder.
     store: Store,
-    /// What said there, before anything was read, which manifest is the current one.
+    /// Pointer to the current manifest, as read before anything else.
     pointer: Option<Bytes>,
     /// Sources by the index in an origin.
     names: Vec<TableName>,
     sources: Vec<Landed>,
-    /// What makes the rows of them, where that is a query.
+    /// Query that makes the rows of the sources, if there is one.
     query: Option<Query>,
-    /// What it made.
+    /// Tables that the query made.
     made: Vec<Landed>,
     /// Sources that are joined on.
     joined: Vec<Landed>,
@@ -198,24 +202,24 @@ struct Build<'a> {
     columns: Vec<MergedColumn>,
     /// State before the latest landing, for a full rebuild.
     earlier: Option<Earlier>,
-    /// How documents become tokens, where they do.
+    /// Settings of the tokenizer, for documents that become tokens.
     tokens: Option<TokensConfig>,
     /// The tokenizer, where one is given.
     given: Option<TokenizerFile>,
-    /// What rows are added to.
+    /// Counts of the dataset being appended to.
     there: There,
-    /// Why a dataset that was there is made anew.
+    /// Reason for a rebuild of an existing dataset.
     anew: Option<String>,
 }
 
-/// What a dataset has before rows are added to it; nothing where all of it is made.
+/// Counts of a dataset before rows are appended; all zero for a full build.
 #[derive(Default)]
 struct There {
     /// Shards of each split.
     shards: [usize; 3],
-    /// Rows, those that were set aside among them, copies not.
+    /// Rows, rejected ones included, duplicates not.
     rows: u64,
-    /// Rows that were set aside, by reason.
+    /// Rejected rows by reason.
     rejected: BTreeMap<String, u64>,
 }
 
@@ -310,7 +314,8 @@ impl<'a> Build<'a> {
 }
 
 impl Build<'_> {
-    /// Hash of all that goes into the dataset of a resolved `config`, with its sources where they stand, or `at` other positions.
+    /// Hash of all inputs of the dataset: the resolved `config` and the positions of its sources,
+    /// or the positions in `at`.
     fn inputs_of(&self, config: &DatasetConfig, at: Option<[&[SourceReference]; 3]>) -> Hash128 {
         input_hash(
             self.name,
@@ -378,7 +383,7 @@ impl Build<'_> {
             None => stage(&session, rows, spec, scratch, meter).await?,
         };
         let documents = match self.spec.document() {
-            // Rows may have been set aside for another part.
+            // Rows may have been rejected for another part.
             Some(text) if self.spec.payload.is_none() => {
                 Some(rows::units_staged(&staged, &text.column, kind).await?)
             }
@@ -551,7 +556,7 @@ impl Build<'_> {
         Ok(())
     }
 
-    /// That files which are read as they lie are still what was hashed.
+    /// Checks that files read in place have not changed since they were hashed.
     async fn check_unchanged(&self) -> Result<(), Error> {
         for files in self.sources.iter().filter_map(|s| s.in_place.clone()) {
             let check = tokio::task::spawn_blocking(move || files.check_unchanged()).await;
@@ -640,7 +645,8 @@ impl Build<'_> {
         unpacked(&self.joined) + groups + frozen
     }
 
-    /// Rows that were neither dropped nor set aside. Each document that is cut has one training part.
+    /// Rows that were neither dropped nor rejected. A document split by range has one training
+    /// part.
     fn kept(&self, staged: &Staged) -> u64 {
         if self.cuts_documents() {
             staged.rows(Split::Train)
@@ -649,8 +655,8 @@ impl Build<'_> {
         }
     }
 
-    /// Of rows that other machines made, that none is there twice and, where all that landed stay, that none is missing. It asks
-    /// nothing of those machines.
+    /// Checks the row count of other machines' results: no row twice and, where all landed rows
+    /// stay, none missing. Sends no request to those machines.
     fn check_count(&self, found: u64) -> Result<(), Error> {
         let (config, rows) = (&self.spec.config, self.rows);
         let is_all = |table: &Landed| table.newest().0.is_empty();
@@ -664,7 +670,7 @@ impl Build<'_> {
         counted(rows, found, all_stay)
     }
 
-    /// Whether each document is cut into a part for every split.
+    /// Returns true if each document is divided into one part per split.
     fn cuts_documents(&self) -> bool {
         self.spec.config.split.by == SplitBy::Range && self.spec.payload.is_some()
     }
@@ -681,7 +687,7 @@ impl Build<'_> {
         })
     }
 
-    /// What the shards hold.
+    /// Layout of the shards.
     fn layout(&self, fitted: &Fitted) -> Layout {
         let transform = &fitted.transform;
         let target = target_kind(transform.artefact());
@@ -708,7 +714,8 @@ impl Build<'_> {
         }
     }
 
-    /// A target of which no value is a number is a mistake in the configuration, not in every row.
+    /// Reports a target without a single number as a mistake in the configuration, not in every
+    /// row.
     fn check_target(&self, staged: &Staged, rejects: &Rejects) -> Result<(), Error> {
         let Some(sample) = rejects
             .first_of(reason::TARGET_NOT_NUMERIC)
@@ -782,7 +789,7 @@ impl Build<'_> {
         })
     }
 
-    /// What is not as expected and is kept all the same: rows by column and expectation.
+    /// Rows that violate expectations and are kept with a warning, by column and expectation.
     async fn unexpected(
         &self,
         session: &SessionContext,
@@ -803,7 +810,7 @@ impl Build<'_> {
         Ok(BTreeMap::new())
     }
 
-    /// That no column is as in `found`, and that no row was set aside for what is expected, where the build stops for one.
+    /// Fails on a violated column in `found`, or a rejected row, where expectations stop the build.
     async fn check_expected(
         &self,
         session: &SessionContext,

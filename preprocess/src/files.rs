@@ -1,9 +1,11 @@
-//! Parquet files that a dataset is made of as they lie, without a landing zone.
+//! Parquet files read in place as the rows of a dataset, without a landing zone.
 //!
-//! A row's place is that of its file, in the order of the names, and its number in it: `sequence` and `row` of an origin. A
-//! file of more than 2^24 rows takes several sequences. All files have the same columns; what is not one of the types
-//! that land is read as one: integers and floats of any width as those of 64 bits, points in time of a zone in microseconds,
-//! dates, times, nanoseconds and points in time without a zone as text, as a source lands them. The position that the manifest names is the last sequence, and a hash of all files.
+//! The position of a row is that of its file, in the order of the names, and its number in it:
+//! `sequence` and `row` of an origin. A file of more than 2^24 rows takes several sequences. All
+//! files have the same columns. Types that do not land are converted as a source would convert
+//! them: integers and floats of any width become 64-bit, timestamps with a zone become
+//! microseconds; dates, times, nanoseconds and timestamps without a zone become text. The position
+//! in the manifest is the last sequence and a hash of all files.
 
 use std::{
     collections::{BTreeSet, HashSet, VecDeque},
@@ -51,7 +53,7 @@ use crate::{
     plan::{landed_schema, landed_type},
 };
 
-/// What such files are called where a source would be.
+/// Name of such files where a source name is expected.
 pub(crate) const SOURCE: &str = "files";
 
 /// The key that names them.
@@ -82,14 +84,15 @@ pub(crate) struct Files {
 #[derive(Clone, Debug)]
 struct ParquetFile {
     path: PathBuf,
-    /// What the file was before it was hashed.
+    /// State of the file before it was hashed.
     state: State,
     metadata: ArrowReaderMetadata,
     /// Place of the first row: sequence and row.
     first: u64,
 }
 
-/// What tells a file from one that was written since: device, number, size, and second and nanosecond of the last change.
+/// Identity of a version of a file: device, number, size, and second and nanosecond of the last
+/// change.
 type State = (u64, u64, u64, i64, i64);
 
 fn state_of(path: &Path) -> std::io::Result<State> {
@@ -168,11 +171,11 @@ impl Files {
         })
     }
 
-    /// That the files are those that were hashed, as far as the file system tells: rows that were read of others would stand
-    /// under a hash that is not theirs.
+    /// Checks that the files have not changed since they were hashed, as far as the file system
+    /// reports. Otherwise the manifest would hold a wrong hash.
     ///
     /// # Errors
-    /// [`Error::Input`] for the first that was written, replaced or removed since.
+    /// [`Error::Input`] for the first file that was written, replaced or removed since.
     pub(crate) fn check_unchanged(&self) -> Result<(), Error> {
         match self.files.iter().find(|file| file.has_changed()) {
             None => Ok(()),
@@ -327,7 +330,7 @@ struct Rows {
     groups: VecDeque<Group>,
     /// Rows of a batch.
     batch: usize,
-    /// What is being read: the file, and the place of its next row.
+    /// File being read, and the position of its next row.
     open: Option<(usize, ParquetRecordBatchReader, u64)>,
 }
 
@@ -376,7 +379,7 @@ fn matching(pattern: &str) -> Result<Vec<PathBuf>, Error> {
     let path = Path::new(pattern.strip_prefix("file://").unwrap_or(pattern));
     if pattern.contains("://") && !pattern.starts_with("file://") {
         return Err(config(format!(
-            "`{pattern}` is not a local path; land what lies in a store with a `[[source]]` of `type = \"files\"`"
+            "`{pattern}` is not a local path; land files of an object store with a `[[source]]` of `type = \"files\"`"
         )));
     }
     let Some(name) = path.file_name().and_then(|name| name.to_str()) else {
@@ -454,7 +457,7 @@ fn one(path: &Path) -> Result<Vec<PathBuf>, String> {
     }
 }
 
-/// Whether `name` is what `pattern` says: `*` is any text, `?` one character.
+/// Returns true if `name` matches `pattern`: `*` is any text, `?` one character.
 fn matches(pattern: &str, name: &str) -> bool {
     let name: Vec<char> = name.chars().collect();
     // How much of the pattern so far can end before each character.
@@ -476,7 +479,7 @@ fn matches(pattern: &str, name: &str) -> bool {
 /// Threads that hash files at most: a disk gives no more to others.
 const HASHING: usize = 8;
 
-/// What each file was before, its size and its hash.
+/// State before hashing, size and hash of each file.
 fn all_hashed(paths: &[PathBuf]) -> Vec<std::io::Result<(State, u64, Hash128)>> {
     let threads = thread::available_parallelism().map_or(1, NonZero::get);
     let next = AtomicUsize::new(0);
@@ -500,7 +503,7 @@ fn all_hashed(paths: &[PathBuf]) -> Vec<std::io::Result<(State, u64, Hash128)>> 
     all.into_iter().map(|(_, hashed)| hashed).collect()
 }
 
-/// What a file was before, its size and its hash.
+/// State before hashing, size and hash of a file.
 fn hashed(path: &Path) -> std::io::Result<(State, u64, Hash128)> {
     let state = state_of(path)?;
     let mut file = File::open(path)?;
@@ -606,7 +609,7 @@ fn read(column: &ArrayRef, wanted: ColumnType) -> Result<ArrayRef, DataFusionErr
     }
 }
 
-/// Whether two files have the same columns, whatever their order.
+/// Checks that two files have the same columns, in any order.
 fn same(first: &RecordSchema, other: &RecordSchema) -> Result<(), String> {
     for column in &first.columns {
         let found = other.columns.iter().find(|c| c.name == column.name);
@@ -636,19 +639,19 @@ fn same(first: &RecordSchema, other: &RecordSchema) -> Result<(), String> {
     }
 }
 
-/// What to do about a column of a type that is not read.
-const NOT_READ: &str = "write the file again, without columns that are not read, leave it out of `dataset.files`, or land it \
+/// Advice for a column of an unsupported type.
+const NOT_READ: &str = "rewrite the file without these columns, leave it out of `dataset.files`, or land it \
     with a `[[source]]` of `type = \"files\"`, which reads more";
 
-/// What to do about a file that is no Parquet file.
-const NOT_PARQUET: &str = "write the file again, leave it out of `dataset.files`, or land it with a `[[source]]` of \
+/// Advice for a file that is not Parquet.
+const NOT_PARQUET: &str = "rewrite the file, leave it out of `dataset.files`, or land it with a `[[source]]` of \
     `type = \"files\"`, which reads other formats";
 
-/// What to do about columns that are not those of the first file.
+/// Advice for columns that differ from those of the first file.
 const NOT_SAME: &str = "write files of the same columns, leave it out of `dataset.files`, or land the files with a `[[source]]` \
     of `type = \"files\"`, where columns may be added";
 
-/// What to do about a column that is called as one of feedline's own.
+/// Advice for a column with a reserved name.
 const RESERVED: &str = "files of a landing zone are read through their source, which `dataset.sources` names in place of \
     `dataset.files`; leave the column out of any other file";
 
@@ -660,7 +663,7 @@ fn unreadable(path: &Path, error: &std::io::Error) -> Error {
     unfit(path, format!("it cannot be read: {error}"), about(error))
 }
 
-/// What to do about a file that the system does not hand out.
+/// Advice for a file that the system refuses to open.
 fn about(error: &std::io::Error) -> &'static str {
     match error.kind() {
         ErrorKind::PermissionDenied => {
@@ -787,7 +790,7 @@ mod tests {
         write(&at("a.parquet"), &[("x", cells)]);
         refused(
             &at("*.parquet"),
-            "column `x` is UInt64, which is not read; write the file again, without columns that are not read",
+            "column `x` is UInt64, which is not read; rewrite the file without these columns",
         );
         let cells: ArrayRef = Arc::new(UInt32Array::from(vec![0]));
         write(&at("a.parquet"), &[("x", Arc::clone(&cells))]);

@@ -59,7 +59,7 @@ use crate::{
 /// A batch of this many bytes ends, however few its rows are.
 const BATCH_BYTES: usize = 32 << 20;
 
-/// How rows are written.
+/// File format of the rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RowFormat {
     /// CSV with a header line.
@@ -70,7 +70,7 @@ pub enum RowFormat {
     Parquet,
 }
 
-/// How a file is packed.
+/// Compression of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Packing {
     Plain,
@@ -104,7 +104,7 @@ fn unpacked(name: &str) -> (&str, Packing) {
     }
 }
 
-/// Where rows come from.
+/// Origin of the rows.
 pub enum RowSource {
     /// A local file.
     File(PathBuf),
@@ -121,7 +121,7 @@ impl std::fmt::Debug for RowSource {
     }
 }
 
-/// How CSV is read.
+/// Settings for reading CSV.
 #[derive(Clone, Debug, Default)]
 pub struct CsvReading {
     /// Field separator; absent: a tab for `.tsv`, else a comma.
@@ -132,7 +132,7 @@ pub struct CsvReading {
     pub format: CellFormat,
 }
 
-/// How new rows are read.
+/// Settings for reading new rows.
 #[derive(Clone, Debug)]
 pub struct RowsReading {
     /// Format; absent: by the ending of the file's name, and that of a pipe is NDJSON.
@@ -141,10 +141,11 @@ pub struct RowsReading {
     pub csv: CsvReading,
     /// Types of the landed columns that the transform was fitted on, as far as they are known: [`landed_types`].
     pub landed: BTreeMap<String, ColumnType>,
-    /// Contracts of the sources that the rows could be of: they say what becomes of a cell that its landed column does not hold.
-    /// Without any its row is set aside.
+    /// Contracts of the sources that the rows may come from. They decide about a cell that does not
+    /// fit its landed column. Without contracts such a row is rejected.
     pub contracts: Vec<ContractConfig>,
-    /// Whether names are as files or a query write them: `a.b` is a key with a dot then, and else the key `b` of an object `a`.
+    /// True if names are as files or a query write them: `a.b` is then a key with a dot, otherwise
+    /// it is the key `b` of an object `a`.
     pub names_as_written: bool,
     /// Columns that are carried along as text.
     pub keep: Vec<String>,
@@ -154,12 +155,12 @@ pub struct RowsReading {
     pub batch_rows: usize,
 }
 
-/// Why a row cannot be used.
+/// Reason why a row cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fault {
     /// A fixed word, as ingest or the build gives it, such as `type_conflict` or `integer_too_large`.
     pub reason: &'static str,
-    /// Where and what exactly.
+    /// Location and details.
     pub detail: String,
 }
 
@@ -195,14 +196,14 @@ pub struct NewTexts {
     pub kept: Vec<Vec<Option<String>>>,
 }
 
-/// What a transform makes of some new rows.
+/// Features of some new rows.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Features {
     /// Number of the first row, from 0 as in the files of rejects.
     pub first: u64,
     /// Rows, the bad ones included.
     pub rows: usize,
-    /// `[rows, features]`, row-major; what stands in bad rows has no meaning.
+    /// `[rows, features]`, row-major; values of bad rows have no meaning.
     pub x: Vec<f32>,
     /// Rows that cannot be used, by place from 0.
     pub bad: BTreeMap<usize, Fault>,
@@ -343,11 +344,12 @@ impl std::fmt::Debug for RowsIn {
 }
 
 impl RowsIn {
-    /// Opens `source` for the transform of `artefact`, and checks that its columns are there, as far as the format tells
-    /// beforehand. Blocks.
+    /// Opens `source` for the transform of `artefact`, and checks that its columns exist, if the
+    /// format lists them beforehand. Blocks.
     ///
     /// # Errors
-    /// [`Error::Input`] for a file that cannot be read or lacks columns, and for a dataset whose rows are not made of numbers and categories.
+    /// [`Error::Input`] for a file that cannot be read or lacks columns, and for a dataset whose
+    /// rows are not made of numbers and categories.
     pub fn open(
         source: RowSource,
         reading: &RowsReading,
@@ -437,7 +439,7 @@ impl RowsIn {
             (None, RowSource::Stream(_)) => RowFormat::Ndjson,
             (None, RowSource::File(_)) => {
                 return Err(refused(
-                    "its name does not tell its format; say it (`--format`)".into(),
+                    "the format does not follow from its name; set `--format`".into(),
                 ));
             }
         };
@@ -492,7 +494,7 @@ impl RowsIn {
         self.assembly.take()
     }
 
-    /// Columns of the file that nothing asks for, where its format tells.
+    /// Columns of the file that the transform does not use, if the format lists them.
     #[must_use]
     pub fn ignored(&self) -> Vec<String> {
         self.reader
@@ -564,13 +566,13 @@ fn stream(source: RowSource, name: &str) -> Result<Box<dyn Read + Send>, Error> 
 
 /// Reads rows of one format. Wanted columns are known by their place: the inputs, then those that are carried along.
 trait Reader: Send {
-    /// Columns of the file, where it tells them beforehand.
+    /// Columns of the file, if it lists them beforehand.
     fn columns(&self) -> Option<&Named>;
 
     /// Adds some rows, good or bad; `false` at the end.
     ///
     /// # Errors
-    /// What makes the rest unreadable.
+    /// The reason why the rest is unreadable.
     fn fill(&mut self, rows: &mut Assembly) -> Result<bool, String>;
 }
 
@@ -578,7 +580,7 @@ trait Reader: Send {
 struct Assembly {
     schema: SchemaRef,
     inputs: Vec<Input>,
-    /// Whether any row has had the input, be it without a value.
+    /// True for inputs that any row has had, even without a value.
     met: Vec<bool>,
     keep: Vec<String>,
     kept: Vec<Vec<Option<String>>>,
@@ -588,7 +590,7 @@ struct Assembly {
     bytes: usize,
     /// Rows before this batch.
     before: u64,
-    /// Whether an object was found that has none of the inputs, before any that has some.
+    /// True if an object without any of the inputs came before any that has some.
     is_foreign: bool,
 }
 
@@ -670,7 +672,7 @@ impl Assembly {
         ))
     }
 
-    /// Warns of cells that were read as missing though something stands in them, of each column once.
+    /// Warns once per column of cells that could not be read and count as missing.
     fn tell_unread(&mut self, file: &str) {
         for input in &mut self.inputs {
             let Some(unread) = input.unread.take() else {
@@ -712,7 +714,7 @@ impl Assembly {
         self.rows += 1;
     }
 
-    /// Adds a row of which nothing can be read.
+    /// Adds a row that cannot be read at all.
     fn add_bad(&mut self, fault: Fault) {
         self.bad.insert(self.rows, fault);
         for input in &mut self.inputs {
