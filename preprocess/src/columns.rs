@@ -1,4 +1,5 @@
-//! What each landed column is to the dataset: the configuration resolved against the columns that are there.
+//! Role of each landed column in the dataset: the configuration resolved against the landed
+//! columns.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -38,7 +39,7 @@ pub(crate) mod system {
     pub(crate) const HASH: &str = "_hash";
     /// `u8`, position in [`feedline_schemas::manifest::Split::ALL`].
     pub(crate) const SPLIT: &str = "_split";
-    /// `utf8`, why the row is set aside; null when it is not.
+    /// `utf8`, reason of the rejection; null for accepted rows.
     pub(crate) const REJECT: &str = "_reject";
     /// `fixed_size_binary(16)`, hash of the split's key columns.
     pub(crate) const GROUP: &str = "_group";
@@ -54,7 +55,7 @@ pub(crate) mod system {
     pub(crate) const BOXES_COUNTS: &str = "_boxes_counts";
     /// `utf8`, the embedding of an image, a JSON list.
     pub(crate) const EMBEDDING: &str = "_embedding";
-    /// `utf8`, what near-duplicates are told by, where it is no column of documents.
+    /// `utf8`, text that near-duplicates are compared by, where it is no column of documents.
     pub(crate) const TEXT: &str = "_text";
     /// `u64`, how much was redacted in the document.
     pub(crate) const REDACTED: &str = "_redacted";
@@ -98,38 +99,38 @@ pub(crate) struct MergedColumn {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Input {
     pub(crate) column: InputColumn,
-    /// Whether it is a feature only because nothing said otherwise; such a text column is left out when it turns out
-    /// to name rows rather than to sort them.
+    /// True if the column is a feature only by default. Such a text column is dropped when its
+    /// values turn out to identify rows rather than categories.
     pub(crate) by_default: bool,
 }
 
 /// The dataset, resolved: every check that needs no data has passed.
 #[derive(Clone, Debug)]
 pub(crate) struct DatasetSpec {
-    /// What a row holds in place of numbers; then there are no inputs and no steps.
+    /// Content of a row in place of numbers; then there are no inputs and no steps.
     pub(crate) payload: Option<Payload>,
-    /// What a row holds beside its numbers, if it has those.
+    /// Content of a row besides its numbers, if any.
     pub(crate) parts: Vec<Payload>,
-    /// How near-duplicates are told, where they are looked for.
+    /// Settings for near-duplicates, where they are looked for.
     pub(crate) near_dup: Option<NearDup>,
-    /// What the rows are in time, and what is made of their past.
+    /// Time series of the rows, and the features made of their past.
     pub(crate) series: Option<Arc<Series>>,
-    /// What is put beside the landed rows first.
+    /// Joins that run first.
     pub(crate) joins: Vec<Join>,
     pub(crate) inputs: Vec<Input>,
     pub(crate) target: Option<TargetSpec>,
     /// The further targets, all numbers, where there are several.
     pub(crate) other_targets: Vec<TargetSpec>,
-    /// Whether a row without a target is rejected. New rows are to be predicted, and have none.
+    /// True if a row without a target is rejected; false for inference input, which has none.
     pub(crate) requires_target: bool,
     pub(crate) steps: Vec<StepConfig>,
     pub(crate) config: DatasetConfig,
     pub(crate) max_reject_fraction: f64,
-    /// What decides the split of a row.
+    /// Rule that decides the split of a row.
     pub(crate) rule: Rule,
-    /// What shards hold as it landed.
+    /// Passthrough columns, stored as they landed.
     pub(crate) kept: Vec<KeptColumn>,
-    /// What its columns are expected to hold.
+    /// Expectations of its columns.
     pub(crate) expect: Option<Expect>,
 }
 
@@ -177,7 +178,7 @@ impl DatasetSpec {
         self.payload_of(PayloadKind::Image)
     }
 
-    /// What is done to them.
+    /// Steps for the images.
     pub(crate) fn images(&self) -> Option<&Images> {
         self.image().and_then(|image| image.images.as_ref())
     }
@@ -187,7 +188,7 @@ impl DatasetSpec {
         self.payload_of(PayloadKind::Text)
     }
 
-    /// What to fit, without the columns in `left_out`.
+    /// Steps to fit, without the columns in `left_out`.
     pub(crate) fn fit_spec(&self, left_out: &BTreeSet<String>) -> FitSpec {
         let stays = |name: &String| !left_out.contains(name);
         let steps = self.steps.iter().cloned().map(|mut step| {
@@ -419,7 +420,7 @@ fn check_list(key: &str, names: &[String], columns: &[MergedColumn]) -> Result<(
     Ok(())
 }
 
-/// The column called `name`, which stands at `key`.
+/// Finds the column called `name`, which the configuration has at `key`.
 pub(crate) fn find<'a>(
     key: &str,
     name: &str,
@@ -564,11 +565,11 @@ fn check_several(config: &DatasetConfig) -> Result<(), Error> {
 
 const TARGET: &str = "dataset.target";
 
-/// Checks that a target that is listed as a feature is history: a window that ends before the row of its target may hold earlier
-/// values of it.
+/// Checks that a target listed as a feature is history: a window that ends before the row of its
+/// target may hold earlier values of it.
 ///
 /// # Errors
-/// [`Error::Config`] where a model would be given the answer.
+/// [`Error::Config`] where the target would leak into the features.
 fn check_history(config: &DatasetConfig, name: &str) -> Result<(), Error> {
     let which = match config.targets().len() {
         1 => "the target",
@@ -713,7 +714,7 @@ fn inputs(
     Ok(inputs)
 }
 
-/// What the configuration says about one column's kind, and where.
+/// Kind of one column in the configuration, and the key that sets it.
 struct Asked {
     kind: Option<InputKind>,
     conflict: Option<String>,

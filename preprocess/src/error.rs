@@ -1,4 +1,4 @@
-//! What can go wrong in a build, and what the caller does about it.
+//! Errors of a build, and the action that each needs.
 
 use std::{collections::BTreeMap, path::Path};
 
@@ -8,7 +8,7 @@ use feedline_schemas::{ContractError, manifest::Split};
 
 use crate::told::one_line;
 
-/// Why a build or a check stopped.
+/// Reason why a build or a check stopped.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -17,37 +17,37 @@ pub enum Error {
     Config {
         /// Key path, such as `dataset.target`.
         key: String,
-        /// What is wrong and what to do.
+        /// Fault and remedy.
         reason: String,
     },
     /// Something that was to be read is absent, damaged or unfit.
     #[error("cannot use {what}: {reason}; {advice}")]
     Input {
-        /// What was read, by name or URL.
+        /// Name or URL of the input.
         what: String,
-        /// What is wrong with it.
+        /// Fault of the input.
         reason: String,
-        /// What to do.
+        /// Remedy.
         advice: String,
     },
-    /// More rows were set aside than the configuration allows; nothing was published.
+    /// Rejected rows exceed the limit of the configuration; nothing was published.
     #[error(
         "{rejected} of {rows} rows were set aside, more than `dataset.max_reject_fraction` = {limit} allows ({}); first: {sample}; \
          they are listed in `{file}`, {advice}",
         list(by_reason)
     )]
     TooManyRejects {
-        /// Rows set aside.
+        /// Rejected rows.
         rejected: u64,
         /// Rows that were left after copies had been dropped.
         rows: u64,
         /// The limit, 0 to 1.
         limit: f64,
-        /// Rows set aside, by reason.
+        /// Rejected rows by reason.
         by_reason: BTreeMap<String, u64>,
         /// One row and why.
         sample: String,
-        /// Where all of them are listed.
+        /// File that lists all of them.
         file: String,
         /// Advice to the user.
         advice: String,
@@ -58,13 +58,13 @@ pub enum Error {
          `dataset.expect.on_violation = \"warn\"`", what.join("; "), listed(*rows, file.as_deref())
     )]
     Unexpected {
-        /// Rows set aside for it.
+        /// Rows rejected for it.
         rows: u64,
-        /// What is not as expected, each with a sample.
+        /// Violated expectations, each with a sample.
         what: Vec<String>,
-        /// Where it is said what is expected.
+        /// URL of the expectations file.
         expectations: String,
-        /// Where rows that were set aside are listed, if some were.
+        /// File that lists the rejected rows, if there are any.
         file: Option<String>,
     },
     /// A split that should hold rows holds none.
@@ -85,9 +85,9 @@ pub enum Error {
         validation: u64,
         /// Test rows.
         test: u64,
-        /// How many rows are in no split, and why; empty where all of them are in one.
+        /// Number of rows in no split, with the reasons; empty if every row has a split.
         left_out: String,
-        /// What to do.
+        /// Remedy.
         advice: String,
     },
     /// Shards do not hold what the documents do; nothing was published.
@@ -96,11 +96,11 @@ pub enum Error {
          published"
     )]
     Lost {
-        /// What was counted.
+        /// Counted quantity.
         what: String,
-        /// How much of it the documents that are kept have.
+        /// Its count in the kept documents.
         documents: u64,
-        /// How much of it the shards hold.
+        /// Its count in the shards.
         shards: u64,
     },
     /// A cluster gave another number of rows than landed; nothing was published.
@@ -111,7 +111,7 @@ pub enum Error {
     Miscounted {
         /// Rows that landed.
         rows: u64,
-        /// Rows that were kept or set aside.
+        /// Rows that were kept or rejected.
         found: u64,
     },
     /// The audit found the same content in two splits; nothing was published.
@@ -156,7 +156,7 @@ pub enum Error {
     Decoder {
         /// The program.
         program: String,
-        /// What became of it.
+        /// Fault of the scratch file or folder.
         reason: String,
     },
     /// The query engine has no memory left.
@@ -165,7 +165,7 @@ pub enum Error {
          parts with `--partitions`"
     )]
     Memory {
-        /// What it asked for and what it had.
+        /// Memory requested and memory available.
         reason: String,
     },
     /// The query engine failed.
@@ -182,7 +182,7 @@ pub enum Error {
     Contract(#[from] ContractError),
 }
 
-/// What the caller does about an error.
+/// Action that an error needs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ErrorKind {
@@ -198,7 +198,7 @@ pub enum ErrorKind {
 }
 
 impl Error {
-    /// What the caller does about it.
+    /// Action that this error needs.
     #[must_use]
     pub fn kind(&self) -> ErrorKind {
         match self {
@@ -279,7 +279,7 @@ impl From<DataFusionError> for Error {
     }
 }
 
-/// What a function of ours found wrong with the configuration or the data, however the engine wrapped it on the way.
+/// Error of this crate inside an error of the engine, under any number of wrappers.
 fn told_of(error: &DataFusionError) -> Option<Error> {
     let DataFusionError::External(inner) = error.find_root() else {
         return None;

@@ -1,11 +1,13 @@
 //! Splitting by the time in a column, in whatever order rows landed.
 //!
-//! Times are integers: microseconds of UTC, or those of a column of integers. The training split ends before the first
-//! border, validation before the second; rows of one instant are never torn. Borders that follow from shares are exact
-//! order statistics of the rows that can be used: the last instant of a split is that of the row at its share.
+//! Times are integers: microseconds of UTC, or the values of an integer column. The training split
+//! ends before the first boundary, validation before the second; rows with equal times stay
+//! together. Boundaries that follow from fractions are exact order statistics of the usable rows:
+//! the last time of a split is that of the row at its rank.
 //!
-//! With a key, a group belongs to the split of its last row. Its rows before that split are set aside: they would show a
-//! model whom it is measured on. So neither time nor a group leaks.
+//! With a key, a group belongs to the split of its last row. Its rows before that split are
+//! rejected: they would show a model the groups that it is measured on. So neither time nor a group
+//! leaks.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -50,14 +52,14 @@ const PLACE: &str = "_place";
 const LAST: &str = "_last";
 const LAST_GROUP: &str = "_last_group";
 
-/// How rows are split by time.
+/// Rule that splits rows by time.
 #[derive(Clone, Debug)]
 pub(crate) struct TimeRule {
     column: MergedColumn,
-    /// Where validation and test begin; from the shares where absent.
+    /// First times of validation and test; computed from the fractions if absent.
     until: Option<[i64; 2]>,
     ends: Ends,
-    /// Units of time behind a border.
+    /// Units of time after a boundary that the embargo rejects.
     embargo: i64,
     has_key: bool,
 }
@@ -66,7 +68,8 @@ impl TimeRule {
     /// By the times of column `name`.
     ///
     /// # Errors
-    /// [`Error::Config`] for a column that is not there or holds no times, and borders that are none.
+    /// [`Error::Config`] for a column that is missing or holds no times, and for invalid
+    /// boundaries.
     pub(super) fn resolve(
         name: &str,
         split: &SplitConfig,
@@ -105,7 +108,8 @@ impl TimeRule {
         })
     }
 
-    /// Whether the borders say that this split has rows, where they are given.
+    /// Returns true if the given boundaries leave rows for this split; `None` without given
+    /// boundaries.
     pub(crate) fn expects(&self, split: Split) -> Option<bool> {
         let [validation, test] = self.until?;
         Some(split != Split::Validation || validation < test)
@@ -121,7 +125,8 @@ impl TimeRule {
         })
     }
 
-    /// Whether the times are the texts of column `name`, which somebody else may know better how to read.
+    /// Returns true if the times are strings of column `name`, for which another rule may have a
+    /// format.
     pub(crate) fn is_text_of(&self, name: &str) -> bool {
         self.column.r#type == ColumnType::Utf8 && self.column.name == name
     }
@@ -187,7 +192,7 @@ impl TimeRule {
         Ok(rows.select(columns.collect::<Vec<_>>())?)
     }
 
-    /// The borders that the shares make among the rows that can be used.
+    /// Boundaries computed from the fractions over the usable rows.
     async fn found(&self, rows: &DataFrame) -> Result<Borders, Error> {
         let usable = rows.clone().filter(ident(system::REJECT).is_null())?;
         let times = usable.select(vec![ident(system::TIME)])?;
@@ -238,7 +243,8 @@ fn with_last(rows: DataFrame) -> Result<DataFrame, Error> {
     Ok(last.join(rows, JoinType::Right, &[LAST_GROUP], &[system::GROUP], None)?)
 }
 
-/// What to do where most of the rows that a split lacks are left out by its rule; nothing where none are.
+/// Advice where the split rule rejects most of the rows that a split lacks; `None` if it rejects
+/// none.
 pub(crate) fn advice_on(left_out: &BTreeMap<String, u64>) -> Option<&'static str> {
     let rows = |reason: &str| left_out.get(reason).copied().unwrap_or(0);
     match (rows(GROUP_STRADDLES), rows(EMBARGO)) {
@@ -253,7 +259,7 @@ pub(crate) fn advice_on(left_out: &BTreeMap<String, u64>) -> Option<&'static str
     }
 }
 
-/// The two borders of the configuration.
+/// Reads the two boundaries of the configuration.
 fn until(borders: &[String], is_integer: bool) -> Result<Option<[i64; 2]>, Error> {
     let fault = |reason: String| Error::config("dataset.split.until", reason);
     let read = |border: &String| match is_integer {
@@ -284,7 +290,7 @@ fn until(borders: &[String], is_integer: bool) -> Result<Option<[i64; 2]>, Error
     }
 }
 
-/// Why a row is set aside, from the reason it has already, if any, its time, and that as it landed.
+/// Reason to reject a row, from its earlier reason, if any, its time, and the time as it landed.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(crate) struct Timeless {
     /// Column of the time.
@@ -320,7 +326,7 @@ impl RowFunction for Timeless {
     }
 }
 
-/// Borders between splits in time.
+/// Boundaries between splits in time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 struct Borders {
     /// First instants that are validation's and test's.
@@ -341,7 +347,8 @@ impl Borders {
     }
 }
 
-/// Split of rows by the time that decides it; the first for those without one, which are set aside.
+/// Split of rows by the time that decides it; the first split for rows without a time, which are
+/// rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(crate) struct ByTime(Borders);
 
@@ -357,7 +364,8 @@ impl RowFunction for ByTime {
     }
 }
 
-/// Why a row is set aside, from the reason it has already, if any, its time, and the last of its group.
+/// Reason to reject a row, from its earlier reason, if any, its time, and the last time of its
+/// group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(crate) struct Behind(Borders);
 
