@@ -1,5 +1,5 @@
-//! Images that are decoded while rows are staged: stored in the size and format that `[dataset.image]` asks for, or
-//! set aside with what is wrong with them.
+//! Images that are decoded while rows are staged: stored in the size and format that
+//! `[dataset.image]` sets, or rejected with a description of the fault.
 //!
 //! Each good row gets `_sums`, the sums that the moments of channels are fitted from, and where duplicates are looked
 //! for `_pixels` and `_looks`, the hashes of [`feedline_image::ImageHashes`]; boxes that are carried along become
@@ -42,7 +42,7 @@ const COUNTS_BYTES: i32 = 8;
 /// Rows are handed on when their images have this many bytes.
 const PART_BYTES: usize = 64 << 20;
 
-/// What is done to the images of a dataset.
+/// Steps for the images of a dataset.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Images {
     /// The column of files.
@@ -81,15 +81,16 @@ impl Images {
         Ok(())
     }
 
-    /// What boxes were drawn on, where some come along.
+    /// Image that the boxes refer to, if there are boxes.
     pub(crate) fn boxes_on(&self) -> Option<BoxesOn> {
         let config = &self.config;
         let on = || config.boxes_on.unwrap_or_default();
         config.boxes.as_ref().map(|_| on())
     }
 
-    /// What finds images whose embeddings are near, where that is asked for. `lengths` tells how many embeddings have how
-    /// many numbers: those of the length that most have are compared, of the shortest such.
+    /// Search for images with similar embeddings, if requested. `lengths` counts the embeddings by
+    /// their length. Those of the most frequent length are compared; of equally frequent lengths
+    /// the shortest counts.
     ///
     /// # Errors
     /// [`Error::Scratch`] when `folder` cannot be made.
@@ -117,7 +118,7 @@ impl Images {
         boxes.into_iter().chain(embeddings)
     }
 
-    /// The schema of staged rows, of which the plan makes the columns of `plan`.
+    /// Schema of staged rows, for a plan with the columns of `plan`.
     pub(crate) fn staged(&self, plan: &Schema) -> Schema {
         let mut fields = plan.fields().to_vec();
         let mut add = |name: &str, bytes: i32, nullable: bool| {
@@ -142,23 +143,23 @@ pub(crate) struct Converter {
     decoder: Decoder,
     how: Preparation,
     column: String,
-    /// What boxes were drawn on, where some come along.
+    /// Image that the boxes refer to, if there are boxes.
     boxes: Option<BoxesOn>,
     has_embeddings: bool,
-    /// How many embeddings there were of each length.
+    /// Embeddings by their length.
     lengths: BTreeMap<usize, u64>,
     /// Schema of what is handed on.
     schema: SchemaRef,
 }
 
-/// Where images are decoded.
+/// Place of the decoder: this process or one of its own.
 #[derive(Debug)]
 enum Decoder {
     Here(Preparer),
     Apart(Isolated),
 }
 
-/// Why a row is set aside whose boxes cannot be read, or its embedding.
+/// Reasons for rejecting a row with unreadable boxes or an unreadable embedding.
 const BAD_BOXES: &str = "bad_boxes";
 pub(crate) const BAD_EMBEDDING: &str = "bad_embedding";
 
@@ -196,7 +197,7 @@ impl Converter {
         &self.column
     }
 
-    /// How many of the embeddings that came along had how many numbers.
+    /// Embeddings by their length.
     pub(crate) fn into_lengths(self) -> BTreeMap<usize, u64> {
         self.lengths
     }
@@ -383,7 +384,7 @@ pub(crate) fn add_sums(total: &mut ChannelSums, cell: &[u8]) {
     });
 }
 
-/// Boxes that are there and that were lost, of a `_boxes_counts` cell.
+/// Numbers of kept and of lost boxes from a `_boxes_counts` cell.
 pub(crate) fn box_counts(cell: &[u8]) -> [u64; 2] {
     let numbers = cell.as_chunks::<4>().0;
     assert_eq!(numbers.len(), 2, "a cell holds two counts");

@@ -1,8 +1,8 @@
 //! Columns of other sources, put beside the rows that have their keys, before anything else is done with the rows.
 //!
-//! A key stands once in the source that is joined on, or the build ends: no row is ever multiplied, so a dataset has as
-//! many rows after its joins as before. What stands beside a row follows from keys alone, whatever the partitions; with
-//! `asof`, from keys and times.
+//! A key is unique in the joined source, or the build ends: no row is ever multiplied, so a dataset
+//! has as many rows after its joins as before. The joined values depend on keys alone, whatever the
+//! partitions; with `asof`, on keys and times.
 //!
 //! The joined source is held in memory, its keys and the columns that are taken, while the rows stream past it; where
 //! that would take an eighth of the memory limit both sides are sorted instead, outside memory.
@@ -51,7 +51,7 @@ const ROWS: &str = "_join_rows";
 const LOW: &str = "_join_low";
 const HIGH: &str = "_join_high";
 
-/// Reasons why a row is set aside.
+/// Reasons for rejecting a row.
 pub(crate) mod reason {
     /// The joined source has nothing for it.
     pub(crate) const UNMATCHED: &str = "unmatched";
@@ -63,7 +63,7 @@ pub(crate) mod reason {
 #[derive(Clone, Debug)]
 pub(crate) struct Join {
     pub(crate) source: Landed,
-    /// Where it stands in the configuration.
+    /// Index of the join in the configuration.
     index: usize,
     /// Columns of the key; without them all rows have one.
     left: Option<String>,
@@ -90,7 +90,8 @@ pub(crate) fn sources(config: &DatasetConfig) -> Vec<Name> {
 /// are joined on.
 ///
 /// # Errors
-/// [`Error::Config`] for columns that are not there, cannot be keys, or would be called as one that is there.
+/// [`Error::Config`] for columns that are missing, cannot be keys, or would take the name of
+/// another column.
 pub(crate) fn resolve(
     config: &DatasetConfig,
     columns: &mut Vec<MergedColumn>,
@@ -242,13 +243,13 @@ impl Join {
         taken.map(|(name, column)| (name.as_str(), column.name.as_str()))
     }
 
-    /// The columns that stand beside the rows.
+    /// Columns that the join adds to the rows.
     fn brought(&self) -> impl Iterator<Item = &MergedColumn> {
         let age = self.asof.as_ref().and_then(|asof| asof.age.as_ref());
         self.taken.iter().map(|(_, column)| column).chain(age)
     }
 
-    /// What makes a row unusable for want of a partner, if that does.
+    /// Reason and condition that make a row without a partner unusable, if they do.
     pub(crate) fn judged(&self) -> Option<(String, Judged, Expr)> {
         let judged = match self.unmatched {
             Unmatched::Null => return None,
@@ -327,7 +328,7 @@ impl Join {
         &self.source.reference.name.source
     }
 
-    /// A key that stands more than once in the source would multiply rows.
+    /// Checks that keys of the source are unique: a duplicate key would multiply rows.
     async fn check_unique(&self, session: &SessionContext) -> Result<(), Error> {
         let keys = self.source_rows(session)?.select(vec![ident(RIGHT)])?;
         let twice = keys
@@ -361,11 +362,11 @@ impl Join {
     }
 }
 
-/// What each of the joins found, of `rows` landed rows of `sources`.
+/// Counts of each join over `rows` landed rows of `sources`.
 ///
 /// # Errors
-/// [`Error::Config`] for a key that stands twice in a source that is joined on, by time also at one time, and for two keys
-/// of the rows that are one by the part of them that is compared.
+/// [`Error::Config`] for a key that appears twice in the joined source (as-of: twice at one time),
+/// and for two keys of the rows that are equal in the part that is compared.
 pub(crate) async fn counted(
     session: &SessionContext,
     sources: &[Landed],
@@ -394,7 +395,8 @@ pub(crate) async fn counted(
 }
 
 impl Join {
-    /// How many rows of `sources`, with what the joins before bring, have a partner, and how many rows of the source are one.
+    /// Counts the rows of `sources` that have a partner, with the columns of the joins before, and
+    /// the rows of the source that are one.
     async fn looked_up(
         &self,
         session: &SessionContext,

@@ -1,8 +1,9 @@
-//! What rows of images and texts hold in place of numbers: one column, kept as it landed.
+//! Payload of image and text rows: one column in place of numbers, stored as it landed.
 //!
-//! Such a row is its payload: two rows with the same image or text are one, whatever their other columns say. A
-//! document may be cut into a part for every split, so that one long text can be trained on and measured: by characters,
-//! the training part first, so no window of one part reads another.
+//! Such a row is its payload: two rows with the same image or text are duplicates, whatever their
+//! other columns hold. A document may be divided into one part per split, so that one long text can
+//! be trained on and measured. It is divided by characters, the training part first, so no window
+//! of one part reads another.
 
 use std::sync::Arc;
 
@@ -30,14 +31,14 @@ use crate::{
 /// Most characters of a document: it is one row of a block, which is read whole.
 const CHARACTERS: usize = 1 << 28;
 
-/// Reasons why a row is set aside.
+/// Reasons for rejecting a row.
 pub(crate) mod reason {
     pub(crate) const NO_IMAGE: &str = "not_an_image";
     pub(crate) const NO_TEXT: &str = "no_text";
     pub(crate) const TOO_LONG: &str = "document_too_long";
 }
 
-/// What the payload is.
+/// Type of the payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PayloadKind {
     Image,
@@ -49,7 +50,7 @@ pub(crate) enum PayloadKind {
 pub(crate) struct Payload {
     pub(crate) column: String,
     pub(crate) kind: PayloadKind,
-    /// What is done to images; none where they are stored as they came.
+    /// Steps for images; none where they are stored unchanged.
     pub(crate) images: Option<Images>,
 }
 
@@ -118,7 +119,7 @@ pub(crate) fn parts(
     if parts.any(|part| config.is_target(part)) {
         return refuse(
             "target",
-            "it is a part of the rows too, a model would be given the answer; name another column",
+            "it is also the payload of the rows, so the target would leak into the input; name another column",
         );
     }
     let of_image = image
@@ -138,7 +139,7 @@ pub(crate) fn parts(
     Ok(parts)
 }
 
-/// What `column`, which stands at `key`, holds.
+/// Checks that `column`, which the configuration has at `key`, can be a payload.
 fn payload(
     key: &str,
     config: &DatasetConfig,
@@ -307,7 +308,7 @@ pub(crate) struct Part {
 }
 
 impl Part {
-    /// `config`'s shares lie in 0 to 1 and add up to 1.
+    /// `config`'s fractions are in 0 to 1 and add up to 1.
     pub(crate) fn new(config: &SplitConfig, split: Split) -> Self {
         Self {
             split,
@@ -315,7 +316,7 @@ impl Part {
         }
     }
 
-    /// Where the part lies among `characters`.
+    /// Range of the part among `characters`.
     fn range(&self, characters: usize) -> std::ops::Range<usize> {
         let ends = self.ends.among(characters as u64);
         let [train, validation] = ends.map(|end| usize::try_from(end).unwrap_or(characters));
@@ -366,7 +367,7 @@ pub(crate) fn image_faults(column: &ArrayRef) -> Faults {
         .collect()
 }
 
-/// Rows without a file to decode; what is in it is told by the decoder.
+/// Rows without a file to decode; the decoder checks the content.
 pub(crate) fn missing_images(column: &ArrayRef) -> Faults {
     let images = cells(column, &DataType::Binary);
     let missing = (0..images.len()).filter(|row| images.is_null(*row));
@@ -375,7 +376,7 @@ pub(crate) fn missing_images(column: &ArrayRef) -> Faults {
         .collect()
 }
 
-/// What is wrong with an image file, as far as its beginning tells; raw pixels are looked at whole.
+/// Fault of an image file, as far as its beginning shows; raw pixels are checked completely.
 pub(crate) fn image_fault(bytes: &[u8]) -> Option<String> {
     if pnm::is_pnm(bytes) {
         return Pnm::parse(bytes).err().map(|error| error.to_string());

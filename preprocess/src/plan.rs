@@ -106,7 +106,7 @@ impl TrainSplit {
         }
     }
 
-    /// The same, whose rows may be written anew in `folder`.
+    /// The same, with `folder` for rewritten rows.
     #[cfg(test)]
     pub(crate) fn in_folder(self, folder: &Path) -> Self {
         Self {
@@ -115,7 +115,7 @@ impl TrainSplit {
         }
     }
 
-    /// Where its rows may be written anew, changed by steps.
+    /// Folder for rows that steps have changed.
     pub(crate) fn folder(&self) -> &Path {
         &self.folder
     }
@@ -202,7 +202,7 @@ pub(crate) struct Frame {
     pub(crate) rows: DataFrame,
     /// The documents that are kept, each whole, in the column of the payload.
     pub(crate) documents: Option<DataFrame>,
-    /// What the search for near-duplicates found.
+    /// Counts of the search for near-duplicates.
     pub(crate) near_dup: Option<NearDupCounts>,
     /// Hash and origin of all rows, duplicates included, if duplicates are dropped.
     pub(crate) copied: Option<DataFrame>,
@@ -215,7 +215,7 @@ pub(crate) struct Frame {
 }
 
 /// All rows: `_origin`, `_hash`, `_split`, `_reject`, `_group` where the split has a key, then payload, inputs and target.
-/// `with_copies` leaves copies among them, for a pass that tells them itself.
+/// `with_copies` leaves duplicates among them, for a pass that finds them itself.
 pub(crate) async fn frame(
     session: &SessionContext,
     sources: &[Landed],
@@ -368,7 +368,7 @@ pub(crate) async fn frame(
     })
 }
 
-/// `rows`, of which those are set aside that have made features that are not as expected.
+/// `rows`, with those rejected whose generated features violate expectations.
 fn expected_of_made(
     rows: DataFrame,
     spec: &DatasetSpec,
@@ -418,7 +418,8 @@ fn in_order(rows: DataFrame, split: &SplitConfig, count: u64) -> Result<DataFram
     Ok(rows.window(vec![place])?.select(columns)?)
 }
 
-/// Every document as a row for each of its parts, with that part's content hash. One that is set aside is one row.
+/// Every document as a row per part, with the content hash of that part. A rejected document is one
+/// row.
 fn parts(rows: &DataFrame, spec: &DatasetSpec, text: &Payload) -> Result<DataFrame, Error> {
     let mut all: Option<DataFrame> = None;
     for split in Split::ALL {
@@ -559,9 +560,9 @@ struct Reading<'a> {
     schema: &'a RecordSchema,
     spec: &'a DatasetSpec,
     missing: Missing,
-    /// How texts that are numbers are written.
+    /// Number format of text columns.
     signs: Option<NumberSigns>,
-    /// Whether the rows are the test split.
+    /// True if the rows are the test split.
     is_frozen: bool,
 }
 
@@ -630,7 +631,8 @@ impl Reading<'_> {
         Ok(columns)
     }
 
-    /// The split of a row, as far as the row itself decides it, and why the row is set aside, if it is.
+    /// Split of a row, as far as the row alone decides it, and the reason for its rejection, if
+    /// any.
     fn split(&self, group: Expr, reject: Expr) -> Result<(Expr, Expr), Error> {
         if self.is_frozen {
             return Ok((lit(code(Split::Test)), reject));
@@ -749,7 +751,7 @@ impl Reading<'_> {
         rows.over(std::iter::once(judged).chain(cells).collect())
     }
 
-    /// What series work with.
+    /// Columns that series need.
     fn series(&self) -> Result<Vec<Expr>, Error> {
         let Some(series) = &self.spec.series else {
             return Ok(Vec::new());
@@ -775,7 +777,7 @@ impl Reading<'_> {
     }
 
     fn instant(&self, series: &Series) -> Expr {
-        // A point in time is no text here, which it would be read from again.
+        // A column that is already a timestamp must not be parsed as text.
         let cell = |name: &String| match self.names().any(|landed| landed == name) {
             true => ident(name),
             false => lit(ScalarValue::Utf8(None)),

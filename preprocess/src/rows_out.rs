@@ -1,7 +1,7 @@
-//! Answers to rows, written as NDJSON, CSV or Parquet.
+//! Predictions written as NDJSON, CSV or Parquet.
 //!
-//! A number is written with the fewest digits that read back the same. In NDJSON a number or class that is not there is null, and
-//! `error` and `detail` stand only in rows that have them.
+//! A number is written with the fewest digits that read back the same. In NDJSON a missing number
+//! or class is null, and only failed rows have `error` and `detail`.
 
 use std::{io::Write, sync::Arc};
 
@@ -17,13 +17,13 @@ use serde_json::Value;
 
 use crate::{Error, rows_in::RowFormat};
 
-/// Bytes of a row group of Parquet, which is held until it is whole.
+/// Size in bytes of a row group of Parquet, which is held in memory until it is complete.
 const ROW_GROUP_BYTES: usize = 64 << 20;
 
-/// Columns that stand in an NDJSON object only where they have a value.
+/// Columns that an NDJSON object has only where they have a value.
 const OPTIONAL: [&str; 2] = ["error", "detail"];
 
-/// A column of answers, with a cell per row; those that are not there are null.
+/// A column of predictions with a cell per row; missing cells are null.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Column {
     /// Numbers of rows.
@@ -50,7 +50,7 @@ impl From<Column> for ArrayRef {
     }
 }
 
-/// Writes answers.
+/// Writer of predictions.
 pub struct RowsOut<W: Write + Send> {
     writer: Writer<W>,
     /// Names of the columns, in JSON.
@@ -75,17 +75,17 @@ enum Writer<W: Write + Send> {
 }
 
 impl<W: Write + Send> RowsOut<W> {
-    /// Answers with these columns.
+    /// Creates a writer for these columns.
     ///
     /// # Errors
-    /// [`Error::Input`] for a name that stands twice.
+    /// [`Error::Input`] for a duplicate name.
     pub fn new(out: W, format: RowFormat, names: &[String]) -> Result<Self, Error> {
         let twice = (1..names.len()).find(|i| names[..*i].contains(&names[*i]));
         if let Some(name) = twice.map(|i| &names[i]) {
             return Err(Error::input(
-                "the columns of the answers",
-                format!("`{name}` would stand twice"),
-                "keep no column that the answers have already; where two features share this name, build the dataset again",
+                "the columns of the predictions",
+                format!("`{name}` would appear twice"),
+                "pass no column through that the predictions already have; if two features share this name, rebuild the dataset",
             ));
         }
         Ok(Self {
@@ -116,7 +116,7 @@ impl<W: Write + Send> RowsOut<W> {
     /// Writes rows: a cell of each column, in the order of the names. CSV and NDJSON are flushed.
     ///
     /// # Errors
-    /// What the writer says.
+    /// Errors of the underlying writer.
     ///
     /// # Panics
     /// When there are not as many columns as names, or not as many cells in each.
@@ -176,7 +176,7 @@ impl<W: Write + Send> RowsOut<W> {
     /// Ends the file. One without rows is empty, and no Parquet file.
     ///
     /// # Errors
-    /// What the writer says.
+    /// Errors of the underlying writer.
     pub fn finish(self) -> std::io::Result<()> {
         match self.writer {
             Writer::Csv(mut out) => out.flush(),
@@ -315,7 +315,7 @@ mod tests {
         let names = ["row", "row"].map(str::to_owned);
         let error = RowsOut::new(Vec::new(), RowFormat::Csv, &names).unwrap_err();
         assert!(
-            error.to_string().contains("`row` would stand twice"),
+            error.to_string().contains("`row` would appear twice"),
             "{error}"
         );
     }

@@ -1,7 +1,9 @@
-//! What shards of numbers hold, looked through once: which of some keys, and where the training rows lie in each feature.
+//! Summary of shards of numbers: keys that they contain, and moments of each feature over the
+//! training rows.
 //!
-//! A shard is read whole, checked against its hash, and digested into a file beside it, which is read in its place the next time:
-//! 8 bytes a row. Memory: a few shards, and 16 bytes for each key that is found.
+//! A shard is read completely, checked against its hash, and digested into a file beside it of 8
+//! bytes a row, which is read in its place the next time. Memory: a few shards, and 16 bytes for
+//! each matching key.
 
 mod digest;
 
@@ -38,11 +40,11 @@ use crate::{Error, columns::system, content::key_of, scalar::RowFunction, split:
 /// Shards read at the same time.
 const READS: usize = 4;
 
-/// Shifts that are told, at most.
+/// Greatest number of shifts in a report.
 const SHIFTS: usize = 10;
 
-/// Means that are so many standard deviations apart are told (J. Cohen, "Statistical Power Analysis", 2nd ed. 1988, calls a
-/// difference of 0.2 small and one of 0.5 medium).
+/// Shift of means in standard deviations that is worth a report (J. Cohen, "Statistical Power
+/// Analysis", 2nd ed. 1988, calls a difference of 0.2 small and one of 0.5 medium).
 const SHIFT: f64 = 0.25;
 
 /// Unless they may be so by chance: so many standard errors.
@@ -51,7 +53,7 @@ const ERRORS: f64 = 4.0;
 /// Most deviations: a feature that was the same in all rows has none to count in.
 const MOST: f64 = 1000.0;
 
-/// What was seen.
+/// Keys and moments of shards.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Seen {
     /// The keys that were asked for and are there, each with its splits, ascending.
@@ -83,7 +85,7 @@ impl Seen {
         (all.count > 0.0).then(|| (all.count, all.mean()))
     }
 
-    /// Keys that stand in one split here and in another there.
+    /// Keys that are in one split here and in another in `other`.
     pub(crate) fn leaks(&self, other: &Self) -> Vec<u64> {
         let mut both: Vec<(u64, u8)> = [&self.keys[..], &other.keys].concat();
         both.sort_unstable();
@@ -101,7 +103,8 @@ fn merge_all(all: &mut Vec<Moments>, other: Vec<Moments>) {
     }
 }
 
-/// How the features `names` of training rows that were added differ from those `before`: the most different first.
+/// Differences between the features `names` of appended training rows and those `before`, the
+/// greatest first.
 pub(crate) fn shifts(names: &[String], before: &Seen, added: &Seen) -> Vec<FeatureShift> {
     let moments = before.moments.iter().zip(&added.moments);
     let shifts = names.iter().zip(moments).filter_map(|(name, (a, b))| {
@@ -167,8 +170,9 @@ pub(crate) async fn keys_of(rows: DataFrame) -> Result<Arc<[u64]>, Error> {
     Ok(keys.into())
 }
 
-/// Looks through the shards of all `splits` for the keys that are `wanted`, which ascend, and measures the features of the first
-/// `measured` shards of the training split. `schema` is that of the shards of a split; `progress` is told the rows of each.
+/// Searches the shards of all `splits` for the `wanted` keys, which ascend, and measures the
+/// features of the first `measured` shards of the training split. `schema` is that of the shards of
+/// a split; `progress` gets the rows of each shard.
 pub(crate) async fn look(
     dataset: &Store,
     splits: &[SplitShards],
@@ -203,10 +207,10 @@ pub(crate) async fn look(
     Ok(all)
 }
 
-/// How one shard is looked at.
+/// Request for one shard.
 struct Looking {
     split: Split,
-    /// Whether the features of this one are asked for.
+    /// True if its features are measured.
     measures: bool,
     /// Number of numeric targets; they are behind the features.
     numbers: usize,
@@ -239,7 +243,7 @@ impl Looking {
         Ok((rows, seen))
     }
 
-    /// What is asked for of a digest.
+    /// Requested part of a digest.
     fn seen(&self, digest: &Digest) -> Seen {
         let wanted = digest.keys.iter();
         let wanted = wanted.filter(|key| self.wanted.binary_search(key).is_ok());
@@ -266,7 +270,7 @@ impl Looking {
                     "its content has hash {found}, the manifest says {}",
                     shard.hash
                 ),
-                "restore it, or build the dataset anew with `--refit`",
+                "restore it, or rebuild the dataset with `--refit`",
             ));
         }
         let mut digest = Digest::default();
@@ -339,7 +343,7 @@ fn of(column: Option<&ArrayRef>) -> Result<&ArrayRef, ArrowError> {
     column.ok_or_else(|| ArrowError::SchemaError("a column of the layout is absent".into()))
 }
 
-/// Whether the row with a content hash has none of some keys, which ascend.
+/// Returns true for rows with a content hash that is not among some keys, which ascend.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct IsNew(pub(crate) Arc<[u64]>);
 
@@ -381,7 +385,7 @@ mod tests {
         }
     }
 
-    /// Deviations that are told.
+    /// Deviations in the report.
     fn told(before: &Seen, added: &Seen) -> Vec<f64> {
         let shifts = shifts(&["a".to_owned()], before, added);
         shifts.iter().map(|shift| shift.deviations).collect()

@@ -46,18 +46,18 @@ const MOST_LEAVING: usize = 3;
 /// Format name in a shard's own metadata.
 const FORMAT: &str = "feedline.shard";
 const FORMAT_VERSION: &str = "1";
-/// What ends an Arrow file: footer length (4 bytes) and magic (6).
+/// Length of the end of an Arrow file: footer length (4 bytes) and magic (6).
 pub(crate) const TRAILER: usize = 10;
 
-/// What all shards of a dataset have in common.
+/// Settings that all shards of a dataset share.
 #[derive(Clone, Debug)]
 pub(crate) struct ShardLayout {
     pub(crate) dataset: Name,
     pub(crate) transform: Hash128,
     pub(crate) layout: Layout,
-    /// Whether images have boxes.
+    /// True if images have boxes.
     pub(crate) boxes: bool,
-    /// What rows keep as it landed.
+    /// Passthrough columns.
     pub(crate) kept: Vec<KeptColumn>,
     pub(crate) block_bytes: u64,
     pub(crate) shard_bytes: u64,
@@ -95,7 +95,7 @@ impl ShardLayout {
         }
     }
 
-    /// The same, whose blocks and shards end where they are told to.
+    /// The same layout, but blocks and shards end only on request.
     pub(crate) fn with_given_ends(self) -> Self {
         Self {
             block_bytes: u64::MAX,
@@ -184,8 +184,8 @@ impl ShardLayout {
         Arc::new(Schema::new_with_metadata(fields, metadata))
     }
 
-    /// Whether the block is worth writing: one of numbers holds as many rows as fit, any other ends with the row that
-    /// reaches its size.
+    /// Returns true if the block should be written: a block of numbers holds as many rows as fit,
+    /// any other ends with the row that reaches its size.
     fn is_full(&self, block: &Rows) -> bool {
         match self.rows_of_block() {
             Some(rows) => block.keys.len() >= rows,
@@ -211,7 +211,7 @@ impl ShardLayout {
     }
 }
 
-/// What the rows of a shard have.
+/// Columns of the rows in a shard.
 #[derive(Clone, Copy, Debug)]
 struct Parts {
     /// Elements of `x`.
@@ -253,7 +253,7 @@ fn too_much_kept(rows: usize) -> Error {
     Error::config("dataset.passthrough", reason)
 }
 
-/// Which of its split a shard is, what the manifest says of it, and memory that it was in.
+/// Index of a shard in its split, its manifest entry, and its buffer.
 type Stored = (usize, Shard, Vec<u8>);
 
 /// Shards of a split on their way to the store.
@@ -286,7 +286,8 @@ impl Leaving {
     }
 }
 
-/// Removes files that were begun in `dataset` by processes that died. One that cannot be removed is in nobody's way.
+/// Removes unfinished files in `dataset` that dead processes left. A file that cannot be removed
+/// does no harm.
 pub(crate) async fn sweep(dataset: &Store) {
     let others = ["", "rejects"].map(str::to_owned);
     for folder in Split::ALL.map(folder_of).into_iter().chain(others) {
@@ -313,7 +314,7 @@ pub(crate) struct SplitWriter<'a> {
     /// Shards that have been ended.
     ended: usize,
     leaving: Leaving,
-    /// Whether shards are in memory until they are stored.
+    /// True if shards stay in memory until they are stored.
     is_in_memory: bool,
     /// Memory of one that has been stored, for one to come.
     room: Vec<u8>,
@@ -333,7 +334,7 @@ pub(crate) struct Row<'a> {
     pub(crate) y: Option<(&'a TargetValues, usize)>,
     pub(crate) key: u64,
     pub(crate) origin: u64,
-    /// What is kept of its batch, a column each, and which row of it.
+    /// Passthrough columns of its batch, and the index of the row in it.
     pub(crate) kept: Option<(&'a Arc<[ArrayRef]>, usize)>,
 }
 
@@ -346,7 +347,7 @@ pub(crate) struct NumberRows<'a> {
     pub(crate) y: Option<&'a TargetValues>,
     pub(crate) keys: &'a [u64],
     pub(crate) origins: &'a [u64],
-    /// What is kept, a column each.
+    /// Passthrough columns.
     pub(crate) kept: &'a Arc<[ArrayRef]>,
 }
 
@@ -385,7 +386,7 @@ impl<'a> SplitWriter<'a> {
         }
     }
 
-    /// The same, whose shards stand behind so many others.
+    /// The same writer, with `before` shards ahead of its own.
     pub(crate) fn behind(self, before: usize) -> Self {
         Self { before, ..self }
     }
@@ -398,7 +399,7 @@ impl<'a> SplitWriter<'a> {
         self.end_if_full().await
     }
 
-    /// Whether rows are numbers alone, which [`Self::push_rows`] takes.
+    /// Returns true if rows are numbers alone, which [`Self::push_rows`] takes.
     pub(crate) fn takes_rows(&self) -> bool {
         let mut kept = self.layout.kept.iter();
         self.layout.rows_of_block().is_some() && kept.all(kept::is_number)
@@ -407,7 +408,7 @@ impl<'a> SplitWriter<'a> {
     /// Writes some of these rows, as if each was given to [`Self::push`].
     ///
     /// # Panics
-    /// Where [`Self::takes_rows`] says that rows are more than numbers.
+    /// If [`Self::takes_rows`] is false.
     pub(crate) async fn push_rows(
         &mut self,
         rows: &NumberRows<'_>,
@@ -485,9 +486,9 @@ impl<'a> SplitWriter<'a> {
         }
     }
 
-    /// Bytes to expect of a shard, where so much memory can be set aside for one.
+    /// Expected bytes of a shard, if that much memory can be reserved for one.
     fn expected(&self) -> usize {
-        // It is not in use before something is there.
+        // It is reserved, not used, until rows are written.
         const MOST: u64 = 256 << 20;
         let (shard, block) = (self.layout.shard_bytes, self.layout.block_bytes);
         match shard < MOST {
@@ -677,7 +678,7 @@ fn unfit(what: &str) -> ArrowError {
     ArrowError::IpcError(what.to_owned())
 }
 
-/// Where the footer of a file of so many bytes begins, by the last of them.
+/// Offset of the footer in a file of `bytes` bytes, from its last bytes.
 pub(crate) fn footer_at(bytes: u64, trailer: &[u8]) -> Result<u64, ArrowError> {
     let trailer = <[u8; TRAILER]>::try_from(trailer);
     let trailer = trailer.map_err(|_| unfit("the file is too short"))?;
@@ -687,7 +688,7 @@ pub(crate) fn footer_at(bytes: u64, trailer: &[u8]) -> Result<u64, ArrowError> {
         .ok_or_else(|| unfit("the footer is longer than the file"))
 }
 
-/// The footer of a file, of which the end is enough.
+/// Footer of a file; the end of the file is enough.
 pub(crate) fn footer_of(file: &[u8]) -> Result<Footer<'_>, ArrowError> {
     let end = file.len().saturating_sub(TRAILER);
     let start = footer_at(file.len() as u64, &file[end..])?;

@@ -568,7 +568,7 @@ fn damaged(reason: String) -> Error {
     Error::input(
         "the transform artefact",
         reason,
-        "it was damaged or edited: restore it, or build the dataset anew with `--refit`",
+        "it was damaged or edited: restore it, or rebuild the dataset with `--refit`",
     )
 }
 

@@ -1,8 +1,9 @@
 //! One shard, read part by part and held against its manifest entry.
 //!
-//! A damaged file is not decoded, and only its last byte tells whether it is damaged. So that it is read once all the same,
-//! blocks are decoded as they come where what lies around them is what our writer puts there, and what they hold is dropped
-//! if the file proves damaged. Any other file is read again, as its footer says.
+//! A damaged file must not be decoded, but only its last byte completes the checksum. To read the
+//! file once all the same, blocks are decoded as they arrive, if the bytes around them are those
+//! that our writer puts there. Their content is dropped if the file proves damaged. Any other file
+//! is read twice, following its footer.
 
 use std::{mem, ops::Range, sync::Arc};
 
@@ -28,15 +29,15 @@ use crate::{
 /// Bytes that are read at a time outside of blocks.
 const PIECE: u64 = 1 << 20;
 
-/// What is wrong with a shard, and its keys.
+/// Faults of a shard, and its keys.
 type Checked = (Vec<String>, Vec<u64>);
 
 /// Offset, metadata and body length of a block.
 type Place = (u64, u32, u64);
 
-/// Where a shard is read from.
+/// Origin of a shard's bytes.
 pub(super) enum Source {
-    /// A local file, of which one part is in memory at a time.
+    /// A local file; one part is in memory at a time.
     Local {
         files: LocalFiles,
         path: String,
@@ -63,7 +64,7 @@ impl Source {
         }
     }
 
-    /// The bytes of `range`, which lies inside of it.
+    /// Bytes of `range`, which is inside the file.
     fn part(&mut self, range: Range<u64>) -> Result<Buffer, Error> {
         let fits = |bytes: u64| usize::try_from(bytes).expect("part of a file fits into memory");
         let length = fits(range.end - range.start);
@@ -86,13 +87,13 @@ impl Source {
     }
 }
 
-/// What is said of a shard that is not there.
+/// Faults of a missing shard.
 pub(super) fn absent() -> Checked {
     (vec!["the file does not exist".into()], Vec::new())
 }
 
-/// What is wrong with a shard, and its keys when the file is whole. `lengths` are those of its documents, or what is wrong
-/// with them. Blocks the thread.
+/// Checks a shard and returns its faults, and its keys if the file is intact. `lengths` are the
+/// lengths of its documents, or their faults. Blocks the thread.
 pub(super) fn check(
     source: &mut Source,
     shard: &Shard,
@@ -168,8 +169,8 @@ fn table(shard: &Shard) -> Vec<Place> {
     shard.blocks.iter().map(listed).collect()
 }
 
-/// Whether the file begins as our writer begins it for `schema`, and its footer lists the blocks that the manifest does: any
-/// block whose checksum is right can then be decoded.
+/// Returns true if the file begins as our writer begins it for `schema`, and its footer lists the
+/// same blocks as the manifest: a block with the right checksum can then be decoded.
 pub(super) fn is_ours(
     source: &mut Source,
     size: u64,
@@ -226,7 +227,7 @@ fn checksums(
                 && let (Some(decoder), Some(found)) = (decoder, &mut rows)
                 && found.push(decoder, listed(block), &part).is_err()
             {
-                // The file is read again, which tells why.
+                // The second read of the file reports the reason.
                 rows = None;
             }
             source.give_back(part);
@@ -263,7 +264,7 @@ fn hash(source: &mut Source, range: Range<u64>, hasher: &mut Xxh3) -> Result<(),
     Ok(())
 }
 
-/// What the footer of a file says.
+/// Content of a file's footer.
 struct Footer {
     blocks: Vec<Place>,
     schema: Schema,
@@ -290,7 +291,7 @@ impl Footer {
     }
 }
 
-/// What the blocks of a shard hold.
+/// Rows from the blocks of a shard.
 #[derive(Default)]
 struct Rows {
     keys: Vec<u64>,
@@ -361,12 +362,12 @@ impl Rows {
 }
 
 fn unfit((offset, ..): Place) -> ArrowError {
-    ArrowError::IpcError(format!("no record batch lies at offset {offset}"))
+    ArrowError::IpcError(format!("no record batch at offset {offset}"))
 }
 
-/// The rows of a block whose bytes are `part`, of which they keep some.
+/// Rows of the block with bytes `part`, which may share its memory.
 fn decode(decoder: &FileDecoder, block: Place, part: &Buffer) -> Result<RecordBatch, ArrowError> {
-    // What stands before a message: its marker and length.
+    // Marker and length before a message.
     const PREFIX: u32 = 8;
     let (offset, metadata_bytes, body_bytes) = block;
     let (Ok(offset), Ok(metadata), Ok(body)) = (

@@ -1,9 +1,9 @@
-//! Adding rows that have landed since to the dataset that is there.
+//! Appending rows that have landed since the last build to the dataset.
 //!
-//! The shards that are there are looked through for their keys (copies are told by them, as the audit tells leaks) and for the
-//! means of the features: the first time they are read, later what was kept of them, 8 bytes a row. Landed rows that are in
-//! them are not read. The new shards stand behind the old ones, which stay as they are, and one manifest names all of them:
-//! until it is published, nothing has changed.
+//! The existing shards are searched for keys (duplicates and leaks are found by them) and for the
+//! means of the features. The first time they are read; later a digest of 8 bytes a row is read in
+//! their place. Landed rows that the shards hold are not read. The new shards follow the old ones,
+//! which stay unchanged, and one manifest lists all of them: nothing changes until it is published.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -43,7 +43,7 @@ use crate::{
 /// Leaked keys that are named.
 const SAMPLES: usize = 5;
 
-/// What is added.
+/// Outcome of an append.
 #[derive(Default)]
 struct Added {
     counts: DatasetCounts,
@@ -116,7 +116,8 @@ impl Build<'_> {
         artefact: TransformArtefact,
         scratch: &Scratch,
     ) -> Result<Added, Error> {
-        // What is added is few beside what is there, and it is compared with what this process knows.
+        // The new rows are few compared to the dataset, and are compared with keys that this
+        // process holds.
         let context = Context {
             engine: Engine::Local,
             ..self.context.clone()
@@ -186,13 +187,13 @@ impl Build<'_> {
         if let Some(rows) = rejects.rejected().get(reason::UNKNOWN_CLASS) {
             tracing::warn!(
                 rows,
-                "new rows have classes that the dataset was not fitted on and are set aside; `--refit` fits it anew"
+                "new rows have classes that the dataset was not fitted on and are rejected; `--refit` refits it"
             );
         }
         if let Some(rows) = rejects.rejected().get(reason::UNKNOWN_CATEGORY) {
             tracing::warn!(
                 rows,
-                "new rows have categories that the dataset was not fitted on and are set aside; `--refit` fits it anew"
+                "new rows have categories that the dataset was not fitted on and are rejected; `--refit` refits it"
             );
         }
         self.check_rejects(&session, &rejects, distinct).await?;
@@ -214,7 +215,7 @@ impl Build<'_> {
                 before = shift.before,
                 after = shift.after,
                 deviations = shift.deviations,
-                "new training rows differ from those that the transform was fitted on; `--refit` fits it anew"
+                "new training rows differ from those that the transform was fitted on; `--refit` refits it"
             );
         }
         let [train, validation, test] = rows_of(&written.splits);
@@ -406,7 +407,7 @@ fn rows_of(splits: &[SplitShards]) -> [u64; 3] {
     })
 }
 
-/// A row that was added must not stand in another split than a copy of it that was there.
+/// Checks that no appended row is in another split than an existing row with the same key.
 fn check_leaks(there: &Seen, added: &Seen) -> Result<(), Error> {
     let leaks = there.leaks(added);
     if leaks.is_empty() {

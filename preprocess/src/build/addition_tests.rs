@@ -30,8 +30,8 @@ const COLUMNS: [(&str, ColumnType); 4] = [
 ];
 const DATASET: &str = "sources = [\"a\"]\ntarget = \"price\"\ndrop = [\"id\"]\n";
 
-/// Row `i` of a market that does not change with time: every eleventh size is missing, there are three kinds, and one
-/// price in 97 is missing, so that the row is set aside.
+/// Row `i` of a market that does not change with time: every eleventh size is missing, there are
+/// three kinds, and one price in 97 is missing, so that the row is rejected.
 fn row(i: u64) -> Cells {
     let size = (i * 7919 % 1000) as f64 / 7.0;
     vec![
@@ -71,11 +71,11 @@ async fn manifest(root: &Store) -> Manifest {
     read_manifest(&root.child("dataset")).await.unwrap()
 }
 
-/// Where each row landed, its key and its split.
+/// Origin, key and split of each row.
 async fn placed(root: &Store) -> BTreeSet<(Origin, u64, Split)> {
     let rows = written(&root.child("dataset")).await;
     let placed: BTreeSet<_> = rows.iter().map(|r| (r.origin, r.key, r.split)).collect();
-    assert_eq!(placed.len(), rows.len(), "no row stands twice");
+    assert_eq!(placed.len(), rows.len(), "no row appears twice");
     placed
 }
 
@@ -153,7 +153,7 @@ async fn many_additions_hold_the_rows_and_the_splits_of_one_build() {
         let now = placed(&root).await;
         assert!(
             splits.is_subset(&now),
-            "a row that was there went elsewhere"
+            "an existing row moved"
         );
         splits = now;
     }
@@ -164,7 +164,7 @@ async fn many_additions_hold_the_rows_and_the_splits_of_one_build() {
         [report.rows_in, report.train, report.validation, report.test],
         [all.rows_in, all.train, all.validation, all.test]
     );
-    // A row that was set aside is no row of the dataset, so what landed again of it is set aside again.
+    // A rejected row is no row of the dataset, so it is rejected again when it lands again.
     assert_eq!(
         report.duplicates + report.rejected,
         all.duplicates + all.rejected
@@ -364,7 +364,8 @@ async fn no_other_reason_to_build_anew_moves_rows_to_other_splits_unasked() {
     for split in ["by = \"range\"", "by = \"time\", time = \"id\""] {
         let split = format!("{DATASET}split = {{ {split} }}\n");
         for (written, edited, is_wider) in [
-            // A column that nobody asked for, where the query or the join hides that the configuration is the same.
+            // An unused column, where the query or the join hides that the configuration is the
+            // same.
             (format!("{split}{join}"), format!("{split}{join}"), true),
             (format!("{sql}{split}"), format!("{sql}{split}"), true),
             (
@@ -501,7 +502,7 @@ async fn refitting_gives_the_dataset_of_one_build() {
     assert_eq!(found, expected);
     assert_ne!(found.transform.hash, old.transform.hash);
     assert!(build_with(&root, DATASET, 2).await.unwrap().up_to_date);
-    // It is made again, of the same bytes, so that what was damaged is whole.
+    // The rebuild gives the same bytes, so the damaged shard is intact again.
     let dataset = root.child("dataset");
     let shard = &expected.splits[0].shards[0].path;
     let whole = dataset.get(shard).await.unwrap();
@@ -530,7 +531,7 @@ async fn a_dataset_whose_manifest_cannot_be_read_is_only_made_anew_when_it_is_as
     }
 }
 
-/// Builds `before`, lands more, builds `after`, and sees that the dataset is made anew.
+/// Builds `before`, lands more, builds `after`, and checks that the dataset is rebuilt.
 async fn made_anew(before: &PipelineConfig, after: &PipelineConfig, more: &[Cells]) {
     let root = Store::memory();
     let mut zone = market(&root).await;
@@ -568,7 +569,7 @@ async fn where_rows_cannot_be_added_the_dataset_is_made_anew() {
         let config = pipeline(&dataset);
         made_anew(&config, &config, &more).await;
     }
-    // Newer rows of a key stand for those that are there.
+    // Newer rows of a key replace existing ones.
     let mut keyed = pipeline(DATASET);
     keyed.source[0].key = vec!["id".to_owned()];
     made_anew(&keyed, &keyed, &more).await;
@@ -754,7 +755,7 @@ async fn a_damaged_shard_is_named_and_nothing_is_published() {
     let error = build_with(&root, DATASET, 2).await.unwrap_err().to_string();
     assert!(error.contains(&shard.path), "{error}");
     assert!(
-        error.contains("build the dataset anew with `--refit`"),
+        error.contains("rebuild the dataset with `--refit`"),
         "{error}"
     );
     assert_eq!(manifest(&root).await, before);

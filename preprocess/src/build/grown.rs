@@ -1,8 +1,8 @@
-//! Whether rows that have landed since can be added to the dataset that is there.
+//! Decision whether rows that have landed since the last build can be appended to the dataset.
 //!
-//! They can where one new row can be judged, split and made to numbers by itself. Where all rows decide about each, what is
-//! there would have to change: the dataset is built anew, and where that could take rows to another split, only if it was
-//! asked for.
+//! Rows can be appended if each new row can be checked, split and transformed by itself. Where all
+//! rows decide about each, old rows would have to change: then the dataset is rebuilt, and if that
+//! could move rows to another split, only on request.
 
 use feedline_schemas::{
     config::DatasetConfig,
@@ -22,9 +22,9 @@ use crate::{
 /// A dataset, and what is to be added to it.
 pub(super) struct Grown {
     pub(super) manifest: Manifest,
-    /// What its rows were transformed by.
+    /// Transform of the dataset.
     pub(super) artefact: TransformArtefact,
-    /// What each source has landed since.
+    /// New rows of each source.
     pub(super) behind: Vec<Landed>,
 }
 
@@ -45,7 +45,7 @@ impl From<String> for NotGrown {
 }
 
 impl Build<'_> {
-    /// The dataset of `manifest` with what has landed since, or the reason why it is to be built anew.
+    /// Returns the dataset of `manifest` with its new rows, or the reason for a rebuild.
     ///
     /// # Errors
     /// [`Error::Config`] where that could move rows to another split; damaged logs, and a store that cannot be read.
@@ -121,7 +121,8 @@ impl Build<'_> {
         })
     }
 
-    /// Whether the dataset of `manifest` was built with this configuration, from rows that its sources still have.
+    /// Returns true if the dataset of `manifest` was built with this configuration, from rows that
+    /// its sources still have.
     pub(super) async fn is_built_as(&self, manifest: &Manifest) -> Result<bool, Error> {
         let sources = self.sources.iter().chain(&self.joined).chain(&self.frozen);
         let names = sources.map(|source| &source.reference.name);
@@ -177,30 +178,30 @@ impl Build<'_> {
         Some(spec?.ok()?.config)
     }
 
-    /// Rows that are there keep their split whatever lands, or it is refused to go on unasked.
+    /// Fails if new rows could move existing rows to another split.
     fn check_splits_stay(&self) -> Result<(), Error> {
         let split = &self.spec.config.split;
         let (key, why) = match &self.spec.rule {
             Rule::Range if !self.cuts_documents() => ("by", "the place among all rows decides"),
             Rule::Time(_) if split.until.is_empty() => {
-                ("until", "shares of all rows decide where the splits begin")
+                ("until", "fractions of all rows decide where the splits begin")
             }
             Rule::Time(_) if !split.key.is_empty() => ("key", "the last row of each group decides"),
             Rule::Hash | Rule::Named(_) | Rule::Time(_) | Rule::Range => return Ok(()),
         };
         let advice = match key {
-            "until" => "write the borders down with `until`, so that rows can be added",
-            "key" => "leave out `key`, so that rows can be added",
-            _ => "split by `key`, or by `time` with `until`, so that rows can be added",
+            "until" => "set the boundaries with `until`, so that rows can be appended",
+            "key" => "leave out `key`, so that rows can be appended",
+            _ => "split by `key`, or by `time` with `until`, so that rows can be appended",
         };
         let reason = format!(
             "rows have landed since the dataset was built, and {why}: rows that are in it could move to another split, which \
-             a model may have been fitted on; pass `--refit` to split, fit and build anew, or {advice}"
+             a model may have been fitted on; pass `--refit` to split, fit and rebuild, or {advice}"
         );
         Err(Error::config(format!("dataset.split.{key}"), reason))
     }
 
-    /// Why rows cannot be added whatever they are.
+    /// Reason why no row can be appended, whatever it holds.
     fn obstacle(&self) -> Option<String> {
         let spec = &self.spec;
         let config = &spec.config;
@@ -212,15 +213,15 @@ impl Build<'_> {
         let obstacles = [
             (
                 !config.kind.is_rows(),
-                "images and texts cannot be added to",
+                "images and texts cannot be appended to",
             ),
             (
                 self.query.is_some(),
-                "`dataset.sql` can make other rows of the old ones",
+                "`dataset.sql` can change the rows made of old ones",
             ),
             (
                 !spec.joins.is_empty(),
-                "of `dataset.join` it is told how many rows found each other, of all rows",
+                "`dataset.join` reports the number of matched rows over all rows",
             ),
             (
                 spec.near_dup.is_some(),
@@ -256,7 +257,7 @@ impl Build<'_> {
             ),
             (
                 !config.shards.shuffle && self.sources.len() > 1,
-                "with `dataset.shards.shuffle = false` the rows of a source stand before those of the next",
+                "with `dataset.shards.shuffle = false` the rows of a source come before those of the next",
             ),
         ];
         if let Some((_, reason)) = obstacles.into_iter().find(|(is_one, _)| *is_one) {
@@ -264,7 +265,7 @@ impl Build<'_> {
         }
         keyed.map(|source| {
             let name = &source.reference.name;
-            format!("rows of source `{name}` can stand for older ones of the same `key`")
+            format!("rows of source `{name}` can replace older ones of the same `key`")
         })
     }
 
@@ -280,7 +281,7 @@ impl Build<'_> {
         ))
     }
 
-    /// What rows as they are now have that the transform does not take.
+    /// Reason why the transform does not fit the columns as they are now.
     fn misfit(&self, manifest: &Manifest, artefact: &TransformArtefact) -> Option<String> {
         if !matches!(manifest.layout, Layout::Dense { .. }) || manifest.kept != self.spec.kept {
             return Some("its shards have other columns".to_owned());

@@ -39,7 +39,7 @@ async fn failure(root: &Store, dataset: &str) -> String {
     build_a(root, dataset, 2).await.unwrap_err().to_string()
 }
 
-/// The splits of the rows of source `a`, by their place; without those that are not there.
+/// Splits of the rows of source `a`, by row number; without dropped rows.
 async fn splits(root: &Store) -> BTreeMap<u64, Split> {
     let rows: Vec<Written> = written(&root.child("dataset")).await;
     let of_a = rows.iter().filter(|row| row.origin.source() == 0);
@@ -277,7 +277,7 @@ async fn splits_that_an_embargo_or_groups_leave_empty_say_so_with_the_rows_that_
         (
             by_time("until = [\"30\", \"36\"], embargo = 6"),
             [
-                "the validation split has no row: none that lies between its borders is left, of 48 rows",
+                "the validation split has no row: none between its boundaries is left, of 48 rows",
                 embargo,
             ],
         ),
@@ -324,7 +324,7 @@ async fn trap_21_a_copy_or_an_entity_that_is_named_in_two_splits_ends_the_build(
     .await;
     build_a(&root, config, 2).await.unwrap();
 
-    // An image is its bytes, whatever stands beside it.
+    // An image is identified by its bytes, whatever its other columns hold.
     let root = Store::memory();
     let images: Vec<Cells> = (0..40_u32)
         .map(|i| {
@@ -505,7 +505,7 @@ async fn trap_25_rows_are_split_by_their_instants_in_whatever_order_they_landed(
 #[tokio::test]
 async fn trap_25_times_as_text_in_mixed_zones_are_one_order() {
     let root = Store::memory();
-    // The hour is told in UTC or two hours east of it; every tenth row has no time.
+    // The hour is in UTC or in a zone two hours east of it; every tenth row has no time.
     let time = |i: i64| match i {
         _ if i % 10 == 9 => json!("yesterday"),
         _ if i % 2 == 0 => json!(format!("2024-03-31T{:02}:{:02}:00Z", i / 60, i % 60)),
@@ -527,7 +527,7 @@ async fn trap_25_times_as_text_in_mixed_zones_are_one_order() {
             0..60 => Split::Train,
             65..180 => Split::Validation,
             185..240 => Split::Test,
-            _ => panic!("row {row} stands behind a border"),
+            _ => panic!("row {row} is in an embargo"),
         };
         assert_eq!(split, expected, "row {row}");
     }
@@ -567,7 +567,7 @@ async fn a_group_belongs_to_the_split_of_its_last_row_and_neither_it_nor_time_le
     let mut found = Vec::new();
     for partitions in [1, 3] {
         let root = Store::memory();
-        // Patients come for a while: some before, some behind, some over a border.
+        // Patients have several rows: some before, some after, some across a boundary.
         let rows: Vec<(i64, i64)> = (0..600)
             .map(|i| (i / 2, i / 30 + (i % 2) * i / 60))
             .collect();

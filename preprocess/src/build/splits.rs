@@ -1,4 +1,4 @@
-//! Whether the splits of a build are what was asked for.
+//! Checks of the splits of a build against the configuration.
 
 use datafusion::prelude::SessionContext;
 use feedline_schemas::{
@@ -17,7 +17,8 @@ use crate::{
 };
 
 impl Build<'_> {
-    /// `fell` says how many rows each split had before the last of them were set aside.
+    /// Fails if a split is empty against the configuration. `fell` counts the rows of each split
+    /// before the last rejections.
     pub(super) fn check_splits(
         &self,
         rows: [u64; 3],
@@ -74,8 +75,8 @@ impl Build<'_> {
         Ok(())
     }
 
-    /// Splits whose size no share says: nothing is learnt without training rows, and a border or source that is given has
-    /// rows.
+    /// Checks splits without a configured fraction: training needs rows, and so does a split with a
+    /// given boundary or source.
     fn check_named(
         &self,
         rows: [u64; 3],
@@ -88,11 +89,11 @@ impl Build<'_> {
             _ if config.frozen.is_some() => ("frozen", "this source leaves none that can be used"),
             SplitBy::Expression => ("expression", "it names none"),
             SplitBy::Column => ("column", "it names none"),
-            SplitBy::Time if !config.until.is_empty() => ("until", "none lies between its borders"),
+            SplitBy::Time if !config.until.is_empty() => ("until", "none is between its boundaries"),
             _ => return Ok(()),
         };
         let by_rule = split::advice_on(&rejects.filtered());
-        let what = by_rule.map_or(what, |_| "none that lies between its borders is left");
+        let what = by_rule.map_or(what, |_| "none between its boundaries is left");
         let advice = by_rule.map_or_else(String::new, |advice| format!("; {advice}"));
         for (split, found) in Split::ALL.into_iter().zip(rows) {
             let expected = match &self.spec.rule {
@@ -141,7 +142,7 @@ impl Build<'_> {
                 largest: found.largest,
             });
         }
-        // Of documents that are cut each has a part in every split, so rows tell nothing of shares.
+        // Each divided document has a part in every split, so the rows say nothing about fractions.
         let mut found: Vec<Warning> = self.missing_keys(staged).await?.into_iter().collect();
         if !self.cuts_documents() {
             let rows = Split::ALL.map(|split| staged.rows(split));
@@ -162,25 +163,25 @@ impl Build<'_> {
     }
 }
 
-/// Why a split that rows name is empty, of which `fell` rows were left before the last were set aside; `None` where that was
-/// said then.
+/// Message for an empty split that rows name, with `fell` rows before the last rejections; `None`
+/// if it was logged then.
 pub(super) fn why_empty(split: Split, fell: Option<u64>, rejects: &Rejects) -> Option<String> {
     let left_out = left_out(rejects);
     match fell {
         Some(0) => None,
         Some(fell) => Some(format!(
-            "the {split} split is empty: all {fell} rows of it were set aside{left_out}"
+            "the {split} split is empty: all {fell} rows of it were rejected{left_out}"
         )),
         None if left_out.is_empty() => {
             Some(format!("the {split} split is empty: nothing names it"))
         }
         None => Some(format!(
-            "the {split} split is empty: nothing names it, or all rows that do were set aside{left_out}"
+            "the {split} split is empty: nothing names it, or all rows that do were rejected{left_out}"
         )),
     }
 }
 
-/// How many rows are in no split, and why; nothing where all of them are in one.
+/// Number of rows in no split, with the reasons; empty if every row has a split.
 fn left_out(rejects: &Rejects) -> String {
     let by_reason = sums(&rejects.rejected(), &rejects.filtered());
     let by_reason = by_reason

@@ -374,7 +374,7 @@ async fn rows_in_order_are_split_by_place_and_those_behind_a_border_are_set_asid
                 0..300 => Split::Train,
                 310..450 => Split::Validation,
                 460..600 => Split::Test,
-                _ => panic!("row {place} stands behind a border"),
+                _ => panic!("row {place} is in an embargo"),
             };
             assert_eq!(row.split, expected, "row {place}");
         }
@@ -899,10 +899,10 @@ fn a_split_whose_rows_were_set_aside_is_not_said_to_be_named_by_nothing() {
     rejects.count("unknown_class", 20);
     assert_eq!(
         why(Some(10), &rejects),
-        "the test split is empty: all 10 rows of it were set aside, and 20 were left out (20 as `unknown_class`)"
+        "the test split is empty: all 10 rows of it were rejected, and 20 were left out (20 as `unknown_class`)"
     );
     assert!(why(None, &rejects).starts_with(
-        "the test split is empty: nothing names it, or all rows that do were set aside, and 20"
+        "the test split is empty: nothing names it, or all rows that do were rejected, and 20"
     ));
     assert_eq!(why(Some(0), &rejects), "");
 }

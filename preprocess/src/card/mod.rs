@@ -1,7 +1,8 @@
-//! The page about a dataset, `report-<fingerprint>.html`: one file that needs nothing but itself.
+//! The dataset report, `report-<fingerprint>.html`: one file without external resources.
 //!
-//! It is a pure function of what was built, and of the dataset that was there before, which the training split is compared
-//! with. It is written before the manifest that it tells of is published; a dataset whose page is missing is built again.
+//! It is a pure function of the build and of the previous dataset, which the training split is
+//! compared with. It is written before its manifest is published; a dataset whose report is missing
+//! is rebuilt.
 
 mod columns;
 mod html;
@@ -26,7 +27,7 @@ use crate::{
     },
 };
 
-/// Rows of a table that are shown at once; the rest stands behind a click.
+/// Rows of a table that are visible at once; a click shows the rest.
 const AT_ONCE: usize = 20;
 
 /// Files of rejects that are linked.
@@ -35,22 +36,22 @@ const REJECTS: usize = 5;
 /// The list of runs, seen from the dataset folder: a build writes it beside the folder of runs.
 const RUNS_PATH: &str = "../train/index.html";
 
-/// What the page tells.
+/// Content of the report.
 pub(crate) struct Card<'a> {
     pub(crate) manifest: &'a Manifest,
     pub(crate) artefact: &'a TransformArtefact,
     pub(crate) profile: &'a DatasetProfile,
     /// Sources by the index in an origin.
     pub(crate) sources: &'a [TableName],
-    /// Contents that stand in several rows; absent where copies are kept.
+    /// Contents that appear in several rows; absent where duplicates are kept.
     pub(crate) copies: Option<Copies>,
-    /// Reasons why rows were set aside or left out, how many, and the first of them.
+    /// Reasons for rejected and filtered rows, their numbers, and the first row of each.
     pub(crate) rejects: Vec<(String, u64, String)>,
-    /// The dataset that was there before.
+    /// Previous dataset.
     pub(crate) before: Option<Before>,
 }
 
-/// The dataset that was there before.
+/// Previous dataset.
 pub(crate) struct Before {
     pub(crate) fingerprint: Hash128,
     /// Its training split beside the new one.
@@ -195,7 +196,7 @@ impl Card<'_> {
                 distinct.saturating_sub(filtered),
                 less(filtered),
             ),
-            stage("set aside as bad", self.good_rows(), less(rejected)),
+            stage("rejected", self.good_rows(), less(rejected)),
             stage(held, kept, String::new()),
         ];
         let share = |(name, rows): &(&str, u64)| {
@@ -222,7 +223,7 @@ impl Card<'_> {
     }
 
     fn rejected(&self) -> String {
-        let mut out = "<h2>Rows set aside or left out</h2>\n".to_owned();
+        let mut out = "<h2>Rejected and filtered rows</h2>\n".to_owned();
         if self.rejects.is_empty() {
             return out + "<p>None.</p>\n";
         }
@@ -307,7 +308,7 @@ impl Card<'_> {
             "<h2>Drift</h2>\n<p>How far the training split is from the other splits".to_owned();
         out += &match &self.before {
             Some(before) => format!(
-                ", and from the training split of the dataset that was there before (<code>{}</code>).</p>\n",
+                ", and from the training split of the previous dataset (<code>{}</code>).</p>\n",
                 before.fingerprint
             ),
             None => ".</p>\n".to_owned(),

@@ -162,14 +162,14 @@ async fn the_next_version_is_compared_with_the_one_before() {
     assert!(
         !page_of(&root)
             .await
-            .contains("the dataset that was there before")
+            .contains("the previous dataset")
     );
     land(&mut zone, 400.0, 900).await;
     let dataset = format!("{DATASET}drop = [\"flag\"]\n");
     build_with(&root, &dataset, 2).await.unwrap();
     let page = page_of(&root).await;
     assert!(page.contains(&format!(
-        "the dataset that was there before (<code>{first}</code>)"
+        "the previous dataset (<code>{first}</code>)"
     )));
     assert!(page.contains("Columns that are there no longer: flag."));
     let is_odd = |line: &str| {

@@ -52,8 +52,8 @@ use super::{
 };
 use crate::shared;
 
-/// What the scheduler says of a query that ended since a worker was lost: its tasks were refused, or could not fetch data, or
-/// only a part of what they had begun to fetch.
+/// Scheduler messages of queries that failed because a worker was lost: tasks were refused, could
+/// not fetch data, or received only a part of it.
 const LOST: [&str; 7] = [
     REFUSED,
     "has failed 1 times",
@@ -64,13 +64,13 @@ const LOST: [&str; 7] = [
     "code: 'The operation was cancelled'",
 ];
 
-/// How often a query is run, when the cluster loses workers while it is.
+/// Attempts to run a query while the cluster loses workers.
 const TRIES: u32 = 4;
 
 /// Folder below the root of a pipeline for what queries leave.
 const SCRATCH: &str = "feedline-scratch";
 
-/// Age from which on what is left there by builds that died is removed.
+/// Age after which leftovers of dead builds are removed.
 const LEFT: Duration = Duration::from_secs(24 * 3600);
 
 /// A cluster, by its scheduler. Builds at the same time may use clones of one.
@@ -79,7 +79,7 @@ pub struct Cluster {
     address: String,
     /// Secret that its programs share; without one they refuse every query.
     secret: Option<ClusterSecret>,
-    /// Name of the folder that the rows of its queries come to lie in. Each build takes one that nobody else has.
+    /// Name of the folder for the rows of its queries, unique for each build.
     pub(crate) folder: String,
     /// Queries that it has run.
     queries: Arc<AtomicU64>,
@@ -104,7 +104,7 @@ impl Cluster {
         self
     }
 
-    /// The cluster for one build, which sweeps nobody else's rows.
+    /// The cluster for one build, which only removes its own rows.
     pub(crate) fn of_build(&self) -> Self {
         Self {
             folder: spool::name(),
@@ -118,8 +118,8 @@ impl Cluster {
         self.queries.load(Ordering::Relaxed)
     }
 
-    /// A session whose queries run on the cluster where they can; what they leave lies below `root` until it is
-    /// [`swept`](Self::sweep).
+    /// A session whose queries run on the cluster where they can; their files are stored below
+    /// `root` until [`Self::sweep`] removes them.
     pub(crate) fn session(
         &self,
         config: SessionConfig,
@@ -151,7 +151,7 @@ impl Cluster {
     /// before `now`, the time since 1970.
     ///
     /// # Errors
-    /// What the store says. What stays behind is in nobody's way.
+    /// Errors of the store. Files that remain do no harm.
     pub(crate) async fn sweep(
         &self,
         root: &Store,
@@ -183,8 +183,8 @@ impl Cluster {
     }
 }
 
-/// Whether none of the files of a folder was written in the day before `now`. One new file says that a build lives, which may
-/// still read the old ones.
+/// Returns true if no file of a folder was written in the day before `now`. A new file means that
+/// its build is alive and may still read the old ones.
 async fn is_dead(
     root: &Store,
     files: &[&str],
@@ -202,13 +202,13 @@ async fn is_dead(
     Ok(true)
 }
 
-/// What a session has beside its settings.
+/// State of a session besides its settings.
 #[derive(Debug)]
 struct Session {
     cluster: Cluster,
     /// The shared store, as plans name it.
     store: ObjectStoreUrl,
-    /// Folder in it, for the rows of queries. Nobody else uses it.
+    /// Folder in it for the rows of queries, used by this session only.
     folder: Path,
 }
 
@@ -267,7 +267,7 @@ fn undealt(plan: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
 }
 
 impl ClusterPlanner {
-    /// Whether all that a plan reads is in the shared store, and it reads anything.
+    /// Returns true if the plan reads something, and only from the shared store.
     fn is_shared(&self, plan: &Arc<dyn ExecutionPlan>) -> Result<bool> {
         let (mut leaves, mut shared) = (0_usize, 0_usize);
         plan.apply(|node| {
@@ -313,7 +313,7 @@ impl Query {
     }
 }
 
-/// The files that a query left, or what its error says: each of its partitions is told.
+/// Files that a query left, or its error message, which each partition reports.
 type Outcome = std::result::Result<Vec<Spooled>, String>;
 
 /// A query that the cluster runs when its first partition is asked for, and not again for the others, whatever comes of it;
@@ -618,7 +618,7 @@ mod tests {
         let kept = query.files.get().unwrap().as_ref().unwrap_err();
         assert_eq!(first, format!("Execution error: {kept}"));
 
-        // What is kept is told, and nobody is asked for it again.
+        // The stored outcome is reported, without a new request.
         let query = unanswered(2, &session);
         query.files.set(Err("it was lost".to_owned())).unwrap();
         for partition in [0, 1] {

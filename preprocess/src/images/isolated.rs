@@ -1,5 +1,5 @@
-//! Images decoded by a process of its own, whose memory the system bounds, which is killed where it does not answer, and
-//! started again where a decoder brings it down.
+//! Images decoded in a separate process with bounded memory. The process is killed when it does not
+//! respond, and restarted when a decoder crashes it.
 
 use std::{
     io::{self, ErrorKind, Read},
@@ -29,7 +29,7 @@ const BOUNDED: &str = "ulimit -v \"$1\" && exec \"$2\" decode-images";
 /// Longest silence of a process that has an image. It ends itself sooner, after a minute of its own processor time.
 const PATIENCE: Duration = Duration::from_mins(10);
 
-/// How often an image is tried whose process ends.
+/// Attempts for an image that ends the process.
 const TRIES: u32 = 2;
 
 /// Bytes kept of what a process says on its standard error.
@@ -50,14 +50,14 @@ pub(crate) struct Isolated {
 struct Running {
     remote: Option<Remote<ChildStdout, ChildStdin>>,
     child: Arc<Mutex<Child>>,
-    /// Tells the watch that an answer is waited for (true), or has come.
+    /// Channel to the watchdog: true when a response is awaited, false when it has come.
     waiting: Sender<bool>,
-    /// Whether the watch killed it.
+    /// True if the watchdog killed it.
     is_late: Arc<AtomicBool>,
     said: Option<JoinHandle<String>>,
 }
 
-/// How a process ended.
+/// Exit of a process.
 struct End {
     status: io::Result<ExitStatus>,
     is_late: bool,
@@ -67,7 +67,7 @@ struct End {
 impl End {
     fn reason(&self) -> String {
         match &self.status {
-            _ if self.is_late => "it did not answer".into(),
+            _ if self.is_late => "it did not respond".into(),
             Ok(status) => status.to_string(),
             Err(error) => error.to_string(),
         }
@@ -75,7 +75,7 @@ impl End {
 }
 
 impl Running {
-    /// What `with` does with the process, which is killed when that takes too long.
+    /// Runs `with` on the process, which is killed when that takes too long.
     fn watched<T>(
         &mut self,
         with: impl FnOnce(&mut Remote<ChildStdout, ChildStdin>) -> io::Result<T>,
@@ -116,7 +116,7 @@ fn locked(child: &Mutex<Child>) -> MutexGuard<'_, Child> {
     child.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Kills `child` when an answer takes longer than `patience`.
+/// Kills `child` when a response takes longer than `patience`.
 fn watch(waiting: &Receiver<bool>, patience: Duration, child: &Mutex<Child>, is_late: &AtomicBool) {
     while let Ok(is_waiting) = waiting.recv() {
         if is_waiting && waiting.recv_timeout(patience) == Err(RecvTimeoutError::Timeout) {
@@ -128,7 +128,8 @@ fn watch(waiting: &Receiver<bool>, patience: Duration, child: &Mutex<Child>, is_
     }
 }
 
-/// The first of what a process says; the rest is read, so that it can go on, and forgotten.
+/// Beginning of a process's output; the rest is read and dropped, so that the process does not
+/// block.
 fn heard(mut from: ChildStderr) -> String {
     let mut said = Vec::new();
     let read = from.by_ref().take(SAID).read_to_end(&mut said);
@@ -217,7 +218,8 @@ impl Isolated {
             .args(["-c", BOUNDED, "sh", &kibibytes])
             .arg(&self.program)
             .env_clear()
-            // Its room for addresses is bounded, of which an allocator with an arena for each processor keeps too much.
+            // Its address space is limited; an allocator with an arena per processor reserves too
+            // much of it.
             .env("_RJEM_MALLOC_CONF", "percpu_arena:disabled,narenas:1")
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -336,7 +338,7 @@ mod tests {
     fn a_decoder_that_does_not_answer_or_answers_nonsense_is_killed() {
         let folder = tempfile::tempdir().unwrap();
         for (script, reason) in [
-            ("exec sleep 1000", "it did not answer"),
+            ("exec sleep 1000", "it did not respond"),
             (
                 "printf '\\002\\000\\000\\000no'; exec sleep 1000",
                 "signal: 9",
@@ -351,7 +353,7 @@ mod tests {
         let mut isolated = Isolated::new(program(folder.path(), "exec sleep 1000"), how());
         isolated.patience = Duration::from_millis(500);
         let error = isolated.prepare(b"GIF89a").unwrap_err();
-        assert!(error.to_string().contains("it did not answer"), "{error}");
+        assert!(error.to_string().contains("it did not respond"), "{error}");
     }
 
     #[test]

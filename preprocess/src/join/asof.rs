@@ -1,9 +1,9 @@
-//! Joins by time: beside each row stands the newest row of the other source that came before it.
+//! As-of joins: each row gets the latest row of the other source that came before it.
 //!
-//! Rows of both sides are one table that the engine sorts by key and time, spilling where it must, and that then passes one
-//! operator which holds a batch and one row. So neither side is held in memory, and the result depends neither on
-//! partitions nor on the order in which rows landed. A row of the source counts for what comes after it only: nothing that
-//! it says can change a row before it.
+//! Rows of both sides form one table that the engine sorts by key and time, spilling if needed. An
+//! operator that holds one batch and one row then walks over it. So neither side is held in memory,
+//! and the result depends neither on partitions nor on the landing order of rows. A row of the
+//! source only affects later rows, never earlier ones.
 
 use std::sync::Arc;
 
@@ -42,7 +42,7 @@ use crate::{
     series::{self, Instant},
 };
 
-/// How a join looks at the time.
+/// Time settings of a join.
 #[derive(Clone, Debug)]
 pub(super) struct Asof {
     /// When rows of the dataset are.
@@ -54,7 +54,7 @@ pub(super) struct Asof {
     rule: Rule,
 }
 
-/// Columns that hold points in time, and how they are read.
+/// Columns of timestamps, and their format.
 #[derive(Clone, Debug)]
 pub(super) struct Timed {
     pub(super) column: String,
@@ -62,10 +62,11 @@ pub(super) struct Timed {
     instant: Instant,
 }
 
-/// What `join`, whose keys stand at `at`, says of the time.
+/// Resolves the time settings of `join`, which the configuration has at `at`.
 ///
 /// # Errors
-/// [`Error::Config`] for columns that are not there or hold no times, and for keys that only such a join has.
+/// [`Error::Config`] for columns that are missing or hold no times, and for keys that only such a
+/// join has.
 pub(super) fn resolve(
     join: &JoinConfig,
     columns: &[MergedColumn],
@@ -92,7 +93,7 @@ pub(super) fn resolve(
     }
     let Some(time) = &join.time else {
         let reason =
-            "name the column that tells when each row is, such as `time = { column = \"at\" }`";
+            "name the column with the time of each row, such as `time = { column = \"at\" }`";
         return Err(Error::config(at("time"), reason));
     };
     let (right_key, right_time) = match &join.right_time {
@@ -125,7 +126,7 @@ pub(super) fn resolve(
     }))
 }
 
-/// That what `time` says of the rows can be said of those of the source, too.
+/// Checks that the `time` settings of the rows fit those of the source.
 fn check_both(
     time: &TimeColumn,
     join: &JoinConfig,
@@ -186,14 +187,14 @@ impl Timed {
         })
     }
 
-    /// Whether a column tells it.
+    /// Returns true if `name` is one of its columns.
     pub(super) fn is_of(&self, name: &str) -> bool {
         self.column == name || self.clock.as_deref() == Some(name)
     }
 
-    /// The points in time of rows of a schema version; null where they cannot be read.
+    /// Timestamps of the rows of a schema version; null where they cannot be read.
     fn over(&self, schema: &RecordSchema) -> Expr {
-        // A point in time is no text here, which it would be read from again.
+        // A column that is already a timestamp must not be parsed as text.
         let cell = |name: &String| match schema.columns.iter().any(|column| column.name == *name) {
             true => ident(name),
             false => lit(ScalarValue::Utf8(None)),
@@ -276,8 +277,8 @@ impl Join {
         Ok(all.filter(is_placed())?)
     }
 
-    /// How many rows of `sources`, with what the joins before bring, find a partner, and how many rows of the source are
-    /// one.
+    /// Counts the rows of `sources` that find a partner, with the columns of the joins before, and
+    /// the rows of the source that are one.
     ///
     /// # Errors
     /// As [`Walk::over`].
@@ -314,7 +315,7 @@ impl Join {
     }
 }
 
-/// Rows of both sources in order, of which the dataset's come out.
+/// Rows of both sources in order; the operator returns those of the dataset.
 #[derive(Debug)]
 struct Sorted {
     frame: DataFrame,
@@ -350,7 +351,7 @@ impl PartitionStream for Sorted {
     }
 }
 
-/// What the rows of both sides are sorted by.
+/// Sort columns of both sides.
 fn marks(key: Expr, time: Expr, is_theirs: bool) -> [Expr; 4] {
     [
         key.alias(KEY),
@@ -373,8 +374,7 @@ fn nulls(fields: &[Field]) -> Result<Vec<Expr>, Error> {
     Ok(nulls)
 }
 
-/// In the order of time; what may be found at the very time of a row stands before it, and of those the one that counts
-/// last.
+/// Sorts by time. Rows that may match the same time come before the row, the preferred one last.
 fn sorted(rows: DataFrame, rule: &Rule) -> Result<DataFrame, Error> {
     let newest_first = rule.duplicates == JoinDuplicates::First;
     Ok(rows.sort(vec![
@@ -385,7 +385,8 @@ fn sorted(rows: DataFrame, rule: &Rule) -> Result<DataFrame, Error> {
     ])?)
 }
 
-/// Which side a row is of. Asked of a column, so that the engine does not take it for a constant and sort by less.
+/// Side of a row. A function of a column, so that the engine does not treat it as a constant and
+/// drop it from the sort.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(crate) struct Side {
     is_theirs: bool,

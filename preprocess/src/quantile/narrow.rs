@@ -1,16 +1,18 @@
-//! Order statistics of columns of 32-bit floats in one pass, where some rows tell about where they lie.
+//! Order statistics of columns of 32-bit floats in one pass, guided by a sample of the rows.
 //!
-//! A [`Sample`] gives windows of values, narrow ones, in which the wanted ranks are most likely (see [`super::windows`]). The pass
-//! counts for each column how many values lie below, in and above these, and gathers the few that lie inside. The counts are of
-//! all rows, so they say for certain whether a rank lies in a window; if it does, the gathered values say which value has it.
-//! Where it does not, or where more values would be gathered than there is room for, nothing is found, and
-//! [`ShortSearch`](super::ShortSearch) counts the column. Neither way is the result different: a sample decides about time alone.
+//! A [`Sample`] gives narrow windows of values that most likely contain the wanted ranks (see
+//! [`super::windows`]). The pass counts for each column the values below, in and above each window,
+//! and gathers the few inside. The counts cover all rows, so they prove whether a rank is in a
+//! window; if it is, the gathered values give its value. If it is not, or if more values would be
+//! gathered than fit, the pass finds nothing, and [`ShortSearch`](super::ShortSearch) counts the
+//! column. The result is the same either way: the sample only affects time.
 //!
 //! A value that many cells share, such as a zero, has a window of its own in which values are counted and not gathered.
 //!
-//! Cost: a comparison and an addition per value and border, four at a time: about 2 ns per value for three percentiles, where the
-//! two passes take 10. Memory: four bytes for each value that is gathered, one of 20 for three percentiles and a sample of
-//! 32 thousand rows, one of 35 where there are four times as many, and four for each that is sampled.
+//! Cost: a comparison and an addition per value and boundary, four at a time: about 2 ns per value
+//! for three percentiles, where the two passes take 10. Memory: four bytes for each gathered value
+//! (one of 20 for three percentiles and a sample of 32 thousand rows, one of 35 for four times as
+//! many) and four for each sampled value.
 
 use std::collections::BTreeMap;
 
@@ -22,7 +24,7 @@ use super::{
 
 /// Rows that are looked at together.
 const STRIP: usize = 64;
-/// Columns that are looked at together: what lies side by side is read at a time, and stays in the nearest cache.
+/// Columns that are processed together: neighbours are read at once and stay in the nearest cache.
 const BLOCK: usize = 8;
 
 /// Quantiles that are wanted of columns of rows.
@@ -31,7 +33,7 @@ pub(crate) struct NarrowSearch {
     columns: Vec<(Vec<Wanted>, Column)>,
 }
 
-/// What the pass counts and gathers.
+/// Counts and gathered values of the pass.
 #[derive(Clone, Debug)]
 pub(crate) struct Narrow {
     rows: u64,
@@ -40,10 +42,10 @@ pub(crate) struct Narrow {
 
 #[derive(Clone, Debug)]
 struct Column {
-    /// Where it stands in a row.
+    /// Index of the column in a row.
     place: usize,
     cuts: Cuts,
-    /// For each border the values through it.
+    /// Number of values up to each boundary.
     counts: Vec<u32>,
     /// Keys of the values in windows; absent if they were too many.
     gathered: Option<Vec<u32>>,
@@ -73,8 +75,8 @@ impl NarrowSearch {
         }
     }
 
-    /// Of each column the kinds of cells, and the quantiles in the order they were asked for, `None` where it has no finite
-    /// value; nothing of a column in which a wanted value lies elsewhere than the sample says.
+    /// Kinds of cells of each column, and its quantiles in the order of the request, `None` without
+    /// a finite value; `None` for a column with a wanted value outside the windows.
     pub(crate) fn into_quantiles(self, pass: Narrow) -> Vec<Option<Answer>> {
         let columns = self.columns.into_iter().zip(pass.columns);
         let found = columns.map(|((wanted, _), column)| {
@@ -134,7 +136,7 @@ impl Column {
         most.saturating_mul(size_of::<u32>())
     }
 
-    /// Looks at cells: no border is above NaN.
+    /// Adds cells. No boundary is above NaN.
     fn add(&mut self, cells: &[f32; STRIP]) {
         // Without a branch, so that the compiler compares several cells at a time.
         let mut inside = [0_u32; STRIP];
@@ -188,7 +190,7 @@ impl Column {
         });
     }
 
-    /// What kinds of cells there are in `rows` rows.
+    /// Counts of each kind of cell in `rows` rows.
     fn tally(&self, rows: u64) -> Tally {
         let count = |at: usize| u64::from(self.counts[at]);
         let (low_infinite, numbers) = (count(0), count(self.counts.len() - 1));
@@ -222,7 +224,8 @@ impl Column {
         Some(found)
     }
 
-    /// The values of `ranks`, which lie between the border at `at` and the one before; `base` values lie below.
+    /// Values of `ranks`, which are between the boundary at `at` and the one before; `base` values
+    /// are below.
     fn values(&self, at: usize, base: u64, ranks: &[u64]) -> Option<Vec<OrderStatistic>> {
         let Cut { through, span, .. } = self.cuts.cuts[at];
         match span {
@@ -246,7 +249,7 @@ impl Column {
     }
 }
 
-/// The value of a rank among `keys`, below which lie `base` values.
+/// Value of a rank among `keys`; `base` values are below all of them.
 fn select(keys: &mut [u32], base: u64, rank: u64) -> OrderStatistic {
     let at = usize::try_from(rank - base).expect("a rank in memory");
     let (below, key, above) = keys.select_nth_unstable(at);

@@ -1,8 +1,9 @@
-//! Windows of keys in which quantiles of a column are likely to lie, judged by some of its rows.
+//! Windows of keys that likely contain the quantiles of a column, estimated from a sample of rows.
 //!
-//! The rank of a share `s` among `n` sampled values is off by a standard error of `√(n·s·(1 − s))`. A window reaches over
-//! [`ERRORS`] of these to either side, so that it misses a quantile of rows in random order about once in a million times.
-//! What is wrong about a window costs time alone: who uses it sees whether it holds the wanted ranks.
+//! The rank of a fraction `s` among `n` sampled values has a standard error of `√(n·s·(1 − s))`. A
+//! window reaches [`ERRORS`] of these to either side, so it misses a quantile of rows in random
+//! order about once in a million times. A bad window only costs time: the caller checks whether it
+//! contains the wanted ranks.
 
 use super::{
     Wanted, as_count,
@@ -15,7 +16,7 @@ pub(crate) const SAMPLE_ROWS: usize = 1 << 15;
 /// One of so many rows is sampled. What is gathered then grows with the root of the rows.
 const SAMPLED: u64 = 128;
 
-/// How many of `rows` rows are sampled, where keys of `columns` columns may take so many `bytes`.
+/// Number of rows to sample from `rows`, if the keys of `columns` columns may take `bytes` bytes.
 pub(crate) fn sample_rows(rows: u64, columns: usize, bytes: usize) -> usize {
     let most = bytes / columns.max(1) / size_of::<u32>();
     let share = usize::try_from(rows / SAMPLED).unwrap_or(usize::MAX);
@@ -38,7 +39,8 @@ pub(crate) struct Sample {
     columns: Vec<(usize, Vec<u32>)>,
 }
 
-/// Borders that divide the values of a column, and what is done with those between two of them.
+/// Boundaries that divide the values of a column, and the handling of the values between two of
+/// them.
 #[derive(Clone, Debug)]
 pub(super) struct Cuts {
     /// Ascending. The first is -inf, the last but one the greatest finite value, and the last inf.
@@ -47,20 +49,20 @@ pub(super) struct Cuts {
     pub(super) limit: usize,
 }
 
-/// The values up to a border, and above the border before.
+/// Values up to a boundary, and above the boundary before.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Cut {
     /// The greatest of them.
     pub(super) through: f32,
     pub(super) span: Span,
-    /// Whether what lies above it is gathered and what lies below is not, or the other way round.
+    /// True if the values above are gathered and those below are not, or the other way round.
     pub(super) turns: bool,
 }
 
-/// What is known of the values between two borders.
+/// Handling of the values between two boundaries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Span {
-    /// How many they are.
+    /// Only counted.
     Counted,
     /// They are all equal.
     Single,
@@ -86,7 +88,7 @@ impl Sample {
         }
     }
 
-    /// The place of each column, and borders around what is `wanted` of it in all the `rows` rows.
+    /// Index of each column, and the boundaries around its `wanted` values among all `rows` rows.
     pub(super) fn into_cuts<'a>(
         self,
         wanted: impl Iterator<Item = &'a [Wanted]>,
@@ -104,7 +106,8 @@ impl Sample {
 }
 
 impl Cuts {
-    /// Borders around what is `wanted`, by the sorted keys of the finite ones of `sampled` cells of `rows`.
+    /// Boundaries around the `wanted` values, from the sorted `keys` of the finite cells among
+    /// `sampled` of `rows`.
     fn around(keys: &[u32], wanted: &[Wanted], sampled: u64, rows: u64) -> Self {
         let (cuts, gathered) = Self::of(keys, &windows(keys, wanted), sampled, rows);
         // To sort out more is slower than to count them all.
@@ -116,7 +119,7 @@ impl Cuts {
         }
     }
 
-    /// Borders of windows, and how many of the sampled values would be gathered.
+    /// Boundaries of windows, and the number of sampled values that would be gathered.
     pub(super) fn of(
         keys: &[u32],
         windows: &[(usize, usize)],
@@ -138,7 +141,7 @@ impl Cuts {
     }
 }
 
-/// Ranges of ranks among the sorted sampled `keys` in which what is `wanted` may lie.
+/// Ranges of ranks among the sorted sampled `keys` that may contain the `wanted` values.
 fn windows(keys: &[u32], wanted: &[Wanted]) -> Vec<(usize, usize)> {
     let count = as_count(keys.len());
     let rank = |rank: u64| usize::try_from(rank.min(count)).expect("a rank in memory");
@@ -170,7 +173,7 @@ pub(super) fn apart(keys: &[u32], mut ranges: Vec<(usize, usize)>) -> Vec<(usize
     ranges
 }
 
-/// Keys of borders, each with what ends there.
+/// Keys of boundaries, each with the span that ends there.
 #[derive(Default)]
 struct Borders(Vec<(u32, Span)>);
 

@@ -1,7 +1,8 @@
-//! What a landed column makes of a cell.
+//! Conversion of a cell to the value its landed column would hold.
 //!
-//! Where the type of the column is known, a cell is what ingest would land there: the table of its contract holds. What the contract
-//! sets aside has no place in the column, so that a number is never made up. Where it is not known, the cell is what it looks like.
+//! If the type of the column is known, a cell becomes what ingest would land: the table of its
+//! contract applies. A cell that the contract rejects has no value in the column, so that a number
+//! is never made up. If the type is not known, it is inferred from the cell.
 
 use std::borrow::Cow;
 
@@ -16,12 +17,12 @@ use feedline_schemas::{
 use super::cell::Raw;
 use crate::{plain, typing::float_text};
 
-/// What the column holds that the cell would land in.
+/// Type of the landed column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum LandedAs {
     /// Integers of 64 bits. A fraction makes them floats, unless `is_final`.
     Integer {
-        /// Whether the contract keeps the type.
+        /// True if the contract keeps the type.
         is_final: bool,
     },
     /// 64-bit floats.
@@ -34,7 +35,7 @@ pub(super) enum LandedAs {
     Text,
     /// It is not known: numbers or booleans, whatever the cell looks like.
     Scalar,
-    /// It is not known, and texts have signs of their own: what stands there as text is read by them.
+    /// Unknown, with a number format for text cells.
     Written,
     /// It is not known: most likely numbers, as those of its categories are that are known.
     LikelyNumber,
@@ -42,7 +43,7 @@ pub(super) enum LandedAs {
     LikelyBool,
 }
 
-/// What the landed column holds.
+/// Value of the landed column.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Held<'a> {
     Missing,
@@ -54,17 +55,18 @@ pub(super) enum Held<'a> {
     Text(Cow<'a, str>),
 }
 
-/// What becomes of a cell that has no place in its column.
+/// Handling of a cell that does not fit its column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Conflict {
-    /// Its row is set aside.
+    /// Its row is rejected.
     Reject,
     /// It is missing.
     Null,
 }
 
 impl Conflict {
-    /// As all `contracts` have it for the column called `name`; where they differ its row is set aside.
+    /// Setting of all `contracts` for the column called `name`; where they differ, the row is
+    /// rejected.
     pub(super) fn of(contracts: &[ContractConfig], name: &str) -> Self {
         let nulls = |contract: &ContractConfig| mode(contract, name) == TypeContract::NullValue;
         match !contracts.is_empty() && contracts.iter().all(nulls) {
@@ -79,7 +81,7 @@ fn mode(contract: &ContractConfig, name: &str) -> TypeContract {
     own.unwrap_or(contract.types)
 }
 
-/// Whether all `contracts` keep the type of the column called `name`.
+/// Returns true if all `contracts` keep the type of the column called `name`.
 fn is_final(contracts: &[ContractConfig], name: &str) -> bool {
     let keeps = |contract: &ContractConfig| {
         let own = contract.column.get(name);
@@ -131,7 +133,7 @@ impl LandedAs {
         }
     }
 
-    /// What it is, as ingest calls it.
+    /// Name of the value's type, as ingest has it.
     pub(super) fn noun(self) -> &'static str {
         match self {
             Self::Integer { .. } => "integer",
@@ -158,7 +160,7 @@ impl LandedAs {
         }
     }
 
-    /// The cell as a column of text holds it, or one of which no type is known.
+    /// Value of the cell in a text column, or in one of unknown type.
     fn guess<'a>(self, raw: &'a Raw<'_>) -> Held<'a> {
         let text = |text: &'a str| Held::Text(Cow::Borrowed(text));
         let is_text = matches!(self, Self::Text | Self::LikelyBool);

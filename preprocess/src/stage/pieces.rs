@@ -56,10 +56,10 @@ pub(super) use writer::{PieceWriter, Written};
 /// Rows of a batch that is handed on in order.
 const BATCH_ROWS: usize = 8192;
 
-/// What a thread found.
+/// State that a thread returns.
 type Looked<S> = Result<S, DataFusionError>;
 
-/// How much is held in memory at a time.
+/// Limits of the memory in use at a time.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Sizes {
     /// Bytes of rows that a worker gathers.
@@ -82,11 +82,11 @@ pub(crate) struct Pieces {
 /// Rows of one split and bucket.
 #[derive(Clone, Debug)]
 struct Piece {
-    /// Where its numbers lie, row by row, and behind them the cells of fixed width of its other columns.
+    /// File of its numbers, row by row, followed by the fixed-width cells of its other columns.
     file: Arc<Path>,
     /// The first byte of them.
     start: u64,
-    /// Where columns of no fixed width lie; absent where there are none.
+    /// File of the columns of variable width; absent where there are none.
     varied: Option<Varied>,
     bucket: usize,
     rows: usize,
@@ -95,7 +95,7 @@ struct Piece {
     kept: Option<BooleanBuffer>,
 }
 
-/// Where the columns of no fixed width of a piece lie, as an Arrow batch.
+/// Place of a piece's columns of variable width, stored as an Arrow batch.
 #[derive(Clone, Debug)]
 struct Varied {
     file: Arc<Path>,
@@ -114,7 +114,7 @@ impl Piece {
 }
 
 impl Pieces {
-    /// What the workers left.
+    /// Pieces without any rows yet.
     pub(super) fn new(form: Form, order: ShuffleKey, sizes: Sizes) -> Self {
         Self {
             form,
@@ -159,7 +159,8 @@ impl Pieces {
         rows
     }
 
-    /// Where the numeric column `name` stands in the rows that [`Self::pass`] shows, if it does.
+    /// Index of the numeric column `name` in the rows that [`Self::pass`] shows, if it is one of
+    /// them.
     pub(crate) fn place(&self, name: &str) -> Option<usize> {
         let mut numbers = self.form.numbers.iter();
         numbers.position(|number| number == name)
@@ -187,7 +188,7 @@ impl Pieces {
 
     /// Shows the cells of the training rows to each of `asked`; the work is shared by `threads` threads.
     ///
-    /// What comes of it is what the engine comes to: states merge by adding integers.
+    /// The result equals the engine's: states merge by adding integers.
     pub(crate) async fn look<S: MergingState + Clone>(
         self: &Arc<Self>,
         asked: Vec<Asked<S>>,
@@ -280,8 +281,8 @@ impl Pieces {
         Ok(all)
     }
 
-    /// How many training rows have each value of the text column `name`; `None` where that is no text, or has more than
-    /// `most` values or bytes of them beyond reason.
+    /// Counts the training rows of each value of the text column `name`; `None` if it is not a text
+    /// column, has more than `most` values, or too many bytes of them.
     pub(crate) async fn texts(
         self: &Arc<Self>,
         name: &str,
@@ -316,7 +317,8 @@ impl Pieces {
         Ok(is_small.then_some(all.counts))
     }
 
-    /// Lets each of `threads` threads look at its share, from which to count and how many there are, with a copy of `state`.
+    /// Runs `look` on each of `threads` threads with its part, the number of parts and a copy of
+    /// `state`.
     async fn shared<S: Clone + Send + 'static>(
         self: &Arc<Self>,
         threads: usize,
@@ -341,7 +343,8 @@ impl Pieces {
         self.splits[usize::from(code(Split::Train))].iter()
     }
 
-    /// The groups of the split's key, and `samples` of those that stand in several splits. Takes 24 bytes of memory a row.
+    /// Groups of the split's key, and `samples` of those that appear in several splits. Takes 24
+    /// bytes of memory a row.
     pub(super) fn groups(&self, samples: usize) -> Result<Groups, DataFusionError> {
         let at = self.form.stored.index_of(system::GROUP)?;
         let mut reader = Reader::new(&self.form).of_columns(vec![at]);
@@ -503,13 +506,13 @@ impl Texts {
     }
 }
 
-/// What is asked of the cells of a numeric column.
+/// Request to look at the cells of a numeric column.
 #[derive(Clone, Debug)]
 pub(crate) struct Asked<S> {
     pub(crate) column: String,
-    /// What the steps so far do to them.
+    /// Operations of the steps so far.
     pub(crate) ops: Vec<CellOp>,
-    /// What looks at them.
+    /// State that collects the cells.
     pub(crate) state: S,
 }
 
@@ -532,7 +535,7 @@ fn fill(cells: &mut Vec<f64>, column: &ArrayRef) -> Result<(), DataFusionError> 
     Ok(())
 }
 
-/// A hash as two numbers, the first of which is its key.
+/// Splits a hash into two numbers; the first is its key.
 fn halves(hash: &[u8]) -> [u64; 2] {
     [key_of(hash), key_of(&hash[8..])]
 }

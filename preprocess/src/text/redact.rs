@@ -1,8 +1,8 @@
 //! Personal data out of sight: e-mail addresses, telephone numbers and payment cards, each replaced by its kind in
 //! brackets.
 //!
-//! What is found has a form that is told from other text without knowing a language; [`PersonalData`] says which. A
-//! document is gone through once; no part of it is looked at more often than the longest form is long.
+//! The patterns do not depend on a language; [`PersonalData`] lists them. The document is scanned
+//! once; no part of it is read more often than the length of the longest pattern.
 
 use std::{borrow::Cow, ops::Range};
 
@@ -19,10 +19,10 @@ const CARD: std::ops::RangeInclusive<usize> = 13..=19;
 const INTERNATIONAL: std::ops::RangeInclusive<usize> = 8..=15;
 const NATIONAL: std::ops::RangeInclusive<usize> = 9..=12;
 
-/// What may stand once between groups of digits.
+/// Characters of which one may separate two groups of digits.
 const SEPARATORS: &str = " -./\u{a0}\u{2011}\u{2013}";
 
-/// What was replaced, by kind.
+/// Replacements by kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Redacted {
     pub(crate) emails: u32,
@@ -49,7 +49,7 @@ pub(crate) fn redacted<'a>(text: &'a str, kinds: &[PersonalData]) -> (Cow<'a, st
 
 /// Puts `name` in place of what `find` finds, in order, and counts it.
 fn replace(text: &mut Cow<'_, str>, find: fn(&str) -> Vec<Range<usize>>, name: &str) -> u32 {
-    // Nothing that is found goes on over the end of a line, so that memory is for one line's groups of digits.
+    // No match spans a line end, so memory holds only the groups of digits of one line.
     let mut found = Vec::new();
     let mut begin = 0;
     for line in text.split_inclusive('\n') {
@@ -116,17 +116,17 @@ fn domain(text: &str) -> Option<usize> {
 /// A run of digits.
 struct Group {
     range: Range<usize>,
-    /// How many.
+    /// Number of digits.
     digits: usize,
     /// The first two; the second is no digit where there is one alone.
     first: [u8; 2],
-    /// What stands before it, when that is one separator after another group.
+    /// Separator before it, if a single one follows another group.
     separator: Option<char>,
-    /// Whether it stands in round brackets.
+    /// True if the group is in round brackets.
     in_brackets: bool,
 }
 
-/// Where a group has no further digit.
+/// Placeholder for a digit that a group does not have.
 const NO_DIGIT: u8 = 10;
 
 /// The value of a decimal digit: ASCII, full-width, Arabic-Indic (two forms) or Devanagari.
@@ -177,7 +177,8 @@ fn groups(text: &str) -> Vec<Group> {
     groups
 }
 
-/// The separator that stands alone between two groups; brackets around a group do not count.
+/// Returns the separator if it is the only character between two groups; brackets around a group do
+/// not count.
 fn separator(between: &str) -> Option<char> {
     let inner = between.trim_start_matches(')').trim_end_matches('(');
     let mut characters = inner.chars();
@@ -188,7 +189,7 @@ fn separator(between: &str) -> Option<char> {
     }
 }
 
-/// Whether no letter, digit or `_` stands right before or after.
+/// Returns true if no letter, digit or `_` is right before or after.
 fn is_free(text: &str, range: &Range<usize>) -> bool {
     let is_word = |c: char| c.is_alphanumeric() || c == '_';
     !text[..range.start].chars().next_back().is_some_and(is_word)
@@ -235,7 +236,7 @@ fn is_grouped_as_card(groups: &[Group]) -> bool {
     is_shape && groups[1..].iter().all(is_joined)
 }
 
-/// Whether the last digit checks the others (ISO/IEC 7812-1, annex B).
+/// Returns true if the last digit checks the others (ISO/IEC 7812-1, annex B).
 fn luhn(from_the_last: impl Iterator<Item = u8>) -> bool {
     let weighed = from_the_last.enumerate().map(|(place, digit)| {
         let doubled = u32::from(digit) * if place % 2 == 1 { 2 } else { 1 };
@@ -265,7 +266,8 @@ fn phones(text: &str) -> Vec<Range<usize>> {
     found
 }
 
-/// The telephone number that begins with the first of groups that go on without a gap, and its groups: as many as can be.
+/// Longest telephone number that begins with the first of adjacent groups, and its number of
+/// groups.
 fn phone(text: &str, groups: &[Group]) -> Option<(Range<usize>, usize)> {
     let first = &groups[0];
     let brackets = usize::from(first.in_brackets);

@@ -1,5 +1,5 @@
-//! What the steps do with the numeric columns of a batch: one column after the other where no step looks at more than a
-//! cell, else all of them together.
+//! Numeric steps over a batch: column by column where every step only looks at single cells,
+//! otherwise over all columns together.
 
 use std::ops::Range;
 
@@ -22,7 +22,7 @@ pub(super) struct NumericPlan {
     pub(super) name: String,
     /// Operations before each joint step, and behind the last.
     segments: Vec<Vec<CellOp>>,
-    /// Where it is written whether the cell was missing, in the order of the steps.
+    /// Elements of the missing-value indicators, in the order of the steps.
     marks: Vec<(Mark, usize)>,
     /// Element of the value.
     pub(super) place: usize,
@@ -48,7 +48,7 @@ enum Joint {
     Grouped(Grouped),
 }
 
-/// Whether `step` looks at more than the cell it changes.
+/// Returns true if `step` looks at more than the cell it changes.
 pub(crate) fn is_joint(step: &FittedStep) -> bool {
     matches!(step, FittedStep::Knn { .. }) || is_grouped(step)
 }
@@ -60,7 +60,7 @@ pub(crate) struct Numbers {
     joints: Vec<Joint>,
 }
 
-/// What comes of a numeric column.
+/// Output for a numeric column.
 pub(super) enum Made<'a> {
     /// Cells before all steps.
     Landed(&'a NumericPlan, &'a [f64]),
@@ -74,7 +74,7 @@ pub(super) enum Made<'a> {
 const TILE: usize = 128;
 
 impl NumericPlan {
-    /// What `steps` do with `name`, whose value has element `place`; indicators follow it.
+    /// Plan of `steps` for `name`, whose value has element `place`; indicators follow it.
     pub(super) fn new(steps: &[FittedStep], name: &str, place: usize) -> Self {
         let (mut segments, mut marks) = (vec![Vec::new()], Vec::new());
         for step in steps {
@@ -127,8 +127,8 @@ impl NumericPlan {
         }
     }
 
-    /// Why a cell that landed as `landed` is infinite after all steps, for people. Steps that look at more than the cell are left
-    /// aside, so the number that a step is said to be given may differ where one of them stands before.
+    /// Explanation of an infinite result for a cell that landed as `landed`. Steps that look at
+    /// more than the cell are skipped, so the number in the message may differ after such a step.
     pub(super) fn why_infinite(&self, landed: f64) -> String {
         if landed.is_infinite() {
             return "is infinite and nothing caps it".to_owned();
@@ -170,7 +170,7 @@ impl NumericPlan {
     }
 }
 
-/// Whether `step` asks for an indicator of the numeric column `name`.
+/// Returns true if `step` adds an indicator for the numeric column `name`.
 pub(super) fn has_indicator(step: &FittedStep, name: &str) -> bool {
     match step {
         FittedStep::Impute { columns } => columns.iter().any(|c| c.name == name && c.indicator),
@@ -183,8 +183,8 @@ impl Numbers {
     /// The columns of `plans`.
     ///
     /// # Errors
-    /// What is wrong, for people: neighbours among columns that are not there, or that have not the same rows; groups of
-    /// several kinds.
+    /// A message about the fault: neighbours among columns that are missing, or that do not have
+    /// the same rows; groups of several kinds.
     pub(super) fn new(plans: Vec<NumericPlan>, steps: &[FittedStep]) -> Result<Self, String> {
         let mut joints = Vec::new();
         let place = |name: &str| {
@@ -242,7 +242,7 @@ impl Numbers {
         &self.plans
     }
 
-    /// Whether the column at `place` among the numeric ones was scaled by groups.
+    /// Returns true if the column at `place` among the numeric ones was scaled by groups.
     pub(super) fn hides(&self, place: usize) -> bool {
         let mut joints = self.joints.iter();
         joints.any(|joint| matches!(joint, Joint::Grouped(grouped) if grouped.hides(place)))
@@ -270,7 +270,8 @@ impl Numbers {
         Ok(())
     }
 
-    /// Runs the steps over a batch; numeric columns may be in `numbers` instead. `made` is told the row of the first cell.
+    /// Runs the steps over a batch; numeric columns may be in `numbers` instead. `made` gets the
+    /// row of the first cell.
     ///
     /// # Errors
     /// [`Error::Input`] when a column is absent or of another type.
