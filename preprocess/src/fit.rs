@@ -4,8 +4,8 @@
 //! column inside the query, by the same code that transforms rows later ([`functions::cell`]). All columns of a step share
 //! its queries: imputing, winsorizing and robust scaling take one to four passes over the rows (see [`crate::quantile`]),
 //! standardizing, min-max and logarithms one, powers about ten, the most frequent value and categories one per column.
-//! Filling from neighbours takes two, numbers by group two or three, and where a step behind them is fitted, they write the
-//! rows anew.
+//! Filling from neighbours takes two, numbers by group two or three, and where a later step is
+//! fitted, they rewrite the rows.
 //!
 //! Results depend neither on the order of the rows nor on how they are partitioned: counts are integers, means and
 //! deviations are rounded once from exact sums, percentiles are exact. Infinities take no part in statistics; `winsorize`
@@ -65,7 +65,7 @@ pub(crate) const MOST_VALUES: u32 = 100_000;
 /// Percentiles of `winsorize` unless the step says otherwise.
 const DEFAULT_CAPS: (f64, f64) = (0.01, 0.99);
 
-/// What to fit.
+/// Transform to fit.
 #[derive(Clone, Debug)]
 pub(crate) struct FitSpec {
     /// Input columns, in the order of the feature vector.
@@ -89,9 +89,9 @@ pub(crate) struct FitSpec {
 pub(crate) struct TargetSpec {
     /// Column.
     pub(crate) column: String,
-    /// What is predicted.
+    /// Task of the target.
     pub(crate) task: Task,
-    /// Whether a regression target is standardized.
+    /// True if a regression target is standardized.
     pub(crate) scale: bool,
     /// All classes by id, where the configuration lists them.
     pub(crate) classes: Vec<String>,
@@ -151,7 +151,7 @@ fn rows_of(train: &TrainSplit) -> Result<Rows, Error> {
     Ok(rows)
 }
 
-/// What makes ids of documents; nothing where rows are no documents.
+/// Fitted encoders of documents; empty for rows without documents.
 #[derive(Debug, Default)]
 struct Texts {
     characters: Option<FittedCharacters>,
@@ -197,9 +197,9 @@ struct Fit {
     rows: Rows,
     /// Steps fitted so far.
     steps: Vec<FittedStep>,
-    /// How many of them the rows have behind them.
+    /// Number of steps that the rows have already passed.
     settled: usize,
-    /// What is predicted.
+    /// Target of the dataset.
     target: Option<TargetSpec>,
     /// Medians that were found on the way to something else, and how many cells are missing; each is that of its column
     /// until another step changes it.
@@ -523,7 +523,7 @@ fn is_constant(summary: Summary, count: u64) -> bool {
     error >= 1.0 || summary.deviation * (1.0 - error).sqrt() <= error * summary.mean.abs()
 }
 
-/// Whether the next step that changes the column `name` fills it with its median.
+/// Returns true if the next step that changes the column `name` fills it with its median.
 fn is_next_median(rest: &[StepConfig], name: &str) -> bool {
     let mut rest = rest.iter();
     let next = rest.find(|step| step.columns.iter().any(|column| column == name));
@@ -533,8 +533,8 @@ fn is_next_median(rest: &[StepConfig], name: &str) -> bool {
     })
 }
 
-/// Whether the median of a column is that of the capped one, too: both of the values in the middle lie between the caps, and
-/// no infinity becomes a number.
+/// Returns true if the median of a column stays the same after capping: both middle values are
+/// between the caps, and no infinity becomes a number.
 fn stays_median(tally: Tally, low: &Quantile, high: &Quantile) -> bool {
     let (count, infinite) = (tally.finite, tally.low_infinite + tally.high_infinite);
     let half = count.saturating_sub(1) / 2;

@@ -1,4 +1,4 @@
-//! Landed cells as points in time.
+//! Landed cells as timestamps.
 
 use std::sync::Arc;
 
@@ -26,14 +26,16 @@ use crate::{scalar::RowFunction, typing::Reason};
 /// Characters of a value shown in a reject.
 const SHOWN: usize = 120;
 
-/// A cell, or a date and a time of day, as microseconds since 1970 UTC; null where it is no point in time.
+/// Timestamp of a cell, or of a date and a time of day, in microseconds since 1970 UTC; null where
+/// the cell is no timestamp.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(crate) struct Instant {
     pub(super) format: Option<String>,
     pub(super) unit: Option<TimeUnit>,
     /// Name of a zone that is known.
     pub(super) zone: Option<String>,
-    /// Whether a local time that is there twice is the later one: for what must not be known too early.
+    /// True if an ambiguous local time is the later one, for values that must not be known too
+    /// early.
     pub(crate) is_later: bool,
 }
 
@@ -45,7 +47,7 @@ pub(super) fn zone_of(name: Option<&str>) -> Option<TimeZone> {
     }
 }
 
-/// What is wrong with a format, if anything: a text that is written by it names a point in time when it is read by it.
+/// Fault of a format, if any: a timestamp written in the format must be read back from it.
 pub(super) fn format_fault(format: &str) -> Option<String> {
     let at = Timestamp::UNIX_EPOCH.to_zoned(TimeZone::UTC);
     let text = match strtime::format(format, &at) {
@@ -111,7 +113,7 @@ impl RowFunction for Instant {
 }
 
 impl Instant {
-    /// How texts are read that nothing is said of: ISO 8601, in UTC where they have no offset.
+    /// Default format of strings: ISO 8601, in UTC without an offset.
     pub(crate) const fn iso() -> Self {
         Self {
             format: None,
@@ -129,7 +131,7 @@ impl Instant {
         }
     }
 
-    /// The point in time that a text names, in microseconds since 1970.
+    /// Timestamp of a string, in microseconds since 1970.
     pub(crate) fn of_text(&self, text: &str) -> Option<i64> {
         let zone = zone_of(self.zone.as_deref()).unwrap_or(TimeZone::UTC);
         self.read(text.trim(), &zone)
@@ -149,7 +151,7 @@ impl Instant {
 }
 
 fn iso(text: &str, zone: &TimeZone, is_later: bool) -> Option<Timestamp> {
-    // An annotation behind the offset is another standard, and second 60 may stand without a colon before it.
+    // An annotation after the offset is another standard, and second 60 may follow without a colon.
     let clock = text.split_once(['T', 't', ' ']).map(|(_, clock)| clock);
     if text.ends_with(']') || clock.and_then(|clock| clock.get(4..6)) == Some("60") {
         return None;
@@ -241,7 +243,7 @@ pub(crate) fn shown(micros: i64) -> String {
     Timestamp::from_microsecond(micros).map_or_else(|_| micros.to_string(), |at| at.to_string())
 }
 
-/// Why a row is set aside, from the reason that it has already, if any, its time, and that as it landed.
+/// Reason to reject a row, from its earlier reason, if any, its time, and the time as it landed.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(crate) struct Untimed {
     pub(super) column: String,

@@ -49,13 +49,13 @@ pub(crate) const REACH: &str = "_series_reach";
 /// `i64`, place of the row among those of its entity whose time can be read; a gap takes one too. Null for none of them.
 pub(crate) const PLACE: &str = "_series_place";
 
-/// Reasons why a row is set aside.
+/// Reasons for rejecting a row.
 pub(crate) mod reason {
     /// Its time is missing or cannot be read.
     pub(crate) const UNREADABLE: &str = "time_unreadable";
     /// It has no value in any column of the entity.
     pub(crate) const MISSING_ENTITY: &str = "missing_entity";
-    /// Another row of its entity at its time stands for it.
+    /// Another row of its entity at its time takes precedence.
     pub(crate) const SAME_TIME: &str = "same_time";
 }
 
@@ -97,12 +97,12 @@ pub(crate) struct Feature {
 }
 
 impl Series {
-    /// Whether a column is made here.
+    /// Returns true if a column is made here.
     pub(crate) fn makes(&self, name: &str) -> bool {
         self.features.iter().any(|feature| feature.name == name)
     }
 
-    /// Whether a column tells the time.
+    /// Returns true if a column holds the time.
     pub(crate) fn is_time(&self, name: &str) -> bool {
         self.time == name || self.clock.as_deref() == Some(name)
     }

@@ -24,7 +24,8 @@ const MOST_ROWS: u32 = 1_000_000;
 /// The series that a dataset asks for.
 ///
 /// # Errors
-/// [`Error::Config`] for columns that are not there or do not fit, and for keys that contradict one another.
+/// [`Error::Config`] for columns that are missing or do not fit, and for keys that contradict one
+/// another.
 pub(crate) fn resolve(
     config: &DatasetConfig,
     columns: &[MergedColumn],
@@ -91,10 +92,11 @@ pub(crate) fn resolve(
     Ok(Some(resolved))
 }
 
-/// How the points in time of `time` are read, which stands at `key`.
+/// Checks the format of the timestamps of `time`, which the configuration has at `key`.
 ///
 /// # Errors
-/// [`Error::Config`] for columns that are not there or hold no times, and for keys that do not fit them.
+/// [`Error::Config`] for columns that are missing or hold no times, and for keys that do not fit
+/// them.
 pub(crate) fn check_time(
     time: &TimeColumn,
     columns: &[MergedColumn],
@@ -216,7 +218,8 @@ fn check_entity(
     Ok(())
 }
 
-/// What features are made is no key and no target, and the time is not filled in.
+/// Checks that columns that features are made of are no key and no target, and that the time is not
+/// imputed.
 fn check_roles(series: &Series, config: &DatasetConfig) -> Result<(), Error> {
     let is_own = |name: &&String| series.is_time(name) || series.entity.contains(*name);
     if let Some(name) = config.dedup_ignore.iter().find(is_own) {
@@ -369,7 +372,7 @@ fn check_name(
     Err(Error::config(key("name"), reason))
 }
 
-/// Which keys a type has, and their ranges.
+/// Checks the keys of a type and their ranges.
 fn check_keys(feature: &FeatureConfig, key: &impl Fn(&str) -> String) -> Result<(), Error> {
     use FeatureKind as Kind;
     let kind = feature.r#type;
@@ -453,7 +456,7 @@ impl Asked for FeatureConfig {
         rows.or_else(|| self.window.map(|window| Span::Time(window.micros())))
     }
 
-    /// Whether it is made of the row's own value.
+    /// Returns true if it is made of the row's own value.
     fn sees_itself(&self) -> bool {
         match self.r#type {
             FeatureKind::ForwardFill | FeatureKind::Interpolate => true,
