@@ -1,4 +1,4 @@
-//! Why an image was set aside.
+//! Reasons for rejecting an image.
 
 use serde::{Deserialize, Serialize};
 
@@ -16,29 +16,29 @@ pub enum ImageError {
         "the image has `{found}` {} and the limit is `{limit}`; make it smaller, or raise `image.limits.{}`", .bound.what(), .bound.key()
     )]
     TooLarge {
-        /// Which limit.
+        /// Exceeded limit.
         bound: Bound,
-        /// How much there is.
+        /// Amount found.
         found: u64,
-        /// How much is allowed.
+        /// Amount allowed.
         limit: u64,
     },
     /// It ends before its last pixel.
-    #[error("the image is cut short: {reason}; fetch it again")]
+    #[error("the image is truncated: {reason}; fetch it again")]
     Truncated {
-        /// Where it ends.
+        /// Position of the end.
         reason: String,
     },
     /// It is of a kind that is not read.
     #[error("the image is {reason}, which is not read; convert it to an 8-bit JPEG, PNG or WebP")]
     Unsupported {
-        /// What it is.
+        /// Description of the kind.
         reason: String,
     },
     /// It contradicts its format.
     #[error("the image is damaged: {reason}; fetch it again or remove it")]
     Corrupt {
-        /// What does not fit.
+        /// Description of the contradiction.
         reason: String,
     },
 }

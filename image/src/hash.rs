@@ -1,4 +1,4 @@
-//! What duplicates of images are found by: a hash of the pixels, and two of how the image looks.
+//! Hashes that find duplicate images: one of the pixels, and two of the appearance.
 
 use std::f64::consts::PI;
 
@@ -16,7 +16,7 @@ const SIDE: usize = 32;
 const KEPT: usize = 8;
 /// Scale of the table of cosines, whose rounding makes the hash the same on every machine.
 const SCALE: f64 = 16_384.0;
-/// An image whose grey levels have a variance below this shows nothing that a hash could tell.
+/// Variance of grey levels below which an image has no structure to hash.
 const LEAST_VARIANCE: u64 = 16;
 
 /// Hashes of one image.
@@ -24,17 +24,19 @@ const LEAST_VARIANCE: u64 = 16;
 pub struct ImageHashes {
     /// xxh3-128 of `width u32 | height u32 | pixels u8 RGB`, little endian.
     pub pixels: u128,
-    /// How it looks; `None` for one of (nearly) one colour, since all such hash alike.
+    /// Perceptual hashes; `None` for an image of (nearly) one colour, since all such images hash
+    /// alike.
     pub looks: Option<Looks>,
 }
 
-/// How an image looks, in 128 bits of which few change when it is resized or encoded again.
+/// Perceptual hashes in 128 bits, of which few change when an image is resized or encoded again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Looks {
-    /// Which of the 64 lowest frequencies in both directions (1 to 8 of a 32 x 32 grey image's cosine transform) are
-    /// above the lower median: Zauner, "Implementation and Benchmarking of Perceptual Image Hash Functions" (2010).
+    /// Bits of the 64 lowest frequencies in both directions (1 to 8 of a 32 x 32 grey image's
+    /// cosine transform) that are above the lower median: Zauner, "Implementation and Benchmarking
+    /// of Perceptual Image Hash Functions" (2010).
     pub phash: u64,
-    /// Which pixel of a 9 x 8 grey image is darker than its right neighbour.
+    /// Bits of the pixels of a 9 x 8 grey image that are darker than their right neighbours.
     pub dhash: u64,
 }
 

@@ -1,10 +1,10 @@
-//! Where the parts of an image go when it is turned upright, cropped and resized.
+//! Mapping of boxes from an image to the one that is turned upright, cropped and resized.
 
 use serde::{Deserialize, Serialize};
 
 use crate::{Orientation, Sizing};
 
-/// Boxes are told to this part of a pixel.
+/// Steps per pixel in the coordinates of boxes.
 const STEPS: f64 = 1000.0;
 
 /// Maps boxes of the image that came to the one that is stored, `[x, y, width, height]` in pixels from the left upper
@@ -18,7 +18,7 @@ pub struct Mapping {
 }
 
 impl Mapping {
-    /// Where a box of the image as the file has it, before its orientation turns it, comes to lie: see
+    /// Maps a box of the image as stored in the file, before its orientation is applied: see
     /// [`Self::of_upright`].
     #[must_use]
     pub fn of_file(&self, bbox: [f64; 4]) -> Option<[f64; 4]> {
@@ -37,8 +37,9 @@ impl Mapping {
         })
     }
 
-    /// Where a box of the upright image comes to lie in the stored one, in thousandths of a pixel; what lies outside of
-    /// the part that is kept is cut off. `None` where nothing is left. Numbers are finite, sides not below 0.
+    /// Maps a box of the upright image to the stored one, in thousandths of a pixel. The box is
+    /// clipped to the kept part; `None` if nothing of it is left. Numbers are finite, sides not
+    /// below 0.
     #[must_use]
     pub fn of_upright(&self, bbox: [f64; 4]) -> Option<[f64; 4]> {
         let [x, y, width, height] = bbox;

@@ -7,28 +7,28 @@ use crate::{
     Sizing, Target, guard::catching, sizing::Placement,
 };
 
-/// What is done to each image.
+/// Settings for preparing each image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Preparation {
     /// The size it gets.
     pub sizing: Sizing,
-    /// By which filter.
+    /// Resampling filter.
     pub filter: Filter,
-    /// What it is stored as; none: the file stays as it came.
+    /// Stored format; `None` keeps the file unchanged.
     pub encoding: Option<Encoding>,
-    /// Whether a file stays as it came where it is of the format of `encoding`, upright, and no larger than `sizing` asks
-    /// for.
+    /// True if a file stays unchanged when it has the format of `encoding`, is upright, and is no
+    /// larger than `sizing` asks for.
     pub keep_original: bool,
     /// Limits.
     pub limits: ImageLimits,
-    /// Whether a decoder may shrink while decoding, see [`Target::scaled_decoding`].
+    /// True if a decoder may shrink while decoding, see [`Target::scaled_decoding`].
     pub scaled_decoding: bool,
-    /// Whether to compute [`Prepared::hashes`].
+    /// True to compute [`Prepared::hashes`].
     pub hashes: bool,
 }
 
 impl Preparation {
-    /// What may come: a file that stays as it is must be one that loaders read.
+    /// Accepted formats: a file that stays unchanged must be one that loaders read.
     const fn formats(&self) -> &'static [Format] {
         match self.encoding {
             None => Format::TRAINED_ON,
@@ -46,9 +46,9 @@ pub struct Prepared {
     pub sides: [u32; 2],
     /// Sums over its pixels, before they were encoded.
     pub sums: ChannelSums,
-    /// Where its parts went.
+    /// Mapping of its boxes.
     pub mapping: Mapping,
-    /// What duplicates are found by, where asked for.
+    /// Hashes that duplicates are found by, if requested.
     pub hashes: Option<ImageHashes>,
 }
 

@@ -1,4 +1,5 @@
-//! What was written, read back: shards against their manifest entries, keys against the other splits.
+//! Audit of a written dataset: shards against their manifest entries, keys against the other
+//! splits.
 
 use std::{num::NonZero, ops::Range, sync::Arc, thread};
 
@@ -26,7 +27,7 @@ const SAMPLES: usize = 5;
 /// The keys of some rows of the split with this code.
 pub(crate) type Keys = (u8, Vec<u64>);
 
-/// What reading every shard found.
+/// Findings over all shards.
 #[derive(Debug, Default)]
 pub(crate) struct Findings {
     pub(crate) shards: u64,
@@ -36,12 +37,12 @@ pub(crate) struct Findings {
     pub(crate) leaked: u64,
     /// Some of them.
     pub(crate) leaks: Vec<String>,
-    /// What is wrong with shards.
+    /// Faults of shards.
     pub(crate) problems: Vec<String>,
 }
 
-/// Reads every shard of `splits` from `dataset`, some at a time. `schema` says what the shards of a split should look like;
-/// `seen` is told the rows of each shard.
+/// Reads every shard of `splits` from `dataset`, some at a time. `schema` gives the expected schema
+/// of a split's shards; `seen` gets the rows of each shard.
 pub(crate) async fn audit(
     dataset: &Store,
     splits: &[SplitShards],
@@ -132,7 +133,7 @@ pub(crate) fn suspects(keys: Vec<Keys>) -> Vec<(u64, u8)> {
     let mask = filter.len() as u64 * 64 - 1;
     let place = |key: u64| {
         let bit = key & mask;
-        let word = usize::try_from(bit / 64).expect("it lies in the filter");
+        let word = usize::try_from(bit / 64).expect("it is within the filter");
         (word, 1 << (bit % 64))
     };
     let mut found = Vec::with_capacity(others);
@@ -174,7 +175,7 @@ fn find_leaks(keys: Vec<Keys>, findings: &mut Findings) {
     }
 }
 
-/// What is wrong with one shard, and its keys when the file is whole.
+/// Checks one shard and returns its faults, and its keys if the file is intact.
 async fn check(
     dataset: Store,
     shard: Shard,

@@ -38,7 +38,7 @@ const NUMBER: usize = 9;
 /// Bytes of texts in a row up to which each row has its place among the others; beyond that it has room of its own.
 const MOST_LOOSE: usize = 1024;
 
-/// How a cell enters the hash.
+/// Form in which a cell enters the hash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(crate) enum Cells {
     /// By type and value.
@@ -116,7 +116,7 @@ impl Part<'_> {
         self.nulls.is_none_or(|nulls| nulls.is_valid(row))
     }
 
-    /// Which of at most [`ROWS`] rows are not null, the first in the lowest bit.
+    /// Bit mask of at most [`ROWS`] rows that are not null, the first in the lowest bit.
     fn there(&self, rows: Range<usize>) -> u64 {
         let Some(nulls) = self.nulls else {
             return u64::MAX;
@@ -242,7 +242,7 @@ impl Together {
             let cell = &mut place[length..length + NUMBER];
             cell[0] = *tag;
             cell[1..].copy_from_slice(&value.to_le_bytes());
-            // The next cell is written over one that is not there.
+            // The next cell overwrites a null cell.
             *end += usize::from(there & 1 == 1) * (length + NUMBER);
             there >>= 1;
         }
@@ -277,7 +277,8 @@ impl Numbers {
         }
     }
 
-    /// As [`of_float`], without a branch for each cell: which are whole is as good as random.
+    /// As [`of_float`], without a branch for each cell: integers among floats are as good as
+    /// random.
     fn floats(&mut self, cells: &[f64]) {
         // Added to a number of less than 2^51, it leaves no room for a fraction, and the whole number in the lowest bits.
         const SHIFT: f64 = 1.5 * 4_503_599_627_370_496.0;
@@ -289,7 +290,7 @@ impl Numbers {
             let shifted = cell + SHIFT;
             #[expect(
                 clippy::float_cmp,
-                reason = "a number is whole where nothing of it was lost"
+                reason = "a number is an integer where nothing of it was lost"
             )]
             let is_whole = shifted - SHIFT == *cell;
             let whole = shifted.to_bits().wrapping_sub(SHIFT.to_bits());
@@ -315,7 +316,7 @@ pub(crate) fn key_of(hash: &[u8]) -> u64 {
     u64::from_be_bytes(first)
 }
 
-/// A float that stands for exactly one 64-bit integer, as that integer.
+/// Converts a float that equals exactly one 64-bit integer to that integer.
 pub(crate) fn as_integer(value: f64) -> Option<i64> {
     // -2^63 is a float, 2^63 is the first float past the range.
     let in_range = (-9_223_372_036_854_775_808.0..9_223_372_036_854_775_808.0).contains(&value);
@@ -364,7 +365,7 @@ impl<'a> Cell<'a> {
         })
     }
 
-    /// Whether cells enter the hash as numbers.
+    /// Returns true if cells enter the hash as numbers.
     fn is_number(&self, cells: Cells) -> bool {
         cells == Cells::Typed && matches!(self, Self::Int(_) | Self::Float(_))
     }

@@ -26,7 +26,7 @@ const KEY: &str = "dataset.passthrough";
 /// Columns that shards have anyway.
 const OWN: [&str; 7] = ["x", "y", "key", "origin", "image", "tokens", "boxes"];
 
-/// What names of kept columns begin with in the plan.
+/// Prefix of passthrough columns in the plan.
 const PREFIX: &str = "_keep_";
 
 /// The columns to keep; that they are there was checked.
@@ -65,17 +65,17 @@ pub(crate) fn resolve(
     Ok(kept)
 }
 
-/// What a kept column is called in the plan, where the column itself may be a feature.
+/// Name of a passthrough column in the plan, where the column itself may be a feature.
 pub(crate) fn named(column: &KeptColumn) -> String {
     in_plan(&column.name)
 }
 
-/// What the column `name` is called there when it is kept.
+/// Name of the column `name` in the plan when it is passed through.
 pub(crate) fn in_plan(name: &str) -> String {
     format!("{PREFIX}{name}")
 }
 
-/// Whether a name could be that of a kept column in the plan.
+/// Returns true if a name could be that of a passthrough column in the plan.
 pub(crate) fn is_reserved(name: &str) -> bool {
     name.starts_with(PREFIX)
 }
@@ -86,7 +86,7 @@ pub(crate) fn field(column: &KeptColumn) -> Field {
     Field::new(&column.name, landed_type(column.r#type), true).with_metadata(metadata.into())
 }
 
-/// Whether all values of a column take the same room.
+/// Returns true if all values of a column have the same size.
 pub(crate) fn is_number(column: &KeptColumn) -> bool {
     !matches!(
         landed_type(column.r#type),
@@ -106,7 +106,7 @@ pub(crate) fn bytes_of(columns: &[ArrayRef], at: usize) -> u64 {
         .sum()
 }
 
-/// What the rows of a block keep: which row of which batch each was.
+/// Passthrough values of the rows of a block: the batch of each row and its index there.
 #[derive(Debug, Default)]
 pub(crate) struct Kept {
     batches: Vec<Arc<[ArrayRef]>>,
@@ -133,7 +133,8 @@ impl Kept {
     }
 }
 
-/// A column whose missing cells hide nothing: what lies under them depends on how the rows were read, and shards do not.
+/// Clears the values under missing cells: they depend on how the rows were read, and shards must
+/// not.
 fn bare(column: &ArrayRef) -> Result<ArrayRef, ArrowError> {
     let Some(nulls) = column.nulls().filter(|nulls| nulls.null_count() > 0) else {
         return Ok(Arc::clone(column));

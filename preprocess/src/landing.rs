@@ -27,7 +27,7 @@ use crate::{
 /// Objects read at the same time.
 const READS: usize = 16;
 
-/// What a source has landed up to a log position.
+/// Landed data of a source up to a log position.
 #[derive(Clone, Debug)]
 pub(crate) struct Landed {
     /// Its landing folder.
@@ -36,15 +36,16 @@ pub(crate) struct Landed {
     pub(crate) reference: SourceReference,
     /// Data files by schema version.
     pub(crate) generations: Vec<Generation>,
-    /// Columns of which only the newest row is read.
+    /// Key columns; only the latest version of each key is read.
     pub(crate) key: Vec<String>,
-    /// Column that tells which is the newest.
+    /// Column that decides which version is the latest.
     pub(crate) version: Option<String>,
-    /// Of a child table whose source has a key: the records, of which only the newest have rows in it that are read.
+    /// For a child table whose source has a key: the records, whose latest versions alone have rows
+    /// that are read.
     pub(crate) records: Option<Box<Self>>,
-    /// Where its rows are instead of in the landing zone: they were made of those of other sources.
+    /// File of rows that a query made from other sources, in place of the landing zone.
     pub(crate) local: Option<ScanFile>,
-    /// Files that are read as they lie; they have landed nowhere.
+    /// Files read in place, without a landing zone.
     pub(crate) in_place: Option<Arc<Files>>,
     /// Records that did not land, since equal ones had.
     pub(crate) left_out: u64,
@@ -57,7 +58,7 @@ pub(crate) struct Generation {
     pub(crate) files: Vec<DataFile>,
 }
 
-/// What has landed behind a position.
+/// Data that landed after a position.
 #[derive(Clone, Debug)]
 pub(crate) struct Behind {
     pub(crate) landed: Landed,
@@ -164,7 +165,7 @@ impl Landed {
         Ok(landed)
     }
 
-    /// Reads and hashes the Parquet files that `pattern` names, which are read as they lie.
+    /// Reads and hashes the Parquet files that match `pattern`, to be read in place.
     pub(crate) async fn in_place(root: &Store, pattern: &str) -> Result<Self, Error> {
         let pattern = pattern.to_owned();
         let opened = tokio::task::spawn_blocking(move || Files::open(&pattern)).await;
@@ -332,8 +333,8 @@ impl Landed {
         self.files().map(|file| file.rows).sum()
     }
 
-    /// Checks size and hash of every data file, those of the records among them where the newest are read, reading each
-    /// once; `seen` is told the rows of each.
+    /// Checks size and hash of every data file, those of the records included where latest versions
+    /// are read, reading each once; `seen` gets the rows of each.
     pub(crate) async fn verify_files(&self, mut seen: impl FnMut(u64)) -> Result<(), Error> {
         if self.in_place.is_some() {
             // They were hashed when they were opened, and nothing says what their hashes should be.
@@ -415,7 +416,7 @@ async fn log_paths(store: &Store, name: &Name) -> Result<Vec<String>, Error> {
             return Err(damaged(
                 store.url(),
                 format!(
-                    "the commit log of source `{name}` goes on with `{path}` where `{expected}` should be"
+                    "the commit log of source `{name}` continues with `{path}` where `{expected}` should be"
                 ),
             ));
         }
@@ -445,7 +446,7 @@ fn check_link(
 ) -> Result<(), String> {
     if entry.source != *source || entry.sequence != sequence {
         return Err(format!(
-            "it is entry {} of source `{}`, entry {sequence} of `{source}` should stand here",
+            "it is entry {} of source `{}`, expected entry {sequence} of `{source}`",
             entry.sequence, entry.source
         ));
     }

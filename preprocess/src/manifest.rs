@@ -22,7 +22,8 @@ use crate::{Error, card};
 /// Name of the pointer to the manifest to read.
 const CURRENT: &str = "CURRENT";
 
-/// Reads the dataset's current manifest, with the shards that lie in tables, and checks its fingerprint.
+/// Reads the dataset's current manifest, including shards listed in tables, and checks its
+/// fingerprint.
 ///
 /// # Errors
 /// [`Error::Input`] when there is no dataset, or the pointer, the manifest or a table is damaged; [`Error::Contract`] when the
@@ -113,7 +114,7 @@ pub async fn read_profile(
     Ok(Some(profile))
 }
 
-/// What is wrong with the profile that `manifest` names, if it names one.
+/// Returns the fault of the profile that `manifest` names, if it names one.
 ///
 /// # Errors
 /// [`Error::Storage`] for a store that cannot be read.
@@ -148,7 +149,7 @@ fn damaged(url: &str, reason: String) -> Error {
     Error::input(
         format!("`{url}`"),
         reason,
-        "it was changed or damaged: restore it, or build all anew with `--refit`, which may bring rows to other splits",
+        "it was changed or damaged: restore it, or rebuild the dataset with `--refit`, which may move rows to other splits",
     )
 }
 
@@ -167,12 +168,12 @@ pub(crate) async fn put_transform(
     })
 }
 
-/// Where a `tokenizer.json` of this hash lies.
+/// Path of the `tokenizer.json` with this hash.
 pub(crate) fn tokenizer_path(hash: Hash128) -> String {
     format!("tokenizer-{}.json", hash.short())
 }
 
-/// What is wrong with the tokenizer that `manifest` names, if it names one.
+/// Returns the fault of the tokenizer that `manifest` names, if it names one.
 ///
 /// # Errors
 /// [`Error::Storage`] for a store that cannot be read.
@@ -283,13 +284,13 @@ fn disturbed(dataset: &Store) -> Error {
     )
 }
 
-/// What says which manifest is the current one, if there is a dataset; for [`check_undisturbed`].
+/// Bytes of the pointer to the current manifest, if there is a dataset; for [`check_undisturbed`].
 pub(crate) async fn pointer(dataset: &Store) -> Result<Option<Bytes>, Error> {
     Ok(dataset.get_opt(CURRENT).await?)
 }
 
-/// That nobody has published another dataset than `manifest` since the [`pointer`] was `before`: what this build would publish may
-/// be of fewer rows. Returns the current pointer.
+/// Checks that no other build has published since the [`pointer`] was `before`, except `manifest`
+/// itself: this build may have fewer rows. Returns the current pointer.
 async fn check_undisturbed(
     dataset: &Store,
     before: Option<&Bytes>,
@@ -319,8 +320,8 @@ fn generation_of(path: &str) -> Option<u64> {
 /// The current manifest, when there is a dataset.
 ///
 /// # Errors
-/// As [`read_manifest`], for a dataset that is there and cannot be read: without its manifest nobody knows which rows are in
-/// which split.
+/// As [`read_manifest`], for a dataset that exists and cannot be read: without its manifest the
+/// splits of the rows are unknown.
 pub(crate) async fn current(dataset: &Store) -> Result<Option<Manifest>, Error> {
     match dataset.get_opt(CURRENT).await? {
         Some(_) => read_manifest(dataset).await.map(Some),
@@ -341,7 +342,7 @@ pub(crate) async fn up_to_date(
     Ok(is_whole.then_some(manifest))
 }
 
-/// Whether everything that a manifest names is there in full size.
+/// Returns true if all files of a manifest exist in full size.
 pub(crate) async fn is_whole(dataset: &Store, manifest: &Manifest) -> Result<bool, Error> {
     let there: BTreeMap<String, u64> = dataset
         .list("shards")

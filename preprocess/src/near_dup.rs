@@ -49,14 +49,14 @@ pub(crate) mod reason {
 /// Leaks that are named.
 const SAMPLES: usize = 5;
 
-/// What is compared, checked against the landed columns.
+/// Column to compare, checked against the landed columns.
 #[derive(Clone, Debug)]
 pub(crate) struct NearDup {
     /// Column as it landed.
     landed: String,
-    /// Whether it is the column of documents, which rows hold anyway.
+    /// True if it is the column of documents, which rows hold anyway.
     is_payload: bool,
-    /// How those are prepared, so that frozen ones are compared as what they would be here.
+    /// Preparation of documents, so that frozen ones are compared in their prepared form.
     prepared: Option<DocumentConfig>,
     pub(crate) config: NearDupConfig,
 }
@@ -80,7 +80,8 @@ impl NearDup {
 /// The comparison a dataset asks for.
 ///
 /// # Errors
-/// [`Error::Config`] for values out of range, columns that are not there or hold no text, and keys that contradict.
+/// [`Error::Config`] for values out of range, columns that are missing or hold no text, and keys
+/// that contradict.
 pub(crate) fn resolve(
     config: &DatasetConfig,
     columns: &[MergedColumn],
@@ -177,7 +178,7 @@ fn check_keep(near: &NearDupConfig, config: &DatasetConfig) -> Result<(), Error>
     Err(Error::config("dataset.near_dup.keep", reason))
 }
 
-/// The frozen sources of a dataset, none of which may be part of it.
+/// Checks that no frozen source is part of the dataset.
 ///
 /// # Errors
 /// [`Error::Config`] for one that the dataset reads.
@@ -222,7 +223,7 @@ pub(crate) fn check_frozen(near: Option<&NearDup>, frozen: &[Landed]) -> Result<
     }
 }
 
-/// What a pass over the rows needs.
+/// Inputs of a pass over the rows.
 pub(crate) struct Pass<'a> {
     pub(crate) near: &'a NearDup,
     /// The dataset's sources by the index in an origin.
@@ -277,8 +278,9 @@ impl Pass<'_> {
         Ok(frozen)
     }
 
-    /// Looks for near-duplicates in two splits among the rows that will be written, and for what is nearly frozen. What
-    /// the build compared with stands beside them, so that large buckets have the centres that they had.
+    /// Looks for near-duplicates in two splits among the rows that will be written, and for
+    /// near-duplicates of frozen rows. The rows that the build compared with are included, so that
+    /// large buckets have the same centres.
     ///
     /// # Errors
     /// [`Error::Leak`].

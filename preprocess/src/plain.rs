@@ -1,8 +1,9 @@
-//! Landed columns of types that no other function reads, as text: decimals, points in time, lists.
+//! Landed columns of types that no other function reads, as text: decimals, timestamps, lists.
 //!
-//! A decimal is its digits without zeros at the end, a point in time is RFC 3339 in UTC, a list is its JSON text. So a
-//! column that was widened reads the same in files of all versions, and a decimal is parsed as any number in a text is.
-//! Points in time of a file that name no zone are no instants: they are ISO 8601 without an offset, in every unit.
+//! A decimal becomes its digits without trailing zeros, a timestamp RFC 3339 in UTC, a list its
+//! JSON text. So a widened column reads the same in files of all versions, and a decimal is parsed
+//! like any number in a text. Timestamps without a zone are no instants: they become ISO 8601
+//! without an offset, in every unit.
 
 use std::sync::Arc;
 
@@ -29,7 +30,7 @@ use crate::scalar::RowFunction;
 /// 10^18, one in units of a decimal's last digit.
 const ONE: u128 = 10_u128.pow(DECIMAL_SCALE.unsigned_abs() as u32);
 
-/// Whether a column of this type is read through [`Plain`].
+/// Returns true if a column of this type is read through [`Plain`].
 pub(crate) const fn is_needed(column: ColumnType) -> bool {
     matches!(column, ColumnType::Decimal | ColumnType::Timestamp) || column.is_list()
 }
@@ -67,28 +68,28 @@ pub(crate) fn text(column: &ArrayRef, row: usize) -> Result<String> {
     }
 }
 
-/// A point in time in microseconds since 1970 as RFC 3339 in UTC, with as many groups of three digits behind the point as it
-/// needs.
+/// Formats a timestamp in microseconds since 1970 as RFC 3339 in UTC, with as many groups of three
+/// decimal digits as it needs.
 fn instant(micros: i64) -> String {
     let mut text = Vec::new();
     write_instant(micros, &mut text);
     String::from_utf8_lossy(&text).into_owned()
 }
 
-/// As [`text`] has a point in time, behind `text`.
+/// Appends a timestamp to `text`, in the format of [`text`].
 pub(crate) fn write_instant(micros: i64, text: &mut Vec<u8>) {
     write(micros, TimeUnit::Microsecond, true, text);
 }
 
-/// Points in time of any unit as text: RFC 3339 in UTC where their column has a zone, else ISO 8601 without an offset. Behind
-/// the point are no digits, three, six or nine.
+/// Formats timestamps of any unit: RFC 3339 in UTC if their column has a zone, otherwise ISO 8601
+/// without an offset. They have zero, three, six or nine decimal digits.
 ///
 /// # Errors
 /// For a column that holds something else, and one of more than 2 GiB of text.
 pub(crate) fn points_in_time(column: &ArrayRef) -> Result<StringArray, ArrowError> {
     let DataType::Timestamp(unit, zone) = column.data_type() else {
         let found = column.data_type();
-        let reason = format!("{found} holds no points in time");
+        let reason = format!("{found} holds no timestamps");
         return Err(ArrowError::CastError(reason));
     };
     let numbers = cast(column, &DataType::Int64)?;
@@ -107,7 +108,7 @@ pub(crate) fn points_in_time(column: &ArrayRef) -> Result<StringArray, ArrowErro
     StringArray::try_new(ends, text.into(), numbers.nulls().cloned())
 }
 
-/// Bytes of a point in time of whole seconds.
+/// Bytes of a timestamp in whole seconds.
 const SHORT: usize = 20;
 
 /// So many units since 1970, with an offset of zero or without any, behind `text`.

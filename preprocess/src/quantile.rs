@@ -1,8 +1,9 @@
-//! Exact order statistics by radix counting: no sort, no sketch, the same answer for any order and partitioning.
+//! Exact order statistics by radix counting: no sort, no sketch, the same result for any order and
+//! partitioning.
 //!
-//! A float becomes an order-preserving 64-bit [`key`]. A scan counts, for each wanted prefix of the key, how often
-//! each value of the next 16 bits occurs; the counts say in which bucket a rank lies, and the next scan looks only there.
-//! Four scans fix all 64 bits, but usually two suffice:
+//! A float becomes an order-preserving 64-bit [`key`]. A scan counts, for each wanted prefix of the
+//! key, how often each value of the next 16 bits occurs; the counts show the bucket of a rank, and
+//! the next scan looks only there. Four scans fix all 64 bits, but usually two suffice:
 //!
 //! - once the wanted buckets together hold at most [`COLLECT_LIMIT`] values, the next scan collects them and sorts them
 //!   (so one scan is enough for a small column);
@@ -13,9 +14,9 @@
 //! Cost: a scan costs a key, a comparison per wanted prefix and at most one counter increment per value: 2 to 3 ns for three
 //! percentiles of heavy-tailed values on one core, where sorting them takes 35 ns. Memory: 512 KiB
 //! per wanted prefix, at most two prefixes per percentile, or 512 KiB of collected keys; nothing grows with the rows.
-//! [`Search`] drives the scans of one column; [`Scan`] is the mergeable state of one. Columns of 32-bit floats that lie row by
-//! row take one pass instead, which looks where a sample says ([`NarrowSearch`]), and two of keys of 32 bits where that is wrong
-//! ([`ShortSearch`]).
+//! [`Search`] drives the scans of one column; [`Scan`] is the mergeable state of one. Row-major
+//! columns of 32-bit floats take one pass instead, guided by a sample ([`NarrowSearch`]), and two
+//! over keys of 32 bits where the sample is wrong ([`ShortSearch`]).
 
 mod narrow;
 mod scan;
@@ -56,7 +57,7 @@ pub(crate) fn value_of(key: u64) -> f64 {
     })
 }
 
-/// What is wanted from a column's finite values.
+/// Order statistic of a column's finite values.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Wanted {
     /// The middle value, or the mean of the two middle ones.
@@ -66,7 +67,7 @@ pub(crate) enum Wanted {
     Percentile(f64),
 }
 
-/// A quantile, and how many values lie on either side of it.
+/// A quantile, and the numbers of values on either side of it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Quantile {
     /// The quantile.
@@ -77,7 +78,8 @@ pub(crate) struct Quantile {
     pub(crate) above: u64,
 }
 
-/// What kinds of cells a column has, and its quantiles in the order they were asked for; `None` if it has no finite value.
+/// Counts of each kind of cell of a column, and its quantiles in the order of the request; `None`
+/// if it has no finite value.
 pub(crate) type Answer = (Tally, Option<Vec<Quantile>>);
 
 /// Value at a rank, with the number of values strictly below it and the number equal to it.
@@ -195,7 +197,7 @@ impl Search {
             .collect()
     }
 
-    /// What kinds of cells the column has; all zero before the first scan.
+    /// Counts of each kind of cell; all zero before the first scan.
     pub(crate) fn tally(&self) -> Tally {
         self.tally.unwrap_or_default()
     }
@@ -324,7 +326,8 @@ impl Wanted {
         }
     }
 
-    /// The quantile of `count` values, of which `found` are those at its ranks; `None` where one of them is absent.
+    /// Quantile of `count` values, from the values `found` at its ranks; `None` if one of them is
+    /// absent.
     pub(crate) fn of_found(self, count: u64, found: &BTreeMap<u64, f64>) -> Option<f64> {
         let (low, high, way) = self.position(count);
         let (low, high) = (*found.get(&low)?, *found.get(&high)?);
@@ -368,7 +371,8 @@ fn ranks_of(wanted: &[Wanted], count: u64) -> Vec<u64> {
     ranks
 }
 
-/// The quantiles of `count` values, of which `found` has those at their ranks; `None` if there are no values.
+/// Quantiles of `count` values, from the values `found` at their ranks; `None` if there are no
+/// values.
 fn all_of(
     wanted: &[Wanted],
     count: u64,

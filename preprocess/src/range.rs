@@ -1,7 +1,8 @@
 //! Splitting by order: of the characters of a document, or of rows as they landed.
 //!
-//! The training part comes first, then validation, then test, so a model is measured on what came after what it learnt
-//! from. Rows that look back (lags, windows) reach over the border: so many are set aside behind it.
+//! The training part comes first, then validation, then test, so a model is measured on later data
+//! than it learnt from. Rows that look back (lags, windows) reach over the boundary: an embargo
+//! rejects that many rows after it.
 
 use std::sync::Arc;
 
@@ -18,15 +19,15 @@ use serde::{Deserialize, Serialize};
 
 use crate::{scalar::RowFunction, split::code, typing::Reason};
 
-/// Reason of rows behind a border.
+/// Reason of rows after a boundary.
 pub(crate) const EMBARGO: &str = "embargo";
 
-/// Where the parts for training and validation end, as shares of the whole.
+/// Ends of the training and validation parts, as fractions of all rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(crate) struct Ends([u64; 2]);
 
 impl Ends {
-    /// `config`'s shares lie in 0 to 1 and add up to 1.
+    /// `config`'s fractions are in 0 to 1 and add up to 1.
     pub(crate) fn new(config: &SplitConfig) -> Self {
         // A split of share 0 must stay empty whatever the shares' rounding leaves at the end.
         let train = match config.validation > 0.0 || config.test > 0.0 {
@@ -58,7 +59,7 @@ fn share_of(count: u64, share: f64) -> u64 {
     ((count as f64 * share).floor() as u64).min(count)
 }
 
-/// Borders between splits among rows in order.
+/// Boundaries between splits among rows in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(crate) struct Borders {
     ends: [u64; 2],
@@ -104,7 +105,7 @@ impl RowFunction for ByPlace {
     }
 }
 
-/// Why a row is set aside, from the reason it has already, if any, and its place, from 1.
+/// Reason to reject a row, from its earlier reason, if any, and its position, from 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(crate) struct Embargo(pub(crate) Borders);
 

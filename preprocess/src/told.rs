@@ -1,12 +1,12 @@
-//! What an error and its causes say, in one line, each thing once.
+//! Message of an error and its causes in one line, without repetitions.
 //!
-//! Libraries put the text of a cause into their own and give the cause as well, so a chain that is printed as it stands says
-//! one thing two or three times. Here a text that ends with that of a cause is cut before it, and what then only says of which
-//! library an error came is left out.
+//! Libraries put the text of a cause into their own and expose the cause as well, so a printed
+//! chain repeats itself two or three times. Here a text that ends with that of a cause is truncated
+//! before it, and labels that only name the library are left out.
 
 use std::{borrow::Cow, error::Error, iter};
 
-/// What says of which library the text behind it came, and nothing else.
+/// Labels that only name the library of the following text.
 const LABELS: [&str; 12] = [
     "External error",
     "External",
@@ -22,16 +22,16 @@ const LABELS: [&str; 12] = [
     "Error during planning",
 ];
 
-/// What the engine puts between what it was at and the cause.
+/// Text that the engine puts between its own context and the cause.
 const CAUSED_BY: &str = "caused by";
 
-/// What stands before the columns that there are.
+/// Text before the list of existing columns.
 const FIELDS: &str = "Valid fields are ";
 
 /// Columns that are named; the texts of errors are read by people.
 const FIELDS_MAX: usize = 20;
 
-/// What `error` and its causes say, in one line, each thing once.
+/// Message of `error` and its causes in one line, without repetitions.
 #[must_use]
 pub fn told(error: &(dyn Error + 'static)) -> String {
     let chain = iter::successors(Some(error), |error: &&(dyn Error + 'static)| {
@@ -93,7 +93,7 @@ fn without_labels(text: &str) -> &str {
     }
 }
 
-/// The half of `text` that is there twice, as in `a: a`.
+/// Returns half of a `text` that repeats itself, as in `a: a`.
 fn once(text: &str) -> Option<&str> {
     let half = text.len().checked_sub(2)? / 2;
     let (first, second) = (text.get(..half)?, text.get(half..)?);

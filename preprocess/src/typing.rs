@@ -1,6 +1,7 @@
-//! Landed cells as the values they stand for: a number, a category, or nothing; and the rows that cannot be used.
+//! Landed cells converted to values: a number, a category, or nothing; and the rows that cannot be
+//! used.
 //!
-//! Nothing fails here: a bad value is missing, a bad row is described and set aside.
+//! Nothing fails here: a bad value is missing, a bad row is described and rejected.
 
 use std::{
     collections::BTreeMap,
@@ -24,7 +25,7 @@ use crate::{content::as_integer, join, payload, scalar::RowFunction, signs};
 /// Characters of a value shown in a reject.
 pub(crate) const SHOWN: usize = 120;
 
-/// What stands for "no value".
+/// Spellings of "no value".
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(crate) struct Missing {
     texts: Vec<String>,
@@ -172,13 +173,13 @@ impl Numeric {
 
 #[expect(
     clippy::cast_precision_loss,
-    reason = "rows with integers past 2^53 in a numeric column are set aside"
+    reason = "rows with integers past 2^53 in a numeric column are rejected"
 )]
 pub(crate) fn to_float(value: i64) -> f64 {
     value as f64
 }
 
-/// Whether a text is an integer beyond those that are all floats, and has a value.
+/// Returns true if a text is an integer too large for exact floats, and no null value.
 pub(crate) fn is_large_integer(text: &str, missing: &Missing) -> bool {
     let digits = text.trim();
     let digits = digits.strip_prefix(['+', '-']).unwrap_or(digits);
@@ -258,7 +259,7 @@ fn not_landed(found: &DataType) -> DataFusionError {
     DataFusionError::Internal(format!("no landed column is of type {found}"))
 }
 
-/// Why a row is set aside, as the `_reject` column holds it.
+/// Reason for rejecting a row, as stored in the `_reject` column.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Reason {
     /// Reason's name.
@@ -318,7 +319,7 @@ pub(crate) struct Judge {
     /// Name and part of each argument.
     pub(crate) columns: Vec<(String, Judged)>,
     pub(crate) missing: Missing,
-    /// How the target is written, where it is text and that was declared.
+    /// Number format of the target, if it is text with a declared format.
     pub(crate) signs: Option<NumberSigns>,
     /// The only labels that a target may have, sorted; empty where it may have any.
     pub(crate) classes: Vec<String>,

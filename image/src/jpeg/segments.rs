@@ -7,7 +7,7 @@ use crate::ImageError;
 pub(super) const SOI: [u8; 2] = [0xff, 0xd8];
 pub(super) const EOI: [u8; 2] = [0xff, 0xd9];
 
-/// What the components of a pixel mean.
+/// Meaning of the components of a pixel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Colour {
     Grey,
@@ -20,7 +20,7 @@ pub(crate) enum Colour {
     Ycck,
 }
 
-/// What the segments before the first scan say.
+/// Content of the segments before the first scan.
 #[derive(Clone, Debug)]
 pub(crate) struct JpegHeader {
     pub(crate) width: u16,
@@ -62,7 +62,7 @@ impl Segment {
         matches!(self.marker, 0xc0..=0xc2)
     }
 
-    /// What tells the colour space to Adobe's programs.
+    /// The segment with the colour space of Adobe's programs.
     pub(super) const fn is_adobe(&self) -> bool {
         self.marker == 0xee
     }
@@ -106,7 +106,7 @@ impl JpegHeader {
         }
     }
 
-    /// Whether its components are inks.
+    /// Returns true if its components are inks.
     pub(crate) const fn is_ink(&self) -> bool {
         matches!(self.colour, Colour::Cmyk { .. } | Colour::Ycck)
     }
@@ -266,8 +266,8 @@ fn sampling(byte: u8) -> [u32; 2] {
     [u32::from(byte >> 4), u32::from(byte & 15)]
 }
 
-/// The next marker's code and the place after it. What stands between two segments is passed over, as other decoders do:
-/// of a file that was cut or changed, more is found out later.
+/// Code of the next marker and the position after it. Bytes between two segments are skipped, as
+/// other decoders do; a truncated or changed file is found out later.
 fn next_marker(bytes: &[u8], at: usize) -> Result<(u8, usize), ImageError> {
     let ends = || ImageError::truncated("it ends before its first scan");
     if at == SOI.len() && bytes.get(at).is_some_and(|byte| *byte != 0xff) {
@@ -311,8 +311,8 @@ fn segment(bytes: &[u8], start: usize, marker: u8) -> Result<Range<usize>, Image
     Ok(start + 2..start + length)
 }
 
-/// The end marker cannot occur inside a scan, so a file without one after its first scan began was cut short. Rows
-/// below a crop are not decoded: this is what tells that they are there.
+/// The end marker cannot occur inside a scan, so a file without one after its first scan is
+/// truncated. Rows below a crop are not decoded: only this check shows that they exist.
 fn find_end(bytes: &[u8], scan: usize) -> Result<usize, ImageError> {
     let last = bytes[scan..].windows(2).rposition(|pair| pair == EOI);
     last.map(|at| scan + at)
@@ -357,7 +357,7 @@ mod tests {
         );
         check(b"\xff\xd8\xff\xd9", "before its first scan");
         check(b"\xff\xd8junk!", "no marker at byte `2`");
-        check(b"\xff\xd8\xff\xe0\0\x10JF", "cut short");
-        check(b"\xff\xd8\xff", "cut short");
+        check(b"\xff\xd8\xff\xe0\0\x10JF", "truncated");
+        check(b"\xff\xd8\xff", "truncated");
     }
 }

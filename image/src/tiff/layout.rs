@@ -1,4 +1,4 @@
-//! How the pixels of a TIFF lie in its file, and which layouts are read.
+//! Layout of the pixels in a TIFF file, and the layouts that are read.
 
 use super::{Directory, LONG, ORIENTATION, SHORT};
 use crate::{Format, Header, ImageError, ImageLimits, Orientation};
@@ -27,7 +27,7 @@ pub(super) const PALETTE: u32 = 3;
 /// Reads sides and orientation, and checks that the layout is one that is decoded right, and that all strips or tiles
 /// are there.
 pub(crate) fn header(encoded: &[u8]) -> Result<Header, ImageError> {
-    let cut = || ImageError::truncated("its directory is not there");
+    let cut = || ImageError::truncated("its directory is missing");
     let directory = Directory::first(encoded).ok_or_else(cut)?;
     directory.check()?;
     let layout = Layout::read(&directory)?;
@@ -61,7 +61,7 @@ impl Layout {
     fn read(directory: &Directory) -> Result<Self, ImageError> {
         let must = |tag: u16, what: &str| {
             let number = number(directory, tag)?;
-            number.ok_or_else(|| ImageError::corrupt(format!("it does not tell its {what}")))
+            number.ok_or_else(|| ImageError::corrupt(format!("its {what} is missing")))
         };
         let or =
             |tag: u16, default: u32| number(directory, tag).map(|number| number.unwrap_or(default));
@@ -109,7 +109,7 @@ impl Layout {
                 Some(5) => "CMYK".into(),
                 Some(6) => "YCbCr".into(),
                 Some(other) => format!("the colours `{other}`"),
-                None => "no colours that it tells".into(),
+                None => "unknown colours".into(),
             };
             return refuse(format!(
                 "a TIFF of {colours} in {samples} samples of {bits} bits"
@@ -144,7 +144,7 @@ impl Layout {
         if self.width == 0 || self.height == 0 || self.part.contains(&0) {
             return Err(ImageError::corrupt("its header says pixels without area"));
         }
-        // What lies over the right edge is decoded too.
+        // The part of a tile beyond the right edge is decoded too.
         let across = u64::from(self.width.div_ceil(self.part[0]));
         let decoded = across * u64::from(self.part[0]) * u64::from(self.height);
         if decoded > self.pixels().saturating_mul(4).saturating_add(4 << 20) {
@@ -159,7 +159,7 @@ impl Layout {
         };
         let (Some(places), Some(lengths)) = (directory.field(places), directory.field(lengths))
         else {
-            return Err(ImageError::corrupt("it does not tell where its rows are"));
+            return Err(ImageError::corrupt("the positions of its rows are missing"));
         };
         let planes = if self.is_planar { self.samples } else { 1 };
         let down = self.height.div_ceil(self.part[1]);
@@ -175,7 +175,7 @@ impl Layout {
             let part = part.zip(directory.element(lengths, index));
             let Some((place, length)) = part.map(|(at, len)| (u64::from(at), u64::from(len)))
             else {
-                return Err(ImageError::truncated("the list of its rows is not there"));
+                return Err(ImageError::truncated("the list of its rows is missing"));
             };
             if place + length > file {
                 return Err(ImageError::truncated(format!(
@@ -213,8 +213,8 @@ impl Layout {
         self.row_bytes() * u64::from(rows)
     }
 
-    /// What the strips hold and what the decoder makes of it, and our three channels; a row; a copy of the file, and
-    /// what is kept of its tags (the decoder takes at most 1 MiB for the values of one); tables.
+    /// Decoded strips, the decoder's output and our three channels; a row; a copy of the file and
+    /// its stored tags (the decoder takes at most 1 MiB for the values of one); tables.
     fn decoder_bytes(&self, encoded: usize) -> u64 {
         let of_pixel = u64::from(self.bits.div_ceil(8) * self.samples);
         self.pixels()

@@ -425,7 +425,7 @@ async fn fault_23_a_broken_image_is_replaced_by_the_next_of_its_block_on_any_ran
             if world == 1 {
                 let rows: Vec<_> = loader.quarantine().iter().map(|bad| bad.row).collect();
                 assert_eq!(rows.len(), 3);
-                assert!(loader.quarantine()[0].reason.contains("cut short"));
+                assert!(loader.quarantine()[0].reason.contains("truncated"));
             }
         }
         assert_eq!(substituted, 3, "world {world}");

@@ -1,4 +1,4 @@
-//! Rows staged without the engine's sorts, and files that are read as they lie.
+//! Rows staged without the engine's sorts, and files read in place.
 
 use std::{
     collections::BTreeMap,
@@ -43,7 +43,8 @@ const COLUMNS: [(&str, ColumnType); 5] = [
     ("price", Float64),
 ];
 
-/// Row `i`: every eleventh size is missing, there are three kinds, and some prices are absent, so that the row is set aside.
+/// Row `i`: every eleventh size is missing, there are three kinds, and some prices are absent, so
+/// that the row is rejected.
 fn row(i: i64) -> Cells {
     let size = (i % 11 != 0).then_some(i as f64 / 4.0);
     let price = (i % 500 != 77).then_some(i as f64 * 2.0 + 1.0);
@@ -56,7 +57,7 @@ fn row(i: i64) -> Cells {
     ]
 }
 
-/// Batches with copies within and across them, of rows that are set aside too.
+/// Batches with duplicates within and across them, also of rejected rows.
 fn batches() -> Vec<Vec<i64>> {
     let again = (0..3_000).map(|i| i * 7);
     vec![
@@ -66,7 +67,7 @@ fn batches() -> Vec<Vec<i64>> {
     ]
 }
 
-/// What a build of these batches leaves.
+/// Dataset that a build of these batches leaves.
 async fn landed(
     dataset: &str,
     partitions: usize,
@@ -270,7 +271,7 @@ async fn short_columns_that_lie_row_by_row_give_the_bytes_that_the_engine_gives(
     }
     let expression =
         "case when id % 10 < 8 then 'train' when id % 10 = 8 then 'validation' else 'test' end";
-    // Some cells stay missing or infinite, so that rows are set aside when they are written.
+    // Some cells stay missing or infinite, so that rows are rejected when they are written.
     let common = format!(
         "target = \"label\"\ntask = \"classification\"\nmax_reject_fraction = 0.5\n\
          split = {{ by = \"expression\", expression = \"{expression}\" }}\n"
@@ -357,7 +358,7 @@ async fn the_same_files_are_not_built_again_and_changed_ones_are() {
     let mut of_second: Vec<u64> = of_second.map(|row| row.origin.row()).collect();
     of_second.sort_unstable();
     assert_eq!(of_second, [0, 1]);
-    // It was read alone, since it stands behind the one that is there; one in front of them moves both.
+    // It was read alone, since it follows the existing one; a file before them moves both.
     let added = manifest(&root).await;
     assert_eq!((added.additions.len(), added.additions[0].rows_in), (1, 2));
     write(&folder.path().join("0.parquet"), &[9_500]);

@@ -1,8 +1,10 @@
-//! Rows of a series with the past of their entities, as the build of the dataset sees them, for a model to answer.
+//! Rows of a series with the past of their entities, as the build of the dataset sees them, for
+//! inference.
 //!
-//! What has landed, or a history in its place, and new rows pass the plan of the build: copies are left out, features are made
-//! of the rows before, windows of rows that follow one another. No row is split, and none needs a target. So the numbers are
-//! those that a build makes of the same rows, bit for bit.
+//! Landed rows, or a history in their place, and new rows pass the plan of the build: duplicates
+//! are dropped, features are made of earlier rows, windows of consecutive rows. No row is split,
+//! and none needs a target. So the numbers equal those that a build makes of the same rows, bit for
+//! bit.
 //!
 //! Rows come by entity and time. One row and, where windows are asked for at the end of each entity, `horizon` windows are
 //! held, besides a batch; the sort spills.
@@ -52,7 +54,7 @@ const BATCH_BYTES: usize = 32 << 20;
 /// Rows that are given at a time, at most.
 const BATCH_ROWS: usize = 4096;
 
-/// Why a row has no answer, beside what the build says of rows.
+/// Reasons for a row without a prediction, besides those of the build.
 mod reason {
     /// Too few rows of its entity follow one another up to it.
     pub(super) const INCOMPLETE_WINDOW: &str = "incomplete_window";
@@ -136,7 +138,7 @@ impl std::fmt::Debug for SeriesRows {
     }
 }
 
-/// Which rows are answered.
+/// Rows that get a prediction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Asked {
     /// Those of a source.
@@ -164,7 +166,7 @@ struct RowsAtHand {
     targets: Option<ArrayRef>,
 }
 
-/// How far the rows of an entity lie apart.
+/// Time between the rows of an entity.
 #[derive(Debug, Default)]
 struct Pace {
     entity: Vec<u8>,
@@ -472,7 +474,7 @@ impl SeriesRows {
         windows.map(|(_, sequence)| (sequence.length, sequence.horizon))
     }
 
-    /// Whether there are naive forecasts: of the last value, and of a season.
+    /// Returns whether there are naive forecasts from the last value, and from a season.
     #[must_use]
     pub fn naive(&self) -> [bool; 2] {
         let season = self.windows.as_ref().and_then(|(_, s)| s.season);
@@ -482,7 +484,8 @@ impl SeriesRows {
         ]
     }
 
-    /// New rows that have no answer of their own, since they are copies of others; to be asked at the end.
+    /// New rows without a prediction of their own, since they are duplicates of others; final after
+    /// the last batch.
     #[must_use]
     pub const fn copies(&self) -> u64 {
         self.new_rows.0.saturating_sub(self.new_rows.1)

@@ -34,7 +34,7 @@ pub(super) struct RowWriter<'a> {
     image: Option<&'a str>,
     document: Option<&'a str>,
     features: usize,
-    /// What is kept, as the plan calls it.
+    /// Passthrough columns, under their names in the plan.
     kept: Vec<String>,
     /// Most ids of a row.
     length: usize,
@@ -53,16 +53,16 @@ pub(super) struct RowWriter<'a> {
     pub(super) extremes: Extremes,
 }
 
-/// What became of documents.
+/// Counts of documents.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct TextCounts {
     /// [`units`] of them.
     pub(super) units: u64,
     /// Their ids.
     ids: u64,
-    /// Ids that stand for something the training split lacks.
+    /// Ids of characters or tokens that the training split lacks.
     unknown: u64,
-    /// What was cut off.
+    /// Truncated parts.
     cut: CutCounts,
 }
 
@@ -253,7 +253,7 @@ impl TextCounts {
     }
 }
 
-/// What was cut off in all splits, where rows have a length.
+/// Truncated parts in all splits, where rows have a length.
 pub(super) fn cut(layout: &Layout, texts: [TextCounts; 3]) -> Option<CutCounts> {
     let Layout::Multi {
         tokens: Some(tokens),
@@ -292,7 +292,7 @@ pub(super) async fn units_staged(
     Ok(count)
 }
 
-/// Whether the images of a dataset have boxes.
+/// Returns true if the images of a dataset have boxes.
 pub(super) fn has_boxes(spec: &DatasetSpec) -> bool {
     spec.images()
         .is_some_and(|images| images.boxes_on().is_some())

@@ -496,7 +496,7 @@ async fn a_commit_log_with_a_gap_or_a_changed_entry_is_refused() {
     log.delete(entry).await.unwrap();
     let error = failure(&root, DATASET).await;
     assert!(
-        error.contains("goes on with `log/00000000000000000002.json`"),
+        error.contains("continues with `log/00000000000000000002.json`"),
         "{error}"
     );
 }

@@ -32,12 +32,12 @@ use crate::{
     tokens::{Encoded, Encoder},
 };
 
-/// What was fitted.
+/// Fitted transform and encoders.
 pub(super) struct Fitted {
     pub(super) transform: Transform,
     /// The tokenizer, where documents become tokens.
     pub(super) tokenizer: Option<TokenizerFile>,
-    /// What turns documents into ids.
+    /// Encoder of documents into ids.
     pub(super) encoder: Option<Encoder>,
 }
 
@@ -53,17 +53,17 @@ impl Fitted {
     }
 }
 
-/// What the write pass leaves.
+/// Result of the write pass.
 pub(super) struct Written {
     pub(super) splits: Vec<SplitShards>,
     pub(super) rejects: Rejects,
-    /// What became of the documents of each split.
+    /// Counts of the documents of each split.
     pub(super) texts: [TextCounts; 3],
     /// Boxes of all splits; none where images have none.
     pub(super) boxes: Option<BoxCounts>,
     /// Windows, where they are the samples.
     pub(super) sequence: Option<SequenceCounts>,
-    /// What naive forecasts are worth on the windows.
+    /// Errors of naive forecasts on the windows.
     pub(super) naive: Vec<NaiveForecast>,
     /// Infinite cells of numeric features, by column and split.
     pub(super) infinite: SplitCells,
@@ -266,7 +266,7 @@ impl Build<'_> {
                         .map_err(|e| Error::Engine(DataFusionError::ExecutionJoin(Box::new(e))))?
                 }
             });
-        // Twice as many as work at a time: they go on while those that are done are written.
+        // Twice as many as work at a time: they continue while finished ones are written.
         let ahead = 2 * self.context.partitions.max(1);
         let mut applied = std::pin::pin!(applied.try_buffered(ahead));
         let mut rows = 0;

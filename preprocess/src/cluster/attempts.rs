@@ -1,21 +1,25 @@
-//! Workers run each stage of a query once: what a scheduler begins again they refuse, and the build has the query run anew.
+//! Workers run each stage of a query once: they refuse a restarted stage, and the build reruns the
+//! query.
 //!
-//! A stage hands its data to the next when all its tasks are done. The data lie with the workers that made them, so that the
-//! loss of a worker can take from a stage what it reads. The scheduler then repairs the query while it runs, and that gives
-//! wrong rows: of a stage that has begun it forgets which tasks were done, runs all of them again, and leaves what the done
-//! ones handed on in the inputs of the stage behind, which reads both. With one worker killed in the middle of a sort, 8,657 rows
-//! came back of 5,997. Nothing in the rows or the operators tells of it.
+//! A stage hands its data to the next when all its tasks are done. The data stay on the workers
+//! that made them, so the loss of a worker can take away the input of a running stage. The
+//! scheduler then repairs the query while it runs, and that gives wrong rows: it forgets which
+//! tasks of a started stage were done, runs all of them again, and leaves the output of the done
+//! ones in the inputs of the next stage, which reads both. With one worker killed in the middle of
+//! a sort, 8,657 rows came back of 5,997. Neither the rows nor the operators show the fault.
 //!
-//! Each such repair gives a stage the number of a further attempt, and a task knows the attempt that it belongs to. So a task of
-//! any attempt but the first ends the query, whenever the scheduler came to begin it: no query can end well of which a stage was
-//! begun twice. That holds however late a loss is noticed, and whether it is noticed by silence or by data that nobody hands out.
-//! Where data cannot be fetched the scheduler is also told not to repair at all (`stage_max_failures`), which ends the query at
-//! once instead of at the next task.
+//! Each such repair gives a stage the number of a further attempt, and a task knows its attempt. So
+//! a task of any attempt but the first ends the query, whatever made the scheduler restart it: no
+//! query with a restarted stage can succeed. That holds however late a loss is noticed, and whether
+//! it is noticed by silence or by failed fetches. Where data cannot be fetched the scheduler is
+//! also configured not to repair at all (`stage_max_failures`), which ends the query at once
+//! instead of at the next task.
 //!
-//! What stays is the repair of single tasks of a first attempt, which is right: one that failed or was lost is given a number
-//! of its own when it is run again, what the scheduler hears of the old number later is ignored, and what a lost worker had made
-//! is taken out of the inputs of the stage behind before it begins. Files of rows have names that nothing else has, and the one
-//! list of a query names those that count: one for each partition, no two alike, which the build checks.
+//! The repair of single tasks of a first attempt remains allowed and is right: a task that failed
+//! or was lost gets a new number when it is rerun, later messages about the old number are ignored,
+//! and the output of a lost worker is removed from the inputs of the next stage before it begins.
+//! Files of rows have unique names, and the one list of a query names the valid ones: one per
+//! partition, all different, which the build checks.
 
 use std::{fmt, sync::Arc};
 
@@ -37,7 +41,7 @@ use datafusion::{
     prelude::SessionConfig,
 };
 
-/// What a refused task says.
+/// Message of a refused task.
 pub(super) const REFUSED: &str = "a stage was begun again, as a worker was lost";
 
 /// Runs stages as the engine does, but none a second time. Connections to other workers are not kept between fetches, as the
@@ -80,7 +84,8 @@ impl fmt::Display for FirstAttempt {
 
 #[async_trait]
 impl QueryStageExecutor for FirstAttempt {
-    // It is refused here and not when the stage is made: what fails then is told under the wrong attempt, and ignored.
+    // Refused here and not when the stage is made: a failure there is reported for the wrong
+    // attempt, and ignored.
     async fn execute_query_stage(
         &self,
         task_id: usize,

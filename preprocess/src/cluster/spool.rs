@@ -1,9 +1,10 @@
 //! The rows of a query in files of the shared store, which stay when the worker that made them is lost.
 //!
-//! Two operators of one kind stand at the top of a plan that is sent out. The lower one writes each partition to a file of its
-//! own; which partition that is no task can tell, so files have names that nothing else ever has, and a task that is run again
-//! leaves another file. The upper one writes the names of the files that count, under the one name that the build knows. What
-//! no list names is never read and goes with the folder. Files are Arrow streams, whose ends say that they are whole.
+//! Two operators of one kind are at the top of a plan that is sent out. The lower one writes each
+//! partition to a file of its own. A task does not know its partition, so files have unique names,
+//! and a rerun task leaves another file. The upper one writes the names of the valid files, under
+//! the one name that the build knows. Other files are never read and are removed with the folder.
+//! Files are Arrow streams, whose ends prove that they are complete.
 
 use std::{
     collections::hash_map::RandomState,
@@ -52,7 +53,7 @@ pub(super) fn name() -> String {
     format!("{:016x}-{count}", *PROCESS)
 }
 
-/// Where rows are written.
+/// Destination of rows.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct To {
     /// The store, as plans name it.
@@ -78,11 +79,11 @@ fn parsed(path: &str) -> Result<Path> {
     Path::parse(path).map_err(|e| DataFusionError::External(Box::new(e)))
 }
 
-/// A file, as the stream of an operator tells of it.
+/// A file, as listed in the stream of an operator.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Spooled {
     pub(super) path: Path,
-    /// How many rows it has, where that is known.
+    /// Number of its rows, if known.
     pub(super) rows: Option<u64>,
 }
 
@@ -115,8 +116,8 @@ pub(super) fn listed(batch: &RecordBatch) -> Result<Vec<Spooled>> {
 pub(super) struct Spool {
     input: Arc<dyn ExecutionPlan>,
     to: To,
-    /// The order of the rows and whether they are one partition, which who cuts plans into stages would otherwise take for
-    /// something that nobody needs.
+    /// Order of the rows, and whether they are one partition. Without it, the planner of the stages
+    /// would remove the operators that provide it as unused.
     order: Option<LexOrdering>,
     is_one: bool,
     properties: Arc<PlanProperties>,
@@ -236,7 +237,7 @@ impl ExecutionPlan for Spool {
     }
 }
 
-/// Writes a file, which is there whole or not at all; returns how many rows it has.
+/// Writes a file atomically; returns the number of its rows.
 async fn write(
     store: &Arc<dyn ObjectStore>,
     path: &Path,
@@ -295,7 +296,7 @@ pub(super) async fn read(
 struct Reading {
     bytes: stream::BoxStream<'static, object_store::Result<Bytes>>,
     decoder: StreamDecoder,
-    /// What was read and is not decoded yet.
+    /// Bytes that were read and not yet decoded.
     rest: Buffer,
     file: Spooled,
     rows: u64,

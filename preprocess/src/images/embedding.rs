@@ -1,12 +1,13 @@
 //! Images whose embeddings are near: candidates by random projections, every one of them verified.
 //!
-//! A bit of a signature tells on which side of a random hyperplane a vector lies; it is equal for two vectors with the
-//! probability `1 - angle / pi` (Charikar, "Similarity estimation techniques from rounding algorithms", 2002). Bands of
-//! bits make candidates as those of MinHash do, in the same index; a pair is used when the cosine of its vectors, computed
-//! from all of their numbers, reaches the threshold.
+//! A bit of a signature is the side of a random hyperplane that a vector is on; it is equal for two
+//! vectors with probability `1 - angle / pi` (Charikar, "Similarity estimation techniques from
+//! rounding algorithms", 2002). Bands of bits make candidates as those of MinHash do, in the same
+//! index; a pair is used when the cosine of its vectors, computed from all of their numbers,
+//! reaches the threshold.
 //!
-//! What is found is a function of the set of vectors: each stands in the index once, under a hash of its numbers, whatever
-//! images have it and in whatever order they come.
+//! The result depends only on the set of vectors: each is in the index once, under a hash of its
+//! numbers, whatever images have it and in whatever order they come.
 
 use std::{collections::HashSet, f64::consts::PI, path::Path};
 
@@ -35,7 +36,7 @@ const LANES: usize = 16;
 /// The numbers of a cell, a JSON list; none where it is null.
 ///
 /// # Errors
-/// What is wrong with it.
+/// Description of the fault.
 pub(super) fn parsed(cell: Option<&str>) -> Result<Option<Vec<f32>>, String> {
     let Some(cell) = cell.filter(|cell| !matches!(cell.trim(), "" | "null")) else {
         return Ok(None);
@@ -67,7 +68,7 @@ fn scheme(cosine: f64) -> Scheme {
         })
 }
 
-/// What an embedding is to the others.
+/// Embedding of a row, as seen by the search.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Seen {
     /// Near to none: there is none, or it has no direction.
@@ -217,8 +218,8 @@ fn packed(vector: &[f32]) -> Vec<u64> {
 mod tests {
     use super::*;
 
-    /// Vectors of which five lie around each of many centres, at distances that make cosines of 0.8 to 1. With an `offset`
-    /// all of them lie in a cone, as those of many models do.
+    /// Vectors in groups of five around each of many centres, at distances that make cosines of 0.8
+    /// to 1. With an `offset` all of them are in a cone, as those of many models are.
     fn vectors(count: usize, length: usize, offset: f32) -> Vec<Vec<f32>> {
         let centres = count.div_ceil(5);
         let each = (0..count).map(|i| {
@@ -264,8 +265,8 @@ mod tests {
         (names.iter().map(first).collect(), clusters.hubs)
     }
 
-    /// How many pairs are near by brute force, and how many of them share a cluster. No cluster holds what a chain of near
-    /// pairs does not join.
+    /// Counts the pairs that are near by brute force, and those of them that share a cluster.
+    /// Checks that a cluster only joins chains of near pairs.
     fn pairs(vectors: &[Vec<f32>], found: &[u64]) -> [u32; 2] {
         let units: Vec<Vec<f64>> = vectors.iter().map(|vector| unit(vector)).collect();
         let (mut near, mut joined) = (0, 0);

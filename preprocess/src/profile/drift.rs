@@ -1,4 +1,4 @@
-//! How far two sets of counts over the same bins are apart.
+//! Distance between two sets of counts over the same bins.
 //!
 //! With shares p and q of the k bins, the bin of missing cells included:
 //!
@@ -8,10 +8,11 @@
 //! - Population stability index: `Σ (p - q)·ln(p/q)`, to base e. An empty bin would make it infinite, so half a cell is added
 //!   to each bin of both: `p = (cells + ½) / (all + k/2)`. By custom, below 0.1 is no shift, above 0.25 a strong one.
 //!
-//! Between two samples of n and m cells of one distribution the index is about `(1/n + 1/m)` times a chi-squared variable of
-//! k - 1 degrees of freedom (B. Yurdakul, "Statistical properties of population stability index", Western Michigan University,
-//! 2018). [`Drift::chance`] is what it exceeds once in a thousand times, by the approximation of Wilson and Hilferty; what is not above it is
-//! called no shift, however large.
+//! Between two samples of n and m cells of one distribution the index is about `(1/n + 1/m)` times
+//! a chi-squared variable of k - 1 degrees of freedom (B. Yurdakul, "Statistical properties of
+//! population stability index", Western Michigan University, 2018). [`Drift::chance`] is the value
+//! that it exceeds once in a thousand times, by the approximation of Wilson and Hilferty; an index
+//! not above it is called no shift, however large.
 
 use feedline_schemas::profile::{CategoricalCells, DatasetProfile, NumericCells};
 use libm::{log, log2, sqrt};
@@ -22,18 +23,18 @@ const VALUES: usize = 30;
 /// The quantile of a standard normal variable that one in a thousand exceeds.
 pub(super) const ONE_IN_A_THOUSAND: f64 = 3.0902;
 
-/// How far apart two samples are.
+/// Distance between two samples.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Drift {
     /// Jensen-Shannon divergence to base 2, 0 to 1.
     pub(crate) js: f64,
     /// Population stability index, from 0.
     pub(crate) psi: f64,
-    /// What the index exceeds by chance once in a thousand times.
+    /// Value that the index exceeds by chance once in a thousand times.
     pub(crate) chance: f64,
 }
 
-/// What is said of a drift.
+/// Verdict on a drift.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Shift {
     None,
@@ -77,7 +78,7 @@ impl Drift {
         })
     }
 
-    /// What is said of it.
+    /// Verdict on it.
     pub(crate) fn shift(self) -> Shift {
         if self.psi <= self.chance || self.psi < 0.1 {
             Shift::None
@@ -97,7 +98,7 @@ fn half_entropy(p: f64, q: f64) -> f64 {
     }
 }
 
-/// What a chi-squared variable exceeds once in a thousand times.
+/// Value that a chi-squared variable exceeds once in a thousand times.
 fn chi_squared(freedom: f64) -> f64 {
     if freedom <= 0.0 {
         return 0.0;
@@ -116,7 +117,7 @@ fn exact(count: u64) -> f64 {
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct ColumnDrift {
     pub(crate) column: String,
-    /// What the training split is compared with.
+    /// Name of the data that the training split is compared with.
     pub(crate) with: String,
     pub(crate) drift: Drift,
 }

@@ -1,4 +1,4 @@
-//! What the columns of a dataset hold in each split: counted after the split, before the first step.
+//! Profile of the columns of each split, counted after the split and before the first step.
 //!
 //! Edges of bins and the range of histograms come from the training split; the other splits are only counted in them.
 //! Counts are integers and the rest comes from the exact aggregates of the fit, so any partitioning gives the same bytes.
@@ -94,7 +94,7 @@ fn columns(artefact: &TransformArtefact, kind: InputKind) -> Vec<Column> {
 
 /// The rows of each split.
 struct Splits {
-    /// Which edges are drawn from.
+    /// Rows of the training split, which the edges come from.
     train: Rows,
     all: [Rows; 3],
 }
@@ -202,8 +202,9 @@ impl Splits {
     }
 }
 
-/// How far the training split of `staged` is from that of the dataset that `before` tells of, in the bins and values of that.
-/// A column is left out that either lacks, or that is of another kind.
+/// Drift of the training split of `staged` from that of an earlier dataset with the profile
+/// `before`, in the bins and values of that profile. Skips columns that either lacks, and columns
+/// of another kind.
 pub(crate) async fn against(
     staged: &Staged,
     own: &DatasetProfile,
@@ -267,7 +268,7 @@ pub(crate) fn caps(artefact: &TransformArtefact, name: &str) -> Option<[(f64, f6
         let changes = match step {
             FittedStep::Winsorize { columns } => {
                 if let Some(c) = columns.iter().find(|c| c.name == name) {
-                    // Those of groups lie elsewhere, in each group.
+                    // Caps by group are stored in each group.
                     let caps = [(c.lower, c.low), (c.upper, c.high)];
                     return c.groups.is_none().then_some(caps);
                 }
@@ -289,7 +290,7 @@ pub(crate) fn caps(artefact: &TransformArtefact, name: &str) -> Option<[(f64, f6
     None
 }
 
-/// Whether a step looks at this column and others at once.
+/// Returns true if a step looks at this column and others at once.
 pub(crate) fn is_shared(steps: &[FittedStep], name: &str) -> bool {
     steps.iter().any(|step| match step {
         FittedStep::Knn { columns, .. } => columns.iter().any(|column| column.name == name),
@@ -305,7 +306,7 @@ pub(crate) fn is_shared(steps: &[FittedStep], name: &str) -> bool {
     })
 }
 
-/// The quantiles that bins lie between.
+/// Quantiles at the edges of the bins.
 fn quantiles() -> Vec<Wanted> {
     (1..BINS)
         .map(|i| Wanted::Percentile(share(i, BINS)))
@@ -325,8 +326,8 @@ fn edges(quantiles: &[Quantile]) -> Vec<f64> {
     edges
 }
 
-/// What of all cells, which lie from `min` to `max`, a histogram shows: half of the way from the lowest to the highest edge
-/// beyond both, and the caps.
+/// Range that a histogram shows of cells between `min` and `max`: half of the distance between the
+/// outer edges beyond both, and the caps.
 fn shown(edges: &[f64], (min, max): (f64, f64), caps: Option<(f64, f64)>) -> [f64; 2] {
     let (Some(first), Some(last)) = (edges.first(), edges.last()) else {
         return [min, max];
@@ -342,7 +343,7 @@ fn shown(edges: &[f64], (min, max): (f64, f64), caps: Option<(f64, f64)>) -> [f6
     ]
 }
 
-/// What a histogram shows of cells behind all steps: six deviations around the mean.
+/// Range that a histogram shows of cells after all steps: six deviations around the mean.
 fn range_after(found: &Profile) -> Option<[f64; 2]> {
     let (min, max) = found.range()?;
     let summary = found.summary().filter(|s| s.deviation.is_finite());

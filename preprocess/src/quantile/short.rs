@@ -1,8 +1,9 @@
 //! Order statistics of columns of 32-bit floats: two passes, whatever the values are.
 //!
-//! A value becomes an order-preserving 32-bit key. The first pass counts the upper halves of the keys, which says in which of
-//! these the wanted ranks lie; the second counts the lower halves of those few, and knows the values. Both look at rows of all
-//! columns at a time, so that neighbours in memory go to counters of their own and none waits for another.
+//! A value becomes an order-preserving 32-bit key. The first pass counts the upper halves of the
+//! keys, which shows the halves with the wanted ranks; the second counts the lower halves of those
+//! few, and knows the values. Both look at rows of all columns at a time, so that neighbours in
+//! memory go to counters of their own and none waits for another.
 //!
 //! Cost: about 1 ns per value and pass. Memory: [`HEAD_BYTES`] a column in the first pass, as much for each wanted upper half in
 //! the second; at most two for each quantile.
@@ -69,7 +70,7 @@ pub(crate) struct ShortSearch {
 
 #[derive(Clone, Debug)]
 struct Column {
-    /// Where it stands in a row.
+    /// Index of the column in a row.
     place: usize,
     wanted: Vec<Wanted>,
     tally: Tally,
@@ -85,18 +86,19 @@ struct Head {
     count: u64,
 }
 
-/// What the first pass counts.
+/// Counters of the first pass.
 #[derive(Clone, Debug)]
 pub(crate) struct Heads {
     places: Vec<usize>,
     counts: Vec<u32>,
 }
 
-/// What the second pass counts.
+/// Counters of the second pass.
 #[derive(Clone, Debug)]
 pub(crate) struct Tails {
     places: Vec<usize>,
-    /// For each column and upper half its place among the counters: the first ones, which nobody reads, where it is not wanted.
+    /// Index of the counters for each column and upper half; unwanted halves share the first
+    /// counters, which are never read.
     slots: Vec<u16>,
     counts: Vec<u32>,
 }
@@ -174,7 +176,7 @@ impl ShortSearch {
         Ok(())
     }
 
-    /// What was found of each column.
+    /// Tally and quantiles of each column.
     pub(crate) fn into_quantiles(self) -> Vec<Answer> {
         let quantiles = |column: &Column| {
             let count = column.tally.finite;
@@ -295,7 +297,7 @@ pub(super) mod tests {
     use super::*;
     use crate::quantile::{Quantile, Scan, Search};
 
-    /// What the search over 64 bits finds.
+    /// Result of the search over 64 bits.
     pub(in crate::quantile) fn expected(values: &[f64], wanted: &[Wanted]) -> Answer {
         let mut search = Search::new(wanted.to_vec(), u64::MAX);
         while let Some(spec) = search.next_scan() {
@@ -333,7 +335,7 @@ pub(super) mod tests {
         }
     }
 
-    /// Asserts that two answers agree to the bit.
+    /// Asserts that two results agree to the bit.
     pub(in crate::quantile) fn assert_same(found: Answer, expected: Answer) {
         let bits = |quantiles: Option<Vec<Quantile>>| {
             let quantiles = quantiles.into_iter().flatten();
@@ -416,7 +418,7 @@ pub(super) mod tests {
             Just(-0.0),
             Just(f32::NAN),
             Just(f32::INFINITY),
-            // Neighbours, which only the last bits tell apart.
+            // Neighbours that differ only in the last bits.
             (0u32..9).prop_map(|i| f32::from_bits(1f32.to_bits() + i)),
         ]
     }

@@ -1,8 +1,9 @@
 //! A cell of a new row as the landed column would hold it, then as the build reads that column.
 //!
-//! What a file says and what a column holds differ: the CSV cell `5.0` is the number 5 in a column of numbers and stays
-//! `5.0` in one of text, and so do the categories. So a cell is read as the column landed that the transform was fitted on, and
-//! one that could not land there costs its row, as it does in ingest.
+//! A cell of a file and the value of a column differ: the CSV cell `5.0` is the number 5 in a
+//! column of numbers and stays `5.0` in one of text, and so do the categories. So a cell is read
+//! with the landed type of the column that the transform was fitted on. A cell that could not land
+//! there rejects its row, as it does in ingest.
 
 use std::{borrow::Cow, sync::Arc};
 
@@ -22,7 +23,7 @@ use crate::{
     typing::{Missing, SHOWN, float_text, is_large_integer, reason, to_float},
 };
 
-/// Why a row is set aside whose cell its column does not hold; ingest calls it so too.
+/// Reason for rejecting a row with a cell that its column cannot hold; ingest uses the same name.
 const TYPE_CONFLICT: &str = "type_conflict";
 
 /// Characters of a cell that a conflict shows, as many as ingest shows.
@@ -37,7 +38,7 @@ pub(super) enum Raw<'a> {
     Float(f64),
     /// Text that the file says is text; a number beyond 64 bits is one too.
     Text(Cow<'a, str>),
-    /// Text whose type the file does not tell.
+    /// Text of a format without types.
     Cell(&'a str),
     /// Something that no such column holds.
     Nested(&'static str),
@@ -56,7 +57,7 @@ impl Raw<'_> {
         }
     }
 
-    /// What it is, as ingest calls it.
+    /// Name of its type, as ingest has it.
     fn kind(&self) -> &'static str {
         match self {
             Self::Null => "null",
@@ -104,9 +105,9 @@ pub(super) struct Input {
     missing: Missing,
     signs: Option<NumberSigns>,
     cells: Cells,
-    /// Whether the last cell was missing.
+    /// True if the last cell was missing.
     pub(super) lacks: bool,
-    /// What was lost so far, in all rows.
+    /// Cells lost so far, in all rows.
     pub(super) unread: Option<Unread>,
 }
 
@@ -213,7 +214,7 @@ impl Input {
         unread.cells += 1;
     }
 
-    /// The cells, of which there are none then.
+    /// Takes the cells, which leaves none.
     pub(super) fn take(&mut self) -> ArrayRef {
         match &mut self.cells {
             Cells::Numbers(cells) => Arc::new(cells.finish()),
@@ -242,7 +243,7 @@ fn too_large(name: &str, value: &str) -> Fault {
     Fault::new(reason::INTEGER_TOO_LARGE, detail)
 }
 
-/// Whether it is text that the build makes missing without its being declared so.
+/// Returns true for text that the build makes missing although it is not declared as a null value.
 fn is_no_number(held: &Held<'_>, missing: &Missing, signs: Option<NumberSigns>) -> bool {
     match held {
         Held::Text(text) => !missing.text(text) && signs::number(text, signs).is_none(),
@@ -368,7 +369,7 @@ mod tests {
         assert_eq!(nested, (vec![None], vec![Some("type_conflict")]));
     }
 
-    /// Which of the cells have no place in a column of each type, as the table of ingest's contract has it.
+    /// Cells that do not fit a column of each type, as in the table of ingest's contract.
     #[test]
     fn a_cell_has_a_place_where_ingest_would_land_it_and_nowhere_else() {
         let conflicts = |landed: LandedAs, cells: &[Raw<'static>]| -> Vec<String> {

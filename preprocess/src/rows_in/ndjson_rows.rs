@@ -20,7 +20,7 @@ const LINE: u64 = 64 << 20;
 pub(super) struct NdjsonRows {
     reader: Box<dyn BufRead + Send>,
     keys: Keys,
-    /// Slot of each wanted column, and of what stands for it where that is absent.
+    /// Slot of each wanted column, and of its substitute where that is absent.
     places: Vec<(usize, Option<usize>)>,
     cells: Vec<Option<Raw<'static>>>,
     inputs_met: bool,
@@ -29,7 +29,7 @@ pub(super) struct NdjsonRows {
     number: u64,
 }
 
-/// Which keys are wanted.
+/// Wanted keys.
 struct Keys {
     /// Slot by path name.
     slots: HashMap<String, usize>,
@@ -39,7 +39,7 @@ struct Keys {
     above: HashSet<String>,
 }
 
-/// What a key is.
+/// Kind of a key.
 enum Key {
     Slot(usize, String),
     Above(String),
@@ -68,7 +68,8 @@ impl Keys {
 }
 
 impl NdjsonRows {
-    /// Where names are `as_written`, one with a dot is a key of the row's own, and only where that is absent a path.
+    /// With `as_written`, a name with a dot is first a key of the row itself, and a path only where
+    /// that is absent.
     pub(super) fn new(
         reader: Box<dyn BufRead + Send>,
         wanted: &[String],
@@ -126,7 +127,7 @@ impl NdjsonRows {
             (Ok(()), None) => Ok(()),
             (Ok(()), Some(key)) => Err(Fault::new(
                 "duplicate_key",
-                format!("key `{key}` stands twice"),
+                format!("key `{key}` appears twice"),
             )),
             (Err(_), _)
                 if serde_json::from_slice::<IgnoredAny>(line).is_ok()
@@ -265,7 +266,8 @@ impl<'de> Visitor<'de> for Object<'_> {
 }
 
 impl Object<'_> {
-    /// Where an object in a row could stand, something else makes its columns missing; a row is an object.
+    /// Handles a value that is no object: within a row its columns are missing, but a row must be
+    /// an object.
     fn no_object<E: serde::de::Error>(&self) -> Result<(), E> {
         match self.prefix {
             "" => Err(E::custom("an object should be there")),

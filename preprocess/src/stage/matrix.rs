@@ -1,4 +1,4 @@
-//! Numbers of 32 bits, row by row: as they lie in scratch, and as shards hold features.
+//! Matrix of 32-bit numbers, row by row, in the format of scratch files and shards.
 //!
 //! A row of them is moved in one piece where columns would be moved cell by cell. A cell that is missing is NaN, which no
 //! other cell is.
@@ -24,7 +24,7 @@ pub(crate) struct Matrix {
     names: Arc<[String]>,
     /// `[rows, columns]`, in any order.
     cells: Arc<Cells>,
-    /// Where each row stands among them.
+    /// Index of each row among them.
     places: ScalarBuffer<u32>,
 }
 
@@ -47,7 +47,7 @@ impl Matrix {
         }
     }
 
-    /// Where the column `name` stands in a row, if it is there.
+    /// Index of the column `name` in a row, if it exists.
     pub(crate) fn place(&self, name: &str) -> Option<usize> {
         self.names.iter().position(|own| own == name)
     }
@@ -71,7 +71,7 @@ impl Matrix {
     }
 }
 
-/// Cells in memory that is used again when nobody needs them: pages that are new cost more than what is put there.
+/// Reusable memory for cells: fresh pages cost more than the cells written to them.
 #[derive(Debug, Default)]
 pub(super) struct Cells {
     cells: Vec<f32>,
@@ -79,7 +79,7 @@ pub(super) struct Cells {
 }
 
 impl Cells {
-    /// Puts `count` cells there and has `fill` write them; what was there before may still be in them.
+    /// Makes room for `count` cells and has `fill` write them; old cells may still be in it.
     pub(super) fn read<E>(
         pool: &Pool,
         count: usize,
@@ -101,7 +101,7 @@ impl Drop for Cells {
     }
 }
 
-/// Room for cells that nobody needs at the moment.
+/// Unused memory for cells.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Pool(Arc<Mutex<Vec<Vec<f32>>>>);
 

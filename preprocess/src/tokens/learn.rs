@@ -24,11 +24,11 @@ const FEWEST: u64 = 2;
 /// Bytes of a document that are chosen or left out together.
 const PIECE: usize = 1 << 16;
 
-/// How often each word comes.
+/// Number of occurrences of each word.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct WordCounts(HashMap<Box<[u8]>, u64>);
 
-/// Which pieces of documents are counted: a share of all, by a hash of what they are in.
+/// Sample of pieces of documents: a fraction of all, by a hash of the document.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sample {
     seed: u64,
@@ -43,7 +43,7 @@ impl Sample {
         Self { seed, below }
     }
 
-    /// Whether piece `number` of the document with this content hash is counted.
+    /// Returns true if piece `number` of the document with this content hash is counted.
     fn holds(&self, hash: &[u8], number: usize) -> bool {
         if self.below >= 1 << 64 {
             return true;
@@ -92,7 +92,7 @@ impl WordCounts {
     }
 }
 
-/// What was learnt.
+/// Learnt tokens and merges.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Learnt {
     /// The bytes of each token, by id: single bytes in the order given, then what merges made.
@@ -234,7 +234,7 @@ impl Learner {
     }
 }
 
-/// What becomes of a pair in a word.
+/// Change of a pair's count in a word.
 enum Change {
     Gone,
     New,
@@ -250,7 +250,8 @@ impl Pair {
 }
 
 impl Word {
-    /// Puts `id` in place of `pair`, from the left, and tells how the pairs of neighbours change by that.
+    /// Replaces `pair` by `id`, from the left, and reports the changes of neighbouring pairs to
+    /// `tell`.
     fn merge(&mut self, pair: [u32; 2], id: u32, mut tell: impl FnMut([u32; 2], Change)) {
         let [left, right] = pair;
         let (mut from, mut to) = (0_usize, 0_usize);
@@ -355,7 +356,7 @@ mod tests {
         );
     }
 
-    /// What the library learns: its tokens, in the order of their ids.
+    /// Tokens that the library learns, in the order of their ids.
     fn by_library(words: &[(String, u64)], most: usize) -> Vec<Vec<u8>> {
         use tokenizers::{
             Trainer,

@@ -1,11 +1,12 @@
-//! What the numeric steps do with one cell: the only formulas, shared by the fit's plan and the transform.
+//! Numeric steps on one cell: the only formulas, shared by the fit's plan and the transform.
 
 use feedline_schemas::{config::PowerMethod, transform::FittedStep};
 
 use super::groups::is_grouped;
 use super::power::{logarithm, power, slope, unlogarithm, unpower, weight};
 
-/// One step on the cells of a numeric column. NaN stands for a missing cell and stays one except in `Fill`.
+/// One step on the cells of a numeric column. NaN means a missing cell and stays NaN except in
+/// `Fill`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum CellOp {
     /// Puts a value in place of missing cells.
@@ -14,20 +15,20 @@ pub(crate) enum CellOp {
     Clip { low: f64, high: f64 },
     /// `(x - mean) / scale`.
     Standardize { mean: f64, scale: f64 },
-    /// `(x - min) / (max - min)`; 0 where they are equal. What lies outside may become the nearer end.
+    /// `(x - min) / (max - min)`; 0 where they are equal. Values outside may become the nearer end.
     MinMax { min: f64, max: f64, clip: bool },
     /// `ln(1 + x)`.
     Log1p,
     /// A power transform.
     Power { method: PowerMethod, lambda: f64 },
-    /// What a fit asks about powers; no step does this.
+    /// Probe of a fit of powers; no step does this.
     Probe(Probe),
 }
 
-/// What a fit of powers needs to know of each cell.
+/// Value that a fit of powers needs of each cell.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Probe {
-    /// What the cell adds to the logarithm of the Jacobian.
+    /// Term of the cell in the logarithm of the Jacobian.
     Weight(PowerMethod),
     /// The power and its slope in λ, added.
     Sum { method: PowerMethod, lambda: f64 },
@@ -39,7 +40,7 @@ pub(crate) enum Probe {
 const OP_BYTES: usize = 17;
 
 impl CellOp {
-    /// What `step` does with the numeric column `column`, where nothing but the cell decides.
+    /// Operation of `step` on the numeric column `column`, if it looks at single cells only.
     pub(crate) fn of(step: &FittedStep, column: &str) -> Option<Self> {
         if is_grouped(step) {
             return None;
@@ -123,7 +124,7 @@ impl CellOp {
                 max,
                 clip: true,
             } => {
-                // Before, not behind: only here an infinity is known to lie outside.
+                // Before, not after: only here an infinity is known to be outside.
                 let ends = Self::Clip {
                     low: min,
                     high: max,

@@ -14,7 +14,8 @@ use super::{
     numbers::{Numbers, NumericPlan, has_indicator},
 };
 
-/// What the fitted `steps`, none of which looks at several columns, do with the numeric column `column`, in order.
+/// Operations of the fitted `steps`, none of which looks at several columns, on the numeric column
+/// `column`, in order.
 pub(crate) fn op_chain(steps: &[FittedStep], column: &str) -> Vec<CellOp> {
     steps
         .iter()
@@ -22,11 +23,13 @@ pub(crate) fn op_chain(steps: &[FittedStep], column: &str) -> Vec<CellOp> {
         .collect()
 }
 
-/// Name and origin of each element of `x`. Values of one category may spell another element: [`new_layout`] refuses that where
-/// they are fitted, and here artefacts that have it stay in use. Elements that stand for a column must never be confused.
+/// Name and origin of each element of `x`. The value of a category may give another element's name:
+/// [`new_layout`] refuses that at fit time, while existing artefacts that have it stay usable.
+/// Elements of whole columns must never share a name.
 ///
 /// # Errors
-/// What is wrong, for people: a category without categories, or two elements of columns that would share a name.
+/// A message about the fault: a category without categories, or two elements of columns that would
+/// share a name.
 pub(crate) fn layout(inputs: &[InputColumn], steps: &[FittedStep]) -> Result<Vec<Feature>, String> {
     let features = elements(inputs, steps)?;
     let mut seen = HashSet::new();
@@ -40,7 +43,8 @@ pub(crate) fn layout(inputs: &[InputColumn], steps: &[FittedStep]) -> Result<Vec
 /// As [`layout`], of steps that were fitted just now.
 ///
 /// # Errors
-/// What is wrong, for people: a category without categories, or two elements that would share a name.
+/// A message about the fault: a category without categories, or two elements that would share a
+/// name.
 pub(crate) fn new_layout(
     inputs: &[InputColumn],
     steps: &[FittedStep],
@@ -89,7 +93,7 @@ fn elements(inputs: &[InputColumn], steps: &[FittedStep]) -> Result<Vec<Feature>
     Ok(features)
 }
 
-/// What an element stands for, for people.
+/// Describes the origin of an element for messages.
 fn origin(feature: &Feature, inputs: &[InputColumn]) -> String {
     let is_number =
         |input: &InputColumn| input.name == feature.column && input.kind == InputKind::Numeric;
@@ -106,7 +110,7 @@ fn origin(feature: &Feature, inputs: &[InputColumn]) -> String {
         None if inputs.iter().any(is_number) => {
             format!("the indicator of missing cells of column `{column}`")
         }
-        None => format!("what column `{column}` tells of the target"),
+        None => format!("the target encoding of column `{column}`"),
     }
 }
 

@@ -15,7 +15,7 @@ use arrow::{
 /// Rows whose cells stay in the nearest cache while columns become rows, or the other way round.
 const TILE: usize = 64;
 
-/// Where the columns of fixed width stand in a row.
+/// Positions of the columns of fixed width in a row.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Fixed {
     cells: Vec<Cell>,
@@ -23,7 +23,7 @@ pub(super) struct Fixed {
     bytes: usize,
 }
 
-/// Where a column stands.
+/// Position of a column.
 #[derive(Clone, Debug)]
 struct Cell {
     /// Number of the column.
@@ -66,12 +66,12 @@ impl Fixed {
         self.bytes
     }
 
-    /// Whether `column` is one of them.
+    /// Returns true if `column` is one of them.
     pub(super) fn has(&self, column: usize) -> bool {
         self.cells.iter().any(|cell| cell.column == column)
     }
 
-    /// The bytes of a row in which `column` stands.
+    /// Bytes of `column` in a row.
     pub(super) fn place(&self, column: usize) -> Option<Range<usize>> {
         let mut cells = self.cells.iter();
         let cell = cells.find(|cell| cell.column == column);
@@ -182,7 +182,7 @@ fn put_of<const N: usize>(rows: &mut [u8], stride: usize, start: usize, cells: &
     }
 }
 
-/// Puts the cells of `width` bytes that stand at `start` in the rows at `places` in place of `cells`.
+/// Overwrites `cells` with the cells of `width` bytes at `start` in the rows at `places`.
 fn take(cells: &mut [u8], rows: &[u8], stride: usize, start: usize, places: &[u32], width: usize) {
     match width {
         1 => take_of::<1>(cells, rows, stride, start, places),
@@ -225,7 +225,8 @@ mod tests {
 
     use super::*;
 
-    /// Rows of columns of all widths, some of which lack cells; more of them do than a byte has bits.
+    /// Rows of columns of all widths, some with missing cells; more columns have them than a byte
+    /// has bits.
     fn rows() -> RecordBatch {
         let cell = |row: i32, column: i32| (row % (column + 3) != 1).then_some(row * 31 + column);
         let byte = |row: i32| u8::try_from(row % 251).unwrap();
@@ -280,7 +281,7 @@ mod tests {
         assert_eq!(fixed.place(0), Some(0..4));
         assert_eq!(fixed.place(text), None);
 
-        // In two parts, the second of which begins within a byte of its bits.
+        // In two parts; the second begins within a byte of the validity bits.
         let mut piles = vec![Vec::new(); 2];
         let mut tile = vec![7; 5];
         let mut dealt = vec![Vec::new(); 2];

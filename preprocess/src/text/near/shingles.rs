@@ -34,22 +34,23 @@ pub struct Shingler {
     lowercase: bool,
     punctuation: Punctuation,
     digits: Digits,
-    /// What each byte of ASCII becomes, [`BETWEEN`] where it ends a word; where each becomes one byte.
+    /// Replacement of each byte of ASCII, [`BETWEEN`] where it ends a word; only if each becomes
+    /// one byte.
     ascii: Option<[u8; 128]>,
 }
 
-/// Stands between words, and in none: no byte of ASCII.
+/// Separator of words, which never occurs in one: no byte of ASCII.
 const BETWEEN: u8 = 0xff;
 
-/// What a character does.
+/// Role of a character.
 enum Role {
-    /// Stands in a token.
+    /// Part of a token.
     Part,
-    /// Stands in a token, as a digit.
+    /// Part of a token, as a digit.
     Digit,
     /// Ends a token.
     End,
-    /// Is not there.
+    /// Removed.
     Nothing,
 }
 
@@ -71,7 +72,7 @@ impl Shingler {
         shingler
     }
 
-    /// What each byte of ASCII becomes, if each becomes one byte.
+    /// Replacement of each byte of ASCII, if each becomes one byte.
     fn table(&self) -> Option<[u8; 128]> {
         if self.digits == Digits::Zero || self.punctuation == Punctuation::Remove {
             return None;
@@ -170,7 +171,7 @@ impl Shingler {
         for character in text.chars() {
             let role = self.role(character);
             let was_in_number = in_number;
-            // What is not there does not part a number.
+            // A removed character does not divide a number.
             in_number = match role {
                 Role::Digit => true,
                 Role::Nothing => in_number,
