@@ -1,5 +1,5 @@
-//! Which split a row belongs to: by hash a pure function of its key (or content) and the salt, so adding rows moves none;
-//! else what [`Rule`] says.
+//! Split of a row: by hash a pure function of its key (or content) and the salt, so adding rows
+//! moves none; otherwise by its [`Rule`].
 //!
 //! The hash is `xxh3-64("feedline.split" | salt length u64 | salt | group hash)`, its upper 53 bits compared with the cumulative
 //! shares. The shuffle has another prefix, so the two orders are independent.
@@ -31,7 +31,7 @@ pub(crate) use time::{GROUP_STRADDLES, TimeRule, advice_on};
 
 use crate::scalar::RowFunction;
 
-/// Hash values lie below this: the integers a float holds exactly.
+/// Upper limit of hash values: a float holds all smaller integers exactly.
 const RANGE: f64 = 9_007_199_254_740_992.0;
 
 /// Assigns splits to group hashes.
@@ -45,7 +45,7 @@ pub(crate) struct Splitter {
 }
 
 impl Splitter {
-    /// `config`'s shares lie in 0 to 1 and add up to 1.
+    /// `config`'s fractions are in 0 to 1 and add up to 1.
     pub(crate) fn new(config: &SplitConfig) -> Self {
         // A split of share 0 must stay empty whatever the shares' rounding leaves at the end.
         let train = if config.validation > 0.0 || config.test > 0.0 {
@@ -111,7 +111,7 @@ impl ShuffleKey {
         keyed(&self.prefix, hash)
     }
 
-    /// By which rows are chosen to look for neighbours among: an order of its own.
+    /// Key of the order that picks rows as candidates for neighbours.
     pub(crate) fn of_reference() -> Self {
         Self {
             prefix: prefix("feedline.reference", &[]),
@@ -131,7 +131,7 @@ impl RowFunction for ShuffleKey {
 }
 
 /// Part of the training split that a row belongs to: `xxh3-64("feedline.fold" | 0 | content hash)`, scaled to the number of
-/// parts. Copies share one, and it tells nothing about the row's split or place.
+/// parts. Duplicates share one, and it is independent of the row's split and place.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Folds {
     prefix: Vec<u8>,

@@ -39,7 +39,7 @@ const WIDEST: f64 = 32.0;
 const LEAST_SPREAD: f64 = 1e6 * f64::EPSILON;
 /// Halvings that find a limit to the last digit.
 const HALVINGS: usize = 64;
-/// How near the root must be found, relative to 1 or itself.
+/// Tolerance of the root, relative to 1 or itself.
 const TOLERANCE: f64 = 1e-12;
 /// Logarithm of a power up to which a column is measured by its mean: beyond, the power itself may have no digits left, and the
 /// search should see that.
@@ -267,7 +267,7 @@ impl Search {
         self.root.as_ref().map_or(1.0, Root::best) + 0.0
     }
 
-    /// Tells of a power that is not the best one, and of a column that shards cannot hold.
+    /// Warns of a power that is not the best one, and of a column that shards cannot hold.
     fn warn(&self, method: PowerMethod, is_scaled: bool) {
         let Some(root) = &self.root else { return };
         let (column, lambda) = (&self.name, self.lambda());
@@ -304,7 +304,7 @@ impl Search {
     }
 }
 
-/// Whether one of the steps brings the column `name` near 0.
+/// Returns true if one of the steps brings the column `name` near 0.
 fn is_scaled(steps: &[StepConfig], name: &str) -> bool {
     let scales = [StepKind::Standardize, StepKind::Robust, StepKind::MinMax];
     let mut steps = steps.iter();
@@ -332,8 +332,8 @@ fn limits((least, greatest): (f64, f64), method: PowerMethod) -> (f64, f64) {
     }
 }
 
-/// The least power that keeps apart numbers of which the logarithms begin at `near`, above 0, and end `width` further on. Where
-/// the numbers are themselves no further apart, one that changes nothing.
+/// Least power that keeps numbers apart whose logarithms begin at `near`, above 0, and end `width`
+/// further on. If the numbers are no further apart themselves, a power that changes nothing.
 fn flattest(near: f64, width: f64) -> f64 {
     // Of the distance of the powers and the greater of them; it grows with λ.
     let spread = |lambda: f64| {
@@ -403,7 +403,7 @@ impl Root {
         }
     }
 
-    /// Where the function is to be evaluated next; nothing when the root is found.
+    /// Next point to evaluate; `None` when the root is found.
     fn next(&self) -> Option<f64> {
         let within = |at: f64| Some(at.clamp(self.limits.0, self.limits.1));
         match (self.state, &self.points[..]) {
@@ -571,7 +571,7 @@ mod tests {
         }
     }
 
-    /// What is left of the distance of the ends of `range` where rounding takes what it can.
+    /// Remaining relative distance of the ends of `range` after the power, in rounded numbers.
     fn left((least, greatest): (f64, f64), method: PowerMethod, lambda: f64) -> f64 {
         let mut ends = [least, greatest];
         CellOp::Power { method, lambda }.apply(&mut ends);

@@ -117,7 +117,8 @@ impl Series {
         format!("{RESERVED}{place}")
     }
 
-    /// The point in time of a row, from its landed cells: the time and, where there is one, the time of day.
+    /// Timestamp of a row, from its landed cells: the time and, where there is one, the time of
+    /// day.
     pub(crate) fn instant(&self, cells: Vec<Expr>) -> Expr {
         self.instant.clone().over(cells)
     }
@@ -169,7 +170,7 @@ impl Series {
         Schema::new(kept.chain(made).chain(further).collect::<Vec<_>>())
     }
 
-    /// Whether a column of the plan is one that features are made of.
+    /// Returns true if features are made of this column of the plan.
     fn is_of(&self, name: &str) -> bool {
         (0..self.of.len()).any(|place| Self::column_of(place) == name)
     }

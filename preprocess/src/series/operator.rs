@@ -82,7 +82,7 @@ pub(super) struct Operator {
     last: Option<(i64, i64, u64)>,
     /// Its place among all rows of the entity, gaps counted.
     number: i64,
-    /// Rows whose instant may go on in the next batch, where their means are wanted.
+    /// Rows whose time may continue in the next batch, where their means are wanted.
     open: Option<RecordBatch>,
 }
 
@@ -214,7 +214,7 @@ impl Operator {
         Ok(RecordBatch::try_new(Arc::clone(&self.schema), columns)?)
     }
 
-    /// Where the next row stands in its series; nothing for one at the instant of the row before.
+    /// Position of the next row in its series; `None` for a row with the time of the row before.
     fn place(
         &mut self,
         entity: &[u8],
@@ -318,7 +318,7 @@ fn gap(of: &str, [last, time]: [i64; 2], [before, origin]: [u64; 2], sources: &[
     )
 }
 
-/// Reasons with those of `copies`, which another row stands for.
+/// Reasons including those of `copies`, which have the same time as another row.
 fn marked(reasons: &ArrayRef, copies: &[bool], times: &Int64Array) -> ArrayRef {
     if !copies.contains(&true) {
         return Arc::clone(reasons);
@@ -344,7 +344,7 @@ fn marked(reasons: &ArrayRef, copies: &[bool], times: &Int64Array) -> ArrayRef {
     )
 }
 
-/// Tells rows of one entity at one instant.
+/// Finds rows of one entity at one time.
 struct Instants<'a> {
     entities: &'a FixedSizeBinaryArray,
     times: &'a Int64Array,

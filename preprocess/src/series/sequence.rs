@@ -30,7 +30,8 @@ pub(crate) struct Sequence {
 /// The windows that a dataset asks for.
 ///
 /// # Errors
-/// [`Error::Config`] for numbers out of range, and for what would tell a window of another row's target.
+/// [`Error::Config`] for numbers out of range, and for inputs that would leak another row's target
+/// into a window.
 pub(super) fn resolve(
     config: &DatasetConfig,
     entity: &[String],
@@ -138,8 +139,8 @@ impl Windows {
         }
     }
 
-    /// Takes the next row, of which there are no numbers where it cannot be used. Where it is the target of a window, adds the
-    /// numbers of that to `windows`, oldest row first, and returns true.
+    /// Takes the next row, without numbers if it cannot be used. If it is the target of a window,
+    /// adds the numbers of that window to `windows`, oldest row first, and returns true.
     pub(crate) fn step(
         &mut self,
         entity: &[u8],
@@ -176,7 +177,7 @@ impl Windows {
         true
     }
 
-    /// Adds what became of the rows to `counts`; `windows` were made of them.
+    /// Adds the counts of the rows to `counts`; `windows` were made of them.
     pub(crate) fn count(&self, windows: u64, counts: &mut SequenceCounts) {
         counts.windows += windows;
         counts.incomplete += self.incomplete;
@@ -266,12 +267,12 @@ mod tests {
 
     #[test]
     fn nothing_reaches_over_a_row_that_is_missing_or_cannot_be_used() {
-        // The place that is missing is in another split, set aside, or a gap.
+        // The missing position is in another split, rejected, or a gap.
         let rows = [0, 1, 3, 4, 5].map(|place| (1, place, true));
         check(sequence(2, 1, 1), &rows, &[(5, &[3, 4])]);
         let rows = [0, 1, 2, 3, 4, 5].map(|place| (1, place, place != 2));
         check(sequence(2, 1, 1), &rows, &[(5, &[3, 4])]);
-        // Another entity goes on where this one ends.
+        // Another entity continues where this one ends.
         let rows = [(1, 0, true), (1, 1, true), (2, 2, true), (2, 3, true)];
         check(sequence(2, 1, 1), &rows, &[]);
     }

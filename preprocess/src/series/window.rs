@@ -7,7 +7,7 @@ use jiff::{Timestamp, tz::TimeZone};
 
 use super::two_stack::{Ends, Least, Moments, Most, Sum, TwoStack};
 
-/// How far a feature looks back.
+/// Distance that a feature looks back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Span {
     /// Rows of the entity.
@@ -23,7 +23,7 @@ impl Span {
         }
     }
 
-    /// Where a row stands on the scale of the span.
+    /// Position of a row on the scale of the span.
     fn place(self, row: Row) -> i64 {
         match self {
             Self::Rows(_) => row.ordinal,
@@ -43,7 +43,7 @@ pub(super) struct Row {
     pub(super) value: Option<f64>,
 }
 
-/// What a feature says of a row.
+/// Value of a feature at a row.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Said {
     /// The number, never NaN.
@@ -231,7 +231,7 @@ impl Lag {
 pub(super) struct Difference {
     lag: Lag,
     closed: Closed,
-    /// What it is at the row before.
+    /// Value at the row before.
     before: Said,
 }
 
@@ -258,7 +258,7 @@ impl Difference {
     }
 }
 
-/// The row's value, or one that stands for it.
+/// The row's value, or a substitute.
 #[derive(Clone, Debug)]
 pub(super) struct Fill {
     /// The newest rows with a value, the newest first.

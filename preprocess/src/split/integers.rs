@@ -20,7 +20,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Error, scalar::RowFunction};
 
-/// `expression` over columns of `schema`, which stands at `key`, with its integers exact.
+/// `expression` over columns of `schema`, which the configuration has at `key`, with exact
+/// integers.
 pub(super) fn checked(
     expression: Expr,
     schema: &DFSchema,
@@ -43,7 +44,7 @@ pub(super) fn checked(
     Ok(rewritten.data)
 }
 
-/// `left`, `sign`, `right`, all integers of 64 bits, as it stands at `key`.
+/// `left`, `sign`, `right`, all integers of 64 bits, of an expression at `key`.
 pub(crate) fn exact(left: &Expr, sign: char, right: &Expr, key: &str) -> Expr {
     let sides = [left, right].map(|side| cast(side.clone(), DataType::Int64));
     let key = key.to_owned();
@@ -65,12 +66,12 @@ const fn sign(op: Operator) -> Option<char> {
     })
 }
 
-/// An operation on two integers. A quotient is cut off towards zero, and a remainder has the sign of what is divided, as in
-/// SQL.
+/// An operation on two integers. A quotient is truncated towards zero, and a remainder has the sign
+/// of the dividend, as in SQL.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(crate) struct Exact {
     sign: char,
-    /// Where the expression stands.
+    /// Key of the expression in the configuration.
     key: String,
 }
 

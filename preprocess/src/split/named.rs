@@ -36,16 +36,16 @@ use crate::{
     typing::Reason,
 };
 
-/// Reason of rows of which nothing says the split.
+/// Reason of rows without a split.
 pub(crate) const NO_SPLIT: &str = "no_split";
 
-/// Where the expression stands.
+/// Key of the expression in the configuration.
 pub(super) const EXPRESSION: &str = "dataset.split.expression";
 
 /// Characters of a value shown in a reject.
 const SHOWN: usize = 120;
 
-/// What names the split of a row.
+/// Source of the split's name for a row.
 #[derive(Clone, Debug)]
 pub(crate) struct Named {
     /// The name, as text, over `columns` of their widest types.
@@ -59,7 +59,7 @@ impl Named {
     /// By the text of column `name`.
     ///
     /// # Errors
-    /// [`Error::Config`] for a column that is not there or is no text.
+    /// [`Error::Config`] for a column that is missing or is no text.
     pub(super) fn by_column(name: &str, columns: &[MergedColumn]) -> Result<Self, Error> {
         const KEY: &str = "dataset.split.column";
         let column = find(KEY, name, columns)?;
@@ -201,7 +201,7 @@ fn named(name: &str) -> Option<Split> {
     Split::ALL.into_iter().find(|split| split.as_str() == name)
 }
 
-/// Why a row is set aside, from the reason it has already, if any, and the name of its split.
+/// Reason to reject a row, from its earlier reason, if any, and the name of its split.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(crate) struct NoSplit {
     /// Column at fault.

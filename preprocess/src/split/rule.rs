@@ -5,7 +5,7 @@ use feedline_schemas::config::{DatasetConfig, DatasetKind, SplitBy, SplitConfig}
 use super::{named::Named, time::TimeRule};
 use crate::{Error, columns::MergedColumn, payload::Payload};
 
-/// What decides the split of a row.
+/// Rule that decides the split of a row.
 #[derive(Clone, Debug)]
 pub(crate) enum Rule {
     /// A hash of its key or content.
@@ -14,14 +14,15 @@ pub(crate) enum Rule {
     Range,
     /// Its time.
     Time(TimeRule),
-    /// What the data say.
+    /// By a name in the data.
     Named(Named),
 }
 
 /// Checks the keys of the section beside the shares.
 ///
 /// # Errors
-/// [`Error::Config`] for keys that do not go together, columns that are not there, and expressions that cannot be read.
+/// [`Error::Config`] for keys that do not go together, columns that are missing, and expressions
+/// that cannot be read.
 pub(crate) fn resolve(config: &DatasetConfig, columns: &[MergedColumn]) -> Result<Rule, Error> {
     let split = &config.split;
     check_keys(split)?;
