@@ -1,4 +1,4 @@
-//! What an image's header says, and whether it may be decoded.
+//! Header of an image, and the check whether it may be decoded.
 
 use crate::{
     Bound, Encoding, Format, ImageError, ImageLimits, Orientation, bmp, gif,
@@ -8,7 +8,7 @@ use crate::{
     webp,
 };
 
-/// What must be known before decoding.
+/// Facts that decoding needs beforehand.
 #[derive(Clone, Debug)]
 pub struct Header {
     pub(crate) format: Format,
@@ -18,7 +18,7 @@ pub struct Header {
     pub(crate) orientation: Orientation,
     /// A bound on what decoding the whole image takes.
     pub(crate) decoder_bytes: u64,
-    /// What the header was held to.
+    /// Limits that the header was checked against.
     pub(crate) limits: ImageLimits,
     /// For a JPEG.
     pub(crate) jpeg: Option<JpegHeader>,
@@ -77,7 +77,8 @@ impl Header {
         }
     }
 
-    /// Whether the file is as `encoding` would write it: of that format, upright, and of colours that need no converting.
+    /// Returns true if the file is as `encoding` would write it: of that format, upright, and of
+    /// colours that need no converting.
     pub(crate) fn is_as(&self, encoding: Encoding) -> bool {
         let format = match encoding {
             Encoding::Jpeg { .. } => Format::Jpeg,

@@ -1,8 +1,9 @@
 //! Preparing images in another process, so that a decoder that is stopped takes nothing else with it.
 //!
-//! Both ends send frames, `length u32 | bytes`, little endian. First comes the [`Preparation`] as JSON, which is answered
-//! by an empty frame. Then each file is a frame, and its answer two: JSON of what became of it, and the file to store
-//! (empty where it is the one that came). The other process ends when its input does.
+//! Both ends send frames, `length u32 | bytes`, little endian. First comes the [`Preparation`] as
+//! JSON; the response is an empty frame. Then each file is a frame, and its response has two: JSON
+//! with the result, and the file to store (empty for an unchanged file). The other process ends
+//! when its input does.
 
 use std::io::{self, BufReader, BufWriter, Read, Write};
 
@@ -13,7 +14,7 @@ use crate::{ChannelSums, ImageError, ImageHashes, Mapping, Preparation, Prepared
 /// Most bytes of a frame: those of the largest file, and of the largest image as pixels.
 const MOST_BYTES: u32 = 1 << 30;
 
-/// What became of a file, but for the file.
+/// Result for a file, without the file itself.
 #[derive(Debug, Serialize, Deserialize)]
 struct Told {
     sides: [u32; 2],
@@ -24,10 +25,11 @@ struct Told {
     is_new: bool,
 }
 
-/// Prepares the images that come in until there are no more. `busy` is told when one begins (true) and ends (false).
+/// Prepares incoming images until the input ends. Calls `busy` when one begins (true) and ends
+/// (false).
 ///
 /// # Errors
-/// Those of the streams, and [`io::ErrorKind::InvalidData`] for what is no such conversation.
+/// Those of the streams, and [`io::ErrorKind::InvalidData`] for input that breaks the protocol.
 pub fn serve(input: impl Read, output: impl Write, mut busy: impl FnMut(bool)) -> io::Result<()> {
     let (mut input, mut output) = (BufReader::new(input), BufWriter::new(output));
     let Some(how) = read(&mut input)? else {

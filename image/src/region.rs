@@ -1,18 +1,18 @@
-//! Which part of an image is decoded, and the size it gets.
+//! Region of an image that is decoded, and the size it gets.
 
 use crate::{Filter, Header, rounding::whole};
 
-/// What a region is resized to.
+/// Size that a region is resized to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Target {
     /// Pixels, at least 1, of the upright image.
     pub width: u32,
     /// Pixels, at least 1, of the upright image.
     pub height: u32,
-    /// By which filter.
+    /// Resampling filter.
     pub filter: Filter,
-    /// Whether a decoder that can may shrink a JPEG by 2, 4 or 8 while decoding, as long as the region keeps at least
-    /// this size. Only libjpeg-turbo can (feature `turbojpeg`).
+    /// True if a decoder that can may shrink a JPEG by 2, 4 or 8 while decoding, as long as the
+    /// region keeps at least this size. Only libjpeg-turbo can (feature `turbojpeg`).
     pub scaled_decoding: bool,
 }
 
@@ -40,7 +40,7 @@ pub struct UprightBox {
     pub sees_beside: bool,
 }
 
-/// A box in a stored image, in pixels, and what becomes of it.
+/// A box in a stored image, in pixels, and its target.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Region {
     pub(crate) left: f64,
@@ -144,8 +144,8 @@ impl Region {
 
 #[cfg(feature = "turbojpeg")]
 impl Region {
-    /// How many eighths of the size suffice: the fewest of 1, 2, 4 and 8 at which the box has at least the pixels
-    /// handed out.
+    /// Smallest sufficient scale in eighths: the least of 1, 2, 4 and 8 at which the box has at
+    /// least the pixels of the target.
     pub(crate) fn eighths(&self) -> u32 {
         if !self.target.scaled_decoding {
             return 8;

@@ -1,10 +1,10 @@
-//! Which size an image is stored in, and which part of it.
+//! Size that an image is stored in, and the part of it that is used.
 
 use serde::{Deserialize, Serialize};
 
 use crate::{ImageLimits, UprightBox, rounding::whole};
 
-/// How an image gets its size. Sides are those of the upright image.
+/// Rule for the size of an image. Sides are those of the upright image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Sizing {
     /// It keeps it.
@@ -28,7 +28,8 @@ pub enum Sizing {
         /// Pixels.
         shorter_side: u32,
     },
-    /// The image is resized, keeping its aspect ratio, as large as fits, and stands in the middle of a black one.
+    /// The image is resized, keeping its aspect ratio, as large as fits, and centred in a black
+    /// one.
     Pad {
         /// Pixels, at least 1.
         width: u32,
@@ -37,7 +38,7 @@ pub enum Sizing {
     },
 }
 
-/// Where the pixels of an image go.
+/// Placement of an image's pixels in the stored one.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Placement {
     /// The part that is used.
@@ -49,7 +50,7 @@ pub(crate) struct Placement {
 }
 
 impl Placement {
-    /// Whether the stored image is the whole one, pixel for pixel.
+    /// Returns true if the stored image is the complete one, pixel for pixel.
     pub(crate) fn is_whole(&self, sides: [u32; 2]) -> bool {
         self.sides == sides && self.resized == sides && self.from == UprightBox::whole(sides)
     }

@@ -174,14 +174,15 @@ fn index(documents: u64) {
     );
 }
 
-/// The most memory this process has held, where the system tells.
+/// Peak memory of this process, if the system reports it.
 fn peak_memory() -> String {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let peak = status.lines().find(|line| line.starts_with("VmHWM"));
     peak.map_or_else(|| "peak memory unknown".to_owned(), str::to_owned)
 }
 
-/// How many of the copies stand in one cluster with their source, by how much of them was changed.
+/// Prints the number of modified duplicates in one cluster with their source, by the fraction that
+/// was changed.
 fn found(collection: &Collection, clusters: &Clusters) {
     let first = |i: usize| {
         let member = clusters.member(i as u64);
@@ -202,7 +203,7 @@ fn found(collection: &Collection, clusters: &Clusters) {
     }
 }
 
-/// What the generator of the comparison wrote.
+/// Reads the output of the comparison's generator.
 fn read(texts: &str, truth: &str) -> Collection {
     let lines = fs::read_to_string(texts).unwrap();
     let text = |line: &str| {

@@ -67,7 +67,7 @@ pub(crate) fn check(config: &DatasetConfig, columns: &[MergedColumn]) -> Result<
     let target = ignored.iter().find(|name| config.is_target(name));
     if let Some(name) = target {
         let reason = format!(
-            "`{name}` is the target; say what becomes of rows that differ in it with `dataset.conflicts`"
+            "`{name}` is the target; set `dataset.conflicts` to handle rows that differ only in it"
         );
         return Err(Error::config("dataset.dedup_ignore", reason));
     }
@@ -80,7 +80,7 @@ pub(crate) fn check(config: &DatasetConfig, columns: &[MergedColumn]) -> Result<
     Ok(())
 }
 
-/// Whether column `name` of a row is part of what makes it the same as another.
+/// Returns true if column `name` is part of the content that makes rows duplicates.
 pub(crate) fn is_content(config: &DatasetConfig, name: &str) -> bool {
     let is_target = config.is_target(name);
     let is_settled = is_target && config.conflicts.is_some();
@@ -231,7 +231,8 @@ pub(crate) fn settled(rows: DataFrame, target: &str, how: Conflicts) -> Result<D
         .select(columns)?)
 }
 
-/// Why a row is set aside, from the reason it has already, if any, and the number of targets of its content.
+/// Reason to reject a row, from its earlier reason, if any, and the number of targets of its
+/// content.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(crate) struct Conflicting {
     /// The target.

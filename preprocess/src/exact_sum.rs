@@ -3,7 +3,7 @@
 //! A finite `f64` is `±m · 2^(e-1074)` with an integer `m < 2^53` and `e` in `0..2046`. Values with equal `e` are added
 //! as integers, in one bin per `e`: `Σ ±m` in 128 bits and `Σ m²` in 192 bits, which 2^64 values cannot overflow. Nothing
 //! is rounded until the end, where the bins become two integers, `S = Σ x` and `Q = Σ x²` in units of 2^-1074 and
-//! 2^-2148, and the answers are rounded once:
+//! 2^-2148, and the results are rounded once:
 //!
 //! - mean `S / n`,
 //! - variance `(n·Q - S²) / n²` (dividing by n). The textbook formula is unusable in floating point because it cancels;
@@ -57,7 +57,7 @@ pub(crate) struct ExactMoments {
     pages: [Option<Box<[Bin; PAGE]>>; PAGES],
 }
 
-/// What [`ExactMoments`] says about its values.
+/// Statistics of [`ExactMoments`].
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Summary {
     /// Correctly rounded mean.
@@ -108,7 +108,7 @@ impl ExactMoments {
         with_sign(positive, Scaled::divide(&magnitude, LOWEST, &[]).to_f64())
     }
 
-    /// How many values there are.
+    /// Number of values.
     pub(crate) fn count(&self) -> u64 {
         self.count
     }
@@ -199,7 +199,7 @@ impl ExactMoments {
             .flat_map(|(base, page)| page.iter().enumerate().map(move |(i, bin)| (base + i, bin)))
     }
 
-    /// Whether `Σ x` is positive or zero, and `|Σ x|` in units of 2^-1074.
+    /// Returns true for a positive or zero `Σ x`, and `|Σ x|` in units of 2^-1074.
     fn exact_sum(&self) -> (bool, Natural) {
         signed_sum(self.bins().map(|(exponent, bin)| (exponent, bin.sum)))
     }
@@ -241,7 +241,8 @@ fn decode(value: f64) -> (usize, u64, i128) {
     (exponent.saturating_sub(1), magnitude, signed)
 }
 
-/// Whether the sum of `bins`, exponent and sum in units of that, is positive or zero, and its magnitude in units of 2^-1074.
+/// Returns true for a positive or zero sum of `bins`, exponent and sum in units of that, and its
+/// magnitude in units of 2^-1074.
 fn signed_sum(bins: impl Iterator<Item = (usize, i128)>) -> (bool, Natural) {
     let (mut positive, mut negative) = (Natural::default(), Natural::default());
     for (exponent, sum) in bins {

@@ -1,9 +1,10 @@
 //! Texts as numbers, by the signs that they are declared to be written with.
 //!
-//! A number is digits with a decimal sign among, before or behind them, a sign in front and a power of ten (`e-3`) behind, where it has
-//! them. Digits before the decimal sign may stand in groups: the first of one to three that do not begin with 0, all others of
-//! three. `0.123` is no group of thousands, so that most of a source that is written otherwise than declared is missing; `1.234` there
-//! is a thousand times too large, which no rule can tell.
+//! A number is digits with an optional decimal separator among, before or after them, a sign in
+//! front and a power of ten (`e-3`) behind. Digits before the decimal separator may be in groups:
+//! the first of one to three that do not begin with 0, all others of three. `0.123` is no group of
+//! thousands, so most values of a source with the wrong format become missing; `1.234` there is a
+//! thousand times too large, which no rule can detect.
 
 use feedline_schemas::{
     config::DatasetConfig,
@@ -43,7 +44,7 @@ pub(crate) fn check(config: &DatasetConfig) -> Result<(), Error> {
         return Err(Error::config(
             "dataset.decimal_separator",
             format!(
-                "`{}` cannot stand for a decimal point, write `\".\"` or `\",\"`",
+                "`{}` cannot be a decimal separator, write `\".\"` or `\",\"`",
                 signs.decimal.escape_debug()
             ),
         ));
@@ -52,7 +53,7 @@ pub(crate) fn check(config: &DatasetConfig) -> Result<(), Error> {
         Some(sign) if is_part(sign) => Err(Error::config(
             "dataset.thousands_separator",
             format!(
-                "`{}` cannot stand between digits, write `\".\"`, `\",\"`, `\"'\"` or a space",
+                "`{}` cannot be a thousands separator, write `\".\"`, `\",\"`, `\"'\"` or a space",
                 sign.escape_debug()
             ),
         )),
@@ -75,7 +76,7 @@ pub(crate) fn number(text: &str, signs: Option<NumberSigns>) -> Option<f64> {
     }
 }
 
-/// The text with a point and without groups; `None` where signs stand elsewhere than they may.
+/// The text with a point and without groups; `None` for separators in other positions.
 fn plain(text: &str, signs: NumberSigns) -> Option<String> {
     let unsigned = text.strip_prefix(['+', '-']).unwrap_or(text);
     if !unsigned.contains(|c: char| c.is_ascii_digit()) {

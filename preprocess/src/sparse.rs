@@ -1,4 +1,4 @@
-//! Rows of which too many cells are missing.
+//! Rows with too many missing cells.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use crate::{scalar::RowFunction, typing::Reason};
 /// Reason of a row that lacks too many features.
 pub(crate) const TOO_MANY_MISSING: &str = "too_many_missing";
 
-/// Why a row is set aside, from the reason it has already, if any, and its features.
+/// Reason to reject a row, from its earlier reason, if any, and its features.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(crate) struct Sparse {
     /// Largest share of the features that may be missing, as bits.
@@ -22,14 +22,14 @@ pub(crate) struct Sparse {
 }
 
 impl Sparse {
-    /// `share` lies in 0 to 1.
+    /// `share` is in 0 to 1.
     pub(crate) fn new(share: f64) -> Self {
         Self {
             share: share.to_bits(),
         }
     }
 
-    /// Whether so many of `all` are too many.
+    /// Returns true if `missing` of `all` cells are too many.
     #[expect(
         clippy::cast_precision_loss,
         reason = "rows have fewer than 2^53 cells"
@@ -44,7 +44,7 @@ impl RowFunction for Sparse {
     const RETURNS: DataType = DataType::Utf8;
 
     fn call(&self, columns: &[ArrayRef], rows: usize) -> Result<ArrayRef> {
-        let (reasons, cells) = columns.split_first().expect("reasons stand before cells");
+        let (reasons, cells) = columns.split_first().expect("reasons come before cells");
         let reasons = reasons.as_string::<i32>();
         let reason = |row: usize| {
             if reasons.is_valid(row) {

@@ -52,10 +52,10 @@ use crate::{
 
 const KEY: &str = "dataset.sql";
 
-/// What stands for a source in the origins of the rows.
+/// Name in place of a source in the origins of the rows.
 pub(crate) const SOURCE: &str = "sql";
 
-/// Rows of a batch of a source, by which an origin counts.
+/// Bits of a row number within a batch of a source, as origins count.
 const BATCH_BITS: u32 = 24;
 
 /// A query, checked against what the sources have landed.
@@ -209,12 +209,12 @@ impl Query {
     }
 }
 
-/// What the rows are said to come from.
+/// Source name of the rows.
 pub(crate) fn table_name() -> TableName {
     TableName::from(Name::new(SOURCE).expect("it is a name"))
 }
 
-/// A session of one partition, here: sums of somebody else's query may depend on how it is cut.
+/// A local session of one partition: sums of the user's query may depend on partitions.
 fn opened(context: &Context, spill: &Path) -> Result<SessionContext, Error> {
     let context = Context {
         partitions: 1,
@@ -372,7 +372,7 @@ fn of_query(error: Error) -> Error {
     }
 }
 
-/// That the query fails, and how.
+/// Message of a failed query.
 fn failed(says: &str) -> String {
     let advice = if says.contains("ivide by zero") {
         "divide by `nullif(..., 0)`, which gives no value there"

@@ -91,21 +91,21 @@ pub(crate) struct Groups {
     pub(crate) splits: [u64; 3],
     /// Rows of the largest group.
     pub(crate) largest: u64,
-    /// Groups whose rows stand in more than one split.
+    /// Groups with rows in more than one split.
     pub(crate) leaked: u64,
     /// Hashes of the keys of some of these.
     pub(crate) samples: Vec<u64>,
 }
 
 impl Groups {
-    /// Counts `count` groups whose rows stand in the splits of these two codes; the largest has `rows`.
+    /// Counts `count` groups with rows in the splits of these two codes; the largest has `rows`.
     fn add(&mut self, [first, last]: [u8; 2], count: u64, rows: u64) {
         self.splits[usize::from(first)] += count;
         self.largest = self.largest.max(rows);
         self.leaked += if first == last { 0 } else { count };
     }
 
-    /// A group, as people are told of it.
+    /// Name of a group in messages.
     pub(crate) fn named(key: u64) -> String {
         format!("rows of the split key with hash `{key:016x}`")
     }
@@ -328,8 +328,8 @@ impl Staged {
         Ok(rows)
     }
 
-    /// Text columns that nobody asked for and that hold (nearly) a value per row, such as names, ids and timestamps.
-    /// They are no features; each has the reason.
+    /// Text columns that are features only by default and hold (nearly) a value per row, such as
+    /// names, ids and timestamps. They are dropped from the features, each with the reason.
     pub(crate) fn identifiers(&self) -> BTreeMap<String, &'static str> {
         let rows = usize::try_from(self.rows(Split::Train)).unwrap_or(usize::MAX);
         let why = |d: &Distinct| match d.0.len() {
@@ -352,7 +352,7 @@ pub(crate) fn order(shuffle: Option<ShuffleKey>) -> Vec<SortExpr> {
     columns.map(|column| column.sort(true, false)).collect()
 }
 
-/// Hashes of distinct values, no more than tell that there are many.
+/// Hashes of distinct values, no more than needed to prove that there are many.
 #[derive(Clone, Debug, Default)]
 struct Distinct(HashSet<u64>);
 
@@ -453,7 +453,7 @@ struct Done {
     files: [(Option<ScanFile>, u64); 3],
     rejects: Rejects,
     distinct: BTreeMap<String, Distinct>,
-    /// How many embeddings have how many numbers.
+    /// Embeddings by their length.
     lengths: BTreeMap<usize, u64>,
 }
 

@@ -9,8 +9,9 @@
 //! (`<column>=__unknown__`, `<column>=__null__`, then `<column>=<value>`, of hashed texts `<column>=#<bucket>`). No fit gives two
 //! elements one name.
 //!
-//! Cost: a column at a time, one pass per step over the batch's 64-bit cells, then one strided write per element. Cells that lie
-//! row by row are taken some rows at a time, so that all of this stays in the nearest cache.
+//! Cost: a column at a time, one pass per step over the batch's 64-bit cells, then one strided
+//! write per element. Row-major cells are taken some rows at a time, so that all of this stays in
+//! the nearest cache.
 
 mod category;
 mod cell;
@@ -44,7 +45,7 @@ use outside::FarBounds;
 
 use crate::{Error, columns::system, stage::Matrix};
 
-/// Why a row cannot become features.
+/// Reasons why a row cannot become features.
 pub(crate) mod reason {
     /// A numeric cell is missing and no step filled it.
     pub(crate) const MISSING_VALUE: &str = "missing_value";
@@ -54,7 +55,7 @@ pub(crate) mod reason {
     pub(crate) const TOO_LARGE: &str = "too_large";
     /// The target is missing.
     pub(crate) const TARGET_MISSING: &str = "target_missing";
-    /// A category does not occur in the training split, and its step says that such rows are set aside.
+    /// A category does not occur in the training split, and its step rejects such rows.
     pub(crate) const UNKNOWN_CATEGORY: &str = "unknown_category";
     /// The class does not occur in the training split.
     pub(crate) const UNKNOWN_CLASS: &str = "unknown_class";
@@ -72,7 +73,7 @@ pub struct Transform {
     bounds: Vec<FarBounds>,
 }
 
-/// What [`Transform::apply`] makes of a batch.
+/// Result of [`Transform::apply`] for a batch.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Applied {
     /// Features, `[rows, features]`, row-major; finite, never -0.0. Bad cells are 0.
@@ -480,7 +481,7 @@ fn short(cell: f64) -> f32 {
     short + 0.0
 }
 
-/// Whether all cells can be stored. No branch for each, so that several are looked at at once.
+/// Returns true if all cells can be stored. Branch-free, so that several are checked at once.
 fn all_fit(cells: &[f64]) -> bool {
     cells
         .iter()

@@ -17,7 +17,8 @@ use crate::{
 
 /// Most processor time of one image.
 const MOST_SECONDS: f64 = 2.0;
-/// What a decoder may take besides what its header promises and copies of the file: a small output and its encoder.
+/// Memory a decoder may take besides the amount in its header and copies of the file: a small
+/// output and its encoder.
 const BESIDES: u64 = 2 << 20;
 
 /// A sequence of numbers that looks random.
@@ -73,7 +74,7 @@ fn mutate(bytes: &mut Vec<u8>, all: &[Vec<u8>], numbers: &mut Numbers) {
     }
 }
 
-/// What this thread has run on a processor, in seconds; 0 where the system does not tell.
+/// Processor time of this thread, in seconds; 0 where the system does not report it.
 fn cpu_seconds() -> f64 {
     let text = fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
     let nanoseconds = text.split(' ').next().and_then(|n| n.parse::<f64>().ok());
@@ -141,7 +142,7 @@ fn mutations_of_real_files_give_images_or_errors_in_bounded_time_and_memory() {
             files.push(file);
         }
     }
-    // As often as the others of the old formats, of which a folder has one or two.
+    // As often as the other old formats, which have one or two files in a folder.
     let (more_names, more_files): (Vec<_>, Vec<_>) = tiff::good().into_iter().unzip();
     names.extend(more_names);
     files.extend(more_files);

@@ -1,5 +1,5 @@
-//! Inputs on which tables go wrong in silence elsewhere, each with what becomes of it here. Numbers are those of the list of
-//! such inputs that the project keeps.
+//! Inputs that silently corrupt tables elsewhere, each with the expected outcome here. Numbers are
+//! those of the project's list of such inputs.
 #![expect(clippy::float_cmp, reason = "what is promised is exact")]
 
 mod categories;
@@ -58,7 +58,7 @@ async fn finished(root: &Store, dataset: &str, partitions: usize) -> Result<Buil
     })
 }
 
-/// Rows of one column of numbers and of their place, which tells them apart.
+/// Rows of one column of numbers and of their place, which makes them distinct.
 async fn numbers(cells: Vec<Value>, dataset: &str) -> Result<Built, Error> {
     let rows: Vec<Cells> = cells
         .into_iter()
@@ -264,7 +264,7 @@ async fn trap_12_sums_of_large_integers_do_not_wrap() {
     let found = built(&[("a", Int64), ("i", Int64)], &rows, &dataset)
         .await
         .unwrap();
-    // 2^53 - 1499.5 lies between two floats, of which the even one is taken.
+    // 2^53 - 1499.5 is between two floats; the even one is taken.
     assert_eq!(found.scaled().mean, 9_007_199_254_739_492.0);
 }
 

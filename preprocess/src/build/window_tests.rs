@@ -29,7 +29,7 @@ const PLAIN: &str = "sources = [\"a\"]\nfeatures = [\"v\"]\ntarget = \"y\"\nscal
                      series = { time = \"at\", entity = [\"who\"], max_gap = \"1h\" }\n";
 const ALL: &str = "split = { train = 1.0, validation = 0.0, test = 0.0 }\n";
 
-/// A row of an entity; its value and its target tell it from all others.
+/// A row of an entity, with a value and a target that are unique.
 fn reading(who: i64, hour: i64, at: i64) -> Cells {
     let value = 1_000 * who + hour;
     vec![
@@ -178,7 +178,7 @@ async fn the_bytes_depend_neither_on_partitions_nor_on_memory() {
         let (mut context, _scratch) = context(&root, partitions);
         context.memory_bytes = memory_bytes;
         let report = build(&pipeline(dataset), &context).await.unwrap();
-        // Entities are whole in a split, so each loses its first rows only.
+        // An entity is never split, so each loses only its first rows.
         assert_eq!(report.sequence.unwrap().incomplete, 70 * 33);
         found.push(contents(&root.child("dataset")).await);
     }

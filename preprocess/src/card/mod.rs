@@ -190,7 +190,7 @@ impl Card<'_> {
         let stage = |name: &str, rows: u64, note: String| (name.to_owned(), rows, note);
         let stages = [
             stage("read", read, String::new()),
-            stage("copies dropped", distinct, less(counts.duplicates)),
+            stage("duplicates dropped", distinct, less(counts.duplicates)),
             stage(
                 "left out by choice",
                 distinct.saturating_sub(filtered),
@@ -314,10 +314,10 @@ impl Card<'_> {
             None => ".</p>\n".to_owned(),
         };
         if let Some(Before { gone, new, .. }) = &self.before {
-            for (word, names) in [("no longer", gone), ("not before", new)] {
+            for (word, names) in [("Missing", gone), ("New", new)] {
                 if !names.is_empty() {
                     out += &format!(
-                        "<p>Columns that are there {word}: {}.</p>\n",
+                        "<p>{word} columns: {}.</p>\n",
                         escape(&names.join(", "))
                     );
                 }

@@ -10,7 +10,7 @@ use crate::{
 const ODD: &str = "<script>alert(\"1\")</script> & 'x'";
 const DATASET: &str = "sources = [\"a\"]\ntarget = \"price\"\nprofile = true\n";
 
-/// Row `i`, with values that lie `shift` higher.
+/// Row `i`, with values raised by `shift`.
 fn row(i: u64, shift: f64) -> Cells {
     let odd = match i {
         _ if i.is_multiple_of(7) => Value::Null,
@@ -135,7 +135,8 @@ async fn rows_that_are_kept_and_not_as_expected_stand_on_the_page() {
     build_with(&root, &dataset, 2).await.unwrap();
     let page = page_of(&root).await;
     assert!(page.contains(">Rows kept that are not as expected</h2>"));
-    // Of 601 rows one lacks its price and is set aside; every seventh lacks a number, every third has the other kind.
+    // Of 601 rows one lacks its price and is rejected; every seventh lacks a number, every third
+    // has the other kind.
     let odd = "&lt;script&gt;alert(&quot;1&quot;)&lt;/script&gt; &amp; &#39;x&#39;";
     for (column, key, rows, share) in [
         (odd, "required", 86, "14.33 %"),
@@ -171,7 +172,7 @@ async fn the_next_version_is_compared_with_the_one_before() {
     assert!(page.contains(&format!(
         "the previous dataset (<code>{first}</code>)"
     )));
-    assert!(page.contains("Columns that are there no longer: flag."));
+    assert!(page.contains("Missing columns: flag."));
     let is_odd = |line: &str| {
         line.contains("&lt;script&gt;")
             && line.contains("<td>the dataset before</td><td>strong</td>")

@@ -56,10 +56,10 @@ use crate::{Error, functions, pool::BoundedPool, scratch::Scratch};
 /// Largest message between the processes, in bytes: plans name each landed file, and functions travel with what they hold.
 const MESSAGE_BYTES: u32 = 128 << 20;
 
-/// How long the data between the stages of a query that has ended are kept.
+/// Time to keep the data between the stages of a finished query.
 const KEPT: Duration = Duration::from_secs(60);
 
-/// How long a worker waits for its scheduler at the start, and how long between two looks.
+/// Time a worker waits for its scheduler at the start, and between two attempts.
 const PATIENCE: Duration = Duration::from_secs(30);
 const AGAIN: Duration = Duration::from_millis(500);
 
@@ -146,9 +146,10 @@ fn state(config: SessionConfig) -> EngineResult<SessionState> {
     Ok(context.state())
 }
 
-/// Runs a scheduler until `stop` is done. `ready` is told its address when it takes builds and workers.
+/// Runs a scheduler until `stop` is done. `ready` gets its address when it accepts builds and
+/// workers.
 ///
-/// It keeps what it knows in memory: builds that wait for it fail when it ends, and are run again.
+/// It keeps its state in memory: builds that wait for it fail when it ends, and are rerun.
 ///
 /// # Errors
 /// [`Error::Config`] when the address cannot be taken, [`Error::Engine`] when the service breaks off.
@@ -236,7 +237,7 @@ pub async fn worker(options: WorkerOptions, stop: impl Future<Output = ()>) -> R
     let host = match options.host {
         Some(host) => host,
         None if options.listen.ip().is_unspecified() => {
-            let reason = "other workers cannot tell where a worker is that listens on all addresses; name the one that they reach it by";
+            let reason = "a worker that listens on all addresses needs the address that other workers reach it by";
             return Err(Error::config("--host", reason));
         }
         None => host_of(options.listen),
@@ -246,7 +247,7 @@ pub async fn worker(options: WorkerOptions, stop: impl Future<Output = ()>) -> R
         () = stop => return Ok(()),
     }
     let free = || StdListener::bind(options.listen)?.local_addr();
-    // The services are told a port and cannot say which they took.
+    // The services take a configured port and cannot report a free one.
     let port = free()
         .map_err(|error| refused(options.listen, &error))?
         .port();
@@ -339,7 +340,7 @@ async fn reached(host: &str, port: u16, patience: Duration) -> Result<(), Error>
     };
     let connected = tokio::time::timeout(patience, connected).await;
     connected.map_err(|_| {
-        let reason = reason.unwrap_or_else(|| "it does not answer".to_owned());
+        let reason = reason.unwrap_or_else(|| "it does not respond".to_owned());
         let advice = "start it first, or name its address with `--scheduler`";
         Error::input(format!("the scheduler at `{address}`"), reason, advice)
     })

@@ -105,7 +105,8 @@ impl EditSource {
         })
     }
 
-    /// Ids that stand for no text, such as the end of one, in order: they are neither edited nor drawn.
+    /// Ids of special tokens, such as the end of a text, in order: they are neither edited nor
+    /// drawn.
     #[must_use]
     pub fn special(&self) -> &[u32] {
         &self.special
@@ -145,7 +146,7 @@ impl EditSource {
     /// Makes sure that an edited dataset may be written to `target`.
     ///
     /// # Errors
-    /// [`Error::Input`] when another dataset lies there, which it would hide.
+    /// [`Error::Input`] for another dataset at `target`, which it would hide.
     pub async fn check_target(&self, target: &Store) -> Result<(), Error> {
         let found = match read_manifest(target).await {
             Ok(found) => found,
@@ -181,8 +182,8 @@ impl EditSource {
     /// many ids, in order. Dropping the future stops it; nothing names what it wrote.
     ///
     /// # Errors
-    /// What `edit` says; [`Error::Input`] for a damaged source; [`Error::Lost`] when ids are missing; failures of the
-    /// stores and the scratch folder.
+    /// Errors of `edit`; [`Error::Input`] for a damaged source; [`Error::Lost`] when ids are
+    /// missing; failures of the stores and the scratch folder.
     pub async fn write<E: From<Error>>(
         &self,
         target: &Store,
@@ -354,7 +355,7 @@ impl EditSource {
     }
 }
 
-/// What was counted while documents were edited.
+/// Counts of edited documents.
 struct Edited {
     counts: EditCounts,
     before: BigramCounts,
@@ -362,7 +363,7 @@ struct Edited {
 }
 
 impl Edited {
-    /// Counts a block and what became of it.
+    /// Counts a block and its edited ids.
     fn take(&mut self, block: &Block, ids: &[u32], vocabulary: u32) -> Result<(), Error> {
         let documents = &block.documents;
         let (before, after) = (documents.ids.len() as u64, ids.len() as u64);

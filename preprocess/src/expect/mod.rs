@@ -39,7 +39,7 @@ const KEY: &str = "dataset.expect.file";
 pub(crate) struct Expect {
     pub(crate) columns: Vec<ExpectedColumn>,
     pub(crate) on_violation: OnViolation,
-    /// Where they come from.
+    /// URL of the file.
     pub(crate) url: String,
     /// Of the file.
     pub(crate) hash: Hash128,
@@ -64,7 +64,7 @@ impl Expect {
             ));
         };
         let wrong = |reason: String| {
-            let advice = "correct the file, or write it anew with `feedline shards expect`";
+            let advice = "correct the file, or rewrite it with `feedline shards expect`";
             Error::config(KEY, format!("cannot use `{url}`: {reason}; {advice}"))
         };
         let text = std::str::from_utf8(&bytes).map_err(|error| wrong(error.to_string()))?;
@@ -80,8 +80,8 @@ impl Expect {
         })
     }
 
-    /// Judges rows by the columns that `of` says, where rows are set aside for it; its arguments are a reason so far, then
-    /// the cells of those columns.
+    /// Checks rows by the columns that `of` selects, where violations reject rows; the arguments
+    /// are a reason so far, then the cells of those columns.
     pub(crate) fn rows(&self, of: impl Fn(&str) -> bool) -> Option<(Rows, Vec<&ExpectedColumn>)> {
         let columns = self.columns.iter().filter(|column| of(&column.name));
         let columns: Vec<&ExpectedColumn> = columns.collect();
@@ -126,7 +126,7 @@ fn check(column: &ExpectedColumn, spec: &DatasetSpec) -> Result<(), String> {
     }
 }
 
-/// Why a row is not as expected, from the reason it has already, if any, and its cells.
+/// Reason to reject a row, from its earlier reason, if any, and its cells.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(crate) struct Rows(Vec<Rule>);
 
@@ -197,13 +197,13 @@ impl RowFunction for Rows {
     const RETURNS: DataType = DataType::Utf8;
 
     fn call(&self, columns: &[ArrayRef], rows: usize) -> EngineResult<ArrayRef> {
-        let (reasons, cells) = columns.split_first().expect("reasons stand before cells");
+        let (reasons, cells) = columns.split_first().expect("reasons come before cells");
         let reasons = reasons.as_string::<i32>();
         let reason = |row: usize| {
             if reasons.is_valid(row) {
                 return Some(reasons.value(row).to_owned());
             }
-            // A row is set aside for one reason, the first.
+            // A row is rejected for one reason, the first.
             self.0.iter().zip(cells).find_map(|(rule, cells)| {
                 let key = rule.fault(cells, row)?;
                 let reason = Reason {

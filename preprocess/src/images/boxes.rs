@@ -17,9 +17,9 @@ const MOST: usize = 100_000;
 pub(super) struct Boxes {
     /// JSON.
     pub(super) text: String,
-    /// Those that are there.
+    /// Number of stored boxes.
     pub(super) kept: u32,
-    /// Those of which nothing is left.
+    /// Number of boxes that lost all of their area.
     pub(super) lost: u32,
 }
 
@@ -33,7 +33,7 @@ struct Stored<'a> {
 /// The boxes of a cell, moved with the image.
 ///
 /// # Errors
-/// What is wrong with the cell.
+/// Description of the fault.
 pub(super) fn moved(
     cell: Option<&str>,
     drawn_on: BoxesOn,
@@ -69,7 +69,7 @@ pub(super) fn moved(
     Ok(Boxes { text, kept, lost })
 }
 
-/// Keys that a label stands at; the first that is there is meant.
+/// Keys of a label; the first that exists counts.
 const LABELS: [&str; 3] = ["label", "category_id", "category"];
 
 /// Most characters of a cell that are shown.

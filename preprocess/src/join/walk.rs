@@ -17,17 +17,17 @@ pub(super) const THEIRS: &str = "_join_theirs";
 /// `u64`, [`Origin`] within its source.
 pub(super) const ORIGIN: &str = "_join_origin";
 
-/// Which rows of the joined source a row may find.
+/// Rule that decides which rows of the joined source match.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Rule {
     /// Greatest age, in microseconds.
     pub(super) tolerance: Option<i64>,
-    /// Whether one at the very time of the row counts.
+    /// True if a row with the same time counts.
     pub(super) exact: bool,
     pub(super) duplicates: JoinDuplicates,
     /// The joined source.
     pub(super) source: String,
-    /// Where it is said which of several counts.
+    /// Key that decides between several matches.
     pub(super) key: String,
 }
 
@@ -61,11 +61,11 @@ impl Rule {
 pub(super) struct Found {
     /// Its place in the batch.
     pub(super) row: usize,
-    /// Where its partner is, and how old that is in microseconds.
+    /// Position of its partner, and the partner's age in microseconds.
     pub(super) partner: Option<(Place, i64)>,
 }
 
-/// Where a row of the joined source is.
+/// Position of a row of the joined source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Place {
     /// In a batch before this one.
@@ -93,7 +93,7 @@ pub(super) struct Walk {
     pub(super) matched: u64,
     /// Rows of the joined source that were one.
     pub(super) used: u64,
-    /// Rows of the joined source that stand somewhere in time.
+    /// Rows of the joined source with a time.
     pub(super) placed: u64,
 }
 

@@ -1,7 +1,8 @@
-//! Cells outside of the caps or the range that the training split tells, in each split.
+//! Cells outside of the training split's caps or range, in each split.
 //!
-//! In the training split caps leave as many outside as their percentiles say. A split of one distribution with it has about as
-//! many; one that has far more has drifted, and what is capped there tells a model nothing.
+//! In the training split caps leave as many outside as their percentiles say. A split of the same
+//! distribution has about as many. A split with far more has drifted, and its capped values carry
+//! no information for a model.
 
 use feedline_schemas::{
     manifest::Split,
@@ -34,7 +35,7 @@ pub(super) fn edges((low, high): (f64, f64)) -> Vec<f64> {
     vec![low.next_down(), high, f64::INFINITY]
 }
 
-/// What lies outside, of the counts between [`edges`]; `None` where nothing does.
+/// Cells outside, from the counts between [`edges`]; `None` if there are none.
 pub(super) fn cells(bins: &Bins) -> Option<OutsideCells> {
     let [below, _, above, ..] = *bins.counts() else {
         return None;
@@ -43,7 +44,7 @@ pub(super) fn cells(bins: &Bins) -> Option<OutsideCells> {
     (found != OutsideCells::default()).then_some(found)
 }
 
-/// How many cells of a split are outside, and how many are not missing.
+/// Numbers of cells of a split that are outside, and that are not missing.
 pub(crate) fn rate(cells: &NumericCells) -> (u64, u64) {
     let outside = cells.outside.unwrap_or_default();
     (outside.below + outside.above, cells.cells() - cells.missing)

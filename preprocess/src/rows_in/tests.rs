@@ -599,7 +599,7 @@ const ORDERS: [(&str, ColumnType); 6] = [
 const ORDERS_DATASET: &str = "sources = [\"a\"]\ntarget = \"y\"\ndrop = [\"note\"]\n\
     split = { train = 1.0, validation = 0.0, test = 0.0 }\n\
     step = [{ type = \"impute\", columns = [\"paid\", \"amount\", \"n\", \"code\"] }]\n";
-/// A row of which nothing is missing, and one of which everything is that may be.
+/// A complete row, and one that lacks every optional value.
 const WHOLE: u32 = 1;
 const LACKING: u32 = 21;
 
@@ -621,11 +621,11 @@ fn order(i: u32) -> Cells {
 static ORDERS_BUILT: LazyLock<Built> =
     LazyLock::new(|| built(&ORDERS, ORDERS_DATASET, (0..40).map(order).collect()));
 
-/// What stands in a column of the whole row, and what becomes of that.
+/// Column and value in the complete row, and the expected outcome.
 type Case = (&'static str, Value, Outcome);
 
 enum Outcome {
-    /// The row is set aside, as its column is that, and the value this.
+    /// The row is rejected, with this type of its column and this value.
     Conflict(&'static str),
     /// The feature is the number.
     Is(f32),

@@ -33,7 +33,7 @@ fn options() -> Result<IpcWriteOptions, ArrowError> {
     IpcWriteOptions::try_new(ALIGNMENT, false, MetadataVersion::V5)
 }
 
-/// What a shard begins with, before its first block.
+/// Bytes of a shard before its first block.
 pub(crate) fn head_of(schema: &SchemaRef) -> Result<Vec<u8>, ArrowError> {
     let file = FileWriter::try_new_with_options(Vec::new(), schema, options()?)?;
     Ok(file.get_ref().clone())
@@ -147,7 +147,7 @@ impl OpenShard {
             To::Memory(bytes) => {
                 let bytes = Bytes::from(bytes);
                 store.put(&shard.path, bytes.clone()).await?;
-                // No copy: nobody else has them any longer.
+                // No copy: nothing else refers to them any longer.
                 Vec::from(bytes)
             }
         };
@@ -201,9 +201,9 @@ struct Sink {
     hash: Xxh3,
     /// Of the bytes since [`Sink::checksum`].
     crc32c: u32,
-    /// What was written since it was put there.
+    /// Bytes written since the last put.
     tail: Option<Vec<u8>>,
-    /// Why the last write failed.
+    /// Cause of the last failed write.
     failed: Failed,
 }
 
@@ -212,7 +212,7 @@ enum To {
     File(Box<Growing>),
 }
 
-/// Why a write failed, which Arrow's errors have no room for.
+/// Cause of a failed write, which Arrow's errors cannot hold.
 #[derive(Clone, Default)]
 struct Failed(Arc<Mutex<Option<feedline_storage::Error>>>);
 
@@ -221,7 +221,7 @@ impl Failed {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
     }
 
-    /// What a failed write is.
+    /// Error of a failed write.
     fn error(&self, error: ArrowError) -> Error {
         let failed = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
         failed.map_or_else(|| error.into(), Error::from)

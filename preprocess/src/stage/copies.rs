@@ -44,10 +44,10 @@ use crate::{
 /// A group of up to so many images is never worth a warning.
 const MANY: u64 = 1000;
 
-/// What is known of an image.
+/// Hashes and group of an image.
 struct Image {
     origin: u64,
-    /// What its split depends on.
+    /// Group that decides its split.
     group: [u8; HASH_BYTES as usize],
     pixels: [u8; HASH_BYTES as usize],
     looks: Option<Looks>,
@@ -68,8 +68,8 @@ struct AssignedImages {
     of_frozen: Vec<u64>,
 }
 
-/// The staged rows without copies, each in the split of its group, and those that are set aside because their embeddings
-/// have other lengths than most.
+/// Returns the staged rows without duplicates, each in the split of its group, and the rejects:
+/// rows with embeddings of an unusual length.
 pub(super) async fn settle(
     staged: Staged,
     spec: &DatasetSpec,
@@ -233,7 +233,7 @@ async fn read(
     Ok((found, neighbours))
 }
 
-/// What the embeddings of a batch are; none where they are not looked at.
+/// Search results for the embeddings of a batch; empty where they are not compared.
 async fn seen(
     neighbours: Option<Neighbours>,
     batch: &RecordBatch,
@@ -251,7 +251,7 @@ async fn seen(
     tokio::task::spawn_blocking(work).await.map_err(joined)?
 }
 
-/// What the search for near embeddings found; a warning where it joined most images.
+/// Counts of the search for near embeddings; warns if it joined most images.
 fn counts(found: &[Image], clusters: &Clusters, scheme: Scheme) -> NearImageCounts {
     let mut sizes: HashMap<u64, u64> = HashMap::new();
     for name in found.iter().filter_map(|image| image.embedding) {
@@ -461,7 +461,7 @@ mod tests {
         (0..5).map(split).collect()
     }
 
-    /// Splits of images of which 0 and 3 have the same pixels, and 1 looks like 2.
+    /// Splits of images; 0 and 3 have the same pixels, 1 and 2 similar ones.
     fn splits(duplicates: ImageDuplicates, dedup: DedupMode) -> Vec<Option<u8>> {
         let far = [0, u64::MAX, u64::MAX - 1, 0, 0x5555_5555_5555_5555];
         let each = (0..).zip([7, 1, 2, 7, 4]).zip(far);

@@ -1,9 +1,9 @@
-//! Staging rows of numbers and categories: copies are told by their hashes alone, and rows are written once, uncompressed,
-//! near to the place they will have in the shards.
+//! Staging of rows of numbers and categories: duplicates are found by their hashes alone, and rows
+//! are written once, uncompressed, near their position in the shards.
 //!
-//! What comes of it is what the engine's sorts come to, at a fraction of their work: whole rows are neither sorted to find
-//! copies nor sorted to be shuffled. It takes 40 bytes of memory a row; where the limit leaves less, the engine sorts,
-//! which needs disk only.
+//! The result equals that of the engine's sorts, at a fraction of their work: complete rows are
+//! neither sorted to find duplicates nor sorted to be shuffled. It takes 40 bytes of memory a row;
+//! where the limit leaves less, the engine sorts, which needs disk only.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -50,8 +50,8 @@ const GATHERED: u64 = 16 << 20;
 /// The most, where so many buckets as there may be would not hold all rows otherwise.
 const GATHERED_MOST: u64 = 32 << 20;
 
-/// Where rows are many, so that there are many buckets, a worker gathers more than one has, and pieces stay large: one of so many
-/// bytes of all rows, and no more than that.
+/// With many rows there are many buckets, and a worker gathers more than its share, so that pieces
+/// stay large: this fraction of the bytes of all rows, up to a limit.
 const GATHERED_SHARE: u64 = 64;
 const GATHERED_OF_MANY: u64 = 64 << 20;
 
@@ -64,10 +64,10 @@ const MOST_BITS: u32 = 8;
 /// Bytes of a row beside its columns, and of a column.
 const SYSTEM_BYTES: u64 = 48;
 const CELL_BYTES: u64 = 9;
-/// Of a cell of 32 bits that lies in a row.
+/// Bytes of a 32-bit cell in a row.
 const SHORT_BYTES: u64 = 4;
 
-/// How such a pass goes about its work.
+/// Settings of such a pass.
 #[derive(Clone, Debug)]
 pub(crate) struct Direct {
     /// Columns of floats that 32 bits hold.
@@ -248,7 +248,7 @@ impl Direct {
     }
 }
 
-/// Whether its values are counted, since it may turn out to name rows.
+/// Returns true if its values are counted, since they may turn out to identify rows.
 fn is_counted(input: &Input) -> bool {
     input.by_default && input.column.kind == InputKind::Categorical
 }

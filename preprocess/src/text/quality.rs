@@ -27,7 +27,7 @@ const STOPS: &str = "。！？｡…।॥؟۔։።။៕";
 /// Ends of sentences where a space, a quote or a bracket follows.
 const POINTS: &str = ".!?";
 
-/// What may close a sentence after its end.
+/// Characters that may close a sentence after its end.
 const CLOSING: &str = "\"')]}»”’」』）】";
 
 /// Marks that begin an item of a list by themselves, and such as need a space after them.
@@ -49,7 +49,7 @@ pub(crate) fn fault(text: &str, limits: &QualityConfig) -> Option<(&'static str,
 /// A failed filter and the value it saw.
 type Failed = Option<(&'static str, f64)>;
 
-/// The first of `checks` whose value lies outside of its limits.
+/// Returns the first of `checks` with a value outside its limits.
 fn first<const N: usize>(checks: [(&'static str, f64, f64, f64); N]) -> Failed {
     let outside = |(_, found, least, most): &(&str, f64, f64, f64)| found < least || found > most;
     let failed = checks.into_iter().find(outside);
@@ -78,7 +78,7 @@ fn share(part: usize, whole: usize) -> f64 {
 struct Document<'a> {
     text: &'a str,
     characters: usize,
-    /// Whether words are characters.
+    /// True if words are characters.
     by_characters: bool,
     words: Vec<&'a str>,
     /// Characters of each word.
@@ -305,7 +305,7 @@ impl<'a> Document<'a> {
             .unwrap_or(0)
     }
 
-    /// Characters of the runs of `n` words that were there before, each counted once.
+    /// Characters in repeated runs of `n` words, each counted once.
     fn in_repeated(&self, hashes: &[u64], n: usize) -> usize {
         let mut seen = HashSet::new();
         let (mut characters, mut counted) = (0, 0);
@@ -344,7 +344,7 @@ fn is_of_word(character: char) -> bool {
     character.is_alphanumeric() || is_combining_mark(character)
 }
 
-/// What stands between spaces, without punctuation around it.
+/// Strings between spaces, without punctuation around them.
 fn words(text: &str) -> Vec<&str> {
     let trimmed = text
         .split_whitespace()

@@ -19,13 +19,13 @@ use super::{
 #[derive(Debug)]
 pub(super) struct ByteLevel {
     merges: Merges,
-    /// Bytes of each token, by id; 0 for what stands for no bytes.
+    /// Bytes of each token, by id; 0 for tokens without bytes.
     bytes: Vec<u32>,
-    /// What threads that encode no longer need.
+    /// Sessions that no thread uses at the moment.
     idle: Mutex<Vec<Session>>,
 }
 
-/// What a thread that encodes needs.
+/// State of a thread that encodes.
 #[derive(Debug, Default)]
 struct Session {
     cache: Cache,
@@ -59,7 +59,7 @@ impl ByteLevel {
     /// Takes a tokenizer.json into use.
     ///
     /// # Errors
-    /// Why it is not of GPT-2's kind, for people: it then is for the library.
+    /// A message with the reason why it is not of GPT-2's kind; the library then encodes.
     pub(super) fn new(file: &Value) -> Result<Self, String> {
         check(file)?;
         let model = Model::deserialize(&file["model"])
@@ -88,7 +88,7 @@ impl ByteLevel {
     /// Appends the ids of `text`.
     ///
     /// # Errors
-    /// When they do not stand for as many bytes as it has.
+    /// If the ids do not decode to as many bytes as the text has.
     pub(super) fn encode(&self, text: &str, ids: &mut Vec<u32>) -> Result<(), String> {
         let start = ids.len();
         let mut session = self.lock().pop().unwrap_or_default();
@@ -113,7 +113,7 @@ impl ByteLevel {
         match bytes.sum::<usize>() {
             held if held == text.len() => Ok(()),
             held => Err(format!(
-                "its ids stand for {held} bytes of {}; this is a defect of the encoder",
+                "its ids decode to {held} bytes of {}; this is a defect of the encoder",
                 text.len()
             )),
         }

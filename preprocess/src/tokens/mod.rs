@@ -39,7 +39,7 @@ enum Engine {
     ByteLevel(Box<ByteLevel>),
     Library {
         tokenizer: Box<tokenizers::Tokenizer>,
-        /// Why it is not ours.
+        /// Reason why our encoder cannot read it.
         reason: String,
     },
 }
@@ -48,7 +48,7 @@ impl Tokenizer {
     /// Takes the bytes of a `tokenizer.json` into use.
     ///
     /// # Errors
-    /// What is wrong with it, for people.
+    /// A message about the fault.
     pub fn new(file: &[u8]) -> Result<Self, String> {
         let parsed: Value =
             serde_json::from_slice(file).map_err(|error| format!("it is not JSON: {error}"))?;
@@ -94,7 +94,7 @@ impl Tokenizer {
     /// Appends the ids of `text`.
     ///
     /// # Errors
-    /// Why it has none, for people; then `ids` holds nothing of use.
+    /// A message with the reason; then `ids` holds nothing of use.
     pub fn encode(&self, text: &str, ids: &mut Vec<u32>) -> Result<(), String> {
         match &self.engine {
             Engine::ByteLevel(ours) => ours.encode(text, ids),
@@ -106,7 +106,7 @@ impl Tokenizer {
         }
     }
 
-    /// How many of `ids` stand for what the vocabulary does not have.
+    /// Number of `ids` that are the unknown token.
     pub(crate) fn unknown(&self, ids: &[u32]) -> u64 {
         let unknown = |id: &&u32| Some(**id) == self.unknown;
         ids.iter().filter(unknown).count() as u64
@@ -129,7 +129,7 @@ impl Tokenizer {
         self.hash
     }
 
-    /// Why it is the library that encodes; none where it is our own encoder.
+    /// Reason for encoding with the library; `None` with our own encoder.
     #[must_use]
     pub fn library_reason(&self) -> Option<&str> {
         match &self.engine {
@@ -145,8 +145,8 @@ impl Tokenizer {
     }
 }
 
-/// Learns a tokenizer of GPT-2's kind from counted words: up to `vocabulary` ids, of which the last is `end`. The file is a
-/// pure function of all three.
+/// Learns a tokenizer of GPT-2's kind from counted words: up to `vocabulary` ids, with `end` as the
+/// last. The file is a pure function of all three.
 ///
 /// # Errors
 /// When `end` is a token of the text.

@@ -1,4 +1,4 @@
-//! What becomes of the text of a category: one element per id, or one that is a number.
+//! Elements of a category: one element per id, or one that is a number.
 
 use std::collections::HashMap;
 
@@ -21,7 +21,7 @@ pub(super) struct CategoryPlan {
     place: usize,
     ids: Ids,
     elements: Elements,
-    /// Whether rows of unknown values are bad.
+    /// True if rows of unknown values are bad.
     rejects_unknown: bool,
 }
 
@@ -33,7 +33,7 @@ enum Ids {
     Hashed(u64),
 }
 
-/// What is written for an id.
+/// Output for an id.
 #[derive(Debug)]
 enum Elements {
     /// A 1 in the element of the id.
@@ -47,10 +47,10 @@ enum Elements {
 }
 
 impl CategoryPlan {
-    /// What `fitted` does with its column, whose elements begin at `place`.
+    /// Prepares the elements of `fitted`'s column, which begin at `place`.
     ///
     /// # Errors
-    /// What is wrong, for people: a value that is listed twice, or an encoding without what it needs.
+    /// A message about the fault: a value that is listed twice, or an encoding without its numbers.
     pub(super) fn new(fitted: &FittedCategories, place: usize) -> Result<Self, String> {
         let column = &fitted.name;
         let lacks = |what: &str| format!("the categories of `{column}` lack {what}");

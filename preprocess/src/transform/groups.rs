@@ -19,7 +19,7 @@ pub(super) struct Grouped {
     columns: Vec<(usize, Vec<CellOp>)>,
 }
 
-/// What a step does with one column: in each group, and elsewhere.
+/// Operations of a step on one column: in each group, and elsewhere.
 struct OfColumn<'a> {
     name: &'a str,
     by: Option<&'a str>,
@@ -27,7 +27,7 @@ struct OfColumn<'a> {
     others: CellOp,
 }
 
-/// Whether `step` has numbers for each group.
+/// Returns true if `step` has numbers for each group.
 pub(crate) fn is_grouped(step: &FittedStep) -> bool {
     match step {
         FittedStep::Winsorize { columns } => columns.iter().any(|c| c.groups.is_some()),
@@ -67,10 +67,11 @@ fn columns_of(step: &FittedStep) -> Vec<OfColumn<'_>> {
 }
 
 impl Grouped {
-    /// What `step`, which [`is_grouped`], does with the numeric columns, whose positions `place` knows.
+    /// Prepares `step`, which [`is_grouped`], for the numeric columns; `place` gives their
+    /// positions.
     ///
     /// # Errors
-    /// What is wrong, for people: a column that is not there, or columns grouped by different ones.
+    /// A message about the fault: a column that is missing, or columns grouped by different ones.
     pub(super) fn new(
         step: &FittedStep,
         place: impl Fn(&str) -> Result<usize, String>,
@@ -122,7 +123,7 @@ impl Grouped {
         self.each(batch, columns, CellOp::invert)
     }
 
-    /// Whether undoing it for the numeric column at `place` takes to know the groups.
+    /// Returns true if undoing it for the numeric column at `place` needs the groups.
     pub(super) fn hides(&self, place: usize) -> bool {
         let scales = |op: &CellOp| matches!(op, CellOp::Standardize { .. });
         let mut columns = self.columns.iter();

@@ -27,7 +27,8 @@ fn lowered(y: f64, lambda: f64) -> f64 {
     }
 }
 
-/// How [`raised`] grows with λ: `(l·e^(λl) - raised) / λ`, which is `l²·(e^t·(t - 1) + 1) / t²` with `t = λl`.
+/// Growth of [`raised`] with λ: `(l·e^(λl) - raised) / λ`, which is `l²·(e^t·(t - 1) + 1) / t²`
+/// with `t = λl`.
 fn growth(l: f64, lambda: f64) -> f64 {
     /// Below it the formula loses more digits than the series leaves out.
     const SMALL: f64 = 0.5;
@@ -65,7 +66,7 @@ pub(crate) fn power(x: f64, method: PowerMethod, lambda: f64) -> f64 {
     }
 }
 
-/// What [`power`] makes `y` of; infinite beyond its range.
+/// Inverse of [`power`]; infinite beyond its range.
 pub(crate) fn unpower(y: f64, method: PowerMethod, lambda: f64) -> f64 {
     match method {
         PowerMethod::YeoJohnson if y < 0.0 => -expm1(lowered(-y, 2.0 - lambda)),
@@ -74,7 +75,7 @@ pub(crate) fn unpower(y: f64, method: PowerMethod, lambda: f64) -> f64 {
     }
 }
 
-/// How [`power`] of a finite number grows with λ.
+/// Growth of [`power`] of a finite number with λ.
 pub(crate) fn slope(x: f64, method: PowerMethod, lambda: f64) -> f64 {
     match method {
         // The power falls as λ grows, and the sign turns: once for the number, once for the power.
@@ -84,7 +85,8 @@ pub(crate) fn slope(x: f64, method: PowerMethod, lambda: f64) -> f64 {
     }
 }
 
-/// What a number adds to the logarithm of the transform's Jacobian for each unit of λ: `sign(x)·ln(1+|x|)`, or `ln x`.
+/// Term of a number in the logarithm of the transform's Jacobian for each unit of λ:
+/// `sign(x)·ln(1+|x|)`, or `ln x`.
 pub(crate) fn weight(x: f64, method: PowerMethod) -> f64 {
     match method {
         PowerMethod::YeoJohnson if x < 0.0 => -log1p(-x),
@@ -102,7 +104,7 @@ pub(crate) fn logarithm(x: f64) -> f64 {
     }
 }
 
-/// What [`logarithm`] makes `y` of.
+/// Inverse of [`logarithm`].
 pub(crate) fn unlogarithm(y: f64) -> f64 {
     expm1(y)
 }

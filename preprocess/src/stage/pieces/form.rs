@@ -1,4 +1,4 @@
-//! How rows are stored: which columns lie row by row, and which as Arrow batches.
+//! Storage format of rows: columns stored row by row, and columns stored as Arrow batches.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -16,7 +16,7 @@ use super::{
 };
 use crate::{columns::system, transform::column_of};
 
-/// How rows are stored.
+/// Storage format of rows.
 #[derive(Clone, Debug)]
 pub(in crate::stage) struct Form {
     /// Of the rows as they are handed on.
@@ -33,7 +33,7 @@ pub(in crate::stage) struct Form {
     pub(super) varied: Arc<[usize]>,
     /// These columns.
     pub(super) varied_schema: SchemaRef,
-    /// Where the hash and the origin of a row stand among its cells of fixed width.
+    /// Positions of a row's hash and origin among its cells of fixed width.
     hash: usize,
     origin: usize,
 }
