@@ -60,7 +60,7 @@ pub(crate) struct Counted<T> {
 }
 
 impl Rows {
-    /// The rows of `frame`, of which there are `count`.
+    /// The `count` rows of `frame`.
     pub(crate) fn new(frame: DataFrame, count: u64) -> Self {
         let task = frame.task_ctx();
         // States cannot spill, so most of a limited memory is left to what reads the rows.
@@ -83,7 +83,7 @@ impl Rows {
         Self { pieces, ..self }
     }
 
-    /// How many there are.
+    /// Number of rows.
     pub(crate) fn count(&self) -> u64 {
         self.count
     }
@@ -231,7 +231,7 @@ impl Rows {
             .collect())
     }
 
-    /// How many cells of the text column `column` are missing.
+    /// Number of missing cells in the text column `column`.
     pub(super) async fn missing_texts(&self, column: &str) -> Result<u64, Error> {
         let missing = self.frame.clone().filter(ident(column).is_null())?;
         Ok(Box::pin(missing.count()).await? as u64)
@@ -319,7 +319,8 @@ impl Rows {
         Ok(Some(pieces.look(asked.collect(), *threads).await?))
     }
 
-    /// How many states of `bytes` each fit into one query. A final merge holds one more than there are partitions.
+    /// Number of states of `bytes` each that fit into one query. A final merge holds one more than
+    /// there are partitions.
     pub(super) fn per_query(&self, bytes: usize) -> usize {
         (self.state_bytes / bytes / (self.partitions + 1)).max(1)
     }

@@ -1,4 +1,4 @@
-//! Known values of categories, and what becomes of each.
+//! Known values of categories, and the handling of all others.
 
 use feedline_schemas::{
     config::{StepConfig, UnknownCategories},
@@ -47,7 +47,7 @@ impl Fit {
     ) -> Result<FittedCategories, Error> {
         let limit = step.max_values.unwrap_or(most_values(encoding)) as usize;
         let rejects = step.unknown == Some(UnknownCategories::Reject);
-        // One more tells whether these are all.
+        // One more shows if these are all.
         let asked = limit + usize::from(rejects);
         let mut found = self.rows.frequent_texts(name, asked).await?;
         if rejects && found.len() > limit {

@@ -2,7 +2,8 @@
 //!
 //! A group with few finite values has numbers that chance made, so it uses those of all rows, as do groups that only show up
 //! later and rows without a group. A pass counts the values of each group. Caps then take a sort of each column, outside
-//! memory where it is large, in which the order statistics stand at known places, and a pass that counts what they clip;
+//! memory where it is large, so that the order statistics are at known positions, and a pass that
+//! counts what they clip;
 //! scales take a pass for as many columns as memory holds exact sums of.
 
 use std::collections::{BTreeMap, HashMap};
@@ -49,7 +50,7 @@ struct Groups {
 }
 
 impl Groups {
-    /// Whether a group has numbers of its own for the `column`-th column.
+    /// Returns true if a group has numbers of its own for the `column`-th column.
     fn is_own(&self, group: usize, column: usize) -> bool {
         self.counts[group][column] >= self.fewest
     }

@@ -1,4 +1,4 @@
-//! What the target is like in the rows of each value of a category, out of fold.
+//! Target statistics over the rows of each value of a category, out of fold.
 //!
 //! One pass adds the targets up by value and fold, exactly, so that neither order nor partitions matter; all but one fold are
 //! then put together, so that nothing is subtracted and no row's own target is in what it gets.
@@ -62,13 +62,13 @@ enum By {
 struct Together {
     /// Mean target, or share, per element.
     means: Vec<f64>,
-    /// What is subtracted and divided by then.
+    /// Offset and scale that are applied then.
     offset: f64,
     scale: f64,
 }
 
 impl Fit {
-    /// What the target is like in the rows of each value of `known`.
+    /// Target statistics over the rows of each value of `known`.
     pub(super) async fn outcomes(
         &self,
         step: &StepConfig,
@@ -179,7 +179,8 @@ impl Fit {
     }
 }
 
-/// The classes that become an element; `None` for a number. Of two shares one tells the other.
+/// Classes that become an element; `None` for a number. Of two fractions one follows from the
+/// other.
 fn elements(classes: &[String]) -> Vec<Option<String>> {
     match classes {
         [] => vec![None],

@@ -1,4 +1,4 @@
-//! What is fitted where rows hold an image or a text: the target, and the ids of characters.
+//! Fit of rows with an image or a text: the target, and the ids of characters.
 
 use std::collections::{BTreeMap, HashMap};
 

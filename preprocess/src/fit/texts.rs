@@ -43,12 +43,12 @@ impl Cells {
     }
 }
 
-/// Whether the cells of text in the numeric columns of `spec` are numbers: in `sources`, and in those that are joined to them.
-/// A warning tells of cells that are none.
+/// Checks that text cells in the numeric columns of `spec` are numbers, in `sources` and in the
+/// sources joined to them. Warns of cells that are none.
 ///
 /// # Errors
-/// [`Error::Config`] where most cells of a column are none, unless rows are `added` to a transform that is there; failures of
-/// the engine.
+/// [`Error::Config`] where most cells of a column are none, unless rows are `added` to an existing
+/// dataset; failures of the engine.
 pub(crate) async fn check_texts(
     session: &SessionContext,
     sources: &[Landed],

@@ -10,7 +10,7 @@ use crate::{
     tokens::{Sample, WordCounts, learnt},
 };
 
-/// What is learnt.
+/// Settings of a tokenizer to learn.
 #[derive(Clone, Debug)]
 pub(crate) struct LearnSpec {
     /// Column of the documents.

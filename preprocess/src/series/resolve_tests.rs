@@ -1,4 +1,4 @@
-//! What `[dataset.series]` and `[[dataset.feature]]` refuse.
+//! Faults that `[dataset.series]` and `[[dataset.feature]]` refuse.
 
 use super::tests::{TIMED, resolved};
 

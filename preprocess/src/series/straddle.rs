@@ -1,4 +1,5 @@
-//! No row may be made of rows of another split: told from the rows themselves, however they were split.
+//! Check that no row is made of rows of another split, based on the rows themselves, however they
+//! were split.
 
 use arrow::{
     array::{Array, AsArray},
@@ -16,7 +17,7 @@ use crate::{
     stage::{Staged, column},
 };
 
-/// Looks for rows that look back at rows of another split. Rows that are set aside are in none.
+/// Looks for rows that look back at rows of another split. Rejected rows are in none.
 ///
 /// # Errors
 /// [`Error::Config`] with how many there are and what to do.

@@ -83,7 +83,7 @@ fn batch(rows: &[Reading], first: usize) -> RecordBatch {
     RecordBatch::try_from_iter_with_nullable(columns).unwrap()
 }
 
-/// What rows, which are in order and come in batches of so many, become.
+/// Runs the operator over rows, which are in order and come in batches of `size`.
 fn run(series: &Arc<Series>, rows: &[Reading], size: usize) -> Result<RecordBatch, Error> {
     let input = batch(&rows[..1], 0).schema();
     let schema = Arc::new(series.schema(&input));
@@ -134,7 +134,7 @@ const KINDS: [&str; 17] = [
     "type = \"calendar\", part = \"second\"",
 ];
 
-/// The same, the long way: every window is looked up and summed anew.
+/// The same, the long way: every window is looked up and summed again.
 fn reference(feature: &Feature, rows: &[Reading], i: usize) -> Option<f64> {
     let place = |i: usize| match feature.span {
         Some(Span::Rows(_)) => i64::try_from(i).unwrap(),

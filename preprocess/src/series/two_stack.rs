@@ -1,7 +1,7 @@
 //! Sums over a window that moves forward, by two stacks: nothing is ever subtracted, so what has left the window leaves no
 //! trace. A value that comes or goes costs two sums on average, however long the window is.
 
-/// What values can be put together to, in their order.
+/// Combination of values, in their order.
 pub(super) trait Sum: Copy {
     /// Of no value.
     const EMPTY: Self;

@@ -21,8 +21,8 @@ pub(crate) const OF_FROZEN: &str = "of_frozen";
 
 const THEIRS: &str = "_frozen";
 
-/// The rows and those of the frozen source, of both those with a content of their own; of the first those that have the
-/// content, or with a key the group, of one of the second are set aside.
+/// The rows and those of the frozen source, each with a content of its own. Rows with the content
+/// of a frozen row, or with a key in its group, are rejected.
 pub(crate) fn apart(rows: DataFrame, frozen: DataFrame, has_key: bool) -> Result<DataFrame, Error> {
     let mut marked = mark(rows, &frozen, system::HASH, "the same row")?;
     if has_key {
@@ -64,7 +64,8 @@ fn mark(rows: DataFrame, frozen: &DataFrame, by: &str, what: &str) -> Result<Dat
     Ok(joined.select(columns)?)
 }
 
-/// Why a row is set aside, from the reason it has already, if any, and what it has in common with a frozen row.
+/// Reason to reject a row, from its earlier reason, if any, and the part that it shares with a
+/// frozen row.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(crate) struct OfFrozen {
     what: String,

@@ -1,4 +1,5 @@
-//! Whether splits are as large as their shares say: groups stand whole in a split, so few or uneven ones miss them.
+//! Check of split sizes against their fractions: a group is never split, so few or uneven groups
+//! miss them.
 
 use feedline_schemas::{
     config::SplitConfig,
@@ -76,7 +77,7 @@ fn share(rows: u64, total: u64) -> f64 {
     rows as f64 / total.max(1) as f64
 }
 
-/// How the groups are spread, as a part of a sentence.
+/// Distribution of the groups, as a part of a sentence.
 fn told(config: &SplitConfig, groups: Option<GroupCounts>) -> String {
     let Some(groups) = groups else {
         return String::new();

@@ -1,4 +1,5 @@
-//! Quantiles of columns that lie row by row and that no step has changed: one pass, and two for what that leaves.
+//! Quantiles of row-major columns that no step has changed: one pass, and two for the columns that
+//! it leaves.
 
 use std::sync::Arc;
 
@@ -14,7 +15,7 @@ use crate::{
     stage::Pieces,
 };
 
-/// Rows from which on it is quicker to count halves of keys than to collect values.
+/// Rows above which counting halves of keys is faster than collecting values.
 const SHORT_ROWS: u64 = 1 << 14;
 
 /// The rows, threads to look at them, and memory that their states may take together, in bytes.
@@ -26,7 +27,7 @@ struct Look<'a> {
 }
 
 impl Rows {
-    /// Quantiles of columns that lie row by row and that no step has changed; `None` for any other.
+    /// Quantiles of row-major columns that no step has changed; `None` for any other.
     pub(super) async fn short_quantiles(
         &self,
         columns: &[(Expr, Vec<Wanted>)],

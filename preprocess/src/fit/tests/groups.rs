@@ -29,7 +29,7 @@ fn scales_of(step: &FittedStep) -> (&FittedStandardize, &FittedScaleGroups) {
     (&columns[0], columns[0].groups.as_ref().unwrap())
 }
 
-/// A training split whose rows can be written anew, fitted.
+/// Fits a training split whose rows can be rewritten.
 async fn fitted_anew(
     table: &Table<'_>,
     steps: Vec<StepConfig>,

@@ -63,7 +63,7 @@ fn outcomes(artefact: &TransformArtefact) -> &FittedOutcomes {
     }
 }
 
-/// What training rows get.
+/// Elements of the training rows.
 fn train(artefact: &TransformArtefact, table: &Table<'_>) -> Vec<f32> {
     let transform = Transform::new(artefact.clone()).unwrap();
     transform

@@ -45,7 +45,7 @@ fn knn(columns: &[&str]) -> StepConfig {
     }
 }
 
-/// Rows `order` of numeric columns, with the columns that tell rows apart.
+/// Rows `order` of numeric columns, with columns that make rows distinct.
 fn keyed<'a>(columns: &[(&'a str, Vec<Option<f64>>)], order: &[usize]) -> Vec<(&'a str, ArrayRef)> {
     let mut table: Vec<(&str, ArrayRef)> = columns
         .iter()
@@ -205,7 +205,7 @@ async fn columns_without_a_value_have_no_scale_no_power_and_no_neighbours() {
     }
 }
 
-/// Columns with gaps, of which the second follows the first.
+/// Columns with gaps; the second follows the first.
 fn gaps(rows: u32) -> [(&'static str, Vec<Option<f64>>); 2] {
     let (a, b) = (messy(rows, 1), messy(rows, 5));
     let b = a
@@ -361,7 +361,8 @@ async fn the_median_behind_caps_is_that_of_the_capped_cells() {
     for (values, lower, upper) in [
         ((0..101).map(ordinary).collect::<Vec<_>>(), 0.01, 0.99),
         ((0..100).map(gaps).collect(), 0.1, 0.9),
-        // The caps lie on one side of the median, or where an infinity becomes a number and moves it.
+        // The caps are on one side of the median, or where an infinity becomes a number and moves
+        // it.
         ((0..100).map(gaps).collect(), 0.6, 0.9),
         ((0..100).map(gaps).collect(), 0.1, 0.3),
         ((0..100).map(infinite).collect(), 0.01, 0.99),

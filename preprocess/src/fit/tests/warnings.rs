@@ -1,4 +1,4 @@
-//! Columns of which a step leaves nothing are told of, and no others.
+//! A step that leaves nothing of a column warns of it, and of no other column.
 
 use std::sync::{LazyLock, Mutex};
 
@@ -16,8 +16,8 @@ async fn warned(
     columns: &[(&str, Vec<f64>)],
     steps: Vec<StepConfig>,
 ) -> (TransformArtefact, Vec<String>) {
-    // A second receiver, for good: while there is one, a place in the code that a thread without a receiver comes to
-    // first is taken to be of interest to nobody, and what this thread says there afterwards is not heard.
+    // A second receiver that stays. Without one, a call site that is first reached by a thread
+    // without a receiver is cached as disabled, and later warnings of this thread there are lost.
     static SECOND: LazyLock<Dispatch> = LazyLock::new(|| Dispatch::new(Warnings::default()));
     LazyLock::force(&SECOND);
     let cells = |cells: &Vec<f64>| floats(cells.iter().map(|x| Some(*x)));
@@ -37,7 +37,7 @@ fn powers(artefact: &TransformArtefact) -> &[FittedPower] {
     }
 }
 
-/// Years, most of them early, and numbers far from 0 of which some are a little larger.
+/// Years, most of them early, and numbers far from 0, some a little larger than the others.
 fn far_from_zero() -> [(&'static str, Vec<f64>); 2] {
     let year = |i: u32| 1990.0 + f64::from(i % 34).powi(2) / 34.0;
     let far = |i: u32| 1e5 + (f64::from(i % 41) / 10.0 - 2.0).exp();
