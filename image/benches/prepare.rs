@@ -89,7 +89,8 @@ fn header_bytes(file: &[u8]) -> usize {
             .len()
 }
 
-/// Gives `take` the prepared files in the order of their sources, a few of which wait for one before them.
+/// Gives `take` the prepared files in the order of their sources; a few of them wait for an earlier
+/// one.
 fn prepare(how: Preparation, sources: &[Source], threads: usize, mut take: impl FnMut(&[u8])) {
     let next = AtomicUsize::new(0);
     let (send, prepared) = mpsc::sync_channel::<(usize, Vec<u8>)>(4 * threads);

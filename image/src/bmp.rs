@@ -2,7 +2,7 @@
 
 use crate::{Format, Header, ImageError, ImageLimits, Orientation, codecs::decoder_bytes};
 
-/// The file header, and as much of the next as tells the sides.
+/// The file header, and the part of the next with the sides.
 const BYTES: usize = 34;
 /// Length of the oldest header, whose sides have 16 bits.
 const CORE: u32 = 12;

@@ -41,7 +41,7 @@ pub(crate) fn decode(
     limits.max_image_width = Some(header.limits.side);
     limits.max_image_height = Some(header.limits.side);
     limits.max_alloc = Some(match header.format {
-        // What these take is told by the header, and so a bound on all of it.
+        // The header shows the memory that these take, and so a bound on all of it.
         Format::Gif | Format::Tiff => header.decoder_bytes,
         _ => header.limits.decoder_bytes,
     });

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Bound, ImageError};
 
-/// What an image is stored as. Where all pixels are grey, so is the file.
+/// Format that an image is stored in. If all pixels are grey, so is the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Encoding {
     /// Baseline JPEG; colour has as many pixels as brightness (4:4:4).

@@ -1,4 +1,4 @@
-//! The format of an image file, told by its first bytes and never by a name.
+//! Format of an image file, recognized by its first bytes and never by a name.
 
 use crate::ImageError;
 
@@ -35,7 +35,7 @@ impl Format {
         Self::Raw,
     ];
 
-    /// What a file of it is called in messages.
+    /// Name of such a file in messages.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {

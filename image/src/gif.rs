@@ -6,8 +6,8 @@ use crate::{Format, Header, ImageError, ImageLimits, Orientation};
 /// Signature, version and the description of the screen.
 const BYTES: usize = 13;
 
-/// Reads the sides of the screen and of the first frame, and walks over all blocks: a file whose end block is missing
-/// was cut short.
+/// Reads the sides of the screen and of the first frame, and walks over all blocks: a file without
+/// its end block is truncated.
 pub(crate) fn header(encoded: &[u8]) -> Result<Header, ImageError> {
     let Some(screen) = encoded.get(..BYTES) else {
         let bytes = encoded.len();

@@ -29,7 +29,7 @@ pub struct ImageHashes {
     pub looks: Option<Looks>,
 }
 
-/// Perceptual hashes in 128 bits, of which few change when an image is resized or encoded again.
+/// Perceptual hashes in 128 bits; few of them change when an image is resized or encoded again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Looks {
     /// Bits of the 64 lowest frequencies in both directions (1 to 8 of a 32 x 32 grey image's

@@ -8,10 +8,11 @@
 //!           and hashes that duplicates are found by
 //! ```
 //!
-//! Nothing is half done: an image that is cut short or damaged within the region is an error and never a grey
-//! rectangle. What the header promises is checked against the limits before memory is taken. The crate starts no threads
-//! and no processes, and reads and writes what it is given; each thread brings its own [`Decoder`], which keeps its
-//! memory. [`serve`] and [`Remote`] are the two ends of decoding in another process.
+//! Nothing is half done: an image that is truncated or damaged within the region is an error and
+//! never a grey rectangle. The sizes in the header are checked against the limits before memory is
+//! allocated. The crate starts no threads and no processes, and only reads and writes its
+//! arguments; each thread brings its own [`Decoder`], which keeps its memory. [`serve`] and
+//! [`Remote`] are the two ends of decoding in another process.
 
 mod bmp;
 mod codecs;

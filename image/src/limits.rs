@@ -28,7 +28,7 @@ impl ImageLimits {
         decoder_bytes: 512 << 20,
     };
 
-    /// Whether a file has few enough bytes.
+    /// Checks the size of a file in bytes.
     ///
     /// # Errors
     /// [`ImageError::TooLarge`].
@@ -76,7 +76,7 @@ impl Bound {
         }
     }
 
-    /// What it counts.
+    /// Name of the counted quantity.
     #[must_use]
     pub const fn what(self) -> &'static str {
         match self {

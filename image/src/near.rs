@@ -8,7 +8,7 @@ use std::collections::HashMap;
 
 use crate::Looks;
 
-/// Most bits by which two hashes may differ and still be searched for.
+/// Most bits in which two hashes may differ and still be found by the search.
 pub const MOST_BITS: u32 = 8;
 
 /// Joins in `groups`, which has a member for each image, those that look alike: that differ in at most `bits` of the 64

@@ -2,8 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 
-/// How the stored rows and columns of an image relate to the upright ones: the upright pixel (x, y) is the stored
-/// pixel (x, y), or (y, x) where `transpose`, counted from the right where `flip_x` and from the bottom where `flip_y`.
+/// Mapping from the stored rows and columns of an image to the upright ones: the upright pixel (x,
+/// y) is the stored pixel (x, y), or (y, x) where `transpose`, counted from the right where
+/// `flip_x` and from the bottom where `flip_y`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Orientation {
     pub(crate) transpose: bool,

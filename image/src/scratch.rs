@@ -17,7 +17,7 @@ pub(crate) struct Scratch {
     pub(crate) encoded: Vec<u8>,
     /// Decoded pixels, before they are cropped and resized.
     pub(crate) pixels: Vec<u8>,
-    /// What a decoder of another layout than RGB wrote.
+    /// Output of a decoder with another layout than RGB.
     pub(crate) raw: Vec<u8>,
     /// An image of the output's size.
     pub(crate) turned: Vec<u8>,

@@ -1,4 +1,4 @@
-//! What tests of several modules need.
+//! Helpers for tests of several modules.
 
 use crate::{Decoder, Filter, Format, Header, ImageError, ImageLimits, Target, UprightBox};
 

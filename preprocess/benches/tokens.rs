@@ -1,7 +1,8 @@
 //! Measures tokenizing on one thread: our own encoder, and the `tokenizers` library as the build runs it.
 //!
 //! `cargo bench -p feedline-preprocess --bench tokens -- TOKENIZER TEXT [SECONDS [PYTHON PEER]]`. `TOKENIZER` is a
-//! `tokenizer.json` of GPT-2's kind, `TEXT` a file of text, which is cut at empty lines into documents of about 4 KiB. Each
+//! `tokenizer.json` of GPT-2's kind, `TEXT` a text file, which is divided at empty lines into
+//! documents of about 4 KiB. Each
 //! line is the best of the passes over all of it that `SECONDS` (default 5) have room for, in MB/s (10^6 bytes a second).
 //! With `PYTHON` and `PEER`, a script that takes `tiktoken` or `hf` and prints its rate over the same text, those run
 //! after ours. Without arguments there is nothing to measure, and it says so.

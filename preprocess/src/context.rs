@@ -1,4 +1,4 @@
-//! What a build needs beside its configuration.
+//! Resources of a build besides its configuration.
 
 use std::{path::PathBuf, sync::Arc};
 
@@ -7,7 +7,7 @@ use feedline_storage::{Store, StoreOptions, clock::Clock};
 
 use crate::Engine;
 
-/// What a build needs beside its configuration.
+/// Resources of a build besides its configuration.
 #[derive(Clone, Debug)]
 pub struct Context {
     /// Root of the pipeline: `landing/` is read, `dataset/` is written.
@@ -20,12 +20,13 @@ pub struct Context {
     pub partitions: usize,
     /// Memory the engine may use before it spills, in bytes; absent for no limit.
     pub memory_bytes: Option<u64>,
-    /// How stores are opened that the configuration names beside the root, such as that of a tokenizer.
+    /// Options of stores besides the root that the configuration names, such as that of a
+    /// tokenizer.
     pub store_options: StoreOptions,
     /// The program itself, which decodes images in processes of their own by its command `decode-images`; absent where
     /// it has no such command.
     pub decoder: Option<PathBuf>,
-    /// Where queries run. The result does not depend on it.
+    /// Engine that runs the queries. The result does not depend on it.
     pub engine: Engine,
     /// Local folder for spilled data; made when absent, emptied by the engine.
     pub scratch: PathBuf,

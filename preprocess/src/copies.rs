@@ -1,4 +1,4 @@
-//! Contents that stand in several rows, to be shown.
+//! Contents of several rows, for the dataset report.
 
 use arrow::{
     array::AsArray,
@@ -22,7 +22,7 @@ const SAMPLES: usize = 5;
 /// Contents of several rows.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Copies {
-    /// How many there are.
+    /// Number of contents.
     pub(crate) contents: u64,
     /// Those of the most rows.
     pub(crate) samples: Vec<Sample>,
@@ -34,7 +34,7 @@ pub(crate) struct Sample {
     /// First half of its hash, the key of its row in the shards.
     pub(crate) hash: String,
     pub(crate) rows: u64,
-    /// Where the first and the last landed.
+    /// Positions where the first and the last landed.
     pub(crate) first: Origin,
     pub(crate) last: Origin,
 }

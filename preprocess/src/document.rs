@@ -35,7 +35,7 @@ use crate::{
 /// Bits of each count in `_redacted`.
 const BITS: u32 = 21;
 
-/// Whether `[dataset.text]` has documents to prepare.
+/// Checks that `[dataset.text]` has documents to prepare.
 ///
 /// # Errors
 /// [`Error::Config`] when rows hold something else, and for a kind of data that is listed twice.
@@ -164,7 +164,7 @@ impl RowFunction for Prepared {
     }
 }
 
-/// How much was redacted in a document: addresses, telephone numbers and cards, 21 bits each.
+/// Counts of redactions in a document: addresses, telephone numbers and cards, 21 bits each.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(crate) struct Redactions(Normalization, Vec<PersonalData>);
 
@@ -188,7 +188,7 @@ impl RowFunction for Redactions {
     }
 }
 
-/// What was redacted in all rows that are kept.
+/// Counts of redactions over all kept rows.
 pub(crate) async fn redactions(staged: &Staged) -> Result<RedactedCounts, Error> {
     let mut counts = RedactedCounts::default();
     for split in Split::ALL {
@@ -206,7 +206,7 @@ pub(crate) async fn redactions(staged: &Staged) -> Result<RedactedCounts, Error>
     Ok(counts)
 }
 
-/// Why a document is left out: for what was found before, or because it fails a filter.
+/// Reason to drop a document: its earlier reason, or a filter that it fails.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Quality {
     /// The column, to name it.

@@ -1,4 +1,4 @@
-//! Where the queries of a build run: in its own process, or on a cluster.
+//! Engine for the queries of a build: its own process, or a cluster.
 
 use std::{fmt, str::FromStr, time::Duration};
 
@@ -7,7 +7,7 @@ use feedline_storage::Store;
 #[cfg(feature = "cluster")]
 use crate::cluster::{Cluster, ClusterSecret};
 
-/// Where the queries of a build run. What comes of a build does not depend on it.
+/// Engine for the queries of a build. The result does not depend on it.
 #[derive(Clone, Debug, Default)]
 pub enum Engine {
     /// In the process that builds.
@@ -19,7 +19,7 @@ pub enum Engine {
 }
 
 impl Engine {
-    /// Whether all of it runs in this process.
+    /// Returns true if all queries run in this process.
     #[must_use]
     pub const fn is_local(&self) -> bool {
         matches!(self, Self::Local)

@@ -12,7 +12,7 @@ pub(crate) const SAMPLE_ROWS: usize = 8_192;
 /// Rows below which nothing is looked for.
 const FEW_ROWS: usize = 50;
 
-/// Correlation, of values or of ranks, from which a feature alone gives the target away.
+/// Correlation, of values or of ranks, above which a single feature leaks the target.
 const CORRELATION: f64 = 0.9995;
 
 /// Rank correlation that a feature must have beside its correlation: a few huge values make that near one.

@@ -1,13 +1,14 @@
 //! Landed data to shards: reads sources at a log position, drops copies, splits, fits on the training split only,
 //! transforms, and writes shards, the transform artefact and the manifest that names them.
 //!
-//! The work is a DataFusion plan with functions of our own; the result is byte-equal for any number of partitions and
-//! for a build that was killed and run again. [`build`] is the entry point, which adds to a dataset that is there, [`refit`] makes
-//! it anew; [`verify`] checks what they left.
+//! The work is a DataFusion plan with functions of our own; the result is byte-equal for any number
+//! of partitions and for a build that was killed and rerun. [`build`] is the entry point and
+//! appends to an existing dataset, [`refit`] rebuilds it; [`verify`] checks the result.
 //!
-//! Order of work: `landing` (commit logs, verified; or `files` as they lie) → `join` (columns of other sources beside the rows) → `columns` (what
-//! each column is) → `plan` (one typed frame with content hash, copies dropped, features of `series`, split) → `fit` (takes a [`TrainSplit`], nothing else) → [`Transform`] → `shard`
-//! → audit → `manifest`.
+//! Order of work: `landing` (commit logs, verified; or `files` in place) → `join` (columns of other
+//! sources) → `columns` (role of each column) → `plan` (one typed frame with content hash,
+//! duplicates dropped, features of `series`, split) → `fit` (takes a [`TrainSplit`], nothing else)
+//! → [`Transform`] → `shard` → audit → `manifest`.
 
 mod audit;
 mod build;

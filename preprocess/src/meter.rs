@@ -7,7 +7,7 @@ use std::sync::{
 
 use feedline_schemas::progress::{Event, Progress};
 
-/// Counts the rows of one pass and tells the receiver.
+/// Counts the rows of one pass and reports them to the receiver.
 #[derive(Debug)]
 pub(crate) struct Meter {
     progress: Arc<dyn Progress>,

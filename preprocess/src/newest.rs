@@ -68,7 +68,7 @@ pub(crate) fn of_newest(
     Ok(rows.select(own)?)
 }
 
-/// How the newest rows of a source are told.
+/// Columns that decide the latest version of each key of a source.
 pub(crate) struct Newest<'a> {
     key: &'a [String],
     version: Option<(&'a str, ColumnType)>,
@@ -78,7 +78,7 @@ impl<'a> Newest<'a> {
     /// Nothing for a source without a key.
     ///
     /// # Errors
-    /// [`Error::Config`] for a column that is not there, or that has no order.
+    /// [`Error::Config`] for a column that is missing, or that has no order.
     pub(crate) fn of(source: &'a Landed) -> Result<Option<Self>, Error> {
         let Landed { key, version, .. } = source;
         let name = &source.reference.name;
@@ -120,7 +120,7 @@ impl<'a> Newest<'a> {
         Ok((!key.is_empty()).then_some(Self { key, version }))
     }
 
-    /// What a row of a schema version has beside its columns.
+    /// System columns of the rows of a schema version.
     pub(crate) fn columns(&self, schema: &RecordSchema) -> Result<Vec<Expr>, Error> {
         let names = schema.columns.iter().map(|column| column.name.as_str());
         let there: Vec<&str> = names

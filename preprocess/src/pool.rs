@@ -26,7 +26,7 @@ pub(crate) struct BoundedPool {
     bytes: usize,
     /// Bytes that a sort sets aside for its merge.
     least: usize,
-    /// How many share the half of those that can spill.
+    /// Number of consumers that share the half for those that can spill.
     sharing: AtomicUsize,
     spilling: FairSpillPool,
     fixed: GreedyMemoryPool,
@@ -44,7 +44,8 @@ impl BoundedPool {
         }
     }
 
-    /// Whether a reservation that cannot spill gets so much more even where nothing is left.
+    /// Returns true if a reservation that cannot spill may grow by `additional` even when no memory
+    /// is left.
     fn is_due(&self, reservation: &MemoryReservation, additional: usize) -> bool {
         let half = self.bytes - self.bytes / 2;
         let share = half / self.sharing.load(Ordering::Relaxed).max(1);

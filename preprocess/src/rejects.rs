@@ -1,4 +1,4 @@
-//! Rows that were set aside: counted, kept in scratch, published as JSON lines in landing order.
+//! Rejected rows: counted, kept in scratch, published as JSON lines in landing order.
 //!
 //! A line is `{"source", "sequence", "row", "reason", "column", "value"}`. The first three give the
 //! landing position: source, batch and row in that batch, both from 0. Rows of a query are numbered
@@ -126,7 +126,7 @@ impl Rejects {
         self.first.get(reason).map(|(_, reason)| reason)
     }
 
-    /// Counts rows that were set aside for `reason`.
+    /// Counts rows that were rejected for `reason`.
     #[cfg(test)]
     pub(crate) fn count(&mut self, reason: &str, rows: u64) {
         *self.by_reason.entry(reason.to_owned()).or_default() += rows;
@@ -186,7 +186,7 @@ impl Rejects {
     }
 }
 
-/// Whether a reason is a choice of the configuration, not a fault of the row.
+/// Returns true if a reason is a choice of the configuration, not a fault of the row.
 fn is_choice(reason: &str) -> bool {
     [
         conflicts::CONFLICTING,

@@ -18,12 +18,12 @@ const FAN_IN: usize = 64;
 /// Bytes read from a run at a time.
 const READ: usize = 64 << 10;
 
-/// What is sorted.
+/// Record to sort.
 pub(crate) trait Record: Copy + Ord {
     /// Its bytes in a file.
     type Bytes: AsRef<[u8]> + AsMut<[u8]> + Default;
 
-    /// What its files are called.
+    /// Name of its files.
     const NAME: &'static str;
 
     fn to_bytes(self) -> Self::Bytes;

@@ -28,10 +28,10 @@ const SLOTS: usize = 256;
 /// Encoded bytes a file may hold in memory before they are written out.
 const BUFFERED: usize = 8 << 20;
 
-/// A folder nobody else uses, emptied when it is claimed and again when dropped.
+/// A folder for one process, emptied when it is claimed and again when dropped.
 ///
-/// A lock beside it, which the system releases when the process dies, says that it is in use: what a killed build left
-/// is removed by the next one.
+/// A lock beside it, which the system releases when the process dies, marks it as in use: the next
+/// build removes the files of a killed one.
 #[derive(Debug)]
 pub(crate) struct Scratch {
     folder: PathBuf,

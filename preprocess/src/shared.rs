@@ -11,7 +11,7 @@ use feedline_storage::Store;
 /// Scheme of such URLs.
 pub(crate) const SCHEME: &str = "shared";
 
-/// The URL of the store that `folder` lies in.
+/// URL of the store with `folder`.
 pub(crate) fn url_of(folder: &Store) -> Result<ObjectStoreUrl> {
     let (base, _, _) = folder.object_store();
     let mut url = format!("{SCHEME}://");
@@ -21,7 +21,7 @@ pub(crate) fn url_of(folder: &Store) -> Result<ObjectStoreUrl> {
     ObjectStoreUrl::parse(url)
 }
 
-/// The base URL that `name` stands for; `None` where it is no name of a store.
+/// Base URL of the store `name`; `None` where it is no name of a store.
 #[cfg(any(feature = "cluster", test))]
 pub(crate) fn base_of(name: &str) -> Option<String> {
     let digits = name.as_bytes();

@@ -68,7 +68,7 @@ impl LandingZone {
         zone
     }
 
-    /// Goes on with other columns, as the next schema version.
+    /// Continues with other columns, as the next schema version.
     pub(crate) fn evolve(&mut self, columns: &[(&str, ColumnType)]) {
         let column = |(i, (name, r#type)): (usize, &(&str, ColumnType))| Column {
             field_id: u32::try_from(i).unwrap() + 1,

@@ -236,9 +236,10 @@ mod tests {
         "feedline_near_duplicate",
     ];
 
-    /// What of ours can stand in plans beside them, by what the engine knows it as: functions that every machine has by name
-    /// (`functions`), operators that have bytes of their own (`codec`) or are made of a query that was sent, tables that are
-    /// shared, and streams of what this process has and sums of `dataset.sql`, which keep a query here.
+    /// Our types that plans may contain besides them, by the engine's trait: functions that every
+    /// machine has by name (`functions`), operators with bytes of their own (`codec`) or made of a
+    /// received query, tables that are shared, and streams of this process's data and sums of
+    /// `dataset.sql`, which keep a query here.
     const OTHERS: [(&str, &[&str]); 10] = [
         ("AggregateUDFImpl", &["Aggregate", "Sum"]),
         ("DataSource", &[]),
@@ -255,7 +256,7 @@ mod tests {
         ("WindowUDFImpl", &[]),
     ];
 
-    /// Whether `whole` has all that `part` has: what is not said is as by default.
+    /// Returns true if `whole` has all that `part` has; absent keys have their defaults.
     fn has(whole: &Value, part: &Value) -> bool {
         match (whole, part) {
             (Value::Object(whole), Value::Object(part)) => part

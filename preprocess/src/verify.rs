@@ -15,8 +15,8 @@ use crate::{
     transform::vocabulary_of,
 };
 
-/// Reads every file the current manifest names and lists everything that is wrong: sizes, hashes, checksums of blocks,
-/// rows, schema, keys that stand in two splits. It does not stop at the first problem.
+/// Reads every file of the current manifest and lists all faults: sizes, hashes, checksums of
+/// blocks, rows, schema, keys in two splits. It does not stop at the first.
 ///
 /// # Errors
 /// As [`read_manifest`]; a store that cannot be read. Damaged files are problems in the report, not errors.
@@ -35,7 +35,7 @@ pub async fn verify(dataset: &Store) -> Result<VerifyReport, Error> {
         findings
             .leaks
             .iter()
-            .map(|leak| format!("{leak}: the same content stands in two splits")),
+            .map(|leak| format!("{leak}: the same content appears in two splits")),
     );
     problems.extend(check_counts(&manifest));
     problems.extend(check_transform(dataset, &manifest).await?);

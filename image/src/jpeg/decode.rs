@@ -100,8 +100,9 @@ const NO_CODE: [u8; 34] = {
     bytes
 };
 
-/// The file as decoders are given it: the segments that they need and the scans, without what stands between. The height
-/// is `rows`, so that the decoder stops there, and `end` comes last. Adobe's segment is left out unless `adobe`.
+/// The file for decoders: the segments that they need and the scans, without the bytes between. The
+/// height is `rows`, so that the decoder stops there, and `end` comes last. Adobe's segment is
+/// dropped unless `adobe`.
 pub(super) fn patched<'a>(
     encoded: &[u8],
     jpeg: &JpegHeader,

@@ -124,8 +124,8 @@ impl Turbo {
         Ok(part)
     }
 
-    /// Tells the library which part to decode: the box and one unit around it, from which upsampled colour at the
-    /// box's edge comes. Where it cannot crop, the whole image.
+    /// Passes the part to decode to the library: the box and one unit around it, which the
+    /// upsampled colour at the box's edge needs. If it cannot crop, the whole image.
     fn region(
         &self,
         jpeg: &JpegHeader,

@@ -156,7 +156,7 @@ impl<'a> Directory<'a> {
         }
     }
 
-    /// Where the values of the entry at `at` are, if not in it and of a type that the standard knows.
+    /// Position of the values of the entry at `at`, if outside it and of a type in the standard.
     fn values(&self, at: usize) -> Option<Range<u64>> {
         let size = match self.two(at + 2)? {
             1 | 2 | 6 | 7 => 1,

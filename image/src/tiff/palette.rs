@@ -15,7 +15,7 @@ const GREY: u16 = 1;
 /// The colours of 256 indices.
 pub(crate) struct Palette {
     colours: Box<[[u8; 3]; 256]>,
-    /// Place of the tag that tells of a palette.
+    /// Position of the tag of a palette.
     at: usize,
     little: bool,
 }

@@ -1,7 +1,7 @@
 //! Counts what each thread has allocated, and the most of it since a mark.
 #![expect(
     unsafe_code,
-    reason = "to count allocations is to stand in for the allocator"
+    reason = "counting allocations means replacing the allocator"
 )]
 
 use std::{

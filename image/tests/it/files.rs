@@ -35,7 +35,7 @@ fn manifest(folder: &std::path::Path) -> Vec<Listed> {
         .collect()
 }
 
-/// The cells of a line of CSV; one with a comma in it stands between quotes.
+/// The cells of a line of CSV; a cell with a comma in it is quoted.
 fn cells(line: &str) -> Vec<String> {
     let (mut cells, mut quoted) = (vec![String::new()], false);
     for character in line.chars() {
@@ -156,7 +156,7 @@ fn a_file_that_is_small_enough_stays_as_it_came() {
         ..keep
     };
     assert!(prepare(anew, &file).unwrap().file.is_some());
-    // One that lies on its side is turned, so it is another file.
+    // An image on its side is turned, so it becomes another file.
     let Some(folder) = shared("orientation") else {
         return;
     };

@@ -13,7 +13,7 @@ use feedline_image::{
 };
 use feedline_schemas::pnm::Pnm;
 
-/// Every image anew as its pixels.
+/// Settings that store every image as its raw pixels.
 fn raw(sizing: Sizing) -> Preparation {
     Preparation {
         sizing,

@@ -91,7 +91,8 @@ fn every_size_and_filter_is_within_a_level_of_pillow() {
             let pillow;
             (pillow, rest) = rest.split_at(found.len());
             let most = found.iter().zip(pillow).map(|(a, b)| a.abs_diff(*b)).max();
-            // Others overshoot at edges, which is cut off between the passes, whose order is not Pillow's.
+            // Others overshoot at edges, which is clipped between the passes, in another order than
+            // Pillow's.
             let allowed = if filter == Filter::Bilinear { 1 } else { 24 };
             assert!(
                 most.unwrap() <= allowed,
@@ -128,7 +129,7 @@ with open(sys.argv[2], 'wb') as out:
 const OTHER_COLOURS: &[&str] = &[
     // Where its frame is transparent, Pillow gives the black that it was drawn on.
     "anim.webp",
-    // Its first frame leaves a part of the screen, which Pillow paints with the colour that stands for transparent.
+    // Its first frame leaves a part of the screen, which Pillow paints with the transparent colour.
     "large-gif-anim-combine.gif",
 ];
 

@@ -128,7 +128,7 @@ fn all_keys() -> Vec<u64> {
 }
 
 impl Written {
-    /// What is found in this file for `shard`, which is the same wherever it is.
+    /// Findings in this file for `shard`, which are the same for local and remote stores.
     async fn found(&self, shard: &Shard, bytes: &[u8]) -> (Vec<String>, Vec<u64>) {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().to_str().unwrap();
@@ -155,7 +155,7 @@ impl Written {
         problems
     }
 
-    /// What is said when the file has these bytes, and these of its blocks are damaged.
+    /// Faults of a file with these bytes and these damaged blocks.
     fn damage(&self, bytes: &[u8], blocks: &[usize]) -> Vec<String> {
         let mut problems = Vec::new();
         let (size, listed) = (bytes.len(), self.shard.bytes);

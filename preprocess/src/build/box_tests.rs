@@ -26,7 +26,7 @@ async fn land(root: &Store, rows: &[Cells]) {
     LandingZone::new(root, "a", &columns).batch(rows).await;
 }
 
-/// 120 images, each with a box that tells which it is, and one that is outside.
+/// 120 images, each with a box that identifies it, and one that is outside.
 fn rows() -> Vec<Cells> {
     let each = (0..120_u32).map(|i| {
         let marks = format!(

@@ -12,8 +12,9 @@ use crate::testing::{Cells, LandingZone, contents, context, pipeline, written};
 
 const ITEMS: &str = "sources = [\"a.items\"]\nfeatures = [\"x\"]\ndedup = \"none\"\nstep = []\n";
 
-/// 100 orders in two batches, of which the second changes 20 of the first; each has as many items as its number's last
-/// digit says, worth 10 times their place and a half in the second batch, where the column is wider.
+/// 100 orders in two batches; the second changes 20 of the first. Each has as many items as the
+/// last digit of its number, worth 10 times their place, and a half more in the second batch, where
+/// the column is wider.
 async fn orders(root: &Store) {
     let mut zone = LandingZone::new(root, "a", &[("id", Int64)]);
     let mut items = LandingZone::new(root, "unused", &[("order", Int64), ("x", Int64)]);
@@ -51,7 +52,7 @@ async fn build_items(
     build(&config(dataset, key), &context).await
 }
 
-/// Where the rows come from, and what they are worth.
+/// Origins and worth of the rows.
 async fn worth(root: &Store) -> Vec<(u64, u64, f32)> {
     let rows = written(&root.child("dataset")).await;
     let mut worth: Vec<_> = rows

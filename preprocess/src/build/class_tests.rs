@@ -57,7 +57,7 @@ async fn names(root: &Store) -> Vec<String> {
     names
 }
 
-/// That the manifest counts what the shards hold, of every class in every split.
+/// Checks the manifest's counts against the shards, for every class in every split.
 async fn check_counts(root: &Store) -> Vec<ClassCounts> {
     let dataset = root.child("dataset");
     let mut found: BTreeMap<(Split, i32), u64> = BTreeMap::new();

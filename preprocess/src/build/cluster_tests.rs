@@ -24,7 +24,8 @@ const COLUMNS: [(&str, ColumnType); 5] = [
     ("price", Float64),
 ];
 
-/// Row `i`: every eleventh size is missing, there are three kinds, and some prices are absent, so that the row is set aside.
+/// Row `i`: every eleventh size is missing, there are three kinds, and some prices are absent, so
+/// that the row is rejected.
 fn row(i: u32) -> Cells {
     let size = (!i.is_multiple_of(11)).then_some(f64::from(i) / 4.0);
     let price = (i % 500 != 77).then_some(f64::from(i) * 2.0 + 1.0);

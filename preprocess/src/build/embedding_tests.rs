@@ -35,7 +35,7 @@ fn rows() -> Vec<Cells> {
 
 const NEAR: &str = "duplicates = \"embeddings\", embeddings = \"vector\", embedding_cosine = 0.999";
 
-/// Whether images stand in two splits that point in direction `group`.
+/// Returns true if the images that point in direction `group` are in two splits.
 fn is_torn(splits: &BTreeMap<u64, Split>, group: u64) -> bool {
     (1..4).any(|i| splits[&(group * 4 + i)] != splits[&(group * 4)])
 }

@@ -219,7 +219,8 @@ async fn of_equal_images_the_first_with_a_label_is_kept() {
         let root = Store::memory();
         let mut rows: Vec<Cells> = (0..120).map(|i| row(&file(i, Encoding::Png), i)).collect();
         let unlabelled = |i: u32| vec![json!(file(i, Encoding::Png)), Value::Null];
-        // The copies of 0 to 9 come before them; two copies of 200 have no label, so one of them is set aside.
+        // The duplicates of 0 to 9 come before them; two duplicates of 200 have no label, so one of
+        // them is rejected.
         rows.splice(0..0, (0..10).map(unlabelled));
         rows.extend([unlabelled(200), unlabelled(200)]);
         land(&root, &rows).await;

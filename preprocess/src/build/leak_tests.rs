@@ -1,4 +1,5 @@
-//! What one split may learn of another, and a feature of the target: found, kept apart or said with figures.
+//! Leaks between splits, and of the target into a feature: found, prevented or reported with
+//! figures.
 #![expect(
     clippy::cast_precision_loss,
     reason = "counts and numbers of tests are small"

@@ -302,7 +302,7 @@ async fn rows_are_the_same_when_all_of_their_parts_are_and_those_of_one_image_ca
     let root = with_copies().await;
     let report = build_with(&root, PLAIN, 2).await.unwrap();
     assert_eq!(report.duplicates, 20);
-    assert!(torn(&root).await > 0, "images stand in several splits");
+    assert!(torn(&root).await > 0, "images are in several splits");
     for together in [
         "split = { key = [\"photo\"] }\n",
         "image = { store = \"png\", duplicates = \"pixels\" }\n",

@@ -16,7 +16,7 @@ use arrow::{array::AsArray, datatypes::UInt64Type};
 
 const DOCUMENTS: &str = "sources = [\"a\"]\nkind = \"characters\"\nsplit = { train = 0.6, validation = 0.2, test = 0.2 }\n";
 
-/// Document `i`: 60 words of its own, of which `changed` are others.
+/// Document `i`: 60 unique words; `changed` of them differ.
 fn document(i: u64, changed: u64) -> String {
     let word = |at: u64| {
         let copy = if at < changed { changed } else { 0 };

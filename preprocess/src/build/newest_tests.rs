@@ -53,7 +53,7 @@ async fn things(root: &Store) {
     zone.batch(&equal.chain(nothing).collect::<Vec<_>>()).await;
 }
 
-/// How many rows each batch has given.
+/// Number of rows from each batch.
 async fn batches(root: &Store) -> BTreeMap<u64, usize> {
     let mut found = BTreeMap::new();
     for row in written(&root.child("dataset")).await {

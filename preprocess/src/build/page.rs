@@ -1,4 +1,4 @@
-//! What the page about a dataset needs beside its manifest, and writing it.
+//! Data of the dataset report besides the manifest, and writing it.
 
 use bytes::Bytes;
 use datafusion::prelude::DataFrame;
@@ -14,7 +14,7 @@ use crate::{
     stage::Staged,
 };
 
-/// What is looked up for the page while the rows are still there.
+/// Data that is looked up for the report while the rows are still in scratch.
 pub(super) struct Page {
     copies: Option<Copies>,
     before: Option<Before>,

@@ -193,7 +193,7 @@ async fn new_rows_are_given_the_numbers_that_a_build_gives_them_bit_for_bit() {
         zone.batch(&readings(0..50)).await;
         zone.batch(&readings(50..60)).await;
         let samples = built(&root, &dataset).await;
-        // The same, of which the last ten hours are new and have no target.
+        // The same rows; the last ten hours are new and have no target.
         let mut new = readings(50..60);
         new.iter_mut().for_each(|row| row[3] = Value::Null);
         let new = landed(&root, "new", &new).await;

@@ -38,7 +38,7 @@ fn class(i: u32) -> i64 {
     i64::from(i % 3) * 10
 }
 
-/// 400 images in source `a`, of which ten come twice, the second time with another label.
+/// 400 images in source `a`; ten come twice, the second time with another label.
 async fn album(root: &Store) {
     let mut zone = LandingZone::new(root, "a", &[("image", Binary), ("label", Int64)]);
     let rows: Vec<Cells> = (0..400).map(image_row).collect();

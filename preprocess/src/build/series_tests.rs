@@ -85,7 +85,7 @@ async fn trap_24_windows_that_straddle_a_border_need_an_embargo_or_a_setting() {
     }
     let (found, report) = built(&COLUMNS, &rows, &dataset(3, "")).await.unwrap();
     assert_eq!(report.filtered["embargo"], 6);
-    // The first row behind the border looks back over the rows that were set aside.
+    // The first row after the boundary looks back over the rejected rows.
     let first = found.iter().find(|row| row.split == Split::Validation);
     assert_eq!(first.unwrap().x, [43.0, 41.0]);
     let warm = dataset(0, ", warm_start = true");

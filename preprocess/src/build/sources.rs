@@ -1,4 +1,4 @@
-//! Which sources a dataset is made of, at which log position, and the hash of all that goes into it.
+//! Sources of a dataset, their log positions, and the hash of all inputs.
 
 use feedline_schemas::{
     config::{
@@ -56,7 +56,7 @@ pub(super) fn joined<'a>(
     };
     if let Some(name) = names.iter().find(is_row) {
         let reason = format!(
-            "`{name}` is in `dataset.join` too: its rows are rows, or stand beside some; remove it from one"
+            "`{name}` is in `dataset.join` too, but a source gives either rows or columns; remove it from one"
         );
         return Err(Error::config("dataset.sources", reason));
     }
@@ -99,7 +99,7 @@ pub(super) fn chosen<'a>(
             std::slice::from_ref(frozen),
             sources,
         )?;
-        // Its rows stand behind the others.
+        // Its rows follow the others.
         wanted.retain(|name| name != frozen);
         if wanted.is_empty() {
             let reason = format!(

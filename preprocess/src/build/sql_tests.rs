@@ -266,7 +266,7 @@ async fn of_big() -> Store {
     root
 }
 
-/// What is said of a query over [`of_big`], in one line.
+/// Message about a query over [`of_big`], in one line.
 async fn said(sql: &str) -> String {
     let root = of_big().await;
     let error = build_with(&root, &format!("sql = \"{sql}\"\n{ALL}"), 2).await;

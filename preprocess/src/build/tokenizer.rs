@@ -213,7 +213,7 @@ impl TokenizerFile {
         ))
     }
 
-    /// What the artefact says of it.
+    /// Description for the artefact.
     ///
     /// # Errors
     /// [`Error::Config`] when it lacks the end of a text.
@@ -232,7 +232,7 @@ impl TokenizerFile {
         })
     }
 
-    /// What turns documents into ids.
+    /// Encoder of documents into ids.
     pub(super) fn encoder(&self, fitted: &FittedTokens) -> Encoder {
         Encoder::Tokens {
             tokenizer: Arc::clone(&self.tokenizer),

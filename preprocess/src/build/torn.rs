@@ -1,4 +1,5 @@
-//! Keys of the split whose rows the data put into several splits: a mistake of an expression or a column, told with a key.
+//! Split keys whose rows the data put into several splits: a mistake of an expression or a column,
+//! reported with a sample key.
 
 use arrow::{array::AsArray, util::display::array_value_to_string};
 use datafusion::{logical_expr::ident, prelude::SessionContext};
@@ -15,7 +16,7 @@ use crate::{
 };
 
 impl Build<'_> {
-    /// What is wrong where groups stand in several splits.
+    /// Error for groups in several splits.
     pub(super) async fn torn(&self, session: &SessionContext, groups: &Groups) -> Error {
         let config = &self.spec.config.split;
         let (keys, columns) = (groups.leaked, config.key.join("`, `"));
@@ -38,7 +39,7 @@ impl Build<'_> {
         };
         let example = example.map_or_else(String::new, |values| format!(", such as {values}"));
         let reason = format!(
-            "{keys} keys stand in more than one split: rows with the same `{columns}` are given different splits{example}; \
+            "{keys} keys appear in more than one split: rows with the same `{columns}` are given different splits{example}; \
              {advice}, or leave out `dataset.split.key`"
         );
         Error::config(format!("dataset.split.{at}"), reason)

@@ -209,7 +209,7 @@ struct Pass<'a> {
     sequence: Sequence,
     /// Bytes of a window.
     bytes: i32,
-    /// What is kept, as the plan calls it.
+    /// Passthrough columns, under their names in the plan.
     kept: Vec<String>,
     meter: Meter,
     rejects: RejectWriter,
@@ -357,7 +357,7 @@ fn width_of(targets: usize) -> i32 {
     i32::try_from(targets).expect("fewer than 2^31 targets")
 }
 
-/// A batch, and what becomes of it.
+/// Transforms a batch.
 async fn transformed(
     fitted: Arc<Fitted>,
     split: Split,

@@ -53,7 +53,7 @@ pub(super) fn missing(profile: &DatasetProfile) -> String {
     out + &kinds(profile)
 }
 
-/// What missing cells were as they landed.
+/// Kinds of the missing cells, as they landed.
 fn kinds(profile: &DatasetProfile) -> String {
     if profile.missing.is_empty() {
         return String::new();
@@ -280,7 +280,7 @@ fn numeric(i: usize, column: &NumericProfile, artefact: &TransformArtefact) -> S
     out + &table("Cells before the first step.", &head, 1..10, &rows)
 }
 
-/// The share of the cells that are not missing that lies outside.
+/// Fraction of the present cells that are outside.
 fn outside(cells: &NumericCells) -> String {
     let (outside, there) = rate(cells);
     percent(outside, there)

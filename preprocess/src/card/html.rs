@@ -45,7 +45,7 @@ pub(super) fn document(title: &str, body: &str) -> String {
     )
 }
 
-/// A table of texts; columns in `numbers` stand on the right.
+/// A table of texts; columns in `numbers` are right-aligned.
 pub(super) fn table(
     caption: &str,
     head: &[&str],
@@ -204,7 +204,7 @@ impl Histogram<'_> {
         let share = ((at / 2.0 - low / 2.0) / (high / 2.0 - low / 2.0)).clamp(0.0, 1.0);
         let share = if share.is_finite() { share } else { 0.5 };
         let x = LEFT + share * (right - LEFT);
-        // Half of a drawing has room for a word, and the words stand in lines of their own.
+        // Half of a drawing has room for a word, and each word has a line of its own.
         let (anchor, beside) = if x < f64::midpoint(LEFT, right) {
             ("start", x + 4.0)
         } else {
@@ -294,7 +294,8 @@ pub(super) fn short(text: &str) -> String {
     }
 }
 
-/// Text as it may stand in HTML, in attributes too. What would hide or turn around other text is shown as `U+FFFD`.
+/// Text escaped for HTML, including attributes. Characters that would hide or reverse other text
+/// become `U+FFFD`.
 pub(super) fn escape(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {

@@ -15,7 +15,7 @@ use datafusion_proto::physical_plan::{PhysicalExtensionCodec, PhysicalProtoConve
 use super::spool::Spool;
 use crate::travel;
 
-/// What operators of ours begin with; those of the engine are messages that cannot begin so.
+/// First bytes of our operators; those of the engine are messages that cannot begin so.
 const MAGIC: &[u8] = b"\0feedline\0";
 
 /// Functions travel with the values that they hold, operators as JSON.

@@ -3,7 +3,8 @@
 //! A build plans each query here, with the planner and the settings that it would have alone. A query that reads nothing but
 //! shared files, by functions that can travel, goes to the cluster as the physical plan it is (`planner`); any other runs here.
 //! Its rows are not sent to the build: workers leave them in the shared store (`spool`), so that a worker may be lost at any
-//! time, and the build reads them from there. A query whose data were with a worker that is lost is run anew (`attempts`).
+//! time, and the build reads them from there. A query that loses data with a worker is rerun
+//! (`attempts`).
 //! Stores have names that every machine can resolve (`stores`, `crate::shared`), functions travel with what they hold
 //! (`crate::travel`, `codec`).
 //!

@@ -68,7 +68,7 @@ impl ObjectStoreRegistry for Stores {
     }
 }
 
-/// Store of which a worker may read and write what is below its roots. It deletes and copies nothing.
+/// Store of a worker, which may read and write below its roots. It deletes and copies nothing.
 struct RootedStore {
     store: Arc<dyn ObjectStore>,
     roots: Vec<Path>,

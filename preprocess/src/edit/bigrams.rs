@@ -92,7 +92,7 @@ impl BigramCounts {
         Ok(())
     }
 
-    /// What all of them look like.
+    /// Statistics of all bigrams.
     pub(super) fn finish(mut self) -> Result<Bigrams, Error> {
         self.spill()?;
         let mut by_count: BTreeMap<u64, u64> = BTreeMap::new();

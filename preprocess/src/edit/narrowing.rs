@@ -15,7 +15,7 @@ const TOP_GROWTH: f64 = 1.05;
 /// Least share of the entropy of pairs that is to be left.
 const ENTROPY_LEFT: f64 = 0.98;
 
-/// How the text became narrower; empty where it did not.
+/// Warnings about lost diversity of the text; empty if there is none.
 pub(super) fn warnings(before: &TextFigures, after: &TextFigures) -> Vec<String> {
     let mut warnings = Vec::new();
     let mut fell = |what: &str, before: f64, after: f64, left: f64| {

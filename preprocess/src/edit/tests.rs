@@ -55,7 +55,7 @@ async fn texts(kind: &str) -> (Store, TempDir) {
     (root, scratch)
 }
 
-/// That of tokens.
+/// Dataset of tokens.
 async fn tokens() -> (Store, TempDir) {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("tokenizer.json");

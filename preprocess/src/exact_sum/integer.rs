@@ -91,7 +91,7 @@ impl Natural {
             .is_some_and(|limb| limb >> (i % 64) & 1 == 1)
     }
 
-    /// Whether any bit below `i` is set.
+    /// Returns true if any bit below `i` is set.
     fn any_below(&self, i: usize) -> bool {
         let whole = self.0.iter().take(i / 64).any(|limb| *limb != 0);
         whole
@@ -101,7 +101,7 @@ impl Natural {
                 .is_some_and(|limb| limb & ((1 << (i % 64)) - 1) != 0)
     }
 
-    /// The bits from `i` on, of which there must be at most 64.
+    /// The bits from `i` on, at most 64.
     fn bits_from(&self, i: usize) -> u64 {
         let low_part = u128::from(self.0.get(i / 64).copied().unwrap_or(0));
         let high_part = u128::from(self.0.get(i / 64 + 1).copied().unwrap_or(0));
@@ -196,7 +196,7 @@ fn times_power_of_two(value: f64, exponent: i64) -> f64 {
         .into_iter()
         .fold(value, |product, part| product * power_of_two(part));
     }
-    // Below the smallest normal power: shift down in two steps, of which only the last can round.
+    // Below the smallest normal power: shift down in two steps; only the last can round.
     let part = exponent.max(-2000) / 2;
     value * power_of_two(part) * power_of_two((exponent - part).max(-1022))
 }

@@ -33,7 +33,7 @@ impl Short {
         bins: [(0, 0); 256],
     };
 
-    /// Whether it is quicker to sum `values` so, by the look of some.
+    /// Returns true if summing `values` this way is likely faster, judged by some of them.
     pub(crate) fn suits(values: &[f64]) -> bool {
         const LOOKED_AT: usize = 8;
         let some = values.iter().take(LOOKED_AT);
@@ -70,7 +70,7 @@ impl Short {
     }
 }
 
-/// Whether the value is a normal one of 32 bits, too.
+/// Returns true if the value is also a normal one of 32 bits.
 #[inline]
 fn is_short(bits: u64) -> bool {
     let exponent = bits >> 52 & 0x7ff;

@@ -27,7 +27,7 @@ impl ExactTotal {
         self.count += other.count;
     }
 
-    /// How many values there are.
+    /// Number of values.
     pub(crate) fn count(&self) -> u64 {
         self.count
     }

@@ -1,4 +1,4 @@
-//! What is expected of whole columns, and of rows that are kept all the same.
+//! Expectations of whole columns, and of rows that are kept despite a violation.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -110,7 +110,7 @@ async fn faults(rules: Arc<Rows>, mut rows: SendableRecordBatchStream) -> Result
     let mut found = Faults::default();
     while let Some(batch) = rows.try_next().await? {
         let columns = batch.columns().split_first();
-        let (origins, cells) = columns.expect("the origin stands before the cells");
+        let (origins, cells) = columns.expect("the origin comes before the cells");
         found.count(&rules, origins.as_primitive::<UInt64Type>().values(), cells);
     }
     Ok(found)
@@ -122,7 +122,7 @@ pub(super) struct Faults(BTreeMap<(usize, &'static str), Fault>);
 
 struct Fault {
     rows: u64,
-    /// Where the first of them in landing order landed, and what its cell is.
+    /// Origin of the first of them in landing order, and its cell.
     first: u64,
     sample: String,
 }

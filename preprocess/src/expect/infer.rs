@@ -12,7 +12,7 @@ use crate::{Error, read_manifest, read_profile};
 /// A category with more values than this is expected to bring new ones.
 const FEW_VALUES: u64 = 100;
 
-/// How many more cells may be missing than were, as a share.
+/// Margin for missing cells above the found ones, as a fraction.
 const MORE_MISSING: f64 = 0.05;
 
 /// Infers what the columns of the current dataset are expected to hold, from its training split alone.

@@ -160,7 +160,7 @@ async fn rows_that_are_only_warned_of_are_kept_and_counted() {
     );
 }
 
-/// What is expected of the rows of [`market`], hundreds of which violate two or three at once.
+/// Expectations of the rows of [`market`]; hundreds of rows violate two or three at once.
 const OVERLAPPING: &str = r#"
 [[column]]
 name = "size"
@@ -180,7 +180,7 @@ kind = "numeric"
 max = 500.0
 "#;
 
-/// How many of `rows` violate each of [`OVERLAPPING`].
+/// Number of `rows` that violate each of [`OVERLAPPING`].
 fn overlapping(rows: &[Cells]) -> Vec<(String, u64)> {
     let count = |path: &str, violates: &dyn Fn(&Cells) -> bool| {
         let rows = rows.iter().filter(|row| violates(row)).count();

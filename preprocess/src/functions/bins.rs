@@ -1,6 +1,7 @@
 //! Cells of a column between edges, counted.
 
-/// Mergeable counts: bin i holds what is greater than edge i-1 and at most edge i, the first and the last what lies outside.
+/// Mergeable counts: bin i holds the values greater than edge i-1 and at most edge i, the first and
+/// the last the values outside.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Bins {
     edges: Vec<f64>,

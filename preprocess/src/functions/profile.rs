@@ -1,4 +1,4 @@
-//! What one pass over a numeric column tells: kinds of cells, range, exact mean and deviation.
+//! Profile of a numeric column in one pass: kinds of cells, range, exact mean and deviation.
 
 use crate::{
     exact_sum::{ExactMoments, Short, Summary},

@@ -20,7 +20,7 @@ const SIDE: u32 = 1 << 14;
 /// Least cosine of two embeddings that are near, where nothing is said.
 pub(super) const COSINE: f64 = 0.95;
 
-/// What is done to the images of a dataset; `None` where they are stored as they came.
+/// Steps for the images of a dataset; `None` where they are stored unchanged.
 ///
 /// # Errors
 /// [`Error::Config`] for a setting out of its range, and for settings that do not go together.

@@ -14,7 +14,7 @@ use arrow::{
 use super::walk::{Found, KEY, Place, Rule, THEIRS, TIME, Walk};
 use crate::{Error, series::shown, stage::column};
 
-/// What becomes of the rows.
+/// Columns and rule of the joined rows.
 #[derive(Clone, Debug)]
 pub(super) struct Making {
     pub(super) rule: Rule,
@@ -114,7 +114,7 @@ impl Operator {
     }
 }
 
-/// What rows without a partner were looked up by.
+/// Keys that rows without a partner were looked up by.
 fn missed(batch: &RecordBatch, found: &[Found]) -> StringArray {
     let keys = column(batch, KEY).as_string::<i32>();
     let times = column(batch, TIME).as_primitive::<Int64Type>();

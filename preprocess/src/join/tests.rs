@@ -130,7 +130,7 @@ async fn every_row_gets_what_the_other_source_says_of_its_key() {
     }
 }
 
-/// Labels as [`labels`], and so many that nobody asks for that they are not held in 4 MiB.
+/// Labels as [`labels`], and too many unused ones to be held in 4 MiB.
 async fn many_labels(root: &Store) {
     labels(root).await;
     let mut zone = LandingZone::new(root, "c", &[("file", Utf8), ("size", Int64)]);

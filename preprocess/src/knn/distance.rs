@@ -78,7 +78,7 @@ impl Query {
         }
     }
 
-    /// How many columns the query and a row of this mask share.
+    /// Number of columns that the query shares with a row of this mask.
     fn shared(&self, mask: &[u64]) -> u32 {
         let both = self.mask.iter().zip(mask);
         both.map(|(a, b)| (a & b).count_ones()).sum()
@@ -152,8 +152,9 @@ impl Block {
     }
 }
 
-/// Sums over the shared columns of the squares of the differences between a query and the rows of a block. Registers stand
-/// one by one: in a loop over them the sums would not stay in them.
+/// Sums over the shared columns of the squares of the differences between a query and the rows of a
+/// block. The registers are separate variables: in a loop over them the sums would not stay in
+/// them.
 #[inline(always)]
 fn distances(query: &[(usize, f64)], columns: &[[Lanes; 2]]) -> Lanes {
     let [mut a, mut b, mut c, mut d] = Lanes::default();

@@ -3,7 +3,8 @@
 //! The distance of two rows is that of scikit-learn's `nan_euclidean_distances`: over the columns that both have,
 //! `sqrt(D / shared · Σ (x - y)²)`, `D` being all columns; rows that share none have none. A missing cell becomes the mean
 //! over the `k` nearest reference rows that have it, the earlier of two that are equally near. Where none shares a column
-//! it becomes the column's mean. An infinite cell tells no distance, gives no value and is not filled.
+//! it becomes the column's mean. An infinite cell has no distance, gives no value and is not
+//! filled.
 //!
 //! The sum is a product of masked matrices, taken as one so that nothing cancels: a query is multiplied by a block of
 //! 32 reference rows, whose mask turns what is missing into a difference of 0. No distance is kept: a block's are
@@ -97,7 +98,7 @@ impl Neighbours {
         found
     }
 
-    /// What a missing cell of `column` becomes.
+    /// Value for a missing cell of `column`.
     fn value(&self, column: usize, nearest: &Nearest) -> f64 {
         let cells = &self.columns[column];
         let of = |weight: &dyn Fn(f64) -> f64| {

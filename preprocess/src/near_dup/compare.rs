@@ -26,7 +26,7 @@ use crate::{
     text::near::{Clusters, Entry, Index, Signer, Sketch},
 };
 
-/// What the rows of a frame are to the index.
+/// Role of a frame's rows in the index.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Kind {
     Frozen,
@@ -35,7 +35,7 @@ pub(super) enum Kind {
     Of(Split),
 }
 
-/// Where rows are kept until they are judged.
+/// Storage for rows until clusters are known.
 pub(super) struct Keep<'a> {
     pub(super) scratch: &'a Scratch,
     pub(super) schema: SchemaRef,
@@ -174,7 +174,7 @@ impl Worker {
     }
 }
 
-/// A task that panicked in the middle ends the build; nobody reads what it left.
+/// Locks the index. A task that panicked ends the build, so a poisoned index is never read.
 fn locked(index: &Mutex<Index>) -> MutexGuard<'_, Index> {
     index.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,4 +1,4 @@
-//! What clusters mean for rows, as functions of a plan.
+//! Consequences of clusters for rows, as functions of a plan.
 
 use std::{
     fmt,
@@ -62,7 +62,7 @@ impl Judgement {
         }
     }
 
-    /// Why the row is left out.
+    /// Reason for dropping the row.
     fn left_out(&self, origin: u64) -> Option<String> {
         let first = self.clusters.member(origin)?.first;
         if !first.is_frozen && self.keep == NearDupKeep::All {
@@ -105,7 +105,7 @@ impl Hash for Found {
     }
 }
 
-/// Why a row is left out: for what was found before, or as a near-duplicate.
+/// Reason for dropping a row: its earlier reason, or a near-duplicate.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct LeftOut(pub(super) Found);
 

@@ -10,7 +10,7 @@ use feedline_storage::Store;
 use super::*;
 use crate::{columns, stage::stage, testing::context};
 
-/// Audits documents that stand in splits of the test's choice.
+/// Audits documents in splits of the test's choice.
 async fn audited(documents: &[(&str, Split)]) -> Result<(), Error> {
     let config = DatasetConfig {
         kind: DatasetKind::Characters,
@@ -68,7 +68,7 @@ async fn audited(documents: &[(&str, Split)]) -> Result<(), Error> {
 #[tokio::test]
 async fn the_audit_finds_a_near_duplicate_in_another_split() {
     const A: &str = "one two three four five six seven eight nine ten eleven twelve";
-    let other = "nothing of the above stands in this document at all, not one run of five words";
+    let other = "nothing of the above appears in this document at all, not one run of five words";
     let near = A.to_uppercase();
     audited(&[
         (A, Split::Train),

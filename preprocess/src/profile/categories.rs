@@ -47,7 +47,7 @@ pub(crate) async fn others(
     Ok(found)
 }
 
-/// How often each of `values` stands in the rows of `split`, and what else does.
+/// Counts of each of `values` in the rows of `split`, and of all other values.
 pub(crate) async fn cells(
     split: Split,
     rows: &Rows,

@@ -1,6 +1,7 @@
-//! What missing cells were as they landed: a null, NaN, an empty text, what the configuration declares, or no number at all.
+//! Missing cells by their landed value: a null, NaN, an empty text, a declared null value, or no
+//! number at all.
 //!
-//! A cell that is typed has lost this, so the landed columns are looked at once more.
+//! A typed cell has lost this, so the landed columns are read a second time.
 
 use arrow::{
     array::{Array, ArrayRef, AsArray},

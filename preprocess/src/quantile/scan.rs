@@ -12,7 +12,7 @@ pub(crate) const PREFIX_BYTES: usize = BUCKETS * size_of::<u64>();
 /// Most values a scan collects: as much memory as the counters of one prefix.
 pub(crate) const COLLECT_LIMIT: u64 = 1 << RADIX_BITS;
 
-/// What a scan does with a value whose prefix is wanted.
+/// Action of a scan on a value with a wanted prefix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ScanMode {
     /// Counts it by its next 16 bits.
@@ -21,13 +21,13 @@ pub(crate) enum ScanMode {
     Collect,
 }
 
-/// Which values a scan looks at, and how.
+/// Prefixes that a scan looks at, and its mode.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ScanSpec {
     pub(crate) mode: ScanMode,
     /// Length of the prefixes in units of 16 bits, 0 to 3.
     pub(crate) depth: u32,
-    /// Wanted prefixes, ascending and distinct; at depth 0 the only prefix is 0 and stands for everything.
+    /// Wanted prefixes, ascending and distinct; at depth 0 the only prefix is 0, for every value.
     pub(crate) prefixes: Vec<u64>,
 }
 
@@ -165,7 +165,7 @@ impl Scan {
         self.tally.missing += count;
     }
 
-    /// Whether more keys were collected than a correct plan can bring.
+    /// Returns true if more keys were collected than a correct plan can give.
     pub(crate) fn is_over_limit(&self) -> bool {
         super::as_count(self.keys.len()) > COLLECT_LIMIT
     }

@@ -1,4 +1,4 @@
-//! How many cells of a column are ordinary numbers, and how many are not.
+//! Counts of the cells of a column that are ordinary numbers, and of those that are not.
 
 /// Counts by kind; every cell is of exactly one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

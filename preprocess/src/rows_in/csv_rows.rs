@@ -14,7 +14,8 @@ use super::{Assembly, Fault, Reader, cell::Raw, names::Named};
 /// Most bytes of one row: a quote that is never closed must not read the rest of a file into memory.
 const ROW: u64 = 64 << 20;
 
-/// A reader that refuses to go on when one row takes too many bytes; [`CsvRows`] tells it where rows begin.
+/// A reader that fails when one row takes too many bytes; [`CsvRows`] reports the starts of rows to
+/// it.
 struct RowLimit<R> {
     inner: R,
     left: Arc<AtomicU64>,
@@ -99,7 +100,7 @@ impl CsvRows {
         self.row.position().map_or(0, csv::Position::line)
     }
 
-    /// Why the row is none.
+    /// Reason why the row is unusable.
     fn fault(&self) -> Option<Fault> {
         let names = self.header.names();
         if self.row.len() != names.len() {

@@ -14,7 +14,8 @@ use feedline_storage::Store;
 use crate::{Error, columns::merge};
 
 /// Types of the landed columns by name, at the log positions that `manifest` names, in the landing zone below `root`. One
-/// object is read for each source; a source whose landing zone is not there, or is another by now, tells nothing.
+/// object is read for each source. A source whose landing zone is missing or different gives no
+/// types.
 ///
 /// # Errors
 /// [`Error::Storage`] for a store that cannot be read, [`Error::Contract`] for an entry of another version.
@@ -30,7 +31,7 @@ pub async fn landed_types(
         let Some(bytes) = entry.filter(|bytes| Hash128::of(bytes) == source.entry_hash) else {
             tracing::warn!(
                 source = %source.name,
-                "the landing zone is not the one that the dataset was built from, or is not there: types of columns follow from the known categories"
+                "the landing zone is not the one that the dataset was built from, or is missing: column types are inferred from the known categories"
             );
             continue;
         };

@@ -1,4 +1,4 @@
-//! Which columns of a file are those that are asked for.
+//! Columns of a file matched to the wanted columns.
 //!
 //! A dataset of landed rows has its columns' names as they landed, in which a dot of a name is escaped (`a\.b`); one of files
 //! or of a query has them as they are written. So a column is looked for as it is written, then as it would land.
@@ -50,7 +50,7 @@ impl Named {
         &self.names
     }
 
-    /// Where each column is that is asked for; `None` for one that is absent.
+    /// Position of each wanted column; `None` for one that is absent.
     pub(super) fn places(&self) -> &[Option<usize>] {
         &self.places
     }

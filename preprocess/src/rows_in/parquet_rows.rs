@@ -28,7 +28,7 @@ use parquet::{
 use super::{Assembly, Reader, RowSource, cell::Raw, names::Named};
 use crate::plain::points_in_time;
 
-/// Largest file that a pipe may bring: its index lies at its end, so it is held in memory.
+/// Largest file from a pipe: its index is at its end, so the file is held in memory.
 const PIPED: u64 = 1 << 30;
 
 /// Rows of a file.

@@ -1,10 +1,10 @@
-//! What is asked of a shard when rows are added, in a file beside it: `<shard>.keys`.
+//! Digest of a shard for appending rows, in a file beside it: `<shard>.keys`.
 //!
 //! Layout, all little endian: `FLKEYS01` | hash of the shard u128 | rows u64 | features u64 | key of each row u64 | of each feature
 //! count, sum and sum of squares f64 | xxh3-128 of all before u128. Only shards of the training split have features.
 //!
-//! No manifest names it, and nothing but time hangs on it: a file that is absent, damaged or of another shard or version is
-//! made again from the shard, with the same bytes.
+//! No manifest names it, and losing it only costs time: a file that is absent, damaged or of
+//! another shard or version is rebuilt from the shard, with the same bytes.
 
 use feedline_schemas::{ids::Hash128, manifest::Shard};
 
@@ -53,7 +53,7 @@ pub(super) struct Digest {
 }
 
 impl Digest {
-    /// Where the digest of the shard at `path` lies.
+    /// Path of the digest of the shard at `path`.
     pub(super) fn path_of(path: &str) -> String {
         format!("{}.keys", path.trim_end_matches(".arrow"))
     }

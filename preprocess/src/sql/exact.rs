@@ -32,10 +32,10 @@ use datafusion::{
 use super::{KEY, refuse};
 use crate::split::integers;
 
-/// What holds every integer of 64 bits.
+/// Type that holds every integer of 64 bits.
 const WIDE: DataType = DataType::Decimal128(20, 0);
 
-/// What holds the sum of as many of them as there may be, as the engine sums [`WIDE`].
+/// Type that holds the sum of the greatest possible number of them, as the engine sums [`WIDE`].
 const WIDE_SUM: DataType = DataType::Decimal128(30, 0);
 
 /// Makes a plan exact, as the last step of its analysis.

@@ -205,7 +205,7 @@ fn sorted(lists: &mut Vec<List>) -> Vec<Tuple> {
 #[derive(Debug)]
 pub(super) struct Copies {
     origins: Vec<u64>,
-    /// A bit for each of many places: most origins that are not in the set are told by theirs.
+    /// Bloom filter: it excludes most origins that are not in the set.
     filter: Vec<u64>,
     /// Content of the most rows, if any has several.
     pub(super) repeated: Option<Repeated>,
@@ -229,7 +229,7 @@ impl Copies {
         copies
     }
 
-    /// How many there are.
+    /// Number of origins.
     pub(super) fn len(&self) -> usize {
         self.origins.len()
     }

@@ -19,7 +19,7 @@ const CARD: std::ops::RangeInclusive<usize> = 13..=19;
 const INTERNATIONAL: std::ops::RangeInclusive<usize> = 8..=15;
 const NATIONAL: std::ops::RangeInclusive<usize> = 9..=12;
 
-/// Characters of which one may separate two groups of digits.
+/// Separators: one of them may be between two groups of digits.
 const SEPARATORS: &str = " -./\u{a0}\u{2011}\u{2013}";
 
 /// Replacements by kind.

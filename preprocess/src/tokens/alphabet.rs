@@ -1,5 +1,5 @@
-//! How byte-level vocabularies spell bytes: every byte is a visible character (GPT-2, `bytes_to_unicode` of
-//! `src/encoder.py`).
+//! Spelling of bytes in byte-level vocabularies: every byte is a visible character (GPT-2,
+//! `bytes_to_unicode` of `src/encoder.py`).
 
 /// The character of each byte: bytes that Latin-1 shows are themselves, the others follow U+0100 in their order.
 pub(super) fn characters() -> [char; 256] {

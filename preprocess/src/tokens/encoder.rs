@@ -25,7 +25,7 @@ pub(crate) struct Encoded {
     ids: Vec<u32>,
     /// `[documents]`: ids up to the end of each.
     ends: Vec<usize>,
-    /// Ids that stand for something the training split lacks.
+    /// Ids of characters or tokens that the training split lacks.
     pub(crate) unknown: u64,
     /// [`units`] of the documents.
     pub(crate) units: u64,
@@ -39,7 +39,8 @@ impl Encoded {
     }
 }
 
-/// What a text has by which none of it can be lost unseen: characters where each of them is an id, else bytes.
+/// Units of a text that are counted so that no loss goes unseen: characters where each of them is
+/// an id, else bytes.
 pub(crate) fn units(kind: DatasetKind, text: &str) -> u64 {
     match kind {
         DatasetKind::Characters => text.chars().count() as u64,

@@ -19,7 +19,7 @@ const KEPT: usize = 1 << 16;
 const NO_RANK: u32 = u32::MAX;
 const NONE: u32 = u32::MAX;
 
-/// What two neighbours become.
+/// Merge of two neighbours.
 #[derive(Clone, Copy, Debug)]
 struct Merge {
     rank: u32,
@@ -54,7 +54,7 @@ impl Scratch {
 #[derive(Clone, Copy, Debug)]
 struct Part {
     id: u32,
-    /// What it becomes with the part that follows it; [`NO_RANK`] when the two do not merge.
+    /// Merge with the following part; [`NO_RANK`] if the two do not merge.
     with_next: Merge,
     /// Long words: the neighbours, [`NONE`] at the ends.
     before: u32,
@@ -175,7 +175,7 @@ impl Merges {
         }
     }
 
-    /// Finds anew what the part at `left` becomes with the one that follows it.
+    /// Recomputes the merge of the part at `left` with the following one.
     fn look_again(
         &self,
         left: u32,

@@ -9,7 +9,7 @@ use std::sync::LazyLock;
 
 use regex_syntax::hir::{Class, HirKind};
 
-/// What a character is.
+/// Class of a character.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Other,
@@ -18,7 +18,7 @@ enum Kind {
     Space,
 }
 
-/// What each character is, by code point.
+/// Class of each character, by code point.
 static KINDS: LazyLock<Vec<Kind>> = LazyLock::new(|| {
     let mut kinds = vec![Kind::Other; char::MAX as usize + 1];
     for (class, kind) in [
@@ -65,7 +65,8 @@ impl<'a> Words<'a> {
         Some((self.kinds[character as usize], character.len_utf8()))
     }
 
-    /// Where the characters of `kind` from `at` on end, and where the last of them begins.
+    /// End of the run of characters of `kind` that begins at `at`, and the start of its last
+    /// character.
     #[inline]
     fn run(&self, kind: Kind, mut at: usize) -> (usize, usize) {
         let mut last = at;
@@ -79,7 +80,7 @@ impl<'a> Words<'a> {
         (at, last)
     }
 
-    /// Where the word that begins at `start` ends.
+    /// End of the word that begins at `start`.
     fn end(&self, start: usize) -> usize {
         let rest = &self.text.as_bytes()[start..];
         if let Some(length) = contraction(rest) {

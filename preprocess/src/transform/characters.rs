@@ -44,7 +44,7 @@ impl Characters {
         u32::try_from(self.ids.len() + 1).expect("there are fewer than 2^21 characters")
     }
 
-    /// Appends one id for each character of `text` to `ids`. Returns how many of them stand for an unknown one.
+    /// Appends one id for each character of `text` to `ids`. Returns the number of unknown ones.
     pub(crate) fn encode(&self, text: &str, ids: &mut Vec<u32>) -> u64 {
         let start = ids.len();
         let id = |character: char| self.ids.get(&character).copied().unwrap_or(UNKNOWN_ID);

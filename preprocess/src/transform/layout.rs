@@ -14,8 +14,8 @@ use super::{
     numbers::{Numbers, NumericPlan, has_indicator},
 };
 
-/// Operations of the fitted `steps`, none of which looks at several columns, on the numeric column
-/// `column`, in order.
+/// Operations of the fitted `steps` on the numeric column `column`, in order. No step looks at
+/// several columns.
 pub(crate) fn op_chain(steps: &[FittedStep], column: &str) -> Vec<CellOp> {
     steps
         .iter()

@@ -453,7 +453,7 @@ fn values_of_a_category_that_spell_another_feature_are_refused_where_they_are_fi
         new_layout(&inputs, &[c(&["b"])]),
         layout(&inputs, &[c(&["b"])])
     );
-    // Such artefacts that are there stay in use.
+    // Existing artefacts of this kind stay usable.
     let there = artefact(
         vec![numeric("c=b"), categorical("c")],
         vec![c(&["b"])],

@@ -81,7 +81,7 @@ async fn trap_05_where_unknown_values_are_rejected_every_training_value_is_known
     };
     let message = match texts(&kinds, &step(2)).await {
         Err(error) => error.to_string(),
-        Ok(_) => panic!("rows of `z` would be set aside"),
+        Ok(_) => panic!("rows of `z` would be rejected"),
     };
     assert!(
         message.contains("column `a` has more than 2 values in the training split"),

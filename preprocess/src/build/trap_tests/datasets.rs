@@ -23,7 +23,8 @@ async fn trap_31_another_salt_or_seed_is_another_dataset() {
         let report = finished(&root, keys, 2).await.unwrap().report;
         assert!(!report.up_to_date, "{keys}");
         assert!(!seen.contains(&report.fingerprint), "{keys}");
-        // Shards of the one before lie in the same folder, and none of them is taken for one of these.
+        // Shards of the previous dataset are in the same folder, and none of them is taken for one
+        // of these.
         let found = verify(&root.child("dataset")).await.unwrap();
         assert_eq!((found.rows, found.problems), (200, Vec::new()));
         seen.push(report.fingerprint);

@@ -36,7 +36,7 @@ async fn failure(root: &Store, dataset: &str) -> String {
     built(root, dataset).await.unwrap_err().to_string()
 }
 
-/// What rows hold, in the order they landed.
+/// Rows of the dataset, in the order they landed.
 async fn found(root: &Store) -> Vec<Vec<f32>> {
     let mut rows = written(&root.child("dataset")).await;
     rows.sort_by_key(|row| row.origin);
@@ -365,7 +365,7 @@ async fn wrong_settings_are_named() {
     }
     check(
         &asof("tolerance = \"1h\""),
-        "`dataset.join.0.time`: name the column that tells when each row is",
+        "`dataset.join.0.time`: name the column with the time of each row",
     )
     .await;
     check(

@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::join::walk::ORIGIN;
 
-/// A row of either side, with what tells it from all others.
+/// A row of either side, with a unique id.
 #[derive(Clone, Copy, Debug)]
 struct Event {
     key: Option<u8>,
@@ -16,7 +16,8 @@ struct Event {
     id: i64,
 }
 
-/// What a row gets: the text and the age of its partner, and what it was looked up by where it has none.
+/// Columns that a row gets: the text and the age of its partner, or the key it was looked up by
+/// without one.
 type Gets = (Option<String>, Option<f64>, Option<String>);
 
 fn rule(duplicates: JoinDuplicates) -> Rule {
@@ -97,10 +98,10 @@ fn batch(rows: &[(u64, Event)]) -> RecordBatch {
     .unwrap()
 }
 
-/// What rows get by id, and how many were matched and used.
+/// Columns that rows get, by id, and the numbers of matched and used rows.
 type Ran = (Vec<(i64, Gets)>, [u64; 2]);
 
-/// What each row of the dataset gets, by id, where batches have `size` rows; and how many were matched and used.
+/// Runs the operator over batches of `size` rows.
 fn run(rule: &Rule, events: &[Event], size: usize) -> Result<Ran, Error> {
     let making = making(rule);
     let schema = Arc::new(making.schema());

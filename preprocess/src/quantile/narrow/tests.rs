@@ -14,7 +14,8 @@ const THREE: [Wanted; 3] = [
     Wanted::Percentile(0.99),
 ];
 
-/// What a search finds in rows of three, of which the first and the last are `columns`, in two parts.
+/// Result of a search over rows of three cells, the first and the last from `columns`, in two
+/// parts.
 fn found(search: NarrowSearch, columns: &[Vec<f32>; 2], cut: usize) -> Vec<Option<Answer>> {
     let rows = rows_of(columns);
     let parts = rows.split_at(3 * cut.min(columns[0].len()));

@@ -23,7 +23,7 @@ use super::{Form, Piece};
 /// Bytes of a page, of memory and of most file systems.
 const PAGE: u64 = 4096;
 
-/// What is smaller is not worth asking for.
+/// Least size of a hole that is worth the system call.
 const LEAST_HOLE: u64 = 64 << 10;
 
 /// Files that are open.
@@ -36,7 +36,7 @@ pub(super) struct Reader {
     varied: HashMap<Arc<Path>, FileReader<BufReader<File>>>,
     /// Numbers and cells of fixed width of the piece at hand.
     room: (Vec<f32>, Vec<u8>),
-    /// Whether what has been read is given up.
+    /// True if pieces are freed after reading.
     last: bool,
 }
 
@@ -122,7 +122,7 @@ impl Reader {
         }))
     }
 
-    /// Which columns of those of no fixed width are wanted; `None` for none of them.
+    /// Wanted columns of variable width; `None` if there are none.
     fn varied_columns(&self) -> Option<Vec<usize>> {
         let is_wanted = |column: &usize| {
             let columns = self.columns.as_ref();
@@ -200,9 +200,9 @@ impl Reader {
         Ok(read.map_err(named)?)
     }
 
-    /// Gives the disk and the memory of a piece, which has been read and nobody reads again, back to the system: what is
-    /// written next needs as much, and pages that were in use a moment ago cost a tenth of new ones. Where a file system
-    /// cannot, both are given back with the file. Does nothing where this does not read for the last time.
+    /// Gives the disk and the memory of a piece back to the system after its last read. The next
+    /// files need as much, and recently used pages cost a tenth of new ones. Where a file system
+    /// cannot, both are given back with the file. Does nothing before the last read.
     pub(super) fn give_up(&self, piece: &Piece) {
         if !self.last {
             return;

@@ -10,8 +10,8 @@ use crate::Error;
 impl Pieces {
     /// Shows `state` the numbers of some training rows, at most `rows`, as [`Self::pass`] does of all.
     ///
-    /// Each piece gives its share, rows that lie side by side: where in the piece is another place for each, as rows may stand in
-    /// the order of something. The same pieces give the same rows.
+    /// Each piece gives its share, consecutive rows: the start within the piece differs by piece,
+    /// as rows may have an order. The same pieces give the same rows.
     pub(crate) async fn some<S: Send + 'static>(
         self: &Arc<Self>,
         state: S,
@@ -128,7 +128,7 @@ mod tests {
         let mut pieces = Pieces::new(form, ShuffleKey::new(Seed::new(7)), sizes);
         let train = usize::from(code(Split::Train));
         pieces.splits[train] = vec![piece(0, 4, None), piece(4, 8, Some(kept))];
-        // Of six rows those of the second piece are 6 to 9, of which one is no copy.
+        // Of six rows those of the second piece are 6 to 9; one of them is a duplicate.
         for (most, expected) in [
             (100, &[0, 1, 2, 3, 4, 5, 7, 10, 11][..]),
             (6, &[0, 1, 7][..]),

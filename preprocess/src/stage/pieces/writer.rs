@@ -24,7 +24,7 @@ use crate::{Error, columns::system, scratch::create_file, split::ShuffleKey};
 /// seldom among those that were in use a moment ago.
 const PIECE: usize = 256 << 10;
 
-/// What one worker wrote.
+/// Pieces of one worker, by split.
 #[derive(Debug, Default)]
 pub(in crate::stage) struct Written(pub(super) [Vec<Piece>; 3]);
 

@@ -1,8 +1,8 @@
-//! What makes two documents near: how alike their sets are, or their vectors.
+//! Similarity of two documents: of their sets, or of their vectors.
 
 use super::sign::jaccard;
 
-/// How two documents are compared.
+/// Measure of similarity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Alike {
     /// By the Jaccard similarity of their sets.
@@ -12,7 +12,7 @@ pub(super) enum Alike {
 }
 
 impl Alike {
-    /// Whether documents of so many members can be near at all.
+    /// Returns true if documents of so many members can be near at all.
     #[expect(
         clippy::cast_precision_loss,
         reason = "sets have fewer than 2^53 members"
@@ -26,7 +26,7 @@ impl Alike {
         }
     }
 
-    /// Whether two documents are near.
+    /// Returns true if two documents are near.
     pub(super) fn reaches(self, threshold: f64, a: &[u64], b: &[u64]) -> bool {
         match self {
             Self::Jaccard => jaccard(a, b) >= threshold,

@@ -6,7 +6,8 @@
 //! Then other passes go over the
 //! documents that would be kept, which are fewer, until a pass joins nothing. So what is kept has no near-duplicates in
 //! buckets of up to [`PAIRS`], and in hubs none near a centre; two documents that are near, share hubs only and are
-//! near no centre of any of them stay apart. [`Clusters::hubs`] tells how many buckets could hide such a pair.
+//! near no centre of any of them stay apart. [`Clusters::hubs`] counts the buckets that could hide
+//! such a pair.
 //!
 //! Skipping what is joined leaves the components of the verified pairs as they are, so buckets of up to [`PAIRS`]
 //! documents make the result independent of every order. The keys that decide a star come from the documents too.
@@ -36,7 +37,7 @@ pub struct Member {
     pub first: Entry,
 }
 
-/// What clustering found.
+/// Result of clustering.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Clusters {
     /// Every document that is not the first of its cluster and not frozen, by id.
@@ -63,7 +64,8 @@ impl Clusters {
         at.ok().map(|at| &self.members[at])
     }
 
-    /// Whether the largest cluster holds more than `share` of the documents, and more than 1,000.
+    /// Returns true if the largest cluster holds more than `share` of the documents, and more than
+    /// 1,000.
     #[must_use]
     #[expect(clippy::cast_precision_loss, reason = "a share needs no 53 bits")]
     pub fn is_chained(&self, share: f64) -> bool {
@@ -180,7 +182,7 @@ impl Clustering {
         Ok(joined)
     }
 
-    /// Joins two documents that are not joined, if they are near; tells whether they are.
+    /// Joins two documents that are not joined, if they are near; returns true if they are.
     fn join(&mut self, a: u32, b: u32) -> Result<bool, Error> {
         let is_near = self.is_near(a, b)?;
         if is_near {

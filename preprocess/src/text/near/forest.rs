@@ -1,4 +1,4 @@
-//! Which documents are joined: a disjoint-set forest whose roots do not depend on the order of joining.
+//! Joined documents: a disjoint-set forest whose roots do not depend on the order of joining.
 
 /// Disjoint sets of documents; the root of each is the first of its documents by the order the caller gives.
 #[derive(Debug)]
@@ -29,12 +29,12 @@ impl Forest {
         }
     }
 
-    /// Whether two documents are joined.
+    /// Returns true if two documents are joined.
     pub(super) fn is_joined(&mut self, a: u32, b: u32) -> bool {
         self.root(a) == self.root(b)
     }
 
-    /// Joins two sets; `is_before` tells which root comes first.
+    /// Joins two sets; `is_before` decides which root comes first.
     pub(super) fn join(&mut self, a: u32, b: u32, is_before: impl Fn(u32, u32) -> bool) {
         let (a, b) = (self.root(a), self.root(b));
         let (first, second) = if is_before(a, b) { (a, b) } else { (b, a) };

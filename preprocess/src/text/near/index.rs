@@ -23,7 +23,7 @@ const FROZEN: u8 = 0x80;
 /// A document in an index. Of two, the frozen one is before the other, then the one with the smaller id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Entry {
-    /// Whether it belongs to a set that nothing may be a copy of.
+    /// True for a frozen set, which no other may be a near-duplicate of.
     pub is_frozen: bool,
     /// Its id, unlike that of any other document that is as frozen.
     pub id: u64,

@@ -26,7 +26,7 @@ const BLOCKS: [(u32, u32); 20] = [
     (0x2_0000, 0x3_ffff),
 ];
 
-/// Whether `character` belongs to a script without spaces.
+/// Returns true if `character` belongs to a script without spaces.
 pub(super) fn is_unsegmented(character: char) -> bool {
     let code = u32::from(character);
     code >= BLOCKS[0].0
@@ -43,7 +43,7 @@ pub(super) fn is_unsegmented(character: char) -> bool {
             .is_ok()
 }
 
-/// Whether most letters of `text` belong to such scripts.
+/// Returns true if most letters of `text` belong to such scripts.
 pub(crate) fn is_mostly_unsegmented(text: &str) -> bool {
     let (mut letters, mut unsegmented) = (0_usize, 0_usize);
     for character in text.chars() {

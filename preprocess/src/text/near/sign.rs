@@ -21,7 +21,7 @@ const SEED: u64 = 2;
 /// Rows that go over a set together: two registers of 256 bits of factors, of summands and of minima.
 const LANES: usize = 16;
 
-/// How many bands of how many rows.
+/// Numbers of bands and of rows in each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Scheme {
     /// Bands, 14 at a threshold of 0.8 and 112 hashes.
@@ -144,7 +144,8 @@ const fn upper(hash: u64) -> u32 {
     (hash >> 32) as u32
 }
 
-/// The least of each row over a set, of which the machine's widest registers take many rows at a time.
+/// Least value of each row over a set; the widest registers of the machine take many rows at a
+/// time.
 struct Minima<'a> {
     rows: &'a [Lanes],
     set: &'a [u64],

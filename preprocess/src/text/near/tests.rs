@@ -7,7 +7,7 @@ use proptest::prelude::*;
 
 use super::{Clusters, Entry, Index, Signer, Sketch, shingles::mixed, sign::jaccard};
 
-/// A document of `words`, of which some are other ones than in its family.
+/// A document of `words`, with some that differ from its family.
 fn document(family: u64, words: u64, changed: &[u64]) -> String {
     let word = |i: u64| match changed.contains(&i) {
         true => format!("x{family}y{i}z{} ", changed.len()),
@@ -163,7 +163,8 @@ fn hub() -> Vec<(u64, String)> {
 
 #[test]
 fn a_hub_is_checked_in_a_star_and_no_copy_is_kept() {
-    // 216 n-grams, 192 shared between groups: 0.8 between two of them, so a threshold above tells groups apart.
+    // 216 n-grams, 192 shared between groups: 0.8 between two of them, so a threshold above it
+    // separates groups.
     let config = NearDupConfig {
         threshold: 0.9,
         ..config(1 << 20)
@@ -201,7 +202,7 @@ fn what_a_star_leaves_out_is_found_once_the_copies_of_its_centres_are_gone() {
         (1, 20, 60)
     );
     assert!(firsts(&found).iter().all(|(id, first)| *first == id % 20));
-    // Two alike among 100, near no centre: the limit of stars, which is told.
+    // Two alike among 100, near no centre: the limit of stars, which is counted.
     let found = cluster(100, |id| id.min(98), |id| id);
     assert_eq!((found.hubs, found.clusters), (1, 0));
 }

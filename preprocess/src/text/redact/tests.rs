@@ -118,7 +118,7 @@ proptest! {
         let marks = once.matches('[').count();
         let total = counts.emails + counts.phones + counts.cards;
         prop_assert_eq!(marks, total as usize);
-        // What stands between the marks stands in the text, in that order.
+        // The text has all parts between the marks, in that order.
         let mut rest = text.as_str();
         for part in once.split(['[', ']']).step_by(2) {
             let at = rest.find(part).unwrap();
