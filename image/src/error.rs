@@ -30,7 +30,9 @@ pub enum ImageError {
         reason: String,
     },
     /// It is of a kind that is not read.
-    #[error("the image is {reason}, which is not read; convert it to an 8-bit JPEG, PNG or WebP")]
+    #[error(
+        "the image is {reason}, which is not supported; convert it to an 8-bit JPEG, PNG or WebP"
+    )]
     Unsupported {
         /// Description of the kind.
         reason: String,

@@ -50,10 +50,10 @@ pub(crate) fn check(config: &DatasetConfig, columns: &[MergedColumn]) -> Result<
     ];
     for (key, _) in given.into_iter().filter(|(_, given)| *given) {
         let reason = if !config.kind.is_rows() {
-            "it belongs to a dataset of rows: images and documents are the same by what they hold, whatever stands beside \
-             them; remove this key"
+            "it belongs to a dataset of rows: images and documents are compared by their content, not by other columns; \
+             remove this key"
         } else if config.dedup == DedupMode::None {
-            "no copies are looked for, as `dataset.dedup` is `none`; remove one of the two"
+            "duplicates are kept, as `dataset.dedup` is `none`; remove one of the two"
         } else {
             continue;
         };

@@ -64,7 +64,7 @@ impl Engine {
             #[cfg(feature = "cluster")]
             Self::Cluster(cluster) => {
                 if let Err(error) = cluster.sweep(root, now).await {
-                    tracing::warn!(%error, "rows of queries were left behind in the store, and go with a build of tomorrow");
+                    tracing::warn!(%error, "rows of queries remain in the store; a build after a day removes them");
                 }
             }
         }
@@ -101,7 +101,7 @@ fn on_cluster(address: &str) -> Result<Engine, String> {
 #[cfg(not(feature = "cluster"))]
 fn on_cluster(address: &str) -> Result<Engine, String> {
     Err(format!(
-        "this program knows no clusters, such as that of `{address}`; build it with `--features cluster`, or use `local`"
+        "this program has no cluster support and cannot use `{address}`; build it with `--features cluster`, or use `local`"
     ))
 }
 

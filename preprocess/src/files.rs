@@ -181,8 +181,8 @@ impl Files {
             None => Ok(()),
             Some(file) => Err(Error::input(
                 format!("`{}`", file.path.display()),
-                "it was changed while the dataset was built of it",
-                "build again when nothing writes to it; what is to be added goes into a file of its own",
+                "it changed while the dataset was built from it",
+                "rebuild when nothing writes to it; put new rows into a file of their own",
             )),
         }
     }
@@ -340,7 +340,7 @@ impl Rows {
         let path = file.path.display();
         DataFusionError::Execution(match file.has_changed() {
             true => format!(
-                "cannot read rows of `{path}`: it was changed while the dataset was built of it; build again when nothing \
+                "cannot read rows of `{path}`: it changed while the dataset was built from it; rebuild when nothing \
                  writes to it"
             ),
             false => format!("cannot read rows of `{path}`: {reason}"),
@@ -536,7 +536,7 @@ fn columns(schema: &SchemaRef) -> Result<RecordSchema, String> {
         }
         let r#type = landed_as(field.data_type()).ok_or_else(|| {
             format!(
-                "column `{name}` is {}, which is not read",
+                "column `{name}` is {}, which is not supported",
                 field.data_type()
             )
         })?;
@@ -790,7 +790,7 @@ mod tests {
         write(&at("a.parquet"), &[("x", cells)]);
         refused(
             &at("*.parquet"),
-            "column `x` is UInt64, which is not read; rewrite the file without these columns",
+            "column `x` is UInt64, which is not supported; rewrite the file without these columns",
         );
         let cells: ArrayRef = Arc::new(UInt32Array::from(vec![0]));
         write(&at("a.parquet"), &[("x", Arc::clone(&cells))]);

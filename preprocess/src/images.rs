@@ -279,7 +279,7 @@ pub(crate) fn describe_fault(error: &ImageError, as_it_came: bool) -> String {
         ImageError::Unsupported { reason } if as_it_came => {
             format!("it is {reason}, which shards do not hold as it came: set `{KEY}.store`")
         }
-        ImageError::Unsupported { reason } => format!("it is {reason}, which is not read"),
+        ImageError::Unsupported { reason } => format!("it is {reason}, which is not supported"),
         other => other.to_string(),
     }
 }

@@ -353,7 +353,7 @@ impl Join {
         Err(Error::config(
             format!("dataset.join.{}.right", self.index),
             format!(
-                "{keys} keys stand more than once in column `{}` of source `{}`, such as `{key}` in {rows} rows; {advice}: \
+                "{keys} keys appear more than once in column `{}` of source `{}`, such as `{key}` in {rows} rows; {advice}: \
                  land each key once, or join by another column",
                 self.right.as_deref().unwrap_or_default(),
                 self.name()

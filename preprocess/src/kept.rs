@@ -50,7 +50,7 @@ pub(crate) fn resolve(
             ColumnType::Null => Some("holds no value in any row"),
             list if list.is_list() => Some("holds lists, which shards cannot keep"),
             _ if OWN.contains(&name.as_str()) => Some(
-                "is called as a column that every shard may have; rename it in the source, or with `dataset.sql`",
+                "has the name of a system column of shards; rename it in the source, or with `dataset.sql`",
             ),
             _ => None,
         };

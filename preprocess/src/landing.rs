@@ -285,7 +285,7 @@ impl Landed {
         if let Some(reason) = taken_back {
             let name = &self.reference.name;
             return Ok(Err(format!(
-                "source `{name}` {reason}: rows that the dataset was built of no longer count"
+                "source `{name}` {reason}: rows that the dataset was built from no longer count"
             )));
         }
         Ok(Ok(Behind {
@@ -299,7 +299,7 @@ impl Landed {
 
     fn goes_elsewhere(&self) -> String {
         format!(
-            "what source `{}` has landed does not continue what the dataset was built of",
+            "what source `{}` has landed does not continue the log that the dataset was built from",
             self.reference.name
         )
     }

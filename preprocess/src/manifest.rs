@@ -361,7 +361,7 @@ pub(crate) async fn is_whole(dataset: &Store, manifest: &Manifest) -> Result<boo
         .flat_map(|s| &s.shards)
         .find(|shard| !whole(shard));
     if let Some(shard) = missing {
-        tracing::warn!(shard = %shard.path, "a shard of the current dataset is missing or cut, building again");
+        tracing::warn!(shard = %shard.path, "a shard of the current dataset is missing or truncated, rebuilding");
         return Ok(false);
     }
     if let Some(problem) = check_tokenizer(dataset, manifest).await? {
@@ -377,7 +377,7 @@ pub(crate) async fn is_whole(dataset: &Store, manifest: &Manifest) -> Result<boo
         if dataset.get_opt(&page).await?.is_none() {
             tracing::warn!(
                 page,
-                "the page about the current dataset is missing, building again"
+                "the report of the current dataset is missing, rebuilding"
             );
             return Ok(false);
         }
@@ -389,7 +389,7 @@ pub(crate) async fn is_whole(dataset: &Store, manifest: &Manifest) -> Result<boo
             let transform = &manifest.transform.path;
             tracing::warn!(
                 transform,
-                "the transform of the current dataset is missing, building again"
+                "the transform of the current dataset is missing, rebuilding"
             );
             Ok(false)
         }

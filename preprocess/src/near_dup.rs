@@ -170,7 +170,8 @@ fn check_keep(near: &NearDupConfig, config: &DatasetConfig) -> Result<(), Error>
             "how images look decides their split, which no cluster of texts can follow; use `first`"
         }
         NearDupKeep::All if !config.split.key.is_empty() => {
-            "a cluster may hold rows of several `dataset.split.key`, so one of the two would be torn; use `first`, or \
+            "a cluster may hold rows of several `dataset.split.key`, so one of the two would be in several splits; use \
+             `first`, or \
              remove the key"
         }
         _ => return Ok(()),

@@ -60,7 +60,7 @@ pub(crate) fn check(config: &DatasetConfig) -> Result<(), Error> {
         Some(sign) if sign == signs.decimal => Err(Error::config(
             "dataset.thousands_separator",
             format!(
-                "`{sign}` is the decimal sign already; declare both, `dataset.decimal_separator` too"
+                "`{sign}` is the decimal separator already; declare both, `dataset.decimal_separator` too"
             ),
         )),
         _ => Ok(()),

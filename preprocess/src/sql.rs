@@ -83,7 +83,7 @@ impl Query {
             let name = field.name();
             let r#type = column_type(field.data_type()).ok_or_else(|| {
                 refuse(format!(
-                    "column `{name}` is of type {}, which nothing here is made of; `cast` it, or leave it out",
+                    "column `{name}` is of type {}, which is not supported; `cast` it, or leave it out",
                     field.data_type()
                 ))
             })?;

@@ -113,7 +113,8 @@ pub(crate) fn labels_differ(counts: ConflictCounts, target: &str, sample: &str) 
     let ConflictCounts { contents, rows } = counts;
     (contents > 0).then(|| {
         let message = format!(
-            "{contents} images are there in {rows} rows with different values of `{target}`{sample}; of each image the row that \
+            "{contents} images appear in {rows} rows with different values of `{target}`{sample}; of each image the row \
+             that \
              landed first is kept, and the values of the others are lost: correct the labels, or keep all rows with \
              `dataset.dedup = \"none\"`"
         );
@@ -871,8 +872,8 @@ pub(crate) fn infinite_capped(cells: &BTreeMap<String, [u64; 3]>) -> Option<Warn
         .collect();
     (!columns.is_empty()).then(|| {
         let message = format!(
-            "infinite cells of features were capped as the largest and smallest numbers are: {}; where they stand for no \
-             value, make them null in the source or with `dataset.sql`",
+            "infinite cells of features were capped as the largest and smallest numbers are: {}; where they mean a \
+             missing value, make them null in the source or with `dataset.sql`",
             first_of(&columns, COLUMNS)
         );
         warning(INFINITE_CAPPED, "dataset.step", message)

@@ -209,7 +209,7 @@ fn a_worker_that_is_killed_while_its_data_are_read_changes_nothing() {
         }
         let built = finish(building.wait_with_output().unwrap()).expect(0);
         is_expected();
-        is_tried = found.is_some() && built.stderr.contains("the query is run again");
+        is_tried = found.is_some() && built.stderr.contains("rerunning the query");
         if is_tried {
             break;
         }

@@ -151,10 +151,7 @@ async fn many_additions_hold_the_rows_and_the_splits_of_one_build() {
         }
         report = build_with(&root, DATASET, 2).await.unwrap();
         let now = placed(&root).await;
-        assert!(
-            splits.is_subset(&now),
-            "an existing row moved"
-        );
+        assert!(splits.is_subset(&now), "an existing row moved");
         splits = now;
     }
     let all = build_with(&whole, DATASET, 2).await.unwrap();

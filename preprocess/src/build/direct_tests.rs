@@ -387,7 +387,7 @@ async fn files_of_other_columns_are_refused_and_named() {
         ),
         (
             vec![("big", Arc::new(UInt64Array::from(vec![1])) as ArrayRef)],
-            "column `big` is UInt64, which is not read",
+            "column `big` is UInt64, which is not supported",
         ),
     ] {
         save(&second, columns);
@@ -439,7 +439,7 @@ async fn a_file_that_is_written_while_a_dataset_is_built_of_it_ends_the_build() 
     let config = config_of(folder.path(), DATASET);
     let error = build(&config, &context).await.unwrap_err();
     assert!(matches!(error, Error::Input { .. }), "{error}");
-    let expected = "a.parquet`: it was changed while the dataset was built of it";
+    let expected = "a.parquet`: it changed while the dataset was built from it";
     assert!(error.to_string().contains(expected), "{error}");
     let current = root.child("dataset").get_opt("CURRENT").await;
     assert_eq!(current.unwrap(), None);

@@ -57,7 +57,7 @@ impl Build<'_> {
             if !rows.eq(manifest.sources.iter().take(self.sources.len())) {
                 self.check_splits_stay()?;
             }
-            return Ok(Err("it is made of other sources".to_owned().into()));
+            return Ok(Err("it was built from other sources".to_owned().into()));
         }
         let (before, beside) = manifest.sources.split_at(self.sources.len());
         let (joined, frozen) = beside.split_at(self.joined.len());
@@ -77,7 +77,7 @@ impl Build<'_> {
                     if source.reference.sequence < before.sequence {
                         tracing::warn!(
                             source = %name, entries = %source.reference.sequence, before = %before.sequence,
-                            "less has landed than the dataset was built of: rows that are in it will be in it no longer"
+                            "fewer rows have landed than the dataset was built from: the rebuild will drop rows from it"
                         );
                     }
                     return Ok(Err(reason.into()));
@@ -93,13 +93,13 @@ impl Build<'_> {
         }
         if !is_same(&self.spec.config) && !self.resolved(&schemas).as_ref().is_some_and(is_same) {
             let reason = self.other_column(&schemas).unwrap_or_else(|| {
-                "its configuration, what is expected of it, or what is joined to it is not the same"
-                    .to_owned()
+                "its configuration, its expectations or a joined source has changed".to_owned()
             });
             return Ok(Err(reason.into()));
         }
         if is_beside {
-            let reason = "a source that is joined to its rows, or that they are compared with, has landed more";
+            let reason =
+                "a source that is joined to its rows, or compared with them, has landed more rows";
             return Ok(Err(reason.to_owned().into()));
         }
         let obstacle = self.obstacle().or_else(|| self.other_column(&schemas));
@@ -182,10 +182,11 @@ impl Build<'_> {
     fn check_splits_stay(&self) -> Result<(), Error> {
         let split = &self.spec.config.split;
         let (key, why) = match &self.spec.rule {
-            Rule::Range if !self.cuts_documents() => ("by", "the place among all rows decides"),
-            Rule::Time(_) if split.until.is_empty() => {
-                ("until", "fractions of all rows decide where the splits begin")
-            }
+            Rule::Range if !self.cuts_documents() => ("by", "the position among all rows decides"),
+            Rule::Time(_) if split.until.is_empty() => (
+                "until",
+                "fractions of all rows decide where the splits begin",
+            ),
             Rule::Time(_) if !split.key.is_empty() => ("key", "the last row of each group decides"),
             Rule::Hash | Rule::Named(_) | Rule::Time(_) | Rule::Range => return Ok(()),
         };
@@ -292,7 +293,7 @@ impl Build<'_> {
             .iter()
             .find(|input| !inputs.contains(input))?;
         Some(format!(
-            "column `{}` is read otherwise than before",
+            "column `{}` is read differently than before",
             other.name
         ))
     }

@@ -86,7 +86,7 @@ fn cells_of(name: &str, rows: &[Ordered]) -> Result<Cells, Error> {
             Error::input(
                 "the training rows",
                 format!("they have no column `{name}`"),
-                "this is a mistake of the program: report it",
+                "this is a bug in feedline: report it",
             )
         })?;
         match column.data_type() {

@@ -207,8 +207,8 @@ async fn open_rows(
         return Err(Error::config("dataset.series", reason));
     }
     if !build.is_built_as(manifest).await? {
-        let reason = "it is not what the dataset was built by, so features could be made in another way than those that the model \
-                      knows; build the dataset again (`feedline shards build`), or use the configuration that it was built by";
+        let reason = "it is not the configuration of the dataset, so features could differ from those of the model; \
+                      rebuild the dataset (`feedline shards build`), or use the configuration that it was built with";
         return Err(Error::config("dataset", reason));
     }
     let scratch = Scratch::claim(&context.scratch)?;
@@ -233,7 +233,8 @@ impl Build<'_> {
     /// Puts rows of `history` in the place of those that have landed.
     async fn replace_history(&mut self, history: &LandedRows) -> Result<(), Error> {
         if self.query.is_some() || self.dataset.files.is_some() {
-            let reason = "the past of such rows is made of what the query or the files give; leave out `--history`";
+            let reason =
+                "the past of such rows comes from the query or the files; leave out `--history`";
             return Err(Error::config("dataset", reason));
         }
         let landed = Landed::read(&history.root, &history.source, None).await?;
@@ -252,7 +253,8 @@ impl Build<'_> {
     ) -> Result<SeriesRows, Error> {
         let sequence = self.sequence();
         if new.is_some() && self.query.is_some() {
-            let reason = "rows of a query are made of what has landed; land the new rows (`feedline ingest`), and predict without a file";
+            let reason = "rows of a query come from landed rows; land the new rows (`feedline ingest`), and predict \
+                          without a file";
             return Err(Error::config("dataset.sql", reason));
         }
         if let Some(query) = &self.query {

@@ -299,7 +299,7 @@ async fn another_configuration_is_refused() {
         .unwrap_err()
         .to_string();
     assert!(
-        refused.contains("is not what the dataset was built by"),
+        refused.contains("is not the configuration of the dataset"),
         "{refused}"
     );
     let without = format!("{SERIES}{ALL}");
@@ -308,7 +308,7 @@ async fn another_configuration_is_refused() {
         .unwrap_err()
         .to_string();
     assert!(
-        refused.contains("is not what the dataset was built by"),
+        refused.contains("is not the configuration of the dataset"),
         "{refused}"
     );
 }

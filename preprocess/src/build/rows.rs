@@ -272,7 +272,7 @@ pub(super) fn cut(layout: &Layout, texts: [TextCounts; 3]) -> Option<CutCounts> 
             rows = cut.rows,
             tokens = cut.tokens,
             length = tokens.length,
-            "texts are longer than a row and were cut; raise `dataset.tokens.window` to keep more"
+            "texts are longer than a row and were truncated; raise `dataset.tokens.window` to keep more"
         );
     }
     Some(cut)

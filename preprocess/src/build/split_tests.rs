@@ -152,7 +152,7 @@ async fn kept_columns_stand_in_the_shards_as_they_landed() {
     for (keep, part) in [
         ("\"ids\"", "there is no column `ids`"),
         ("\"id\", \"id\"", "listed twice"),
-        ("\"x\"", "called as a column that every shard may have"),
+        ("\"x\"", "has the name of a system column of shards"),
     ] {
         let message = failure(&root, &format!("passthrough = [{keep}]\n")).await;
         assert!(message.contains(part), "{message}");

@@ -49,7 +49,7 @@ impl Build<'_> {
                     }
                     _ if by_rule.is_some() => by_rule.unwrap_or_default().to_owned(),
                     [] if is_text && config.by.is_key() => {
-                        "land more documents, or cut each into a part for every split with `dataset.split.by = \"range\"`"
+                        "land more documents, or divide each into one part per split with `dataset.split.by = \"range\"`"
                             .to_owned()
                     }
                     [] => "land more rows, or give this split a larger share or none".to_owned(),
@@ -89,7 +89,9 @@ impl Build<'_> {
             _ if config.frozen.is_some() => ("frozen", "this source leaves none that can be used"),
             SplitBy::Expression => ("expression", "it names none"),
             SplitBy::Column => ("column", "it names none"),
-            SplitBy::Time if !config.until.is_empty() => ("until", "none is between its boundaries"),
+            SplitBy::Time if !config.until.is_empty() => {
+                ("until", "none is between its boundaries")
+            }
             _ => return Ok(()),
         };
         let by_rule = split::advice_on(&rejects.filtered());

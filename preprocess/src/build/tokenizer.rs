@@ -65,7 +65,7 @@ pub(super) fn resolve(config: &DatasetConfig) -> Result<Option<TokensConfig>, Er
     if tokens.sample_bytes.is_some_and(|bytes| bytes.bytes() == 0) {
         return refuse(
             "dataset.tokens.sample_bytes",
-            "nothing can be learnt from no text: use some megabytes",
+            "no tokenizer can be learnt without text: use some megabytes",
         );
     }
     let learning = [

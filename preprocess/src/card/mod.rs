@@ -253,8 +253,8 @@ impl Card<'_> {
             vec![column.to_owned(), key.to_owned(), rows.to_string(), share]
         };
         let rows: Vec<_> = counts.unexpected.iter().map(row).collect();
-        let caption = "Rows that an expectation does not hold for and that were kept, with their share of the rows that were not \
-                       set aside or left out. A row counts for each expectation that it violates.";
+        let caption = "Rows that violate an expectation and were kept, with their fraction of the rows that were not \
+                       rejected or filtered. A row counts for each expectation that it violates.";
         let head = ["column", "expectation", "rows", "share"];
         "<h2>Rows kept that are not as expected</h2>\n".to_owned()
             + &table(caption, &head, 2..4, &rows)
@@ -316,10 +316,7 @@ impl Card<'_> {
         if let Some(Before { gone, new, .. }) = &self.before {
             for (word, names) in [("Missing", gone), ("New", new)] {
                 if !names.is_empty() {
-                    out += &format!(
-                        "<p>{word} columns: {}.</p>\n",
-                        escape(&names.join(", "))
-                    );
+                    out += &format!("<p>{word} columns: {}.</p>\n", escape(&names.join(", ")));
                 }
             }
         }

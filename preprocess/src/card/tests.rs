@@ -160,18 +160,12 @@ async fn the_next_version_is_compared_with_the_one_before() {
         .await
         .unwrap()
         .fingerprint;
-    assert!(
-        !page_of(&root)
-            .await
-            .contains("the previous dataset")
-    );
+    assert!(!page_of(&root).await.contains("the previous dataset"));
     land(&mut zone, 400.0, 900).await;
     let dataset = format!("{DATASET}drop = [\"flag\"]\n");
     build_with(&root, &dataset, 2).await.unwrap();
     let page = page_of(&root).await;
-    assert!(page.contains(&format!(
-        "the previous dataset (<code>{first}</code>)"
-    )));
+    assert!(page.contains(&format!("the previous dataset (<code>{first}</code>)")));
     assert!(page.contains("Missing columns: flag."));
     let is_odd = |line: &str| {
         line.contains("&lt;script&gt;")

@@ -235,7 +235,7 @@ impl QueryPlanner for ClusterPlanner {
     ) -> Result<Arc<dyn ExecutionPlan>> {
         let plan = self.planner.create_physical_plan(logical, session).await?;
         if !self.is_shared(&plan)? {
-            tracing::debug!("a query runs here, as it reads what only this machine has");
+            tracing::debug!("a query runs locally: it reads data that only this machine has");
             return Ok(plan);
         }
         let query = Query {
@@ -244,7 +244,7 @@ impl QueryPlanner for ClusterPlanner {
         };
         let sent = query.sent(String::new());
         if let Err(error) = PhysicalPlanNode::try_from_physical_plan(sent, &Codec::default()) {
-            tracing::debug!(%error, "a query runs here, as it cannot travel");
+            tracing::debug!(%error, "a query runs locally: it cannot be serialized");
             return Ok(plan);
         }
         Ok(Arc::new(Remote::new(query)))
@@ -425,7 +425,7 @@ async fn run(
         tracing::warn!(
             partitions,
             files = files.len(),
-            "the cluster lost a worker; the query is run again"
+            "the cluster lost a worker; rerunning the query"
         );
     }
     exec_err!(

@@ -80,7 +80,7 @@ impl EditSource {
             return Err(unfit("it holds no documents to edit".to_owned(), advice));
         };
         if let Some(problem) = check_tokenizer(dataset, &manifest).await? {
-            return Err(unfit(problem, "restore it, or build the dataset again"));
+            return Err(unfit(problem, "restore it, or rebuild the dataset"));
         }
         let special = match &manifest.tokens {
             None => vec![UNKNOWN_ID],

@@ -34,7 +34,7 @@ pub(super) async fn whole(dataset: &Store, shard: &Shard) -> Result<Bytes, Error
     Err(Error::input(
         format!("shard `{}`", dataset.url_of(&shard.path)),
         "its hash is not the one that the manifest says",
-        "restore it from a copy, or build the dataset again",
+        "restore it from a copy, or rebuild the dataset",
     ))
 }
 

@@ -83,7 +83,7 @@ fn too_many_missing(column: &str, rows: u64, filled: u64, share: f64) -> Option<
     (missing as f64 > share * rows as f64).then(|| Violation {
         path: format!("{column}.max_missing_fraction"),
         rows: missing,
-        sample: format!("{missing} of {rows} cells are missing, more than a share of {share}"),
+        sample: format!("{missing} of {rows} cells are missing, more than a fraction of {share}"),
     })
 }
 

@@ -31,7 +31,8 @@ pub async fn landed_types(
         let Some(bytes) = entry.filter(|bytes| Hash128::of(bytes) == source.entry_hash) else {
             tracing::warn!(
                 source = %source.name,
-                "the landing zone is not the one that the dataset was built from, or is missing: column types are inferred from the known categories"
+                "the landing zone is not the one that the dataset was built from, or is missing: column types are \
+                 inferred from the known categories"
             );
             continue;
         };

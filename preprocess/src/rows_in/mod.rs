@@ -516,7 +516,7 @@ fn unreadable(name: &str, reason: String) -> Error {
     Error::input(
         format!("`{name}`"),
         reason,
-        "correct the file, or how it is said to be written, and predict again",
+        "correct the file or its format options, and rerun the prediction",
     )
 }
 
@@ -680,8 +680,8 @@ impl Assembly {
             };
             tracing::warn!(
                 file, column = %input.name, cells = unread.cells, example = %unread.example,
-                "cells of a column could not be read and were taken as missing, as they are in the dataset; correct them, or list \
-                 in `dataset.null_values` what stands for no value"
+                "cells of a column could not be read and count as missing, as in the dataset; correct them, or list the \
+                 spellings of a missing value in `dataset.null_values`"
             );
         }
     }

@@ -141,7 +141,7 @@ fn check(file: &Value) -> Result<(), String> {
         return Err("it puts a blank before texts".into());
     }
     if words.get("use_regex").is_some_and(|given| *given != true) {
-        return Err("it does not cut texts into words".into());
+        return Err("it does not divide texts into words".into());
     }
     let model = part(file, "model");
     if model.get("type").is_some_and(|given| *given != "BPE") {

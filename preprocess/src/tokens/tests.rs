@@ -101,7 +101,7 @@ fn what_is_not_of_gpt_2s_kind_is_for_the_library() {
     );
     check(
         |file| file["pre_tokenizer"]["use_regex"] = false.into(),
-        "it does not cut texts into words",
+        "it does not divide texts into words",
     );
     check(
         |file| file["pre_tokenizer"] = json!({ "type": "Whitespace" }),

@@ -55,7 +55,7 @@ pub(crate) fn new_layout(
         if let Some(other) = seen.insert(&feature.name, feature) {
             return Err(format!(
                 "two features would be named `{}`: {} and {}; leave one of the columns out with `dataset.drop` or rename it, or \
-                 encode the category as `ordinal`; a value that stands for none belongs in `dataset.null_values`",
+                 encode the category as `ordinal`; list spellings of a missing value in `dataset.null_values`",
                 shown(&feature.name),
                 origin(other, inputs),
                 origin(feature, inputs)

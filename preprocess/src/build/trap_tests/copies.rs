@@ -119,11 +119,11 @@ async fn rules_for_copies_that_do_not_go_together_are_refused_by_name() {
         ),
         (
             "target = \"y\"\nconflicts = \"drop\"\ndedup = \"none\"",
-            "`dataset.conflicts`: no copies are looked for",
+            "`dataset.conflicts`: duplicates are kept",
         ),
         (
             "dedup_ignore = [\"id\"]\ndedup = \"none\"",
-            "`dataset.dedup_ignore`: no copies are looked for",
+            "`dataset.dedup_ignore`: duplicates are kept",
         ),
         ("dedup_ignore = [\"ids\"]", "did you mean `id`?"),
         ("dedup_ignore = [\"id\", \"id\"]", "listed twice"),
