@@ -19,18 +19,18 @@ pub enum Encoding {
     },
     /// PNG of 8 bits.
     Png,
-    /// PPM or PGM: the pixels behind a header.
+    /// PPM or PGM: the pixels after a header.
     Raw,
 }
 
 impl Encoding {
-    /// The file of `pixels`, u8 RGB `[height, width, 3]`: a function of these alone.
+    /// Encodes `pixels`, u8 RGB `[height, width, 3]`, as a file; a pure function of its arguments.
     ///
     /// # Errors
     /// [`ImageError::TooLarge`] for a side that a JPEG cannot have.
     ///
     /// # Panics
-    /// If there are not as many pixels as `width` and `height` say.
+    /// If the number of pixels is not `width * height`.
     pub fn encode(self, pixels: &[u8], width: u32, height: u32) -> Result<Vec<u8>, ImageError> {
         let (triples, rest) = pixels.as_chunks::<3>();
         assert!(

@@ -2,7 +2,7 @@
 
 use crate::ImageError;
 
-/// A format that is read.
+/// A supported format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
     /// JPEG.
@@ -22,9 +22,9 @@ pub enum Format {
 }
 
 impl Format {
-    /// Those that shards hold and loaders read.
+    /// Formats that shards hold and loaders read.
     pub const TRAINED_ON: &[Self] = &[Self::Jpeg, Self::Png, Self::WebP, Self::Raw];
-    /// All.
+    /// All formats.
     pub const ALL: &[Self] = &[
         Self::Jpeg,
         Self::Png,
@@ -49,7 +49,7 @@ impl Format {
         }
     }
 
-    /// The format of a file.
+    /// Recognizes the format of a file.
     ///
     /// # Errors
     /// [`ImageError::Empty`], [`ImageError::Unsupported`] for another format, and [`ImageError::Truncated`] for

@@ -1,8 +1,9 @@
-//! Panics as values.
+//! Panics caught as values.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// Runs `work` and turns a panic into its message. What `work` was changing must not be used after a panic.
+/// Runs `work` and turns a panic into its message. State that `work` was changing must not be used
+/// after a panic.
 ///
 /// # Errors
 /// The message of the panic.

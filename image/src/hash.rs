@@ -41,7 +41,7 @@ pub struct Looks {
 }
 
 impl ImageHashes {
-    /// Of `pixels`, u8 RGB `[height, width, 3]`; `sides` are width and height.
+    /// Hashes `pixels`, u8 RGB `[height, width, 3]`; `sides` are width and height.
     #[must_use]
     pub fn of(pixels: &[u8], sides: [u32; 2]) -> Self {
         let mut hash = Xxh3::new();
@@ -57,7 +57,7 @@ impl ImageHashes {
 }
 
 impl Looks {
-    /// Of `pixels`, u8 RGB `[height, width, 3]`; `sides` are width and height.
+    /// Hashes `pixels`, u8 RGB `[height, width, 3]`; `sides` are width and height.
     #[must_use]
     pub fn of(pixels: &[u8], sides: [u32; 2]) -> Option<Self> {
         let grey: Vec<u8> = pixels.as_chunks::<3>().0.iter().map(|p| luma(*p)).collect();
@@ -72,7 +72,7 @@ impl Looks {
         })
     }
 
-    /// Bits that differ, of each hash.
+    /// Number of differing bits in each hash.
     #[must_use]
     pub const fn distance(&self, other: &Self) -> [u32; 2] {
         [

@@ -25,8 +25,8 @@ pub struct Header {
 }
 
 impl Header {
-    /// Reads the header of `encoded`, of one of these formats, and holds it to `limits`. Of the file nothing is decoded,
-    /// but that it ends as its format ends is looked at.
+    /// Reads the header of `encoded`, of one of these formats, and checks it against `limits`.
+    /// Nothing is decoded, but the end of the file is checked against its format.
     ///
     /// # Errors
     /// Those of [`ImageError`].
@@ -55,13 +55,13 @@ impl Header {
         header.check(limits)
     }
 
-    /// The format.
+    /// Format of the file.
     #[must_use]
     pub const fn format(&self) -> Format {
         self.format
     }
 
-    /// A bound on the bytes that decoding the whole image takes.
+    /// Upper bound on the memory in bytes for decoding the complete image.
     #[must_use]
     pub const fn decoder_bytes(&self) -> u64 {
         self.decoder_bytes

@@ -1,10 +1,10 @@
-//! Limits on what is decoded.
+//! Limits on the images that are decoded.
 
 use serde::{Deserialize, Serialize};
 
 use crate::ImageError;
 
-/// Limits that an image's header is held to before any of it is decoded.
+/// Limits that an image's header is checked against before anything is decoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct ImageLimits {
@@ -65,7 +65,7 @@ pub enum Bound {
 }
 
 impl Bound {
-    /// Its name among the limits.
+    /// Its key in the limits.
     #[must_use]
     pub const fn key(self) -> &'static str {
         match self {

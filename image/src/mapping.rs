@@ -7,8 +7,8 @@ use crate::{Orientation, Sizing};
 /// Steps per pixel in the coordinates of boxes.
 const STEPS: f64 = 1000.0;
 
-/// Maps boxes of the image that came to the one that is stored, `[x, y, width, height]` in pixels from the left upper
-/// corner of the first pixel.
+/// Maps boxes of the original image to the stored one: `[x, y, width, height]` in pixels from the
+/// upper left corner of the first pixel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Mapping {
     pub(crate) orientation: Orientation,

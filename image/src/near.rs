@@ -1,4 +1,4 @@
-//! Groups of images that look the same, found without comparing all pairs.
+//! Groups of perceptual duplicates, found without comparing all pairs.
 //!
 //! Two hashes of 64 bits that differ in at most `t` bits are equal in at least one of `t + 1` bands (pigeon-hole). So the
 //! images are sorted by each band in turn, and only those with an equal band are compared: about `n^2 (t + 1) / 2^(64 /
@@ -11,9 +11,10 @@ use crate::Looks;
 /// Most bits in which two hashes may differ and still be found by the search.
 pub const MOST_BITS: u32 = 8;
 
-/// Joins in `groups`, which has a member for each image, those that look alike: that differ in at most `bits` of the 64
-/// bits of the pHash, and in at most twice as many of the dHash. One without looks is like no other. What is joined
-/// depends on the images alone, and not on their order.
+/// Joins in `groups`, which has a member for each image, the perceptual duplicates: images that
+/// differ in at most `bits` of the 64 bits of the pHash, and in at most twice as many of the dHash.
+/// An image without hashes matches no other. The groups depend on the images alone, not on their
+/// order.
 ///
 /// # Panics
 /// If `bits` is over [`MOST_BITS`], or `groups` has another number of members.
@@ -92,10 +93,10 @@ pub struct Groups {
 }
 
 impl Groups {
-    /// So many members, each a group of its own.
+    /// Creates `count` members, each in a group of its own.
     ///
     /// # Panics
-    /// If there are 2^32.
+    /// If `count` is 2^32 or more.
     #[must_use]
     pub fn new(count: usize) -> Self {
         let count = u32::try_from(count).expect("fewer than 2^32 images");
@@ -113,7 +114,7 @@ impl Groups {
         member
     }
 
-    /// Makes the groups of two members one.
+    /// Joins the groups of two members.
     ///
     /// # Panics
     /// If there is no such member.
@@ -122,7 +123,7 @@ impl Groups {
         self.parent[a.max(b) as usize] = a.min(b);
     }
 
-    /// For each member the smallest of its group.
+    /// Returns the smallest member of each member's group.
     #[must_use]
     pub fn into_firsts(mut self) -> Vec<u32> {
         (0..self.parent.len())

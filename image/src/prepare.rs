@@ -1,4 +1,4 @@
-//! A foreign image file to the file that is stored.
+//! Preparation of a foreign image file for storage.
 
 use serde::{Deserialize, Serialize};
 
@@ -40,7 +40,7 @@ impl Preparation {
 /// An image that was prepared.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Prepared {
-    /// The file to store; none: the one that came.
+    /// File to store; `None` if it is unchanged.
     pub file: Option<Vec<u8>>,
     /// Width and height of its upright image.
     pub sides: [u32; 2],
@@ -67,7 +67,7 @@ pub struct ChannelSums {
 const LANES: usize = 24;
 
 impl ChannelSums {
-    /// The sums over `pixels`, u8 RGB.
+    /// Computes the sums over `pixels`, u8 RGB.
     #[must_use]
     pub fn of(pixels: &[u8]) -> Self {
         let mut sums = Self::default();
@@ -130,7 +130,7 @@ impl ChannelSums {
     }
 }
 
-/// Prepares images one after another, in memory that it keeps. One for each thread.
+/// Prepares images one after another, in memory that it reuses. Use one per thread.
 #[derive(Debug)]
 pub struct Preparer {
     how: Preparation,
@@ -142,7 +142,7 @@ pub struct Preparer {
 }
 
 impl Preparer {
-    /// One with these settings.
+    /// Creates a preparer with these settings.
     #[must_use]
     pub fn new(how: Preparation) -> Self {
         Self {

@@ -1,4 +1,4 @@
-//! Preparing images in another process, so that a decoder that is stopped takes nothing else with it.
+//! Preparing images in another process, so that a crash of a decoder stops nothing else.
 //!
 //! Both ends send frames, `length u32 | bytes`, little endian. First comes the [`Preparation`] as
 //! JSON; the response is an empty frame. Then each file is a frame, and its response has two: JSON
@@ -62,7 +62,7 @@ pub fn serve(input: impl Read, output: impl Write, mut busy: impl FnMut(bool)) -
     Ok(())
 }
 
-/// The near end of a conversation with a process that [`serve`]s.
+/// Client of a process that [`serve`]s.
 #[derive(Debug)]
 pub struct Remote<R: Read, W: Write> {
     from: BufReader<R>,
@@ -70,7 +70,7 @@ pub struct Remote<R: Read, W: Write> {
 }
 
 impl<R: Read, W: Write> Remote<R, W> {
-    /// A conversation that has not begun.
+    /// Creates a client; [`Self::begin`] starts the protocol.
     pub fn new(from: R, to: W) -> Self {
         Self {
             from: BufReader::new(from),
@@ -78,20 +78,20 @@ impl<R: Read, W: Write> Remote<R, W> {
         }
     }
 
-    /// Begins it.
+    /// Sends the settings.
     ///
     /// # Errors
-    /// Those of the streams: the other process is gone.
+    /// Those of the streams: the other process has ended.
     pub fn begin(&mut self, how: &Preparation) -> io::Result<()> {
         write(&mut self.to, &serde_json::to_vec(how)?)?;
         self.to.flush()?;
         self.answer().map(drop)
     }
 
-    /// Has an image prepared, see [`Preparer::prepare`].
+    /// Prepares an image in the other process, see [`Preparer::prepare`].
     ///
     /// # Errors
-    /// Those of the streams: the other process is gone, and this end is to be dropped.
+    /// Those of the streams: the other process has ended, and this client must be dropped.
     pub fn prepare(&mut self, file: &[u8]) -> io::Result<Result<Prepared, ImageError>> {
         write(&mut self.to, file)?;
         self.to.flush()?;

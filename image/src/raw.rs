@@ -1,4 +1,4 @@
-//! PGM and PPM: raw pixels behind a header. Grey is repeated.
+//! PGM and PPM: raw pixels after a header. Grey is repeated.
 
 use feedline_schemas::pnm::{Pnm, PnmError};
 

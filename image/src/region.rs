@@ -57,14 +57,15 @@ pub struct Region {
 }
 
 impl UprightBox {
-    /// The whole of an image of this width and height.
+    /// The complete image of this width and height.
     #[must_use]
     pub fn whole([width, height]: [u32; 2]) -> Self {
         Self::whole_pixels([0, 0, width, height])
     }
 
-    /// The part of an image of this width and height that the central pixels, `kept` of each side, come from after its
-    /// shorter side was resized to `shorter_side`: `Resize` and `CenterCrop` of torchvision.
+    /// Part of an image of this width and height that becomes the central pixels, `kept` of each
+    /// side, after its shorter side is resized to `shorter_side`: `Resize` and `CenterCrop` of
+    /// torchvision.
     #[must_use]
     pub fn centre([width, height]: [u32; 2], kept: [u32; 2], shorter_side: u32) -> Self {
         let shorter = u64::from(width.min(height));

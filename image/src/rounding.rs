@@ -1,4 +1,4 @@
-//! Conversions of numbers that lose what may be lost.
+//! Number conversions with deliberate loss.
 
 /// A number without its fraction. One below 0 becomes 0, and one that is too large the largest.
 #[expect(

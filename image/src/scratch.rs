@@ -1,10 +1,10 @@
-//! Memory that images are decoded in.
+//! Memory for decoding images.
 
 use fast_image_resize::Resizer;
 
 use crate::{Format, Header, ImageError, Region, codecs, jpeg, raw, resize};
 
-/// Decodes images one after another, in memory that it keeps. One for each thread.
+/// Decodes images one after another, in memory that it reuses. Use one per thread.
 #[derive(Debug, Default)]
 pub struct Decoder {
     scratch: Scratch,
@@ -78,8 +78,8 @@ impl Decoder {
     /// Those of [`ImageError`].
     ///
     /// # Panics
-    /// If `out` does not have `height * width * 3` bytes. Decoders of other libraries may panic on malicious input;
-    /// after that this one is to be dropped.
+    /// If `out` does not have `height * width * 3` bytes. Third-party decoders may panic on
+    /// malicious input; drop this decoder after a panic.
     pub fn decode(
         &mut self,
         encoded: &[u8],

@@ -7,7 +7,7 @@ use crate::{ImageLimits, UprightBox, rounding::whole};
 /// Rule for the size of an image. Sides are those of the upright image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Sizing {
-    /// It keeps it.
+    /// The image keeps its size.
     Original,
     /// A larger image is shrunk until its shorter side has this many pixels; a smaller one stays as it is.
     ShorterSide(u32),
@@ -62,7 +62,7 @@ impl Placement {
 }
 
 impl Sizing {
-    /// Bytes of the largest image it makes, as u8 RGB: it enlarges only to sides that are given.
+    /// Bytes of the largest possible result, as u8 RGB: only given sides enlarge an image.
     #[must_use]
     pub fn most_bytes(self, limits: &ImageLimits) -> u64 {
         let pixels = match self {

@@ -100,7 +100,7 @@ pub async fn refit(config: &PipelineConfig, context: &Context) -> Result<Dataset
     Box::pin(build_by(config, context, Mode::Anew)).await
 }
 
-/// Checks that `config` is what the dataset of `manifest` was built by.
+/// Checks that the dataset of `manifest` was built with `config`.
 ///
 /// # Errors
 /// As [`build`], as far as no row is read.

@@ -1,8 +1,8 @@
-//! Rows that are equal but for their target: which of them is kept follows from a rule, and never from chance.
+//! Rows that are equal but for their target: a rule decides which of them is kept.
 //!
-//! Targets are compared as they are learnt from, numbers as numbers and classes as text, and only those of rows that can be
-//! used have a say. The engine sorts by content, then by what the rule asks for, spilling where it must, so the choice
-//! depends neither on memory nor on partitions.
+//! Targets are compared in the form that is learnt from, numbers as numbers and classes as text,
+//! and only those of usable rows count. The engine sorts by content, then by the rule, spilling
+//! where it must, so the choice depends neither on memory nor on partitions.
 
 use std::sync::Arc;
 

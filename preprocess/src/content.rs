@@ -1,10 +1,10 @@
-//! The content hash of a row: what makes two rows the same row.
+//! Content hash of a row: rows with equal hashes are duplicates.
 //!
 //! Layout hashed (xxh3-128, seed 0): for every column that is not null, in the order of their names by bytes,
 //! `name length u32 | name | tag u8 | value`, all numbers little endian. A null cell is left out, so a column that
-//! appears later changes no old row's hash. A float that is a whole number is hashed as that integer, so a column
-//! widened from integer to float changes none either, nor does one widened to decimal, and -0.0 equals 0.0; all NaN are one value; a null is not an
-//! empty text.
+//! appears later changes no old row's hash. A float that is an integer is hashed as that integer,
+//! so a column widened from integer to float changes none either, nor does one widened to decimal,
+//! and -0.0 equals 0.0; all NaN are one value; a null is not an empty text.
 
 use std::{ops::Range, sync::Arc};
 
@@ -342,7 +342,7 @@ enum Cell<'a> {
     Bytes(&'a BinaryArray),
     Decimal(&'a Decimal128Array),
     Instant(&'a TimestampMicrosecondArray),
-    /// Hashed as its text is.
+    /// Hashed like its text.
     Plain(&'a ArrayRef),
 }
 

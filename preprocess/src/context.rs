@@ -23,8 +23,8 @@ pub struct Context {
     /// Options of stores besides the root that the configuration names, such as that of a
     /// tokenizer.
     pub store_options: StoreOptions,
-    /// The program itself, which decodes images in processes of their own by its command `decode-images`; absent where
-    /// it has no such command.
+    /// The program itself, whose command `decode-images` decodes images in separate processes;
+    /// absent without such a command.
     pub decoder: Option<PathBuf>,
     /// Engine that runs the queries. The result does not depend on it.
     pub engine: Engine,

@@ -1,5 +1,6 @@
-//! Documents as a plan prepares them: normalized and without personal data before anything else sees them, then judged
-//! by their form. So copies that differ in their normal form only are exact copies.
+//! Preparation of documents in a plan: normalized and redacted before anything else reads them,
+//! then filtered by their form. So documents that only differ before normalization are exact
+//! duplicates.
 
 use std::{
     hash::{Hash, Hasher},

@@ -177,7 +177,7 @@ pub enum Error {
     /// A store could not be read or written.
     #[error("cannot read or write the dataset's store")]
     Storage(#[from] feedline_storage::Error),
-    /// A document of ours was refused.
+    /// A document of ours did not match its schema.
     #[error(transparent)]
     Contract(#[from] ContractError),
 }
@@ -193,7 +193,7 @@ pub enum ErrorKind {
     },
     /// Correct the data.
     Input,
-    /// Look at the cause.
+    /// See the cause.
     Other,
 }
 

@@ -5,8 +5,9 @@
 //! - `feedline_bins(x, edges)`: cells between edges ([`Bins`]),
 //! - `feedline_cell(x, ops)`: fitted steps on a numeric column ([`CellOp`]).
 //!
-//! Parameters are literal arguments, so a function travels to another process by its name. The states and results of
-//! the aggregates are binary; they merge by integer additions, so any partitioning gives the same bytes.
+//! Parameters are literal arguments, so a function is serialized by its name. The states and
+//! results of the aggregates are binary; they merge by integer additions, so any partitioning gives
+//! the same bytes.
 
 mod bins;
 mod profile;

@@ -1,11 +1,12 @@
-//! Columns of other sources, put beside the rows that have their keys, before anything else is done with the rows.
+//! Columns of other sources, joined to the rows by key before any other step.
 //!
 //! A key is unique in the joined source, or the build ends: no row is ever multiplied, so a dataset
 //! has as many rows after its joins as before. The joined values depend on keys alone, whatever the
 //! partitions; with `asof`, on keys and times.
 //!
-//! The joined source is held in memory, its keys and the columns that are taken, while the rows stream past it; where
-//! that would take an eighth of the memory limit both sides are sorted instead, outside memory.
+//! The joined source is held in memory, its keys and the used columns, while the rows stream past
+//! it; where that would take an eighth of the memory limit both sides are sorted instead, outside
+//! memory.
 
 pub(crate) mod asof;
 pub(crate) mod key;

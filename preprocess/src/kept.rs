@@ -1,4 +1,5 @@
-//! Columns that shards hold beside their own as they landed, for whoever reads shards to find or check rows by.
+//! Passthrough columns: stored in shards as they landed, so that readers of shards can find or
+//! check rows by them.
 
 use std::sync::Arc;
 

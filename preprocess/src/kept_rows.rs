@@ -1,4 +1,4 @@
-//! Columns that shards keep as they landed, read back as text in the order of the rows.
+//! Passthrough columns of shards, read back as text in the order of the rows.
 
 use std::{collections::VecDeque, io::Cursor};
 
@@ -19,7 +19,8 @@ use feedline_storage::Store;
 
 use crate::Error;
 
-/// Rows of a split with their kept columns, in the order in which the dataset stores them. It holds one shard at a time.
+/// Rows of a split with their passthrough columns, in the order in which the dataset stores them.
+/// It holds one shard at a time.
 #[derive(Debug)]
 pub struct KeptRows {
     store: Store,
@@ -28,7 +29,7 @@ pub struct KeptRows {
     ready: VecDeque<KeptRow>,
 }
 
-/// Kept columns of a row.
+/// Passthrough columns of a row.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeptRow {
     /// Landing position of the row.
@@ -38,7 +39,7 @@ pub struct KeptRow {
 }
 
 impl KeptRows {
-    /// The rows of `split`; `None` where shards keep no column.
+    /// The rows of `split`; `None` for shards without passthrough columns.
     #[must_use]
     pub fn of(dataset: &Store, manifest: &Manifest, split: Split) -> Option<Self> {
         let names: Vec<String> = manifest.kept.iter().map(|kept| kept.name.clone()).collect();

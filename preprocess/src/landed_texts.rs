@@ -1,4 +1,4 @@
-//! Texts of landed rows by their place, for predictions that name the files they are about.
+//! Text cells of landed rows by their position, for predictions that name the files they are about.
 
 use std::collections::BTreeMap;
 
@@ -21,8 +21,8 @@ use crate::{Error, landing::Landed};
 /// Sequence of a batch, and the row in it.
 pub type LandedPlace = (u64, u64);
 
-/// Places of the rows that `source` has landed in `root`, in their order, with the text of the column `name` where it has one.
-/// Holds one data file at a time in memory.
+/// Positions of the rows that `source` has landed in `root`, in their order, with the text of the
+/// column `name` where it has one. Holds one data file at a time in memory.
 ///
 /// # Errors
 /// [`Error::Input`] for a source that has landed nothing, and for damaged files; failures of the store.

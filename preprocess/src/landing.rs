@@ -1,5 +1,5 @@
-//! A source's landing zone at its newest log position: the log verified entry by entry, the files it names verified
-//! before anything reads them.
+//! Landing zone of a source at its latest log position. The log is verified entry by entry, and its
+//! files before anything reads them.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

@@ -1,8 +1,8 @@
-//! Features that give the target away: a copy of it, a function of it, or parts that it is the sum of.
+//! Features that leak the target: a copy of it, a function of it, or parts that it is the sum of.
 //!
-//! Looked for in some training rows, so a column that is nearly the target is found, and one that is right in a few rows more
-//! than chance is not. The thresholds are high: a strong feature is no fault, a column without error is nearly always the target
-//! itself, written down when it was known.
+//! The search covers some training rows, so it finds a column that is nearly the target, and not
+//! one that is only a little better than chance. The thresholds are high: a strong feature is no
+//! fault, a column without error is nearly always the target itself, recorded when it was known.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,8 +1,10 @@
-//! Publishing a dataset and finding it again.
+//! Publishing of a dataset, and reading of the current one.
 //!
-//! Order of writes: shards, rejects, transform artefact, tokenizer, profile, the tables of splits with many shards,
-//! `manifest-<generation>.json` (created, never replaced), `CURRENT` (replaced), the page about the dataset. Everything but `CURRENT` is named by content or generation, so a build that died anywhere
-//! leaves the previous dataset in place, and the next one repeats its writes with the same bytes.
+//! Order of writes: shards, rejects, transform artefact, tokenizer, profile, the tables of splits
+//! with many shards, `manifest-<generation>.json` (created, never replaced), `CURRENT` (replaced),
+//! the dataset report. Everything but `CURRENT` is named by content or generation, so a build that
+//! died at any point leaves the previous dataset in place, and the next one repeats its writes with
+//! the same bytes.
 
 use std::collections::BTreeMap;
 

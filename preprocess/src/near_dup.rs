@@ -1,7 +1,9 @@
-//! Near-duplicates in a build. Rows go to scratch once, with the texts they are compared by; the texts go to an index;
-//! and the rows come back, of each cluster only the first, or all of them in its split.
+//! Near-duplicates in a build. Rows go to scratch once, with the texts they are compared by; the
+//! texts go to an index; then the rows are read back, only the first of each cluster, or all of
+//! them in its split.
 //!
-//! The first of a cluster is the row that landed first, as for exact copies, so that what lands later displaces nothing.
+//! The first of a cluster is the row that landed first, as for exact duplicates, so that later rows
+//! replace nothing.
 
 mod compare;
 mod judge;

@@ -1,11 +1,12 @@
-//! Of the landed rows that are about one thing, the newest.
+//! Latest version of each key among the landed rows.
 //!
-//! Rows are about one thing when the cells of the source's key have the same texts, so a key that changed its type stays
-//! the same key. The newest is the row of the greatest version, a null being the least; of equal versions it is the one
-//! that landed last. So it depends on what has landed up to the log position, and not on partitions. A row without any
-//! part of its key is about nothing that could be newer, and stays.
+//! Rows have the same key when the cells of the source's key have the same texts, so a key that
+//! changed its type stays the same key. The latest version is the row of the greatest version, a
+//! null being the least; of equal versions it is the one that landed last. So it depends on the
+//! landed rows up to the log position, and not on partitions. A row without any part of its key has
+//! no later version, and stays.
 //!
-//! Of a child table those rows are read whose records are.
+//! Rows of a child table are read if their record is the latest version.
 
 use datafusion::{
     common::JoinType,

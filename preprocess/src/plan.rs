@@ -1,4 +1,4 @@
-//! The dataset as one frame of typed rows with content hash, origin and split, copies dropped.
+//! The dataset as one frame of typed rows with content hash, origin and split, duplicates dropped.
 
 use std::{
     ops::RangeInclusive,
@@ -69,8 +69,8 @@ const PAYLOAD_BATCH: u64 = 32 << 20;
 const SYSTEM_BYTES: usize = 64;
 const CELL_BYTES: usize = 16;
 
-/// The rows of the training split: the only thing statistics can be fitted on, and made only from what the splitter
-/// put there. Nothing else makes one:
+/// Rows of the training split: the only input that statistics can be fitted on, and made only from
+/// the splitter's output. Nothing else makes one:
 ///
 /// ```compile_fail,E0451
 /// fn leaks(frame: datafusion::prelude::DataFrame) -> feedline_preprocess::TrainSplit {

@@ -1,11 +1,14 @@
-//! The engine's memory: a limit that operators which can spill cannot use up for those that cannot.
+//! Memory pool of the engine: operators that can spill cannot use up the limit for those that
+//! cannot.
 //!
-//! With one pool for all, sorts fill the limit and the merge above them, which needs little and cannot spill, fails or
-//! not by the timing of the threads. So half is kept for what
-//! cannot spill; a sort that is about to spill needs it too, for the keys of what it merges. Of several sorts above one another
-//! the lowest would take all of that for its merge of files, which goes as wide as it can, and the merge of another, of rows in
-//! memory, could not begin. What such a merge takes is what its sort holds, and counted twice: so much, the share of one that can
-//! spill, each reservation gets where nothing is left, and all of them together as much again as there is.
+//! With a single pool, sorts fill the limit, and the merge above them, which needs little and
+//! cannot spill, fails or succeeds by the timing of the threads. So half is reserved for
+//! reservations that cannot spill; a sort that is about to spill needs it too, for the keys of its
+//! merge. Of several nested sorts the lowest would take all of that half for its merge of files,
+//! which goes as wide as it can, and the in-memory merge of another could not begin. The memory of
+//! such a merge belongs to its sort and is counted twice. So each reservation may still grow to the
+//! share of one that can spill when nothing is left, and all of them together up to the limit
+//! again.
 
 use std::{
     fmt,

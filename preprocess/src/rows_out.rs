@@ -28,7 +28,7 @@ const OPTIONAL: [&str; 2] = ["error", "detail"];
 pub enum Column {
     /// Numbers of rows.
     Counts(Vec<u64>),
-    /// Whole numbers.
+    /// Integers.
     Whole(Vec<Option<u64>>),
     /// 32-bit numbers.
     Short(Vec<Option<f32>>),
@@ -174,7 +174,7 @@ impl<W: Write + Send> RowsOut<W> {
         }
     }
 
-    /// Ends the file. One without rows is empty, and no Parquet file.
+    /// Ends the file. Without rows the file is empty, and so not a valid Parquet file.
     ///
     /// # Errors
     /// Errors of the underlying writer.

@@ -1,4 +1,4 @@
-//! Records in order, however many there are: an external sort.
+//! External sort of any number of records.
 //!
 //! A run is a file of records in order. The last run stays in memory, so that few records never touch the disk.
 

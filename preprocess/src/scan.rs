@@ -1,4 +1,4 @@
-//! A table over exactly the Parquet files it is given: nothing is listed, inferred or guessed.
+//! A table over exactly the given Parquet files: nothing is listed, inferred or guessed.
 
 use std::sync::Arc;
 

@@ -1,6 +1,6 @@
-//! A local folder for data on its way: spilled sorts and the typed rows of each split.
+//! Local folder for temporary data: spilled sorts and the typed rows of each split.
 //!
-//! Its parent is often a folder where every user of the machine may make folders, and its content
+//! Its parent is often a folder where every user of the machine may create folders, and its content
 //! becomes the dataset. So the folder is closed to others, and a folder that may belong to another
 //! user is refused.
 

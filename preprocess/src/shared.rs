@@ -1,7 +1,8 @@
-//! The URLs that the engine knows stores by, which every machine of a cluster can resolve.
+//! URLs of stores in the engine, which every machine of a cluster can resolve.
 //!
-//! An engine's URL is a scheme and a name. The name is the store's base URL in hexadecimal digits, so that a worker which is
-//! handed a plan finds the store with settings and credentials of its own; none of them travel.
+//! An engine's URL is a scheme and a name. The name is the store's base URL in hexadecimal digits,
+//! so that a worker with a plan finds the store with its own settings and credentials; none of them
+//! are sent.
 
 use std::fmt::Write as _;
 

@@ -1,4 +1,4 @@
-//! Texts as numbers, by the signs that they are declared to be written with.
+//! Text columns as numbers, by their declared number format.
 //!
 //! A number is digits with an optional decimal separator among, before or after them, a sign in
 //! front and a power of ten (`e-3`) behind. Digits before the decimal separator may be in groups:

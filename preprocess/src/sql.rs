@@ -1,9 +1,10 @@
-//! Rows that an SQL query makes of the sources, before anything else is done with them.
+//! Rows that an SQL query makes from the sources, before any other step.
 //!
-//! The query runs once, in one partition, so that its result does not depend on how many there are; the rows are put in the
-//! order of their content hashes and numbered, which is their origin: as long as the query gives the same rows, a row keeps
-//! its origin, in whatever order the query gives them. Rows of equal content are next to each other and the same. What it
-//! gives is staged in scratch as a landed source would be. Its integers are exact or end the build.
+//! The query runs once, in one partition, so that its result does not depend on their number. The
+//! rows are sorted by their content hashes and numbered, which is their origin: as long as the
+//! query gives the same rows, a row keeps its origin, in whatever order the query gives them. Rows
+//! of equal content are neighbours and interchangeable. The result is staged in scratch like a
+//! landed source. Its integers are exact or end the build.
 
 mod exact;
 pub(crate) mod other_rows;

@@ -1,7 +1,8 @@
-//! New texts to token ids, by the vocabulary that a run was trained on.
+//! Encoding of new texts to token ids, by the vocabulary that a run was trained on.
 //!
-//! A text is normalised and redacted as `[dataset.text]` has it, then encoded by the fitted characters or the tokenizer of the
-//! run: nothing is fitted on new texts. Filters of quality choose what is trained on, and are not applied.
+//! A text is normalised and redacted by `[dataset.text]`, then encoded by the fitted characters or
+//! the tokenizer of the run: nothing is fitted on new texts. Quality filters only choose training
+//! documents, and are not applied.
 
 use feedline_schemas::{
     config::{Normalization, PersonalData},
@@ -41,9 +42,9 @@ enum Vocabulary {
 /// A text as ids.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct EncodedText {
-    /// Its ids, that of the end of a text among them where the dataset has one.
+    /// Its ids, including that of the end of a text where the dataset has one.
     pub ids: Vec<u32>,
-    /// Those of them that mean something which the vocabulary lacks.
+    /// Number of unknown ids among them.
     pub unknown: u64,
 }
 

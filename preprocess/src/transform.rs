@@ -78,15 +78,16 @@ pub struct Transform {
 pub struct Applied {
     /// Features, `[rows, features]`, row-major; finite, never -0.0. Bad cells are 0.
     pub x: Vec<f32>,
-    /// Targets of each row, where the artefact has a target and the batch its column, or those of all targets. Those of bad rows are 0.
+    /// Targets of each row, where the artefact has a target and the batch its column, or those of
+    /// all targets. Those of bad rows are 0.
     pub y: Option<TargetValues>,
     /// Rows that cannot be used, in ascending order, each once: row, reason, detail.
     pub bad: Vec<(usize, &'static str, String)>,
     /// Infinite cells of numeric columns in the usable rows, as they landed, by column. Columns
     /// without any are absent.
     pub infinite: BTreeMap<String, u64>,
-    /// Rows of each category that are usable and hold a value that the transform does not know, in ascending order. Columns without
-    /// any are absent.
+    /// Usable rows with an unknown value, by category, in ascending order. Columns without any are
+    /// absent.
     pub unknown: BTreeMap<String, Vec<usize>>,
 }
 
@@ -117,7 +118,7 @@ impl Bad {
 }
 
 impl Transform {
-    /// Takes an artefact into use after checking that its content has the hash it carries.
+    /// Loads an artefact after checking that its content matches its hash.
     ///
     /// # Errors
     /// [`Error::Input`] when the artefact was altered or contradicts itself.
@@ -286,9 +287,10 @@ impl Transform {
         })
     }
 
-    /// Numbers of the features `x`, `[rows, features]`, in the units they landed in: each numeric column by its name, in the
-    /// order of the inputs. What a step lost stays lost: cells that were filled or capped are those values. Numbers that
-    /// no power makes are infinite. Columns that were scaled by groups are left out: [`Self::invert_rows`] knows those.
+    /// Inverts the features `x`, `[rows, features]`, to the units they landed in: each numeric
+    /// column by its name, in the order of the inputs. Lost information stays lost: filled or
+    /// capped cells keep those values. Numbers that no power makes are infinite. Columns that were
+    /// scaled by groups are missing: use [`Self::invert_rows`].
     #[must_use]
     pub fn invert(&self, x: &[f32]) -> Vec<(&str, Vec<f64>)> {
         let mut columns = self.columns_of(x);

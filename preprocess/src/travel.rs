@@ -1,7 +1,7 @@
-//! Functions on their way to other machines: a name, and as JSON the value that it computes with.
+//! Serialization of functions for other machines: a name, and the parameters as JSON.
 //!
-//! A function that is not among these stays here, and with it the query that it is in. What reads the memory of a build has to:
-//! what the search for near-duplicates found, and the keys of rows that are built already.
+//! A function that is not among these keeps its query local. Functions that read the memory of a
+//! build must stay: the findings of the search for near-duplicates, and the keys of existing rows.
 
 use std::sync::Arc;
 

@@ -307,9 +307,9 @@ pub(crate) enum Judged {
     DecodedImage,
     /// Document.
     Document,
-    /// Key of a row that found no partner, which is a fault.
+    /// Key of a row without a partner, which is a fault.
     Unmatched,
-    /// Key of a row that found no partner, which is left out by choice.
+    /// Key of a row without a partner, which is dropped by choice.
     Dropped,
 }
 

@@ -1,4 +1,4 @@
-//! One shard, read part by part and held against its manifest entry.
+//! Reading of one shard part by part, checked against its manifest entry.
 //!
 //! A damaged file must not be decoded, but only its last byte completes the checksum. To read the
 //! file once all the same, blocks are decoded as they arrive, if the bytes around them are those
@@ -44,7 +44,7 @@ pub(super) enum Source {
         /// Memory of the last part, for the next one.
         room: Vec<u8>,
     },
-    /// A whole object.
+    /// A complete object.
     Whole(Buffer),
 }
 

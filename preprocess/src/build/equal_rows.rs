@@ -1,8 +1,9 @@
-//! Rows of several splits that are equal in every feature, before any step, and in the target, and different in columns that
-//! are no features, such as an id.
+//! Rows of several splits that are equal in the target and in every feature, before any step, and
+//! differ in columns that are no features, such as an id.
 //!
-//! Rows are the same where they are equal in all columns, so a copy under another id is another row, and may be in another split.
-//! Some tables have such rows without a fault, so they are counted and never dropped.
+//! Duplicates are rows that are equal in all columns, so a row under another id is no duplicate,
+//! and may be in another split. Some tables have such rows without a fault, so they are counted and
+//! never dropped.
 
 use arrow::{
     array::{Array, ArrayRef, AsArray, Float64Array, RecordBatch, StringArray},

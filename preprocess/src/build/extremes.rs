@@ -1,7 +1,8 @@
-//! Numbers so far out that a column says nothing else: found in what is written, one comparison a cell.
+//! Extreme numbers that dominate a column: found in the written shards, one comparison a cell.
 //!
-//! A standardized column has the mean 0 and the variance 1 over the training rows, so the square of a cell over the rows is the
-//! share of the variance that its row makes up. Where that is nearly all, the other rows are alike to a model.
+//! A standardized column has the mean 0 and the variance 1 over the training rows, so the square of
+//! a cell over the number of rows is its fraction of the variance. If that is nearly all of it, a
+//! model cannot distinguish the other rows.
 
 use feedline_schemas::{
     manifest::Split,

@@ -1,4 +1,4 @@
-//! Features that give the target away, looked for in some training rows before the write.
+//! Features that leak the target, looked for in some training rows before the write.
 
 use std::sync::Arc;
 

@@ -6,8 +6,8 @@
 //! and none needs a target. So the numbers equal those that a build makes of the same rows, bit for
 //! bit.
 //!
-//! Rows come by entity and time. One row and, where windows are asked for at the end of each entity, `horizon` windows are
-//! held, besides a batch; the sort spills.
+//! Rows come by entity and time. Memory holds a batch, one row and, with windows at the end of each
+//! entity, `horizon` windows; the sort spills.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -62,43 +62,43 @@ mod reason {
     pub(super) const ROW_REJECTED: &str = "row_rejected";
 }
 
-/// Rows in a landing zone of their own.
+/// Rows in a separate landing zone.
 #[derive(Clone, Debug)]
 pub struct LandedRows {
     /// Its root.
     pub root: Store,
-    /// The source that they landed as.
+    /// Source that they landed as.
     pub source: SourceConfig,
 }
 
-/// Rows of a series to be answered.
+/// Rows of a series to predict.
 #[derive(Clone, Debug, Default)]
 pub struct SeriesRequest {
-    /// New rows, which are answered. Without any, the windows are that end with the last rows of each entity: as many as the
-    /// horizon has, so that each row of the next horizon gets one forecast.
+    /// New rows to predict. Without any, the windows end with the last rows of each entity: as many
+    /// as the horizon has, so that each row of the next horizon gets one forecast.
     pub rows: Option<LandedRows>,
-    /// The past of the entities, in place of what has landed.
+    /// Past of the entities, in place of the landed rows.
     pub history: Option<LandedRows>,
-    /// Columns to carry along as text.
+    /// Passthrough columns, as text.
     pub keep: Vec<String>,
 }
 
-/// Some rows to be answered.
+/// A batch of rows to predict.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct SeriesBatch {
     /// Rows, the bad ones included.
     pub rows: usize,
     /// `[rows, numbers]`, row-major, where `numbers` is [`SeriesRows::numbers`]; those of bad rows are 0.
     pub x: Vec<f32>,
-    /// Rows that cannot be answered, by place from 0.
+    /// Rows that cannot be predicted, by index from 0.
     pub bad: BTreeMap<usize, Fault>,
     /// Cells of [`SeriesRows::kept`], a list for each column.
     pub kept: Vec<Vec<Option<String>>>,
-    /// Time of the row whose target is asked for, where the rows of the window are equally far apart; of windows only.
+    /// Time of the target row, if the rows of the window are equally spaced; for windows only.
     pub target_times: Vec<Option<String>>,
-    /// The last value of the target that is known before, in its own units; of numbers only.
+    /// Last value of the target before it, in its own units; for numbers only.
     pub last: Vec<Option<f64>>,
-    /// The newest value of the target that is known whole seasons before.
+    /// Latest known value of the target whole seasons before.
     pub season: Vec<Option<f64>>,
 }
 
@@ -447,14 +447,15 @@ fn in_words(column: ColumnType) -> &'static str {
 }
 
 impl SeriesRows {
-    /// Numbers of a row as the model reads it: features, of a window those of each of its rows, oldest first.
+    /// Number of values of a row as the model reads it: features, or for a window those of each of
+    /// its rows, oldest first.
     #[must_use]
     pub fn numbers(&self) -> usize {
         let rows = self.windows.as_ref().map_or(1, |(_, s)| s.length as usize);
         self.transform.features() * rows
     }
 
-    /// Names of the columns that are carried along: those asked for, the entity's, and the time.
+    /// Names of the passthrough columns: the requested ones, the entity's, and the time.
     #[must_use]
     pub fn kept(&self) -> Vec<String> {
         self.columns
@@ -469,7 +470,7 @@ impl SeriesRows {
         &self.order
     }
 
-    /// Rows of a window, and rows from its last one to that of its target; none where rows are answered.
+    /// Rows of a window, and rows from its last one to that of its target; `None` without windows.
     #[must_use]
     pub fn window(&self) -> Option<(u32, u32)> {
         let windows = self.windows.as_ref();
@@ -493,7 +494,7 @@ impl SeriesRows {
         self.new_rows.0.saturating_sub(self.new_rows.1)
     }
 
-    /// Rows of the past that the build would reject; to be asked at the end.
+    /// Rejected rows of the past; final after the last batch.
     #[must_use]
     pub const fn rejected_before(&self) -> u64 {
         self.rejected_before
@@ -502,7 +503,8 @@ impl SeriesRows {
     /// The next rows, at least one; `None` at the end.
     ///
     /// # Errors
-    /// Failures of the engine and of storage; [`Error::Input`] for rows that cannot be put in order, as a build says.
+    /// Failures of the engine and of storage; [`Error::Input`] for rows that cannot be ordered, as
+    /// in a build.
     pub async fn next(&mut self) -> Result<Option<SeriesBatch>, Error> {
         loop {
             while let Some((rows, row)) = self.open.take() {

@@ -1,8 +1,8 @@
-//! The write pass where samples are windows over series.
+//! Write pass for windows over series as samples.
 //!
-//! The rows of a split are read by entity and in the order of time, made features of, and put together as windows, which wait
-//! in scratch until they are read in the order of the shards. Both orders come of sorts that spill; in between one batch of
-//! rows and one window are held.
+//! The rows of a split are read by entity and in the order of time, transformed, and combined into
+//! windows, which wait in scratch until they are read in the order of the shards. Both orders come
+//! from sorts that spill; in between memory holds one batch of rows and one window.
 
 use std::{collections::BTreeMap, sync::Arc};
 

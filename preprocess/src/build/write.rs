@@ -1,4 +1,4 @@
-//! The write pass: what was fitted, applied to the rows of each split, in their order.
+//! Write pass: the fitted transform, applied to the rows of each split, in their order.
 
 use std::{collections::BTreeMap, sync::Arc};
 

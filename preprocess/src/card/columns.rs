@@ -1,4 +1,4 @@
-//! The columns on the page: a table of all of them, and a section each.
+//! Columns in the dataset report: a table of all of them, and a section each.
 
 use feedline_schemas::{
     manifest::Split,

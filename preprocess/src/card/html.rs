@@ -1,4 +1,5 @@
-//! Text, tables and drawings as HTML: all that comes from data is escaped, and a drawing says in words what it shows.
+//! Text, tables and drawings as HTML: all data is escaped, and each drawing has a description in
+//! words.
 
 const WIDTH: f64 = 480.0;
 const HEIGHT: f64 = 200.0;

@@ -1,4 +1,4 @@
-//! Plans as bytes: functions and operators of ours beside those of the engine.
+//! Plans as bytes: our functions and operators besides those of the engine.
 
 use std::sync::Arc;
 

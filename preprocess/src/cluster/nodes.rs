@@ -73,8 +73,9 @@ pub struct SchedulerOptions {
     pub secret: ClusterSecret,
     /// Address that builds and workers reach it at; port 0 takes any free one.
     pub listen: SocketAddr,
-    /// Seconds without a sign of life after which a worker is given up and its work done again, 6 or more. Workers show
-    /// life several times a second, and every 5 s where all their processors are busy.
+    /// Seconds without a heartbeat after which a worker is given up and its work rerun, 6 or more.
+    /// Workers send heartbeats several times a second, and every 5 s where all their processors are
+    /// busy.
     pub lost_after_s: u16,
 }
 
@@ -107,8 +108,8 @@ pub struct WorkerOptions {
     pub cores: usize,
     /// Memory that its tasks share before they spill, in bytes; absent for no limit.
     pub memory_bytes: Option<u64>,
-    /// Local folder in which the worker takes one for itself, for data between stages and for what is spilled. What workers
-    /// left there that were killed is removed.
+    /// Local folder in which the worker creates its own, for data between stages and for spilled
+    /// data. Leftovers of killed workers are removed.
     pub scratch: PathBuf,
     /// Settings and credentials of the stores of `roots`.
     pub store_options: StoreOptions,
@@ -152,7 +153,7 @@ fn state(config: SessionConfig) -> EngineResult<SessionState> {
 /// It keeps its state in memory: builds that wait for it fail when it ends, and are rerun.
 ///
 /// # Errors
-/// [`Error::Config`] when the address cannot be taken, [`Error::Engine`] when the service breaks off.
+/// [`Error::Config`] when the address cannot be bound, [`Error::Engine`] when the service fails.
 pub async fn scheduler(
     options: SchedulerOptions,
     ready: impl FnOnce(SocketAddr),
@@ -203,12 +204,14 @@ pub async fn scheduler(
     }
 }
 
-/// Runs a worker until the process gets SIGTERM or SIGINT: it takes no more tasks, ends those that it has, and leaves. While it
-/// waits for its scheduler at the start, `stop` ends it. A scheduler that goes away later is waited for without end.
+/// Runs a worker until the process gets SIGTERM or SIGINT: it accepts no more tasks, finishes those
+/// that it has, and leaves. While it waits for its scheduler at the start, `stop` ends it. It waits
+/// without limit for a scheduler that disappears later.
 ///
 /// # Errors
-/// [`Error::Config`] when the address cannot be taken, [`Error::Scratch`] without a folder, [`Error::Input`] when the scheduler
-/// cannot be reached for half a minute at the start, [`Error::Engine`] when the services break off.
+/// [`Error::Config`] when the address cannot be bound, [`Error::Scratch`] without a folder,
+/// [`Error::Input`] when the scheduler cannot be reached for half a minute at the start,
+/// [`Error::Engine`] when the services fail.
 pub async fn worker(options: WorkerOptions, stop: impl Future<Output = ()>) -> Result<(), Error> {
     let scratch = Scratch::claim(&options.scratch)?;
     let (spill, data) = (scratch.path("spill"), scratch.path("stages"));

@@ -1,4 +1,4 @@
-//! The session of a build that has a cluster: its queries run there where they can, and here where not.
+//! Session of a build with a cluster: its queries run there where they can, and locally otherwise.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -112,7 +112,7 @@ impl Cluster {
         }
     }
 
-    /// Queries that it has run for this value and its clones. Others ran in this process.
+    /// Number of queries that it has run for this value and its clones. Others ran in this process.
     #[must_use]
     pub fn queries(&self) -> u64 {
         self.queries.load(Ordering::Relaxed)

@@ -1,4 +1,4 @@
-//! The rows of a query in files of the shared store, which stay when the worker that made them is lost.
+//! Rows of a query in files of the shared store, which outlive the worker that made them.
 //!
 //! Two operators of one kind are at the top of a plan that is sent out. The lower one writes each
 //! partition to a file of its own. A task does not know its partition, so files have unique names,

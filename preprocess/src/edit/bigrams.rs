@@ -1,7 +1,8 @@
 //! Counts of pairs of neighbours, exact, in bounded memory.
 //!
-//! Pairs are counted in a table; when it is full, its counts become a run of an external sort. In the end the counts of
-//! equal pairs come together, and only how many pairs have which count is kept, which is few numbers.
+//! Pairs are counted in a table; when it is full, its counts become a run of an external sort. The
+//! final merge adds up the counts of equal pairs and only keeps the number of pairs for each count,
+//! which is small.
 
 use std::{
     collections::{BTreeMap, HashMap},

@@ -1,9 +1,10 @@
-//! A dataset of texts with other tokens in its training split, from documents that somebody edits.
+//! A dataset of texts with edited tokens in its training split.
 //!
-//! Each document keeps its key, its origin, its place and its length, and blocks and shards end where they ended, so that
-//! windows, packing and order are those of the source, and an edit that changes nothing writes the same bytes. The other
-//! splits, the transform and the tokenizer are copied. A key names the document as it was landed: the audit for leaks
-//! compares what the documents came from.
+//! Each document keeps its key, its origin, its place and its length, and blocks and shards end
+//! where they ended. So windows, packing and order are those of the source, and an edit that
+//! changes nothing writes the same bytes. The other splits, the transform and the tokenizer are
+//! copied. A key identifies the document as landed: the audit for leaks compares the original
+//! documents.
 //!
 //! Order of writes: shards, transform, tokenizer, manifest, `CURRENT`. A process that dies leaves files that nothing
 //! names; the next one writes the same again. Memory: a shard of the source, one being written, and
@@ -112,10 +113,10 @@ impl EditSource {
         &self.special
     }
 
-    /// Makes sure that ids mean here what they mean in the dataset `trained_on`.
+    /// Checks that ids have the same meaning here and in the dataset `trained_on`.
     ///
     /// # Errors
-    /// [`Error::Input`] where they do not; as [`read_manifest`].
+    /// [`Error::Input`] if they do not; as [`read_manifest`].
     pub async fn check_ids_of(&self, trained_on: &Store) -> Result<(), Error> {
         let manifest = read_manifest(trained_on).await?;
         if manifest.fingerprint == self.manifest.fingerprint {
@@ -143,7 +144,7 @@ impl EditSource {
         ))
     }
 
-    /// Makes sure that an edited dataset may be written to `target`.
+    /// Checks that an edited dataset may be written to `target`.
     ///
     /// # Errors
     /// [`Error::Input`] for another dataset at `target`, which it would hide.
@@ -163,7 +164,7 @@ impl EditSource {
         ))
     }
 
-    /// The report of an earlier edit that left the same in `target`, if there is one.
+    /// Report of an earlier edit with the same result in `target`, if there is one.
     ///
     /// # Errors
     /// Failures of the store.
@@ -178,8 +179,9 @@ impl EditSource {
         Ok(report)
     }
 
-    /// Writes the shards to `target`: those of the training split with what `edit` makes of each block of documents, as
-    /// many ids, in order. Dropping the future stops it; nothing names what it wrote.
+    /// Writes the shards to `target`: those of the training split with the documents of each block
+    /// edited by `edit`, which returns as many ids, in order. Dropping the future stops it; no
+    /// manifest names the files it left.
     ///
     /// # Errors
     /// Errors of `edit`; [`Error::Input`] for a damaged source; [`Error::Lost`] when ids are
@@ -255,13 +257,13 @@ impl EditSource {
         Ok(())
     }
 
-    /// Names the shards, with what the model found, as the dataset in `target`.
+    /// Publishes the shards as the dataset in `target`, with the findings of the model.
     ///
     /// # Errors
     /// Failures of the stores.
     ///
     /// # Panics
-    /// Never: the manifest says what was edited.
+    /// Never: the manifest records the edit.
     pub async fn publish(
         &self,
         target: &Store,

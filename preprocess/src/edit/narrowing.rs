@@ -1,5 +1,6 @@
-//! When a text has become narrower: what Zhu et al. 2024 (arXiv 2412.14689, section 3) found of text that models made,
-//! fewer windows of high perplexity and pairs of tokens that a few of them make up.
+//! Signs of lost diversity in a text: Zhu et al. 2024 (arXiv 2412.14689, section 3) found in
+//! generated text fewer windows of high perplexity, and a few pairs of tokens with most of the
+//! occurrences.
 
 use feedline_schemas::edit::TextFigures;
 

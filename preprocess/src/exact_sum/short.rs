@@ -1,8 +1,9 @@
-//! Sums of values that 32 bits hold, in machine words.
+//! Sums of values that fit into 32 bits, in machine words.
 //!
-//! Such a value is `±m · 2^(e-150)` with `m < 2^24`, so that 2^16 of them can be summed in 64 bits, squares too. What has been
-//! summed so moves to the bins of 64-bit floats, whose units are 2^29 times finer: the same sums, bin by bin, as if each value
-//! had gone there. The value itself is never converted: its bits say whether anything would be lost.
+//! Such a value is `±m · 2^(e-150)` with `m < 2^24`, so that 2^16 of them can be summed in 64 bits,
+//! squares too. The sums then move to the bins of 64-bit floats, whose units are 2^29 times finer:
+//! the same sums, bin by bin, as if each value had gone there. The value itself is never converted:
+//! its bits show whether anything would be lost.
 
 use super::ExactMoments;
 

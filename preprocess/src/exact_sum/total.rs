@@ -1,4 +1,5 @@
-//! An exact sum alone, for very many of them: some 32 bytes for each exponent that occurs, usually below ten.
+//! A single exact sum, for a great number of instances: some 32 bytes for each exponent that
+//! occurs, usually below ten.
 
 use super::{LOWEST, Scaled, decode, signed_sum, with_sign};
 

@@ -15,10 +15,11 @@ const FEW_VALUES: u64 = 100;
 /// Margin for missing cells above the found ones, as a fraction.
 const MORE_MISSING: f64 = 0.05;
 
-/// Infers what the columns of the current dataset are expected to hold, from its training split alone.
+/// Infers expectations of the columns of the current dataset from its training split alone.
 ///
-/// Numbers: as far as they went, and a tenth of their range further, but not past zero. Categories of at most 100 values:
-/// those. A column without a missing cell requires one in each row; others may lack five in a hundred more cells than they did.
+/// Numbers: their range, extended by a tenth, but not past zero. Categories of at most 100 values:
+/// those values. A column without a missing cell requires a value in each row; others may lack five
+/// in a hundred more cells than before.
 ///
 /// # Errors
 /// As [`read_manifest`]; [`Error::Config`] for a dataset without a profile.

@@ -1,7 +1,8 @@
-//! Expectations: what the columns of a dataset should hold, inferred from a profile, edited by people, enforced by builds.
+//! Expectations of a dataset's columns, inferred from a profile, edited by people, enforced by
+//! builds.
 //!
-//! Rows are judged before the split, after everything else that sets rows aside, by features that series make once these are
-//! there; columns after it, over all splits.
+//! Rows are checked before the split, after all other rejections, including features of series once
+//! these are computed; columns after it, over all splits.
 
 mod columns;
 mod infer;

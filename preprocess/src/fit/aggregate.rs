@@ -1,4 +1,4 @@
-//! Questions to the training rows, answered by aggregations that stream: nothing here holds rows.
+//! Aggregations over the training rows, as streams: nothing here holds rows.
 
 mod short;
 

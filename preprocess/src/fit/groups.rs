@@ -1,10 +1,10 @@
 //! Caps and scales of the groups of a column, such as the readings of each station.
 //!
-//! A group with few finite values has numbers that chance made, so it uses those of all rows, as do groups that only show up
-//! later and rows without a group. A pass counts the values of each group. Caps then take a sort of each column, outside
-//! memory where it is large, so that the order statistics are at known positions, and a pass that
-//! counts what they clip;
-//! scales take a pass for as many columns as memory holds exact sums of.
+//! A group with few finite values has numbers that depend on chance, so it uses those of all rows,
+//! as do groups that only appear later and rows without a group. A pass counts the values of each
+//! group. Caps then take a sort of each column, outside memory where it is large, so that the order
+//! statistics are at known positions, and a pass that counts what they clip; scales take a pass for
+//! as many columns as memory holds exact sums of.
 
 use std::collections::{BTreeMap, HashMap};
 

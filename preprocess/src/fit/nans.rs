@@ -1,7 +1,8 @@
-//! NaN cells of numeric features. A build reads them as missing, as a null is; a null was meant, and a NaN often is a fault of the source.
+//! NaN cells of numeric features. A build reads them as missing, like nulls, but a NaN is often a
+//! fault of the source.
 //!
-//! A typed row has lost the difference, so the landed cells are counted. Builds without a NaN skip this pass:
-//! the cast to numbers notes whether there is one.
+//! A typed row has lost the difference, so the landed cells are counted. Builds without a NaN skip
+//! this pass: the cast to numbers detects any.
 
 use std::collections::BTreeMap;
 

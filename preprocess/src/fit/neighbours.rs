@@ -1,8 +1,9 @@
-//! Reference rows of a step that fills from neighbours, and the rows as such a step leaves them.
+//! Reference rows of a step that fills from neighbours, and the rows after such a step.
 //!
-//! The reference is chosen by a hash of the rows' content, so that neither partitions nor order decide. What a cell becomes
-//! depends on several columns, which no query over one column can ask: where a later step is fitted, the rows are written
-//! to the scratch folder once with all steps so far behind them, and asked there.
+//! The reference is chosen by a hash of the rows' content, so that neither partitions nor order
+//! decide. The filled value depends on several columns, so no query over one column can compute it:
+//! where a later step is fitted, the rows are written to the scratch folder once after all steps so
+//! far, and read from there.
 
 use std::sync::Arc;
 

@@ -7,12 +7,14 @@
 //! the deviations of `y + dy/dλ` and of `y - dy/dλ`, which are exact sums rounded once: any order of the rows and any
 //! partitioning gives the same λ.
 //!
-//! Numbers far from 1 that differ little have powers that differ in their last digits. So a column of numbers above 0 is
-//! measured by its geometric mean, which moves the likelihood as a whole and its maximum nowhere; one of numbers from 1 on is
-//! looked at as `box_cox` of `1 + x`, which is the same.
+//! Numbers far from 1 that differ little have powers that differ in their last digits. So a column
+//! of numbers above 0 is divided by its geometric mean, which shifts the likelihood by a constant
+//! and keeps its maximum; one of numbers from 1 on is treated as `box_cox` of `1 + x`, which is the
+//! same.
 //!
-//! A power that flattens such numbers takes them all but to where it ends, and what is left of their differences is rounded
-//! away: scaled afterwards, they would be noise. So no power is looked for that leaves too little of them (see [`limits`]).
+//! A power that flattens such numbers moves them all but to its limit, and rounding takes the rest
+//! of their differences: after scaling only noise would remain. So powers that leave too little of
+//! them are excluded (see [`limits`]).
 //!
 //! Cost: about ten passes over the rows, in each three logarithms and powers a value; all columns of the step share them.
 

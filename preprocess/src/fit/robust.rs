@@ -1,4 +1,4 @@
-//! Centre and spread by order statistics, which outliers hardly move.
+//! Centre and spread by order statistics, which are robust to outliers.
 
 use feedline_schemas::{config::StepConfig, transform::FittedRobust};
 

@@ -1,7 +1,7 @@
-//! Columns of text that steps read as numbers: how many of their cells are none.
+//! Text columns that steps read as numbers: counts of cells that are none.
 //!
-//! Such a cell is missing for the build, so a category in a numeric step would be lost without a word. A row that is typed has
-//! lost this, so the landed cells are looked at, of these columns alone and in one pass.
+//! Such a cell is missing for the build, so a category in a numeric step would be lost silently. A
+//! typed row has lost this, so the landed cells of these columns are read again, in one pass.
 
 use std::collections::BTreeMap;
 

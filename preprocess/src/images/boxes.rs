@@ -1,8 +1,9 @@
-//! Boxes that are carried along with an image.
+//! Boxes of an image.
 //!
-//! A cell is null or a JSON list, of `[x, y, width, height]` or of objects with that list as `bbox` (as COCO has it) and
-//! perhaps a `label` (or `category_id`, or `category`), text or an integer: in pixels of the image, upright or as its file has it. What is stored is the
-//! text of a list of such objects, in pixels of the stored image, upright.
+//! A cell is null or a JSON list, of `[x, y, width, height]` or of objects with that list as `bbox`
+//! (as COCO has it) and an optional `label` (or `category_id`, or `category`), text or an integer:
+//! in pixels of the image, upright or as stored in its file. The stored value is the text of a list
+//! of such objects, in pixels of the stored image, upright.
 
 use feedline_image::Mapping;
 use feedline_schemas::config::BoxesOn;

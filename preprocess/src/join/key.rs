@@ -1,4 +1,4 @@
-//! Keys as they are compared.
+//! Keys in the form in which they are compared.
 
 use std::sync::Arc;
 

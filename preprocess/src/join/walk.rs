@@ -1,4 +1,5 @@
-//! The rows of two sources in the order of time: each row of one finds the newest row of the other that came before.
+//! Walk over the rows of two sources in the order of time: each row of one finds the latest earlier
+//! row of the other.
 
 use arrow::{
     array::{Array, AsArray, RecordBatch},
@@ -93,7 +94,7 @@ pub(super) struct Walk {
     pub(super) matched: u64,
     /// Rows of the joined source that were one.
     pub(super) used: u64,
-    /// Rows of the joined source with a time.
+    /// Rows of the joined source with a key and a time.
     pub(super) placed: u64,
 }
 

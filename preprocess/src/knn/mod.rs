@@ -46,8 +46,8 @@ pub struct Neighbours {
 }
 
 impl Neighbours {
-    /// Neighbours among the rows of `columns`, which are of one length; NaN is missing. `means` are those of the columns,
-    /// `k` is how many neighbours make a value.
+    /// Creates a reference from the rows of `columns`, which are of one length; NaN is missing.
+    /// `means` are those of the columns, `k` is the number of neighbours per value.
     #[must_use]
     pub fn new(
         columns: Vec<Vec<f64>>,

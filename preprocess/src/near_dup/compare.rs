@@ -1,4 +1,4 @@
-//! Texts of a frame to an index, by as many tasks as the frame has partitions.
+//! Inserts the texts of a frame into an index, with one task per partition.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 

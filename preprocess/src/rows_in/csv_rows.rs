@@ -1,4 +1,5 @@
-//! CSV, with the rules and reasons of ingest: blank lines are no rows, cells have no type, a row of another length than the header is bad.
+//! CSV, with the rules and reject reasons of ingest: blank lines are no rows, cells have no type, a
+//! row with another number of cells than the header is bad.
 
 use std::{
     collections::HashSet,

@@ -1,10 +1,13 @@
-//! New rows from files and pipes, read as the build read those that the transform was fitted on.
+//! New rows from files and pipes, read like those that the transform was fitted on.
 //!
-//! A row is never lost: one that cannot be read or used keeps its place, with the reason that ingest or the build would give. Rows
-//! come in batches, and no cell depends on another row, so the batches decide nothing. Memory is that of a batch.
+//! A row is never lost: an unreadable or unusable row keeps its place, with the reason that ingest
+//! or the build would give. Rows come in batches, and no cell depends on another row, so batches do
+//! not affect the result. Memory is that of a batch.
 //!
-//! CSV has a header, NDJSON an object on each line; both may be packed (`.gz`, `.zst`). Nested keys are columns named by their path,
-//! as they land; a column is found by its name as it landed and as it is written. Of Parquet files only the columns that are needed are decoded; from a pipe they are held whole.
+//! CSV has a header, NDJSON an object on each line; both may be compressed (`.gz`, `.zst`). Nested
+//! keys are columns named by their path, as they land; a column is found by its landed name or by
+//! its original name. Of Parquet files only the needed columns are decoded; from a pipe the
+//! complete file is held in memory.
 
 mod cell;
 mod csv_rows;
@@ -79,7 +82,7 @@ enum Packing {
 }
 
 impl RowFormat {
-    /// By the ending of a file's name, that of its packing left aside.
+    /// Recognizes the format by the ending of a file name, ignoring the one of its compression.
     #[must_use]
     pub fn of_name(name: &str) -> Option<Self> {
         let name = name.to_ascii_lowercase();
@@ -135,7 +138,7 @@ pub struct CsvReading {
 /// Settings for reading new rows.
 #[derive(Clone, Debug)]
 pub struct RowsReading {
-    /// Format; absent: by the ending of the file's name, and that of a pipe is NDJSON.
+    /// Format; absent: by the ending of the file's name, NDJSON for a pipe.
     pub format: Option<RowFormat>,
     /// Details of CSV.
     pub csv: CsvReading,
@@ -147,7 +150,7 @@ pub struct RowsReading {
     /// True if names are as files or a query write them: `a.b` is then a key with a dot, otherwise
     /// it is the key `b` of an object `a`.
     pub names_as_written: bool,
-    /// Columns that are carried along as text.
+    /// Passthrough columns, as text.
     pub keep: Vec<String>,
     /// `dataset.max_missing_fraction`.
     pub max_missing_fraction: Option<f64>,
@@ -188,11 +191,11 @@ pub struct NewRows {
 pub struct NewTexts {
     /// Number of the first row, from 0.
     pub first: u64,
-    /// The texts; those of bad rows have no meaning.
+    /// Texts; those of bad rows have no meaning.
     pub texts: Vec<Option<String>>,
-    /// Rows that cannot be read, by place from 0.
+    /// Rows that cannot be read, by index from 0.
     pub bad: BTreeMap<usize, Fault>,
-    /// The columns that are carried along, each with a cell per row.
+    /// Passthrough columns, each with a cell per row.
     pub kept: Vec<Vec<Option<String>>>,
 }
 
@@ -205,16 +208,16 @@ pub struct Features {
     pub rows: usize,
     /// `[rows, features]`, row-major; values of bad rows have no meaning.
     pub x: Vec<f32>,
-    /// Rows that cannot be used, by place from 0.
+    /// Rows that cannot be used, by index from 0.
     pub bad: BTreeMap<usize, Fault>,
-    /// The columns that are carried along, each with a cell per row.
+    /// Passthrough columns, each with a cell per row.
     pub kept: Vec<Vec<Option<String>>>,
-    /// Cells of usable rows that a model knows little of.
+    /// Unusual cells of usable rows.
     pub unusual: UnusualCells,
 }
 
-/// Rows of some new rows, by place from 0, with a cell that a model knows little of, by column. Columns without any are absent, and
-/// so are rows that cannot be used.
+/// Rows, by index from 0, with a cell that a model has little experience with, by column. Columns
+/// without any are absent, and so are rows that cannot be used.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct UnusualCells {
     /// Inputs without a value.
@@ -258,7 +261,7 @@ impl UnusualCells {
         Ok(found)
     }
 
-    /// Describes the cells of each row, for people; `inputs` is the number of columns of a row.
+    /// Describes the unusual cells of each row; `inputs` is the number of columns of a row.
     #[must_use]
     pub fn describe(&self, rows: usize, inputs: usize) -> Vec<Option<String>> {
         let mut lacking = vec![0_usize; rows];
@@ -290,7 +293,7 @@ impl UnusualCells {
 }
 
 impl NewRows {
-    /// The texts of rows that were opened by [`RowsIn::open_texts`].
+    /// Returns the texts of rows that were opened by [`RowsIn::open_texts`].
     #[must_use]
     pub fn into_texts(self) -> NewTexts {
         let texts = self.inputs.column(0).as_string::<i32>().iter();
@@ -365,8 +368,8 @@ impl RowsIn {
         Self::open_inputs(source, reading, artefact)
     }
 
-    /// As [`open`](Self::open), for a dataset whose rows have images or texts beside their numbers: those are columns that are
-    /// carried along. Blocks.
+    /// As [`open`](Self::open), for a dataset whose rows have images or texts besides their
+    /// numbers, as passthrough columns. Blocks.
     ///
     /// # Errors
     /// As [`open`](Self::open).
@@ -478,7 +481,8 @@ impl RowsIn {
     /// The next rows, at least one; `None` at the end. Blocks.
     ///
     /// # Errors
-    /// [`Error::Input`] for what makes the rest unreadable, and for objects that have none of the columns.
+    /// [`Error::Input`] for a fault that makes the rest unreadable, and for objects that have none
+    /// of the columns.
     pub fn next_rows(&mut self) -> Result<Option<NewRows>, Error> {
         while !self.ended
             && self.assembly.rows < self.batch_rows
@@ -503,7 +507,7 @@ impl RowsIn {
             .unwrap_or_default()
     }
 
-    /// Input columns that no row so far has had.
+    /// Input columns that no row has had so far.
     #[must_use]
     pub fn absent(&self) -> Vec<String> {
         let inputs = self.assembly.inputs.iter().zip(&self.assembly.met);
@@ -530,7 +534,8 @@ fn delimiter(csv: &CsvReading, name: &str) -> u8 {
     csv.delimiter.unwrap_or(usual)
 }
 
-/// The bytes of the file at `path`, unpacked by its ending (`.gz`, `.zst`), at most `limit` of them. Blocks.
+/// Reads the file at `path`, decompressed by its ending (`.gz`, `.zst`), at most `limit` bytes.
+/// Blocks.
 ///
 /// # Errors
 /// [`Error::Input`] for a file that cannot be read, and for one of more bytes.

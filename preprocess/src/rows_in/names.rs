@@ -1,7 +1,8 @@
 //! Columns of a file matched to the wanted columns.
 //!
-//! A dataset of landed rows has its columns' names as they landed, in which a dot of a name is escaped (`a\.b`); one of files
-//! or of a query has them as they are written. So a column is looked for as it is written, then as it would land.
+//! A dataset of landed rows has its columns' names as they landed, where a dot in a name is escaped
+//! (`a\.b`); one of files or of a query has the original names. So a column is looked up by its
+//! original name, then by its landed name.
 
 use std::collections::HashMap;
 

@@ -1,5 +1,6 @@
-//! NDJSON: an object on each line; blank lines are no rows. A key that is absent is a value that is missing, as it lands. A
-//! key with a dot and a nested key are columns of their own: which of them a column is follows from its name.
+//! NDJSON: an object on each line; blank lines are no rows. An absent key is a missing value, as it
+//! lands. A key with a dot and a nested key are different columns: the name of the column decides
+//! between them.
 
 use std::{
     borrow::Cow,

@@ -1,8 +1,9 @@
-//! Features of rows that are readings in time, each made of the past of its entity.
+//! Features of time-series rows, each made of the past of its entity.
 //!
-//! The rows are sorted by entity, time and origin by the engine, which spills, and pass one operator that holds no more
-//! than the rows that windows reach back over, whatever share of the rows one entity has. So the result depends neither
-//! on partitions nor on memory. A row's features are made when it comes by: nothing behind it is known then.
+//! The engine sorts the rows by entity, time and origin, and may spill. They then pass one operator
+//! that holds only the rows that windows reach back over, whatever fraction of the rows one entity
+//! has. So the result depends neither on partitions nor on memory. A row's features are computed
+//! when it passes: no later row is known then.
 
 pub(crate) mod instant;
 mod naive;

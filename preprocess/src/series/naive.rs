@@ -1,4 +1,4 @@
-//! Forecasts that need no model: the last value, and that of a season before.
+//! Naive forecasts without a model: the last value, and that of a season before.
 
 use std::collections::VecDeque;
 

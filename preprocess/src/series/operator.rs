@@ -1,4 +1,4 @@
-//! The rows of all series, one after another, get their features.
+//! Operator that adds features to the rows of all series, one after another.
 
 use std::sync::Arc;
 

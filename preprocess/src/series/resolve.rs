@@ -218,8 +218,7 @@ fn check_entity(
     Ok(())
 }
 
-/// Checks that columns that features are made of are no key and no target, and that the time is not
-/// imputed.
+/// Checks that generated features are no key and no target, and that the time is not imputed.
 fn check_roles(series: &Series, config: &DatasetConfig) -> Result<(), Error> {
     let is_own = |name: &&String| series.is_time(name) || series.entity.contains(*name);
     if let Some(name) = config.dedup_ignore.iter().find(is_own) {

@@ -1,5 +1,6 @@
-//! Sums over a window that moves forward, by two stacks: nothing is ever subtracted, so what has left the window leaves no
-//! trace. A value that comes or goes costs two sums on average, however long the window is.
+//! Sums over a sliding window, by two stacks: nothing is ever subtracted, so values that have left
+//! the window leave no trace. A value that enters or leaves costs two sums on average, however long
+//! the window is.
 
 /// Combination of values, in their order.
 pub(super) trait Sum: Copy {

@@ -1,4 +1,4 @@
-//! One feature over one series, row by row: what it says of a row depends on that row and those before.
+//! One feature over one series, row by row: its value depends on that row and those before.
 
 use std::collections::VecDeque;
 

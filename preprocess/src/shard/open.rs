@@ -1,5 +1,5 @@
-//! A shard while it is written: in a file that grows where the store is a local disk, else in memory. Hash and checksums are
-//! taken of the bytes as they pass.
+//! A shard while it is written: in a growing file where the store is a local disk, otherwise in
+//! memory. Hash and checksums are computed as the bytes pass.
 
 use std::{
     io::{self, Write},

@@ -1,4 +1,4 @@
-//! A source that is the test split, whole: nothing that it holds may be learnt from.
+//! A source that is the test split as a whole: nothing in it may be learnt from.
 
 use std::sync::Arc;
 

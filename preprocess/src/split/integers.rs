@@ -1,5 +1,5 @@
-//! Arithmetic of integers in SQL, exact: a result that leaves 64 bits ends the build, where the engine would wrap around
-//! without a word and put the row into any split.
+//! Exact integer arithmetic in SQL: a result that exceeds 64 bits ends the build, where the engine
+//! would silently wrap around and put the row into any split.
 
 use std::sync::Arc;
 

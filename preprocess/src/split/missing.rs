@@ -1,7 +1,8 @@
-//! Rows without a key: each is a group of its own, since nothing says that two of them are of one entity.
+//! Rows without a key: each is a group of its own, since nothing shows that two of them are of one
+//! entity.
 //!
-//! A key is missing where all of its columns are: of several columns the known ones still hold rows together, and to put
-//! those into several splits would leak.
+//! A key is missing where all of its columns are. Of several columns the known ones still hold rows
+//! together: to put those into several splits would leak.
 
 use std::sync::Arc;
 

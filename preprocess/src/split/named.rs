@@ -1,7 +1,7 @@
-//! Splits that the data name: by a column, or by an SQL expression over the row.
+//! Splits named by the data: by a column, or by an SQL expression over the row.
 //!
 //! An expression reads the columns as their widest landed types, whatever a schema version has, so one row has one split.
-//! It may look at one row only, and nothing in it may change from run to run.
+//! It may read one row only, and must be deterministic.
 
 use std::sync::Arc;
 

@@ -1,8 +1,9 @@
-//! Integers of a query, exact: a result that leaves 64 bits ends the build, where the engine would wrap around without a word.
+//! Exact integers in a query: a result that exceeds 64 bits ends the build, where the engine would
+//! silently wrap around.
 //!
-//! Once the engine has given all operands their types, sums, differences and products of integers become functions that look
-//! for it, and `sum` adds up in 128 bits. Types and names of columns stay as they are; quotients and remainders are those of
-//! the engine, which looks for it there.
+//! Once the engine has typed all operands, sums, differences and products of integers become
+//! functions that check for overflow, and `sum` adds up in 128 bits. Types and names of columns
+//! stay the same; quotients and remainders are those of the engine, which checks them itself.
 
 use std::sync::Arc;
 

@@ -1,8 +1,9 @@
-//! Columns of a query that are made of other rows than their own, and where those are.
+//! Columns of a query that depend on other rows than their own, and the position of those rows.
 //!
-//! A build checks that no row is made of rows of another split for features that it makes itself. What a query does is its own:
-//! here its plan is gone through from each column of the result down to the tables, so that a window function which only chooses
-//! rows (`row_number() = 1`) is none, and projections, filters and tables that are looked up are none.
+//! A build checks its own features for rows of another split. It cannot check a query that way:
+//! instead the plan is traced from each column of the result down to the tables. A window function
+//! that only chooses rows (`row_number() = 1`) does not count, and neither do projections, filters
+//! and lookups.
 
 use std::collections::BTreeSet;
 
@@ -17,11 +18,11 @@ use datafusion::{
 /// Place of the other rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Sight {
-    /// Before the row, in the order that the window has.
+    /// Before the row, in the order of the window.
     Behind,
-    /// Before it, at it and behind it: those of a partition, or of the table.
+    /// Before, at and after the row: all rows of a partition, or of the table.
     All,
-    /// Behind the row: what comes later.
+    /// After the row.
     Ahead,
 }
 

@@ -1,5 +1,5 @@
-//! Copies of images, found after all of them are decoded: those with equal pixels are one image, and those that look
-//! alike share a split.
+//! Duplicate images, found after all of them are decoded: those with equal pixels are one image,
+//! and perceptual duplicates share a split.
 //!
 //! A group's split is that of the smallest hash in it (of the split's key where there is one, else of the content), so
 //! it depends on the images alone: not on their order, and not on partitions. Where a frozen source is the test split, its

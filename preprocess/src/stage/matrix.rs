@@ -1,7 +1,7 @@
 //! Matrix of 32-bit numbers, row by row, in the format of scratch files and shards.
 //!
-//! A row of them is moved in one piece where columns would be moved cell by cell. A cell that is missing is NaN, which no
-//! other cell is.
+//! A row is copied at once where columns would be copied cell by cell. A missing cell is NaN, which
+//! no other cell is.
 
 use std::{
     ops::Range,

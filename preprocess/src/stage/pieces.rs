@@ -1,11 +1,13 @@
-//! Typed rows in scratch, dealt out by where they come in the shuffled order: numbers of 32 bits row by row, behind them row by
-//! row the cells of all other columns of fixed width, and in a file of its own as Arrow batches what is as long as it is. None
-//! needs decoding, and what is asked of one leaves the others alone.
+//! Typed rows in scratch, partitioned by their position in the shuffled order. A piece has its
+//! 32-bit numbers row by row, then row by row the cells of all other columns of fixed width, and in
+//! a file of its own, as Arrow batches, the columns of variable width. Fixed-width parts need no
+//! decoding, and each part can be read without the others.
 //!
-//! The order is by a keyed hash, so its first bits say which of a number of buckets a row is in, before any other row is
-//! known. A worker gathers rows until they fill some memory, deals them out, and writes a piece for each split and
-//! bucket that has any. A bucket of all workers fits into memory, and is put in order when it is read: no row is moved
-//! twice, and nothing sorts whole rows. Copies are found when all rows have been seen; a piece then has a mask.
+//! The order is by a keyed hash, so its first bits give the bucket of a row before any other row is
+//! known. A worker gathers rows until they fill some memory, partitions them, and writes a piece
+//! for each split and bucket that has any. A bucket of all workers fits into memory, and is sorted
+//! when it is read: no row is copied twice, and no sort moves complete rows. Duplicates are found
+//! when all rows have been seen; a piece then has a mask.
 
 mod fixed;
 mod form;

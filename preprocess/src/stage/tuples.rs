@@ -1,7 +1,8 @@
-//! Copies among rows, found by 24 bytes of each: its content hash and its origin.
+//! Duplicates among rows, found by 24 bytes of each: its content hash and its origin.
 //!
-//! Tuples are dealt into parts by the first byte of the hash, so that equal ones meet in one part, and each part is sorted on
-//! its own, which stays in the cache. The result is a set of origins: it depends on the rows alone, not on who saw which.
+//! Tuples are partitioned by the first byte of the hash, so that equal ones are in one part, and
+//! each part is sorted on its own, which stays in the cache. The result is a set of origins: it
+//! depends on the rows alone, not on the workers.
 
 use std::thread;
 

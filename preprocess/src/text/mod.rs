@@ -1,4 +1,4 @@
-//! Documents: made plain, judged by their form, and compared with one another.
+//! Documents: normalized, filtered by their form, and compared with one another.
 
 pub mod near;
 pub(crate) mod quality;

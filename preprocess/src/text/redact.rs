@@ -1,5 +1,5 @@
-//! Personal data out of sight: e-mail addresses, telephone numbers and payment cards, each replaced by its kind in
-//! brackets.
+//! Redaction of personal data: e-mail addresses, telephone numbers and payment cards, each replaced
+//! by its kind in brackets.
 //!
 //! The patterns do not depend on a language; [`PersonalData`] lists them. The document is scanned
 //! once; no part of it is read more often than the length of the longest pattern.

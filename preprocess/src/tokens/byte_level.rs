@@ -1,4 +1,5 @@
-//! Our own encoder, for the tokenizers of GPT-2's kind: its words, its spelling of bytes, pairs merged within words.
+//! Our own encoder for tokenizers of GPT-2's kind: its words, its spelling of bytes, pairs merged
+//! within words.
 
 use std::{
     collections::HashMap,

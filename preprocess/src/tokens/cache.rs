@@ -1,8 +1,9 @@
-//! The ids of words that came lately.
+//! Cache of the ids of recent words.
 //!
-//! Text repeats its words, so most are found here. A slot for each of a fixed number of hashes; a word that falls on a
-//! slot takes it, so memory is bounded and nothing depends on what came before. Words are compared whole: a slot holds
-//! one of up to 15 bytes and its length in 16, and up to seven ids.
+//! Text repeats its words, so most are found here. There is a fixed number of slots by hash; a word
+//! replaces the one in its slot, so memory is bounded and the result does not depend on earlier
+//! words. Complete words are compared: a slot holds one of up to 15 bytes and its length in 16, and
+//! up to seven ids.
 
 /// Slots; 48 bytes each, 1.5 MiB in all, so that they stay in a processor's own cache.
 const SLOTS: usize = 1 << 15;

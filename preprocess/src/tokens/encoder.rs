@@ -1,4 +1,4 @@
-//! Documents as ids: of their characters, or of their tokens.
+//! Encoding of documents as ids of their characters or tokens.
 
 use std::sync::Arc;
 

@@ -1,8 +1,9 @@
 //! Merges of pairs: from the bytes of a word to ids.
 //!
-//! Of all neighbours that a merge knows, those of the merge learnt first are merged, the leftmost first, until none is
-//! left (Sennrich, Haddow, Birch 2016, arXiv 1508.07909, algorithm 1, applied). A short word is gone through again for
-//! each merge; a long one keeps its pairs in a heap, so that one word of many megabytes takes `n log n` steps.
+//! Of all neighbours with a known merge, those of the merge learnt first are merged, the leftmost
+//! first, until none is left (Sennrich, Haddow, Birch 2016, arXiv 1508.07909, algorithm 1,
+//! applied). A short word is scanned again for each merge; a long one keeps its pairs in a heap, so
+//! that one word of many megabytes takes `n log n` steps.
 
 use std::{
     cmp::Reverse,

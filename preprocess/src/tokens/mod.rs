@@ -1,8 +1,9 @@
 //! Tokenizers: from texts to ids, by any `tokenizer.json`.
 //!
-//! One of GPT-2's kind (byte-level pairs, GPT-2's words, nothing done to the text) is run by an encoder of our own, which
-//! gives the ids of the `tokenizers` library some ten times as fast; the library runs all others. Special tokens have no
-//! meaning in texts: where one is spelled out, it is text like any other.
+//! A tokenizer of GPT-2's kind (byte-level pairs, GPT-2's words, no normalization) is run by our
+//! own encoder, which gives the ids of the `tokenizers` library some ten times as fast; the library
+//! runs all others. Special tokens have no meaning in texts: where one is spelled out, it is
+//! ordinary text.
 
 mod alphabet;
 mod byte_level;
@@ -45,7 +46,7 @@ enum Engine {
 }
 
 impl Tokenizer {
-    /// Takes the bytes of a `tokenizer.json` into use.
+    /// Loads a `tokenizer.json` from its bytes.
     ///
     /// # Errors
     /// A message about the fault.
@@ -75,7 +76,7 @@ impl Tokenizer {
         })
     }
 
-    /// The same, by the library in any case: what ours is compared with.
+    /// As [`Self::new`], but always with the library; for comparison with our own encoder.
     ///
     /// # Errors
     /// As [`Self::new`].

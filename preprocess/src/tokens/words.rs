@@ -1,4 +1,4 @@
-//! The words of a text, as GPT-2 cuts it before pairs of bytes are merged.
+//! Words of a text, as GPT-2 divides it before pairs of bytes are merged.
 //!
 //! The same words as the regular expression of GPT-2's `src/encoder.py` finds,
 //! `'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+`, in one pass and without going back. They

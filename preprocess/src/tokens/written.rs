@@ -1,4 +1,5 @@
-//! The `tokenizer.json` of what was learnt, as the `tokenizers` library writes one of GPT-2's kind.
+//! The `tokenizer.json` of a learnt tokenizer, as the `tokenizers` library writes one of GPT-2's
+//! kind.
 
 use serde::{Serialize, Serializer};
 

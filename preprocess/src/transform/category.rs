@@ -29,7 +29,7 @@ pub(super) struct CategoryPlan {
 #[derive(Debug)]
 enum Ids {
     Known(HashMap<String, u32>),
-    /// So many are shared by all texts.
+    /// Number of ids that all texts share.
     Hashed(u64),
 }
 
@@ -42,7 +42,7 @@ enum Elements {
     Id,
     /// A number for each id.
     Number(Vec<f32>),
-    /// For each fold, and last for rows that are in none, of each element the number of each id.
+    /// Numbers of each id by fold and element; the last fold is for rows that are in none.
     Folded(Folds, FoldBy, Vec<Vec<Vec<f32>>>),
 }
 

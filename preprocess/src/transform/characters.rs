@@ -1,4 +1,4 @@
-//! From a document to ids of its characters.
+//! Encoding of a document as ids of its characters.
 
 use std::collections::HashMap;
 

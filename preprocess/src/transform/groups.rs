@@ -1,4 +1,4 @@
-//! Steps whose numbers depend on the group that a row belongs to.
+//! Steps with numbers that depend on the group of a row.
 
 use std::collections::HashMap;
 

@@ -1,4 +1,4 @@
-//! From fitted steps to the layout of the feature vector and the work per column.
+//! Layout of the feature vector and operations per column, from fitted steps.
 
 use std::collections::{HashMap, HashSet};
 

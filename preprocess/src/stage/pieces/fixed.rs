@@ -1,7 +1,8 @@
-//! Columns of fixed width, row by row: a row of them is moved in one piece where columns would be moved cell by cell.
+//! Columns of fixed width, row by row: a row is copied at once where columns would be copied cell
+//! by cell.
 //!
-//! A row is its cells one behind the other, without gaps, and a bit for each column that may lack some, which says that the
-//! cell is missing. A cell that is missing is zero.
+//! A row is its cells in sequence, without gaps, and a validity bit for each nullable column. A
+//! missing cell is zero.
 
 use std::ops::Range;
 

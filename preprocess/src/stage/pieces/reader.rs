@@ -1,4 +1,4 @@
-//! Reading pieces: the numbers of one, or whatever else its rows have.
+//! Reading of pieces: the numbers of one, or its other columns.
 
 use std::{
     collections::{HashMap, hash_map::Entry},

@@ -1,4 +1,4 @@
-//! Some of the training rows, taken from all over them.
+//! Sample of the training rows, taken from all pieces.
 
 use std::sync::Arc;
 

@@ -1,4 +1,5 @@
-//! Writing pieces: rows are gathered, dealt out by split and bucket, and written, a piece for each that has any.
+//! Writing of pieces: rows are gathered, partitioned by split and bucket, and written, a piece for
+//! each that has any.
 
 use std::{
     fs::File,

@@ -1,16 +1,17 @@
 //! From bands to clusters: every pair that joins two clusters is verified.
 //!
-//! The documents of one band hash are a bucket, in the order of their keys. In a bucket of up to [`PAIRS`] documents all
-//! pairs are looked at that are not joined yet. A larger one, a hub, is checked in a star: each document against all of up
-//! to [`CENTRES`] centres, the first document and those that matched none before them, frozen documents before others.
-//! Then other passes go over the
-//! documents that would be kept, which are fewer, until a pass joins nothing. So what is kept has no near-duplicates in
-//! buckets of up to [`PAIRS`], and in hubs none near a centre; two documents that are near, share hubs only and are
-//! near no centre of any of them stay apart. [`Clusters::hubs`] counts the buckets that could hide
-//! such a pair.
+//! The documents of one band hash are a bucket, in the order of their keys. In a bucket of up to
+//! [`PAIRS`] documents all pairs that are not joined yet are compared. A larger one, a hub, is
+//! checked in a star: each document against all of up to [`CENTRES`] centres, the first document
+//! and those that matched none before them, frozen documents before others. Then other passes go
+//! over the documents that would be kept, which are fewer, until a pass joins nothing. So the kept
+//! documents have no near-duplicates in buckets of up to [`PAIRS`], and in hubs none near a centre;
+//! two documents that are near, share hubs only and are near no centre of any of them stay apart.
+//! [`Clusters::hubs`] counts the buckets that could hide such a pair.
 //!
-//! Skipping what is joined leaves the components of the verified pairs as they are, so buckets of up to [`PAIRS`]
-//! documents make the result independent of every order. The keys that decide a star come from the documents too.
+//! Skipping joined pairs leaves the components of the verified pairs unchanged, so buckets of up to
+//! [`PAIRS`] documents make the result independent of every order. The keys that decide a star come
+//! from the documents too.
 
 use std::collections::HashMap;
 
@@ -26,7 +27,7 @@ const CENTRES: usize = 16;
 /// Clusters of up to this many documents are never too large.
 const SMALL: u64 = 1000;
 
-/// A document that is nearly another one.
+/// A near-duplicate of another document.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Member {
     /// Its id.
@@ -57,7 +58,7 @@ pub struct Clusters {
 }
 
 impl Clusters {
-    /// The entry of `id`, where it is nearly another document.
+    /// Entry of `id`, if it is a near-duplicate of another document.
     #[must_use]
     pub fn member(&self, id: u64) -> Option<&Member> {
         let at = self.members.binary_search_by_key(&id, |member| member.id);

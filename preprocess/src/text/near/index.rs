@@ -1,4 +1,4 @@
-//! The index of a collection of documents: sketches in, clusters out.
+//! Index of a collection of documents: sketches in, clusters out.
 
 use std::{
     fs,
@@ -25,7 +25,7 @@ const FROZEN: u8 = 0x80;
 pub struct Entry {
     /// True for a frozen set, which no other may be a near-duplicate of.
     pub is_frozen: bool,
-    /// Its id, unlike that of any other document that is as frozen.
+    /// Its id, unique among the frozen documents, or among the others.
     pub id: u64,
     /// A number below 128 of the caller's, such as a split.
     pub group: u8,
@@ -71,7 +71,7 @@ pub struct Index {
 }
 
 impl Index {
-    /// An empty index that makes `folder` for what does not fit in the settings' memory.
+    /// Creates an empty index with `folder` for data beyond the memory of the settings.
     ///
     /// # Errors
     /// [`Error::Scratch`] when the folder cannot be made.

@@ -1,4 +1,4 @@
-//! Scripts that put no spaces between words.
+//! Scripts without spaces between words.
 
 /// First and last character of each block of such a script, in order: Thai, Lao, Tibetan, Myanmar, Khmer, Tai Le and
 /// New Tai Lue, Khmer symbols, Tai Tham, CJK radicals, Kana, Kana extensions, Han, Javanese, Myanmar extended, Han

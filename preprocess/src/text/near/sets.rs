@@ -1,5 +1,5 @@
-//! The sets of all documents, one after another: the latest in memory, those before them in a file of little-endian
-//! 64-bit integers.
+//! Sets of all documents, one after another: the latest in memory, those before them in a file of
+//! little-endian 64-bit integers.
 
 use std::{
     fs::File,

@@ -24,7 +24,7 @@ const BASE: u64 = 0x9e37_79b9_7f4a_7c15;
 /// Start of a text of characters, so that no n-gram of characters equals one of words.
 const OF_CHARACTERS: u64 = 0xd1b5_4a32_d192_ed03;
 
-/// Cuts texts into sets of n-gram hashes.
+/// Divides texts into sets of n-gram hashes.
 #[derive(Clone, Debug)]
 pub struct Shingler {
     unit: NearDupUnit,
@@ -55,7 +55,7 @@ enum Role {
 }
 
 impl Shingler {
-    /// Takes the settings that say what makes two texts alike; n-grams hold at least one token.
+    /// Creates a shingler with the settings for near-duplicates; n-grams hold at least one token.
     #[must_use]
     pub fn new(config: &NearDupConfig) -> Self {
         let mut shingler = Self {

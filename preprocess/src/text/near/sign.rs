@@ -65,7 +65,7 @@ pub struct Sketch {
     pub bands: Vec<u64>,
 }
 
-/// Makes sketches: a pure function of the settings and the text, at home in any number of threads.
+/// Makes sketches: a pure function of the settings and the text, usable from any number of threads.
 #[derive(Clone, Debug)]
 pub struct Signer {
     shingler: Shingler,
@@ -82,7 +82,7 @@ struct Lanes {
 }
 
 impl Signer {
-    /// A signer for these settings.
+    /// Creates a signer with these settings.
     #[must_use]
     pub fn new(config: &NearDupConfig) -> Self {
         let scheme = Scheme::new(config.threshold, config.hashes as usize);
