@@ -338,7 +338,7 @@ async fn trap_21_a_copy_or_an_entity_that_is_named_in_two_splits_ends_the_build(
     let config = "kind = \"images\"\nsplit = { by = \"column\", column = \"fold\" }\n";
     let message = failure(&root, &format!("{config}dedup = \"none\"\n")).await;
     assert!(
-        message.contains("20 keys appear in more than one split"),
+        message.contains("20 keys stand in more than one split"),
         "{message}"
     );
     let report = build_a(&root, config, 2).await.unwrap();
@@ -353,7 +353,7 @@ async fn copies_that_are_kept_and_parted_by_their_order_are_told_of_with_a_way_o
     let by_order = "split = { by = \"range\" }\n";
     let message = failure(&root, &format!("{by_order}dedup = \"none\"\n")).await;
     let (keys, advice) = message
-        .split_once(" keys appear in more than one split (key `")
+        .split_once(" keys stand in more than one split (key `")
         .unwrap();
     assert_eq!(keys, "80", "{message}");
     assert!(

@@ -151,7 +151,7 @@ impl TimeRule {
         schema: &RecordSchema,
     ) -> Result<Expr, Error> {
         let cell = typed(schema, &self.column.name, self.column.r#type)?;
-        // Of another type, what is there is a time.
+        // A column of any other type already holds times.
         let landed = match self.column.r#type {
             ColumnType::Utf8 => cell,
             _ => lit(ScalarValue::Utf8(None)),
