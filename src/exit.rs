@@ -7,7 +7,7 @@ use feedline_schemas::config::ConfigError;
 
 use crate::launch::RankError;
 
-/// How a command that did its work ended.
+/// Outcome of a command that did its work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
     /// All is done.
