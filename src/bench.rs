@@ -11,7 +11,7 @@ use crate::{cli::LoaderBench, stop::Stop};
 /// Clock ticks per second in `/proc/self/stat`: fixed by the Linux interface on every architecture Rust supports.
 const TICKS_PER_SECOND: f64 = 100.0;
 
-/// What the bench found.
+/// Results of the bench.
 #[derive(Debug, Serialize)]
 pub(crate) struct BenchReport {
     pub(crate) url: String,
@@ -30,7 +30,8 @@ pub(crate) struct BenchReport {
     pub(crate) stall_share: f64,
     /// Processor time of the whole process while the batches came.
     pub(crate) cpu_seconds: f64,
-    /// Most memory of the process at one time, file-backed pages included; 0 where the system does not tell.
+    /// Peak memory of the process, file-backed pages included; 0 where the system does not report
+    /// it.
     pub(crate) peak_memory_bytes: u64,
     /// The same consumer over one batch again and again: what it would reach if data cost nothing.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -40,7 +41,7 @@ pub(crate) struct BenchReport {
     pub(crate) warnings: Vec<String>,
 }
 
-/// What consumes the batches: reads every byte once, then takes the rest of the step.
+/// Consumer of the batches: reads every byte once, then waits for the rest of the step.
 struct Consumer {
     runtime: tokio::runtime::Handle,
     step: Duration,

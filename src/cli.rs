@@ -74,7 +74,7 @@ pub(crate) enum Command {
     Rank {
         #[command(flatten)]
         pipeline: Pipeline,
-        /// Go on from the newest checkpoint, if there is one
+        /// Resume from the newest checkpoint, if there is one
         #[arg(long)]
         resume: bool,
         /// Continue from that of another run, if there is none
@@ -101,7 +101,8 @@ pub(crate) enum Command {
     },
     /// Predict for new rows, from a file or standard input, with the very transform that the model was trained with
     Predict(Predict),
-    /// Search for the best values of keys of `[train]`, as `[tune]` says; goes on where it was
+    /// Search for the best values of keys of `[train]`, as configured in `[tune]`; resumes a
+    /// stopped search
     Tune(Pipeline),
     /// List and compare the pipeline's trainings
     #[command(subcommand)]
@@ -109,14 +110,16 @@ pub(crate) enum Command {
     /// Take trained weights out of a run
     #[command(subcommand)]
     Weights(Weights),
-    /// Edit the texts that the pipeline's model was trained on: tokens that it is certain of are drawn anew
+    /// Edit the texts that the pipeline's model was trained on: high-confidence tokens are
+    /// resampled
     Edit(Edit),
-    /// Show what a run would do: where the sources stand, what training would read and hold, how well it would mix
+    /// Show the plan of a run: status of the sources, data and memory of training, quality of the
+    /// shuffle
     Plan {
         #[command(flatten)]
         pipeline: Pipeline,
-        /// Also ask each `rest` source that has no pagination and has landed nothing once, and suggest a pagination by its
-        /// first answer; nothing is landed or changed
+        /// Also send one request to each `rest` source that has no pagination and has landed
+        /// nothing, and suggest a pagination by its first response; nothing is landed or changed
         #[arg(long)]
         ask: bool,
     },
@@ -197,7 +200,7 @@ pub(crate) struct Serve {
     /// Sources that are run at a time, 1 to 1024
     #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub(crate) at_once: u16,
-    /// Runs of a source that fail in a row before `/healthz` answers 503, 1 to 1000
+    /// Consecutive failed runs of a source before `/healthz` responds with 503, 1 to 1000
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..=1000))]
     pub(crate) unhealthy_after: u64,
     /// Override a key in every pipeline, such as `source.0.schedule.every_s=60`; may be repeated
@@ -266,10 +269,11 @@ pub(crate) struct Edit {
     /// URL or path of another dataset to edit, of the same tokenizer
     #[arg(long, value_name = "URL")]
     pub(crate) dataset: Option<String>,
-    /// Probability from which on a token is drawn anew; above 1 nothing is, and the texts are only measured
+    /// Probability from which on a token is resampled; above 1 none is, and the texts are only
+    /// measured
     #[arg(long, default_value_t = 0.99)]
     pub(crate) threshold: f64,
-    /// What scores are divided by before a token is drawn; near 0 the most probable one is
+    /// Divisor of the scores before a token is sampled; near 0 the most probable one is taken
     #[arg(long, default_value_t = 1.0)]
     pub(crate) temperature: f64,
     /// Draw from so many tokens, the most probable ones; by default from all
@@ -284,7 +288,7 @@ pub(crate) struct Edit {
 }
 
 impl Edit {
-    /// Which tokens are drawn anew, and how.
+    /// Rule for resampling tokens.
     pub(crate) const fn rule(&self) -> EditRule {
         EditRule {
             threshold: self.threshold,
@@ -338,11 +342,12 @@ pub(crate) struct Predict {
     /// numbers far outside of the training rows. The report counts them by column either way
     #[arg(long)]
     pub(crate) flags: bool,
-    /// Write the features that a model would be given, and ask no model. One called `row`, `error` or `detail`, as columns of
-    /// the answers are, stands as `feature=row`
+    /// Write the features that a model would get, without running a model. Features called `row`,
+    /// `error` or `detail`, like columns of the predictions, are written as `feature=row`
     #[arg(long)]
     pub(crate) transform_only: bool,
-    /// Rows that are read, computed and written together; no number depends on it, and 1 answers each line as it comes
+    /// Rows that are read, computed and written together; no number depends on it, and 1 responds
+    /// to each line at once
     #[arg(long, value_name = "ROWS", default_value_t = 4096, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub(crate) batch_rows: u32,
     #[command(flatten)]
@@ -546,7 +551,7 @@ pub(crate) struct Ingest {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum IngestCommand {
-    /// Show where the sources stand, from their commit logs
+    /// Show the status of the sources, from their commit logs
     Status(Pipeline),
     /// Read the commit logs and every file that they name, and show all that is damaged; changes nothing. The exit code is 1 when
     /// something is
@@ -638,7 +643,8 @@ pub(crate) enum IngestCommand {
         #[arg(long)]
         dry_run: bool,
     },
-    /// Read the answers that `archive_raw` has kept again, under the settings as they are now, and ask nobody
+    /// Re-parse archived responses (`archive_raw`) with the current settings, without sending
+    /// requests
     Replay {
         #[command(flatten)]
         pipeline: Pipeline,
@@ -679,19 +685,20 @@ pub(crate) enum Shards {
     },
 }
 
-/// How a dataset is built. Only `refit` changes what comes of it.
+/// Options of a build. Only `refit` changes the result.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct Building {
-    /// Fit the transform anew and make all shards of all rows, whatever is there; damaged shards are whole then. Without it,
-    /// rows that have landed since the dataset was built are added to it in shards of their own, by the transform that it was
-    /// built with
+    /// Refit the transform and rebuild all shards from all rows, including damaged ones. Without
+    /// it, rows landed since the dataset was built are appended in new shards, with the dataset's
+    /// fitted transform
     #[arg(long)]
     pub(crate) refit: bool,
-    /// Where the queries of a build run: `local`, or `df://HOST:PORT` of a cluster's scheduler; the result is the same
+    /// Engine of the queries of a build: `local`, or `df://HOST:PORT` of a cluster's scheduler; the
+    /// result is the same
     #[arg(long, value_name = "ENGINE", default_value_t = Engine::Local)]
     pub(crate) engine: Engine,
-    /// Memory that a build takes for rows before it goes on on disk, in MiB, 64 or more; the program itself and the batches in
-    /// work come on top. By default half of what is free
+    /// Memory for rows before a build spills to disk, in MiB, 64 or more; the program itself and
+    /// the batches in work come on top. By default half of the free memory
     #[arg(long, value_name = "MIB", value_parser = clap::value_parser!(u64).range(64..=1 << 30))]
     pub(crate) memory: Option<u64>,
     /// Parts that rows are worked on in at a time; fewer take less memory. By default one for each processor, or 32 on a cluster

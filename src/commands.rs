@@ -441,7 +441,7 @@ async fn run_serve(options: Serve, tools: &Tools) -> anyhow::Result<Outcome> {
     Ok(Outcome::Done)
 }
 
-/// One of the processes that `--ranks` starts. The launcher is told how it ends.
+/// Runs one of the processes that `--ranks` starts, and reports its end to the launcher.
 async fn run_rank(pipeline: &Pipeline, resume: Resume, tools: &Tools) -> anyhow::Result<Outcome> {
     let voice = Voice::begin(tools.environment.group()?, Arc::clone(&tools.stop.flag))?;
     let heard = Tools {
@@ -520,7 +520,7 @@ async fn inspect(dataset: &Dataset, tools: &Tools) -> anyhow::Result<Outcome> {
     Ok(Outcome::Done)
 }
 
-/// What every command needs.
+/// Resources of every command.
 #[derive(Clone, Debug)]
 struct Tools {
     environment: Arc<Environment>,
@@ -863,7 +863,7 @@ impl<'a> Work<'a> {
         report.map_err(|e| self.preprocess_error(e))
     }
 
-    /// Infers expectations and writes them to a file that is not there yet.
+    /// Infers expectations and writes them to a new file.
     async fn expect(&self, to: Option<String>) -> anyhow::Result<Outcome> {
         let dataset = self.root.child("dataset");
         let found = feedline_preprocess::infer_expectations(&dataset).await;
@@ -1623,7 +1623,7 @@ impl<'a> Work<'a> {
         }
     }
 
-    /// That of a stage that several work on.
+    /// Converts an error of several stages.
     fn stage_error(&self, error: anyhow::Error) -> anyhow::Error {
         let error = match error.downcast() {
             Ok(error) => return self.trainer_error(error),

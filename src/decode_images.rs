@@ -15,7 +15,7 @@ use crate::exit::Outcome;
 /// Longest that one image may take, of this process's processor time.
 const LONGEST: Duration = Duration::from_mins(1);
 
-/// How often that is looked at.
+/// Interval of the checks.
 const LOOK: Duration = Duration::from_secs(1);
 
 /// Exit code where one takes longer.
@@ -43,7 +43,7 @@ fn watch(busy: &Receiver<bool>) {
         let mut waited = Duration::ZERO;
         while busy.recv_timeout(LOOK) == Err(RecvTimeoutError::Timeout) {
             waited += LOOK;
-            // Where the system does not tell, by the clock.
+            // Wall-clock time if the system does not report processor time.
             let taken = processor_time().zip(begun).map(|(now, begun)| now - begun);
             if taken.unwrap_or(waited) > LONGEST {
                 process::exit(TOO_LONG);
@@ -52,7 +52,7 @@ fn watch(busy: &Receiver<bool>) {
     }
 }
 
-/// Processor time of this process, as Linux tells it in hundredths of a second.
+/// Processor time of this process, which Linux reports in hundredths of a second.
 fn processor_time() -> Option<Duration> {
     let told = fs::read_to_string("/proc/self/stat").ok()?;
     // After the name in brackets: state is field 3, time of the program field 14, of the system for it field 15.

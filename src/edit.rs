@@ -14,7 +14,7 @@ use tokio::task::spawn_blocking;
 
 use crate::output::{Text, line, number};
 
-/// What is edited, by which model, and how.
+/// Dataset, model and rule of an edit.
 pub(crate) struct Edit {
     pub(crate) source: Store,
     pub(crate) target: Store,
@@ -83,7 +83,7 @@ impl Text for EditReport {
         );
         line(out, "certain", over)?;
         let changed = format!(
-            "{} ({}), of {} drawn anew",
+            "{} ({}), of {} resampled",
             counts.changed,
             of_predicted(counts.changed),
             counts.redrawn

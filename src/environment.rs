@@ -21,7 +21,7 @@ struct Launcher {
     is_mpirun: bool,
 }
 
-/// What is set on purpose comes first, then what is nearest to the process.
+/// Deliberately set variables come first, then those set closest to the process.
 const LAUNCHERS: [Launcher; 4] = [
     Launcher {
         world: "WORLD_SIZE",
@@ -96,11 +96,12 @@ impl Environment {
         }
     }
 
-    /// Who trains together with this process, by what its launcher says: torchrun, Open MPI's `mpirun`, Slurm, or the
-    /// `mpiexec` of MPICH and Intel, in the first of [`LAUNCHERS`] whose variables are set.
+    /// Returns the group of processes that this one trains with, as its launcher describes it:
+    /// torchrun, Open MPI's `mpirun`, Slurm, or the `mpiexec` of MPICH and Intel. The first of
+    /// [`LAUNCHERS`] whose variables are set counts.
     ///
     /// # Errors
-    /// When a variable is missing or is no number.
+    /// A variable is missing or is no number.
     pub(crate) fn group(&self) -> anyhow::Result<Group> {
         if let Some(group) = self.group.get() {
             return Ok(group.clone());
@@ -109,7 +110,8 @@ impl Environment {
         Ok(self.group.get_or_init(|| group).clone())
     }
 
-    /// Whether this process speaks for all that train together: any but the first shows errors only.
+    /// Returns true if this process reports for the group. All ranks but the first show errors
+    /// only.
     pub(crate) fn leads(&self) -> bool {
         self.group().map_or(true, |group| group.rank() == 0)
     }
@@ -165,8 +167,9 @@ impl Environment {
         })
     }
 
-    /// A folder for data on its way through a build, one per user. Builds share it under locks, and each removes what
-    /// a killed one left. It lies where `TMPDIR` says, which is what to set when the disk is too small.
+    /// Scratch folder for data of builds, one per user. Builds share it under locks, and each
+    /// removes the files that a killed one left. `TMPDIR` moves it, for example if the disk is too
+    /// small.
     pub(crate) fn scratch() -> PathBuf {
         let user = fs::metadata("/proc/self").map_or(0, |m| m.uid());
         env::temp_dir().join(format!("feedline-{user}"))

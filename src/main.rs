@@ -26,7 +26,7 @@ use std::process::ExitCode;
 
 use clap::Parser as _;
 
-/// How it goes about its work is said in `.cargo/config.toml`.
+/// `.cargo/config.toml` has its settings.
 #[cfg(all(target_os = "linux", target_env = "gnu", target_arch = "x86_64"))]
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;

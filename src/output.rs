@@ -1,4 +1,4 @@
-//! What a person or a script reads: reports on standard output, logs on standard error.
+//! Output for people and scripts: reports on standard output, logs on standard error.
 
 mod dataset;
 mod ingest;
@@ -270,7 +270,7 @@ impl Text for DatasetReport {
         let what = match (&self.added, &self.anew) {
             _ if self.up_to_date => " (nothing new: kept as it was)".to_owned(),
             (Some(_), _) => " (what has landed since was added)".to_owned(),
-            (None, Some(why)) => format!(" (built and fitted anew: {why})"),
+            (None, Some(why)) => format!(" (rebuilt and refitted: {why})"),
             (None, None) => String::new(),
         };
         writeln!(out, "dataset{what}")?;
@@ -367,7 +367,7 @@ fn write_added(added: &AddedReport, out: &mut String) -> fmt::Result {
     )?;
     for shift in &added.shifts {
         let text = format!(
-            "{}: mean {} where it was {}, {:.2} deviations away; `--refit` fits anew",
+            "{}: mean {} where it was {}, {:.2} deviations away; `--refit` fits it again",
             shift.feature,
             number(shift.after),
             number(shift.before),
@@ -589,7 +589,7 @@ impl Text for VerifyReport {
     }
 }
 
-/// What `shards inspect` shows.
+/// Output of `shards inspect`.
 #[derive(Debug, Serialize)]
 pub(crate) struct Inspection {
     pub(crate) url: String,
@@ -854,7 +854,7 @@ fn category_text(c: &FittedCategories) -> String {
                 format!(", out of {folds} folds, smoothed by {rows} rows")
             });
             let others = if c.rejects_unknown {
-                ", rows of others set aside"
+                ", rows of others rejected"
             } else {
                 ""
             };
@@ -866,7 +866,7 @@ fn category_text(c: &FittedCategories) -> String {
 impl Text for PlanReport {
     fn write(&self, out: &mut String) -> fmt::Result {
         if !self.sources.is_empty() {
-            writeln!(out, "sources, as they stand")?;
+            writeln!(out, "status of the sources")?;
         }
         for source in &self.sources {
             write_source(source, out)?;

@@ -6,19 +6,19 @@ use feedline_schemas::report::SourceReport;
 use feedline_trainer::Fit;
 use serde::Serialize;
 
-/// What a run would do.
+/// Plan of a run.
 #[derive(Debug, Serialize)]
 pub(crate) struct PlanReport {
-    /// Where the sources stand; a run goes on from there.
+    /// Status of the sources, which a run resumes from.
     pub(crate) sources: Vec<SourceReport>,
-    /// `--ask`: what the first answers speak for. Nothing of it is used.
+    /// `--ask`: suggestions from first responses. None of them is used.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) suggestions: Option<Vec<Suggestion>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) train: Option<TrainPlan>,
 }
 
-/// What training would read.
+/// Data and memory of a training run.
 #[derive(Debug, Serialize)]
 pub(crate) struct TrainPlan {
     pub(crate) dataset: String,
@@ -30,7 +30,7 @@ pub(crate) struct TrainPlan {
     pub(crate) batch_size: u32,
     /// None while the dataset is not built.
     pub(crate) loader: Option<LoaderPlan>,
-    /// Whether there is memory enough. None while the dataset is not built.
+    /// Memory fit. `None` while the dataset is not built.
     pub(crate) fit: Option<Fit>,
 }
 
@@ -38,7 +38,7 @@ impl TrainPlan {
     /// Opens the training split as training would, and reads no shard.
     ///
     /// # Errors
-    /// What is wrong with the dataset; that there is none is no error.
+    /// The reason why the dataset is unusable. A missing dataset is no error.
     pub(crate) async fn new(
         config: &feedline_schemas::config::TrainConfig,
         context: &feedline_trainer::Context,

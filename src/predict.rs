@@ -47,7 +47,7 @@ use crate::{
 /// Batches between reading and computing.
 const WAITING: usize = 2;
 
-/// Columns of the answers themselves.
+/// Names of the predictions' own columns.
 const OWN: [&str; 3] = ["row", "error", "detail"];
 
 /// Column of what is unusual about a row.
@@ -56,10 +56,10 @@ const FLAGS: &str = "flags";
 /// Columns that one line of the report names.
 const NAMED: usize = 10;
 
-/// How long a signal may go unseen while no rows come.
+/// Longest delay until a signal is noticed while no rows arrive.
 const LOOK: Duration = Duration::from_millis(200);
 
-/// What is predicted, by what, and where to.
+/// Input, model and output of a prediction.
 pub(crate) struct Predict {
     /// Path of the new rows; `-` is standard input.
     pub(crate) rows: String,
@@ -76,7 +76,7 @@ pub(crate) struct Predict {
     pub(crate) stop: Stop,
 }
 
-/// How new rows are read for this pipeline: as its sources say that CSV is written.
+/// Rules for reading new rows of this pipeline: with the CSV dialect of its sources.
 pub(crate) fn reading(
     options: &cli::Predict,
     config: &PipelineConfig,
@@ -146,7 +146,8 @@ fn cell_format<'a>(mut sources: impl Iterator<Item = &'a CsvConfig> + Clone) -> 
     }
 }
 
-/// Whether rows of the dataset are those of the source called `name`, and not merely put beside them.
+/// Returns true if the dataset's rows come from the source `name`, and are not only joined or
+/// compared with it.
 fn is_own(dataset: &DatasetConfig, name: &Name) -> bool {
     let against = dataset.near_dup.iter().flat_map(|near| &near.against);
     let joined = dataset.join.iter().map(|join| &join.source);
@@ -200,7 +201,7 @@ impl Predict {
             ended = Some(joined(reader)?);
             Ok(())
         })?;
-        // Whoever read the answers has seen enough.
+        // The reader of the output has closed it.
         let Some(rows) = ended else {
             return Ok(report);
         };
@@ -261,17 +262,17 @@ pub(crate) fn open_model(
     Ok(predictor)
 }
 
-/// Where answers are written, and how.
+/// Target and format of the predictions.
 pub(crate) struct Output {
     target: Target,
     escapes_formulas: bool,
 }
 
 impl Output {
-    /// Standard output without a path.
+    /// Opens the target; standard output without a path.
     ///
     /// # Errors
-    /// A path whose ending tells no format, and formulas to be escaped in one that has none.
+    /// A path with an unknown extension, and formulas to be escaped in a format without formulas.
     pub(crate) fn of(path: Option<&Path>, escapes_formulas: bool) -> anyhow::Result<Self> {
         let target = Target::of(path)?;
         anyhow::ensure!(
@@ -310,13 +311,13 @@ impl Output {
     }
 }
 
-/// Whether whoever read our output has seen enough.
+/// Returns true if the reader of the output has closed it.
 fn is_closed(error: &anyhow::Error) -> bool {
     let io = error.downcast_ref::<std::io::Error>();
     io.is_some_and(|error| error.kind() == ErrorKind::BrokenPipe)
 }
 
-/// Where answers go to. A file is there whole or not at all.
+/// Target of the predictions. A file appears complete or not at all.
 struct Target {
     /// The file, and the one that it is written as.
     path: Option<(PathBuf, PathBuf)>,
@@ -336,7 +337,7 @@ impl Target {
             RowFormat::of_name(&name).filter(|_| !name.ends_with(".gz") && !name.ends_with(".zst"));
         let format = format.with_context(|| {
             format!(
-                "cannot tell the format of `{}`: predictions are written as `.csv`, `.ndjson` or `.parquet`",
+                "unknown format of `{}`: predictions are written as `.csv`, `.ndjson` or `.parquet`",
                 path.display()
             )
         })?;
@@ -387,12 +388,12 @@ impl Target {
     }
 }
 
-/// Makes answers of features.
+/// Computes predictions from features.
 pub(crate) struct Answers {
-    /// The model; without it the numbers themselves are the answers.
+    /// The model; without it the features themselves are written.
     pub(crate) predictor: Option<Predictor>,
     pub(crate) transform: Arc<Transform>,
-    /// What the numbers of a row are called.
+    /// Names of a row's numbers.
     pub(crate) names: Vec<String>,
     /// Names of the columns of text that are carried along.
     pub(crate) kept: Vec<String>,
@@ -501,7 +502,7 @@ impl Answers {
         }
     }
 
-    /// Writes answers to all of `batches`, and counts them.
+    /// Writes predictions for all of `batches`, and counts them.
     fn write(
         &self,
         batches: &Receiver<Given>,
@@ -602,7 +603,7 @@ pub(crate) fn named_target(what: &str, target: &str) -> String {
     format!("{what}={target}")
 }
 
-/// What a feature is called among the answers: by its name, unless a column of theirs has it.
+/// Name of a feature's column in the output: its own, unless a column of the predictions has it.
 fn named_feature(name: &str) -> String {
     match OWN.contains(&name) {
         true => format!("feature={name}"),
@@ -610,7 +611,7 @@ fn named_feature(name: &str) -> String {
     }
 }
 
-/// An answer to a row that can be used.
+/// Returns a usable prediction of a row, or records its fault.
 fn usable<T>(
     row: usize,
     first: u64,
@@ -665,7 +666,7 @@ fn joined<T>(reader: JoinHandle<anyhow::Result<T>>) -> anyhow::Result<T> {
     ended.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
 
-/// Reads and transforms on a thread of its own, which ends when nobody waits for its batches any more.
+/// Reads and transforms on a thread of its own, which ends when its receiver is dropped.
 fn read(
     mut rows: RowsIn,
     transform: Arc<Transform>,
@@ -737,7 +738,10 @@ impl Text for PredictReport {
             line(
                 out,
                 "copies",
-                format!("{} rows without an answer of their own", self.copies),
+                format!(
+                    "{} duplicate rows without a prediction of their own",
+                    self.copies
+                ),
             )?;
         }
         if self.rejected_before > 0 {

@@ -35,7 +35,7 @@ pub(crate) struct Bars {
 }
 
 impl Bars {
-    /// Takes the bars away, so that what is printed next stands alone.
+    /// Removes the bars, so that the next output is not mixed with them.
     pub(crate) fn clear(&self) {
         let mut by_stage = self.by_stage.lock().unwrap_or_else(PoisonError::into_inner);
         for (_, bar) in by_stage.drain() {
@@ -105,7 +105,7 @@ struct Lines {
     last: Mutex<HashMap<String, Told>>,
 }
 
-/// What was told of a stage last.
+/// Last reported event of a stage.
 #[derive(Debug)]
 struct Told {
     at: Duration,
@@ -120,7 +120,7 @@ impl Progress for Lines {
         let at_end = event.total == Some(event.done);
         match last.get(event.stage) {
             Some(told) if now.saturating_sub(told.at) < LOG_EVERY && !at_end => return,
-            // A wait that goes on is told once.
+            // A continuing wait is logged once.
             Some(told) if told.done == event.done && told.note == event.note && !at_end => return,
             _ => {}
         }

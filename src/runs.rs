@@ -156,7 +156,7 @@ fn cells(run: &ListedRun) -> [String; 8] {
     ]
 }
 
-/// What a run has of its own, on lines below it.
+/// Writes the settings that only this run has, on lines below it.
 fn write_differences(out: &mut String, differs: &BTreeMap<String, String>) -> fmt::Result {
     let mut line = String::new();
     for (key, value) in differs {
@@ -226,7 +226,7 @@ fn figure(value: f64) -> String {
     }
 }
 
-/// At most `width` columns; what is cut off leaves a sign.
+/// Truncates to at most `width` columns, with a mark at the end.
 fn cut(text: &str, width: usize) -> String {
     if text.chars().count() <= width {
         return text.to_owned();

@@ -1,4 +1,4 @@
-//! `feedline serve`: scheduled sources, and the pages that tell of them.
+//! `feedline serve`: scheduled sources, with health and metrics pages.
 
 use std::{
     fmt::Write as _,
@@ -30,10 +30,10 @@ use tokio::net::TcpListener;
 
 const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-/// Runs `scheduler` until it is asked to stop, and answers at `listen` meanwhile.
+/// Runs `scheduler` until it is asked to stop, and serves HTTP at `listen` meanwhile.
 ///
 /// # Errors
-/// When the address cannot be had.
+/// The address cannot be bound.
 pub(crate) async fn serve(
     scheduler: Scheduler,
     listen: SocketAddr,
@@ -48,7 +48,7 @@ pub(crate) async fn serve(
     let listener = TcpListener::bind(listen).await.with_context(refused)?;
     let address = listener.local_addr().with_context(refused)?;
     let board = scheduler.board();
-    tracing::info!(%address, sources = board.read().len(), "serving; `/healthz` and `/metrics` tell how it goes");
+    tracing::info!(%address, sources = board.read().len(), "serving `/healthz` and `/metrics`");
     let shown = Shown {
         board,
         unhealthy_after,
@@ -64,7 +64,7 @@ pub(crate) async fn serve(
     Ok(())
 }
 
-/// What the pages tell of.
+/// State behind the pages.
 #[derive(Clone, Debug)]
 struct Shown {
     board: Arc<Board>,
@@ -176,7 +176,7 @@ fn runs(registry: &mut Registry, all: &[Served]) {
     });
 }
 
-/// What this program has done, runs that go on included.
+/// Work of this program, current runs included.
 fn work(registry: &mut Registry, read: &[(&Served, Reading)]) {
     let requests = Family::<Labels, Counter>::default();
     let waited = Family::<Labels, Seconds>::default();
@@ -199,7 +199,7 @@ fn work(registry: &mut Registry, read: &[(&Served, Reading)]) {
         let time = reading.committing.as_secs_f64();
         committing.get_or_create(&labels).inc_by(time);
     }
-    let help = "Requests by the status of their answers, `none` for those without one";
+    let help = "Requests by the status of their responses, `none` for those without one";
     registry.register("requests", help, requests);
     registry.register("retries", "Tries beyond the first", retries);
     let help = "Seconds waited by cause, of requests that wait at the same time each";
@@ -224,7 +224,7 @@ fn gauge<T>(
     registry.register(name, help, family);
 }
 
-/// Whether sources run, and when.
+/// Runs in progress, and next runs.
 fn times(registry: &mut Registry, all: &[Served]) {
     let each = || all.iter().map(|served| (of(served), served));
     gauge(registry, ("running", "Whether it runs now"), each(), |s| {
@@ -242,14 +242,14 @@ fn times(registry: &mut Registry, all: &[Served]) {
 /// Name, help and value of a metric.
 type OfLog<'a> = (&'a str, &'a str, &'a dyn Fn(LogTotals) -> u64);
 
-/// What the logs say, as of the last commit.
+/// Totals of the logs, as of the last commit.
 fn log(registry: &mut Registry, read: &[(&Served, Reading)], now_s: u64) {
     let all: [OfLog<'_>; 7] = [
         ("landed_rows", "Rows in its landing zone", &|log| log.rows),
         ("duplicates", "Duplicates left out, all runs", &|log| {
             log.duplicates
         }),
-        ("rejected", "Records set aside, all runs", &|log| {
+        ("rejected", "Rejected records, all runs", &|log| {
             log.rejected
         }),
         ("batches", "Batches in its log", &|log| log.batches),

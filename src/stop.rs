@@ -1,4 +1,5 @@
-//! SIGINT and SIGTERM: the first asks the stages to stop where they can go on from, the second ends the process.
+//! SIGINT and SIGTERM: the first asks the stages to stop where they can resume, the second ends the
+//! process.
 
 use std::{
     process,
@@ -13,15 +14,15 @@ use tokio::{
     sync::watch,
 };
 
-/// Tells the stages to stop.
+/// Asks the stages to stop.
 #[derive(Clone, Debug)]
 pub(crate) struct Stop {
     /// For stages on the runtime.
     pub(crate) watch: watch::Receiver<bool>,
     /// For stages on threads of their own.
     pub(crate) flag: Arc<AtomicBool>,
-    /// Whether the first signal was SIGTERM: a supervisor's, who wants to hear that all went well. A person who interrupts
-    /// does not want what comes after this command to run.
+    /// True if the first signal was SIGTERM: a supervisor expects success then. A person who
+    /// interrupts does not want the commands after this one to run.
     is_term: Arc<AtomicBool>,
 }
 
@@ -62,7 +63,7 @@ impl Stop {
         })
     }
 
-    /// Whether SIGTERM was the signal that asked for it.
+    /// Returns true if SIGTERM was the signal that asked for it.
     pub(crate) fn is_terminated(&self) -> bool {
         self.is_term.load(Ordering::SeqCst)
     }

@@ -22,10 +22,10 @@ use super::{
     word::{Failed, Word},
 };
 
-/// How often the launcher looks around.
+/// Interval of the launcher's checks.
 const TICK: Duration = Duration::from_millis(50);
 
-/// Most time that counts between two looks: a launcher that was asleep finds nobody silent.
+/// Most time that counts between two checks: after a suspended launcher, no rank counts as silent.
 const LOOK_MOST: Duration = Duration::from_millis(200);
 
 /// Time that ranks have to end by themselves after one has failed, or after all is done.
@@ -34,7 +34,7 @@ const GRACE: Duration = Duration::from_secs(10);
 /// The same for ranks that have not begun, and so have nothing to save.
 const GRACE_BEFORE: Duration = Duration::from_secs(1);
 
-/// What came from a rank; nothing more does after `None`.
+/// A message of a rank; `None` is the last one.
 type Heard = (usize, Option<Word>);
 
 /// Processes that train together. None of them outlives this.
@@ -53,26 +53,26 @@ struct Member {
     at: Whereabouts,
     /// Time since it was last heard.
     quiet: Duration,
-    /// How it says that it ended.
+    /// Its last message.
     word: Option<Word>,
     ended: Option<ExitStatus>,
 }
 
-/// Why the ranks did not reach the end.
+/// Reason why the ranks did not finish.
 #[derive(Clone, Debug)]
 pub(super) struct Failure {
     /// The rank at fault.
     pub(super) rank: usize,
     pub(super) reason: String,
-    /// Where each rank was.
+    /// Position of each rank.
     pub(super) ranks: String,
-    /// What the rank at fault says itself.
+    /// Error reported by the rank at fault.
     pub(super) said: Option<Failed>,
     /// The furthest step of any rank.
     pub(super) step: u64,
     /// Steps of the newest checkpoint that any rank knew of.
     pub(super) saved: u64,
-    /// Whether they had got beyond their start.
+    /// True if training had begun.
     pub(super) begun: bool,
 }
 
@@ -92,7 +92,7 @@ impl Members {
     /// Starts all ranks.
     ///
     /// # Errors
-    /// What the system says.
+    /// The error of the system.
     pub(super) fn start(order: &Order, resume: bool) -> io::Result<Self> {
         let port = free_port()?;
         let (say, heard) = mpsc::channel();
@@ -124,11 +124,11 @@ impl Members {
         Ok(members)
     }
 
-    /// Waits until the first rank has its report and all have ended, or one has failed. A rank that shows no life for so
-    /// long (`silence`) has. Passes `stop` on to all.
+    /// Waits until the first rank has reported and all have ended, or one has failed. A rank
+    /// without a heartbeat for `silence` has failed. Passes `stop` on to all.
     ///
     /// # Errors
-    /// Who failed, and how.
+    /// The rank that failed, and the reason.
     pub(super) fn wait(
         mut self,
         stop: &AtomicBool,
@@ -170,7 +170,8 @@ impl Members {
         }
     }
 
-    /// Whether a rank has failed. One that stopped as it was asked to has not, while the first may still be saving.
+    /// Returns true if a rank has failed. A rank that stopped on request has not, while the first
+    /// may still save.
     fn in_trouble(&self, silence: Duration) -> bool {
         let failed = |member: &Member| match &member.word {
             Some(Word::Done(_)) => false,
@@ -204,13 +205,14 @@ impl Members {
 
     fn ask_to_stop(&mut self) {
         for stdin in self.all.iter_mut().filter_map(|m| m.stdin.as_mut()) {
-            // One that has ended needs no telling.
+            // A rank that has ended needs no message.
             stdin.write_all(b"s").and_then(|()| stdin.flush()).ok();
         }
     }
 
-    /// Who is at fault: a rank that knows it is, or else one that is gone, or silent, or has given a reason to try again, or
-    /// that others name; of several the first. That all stopped as they were asked to is nobody's fault, and comes last.
+    /// Finds the rank at fault: one that reports a fault of its own; or else one that is gone or
+    /// silent, or reports a transient error, or is named by others; the first of several. If all
+    /// stopped on request, none is at fault, so that case comes last.
     fn failure(&self, silence: Duration) -> Failure {
         let fell = || self.fell.iter().map(|rank| (*rank, &self.all[*rank]));
         let said = |which: fn(&Failed) -> bool| {
@@ -268,7 +270,8 @@ impl Member {
         self.at.phase != Phase::Starting || self.at.step > 0
     }
 
-    /// Whether there is a reason to wait for its end, `leaving` after the first has failed or all is done.
+    /// Returns true if its end is worth waiting for, `leaving` after the first failure or the end
+    /// of work.
     fn may_still_speak(&self, done: bool, leaving: Duration, silence: Duration) -> bool {
         let grace = if done || self.has_begun() {
             GRACE
@@ -291,7 +294,7 @@ impl Drop for Members {
     }
 }
 
-/// How a process ended that gave no reason.
+/// Describes the end of a process that gave no reason.
 fn how(ended: Option<ExitStatus>) -> String {
     match ended.map(|status| (status.signal(), status.code())) {
         Some((Some(signal), _)) => format!("it was killed by signal {signal}"),
@@ -300,7 +303,7 @@ fn how(ended: Option<ExitStatus>) -> String {
     }
 }
 
-/// A port of this machine that nobody listens on. Should another take it first, the ranks are started again.
+/// Finds a free port of this machine. If another process takes it first, the ranks are restarted.
 fn free_port() -> io::Result<u16> {
     Ok(std::net::TcpListener::bind("127.0.0.1:0")?
         .local_addr()?
@@ -326,7 +329,7 @@ fn listen(out: impl Read, rank: usize, say: &mpsc::Sender<Heard>) {
 fn pass_on(errors: impl Read, rank: usize) {
     for line in BufReader::new(errors).split(b'\n').map_while(Result::ok) {
         let line = String::from_utf8_lossy(&line);
-        // Nobody may be there to read it.
+        // Standard error may be closed.
         writeln!(io::stderr(), "rank {rank}: {line}").ok();
     }
 }

@@ -1,9 +1,10 @@
 //! `--ranks N`: N processes of this program on this machine that train together.
 //!
-//! Each is told its place by the variables that torchrun sets, and runs the hidden command `rank`. It tells the launcher
-//! several times a second that it lives and where it is, and at the end how it ended; standard error of the first rank is
-//! the launcher's. When one fails, all are ended and started again from the newest checkpoint. Their standard input ends
-//! with the launcher, and they with it.
+//! Each gets its rank by the variables that torchrun sets, and runs the hidden command `rank`. It
+//! sends the launcher heartbeats with its position several times a second, and its outcome at the
+//! end. The first rank inherits the launcher's standard error. If one fails, all are ended and
+//! restarted from the newest checkpoint. Their standard input closes with the launcher, and they
+//! end with it.
 
 mod members;
 mod rank;
@@ -34,10 +35,10 @@ use self::{
 pub(crate) use self::{rank::Voice, word::RankError};
 use crate::cli::Pipeline;
 
-/// How often a wait looks whether it is to end.
+/// Interval at which a wait checks for its end.
 const TICK: Duration = Duration::from_millis(50);
 
-/// What to train, and by how many.
+/// Training command and number of ranks.
 #[derive(Clone, Debug)]
 pub(crate) struct Order {
     program: PathBuf,
@@ -77,11 +78,12 @@ impl Order {
         Self { prolongs, ..self }
     }
 
-    /// Trains to the end. Ranks that fail are started again from the newest checkpoint, as long as that may help.
-    /// `resume` says whether the first start also goes on from there; `seed` gives the waits in between.
+    /// Trains to the end. Restarts failed ranks from the newest checkpoint, as long as that may
+    /// help. `resume` makes the first start resume too; `seed` gives the waits in between.
     ///
     /// # Errors
-    /// [`RankError`]: what a rank says, or who failed and why it was not tried again.
+    /// [`RankError`]: the error of a rank, or the failed rank and the reason for no further
+    /// restart.
     pub(crate) fn carry_out(
         &self,
         mut resume: bool,
@@ -97,7 +99,8 @@ impl Order {
                 Ok(report) => return Ok(report),
                 Err(failure) => failure,
             };
-            // Before it has begun, a fresh start may still be refused for checkpoints that are there.
+            // Before training has begun, a fresh start may still be refused because of existing
+            // checkpoints.
             resume |= failure.begun;
             let wait = next(&failure, &mut restarts, stop)?;
             tracing::warn!(
@@ -138,10 +141,10 @@ impl Order {
     }
 }
 
-/// How long to wait before the next start.
+/// Returns the wait before the next start.
 ///
 /// # Errors
-/// [`RankError`], when there is none.
+/// [`RankError`] if there is none.
 fn next(
     failure: &Failure,
     restarts: &mut Restarts,
@@ -155,13 +158,13 @@ fn next(
         });
     }
     let wait = if stop.load(Ordering::SeqCst) {
-        Err("it was told to stop".to_owned())
+        Err("it was asked to stop".to_owned())
     } else {
         restarts.next(failure.step, &failure.reason, failure.saved)
     };
     wait.map_err(|why| RankError {
         message: format!(
-            "{failure}; not started again: {why}; `--resume` goes on from the newest checkpoint"
+            "{failure}; not started again: {why}; `--resume` continues from the newest checkpoint"
         ),
         code: said.map_or(1, |said| said.code),
     })

@@ -26,7 +26,7 @@ use super::word::{Failed, Word};
 /// Time between two signs of life.
 const SIGN_OF_LIFE_EVERY: Duration = Duration::from_millis(250);
 
-/// Tells the launcher where this rank is, until it is told how it ended.
+/// Sends heartbeats with this rank's position to the launcher, until the outcome is set.
 #[derive(Debug)]
 pub(crate) struct Voice {
     group: Group,
@@ -61,8 +61,9 @@ impl Voice {
         })
     }
 
-    /// Passes news on to `progress`, and tells the launcher at the first one that the run has begun: there is no checkpoint
-    /// of it before, and a launcher must know whether those that are there are its own.
+    /// Passes progress on to `progress`. The first progress tells the launcher that the run has
+    /// begun. It has no checkpoint before that, and the launcher must know whether existing ones
+    /// are its own.
     pub(crate) fn at_the_first_news(&self, progress: Arc<dyn Progress>) -> Arc<dyn Progress> {
         Arc::new(FirstNews {
             group: self.group.clone(),

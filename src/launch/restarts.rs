@@ -1,4 +1,4 @@
-//! Whether ranks that failed are started again, and when.
+//! Number and delay of restarts of failed ranks.
 
 use std::time::Duration;
 
@@ -36,17 +36,17 @@ impl Restarts {
         }
     }
 
-    /// How many there have been since the last new checkpoint.
+    /// Restarts since the last new checkpoint.
     pub(super) const fn used(&self) -> u64 {
         self.used
     }
 
-    /// How long to wait before the next, after a failure at `step` of this kind (`way`), with `saved` steps in the newest
-    /// checkpoint. "Full jitter": a random time up to a bound that doubles (M. Brooker, "Exponential Backoff And Jitter",
-    /// AWS Architecture Blog, 2015).
+    /// Returns the wait before the next restart, after a failure at `step` of this kind (`way`),
+    /// with `saved` steps in the newest checkpoint. "Full jitter": a random time up to a bound that
+    /// doubles (M. Brooker, "Exponential Backoff And Jitter", AWS Architecture Blog, 2015).
     ///
     /// # Errors
-    /// Why there is no next.
+    /// The reason for no further restart.
     pub(super) fn next(&mut self, step: u64, way: &str, saved: u64) -> Result<Duration, String> {
         if saved > self.saved {
             (self.saved, self.used, self.last) = (saved, 0, None);

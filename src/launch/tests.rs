@@ -14,8 +14,8 @@ use super::{Order, RankError};
 /// 4 s, by the clock that they have here.
 const SILENCE_S: u64 = 16;
 
-/// A clock that goes on by 200 ms whenever somebody looks: for tests in which ranks are waited for in vain. Word from ranks
-/// makes it go faster, so that nothing else may hang on it.
+/// A clock that advances by 200 ms on each reading, for tests that wait for ranks in vain. Messages
+/// of ranks make it faster, so nothing else may depend on it.
 #[derive(Debug, Default)]
 struct Fast(AtomicU64);
 
@@ -29,7 +29,7 @@ impl Clock for Fast {
     }
 }
 
-/// What ranks can say and do, for a script. They `meet` in the folder `at`.
+/// Messages and actions of ranks, for a script. They `meet` in the folder `at`.
 fn words(at: &Path) -> String {
     let report = TrainReport {
         steps: 7,
@@ -60,7 +60,7 @@ echo 'words of a library'
     )
 }
 
-/// What comes of `ranks` scripts, and the exit code.
+/// Result of `ranks` scripts, and the exit code.
 fn launch(ranks: usize, restarts: u64, script: &str) -> (Result<TrainReport, String>, u8) {
     launch_by(
         &SystemClock,
@@ -208,6 +208,6 @@ fn a_stop_is_passed_on_and_the_first_rank_may_take_its_time() {
     assert!(
         error
             .unwrap_err()
-            .contains("not started again: it was told to stop")
+            .contains("not started again: it was asked to stop")
     );
 }

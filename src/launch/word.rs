@@ -1,4 +1,4 @@
-//! What ranks tell the launcher: lines of JSON on their standard output.
+//! Messages of ranks to the launcher: lines of JSON on their standard output.
 
 use std::fmt;
 
@@ -16,20 +16,20 @@ pub(super) enum Word {
     At(Whereabouts),
     /// It has done all it had to. All ranks have the report.
     Done(Box<TrainReport>),
-    /// It cannot go on.
+    /// It has failed.
     Failed(Failed),
 }
 
-/// Why a rank cannot go on.
+/// Failure of a rank.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Failed {
     /// The chain of causes.
     pub(super) message: String,
     /// Exit code.
     pub(super) code: u8,
-    /// Whether it stopped as it was asked to.
+    /// True if it stopped on request.
     pub(super) interrupted: bool,
-    /// Whether starting again may help.
+    /// True if a restart may help.
     pub(super) may_pass: bool,
     /// The rank at fault and what it did, where that is another.
     pub(super) other: Option<(usize, String)>,
@@ -52,7 +52,7 @@ impl Failed {
     }
 }
 
-/// What a rank said it failed of, as the launcher's own error.
+/// Failure reported by a rank, as the launcher's own error.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct RankError {
     pub(super) message: String,

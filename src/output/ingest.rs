@@ -1,4 +1,4 @@
-//! What ingest reports.
+//! Reports of ingest.
 
 use std::{
     collections::BTreeMap,
@@ -21,7 +21,7 @@ use super::{Text, line, shortened, write_rejects, write_warnings};
 impl Text for IngestReport {
     fn write(&self, out: &mut String) -> fmt::Result {
         let stopped = if self.stopped {
-            ", stopped as asked: the next run goes on from there"
+            ", stopped as asked: the next run resumes from there"
         } else {
             ""
         };
@@ -118,7 +118,7 @@ impl Text for RepairReport {
             } else {
                 line(
                     out,
-                    "  set aside",
+                    "  moved away",
                     format!("{set_aside} entries, in {}", source.url),
                 )?;
                 line(out, "  with them", again)?;
@@ -285,11 +285,11 @@ fn write_settings(changed: &SettingsChanged, out: &mut String) -> fmt::Result {
 pub(super) fn write_suggestions(suggestions: &[Suggestion], out: &mut String) -> fmt::Result {
     writeln!(
         out,
-        "paginations that first answers speak for; nothing of it is used"
+        "pagination suggested by first responses; none of it is used"
     )?;
     if suggestions.is_empty() {
         let none = "no `rest` source has no pagination and has landed nothing yet";
-        return line(out, "nobody was asked", none);
+        return line(out, "no request was sent", none);
     }
     suggestions
         .iter()
@@ -413,7 +413,7 @@ fn write_decisions(kind: &str, paths: &BTreeMap<String, Noted>, out: &mut String
     }
 }
 
-/// Where a source stands in time.
+/// Writes the lag of a source.
 fn write_standing(standing: &Standing, out: &mut String) -> fmt::Result {
     let Standing {
         committed_unix_s,
@@ -492,7 +492,7 @@ fn when(unix_s: i64) -> String {
     time.map_or_else(|_| format!("Unix time {unix_s}"), |time| time.to_string())
 }
 
-/// A span of time in its largest unit, and the next one where that tells something.
+/// Formats a duration in its largest unit, with the next smaller one where that matters.
 fn span(seconds: u64) -> String {
     let (minutes, hours, days) = (seconds / 60, seconds / 3_600, seconds / 86_400);
     match (days, hours, minutes) {

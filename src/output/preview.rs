@@ -58,7 +58,7 @@ fn write_preview(preview: &SourcePreview, out: &mut String) -> fmt::Result {
         let sample = bad_sample.as_deref().unwrap_or_default();
         line(
             out,
-            "  set aside",
+            "  rejected",
             format!("{bad}, such as {}", shortened(sample)),
         )?;
     }

@@ -28,7 +28,7 @@ use tokio::runtime::Handle;
 use super::{Answers, Given, Output, WAITING, is_own};
 use crate::stop::Stop;
 
-/// A private folder, which is removed when nobody needs it any more.
+/// A private folder, removed when its last user drops it.
 pub(crate) struct Folder(PathBuf);
 
 impl Folder {
@@ -142,7 +142,7 @@ fn copied_name(file: &str, name: &str, format: Option<FileFormat>) -> anyhow::Re
     }
     let file = Path::new(file).file_name().unwrap_or_default();
     let file = file.to_string_lossy().into_owned();
-    // A pattern would stand for other files.
+    // A pattern would match other files.
     let file: String = file
         .chars()
         .map(|c| if "*?[]{}".contains(c) { '_' } else { c })
@@ -201,7 +201,7 @@ pub(crate) fn add_rejects(report: &mut PredictReport, landed: &SourceReport) {
     }
 }
 
-/// Answers `rows`, and writes the answers to `output`. Blocks; `runtime` reads the rows.
+/// Predicts `rows` and writes the predictions to `output`. Blocks; `runtime` reads the rows.
 pub(crate) fn answer(
     rows: SeriesRows,
     answers: &Answers,
@@ -238,7 +238,7 @@ pub(crate) fn answer(
     if report.copies > 0 {
         tracing::warn!(
             rows = report.copies,
-            "rows have no answer of their own, since they are copies of rows that have landed, or of one another"
+            "rows have no prediction of their own: they are duplicates of landed rows, or of one another"
         );
     }
     if report.rejected_before > 0 {
@@ -250,7 +250,7 @@ pub(crate) fn answer(
     Ok(())
 }
 
-/// Columns of the answers beside those that are carried along.
+/// Further columns of the output, besides the passthrough columns.
 pub(crate) fn further_names(rows: &SeriesRows) -> (Vec<String>, Vec<String>) {
     let window = rows.window().map(|_| "target_time".to_owned());
     let names = ["last_value", "seasonal_value"].into_iter();

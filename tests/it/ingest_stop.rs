@@ -216,7 +216,7 @@ fn plan_suggests_a_pagination_when_it_is_asked_to_and_uses_none() {
         .expect(0)
         .stdout;
     for part in [
-        "nothing of it is used",
+        "none of it is used",
         "records = \"data\"",
         "pagination = { type = \"link\" }",
         "its `Link` header names the next page",
