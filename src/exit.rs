@@ -1,4 +1,4 @@
-//! Exit codes, and how an error is shown.
+//! Exit codes, and the display of errors.
 
 use std::{io::Write as _, process::ExitCode};
 
@@ -41,7 +41,7 @@ pub(crate) fn usage(error: &clap::Error) -> ExitCode {
 
 /// Prints the chain of causes on standard error, each once.
 pub(crate) fn failed(error: &anyhow::Error) -> ExitCode {
-    // Standard error may be closed; the exit code says it then.
+    // Standard error may be closed; the exit code reports the failure then.
     let _written = writeln!(std::io::stderr(), "error: {}", shown(&told(error.as_ref())));
     ExitCode::from(code_of(error))
 }
@@ -60,7 +60,7 @@ pub(crate) fn shown(text: &str) -> String {
     text.chars().map(replaced).collect()
 }
 
-/// The exit code that says what to do next.
+/// Returns the exit code, by the caller's next action.
 pub(crate) fn code_of(error: &anyhow::Error) -> u8 {
     use feedline_trainer::ErrorKind as Trainer;
     if error.is::<ConfigError>() {
