@@ -1,7 +1,8 @@
 //! `feedline predict`: the transform, and a trained model, applied to new rows.
 //!
-//! Every row that is read is answered, in the order of the file: one that cannot be used has a reason in place of a prediction.
-//! A thread reads and transforms while another asks the model and writes; few batches wait between them.
+//! Every row gets a line in the output, in the order of the file. An unusable row has a reason in
+//! place of a prediction. One thread reads and transforms while another runs the model and writes;
+//! few batches wait between them.
 
 pub(crate) mod images;
 pub(crate) mod multi;
@@ -50,7 +51,7 @@ const WAITING: usize = 2;
 /// Names of the predictions' own columns.
 const OWN: [&str; 3] = ["row", "error", "detail"];
 
-/// Column of what is unusual about a row.
+/// Column of a row's anomalies.
 const FLAGS: &str = "flags";
 
 /// Columns that one line of the report names.
@@ -64,12 +65,12 @@ pub(crate) struct Predict {
     /// Path of the new rows; `-` is standard input.
     pub(crate) rows: String,
     pub(crate) reading: RowsReading,
-    /// Standard output where it is absent.
+    /// Path of the output; standard output if absent.
     pub(crate) to: Option<PathBuf>,
     /// Escapes strings that a spreadsheet would evaluate.
     pub(crate) escapes_formulas: bool,
     pub(crate) transform: Transform,
-    /// Adds a column of what is unusual about each row.
+    /// Adds a column of each row's anomalies.
     pub(crate) flags: bool,
     /// The run whose model is used; without it only the transform is applied.
     pub(crate) model: Option<(ChosenRun, feedline_trainer::Context)>,
@@ -88,7 +89,7 @@ pub(crate) fn reading(
     })
 }
 
-/// Settings of reading new rows: those of the sources that `is_like` names.
+/// Settings for reading new rows: those of the sources that `is_like` selects.
 pub(crate) fn reading_as(
     options: &cli::Predict,
     config: &PipelineConfig,
@@ -96,7 +97,7 @@ pub(crate) fn reading_as(
     is_like: impl Fn(&Name) -> bool,
 ) -> RowsReading {
     let dataset = config.dataset.as_ref();
-    // Of files and queries no source says how their rows are typed.
+    // Without a source, the types of files and queries are unknown.
     let is_landed = dataset.is_none_or(|d| d.files.is_none() && d.sql.is_none());
     let own = config.source.iter();
     let is_like = &is_like;
@@ -135,7 +136,7 @@ pub(crate) fn reading_as(
     }
 }
 
-/// Returns the cell format of these sources, or the default where they differ.
+/// Returns the common cell format of these sources, or the default if they differ.
 fn cell_format<'a>(mut sources: impl Iterator<Item = &'a CsvConfig> + Clone) -> CellFormat {
     let Some(first) = sources.next().map(CellFormat::new) else {
         return CellFormat::default();
@@ -285,13 +286,13 @@ impl Output {
         })
     }
 
-    /// Its name, `-` for standard output.
+    /// Name of the target, `-` for standard output.
     pub(crate) fn name(&self) -> String {
         self.target.name()
     }
 
-    /// Writes columns of these names by `write`. A file is there whole or not at all; that a reader of standard output has seen
-    /// enough is no failure.
+    /// Writes columns of these names with `write`. A file appears complete or not at all. A closed
+    /// standard output is no failure.
     fn write(
         self,
         names: &[String],
@@ -319,7 +320,7 @@ fn is_closed(error: &anyhow::Error) -> bool {
 
 /// Target of the predictions. A file appears complete or not at all.
 struct Target {
-    /// The file, and the one that it is written as.
+    /// Final path and temporary path of the file.
     path: Option<(PathBuf, PathBuf)>,
     format: RowFormat,
 }
@@ -364,7 +365,7 @@ impl Target {
         })
     }
 
-    /// Gives the file its name, or removes it.
+    /// Renames the file to its final name, or removes it.
     fn close(&self, written: anyhow::Result<()>) -> anyhow::Result<()> {
         let Some((path, temporary)) = &self.path else {
             return written;
@@ -399,9 +400,9 @@ pub(crate) struct Answers {
     pub(crate) kept: Vec<String>,
     /// Names of further columns of numbers.
     pub(crate) numbers: Vec<String>,
-    /// Kind of the predictions, without rows, where they are made elsewhere.
+    /// Kind of the predictions, without rows, if they are computed elsewhere.
     pub(crate) predicted: Option<Predicted>,
-    /// Adds a column of what is unusual about each row.
+    /// Adds a column of each row's anomalies.
     pub(crate) flags: bool,
 }
 
@@ -410,12 +411,12 @@ struct Given {
     /// Number of the first row, from 0.
     first: u64,
     rows: usize,
-    /// `[rows, numbers]`, row-major; those of bad rows have no meaning.
+    /// `[rows, numbers]`, row-major; undefined for bad rows.
     x: Vec<f32>,
     bad: BTreeMap<usize, Fault>,
     kept: Vec<Vec<Option<String>>>,
     numbers: Vec<Vec<Option<f64>>>,
-    /// Predictions that were made elsewhere; those of bad rows have no meaning.
+    /// Predictions computed elsewhere; undefined for bad rows.
     predicted: Option<Predicted>,
     unusual: UnusualCells,
 }
@@ -444,7 +445,7 @@ impl From<Features> for Given {
 }
 
 impl Answers {
-    /// Classes of the target, where it has some.
+    /// Classes of the target, if it has some.
     fn classes(&self) -> &[String] {
         match &self.transform.artefact().target {
             Some(FittedTarget::Classification { classes, .. }) => classes,
@@ -452,7 +453,8 @@ impl Answers {
         }
     }
 
-    /// Names of the columns. What a model that gives rows back says is no prediction of a target.
+    /// Names of the columns. The output of a model that reconstructs rows is no prediction of a
+    /// target.
     fn names(&self) -> Vec<String> {
         let mut names = self.kept.clone();
         names.push(OWN[0].into());
@@ -482,7 +484,7 @@ impl Answers {
         names
     }
 
-    /// Predictions of the features `x`; none where only the transform is applied.
+    /// Predicts the features `x`; `None` if only the transform is applied.
     fn predict(&self, x: &[f32]) -> Option<Predicted> {
         let predictor = self.predictor.as_ref();
         predictor.map(|predictor| predictor.predict(x))
@@ -556,7 +558,7 @@ impl Answers {
             }
             Some(Predicted::Vectors { numbers, targets }) => {
                 let width = targets.len();
-                // A row is used whole or not at all.
+                // A row is used completely or not at all.
                 for (row, numbers) in numbers.chunks_exact(width.max(1)).enumerate() {
                     let is_finite = numbers.iter().all(|number| number.is_finite());
                     usable(row, first, is_finite.then_some(()), &mut bad);
@@ -660,7 +662,7 @@ fn count_unusual(unusual: &UnusualCells, report: &mut PredictReport) {
     }
 }
 
-/// The end of a thread that reads.
+/// Joins a reading thread.
 fn joined<T>(reader: JoinHandle<anyhow::Result<T>>) -> anyhow::Result<T> {
     let ended = reader.join();
     ended.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
@@ -683,7 +685,7 @@ fn read(
     (batches, thread::spawn(work))
 }
 
-/// The columns with the most cells, and how many more there are.
+/// Lists the columns with the most cells, and the number of further ones.
 fn most_of(cells: &BTreeMap<String, u64>) -> String {
     let mut columns: Vec<(&String, &u64)> = cells.iter().collect();
     columns.sort_by_key(|(name, cells)| (std::cmp::Reverse(**cells), *name));

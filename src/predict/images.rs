@@ -1,8 +1,9 @@
 //! `feedline predict` for images.
 //!
-//! The files land in a folder of their own, and a dataset is built of them there as the pipeline's is: with the same decoder,
-//! limits, resizing and format, without targets, deduplication and splits. The model then reads it as it reads a split that
-//! is measured, so the pixels are those of the pipeline's own dataset.
+//! The files land in a folder of their own, and a dataset is built from them there like the
+//! pipeline's: with the same decoder, limits, resizing and format, without targets, deduplication
+//! and splits. The model then reads it like an evaluation split, so pixels are processed as in the
+//! pipeline's own dataset.
 
 use std::{collections::BTreeMap, fs, path::Path};
 
@@ -27,18 +28,20 @@ pub(crate) const PATH: &str = "path";
 /// Column of the landed files.
 const IMAGE: &str = "image";
 
-/// Endings of files that hold one image or an archive of them, whatever the pipeline's source reads.
+/// Extensions of files with one image or an archive of images, whatever the pipeline's source
+/// reads.
 const IMAGE_ENDINGS: [&str; 13] = [
     "jpg", "jpeg", "png", "webp", "gif", "bmp", "tif", "tiff", "pgm", "ppm", "zip", "tar", "tgz",
 ];
 
-/// Fraction of rejected files that a build accepts: any of fewer than a billion, unless all of them are.
+/// Accepted fraction of rejected files: any of fewer than a billion, unless all of them are.
 const ALL_BUT_ONE: f64 = 1.0 - 1e-9;
 
 /// Reason of a file that the build rejects.
 const ROW_REJECTED: &str = "row_rejected";
 
-/// The pipeline that lands `place`, a folder or a file, and builds a dataset of it, both below `folder`.
+/// Pipeline that lands `place`, a folder or a file, and builds a dataset from it, both below
+/// `folder`.
 pub(crate) fn landing(
     place: &str,
     format: Option<FileFormat>,
@@ -99,7 +102,8 @@ pub(crate) fn landing(
 
 /// The dataset as it treats images, of all of them in their order, without targets.
 fn without_target(dataset: &DatasetConfig, format: Option<FileFormat>) -> DatasetConfig {
-    // Image files land in a column of their own name, whatever the column of the pipeline's source is.
+    // Image files land in a column with a fixed name, whatever the column of the pipeline's source
+    // is.
     let column = |own: &Option<String>| match format {
         Some(FileFormat::Image) => own.as_ref().map(|_| IMAGE.to_owned()),
         _ => own.clone(),
@@ -133,17 +137,17 @@ fn without_target(dataset: &DatasetConfig, format: Option<FileFormat>) -> Datase
     }
 }
 
-/// Files that landed, and those of them that the build rejected.
+/// Landed files, and those that the build rejected.
 pub(crate) struct LandedImages {
-    /// Their paths, by place.
+    /// Paths of the files, by landed place.
     pub(crate) paths: BTreeMap<LandedPlace, Option<String>>,
     pub(crate) rejected: BTreeMap<LandedPlace, RejectedRow>,
-    /// The dataset of the others; none where all were rejected.
+    /// The dataset of the others; `None` if all were rejected.
     pub(crate) dataset: Option<Store>,
 }
 
 impl LandedImages {
-    /// Predicts all of them, and writes the predictions in the order in which the files landed. Blocks.
+    /// Predicts all of them, and writes the predictions in landing order. Blocks.
     pub(crate) fn answer(
         mut self,
         answers: &Answers,
@@ -194,7 +198,7 @@ impl LandedImages {
         rows.given
     }
 
-    /// The rejected rows behind all others.
+    /// Returns the rejected rows after all others.
     fn rest(&mut self, answers: &Answers, first: u64) -> Given {
         let none = answers.predicted.clone();
         let mut rows = Rows::new(first, &none.unwrap_or(Predicted::Numbers(Vec::new())));

@@ -1,8 +1,8 @@
 //! `feedline predict` for rows that have an image, a text or both beside their numbers.
 //!
-//! Numbers and categories are read and transformed as those of tables, texts are encoded by the vocabulary of the run, and
-//! images are files that a column names, prepared and decoded as the dataset's. A row that lacks a part keeps its place, with
-//! the reason.
+//! Numbers and categories are read and transformed like those of tables. Texts are encoded with the
+//! vocabulary of the run. A column names image files, which are prepared and decoded like the
+//! dataset's. A row with a missing part keeps its place, with the reason.
 
 use std::{
     collections::HashMap,
@@ -36,13 +36,14 @@ const UNREADABLE: &str = "file_unreadable";
 /// Reason of an image that cannot be decoded.
 const ROW_REJECTED: &str = "row_rejected";
 
-/// Most bytes of an image file, whatever `dataset.image.max_bytes` says.
+/// Maximum bytes of an image file, whatever `dataset.image.max_bytes` is.
 const FILE_BYTES: u64 = 1 << 30;
 
 /// Bytes of the pixels that are computed together.
 const PIXEL_BYTES: usize = 64 << 20;
 
-/// Column with the paths of image files: where images are joined to a table by their paths, the table's column.
+/// Column with the paths of image files: if images are joined to a table by their paths, the
+/// table's column.
 pub(crate) fn image_column(options: &cli::Predict, dataset: &DatasetConfig) -> Option<String> {
     let column = dataset.image_column.as_ref()?;
     let by_path = |left: &Option<String>| left.as_deref() == Some(super::images::PATH);
@@ -53,7 +54,7 @@ pub(crate) fn image_column(options: &cli::Predict, dataset: &DatasetConfig) -> O
     given.or(joined).or_else(|| Some(column.clone()))
 }
 
-/// Returns whether the source called `name` is a table, which new rows are read like.
+/// Returns true if the source `name` is a table with the format of new rows.
 pub(crate) fn is_table(config: &PipelineConfig, name: &Name) -> bool {
     let mut sources = config.source.iter();
     let source = sources.find(|source| source.name == *name);
@@ -64,7 +65,7 @@ pub(crate) fn is_table(config: &PipelineConfig, name: &Name) -> bool {
 #[derive(Debug)]
 pub(crate) struct ImageFiles {
     folder: PathBuf,
-    /// Files below the folder by their names, once they are asked for; `None` for a name of several.
+    /// Files below the folder by their names, once needed; `None` for a name of several files.
     by_name: Option<HashMap<String, Option<PathBuf>>>,
     preparer: ImagePreparer,
 }
@@ -156,14 +157,14 @@ pub(crate) struct PredictParts {
     pub(crate) rows: String,
     pub(crate) reading: RowsReading,
     pub(crate) transform: Transform,
-    /// Encoder of texts, where the rows have some.
+    /// Encoder of texts, if the rows have some.
     pub(crate) encoder: Option<TextEncoder>,
-    /// Image files and the column that names them, where the rows have some.
+    /// Image files and the column that names them, if the rows have some.
     pub(crate) images: Option<(String, ImageFiles)>,
     pub(crate) chosen: ChosenRun,
     pub(crate) context: feedline_trainer::Context,
     pub(crate) output: Output,
-    /// Adds a column of what is unusual about each row.
+    /// Adds a column of each row's anomalies.
     pub(crate) flags: bool,
     pub(crate) stop: Stop,
 }
@@ -323,7 +324,7 @@ impl PartColumns {
     }
 }
 
-/// Folder of the images: the one that is given, else that of the file of rows.
+/// Folder of the images: the given one, else that of the file of rows.
 pub(crate) fn image_folder(options: &cli::Predict) -> anyhow::Result<PathBuf> {
     if let Some(folder) = &options.images {
         return Ok(folder.clone());

@@ -1,7 +1,8 @@
-//! `feedline predict` where features are made of the rows before, or the model reads windows of rows.
+//! `feedline predict` for features computed from earlier rows, and for models that read windows of
+//! rows.
 //!
-//! New rows, and a history that is given as a file, land in a folder of their own first, read as the dataset's source reads its
-//! files. So a cell means what it means in the landing zone.
+//! New rows, and a history in a file, land in a folder of their own first, with the settings of the
+//! dataset's source. So a cell has the same meaning as in the landing zone.
 
 use std::{
     collections::BTreeMap,
@@ -69,7 +70,8 @@ pub(crate) struct Landing {
 }
 
 impl Landing {
-    /// Copies `file` (`-` is standard input) into `folder`, to land as source `name` of the pipeline of `config`.
+    /// Copies `file` (`-` is standard input) into `folder`, to land as source `name` of the
+    /// pipeline of `config`.
     pub(crate) fn of(
         file: &str,
         name: &str,
@@ -127,7 +129,7 @@ impl Landing {
     }
 }
 
-/// A name whose ending says what the file is.
+/// Returns a name with the extension of the file's format.
 fn copied_name(file: &str, name: &str, format: Option<FileFormat>) -> anyhow::Result<String> {
     if file.contains("://") {
         anyhow::bail!("`{file}` is a URL; give a local file, or pipe the rows in");
@@ -172,7 +174,8 @@ fn source(
         let rules = column.entry(name.clone()).or_default();
         rules.r#type.get_or_insert(declared);
     }
-    // A row to be predicted lacks its target, and perhaps more; the model's transform says what it cannot do without.
+    // A row to predict lacks its target, and perhaps more; the model's transform decides what it
+    // requires.
     let contract = ContractConfig {
         column,
         required: Vec::new(),
@@ -284,7 +287,7 @@ fn given(batch: SeriesBatch, first: u64, is_window: bool, naive: [bool; 2]) -> G
     }
 }
 
-/// Names of the numbers of a window: each feature with how many rows before the last one it is of.
+/// Names of the numbers of a window: each feature with its distance from the last row.
 pub(crate) fn window_names(transform: &Transform, rows: &SeriesRows) -> Vec<String> {
     let features = transform.artefact().features.iter();
     let features = features.map(|feature| super::named_feature(&feature.name));

@@ -1,9 +1,10 @@
 //! Predictions of all rows of a split, for `feedline eval --predictions`.
 //!
-//! One row for each sample, in the order in which the dataset stores them: its columns of `dataset.passthrough` as they landed, of a
-//! window those of the row that is predicted, its key, its origin, its target (`truth`) and the
-//! prediction, in the target's units or as names of classes, with the probability of each class. Of several targets each has
-//! both, as `truth=NAME` and `prediction=NAME`.
+//! One row for each sample, in the order of the dataset. It has the sample's columns of
+//! `dataset.passthrough` as landed (for a window, those of the predicted row), its key, its origin,
+//! its target (`truth`) and the prediction. Predictions are in the target's units or class names,
+//! with the probability of each class. Several targets have both each, as `truth=NAME` and
+//! `prediction=NAME`.
 
 use anyhow::Context as _;
 use feedline_preprocess::{Column, KeptRow, KeptRows};
@@ -19,7 +20,7 @@ use tokio::runtime::Handle;
 
 use super::{Output, named_target};
 
-/// Columns that say which sample a row is about.
+/// Columns that identify the sample of a row.
 const SAMPLE: [&str; 4] = ["key", "source", "sequence", "row"];
 
 /// Columns of the file.
@@ -27,10 +28,10 @@ const SAMPLE: [&str; 4] = ["key", "source", "sequence", "row"];
 pub(crate) struct SplitColumns {
     /// Names of the sources by their numbers.
     sources: Vec<String>,
-    /// Names of the classes by id; none where a number is predicted.
+    /// Names of the classes by id; empty if a number is predicted.
     classes: Vec<String>,
     has_target: bool,
-    /// Names of the targets where there are several.
+    /// Names of the targets if there are several.
     targets: Vec<String>,
 }
 
@@ -48,8 +49,8 @@ impl SplitColumns {
         }
     }
 
-    /// Measures the model on `split`, and writes what it predicts to `output`, beside the columns that the shards keep. Blocks;
-    /// `runtime` reads these.
+    /// Evaluates the model on `split`, and writes the predictions to `output`, with the passthrough
+    /// columns of the shards. Blocks; `runtime` reads these.
     pub(crate) fn evaluate(
         &self,
         chosen: &ChosenRun,
@@ -164,7 +165,7 @@ impl SplitColumns {
     }
 }
 
-/// Kept columns of the rows that landed at `origins`, which follow those that were read before.
+/// Passthrough columns of the rows with the `origins`, which follow the rows read before.
 async fn beside(kept: &mut KeptRows, origins: &[Origin]) -> anyhow::Result<Vec<Column>> {
     let mut columns = vec![Vec::with_capacity(origins.len()); kept.names().len()];
     for origin in origins {
@@ -180,7 +181,7 @@ async fn beside(kept: &mut KeptRows, origins: &[Origin]) -> anyhow::Result<Vec<C
     Ok(columns.into_iter().map(Column::Text).collect())
 }
 
-/// Name of a kept column in the file, where others have names of their own.
+/// Name of a passthrough column in the file, if another column has its name.
 fn named(name: &str) -> String {
     let is_own = SAMPLE.contains(&name)
         || ["truth", "prediction", "difference"].contains(&name)

@@ -1,8 +1,8 @@
-//! `feedline predict` for texts: the loss and perplexity that a model of the next token gives each of them.
+//! `feedline predict` for texts: the loss and perplexity of each text under a language model.
 //!
-//! Rows of CSV, NDJSON and Parquet have their text in the column of the dataset's; a text file is one text, or several with a
-//! separator between them, as the pipeline's source has it. A thread reads and encodes while another asks the model and
-//! writes; few batches wait between them.
+//! Rows of CSV, NDJSON and Parquet have their text in the dataset's column. A text file is one
+//! text, or several with the separator of the pipeline's source. One thread reads and encodes while
+//! another runs the model and writes; few batches wait between them.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -32,16 +32,16 @@ use crate::stop::Stop;
 /// Columns of the scores.
 const SCORES: [&str; 4] = ["tokens", "unknown", "loss", "perplexity"];
 
-/// Endings of text files, that of their packing left aside.
+/// Extensions of text files, without those of compression.
 const TEXT_ENDINGS: [&str; 4] = ["txt", "text", "md", "markdown"];
 
-/// Endings of archives, which are not read.
+/// Extensions of archives, which are not read.
 const ARCHIVE_ENDINGS: [&str; 4] = ["zip", "tar", "tgz", "7z"];
 
 /// Most bytes of a text file.
 const FILE_BYTES: u64 = 1 << 30;
 
-/// A batch of this many bytes ends, however few its texts are.
+/// Bytes after which a batch ends, even with few texts.
 const BATCH_BYTES: usize = 32 << 20;
 
 /// Reason of a file that cannot be read.
@@ -50,7 +50,7 @@ const UNREADABLE: &str = "file_unreadable";
 /// Reason of a text without a token to predict.
 const TOO_SHORT: &str = "text_too_short";
 
-/// Texts that are read.
+/// Source of texts.
 pub(crate) enum TextSource {
     /// A column of rows.
     Rows(Box<RowsIn>),
@@ -62,7 +62,7 @@ pub(crate) enum TextSource {
 pub(crate) struct TextFiles {
     /// Files that are still to be read, with their paths below the folder.
     files: VecDeque<(PathBuf, String)>,
-    /// Texts of files that were read.
+    /// Texts of files that were read already.
     waiting: VecDeque<(String, Result<Option<String>, Fault>)>,
     separator: Option<String>,
     batch_rows: usize,
@@ -70,10 +70,10 @@ pub(crate) struct TextFiles {
 }
 
 impl TextSource {
-    /// Opens the texts in `place`: `-` is standard input. They are in the column `column` of rows.
+    /// Opens the texts in `place`: `-` is standard input. Rows have them in the column `column`.
     ///
     /// # Errors
-    /// Places that hold no texts, and files that cannot be read.
+    /// Places without texts, and files that cannot be read.
     pub(crate) fn open(
         place: &str,
         reading: &RowsReading,
@@ -169,7 +169,7 @@ fn separator(own: &SourceConfig) -> Option<String> {
     own.text.separator.clone()
 }
 
-/// Ending of a file's name, that of its packing left aside.
+/// Extension of a file's name, without that of its compression.
 fn ending(name: &str) -> String {
     let name = name.to_lowercase();
     let plain = name.strip_suffix(".gz").or(name.strip_suffix(".zst"));
@@ -187,7 +187,7 @@ fn is_archive(name: &str) -> bool {
     ARCHIVE_ENDINGS.contains(&ending(name).as_str())
 }
 
-/// Adds the files below `folder` with their paths below the first one, those that are hidden left out.
+/// Adds the files below `folder` with their paths below the first one, except hidden ones.
 pub(crate) fn list_files(
     folder: &Path,
     above: &str,
@@ -266,11 +266,11 @@ impl TextFiles {
     }
 }
 
-/// Some texts as ids.
+/// A batch of encoded texts.
 struct EncodedTexts {
     /// Number of the first row, from 0.
     first: u64,
-    /// Their ids; bad rows have none.
+    /// Token ids of the texts; bad rows have none.
     documents: Documents,
     /// Ids of each that the vocabulary does not have.
     unknown: Vec<u64>,
@@ -330,7 +330,7 @@ fn encode(encoder: &TextEncoder, text: Option<&str>) -> Result<EncodedText, Faul
     }
 }
 
-/// Texts to score, and the model that does.
+/// Texts to score, and their model.
 pub(crate) struct PredictTexts {
     pub(crate) source: TextSource,
     /// Names of the columns that are carried along.
@@ -397,7 +397,7 @@ fn write(
     }
 }
 
-/// The cells of some texts.
+/// Builds the output columns of some texts.
 fn columns(texts: EncodedTexts, scorer: &TextScorer, report: &mut PredictReport) -> Vec<Column> {
     let EncodedTexts {
         first,
