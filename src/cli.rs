@@ -27,7 +27,7 @@ configuration, 3 done with rejected rows under `--fail-on-rejects`, 4 deferred (
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Write a pipeline for a URL, a file or a folder, after a look at it
+    /// Write a pipeline for a URL, a file or a folder, after an inspection of its data
     Init(Init),
     /// Check a pipeline: settings, secrets, and one page or sample of each source; nothing is landed or written
     Check {
@@ -48,11 +48,11 @@ pub(crate) enum Command {
         #[command(flatten)]
         rejects: RejectRule,
     },
-    /// Bring the sources' records into the landing zone
+    /// Land the sources' records in the landing zone
     Ingest(Ingest),
-    /// Run the sources of pipelines when their schedules say so, until a signal ends it
+    /// Run the sources of pipelines by their schedules, until a signal ends it
     Serve(Serve),
-    /// Build, verify and look into shards
+    /// Build, verify and inspect shards
     #[command(subcommand)]
     Shards(Shards),
     /// Train the pipeline's model on its shards
@@ -63,7 +63,7 @@ pub(crate) enum Command {
         /// newest run that differs only in `epochs`, `learning_rate`, `schedule` or `patience` of `[train]`
         #[arg(long)]
         resume: bool,
-        /// Show the model's layers and the memory that training will take, and train nothing
+        /// Show the model's layers and the memory of the training, without training
         #[arg(long, conflicts_with_all = ["resume", "ranks"])]
         summary: bool,
         #[command(flatten)]
@@ -77,7 +77,7 @@ pub(crate) enum Command {
         /// Resume from the newest checkpoint, if there is one
         #[arg(long)]
         resume: bool,
-        /// Continue from that of another run, if there is none
+        /// Continue from the checkpoint of another run, if there is none
         #[arg(long, requires = "resume")]
         prolong: bool,
     },
@@ -87,19 +87,19 @@ pub(crate) enum Command {
         pipeline: Pipeline,
         #[command(flatten)]
         run: RunOption,
-        /// URL or path of another dataset to evaluate on, whose rows were made of the same columns by a transform that does
-        /// the same; as `--set train.dataset=URL`
+        /// URL or path of another dataset to evaluate on, with the same columns and an equal
+        /// transform; like `--set train.dataset=URL`
         #[arg(long, value_name = "URL")]
         dataset: Option<String>,
         /// Split to evaluate on
         #[arg(long, value_enum, default_value_t = SplitName::Test)]
         split: SplitName,
-        /// Also write the prediction of every row of the split to this file: CSV, NDJSON or Parquet by its ending, in the order in
-        /// which the dataset stores the rows
+        /// Also write the prediction of every row of the split to this file: CSV, NDJSON or Parquet
+        /// by its extension, in the order of the rows in the dataset
         #[arg(long, value_name = "FILE")]
         predictions: Option<PathBuf>,
     },
-    /// Predict for new rows, from a file or standard input, with the very transform that the model was trained with
+    /// Predict for new rows, from a file or standard input, using the dataset's fitted transform
     Predict(Predict),
     /// Search for the best values of keys of `[train]`, as configured in `[tune]`; resumes a
     /// stopped search
@@ -107,7 +107,7 @@ pub(crate) enum Command {
     /// List and compare the pipeline's trainings
     #[command(subcommand)]
     Runs(Runs),
-    /// Take trained weights out of a run
+    /// Export trained weights of a run
     #[command(subcommand)]
     Weights(Weights),
     /// Edit the texts that the pipeline's model was trained on: high-confidence tokens are
@@ -123,8 +123,9 @@ pub(crate) enum Command {
         #[arg(long)]
         ask: bool,
     },
-    /// Show the columns of the sources as they would land: types, missing values, samples and what has to be decided; nothing is
-    /// landed or written. A path that does not end in `.toml` is a data file to look at, such as `table.csv`
+    /// Show the columns of the sources as they would land: types, missing values, samples and open
+    /// decisions; nothing is landed or written. A path that does not end in `.toml` is a data file
+    /// to inspect, such as `table.csv`
     Preview {
         #[command(flatten)]
         pipeline: Pipeline,
@@ -178,7 +179,8 @@ pub(crate) struct Init {
     /// Pipeline file to write; by default NAME.toml, after the URL or file
     #[arg(long, value_name = "FILE")]
     pub(crate) to: Option<PathBuf>,
-    /// Column that a model predicts; by default one with a usual name such as `label`, else the last one that can be predicted
+    /// Column that a model predicts; by default one with a usual name such as `label`, else the
+    /// last suitable one
     #[arg(long, value_name = "COLUMN")]
     pub(crate) target: Option<String>,
     /// Replace the file if it exists
@@ -191,7 +193,7 @@ pub(crate) struct Init {
 
 #[derive(Debug, Args)]
 pub(crate) struct Serve {
-    /// Pipeline files (TOML); sources without a `[source.schedule]` are left alone
+    /// Pipeline files (TOML); sources without a `[source.schedule]` do not run
     #[arg(value_name = "PIPELINE.toml", required = true)]
     pub(crate) files: Vec<PathBuf>,
     /// Address of `/healthz` and `/metrics`; port 0 takes any free one
@@ -218,16 +220,16 @@ pub(crate) enum Runs {
         #[arg(long)]
         all: bool,
     },
-    /// Show what differs between trainings, and their metrics side by side
+    /// Show the differences between trainings, and their metrics side by side
     Compare {
         /// Pipeline file (TOML)
         #[arg(value_name = "PIPELINE.toml")]
         file: PathBuf,
-        /// Runs, each by as much of the beginning of its name as is needed, or as `newest` or `best`: the finished run that was
-        /// started last, or that with the lowest validation loss
+        /// Runs, each by a unique prefix of its name, or as `newest` or `best`: the finished run
+        /// that was started last, or the one with the lowest validation loss
         #[arg(value_name = "RUN", num_args = 2.., required = true)]
         runs: Vec<String>,
-        /// Also write a page with the curves of all of them
+        /// Also write an HTML page with the curves of all runs
         #[arg(long, value_name = "FILE")]
         html: Option<PathBuf>,
         #[command(flatten)]
@@ -276,13 +278,13 @@ pub(crate) struct Edit {
     /// Divisor of the scores before a token is sampled; near 0 the most probable one is taken
     #[arg(long, default_value_t = 1.0)]
     pub(crate) temperature: f64,
-    /// Draw from so many tokens, the most probable ones; by default from all
+    /// Sample from only so many of the most probable tokens; by default from all
     #[arg(long, value_name = "TOKENS")]
     pub(crate) top_k: Option<u32>,
     /// Draw from the fewest tokens that have this share of the probability; by default from all
     #[arg(long, value_name = "SHARE")]
     pub(crate) top_p: Option<f64>,
-    /// Seed of what is drawn
+    /// Seed of the sampling
     #[arg(long, default_value_t = 0)]
     pub(crate) seed: u64,
 }
@@ -306,19 +308,21 @@ pub(crate) struct Predict {
     pub(crate) pipeline: Pipeline,
     #[command(flatten)]
     pub(crate) run: RunOption,
-    /// File of new rows, CSV, NDJSON (both also as `.gz` or `.zst`) or Parquet; `-` is standard input. Default: standard input;
-    /// where the model reads windows of rows (`dataset.sequence`), a forecast of the next horizon of each entity, from the rows that
-    /// have landed. Predictions of series come by entity and time. For a model of images a folder, an image file or an archive of
-    /// them. For a model of texts a file of rows with the dataset's column of texts, or a text file, or a folder of them: each text
-    /// gets its `loss`, the mean of `-ln p` over its tokens but the first, and `perplexity`. `row` counts from 0, as the rows of
-    /// rejects and of `eval --predictions` do
+    /// File of new rows, CSV, NDJSON (both also as `.gz` or `.zst`) or Parquet; `-` is standard
+    /// input. Default: standard input; where the model reads windows of rows (`dataset.sequence`),
+    /// a forecast of the next horizon of each entity, from the landed rows. Predictions of series
+    /// are sorted by entity and time. For a model of images: a folder, an image file or an archive
+    /// of images. For a model of texts: a file of rows with the dataset's text column, a text file,
+    /// or a folder of them. Each text gets its `loss`, the mean of `-ln p` over its tokens except
+    /// the first, and `perplexity`. `row` counts from 0, as in rejects and `eval --predictions`
     #[arg(value_name = "FILE")]
     pub(crate) rows: Option<String>,
-    /// File of rows that come before the new ones, in place of those that have landed, where features are made of the rows before
-    /// or the model reads windows of rows
+    /// File of rows before the new ones, in place of the landed rows, for features computed from
+    /// earlier rows and for models that read windows of rows
     #[arg(long, value_name = "FILE")]
     pub(crate) history: Option<String>,
-    /// File of the predictions: CSV, NDJSON or Parquet by its ending; by default NDJSON on standard output
+    /// File of the predictions: CSV, NDJSON or Parquet by its extension; by default NDJSON on
+    /// standard output
     #[arg(long, value_name = "FILE")]
     pub(crate) to: Option<PathBuf>,
     /// Format of the new rows; by default by the file's ending, and NDJSON on standard input
@@ -327,19 +331,21 @@ pub(crate) struct Predict {
     /// Carry this column of the new rows along, as text; may be repeated
     #[arg(long = "passthrough", value_name = "COLUMN")]
     pub(crate) keep: Vec<String>,
-    /// Folder of the image files that rows with images name by their paths; by default the folder of FILE
+    /// Folder of the image files that new rows name by their paths; by default the folder of FILE
     #[arg(long, value_name = "FOLDER")]
     pub(crate) images: Option<PathBuf>,
-    /// Column with the paths of the images; by default the column that the dataset joins images to a table by, else
-    /// `dataset.image_column`
+    /// Column with the paths of the images; by default the column that joins images to a table in
+    /// the dataset, else `dataset.image_column`
     #[arg(long, value_name = "COLUMN")]
     pub(crate) image_column: Option<String>,
-    /// Write texts that a spreadsheet would take for formulas with a `'` before them: those that begin with `=`, `+`, `-` or `@`
-    /// and are no number. For CSV that people open; without it texts are written as they are
+    /// Prefix texts that a spreadsheet would evaluate as formulas with `'`: texts that begin with
+    /// `=`, `+`, `-` or `@` and are no number. For CSV files opened in a spreadsheet; without it
+    /// texts stay unchanged
     #[arg(long)]
     pub(crate) escape_formulas: bool,
-    /// Add a column `flags` that says what is unusual about a row: inputs without a value, categories that no training row has,
-    /// numbers far outside of the training rows. The report counts them by column either way
+    /// Add a column `flags` with the anomalies of a row: inputs without a value, categories unseen
+    /// in training, numbers far outside of the training rows. The report counts them by column
+    /// either way
     #[arg(long)]
     pub(crate) flags: bool,
     /// Write the features that a model would get, without running a model. Features called `row`,
@@ -357,13 +363,14 @@ pub(crate) struct Predict {
 /// Exit code of a command that has rejected rows.
 #[derive(Clone, Copy, Debug, Default, Args)]
 pub(crate) struct RejectRule {
-    /// End with exit code 3 when rows were rejected; by default rejected rows within the configured bounds are no failure
+    /// End with exit code 3 if rows were rejected; by default rejected rows within the configured
+    /// bounds are no failure
     #[arg(long)]
     pub(crate) fail_on_rejects: bool,
 }
 
 impl RejectRule {
-    /// Outcome of a command that did its work, with so many rejected rows.
+    /// Returns the outcome of a command that did its work, with so many rejected rows.
     pub(crate) const fn outcome(self, rejected: u64) -> Outcome {
         if self.fail_on_rejects && rejected > 0 {
             Outcome::Rejected
@@ -437,7 +444,7 @@ impl From<WeightType> for Precision {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Bench {
-    /// Read a dataset as a training would, and show how fast and at what cost
+    /// Read a dataset like a training would, and show the speed and its cost
     Loader(LoaderBench),
 }
 
@@ -446,8 +453,8 @@ pub(crate) struct LoaderBench {
     /// URL or path of the dataset: a folder with `CURRENT`, Parquet files, WebDataset tars, or MDS
     #[arg(value_name = "URL")]
     pub(crate) url: String,
-    /// Split to read; by default `train`, and of another format than feedline's the only one that file names mention, or all
-    /// files where they mention none
+    /// Split to read; by default `train`. For other formats than feedline's, by default the only
+    /// split that file names mention, or all files if they mention none
     #[arg(long, value_enum)]
     pub(crate) split: Option<SplitName>,
     /// Samples in a batch
@@ -468,10 +475,10 @@ pub(crate) struct LoaderBench {
     /// Tokens: documents packed into rows of this many ids
     #[arg(long, value_name = "IDS")]
     pub(crate) token_length: Option<u32>,
-    /// Milliseconds that each batch takes its consumer besides reading it, as a training step would
+    /// Milliseconds that each batch takes its consumer besides reading it, like a training step
     #[arg(long, default_value_t = 0.0, value_parser = milliseconds)]
     pub(crate) step_ms: f64,
-    /// Also run the same consumer over one batch again and again: what it would reach if data cost nothing
+    /// Also measure the upper bound: the same batch repeated, no data loading
     #[arg(long)]
     pub(crate) headspace: bool,
     /// Print the report as one JSON object, on the last line of standard output
@@ -486,7 +493,7 @@ fn milliseconds(text: &str) -> Result<f64, String> {
     }
 }
 
-/// A pipeline file and what is changed in it.
+/// A pipeline file and its overrides.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct Pipeline {
     /// Pipeline file (TOML)
@@ -499,17 +506,19 @@ pub(crate) struct Pipeline {
 /// Processes that train together.
 #[derive(Clone, Copy, Debug, Args)]
 pub(crate) struct Ranks {
-    /// Train by so many processes on this machine, started again from the newest checkpoint when one fails
+    /// Train with so many processes on this machine, restarted from the newest checkpoint if one
+    /// fails
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub(crate) ranks: Option<u16>,
 }
 
-/// The run whose model is used.
+/// Choice of the run whose model is used.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct RunOption {
-    /// Run whose model is used: the beginning of its name (`feedline runs list`), `newest` (the finished run that fits the
-    /// dataset and was started last) or `best` (that with the lowest validation loss). Default: the run of this configuration
-    /// and dataset, and where there is none, `newest`
+    /// Run whose model is used: the beginning of its name (`feedline runs list`), `newest` (the
+    /// finished run that fits the dataset and was started last) or `best` (the one with the lowest
+    /// validation loss). Default: the run of this configuration and dataset, and if there is none,
+    /// `newest`
     #[arg(long, value_name = "RUN")]
     pub(crate) run: Option<String>,
 }
@@ -553,8 +562,8 @@ pub(crate) struct Ingest {
 pub(crate) enum IngestCommand {
     /// Show the status of the sources, from their commit logs
     Status(Pipeline),
-    /// Read the commit logs and every file that they name, and show all that is damaged; changes nothing. The exit code is 1 when
-    /// something is
+    /// Read the commit logs and every file that they name, and show all damage; changes nothing.
+    /// The exit code is 1 if anything is damaged
     Verify {
         #[command(flatten)]
         pipeline: Pipeline,
@@ -562,61 +571,63 @@ pub(crate) enum IngestCommand {
         #[arg(long, value_name = "NAME")]
         source: Option<String>,
     },
-    /// Check the commit logs and all files that they name, put lost files back where there is a copy, and cut a log that stays
-    /// damaged behind its last good entry
+    /// Check the commit logs and all files that they name, restore lost files from copies, and
+    /// truncate a damaged log after its last valid entry
     Repair {
         #[command(flatten)]
         pipeline: Pipeline,
         /// Only this source
         #[arg(long, value_name = "NAME")]
         source: Option<String>,
-        /// Say what is damaged and change nothing
+        /// Report the damage and change nothing
         #[arg(long)]
         dry_run: bool,
     },
-    /// End the wait that a server has asked for: the next run of a deferred source asks at once
+    /// End the wait that a server has asked for: the next run of a deferred source sends requests
+    /// at once
     Resume {
         #[command(flatten)]
         pipeline: Pipeline,
-        /// Only this source; by default all that are deferred
+        /// Only this source; by default all deferred ones
         #[arg(long, value_name = "NAME")]
         source: Option<String>,
     },
-    /// Begin a source at the beginning: what has landed is kept under another name, and nothing of it counts any more
+    /// Restart a source from its beginning: landed data is saved under another name and no longer
+    /// counts
     Reset {
         #[command(flatten)]
         pipeline: Pipeline,
         /// The source
         #[arg(value_name = "SOURCE")]
         source: String,
-        /// Say what would be kept and read again, and change nothing
+        /// Report what would be saved and re-read, and change nothing
         #[arg(long)]
         dry_run: bool,
     },
-    /// Read slices, a part of an incremental source, or files again, and land them in place of what landed of them
+    /// Re-read slices, a part of an incremental source, or files, in place of their landed data
     Reread {
         #[command(flatten)]
         pipeline: Pipeline,
         /// The source
         #[arg(value_name = "SOURCE")]
         source: String,
-        /// Lower end of the range of slices, written as `slices.start` is; or the cursor that an incremental source is asked
-        /// from
+        /// Lower end of the range of slices, in the format of `slices.start`; or the cursor to
+        /// start an incremental source from
         #[arg(long, value_name = "FROM")]
         from: Option<String>,
-        /// Upper end of the range of slices; it is not part of it
+        /// Upper end of the range of slices, exclusive
         #[arg(long, value_name = "TO", requires = "from")]
         to: Option<String>,
-        /// Files by their addresses or the ends of them, such as `2026-03-*.csv`
+        /// Files by their addresses or the ends of these, such as `2026-03-*.csv`
         #[arg(long = "file", value_name = "PATTERN", conflicts_with_all = ["from", "to"], required_unless_present = "from")]
         files: Option<String>,
-        /// Say what would be read again, and change nothing
+        /// Report what would be re-read, and change nothing
         #[arg(long)]
         dry_run: bool,
         #[command(flatten)]
         rejects: RejectRule,
     },
-    /// Read the rejected records of a source again under its contract of now; those that fit land
+    /// Retry the rejected records of a source under its current contract; matching ones land
     RetryRejects {
         #[command(flatten)]
         pipeline: Pipeline,
@@ -639,7 +650,7 @@ pub(crate) enum IngestCommand {
         /// Sequence number of the batch, as in the column `_feedline_seq`; may be repeated
         #[arg(long, value_name = "SEQUENCE", required = true)]
         batch: Vec<u64>,
-        /// Say what would go, and change nothing
+        /// Report what would be deleted, and change nothing
         #[arg(long)]
         dry_run: bool,
     },
@@ -652,7 +663,7 @@ pub(crate) enum IngestCommand {
         /// `--set pipeline.root=FOLDER`
         #[arg(long, value_name = "ROOT")]
         from: String,
-        /// Only this source; by default all that have an archive
+        /// Only this source; by default all with an archive
         #[arg(long, value_name = "NAME")]
         source: Option<String>,
         #[command(flatten)]
@@ -662,7 +673,7 @@ pub(crate) enum IngestCommand {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Shards {
-    /// Build the dataset of a pipeline from its landing zone, or add to it what has landed since
+    /// Build the dataset of a pipeline from its landing zone, or append newly landed rows
     Build {
         #[command(flatten)]
         pipeline: Pipeline,
@@ -673,9 +684,9 @@ pub(crate) enum Shards {
     },
     /// Check every shard of a dataset: sizes, hashes, blocks, rows, and that no key is in two splits
     Verify(Dataset),
-    /// Show what a dataset holds
+    /// Show the contents of a dataset
     Inspect(Dataset),
-    /// Write down what the columns of a pipeline's dataset are expected to hold, as its training split has them
+    /// Infer an expectations file from the training split
     Expect {
         #[command(flatten)]
         pipeline: Pipeline,
@@ -701,7 +712,8 @@ pub(crate) struct Building {
     /// the batches in work come on top. By default half of the free memory
     #[arg(long, value_name = "MIB", value_parser = clap::value_parser!(u64).range(64..=1 << 30))]
     pub(crate) memory: Option<u64>,
-    /// Parts that rows are worked on in at a time; fewer take less memory. By default one for each processor, or 32 on a cluster
+    /// Partitions of rows that are processed concurrently; fewer take less memory. By default one
+    /// for each processor, or 32 on a cluster
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub(crate) partitions: Option<u16>,
 }

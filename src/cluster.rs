@@ -1,4 +1,4 @@
-//! `feedline cluster`: the processes that builds with `--engine df://HOST:PORT` hand their queries to.
+//! `feedline cluster`: the processes that run queries of builds with `--engine df://HOST:PORT`.
 
 use std::{net::SocketAddr, num::NonZero, path::PathBuf, thread};
 
@@ -14,27 +14,28 @@ pub(crate) enum Cluster {
     /// Distribute the queries of builds to workers, until a signal ends it. It refuses workers and builds without the same
     /// `FEEDLINE_CLUSTER_SECRET`
     Scheduler(Scheduler),
-    /// Run queries of builds, until a signal ends it; running ones end first. Whoever knows `FEEDLINE_CLUSTER_SECRET` can read
-    /// and write all that is below its roots, and use its memory and disk
+    /// Run queries of builds, until a signal ends it; running ones end first. With
+    /// `FEEDLINE_CLUSTER_SECRET`, anyone can read and write all data below its roots, and use its
+    /// memory and disk
     Worker(Worker),
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct Scheduler {
-    /// Address that builds and workers connect to; port 0 takes any free one. Traffic is not encrypted, so whoever can read
-    /// it can use the workers as well: keep it in a private network
+    /// Address that builds and workers connect to; port 0 takes any free one. Traffic is not
+    /// encrypted, so anyone who can read it can also use the workers: keep it in a private network
     #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:50050")]
     pub(crate) listen: SocketAddr,
-    /// Seconds without a sign of life after which a worker is given up and its work done again, 6 to 3600; with fewer, one
-    /// that is merely busy may be given up
+    /// Seconds without a heartbeat after which a worker is given up and its work is repeated, 6 to
+    /// 3600; with few seconds, a busy worker may be given up
     #[arg(long, value_name = "SECONDS", default_value_t = 20, value_parser = clap::value_parser!(u16).range(6..=3600))]
     pub(crate) lost_after: u16,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct Worker {
-    /// Folder or URL that queries may read and write, such as the `pipeline.root` of builds; any other is refused. May be
-    /// given more than once
+    /// Folder or URL that queries may read and write, such as the `pipeline.root` of builds; any
+    /// other is refused. May be repeated
     #[arg(long, value_name = "URL", required = true)]
     pub(crate) root: Vec<String>,
     /// Address of the scheduler
@@ -43,16 +44,18 @@ pub(crate) struct Worker {
     /// Address that other workers fetch data from; port 0 takes any free one
     #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:0")]
     pub(crate) listen: SocketAddr,
-    /// Name or address that other workers reach it by, where that is not the one of `--listen`
+    /// Name or address that other workers reach it by, if it differs from that of `--listen`
     #[arg(long, value_name = "HOST")]
     pub(crate) host: Option<String>,
     /// Tasks that it runs at a time; by default one for each processor
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub(crate) cores: Option<u16>,
-    /// Memory that its tasks share before they spill, in MiB, 64 or more; by default half of what is free
+    /// Memory that its tasks share before they spill, in MiB, 64 or more; by default half of the
+    /// free memory
     #[arg(long, value_name = "MIB", value_parser = clap::value_parser!(u64).range(64..=1 << 30))]
     pub(crate) memory: Option<u64>,
-    /// Folder for data between the stages of queries, on a large disk; by default the one for temporary files
+    /// Folder for data between the stages of queries, on a large disk; by default the one for
+    /// temporary files
     #[arg(long, value_name = "FOLDER")]
     pub(crate) scratch: Option<PathBuf>,
 }
@@ -70,7 +73,7 @@ fn host_and_port(text: &str) -> Result<(String, u16), String> {
 /// Runs a process of a cluster to its end.
 ///
 /// # Errors
-/// When it cannot begin, or breaks off.
+/// The process cannot start, or fails.
 pub(crate) async fn run(
     command: Cluster,
     environment: &Environment,
