@@ -1,4 +1,4 @@
-//! `feedline bench loader`: how fast batches come, and what that takes.
+//! `feedline bench loader`: the speed of batches, and their cost.
 
 use std::{fs, sync::Arc, time::Duration};
 
@@ -19,7 +19,7 @@ pub(crate) struct BenchReport {
     pub(crate) batch_size: u32,
     pub(crate) samples: u64,
     pub(crate) batches: u64,
-    /// From asking for the first batch to having dropped the last.
+    /// Time from the request of the first batch to the drop of the last.
     pub(crate) seconds: f64,
     pub(crate) samples_per_second: f64,
     /// Bytes of the batches handed out.
@@ -28,12 +28,12 @@ pub(crate) struct BenchReport {
     pub(crate) first_batch_seconds: f64,
     /// Share of the time after the first batch that the consumer waited.
     pub(crate) stall_share: f64,
-    /// Processor time of the whole process while the batches came.
+    /// Processor time of the process during the measurement.
     pub(crate) cpu_seconds: f64,
     /// Peak memory of the process, file-backed pages included; 0 where the system does not report
     /// it.
     pub(crate) peak_memory_bytes: u64,
-    /// The same consumer over one batch again and again: what it would reach if data cost nothing.
+    /// Upper bound: the same consumer with one repeated batch, no data loading.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) headspace_samples_per_second: Option<f64>,
     pub(crate) metrics: LoaderMetrics,
@@ -45,7 +45,7 @@ pub(crate) struct BenchReport {
 struct Consumer {
     runtime: tokio::runtime::Handle,
     step: Duration,
-    /// So that reading is not optimized away.
+    /// Prevents the compiler from removing the reads.
     sum: u64,
 }
 

@@ -38,7 +38,7 @@ pub(crate) struct CheckReport {
 #[derive(Debug, Serialize)]
 pub(crate) struct CheckedSource {
     pub(crate) name: String,
-    /// False under `--offline`, and for a source whose settings are wrong.
+    /// False under `--offline`, and for a source with invalid settings.
     pub(crate) asked: bool,
     /// Rows that were read to see the columns.
     pub(crate) rows: u64,

@@ -60,12 +60,13 @@ use crate::{
     tune,
 };
 
-/// Partitions of queries that a cluster runs, at least: tasks that its workers share. The result does not depend on it.
+/// Minimum number of partitions of queries on a cluster: tasks that its workers share. The result
+/// does not depend on it.
 const PARTITIONS: usize = 32;
 
 /// Runs a command to its end.
 pub(crate) fn run(cli: Cli, environment: Environment) -> anyhow::Result<Outcome> {
-    // Its address space is bounded, and a runtime's threads take of it with every core.
+    // Its address space is bounded, and a runtime's threads would use some of it for every core.
     if matches!(cli.command, Command::DecodeImages) {
         return decode_images::run();
     }
@@ -88,7 +89,7 @@ pub(crate) fn run(cli: Cli, environment: Environment) -> anyhow::Result<Outcome>
         tools.clear_bars();
         outcome
     });
-    // What still runs (a signal listener, a dropped transfer) is not waited for.
+    // Remaining tasks (a signal listener, a dropped transfer) are not awaited.
     runtime.shutdown_background();
     outcome
 }
@@ -344,7 +345,7 @@ async fn run_ingest(ingest: Ingest, tools: &Tools) -> anyhow::Result<Outcome> {
     }
 }
 
-/// Looks at the data and writes a pipeline for it.
+/// Inspects the data and writes a pipeline for it.
 async fn run_init(options: &Init, tools: &Tools) -> anyhow::Result<Outcome> {
     let mut location = Location::new(&options.location)?;
     let file = options.to.clone();
@@ -407,7 +408,7 @@ async fn run_init(options: &Init, tools: &Tools) -> anyhow::Result<Outcome> {
         (Some(preview), Content::Table) => {
             Some(Columns::decide(preview, options.target.as_deref())?)
         }
-        // What a model of records would predict is not known, unless it is said.
+        // For API records, the target of a model is unknown unless it is given.
         (Some(preview), Content::Api) => match &options.target {
             Some(target) => Some(Columns::decide(preview, Some(target))?),
             None => None,
@@ -528,7 +529,7 @@ struct Tools {
     bars: Option<Arc<Bars>>,
     clock: Arc<dyn Clock>,
     stop: Stop,
-    /// One budget for a host, whichever of the process's pipelines asks it.
+    /// One request budget for each host, shared by all pipelines of the process.
     hosts: Arc<feedline_ingest::Hosts>,
 }
 
@@ -631,7 +632,7 @@ impl<'a> Work<'a> {
         Ok(judged.unwrap_or(rejects.outcome(rejected)))
     }
 
-    /// Returns `Bad` for a model that is no better than its baseline, where it must be.
+    /// Returns `Bad` for a model that is no better than its baseline, if that is required.
     fn judge(&self, warnings: &[Warning]) -> Option<Outcome> {
         let train = self.loaded.config.train.as_ref()?;
         let must = train.require_better_than_baseline == BaselinePolicy::Fail;
@@ -646,8 +647,8 @@ impl<'a> Work<'a> {
         Some(Outcome::Bad)
     }
 
-    /// A warning of a dataset that was built by other settings than `[dataset]` has now, or of other files. It is about the
-    /// pipeline's own dataset; rows that have landed since are no difference.
+    /// Returns a warning if the pipeline's own dataset was built with other settings of
+    /// `[dataset]`, or from other files. Newly landed rows make no difference.
     async fn dataset_warning(&self) -> Option<Warning> {
         let config = &self.loaded.config;
         let train = config.train.as_ref();
@@ -657,7 +658,7 @@ impl<'a> Work<'a> {
         let manifest = feedline_preprocess::read_manifest(&self.root.child("dataset")).await;
         let (manifest, context) = (manifest.ok()?, self.preprocessing(Engine::Local));
         let built = feedline_preprocess::is_built_by(config, &manifest, &context).await;
-        // Where the landing zone cannot be read nothing can be compared.
+        // Without a readable landing zone there is nothing to compare.
         if built.ok()? {
             return None;
         }
@@ -723,7 +724,7 @@ impl<'a> Work<'a> {
         Ok(if is_bad { Outcome::Bad } else { Outcome::Done })
     }
 
-    /// A log that is damaged and stays so is a bad one.
+    /// Repairs logs; the outcome is bad if a damaged log could not be repaired.
     async fn repair(&self, source: Option<String>, dry_run: bool) -> anyhow::Result<Outcome> {
         let only = source.map(|text| self.source(&text)).transpose()?;
         let (config, context) = (&self.loaded.config, self.ingesting());
@@ -734,7 +735,7 @@ impl<'a> Work<'a> {
         Ok(if is_bad { Outcome::Bad } else { Outcome::Done })
     }
 
-    /// Previews sources; one that cannot be read makes the outcome bad.
+    /// Previews sources; the outcome is bad if one cannot be read.
     async fn preview(&self, source: Option<String>, rows: usize) -> anyhow::Result<Outcome> {
         self.has_sources()?;
         let only = source.map(|text| self.source(&text)).transpose()?;
@@ -858,7 +859,7 @@ impl<'a> Work<'a> {
                 false => feedline_preprocess::build(&self.loaded.config, &context).await,
             }
         };
-        // Boxed: the future of a build is large. Dropping it is safe: nothing of it is published yet.
+        // Boxed: the future of a build is large. Dropping it is safe: nothing is published yet.
         let report = self.tools.stop.unless_stopped(Box::pin(build)).await?;
         report.map_err(|e| self.preprocess_error(e))
     }
@@ -928,7 +929,7 @@ impl<'a> Work<'a> {
         report.map_err(|error| self.stage_error(error))
     }
 
-    /// Trains in this process, or by as many as there are to be.
+    /// Trains in this process, or with the requested number of processes.
     async fn train_by(
         &self,
         pipeline: &Pipeline,
@@ -990,7 +991,7 @@ impl<'a> Work<'a> {
         Ok(Outcome::Done)
     }
 
-    /// Evaluates, and writes the predictions of all rows to the file `predictions`, where one is given.
+    /// Evaluates, and writes the predictions of all rows to the file `predictions`, if given.
     async fn eval(
         &self,
         choice: &Choice,
@@ -1035,7 +1036,7 @@ impl<'a> Work<'a> {
         Ok(self.judge(&report.warnings).unwrap_or(Outcome::Done))
     }
 
-    /// Warns where a file of predictions of windows says neither of whom nor of when they are.
+    /// Warns if the columns of a file of window predictions identify neither entity nor time.
     fn warn_of_unnamed_windows(&self, manifest: &Manifest) {
         let dataset = self.loaded.config.dataset.as_ref();
         let Some(series) = dataset.and_then(|dataset| dataset.series.as_ref()) else {
@@ -1102,7 +1103,7 @@ impl<'a> Work<'a> {
         let model = match options.transform_only {
             true => None,
             false => {
-                // Rows of the past are those of the dataset, so the run must fit it.
+                // Past rows come from the dataset, so the run must fit it.
                 let used_on = match is_of_past {
                     true => Use::Shards,
                     false => Use::NewRows,
@@ -1118,7 +1119,7 @@ impl<'a> Work<'a> {
             return Box::pin(self.predict_series(options, model, &manifest, artefact)).await;
         }
         let landed = match dataset {
-            // The rows were those of a query or of files.
+            // The rows came from a query or from files.
             Some(dataset) if dataset.sql.is_some() || dataset.files.is_some() => BTreeMap::new(),
             _ => feedline_preprocess::landed_types(&self.root, &manifest).await?,
         };
@@ -1136,7 +1137,7 @@ impl<'a> Work<'a> {
         self.finish_predict(options, report)
     }
 
-    /// Predicts image files, which are decoded and resized as those of the dataset were.
+    /// Predicts image files, which are decoded and resized like those of the dataset.
     async fn predict_images(
         &self,
         options: &cli::Predict,
@@ -1156,7 +1157,7 @@ impl<'a> Work<'a> {
         let chosen = self
             .choose(&choice, Use::Shards, &config, &training)
             .await?;
-        // Outputs follow the classes that the run was trained on, whatever ids the dataset gives them now.
+        // Outputs follow the classes that the run was trained on, whatever ids the dataset has now.
         let artefact = chosen.transform().clone();
         let model = (chosen, training);
         self.check_built_by(manifest).await?;
@@ -1173,7 +1174,7 @@ impl<'a> Work<'a> {
         let built = self.tools.stop.unless_stopped(build).await?;
         let dataset = landing.root.child("dataset");
         let (dataset, rejected) = match built {
-            // No image can be used, and the reason of each is wanted.
+            // No image is usable, and the report needs the reason of each.
             Err(feedline_preprocess::Error::TooManyRejects { .. }) => (
                 None,
                 feedline_preprocess::all_rejected_rows(&dataset).await?,
@@ -1276,7 +1277,7 @@ impl<'a> Work<'a> {
         self.finish_predict(options, report)
     }
 
-    /// The encoder of texts for the model of a run.
+    /// Creates the text encoder for the model of a run.
     async fn text_encoder(
         &self,
         chosen: &ChosenRun,
@@ -1293,7 +1294,7 @@ impl<'a> Work<'a> {
         encoder.map_err(|e| self.preprocess_error(e))
     }
 
-    /// Checks that images are decoded as those of the dataset were.
+    /// Checks that images are decoded like those of the dataset.
     async fn check_built_by(&self, manifest: &Manifest) -> anyhow::Result<()> {
         let context = self.preprocessing(Engine::Local);
         let built = Box::pin(feedline_preprocess::is_built_by(
@@ -1325,7 +1326,7 @@ impl<'a> Work<'a> {
         Ok(options.rejects.outcome(report.rejected))
     }
 
-    /// Scores texts by the vocabulary of the run and its model of the next token.
+    /// Scores texts with the vocabulary of the run and its language model.
     async fn predict_texts(
         &self,
         options: &cli::Predict,
@@ -1375,7 +1376,7 @@ impl<'a> Work<'a> {
         self.finish_predict(options, report)
     }
 
-    /// Predicts rows whose features are made of the rows before, or windows of rows.
+    /// Predicts rows with features computed from earlier rows, or windows of rows.
     async fn predict_series(
         &self,
         options: &cli::Predict,
@@ -1504,7 +1505,8 @@ impl<'a> Work<'a> {
         Ok(Outcome::Done)
     }
 
-    /// With `ask` sources are asked what pagination they speak for; one that gives no page is a bad one.
+    /// Shows the plan. With `ask`, sources are requested for a suggested pagination, and the
+    /// outcome is bad if one returns no page.
     async fn plan(&self, ask: bool) -> anyhow::Result<Outcome> {
         let config = &self.loaded.config;
         let suggestions = if ask {
@@ -1567,7 +1569,7 @@ impl<'a> Work<'a> {
         Ok((config, context))
     }
 
-    /// The dataset to train on, or the one that is built.
+    /// Dataset to train on: the configured one, or the built one.
     fn dataset(&self) -> anyhow::Result<Store> {
         let train = self.loaded.config.train.as_ref();
         match train.and_then(|train| train.dataset.as_ref()) {

@@ -1,5 +1,5 @@
-//! A process that decodes foreign images for a build: what a decoder does wrong ends this process and no other. The
-//! build bounds its memory before it starts.
+//! A process that decodes foreign images for a build: a fault of a decoder ends only this process.
+//! The build bounds its memory before it starts.
 
 use std::{
     fs, io, process,
@@ -12,16 +12,16 @@ use anyhow::Context as _;
 
 use crate::exit::Outcome;
 
-/// Longest that one image may take, of this process's processor time.
+/// Maximum processor time of this process for one image.
 const LONGEST: Duration = Duration::from_mins(1);
 
 /// Interval of the checks.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// Exit code where one takes longer.
+/// Exit code after this time.
 const TOO_LONG: i32 = 124;
 
-/// Prepares what comes in on standard input until it ends.
+/// Decodes the images on standard input until it ends.
 pub(crate) fn run() -> anyhow::Result<Outcome> {
     let (busy, told) = channel();
     thread::spawn(move || watch(&told));
@@ -33,7 +33,7 @@ pub(crate) fn run() -> anyhow::Result<Outcome> {
     Ok(Outcome::Done)
 }
 
-/// Ends the process when an image takes too long.
+/// Ends the process if an image takes too long.
 fn watch(busy: &Receiver<bool>) {
     while let Ok(is_busy) = busy.recv() {
         if !is_busy {
@@ -55,7 +55,7 @@ fn watch(busy: &Receiver<bool>) {
 /// Processor time of this process, which Linux reports in hundredths of a second.
 fn processor_time() -> Option<Duration> {
     let told = fs::read_to_string("/proc/self/stat").ok()?;
-    // After the name in brackets: state is field 3, time of the program field 14, of the system for it field 15.
+    // After the name in parentheses: state is field 3, user time field 14, system time field 15.
     let fields = told.rsplit_once(')')?.1.split_whitespace();
     let times: Option<Vec<u64>> = fields.skip(11).take(2).map(|f| f.parse().ok()).collect();
     Some(Duration::from_millis(10 * times?.iter().sum::<u64>()))

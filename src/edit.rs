@@ -25,7 +25,8 @@ pub(crate) struct Edit {
 }
 
 impl Edit {
-    /// Writes the edited dataset, or finds it. May be dropped at any await: nothing is published before the end.
+    /// Writes the edited dataset, or finds an existing one. May be dropped at any await: nothing is
+    /// published before the end.
     pub(crate) async fn run(self) -> anyhow::Result<EditReport> {
         let Self {
             source,
@@ -45,7 +46,7 @@ impl Edit {
         if let Some(report) = source.found(&target, &rule, &reference).await? {
             return Ok(report);
         }
-        // The model goes to the thread that computes, and comes back.
+        // The model moves to the computing thread, and back.
         let mut prior = Some(prior);
         let edit = async |documents: Documents| -> anyhow::Result<Vec<u32>> {
             let mut ours = prior.take().expect("one block is edited at a time");

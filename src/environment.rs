@@ -10,13 +10,14 @@ use feedline_schemas::config::SecretRef;
 use feedline_storage::StoreOptions;
 use feedline_trainer::Group;
 
-/// The variables in which a launcher of processes says who they are.
+/// Variables of a process launcher with rank and world size.
 struct Launcher {
     world: &'static str,
     rank: &'static str,
     /// Processes on this machine.
     local: &'static str,
-    /// One without which the others mean nothing: a batch job has some of them before its processes are started.
+    /// A variable required for the others to count: a batch job has some of them before its
+    /// processes start.
     needs: Option<&'static str>,
     is_mpirun: bool,
 }
@@ -57,7 +58,7 @@ const LAUNCHERS: [Launcher; 4] = [
 #[derive(Clone)]
 pub(crate) struct Environment {
     vars: BTreeMap<String, String>,
-    /// Made once, so that all who ask for it hear of the same rank.
+    /// Created once, so that all callers get the same rank.
     group: OnceLock<Group>,
 }
 
@@ -155,7 +156,7 @@ impl Environment {
         if let Some(secret) = get("FEEDLINE_JOB_SECRET").filter(|secret| !secret.is_empty()) {
             group = group.with_secret(secret);
         }
-        // The agent of torchrun keeps its store there, unless it says that it does not.
+        // The agent of torchrun keeps its store there, unless a variable denies it.
         let has_store = get("TORCHELASTIC_USE_AGENT_STORE");
         if has_store.is_some_and(|text| text.eq_ignore_ascii_case("true")) {
             group = group.under_agent(get("TORCHELASTIC_RUN_ID").unwrap_or_default());
@@ -175,7 +176,8 @@ impl Environment {
         env::temp_dir().join(format!("feedline-{user}"))
     }
 
-    /// Memory a build may use before it spills: half of what the machine, or the control group, has left.
+    /// Memory a build may use before it spills: half of the free memory of the machine, or of the
+    /// control group.
     pub(crate) fn memory_bytes() -> Option<u64> {
         feedline_trainer::available_memory().map(|bytes| bytes / 2)
     }
@@ -300,10 +302,10 @@ mod tests {
             ("MPI_LOCALNRANKS", "2"),
         ];
         assert_eq!(group(&mpich), expected);
-        // `mpirun` in a batch job of Slurm, whose own variables are those of the job's first process.
+        // `mpirun` in a batch job of Slurm, whose own variables describe the job's first process.
         let job = [("SLURM_NTASKS", "8"), ("SLURM_PROCID", "0")];
         assert_eq!(group(&[&open_mpi[..], &job[..]].concat()), expected);
-        // `srun` gives variables of its own and those of MPICH.
+        // `srun` sets its own variables and those of MPICH.
         let slurm = format!("{:?}", Group::processes(0, 8, 1, "127.0.0.1:29400"));
         assert_eq!(group(&[&mpich[..], &job[..]].concat()), slurm);
         let alone = format!("{:?}", Group::alone());

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::output::Text;
 
-/// Most nested tables that a search goes through.
+/// Maximum depth of nested tables in a search.
 const MAX_DEPTH: usize = 8;
 /// Most keys that are listed as alternatives.
 const MAX_LISTED: usize = 20;
@@ -25,7 +25,7 @@ pub(crate) struct KeyReport {
     /// Default, as TOML.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) default: Option<String>,
-    /// Values that it takes, where they are words.
+    /// Valid values, if they are words.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) values: Vec<String>,
     /// Description.
@@ -35,10 +35,11 @@ pub(crate) struct KeyReport {
     pub(crate) keys: Vec<(String, String)>,
 }
 
-/// Looks up `key`, a path or the last part of one. Numbers of list items may be left out: `source.url` is `source.0.url`.
+/// Looks up `key`, a path or the last part of one. Indices of list items are optional: `source.url`
+/// is `source.0.url`.
 ///
 /// # Errors
-/// A message that names the keys meant, where no key or several keys fit.
+/// A message with similar keys, if no key or several keys match.
 pub(crate) fn explain(key: Option<&str>) -> anyhow::Result<KeyReport> {
     let schema = Schema::read()?;
     let Some(key) = key.map(|key| key.trim_matches(['.', '[', ']'])) else {
@@ -157,8 +158,8 @@ impl Schema {
         Found { entry, shapes }
     }
 
-    /// The keys below, each with its entry. Items of lists are looked into; `<name>` is a name that the user chooses.
-    /// Alternatives of a tagged table have their keys together.
+    /// Returns the keys below, each with its entry. Items of lists are included; `<name>` stands
+    /// for a user-chosen name. Alternatives of a tagged table have their keys together.
     fn below<'a>(&'a self, found: &Found<'a>) -> Vec<(String, Found<'a>)> {
         let mut keys: Vec<(String, Found<'a>)> = Vec::new();
         for shape in &found.shapes {
@@ -280,7 +281,7 @@ impl Schema {
     }
 }
 
-/// The entry's own description, else that of its shape.
+/// Returns the entry's own description, else that of its shape.
 fn description(found: &Found<'_>) -> String {
     let own = found.entry["description"].as_str();
     let of_shape = || {

@@ -1,4 +1,4 @@
-//! `feedline init`: looks at a URL, a file or a folder and writes a pipeline for it.
+//! `feedline init`: inspects a URL, a file or a folder and writes a pipeline for it.
 
 mod location;
 mod pipeline;
@@ -19,7 +19,7 @@ use crate::output::{Text, line};
 /// Most dropped columns that are shown; the file and `--json` have all.
 const MAX_SHOWN: usize = 8;
 
-/// Pipeline that was written, and what was decided for it.
+/// The written pipeline, and the decisions in it.
 #[derive(Debug, Serialize)]
 pub(crate) struct InitReport {
     /// File that was written.
@@ -35,7 +35,7 @@ pub(crate) struct InitReport {
     pub(crate) target: Option<String>,
     /// Columns that are no features, with the reason.
     pub(crate) dropped: Vec<Dropped>,
-    /// Decisions to look at, each with its key.
+    /// Decisions to review, each with its key.
     pub(crate) decisions: Vec<String>,
     /// Commands to run next.
     pub(crate) next: Vec<String>,

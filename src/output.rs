@@ -60,7 +60,7 @@ pub(crate) fn start_logs(environment: &Environment) {
         .init();
 }
 
-/// Prints a report: as one line of JSON, or as text for a person.
+/// Prints a report: as one line of JSON, or as text.
 pub(crate) fn print<R: Serialize + Text>(report: &R, json: bool) -> anyhow::Result<()> {
     print_text(&text_of(report, json)?)
 }
@@ -68,13 +68,13 @@ pub(crate) fn print<R: Serialize + Text>(report: &R, json: bool) -> anyhow::Resu
 /// Prints text as it is.
 pub(crate) fn print_text(text: &str) -> anyhow::Result<()> {
     match std::io::stdout().write_all(text.as_bytes()) {
-        // Whoever read our output has seen enough.
+        // The reader of the output has closed it.
         Err(e) if e.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
         other => Ok(other?),
     }
 }
 
-/// The same on standard error, where the output is what was asked for.
+/// The same on standard error, if standard output has the requested data.
 pub(crate) fn print_aside<R: Serialize + Text>(report: &R, json: bool) -> anyhow::Result<()> {
     std::io::stderr().write_all(text_of(report, json)?.as_bytes())?;
     Ok(())
@@ -112,7 +112,7 @@ impl Text for RunReport {
     }
 }
 
-/// Counts of rejected records by reason, and one of them behind its reason.
+/// Counts of rejected records by reason, and one example after its reason.
 pub(crate) fn write_rejects(
     reasons: &BTreeMap<String, u64>,
     sample: Option<&str>,
@@ -121,7 +121,7 @@ pub(crate) fn write_rejects(
     write_reasons("  rejected", reasons, sample, out)
 }
 
-/// A line for each reason; `sample`, which names its own, behind that one.
+/// Writes a line for each reason; `sample`, which names its own reason, after that one.
 fn write_reasons(
     name: &str,
     reasons: &BTreeMap<String, u64>,
@@ -137,7 +137,7 @@ fn write_reasons(
     Ok(())
 }
 
-/// The reason that an example names: as `reason` of a line of rejects, or in front, between backticks.
+/// Reason named by an example: as `reason` of a line of rejects, or as a prefix between backticks.
 fn reason_of(sample: &str) -> Option<String> {
     #[derive(serde::Deserialize)]
     struct Line {
@@ -178,7 +178,7 @@ fn write_filtered(
     }
 }
 
-/// Rows that were kept and are not as expected, by column and expectation.
+/// Writes the counts of accepted rows that violate an expectation, by column and expectation.
 fn write_unexpected(by_path: &BTreeMap<String, u64>, out: &mut String) -> fmt::Result {
     write_reasons("  unexpected", by_path, None, out)
 }
@@ -515,7 +515,7 @@ impl Text for EvalReport {
     }
 }
 
-/// Writes how many tokens were predicted, which means of other texts or contexts are not over.
+/// Writes the number of predicted tokens, over which the means are taken.
 fn write_tokens(name: &str, tokens: Option<u64>, out: &mut String) -> fmt::Result {
     tokens.map_or(Ok(()), |tokens| {
         line(out, name, format!("{tokens} predicted"))
@@ -541,7 +541,7 @@ fn write_metrics(
     Ok(())
 }
 
-/// At most 160 characters; the whole sample is in the rejects.
+/// Truncates to at most 160 characters; the rejects have the complete sample.
 fn shortened(sample: &str) -> String {
     match sample.char_indices().nth(160) {
         Some((end, _)) => format!("{}...", &sample[..end]),

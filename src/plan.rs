@@ -1,4 +1,4 @@
-//! `feedline plan`: what a run would do, before it does anything.
+//! `feedline plan`: the plan of a run, before it starts.
 
 use feedline_ingest::Suggestion;
 use feedline_loader::{Loader, LoaderPlan};

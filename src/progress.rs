@@ -14,8 +14,8 @@ use indicatif::{MultiProgress, ProgressBar, ProgressState, ProgressStyle};
 
 const LOG_EVERY: Duration = Duration::from_secs(5);
 
-/// The receiver that fits standard error, and the bars if it draws any. Only who `leads` the ranks that train together
-/// shows anything.
+/// Returns the progress receiver for standard error, and the bars if it draws any. Only the rank
+/// that `leads` shows anything.
 pub(crate) fn for_terminal(leads: bool) -> (Arc<dyn Progress>, Option<Arc<Bars>>) {
     if !leads {
         (Arc::new(Silent), None)
@@ -79,7 +79,7 @@ fn style(known: bool, unit: &str) -> ProgressStyle {
     let style = ProgressStyle::with_template(&template);
     let style = style.unwrap_or_else(|_| ProgressStyle::default_bar());
     style.with_key("rate", |state: &ProgressState, out: &mut dyn fmt::Write| {
-        // A terminal that is gone is noticed by who prints the report.
+        // The report's writer notices a closed terminal.
         write!(out, "{}/s", three_digits(state.per_sec())).ok();
     })
 }
@@ -87,7 +87,7 @@ fn style(known: bool, unit: &str) -> ProgressStyle {
 /// `value` with three significant digits and `k`, `M` or `G`, such as `1.73k`.
 pub(crate) fn three_digits(value: f64) -> String {
     let scales = [(1e9, "G"), (1e6, "M"), (1e3, "k")];
-    // What rounds up to a thousand belongs to the next scale.
+    // A number that rounds up to a thousand belongs to the next scale.
     let scale = scales
         .into_iter()
         .find(|(scale, _)| value.abs() >= 0.9995 * scale);

@@ -11,13 +11,13 @@ use serde::Serialize;
 
 use crate::output::{Text, number};
 
-/// Columns of a terminal that tables stay within.
+/// Maximum terminal columns of tables.
 const WIDTH: usize = 100;
 
 /// Columns of a key in a comparison.
 const KEY: usize = 32;
 
-/// Runs beside each other in a comparison.
+/// Runs side by side in a comparison.
 const BESIDE: usize = 4;
 
 /// A list of runs as it is shown.
@@ -30,7 +30,7 @@ pub(crate) struct ShownRuns {
 }
 
 impl ShownRuns {
-    /// The runs of a list, pruned trials only where `all` are asked for.
+    /// Lists runs, pruned trials only if `all` is set.
     pub(crate) fn new(mut list: RunList, all: bool) -> Self {
         let before = list.runs.len();
         if !all {
@@ -100,7 +100,7 @@ impl Text for RunList {
     }
 }
 
-/// Sentence on a run that ended before its end: why, and where `--resume` continues it.
+/// Sentence about a run that stopped early: the reason, and where `--resume` continues it.
 fn reached(run: &ListedRun) -> Option<String> {
     let why = match run.state {
         RunState::Stopped => "ended without a word: killed, or its machine is gone",
@@ -217,7 +217,7 @@ fn write_compared(out: &mut String, key: &str, cells: impl Iterator<Item = Strin
     writeln!(out, "{}", line.trim_end())
 }
 
-/// A number as reports show it; a whole one as it is.
+/// A number as in reports; a whole one without fraction.
 fn figure(value: f64) -> String {
     if value.fract() == 0.0 && value.abs() < 1e9 {
         format!("{value:.0}")

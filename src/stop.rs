@@ -17,9 +17,9 @@ use tokio::{
 /// Asks the stages to stop.
 #[derive(Clone, Debug)]
 pub(crate) struct Stop {
-    /// For stages on the runtime.
+    /// Stop signal for stages on the runtime.
     pub(crate) watch: watch::Receiver<bool>,
-    /// For stages on threads of their own.
+    /// Stop signal for stages on threads of their own.
     pub(crate) flag: Arc<AtomicBool>,
     /// True if the first signal was SIGTERM: a supervisor expects success then. A person who
     /// interrupts does not want the commands after this one to run.
@@ -27,8 +27,8 @@ pub(crate) struct Stop {
 }
 
 impl Stop {
-    /// Starts listening. Must be called on a runtime. With a launcher it is for that to say when there is no more waiting:
-    /// a terminal sends its signal to both.
+    /// Starts listening. Must be called on a runtime. Under a launcher, the launcher decides when
+    /// to end at once: a terminal sends its signal to both.
     pub(crate) fn on_signals(launched: bool) -> std::io::Result<Self> {
         let (sender, watch) = watch::channel(false);
         let flag = Arc::new(AtomicBool::new(false));
@@ -68,10 +68,10 @@ impl Stop {
         self.is_term.load(Ordering::SeqCst)
     }
 
-    /// For loops on threads of their own that have nothing to save.
+    /// Fails after a signal, for loops on threads of their own that have nothing to save.
     ///
     /// # Errors
-    /// When a signal came.
+    /// A signal came.
     pub(crate) fn check(&self) -> anyhow::Result<()> {
         anyhow::ensure!(!self.flag.load(Ordering::SeqCst), "interrupted");
         Ok(())
@@ -80,7 +80,7 @@ impl Stop {
     /// Runs `work`, which may be dropped at any await, until it ends or a signal comes.
     ///
     /// # Errors
-    /// When a signal came first.
+    /// A signal came first.
     pub(crate) async fn unless_stopped<T>(
         &self,
         work: impl Future<Output = T>,

@@ -8,10 +8,11 @@ use serde_json::Value;
 
 use crate::output::{Text, number};
 
-/// Columns of a terminal that the table stays within.
+/// Maximum terminal columns of the table.
 const WIDTH: usize = 100;
 
-/// The pipeline's `[train]` with some keys changed; what is wrong as a key and a reason.
+/// Applies key changes to the pipeline's `[train]`. Fails with the key and the reason of an invalid
+/// one.
 pub(crate) fn made(
     loaded: &Loaded,
     set: &[Override],

@@ -15,7 +15,7 @@ const TABLES: [&str; 6] = ["csv", "tsv", "json", "ndjson", "jsonl", "parquet"];
 const IMAGES: [&str; 10] = [
     "jpg", "jpeg", "png", "gif", "bmp", "webp", "tif", "tiff", "ppm", "pgm",
 ];
-/// Endings of texts.
+/// Extensions of texts.
 const TEXTS: [&str; 2] = ["txt", "md"];
 /// Endings of archives of images.
 const ARCHIVES: [&str; 5] = ["zip", "tar", "tgz", "tar.gz", "tar.zst"];
@@ -90,7 +90,8 @@ impl Location {
         if is_url {
             let path = given.split(['?', '#']).next().unwrap_or(given);
             let content = match class_of(path) {
-                // A path such as `/items.json` may be a page of an API as well as a file; a query speaks for the former.
+                // A path such as `/items.json` may be a page of an API as well as a file; a query
+                // suggests the former.
                 Some(Class::Table) if !path.ends_with(".json") || !given.contains('?') => {
                     Content::Table
                 }

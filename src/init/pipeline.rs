@@ -8,7 +8,7 @@ use super::{
 /// Rows up to which a training takes small batches and more epochs.
 const FEW_ROWS: u64 = 5_000;
 
-/// Lines of `[[source]]` that the first response of an API speaks for.
+/// Suggested lines of `[[source]]` from the first response of an API.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Pagination {
     /// `pagination = {...}`.
@@ -54,7 +54,7 @@ pub(crate) fn source_text(location: &Location, pagination: &Pagination) -> Strin
     lines.join("\n") + "\n"
 }
 
-/// The whole file, with comments.
+/// Returns the complete file, with comments.
 pub(crate) fn text(
     location: &Location,
     file: &str,

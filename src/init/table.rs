@@ -21,7 +21,7 @@ const TARGETS: [&str; 10] = [
 const MAX_CLASSES: u64 = 20;
 /// Most distinct values of text that is read as a category, and most of the values in it.
 const MAX_CATEGORIES: u64 = 200;
-/// Least rows that show whether the values of a column differ in each row.
+/// Minimum number of rows to decide if the values of a column differ in each row.
 const MIN_ROWS: u64 = 20;
 
 /// A column that is no feature, and the reason.
@@ -40,9 +40,9 @@ pub(crate) struct Columns {
     pub(crate) dropped: Vec<Dropped>,
     /// Column of timestamps.
     pub(crate) time: Option<String>,
-    /// Column whose values name an entity that has several rows.
+    /// Column that identifies an entity with several rows.
     pub(crate) entity: Option<String>,
-    /// Decisions to look at, each with its key.
+    /// Decisions to review, each with its key.
     pub(crate) decisions: Vec<String>,
 }
 
@@ -50,7 +50,7 @@ impl Columns {
     /// Decides the use of the previewed columns; `target` is the one that the user named.
     ///
     /// # Errors
-    /// A message that lists the columns, where none is called `target`.
+    /// A message that lists the columns, if none is called `target`.
     pub(crate) fn decide(preview: &SourcePreview, target: Option<&str>) -> anyhow::Result<Self> {
         let columns = &preview.columns;
         let mut found = Self::default();
@@ -220,7 +220,8 @@ fn is_index_name(name: &str) -> bool {
     .contains(&lower.as_str())
 }
 
-/// A column of `rows` rows that is missing in less than half of them and has few enough texts.
+/// Returns true for a column of `rows` rows that is missing in less than half of them and has few
+/// enough distinct texts.
 fn may_be_target(column: &ColumnPreview, rows: u64) -> bool {
     if column.missing * 2 > rows {
         return false;

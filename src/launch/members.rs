@@ -1,4 +1,4 @@
-//! The ranks of one start: begun, heard, ended.
+//! The ranks of one start: their processes, messages and ends.
 
 use std::{
     fmt,
@@ -28,7 +28,7 @@ const TICK: Duration = Duration::from_millis(50);
 /// Most time that counts between two checks: after a suspended launcher, no rank counts as silent.
 const LOOK_MOST: Duration = Duration::from_millis(200);
 
-/// Time that ranks have to end by themselves after one has failed, or after all is done.
+/// Time for ranks to end by themselves after one has failed, or after the end of work.
 const GRACE: Duration = Duration::from_secs(10);
 
 /// The same for ranks that have not begun, and so have nothing to save.
@@ -42,7 +42,7 @@ type Heard = (usize, Option<Word>);
 pub(super) struct Members {
     all: Vec<Member>,
     heard: mpsc::Receiver<Heard>,
-    /// Ranks in the order in which they failed or ended.
+    /// Ranks in the order of their failures or ends.
     fell: Vec<usize>,
 }
 
@@ -51,7 +51,7 @@ struct Member {
     child: Child,
     stdin: Option<ChildStdin>,
     at: Whereabouts,
-    /// Time since it was last heard.
+    /// Time since its last message.
     quiet: Duration,
     /// Its last message.
     word: Option<Word>,
@@ -314,10 +314,10 @@ fn named(name: String, work: impl FnOnce() + Send + 'static) -> io::Result<()> {
     thread::Builder::new().name(name).spawn(work).map(drop)
 }
 
-/// Takes down what a rank says until its output ends.
+/// Forwards the messages of a rank until its output ends.
 fn listen(out: impl Read, rank: usize, say: &mpsc::Sender<Heard>) {
     for line in BufReader::new(out).split(b'\n').map_while(Result::ok) {
-        // Who prints something else on standard output says nothing to the launcher.
+        // Other output on standard output is ignored.
         if let Ok(word) = serde_json::from_slice(&line) {
             say.send((rank, Some(word))).ok();
         }
@@ -325,7 +325,7 @@ fn listen(out: impl Read, rank: usize, say: &mpsc::Sender<Heard>) {
     say.send((rank, None)).ok();
 }
 
-/// Shows what a rank other than the first writes on standard error: errors, or what a panic leaves.
+/// Shows the standard error of a rank other than the first: errors, or panics.
 fn pass_on(errors: impl Read, rank: usize) {
     for line in BufReader::new(errors).split(b'\n').map_while(Result::ok) {
         let line = String::from_utf8_lossy(&line);

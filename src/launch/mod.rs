@@ -50,10 +50,10 @@ pub(crate) struct Order {
 }
 
 impl Order {
-    /// `ranks` processes of this program that train what `pipeline` says.
+    /// Prepares `ranks` processes of this program that train `pipeline`.
     ///
     /// # Errors
-    /// When the program does not find itself.
+    /// The path of the program is unknown.
     pub(crate) fn new(
         ranks: usize,
         pipeline: &Pipeline,
@@ -170,7 +170,7 @@ fn next(
     })
 }
 
-/// Lets time pass, unless there is to be a stop.
+/// Waits, unless a stop is requested.
 fn pause(wait: Duration, stop: &AtomicBool, clock: &dyn Clock) {
     let begun = clock.monotonic();
     while clock.monotonic().saturating_sub(begun) < wait && !stop.load(Ordering::SeqCst) {

@@ -1,7 +1,8 @@
-//! A rank that was started by the launcher: it shows life, obeys, and says how it ended.
+//! A rank that was started by the launcher: it sends heartbeats, obeys, and reports its outcome.
 //!
-//! Standard input is the launcher's: a byte asks to stop at the next safe point, and its end means that the launcher is
-//! gone, whatever ended it. The rank ends then too.
+//! The launcher writes to its standard input: a byte requests a stop at the next safe point. The
+//! end of standard input means that the launcher is gone, for whatever reason. The rank ends then
+//! too.
 
 use std::{
     io::{self, Read as _, Write as _},
@@ -23,23 +24,23 @@ use feedline_trainer::Group;
 
 use super::word::{Failed, Word};
 
-/// Time between two signs of life.
+/// Time between two heartbeats.
 const SIGN_OF_LIFE_EVERY: Duration = Duration::from_millis(250);
 
 /// Sends heartbeats with this rank's position to the launcher, until the outcome is set.
 #[derive(Debug)]
 pub(crate) struct Voice {
     group: Group,
-    /// Dropped, it ends the signs of life.
+    /// Dropping it ends the heartbeats.
     alive: mpsc::Sender<()>,
     thread: thread::JoinHandle<()>,
 }
 
 impl Voice {
-    /// Begins to show life, and to obey through `stop`.
+    /// Starts to send heartbeats, and to obey through `stop`.
     ///
     /// # Errors
-    /// When the system gives no thread.
+    /// The system cannot create a thread.
     pub(crate) fn begin(group: Group, stop: Arc<AtomicBool>) -> io::Result<Self> {
         thread::Builder::new()
             .name("launcher".into())
@@ -72,7 +73,7 @@ impl Voice {
         })
     }
 
-    /// Says where the rank was last and how it ended.
+    /// Reports the rank's last position and its outcome.
     pub(crate) fn end(self, result: anyhow::Result<TrainReport>) {
         let Self {
             group,
@@ -105,7 +106,7 @@ impl Progress for FirstNews {
     }
 }
 
-/// A launcher that is gone hears nothing, and `obey` knows.
+/// A failed write means that the launcher is gone, which `obey` notices.
 fn say(word: &Word) {
     if let Ok(mut line) = serde_json::to_vec(word) {
         line.push(b'\n');

@@ -7,7 +7,7 @@ use xxhash_rust::xxh3::xxh3_64_with_seed;
 /// Longest wait before the first restart, in ms; it doubles with each.
 const BASE_MS: u64 = 1_000;
 
-/// Longest wait there is, in ms.
+/// Maximum wait, in ms.
 const CAP_MS: u64 = 60_000;
 
 /// Counts restarts since the last new checkpoint.
@@ -24,7 +24,7 @@ pub(super) struct Restarts {
 }
 
 impl Restarts {
-    /// At most `limit` without a new checkpoint. `seed` gives the waits.
+    /// Allows at most `limit` restarts without a new checkpoint. `seed` gives the waits.
     pub(super) const fn new(limit: u64, seed: u64) -> Self {
         Self {
             limit,

@@ -203,7 +203,7 @@ fn a_stop_is_passed_on_and_the_first_rank_may_take_its_time() {
                   for i in 1 2 3 4 5 6 7 8 9; do at 5 0; sleep 0.05; done; stopped";
     let (error, code) = launch_by(&Fast::default(), &stop, 3, 9, script);
     assert_eq!((error.unwrap_err().as_str(), code), ("interrupted", 1));
-    // What fails meanwhile is not started again.
+    // A rank that fails during a stop is not restarted.
     let (error, _) = launch_by(&Fast::default(), &stop, 2, 9, "at 5 0; kill -9 $$");
     assert!(
         error

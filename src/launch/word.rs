@@ -12,9 +12,9 @@ use crate::exit;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Word {
-    /// The rank is there, and where.
+    /// A heartbeat with the position of the rank.
     At(Whereabouts),
-    /// It has done all it had to. All ranks have the report.
+    /// It has finished. All ranks have the report.
     Done(Box<TrainReport>),
     /// It has failed.
     Failed(Failed),
@@ -31,7 +31,7 @@ pub(super) struct Failed {
     pub(super) interrupted: bool,
     /// True if a restart may help.
     pub(super) may_pass: bool,
-    /// The rank at fault and what it did, where that is another.
+    /// The rank at fault and its fault, if that is another one.
     pub(super) other: Option<(usize, String)>,
 }
 

@@ -50,7 +50,7 @@ pub(super) fn write_classes(
     }
 }
 
-/// Writes which of two classes `f1` is about.
+/// Writes the class that `f1` refers to.
 pub(super) fn write_positive(classes: &[String], out: &mut String) -> fmt::Result {
     match classes {
         [_, positive] => line(out, "f1 of", format!("class 1, {positive:?}")),
@@ -78,7 +78,7 @@ pub(super) fn write_numbers(transform: &TransformArtefact, out: &mut String) -> 
     })
 }
 
-/// Writes how many rows were rejected for each of several targets.
+/// Writes the number of rejected rows of each of several targets.
 pub(super) fn write_rejected_targets(
     targets: &BTreeMap<String, u64>,
     out: &mut String,
@@ -88,7 +88,7 @@ pub(super) fn write_rejected_targets(
     })
 }
 
-/// Writes what metrics of several targets together are.
+/// Writes the meaning of metrics over several targets.
 pub(super) fn write_targets(targets: &[String], out: &mut String) -> fmt::Result {
     match targets {
         [] => Ok(()),

@@ -1,4 +1,4 @@
-//! The run whose model a command used, and where a training began.
+//! The run whose model a command used, and the start of a training.
 
 use std::fmt;
 
@@ -9,7 +9,7 @@ use feedline_schemas::{
 
 use super::{Text, line, write_warnings};
 
-/// Writes which run it is, how it was chosen and what it was trained on.
+/// Writes the run, how it was chosen and its training data.
 pub(crate) fn write(used: &UsedRun, out: &mut String) -> fmt::Result {
     let by = match used.chosen {
         ChosenBy::Configuration => "of this configuration and dataset",
