@@ -47,6 +47,8 @@ pub(crate) enum Command {
         ranks: Ranks,
         #[command(flatten)]
         rejects: RejectRule,
+        #[command(flatten)]
+        detail: Detail,
     },
     /// Land the sources' records in the landing zone
     Ingest(Ingest),
@@ -68,6 +70,8 @@ pub(crate) enum Command {
         summary: bool,
         #[command(flatten)]
         ranks: Ranks,
+        #[command(flatten)]
+        detail: Detail,
     },
     /// One of the processes that `--ranks` starts
     #[command(hide = true)]
@@ -360,6 +364,14 @@ pub(crate) struct Predict {
     pub(crate) rejects: RejectRule,
 }
 
+/// Length of the report.
+#[derive(Clone, Copy, Debug, Default, Args)]
+pub(crate) struct Detail {
+    /// Print the report with all details; by default it has at most 25 lines
+    #[arg(long, short)]
+    pub(crate) verbose: bool,
+}
+
 /// Exit code of a command that has rejected rows.
 #[derive(Clone, Copy, Debug, Default, Args)]
 pub(crate) struct RejectRule {
@@ -556,6 +568,8 @@ pub(crate) struct Ingest {
     pub(crate) options: Options,
     #[command(flatten)]
     pub(crate) rejects: RejectRule,
+    #[command(flatten)]
+    pub(crate) detail: Detail,
 }
 
 #[derive(Debug, Subcommand)]
@@ -681,6 +695,8 @@ pub(crate) enum Shards {
         building: Building,
         #[command(flatten)]
         rejects: RejectRule,
+        #[command(flatten)]
+        detail: Detail,
     },
     /// Check every shard of a dataset: sizes, hashes, blocks, rows, and that no key is in two splits
     Verify(Dataset),

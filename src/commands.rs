@@ -34,8 +34,8 @@ use crate::{
     bench,
     check::{self, CheckReport},
     cli::{
-        self, Bench, Building, Cli, Command, Dataset, Ingest, IngestCommand, Init, LoaderBench,
-        Options, Pipeline, Ranks, RejectRule, Runs, Serve, Shards, Weights,
+        self, Bench, Building, Cli, Command, Dataset, Detail, Ingest, IngestCommand, Init,
+        LoaderBench, Options, Pipeline, Ranks, RejectRule, Runs, Serve, Shards, Weights,
     },
     decode_images,
     edit::Edit,
@@ -101,9 +101,11 @@ async fn dispatch(command: Command, tools: &Tools) -> anyhow::Result<Outcome> {
             building,
             ranks,
             rejects,
+            detail,
         } => {
             let work = Work::load(&pipeline, tools)?;
-            work.run(&pipeline, building, ranks, rejects).await
+            work.run(&pipeline, building, ranks, (rejects, detail))
+                .await
         }
         Command::Ingest(ingest) => run_ingest(ingest, tools).await,
         Command::Serve(options) => run_serve(options, tools).await,
@@ -111,10 +113,11 @@ async fn dispatch(command: Command, tools: &Tools) -> anyhow::Result<Outcome> {
             pipeline,
             building,
             rejects,
+            detail,
         }) => {
             let work = Work::load(&pipeline, tools)?;
             let report = work.build(building).await?;
-            tools.print(&report, work.json)?;
+            work.print(&report, detail, None)?;
             Ok(rejects.outcome(report.rejected))
         }
         Command::Shards(Shards::Verify(dataset)) => verify(&dataset, tools).await,
@@ -127,6 +130,7 @@ async fn dispatch(command: Command, tools: &Tools) -> anyhow::Result<Outcome> {
             resume,
             summary,
             ranks,
+            detail,
         } => {
             let work = Work::load(&pipeline, tools)?;
             if summary {
@@ -139,7 +143,7 @@ async fn dispatch(command: Command, tools: &Tools) -> anyhow::Result<Outcome> {
             let changed = work.dataset_warning().await;
             let mut report = work.train_by(&pipeline, ranks, resume).await?;
             report.warnings.extend(changed);
-            tools.print(&report, work.json)?;
+            work.print(&report, detail, Some(next_of_model(&pipeline)))?;
             Ok(work.judge(&report.warnings).unwrap_or(Outcome::Done))
         }
         Command::Rank {
@@ -338,7 +342,7 @@ async fn run_ingest(ingest: Ingest, tools: &Tools) -> anyhow::Result<Outcome> {
     let rejects = ingest.rejects;
     let only = ingest.source.map(|text| work.source(&text)).transpose()?;
     let (report, error) = work.ingest_or_stop(only.as_ref()).await?;
-    tools.print(&report, work.json)?;
+    work.print(&report, ingest.detail, None)?;
     match error {
         Some(error) => Err(error),
         None => Ok(rejects.outcome(report.rejected)),
@@ -554,6 +558,12 @@ impl Tools {
     }
 }
 
+/// Commands for a trained model.
+fn next_of_model(pipeline: &Pipeline) -> String {
+    let file = pipeline.file.display();
+    format!("open the report; `feedline predict {file} NEW_ROWS`, `feedline eval {file}`")
+}
+
 /// A loaded pipeline and the tools to work on it.
 #[derive(Debug)]
 struct Work<'a> {
@@ -602,7 +612,7 @@ impl<'a> Work<'a> {
         pipeline: &Pipeline,
         building: Building,
         ranks: Ranks,
-        rejects: RejectRule,
+        (rejects, detail): (RejectRule, Detail),
     ) -> anyhow::Result<Outcome> {
         self.check_settings()?;
         let config = &self.loaded.config;
@@ -613,7 +623,7 @@ impl<'a> Work<'a> {
             if let Some(error) = error {
                 // A failed command reports no result, except for sources that succeeded.
                 if config.source.len() > 1 {
-                    self.tools.print(&report, self.json)?;
+                    self.print(&report, detail, None)?;
                 }
                 return Err(error);
             }
@@ -624,12 +634,28 @@ impl<'a> Work<'a> {
         if config.train.is_some() {
             report.train = Some(self.train_by(pipeline, ranks, Resume::Continue).await?);
         }
-        self.tools.print(&report, self.json)?;
+        let next = report.train.is_some().then(|| next_of_model(pipeline));
+        self.print(&report, detail, next)?;
         let rejected =
             report.ingest.map_or(0, |i| i.rejected) + report.dataset.map_or(0, |d| d.rejected);
         let train = report.train.as_ref();
         let judged = train.and_then(|train| self.judge(&train.warnings));
         Ok(judged.unwrap_or(rejects.outcome(rejected)))
+    }
+
+    /// Prints the report of a run; `next` names the commands that come next.
+    fn print<R: Serialize + Text>(
+        &self,
+        report: &R,
+        detail: Detail,
+        next: Option<String>,
+    ) -> anyhow::Result<()> {
+        let brief = output::Brief {
+            report,
+            verbose: detail.verbose,
+            next,
+        };
+        self.tools.print(&brief, self.json)
     }
 
     /// Returns `Bad` for a model that is no better than its baseline, if that is required.

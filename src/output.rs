@@ -1,5 +1,6 @@
 //! Output for people and scripts: reports on standard output, logs on standard error.
 
+mod brief;
 mod dataset;
 mod ingest;
 mod preview;
@@ -29,7 +30,7 @@ use serde::Serialize;
 use tracing_subscriber::EnvFilter;
 
 use self::ingest::{write_source, write_suggestions};
-pub(crate) use self::preview::PreviewReport;
+pub(crate) use self::{brief::Brief, preview::PreviewReport};
 use crate::{
     bench::BenchReport,
     environment::Environment,
@@ -129,7 +130,7 @@ fn write_reasons(
     out: &mut String,
 ) -> fmt::Result {
     for (reason, count) in reasons {
-        line(out, name, format!("{count} {reason}"))?;
+        line(out, name, format!("{} {reason}", grouped(*count)))?;
         if let Some(sample) = sample.filter(|sample| reason_of(sample).as_ref() == Some(reason)) {
             line(out, "  for example", shortened(sample))?;
         }
@@ -279,7 +280,9 @@ impl Text for DatasetReport {
             "rows",
             format!(
                 "{} read, {} duplicates dropped, {} rejected",
-                self.rows_in, self.duplicates, self.rejected
+                grouped(self.rows_in),
+                grouped(self.duplicates),
+                grouped(self.rejected)
             ),
         )?;
         write_rejects(&self.rejected_by_reason, self.reject_sample.as_deref(), out)?;
@@ -302,7 +305,9 @@ impl Text for DatasetReport {
             "split",
             format!(
                 "{} train, {} validation, {} test",
-                self.train, self.validation, self.test
+                grouped(self.train),
+                grouped(self.validation),
+                grouped(self.test)
             ),
         )?;
         if let Some(tokens) = &self.tokens {
@@ -311,7 +316,10 @@ impl Text for DatasetReport {
                 "tokens",
                 format!(
                     "{} train, {} validation, {} test, {} of them unknown",
-                    tokens.train, tokens.validation, tokens.test, tokens.unknown
+                    grouped(tokens.train),
+                    grouped(tokens.validation),
+                    grouped(tokens.test),
+                    grouped(tokens.unknown)
                 ),
             )?;
         }
@@ -393,7 +401,11 @@ impl Text for TrainReport {
             "steps",
             format!(
                 "{} in {} epochs, seed {}, {} parameters; weights of epoch {} kept",
-                self.steps, self.epochs, self.seed, self.parameters, self.best_epoch
+                grouped(self.steps),
+                self.epochs,
+                self.seed,
+                grouped(self.parameters),
+                self.best_epoch
             ),
         )?;
         line(
@@ -1054,6 +1066,22 @@ fn whole_bytes(rate: f64) -> ByteSize {
     ByteSize::new(rate as u64)
 }
 
+/// A count with its digits in groups of three from 10,000 on.
+pub(crate) fn grouped(count: u64) -> String {
+    let digits = count.to_string();
+    if digits.len() < 5 {
+        return digits;
+    }
+    let mut text = String::with_capacity(digits.len() + digits.len() / 3);
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
 pub(crate) fn line(out: &mut String, name: &str, value: impl AsRef<str>) -> fmt::Result {
     writeln!(out, "  {name:<16} {}", value.as_ref())
 }
@@ -1061,6 +1089,12 @@ pub(crate) fn line(out: &mut String, name: &str, value: impl AsRef<str>) -> fmt:
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn digits_of_large_counts_are_grouped() {
+        let counts = [0, 9_999, 10_000, 123_456, 1_234_567].map(grouped);
+        assert_eq!(counts, ["0", "9999", "10,000", "123,456", "1,234,567"]);
+    }
 
     #[test]
     fn an_inspection_tells_of_rows_that_are_not_as_expected() {

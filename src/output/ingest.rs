@@ -16,7 +16,7 @@ use feedline_schemas::{
     },
 };
 
-use super::{Text, line, shortened, write_rejects, write_warnings};
+use super::{Text, grouped, line, shortened, write_rejects, write_warnings};
 
 impl Text for IngestReport {
     fn write(&self, out: &mut String) -> fmt::Result {
@@ -32,7 +32,11 @@ impl Text for IngestReport {
         line(
             out,
             "requests",
-            format!("{} ({} retried)", self.requests, self.retries),
+            format!(
+                "{} ({} retried)",
+                grouped(self.requests),
+                grouped(self.retries)
+            ),
         )?;
         line(out, "landing zone", &self.url)
     }
@@ -329,11 +333,11 @@ pub(super) fn write_source(source: &SourceReport, out: &mut String) -> fmt::Resu
         format!(
             "{}: {} rows landed, {} duplicates left out, {} rejected; {} batches, {} pages or files, schema version {}",
             source.status,
-            source.rows,
-            source.duplicates,
-            source.rejected,
+            grouped(source.rows),
+            grouped(source.duplicates),
+            grouped(source.rejected),
             source.batches,
-            source.pages,
+            grouped(source.pages),
             source.schema_version
         ),
     )?;

@@ -1,0 +1,225 @@
+//! Reports of a run, short enough for one screen.
+//!
+//! Lines of a report are headings (not indented), results (indented by two) and details (by four).
+//! Warnings come last. A report above [`MAX_LINES`] lines has its details left out, with a line
+//! that says so.
+
+use std::fmt::{self, Write as _};
+
+use serde::{Serialize, Serializer};
+
+use super::{Text, line};
+
+/// Most lines of a report without `--verbose`.
+const MAX_LINES: usize = 25;
+
+/// Fewest warnings that a long report shows.
+const MIN_WARNINGS: usize = 3;
+
+/// Results that a long report leaves out, as it does details.
+const MINOR: [&str; 2] = ["fingerprint", "metrics"];
+
+/// A report with its warnings last, in at most [`MAX_LINES`] lines unless `verbose`.
+pub(crate) struct Brief<'a, R> {
+    pub(crate) report: &'a R,
+    pub(crate) verbose: bool,
+    /// Commands that come next, if any; text only.
+    pub(crate) next: Option<String>,
+}
+
+impl<R: Serialize> Serialize for Brief<'_, R> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.report.serialize(serializer)
+    }
+}
+
+impl<R: Text> Text for Brief<'_, R> {
+    fn write(&self, out: &mut String) -> fmt::Result {
+        let mut text = String::new();
+        self.report.write(&mut text)?;
+        arrange(&text, self.next.as_deref(), self.verbose, out)
+    }
+}
+
+/// Moves warnings to the end and shortens a long report.
+fn arrange(text: &str, next: Option<&str>, verbose: bool, out: &mut String) -> fmt::Result {
+    let mut results: Vec<&str> = Vec::new();
+    let mut warnings: Vec<(&str, &str)> = Vec::new();
+    // The source, or the stage, whose lines are being read.
+    let mut subject = "";
+    let mut is_ingest = false;
+    for text in text.lines() {
+        match name_of(text) {
+            (0, heading) => {
+                is_ingest = heading.starts_with("ingest");
+                subject = heading.split([' ', ',']).next().unwrap_or(heading);
+            }
+            (2, name) if is_ingest => subject = name,
+            _ => {}
+        }
+        match text.trim_start().strip_prefix("warning") {
+            Some(warning) if text.starts_with("    ") => {
+                warnings.push((subject, warning.trim_start()));
+            }
+            _ => results.push(text),
+        }
+    }
+    let other = warnings.len() + usize::from(!warnings.is_empty()) + usize::from(next.is_some());
+    let mut left_out = 0;
+    if !verbose && results.len() + other > MAX_LINES {
+        let all = results.len();
+        results.retain(|text| is_kept(text));
+        left_out = all - results.len();
+        let room = (MAX_LINES - 1).saturating_sub(other).max(MAX_LINES / 2);
+        left_out += fold(&mut results, room);
+    }
+    for text in &results {
+        writeln!(out, "{text}")?;
+    }
+    if !warnings.is_empty() {
+        writeln!(out, "warnings")?;
+        let room = MAX_LINES
+            .saturating_sub(results.len() + 3)
+            .max(MIN_WARNINGS);
+        let shown = if verbose || warnings.len() <= room {
+            warnings.len()
+        } else {
+            room
+        };
+        for (subject, warning) in &warnings[..shown] {
+            line(out, subject, warning)?;
+        }
+        left_out += warnings.len() - shown;
+        if shown < warnings.len() {
+            line(
+                out,
+                "",
+                format!("and {} more warnings", warnings.len() - shown),
+            )?;
+        }
+    }
+    if left_out > 0 {
+        let text = format!("{left_out} lines with `--verbose`, everything with `--json`");
+        line(out, "more", text)?;
+    }
+    match next {
+        Some(next) => line(out, "next", next),
+        None => Ok(()),
+    }
+}
+
+/// Indentation and name of a line.
+fn name_of(text: &str) -> (usize, &str) {
+    let body = text.trim_start();
+    let indent = text.len() - body.len();
+    (indent, body.split("  ").next().unwrap_or(body).trim_end())
+}
+
+/// Returns true for a line that a long report keeps.
+fn is_kept(text: &str) -> bool {
+    match name_of(text) {
+        (0 | 1, _) => true,
+        (2 | 3, name) => !MINOR
+            .iter()
+            .any(|minor| name.split(' ').next() == Some(minor)),
+        (_, name) => name.starts_with("error") || name.starts_with("damaged"),
+    }
+}
+
+/// Leaves out complete sources until `room` lines remain; returns how many.
+fn fold(results: &mut Vec<&str>, room: usize) -> usize {
+    let too_many = results.len().saturating_sub(room);
+    let mut left_out = 0;
+    results.retain(|text| {
+        let is_complete = text.starts_with("  ") && text.contains(" complete: ");
+        let goes = is_complete && left_out < too_many;
+        left_out += usize::from(goes);
+        !goes
+    });
+    left_out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn arranged(text: &str, verbose: bool) -> Vec<String> {
+        let mut out = String::new();
+        arrange(text, Some("feedline predict"), verbose, &mut out).unwrap();
+        out.lines().map(str::to_owned).collect()
+    }
+
+    fn report(sources: usize, details: usize) -> String {
+        let mut text = "ingest\n".to_owned();
+        for source in 0..sources {
+            line(&mut text, &format!("s{source}"), "complete: 7 rows landed").unwrap();
+            line(&mut text, "  warning", format!("odd values {source}")).unwrap();
+            for detail in 0..details {
+                line(&mut text, "  coerced", detail.to_string()).unwrap();
+            }
+        }
+        line(&mut text, "landing zone", "x").unwrap();
+        text += "dataset\n";
+        line(&mut text, "  warning", "columns dropped").unwrap();
+        line(&mut text, "fingerprint", "f").unwrap();
+        text
+    }
+
+    #[test]
+    fn a_short_report_has_all_lines_and_its_warnings_last() {
+        let lines = arranged(&report(2, 1), false);
+        let words = |line: &String| line.split_whitespace().collect::<Vec<_>>().join(" ");
+        let lines: Vec<String> = lines.iter().map(words).collect();
+        assert_eq!(
+            lines,
+            [
+                "ingest",
+                "s0 complete: 7 rows landed",
+                "coerced 0",
+                "s1 complete: 7 rows landed",
+                "coerced 0",
+                "landing zone x",
+                "dataset",
+                "fingerprint f",
+                "warnings",
+                "s0 odd values 0",
+                "s1 odd values 1",
+                "dataset columns dropped",
+                "next feedline predict",
+            ]
+        );
+    }
+
+    #[test]
+    fn a_long_report_fits_a_screen_and_counts_the_lines_left_out() {
+        for (sources, details) in [(1, 40), (3, 9), (12, 2), (40, 0), (200, 5)] {
+            let text = report(sources, details);
+            let lines = arranged(&text, false);
+            assert!(
+                lines.len() <= MAX_LINES + 2,
+                "{sources} {details}: {lines:#?}"
+            );
+            let all = arranged(&text, true);
+            assert_eq!(all.len(), text.lines().count() + 2);
+            let more = lines
+                .iter()
+                .find(|line| line.starts_with("  more"))
+                .unwrap();
+            let count: usize = more.split_whitespace().nth(1).unwrap().parse().unwrap();
+            let hidden = all.iter().filter(|line| !lines.contains(line)).count();
+            assert_eq!(count, hidden, "{sources} {details}: {lines:#?}");
+        }
+    }
+
+    #[test]
+    fn an_error_of_a_source_is_always_shown() {
+        let mut text = report(30, 3);
+        line(&mut text, "bad", "failed: 0 rows landed").unwrap();
+        line(&mut text, "  error", "refused").unwrap();
+        let lines = arranged(&text, false).join("\n");
+        assert!(
+            lines.contains("refused") && lines.contains("failed: 0"),
+            "{lines}"
+        );
+    }
+}
