@@ -1,10 +1,10 @@
-//! Why an ingest run stopped.
+//! Errors that stop an ingest run.
 
 use feedline_schemas::{ContractError, ids::Sequence};
 
 use crate::http::ANSWERED;
 
-/// Why an ingest run stopped. Committed batches are never undone by an error.
+/// Error that stops an ingest run. Committed batches are never undone by an error.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -14,7 +14,7 @@ pub enum Error {
         /// Key path. A source names it relative to its `[[source]]` table (such as `pagination.page_size`);
         /// [`crate::ingest`] puts `source.<index>.` in front.
         key: String,
-        /// What is wrong and what to do.
+        /// The problem and its remedy.
         reason: String,
     },
     /// A request failed for good: not retryable, or out of tries.
@@ -22,9 +22,9 @@ pub enum Error {
     Http {
         /// URL with everything secret taken out.
         url: String,
-        /// What happened.
+        /// The event.
         what: String,
-        /// What to do.
+        /// The remedy.
         advice: String,
     },
     /// A body arrived whole but is not what the configuration says.
@@ -32,7 +32,7 @@ pub enum Error {
     Body {
         /// URL with everything secret taken out.
         url: String,
-        /// What is wrong and what to do.
+        /// The problem and its remedy.
         reason: String,
     },
     /// The API has more records than it gives.
@@ -40,7 +40,7 @@ pub enum Error {
     Incomplete {
         /// URL with everything secret taken out.
         url: String,
-        /// How many came, and what to do.
+        /// The number of records, and the remedy.
         reason: String,
     },
     /// The server asks to wait longer than `retry.max_wait_s`.
@@ -55,7 +55,7 @@ pub enum Error {
         until_unix_s: u64,
         /// Time until then, in seconds, whatever the wall clock says by now.
         wait_s: u64,
-        /// What the server said.
+        /// The server's message.
         reason: String,
     },
     /// The run was asked to stop.
@@ -68,7 +68,7 @@ pub enum Error {
     File {
         /// URL.
         url: String,
-        /// What is wrong and what to do.
+        /// The problem and its remedy.
         reason: String,
     },
     /// Too many records were rejected; the batch that crossed the limit was not committed.
@@ -142,14 +142,14 @@ pub enum Error {
         /// Holder of its lease.
         holder: String,
     },
-    /// A commit log is not whole.
+    /// A commit log is damaged.
     #[error(
         "the commit log at `{url}` is damaged: {reason}; nothing was changed; `feedline ingest verify` lists all that is wrong; restore the folder from a copy, or run `feedline ingest repair`, which goes back to the last good entry, and then ingest again"
     )]
     Log {
         /// Log folder.
         url: String,
-        /// What is wrong.
+        /// The problem.
         reason: String,
     },
     /// A landed file is not as its log entry says.
@@ -159,24 +159,24 @@ pub enum Error {
     Landed {
         /// File.
         url: String,
-        /// What is wrong.
+        /// The problem.
         reason: String,
     },
-    /// An archive of answers does not have what is asked of it.
+    /// An archive of responses lacks a requested response.
     #[error("cannot replay from `{url}`: {reason}")]
     Archive {
         /// Archive.
         url: String,
-        /// What is missing and what to do.
+        /// The missing part and the remedy.
         reason: String,
     },
-    /// A request came to nothing, as an archive tells it.
+    /// A request without a response, as recorded in an archive.
     #[error("{0}")]
     Archived(String),
     /// A batch could not be encoded.
     #[error("cannot write {what} as Parquet")]
     Encode {
-        /// What was being written.
+        /// Description of the data being written.
         what: String,
         /// Cause.
         #[source]
@@ -190,7 +190,7 @@ pub enum Error {
     Contract(#[from] ContractError),
 }
 
-/// What the caller does next.
+/// Class of an error, by the caller's next action.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ErrorKind {
     /// Mend the configuration.
@@ -204,7 +204,7 @@ pub enum ErrorKind {
 }
 
 impl Error {
-    /// What the caller does next.
+    /// Returns the class of the error.
     #[must_use]
     pub fn kind(&self) -> ErrorKind {
         match self {
@@ -243,7 +243,7 @@ impl Error {
     }
 }
 
-/// What a key of the contract may be instead of `freeze`.
+/// Alternatives to `freeze` for a key of the contract.
 fn instead(key: &str) -> &'static str {
     match key {
         "types" => "`quarantine_row`, `null_value` or `widen`",
@@ -253,7 +253,7 @@ fn instead(key: &str) -> &'static str {
     }
 }
 
-/// A point in time for a person.
+/// Formats a timestamp for messages.
 pub(crate) fn when(unix_s: u64) -> String {
     i64::try_from(unix_s)
         .ok()
