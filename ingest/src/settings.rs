@@ -277,7 +277,7 @@ fn check_manners(source: &SourceConfig) -> Result<(), Error> {
     Ok(())
 }
 
-/// Whether a run after one that was complete has anything to ask.
+/// Returns true if a source may have more to read after a complete run.
 pub(crate) fn looks_for_more(source: &SourceConfig) -> bool {
     match source.r#type {
         SourceKind::Files => true,
