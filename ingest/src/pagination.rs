@@ -26,7 +26,8 @@ use crate::{
     error::Error, http::redacted, source::Record, value::shorten, warnings::WarningChanges,
 };
 
-/// Cursors remembered for the loop guard, about 50 MB at most. When full it starts anew: a shorter loop is still found.
+/// Cursors remembered for the loop guard, about 50 MB at most. When full it is cleared: a shorter
+/// loop is still found.
 const REMEMBERED: usize = 1 << 20;
 
 /// Walks the pages of one source.
@@ -57,7 +58,7 @@ pub(crate) struct At {
     pub(crate) run: PageRun,
 }
 
-/// What a page holds.
+/// Contents of a page.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Contents {
     pub(crate) records: Vec<Record>,
@@ -73,7 +74,7 @@ pub(crate) struct Contents {
     pub(crate) total: Option<u64>,
     /// Hash of the records, where pages have no cursors.
     pub(crate) hash: Option<Hash128>,
-    /// Where it came from, redirects followed.
+    /// URL of the page after redirects.
     pub(crate) url: Url,
 }
 
@@ -137,7 +138,7 @@ impl Paginator {
         }
     }
 
-    /// Whether pages are told apart by their records alone.
+    /// Returns true if only the records distinguish pages.
     pub(crate) fn hashes_pages(&self) -> bool {
         matches!(
             self.config.r#type,
@@ -145,7 +146,7 @@ impl Paginator {
         )
     }
 
-    /// Whether a cursor is something that a server may forget.
+    /// Returns true if a cursor is something that a server may forget.
     pub(crate) fn has_cursors(&self) -> bool {
         use PaginationKind::{Cursor, HeaderCursor, Link, NextUrl};
         matches!(self.config.r#type, Cursor | HeaderCursor | Link | NextUrl)
@@ -187,10 +188,10 @@ impl Paginator {
         self.config.has_more_path.as_deref()
     }
 
-    /// The number of all records in the headers of an answer.
+    /// Reads the total number of records from the headers of a response.
     ///
     /// # Errors
-    /// A message when it is no number.
+    /// A message if it is no number.
     pub(crate) fn total_in(&self, headers: &HeaderMap) -> Result<Option<u64>, String> {
         let Some(value) = self
             .total_header
@@ -258,12 +259,13 @@ impl Paginator {
         Ok(with_query(base, query))
     }
 
-    /// The position after the page at `at`, which holds `contents`. Records that it has given before are taken out.
+    /// Returns the position after the page at `at`, which holds `contents`. Removes the records
+    /// that the page run has returned before.
     ///
     /// # Errors
-    /// [`Error::Incomplete`] at the number of records where the API stops, by the configuration or by its own total;
-    /// [`Error::Body`] when the source would be read in circles or to another host, is cut off, or has another total than it
-    /// says.
+    /// [`Error::Incomplete`] at the number of records where the API stops, by the configuration or
+    /// by its own total; [`Error::Body`] for a loop, a next page on another host, truncated data,
+    /// or another total than before.
     pub(crate) fn next(&mut self, at: At, contents: &mut Contents) -> Result<Position, Error> {
         let At {
             page,
@@ -367,7 +369,7 @@ impl Paginator {
         self.counts() && self.total == Some(run.records)
     }
 
-    /// Whether records are counted through the run of pages.
+    /// Returns true if records are counted through the page run.
     fn counts(&self) -> bool {
         let config = &self.config;
         config.max_records.is_some() || config.total_path.is_some() || config.total_header.is_some()

@@ -28,7 +28,7 @@ pub(super) struct Keyset {
 struct Last {
     time: Mark,
     key: String,
-    /// Records of the page, to tell whether it was full.
+    /// Number of records of the page, which shows whether it was full.
     records: u64,
 }
 
@@ -64,10 +64,11 @@ impl Keyset {
         Ok(query)
     }
 
-    /// Takes the records out that have been seen, and gives the next cursor; none at the end.
+    /// Removes the records that have been seen, and returns the next cursor; `None` at the end.
     ///
     /// # Errors
-    /// A message when records are not in ascending order, cannot be told apart, or some would be left out.
+    /// A message if records are not in ascending order, cannot be distinguished, or would be
+    /// skipped.
     pub(super) fn next(
         &self,
         cursor: Option<&str>,
@@ -164,7 +165,7 @@ impl Keyset {
         )
     }
 
-    /// Whether a page without a new record is the end.
+    /// Checks that a page without a new record is the end.
     fn ended(&self, before: Option<&Last>, count: u64, repeated: u64) -> Result<(), String> {
         let Some(before) = before else {
             return Ok(());

@@ -1,7 +1,9 @@
-//! What pagination a first answer speaks for. It is told to a person, who decides: nothing is paged by a guess.
+//! Suggests the pagination of an API from a first response. A person decides: nothing is paged by a
+//! guess.
 //!
-//! What is looked for, the surest first: a `Link` header, a cursor in a header, a URL or a cursor in the body, a total above
-//! what came, records in ascending order. Only names are told, never a value of the answer: cursors and URLs may be secret.
+//! It looks for these, the surest first: a `Link` header, a cursor in a header, a URL or a cursor
+//! in the body, a total above the number of records, records in ascending order. It reports only
+//! names, never a value of the response: cursors and URLs may be secret.
 
 mod body;
 mod order;
@@ -13,18 +15,19 @@ use self::body::{Field, fields, list};
 use super::link;
 use crate::value::Value;
 
-/// What a first answer speaks for.
+/// Pagination suggested by a first response.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Found {
     /// A line of TOML for the source; none where nothing speaks for further pages.
     pub(crate) pagination: Option<String>,
     /// A line of TOML with the path of the list of records, where it is not at the configured one.
     pub(crate) records: Option<String>,
-    /// Why, for a person.
+    /// Reason for the suggestion, in words.
     pub(crate) reason: String,
 }
 
-/// What the answer with `headers` and `body` to a request for `url` speaks for; its records should be at `records`.
+/// Suggests the pagination by the response with `headers` and `body` to a request for `url`. Its
+/// records should be at `records`.
 pub(crate) fn suggest(headers: &HeaderMap, body: &Value, url: &Url, records: &str) -> Found {
     let Some((path, list)) = list(body, records) else {
         return Found {
@@ -66,7 +69,7 @@ impl Line {
         self
     }
 
-    /// With the place where the number of all records stands.
+    /// Adds the path of the total number of records.
     fn with_total(self, total: Option<&Total<'_>>) -> Self {
         match total {
             Some(Total { key, place, .. }) => self.with(key, place),
@@ -80,7 +83,7 @@ fn quoted(text: &str) -> String {
     format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\""))
 }
 
-/// The number of all records, and where it stands.
+/// Total number of records, and its path.
 struct Total<'a> {
     key: &'static str,
     place: &'a str,
@@ -140,7 +143,7 @@ const CURSORS: [&str; 22] = [
     "pagetoken",
     "marker",
 ];
-/// Those of them that are there on the last page too, empty.
+/// Cursors among them that the last page has too, empty.
 const SURE_CURSORS: [&str; 5] = [
     "nextcursor",
     "nextpagetoken",
@@ -344,7 +347,7 @@ impl Answer<'_> {
         Some((line, reason))
     }
 
-    /// A cursor that is there and empty.
+    /// Returns a cursor that exists and is empty.
     fn sure_cursor(&self) -> Option<&Field<'_>> {
         self.fields.iter().find(|field| field.is_of(&SURE_CURSORS))
     }
@@ -474,7 +477,7 @@ impl Answer<'_> {
         (self.sized(line), why)
     }
 
-    /// With the number of records of a page, where the answer or its URL says that this was one.
+    /// Adds the page size if the response or its URL states it.
     fn sized(&self, line: Line) -> Line {
         let count = self.count();
         let is_said = |field: &Field<'_>| {
@@ -487,13 +490,13 @@ impl Answer<'_> {
         line
     }
 
-    /// Whether the URL asks for as many records as came.
+    /// Returns true if the URL asks for as many records as came.
     fn is_asked_for(&self) -> bool {
         let count = self.count().to_string();
         self.url.query_pairs().any(|(_, value)| value == count)
     }
 
-    /// Whether as many records came as a page may hold.
+    /// Returns true if the number of records looks like a page limit.
     fn looks_cut(&self) -> bool {
         let count = self.count();
         count >= 10 && (count.is_multiple_of(10) || self.is_asked_for())
@@ -528,7 +531,7 @@ fn cursor_param(key: &str) -> String {
     first.into_iter().chain(chars).collect()
 }
 
-/// What is said of a parameter that no answer can tell.
+/// Message about a parameter that no response reveals.
 fn guessed(key: &str, name: &str) -> String {
     format!("that `{key}` is `{name}` is a guess, the API's documentation says it")
 }

@@ -45,7 +45,7 @@ fn at(page: u64, cursor: Option<&str>) -> At {
     }
 }
 
-/// Where a page leads, with `records` records and `token`.
+/// Position after a page with `records` records and `token`.
 fn step(
     pages: &mut Paginator,
     page: u64,

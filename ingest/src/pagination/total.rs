@@ -1,7 +1,8 @@
-//! Whether all records have come.
+//! Checks that all records have come.
 //!
-//! APIs stop at round numbers. A total is often an estimate, so that one above what came says little by itself; above a
-//! multiple of [`ROUND`] it is taken at its word. Without a total, numbers at which many APIs stop are only told.
+//! APIs stop at round numbers. A total is often an estimate, so a total above the number of records
+//! proves little; at a multiple of [`ROUND`] records it is trusted. Without a total, numbers at
+//! which many APIs stop are only reported.
 
 use feedline_schemas::{commit::PageRun, config::PaginationKind};
 
@@ -13,7 +14,7 @@ use crate::{error::Error, http::redacted};
 const ROUND: u64 = 1_000;
 
 impl Paginator {
-    /// Whether the API has more records than it gives, by its own word.
+    /// Returns true if the API reports more records than it returns.
     pub(crate) fn is_beyond_cap(&self, total: Option<u64>) -> bool {
         self.config
             .max_records
@@ -125,7 +126,7 @@ impl Paginator {
     }
 }
 
-/// Whether many APIs give no more than this: 1,000, 5,000, 10,000, 50,000 and so on.
+/// Returns true if many APIs return no more than this: 1,000, 5,000, 10,000, 50,000 and so on.
 fn is_common_cap(records: u64) -> bool {
     let mut digits = records;
     while digits.is_multiple_of(10) && digits > 0 {

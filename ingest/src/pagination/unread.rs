@@ -7,8 +7,8 @@ use reqwest::header::HeaderName;
 use super::{At, Paginator};
 
 impl Paginator {
-    /// Whether `next`, the position after a page, would be known without the page: nothing in it but its number leads
-    /// there. What the last page of several is may only be seen in it.
+    /// Returns true if `next`, the position after a page, follows from the page number alone. The
+    /// last page of several may only be recognized by its contents.
     pub(crate) fn is_known_unread(&self, next: &Position) -> bool {
         let is_last = matches!(next, Position::Done { .. });
         match self.config.r#type {
@@ -43,7 +43,7 @@ impl Paginator {
         }
     }
 
-    /// The headers of an answer that are looked for.
+    /// Response headers to read.
     pub(crate) fn headers(&self) -> Vec<HeaderName> {
         let headers = [&self.cursor_header, &self.total_header];
         headers.into_iter().flatten().cloned().collect()

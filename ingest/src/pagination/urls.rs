@@ -4,7 +4,7 @@ use url::Url;
 
 use crate::http::without_param;
 
-/// Where the URLs of next pages may lead.
+/// Allowed URLs of next pages.
 #[derive(Debug)]
 pub(super) struct NextUrls {
     pub(super) base: Url,
@@ -15,8 +15,8 @@ pub(super) struct NextUrls {
 }
 
 impl NextUrls {
-    /// The cursor of the page at `target`, as it stands in a page at `page`: without the origin where that is the
-    /// source's own.
+    /// Cursor of the page at `target`, as written in a page at `page`. It has no origin where that
+    /// is the source's own.
     pub(super) fn followed(&self, page: &Url, target: &str) -> Result<String, String> {
         let wrong = |what: &str| {
             Err(format!(
@@ -74,7 +74,8 @@ impl NextUrls {
     }
 }
 
-/// `base` with query parameters; one that is there already is replaced. What is left is kept as it is written.
+/// Adds query parameters to `base`, replacing existing ones of the same names. The rest stays as it
+/// is written.
 pub(crate) fn with_query<'a>(
     base: &Url,
     query: impl IntoIterator<Item = (&'a str, String)>,

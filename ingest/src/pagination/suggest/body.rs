@@ -1,4 +1,4 @@
-//! What stands in a body beside its records.
+//! Fields of a body beside its records.
 
 use feedline_schemas::record::join_path;
 
@@ -8,7 +8,7 @@ use crate::value::Value;
 const MAX_DEPTH: usize = 4;
 /// Values that are looked at; a body with more beside its records is no page.
 const MAX_FIELDS: usize = 1_000;
-/// Longest key that is told.
+/// Length of the longest reported key.
 const MAX_KEY_BYTES: usize = 64;
 
 /// A value beside the records.
@@ -17,7 +17,7 @@ pub(super) struct Field<'a> {
     pub(super) key: &'a str,
     /// The key without case and signs.
     pub(super) name: String,
-    /// That of the object that it stands in; empty for the body itself.
+    /// Path of the object that contains it; empty for the body itself.
     pub(super) parent: String,
     pub(super) value: &'a Value,
 }
@@ -34,7 +34,7 @@ pub(super) fn bare(key: &str) -> String {
     chars.map(|c| c.to_ascii_lowercase()).collect()
 }
 
-/// Whether a key can be told as it is.
+/// Returns true if a key can be reported verbatim.
 pub(super) fn is_plain(key: &str) -> bool {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "_-@$:.".contains(c);
     !key.is_empty() && key.len() <= MAX_KEY_BYTES && key.chars().all(is_plain)

@@ -1,4 +1,4 @@
-//! Whether records come in an order that they can be asked for by.
+//! Detects records in an order that a request can filter by.
 
 use jiff::{Timestamp, civil::Date};
 

@@ -1,4 +1,4 @@
-//! First answers of real APIs. Skipped where `../shared/data` is absent.
+//! First responses of real APIs. Skipped where `../shared/data` is absent.
 
 use std::{fs::File, io::Read as _, path::Path};
 
@@ -8,7 +8,7 @@ use serde_json::Value as Json;
 
 use super::*;
 
-/// What the exchange number `at` of a recording speaks for; none where the data is absent.
+/// Suggestion for exchange number `at` of a recording; `None` where the data is absent.
 fn recorded(name: &str, at: usize) -> Option<Found> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared/data/json/recordings");
     if !folder.is_dir() {

@@ -1,4 +1,4 @@
-//! Made-up answers.
+//! Made-up responses.
 
 use feedline_schemas::config::{SourceConfig, load};
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
@@ -165,7 +165,7 @@ fn urls_and_cursors_in_bodies_are_found_by_their_names() {
             r#"{"items": [{"a": 1}], "next_cursor": null}"#,
             cursor("cursor", "next_cursor"),
         ),
-        // What stands in a record is none of the page's.
+        // Fields of a record do not belong to the page.
         (
             r#"{"items": [{"a": 1, "next": "/b", "next_cursor": "x"}]}"#,
             String::new(),
