@@ -19,7 +19,7 @@ use xxhash_rust::xxh3::xxh3_128;
 use self::{oauth::OAuth, session::Session};
 use super::{Context, Error, Failure, Http, Secretive, Turn, built, client, is_used_up};
 
-/// How a client proves who is asking.
+/// Authentication of a client.
 #[derive(Default)]
 pub(super) enum Auth {
     #[default]
@@ -40,7 +40,7 @@ impl fmt::Debug for Auth {
     }
 }
 
-/// What is put on a request.
+/// Credentials added to a request.
 #[derive(Clone, Default)]
 pub(super) struct Proof {
     header: Option<(HeaderName, HeaderValue)>,
@@ -153,7 +153,7 @@ impl Auth {
         Ok(Self::Fixed(proof))
     }
 
-    /// A hash of what tells one user of a server from another; 0 for nobody.
+    /// Hash that identifies a user of a server; 0 without credentials.
     fn credential(&self) -> u128 {
         match self {
             Self::None => 0,
@@ -249,7 +249,7 @@ fn secret(
     if text.is_empty() {
         return Err(wrong("is empty; set it to the secret".into()));
     }
-    // A user's name alone lets nobody in, and may be a word of the data.
+    // A user name alone is no secret, and may be a word of the data.
     let is_name = matches!(key, "user" | "client_id");
     for text in [&text, &encoded(&text)] {
         secretive.add_proof(text);
@@ -339,7 +339,7 @@ impl Http {
             let reason = "has another scheme, host or port than `url`: its cookies would not be for that; give the login of the same host";
             return Err(Error::config("auth.login_url", reason));
         }
-        // One budget for each user of a server: the secrets tell them apart.
+        // One budget for each user of a server, identified by a hash of the secrets.
         self.credential ^= auth.credential();
         self.auth = auth;
         Ok(self)
@@ -379,14 +379,14 @@ impl Http {
         }
     }
 
-    /// Whether an answer says that a session is over.
+    /// Returns true if a response means that the session has ended.
     fn is_logged_out(&self, response: &Response) -> bool {
         let status = response.status();
         matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN)
             && !is_used_up(status, self.quota(response.headers()))
     }
 
-    /// Whether `text` has something in that proves who is asking, and so must not be written anywhere.
+    /// Returns true if `text` contains a credential and must not be written anywhere.
     pub(crate) fn is_revealed_by(&self, text: &str) -> bool {
         self.secretive.is_revealed_by(text)
     }

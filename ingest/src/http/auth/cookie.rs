@@ -7,13 +7,14 @@ use url::{Host, Url};
 /// Most cookies of a login; a browser keeps as many of a host.
 const MOST: usize = 50;
 
-/// Whether `name` can name a cookie: a token of RFC 9110.
+/// Returns true if `name` is a valid cookie name: a token of RFC 9110.
 pub(super) fn is_name(name: &str) -> bool {
     let is_token = |b: u8| b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&b);
     !name.is_empty() && name.bytes().all(is_token)
 }
 
-/// Whether `value` can be that of a cookie: no spaces, quotes, commas, semicolons and backslashes.
+/// Returns true if `value` is a valid cookie value: no spaces, quotes, commas, semicolons or
+/// backslashes.
 pub(super) fn is_value(value: &str) -> bool {
     let is_octet = |b: u8| b.is_ascii_graphic() && !b"\",;\\".contains(&b);
     value.bytes().all(is_octet)
@@ -51,8 +52,8 @@ struct Cookie {
 pub(super) struct Jar(Vec<Cookie>);
 
 impl Jar {
-    /// Takes over what a `Set-Cookie` header of the answer of `from` says; nothing where it is for another host or cannot be
-    /// read. A cookie that has ended takes its name and path out of the jar.
+    /// Applies a `Set-Cookie` header of a response of `from`. Headers for another host and invalid
+    /// ones are ignored. An expired cookie removes its name and path from the jar.
     pub(super) fn set(&mut self, text: &str, from: &Url, now: Now) {
         let Some(cookie) = parse(text, from, now) else {
             return;
@@ -138,7 +139,7 @@ fn expires(text: &str, now: Now) -> Option<Duration> {
     Some(now.monotonic + unix.saturating_sub(now.unix))
 }
 
-/// Whether a cookie for `domain` is for the host of `url` (RFC 6265, section 5.1.3).
+/// Returns true if a cookie for `domain` is for the host of `url` (RFC 6265, section 5.1.3).
 fn is_within(url: &Url, domain: &str) -> bool {
     let domain = domain.trim_start_matches('.').to_ascii_lowercase();
     match url.host() {
@@ -175,7 +176,8 @@ mod tests {
         unix: Duration::from_secs(784_111_777),
     };
 
-    /// What is sent to `url` so many seconds after answers of `https://a.example/v1/login` have set `cookies`.
+    /// Checks the header for `url` so many seconds after responses of `https://a.example/v1/login`
+    /// set `cookies`.
     fn check(cookies: &[&str], url: &str, after: u64, sent: Option<&str>) {
         let from = Url::parse("https://a.example/v1/login").unwrap();
         let mut jar = Jar::default();

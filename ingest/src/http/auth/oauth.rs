@@ -139,7 +139,7 @@ impl OAuth {
         })
     }
 
-    /// The token in an answer (RFC 6749, section 5.1). Nothing of the body is quoted.
+    /// Reads the token of a response (RFC 6749, section 5.1). Messages quote nothing of the body.
     fn read(&self, http: &Http, body: &[u8]) -> Result<Token, String> {
         let document = Value::parse_within(body, &JsonConfig::default(), 0)
             .map_err(|reason| format!("it is no JSON: {reason}"))?;

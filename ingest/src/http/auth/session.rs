@@ -1,4 +1,5 @@
-//! Cookies by a login: fields are sent to a URL of the source's own origin, and the cookies of its answer with each request.
+//! Cookies by a login: fields are sent to a URL of the source's own origin, and the cookies of its
+//! response with each request.
 
 use std::collections::BTreeMap;
 
@@ -83,7 +84,7 @@ impl Session {
         })
     }
 
-    /// Where the fields are sent.
+    /// URL of the login.
     pub(super) fn url(&self) -> &Url {
         &self.url
     }
