@@ -1,6 +1,6 @@
 //! A value of a record in 16 bytes, on its way into a column.
 
-/// What a cell holds.
+/// Kind of value in a cell.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Held {
     #[default]

@@ -70,7 +70,7 @@ use crate::{
     value::{Value, shorten},
 };
 
-/// Stands for a column that is not there yet.
+/// Placeholder for a column that does not exist yet.
 const NEW: usize = usize::MAX;
 
 /// Kind of decision: an object of too many keys.
@@ -79,18 +79,18 @@ const KEPT_WHOLE: &str = "kept_whole";
 /// Characters of a value in a sample.
 const SHOWN: usize = 100;
 
-/// Why a record is set aside.
+/// Reason and details of a rejected record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Rejection {
     /// A fixed word, counted in the log.
     pub reason: &'static str,
     /// Column; empty when it is about the record as a whole.
     pub path: String,
-    /// What exactly.
+    /// Details of the reason.
     pub detail: String,
 }
 
-/// What becomes of a record.
+/// Decision about a record.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Verdict {
     /// It lands, with these cells: index of the column, value. A value that was nulled is absent.
@@ -100,18 +100,18 @@ pub(crate) enum Verdict {
         /// Columns in which a value was replaced by null.
         nulled: Vec<usize>,
     },
-    /// It is set aside.
+    /// The record is rejected.
     Reject(Rejection),
     /// The contract's key is `freeze` and the run stops.
     Stop(&'static str, Rejection),
 }
 
-/// What a source has landed before a batch.
+/// Schema and presence of a source before a batch.
 #[derive(Clone, Debug)]
 pub(crate) struct Before {
     /// Schema of the batch before.
     pub(crate) schema: RecordSchema,
-    /// Which columns had values.
+    /// Columns that had values.
     pub(crate) presence: Presence,
 }
 
@@ -120,9 +120,9 @@ pub(crate) struct Before {
 pub(crate) struct Closed {
     /// The schema before the batch, or its next version if anything changed.
     pub(crate) schema: RecordSchema,
-    /// Which columns have values, this batch included.
+    /// Columns that have values, this batch included.
     pub(crate) presence: Presence,
-    /// What was decided, besides what is counted elsewhere.
+    /// Decisions that are not counted elsewhere.
     pub(crate) decisions: Decisions,
 }
 
@@ -133,11 +133,11 @@ pub(crate) struct Contract<'a> {
     before: Option<&'a Before>,
     columns: Vec<Column>,
     by_name: HashMap<String, usize>,
-    /// What each column's values are held to.
+    /// Rule of each column.
     rules: Vec<Rule>,
-    /// How many of them cost a record where they are null.
+    /// Number of columns where a null rejects the record or stops the run.
     strict: usize,
-    /// What this batch has landed in each column.
+    /// Values that this batch has landed in each column.
     met: Vec<Met>,
     /// Names in `contract.required` that are no columns yet.
     unmade: Vec<&'a str>,
@@ -151,25 +151,25 @@ pub(crate) struct Contract<'a> {
     width: Width,
     rows: u64,
     decisions: Decisions,
-    /// What is decided about a record, noted when it lands.
+    /// Decisions about the current record, noted when it lands.
     pending: Vec<(&'static str, String, String)>,
     /// Column of each leaf of the record at hand.
     places: Vec<usize>,
 }
 
-/// What a column's values are held to.
+/// Contract rules of one column.
 #[derive(Clone, Copy, Debug)]
 struct Rule {
     types: TypeContract,
-    /// Whether the configuration declares its type.
+    /// True if the configuration declares its type.
     is_declared: bool,
-    /// Whether it must not be null.
+    /// True if it must not be null.
     is_never_null: bool,
     nulls: NullContract,
 }
 
 impl Rule {
-    /// Whether a null costs the record, or the run.
+    /// Returns true if a null rejects the record or stops the run.
     fn is_strict(self) -> bool {
         self.is_never_null && self.nulls != NullContract::Warn
     }
@@ -279,7 +279,7 @@ impl<'a> Contract<'a> {
         }
     }
 
-    /// What is done when the column called `name` is null and should not be.
+    /// Action for a null in the column `name` that must not be null.
     fn nulls(&self, name: &str) -> NullContract {
         let own = self.config.column.get(name).and_then(|own| own.nulls);
         own.unwrap_or(self.config.nulls)
@@ -291,7 +291,7 @@ impl<'a> Contract<'a> {
         unmade.filter(|name| self.nulls(name) != NullContract::Warn)
     }
 
-    /// How values are read.
+    /// Rules for reading values.
     pub(crate) fn reading(&self) -> &Reading {
         &self.reading
     }

@@ -27,8 +27,8 @@ pub(crate) enum Value {
     Digits(String),
     /// Text.
     Text(String),
-    /// Text whose type the source does not tell (a CSV cell): it is read as the type of its column, and stays exactly
-    /// as written in a text column.
+    /// Text without a type of its own (a CSV cell). It is read as the type of its column, and stays
+    /// exactly as written in a text column.
     Cell(String),
     /// Bytes, such as an image file.
     Bytes(Vec<u8>),
@@ -39,7 +39,7 @@ pub(crate) enum Value {
     List(Vec<Self>),
     /// An object; keys are distinct and in the order of the source.
     Object(Vec<(String, Self)>),
-    /// Something that has no value by itself. It never lands: the contract says what becomes of the record.
+    /// A flawed value. It never lands: the contract decides about its record.
     Fault(Box<Fault>),
 }
 
@@ -48,11 +48,11 @@ pub(crate) enum Value {
 pub(crate) struct Fault {
     /// A fixed word, counted in the log, such as `duplicate_key`.
     pub(crate) reason: &'static str,
-    /// Where and what exactly.
+    /// Place and details.
     pub(crate) detail: String,
-    /// What comes closest: of a key that stands twice the last value, of a text what can be read of it.
+    /// Closest valid value: the last value of a duplicate key, or the readable part of a string.
     pub(crate) kept: Value,
-    /// Of a key that stands several times, the values before the last.
+    /// Earlier values of a duplicate key.
     pub(crate) lost: Vec<Value>,
 }
 
@@ -63,11 +63,11 @@ impl Value {
         json::parse(bytes, &JsonConfig::default(), 0)
     }
 
-    /// Parses one JSON document within bounds; in a file of lines, line number `line`.
+    /// Parses one JSON document within bounds; `line` is its number in a file of lines.
     ///
     /// # Errors
-    /// What is wrong and at which byte. What is wrong with one value only, such as a key that stands twice, is a
-    /// [`Value::Fault`] in its place.
+    /// The problem and its byte offset. A flaw in one value only, such as a duplicate key, becomes
+    /// a [`Value::Fault`] in its place.
     pub(crate) fn parse_within(
         bytes: &[u8],
         bounds: &JsonConfig,
@@ -90,7 +90,7 @@ impl Value {
         })
     }
 
-    /// What it is, for messages.
+    /// Name of its kind, for messages.
     pub(crate) fn kind(&self) -> &'static str {
         match self {
             Self::Null => "null",
@@ -125,10 +125,10 @@ impl Value {
         }
     }
 
-    /// Replaces each key that stands twice by its last value, and tells `of` each: path and fault.
+    /// Replaces each duplicate key by its last value, and passes path and fault of each to `of`.
     ///
     /// # Errors
-    /// Path and fault of another kind; what stands before it may be replaced.
+    /// Path and fault of another kind; values before it may be replaced already.
     pub(crate) fn settle(
         self,
         path: &str,
@@ -186,7 +186,7 @@ impl Value {
         self.canonical_and_faults().0
     }
 
-    /// The canonical form, and whether there are faults in the value. A key that stands several times does so in it.
+    /// Returns the canonical form, and true if the value has faults. Duplicate keys stay in it.
     pub(crate) fn canonical_and_faults(&self) -> (String, bool) {
         let mut out = String::new();
         let mut has_faults = false;

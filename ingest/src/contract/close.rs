@@ -10,10 +10,10 @@ use feedline_schemas::{
 use super::{Closed, Contract, Rejection, drift, width};
 
 impl Contract<'_> {
-    /// Ends the batch: judges what is missing in it.
+    /// Ends the batch and checks for missing columns.
     ///
     /// # Errors
-    /// What stops the run: key and reason.
+    /// The key and the reason of a violation that stops the run.
     pub(crate) fn close(mut self) -> Result<Closed, (&'static str, Rejection)> {
         let presence = self.judge();
         let vanished = self
@@ -49,7 +49,7 @@ impl Contract<'_> {
         })
     }
 
-    /// Which columns have values, this batch included; raises the alarms.
+    /// Returns the columns with values, this batch included, and raises the alarms.
     fn judge(&mut self) -> Presence {
         let nothing = Presence::default();
         let before = self.before.map_or(&nothing, |before| &before.presence);

@@ -1,8 +1,9 @@
-//! Points in time by declared formats.
+//! Timestamps in declared formats.
 //!
-//! A text is read as a point in time only if nothing of that is lost or made up: hour 24, a leap second, digits beyond
-//! microseconds and dates outside years -9999 to 9999 are none. The instant is kept; the offset it was written with is
-//! not. A text without an offset is UTC, and a date without a time is its midnight.
+//! A string is read as a timestamp only if nothing is lost or invented. Hour 24, a leap second,
+//! digits beyond microseconds and dates outside the years -9999 to 9999 are not timestamps. The
+//! instant is kept, its UTC offset is not. A string without an offset is UTC, and a date without a
+//! time is its midnight.
 
 use jiff::{
     Timestamp,
@@ -11,7 +12,7 @@ use jiff::{
     tz::TimeZone,
 };
 
-/// Stands for RFC 3339.
+/// Format name of RFC 3339.
 const RFC3339: &str = "rfc3339";
 
 /// The formats of a source.
@@ -122,7 +123,7 @@ pub(crate) fn iso_micros(text: &str) -> Option<i64> {
     (instant.subsec_nanosecond() % 1000 == 0).then(|| instant.as_microsecond())
 }
 
-/// Whether a format can be one.
+/// Returns true if `format` is a valid format.
 pub(crate) fn is_format(format: &str) -> bool {
     format == RFC3339
         || (format.contains('%') && strtime::format(format, Timestamp::UNIX_EPOCH).is_ok())

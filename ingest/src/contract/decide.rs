@@ -1,4 +1,4 @@
-//! What becomes of a record whose leaves have their places.
+//! Decision about a record whose leaves have their columns.
 
 use std::mem;
 
@@ -62,9 +62,9 @@ impl Contract<'_> {
         self.land(leaves, places, &nulled)
     }
 
-    /// What becomes of a record because a column that must not be null is; nothing when none is.
+    /// Returns the verdict if a column that must not be null is null.
     fn empty(&self, leaves: &[Leaf], places: &[usize], nulled: &[usize]) -> Option<Verdict> {
-        // What is only told is told at the end of the batch, from its counts.
+        // Warnings are counted at the end of the batch.
         let wanted = self.strict + self.strict_unmade().count();
         if wanted == 0 {
             return None;
@@ -146,7 +146,7 @@ impl Contract<'_> {
         Verdict::Land { cells, nulled }
     }
 
-    /// What `value` does to `column` under the contract's mode.
+    /// Returns the effect of `value` on `column` under the contract's mode.
     fn resolve(&self, column: usize, rule: Rule, value: &Value) -> Fit {
         let have = self.columns[column].r#type;
         let is_open = matches!(have, ColumnType::Null | ColumnType::List);

@@ -18,8 +18,8 @@ pub(super) fn of_float(value: f64) -> Option<i128> {
         .flatten()
 }
 
-/// Whether every float like `value` is exact, as its size alone tells: 17 digits of it end before the last one of a
-/// decimal.
+/// Returns true if the magnitude of `value` guarantees that the float is exact: its 17 digits end
+/// before the last digit of a decimal.
 pub(super) fn is_surely_exact(value: f64) -> bool {
     let size = value.abs();
     (0.01..1e20).contains(&size) || value.to_bits() == 0

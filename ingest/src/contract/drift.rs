@@ -5,7 +5,7 @@
 
 use feedline_schemas::commit::{Decisions, Missing, Presence, note};
 
-/// Records before a batch from which on a column that all of them had is known to have no nulls.
+/// Records after which a column that was never missing is expected to have no nulls.
 const KNOWN_AFTER: u64 = 1_000;
 
 /// Chance above which a missing value is no surprise.
@@ -18,25 +18,25 @@ const NULL_DRIFT: &str = "null_drift";
 /// All of them.
 pub(crate) const ALARMS: [&str; 3] = [VANISHED, NULL_DRIFT, TURNED_NULL];
 
-/// What a batch has met in a column.
+/// Values that a batch has seen in a column.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Met {
     /// Landed records with a value.
     pub(super) present: u64,
     /// Landed records with a null, one that replaced a value included.
     pub(super) null: u64,
-    /// Whether an integer beyond 2^53 is among them.
+    /// True if one of them is an integer beyond 2^53.
     pub(super) is_big: bool,
-    /// Whether a float that is no decimal is among them.
+    /// True if one of them is a float that is no decimal.
     pub(super) is_beyond_decimal: bool,
 }
 
-/// Whether `column` is known to have no nulls.
+/// Returns true if `column` is expected to have no nulls.
 pub(super) fn is_never_null(before: &Presence, column: &str) -> bool {
     before.rows >= KNOWN_AFTER && !before.missing.contains_key(column)
 }
 
-/// What a column lacks in a batch, beside what it lacked before.
+/// Missing values of a column in a batch and before it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Change {
     rows: u64,
@@ -70,7 +70,7 @@ impl Change {
         }
     }
 
-    /// What the column lacks in all batches.
+    /// Missing values of the column in all batches.
     pub(super) const fn sum(&self) -> Missing {
         Missing {
             absent: self.before.absent + self.now.absent,
@@ -78,7 +78,8 @@ impl Change {
         }
     }
 
-    /// Tells of a column that should have no nulls and has; of one that has vanished the alarm does.
+    /// Notes a column with unexpected nulls. The alarm for missing columns covers those that are
+    /// gone.
     pub(super) fn tell(&self, column: &str, decisions: &mut Decisions) {
         if self.now.sum() > 0 && !self.has_vanished() {
             note(decisions, TURNED_NULL, column, self.now.sum(), || {
@@ -103,14 +104,14 @@ impl Change {
         }
     }
 
-    /// Whether no record has a column any more that most had.
+    /// Returns true if a column that most records had is missing in all records of the batch.
     fn has_vanished(&self) -> bool {
         let was_in_most = self.rows_before > 0 && self.before.absent * 2 <= self.rows_before;
         self.now.absent == self.rows && was_in_most && self.is_surprise(self.before.absent)
     }
 
-    /// Whether a batch that holds so many missing values would be a rare chance, if it were like those before it; each of
-    /// them is taken for as likely as before.
+    /// Returns true if so many missing values would be improbable, given the rate before the batch.
+    /// Each value is taken to be missing independently at that rate.
     fn is_surprise(&self, missing_before: u64) -> bool {
         let likely = share(missing_before.max(1), self.rows_before + 1);
         let mut chance = 1.0;

@@ -1,4 +1,4 @@
-//! What a value is to a column: the type it asks for, whether it fits, and the value as the column holds it.
+//! Type inference for values, whether a value fits its column, and its form in the column.
 
 use feedline_schemas::{
     config::ListContract,
@@ -9,7 +9,7 @@ use feedline_schemas::{
 use super::{Dates, decimals};
 use crate::{json, value::Value};
 
-/// What a value does to its column.
+/// Effect of a value on its column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fit {
     Fits,
@@ -17,11 +17,11 @@ pub(super) enum Fit {
     Conflict,
 }
 
-/// How values are read, as the contract says.
+/// Rules of the contract for reading values.
 #[derive(Clone, Debug)]
 pub(crate) struct Reading {
     pub(super) lists: ListContract,
-    /// Whether text that is a point in time makes a column of them.
+    /// True if strings in a timestamp format make a timestamp column.
     pub(super) infer_dates: bool,
     pub(super) dates: Dates,
 }
@@ -40,7 +40,7 @@ impl Reading {
         }
     }
 
-    /// What `value` does to a column.
+    /// Returns the effect of `value` on `column`.
     pub(super) fn fit(&self, column: ColumnType, value: &Value) -> Fit {
         if *value == Value::Null {
             return Fit::Fits;
@@ -68,7 +68,7 @@ impl Reading {
         }
     }
 
-    /// The value as a column of points in time holds it.
+    /// Converts the value to the form of a timestamp column.
     pub(crate) fn timestamp(&self, value: &Value) -> Option<i64> {
         match value {
             Value::Text(text) => self.dates.micros(text),
@@ -115,12 +115,13 @@ fn fit_list(column: ColumnType, items: &[Value]) -> Fit {
     }
 }
 
-/// Whether values like this never become text.
+/// Returns true if such values never become strings.
 pub(super) fn is_whole(value: &Value) -> bool {
     matches!(value, Value::List(_) | Value::Object(_) | Value::Bytes(_))
 }
 
-/// The type a column gets from its first value, where lists are JSON text and points in time are text.
+/// Type that a column gets from its first value. Lists become JSON text and timestamps stay
+/// strings.
 pub(super) fn infer(value: &Value) -> ColumnType {
     match value {
         Value::Null => ColumnType::Null,
@@ -137,7 +138,7 @@ pub(super) fn infer(value: &Value) -> ColumnType {
     }
 }
 
-/// What a cell looks like: boolean, integer, float or text. Spaces around do not matter.
+/// Infers the value of a cell: boolean, integer, float or string. Spaces around it do not matter.
 fn read_cell(text: &str) -> Value {
     match text.trim() {
         "true" | "True" | "TRUE" => Value::Bool(true),
@@ -224,7 +225,8 @@ pub(crate) fn bytes(value: &Value) -> Option<Vec<u8>> {
     }
 }
 
-/// Whether a landed value was converted to get into a column of type `column`. A cell has no type to convert from.
+/// Returns true if a landed value was converted to fit a column of type `column`. A cell has no
+/// type to convert from.
 pub(crate) fn is_coerced(column: ColumnType, value: &Value) -> bool {
     match (column, value) {
         (_, Value::Null | Value::Cell(_)) => false,

@@ -14,7 +14,8 @@ use super::{
 use crate::{flatten::Leaf, value::Value};
 
 impl Contract<'_> {
-    /// What becomes of the leaves of a record of which some are no columns yet: those that stay, with their `places`.
+    /// Decides about the leaves of a record that have no columns yet. Returns the leaves that stay
+    /// and sets their `places`.
     pub(super) fn welcome(
         &mut self,
         leaves: Vec<Leaf>,
@@ -125,7 +126,8 @@ impl Contract<'_> {
         }
     }
 
-    /// Whether the first value of a column fits what is declared, and what is done if it does not.
+    /// Returns whether the first value of a column fits its declared type, and the action if it
+    /// does not.
     pub(super) fn newcomer(&self, leaf: &Leaf) -> (Fit, TypeContract) {
         let rule = self.rule(&leaf.name);
         let fit = match declared(self.config, &leaf.name) {

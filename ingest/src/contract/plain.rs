@@ -1,4 +1,4 @@
-//! Records of which every value fits its column as it is: no decision, and no tree.
+//! Fast path for records whose values all fit their columns: no decision, and no tree.
 
 use feedline_schemas::{config::TypeContract, number::MAX_EXACT, record::ColumnType};
 
@@ -6,10 +6,11 @@ use super::{Contract, decimals};
 use crate::cell::{Cell, Held};
 
 impl Contract<'_> {
-    /// Lands a record of which every cell fits its column as it is and nothing is missing that is wanted. Any other is
-    /// left to [`Contract::admit`], which decides the same of those that this takes.
+    /// Lands a record whose cells all fit their columns and that misses no required value. Any
+    /// other record is left to [`Contract::admit`], which decides the same for the records taken
+    /// here.
     ///
-    /// `cells` are those of the record by column, nulls included, with texts in `texts`.
+    /// `cells` are those of the record by column, nulls included, with strings in `texts`.
     pub(crate) fn take(&mut self, cells: &[(usize, Cell)], texts: &str) -> bool {
         let fits = |(column, cell): &(usize, Cell)| {
             self.columns
@@ -60,7 +61,7 @@ impl Contract<'_> {
         }
     }
 
-    /// Whether no column is null that must not be.
+    /// Returns true if no required column is null.
     fn has_wanted(&self, cells: &[(usize, Cell)]) -> bool {
         let wanted = self.strict + self.strict_unmade().count();
         if wanted == 0 {
@@ -77,7 +78,7 @@ impl Contract<'_> {
         self.by_name.get(name).copied()
     }
 
-    /// Whether the object at the path `name` is kept whole.
+    /// Returns true if the object at the path `name` is stored as one JSON column.
     pub(crate) fn is_whole(&self, name: &str) -> bool {
         self.whole.contains(name)
     }

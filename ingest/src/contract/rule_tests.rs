@@ -1,4 +1,5 @@
-//! What the contract does beyond single values: keys, nulls, vanished columns, declared types, lists, wide objects.
+//! The contract beyond single values: keys, nulls, missing columns, declared types, lists, wide
+//! objects.
 
 use feedline_schemas::config::{
     ColumnContract, ColumnsContract, DeclaredType, ListContract, MissingColumns, NullContract,
@@ -6,8 +7,8 @@ use feedline_schemas::config::{
 
 use super::{tests::entries, *};
 
-/// Decides batches one after another; of each: `+` landed, `x` rejected and why, `!` stop and by which key; at the end
-/// the columns and what was decided.
+/// Decides batches one after another. For each record: `+` landed, `x` rejected with its reason,
+/// `!` stopped with its key; at the end the columns and the decisions.
 struct Story {
     config: ContractConfig,
     before: Option<Before>,
@@ -83,7 +84,7 @@ impl Story {
     }
 }
 
-/// The new key stands before the one that is known.
+/// The new key comes before the known one.
 const NEW_KEY: &str = r#"{"b":{"c":"x"},"a":1}"#;
 
 #[test]
@@ -254,7 +255,7 @@ fn fault_35_a_vanished_column_and_one_that_turns_null_are_told_apart() {
         story.sample("vanished", "c"),
         "40 of 40 records lack it, 0 have null; before, 0 and 0 of 60"
     );
-    // An alarm ends when what it tells of has become usual.
+    // An alarm ends when its change has become usual.
     story.many(r#"{"a":1,"b":1}"#, 40);
     assert_eq!(story.decided(), ["vanished c 40"]);
     story.many(r#"{"a":1,"b":1}"#, 40);

@@ -6,7 +6,7 @@ use feedline_schemas::record::split_path;
 
 use crate::{flatten::Leaf, value::Value};
 
-/// How many columns the keys of each nested object have made.
+/// Number of columns that the keys of each nested object have made.
 #[derive(Clone, Debug)]
 pub(super) struct Width {
     most: usize,
@@ -55,7 +55,8 @@ impl Width {
         }
     }
 
-    /// The outermost object that the columns `new`, none of which is there yet, would give too many keys.
+    /// Returns the outermost object that would get too many keys from the columns `new`. None of
+    /// `new` exists yet.
     pub(super) fn too_wide<'a>(&self, new: impl Iterator<Item = &'a str>) -> Option<&'a str> {
         let mut added: HashMap<&str, usize> = HashMap::new();
         let mut seen = HashSet::new();
@@ -94,7 +95,7 @@ pub(super) fn parent(path: &str) -> Option<&str> {
     None
 }
 
-/// Whether the column `name` holds a value inside the object at `path`.
+/// Returns true if the column `name` holds a value inside the object at `path`.
 pub(super) fn is_below(name: &str, path: &str) -> bool {
     name.strip_prefix(path)
         .is_some_and(|rest| rest.starts_with('.'))
