@@ -66,7 +66,7 @@ pub(crate) struct Batch {
     frontier: Vec<Discovery>,
     validators: Vec<(Hash128, Validator)>,
     warnings: Vec<Warning>,
-    /// What child tables have landed before.
+    /// Schemas and presence of child tables that landed before.
     children: BTreeMap<Name, ChildTable>,
     /// The files that the records come from, in their order.
     parts: Vec<FilePart>,
@@ -113,7 +113,7 @@ impl Batch {
         &self.records
     }
 
-    /// Goes on with what child tables have landed before.
+    /// Continues the child tables that landed before.
     pub(crate) fn follow(&mut self, children: BTreeMap<Name, ChildTable>) {
         self.children = children;
     }
@@ -151,14 +151,14 @@ impl Batch {
         Ok(page.next)
     }
 
-    /// Whether it is time to commit.
+    /// Returns true if the batch has reached one of its limits.
     pub(crate) fn is_full(&self, config: &BatchConfig) -> bool {
         self.len() >= config.rows
             || self.pages >= config.pages
             || self.bytes >= config.bytes.bytes()
     }
 
-    /// Whether any page gave no record for a reason: that is worth an entry of the log.
+    /// Returns true if a page was skipped for a reason. That is worth an entry in the log.
     pub(crate) fn has_skipped(&self) -> bool {
         !self.skipped.is_empty()
     }
@@ -258,7 +258,7 @@ pub(crate) struct Decided {
     pub(crate) warnings: Vec<Warning>,
 }
 
-/// A record that is set aside.
+/// A rejected record.
 #[derive(Clone, Debug)]
 pub(crate) struct Reject {
     row: u32,
@@ -327,7 +327,7 @@ impl Decided {
         &self.rejects
     }
 
-    /// What happened to the records.
+    /// Counts of landed, duplicate, rejected and changed records.
     pub(crate) fn counts(&self) -> BatchCounts {
         let mut counts = BatchCounts {
             rows: self.cells.rows.len() as u64,
@@ -378,7 +378,7 @@ impl Decided {
         encode("data", sequence, rows, columns)
     }
 
-    /// What the entry of the log says of each child table, and its file, if any item landed in it.
+    /// Log entry of each child table, and its file if any item landed in it.
     ///
     /// # Errors
     /// [`Error::Encode`].

@@ -28,12 +28,12 @@ pub(crate) struct Table {
     pub(crate) lists: Vec<String>,
     /// Columns that come from the record: name, and keys of the value.
     pub(crate) parent: Vec<(String, Vec<String>)>,
-    /// What its columns are held to.
+    /// Contract of its columns.
     pub(crate) contract: ContractConfig,
 }
 
 impl Table {
-    /// What its columns are called in decisions: `items[].sku`.
+    /// Name of a column in decisions, for example `items[].sku`.
     pub(crate) fn label(&self, column: &str) -> String {
         let places = vec![None; self.lists.len()];
         place(&self.lists, &places, column)
@@ -55,10 +55,10 @@ pub(crate) fn place(lists: &[String], at: &[Option<u32>], column: &str) -> Strin
     }
 }
 
-/// The child tables of a source. One whose lists are in the items of another stands behind it.
+/// Child tables of a source. A table whose lists are in the items of another comes after it.
 ///
 /// # Errors
-/// [`Error::Config`] for tables that are no lists of one record, or of which two would be one.
+/// [`Error::Config`] if a table is not a list of one record, or if two tables have the same list.
 pub(crate) fn tables(config: &ContractConfig) -> Result<Vec<Table>, Error> {
     let children = &config.children;
     if children.len() > MOST_TABLES {

@@ -31,12 +31,13 @@ use crate::{batch::Encoded, error::Error, landing_files};
 /// Entries read at the same time.
 const READS: usize = 16;
 
-/// What a source has landed, verified: entries are contiguous and each names the hash of the one before.
+/// Verified state of what a source has landed: entries are contiguous and each names the hash of
+/// the one before.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Landed {
     /// Position of the last entry: the version of the landed data.
     pub sequence: Sequence,
-    /// xxh3-128 of the last entry's bytes; through the chain it stands for the whole log.
+    /// xxh3-128 of the last entry's bytes. Through the hash chain it identifies the complete log.
     pub entry_hash: Hash128,
     /// Schema of the last entry.
     pub schema: RecordSchema,
@@ -88,7 +89,7 @@ pub(crate) struct CommitLog {
     gone: Vec<DataFile>,
 }
 
-/// What a batch puts into its entry.
+/// Contents of the log entry of a batch.
 #[derive(Clone, Debug)]
 pub(crate) struct Commit {
     pub(crate) schema: RecordSchema,
@@ -355,7 +356,7 @@ impl CommitLog {
     }
 }
 
-/// Which entries are held in memory whole.
+/// Entries that are kept in memory completely.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kept {
     All,
@@ -465,7 +466,7 @@ fn path(sequence: Sequence) -> String {
     entry_path(sequence.get())
 }
 
-/// Where the entry with this sequence number lies.
+/// Path of the entry with this sequence number.
 pub(crate) fn entry_path(sequence: u64) -> String {
     format!("log/{sequence:020}.json")
 }

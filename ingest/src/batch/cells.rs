@@ -19,7 +19,7 @@ pub(super) struct Cells {
     /// Number of each record in the batch.
     pub(super) rows: Vec<u32>,
     hashes: Vec<Hash128>,
-    /// Cells of each column; those that are not there at the end of one are null.
+    /// Cells of each column. Missing cells at the end of a column are null.
     columns: Vec<Vec<Cell>>,
     /// Canonical forms of the records, and texts that are not in these as they are.
     pub(super) texts: String,

@@ -58,15 +58,15 @@ impl<'a> Children<'a> {
         })
     }
 
-    /// Whether records have no child tables.
+    /// Returns true if records have no child tables.
     pub(super) fn is_empty(&self) -> bool {
         self.tables.is_empty()
     }
 
-    /// Admits the items of a record, and leaves the rest of it. To be followed by [`Self::end`] whatever comes of it.
+    /// Admits the items of a record and returns the rest of it. Always call [`Self::end`] after it.
     ///
     /// # Errors
-    /// What becomes of the record as a whole because of one of its items.
+    /// The verdict on the record if one of its items rejects or stops it.
     pub(super) fn begin(
         &mut self,
         row: u32,
@@ -132,7 +132,7 @@ impl<'a> Children<'a> {
         Ok(())
     }
 
-    /// What becomes of a record with something else where a list should be.
+    /// Verdict on a record with a value of another kind where a list is expected.
     fn no_list(&mut self, index: usize, value: &Value, at: &[u32]) -> Result<(), Verdict> {
         let table = self.tables[index].table;
         let sample = format!("`{}`", shorten(&value.canonical(), SHOWN));

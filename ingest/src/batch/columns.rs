@@ -43,7 +43,7 @@ pub(super) struct Coerced<'a> {
     pub(super) sample: String,
 }
 
-/// What was converted, by column; columns without are left out.
+/// Counts of converted values by column, for columns that have any.
 pub(super) fn coerced<'a>(
     schema: &'a RecordSchema,
     cells: &'a Cells,
@@ -61,7 +61,7 @@ pub(super) fn coerced<'a>(
     })
 }
 
-/// Whether a cell was converted to get into a column of type `column`.
+/// Returns true if a cell was converted to fit a column of type `column`.
 fn is_coerced(column: ColumnType, cell: &Cell, cells: &Cells) -> bool {
     match (column, cell.held) {
         (_, Held::Null | Held::Cell)

@@ -9,7 +9,7 @@ use crate::{
     json::{JsonRecord, Keys, Leaf, NoCell, Walk},
 };
 
-/// Where the values of a path go.
+/// Destination of the values of a path.
 #[derive(Clone, Copy, Debug, Default)]
 enum Place {
     #[default]
@@ -29,9 +29,9 @@ pub(super) struct Plain {
     pub(super) cells: Vec<(usize, Cell)>,
 }
 
-/// What a record of a tape is.
+/// Kind of a record on a tape.
 pub(super) enum Found {
-    /// Its canonical form stands at the end of the texts, and its leaves are known.
+    /// Its canonical form is at the end of the strings, and its leaves are known.
     Leaves,
     /// It has to be a tree.
     Odd,
@@ -105,7 +105,7 @@ impl Plain {
     }
 }
 
-/// Where the values of the path `key` go.
+/// Returns the destination of the values of the path `key`.
 fn place(
     places: &mut Vec<Place>,
     contract: &Contract<'_>,

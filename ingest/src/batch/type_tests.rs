@@ -1,4 +1,4 @@
-//! What lands in a file: every type of column, field ids, odd JSON, odd names.
+//! Contents of landed files: every type of column, field ids, odd JSON, odd names.
 
 use arrow::{
     array::{Array, AsArray, RecordBatch},

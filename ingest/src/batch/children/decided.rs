@@ -66,7 +66,7 @@ impl DecidedChildren {
         tables().for_each(|table| table.count_coerced(counts));
     }
 
-    /// What the entry of the log says of each table, and its file, if it has any rows in this batch.
+    /// Log entry of each table, and its file if it has any rows in this batch.
     ///
     /// # Errors
     /// [`Error::Encode`].

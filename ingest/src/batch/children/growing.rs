@@ -28,13 +28,13 @@ pub(super) struct Growing<'a> {
     cells: Cells,
     /// Places of them in each list, from the outermost.
     places: Vec<Vec<u32>>,
-    /// How many rows there were before the record at hand, if it has any.
+    /// Number of rows before the current record, if there is one.
     saved: Option<usize>,
     /// The state before it; else one from earlier.
     before: Option<State<'a>>,
 }
 
-/// What a record changes in a table besides its rows.
+/// State of a table that a record changes besides its rows.
 #[derive(Clone)]
 struct State<'a> {
     contract: Contract<'a>,
@@ -48,7 +48,7 @@ struct State<'a> {
 pub(super) struct Parent {
     pub(super) row: u32,
     pub(super) hash: Hash128,
-    /// What each table's rows get from it.
+    /// Parent values that each table's rows copy from the record.
     pub(super) copies: Vec<Vec<(String, Value)>>,
 }
 
@@ -94,7 +94,7 @@ impl<'a> Growing<'a> {
         })
     }
 
-    /// What the rows get from their record.
+    /// Returns the values that the rows copy from their record.
     pub(super) fn copies(&self, record: &[(String, Value)]) -> Vec<(String, Value)> {
         let copies = self.table.parent.iter();
         let copies =
@@ -112,7 +112,7 @@ impl<'a> Growing<'a> {
         }
     }
 
-    /// What its items are, as far as that is known.
+    /// Kind of the items, if known.
     pub(super) fn items(&self) -> Option<ItemKind> {
         self.state.items
     }
@@ -148,7 +148,7 @@ impl<'a> Growing<'a> {
         })
     }
 
-    /// What becomes of a record with an item of another kind than all before.
+    /// Verdict on a record with an item of another kind than all before.
     fn mixed(&mut self, item: &Value, at: &[u32]) -> Result<Vec<(String, Value)>, Verdict> {
         let should = match self.state.items {
             Some(ItemKind::Objects) => "objects",

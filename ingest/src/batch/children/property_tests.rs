@@ -18,7 +18,8 @@ struct Item {
     parts: Vec<Part>,
 }
 
-/// A record with a list of objects, in each of which is a list of texts, and a list of integers inside an object.
+/// A record with a list of objects that each hold a list of strings, and a list of integers inside
+/// an object.
 #[derive(Clone, Debug, Default)]
 struct Order {
     items: Vec<Item>,

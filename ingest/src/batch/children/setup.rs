@@ -1,4 +1,4 @@
-//! What the child tables of a batch go on from.
+//! Initial state of the child tables of a batch.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ use crate::{
     error::Error,
 };
 
-/// What the child tables of a batch begin with.
+/// Initial state of the child tables of a batch.
 pub(in crate::batch) struct Setup {
     pub(super) tables: Vec<Table>,
     /// Of each table.
@@ -66,7 +66,7 @@ impl Setup {
     }
 }
 
-/// Whether a table has rows, even if none of them has a value.
+/// Returns true if a table has rows, even if none of them has a value.
 fn has_landed(table: &ChildTable) -> bool {
     !table.schema.columns.is_empty() || table.presence.rows > 0
 }

@@ -354,7 +354,7 @@ fn a_table_has_schema_versions_of_its_own() {
     );
     assert_eq!((two.presence.rows, encoded.is_some()), (2, true));
     assert_eq!(second.schema.version, first.schema.version);
-    // A batch without items lands no file, and goes on with the schema.
+    // A batch without items lands no file and keeps the schema.
     let third = tried(&[r#"{"id":3}"#], &config, landed(&second)).unwrap();
     let (three, encoded) = table(&third, "items");
     assert!(encoded.is_none() && three.files.is_empty());
