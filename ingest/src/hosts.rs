@@ -1,10 +1,11 @@
-//! What is known about the hosts that requests go to, shared by all sources of a process: how often they may be asked, when
-//! they may be asked again, by how many at a time, and whether they are down.
+//! State of the requested hosts, shared by all sources of a process: request rate, earliest next
+//! request, concurrency and circuit breaker.
 //!
-//! A request takes a [`Turn`] at its host, in this order: its token of the bucket (`limits.requests_per_s`), the time that an
-//! earlier answer asked for, the host's quota as its headers told it, a slot among those that ask at the same time, and the
-//! circuit. Who waits holds no slot. The slots follow "additive increase, multiplicative decrease": an answer of 429 or 503
-//! halves them, at most once for the requests that were on their way together, and each success adds its share of one.
+//! A request takes a [`Turn`] at its host. It waits for these in order: a token of the bucket
+//! (`limits.requests_per_s`), the delay requested by an earlier response, the quota from the host's
+//! headers, a concurrency slot, and the circuit. A waiting request holds no slot. The number of
+//! slots follows "additive increase, multiplicative decrease". A response with status 429 or 503
+//! halves it, at most once for requests in flight together, and each success adds its share of one.
 
 mod circuit;
 mod quota;
@@ -75,7 +76,7 @@ impl Hosts {
     }
 }
 
-/// How a source asks.
+/// Pacing of a source's requests.
 #[derive(Clone, Debug)]
 pub(crate) struct Pacing {
     /// Time between two tokens of the bucket.
@@ -93,7 +94,8 @@ pub(crate) struct Pacing {
 }
 
 impl Pacing {
-    /// Settings within their ranges; `seed` tells the waits of this run from those of others.
+    /// Creates the pacing from settings within their ranges. `seed` makes the jitter of this run
+    /// differ from that of others.
     pub(crate) fn new(limits: &LimitsConfig, retry: &RetryConfig, seed: u64) -> Self {
         let interval = limits.requests_per_s.map_or(0.0, f64::recip);
         Self {
@@ -111,16 +113,16 @@ impl Pacing {
         }
     }
 
-    /// The same, with waits told to `meter`.
+    /// Returns the same pacing with waits recorded in `meter`.
     pub(crate) fn metered(self, meter: Arc<Meter>) -> Self {
         Self { meter, ..self }
     }
 }
 
-/// Why a host is not asked now.
+/// Reason why a request is not sent now.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Refused {
-    /// An earlier answer asked for a wait, of which so much is left: more than `max_wait_s`.
+    /// Remaining delay that an earlier response asked for, if it exceeds `max_wait_s`.
     Wait(Duration),
     /// It has failed so many times in a row, and is asked again after this time.
     Down(u32, Duration),
@@ -132,7 +134,7 @@ pub(crate) struct Host {
     /// With its port where that is not the usual one.
     name: String,
     state: Mutex<State>,
-    /// Told when a slot is free.
+    /// Notified when a slot is free.
     freed: Notify,
 }
 
@@ -159,7 +161,7 @@ struct Slots {
     halved: Option<Instant>,
 }
 
-/// What came of asking for a turn.
+/// Outcome of a request for a turn.
 enum Enter {
     Go { is_probe: bool },
     At(Instant),
@@ -259,7 +261,7 @@ impl State {
         self.held = self.held.max(Some(now + wait));
     }
 
-    /// Whether a new one would do the same.
+    /// Returns true if a fresh state would behave the same.
     fn is_blank(&mut self, now: Instant) -> bool {
         self.not_before(now).is_none()
             && self.left.is_none()
@@ -283,7 +285,7 @@ impl Slots {
         whole
     }
 
-    /// After an answer that asks for less, to a request that began at `began`.
+    /// Halves the slots after an overload response to a request that began at `began`.
     fn halve(&mut self, most: u32, began: Instant, now: Instant) {
         // Requests that were on their way together are one sign, not many.
         if self.halved.is_none_or(|halved| began >= halved) {
@@ -308,19 +310,19 @@ pub(crate) struct Turn {
     pacing: Pacing,
     began: Instant,
     is_probe: bool,
-    /// Whether it was answered that there are too many: such a host is up.
+    /// True if the response was 429. Such a host is up.
     is_limited: bool,
     is_settled: bool,
 }
 
 impl Turn {
-    /// Whether the host has asked for time since the turn was given.
+    /// Returns true if the host has asked for a delay since the turn was granted.
     pub(crate) fn is_over(&self) -> bool {
         let held = self.host.state().held;
         held.is_some_and(|until| until > Instant::now())
     }
 
-    /// Takes note of the head of an answer: whether it asks for fewer requests, and what is left of the quota.
+    /// Records the head of a response: overload status and remaining quota.
     pub(crate) fn answered(&mut self, status: StatusCode, quota: Option<Quota>) {
         let now = Instant::now();
         let mut state = self.host.state();
@@ -335,7 +337,7 @@ impl Turn {
         }
     }
 
-    /// Takes note of what came of the request.
+    /// Records the outcome of the request.
     pub(crate) fn settle<T>(mut self, outcome: Result<T, Failure>) -> Result<T, Failure> {
         let now = Instant::now();
         let mut state = self.host.state();

@@ -61,11 +61,11 @@ use crate::{
     server_time::ServerTime,
 };
 
-/// How a failure begins that is an answer; its status follows.
+/// Prefix of a failure with a response; its status follows.
 pub(crate) const ANSWERED: &str = "the server answered";
-/// How a failure begins that is a request which a circuit suppressed.
+/// Prefix of a failure where a circuit suppressed the request.
 pub(crate) const DOWN: &str = "its host failed";
-/// What is read of the body of an error, in bytes, to show its beginning.
+/// Bytes read of the body of an error, to show its beginning.
 const EXCERPT_BYTES: usize = 2_048;
 
 /// A client for one source.
@@ -76,7 +76,7 @@ pub(crate) struct Http {
     guarded: OnceCell<Client>,
     guard: Guard,
     lookup: Lookup,
-    /// Whether a proxy from the environment would be wrong for the hosts of the configuration.
+    /// True if proxies from the environment must not be used for the configured hosts.
     no_proxy: bool,
     /// True if such a proxy may resolve the host names that data lead to.
     trust_proxy: bool,
@@ -115,10 +115,10 @@ impl std::fmt::Debug for Http {
     }
 }
 
-/// An answer whose body is whole.
+/// A response with a complete body.
 #[derive(Clone, Debug)]
 pub(crate) struct Got {
-    /// Where it came from, redirects followed.
+    /// URL of the response after redirects.
     pub(crate) url: Url,
     pub(crate) status: StatusCode,
     pub(crate) headers: HeaderMap,
@@ -198,7 +198,7 @@ impl Http {
         self
     }
 
-    /// With the manners that `config` asks for, and at most `concurrency` requests at a time.
+    /// Applies the rate limits of `config`, with at most `concurrency` requests at a time.
     pub(crate) fn with_manners(mut self, config: &SourceConfig, concurrency: usize) -> Self {
         self.meter = self.meters.of(config.name.as_str());
         let pacing = Pacing::new(&config.limits, &self.limits, self.seed);
@@ -251,14 +251,15 @@ impl Http {
         self.fetch(url).await.map(|got| got.body)
     }
 
-    /// The same with the answer's headers.
+    /// Fetches `url` and returns the response with its headers.
     pub(crate) async fn fetch(&self, url: &Url) -> Result<Got, Failure> {
         let got = self.fetch_changed(url, &HeaderMap::new()).await?;
         Ok(got.expect("only what is asked for with conditions is unchanged"))
     }
 
-    /// The same if it has changed: `conditions` say by what that is told. Where there are any, `None` is the answer that
-    /// it has not (status 304). A place that `url` redirects to is asked without them.
+    /// Fetches `url` if it has changed, by the conditional headers `conditions`. Returns `None` for
+    /// status 304, which only a conditional request gets. Redirected requests are sent without the
+    /// conditions.
     pub(crate) async fn fetch_changed(
         &self,
         url: &Url,
@@ -347,7 +348,7 @@ impl Http {
     fn not_now(&self, url: &Url, refused: &Refused) -> Failure {
         let (what, again) = match refused {
             Refused::Wait(left) => (
-                "an earlier answer of its host asked for a wait that is not over".to_owned(),
+                "its host asked for a wait in an earlier response, and it is not over".to_owned(),
                 Again::After(*left),
             ),
             Refused::Down(failures, left) => (
@@ -365,8 +366,8 @@ impl Http {
         }
     }
 
-    /// Sends a request with `headers`, and those of the configuration where they belong; `turn` hears what its answer says of
-    /// the host.
+    /// Sends a request with `headers`, and the configured ones where they belong. Records the
+    /// response head in `turn`.
     async fn send(
         &self,
         url: &Url,
@@ -463,7 +464,7 @@ impl Http {
         self.secretive.masked(body)
     }
 
-    /// Where headers and proofs are sent.
+    /// Origin that headers and credentials are sent to.
     pub(crate) fn origin(&self) -> &Origin {
         &self.origin
     }
@@ -542,7 +543,7 @@ impl Http {
         })
     }
 
-    /// What an answer other than success means.
+    /// Converts a response other than success into a failure.
     async fn refused(&self, url: &Url, mut response: Response) -> Failure {
         let status = response.status();
         let text = |name| {
@@ -580,7 +581,7 @@ impl Http {
         }
     }
 
-    /// What a failure below HTTP means.
+    /// Converts an error below HTTP into a failure.
     fn broken(&self, url: &Url, error: reqwest::Error) -> Failure {
         let RetryConfig {
             connect_timeout_ms,
@@ -619,7 +620,7 @@ impl Http {
             }
             () if error.is_connect() => format!("cannot connect: {cause}"),
             () if error.is_body() || error.is_decode() => {
-                format!("the body was cut short: {cause}")
+                format!("the body was truncated: {cause}")
             }
             () => format!("the connection failed: {cause}"),
         };
@@ -649,7 +650,7 @@ fn terminal(url: &Url, what: impl Into<String>, advice: impl Into<String>) -> Fa
     }
 }
 
-/// What a request leads to.
+/// Next step after a response.
 enum Hop {
     Got(Got),
     Unchanged,
@@ -693,7 +694,7 @@ fn is_transient(status: StatusCode) -> bool {
         || status.is_server_error() && status != StatusCode::NOT_IMPLEMENTED
 }
 
-/// Whether a refusal means that the quota is used up: some servers say so with 403.
+/// Returns true if a refusal means that the quota is used up. Some servers use 403 for that.
 fn is_used_up(status: StatusCode, quota: Option<Quota>) -> bool {
     status == StatusCode::FORBIDDEN && quota.is_some_and(|quota| quota.left == 0)
 }

@@ -21,19 +21,19 @@ use crate::{
     meter::{Cause, Meter, clock_time, seconds},
 };
 
-/// Why a try failed.
+/// A failed try.
 #[derive(Debug)]
 pub(crate) struct Failure {
-    /// What to say if no further try succeeds.
+    /// Error to return if no further try succeeds.
     pub error: Box<Error>,
-    /// Whether a further try makes sense.
+    /// Retry decision.
     pub again: Again,
 }
 
-/// Whether and when to try again.
+/// Retry decision after a failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Again {
-    /// The answer would be the same.
+    /// The response would be the same.
     Never,
     /// Neither: the server does not know (any more) what it was asked for (status 400 or 410).
     Gone,
@@ -78,14 +78,15 @@ impl Retry {
             settings: settings.clone(),
             clock: Arc::clone(&context.clock),
             cancel: context.cancel.clone(),
-            // Processes that hit the same server draw different waits, and a run's waits can be told from its id.
+            // Processes that hit the same server draw different waits, and the run id reproduces a
+            // run's waits.
             jitter: Jitter::new(xxh3_64(format!("{}/{source}", context.run_id).as_bytes())),
             meter: context.meters.of(source),
             retries: 0,
         })
     }
 
-    /// An executor for requests beside those of this one; `number` tells it from others.
+    /// Creates an executor for concurrent requests; `number` distinguishes it from others.
     pub(crate) fn beside(&self, number: u64) -> Self {
         let seed = xxh3_64_with_seed(&number.to_le_bytes(), self.jitter.seed);
         Self {
@@ -144,7 +145,7 @@ impl Retry {
         }
     }
 
-    /// Why `wait` comes before this try, for a person.
+    /// Describes the reason for `wait` before this try.
     fn told(&self, failure: &Failure, wait: Duration, next: u32) -> (Cause, String) {
         let Self { settings, .. } = self;
         let (place, what) = match &*failure.error {
@@ -175,7 +176,7 @@ impl Retry {
         (Cause::Backoff, format!("backoff after {what}: {tries}"))
     }
 
-    /// How long to wait after try number `tries` (from 1) failed; `None` when there is nothing to wait for.
+    /// Wait after try number `tries` (from 1) failed; `None` if there is no retry.
     fn wait(&mut self, failure: &Failure, tries: u32) -> Result<Option<Duration>, Error> {
         Ok(match failure.again {
             Again::Never | Again::Gone | Again::Absent | Again::End => None,
@@ -183,7 +184,7 @@ impl Retry {
             Again::After(asked) if asked.as_secs() > self.settings.max_wait_s => {
                 return Err(self.deferred(asked, "than", "max_wait_s", failure));
             }
-            // Everybody was told the same moment: the jitter keeps us from all coming back in it.
+            // All clients got the same time: jitter keeps them from all returning at once.
             Again::After(asked) => Some(asked.saturating_add(self.backoff(0))),
         })
     }
@@ -314,7 +315,8 @@ async fn unless_cancelled<T>(
 ) -> Result<T, Error> {
     tokio::select! {
         biased;
-        // A dropped sender can no longer cancel anything: the branch is disabled and the work goes on.
+        // A dropped sender can no longer cancel anything: the branch is disabled and the work
+        // continues.
         Ok(_) = cancel.wait_for(|cancelled| *cancelled) => Err(Error::Cancelled),
         done = work => Ok(done),
     }

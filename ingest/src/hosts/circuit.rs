@@ -18,7 +18,7 @@ pub(super) struct Settings {
     pub(super) seed: u64,
 }
 
-/// What a request is told.
+/// Decision of the circuit about a request.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Asked {
     Closed,
@@ -44,7 +44,7 @@ impl Circuit {
         self.failures == 0
     }
 
-    /// What a request would be told.
+    /// Returns the decision without reserving the probe.
     pub(super) fn look(&self, now: Instant) -> Asked {
         match self.until {
             None => Asked::Closed,
@@ -54,7 +54,7 @@ impl Circuit {
         }
     }
 
-    /// What a request is told that goes if it may.
+    /// Returns the decision and reserves the probe if it is granted.
     pub(super) fn ask(&mut self, now: Instant) -> Asked {
         let asked = self.look(now);
         self.is_probing |= asked == Asked::Probe;
@@ -65,7 +65,7 @@ impl Circuit {
         *self = Self::default();
     }
 
-    /// After a request that tells nothing about whether the host is up.
+    /// Releases a request that gave no evidence whether the host is up.
     pub(super) fn released(&mut self, is_probe: bool) {
         self.is_probing &= !is_probe;
     }

@@ -1,5 +1,6 @@
-//! What a server says about its quota: `RateLimit` with `RateLimit-Policy` (draft-ietf-httpapi-ratelimit-headers-10), the
-//! older `RateLimit-Remaining` and `RateLimit-Reset` (its draft 7 and before), and the same with `X-` in front.
+//! Quota headers of a server: `RateLimit` with `RateLimit-Policy`
+//! (draft-ietf-httpapi-ratelimit-headers-10), the older `RateLimit-Remaining` and `RateLimit-Reset`
+//! (its draft 7 and before), and the same with the prefix `X-`.
 
 use std::time::{Duration, UNIX_EPOCH};
 
@@ -13,7 +14,7 @@ const PAIRS: [(&str, &str); 3] = [
     ("x-rate-limit-remaining", "x-rate-limit-reset"),
 ];
 
-/// What is left of a quota.
+/// Remaining quota.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Quota {
     /// Requests.
@@ -22,8 +23,9 @@ pub(crate) struct Quota {
     pub(crate) reset: Duration,
 }
 
-/// The quota that an answer tells of. Times of the server are compared to its own `Date` where it sends one, so that a wrong
-/// clock on either side does no harm, otherwise to `now` (since 1970).
+/// Reads the quota from the headers of a response. Server times are compared with its own `Date`
+/// where it sends one, so clock skew does no harm. Otherwise they are compared with `now` (since
+/// 1970).
 pub(crate) fn quota(headers: &HeaderMap, unit: ResetUnit, now: Duration) -> Option<Quota> {
     let now = text(headers, DATE.as_str()).and_then(date).unwrap_or(now);
     if let Some(fields) = text(headers, "ratelimit") {
@@ -85,7 +87,7 @@ fn parameter(item: &str, key: &str) -> Option<u64> {
     value.trim().parse().ok()
 }
 
-/// The wait that a reset tells; none for one that has passed and for what is no number.
+/// Parses the wait until a reset. Returns `None` for a past reset and for an invalid number.
 fn reset_of(text: &str, unit: ResetUnit, now: Duration) -> Option<Duration> {
     let (whole, fraction) = text.trim().split_once('.').unwrap_or((text.trim(), ""));
     let is_digits = |text: &str| text.bytes().all(|b| b.is_ascii_digit());

@@ -215,7 +215,7 @@ async fn fault_16_a_quota_that_is_used_up_is_waited_for() {
     assert!(matches!(host.turn(&plain()).await, Err(Refused::Wait(_))));
 }
 
-/// What one request that is tried every 20 s finds; times of those that were sent, and when the circuit was closed again.
+/// Times of the requests that were sent, tried every 20 s, and when the circuit closed again.
 async fn outage(retry: RetryConfig, lasts: Duration) -> Vec<Duration> {
     let (host, pacing) = (host(), pacing(LimitsConfig::default(), retry));
     let (begin, mut sent) = (Instant::now(), Vec::new());

@@ -1,4 +1,4 @@
-//! What hostile and broken servers do, and where data may not lead.
+//! Hostile and broken servers, and forbidden addresses.
 
 mod runs;
 mod tls;
@@ -28,7 +28,7 @@ fn url(text: &str) -> Url {
     Url::parse(text).unwrap()
 }
 
-/// A lookup that gives a name its first answer once, and then its second for ever.
+/// A DNS lookup that returns its first result once, and then its second forever.
 fn turning(first: &'static [&str], then: &'static [&str]) -> (Lookup, Arc<AtomicUsize>) {
     let asked = Arc::new(AtomicUsize::new(0));
     let count = Arc::clone(&asked);
@@ -89,7 +89,7 @@ async fn redirects_into_the_network_of_this_machine_are_refused_and_nothing_is_s
         let http = client(&server.url, &RetryConfig::default());
         refused(&http, &server.url, "its host is not of the internet").await;
         assert_eq!(http.requests(), 1, "{target}");
-        // The same as a page that an answer names.
+        // The same for a page that a response names.
         refused(&http, &url(target), "`private_hosts`").await;
         assert_eq!(http.requests(), 1, "{target}");
     }
@@ -207,7 +207,7 @@ async fn fault_23_a_name_that_is_not_found_and_addresses_that_are_not_reached_ar
         Box::pin(async move { Err(error) })
     });
     transient(with(absent), "failed to lookup address").await;
-    // Only version 6, where nobody listens.
+    // Only version 6, where no server listens.
     let six = || turning(&["[::1]:0"], &["[::1]:0"]).0;
     transient(with(six()), "cannot connect").await;
     // Version 6 fails and version 4 does not: the request succeeds.

@@ -68,7 +68,7 @@ pub(super) fn resolve(
     Ok(resolved)
 }
 
-/// A hash of the secrets, which tell one user of a server from another; 0 for nobody.
+/// Hash of the secrets, which identify a user of a server; 0 without secrets.
 pub(super) fn credential(headers: &BTreeMap<String, TextOrSecret>, resolved: &HeaderMap) -> u128 {
     let (mut hash, mut is_somebody) = (Xxh3::new(), false);
     for (name, value) in headers {

@@ -1,4 +1,4 @@
-//! Requests of a crawl: every answer is looked at, and no redirect is followed.
+//! Requests of a crawl: every response is inspected, and no redirect is followed.
 
 use bytes::Bytes;
 use reqwest::{
@@ -9,7 +9,7 @@ use reqwest::{
 use super::{Failure, Http, Pace, Proof, Url, gzip, is_transient, is_used_up, redirect};
 use crate::raw::Exchange;
 
-/// How much of a body is wanted.
+/// Part of a body to read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Wanted {
     /// All of it; a larger one than `retry.max_body_bytes` is a failure.
@@ -20,19 +20,19 @@ pub(crate) enum Wanted {
     Nothing,
 }
 
-/// An answer that is final: success, redirect, or a refusal.
+/// A final response: success, redirect, or a refusal.
 #[derive(Clone, Debug)]
 pub(crate) struct Answer {
     pub(crate) status: StatusCode,
     pub(crate) headers: HeaderMap,
     /// Decompressed; empty for anything but a success whose body was wanted.
     pub(crate) body: Bytes,
-    /// Where it redirects to.
+    /// Target of a redirect.
     pub(crate) redirect: Option<Url>,
 }
 
 impl Answer {
-    /// The answer to a request for `url` that an archive has kept.
+    /// Rebuilds the response to a request for `url` from its archived exchange.
     ///
     /// # Errors
     /// A redirect that is not followed.
@@ -131,10 +131,10 @@ impl Http {
     }
 }
 
-/// `body` as it is, or decompressed where it is a gzip file, to at most `max_bytes`.
+/// Returns `body` unchanged, or decompressed to at most `max_bytes` if it is a gzip file.
 ///
 /// # Errors
-/// Why it cannot be decompressed.
+/// The reason why it cannot be decompressed.
 pub(crate) fn unzipped(body: Bytes, max_bytes: u64) -> Result<Bytes, String> {
     if !body.starts_with(&[0x1f, 0x8b]) {
         return Ok(body);

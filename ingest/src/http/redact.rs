@@ -127,7 +127,7 @@ pub(super) struct Secretive {
     known: Vec<String>,
     /// Those of `known` that prove who is asking.
     proofs: Vec<String>,
-    /// What is taken out of bodies that are kept.
+    /// Strings to mask in archived bodies.
     masked: Vec<String>,
     /// Those that came while requests were made, the newest last, and whether they prove who is asking.
     late: Mutex<Vec<(String, bool)>>,
@@ -153,7 +153,7 @@ impl Secretive {
         self.proofs.push(text.to_owned());
     }
 
-    /// Whether `text` has something in that proves who is asking.
+    /// Returns true if `text` contains a credential.
     pub(super) fn is_revealed_by(&self, text: &str) -> bool {
         let late = self.late.lock().unwrap_or_else(PoisonError::into_inner);
         let late = late.iter().filter(|(_, is_proof)| *is_proof);

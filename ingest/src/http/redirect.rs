@@ -1,4 +1,4 @@
-//! Where a redirect leads.
+//! Target of a redirect.
 
 use feedline_storage::web::redirected;
 use reqwest::{
@@ -10,7 +10,7 @@ use url::Url;
 use super::terminal;
 use crate::retry::Failure;
 
-/// The place that an answer of `from` redirects to; `None` when it is no redirect.
+/// Returns the target of a redirect response of `from`; `None` for other responses.
 ///
 /// # Errors
 /// A redirect that is not followed.

@@ -124,7 +124,7 @@ pub(crate) fn config(url: &str, r#type: PaginationKind) -> SourceConfig {
     }
 }
 
-/// Reads a source to its end, or to the first error; opens it anew after each `reopen_every` pages.
+/// Reads a source to its end, or to the first error. Reopens it after every `reopen_every` pages.
 pub(crate) async fn read_all(
     config: &SourceConfig,
     reopen_every: usize,
@@ -154,14 +154,14 @@ pub(crate) fn gzip(bytes: &[u8]) -> Vec<u8> {
     encoder.finish().unwrap()
 }
 
-/// An answer's bytes; `head` is the status line and any headers, lines ended by `\r\n`.
+/// Bytes of a response; `head` is the status line and any headers, lines ended by `\r\n`.
 pub(crate) fn raw(head: &str, body: &[u8]) -> Step {
     let mut bytes = format!("HTTP/1.1 {head}\r\nConnection: close\r\n\r\n").into_bytes();
     bytes.extend_from_slice(body);
     Step::Send(bytes)
 }
 
-/// An answer with the right length.
+/// A response with the right length.
 pub(crate) fn answer(head: &str, body: &str) -> Step {
     raw(
         &format!("{head}\r\nContent-Length: {}", body.len()),
@@ -173,7 +173,7 @@ pub(crate) fn ok(body: &str) -> Step {
     answer("200 OK", body)
 }
 
-/// What a [`Scripted`] server does with a request.
+/// Action of a [`Scripted`] server for a request.
 #[derive(Clone, Debug)]
 pub(crate) enum Step {
     /// Sends these bytes and closes the connection.
@@ -199,7 +199,7 @@ impl Scripted {
         Self::answering(move |number, _| script[number.min(script.len() - 1)].clone()).await
     }
 
-    /// A server that answers by the number of the request and its head.
+    /// Starts a server whose responses depend on the number of the request and its head.
     pub(crate) async fn answering(answer: impl Fn(usize, &str) -> Step + Send + 'static) -> Self {
         Self::answering_at(0, answer).await
     }
@@ -290,8 +290,9 @@ async fn take(step: Step, mut socket: TcpStream) {
 
 /// Runs `work` and gives what it logged on this thread.
 pub(crate) async fn traced<T>(work: impl Future<Output = T>) -> (String, T) {
-    // A second receiver, for good: while there is one, a place in the code that a thread without a receiver comes to
-    // first is taken to be of interest to nobody, and what this thread says there afterwards is not heard.
+    // A second, permanent subscriber. With only one, `tracing` caches a call site first reached by
+    // a thread without a subscriber as disabled, and this thread's later events there would be
+    // lost.
     static SECOND: LazyLock<tracing::Dispatch> =
         LazyLock::new(|| tracing::Dispatch::new(Lines::default()));
     LazyLock::force(&SECOND);

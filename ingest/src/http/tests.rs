@@ -18,7 +18,7 @@ fn client(base: &Url, limits: &RetryConfig) -> Http {
     http
 }
 
-/// One try against a server that answers with `step`.
+/// One try against a server that responds with `step`.
 async fn try_of(step: Step) -> Result<Bytes, Failure> {
     let server = Scripted::start([step]).await;
     client(&server.url, &RetryConfig::default())
@@ -101,7 +101,7 @@ async fn fault_14_retry_after_is_taken_in_both_forms_and_garbage_is_not() {
 
 #[tokio::test]
 async fn fault_18_a_body_that_is_cut_short_is_transient() {
-    let cut = "cut short";
+    let cut = "body was truncated";
     check_failure(
         raw("200 OK\r\nContent-Length: 100", b"[1, 2"),
         Again::Backoff,

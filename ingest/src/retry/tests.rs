@@ -91,7 +91,12 @@ async fn what_comes_before_another_try_is_told_while_it_lasts() {
         asked("429 until 08:50:37 UTC")
     );
     assert_eq!(
-        told("an earlier answer of its host asked", minute, 0).await,
+        told(
+            "its host asked for a wait in an earlier response",
+            minute,
+            0
+        )
+        .await,
         asked("api.example:81 asked for time until 08:50:37 UTC")
     );
     let (busy, cause) = told(

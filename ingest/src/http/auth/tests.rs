@@ -476,7 +476,7 @@ async fn a_token_endpoint_that_fails_is_tried_again_or_not_and_shows_no_secret()
     let mac = r#"{"access_token":"secret-x","token_type":"mac"}"#;
     check(ok(mac), Again::Backoff, "`token_type`").await;
     let cut = raw("200 OK\r\nContent-Length: 400", TOKEN.as_bytes());
-    check(cut, Again::Backoff, "cut short").await;
+    check(cut, Again::Backoff, "truncated").await;
 }
 
 #[test]
