@@ -46,9 +46,9 @@ const COLUMNS: [&str; 5] = ["url", "start", "sitemap", "depth", "redirects"];
 pub(crate) struct Discovery {
     /// Normalized.
     pub url: Box<str>,
-    /// Whether the configuration names it, or a redirect of such a URL led to it.
+    /// True if the configuration names it, or a redirect of such a URL led to it.
     pub is_start: bool,
-    /// Whether it is a sitemap.
+    /// True if it is a sitemap.
     pub is_sitemap: bool,
     /// Links from a page the crawl begins with.
     pub depth: u16,
@@ -80,7 +80,7 @@ impl Frontier {
         self.hosts.get(host).copied()
     }
 
-    /// Whether a URL has been found before.
+    /// Returns true if a URL has been found before.
     pub(crate) fn knows(&self, url: &str) -> bool {
         self.known.contains(&hash(url))
     }

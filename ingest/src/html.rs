@@ -1,13 +1,14 @@
 //! The `html` source: pages of a site, by links and sitemaps.
 //!
-//! A crawl goes through the frontier ([`crate::frontier`]) in its order, breadth first: a page's links are put behind all
-//! that wait, in the order of the document, each URL once. Several hosts are asked at the same time, but what they answer is
-//! taken in the order of the frontier, so what lands depends on the pages alone. A redirect is a URL of its own that waits
-//! behind the others: so every request is one URL, and robots.txt, hosts, patterns and caps apply to all of them alike.
+//! A crawl follows the frontier ([`crate::frontier`]) breadth first. A page's links are appended to
+//! it in document order, each URL once. Requests to several hosts run concurrently, but responses
+//! are processed in frontier order, so what lands depends only on the pages. A redirect is appended
+//! as a URL of its own. So every request is one URL, and robots.txt, hosts, patterns and caps apply
+//! to all of them alike.
 //!
-//! Pages that are none (other media types, what robots.txt disallows, absent ones) are counted as skipped; failures become
-//! rejects. A page the crawl begins with that cannot be reached, and a host that fails five times in a row, stop the run,
-//! which a later one continues from the last commit.
+//! Other media types, pages disallowed by robots.txt and absent pages are counted as skipped.
+//! Failures become rejects. An unreachable start page, or a host that fails five times in a row,
+//! stops the run. A later run resumes it from the last commit.
 
 mod address;
 mod article;
@@ -158,9 +159,9 @@ struct Crawl {
     landed: u64,
     /// The latest one.
     failure: Option<String>,
-    /// Whether a complete crawl is gone through again.
+    /// True if a complete crawl is repeated.
     is_anew: bool,
-    /// Answers that were not taken yet.
+    /// Responses that were not processed yet.
     kept: Kept,
 }
 
@@ -290,8 +291,8 @@ impl Crawl {
         let visits = (first..)
             .zip(urls)
             .map(|(number, found)| visitor.visit(number, found));
-        // All of a chunk's answers are held until the last of them is there: they are bounded by its number of URLs.
-        // Those that wait for their host ask for nothing meanwhile, so that they keep no other host from being asked.
+        // All responses of a chunk are held until the last one arrives. The number of URLs in a
+        // chunk bounds them. Visits that wait for their host hold no request slot of another host.
         let mut visits = stream::iter(visits).buffered(most.max(1));
         let mut done = Vec::new();
         let mut stopped = None;
@@ -394,7 +395,7 @@ impl Crawl {
         Ok(())
     }
 
-    /// Keeps by what a page can be told to be unchanged, if it is to be asked for again.
+    /// Records the validator of a page, if the page may be requested again.
     fn note(&self, url: &str, validator: Option<Validator>, crawled: &mut Crawled) {
         let validator = validator.filter(|_| !self.config.crawl.refresh.is_never());
         let noted = validator.map(|validator| (validators::page(url), validator));

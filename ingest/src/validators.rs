@@ -1,7 +1,9 @@
-//! What servers said by which a page can be told to be unchanged: `ETag` and `Last-Modified` (RFC 9110, section 8.8).
+//! Validators of pages for conditional requests: `ETag` and `Last-Modified` (RFC 9110, section
+//! 8.8).
 //!
-//! A batch of a crawl or a `rest` source with `refresh = "if_changed"` lands those of its pages as a Parquet file of its own, named by the same log
-//! entry as its rows; later ones count instead of earlier ones:
+//! A batch of a crawl or a `rest` source with `refresh = "if_changed"` lands the validators of its
+//! pages as a Parquet file of its own, named by the same log entry as its rows. Later validators
+//! replace earlier ones:
 //!
 //! | column | type | |
 //! |---|---|---|
@@ -27,7 +29,7 @@ const COLUMNS: [&str; 3] = ["page", "etag", "modified"];
 /// A longer one is not kept.
 const LONGEST: usize = 1_024;
 
-/// By what a page can be told to be unchanged.
+/// Validator of a page.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Validator {
     /// `ETag`, as it came.
@@ -37,7 +39,7 @@ pub(crate) struct Validator {
 }
 
 impl Validator {
-    /// The validator in the head of an answer.
+    /// Reads the validator from the head of a response.
     pub(crate) fn of(headers: &HeaderMap) -> Option<Self> {
         let text = |name: HeaderName| {
             let text = headers.get(name)?.to_str().ok()?;
@@ -82,7 +84,7 @@ impl Validators {
         Ok(Self(all))
     }
 
-    /// That of the page at `url`.
+    /// Returns the validator of the page at `url`.
     pub(crate) fn of(&self, url: &str) -> Option<&Validator> {
         self.0.get(&page(url).get())
     }

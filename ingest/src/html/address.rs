@@ -9,8 +9,8 @@ use crate::glob::wild;
 /// A longer URL is not followed: no page needs one, and traps make them.
 const MAX_BYTES: usize = 2_048;
 
-/// `url` without what does not tell pages apart: fragment, user and password, an empty query, and the parameters that
-/// match one of `drop_params`. `None` when it is no URL of a page, or too long.
+/// Canonical form of `url`: without fragment, user, password, empty query, and the parameters that
+/// match one of `drop_params`. Returns `None` if it is no URL of a page, or too long.
 pub(super) fn normalized(mut url: Url, drop_params: &[String]) -> Option<Url> {
     if !matches!(url.scheme(), "http" | "https") || url.host_str().is_none_or(str::is_empty) {
         return None;
@@ -68,7 +68,7 @@ pub(super) fn path(url: &Url) -> &str {
     &url[url::Position::BeforePath..url::Position::AfterQuery]
 }
 
-/// Which links are followed.
+/// Patterns of links to follow.
 #[derive(Clone, Debug)]
 pub(super) struct Scope {
     allow: Patterns,

@@ -1,4 +1,4 @@
-//! The readable text of a page and what it tells about itself.
+//! The readable text of a page and its metadata.
 
 use rs_trafilatura::{Options, extract_with_options};
 use url::Url;
@@ -7,8 +7,8 @@ use crate::{source::Record, value::Value};
 
 /// The record of a page that calls itself `url` and was fetched at `fetched`; `None` when it has no text.
 pub(super) fn record(page: &str, url: &Url, fetched: &Url) -> Option<Record> {
-    // It fails on pages without content, which have no text. It is not told the URL: what it guesses from that makes the
-    // text worse (F1 0.949 instead of 0.953 on the pages of the tests).
+    // It fails on pages without content, which have no text. It does not get the URL: its guesses
+    // from that make the text worse (F1 0.949 instead of 0.953 on the pages of the tests).
     let found = extract_with_options(page, &Options::default()).ok()?;
     let text = tidy(&found.content_text);
     let about = found.metadata;

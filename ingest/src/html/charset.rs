@@ -1,8 +1,8 @@
-//! Bytes of a page to text.
+//! Decodes the bytes of a page.
 //!
-//! The encoding is told by a byte order mark, else by the `Content-Type` header, else by a `meta` element in the first
-//! 1,024 bytes (HTML standard, 13.2.3.2, which lets a scan stop there), else by the bytes themselves. Bytes that mean nothing
-//! in it become U+FFFD.
+//! The encoding comes from the byte order mark, else from the `Content-Type` header, else from a
+//! `meta` element in the first 1,024 bytes (HTML standard, 13.2.3.2, which lets a scan stop there),
+//! else from the bytes themselves. Invalid bytes become U+FFFD.
 
 use chardetng::{EncodingDetector, Iso2022JpDetection, Utf8Detection};
 use encoding_rs::{Encoding, UTF_8, UTF_16BE, UTF_16LE};

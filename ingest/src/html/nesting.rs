@@ -132,7 +132,7 @@ pub(super) fn measure(page: &[u8]) -> Tags {
 #[derive(Default)]
 struct Open {
     stack: Vec<Vec<u8>>,
-    /// How many of a name are on the stack.
+    /// Number of open elements by name.
     counts: HashMap<Vec<u8>, usize>,
     formatting: HashMap<Vec<u8>, usize>,
     formatted: usize,
@@ -143,7 +143,7 @@ impl Open {
         self.stack.len() + self.formatted
     }
 
-    /// Whether `<x/>` is an element without content here.
+    /// Returns true if `<x/>` is an element without content here.
     fn is_foreign(&self) -> bool {
         let count = |name: &[u8]| self.counts.get(name).copied().unwrap_or(0);
         count(b"svg") + count(b"math") > 0
@@ -171,7 +171,7 @@ impl Open {
         if self.counts.get(name).is_none_or(|count| *count == 0) {
             return;
         }
-        // Of the innermost marker on: what lies outside cannot be ended from here.
+        // Only from the innermost marker inwards: elements outside it cannot be closed from here.
         let marker = self
             .stack
             .iter()
@@ -287,7 +287,7 @@ fn tag_end(page: &[u8], at: usize) -> TagEnd {
     }
 }
 
-/// Where the end tag of the element with text for content begins.
+/// Returns the offset where the end tag of a raw text element begins.
 fn raw_end(page: &[u8], from: usize, name: &[u8]) -> usize {
     let mut at = from;
     while let Some(start) = find(page, at, b"</") {

@@ -27,7 +27,7 @@ impl Pattern {
         }
     }
 
-    /// Whether it matches `path`, which is given by [`octets`].
+    /// Returns true if it matches `path`, which is given by [`octets`].
     pub(super) fn matches(&self, path: &[u8]) -> bool {
         wild(&self.octets, path, |p| *p == b'*', |_| true, |p, c| p == c)
     }

@@ -34,7 +34,7 @@ const HOST_GIVEN_UP: u32 = 3;
 /// Bytes of a page that are parsed before a look at whether anybody still waits: at the largest page's worst, about a second.
 const PART_BYTES: usize = 4 << 10;
 
-/// What is needed to read a page.
+/// A fetched page to be parsed.
 #[derive(Clone, Debug)]
 pub(super) struct Unread {
     pub(super) url: Url,
@@ -43,11 +43,11 @@ pub(super) struct Unread {
     /// The `X-Robots-Tag` header.
     pub(super) robots: String,
     pub(super) rules: Arc<Rules>,
-    /// Whether the page becomes records.
+    /// True if the page becomes records.
     pub(super) lands: bool,
 }
 
-/// How pages are read.
+/// Rules for parsing pages.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Rules {
     pub(super) page: PageConfig,
@@ -56,17 +56,17 @@ pub(super) struct Rules {
     pub(super) drop_params: Vec<String>,
 }
 
-/// What a page holds.
+/// Contents of a parsed page.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct Contents {
     pub(super) records: Vec<Record>,
-    /// Why there are no records.
+    /// Reason for the absence of records.
     pub(super) skipped: Option<&'static str>,
     /// Normalized, in the order of the document.
     pub(super) links: Vec<Url>,
 }
 
-/// Why a page cannot be read: a fixed word, and details.
+/// Reason for an unreadable page: a fixed word, and details.
 pub(super) type Fault = (&'static str, String);
 
 /// Threads that read pages, so many at a time.
@@ -330,7 +330,7 @@ fn tree_depth(document: &Document) -> usize {
     deepest
 }
 
-/// Whether the page asks not to be indexed, and that its links be left alone.
+/// Returns the page's robots directives: (`noindex`, `nofollow`).
 fn robots(document: &Document, header: &str) -> (bool, bool) {
     let mut words = header.to_ascii_lowercase();
     for node in document.select("meta[name][content]").nodes() {
@@ -348,7 +348,7 @@ fn robots(document: &Document, header: &str) -> (bool, bool) {
     (has("noindex"), has("nofollow"))
 }
 
-/// What relative URLs are relative to.
+/// Base URL of the page's relative URLs.
 fn base(document: &Document, url: &Url) -> Url {
     let node = document.select_single("base[href]");
     let href = node.attr("href");
@@ -526,7 +526,7 @@ mod tests {
     async fn fault_48_broken_pages_are_read_or_refused() {
         #[expect(
             clippy::disallowed_methods,
-            reason = "the size of a long test is told by the environment"
+            reason = "the environment sets the size of a long test"
         )]
         let kib: usize =
             std::env::var("FEEDLINE_PAGE_KIB").map_or(32, |text| text.parse().unwrap());

@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use super::pattern::{Pattern, octets};
 
-/// What is read of the file, in bytes; the standard asks for 500 KiB at least.
+/// Bytes read of the file. The standard requires at least 500 KiB.
 pub(super) const MAX_BYTES: usize = 500 << 10;
 
-/// What a host asks of one robot.
+/// Rules of a host for one robot.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Robots {
     rules: Vec<Rule>,
@@ -22,8 +22,9 @@ struct Rule {
 }
 
 impl Robots {
-    /// The rules for the robot called `product` (its product token): those of all groups that name it, otherwise those of
-    /// all groups for `*`. A line that was cut off at [`MAX_BYTES`] does not count.
+    /// Parses the rules for the robot with the product token `product`: those of all groups that
+    /// name it, otherwise those of all groups for `*`. A line truncated at [`MAX_BYTES`] does not
+    /// count.
     pub(super) fn parse(file: &[u8], product: &str) -> Self {
         let file = match file.get(..MAX_BYTES) {
             Some(start) if file.len() > MAX_BYTES => {
@@ -35,7 +36,7 @@ impl Robots {
         let text = String::from_utf8_lossy(file);
         let text = text.trim_start_matches('\u{feff}');
         let (mut ours, mut anyones): (Option<Self>, Self) = (None, Self::default());
-        // Whom the group that is being read is for, and whether its user-agent lines go on.
+        // The robots that the current group applies to, and whether its user-agent lines continue.
         let (mut is_ours, mut is_anyones, mut in_head) = (false, false, false);
         for line in text.split(['\n', '\r']) {
             let line = line.split('#').next().unwrap_or_default();
@@ -83,7 +84,8 @@ impl Robots {
         }
     }
 
-    /// Whether `path`, with its query, may be fetched: the longest rule that matches decides, `allow` among equals.
+    /// Returns true if `path`, with its query, may be fetched. The longest matching rule decides,
+    /// `allow` among equals.
     pub(super) fn allows(&self, path: &str) -> bool {
         let path = octets(path.as_bytes());
         let matching = self.rules.iter().filter(|rule| rule.pattern.matches(&path));

@@ -1,5 +1,5 @@
-//! One request of a crawl, with manners: what robots.txt says is done, a host gets one request at a time with a pause
-//! between them, and what a server asks for is waited for (see [`crate::retry`]).
+//! One polite request of a crawl. It obeys robots.txt, sends one request at a time to a host with a
+//! pause between them, and waits as long as a server asks (see [`crate::retry`]).
 
 use std::{
     collections::HashMap,
@@ -41,7 +41,7 @@ const PRODUCT: &str = "feedline";
 const ROBOTS_AGE: Duration = Duration::from_secs(24 * 3_600);
 /// Redirects of robots.txt that are followed (RFC 9309, 2.3.1.2).
 const ROBOTS_REDIRECTS: usize = 5;
-/// Why a URL came to nothing.
+/// Reasons for a URL without a page.
 const ROBOTS: &str = "robots";
 const ROBOTS_UNREACHABLE: &str = "robots_unreachable";
 const CRAWL_DELAY: &str = "crawl_delay";
@@ -49,7 +49,7 @@ const UNREACHABLE: &str = "unreachable";
 const UNUSABLE: &str = "unusable_answer";
 const ACCEPT: &str = "text/html,application/xhtml+xml,text/plain;q=0.5,application/xml;q=0.5";
 
-/// What a request came to.
+/// Outcome of a request.
 #[derive(Debug)]
 pub(super) enum Fetched {
     /// A body of the right type.
@@ -58,7 +58,7 @@ pub(super) enum Fetched {
         content_type: String,
         /// The `X-Robots-Tag` header.
         robots: String,
-        /// By what it can be told to be unchanged.
+        /// Validator for a later conditional request.
         validator: Option<Validator>,
     },
     /// Another URL in its place.
@@ -69,7 +69,7 @@ pub(super) enum Fetched {
     Failed {
         reason: &'static str,
         error: Error,
-        /// Whether the host may be down.
+        /// True if the host may be down.
         is_transient: bool,
     },
 }
@@ -80,7 +80,7 @@ pub(super) struct Site {
     http: Http,
     retry: Retry,
     crawl: CrawlConfig,
-    /// What every request says of us.
+    /// Headers of every request.
     headers: HeaderMap,
     /// Of the pages of earlier runs.
     validators: Validators,
@@ -149,12 +149,12 @@ impl Site {
         })
     }
 
-    /// Asks nobody from now on, and takes answers from `tape`.
+    /// Sends no requests from now on and takes responses from `tape`.
     pub(super) fn replay(&mut self, tape: Arc<Tape>) {
         self.tape = Some(tape);
     }
 
-    /// Whether answers are kept.
+    /// Returns true if responses are archived.
     pub(super) fn keeps(&self) -> bool {
         self.keeper.is_some()
     }
@@ -164,7 +164,7 @@ impl Site {
         self.tape.as_ref().map_or(usize::MAX, |tape| tape.left())
     }
 
-    /// Asks from now on only for pages that are others than these tell of.
+    /// Makes later requests conditional on these validators.
     pub(super) fn remember(&mut self, validators: Validators) {
         self.validators = validators;
     }
@@ -182,10 +182,11 @@ impl Site {
         self.retries.load(Ordering::Relaxed)
     }
 
-    /// Asks for a URL of the frontier, with the number it has there. With an archive, what came of it comes along.
+    /// Fetches a URL of the frontier at index `number`. With an archive, the exchange is returned
+    /// too.
     ///
     /// # Errors
-    /// [`Error::Cancelled`], [`Error::Deferred`], and what keeps robots.txt of a start page from being read.
+    /// [`Error::Cancelled`], [`Error::Deferred`], and an unreadable robots.txt of a start page.
     pub(super) async fn fetch(
         &self,
         found: &Discovery,
@@ -236,7 +237,7 @@ impl Site {
         sleep_until(at).await;
     }
 
-    /// What an archive has of a URL.
+    /// Returns the archived outcome of a URL.
     fn replayed(
         &self,
         tape: &Tape,
@@ -257,13 +258,13 @@ impl Site {
         Ok((fetched, self.keeps().then_some(kept)))
     }
 
-    /// What is kept of a URL that came to nothing.
+    /// Archive entry of a URL without a response.
     fn nothing(&self, url: &Url, reason: &str, detail: Option<String>) -> Option<Exchange> {
         let keeper = self.keeper.as_ref()?;
         Some(keeper.nothing(&self.http, url, reason, detail))
     }
 
-    /// What is kept of an answer.
+    /// Archive entry of a response.
     fn kept(&self, url: &Url, answer: &Answer) -> Option<Exchange> {
         let came = Came {
             status: answer.status,
@@ -421,7 +422,7 @@ impl Host {
     }
 }
 
-/// What an archive says of a URL that came to nothing. Whether its host was down was settled when it was asked.
+/// Outcome of an archived URL without a response. Its host counted as up or down at request time.
 fn unanswered(reason: &str, detail: &str) -> Fetched {
     let failed = [UNREACHABLE, UNUSABLE];
     if let Some(reason) = failed.into_iter().find(|known| *known == reason) {
@@ -436,7 +437,7 @@ fn unanswered(reason: &str, detail: &str) -> Fetched {
     Fetched::Skipped(known.unwrap_or("archived"))
 }
 
-/// Whether a body of this type is read.
+/// Returns whether a body of this type is read.
 fn wanted(headers: &HeaderMap, is_sitemap: bool) -> Wanted {
     let value = headers.get(CONTENT_TYPE).and_then(|v| v.to_str().ok());
     if is_sitemap || value.is_none_or(is_page) {
@@ -453,7 +454,7 @@ fn is_page(content_type: &str) -> bool {
         .any(|page| essence.eq_ignore_ascii_case(page))
 }
 
-/// What an answer comes to; `is_known` says that an unchanged page was asked to say so.
+/// Classifies a response. `is_known` is true if the request was conditional.
 fn judged(url: &Url, answer: Answer, is_sitemap: bool, is_known: bool) -> Fetched {
     if is_known && answer.status == StatusCode::NOT_MODIFIED {
         return Fetched::Skipped("unchanged");

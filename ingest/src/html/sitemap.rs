@@ -10,19 +10,19 @@ const MOST_URLS: usize = 100_000;
 /// Deepest nesting of elements; the protocol has 3, extensions some more.
 const MAX_DEPTH: usize = 32;
 
-/// What a sitemap names.
+/// URLs of a sitemap.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Sitemap {
     /// Of pages, or of sitemaps.
     pub(super) urls: Vec<String>,
-    /// Whether they are sitemaps.
+    /// True if they are sitemaps.
     pub(super) is_index: bool,
 }
 
 /// Reads a sitemap.
 ///
 /// # Errors
-/// What is wrong with it.
+/// The reason why it is invalid.
 pub(super) fn parse(bytes: &[u8]) -> Result<Sitemap, String> {
     let text =
         std::str::from_utf8(bytes).map_err(|_| "it is not UTF-8, as the protocol asks for")?;
@@ -41,7 +41,7 @@ pub(super) fn parse(bytes: &[u8]) -> Result<Sitemap, String> {
     }
 }
 
-/// The sitemaps that a robots.txt names, wherever in it; what lies behind its first [`MAX_BYTES`] does not count.
+/// Sitemaps that a robots.txt names, anywhere in its first [`MAX_BYTES`].
 pub(super) fn of_robots(bytes: &[u8]) -> Sitemap {
     let text = String::from_utf8_lossy(&bytes[..bytes.len().min(MAX_BYTES)]);
     let lines = text.trim_start_matches('\u{feff}').split(['\n', '\r']);

@@ -9,8 +9,9 @@ use crate::{source::Record, value::Value};
 /// Most columns a cell may span; as the HTML standard has it.
 const MAX_SPAN: usize = 1_000;
 
-/// A record for each row below the header of each table of the page that has one. A header is the first row, if all of
-/// its cells are `th` or it lies in `thead`. A cell that spans several columns or rows counts in each of them.
+/// Returns a record for each row below the header of each table that has one. The first row is a
+/// header if all of its cells are `th` or it is in `thead`. A cell that spans several columns or
+/// rows counts in each of them.
 pub(super) fn records(document: &Document, url: &Url) -> Vec<Record> {
     let mut records = Vec::new();
     for (number, table) in document.select("table").nodes().iter().enumerate() {
@@ -51,8 +52,8 @@ fn record(url: &Url, table: usize, names: &[String], row: Row) -> Record {
     Record::Value(Value::Object(entries))
 }
 
-/// Names of columns: the texts of the header; a nameless one is called `column_<number>`, and one that is there already
-/// gets `_2` and so on behind it.
+/// Names of columns: the header cells. An empty one becomes `column_<number>`, and a repeated one
+/// gets the suffix `_2` and so on.
 fn names(header: &[String]) -> Vec<String> {
     let mut names: Vec<String> = vec!["url".into(), "table".into()];
     for (i, text) in header.iter().enumerate() {
@@ -127,7 +128,7 @@ fn fill(cells: &mut Vec<String>, hanging: &mut [(usize, String)]) {
     }
 }
 
-/// Rows of a table, and whether they lie in its `thead`.
+/// Rows of a table, and whether they are in its `thead`.
 fn own_rows<'a>(table: &NodeRef<'a>) -> Vec<(NodeRef<'a>, bool)> {
     let mut rows = Vec::new();
     for part in table.children() {

@@ -62,7 +62,7 @@ fn config(server: &Scripted) -> SourceConfig {
     config
 }
 
-/// What a crawl gave.
+/// Result of a crawl.
 #[derive(Debug, Default)]
 struct Found {
     /// Path of a record's URL, or reason and path of a reject.

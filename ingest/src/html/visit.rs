@@ -1,4 +1,4 @@
-//! A URL of the frontier: what it is asked for, and what comes of it.
+//! Requests a URL of the frontier and parses the response.
 
 use std::{sync::Arc, time::Duration};
 
@@ -23,7 +23,7 @@ use crate::{
 /// A run whose threads are all busy for this long stops.
 const STUCK: Duration = Duration::from_secs(600);
 
-/// What a URL came to.
+/// Outcome of a visit to a URL.
 pub(super) enum Visit {
     Page(Contents, Option<Validator>),
     Sitemap(Sitemap, Option<Validator>),
@@ -36,7 +36,7 @@ pub(super) enum Visit {
     },
 }
 
-/// What asks for URLs beside one another share.
+/// State shared by concurrent visits.
 pub(super) struct Visitor<'a> {
     pub(super) site: &'a Site,
     pub(super) readers: &'a Readers,

@@ -1,4 +1,4 @@
-//! The way of a crawl: which of the URLs it finds it goes on to.
+//! Traversal of a crawl: selects the found URLs to follow.
 
 use feedline_schemas::config::CrawlConfig;
 use url::Url;
@@ -25,7 +25,7 @@ pub(super) struct Walk {
     config: CrawlConfig,
 }
 
-/// What a URL must fulfil to be followed.
+/// Condition for a URL to be followed.
 #[derive(Clone, Copy, Debug)]
 enum Admission {
     Any,
@@ -92,7 +92,7 @@ impl Walk {
         }
     }
 
-    /// What a URL redirects to waits behind the others, as deep as it is itself.
+    /// Appends the target of a redirect to the frontier, at the same depth.
     pub(super) fn redirect(&mut self, at: &Discovery, url: Url, crawled: &mut Crawled) {
         let Some(url) = normalized(url, &self.config.drop_params) else {
             return skip(crawled, "redirected_away");

@@ -27,8 +27,8 @@ impl Site {
             .insert(path.to_owned(), (version, links));
     }
 
-    /// Pages under `/tagged` tell an `ETag`, those under `/dated` a `Last-Modified`, others nothing; each tag is the same for
-    /// all pages of a version.
+    /// Pages under `/tagged` have an `ETag`, those under `/dated` a `Last-Modified`, others
+    /// neither. A tag is the same for all pages of a version.
     fn answer(&self, head: &str) -> Step {
         let path = head.split(' ').nth(1).unwrap();
         let Some((version, links)) = self.0.lock().unwrap().get(path).cloned() else {
@@ -52,7 +52,7 @@ impl Site {
         if head.contains(&asked) {
             assert!(
                 !validator.is_empty(),
-                "{path} never told a validator: {head}"
+                "{path} never had a validator: {head}"
             );
             return answer("304 Not Modified", "");
         }

@@ -1,4 +1,4 @@
-//! What a crawl does not do.
+//! Limits of a crawl.
 
 use std::{
     sync::atomic::{AtomicUsize, Ordering},
@@ -7,7 +7,7 @@ use std::{
 
 use super::*;
 
-/// What robots.txt says, and what its absence or failure means.
+/// Rules of robots.txt, and the meaning of its absence or failure.
 #[tokio::test]
 async fn fault_45_robots_is_obeyed_and_its_status_decides() {
     let crawl_with = |robots: Step| async move {
@@ -49,7 +49,7 @@ async fn fault_45_robots_is_obeyed_and_its_status_decides() {
             .contains("1 robots_unreachable")
     );
     assert_eq!(targets, ["/robots.txt"]);
-    // What lies behind the first 500 KiB does not count.
+    // Rules after the first 500 KiB do not count.
     let long = format!("{rules}#{}\nDisallow: /open\n", "x".repeat(600 << 10));
     let (found, _) = crawl_with(text(&long)).await;
     assert_eq!(found.unwrap().records, ["/", "/open"]);
@@ -133,7 +133,7 @@ async fn fault_46_one_request_at_a_time_goes_to_a_host_while_others_are_asked() 
         found.records,
         ["/", "/0", "/1", "/2", "/3", "/4", "/5", "/6", "/7"]
     );
-    // The same site under two names: answers are taken in the order of the frontier.
+    // The same site under two names: responses are processed in frontier order.
     let mut config = config(&server);
     let port = server.url.port().unwrap();
     config.crawl.start = (0..6)

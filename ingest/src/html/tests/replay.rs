@@ -1,4 +1,4 @@
-//! A crawl whose answers are kept, and read again when the site is gone.
+//! A crawl whose responses are archived, and read again when the site is gone.
 
 use feedline_schemas::{
     config::{PipelineConfig, Refresh},

@@ -1,4 +1,4 @@
-//! A crawl that died goes on as if it had not.
+//! An interrupted crawl resumes without a trace.
 
 use feedline_schemas::{commit::CommitEntry, config::PipelineConfig, decode, encode};
 use feedline_storage::{Effect, Faults, Operation, Rule};
@@ -56,7 +56,7 @@ async fn run_after(seconds: u64, root: &Store, config: &PipelineConfig) -> Resul
     ingest(config, None, &context).await.map(drop)
 }
 
-/// The files that the log names, and its entries without what tells one run from another.
+/// The files that the log names, and its entries without run-specific fields.
 pub(super) async fn snapshot(root: &Store) -> BTreeMap<String, Vec<u8>> {
     let landing = root.child("landing/s");
     let mut all = BTreeMap::new();
@@ -92,7 +92,7 @@ async fn killed_at_any_point_of_any_commit_it_lands_what_an_undisturbed_crawl_la
     let expected = snapshot(&root).await;
     let report = status(&config, &root).await.unwrap();
     let source = &report.sources[0];
-    // `/` and 60 numbers, of which 4 are absent, one is disallowed and one moved.
+    // `/` and 60 numbers: 4 of these are absent, one is disallowed and one moved.
     assert_eq!((report.rows, report.rejected, source.pages), (55, 0, 61));
     assert_eq!(
         source.skipped,
