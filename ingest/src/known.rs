@@ -1,4 +1,4 @@
-//! Which landed records a run of pages may bring again.
+//! Landed records that a page run may return again.
 
 use std::{cmp::Ordering, collections::HashSet, time::Duration};
 
@@ -11,15 +11,15 @@ use crate::{
     watermark::{Incremental, Mark, highs},
 };
 
-/// Content hashes of the records that landed before the run of pages that comes after `entries`, or that they are in:
-/// all that may lie at or after its bound, or all there are where a finished source is read again (`is_again`). None where that is the first run of pages.
+/// Loads the content hashes of landed records that the current page run may return again. These are
+/// all records that may be at or after its bound, or all records if a finished source is read again
+/// (`is_again`). The first page run has none. Also returns the index of their first entry.
 ///
-/// It is a function of the log, the configuration and, for cursors ahead of it, the time `now` alone, so a resumed run leaves out what one that never stopped does.
+/// The result depends only on the log, the configuration and, for cursors ahead of it, the time
+/// `now`. So a resumed run skips the same records as an uninterrupted one.
 ///
 /// # Errors
 /// [`Error::Landed`], [`Error::Storage`], [`Error::Config`].
-///
-/// Also the number of the first entry that they are of.
 pub(crate) async fn known(
     landing: &Store,
     entries: &[CommitEntry],
@@ -32,7 +32,7 @@ pub(crate) async fn known(
         (Some(Position::Done { run, .. }), Some(incremental)) => {
             incremental.next_run(run, &highs(entries), now)?
         }
-        // Every page comes again: nothing lies below a bound.
+        // Every page is read again: no record is below a bound.
         (Some(Position::Done { run, .. }), None) if is_again => PageRun {
             number: run.number + 1,
             ..PageRun::default()
@@ -66,7 +66,7 @@ pub(crate) async fn known(
     Ok((known, first))
 }
 
-/// Whether the highest cursor of an entry and all before it lies below the bound.
+/// Returns true if the highest cursor of an entry and all before it is below the bound.
 fn is_below(high: Option<&str>, since: Option<&str>) -> bool {
     let (Some(high), Some(since)) = (high, since) else {
         return false;

@@ -1,11 +1,13 @@
-//! Slices of a range and values of a list: what is wanted, less what is done, is what to read.
+//! Slices of a range and values of a list. The wanted intervals minus the finished ones are left to
+//! read.
 //!
-//! A [`Ledger`] is part of the position, so it is committed with the records that it tells of. A pass takes up what is wanted
-//! when it begins, and goes through the values in their order, and of each through the slices that are not done, the lowest
-//! first. When it is over, all values have the same done, and the ledger is as small as that of one value.
+//! A [`Ledger`] is part of the position, so it is committed with the records that it describes. A
+//! pass fixes the wanted range when it begins. It reads the values in their order, and the
+//! unfinished slices of each value from the lowest up. After a pass, all values have the same
+//! finished intervals, and the ledger is as small as that of one value.
 //!
-//! A slice that brings more records than the API gives is cut into halves. The upper one waits: `ends` is a stack of the
-//! upper ends of what is left. Of a range of 2^k units it holds k at most.
+//! A slice with more records than the API returns is halved. The upper half waits: `ends` is a
+//! stack of the upper ends of the rest. A range of 2^k units has at most k of them.
 
 mod absent;
 mod again;
@@ -38,12 +40,12 @@ use crate::{context::Context, error::Error, source::Record};
 /// The range of a source without slices: each value is done at once.
 const WHOLE: Interval = [0, 1];
 
-/// What a source with slices or a list of values is asked for.
+/// Configured slices and values of a source.
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
     slices: Option<Slices>,
     values: Option<Values>,
-    /// What is wanted of each value, by the clock when this process began.
+    /// Wanted range of each value, by the clock at the start of this process.
     range: Interval,
     /// This machine's clock when this process began.
     now: Duration,
@@ -167,7 +169,7 @@ impl Plan {
         }
     }
 
-    /// The ledger with the slice in work cut into halves, at the lower one; none where it is of the smallest unit.
+    /// Halves the current slice and continues with the lower half; `None` for a slice of the smallest unit.
     pub(crate) fn cut(&self, ledger: &Ledger) -> Option<Ledger> {
         let [from, to] = ledger.slice.filter(|_| self.slices.is_some())?;
         let middle = from + (to - from) / 2;
@@ -223,7 +225,7 @@ impl Plan {
     }
 }
 
-/// What the pass has still to do of the value in work.
+/// Intervals of the current value that the pass has still to read.
 fn todo(ledger: &Ledger) -> Intervals {
     let before = if ledger.value < ledger.old {
         ledger.done.as_slice()

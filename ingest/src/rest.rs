@@ -149,13 +149,13 @@ struct Rest {
     incremental: Option<Incremental>,
     /// Incremental: the highest cursors in the log.
     highs: Vec<String>,
-    /// Where answers come from and what becomes of them.
+    /// Origin of responses, and their archive.
     answers: Answers,
-    /// Whether equal records are different ones.
+    /// True if equal records count as different ones.
     keeps_all: bool,
-    /// Whether a value that the server does not know has no records.
+    /// True if a value unknown to the server has no records.
     skips_absent: bool,
-    /// Whether no page has been read by this process.
+    /// True if no page has been read by this process.
     is_resumed: bool,
     /// Slices: true if this process began the pass.
     is_our_pass: bool,
@@ -394,7 +394,7 @@ impl Rest {
                 Some(halves) if !self.keeps_all => Ok(self.begun_again(&ledger, halves, number)),
                 cut => {
                     let why = if cut.is_some() {
-                        "is not cut into halves, since with `batch.dedup_window` = 0 what it has landed would land again"
+                        "is not halved, since with `batch.dedup_window` = 0 its landed records would land again"
                     } else {
                         "cannot be made smaller"
                     };
@@ -467,7 +467,7 @@ impl Rest {
             tracing::info!(
                 slice,
                 half,
-                "more records than the API gives: the slice is cut into halves"
+                "more records than the API returns: the slice is halved"
             );
         }
         begin(run_of(number, halves))
@@ -510,7 +510,7 @@ fn ended(number: u64, ledger: Ledger) -> Position {
     if !is_over {
         return begin(run);
     }
-    // How many pages there were is told by the batch.
+    // The batch has the number of pages.
     Position::Done {
         pages: 0,
         files: Vec::new(),

@@ -114,7 +114,8 @@ impl Mark {
         }
     }
 
-    /// The mark that lies `lookback` before; the earliest there is if that would be out of range.
+    /// Returns the mark `lookback` before this one, or the earliest one if that would be out of
+    /// range.
     fn back(&self, lookback: Lookback) -> Result<Self, String> {
         let unit = "give it a unit for times and dates (`6h`, `2d`), and none for integers";
         let wrong = || Err(format!("does not fit the cursor `{}`; {unit}", self.text));
@@ -143,7 +144,7 @@ const MOST_AHEAD: usize = 200;
 /// Longest lookback in seconds: a hundred centuries. Longer spans are none that jiff knows.
 const MOST_SECONDS: i64 = 10_000 * 366 * DAY;
 
-/// How far before the newest cursor a run of pages begins.
+/// Distance from the newest cursor back to the start of a page run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Lookback {
     /// For integers.

@@ -23,12 +23,12 @@ impl Intervals {
         Self(merged)
     }
 
-    /// What is in either.
+    /// Union of both.
     pub(crate) fn plus(&self, other: &Self) -> Self {
         Self::of(self.0.iter().chain(&other.0).copied())
     }
 
-    /// What is in this one and not in the other.
+    /// Difference of both.
     pub(crate) fn minus(&self, other: &Self) -> Self {
         let mut left = Vec::new();
         let mut others = other.0.iter().peekable();
@@ -49,7 +49,7 @@ impl Intervals {
         Self(left)
     }
 
-    /// Whether a number of one is in the other, or they touch: the end of an interval counts as part of it.
+    /// Returns true if the two overlap or touch: the end of an interval counts as part of it.
     pub(crate) fn touches(&self, other: &Self) -> bool {
         let (mut ours, mut theirs) = (self.0.iter().peekable(), other.0.iter().peekable());
         while let (Some([from, to]), Some([begin, end])) = (ours.peek(), theirs.peek()) {
@@ -69,7 +69,7 @@ impl Intervals {
         self.0.first().copied()
     }
 
-    /// Whether there is nothing in it.
+    /// Returns true if it is empty.
     pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

@@ -1,4 +1,5 @@
-//! What a batch has read of each value, and which batches before have read there too: their records may come again.
+//! Intervals read by a batch, and earlier batches whose intervals touch them: their records may
+//! come again.
 
 use std::collections::BTreeSet;
 
@@ -6,10 +7,11 @@ use feedline_schemas::commit::{Interval, Ledger, Position};
 
 use super::{absent, intervals::Intervals, trusted::below};
 
-/// Which of the batches that ended at `ends`, in the order of the log, have read, of some value, slices that touch those of
-/// the batch that follows them and ends at `after`: their indices.
+/// Returns the indices of earlier batches whose slices touch those of the batch that ends at
+/// `after`, for the same value. The earlier ones ended at `ends`, in log order.
 ///
-/// It is a function of the log and of the batch alone, so a resumed run leaves out what one that never stopped does.
+/// The result depends only on the log and the batch. So a resumed run skips the same records as an
+/// uninterrupted one.
 pub(crate) fn neighbours<'a>(
     ends: impl Iterator<Item = &'a Position>,
     after: &Position,
@@ -30,7 +32,7 @@ pub(crate) fn neighbours<'a>(
         .collect()
 }
 
-/// What one batch has read.
+/// Intervals read by one batch.
 pub(super) struct Reading {
     target: Intervals,
     /// Done before the pass, of the first `old` values.
@@ -78,7 +80,7 @@ impl Reading {
             .map_or(self.values, |(value, _)| value + 1)
     }
 
-    /// What it has read of a value.
+    /// Intervals that it has read of a value.
     fn of_value(&self, value: u64) -> Intervals {
         let read = match &self.last {
             Some((last, begun)) if *last == value => begun.clone(),
@@ -128,7 +130,7 @@ impl Reading {
     }
 }
 
-/// What a pass has done of the value in work and the slice in work, with all of the slice that it was cut from.
+/// Finished intervals of the current value and the current slice. A halved slice counts completely.
 fn begun(ledger: &Ledger) -> Option<Intervals> {
     let [from, to] = ledger.slice?;
     let whole: Interval = [from, ledger.ends.first().copied().unwrap_or(to)];

@@ -1,4 +1,4 @@
-//! How ends of slices are written, and how long a slice is.
+//! Format of slice ends, and length of a slice.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use crate::contract::{Dates, is_format};
 
 const DAY_MS: i64 = 86_400_000;
 
-/// What the numbers of slices stand for: a number of units, since 1970 UTC where they are points in time.
+/// Unit of slice numbers; for timestamps, units since 1970 UTC.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Scale {
     Integer,
@@ -43,7 +43,7 @@ impl Scale {
             .find(|unit| is_format(format) && tells(format, *unit));
         unit.map(|unit| Self::Pattern(format.to_owned(), unit)).ok_or_else(|| {
             format!(
-                "`{format}` is no format of ends of slices: use `rfc3339`, `unix_s`, `unix_ms`, `integer`, or a pattern that tells at least the day, such as `%Y-%m-%d`"
+                "`{format}` is no format of slice ends: use `rfc3339`, `unix_s`, `unix_ms`, `integer`, or a pattern with at least the day, such as `%Y-%m-%d`"
             )
         })
     }
@@ -57,15 +57,15 @@ impl Scale {
         }
     }
 
-    /// Whether the last number of a slice stands for all that belongs to it.
+    /// Returns true if the last number of a slice covers all that belongs to it, such as a day.
     pub(super) fn is_whole(&self) -> bool {
         matches!(self, Self::Integer | Self::Pattern(_, DAY_MS))
     }
 
-    /// The number that is written as `text`.
+    /// Parses the number written as `text`.
     ///
     /// # Errors
-    /// What it should be.
+    /// The expected format.
     pub(super) fn read(&self, text: &str) -> Result<i64, String> {
         let wrong = |what: &str| Err(format!("`{}` is {what}", text.escape_debug()));
         let Some(unit) = self.unit_ms() else {
@@ -131,10 +131,10 @@ impl Scale {
         self.unit_ms().map(|unit| millis.div_euclid(unit))
     }
 
-    /// The step that `text` says.
+    /// Parses the step written as `text`.
     ///
     /// # Errors
-    /// What it should be.
+    /// The expected format.
     pub(super) fn step(&self, text: &str) -> Result<Step, String> {
         let Some(unit) = self.unit_ms() else {
             let number = text.parse().ok().filter(|number| *number > 0);
@@ -191,7 +191,7 @@ impl Scale {
         [from, self.after(from, step).min(to)]
     }
 
-    /// How many slices the intervals are read in.
+    /// Number of slices that the intervals are read in.
     pub(super) fn count(&self, intervals: &Intervals, step: Step) -> u64 {
         let count = |[from, to]: Interval| match step {
             Step::Units(units) => to.abs_diff(from).div_ceil(units.unsigned_abs()),
@@ -240,7 +240,7 @@ fn millis(formats: &[&str], text: &str) -> Option<i64> {
     (micros % 1_000 == 0).then_some(micros / 1_000)
 }
 
-/// Whether a pattern tells all points in time that are `unit` milliseconds apart.
+/// Returns true if a pattern distinguishes all timestamps that are `unit` milliseconds apart.
 fn tells(pattern: &str, unit: i64) -> bool {
     // Odd times of all months, days and hours.
     (0..60_i64).all(|i| {

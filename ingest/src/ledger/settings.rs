@@ -28,14 +28,17 @@ pub(crate) fn check(source: &SourceConfig, all: &[SourceConfig]) -> Result<(), E
             return wrong(key, "is for sources of the type `rest`; remove it".into());
         }
         if is_given && source.incremental.is_some() {
-            return wrong(key, format!("cannot stand beside `incremental`: {instead}"));
+            return wrong(
+                key,
+                format!("cannot be combined with `incremental`: {instead}"),
+            );
         }
         if is_given && !source.refresh.is_never() {
-            let reason = "cannot stand beside `refresh`, which has no place for what is done; remove one of them";
+            let reason = "cannot be combined with `refresh`, which does not record finished intervals; remove one of them";
             return wrong(key, reason.into());
         }
         if is_given && source.archive_raw {
-            let reason = "cannot stand beside `archive_raw`: what is asked for follows from the clock and from other sources, which an archive does not have; remove one of them";
+            let reason = "cannot be combined with `archive_raw`: the requests depend on the clock and on other sources, which an archive does not hold; remove one of them";
             return wrong(key, reason.into());
         }
     }
@@ -73,7 +76,7 @@ pub(crate) fn check(source: &SourceConfig, all: &[SourceConfig]) -> Result<(), E
     Ok(())
 }
 
-/// How many sources must be run before one, each for the next; none where they go in circles.
+/// Number of sources that must run before one, each for the next. Returns `None` for a cycle.
 pub(crate) fn depth(source: &SourceConfig, all: &[SourceConfig]) -> Option<usize> {
     let parent = |source: &SourceConfig| {
         let each = source.for_each.as_ref()?;
@@ -142,7 +145,7 @@ fn check_place(url: &str, param: &str) -> Result<(), Error> {
     Err(Error::config("url", reason))
 }
 
-/// What of the settings decides what is fetched. The range may change: the log tells what of it is done.
+/// Settings that decide which data is fetched. The range may change: the log has its finished part.
 pub(crate) fn hashed(config: &SourceConfig) -> Vec<String> {
     let mut all = Vec::new();
     if let Some(slices) = &config.slices {

@@ -1,4 +1,4 @@
-//! What of a source's slices and values is done and open.
+//! Finished and open slices and values of a source.
 
 use feedline_schemas::{
     commit::{Ledger, Position},
@@ -8,8 +8,8 @@ use feedline_schemas::{
 
 use super::{WHOLE, intervals::Intervals, slices::Slices};
 
-/// What is done and open, by the log and the configuration alone; none for a source without slices and values, and where
-/// they are not well configured, which a run tells.
+/// Finished and open slices, by the log and the configuration alone. `None` for a source without
+/// slices and values, and for an invalid configuration, which a run reports.
 pub(crate) fn slices_report(
     config: &SourceConfig,
     position: Option<&Position>,
@@ -72,7 +72,7 @@ pub(crate) fn slices_report(
     Some(report)
 }
 
-/// How many values there are, as far as is known.
+/// Number of values, as far as known.
 fn listed(config: &SourceConfig, ledger: &Ledger) -> u64 {
     match &config.for_each {
         None => 1,

@@ -62,7 +62,7 @@ impl Slices {
             Some(end) if end <= start => {
                 return Err(wrong(
                     "end",
-                    format!("`{}` does not lie after `slices.start`", scale.show(end)),
+                    format!("`{}` is not after `slices.start`", scale.show(end)),
                 ));
             }
             _ => {}
@@ -77,7 +77,7 @@ impl Slices {
             wrong("lag", reason.into())
         })?;
         if lag_s > 0 && scale == Scale::Integer {
-            return Err(wrong("lag", "is for points in time; remove it".into()));
+            return Err(wrong("lag", "is for timestamps only; remove it".into()));
         }
         Ok(Self {
             scale,
@@ -92,7 +92,8 @@ impl Slices {
         })
     }
 
-    /// Whether the API gives what lies at the upper end, which the next slice brings again.
+    /// Returns true if the API includes records at the upper end, which the next slice returns
+    /// again.
     pub(super) fn shares_ends(&self) -> bool {
         self.is_inclusive && !self.scale.is_whole() && self.to_param.is_some()
     }
@@ -127,12 +128,12 @@ impl Slices {
         self.scale.before(unix, 0)
     }
 
-    /// What is wanted at a time, in Unix time.
+    /// Wanted range at a Unix time.
     pub(super) fn range_at(&self, unix: Duration) -> Interval {
         self.range(self.scale.before(unix, self.lag_s))
     }
 
-    /// What is wanted up to a number; up to the configured end where there is none.
+    /// Wanted range up to the number `most`, or up to the configured end.
     pub(super) fn range(&self, most: Option<i64>) -> Interval {
         let ends = [self.end, most].into_iter().flatten();
         [self.start, ends.min().unwrap_or(self.start).max(self.start)]
@@ -158,7 +159,7 @@ impl Slices {
         query
     }
 
-    /// How many slices intervals are read in.
+    /// Number of slices that the intervals are read in.
     pub(super) fn count(&self, intervals: &Intervals) -> u64 {
         self.scale.count(intervals, self.step)
     }

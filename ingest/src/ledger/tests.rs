@@ -129,7 +129,7 @@ fn check_passes(passes: &[Drawn], step: i64, first_values: u64) {
     check_neighbours(&ends, &batches);
 }
 
-/// What a batch may bring again is in batches that are its neighbours.
+/// Checks that every batch with possible repeats is found as a neighbour.
 fn check_neighbours(ends: &[Position], batches: &[Vec<(u64, Interval)>]) {
     let touch = |a: &(u64, Interval), b: &(u64, Interval)| {
         a.0 == b.0 && a.1[0] <= b.1[1] && b.1[0] <= a.1[1]

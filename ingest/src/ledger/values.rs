@@ -159,7 +159,7 @@ fn check(config: &SourceConfig, each: &ForEachConfig) -> Result<(), Error> {
         (false, ..) => {
             return wrong(
                 "values",
-                "stand beside `for_each.source` or `for_each.column`; give one of both",
+                "cannot be combined with `for_each.source` or `for_each.column`; remove one of them",
             );
         }
     }
@@ -179,7 +179,7 @@ fn check(config: &SourceConfig, each: &ForEachConfig) -> Result<(), Error> {
     Ok(())
 }
 
-/// Whether a value in the place of `{param}` in the URL would lead elsewhere.
+/// Returns true if a value in the place of `{param}` would change the path of the URL.
 fn is_misleading(config: &SourceConfig, each: &ForEachConfig, value: &str) -> bool {
     matches!(value, "." | "..") && config.url.contains(&format!("{{{}}}", each.param))
 }
@@ -236,7 +236,7 @@ async fn read(source: &Name, column: &str, context: &Context) -> Result<Vec<Valu
     Ok(values)
 }
 
-/// The values of a column, those that are there.
+/// Non-null values of a column.
 fn of_column(array: &dyn Array, column: &str) -> Result<Vec<Value>, Error> {
     match array.data_type() {
         DataType::Int64 => {

@@ -1,5 +1,5 @@
-//! Where the answers of a `rest` source come from, and what becomes of them besides records: they are kept in an archive,
-//! and by what a page can be told to be unchanged is remembered.
+//! Responses of a `rest` source: from a server or an archive. Archives them, and remembers
+//! validators for conditional requests.
 
 use std::{slice, sync::Arc};
 
@@ -25,7 +25,7 @@ use crate::{
     validators::{self, Validator, Validators},
 };
 
-/// Why an archive has no answer: the server no longer knew the cursor.
+/// Archived reason for a missing response: the server no longer knew the cursor.
 const GONE: &str = "gone";
 /// The same: there was no page behind the last one.
 const END: &str = "end";
@@ -42,7 +42,7 @@ pub(super) struct Answered {
 #[derive(Debug)]
 pub(super) struct Answers {
     again: Refresh,
-    /// Whether there is one page.
+    /// True if there is one page.
     is_single: bool,
     /// Of the pages of earlier runs.
     validators: Validators,
@@ -67,12 +67,12 @@ impl Answers {
         }
     }
 
-    /// Whether a source that has been read to its end is read again.
+    /// Returns true if a source that has been read to its end is read again.
     pub(super) fn are_asked_again(&self) -> bool {
         !self.again.is_never()
     }
 
-    /// Whether they come from an archive.
+    /// Returns true if they come from an archive.
     pub(super) fn are_replayed(&self) -> bool {
         self.tape.is_some()
     }
@@ -81,7 +81,7 @@ impl Answers {
         self.tape = Some(tape);
     }
 
-    /// Takes over by what the pages that `entries` landed can be told to be unchanged.
+    /// Restores the validators of the pages that `entries` landed.
     ///
     /// # Errors
     /// [`Error::Landed`], [`Error::Storage`].
@@ -103,7 +103,7 @@ impl Answers {
         Ok(())
     }
 
-    /// The answer to a request for `url`; `None` when the page has not changed.
+    /// Returns the response to a request for `url`; `None` if the page has not changed.
     pub(super) async fn get(&self, http: &Http, url: &Url) -> Result<Option<Got>, Failure> {
         if let Some(tape) = &self.tape {
             return self.replayed(tape, http, url);
@@ -138,7 +138,7 @@ impl Answers {
         }))
     }
 
-    /// What is held of a body until it is kept: nothing without an archive.
+    /// Body to hold until it is archived: empty without an archive.
     pub(super) fn body(&self, body: &Bytes) -> Bytes {
         self.keeper
             .as_ref()
@@ -146,7 +146,7 @@ impl Answers {
             .unwrap_or_default()
     }
 
-    /// Keeps the answer to a request for `url`, if there is an archive.
+    /// Archives the response to a request for `url`, if there is an archive.
     pub(super) fn keep(&mut self, http: &Http, url: &Url, answered: Option<&Answered>) {
         let Some(keeper) = &self.keeper else { return };
         let (none, empty) = (HeaderMap::new(), Bytes::new());
@@ -183,12 +183,12 @@ impl Answers {
         }
     }
 
-    /// The answers since they were last taken; none without an archive.
+    /// Responses since they were last taken; `None` without an archive.
     pub(super) fn kept(&mut self) -> Option<&mut Kept> {
         self.keeper.is_some().then_some(&mut self.kept)
     }
 
-    /// By what the page at `url` can be told to be unchanged when it is read again; none for one that came from elsewhere.
+    /// Validator of the page at `url` for its next reading; `None` if it came from another URL.
     pub(super) fn validator(
         &self,
         http: &Http,

@@ -1,4 +1,4 @@
-//! The first answer of a source, for a person who is looking for its pagination.
+//! Reads the first response of a source to suggest its pagination to a person.
 
 use feedline_schemas::{
     commit::Position,
@@ -23,7 +23,7 @@ use crate::{
     value::Value,
 };
 
-/// What the first answer of a source speaks for. Nothing uses it: whoever reads it decides.
+/// Suggestion from the first response of a source. Only a person acts on it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Suggestion {
     /// Source name.
@@ -34,20 +34,22 @@ pub struct Suggestion {
     /// `records` as a line of TOML, where the records are not at the configured path.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub records: Option<String>,
-    /// Why.
+    /// Reason for the suggestion.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// Why there is no answer to look at.
+    /// Reason for a missing response.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }
 
-/// Asks each `rest` source that has no pagination and has landed nothing for its first answer, by its own client and
-/// manners, and tells what that speaks for. Each is asked once, and nothing is landed.
+/// Fetches the first response of each `rest` source without pagination that has landed nothing, and
+/// suggests its pagination. It uses the source's own client and rate limits, sends one request to
+/// each, and lands nothing.
 ///
 /// # Errors
-/// [`Error::Config`] for a source that cannot be asked as it is configured, [`Error::Log`] and [`Error::Storage`] for its log,
-/// [`Error::Cancelled`]. What goes wrong with the request is told in its [`Suggestion`].
+/// [`Error::Config`] for a source that cannot be requested as configured, [`Error::Log`] and
+/// [`Error::Storage`] for its log, [`Error::Cancelled`]. A failed request is reported in its
+/// [`Suggestion`].
 pub async fn suggest(config: &PipelineConfig, context: &Context) -> Result<Vec<Suggestion>, Error> {
     let mut all = Vec::new();
     for (index, source) in choose(config, None)? {
@@ -129,7 +131,7 @@ async fn first_answer(config: &SourceConfig, context: &Context) -> Result<Sugges
 }
 
 impl Rest {
-    /// The answer to the first request there is, and its URL; none where there is nothing to ask for.
+    /// Fetches the first response. Returns its URL too; `None` if there is no request to send.
     async fn first(&mut self) -> Result<Option<(Url, Got)>, Error> {
         let Some(at) = self.place(&Position::Start)? else {
             return Ok(None);
@@ -140,7 +142,7 @@ impl Rest {
         Ok(Some((url, got)))
     }
 
-    /// What was found, unless a name in it holds a secret.
+    /// Returns the suggestion, unless a name in it holds a secret.
     fn told(&self, source: String, found: Found) -> Suggestion {
         let Found {
             pagination,
@@ -154,7 +156,7 @@ impl Rest {
             return Suggestion {
                 source,
                 reason: Some(
-                    "names in the answer hold a secret of this source, and are not shown".into(),
+                    "names in the response hold a secret of this source, and are not shown".into(),
                 ),
                 ..Suggestion::default()
             };

@@ -1,4 +1,4 @@
-//! What goes wrong between pages, by the numbers of the list of faults.
+//! Faults between pages, by the numbers of the list of faults.
 
 use feedline_schemas::config::{PaginationKind, SecretRef, TextOrSecret};
 

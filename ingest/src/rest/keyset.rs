@@ -43,7 +43,7 @@ fn keyset(server: &Scripted, page_size: u64, by_key: bool) -> SourceConfig {
     config
 }
 
-/// Reads it, opened anew after each page, and checks that every key comes once and in order.
+/// Reads it, reopened after each page, and checks that every key comes once and in order.
 async fn check_keys(config: &SourceConfig, keys: usize) {
     let (records, _) = read_all(config, 1).await.unwrap();
     let expected: Vec<String> = (0..keys).map(|key| format!(r#""k":"{key}""#)).collect();

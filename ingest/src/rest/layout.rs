@@ -1,4 +1,4 @@
-//! Where in a body things are.
+//! Paths of records and fields in a body.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use crate::{
     value::Value,
 };
 
-/// Where in a body things are.
+/// Paths of records and fields in a body.
 #[derive(Clone, Debug)]
 pub(super) struct Layout {
     /// Bounds of the body.
@@ -30,11 +30,11 @@ pub(super) struct Layout {
     more: Option<String>,
     /// Path of an error; empty where none is looked for.
     error: Option<String>,
-    /// Whether the records are hashed.
+    /// True if the records are hashed.
     is_hashed: bool,
 }
 
-/// What a body holds.
+/// Contents of a body.
 #[derive(Debug, PartialEq)]
 pub(super) struct Body {
     pub(super) records: Vec<Record>,
@@ -46,7 +46,7 @@ pub(super) struct Body {
     pub(super) hash: Option<Hash128>,
 }
 
-/// Why a body cannot be used.
+/// Reason for an unusable body.
 #[derive(Debug, PartialEq)]
 pub(super) enum Unusable {
     /// It is not what the configuration says. Nothing of it is quoted: it may echo a secret.
@@ -70,7 +70,7 @@ impl Layout {
         }
     }
 
-    /// What `body` holds; read as a tree only where it is not plainly what it should be.
+    /// Reads the contents of `body`. It builds a value tree only if the fast path does not apply.
     pub(super) fn read(&self, body: Vec<u8>, reader: &mut Reader) -> Result<Body, Unusable> {
         match reader.read(body, &self.json) {
             Ok(tape) => {
@@ -84,7 +84,7 @@ impl Layout {
         }
     }
 
-    /// What a document holds that has a list of records, and no error.
+    /// Reads a document that has a list of records and no error.
     fn plain(&self, tape: &Arc<Tape>) -> Option<Body> {
         let at = |path: &str| tape.at_path(path);
         let value = |path: &str| at(path).map(|place| tape.value(place));
@@ -225,10 +225,10 @@ impl Layout {
     }
 }
 
-/// The document that `body` is.
+/// Parses `body` as a document.
 ///
 /// # Errors
-/// Why it is none. Nothing of it is quoted.
+/// The reason why it is invalid. Nothing of the body is quoted.
 pub(super) fn document(body: &[u8], bounds: &JsonConfig) -> Result<Value, String> {
     Value::parse_within(body, bounds, 0).map_err(|reason| {
         let is_markup = body.trim_ascii_start().starts_with(b"<");
@@ -252,7 +252,7 @@ fn error_text(error: &Value) -> String {
     }
 }
 
-/// Whether there is something to say: not null, false, zero or empty.
+/// Returns true if a value reports something: not null, false, zero or empty.
 pub(super) fn is_something(value: &Value) -> bool {
     match value {
         Value::Null | Value::Bool(false) | Value::Int(0) => false,
@@ -313,7 +313,7 @@ fn total(found: Option<&Value>, path: &str) -> Result<Option<u64>, String> {
     number.map(Some).ok_or_else(wrong)
 }
 
-/// Takes the list at `path`, which is there, out of `document` without copying it.
+/// Moves the existing list at `path` out of `document` without copying it.
 fn take_list(document: Value, path: &str) -> Vec<Value> {
     let keys = if path.is_empty() {
         Vec::new()

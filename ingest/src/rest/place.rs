@@ -1,4 +1,4 @@
-//! Where a source is asked: its URL, with values in the places that it has for them.
+//! Request URL of a source, with its placeholders filled in.
 
 use std::{collections::BTreeMap, fmt::Write as _};
 

@@ -63,7 +63,7 @@ impl Exchange {
         sorted(pairs.map(|(k, v)| (k.into_owned(), v.into_owned())))
     }
 
-    /// The answer, with `origin` where the recording names its own.
+    /// The response, with `origin` in place of the recorded one.
     fn answer(&self, origin: &str) -> Step {
         let own = self.uri.origin().ascii_serialization();
         let mut head = format!("{} Recorded", self.status);
@@ -85,7 +85,7 @@ fn sorted(pairs: impl Iterator<Item = (String, String)>) -> Vec<(String, String)
     pairs
 }
 
-/// Answers each request as it was answered when recorded; one that was not is not found.
+/// Starts a server that replays the recorded responses. Other requests get status 404.
 async fn replay(exchanges: Vec<Exchange>) -> Scripted {
     Scripted::answering(move |_, head| {
         let host = head.lines().find_map(|line| line.strip_prefix("host: "));
@@ -108,7 +108,8 @@ async fn replay(exchanges: Vec<Exchange>) -> Scripted {
     .await
 }
 
-/// Reads the recording from the URL of its exchange number `first`, opened anew after each page, and counts.
+/// Reads the recording from the URL of its exchange number `first`, reopened after each page, and
+/// counts.
 async fn check(
     name: &str,
     first: usize,

@@ -1,4 +1,4 @@
-//! Sources that are asked for their first answer.
+//! Sources that are requested once for a suggestion.
 
 use feedline_schemas::config::{AuthConfig, SecretRef, TextOrSecret};
 

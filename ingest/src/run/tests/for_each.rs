@@ -115,7 +115,7 @@ async fn slices_of_each_value_killed_at_any_batch_land_the_same_bytes() {
     assert_eq!(new, ["300"; 3]);
 }
 
-/// A pipeline of a source that needs the ids of another one, which stands behind it, and a folder with these ids.
+/// A pipeline whose first source needs the ids of the second one, and a folder with these ids.
 fn two(folder: &std::path::Path, url: &str, more: &str) -> PipelineConfig {
     let text = format!(
         "[pipeline]\nname = \"p\"\n[[source]]\nname = \"s\"\ntype = \"rest\"\nurl = \"{url}items/{{id}}\"\n{more}\nfor_each = {{ param = \"id\", source = \"ids\", column = \"id\" }}\n[[source]]\nname = \"ids\"\ntype = \"files\"\nurl = \"{}/*.csv\"\n",
@@ -285,7 +285,7 @@ fn settings_that_cannot_work_name_their_key() {
     check(
         &incremental,
         "0.for_each",
-        "cannot stand beside `incremental`",
+        "cannot be combined with `incremental`",
     );
 }
 
