@@ -1,9 +1,10 @@
 //! The rows of a table, each with the file at a URL that it names.
 //!
-//! Rows are read one at a time and their files asked for some at a time, in the order of the rows; a page takes those that
-//! are done from the front. Positions are those of the table, so that a run goes on after the last landed row and asks
-//! for no file of a landed row again. A row whose file cannot be had is a bad record; a server that asks to wait for long
-//! defers the run at that row.
+//! Rows are read one at a time, and several of their files are requested at a time, in row order. A
+//! page takes the finished ones from the front. Positions are those of the table, so a resumed run
+//! continues after the last landed row and requests no file of a landed row again. A row whose file
+//! cannot be fetched is a bad record. If a server asks for a long wait, the run is deferred at that
+//! row.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -89,9 +90,9 @@ struct Fetching {
 /// Rows that are read and not handed out yet.
 #[derive(Default)]
 struct Ahead {
-    /// Where the next page begins; none before the first.
+    /// Position where the next page begins; none before the first.
     at: Option<Position>,
-    /// Where the next row begins; none after the last.
+    /// Position where the next row begins; none after the last.
     read_to: Option<Position>,
     rows: VecDeque<Row>,
     /// Files that are asked for, by the number of the row.
@@ -106,7 +107,7 @@ struct Row {
     what: What,
     /// The table that it is of.
     parts: Vec<PagePart>,
-    /// Where the row after it begins.
+    /// Position where the row after it begins.
     next: Position,
 }
 

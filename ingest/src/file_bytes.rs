@@ -208,7 +208,7 @@ impl Hashing {
 /// Reads a file from some place to its end.
 pub(crate) struct FileReader {
     file: FileBytes,
-    /// Where the next chunk begins.
+    /// Offset of the next chunk.
     at: u64,
     chunk: Bytes,
     hasher: Option<Box<Xxh3>>,
@@ -268,7 +268,7 @@ impl ChunkReader for FileBytes {
             .checked_add(length as u64)
             .filter(|end| *end <= self.mark.bytes);
         let end =
-            end.ok_or_else(|| ParquetError::EOF("a part lies beyond the end of the file".into()))?;
+            end.ok_or_else(|| ParquetError::EOF("a part is beyond the end of the file".into()))?;
         Ok(self.range(start, end)?)
     }
 }

@@ -1,10 +1,10 @@
-//! Which format a file has.
+//! Formats of files, by configuration or name.
 
 use feedline_schemas::config::{FileFormat, SourceConfig};
 
 use crate::{csv_dialect, error::Error};
 
-/// How the records of a file are written.
+/// Format of the records of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// CSV with a header line.
@@ -30,7 +30,7 @@ pub(crate) enum Kind {
     Zip,
 }
 
-/// How a file is packed.
+/// Compression of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Packing {
     /// Not.
@@ -79,8 +79,9 @@ pub(crate) fn named(
     kind.map(|kind| (kind, packing))
 }
 
-/// Whether a file of this name, met in a folder, is one that the configuration means: of the files beside images
-/// (licences, lists of labels) none is an image, or an archive of some; and an archive beside tables may be a copy of them.
+/// Returns true if a file of this name, found in a folder, matches the configured format. Image
+/// sources take only images and archives. Table sources skip archives, which may duplicate the
+/// tables.
 pub(crate) fn is_meant(name: &str, config: &SourceConfig) -> bool {
     let is_archive = is_archive(name);
     match config.format {
@@ -90,12 +91,12 @@ pub(crate) fn is_meant(name: &str, config: &SourceConfig) -> bool {
     }
 }
 
-/// Whether a file of this name, packed or not, is an archive.
+/// Returns true if a file of this name, compressed or not, is an archive.
 pub(crate) fn is_archive(name: &str) -> bool {
     matches!(ending(stem(&name.to_ascii_lowercase()).0), "tar" | "zip")
 }
 
-/// Whether a file of this name, packed or not, is an image.
+/// Returns true if a file of this name, compressed or not, is an image.
 pub(crate) fn is_image(name: &str) -> bool {
     const ENDINGS: [&str; 11] = [
         "jpg", "jpeg", "png", "webp", "gif", "bmp", "tif", "tiff", "pgm", "ppm", "jfif",
@@ -107,7 +108,7 @@ fn ending(name: &str) -> &str {
     name.rsplit_once('.').map_or("", |(_, ending)| ending)
 }
 
-/// How the file called `name` is packed.
+/// Returns the compression of the file called `name`.
 pub(crate) fn packing(name: &str) -> Packing {
     stem(&name.to_ascii_lowercase()).1
 }
@@ -163,7 +164,7 @@ fn check_details(config: &SourceConfig) -> Result<(), Error> {
         )),
         Some("") => Err(Error::config(
             "text.separator",
-            "nothing stands between any two characters; give some text, or remove this key",
+            "an empty separator matches everywhere; set a non-empty one, or remove this key",
         )),
         _ => Ok(()),
     }
@@ -261,7 +262,7 @@ mod tests {
             c.format = FileFormat::Text;
             c.text.separator = Some(String::new());
         });
-        assert!(empty.starts_with("`text.separator`: nothing stands between"));
+        assert!(empty.starts_with("`text.separator`: an empty separator"));
     }
 
     #[test]

@@ -200,7 +200,7 @@ impl FileList {
         }
     }
 
-    /// All files below `folder` whose names tell their format.
+    /// Lists all files below `folder` whose names have a known extension.
     async fn folder(&self, folder: &str) -> Result<Vec<Found>, Error> {
         let (known, others): (Vec<_>, Vec<_>) = self
             .below(folder, "**")
@@ -320,7 +320,7 @@ fn found_one(store: &Store, listed: Listed, url: &str, layout: Layout) -> Found 
 
 fn unknown(url: &str) -> Error {
     let reason = format!(
-        "the name of `{url}` does not tell its format (.csv, .tsv, .json, .ndjson, .jsonl, .parquet, .zip or .tar, with .gz or .zst behind); set `format`"
+        "the name of `{url}` has no known extension (.csv, .tsv, .json, .ndjson, .jsonl, .parquet, .zip or .tar, with .gz or .zst behind); set `format`"
     );
     Error::config("format", reason)
 }

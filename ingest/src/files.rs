@@ -191,7 +191,7 @@ impl Source for Files {
 struct Gathered {
     records: Vec<Record>,
     parts: Vec<PagePart>,
-    /// How many more there may be.
+    /// Number of files that may still be added.
     room: u64,
     bytes: u64,
 }
@@ -280,7 +280,7 @@ impl<'f> Unread<'f> {
         }
     }
 
-    /// The file to go on with: the one begun, or the first that has not been read.
+    /// Returns the file to resume with: the one in progress, or the first unread one.
     fn first(&mut self, begun: Option<&FileProgress>) -> Result<Option<&'f Found>, Error> {
         let Some(begun) = begun else {
             return Ok(self.next());
@@ -1164,7 +1164,7 @@ pub(crate) mod tests {
         assert!(
             refused(&folder.source("x.txt"))
                 .await
-                .contains("does not tell its format")
+                .contains("has no known extension")
         );
         assert!(
             refused(&folder.source(""))

@@ -1,7 +1,7 @@
 //! Patterns for paths: `*` is any text without `/`, `?` one character but `/`, `**` as a whole segment any number of
 //! segments. As in a shell, no wildcard matches a dot at the beginning of a name.
 
-/// Whether the whole of `path` (`/`-separated) matches.
+/// Returns true if all of `path` (`/`-separated) matches.
 pub(crate) fn matches(pattern: &str, path: &str) -> bool {
     let pattern: Vec<&str> = pattern.split('/').collect();
     let path: Vec<&str> = path.split('/').collect();
@@ -29,8 +29,9 @@ fn name(pattern: &str, name: &str) -> bool {
     )
 }
 
-/// Matches items against a pattern in which some items stand for any run of items that are `open` to it. Goes back to
-/// the latest such item only, which is enough, so the cost is at most the product of the lengths.
+/// Matches items against a pattern with wildcards, which match any run of items that are `open` to
+/// them. Backtracking to the latest wildcard suffices, so the cost is at most the product of the
+/// lengths.
 pub(crate) fn wild<T>(
     pattern: &[T],
     items: &[T],

@@ -1,19 +1,20 @@
 //! A strict JSON parser for foreign bytes.
 //!
-//! It takes RFC 8259 JSON in UTF-8, with an optional byte order mark, or in UTF-16 as its mark or its first bytes tell,
-//! and never rounds a number that has no 64-bit value. What makes one value of a document unclear is a
-//! [`Value::Fault`] in its place, so that a page gives all its other records:
+//! It takes RFC 8259 JSON in UTF-8, with an optional byte order mark, or in UTF-16, detected by its
+//! mark or its first bytes. It never rounds a number that has no 64-bit value. A flaw in one value
+//! of a document becomes a [`Value::Fault`] in its place, so a page still yields all its other
+//! records:
 //!
-//! | reason | what | what is kept |
+//! | reason | flaw | value kept |
 //! |---|---|---|
 //! | `duplicate_key` | a key twice in one object | all values |
-//! | `lone_surrogate` | half of a pair of escapes, `\ud800` alone | the text with U+FFFD there |
-//! | `invalid_utf8` | bytes in a text that are not UTF-8 | the text with U+FFFD there |
-//! | `text_too_long` | a text beyond `contract.json.max_text_bytes` | its beginning |
-//! | `too_deep` | nesting beyond `contract.json.max_depth` | its beginning as text |
+//! | `lone_surrogate` | half of a pair of escapes, `\ud800` alone | the string with U+FFFD in its place |
+//! | `invalid_utf8` | bytes in a string that are not UTF-8 | the string with U+FFFD in their place |
+//! | `text_too_long` | a string beyond `contract.json.max_text_bytes` | its beginning |
+//! | `too_deep` | nesting beyond `contract.json.max_depth` | its beginning as a string |
 //! | `too_wide` | an object beyond `contract.json.max_keys` | its first keys |
 //!
-//! Everything else that is no JSON refuses the document.
+//! Any other syntax error rejects the document.
 
 mod encoding;
 mod leaves;
@@ -38,10 +39,11 @@ use crate::value::{Fault, Value};
 /// Objects with more keys than this have them compared through a hash set.
 const LINEAR_KEYS: usize = 16;
 
-/// Parses one document; in a file of lines it is line number `line`, otherwise that is 0.
+/// Parses one document. `line` is its line number in a file of lines, otherwise 0.
 ///
 /// # Errors
-/// What is wrong and at which byte; where the text was mended or decoded from UTF-16, bytes of the mended text.
+/// The problem and its byte offset. If the text was repaired or decoded from UTF-16, the offset is
+/// that in the resulting text.
 pub(crate) fn parse(bytes: &[u8], bounds: &JsonConfig, line: u64) -> Result<Value, String> {
     let mended: &[usize] = &[];
     match std::str::from_utf8(bytes) {
@@ -78,9 +80,9 @@ struct Parser<'a> {
     text: &'a str,
     at: usize,
     depth: u32,
-    /// Places at which U+FFFD stands for bytes that are not UTF-8, in order.
+    /// Offsets where U+FFFD replaces bytes that are not UTF-8, in order.
     mended: &'a [usize],
-    /// What is wrong with the string just read: reason and detail.
+    /// Flaw of the string just read: reason and detail.
     flaw: Option<(&'static str, String)>,
     bounds: &'a JsonConfig,
     /// Line of a file of lines, for messages; 0 when there is none.
@@ -106,7 +108,7 @@ impl Parser<'_> {
         format!("{what} at byte {}", self.at)
     }
 
-    /// Where a fault is; one that is no error of the whole document has to name its line itself.
+    /// Describes the place of a fault. A fault of one value has to name its line itself.
     fn place(&self, byte: usize) -> String {
         match self.line {
             0 => format!("at byte {byte}"),
@@ -114,7 +116,7 @@ impl Parser<'_> {
         }
     }
 
-    /// "unexpected" is the end of the bytes in a body that was cut off.
+    /// An "unexpected" end of the bytes means a truncated body.
     fn unexpected(&self, wanted: &str) -> String {
         match self.text[self.at..].chars().next() {
             None => format!(
@@ -208,7 +210,8 @@ impl Parser<'_> {
         Err(self.unexpected("the end of a list or object"))
     }
 
-    /// Whether the list or object closed with `end` goes on; `first` before its first item.
+    /// Returns true if the list or object closed with `end` continues; `first` before its first
+    /// item.
     fn goes_on(&mut self, end: u8, first: bool) -> Result<bool, String> {
         self.skip_space();
         if self.peek() == Some(end) {
@@ -317,7 +320,7 @@ impl Parser<'_> {
     }
 }
 
-/// A key that stands in its object once more, at `place`.
+/// Records a key that occurs again in its object, at `place`.
 fn again((key, held): &mut (String, Value), value: Value, place: &str) {
     let before = std::mem::replace(held, Value::Null);
     let (mut lost, before) = match before {

@@ -31,7 +31,7 @@ use crate::{
     value::{Value, hex},
 };
 
-/// The zone that points in time are written in.
+/// Time zone of written timestamps.
 const UTC: &str = "UTC";
 
 /// Rows converted at a time.
@@ -303,7 +303,7 @@ fn values(array: &ArrayRef, bytes: BytesAs) -> Result<Vec<Value>, ArrowError> {
     })
 }
 
-/// What `value` makes of the texts of a column.
+/// Converts the formatted texts of a column with `value`.
 fn texts(array: &ArrayRef, value: impl Fn(String) -> Value) -> Result<Vec<Value>, ArrowError> {
     let formatter = ArrayFormatter::try_new(array, &FormatOptions::default())?;
     let cell = |i: usize| match array.is_null(i) {

@@ -37,14 +37,14 @@ const DOCUMENT: u64 = 1 << 30;
 
 /// Reads one record after another. Blocking.
 pub(crate) trait Rows: Send {
-    /// The next record; `None` at the end of the file.
+    /// Reads the next record; `None` at the end of the file.
     ///
     /// # Errors
-    /// What makes the rest of the file unreadable, and what to do.
+    /// The reason why the rest of the file is unreadable, and its remedy.
     fn next(&mut self) -> Result<Option<Record>, String>;
 }
 
-/// How to read a file.
+/// Format and options of a file.
 #[derive(Clone, Debug)]
 pub(crate) struct Layout {
     pub(crate) kind: Kind,
@@ -71,7 +71,7 @@ pub(crate) fn unpacked(file: &FileBytes, packing: Packing) -> Result<Box<dyn Rea
     unpack(file.reader(0), packing)
 }
 
-/// What `reader` gives, unpacked.
+/// Decompresses the bytes of `reader`.
 pub(crate) fn unpack(
     reader: impl Read + Send + 'static,
     packing: Packing,
@@ -176,7 +176,7 @@ fn read_whole(reader: impl Read) -> Result<Vec<u8>, String> {
 /// Most bytes of one CSV row: a quote that is never closed must not read the rest of a file into memory.
 const ROW: u64 = 64 << 20;
 
-/// A reader that refuses to go on when one row takes too many bytes; [`CsvRows`] tells it where rows begin.
+/// A reader that fails when one row takes too many bytes. [`CsvRows`] reports where rows begin.
 struct RowLimit<R> {
     inner: R,
     left: Arc<AtomicU64>,
@@ -430,7 +430,7 @@ struct Lines {
     json: Reader,
     /// Number of the line just read, from 1.
     number: u64,
-    /// Where the next one begins, in bytes of the unpacked file.
+    /// Offset of the next one in the decompressed file.
     at: u64,
 }
 

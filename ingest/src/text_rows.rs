@@ -2,12 +2,12 @@
 
 use crate::{rows::Rows, source::Record, value::Value};
 
-/// Reads documents; a record is an object with `text`, the characters as they stand in the file.
+/// Reads documents; a record is an object with `text`, the unchanged characters of the file.
 pub(crate) struct TextRows {
     /// Without a byte order mark.
     bytes: Vec<u8>,
     separator: Option<Vec<u8>>,
-    /// Where the next document begins; past the end when there is none.
+    /// Offset of the next document; past the end after the last.
     at: usize,
     /// Bytes of the mark that was taken off, for messages.
     mark: usize,
@@ -64,7 +64,7 @@ impl TextRows {
         }
     }
 
-    /// Where the document that begins at `at` ends, and the next one begins.
+    /// Returns the end of the document that begins at `at`, and the start of the next one.
     fn end(&self, at: usize) -> (usize, usize) {
         let rest = &self.bytes[at..];
         let found = self.separator.as_ref().and_then(|separator| {

@@ -26,7 +26,7 @@ use crate::{
 
 type Seen = Arc<Mutex<HashMap<String, u64>>>;
 
-/// A server on loopback whose paths say what becomes of a request.
+/// A server on loopback whose paths select the response.
 struct Server {
     url: String,
     seen: Seen,

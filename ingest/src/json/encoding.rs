@@ -2,7 +2,8 @@
 
 use encoding_rs::{Encoding, UTF_16BE, UTF_16LE};
 
-/// Whether the bytes begin as UTF-16 does: with its mark, or with an ASCII character of two bytes.
+/// Returns true if the bytes begin like UTF-16: with its mark, or with an ASCII character of two
+/// bytes.
 pub(super) fn is_utf16(bytes: &[u8]) -> bool {
     utf16(bytes).is_some()
 }
@@ -17,10 +18,10 @@ fn utf16(bytes: &[u8]) -> Option<&'static Encoding> {
     }
 }
 
-/// The text, and where in it U+FFFD stands for bytes that are not UTF-8.
+/// Decodes the text. Also returns the offsets where U+FFFD replaces bytes that are not UTF-8.
 ///
 /// # Errors
-/// Broken UTF-16 has no places that could be told apart.
+/// Invalid UTF-16: its flaws cannot be located.
 pub(super) fn decode(bytes: &[u8]) -> Result<(String, Vec<usize>), String> {
     if let Some(encoding) = utf16(bytes) {
         let (text, _, is_broken) = encoding.decode(bytes);

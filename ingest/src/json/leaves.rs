@@ -37,7 +37,7 @@ pub(crate) struct Walk {
     open: Vec<u32>,
     /// Leaves of the record, in the order of its canonical form.
     pub(crate) leaves: Vec<Leaf>,
-    /// Texts that stand with escapes in the canonical form: number of the leaf, text.
+    /// Strings with escapes in the canonical form: number of the leaf, unescaped string.
     pub(crate) unescaped: Vec<(usize, String)>,
 }
 
@@ -86,7 +86,7 @@ impl Walk {
         Ok(())
     }
 
-    /// The value of a key in an object of which `levels` levels become columns.
+    /// Adds the value of a key; `levels` levels of its object become columns.
     fn entry(
         &mut self,
         tape: &Tape,
@@ -204,8 +204,8 @@ fn scalar(tape: &Tape, node: &Node, out: &mut String) -> Result<Cell, NoCell> {
     })
 }
 
-/// Whether a float that is written so is written with the fewest digits: decimals of up to 15 digits are all different floats,
-/// so that none has a shorter name. Very small and large ones are written with an exponent.
+/// Returns true if a float in this notation has the fewest digits. Decimals of up to 15 digits are
+/// all different floats, so none has a shorter form. Very small and large floats have an exponent.
 fn is_shortest(text: &str) -> bool {
     let digits = text.strip_prefix('-').unwrap_or(text);
     let Some((whole, fraction)) = digits.split_once('.') else {

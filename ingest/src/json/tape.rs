@@ -29,7 +29,7 @@ const LINEAR_KEYS: usize = 16;
 /// Number of a path that is none.
 const NO_KEY: u32 = 0;
 
-/// What a node is.
+/// Kind of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NodeKind {
     Null,
@@ -39,7 +39,7 @@ pub(crate) enum NodeKind {
     Int,
     /// Any other number. It may be too large or too small for 64 bits.
     Float,
-    /// Text that stands in the document as it is.
+    /// String without escapes.
     Text,
     /// Text with escapes.
     Escaped,
@@ -50,7 +50,7 @@ pub(crate) enum NodeKind {
 /// A value of a document.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Node {
-    /// Where its text begins, for a string behind the quote.
+    /// Offset of its text; for a string, after the quote.
     at: u32,
     /// Length of its text in bytes, for a string without quotes.
     len: u32,
@@ -173,7 +173,7 @@ impl Keys {
     }
 }
 
-/// What a reader expects of a path.
+/// Expectation of a reader for a path.
 #[derive(Clone, Copy, Debug, Default)]
 struct Hint {
     /// The first key below it, when it was last met.
@@ -196,7 +196,8 @@ impl Reader {
     /// Reads a document.
     ///
     /// # Errors
-    /// The bytes as they came, when they are not a document without faults within `bounds`: [`super::parse`] tells why.
+    /// The unchanged bytes if they are not a document without faults within `bounds`.
+    /// [`super::parse`] reports the reason.
     pub(crate) fn read(&mut self, bytes: Vec<u8>, bounds: &JsonConfig) -> Result<Tape, Vec<u8>> {
         if encoding::is_utf16(&bytes) || u32::try_from(bytes.len()).is_err() {
             return Err(bytes);
@@ -326,7 +327,8 @@ impl Scan<'_> {
         Some(())
     }
 
-    /// Whether the list or object closed with `end` goes on; `is_first` before its first item.
+    /// Returns true if the list or object closed with `end` continues; `is_first` before its first
+    /// item.
     fn goes_on(&mut self, end: u8, is_first: bool) -> Option<bool> {
         self.skip_space();
         if self.peek() == Some(end) {
@@ -465,7 +467,7 @@ impl Scan<'_> {
     }
 }
 
-/// How many bytes come before a quote, a backslash or a control character.
+/// Number of bytes before a quote, a backslash or a control character.
 fn plain(bytes: &[u8]) -> usize {
     const ONES: u64 = u64::from_ne_bytes([1; 8]);
     const HIGHS: u64 = ONES << 7;
@@ -512,7 +514,7 @@ impl Tape {
         &self.nodes[place as usize]
     }
 
-    /// The text of a node as it stands in the document, for a string without quotes.
+    /// Source text of a node; a string without its quotes.
     pub(crate) fn text(&self, node: &Node) -> &str {
         let start = node.at as usize;
         &self.text[start..start + node.len as usize]

@@ -163,7 +163,7 @@ fn fault_40_text_that_is_no_unicode_is_a_fault_of_its_value() {
         ("invalid_utf8", "[1]", "invalid UTF-8 in the text at byte 5"),
         "[1,\"a\u{fffd}b\",\"\u{e4}\"]",
     );
-    // A character that is there as such is none.
+    // A literal U+FFFD in the input is no flaw.
     check("[\"\u{fffd}\"]", "[\"\u{fffd}\"]");
     refused(b"[1,\xff]", "`\u{fffd}` at byte 3, where a value should be");
 }
