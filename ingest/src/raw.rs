@@ -1,24 +1,26 @@
-//! The archive of answers: what the pages of a batch were made of, kept with `archive_raw`.
+//! The archive of responses that the pages of a batch came from, kept with `archive_raw`.
 //!
-//! A batch lands its answers as a Parquet file of its own, named by the same log entry as its rows, in the order in which
-//! they were read; `feedline ingest replay` reads them instead of asking ([`Tape`]). A try that failed and was made again is
-//! not in it. Of a `rest` source there is one row for each page, of a crawl one for each URL of its frontier; what
-//! robots.txt had said of a URL is kept as a reason, so robots.txt itself is not.
+//! A batch lands its responses as a Parquet file of its own, named by the same log entry as its
+//! rows, in the order in which they were read. `feedline ingest replay` reads them instead of
+//! sending requests ([`Tape`]). Failed and retried tries are not archived. A `rest` source has one
+//! row for each page, a crawl one for each URL of its frontier. The verdict of robots.txt on a URL
+//! is kept as a reason, but not robots.txt itself.
 //!
 //! | column | type | |
 //! |---|---|---|
-//! | `_feedline_seq`, `_feedline_row` | u64, u32 | the batch, and the number of the answer in it |
-//! | `request` | text | xxh3-128 of the URL that was asked for, as hexadecimal digits: a URL may hold a secret |
-//! | `url` | text | that URL for people: the values of its query are masked |
-//! | `from` | text | where the body came from, if redirects led elsewhere, without its query |
-//! | `status` | u16 | status; null where there was no answer |
+//! | `_feedline_seq`, `_feedline_row` | u64, u32 | the batch, and the number of the response in it |
+//! | `request` | text | xxh3-128 of the requested URL, as hexadecimal digits: a URL may hold a secret |
+//! | `url` | text | the requested URL for display: the values of its query are masked |
+//! | `from` | text | URL of the body after redirects, if they led elsewhere, without its query |
+//! | `status` | u16 | status; null without a response |
 //! | `headers` | text | headers that pages are read by, a JSON object of lists |
-//! | `reason`, `detail` | text | why there was no answer, or why it counts for nothing |
-//! | `masked` | u32 | secrets that were in body and headers, each of which is `***` now |
+//! | `reason`, `detail` | text | reason for a missing or ignored response |
+//! | `masked` | u32 | secrets in body and headers, each replaced by `***` |
 //! | `body` | binary | the body, decompressed |
 //!
-//! URLs of the source's own origin are written without it, so that an archive can be replayed wherever the source has moved.
-//! Nothing in it tells the time, and neither `Date` nor a cookie is kept: equal answers make equal files.
+//! URLs of the source's own origin are written without it, so an archive can be replayed after the
+//! source has moved. It holds no time, neither `Date` nor a cookie: equal responses make equal
+//! files.
 
 mod file;
 mod tape;
@@ -41,7 +43,7 @@ use crate::http::{Http, redacted};
 /// A batch with so many bytes of bodies is committed at the end of its page.
 const MOST_BYTES: u64 = 128 << 20;
 
-/// An answer, or why there was none.
+/// A response, or the reason for its absence.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Exchange {
     request: Hash128,
@@ -56,12 +58,12 @@ pub(crate) struct Exchange {
 }
 
 impl Exchange {
-    /// Status of the answer; none where there was none.
+    /// Status of the response; `None` without a response.
     pub(crate) fn status(&self) -> Option<StatusCode> {
         StatusCode::from_u16(self.status?).ok()
     }
 
-    /// Why there was no answer, or why it counts for nothing: one of a few fixed words, and the details.
+    /// Reason for a missing or ignored response: one of a few fixed words, and the details.
     pub(crate) fn reason(&self) -> Option<(&str, &str)> {
         let reason = self.reason.as_deref()?;
         Some((reason, self.detail.as_deref().unwrap_or_default()))
@@ -82,7 +84,7 @@ impl Exchange {
         headers
     }
 
-    /// Where the answer to a request for `url` came from.
+    /// URL of the response to a request for `url`, after redirects.
     pub(crate) fn from(&self, url: &Url) -> Url {
         let from = self.from.as_ref().and_then(|from| url.join(from).ok());
         from.unwrap_or_else(|| url.clone())
@@ -94,13 +96,13 @@ impl Exchange {
     }
 }
 
-/// An answer as it came.
+/// A response as received.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Came<'a> {
     pub(crate) status: StatusCode,
     pub(crate) headers: &'a HeaderMap,
     pub(crate) body: &'a Bytes,
-    /// Where it came from, redirects followed.
+    /// URL of the response after redirects.
     pub(crate) from: &'a Url,
 }
 
@@ -117,7 +119,7 @@ impl Keeper {
         Self { others }
     }
 
-    /// What was answered to a request for `url`.
+    /// Records the response to a request for `url`.
     pub(crate) fn answer(&self, http: &Http, url: &Url, came: Came<'_>) -> Exchange {
         let mut masked = 0;
         let mut mask = |bytes: &Bytes| {
@@ -160,7 +162,7 @@ impl Keeper {
         }
     }
 
-    /// That a request for `url` came to nothing.
+    /// Records a request for `url` without a usable response.
     pub(crate) fn nothing(
         &self,
         http: &Http,
@@ -176,7 +178,7 @@ impl Keeper {
     }
 }
 
-/// A request for `url` without an answer.
+/// A request for `url` without a response.
 fn request(url: &Url, home: &Origin) -> Exchange {
     Exchange {
         request: Hash128::of(place(url, home).as_bytes()),
@@ -227,7 +229,7 @@ impl Kept {
         self.exchanges.push(exchange);
     }
 
-    /// Whether it is time to commit.
+    /// Returns true if it is time to commit.
     pub(crate) fn is_full(&self) -> bool {
         self.bytes >= MOST_BYTES
     }

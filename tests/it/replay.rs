@@ -107,7 +107,7 @@ fn a_replay_lands_the_same_bytes_elsewhere_or_others_under_other_settings() {
     );
     let other = other.expect(1);
     assert!(
-        other.stderr.contains("no answer to `/v1/market?n=7`"),
+        other.stderr.contains("no response to `/v1/market?n=7`"),
         "{}",
         other.stderr
     );

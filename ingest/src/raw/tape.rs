@@ -1,4 +1,4 @@
-//! Answers of an archive, in place of those of a server.
+//! Archived responses, in place of those of a server.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -12,20 +12,20 @@ use crate::error::Error;
 
 const ADVICE: &str = "what is asked for must be what was asked for then: put `url`, `params`, `pagination`, `incremental`, `refresh` and `crawl` back, or ingest again";
 
-/// The answers of one batch of an archive. Each is given once; whoever asks for another one is told so.
+/// Responses of one batch of an archive. Each is returned once; a request for any other fails.
 #[derive(Debug, Default)]
 pub(crate) struct Tape(Mutex<Reel>);
 
 #[derive(Debug, Default)]
 struct Reel {
-    /// Where the answers lie.
+    /// URL of the archive file.
     url: String,
     /// In their order.
     exchanges: Vec<Exchange>,
 }
 
 impl Tape {
-    /// Puts in the answers that `entry` of the log at `landing` names, in place of those before.
+    /// Loads the responses that `entry` of the log at `landing` names, in place of those before.
     ///
     /// # Errors
     /// [`Error::Landed`], [`Error::Storage`].
@@ -46,15 +46,16 @@ impl Tape {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// How many answers have not been asked for.
+    /// Number of responses that were not requested yet.
     pub(crate) fn left(&self) -> usize {
         self.reel().exchanges.len()
     }
 
-    /// The answer to a request for `url` of a source whose own origin is `home`; it must have kept the headers `wanted`.
+    /// Takes the response to a request for `url` of a source with the origin `home`. It must have
+    /// the headers `wanted`.
     ///
     /// # Errors
-    /// [`Error::Archive`] when it is not there.
+    /// [`Error::Archive`] if it is missing.
     pub(crate) fn take(
         &self,
         url: &Url,
@@ -76,7 +77,7 @@ impl Tape {
             };
             let url = shown(url, home);
             return Err(missing(format!(
-                "it has no answer to `{url}`, which is asked for now; {next}; {ADVICE}"
+                "it has no response to `{url}`, which is requested now; {next}; {ADVICE}"
             )));
         };
         let exchange = reel.exchanges.remove(at);
@@ -93,7 +94,7 @@ impl Tape {
         }
     }
 
-    /// Refuses a batch that has not asked for all of its answers.
+    /// Refuses a batch that has unrequested responses left.
     ///
     /// # Errors
     /// [`Error::Archive`].

@@ -1,4 +1,4 @@
-//! What is kept of answers, and how it is read back.
+//! Archived parts of responses, and reading them back.
 
 use std::collections::BTreeMap;
 
@@ -177,10 +177,10 @@ async fn a_tape_gives_each_answer_once_in_the_order_of_its_url() {
     }
     tape.check_used_up().unwrap();
     let error = tape.take(&url, &home, &[]).unwrap_err().to_string();
-    assert!(error.contains("no answer to `/v1?page=2`"), "{error}");
+    assert!(error.contains("no response to `/v1?page=2`"), "{error}");
 }
 
-/// An entry that names `file` as its answers.
+/// An entry that names `file` as its responses.
 fn entry_with(file: feedline_schemas::commit::DataFile) -> CommitEntry {
     let entry = serde_json::json!({
         "format": "feedline.commit", "version": 1, "source": "s", "sequence": 0, "prev_hash": null,

@@ -1,8 +1,9 @@
-//! Reading an archive of answers again, under other settings of what to make of them, without asking anybody.
+//! Re-parses archived responses with the current settings, without sending requests.
 //!
-//! A replay goes through the code of a run; answers come from a [`Tape`] in place of servers. Each batch of the archive
-//! becomes an entry of a log of its own, in the order of the archive, so a replay that is killed goes on where it was, and under
-//! the same settings lands the same files. What is asked for must be what was asked for then.
+//! A replay uses the code of a run; responses come from a [`Tape`] in place of servers. Each batch
+//! of the archive becomes an entry of a log of its own, in the order of the archive. So a killed
+//! replay resumes after its last entry, and the same settings land the same files. The requests
+//! must be the same as in the archived run.
 
 use std::sync::Arc;
 
@@ -29,14 +30,14 @@ use crate::{
     source::{Requests, Source},
 };
 
-/// Reads the answers that the pipeline's sources (only the one called `only`, if given) have archived below `from` again, and
-/// lands what comes of them below the root of `context`. Sources without an archive are passed over, unless named. No
-/// request is made and no secret looked up.
+/// Re-parses the responses that the pipeline's sources have archived below `from`, and lands their
+/// records below the root of `context`; only the source called `only`, if given. Sources without an
+/// archive are skipped, unless named. No request is sent and no secret is read.
 ///
 /// # Errors
-/// [`Error::Config`] when there is nothing to replay, or not from the first batch on; [`Error::Archive`] when the settings ask
-/// for what is not in the archive; and as for [`crate::ingest`]. Batches replayed until then stay, and the next call goes on
-/// from them.
+/// [`Error::Config`] if there is nothing to replay, or if the first batches are not archived;
+/// [`Error::Archive`] if the settings need a response that the archive lacks; and as for
+/// [`crate::ingest`]. Batches replayed before that stay, and the next call resumes after them.
 pub async fn replay(
     config: &PipelineConfig,
     only: Option<&Name>,
@@ -78,7 +79,7 @@ pub async fn replay(
     Ok(report)
 }
 
-/// The entries with answers of what `config` has landed below `from`.
+/// Entries with archived responses that `config` has landed below `from`.
 async fn archived(config: &SourceConfig, from: &Store) -> Result<Vec<CommitEntry>, Error> {
     if config.r#type == SourceKind::Files {
         return Ok(Vec::new());
@@ -99,7 +100,7 @@ async fn archived(config: &SourceConfig, from: &Store) -> Result<Vec<CommitEntry
         && entries.iter().any(|entry| !entry.raw.is_empty())
     {
         let reason = format!(
-            "was not set for all of what has landed: entry {} of the log at `{}` has no answers, and those after it build on it; ingest again with it into another `pipeline.root`",
+            "was not set for all of what has landed: entry {} of the log at `{}` has no archived responses, and those after it build on it; ingest again with it into another `pipeline.root`",
             bare.sequence,
             landing(from, &config.name).url()
         );
@@ -186,7 +187,7 @@ fn check_side_by_side(
     Err(Error::config("name", reason))
 }
 
-/// `config` for a source that asks nobody.
+/// Settings of `config` that send no requests.
 fn offline(config: &SourceConfig) -> SourceConfig {
     let mut config = config.clone();
     if config.url.starts_with("demo:") {
@@ -198,7 +199,7 @@ fn offline(config: &SourceConfig) -> SourceConfig {
     config
 }
 
-/// Nobody is asked, so nobody needs to be convinced.
+/// Rejects every lookup: a replay sends no requests and needs no secrets.
 #[derive(Debug)]
 struct Unneeded;
 

@@ -1,4 +1,4 @@
-//! Answers that are kept, and read again when their server is gone.
+//! Archived responses, read again when their server is gone.
 
 use feedline_schemas::config::PaginationKind;
 
@@ -38,11 +38,11 @@ async fn a_replay_without_the_server_lands_the_same_files_for_each_run_of_the_so
     let api = Api::start(20).await;
     let (root, to, config) = (Store::memory(), elsewhere(), archived(&api, Some("50")));
     ingest_once(&root, &config).await.unwrap();
-    // Nothing new, which the log does not tell.
+    // Nothing new, so the log has no entry for it.
     ingest_once(&root, &config).await.unwrap();
     api.change(news);
     let ingested = ingest_once(&root, &config).await.unwrap();
-    // Nobody listens any more.
+    // The server is gone.
     drop(api);
     assert!(ingest_once(&root, &once(&config)).await.is_err());
     let before = snapshot(&root).await;
@@ -52,7 +52,7 @@ async fn a_replay_without_the_server_lands_the_same_files_for_each_run_of_the_so
         (24, 5, ingested.batches)
     );
     assert_eq!(replayed.requests, 0);
-    // Data, rejects, answers and what the entries say.
+    // Data, rejects, archived responses and entries.
     assert_eq!(snapshot(&to).await, before);
     assert_eq!(snapshot(&root).await, before);
     // Replayed again, nothing is left to do; and the copy is an archive itself.
@@ -96,7 +96,7 @@ async fn a_run_with_an_archive_killed_at_any_write_lands_the_same_bytes() {
             assert_eq!(snapshot(&root).await, expected, "{path} {effect:?} {batch}");
         }
     }
-    // And a replay that is killed goes on.
+    // A killed replay resumes.
     for batch in 0..batches {
         let to = elsewhere();
         let rule = rule(Operation::Create, "log/", Effect::FailBefore, batch, 99);
@@ -233,7 +233,7 @@ async fn what_is_not_in_the_archive_is_named() {
     };
     check(
         &other,
-        &["no answer to `/?size=50`", "`/` was asked for then"],
+        &["no response to `/?size=50`", "`/` was asked for then"],
     )
     .await;
     let fewer = |c: &mut SourceConfig| c.pagination.r#type = PaginationKind::None;
