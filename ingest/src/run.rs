@@ -67,15 +67,17 @@ const AT_ONCE: usize = 4;
 /// Records after which the share of rejected ones is judged at every batch; before, only at the end.
 const JUDGED_AFTER: u64 = 1_000;
 
-/// Runs the pipeline's sources, some at a time; only the one called `only`, if given. A source that gets values from another
-/// is run after it, whether or not that one has failed, with the values that have landed.
+/// Runs the pipeline's sources, some at a time; only the source called `only`, if given. A source
+/// that gets values from another runs after it, even if that one failed, with the values that have
+/// landed.
 ///
-/// A source that is complete already costs the reading of its log.
+/// For a complete source, only its log is read.
 ///
 /// # Errors
-/// After all sources have run: the error of the first source in order that failed, else [`Error::Cancelled`] where the run was
-/// asked to stop before its end, else [`Error::Deferred`] for the first that was deferred. Batches committed until then stay, and the next call goes on from them. Numbers out of their range and
-/// names that stand twice are told before anything is run.
+/// After all sources have run: the error of the first source in order that failed, else
+/// [`Error::Cancelled`] if the run was stopped before its end, else [`Error::Deferred`] for the
+/// first deferred one. Batches committed before that stay, and the next call resumes after them.
+/// Settings out of range and duplicate names are reported before anything runs.
 pub async fn ingest(
     config: &PipelineConfig,
     only: Option<&Name>,
@@ -168,8 +170,8 @@ async fn failed_report(config: &SourceConfig, error: &Error, context: &Context) 
     report
 }
 
-/// What a run that was asked to stop leaves: what its sources have landed, and the requests that were answered. Only of the
-/// source called `only`, if given; `context` is that of the run.
+/// Reports what a stopped run has landed, with the requests it sent. Reports only the source called
+/// `only`, if given; `context` is that of the run.
 ///
 /// # Errors
 /// [`Error::Log`] for a damaged log, [`Error::Storage`].
@@ -200,7 +202,7 @@ pub async fn stopped(
     Ok(report)
 }
 
-/// What the pipeline's sources have landed, from their commit logs alone.
+/// Reports what the pipeline's sources have landed, from their commit logs alone.
 ///
 /// # Errors
 /// [`Error::Log`] for a damaged log, [`Error::Storage`].
@@ -319,13 +321,13 @@ struct Run<'a> {
     context: &'a Context,
     log: CommitLog,
     window: Window,
-    /// Whether the window knows what may come again.
+    /// True if the dedup window has been loaded.
     knows: bool,
     /// Pages without a record, by reason, of batches that were not worth an entry of the log.
     unlanded: BTreeMap<String, u64>,
     /// Warnings of batches that were not worth an entry of the log.
     unlanded_warnings: Vec<Warning>,
-    /// Where answers come from, if not from servers: batches are then those of the archive.
+    /// Archive of responses to replay. The batches are then those of the archive.
     tape: Option<Arc<Tape>>,
     /// Slices: the entries whose records the window knows.
     recalled: BTreeSet<usize>,
@@ -365,7 +367,7 @@ impl<'a> Run<'a> {
         Ok(run)
     }
 
-    /// Finds out what may come again in the run of pages that begins or goes on.
+    /// Loads the hashes of landed records that this page run may return again.
     async fn know(&mut self) -> Result<(), Error> {
         if self.config.slices.is_some() || self.config.for_each.is_some() {
             // Each batch finds it out for itself.
@@ -477,7 +479,7 @@ impl<'a> Run<'a> {
         last.is_some_and(|entry| !entry.schema.columns.is_empty())
     }
 
-    /// What it takes to read on behind a batch of `open` records that is not in the log yet.
+    /// Creates the reader that continues after `open` records of an uncommitted batch.
     fn reading(&self, open: u64) -> Reading<'a> {
         let totals = self.totals();
         Reading {
@@ -632,7 +634,7 @@ impl<'a> Run<'a> {
             let [now, before] =
                 newest.map(|entry| entry.and_then(|entry| entry.counts.decisions.get(kind)));
             for (column, noted) in now.into_iter().flatten() {
-                // Told once while it lasts.
+                // Logged once while it lasts.
                 if before.is_none_or(|before| !before.contains_key(column)) {
                     let what = kind.replace('_', " ");
                     warn!(source = %self.config.name, %sequence, "column `{column}` {what}: {}", noted.sample);
@@ -774,7 +776,8 @@ fn key_of(config: &SourceConfig) -> Vec<String> {
     config.key.iter().chain(&config.version).cloned().collect()
 }
 
-/// Whether a run of pages ended before its end and another one begins, which may bring what has landed again.
+/// Returns true if a page run was abandoned and another one begins, which may return landed records
+/// again.
 fn begins_again(from: &Position, to: &Position) -> bool {
     let number = |position: &Position| match position {
         Position::Page { run, .. } => Some(run.number),
@@ -783,7 +786,8 @@ fn begins_again(from: &Position, to: &Position) -> bool {
     number(from).is_some_and(|before| number(to).is_some_and(|after| after != before))
 }
 
-/// Whether a finished source is as finished as before: an entry that says so would be one for each time it is asked.
+/// Returns true if a finished source is unchanged. Each check would otherwise add an entry to its
+/// log.
 fn is_no_news(from: &Position, to: &Position) -> bool {
     match (from, to) {
         (Position::Done { run: before, .. }, Position::Done { run: after, .. }) => {

@@ -1,4 +1,4 @@
-//! Where sources stand in time, and what their next runs will do: from their logs and leases alone, without a request.
+//! Status, lag and next run of sources: from their logs and leases alone, without a request.
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -26,11 +26,12 @@ use crate::{
     watermark::{Incremental, Mark, highs},
 };
 
-/// What the pipeline's sources have landed, and where each stands at `now` (since 1970-01-01 UTC). Needs one request to the
-/// store more per source than [`status`](crate::status).
+/// Reports what the pipeline's sources have landed, and their lag at `now` (since 1970-01-01 UTC).
+/// Sends one more request per source to the store than [`status`](crate::status).
 ///
 /// # Errors
-/// [`Error::Log`] for a damaged log, [`Error::Contract`] for a lease that cannot be read, [`Error::Storage`].
+/// [`Error::Log`] for a damaged log, [`Error::Contract`] for a lease that cannot be read,
+/// [`Error::Storage`].
 pub async fn standing(
     config: &PipelineConfig,
     root: &Store,
@@ -52,7 +53,7 @@ pub async fn standing(
     Ok(report)
 }
 
-/// What the newest entry of a log says, which nothing but its own bytes is read for; none of an empty log.
+/// Totals of the newest entry of a log, read from that entry alone; `None` for an empty log.
 ///
 /// # Errors
 /// [`Error::Contract`] for an entry that cannot be read, [`Error::Storage`].
@@ -148,7 +149,7 @@ fn not_before(state: Option<&SourceState>, now_s: u64) -> Option<u64> {
     until.filter(|until| *until > now_s)
 }
 
-/// What the next run will do.
+/// Describes the next run.
 pub(crate) fn next(
     config: &SourceConfig,
     state: Option<&SourceState>,
@@ -176,13 +177,13 @@ pub(crate) fn next(
             let part = slices_report(config, Some(position)).and_then(|slices| slices.in_work);
             let part =
                 part.map_or_else(String::new, |part| format!(" of `{}`", shorten(&part, 60)));
-            format!("goes on behind page {page}{part}{at}")
+            format!("resumes after page {page}{part}{at}")
         }
         Position::File {
             current: Some(FileProgress { url, records, .. }),
             ..
-        } => format!("goes on in `{url}` behind {records} records"),
-        Position::File { done, .. } => format!("goes on behind {} files", done.len()),
+        } => format!("resumes in `{url}` after {records} records"),
+        Position::File { done, .. } => format!("resumes after {} files", done.len()),
         Position::Done { .. } if !looks_for_more(config) => all_read(config, state),
         Position::Done { .. } if config.slices.is_some() || config.for_each.is_some() => {
             next_slices(config, state)
@@ -228,7 +229,7 @@ fn all_read(config: &SourceConfig, state: &SourceState) -> String {
     }
 }
 
-/// What the next run will ask for of slices and values, when a pass over them is over.
+/// Describes the requests of the next run for slices and values after a finished pass.
 fn next_slices(config: &SourceConfig, state: &SourceState) -> String {
     let position = &state.position;
     let what = match (&config.slices, &config.for_each) {
@@ -311,7 +312,7 @@ mod tests {
         check(
             &rest,
             page.clone(),
-            "goes on behind page 12, asked for with `abc`",
+            "resumes after page 12, asked for with `abc`",
         );
         let deferred = at(page, Some(4_102_444_800));
         assert_eq!(
@@ -386,7 +387,7 @@ mod tests {
                 ..Ledger::default()
             }),
         };
-        check(&sliced(300), page, "goes on behind page 2 of `100 to 200`");
+        check(&sliced(300), page, "resumes after page 2 of `100 to 200`");
         let listed =
             source("type = \"rest\"\nfor_each = { param = \"id\", values = [\"a\", \"b\"] }");
         let values = |values: u64| {

@@ -1,4 +1,4 @@
-//! Which sources are run after which.
+//! Order of sources that depend on others.
 
 use feedline_schemas::config::SourceConfig;
 

@@ -17,7 +17,7 @@ use crate::{
 /// Pages that make a batch.
 pub(super) struct GatheredPages {
     pub(super) batch: Batch,
-    /// The answers it was made of, if they are archived.
+    /// Responses of the batch, if they are archived.
     pub(super) answers: Vec<Exchange>,
     /// Warnings that its pages raise and take back.
     pub(super) warnings: Vec<WarningChange>,
@@ -28,7 +28,7 @@ pub(super) struct Gathered {
     pub(super) pages: GatheredPages,
     pub(super) from: Position,
     pub(super) next: Position,
-    /// Why the run ends with it.
+    /// Error that ends the run with this batch.
     pub(super) ended: Option<Error>,
 }
 
@@ -36,7 +36,7 @@ pub(super) struct Gathered {
 pub(super) struct Reading<'a> {
     pub(super) config: &'a SourceConfig,
     pub(super) context: &'a Context,
-    /// Where answers come from, if not from servers: batches are then those of the archive.
+    /// Archive of responses to replay. The batches are then those of the archive.
     pub(super) tape: Option<Arc<Tape>>,
     /// Records that have been read before.
     pub(super) read: u64,

@@ -1,4 +1,4 @@
-//! What may come again in a batch of slices.
+//! Records that a batch of slices may return again.
 
 use std::collections::HashSet;
 
@@ -8,14 +8,15 @@ use super::Run;
 use crate::{dedup::read_hashes, error::Error, ledger::neighbours};
 
 impl Run<'_> {
-    /// Whether a pass over slices and values was begun and is not over.
+    /// Returns true if a pass over slices and values is in progress.
     pub(super) fn is_in_pass(&self) -> bool {
         let position = self.position();
         matches!(position, Position::Page { .. }) && position.ledger().is_some()
     }
 
-    /// Finds out what may come again in a batch that goes on from the committed position to `next`: what has landed of the
-    /// slices that it has read and of their neighbours. Of values without slices only one that was begun again is known.
+    /// Loads the hashes of records that the batch from the committed position to `next` may return
+    /// again: landed records of its slices and of the slices next to them. For values without
+    /// slices, only a restarted value has any.
     ///
     /// # Errors
     /// [`Error::Landed`], [`Error::Storage`].
@@ -45,7 +46,7 @@ impl Run<'_> {
         }
         self.window.know_more(hashes);
         self.recalled = near;
-        // The window goes on to know what lands in this batch.
+        // The window will also contain the records of this batch.
         self.recalled.insert(entries.len());
         Ok(())
     }

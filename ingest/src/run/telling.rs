@@ -1,4 +1,4 @@
-//! Telling people and metrics how a run goes, and what it waits for.
+//! Progress, logs and metrics of a run, including its waits.
 
 use std::{pin::pin, time::Duration};
 
@@ -18,11 +18,11 @@ use crate::{
     source::{Page, Source},
 };
 
-/// A wait is told when it has taken so long, and told again as it changes.
+/// A wait is logged when it has lasted so long, and again when it changes.
 const TELL_EVERY: Duration = Duration::from_secs(1);
 
-/// Tells metrics what the log of a source says, whose newest entry is `entry`. That its time cannot be had is no reason to
-/// stop.
+/// Records metrics of the log of a source with the newest entry `entry`. An unknown commit time is
+/// no reason to stop.
 pub(super) async fn stands(context: &Context, landing: &Store, entry: &CommitEntry) {
     let path = entry_path(entry.sequence.get());
     let committed = landing.modified(&path).await.unwrap_or_default();
@@ -31,7 +31,8 @@ pub(super) async fn stands(context: &Context, landing: &Store, entry: &CommitEnt
 }
 
 impl Reading<'_> {
-    /// The page at `position`. What the source waits for is told meanwhile; `open` records are in the batch already.
+    /// Reads the page at `position` and reports waits meanwhile. `open` records are in the batch
+    /// already.
     pub(super) async fn next_page(
         &self,
         source: &mut dyn Source,
@@ -56,7 +57,8 @@ impl Reading<'_> {
         }
     }
 
-    /// Tells how many records have been read, the `open` ones of the batch included, and which file is being read.
+    /// Reports the number of records read, the `open` ones of the batch included, and the current
+    /// file.
     pub(super) fn report(&self, open: u64, position: &Position) {
         let note = match position {
             Position::File {
@@ -80,7 +82,7 @@ impl Reading<'_> {
 }
 
 impl Run<'_> {
-    /// Tells metrics of the newest entry, which was committed after `took`.
+    /// Records metrics of the newest entry, which was committed after `took`.
     pub(super) fn committed(&self, took: Duration) {
         if let Some(entry) = self.log.last() {
             let totals = LogTotals::of(entry, self.context.clock.unix().as_secs());

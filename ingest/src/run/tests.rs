@@ -181,8 +181,8 @@ async fn broken_off(root: &Store) {
     run(root, &config(), &mut broken).await.unwrap_err();
 }
 
-/// Everything that landed, by path: the bytes of the files that the log names, and the log without what tells one
-/// run from another.
+/// Everything that landed, by path: the bytes of the files that the log names, and the log without
+/// run-specific fields.
 async fn snapshot(root: &Store) -> BTreeMap<String, Bytes> {
     let mut all = BTreeMap::new();
     let landing = root.child("landing/s");
@@ -282,7 +282,8 @@ async fn the_same_pages_land_the_same_bytes() {
     assert_eq!(undisturbed().await, undisturbed().await);
 }
 
-/// Kills the run by faults at every batch, goes on without them, and compares with a run that never died.
+/// Kills the run by faults at every batch, resumes without them, and compares with an undisturbed
+/// run.
 async fn check_kill(operation: Operation, path: &str, effect: Effect) {
     let expected = undisturbed().await;
     for batch in 0..10 {
@@ -380,7 +381,7 @@ async fn fault_07_a_full_disk_stops_the_run_and_loses_nothing() {
 #[tokio::test]
 async fn a_finished_log_is_only_read() {
     let root = Store::memory();
-    // Port 9 answers nobody: a request would fail.
+    // Port 9 is closed: a request would fail.
     let config = SourceConfig {
         r#type: SourceKind::Rest,
         url: "http://127.0.0.1:9/".into(),

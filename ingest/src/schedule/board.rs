@@ -1,4 +1,4 @@
-//! What a scheduler shows of its sources.
+//! Current state of a scheduler's sources.
 
 use std::{
     collections::BTreeMap,
@@ -23,7 +23,7 @@ pub struct Served {
     pub next_unix_s: Option<i64>,
     /// Since when it runs.
     pub running_since_unix_s: Option<i64>,
-    /// What it waits for, other than its time.
+    /// Current wait, other than for its next tick.
     pub waits_for: Option<String>,
     /// The last run that ended, by this program or another.
     pub last: Option<LastRun>,
@@ -31,11 +31,11 @@ pub struct Served {
     pub complete_unix_s: Option<i64>,
     /// Runs of this program, by how they ended.
     pub runs: BTreeMap<RunOutcome, u64>,
-    /// Where the source stands, from its log, after the last run that ended well.
+    /// Report of the source from its log, after the last run that ended well.
     pub report: Option<SourceReport>,
-    /// What its runs wait for and have done, since this program began.
+    /// Waits and work of its runs since this program began.
     pub meter: Arc<Meter>,
-    /// Why it is not served any more: a bug.
+    /// Reason why it is no longer served: a bug.
     pub dead: Option<String>,
 }
 

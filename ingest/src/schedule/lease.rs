@@ -33,7 +33,7 @@ pub(super) struct Lease {
     lock: Option<File>,
 }
 
-/// What came of asking for the lease.
+/// Outcome of a request for the lease.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Taken {
     /// It is ours.
@@ -63,7 +63,7 @@ impl Lease {
         }
     }
 
-    /// How long it holds without being renewed.
+    /// Time that it holds without being renewed.
     pub(super) fn ttl(&self) -> Duration {
         self.ttl
     }
@@ -142,10 +142,10 @@ impl Lease {
         self.lock.is_some()
     }
 
-    /// Gives it back, and tells what was done.
+    /// Releases the lease and records the last run.
     ///
     /// # Errors
-    /// [`Error::Storage`]; the lease then ends by itself.
+    /// [`Error::Storage`]; the lease then expires.
     pub(super) async fn give_back(&mut self, last: LastRun) -> Result<(), Error> {
         let written = self.write(false, Some(last)).await;
         (self.lock, self.written) = (None, None);

@@ -27,11 +27,11 @@ use crate::{
     standing::{is_deferred_by_log, newest},
 };
 
-/// How long a lease holds without being renewed.
+/// Time that a lease holds without being renewed.
 pub(super) const TTL: Duration = Duration::from_secs(60);
 /// The longest sleep before the wall clock is looked at again: it may jump, and a machine may be put to sleep.
 const NAP: Duration = Duration::from_secs(20);
-/// How long nothing is tried after the store failed.
+/// Pause after a failure of the store.
 const STORE_FAILED: Duration = Duration::from_secs(30);
 /// A run that is said to have been due this much later than now was written by a clock that was wrong.
 const WRONG_CLOCK_S: i64 = 86_400;
@@ -44,24 +44,24 @@ pub(super) struct Line {
     pub(super) schedule: SourceScheduleConfig,
     pub(super) ticks: Ticks,
     pub(super) context: Context,
-    /// Runs that may go on at a time, over all sources.
+    /// Permits for concurrent runs, over all sources.
     pub(super) places: Arc<Semaphore>,
     pub(super) board: Arc<Board>,
     /// Its place on the board.
     pub(super) number: usize,
 }
 
-/// What is known of the runs of a source.
+/// Known past runs of a source.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Past {
     /// The last time it was due that is dealt with.
     pub(super) handled: Option<i64>,
-    /// When a deferred run may go on.
+    /// Time when a deferred run may resume.
     pub(super) resumes: Option<i64>,
 }
 
 impl Past {
-    /// What a program that starts at `now` makes of the last run.
+    /// State of the last run for a program that starts at `now`.
     pub(super) fn at_start(
         last: Option<&LastRun>,
         ticks: &Ticks,
@@ -87,7 +87,7 @@ impl Past {
         Ok(past)
     }
 
-    /// Takes over what is told of a run that ended.
+    /// Updates the state by the outcome of a run that ended.
     pub(super) fn heard(&mut self, last: &LastRun, now: i64) {
         // A run that was stopped is still due.
         let stopped = i64::from(last.outcome == RunOutcome::Stopped);
@@ -135,7 +135,7 @@ impl Line {
                 Ok(true) => {}
                 Ok(false) => return,
                 Err(error) => {
-                    tracing::warn!(source = %self.source, %error, "its schedule cannot go on; will try again");
+                    tracing::warn!(source = %self.source, %error, "its schedule cannot continue; will retry");
                     self.show(|served| served.waits_for = Some(error.to_string()));
                     self.nap(STORE_FAILED).await;
                 }
@@ -161,7 +161,8 @@ impl Line {
                     self.now(),
                 )?;
                 self.show(|served| tell(served, last));
-                // So that metrics agree with the log before the first run, which tells what is wrong with it.
+                // Makes metrics agree with the log before the first run, which reports problems of
+                // the log.
                 let log = landing(&self.context.root, &self.source);
                 if let Ok(Some(totals)) = newest(&log).await {
                     self.context.meters.of(self.source.as_str()).stands(totals);

@@ -82,15 +82,15 @@ impl Scheduler {
         Ok(())
     }
 
-    /// What it shows of its sources.
+    /// Returns the current state of its sources.
     #[must_use]
     pub fn board(&self) -> Arc<Board> {
         Arc::clone(&self.board)
     }
 
-    /// Runs them until `cancel` of their contexts says to stop. A run that fails is told in the log and on the board, and
-    /// the source is run again when it is due next; a deferred one as soon as its server allows. What was read when a
-    /// stop is asked for is committed.
+    /// Runs the sources until `cancel` of their contexts becomes true. A failed run is reported in
+    /// the log and on the board, and the source runs again at its next tick; a deferred one as soon
+    /// as its server allows. On a stop, the pages read before it are committed.
     pub async fn run(self) {
         let mut tasks = JoinSet::new();
         let mut numbers = Vec::new();

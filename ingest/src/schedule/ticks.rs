@@ -76,10 +76,10 @@ impl Ticks {
         Ok(ticks)
     }
 
-    /// The first time after `unix_s`; `None` when there is none.
+    /// Returns the first tick after `unix_s`; `None` after the last.
     ///
     /// # Errors
-    /// [`Error::Config`] when the calendar cannot tell.
+    /// [`Error::Config`] if the calendar has no result.
     pub(super) fn after(&self, unix_s: i64) -> Result<Option<i64>, Error> {
         match self {
             Self::Every(seconds) => Ok(unix_s
@@ -125,7 +125,7 @@ fn told(found: Result<jiff::Zoned, CronError>) -> Result<Option<i64>, Error> {
     }
 }
 
-/// How much later than `tick` a run begins: the same in every program that serves the source, so that they agree on it.
+/// Delay of a run after `tick`. It is the same in every program that serves the source.
 pub(super) fn jitter(source: &str, tick: i64, most_s: u64) -> Duration {
     let hash = xxh3_64_with_seed(source.as_bytes(), tick.cast_unsigned());
     let most_ms = u128::from(most_s) * 1_000;

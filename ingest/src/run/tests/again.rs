@@ -85,7 +85,7 @@ async fn fault_49_a_feed_that_has_not_changed_is_not_sent_again() {
     let (root, config) = (Store::memory(), feed.config(PaginationKind::None));
     let run = async || counts(&ingest_once(&root, &config).await.unwrap());
     assert_eq!(run().await, [3, 0, 0, 1, 1]);
-    // Unchanged: told by this run, and no entry says so.
+    // Unchanged: this run reports it, and adds no entry.
     assert_eq!(run().await, [3, 0, 1, 1, 1]);
     feed.put(1, 2, &[2, 3, 4]);
     assert_eq!(run().await, [4, 2, 0, 2, 1]);

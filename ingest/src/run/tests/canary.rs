@@ -14,7 +14,7 @@ const LAST: &str = r#"{"items": [{"i": 1}]}"#;
 /// `secret-CANARY:secret-CANARY`.
 const BASIC: &str = "c2VjcmV0LUNBTkFSWTpzZWNyZXQtQ0FOQVJZ";
 
-/// What a server does wrong, and echoes.
+/// Faulty responses of a server that echoes secrets.
 fn failures(echo: &str, other: &str) -> Vec<Vec<Step>> {
     let echo = echo.replace(['\r', '\n', '"', '\\'], " ");
     let long = format!("{}{echo}", " ".repeat(300));

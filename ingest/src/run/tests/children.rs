@@ -167,7 +167,7 @@ async fn a_source_without_child_tables_has_no_word_of_them_in_its_log() {
     }
 }
 
-/// A pipeline of three files of orders, each of which is a batch.
+/// A pipeline of three files of orders, one batch each.
 fn pipeline(folder: &std::path::Path) -> PipelineConfig {
     for i in 0..3 {
         let line = format!("{{\"id\":{i},\"items\":[{{\"n\":{i}}}]}}\n");

@@ -15,7 +15,7 @@ pub(super) type Rows = Arc<Mutex<Vec<(u64, i64, u64)>>>;
 pub(super) struct Api {
     pub(super) server: Scripted,
     rows: Rows,
-    /// How many more cursors are refused as expired.
+    /// Number of further cursors that are refused as expired.
     pub(super) expired: Arc<AtomicU64>,
 }
 
@@ -89,7 +89,7 @@ pub(super) async fn ingest_once(
     run_source(config, &context(root)).await
 }
 
-/// What a second run meets: two new records, one that has changed, and one that turned up late.
+/// Changes before a second run: two new records, a changed one, and a late one.
 pub(super) fn news(rows: &mut Vec<(u64, i64, u64)>) {
     rows.extend([(20, 200, 0), (21, 201, 0), (30, 165, 0)]);
     rows[17] = (17, 195, 1);
@@ -148,7 +148,7 @@ fn news_of_five(rows: &mut Vec<(u64, i64, u64)>) {
     rows.push((5, 50, 0));
 }
 
-/// The bound moves only with the last page: a run killed at any write goes on as one that was not.
+/// The bound moves only with the last page: a run killed at any write resumes as if uninterrupted.
 #[tokio::test(start_paused = true)]
 async fn an_incremental_run_killed_at_any_batch_lands_the_same_bytes() {
     let api = Api::start(40).await;

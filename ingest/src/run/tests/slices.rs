@@ -143,7 +143,7 @@ async fn fault_27_a_slice_that_reaches_the_cap_is_bisected_and_every_record_land
         assert!(asked.contains(&slice), "{slice:?} {asked:?}");
     }
 
-    // Told the total, it cuts before it reads, and nothing comes again.
+    // With a known total it splits before it reads, so no record comes twice.
     config.pagination.total_path = Some("total".into());
     let (root, api) = (Store::memory(), Api::start(times(), 50, false).await);
     config.url = api.server.url.to_string();
@@ -203,7 +203,7 @@ async fn fault_27_a_slice_of_the_smallest_unit_that_reaches_the_cap_is_incomplet
     assert_eq!(ingest_once(&root, &config).await.unwrap().rows, 60);
 }
 
-/// Kills a run at each write of a kind, goes on, and compares with one that never died.
+/// Kills a run at each write of a kind, resumes it, and compares with an uninterrupted one.
 pub(super) async fn check_kills(config: &SourceConfig) {
     let root = Store::memory();
     ingest_once(&root, config).await.unwrap();
@@ -351,7 +351,7 @@ async fn without_an_end_a_finished_source_is_asked_for_what_has_become_due() {
     let slices = later.slices.unwrap();
     assert_eq!((slices.done, slices.open), (4, 0));
     assert_eq!(slices.ranges, ["1994-11-03 to 1994-11-07"]);
-    // An end that lies ahead counts as now.
+    // An end in the future counts as now.
     config.slices.as_mut().unwrap().end = Some("1994-12-01".into());
     let ahead = on_day(&root, &config, 3).await;
     assert_eq!((ahead.rows, ahead.requests), (5, 1));

@@ -1,13 +1,14 @@
-//! Two runs on one source whose commits lose their answers.
+//! Two runs on one source whose commits lose their responses.
 
 use super::*;
 use crate::landed_file;
 
-/// Commits whose answer is lost, by default; `FEEDLINE_LOST_COMMITS` says otherwise.
+/// Commits whose response is lost, by default; `FEEDLINE_LOST_COMMITS` overrides it.
 const LOST: u64 = 100;
 
-/// Rules for some of the next creations of log entries, drawn from `seed`: half of the entries land without an answer, a
-/// quarter do not land, and a quarter are answered late. With them, how many answers are lost.
+/// Rules for some of the next creations of log entries, drawn from `seed`: half of the entries land
+/// without a response, a quarter do not land, and a quarter get a late response. Also returns the
+/// number of lost responses.
 fn rules(seed: u64) -> (Vec<Rule>, u64) {
     let (mut rules, mut lost) = (Vec::new(), 0);
     for call in 0..12 {
@@ -40,7 +41,8 @@ async fn until_done(root: &Store) -> Result<(), Error> {
     }
 }
 
-/// How often each row stands in the files that the entries name, whether or not the entries make a log.
+/// Number of occurrences of each row in the files that the entries name, even if the entries make
+/// no valid log.
 async fn rows(root: &Store) -> BTreeMap<String, u64> {
     let landing = root.child("landing/s");
     let mut rows = BTreeMap::new();
@@ -68,17 +70,18 @@ async fn rows(root: &Store) -> BTreeMap<String, u64> {
     rows
 }
 
-/// What a round of two writers left.
+/// Result of a round of two writers.
 #[derive(Debug, PartialEq, Eq)]
 enum Left {
     /// The bytes of a run that nothing disturbed.
     Whole,
-    /// Something else: rows that are lost, and rows that are there too often.
+    /// A violation: numbers of lost and doubled rows.
     Broken { lost: u64, doubled: u64 },
 }
 
-/// Two writers at once, one with the rules of seed `2 * round` and the other with those of the next. `faults` makes a store's
-/// faults of rules. Returns what they left, and how many of their commits lost their answers.
+/// Runs two writers at once, with the rules of the seeds `2 * round` and `2 * round + 1`. `faults`
+/// makes a store's faults of rules. Returns the result, and the number of commits that lost their
+/// responses.
 async fn round(round: u64, faults: fn(Vec<Rule>) -> Arc<Faults>) -> (Left, u64) {
     let root = Store::memory();
     let [(a, lost_a), (b, lost_b)] = [rules(2 * round), rules(2 * round + 1)];
@@ -117,7 +120,9 @@ async fn fault_04_lost_answers_of_two_writers_land_every_row_once() {
         lost += more;
         rounds += 1;
     }
-    eprintln!("{lost} commits without an answer in {rounds} rounds of two writers: every row once");
+    eprintln!(
+        "{lost} commits without a response in {rounds} rounds of two writers: every row once"
+    );
 }
 
 /// The rounds above can fail: without the read-back, the same ones do.
