@@ -1,4 +1,4 @@
-//! What a run is given from outside.
+//! Resources that a run receives from its caller.
 
 use std::{fmt::Debug, sync::Arc};
 
@@ -21,19 +21,19 @@ pub struct Context {
     pub clock: Arc<dyn Clock>,
     /// Resolver of secrets.
     pub secrets: Arc<dyn Secrets>,
-    /// What is known about the hosts that are asked; runs that share it share their budgets.
+    /// State of the requested hosts. Runs that share it share their request budgets.
     pub hosts: Arc<Hosts>,
-    /// What the sources of the pipeline wait for and have done.
+    /// Progress and waits of the pipeline's sources.
     pub meters: Arc<Meters>,
     /// Unique id of this process run, recorded in each commit.
     pub run_id: String,
-    /// Becomes true when the run should stop. It is looked at between pages and in every wait; what
-    /// was read until then is committed, and a later run goes on from there.
+    /// Becomes true when the run should stop. It is checked between pages and in every wait. Pages
+    /// read before that are committed, and a later run resumes after them.
     pub cancel: watch::Receiver<bool>,
 }
 
 impl Context {
-    /// Whether the run should stop.
+    /// Returns true if the run should stop.
     pub(crate) fn is_cancelled(&self) -> bool {
         *self.cancel.borrow()
     }

@@ -1,4 +1,4 @@
-//! Which records have landed lately, by content hash.
+//! Content hashes of recently landed records.
 
 use std::{
     collections::{HashMap, HashSet, VecDeque},
@@ -33,7 +33,7 @@ pub(crate) struct Window {
     first: u64,
     /// Records that landed before and may come again, however long ago.
     known: HashSet<u128>,
-    /// Whether what lands is among them too.
+    /// True if landed records are added too.
     keeps: bool,
     /// Columns of `key` and `version`; empty if records are compared by their content alone.
     key: Vec<String>,

@@ -1,25 +1,27 @@
-//! The embedded API behind `demo://market`: a small, seeded and deliberately rude server on loopback.
+//! The embedded API behind `demo://market`: a small, seeded and deliberately rude server on
+//! loopback.
 //!
-//! `demo://market?seed=7&rows=20000` starts a server inside the process that is then read over real HTTP at
-//! `http://127.0.0.1:<port>/v1/market`. Parameters, all optional:
+//! `demo://market?seed=7&rows=20000` starts a server inside the process that is then read over real
+//! HTTP at `http://127.0.0.1:<port>/v1/market`. Parameters, all optional:
 //!
 //! | name | meaning | default |
 //! |---|---|---|
 //! | `seed` | seed of all data and all misbehaviour, 0 to 2^64 - 1 | 7 |
 //! | `rows` | records in total, 0 to 100,000,000 | 20000 |
 //! | `page_size` | records a page, 1 to 10,000 | 100 |
-//! | `rude` | whether it misbehaves, `true` or `false` | `true` |
-//! | `drift` | whether the records change their shape half-way, `true` or `false` | `true` |
-//! | `latency_ms` | pause before each answer in milliseconds, 0 to 60,000 | 0 |
+//! | `rude` | simulated faults, `true` or `false` | `true` |
+//! | `drift` | schema change half-way, `true` or `false` | `true` |
+//! | `latency_ms` | delay of each response in milliseconds, 0 to 60,000 | 0 |
 //!
-//! A page is `{"data": {"items": [...]}, "paging": {"next_cursor": "..."}}`; the cursor goes into the query parameter
-//! `cursor` and is null on the last page. Every page is a pure function of the parameters and its number, so a process
-//! that was killed finds the same pages at the same cursors behind the next process's server.
+//! A page is `{"data": {"items": [...]}, "paging": {"next_cursor": "..."}}`; the cursor goes into
+//! the query parameter `cursor` and is null on the last page. Every page is a pure function of the
+//! parameters and its number, so a process that was killed finds the same pages at the same cursors
+//! behind the next process's server.
 //!
-//! A rude server answers about a tenth of the requests with 429 (and `Retry-After`, as seconds or as a date), 503, a
-//! body cut short, an HTML page with status 200, or late. Which, is a pure function of seed, page and the number of
-//! the request for that page; the fourth request for a page is always answered well.
-//! The data is described in the module `records`.
+//! A rude server disturbs about a tenth of the requests: 429 (with `Retry-After` as seconds or as a
+//! date), 503, a truncated body, an HTML page with status 200, or a late response. The fault is a
+//! pure function of seed, page and the number of the request for that page. The fourth request for
+//! a page always succeeds. The data is described in the module `records`.
 
 mod records;
 
@@ -58,24 +60,24 @@ pub struct DemoServer {
     /// URL of the first page.
     pub url: Url,
     state: Arc<Shared>,
-    /// Dropping it lets the server finish the answers it is at and end.
+    /// Dropping it lets the server finish its current responses and end.
     _stop: oneshot::Sender<()>,
 }
 
-/// What a server has done so far.
+/// Request counts of a server.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct DemoStats {
     /// Requests.
     pub requests: u64,
-    /// Answers by status; a cut body and an HTML page count as 200.
+    /// Responses by status; a truncated body and an HTML page count as 200.
     pub statuses: BTreeMap<u16, u64>,
     /// Complete and correct pages by page number, from 0.
     pub pages: BTreeMap<u64, u64>,
 }
 
 impl DemoServer {
-    /// What it has done so far.
+    /// Returns the request counts so far.
     #[must_use]
     pub fn stats(&self) -> DemoStats {
         self.state.stats()
@@ -225,7 +227,7 @@ impl Shared {
     }
 }
 
-/// What goes wrong with a request.
+/// Fault of a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Mood {
     Polite,

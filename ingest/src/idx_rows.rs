@@ -1,12 +1,14 @@
-//! idx images as records, the layout of MNIST (yann.lecun.com/exdb/mnist): two zero bytes, the type (8: unsigned
-//! byte), the number of dimensions, each dimension as a big-endian `u32`, then the values, the last dimension fastest.
+//! idx images as records, the layout of MNIST (yann.lecun.com/exdb/mnist). A file has two zero
+//! bytes, the type (8: unsigned byte), the number of dimensions, each dimension as a big-endian
+//! `u32`, then the values, the last dimension fastest.
 //!
-//! Images have the dimensions `[images, height, width]` or `[images, height, width, channels]`, labels
-//! `[images]`. A record is `image`, the pixels behind the header of a binary PGM (1 channel) or PPM (3 channels)
-//! file, so that it tells its own size and any tool opens it, and `label`, an integer, where there are labels.
+//! Images have the dimensions `[images, height, width]` or `[images, height, width, channels]`,
+//! labels `[images]`. A record has the columns `image` and, with a label file, `label`, an integer.
+//! `image` is a binary PGM (1 channel) or PPM (3 channels) file, so it states its own size and any
+//! tool opens it.
 //!
-//! Both files are read through before the first record: nothing lands of a pair that is cut short, too long or does not
-//! belong together.
+//! Both files are checked before the first record. A pair that is truncated, too long or does not
+//! match lands nothing.
 
 use std::io::{BufReader, Read};
 
@@ -44,10 +46,10 @@ struct Sides {
 }
 
 impl IdxRows {
-    /// Checks both files whole and goes to the first image.
+    /// Checks both files completely and seeks to the first image.
     ///
     /// # Errors
-    /// What is wrong with which of them.
+    /// The reason why one of the files is invalid.
     pub(crate) fn open(
         file: &FileBytes,
         packing: Packing,
@@ -177,10 +179,10 @@ fn drained(reader: &mut impl Read, expected: u64, what: &str) -> Result<(), Stri
     let read = std::io::copy(&mut reader.take(expected + 1), &mut std::io::sink());
     match read.map_err(|e| e.to_string())? {
         found if found < expected => Err(format!(
-            "it ends after {found} of {expected} bytes of {what}; it was cut short, fetch it again"
+            "it ends after {found} of {expected} bytes of {what}; it is truncated, download it again"
         )),
         found if found > expected => Err(format!(
-            "it goes on after its last byte of {what}, the {expected}th; its header is damaged, or it is another file"
+            "it has data after its last byte of {what}, the {expected}th; its header is damaged, or it is another file"
         )),
         _ => Ok(()),
     }
@@ -261,7 +263,7 @@ mod tests {
         )
         .await;
         let long = [&images[..], &[0]].concat();
-        check_refused(&long, &labels, "it goes on after its last byte of images").await;
+        check_refused(&long, &labels, "it has data after its last byte of images").await;
         check_refused(&images[..10], &labels, "its header cannot be read").await;
         check_refused(&images, &labels[..10], "ends after 2 of 3 bytes of labels").await;
         let other = idx(&[2], &[1, 2]);

@@ -1,12 +1,14 @@
-//! An image file as one record: its bytes as they came, where it lies, and the folder it lies in.
+//! An image file as one record: its unchanged bytes, its path, and its folder.
 //!
-//! A record is `image`, the whole file; `path`, its place below the source's folder; and `folder`, the name of the folder
-//! right above it (null where that is the source's own), which is how many sets of images say their class.
+//! A record is `image`, the complete file; `path`, its path below the source's folder; and
+//! `folder`, the name of its direct folder (null where that is the source's own). Many image
+//! datasets use the folder name as the class.
 
 use crate::{rows::Rows, source::Record, value::Value};
 
-/// Reads the one record of an image file. An empty file is a record too: what is no image is told later. One that cannot
-/// be unpacked, or is too large, is a bad record and no end of its source.
+/// Reads the one record of an image file. An empty file is a record too: images are validated
+/// later. A file that cannot be decompressed, or is too large, is a bad record, and the source
+/// continues.
 pub(crate) struct ImageRows {
     record: Option<Record>,
 }

@@ -1,9 +1,10 @@
 //! Sources -> landing zone: immutable Parquet files and one append-only commit log per source.
 //!
-//! [`ingest`] runs the sources of a pipeline, some at a time. Pages of a source are gathered into batches; a batch is
-//! landed by writing its files first and then one log entry that names them together with the position to go on from.
-//! So data and position move in one atomic step, and a run that dies at any instant is continued without a record lost
-//! or doubled: batches are a pure function of the pages, and files are a pure function of the batch.
+//! [`ingest`] runs the sources of a pipeline, some at a time. Pages of a source are gathered into
+//! batches; a batch is landed by writing its files first, then one log entry that names them and
+//! the position to resume from. So data and position move in one atomic step. A run that dies at
+//! any instant resumes without a lost or doubled record: batches are a pure function of the pages,
+//! and files are a pure function of the batch.
 
 mod amend;
 mod archive;

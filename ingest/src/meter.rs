@@ -1,4 +1,4 @@
-//! What sources wait for, and what became of their requests and commits: told to people and to metrics, and never decided by.
+//! Waits, requests and commits of sources. Observability only: no control flow reads these values.
 
 use std::{
     collections::BTreeMap,
@@ -9,7 +9,7 @@ use std::{
 use feedline_schemas::commit::CommitEntry;
 use tokio::time::Instant;
 
-/// Why a source waits.
+/// Cause of a wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Cause {
     /// The server asked for it: Retry-After, or a quota that is used up.
@@ -26,7 +26,7 @@ pub enum Cause {
     CrawlDelay,
     /// For another program, which holds the lease of the source.
     Lease,
-    /// For other sources of this program, of which only some run at a time.
+    /// Other sources of this program: only some run at a time.
     Place,
 }
 
@@ -64,7 +64,7 @@ impl Cause {
 pub struct Meters(Mutex<BTreeMap<String, Arc<Meter>>>);
 
 impl Meters {
-    /// That of the source called `source`.
+    /// Returns the meter of the source called `source`.
     #[must_use]
     pub fn of(&self, source: &str) -> Arc<Meter> {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -75,7 +75,7 @@ impl Meters {
     }
 }
 
-/// What one source waits for and has done, since this program began.
+/// Waits and work of one source since this program began.
 #[derive(Debug, Default)]
 pub struct Meter(Mutex<State>);
 
@@ -100,33 +100,33 @@ struct Wait {
     since: Instant,
 }
 
-/// What a meter shows.
+/// Snapshot of a meter.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Reading {
-    /// Requests by the status of their answers; `None` for those without one.
+    /// Requests by the status of their responses; `None` for those without one.
     pub requests: BTreeMap<Option<u16>, u64>,
     /// Tries beyond the first.
     pub retries: u64,
-    /// Time waited, of requests that wait at the same time each; waits that go on count so far.
+    /// Time waited, summed over concurrent requests; current waits count so far.
     pub waited: BTreeMap<Cause, Duration>,
-    /// What it waits for now, for a person; of several things the one that it has waited for longest.
+    /// Description of the current wait, the longest of several.
     pub waits_for: Option<String>,
     /// Batches that were committed.
     pub commits: u64,
     /// Time that they took, from the last page of each to its entry in the log.
     pub committing: Duration,
-    /// What its log says; none before it was read.
+    /// Totals of its log; `None` before it is read.
     pub landed: Option<LogTotals>,
 }
 
-/// What the newest entry of a log says.
+/// Totals of the newest entry of a log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LogTotals {
     /// Rows of all batches.
     pub rows: u64,
     /// Records left out as duplicates.
     pub duplicates: u64,
-    /// Records set aside.
+    /// Rejected records.
     pub rejected: u64,
     /// Entries.
     pub batches: u64,
@@ -155,7 +155,7 @@ impl Meter {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What it shows now.
+    /// Takes a snapshot.
     #[must_use]
     pub fn read(&self) -> Reading {
         let now = Instant::now();
@@ -175,7 +175,7 @@ impl Meter {
         }
     }
 
-    /// What the source waits for now.
+    /// Returns the description of the current wait.
     pub(crate) fn waits_for(&self) -> Option<String> {
         self.state().waits_for()
     }
@@ -193,7 +193,7 @@ impl Meter {
         }
     }
 
-    /// Takes note of a request, and of the status of its answer.
+    /// Records a request and the status of its response.
     pub(crate) fn asked(&self, status: Option<u16>) {
         *self.state().requests.entry(status).or_default() += 1;
     }
@@ -224,7 +224,7 @@ impl State {
     }
 }
 
-/// A wait that goes on.
+/// A wait in progress.
 #[derive(Debug)]
 pub(crate) struct Waiting {
     meter: Arc<Meter>,

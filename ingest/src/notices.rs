@@ -23,7 +23,7 @@ struct Notice {
     others: BTreeSet<String>,
 }
 
-/// Most messages of a kind that are told apart.
+/// Maximum number of distinct messages of a kind that are tracked.
 const MOST: usize = 10_000;
 
 impl Notices {

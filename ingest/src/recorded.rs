@@ -1,4 +1,4 @@
-//! Recorded answers of real APIs, landed: whatever lands is compared with what was recorded, value by value.
+//! Lands recorded responses of real APIs and compares each landed value with the recording.
 
 use std::{collections::BTreeMap, io::Read, path::Path};
 
@@ -37,7 +37,7 @@ fn shared(path: &str) -> Option<String> {
     Some(text)
 }
 
-/// The lists in the answers of a recording, as they came.
+/// The lists in the responses of a recording, unchanged.
 fn bodies(recording: &str) -> Option<Vec<String>> {
     let text = shared(&format!("recordings/{recording}.jsonl.gz"))?;
     let exchanges = text
@@ -136,7 +136,7 @@ impl Cell {
         }
     }
 
-    /// Whether it says what was recorded.
+    /// Returns true if it equals the recorded value.
     fn says(&self, recorded: &Value) -> bool {
         match (self.r#type, recorded) {
             (ColumnType::Utf8, Value::Text(text)) => self.text == *text,
@@ -250,8 +250,8 @@ async fn fault_33_repositories_of_2013_2017_and_2018_land_in_one_table_and_no_va
     assert!(told.contains_key("deployments_url"), "{told:?}");
 }
 
-/// Lands documents in which records of many kinds stand side by side: each of them lands whole or is set aside with a
-/// reason.
+/// Lands documents that mix records of many kinds. Each record lands completely or is rejected with
+/// a reason.
 async fn check_mixed(documents: Vec<String>, path: &str, more: &str) {
     let landing = Landing::of(&documents, path, more);
     let report = landing.run().await;

@@ -274,7 +274,7 @@ mod tests {
     use super::*;
     use crate::{context::Context, http::testing, run::ingest};
 
-    /// A pipeline of five files, each of which is a batch.
+    /// A pipeline of five files, one batch each.
     fn pipeline() -> (tempfile::TempDir, PipelineConfig) {
         let folder = tempfile::tempdir().unwrap();
         for i in 0..5 {
@@ -307,7 +307,7 @@ mod tests {
         repair(config, None, &by(root), dry_run).await.unwrap()
     }
 
-    /// What lies in the folders `data` and `log`: entries without what their run gave them.
+    /// Files in the folders `data` and `log`; entries without their run-specific fields.
     async fn landed(root: &Store) -> BTreeMap<String, Bytes> {
         let landing = root.child("landing/s");
         let mut all = BTreeMap::new();

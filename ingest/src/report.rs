@@ -1,4 +1,4 @@
-//! What a run or `status` tells about a source.
+//! Report of a run or of `status` about a source.
 
 use arrow::array::{Array, AsArray};
 use feedline_schemas::{
@@ -30,7 +30,7 @@ pub(crate) fn add(report: &mut IngestReport, source: SourceReport) {
     report.sources.push(source);
 }
 
-/// What the log says about a source, with the requests of this run.
+/// Builds the report of a source from its log and the requests of this run.
 pub(crate) async fn source_report(
     config: &SourceConfig,
     landing: &Store,

@@ -21,7 +21,7 @@ use crate::{
     warnings::WarningChange,
 };
 
-/// What a source found where a record should be.
+/// A record of a source, or the flaw in its place.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Record {
     /// A record.
@@ -34,7 +34,7 @@ pub(crate) enum Record {
         raw: String,
         /// One of a few fixed words, counted in the log, such as `malformed_line`.
         reason: &'static str,
-        /// Where and what exactly, such as `line 7: 3 fields, the header has 5`.
+        /// Place and details, such as `line 7: 3 fields, the header has 5`.
         detail: String,
     },
 }
@@ -86,14 +86,14 @@ impl Record {
     }
 }
 
-/// Some records and where to go on after them.
+/// Some records and the position after them.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Page {
     /// Records in the source's order.
     pub records: Vec<Record>,
-    /// Where the next page begins; [`Position::Done`] when there is none.
+    /// Position of the next page; [`Position::Done`] after the last.
     pub next: Position,
-    /// What a crawl, or a source that is read again, tells besides.
+    /// Additional results of a crawl, or of a source that is read again.
     pub crawled: Option<Crawled>,
     /// `files`: the files of the records, in their order.
     pub parts: Vec<PagePart>,
@@ -107,16 +107,16 @@ pub(crate) struct PagePart {
     pub supersedes: bool,
 }
 
-/// What some pages bring besides records.
+/// Additional results of pages, besides records.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Crawled {
     /// URLs that were asked for.
     pub urls: u64,
     /// URLs that gave no record for a reason that is no failure, by reason.
     pub skipped: BTreeMap<&'static str, u64>,
-    /// What they add to the frontier, in its order.
+    /// Discoveries to append to the frontier, in its order.
     pub found: Vec<Discovery>,
-    /// By what they can be told to be unchanged.
+    /// Validators for later conditional requests.
     pub validators: Vec<(Hash128, Validator)>,
     /// Warnings about the source; each replaces an earlier one with its code.
     pub warnings: Vec<Warning>,
@@ -148,13 +148,13 @@ pub(crate) trait Source: Send {
         Ok(())
     }
 
-    /// The answers of the pages since they were last taken; none for a source that keeps none.
+    /// Responses of the pages since they were last taken; `None` for a source that archives none.
     fn raw(&mut self) -> Option<&mut Kept> {
         None
     }
 
-    /// Takes answers from `tape` from now on, and asks nobody. Called before [`Source::restore`], for sources of the types
-    /// `rest` and `html` only.
+    /// Takes responses from `tape` from now on, and sends no requests. Called before
+    /// [`Source::restore`], for sources of the types `rest` and `html` only.
     fn replay(&mut self, _tape: Arc<Tape>) {}
 
     /// Decisions that the source made itself since the last call.

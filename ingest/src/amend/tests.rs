@@ -693,7 +693,7 @@ async fn an_incremental_source_is_read_again_from_a_cursor_and_only_changes_land
     assert_eq!(
         bring(&source, &root).await.unwrap().rows,
         30,
-        "the change lies before the cursor"
+        "the change is before the cursor"
     );
     let what = Reread {
         from: Some("10".into()),

@@ -27,7 +27,7 @@ use crate::{
 /// The records of the members of a tar archive.
 ///
 /// # Errors
-/// What is wrong with the archive.
+/// The reason why the archive cannot be read.
 pub(crate) fn tar(file: &FileBytes, layout: &Layout) -> Result<Box<dyn Rows>, String> {
     let members = TarMembers::open(file, layout.packing, &layout.archive)?;
     Ok(rows(members, file, layout))
@@ -36,7 +36,7 @@ pub(crate) fn tar(file: &FileBytes, layout: &Layout) -> Result<Box<dyn Rows>, St
 /// The records of the members of a zip archive.
 ///
 /// # Errors
-/// What is wrong with the archive.
+/// The reason why the archive cannot be read.
 pub(crate) fn zip(file: &FileBytes, layout: &Layout) -> Result<Box<dyn Rows>, String> {
     let members = ZipMembers::open(file, &layout.archive)?;
     Ok(rows(members, file, layout))
@@ -55,14 +55,14 @@ trait Members: Send {
     /// The next member whose name is `wanted`; `None` after the last.
     ///
     /// # Errors
-    /// What is wrong with the archive.
+    /// The reason why the archive cannot be read.
     fn next(&mut self, wanted: &dyn Fn(&str) -> bool) -> Result<Option<(String, Member)>, String>;
 }
 
 /// An archive may unpack to this many bytes, whatever its own size.
 const FREE: u64 = 16 << 20;
 
-/// What a member became.
+/// Outcome of reading a member.
 #[derive(Debug, PartialEq, Eq)]
 enum Member {
     /// Its content.
@@ -112,7 +112,7 @@ impl Bounds {
         Ok(())
     }
 
-    /// Whether a member may be unpacked, by what its header says.
+    /// Checks the size in the member's header against `archive.max_member_bytes`.
     fn allows(&self, bytes: u64) -> Result<(), Member> {
         let most = self.config.max_member_bytes.bytes();
         if bytes <= most {
@@ -123,7 +123,8 @@ impl Bounds {
     }
 }
 
-/// Whether a member of this name is one that is asked for, and not hidden by a dot, nor in a folder that is.
+/// Returns true if a member of this name is wanted and neither it nor its folder is hidden by a
+/// dot.
 fn is_meant(name: &str, config: &ArchiveConfig) -> bool {
     let is_hidden = |part: &str| part.starts_with('.') && !matches!(part, "." | "..");
     // Many tar archives call their members `./a.csv`.
@@ -145,7 +146,7 @@ fn fill(reader: &mut impl Read, buffer: &mut [u8]) -> Result<bool, String> {
     Ok(true)
 }
 
-const CUT: &str = "it is cut short; fetch it again";
+const CUT: &str = "it is truncated; download it again";
 
 #[cfg(test)]
 mod tests;

@@ -10,7 +10,7 @@ use crate::{
     value::shorten,
 };
 
-/// Names that are told of when no member is chosen.
+/// Number of names listed in the error when no member is chosen.
 const TOLD: usize = 5;
 
 /// The records of a member, and its name.
@@ -71,7 +71,7 @@ impl<M: Members> TableMembers<M> {
         };
         let named = file_format::named(name, self.layout.format, self.layout.delimiter);
         let (kind, packing) = named.ok_or(
-            "its name does not tell its format (.csv, .tsv, .json, .ndjson, .jsonl or .parquet); set `format`",
+            "its name has no known extension (.csv, .tsv, .json, .ndjson, .jsonl or .parquet); set `format`",
         )?;
         if matches!(kind, Kind::Tar | Kind::Zip) {
             return Err("an archive in an archive is not read; unpack the outer one".into());
@@ -114,15 +114,15 @@ impl<M: Members> TableMembers<M> {
         match &self.layout.archive.member {
             Some(pattern) => format!("no member matches `archive.member` = `{pattern}`; {among}"),
             None => format!(
-                "no member's name tells a format (.csv, .tsv, .json, .ndjson, .jsonl or .parquet); {among}; set `format` and \
+                "no member has a known extension (.csv, .tsv, .json, .ndjson, .jsonl or .parquet); {among}; set `format` and \
                  `archive.member`"
             ),
         }
     }
 }
 
-/// Whether a member of this name is read: where a pattern or a format asks for it, or its name tells a format that is no
-/// archive.
+/// Returns true if a member of this name is read: a pattern chooses members, or its extension names
+/// a format that is no archive.
 fn is_told(name: &str, layout: &Layout) -> bool {
     let named = file_format::named(name, layout.format, layout.delimiter);
     let is_archive = matches!(named, Some((Kind::Tar | Kind::Zip, _)));

@@ -16,10 +16,10 @@ pub(super) struct TarMembers {
 }
 
 impl TarMembers {
-    /// Walks over the whole archive, and begins again.
+    /// Reads the complete archive once to check it, then starts again at its first member.
     ///
     /// # Errors
-    /// What is wrong with the archive.
+    /// The reason why the archive cannot be read.
     pub(super) fn open(
         file: &FileBytes,
         packing: Packing,
@@ -68,7 +68,7 @@ impl TarMembers {
         Ok(())
     }
 
-    /// Reads what follows the first block of zeros: zeros, of which writers put many.
+    /// Reads the rest after the first block of zeros. Writers often pad with many such blocks.
     fn end(&mut self) -> Result<(), String> {
         let mut block = [0; 8192];
         loop {
@@ -78,7 +78,7 @@ impl TarMembers {
                 return Ok(());
             }
             if block[..count].iter().any(|byte| *byte != 0) {
-                let told = "it goes on after its end; if archives were joined, keep them as files of their own";
+                let told = "it has data after its end; if archives were joined, keep them as separate files";
                 return Err(told.into());
             }
         }

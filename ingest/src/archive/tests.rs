@@ -65,7 +65,7 @@ fn source(folder: &Folder, name: &str) -> SourceConfig {
     config
 }
 
-/// What an archive at `name` gives; a zip's names have another beginning here.
+/// Expected rows of the archive at `name`; a zip's names have another prefix here.
 fn expected(name: &str, prefix: &str) -> Vec<String> {
     let record = |(member, content): &(&str, &[u8])| {
         let image: String = content.iter().map(|byte| format!("{byte:02x}")).collect();
@@ -151,11 +151,11 @@ async fn an_archive_that_goes_on_after_its_end_is_refused() {
     let joined = [tar(MEMBERS), tar(MEMBERS)].concat();
     let folder = Folder::new(&[("a.tar", &joined)]);
     let error = refused(&source(&folder, "a.tar")).await;
-    assert!(error.contains("it goes on after its end"), "{error}");
+    assert!(error.contains("it has data after its end"), "{error}");
     let joined = [zip(MEMBERS, CompressionMethod::Stored), b"x".to_vec()].concat();
     let folder = Folder::new(&[("a.zip", &joined)]);
     let error = refused(&source(&folder, "a.zip")).await;
-    assert!(error.contains("no list of members at its end"), "{error}");
+    assert!(error.contains("no central directory at its end"), "{error}");
 }
 
 #[tokio::test]

@@ -1,9 +1,10 @@
-//! Zip archives (APPNOTE.TXT 6.3.10), by the list of members at their end.
+//! Zip archives (APPNOTE.TXT 6.3.10), read by their central directory.
 //!
-//! The list alone says what is in an archive: what is left out of it was deleted. It is read as a stream, entry by entry,
-//! so that two members of one name stay two. Each member's own header must agree with it in the name, its data must lie
-//! before the list, and all data together must not be longer than the file: members that share data are how a small
-//! archive becomes endless.
+//! Only the central directory defines the members: an entry missing from it was deleted. It is read
+//! as a stream, entry by entry, so that two members of one name stay two. Each member's local
+//! header must agree with it in the name and its data must end before the directory. All data
+//! together must not be longer than the file: members that share data would make a small archive
+//! endless.
 
 use std::io::Read;
 
@@ -17,7 +18,7 @@ use crate::file_bytes::{FileBytes, FileReader};
 const END: u64 = 22;
 /// Longest comment.
 const COMMENT: u64 = 0xffff;
-/// Length of the place of the 64-bit record, which stands before the other.
+/// Length of the 64-bit locator, which is before the end record.
 const PLACE_64: u64 = 20;
 const END_64: usize = 56;
 /// Length of an entry of the list, without its texts.
@@ -32,10 +33,10 @@ pub(super) struct ZipMembers {
 }
 
 impl ZipMembers {
-    /// Walks over the list of members, and begins again.
+    /// Walks over the central directory once to check it, then starts again at its first member.
     ///
     /// # Errors
-    /// What is wrong with the archive.
+    /// The reason why the archive cannot be read.
     pub(super) fn open(file: &FileBytes, config: &ArchiveConfig) -> Result<Self, String> {
         let end = End::find(file)?;
         let mut all = List::new(file, &end, config);
@@ -63,7 +64,7 @@ impl Members for ZipMembers {
     }
 }
 
-/// Where the list is.
+/// Position and size of the central directory.
 #[derive(Clone, Copy, Debug)]
 struct End {
     entries: u64,
@@ -84,7 +85,7 @@ impl End {
             })
         });
         let at =
-            at.ok_or("it has no list of members at its end: it is cut short, fetch it again")?;
+            at.ok_or("it has no central directory at its end: it is truncated, download it again")?;
         let end = &tail[at..];
         let place = (at as u64 + from).checked_sub(PLACE_64);
         let place = place.filter(|place| *place >= from).map(|place| {
@@ -103,7 +104,7 @@ impl End {
         let is_one = matches!(two(end, 4), 0 | 0xffff);
         let ends = found.start.checked_add(found.bytes);
         if !is_one || ends.is_none_or(|ends| ends > at as u64 + from) {
-            return Err("its list of members is not where it says: it is cut short, or a part of an archive".into());
+            return Err("its central directory is not at the stated offset: it is truncated, or a part of an archive".into());
         }
         Ok(found)
     }
@@ -113,7 +114,7 @@ impl End {
         let end = read(file, at, END_64 as u64)?;
         if !end.starts_with(b"PK\x06\x06") {
             return Err(
-                "its 64-bit end is not where it says; it is damaged, fetch it again".into(),
+                "its 64-bit end record is not at the stated offset; it is damaged, download it again".into(),
             );
         }
         Ok(Self {
@@ -132,7 +133,7 @@ struct List {
     bounds: Bounds,
     /// Bytes of the file that members may still have.
     packed: u64,
-    /// Where the list begins, and all data end.
+    /// Offset where the directory begins and all data ends.
     start: u64,
 }
 
@@ -168,13 +169,13 @@ impl List {
             return match self.left {
                 0 => Ok(None),
                 left => Err(format!(
-                    "its list of members ends with {left} still to come"
+                    "its central directory ends with {left} entries missing"
                 )),
             };
         }
         self.bounds.member()?;
         if !fixed.starts_with(b"PK\x01\x02") || self.left == 0 {
-            return Err("its list of members is damaged; fetch it again".into());
+            return Err("its central directory is damaged; download it again".into());
         }
         self.left -= 1;
         let mut texts = [28, 30, 32].map(|at| vec![0; two(&fixed, at).into()]);
@@ -189,7 +190,7 @@ impl List {
             u32::MAX => wide.next(),
             small => Ok(small.into()),
         };
-        // In this order they stand in the wide field.
+        // The wide field has them in this order.
         let (bytes, packed, at) = (number(24)?, number(20)?, number(42)?);
         // Unix modes of files, and the type that writers of other systems leave open.
         let is_file = matches!(four(&fixed, 38) >> 28, 0 | 8) || fixed[5] != 3;
@@ -299,7 +300,7 @@ impl<'a> Wide<'a> {
         let (number, rest) = self
             .0
             .split_at_checked(8)
-            .ok_or("a number of 64 bits is missing in its list of members")?;
+            .ok_or("a 64-bit number is missing in its central directory")?;
         self.0 = rest;
         Ok(eight(number, 0))
     }
@@ -308,7 +309,7 @@ impl<'a> Wide<'a> {
 /// Bytes of the file from `at`.
 fn read(file: &FileBytes, at: u64, bytes: u64) -> Result<bytes::Bytes, String> {
     let end = at.checked_add(bytes).filter(|end| *end <= file.mark.bytes);
-    let end = end.ok_or("it lies beyond the end of the archive")?;
+    let end = end.ok_or("it is beyond the end of the archive")?;
     file.range(at, end).map_err(|e| e.to_string())
 }
 

@@ -56,7 +56,8 @@ const FLAGS: [(&str, f64); 4] = [
     ("halted", 0.01),
 ];
 const REGIONS: [&str; 3] = ["us", "eu", "apac"];
-/// How far back a copy may reach; more than the default page, so that some copies cross a page's border.
+/// Greatest distance between a duplicate and its original. It exceeds the default page size, so
+/// that some duplicates cross a page boundary.
 const COPY_REACH: usize = 150;
 
 /// A seeded generator of one row's draws, each a hash of (row, number of the draw).
@@ -114,7 +115,7 @@ pub(super) struct Market {
 }
 
 impl Market {
-    /// What stands at `row`: a record, or what should have been one.
+    /// The record at `row`, possibly damaged.
     pub(super) fn record(&self, row: u64) -> Value {
         let row = self.copied_from(row).unwrap_or(row);
         let mut record = self.clean(row);
@@ -410,7 +411,7 @@ mod tests {
         let page_of = |id: &Value| id.as_str().unwrap()[1..].parse::<usize>().unwrap() / 100;
         assert!(
             copies.iter().any(|&i| page_of(&records[i]["id"]) < i / 100),
-            "no copy crosses a page's border"
+            "no duplicate crosses a page boundary"
         );
         near(
             records.iter().filter(|record| record.is_string()).count(),
