@@ -38,7 +38,7 @@ impl Lane {
     }
 }
 
-/// What a store answered; its body is still to come.
+/// Head of a store's response; its body is still to come.
 pub struct Answer {
     /// Version of the object, where the store has such a thing.
     pub etag: Option<String>,
@@ -60,10 +60,10 @@ impl fmt::Debug for Answer {
     }
 }
 
-/// Why a read that was tried once failed.
+/// Failure of a read that was tried once.
 #[derive(Debug)]
 pub struct ReadFailure {
-    /// What kind of failure it is.
+    /// Class of the failure.
     pub class: FailureClass,
     /// Time the server asked to wait.
     pub retry_after: Option<Duration>,
@@ -104,7 +104,7 @@ pub enum FailureClass {
 }
 
 impl FailureClass {
-    /// What an HTTP status says.
+    /// Classifies an HTTP status.
     pub(crate) const fn of_status(status: u16) -> Self {
         match status {
             429 | 503 => Self::Throttled,
@@ -117,7 +117,7 @@ impl FailureClass {
         }
     }
 
-    /// What an error of the local disk or of a test says.
+    /// Classifies an error of the local disk or of a test.
     pub(crate) const fn of_error(error: &Error) -> Self {
         match error {
             Error::NotFound { .. } => Self::Missing,

@@ -1,4 +1,4 @@
-//! What a kind of store must be able to do.
+//! Operations of a kind of store.
 
 use std::{fmt::Debug, ops::Range, time::Duration};
 
@@ -12,7 +12,7 @@ use crate::{Answer, Error, Listed, ReadFailure, ReadOnce};
 pub(crate) enum Created {
     /// It was absent and is now there.
     Yes,
-    /// The store says that it was there already; after a lost answer it may be our own.
+    /// The store reports that the object exists already. After a lost response it may be our own.
     AlreadyThere,
 }
 

@@ -1,4 +1,4 @@
-//! Clients of an object store that try each request once, and what its answers said beside their bodies.
+//! Clients of an object store that try each request once, and record the heads of its responses.
 
 use std::{
     error::Error as StdError,
@@ -158,13 +158,13 @@ fn once() -> RetryConfig {
     }
 }
 
-/// What is known of an answer beside its body. Travels with the request.
+/// Known facts about a response besides its body. They travel with the request.
 #[derive(Debug, Default)]
 pub(crate) struct Notes(Mutex<Note>);
 
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Note {
-    /// What went wrong, if the request was made and failed.
+    /// Class of the failure, if the request was sent and failed.
     pub(crate) class: Option<FailureClass>,
     pub(crate) retry_after: Option<Duration>,
 }
@@ -230,7 +230,7 @@ fn class_of(error: &HttpError) -> FailureClass {
     }
 }
 
-/// Which step of connecting failed. The client's error types are not public, so their texts have to tell.
+/// Classifies a failed connection. The client's error types are not public, so their texts decide.
 fn connect_class(error: &HttpError) -> FailureClass {
     let mut cause: Option<&(dyn StdError + 'static)> = Some(error);
     while let Some(error) = cause {

@@ -15,7 +15,7 @@ pub trait Clock: Debug + Send + Sync {
     fn boot(&self) -> Duration {
         self.monotonic()
     }
-    /// Time since 1970-01-01 UTC; may jump. For telling people and for dates from servers.
+    /// Time since 1970-01-01 UTC; may jump. Only for display and for dates from servers.
     fn unix(&self) -> Duration;
 }
 

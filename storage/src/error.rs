@@ -1,4 +1,4 @@
-//! What can go wrong with a store.
+//! Errors of stores.
 
 use std::io;
 
@@ -43,7 +43,7 @@ pub enum Error {
     Location {
         /// URL as given.
         url: String,
-        /// Why not.
+        /// Reason of the error.
         reason: String,
     },
     /// Fewer bytes came than were asked for.
@@ -61,17 +61,17 @@ pub enum Error {
     /// A request was not sent, or its redirect not followed.
     #[error("cannot {operation} `{url}`: {reason}")]
     Refused {
-        /// What was tried.
+        /// The operation.
         operation: &'static str,
         /// URL of the object.
         url: String,
-        /// Why, and what to do.
+        /// Reason and remedy.
         reason: String,
     },
     /// A local file operation failed.
     #[error("cannot {operation} `{url}`")]
     Io {
-        /// What was tried.
+        /// The operation.
         operation: &'static str,
         /// URL of the object.
         url: String,
@@ -82,7 +82,7 @@ pub enum Error {
     /// A request to the store failed.
     #[error("cannot {operation} `{url}`")]
     Remote {
-        /// What was tried.
+        /// The operation.
         operation: &'static str,
         /// URL of the object.
         url: String,
@@ -93,7 +93,7 @@ pub enum Error {
     /// A fault asked for by a test.
     #[error("injected fault: {operation} of `{url}` {when} it was applied")]
     Injected {
-        /// What was tried.
+        /// The operation.
         operation: &'static str,
         /// URL of the object.
         url: String,
@@ -103,13 +103,13 @@ pub enum Error {
 }
 
 impl Error {
-    /// Whether the object is absent.
+    /// Returns true if the object is absent.
     #[must_use]
     pub const fn is_not_found(&self) -> bool {
         matches!(self, Self::NotFound { .. })
     }
 
-    /// Whether the same call may succeed later.
+    /// Returns true if the same call may succeed later.
     #[must_use]
     pub const fn is_retryable(&self) -> bool {
         matches!(
@@ -118,7 +118,7 @@ impl Error {
         )
     }
 
-    /// Whether space ran out.
+    /// Returns true if space ran out.
     #[must_use]
     pub const fn is_full(&self) -> bool {
         matches!(self, Self::Full { .. })

@@ -16,7 +16,7 @@ use crate::{
     backend::{Backend, Created},
 };
 
-/// Which calls a rule is about.
+/// Calls that a rule applies to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operation {
     /// `get` and `get_range`.
@@ -31,12 +31,12 @@ pub enum Operation {
     Rename,
 }
 
-/// What happens.
+/// Effect of a rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Effect {
     /// The call fails and has not been applied.
     FailBefore,
-    /// The call has been applied, and fails: its answer is lost.
+    /// The call has been applied, and fails: its response is lost.
     FailAfter,
     /// The call takes this much longer.
     Delay(Duration),
@@ -44,7 +44,8 @@ pub enum Effect {
     ShortRead(usize),
     /// A write finds the disk full.
     Full,
-    /// A creation is told that the object is there, and it is not: S3 answers 409 to a conflict that it lets nobody win.
+    /// A creation reports that the object exists, and it does not: S3 returns 409 for a conflict
+    /// that no writer wins.
     Conflict,
     /// A read returns its bytes with this bit (counted from the first byte's lowest) flipped.
     FlipBit(usize),
@@ -61,7 +62,7 @@ pub struct Rule {
     pub skip: u64,
     /// Matching calls to hit after that.
     pub times: u64,
-    /// What happens to them.
+    /// Effect on them.
     pub effect: Effect,
 }
 
@@ -69,7 +70,7 @@ pub struct Rule {
 #[derive(Default)]
 pub struct Faults {
     rules: Mutex<Vec<Rule>>,
-    /// Whether every creation that may have been made counts as made.
+    /// True if every creation that may have landed counts as landed.
     never_reads_back: bool,
 }
 
@@ -89,9 +90,9 @@ impl Faults {
         })
     }
 
-    /// Makes a list of `rules` for a writer that is known to be bad: what becomes of a creation whose answer is lost, or that
-    /// finds an object there, is never looked up but taken for success, as if [`Store::put_new`](crate::Store::put_new) did
-    /// not read back. A test that such a writer passes proves nothing.
+    /// Makes a list of `rules` for a deliberately wrong writer. It takes a creation for success if
+    /// its response is lost or the object exists, as if [`Store::put_new`](crate::Store::put_new)
+    /// did not read back. A test that such a writer passes proves nothing.
     #[must_use]
     pub fn without_read_back(rules: Vec<Rule>) -> Arc<Self> {
         Arc::new(Self {

@@ -91,7 +91,7 @@ impl LocalFiles {
         }
         open.uses += 1;
         let uses = open.uses;
-        // Two threads may both have opened it: all go on with the one that came first.
+        // Two threads may both have opened it: both continue with the first one.
         let (file, _) = open.files.entry(path.to_owned()).or_insert((file, uses));
         Ok(Arc::clone(file))
     }

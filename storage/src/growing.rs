@@ -1,4 +1,4 @@
-//! Files that grow piece by piece, and take their place when they are whole.
+//! Files that are written piece by piece, and get their names when they are complete.
 
 use std::{
     fs::{self, File},
@@ -12,13 +12,13 @@ use crate::{
     local::{PIECE, TEMPORARY, create_folders, remove, sync_folder, temporary_in},
 };
 
-/// How the files that grow are called until they are whole.
+/// Prefix of the names of incomplete files.
 const GROWING: &str = ".tmp-growing-";
 
 /// Name prefix of the file that reads the clock of the disk.
 const CLOCK: &str = ".tmp-clock-";
 
-/// Age from which a file that nobody holds was left by a process that died.
+/// Age from which a file without a lock counts as left by a dead process.
 const LEFT: Duration = Duration::from_secs(3600);
 
 /// A file on the local disk that is written piece by piece. It is not listed before [`Growing::put`], and removed when it is
@@ -47,10 +47,11 @@ impl Growing {
         })
     }
 
-    /// Gives the file its name, replacing one that is there; durable when it returns. Blocks the thread.
+    /// Gives the file its name and replaces an existing one; durable when it returns. Blocks the
+    /// thread.
     ///
     /// # Errors
-    /// What the disk said. After a failed fsync the file is given up.
+    /// The error of the disk. After a failed fsync the file is given up.
     pub fn put(mut self, path: &str) -> Result<(), Error> {
         let target = self.store.local_path().unwrap_or_default().join(path);
         self.named(&target)
@@ -66,7 +67,7 @@ impl Growing {
         sync_folder(target)
     }
 
-    /// What a failed write of it is.
+    /// Converts a failed write of it.
     #[must_use]
     pub fn error(&self, source: io::Error) -> Error {
         let path = self.temporary.as_deref().and_then(Path::parent);
@@ -189,7 +190,7 @@ mod tests {
         assert_eq!(names(&folder.path().join("a")), ["file"]);
         let found = store.get("a/file").await.unwrap();
         assert_eq!(found, [&bytes[..], b"the end"].concat());
-        // It replaces one that is there.
+        // It replaces an existing file.
         let mut growing = store.grow("a").unwrap().unwrap();
         growing.write_all(b"other").unwrap();
         growing.put("a/file").unwrap();

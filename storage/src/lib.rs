@@ -1,8 +1,9 @@
-//! Object stores by URL, durable local files, and create-if-absent that knows what became of a write.
+//! Object stores by URL, durable local files, and create-if-absent that resolves unknown outcomes.
 //!
-//! A [`Store`] is a folder in some store; every path given to it is relative to that folder and `/`-separated.
-//! Writes are atomic and durable: an object is there complete or not at all. [`Store::put_new`] creates an object only
-//! if it is absent, and when the answer is lost it reads back what is stored instead of guessing.
+//! A [`Store`] is a folder in some store; every path given to it is relative to that folder and
+//! `/`-separated. Writes are atomic and durable: an object exists completely or not at all.
+//! [`Store::put_new`] creates an object only if it is absent. If the response is lost, it reads
+//! back the stored object instead of guessing.
 
 mod attempt;
 mod backend;

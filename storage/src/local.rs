@@ -133,7 +133,7 @@ impl Backend for LocalBackend {
     async fn modified(&self, path: &str) -> Result<Duration, Error> {
         let modified = |target: &Path| {
             let modified = fs::metadata(target)?.modified()?;
-            // A file from before 1970 is as old as can be told.
+            // A file from before 1970 gets age 1970.
             Ok(modified.duration_since(UNIX_EPOCH).unwrap_or_default())
         };
         self.blocking("read", path, modified).await
@@ -237,10 +237,11 @@ pub(crate) fn write_temporary(target: &Path, parts: &[Bytes]) -> io::Result<(Pat
     Ok((temporary, file))
 }
 
-/// The name of a file in `folder` that nobody else has, which begins with `prefix`.
+/// A unique name of a file in `folder` that begins with `prefix`.
 pub(crate) fn temporary_in(folder: &Path, prefix: &str) -> PathBuf {
     static COUNTER: AtomicU64 = AtomicU64::new(0);
-    // Two containers may both be process 1: the time tells them apart, and a name that is taken is not used.
+    // Two containers may both be process 1: the time makes their names differ, and an existing name
+    // is not used.
     let number = COUNTER.fetch_add(1, Ordering::Relaxed);
     let time = SystemClock.unix().as_nanos();
     folder.join(format!("{prefix}{}-{number}-{time:x}", process::id()))

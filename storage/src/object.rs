@@ -93,7 +93,7 @@ impl ObjectBackend {
     }
 }
 
-/// What an error says when no request was made, or its answer makes no sense.
+/// Classifies an error without a request or with an invalid response.
 fn class_of(error: &object_store::Error) -> FailureClass {
     match error {
         object_store::Error::NotFound { .. } => FailureClass::Missing,

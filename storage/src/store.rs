@@ -30,12 +30,12 @@ use crate::{
 const CREATE_TRIES: u32 = 5;
 const CREATE_WAIT: Duration = Duration::from_millis(100);
 
-/// How stores are reached: what the environment says about them, `AWS_*`, `GOOGLE_*`, `AZURE_*` variables by name.
+/// Access to stores: the variables `AWS_*`, `GOOGLE_*`, `AZURE_*` of the environment, by name.
 #[derive(Clone, Default)]
 pub struct StoreOptions {
     /// Variables by name, as object stores' own tools use them (`AWS_ENDPOINT_URL`, `AWS_REGION`, ...).
     pub vars: BTreeMap<String, String>,
-    /// How files over http and https are asked for, which no variable changes.
+    /// Requests for files over http and https, which no variable changes.
     pub web: WebOptions,
 }
 
@@ -76,7 +76,7 @@ fn resolved(root: &path::Path) -> std::io::Result<PathBuf> {
             found.push(part);
             continue;
         }
-        // Above a link stands what is above the folder that it leads to.
+        // The parent of a link is the parent of the folder that it points to.
         if let Ok(real) = found.canonicalize() {
             found = real;
         }
@@ -259,10 +259,10 @@ impl Store {
         self.backend.get(&self.full(path)).await
     }
 
-    /// Reads a whole object, or `None` when it is absent.
+    /// Reads a complete object, or `None` if it is absent.
     ///
     /// # Errors
-    /// What the store said.
+    /// The error of the store.
     pub async fn get_opt(&self, path: &str) -> Result<Option<Bytes>, Error> {
         match self.get(path).await {
             Err(e) if e.is_not_found() => Ok(None),
@@ -314,11 +314,12 @@ impl Store {
         self.local_path().map(LocalFiles::new)
     }
 
-    /// A file in `folder` that is written piece by piece, for an object that need not be in memory at once. `None` where the
-    /// store is no local disk, or has faults: there an object is put whole. Blocks the thread.
+    /// Starts a file in `folder` that is written piece by piece, for an object that need not be in
+    /// memory at once. `None` if the store is no local disk, or has faults: use [`put`](Self::put)
+    /// there. Blocks the thread.
     ///
     /// # Errors
-    /// What the disk said.
+    /// The error of the disk.
     pub fn grow(&self, folder: &str) -> Result<Option<Growing>, Error> {
         let local = self.local_path().filter(|_| !self.has_faults);
         let begun = local.map(|root| Growing::begin(self, &root.join(folder)));
@@ -327,11 +328,11 @@ impl Store {
     }
 
     /// Removes temporary files in `folder` whose process died. These are an hour older than a file
-    /// written now, by the clock of the disk, and no process holds them. Does nothing where the
-    /// store is no local disk. Blocks the thread.
+    /// written now, by the clock of the disk, and no process holds them. Does nothing if the store
+    /// is no local disk. Blocks the thread.
     ///
     /// # Errors
-    /// What the disk said.
+    /// The error of the disk.
     pub fn sweep(&self, folder: &str) -> Result<(), Error> {
         self.swept(folder, Depth::One)
     }
@@ -368,27 +369,29 @@ impl Store {
         Ok(Listed { path, ..found })
     }
 
-    /// When an object was written, since 1970-01-01 UTC, by the clock of the store: for telling people, not for deciding.
+    /// Returns the time when an object was written, since 1970-01-01 UTC, by the clock of the
+    /// store. Only for display, never for decisions.
     ///
     /// # Errors
-    /// [`Error::NotFound`] when it is absent, otherwise what the store said.
+    /// [`Error::NotFound`] if it is absent, otherwise the error of the store.
     pub async fn modified(&self, path: &str) -> Result<Duration, Error> {
         self.backend.modified(&self.full(path)).await
     }
 
-    /// Writes an object, replacing one that is there. Atomic and durable when it returns.
+    /// Writes an object and replaces an existing one. Atomic and durable when it returns.
     ///
     /// # Errors
-    /// [`Error::Full`], [`Error::Denied`], or what the store said; the old object is then still there.
+    /// [`Error::Full`], [`Error::Denied`], or the error of the store; the old object then still
+    /// exists.
     pub async fn put(&self, path: &str, bytes: Bytes) -> Result<(), Error> {
         self.put_parts(path, vec![bytes]).await
     }
 
-    /// As [`put`](Self::put), of an object whose bytes lie in several places: `parts`, one after the other. They are not
+    /// Like [`put`](Self::put), for an object in several `parts`, one after the other. They are not
     /// copied into one.
     ///
     /// # Errors
-    /// As [`put`](Self::put).
+    /// Like [`put`](Self::put).
     pub async fn put_parts(&self, path: &str, parts: Vec<Bytes>) -> Result<(), Error> {
         self.backend.put(&self.full(path), parts).await
     }
@@ -412,13 +415,13 @@ impl Store {
 
     /// Creates an object if it is absent. Atomic and durable when it returns.
     ///
-    /// When the store's answer is lost, or it says that the object exists, the object is read back: bytes equal to
-    /// ours mean that our write landed. So `bytes` must hold an id no other writer uses. Waits at most about 1.5 s
-    /// in all between tries.
+    /// If the store's response is lost, or reports that the object exists, the object is read back:
+    /// bytes equal to ours mean that our write landed. So `bytes` must hold an id that no other
+    /// writer uses. Waits at most about 1.5 s in all between tries.
     ///
     /// # Errors
-    /// What the store said, when the outcome stays unknown after 5 tries; the write may then have landed, and calling
-    /// again with the same bytes finds out.
+    /// The error of the store, if the outcome is still unknown after 5 tries. The write may then
+    /// have landed, and a further call with the same bytes finds out.
     pub async fn put_new(&self, path: &str, bytes: Bytes) -> Result<PutNew, Error> {
         let full = self.full(path);
         let mut wait = CREATE_WAIT;
@@ -435,7 +438,8 @@ impl Store {
             match self.get_opt(path).await {
                 Ok(Some(found)) if found == bytes => return Ok(PutNew::Created),
                 Ok(Some(found)) => return Ok(PutNew::Taken(found)),
-                // Absent: the write did not land (S3 answers 409 to a conflict that it then lets nobody win).
+                // Absent: the write did not land (S3 returns 409 for a conflict that no writer
+                // wins).
                 Ok(None) if tries < CREATE_TRIES => {}
                 Err(e) if e.is_retryable() && tries < CREATE_TRIES => {}
                 Ok(None) => {
@@ -501,10 +505,10 @@ impl Store {
         self.creates.get_or_try_init(|| check).await.map(drop)
     }
 
-    /// All objects below `prefix` (a folder; empty for all), sorted by path.
+    /// Lists all objects below `prefix` (a folder; empty for all), sorted by path.
     ///
     /// # Errors
-    /// What the store said. A folder that does not exist is an empty one.
+    /// The error of the store. A folder that does not exist is an empty one.
     pub async fn list(&self, prefix: &str) -> Result<Vec<Listed>, Error> {
         let mut found = self.backend.list(&self.full(prefix)).await?;
         let cut = if self.folder.is_empty() {
@@ -531,7 +535,7 @@ impl Store {
     /// Removes an object; an absent one is fine.
     ///
     /// # Errors
-    /// What the store said.
+    /// The error of the store.
     pub async fn delete(&self, path: &str) -> Result<(), Error> {
         self.backend.delete(&self.full(path)).await
     }
@@ -727,7 +731,7 @@ mod tests {
         assert_eq!(root.local_path(), Some(PathBuf::from("/")));
     }
 
-    /// What every kind of store must do.
+    /// Contract of every kind of store.
     async fn check(store: Store) {
         let store = store.child("a/b");
         assert!(store.get("x").await.unwrap_err().is_not_found());

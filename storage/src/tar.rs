@@ -1,11 +1,12 @@
 //! Headers of tar archives: POSIX ustar, pax and GNU long names.
 //!
-//! An archive is a run of 512-byte headers, each followed by its member's data padded to 512 bytes, and ends with two
-//! blocks of zeros. A reader that takes a member for shorter than it is goes on reading headers in the middle of the
-//! data, and so can be shown members that no other reader sees. That happens where a pax header and the header behind it
-//! state two sizes and readers differ in which they believe (CVE-2025-62518). Here pax wins, as POSIX says, and two sizes
-//! that differ are refused unless the header has no room for the size; so are global pax sizes and names, links with a
-//! size, and sparse files.
+//! An archive is a sequence of 512-byte headers, each followed by its member's data padded to 512
+//! bytes, and ends with two blocks of zeros. A reader that underestimates a member's size continues
+//! to read headers in the middle of the data. It can then be shown members that no other reader
+//! sees. That happens if a pax header and the header after it state two sizes, and readers differ
+//! in which one they use (CVE-2025-62518). Here pax wins, as POSIX requires, and two different
+//! sizes are refused unless the header has no room for the size. Also refused are global pax sizes
+//! and names, links with a size, and sparse files.
 
 /// Unit of an archive, and length of a header, in bytes.
 pub const BLOCK: u64 = 512;
@@ -14,7 +15,7 @@ const MOST_EXTENSION: u64 = 1 << 20;
 /// Largest size that twelve bytes hold as octal digits.
 const MOST_OCTAL: u64 = 0o777_7777_7777;
 
-/// What a header begins.
+/// Meaning of a header.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Entry {
     /// A regular file of this size.
@@ -56,14 +57,14 @@ enum Extension {
     LongLink,
 }
 
-/// `bytes` up to the next border of a block.
+/// Rounds `bytes` up to the next block boundary.
 #[must_use]
 pub fn padded(bytes: u64) -> u64 {
     bytes.next_multiple_of(BLOCK)
 }
 
 impl Headers {
-    /// Whether a header says something about the member that follows.
+    /// Returns true if an extension header waits for its member.
     #[must_use]
     pub fn is_pending(&self) -> bool {
         self.name.is_some() || self.bytes.is_some()
@@ -72,7 +73,7 @@ impl Headers {
     /// Reads a header.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// The reason why it is invalid.
     pub fn header(&mut self, header: &[u8; 512]) -> Result<Entry, String> {
         if header.iter().all(|byte| *byte == 0) {
             return if self.is_pending() {
@@ -129,10 +130,10 @@ impl Headers {
         Ok(Entry::Extension { bytes })
     }
 
-    /// Takes in the data of an [`Entry::Extension`].
+    /// Processes the data of an [`Entry::Extension`].
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// The reason why it is invalid.
     pub fn extend(&mut self, data: &[u8]) -> Result<(), String> {
         match self.extension.take() {
             Some(Extension::Pax) => self.pax(data, false),

@@ -33,7 +33,7 @@ use url::{Host, Url};
 pub use self::guard::{Found, Guard, Lookup, REFUSED, Resolver, Verdict, system};
 use crate::store::redacted;
 
-/// Who we are and where to complain.
+/// User agent with a contact URL.
 pub const USER_AGENT: &str = concat!(
     "feedline/",
     env!("CARGO_PKG_VERSION"),
@@ -41,13 +41,13 @@ pub const USER_AGENT: &str = concat!(
     env!("CARGO_PKG_REPOSITORY"),
     ")"
 );
-/// How many redirects of one request are followed.
+/// Maximum number of redirects of one request.
 pub const MAX_REDIRECTS: usize = 5;
 
 /// Headers that are for the origin of the first URL alone.
 const OWN_HEADERS: [&str; 3] = ["authorization", "proxy-authorization", "cookie"];
 
-/// How files over http and https are asked for.
+/// Options of requests for files over http and https.
 #[derive(Clone, Debug)]
 pub struct WebOptions {
     /// Hosts, by name or address, that redirects may lead to although their address is not one of the internet.
@@ -78,10 +78,11 @@ impl Default for WebOptions {
     }
 }
 
-/// The place that an answer of `from` redirects to; `None` when it is no redirect.
+/// Returns the target of a redirect response of `from`; `None` for other responses.
 ///
 /// # Errors
-/// Why it is not followed. One from https to http is not: what was asked for in secret is not asked for in public.
+/// The reason why it is not followed. A redirect from https to http is refused: a request sent in
+/// secret is not repeated in public.
 pub fn redirected(from: &Url, status: u16, location: Option<&str>) -> Result<Option<Url>, String> {
     if !matches!(status, 301 | 302 | 303 | 307 | 308) {
         return Ok(None);
@@ -97,7 +98,7 @@ pub fn redirected(from: &Url, status: u16, location: Option<&str>) -> Result<Opt
     }
 }
 
-/// Whether `url` stays on this machine: then a proxy from the environment would be wrong.
+/// Returns true if `url` stays on this machine: a proxy from the environment would be wrong for it.
 #[must_use]
 pub fn is_loopback(url: &Url) -> bool {
     match url.host() {
@@ -108,7 +109,7 @@ pub fn is_loopback(url: &Url) -> bool {
     }
 }
 
-/// Why a request was not sent, or its redirect not followed. Trying again would not help.
+/// Reason why a request was not sent, or its redirect not followed. A retry would not help.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 struct Refused(String);
@@ -128,7 +129,7 @@ pub(crate) fn refusal(error: &(dyn StdError + 'static)) -> Option<String> {
 pub(crate) struct Connector {
     home: Url,
     options: WebOptions,
-    /// Whether callers have deadlines of their own.
+    /// True if callers have deadlines of their own.
     has_deadline: bool,
 }
 
@@ -280,7 +281,7 @@ impl Asking {
     }
 }
 
-/// Whether the [`Resolver`] refused.
+/// Returns true if the [`Resolver`] refused.
 fn is_refused(error: &HttpError) -> bool {
     let mut causes = std::iter::successors(Some(error as &dyn StdError), |&error| error.source());
     causes.any(|error| error.to_string() == REFUSED)

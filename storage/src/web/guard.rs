@@ -18,13 +18,13 @@ use std::{
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use url::{Host, Url};
 
-/// What is said of a host that is refused.
+/// Message about a refused host.
 pub const REFUSED: &str = "its host is not of the internet but of this machine or its network";
 
 /// The addresses of a name.
 pub type Found = Pin<Box<dyn Future<Output = io::Result<Vec<SocketAddr>>> + Send>>;
 
-/// How names are looked up.
+/// Function that looks names up.
 pub type Lookup = Arc<dyn Fn(&str) -> Found + Send + Sync>;
 
 /// The lookup of this machine.
@@ -39,10 +39,10 @@ pub fn system() -> Lookup {
     })
 }
 
-/// Which hosts may be asked.
+/// Rules for hosts that may be requested.
 #[derive(Clone, Debug, Default)]
 pub struct Guard {
-    /// Whether all may be.
+    /// True if all hosts are allowed.
     is_open: bool,
     /// Origins that the configuration names for requests: scheme, host and port.
     configured: HashSet<(String, String, u16)>,
@@ -52,7 +52,7 @@ pub struct Guard {
     private: HashSet<String>,
 }
 
-/// What may be done with a URL.
+/// Verdict about a URL.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// Ask, whatever its address is.
@@ -96,7 +96,7 @@ impl Guard {
         self.private.extend(hosts.iter().map(|host| normal(host)));
     }
 
-    /// What may be done with `url`.
+    /// Returns the verdict about `url`.
     #[must_use]
     pub fn judge(&self, url: &Url) -> Verdict {
         let is_named = |names: &HashSet<String>| {
@@ -208,7 +208,7 @@ fn is_public_v4(ip: Ipv4Addr) -> bool {
 fn is_public_v6(ip: Ipv6Addr) -> bool {
     let segments = ip.segments();
     let [a, b, ..] = segments;
-    // Addresses that stand for one of version 4: mapped ones, and those of translators (NAT64, 6to4).
+    // Addresses that embed one of version 4: mapped ones, and those of translators (NAT64, 6to4).
     let [.., high, low] = segments;
     let within = |high: u16, low: u16| {
         let [[a, b], [c, d]] = [high, low].map(u16::to_be_bytes);

@@ -12,7 +12,7 @@ use tokio::{
 use super::*;
 use crate::{Error, FailureClass, Lane, ReadOnce, Store, StoreOptions};
 
-/// A server that gives every request the same answer, or none.
+/// A server that gives every request the same response, or none.
 struct Server {
     port: u16,
     heads: Arc<Mutex<Vec<String>>>,
