@@ -8,11 +8,11 @@ use crate::http::ANSWERED;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The configuration asks for something that cannot be done.
+    /// The configuration is invalid.
     #[error("`{key}`: {reason}")]
     Config {
-        /// Key path. A source names it relative to its `[[source]]` table (such as `pagination.page_size`);
-        /// [`crate::ingest`] puts `source.<index>.` in front.
+        /// Key path. A source names it relative to its `[[source]]` table (such as
+        /// `pagination.page_size`); [`crate::ingest`] adds the prefix `source.<index>.`.
         key: String,
         /// The problem and its remedy.
         reason: String,
@@ -20,30 +20,30 @@ pub enum Error {
     /// A request failed for good: not retryable, or out of tries.
     #[error("cannot fetch `{url}`: {what}; {advice}")]
     Http {
-        /// URL with everything secret taken out.
+        /// URL without secrets.
         url: String,
         /// The event.
         what: String,
         /// The remedy.
         advice: String,
     },
-    /// A body arrived whole but is not what the configuration says.
+    /// A complete body does not match the configuration.
     #[error("cannot use the body of `{url}`: {reason}")]
     Body {
-        /// URL with everything secret taken out.
+        /// URL without secrets.
         url: String,
         /// The problem and its remedy.
         reason: String,
     },
-    /// The API has more records than it gives.
+    /// The API has more records than it returns.
     #[error("incomplete: not all records of `{url}` can be had: {reason}")]
     Incomplete {
-        /// URL with everything secret taken out.
+        /// URL without secrets.
         url: String,
         /// The number of records, and the remedy.
         reason: String,
     },
-    /// The server asks to wait longer than `retry.max_wait_s`.
+    /// The server asks for a longer wait than `retry.max_wait_s`.
     #[error(
         "source `{source}` is deferred until {}: {reason}; run the same command again after that, it resumes from the last committed page; to ask at once, run `feedline ingest resume PIPELINE.toml --source {source}` first",
         when(*.until_unix_s)
@@ -51,9 +51,9 @@ pub enum Error {
     Deferred {
         /// Source name.
         r#source: String,
-        /// When to come back, Unix time in seconds.
+        /// Time when the source may be requested again, Unix time in seconds.
         until_unix_s: u64,
-        /// Time until then, in seconds, whatever the wall clock says by now.
+        /// Wait until then in seconds, independent of later changes of the wall clock.
         wait_s: u64,
         /// The server's message.
         reason: String,
@@ -89,7 +89,7 @@ pub enum Error {
         /// A rejected record and why.
         sample: String,
     },
-    /// A record is not as the contract wants it, and that says `freeze`.
+    /// A record violates the contract under `freeze`.
     #[error(
         "source `{source}`: {detail}, and `contract.{key}` is `freeze`; the batch was not committed; mend the source or choose {}; the record is {record}",
         instead(.key)
@@ -127,7 +127,7 @@ pub enum Error {
     Replaced {
         /// Source name.
         r#source: String,
-        /// The entry that was taken back.
+        /// The entry that was withdrawn.
         sequence: Sequence,
         /// The entry that is no longer there.
         before: u64,
@@ -152,7 +152,7 @@ pub enum Error {
         /// The problem.
         reason: String,
     },
-    /// A landed file is not as its log entry says.
+    /// A landed file does not match its log entry.
     #[error(
         "landed file `{url}` is damaged: {reason}; `feedline ingest verify` lists all that is wrong; restore it from a copy, or run `feedline ingest repair`, which goes back to the last good entry, and then ingest again"
     )]
@@ -193,11 +193,11 @@ pub enum Error {
 /// Class of an error, by the caller's next action.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ErrorKind {
-    /// Mend the configuration.
+    /// Correct the configuration.
     Config,
-    /// Come back later.
+    /// Run again later.
     Deferred,
-    /// Nothing: it was asked for.
+    /// No action: the stop was requested.
     Cancelled,
     /// Read the message.
     Other,
@@ -215,7 +215,7 @@ impl Error {
         }
     }
 
-    /// Status of the response that it is about, where there was one.
+    /// Status of the response that caused it, if any.
     pub(crate) fn status(&self) -> Option<u16> {
         let Self::Http { what, .. } = self else {
             return None;
