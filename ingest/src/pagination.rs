@@ -1,4 +1,4 @@
-//! From page to page: what to ask the next page with, and when it was the last.
+//! Pagination: the request of the next page, and the detection of the last one.
 
 mod check;
 mod ends;
@@ -40,7 +40,7 @@ pub(crate) struct Paginator {
     total_header: Option<HeaderName>,
     /// Hash of each cursor or page of this run of pages -> number of the page.
     seen: HashMap<Hash128, u64>,
-    /// Records of this run of pages; none where not all of its pages were read by this process.
+    /// Records of this page run; `None` if this process did not read all of its pages.
     came: Option<u64>,
     /// Last total record count that a page of this run of pages reported.
     total: Option<u64>,
@@ -49,7 +49,7 @@ pub(crate) struct Paginator {
     warnings: WarningChanges,
 }
 
-/// The page to ask for.
+/// The page to request.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct At {
     /// Number in its run of pages, from 0.
@@ -72,14 +72,14 @@ pub(crate) struct Contents {
     pub(crate) partial: Option<Partial>,
     /// Total record count, if the page reports it.
     pub(crate) total: Option<u64>,
-    /// Hash of the records, where pages have no cursors.
+    /// Hash of the records, if pages have no cursors.
     pub(crate) hash: Option<Hash128>,
     /// URL of the page after redirects.
     pub(crate) url: Url,
 }
 
 impl Contents {
-    /// Those of the page behind the last one, which does not exist.
+    /// Contents of the page after the last one, which does not exist.
     pub(crate) fn nothing(url: Url) -> Self {
         Self {
             records: Vec::new(),
@@ -95,10 +95,11 @@ impl Contents {
 }
 
 impl Paginator {
-    /// A paginator at no particular page of the source at `base`, which keeps the parameter `hidden` out of next URLs.
+    /// Creates a paginator for the source at `base`, which removes the parameter `hidden` from next
+    /// URLs.
     ///
     /// # Errors
-    /// [`Error::Config`] when settings are out of range or contradict each other.
+    /// [`Error::Config`] if settings are out of range or contradict each other.
     pub(crate) fn new(
         config: &PaginationConfig,
         base: &Url,
@@ -129,7 +130,7 @@ impl Paginator {
         })
     }
 
-    /// Key and path of the next cursor or URL in a body, where there is one.
+    /// Key and path of the next cursor or URL in a body, if configured.
     pub(crate) fn token_path(&self) -> Option<(&'static str, &str)> {
         match self.config.r#type {
             PaginationKind::Cursor => Some(("cursor_path", &self.config.cursor_path)),
@@ -152,10 +153,11 @@ impl Paginator {
         matches!(self.config.r#type, Cursor | HeaderCursor | Link | NextUrl)
     }
 
-    /// The next cursor or URL in the headers of a response, and whether they have a place for it.
+    /// Returns the next cursor or URL in the headers of a response, and true if they have a place
+    /// for it.
     ///
     /// # Errors
-    /// A message when there is one that cannot be read.
+    /// A message if it is invalid.
     pub(crate) fn token_in(&self, headers: &HeaderMap) -> Result<(Option<String>, bool), String> {
         match (self.config.r#type, &self.cursor_header) {
             (PaginationKind::Link, _) => {
@@ -183,7 +185,7 @@ impl Paginator {
         }
     }
 
-    /// Path of the boolean that says whether there are further pages.
+    /// Path of the boolean that is true if further pages exist.
     pub(crate) fn has_more_path(&self) -> Option<&str> {
         self.config.has_more_path.as_deref()
     }
@@ -209,10 +211,10 @@ impl Paginator {
             .ok_or_else(|| "the header of `pagination.total_header` is no whole number".to_owned())
     }
 
-    /// URL of the page at `at`; `base` has the parameters that all its requests have.
+    /// Returns the URL of the page at `at`; `base` has the parameters of all requests.
     ///
     /// # Errors
-    /// [`Error::Body`] when the page is beyond `max_pages` or its URL leads where it may not.
+    /// [`Error::Body`] if the page is beyond `max_pages` or its URL is not allowed.
     pub(crate) fn url(&self, base: &Url, at: &At) -> Result<Url, Error> {
         let config = &self.config;
         let cursor = at.cursor.as_deref();
@@ -352,7 +354,7 @@ impl Paginator {
             }
             None => {
                 self.check_total(&run, self.total)?;
-                // What only the way through the pages needs is not kept at its end.
+                // State that is needed only between pages is dropped at the end.
                 (run.records, run.boundary) = (0, Vec::new());
                 Ok(Position::Done {
                     pages: page + 1,
@@ -363,8 +365,8 @@ impl Paginator {
         }
     }
 
-    /// Returns true once as many records have come as the API says that there are. More than that show
-    /// that the number is no total.
+    /// Returns true once as many records have come as the API announced. More records show that the
+    /// number is no total.
     fn has_all(&self, run: &PageRun) -> bool {
         self.counts() && self.total == Some(run.records)
     }
@@ -388,7 +390,7 @@ impl Paginator {
         Ok(next.max(self.config.first_offset).to_string())
     }
 
-    /// Refuses a page that leads to one that has been.
+    /// Refuses a page that leads back to an earlier one.
     fn check_circle(
         &mut self,
         page: u64,
@@ -419,7 +421,7 @@ impl Paginator {
         }
     }
 
-    /// Notes that `hash` is of `page`; gives the other page that it was of before, if any.
+    /// Records `hash` for `page`; returns another page with the same hash, if any.
     fn remember(&mut self, hash: Hash128, page: u64) -> Option<u64> {
         if self.seen.len() >= REMEMBERED {
             self.seen.clear();
@@ -428,7 +430,7 @@ impl Paginator {
         (first != page).then_some(first)
     }
 
-    /// A cursor for people; of a URL nothing that may be secret.
+    /// Formats a cursor for messages; of a URL nothing that may be secret.
     fn shown(&self, cursor: &str) -> String {
         let url = matches!(
             self.config.r#type,

@@ -1,7 +1,7 @@
-//! The end of a run of pages: the signs that a page is the last one, and warnings where there are none.
+//! End of a page run: signs that a page is the last one, and warnings if there are none.
 //!
-//! A page with fewer records than were asked for is no sign: many servers give at most 50 or 100 whatever they are asked for.
-//! The end is a total that has come, a boolean that says so, a next cursor that is named and empty, or a page behind the
+//! A page with fewer records than requested is no sign: many servers return at most 50 or 100. The
+//! end is a reached total, a boolean, a next cursor that is named and empty, or a page after the
 //! last one: empty, the last one again, or refused.
 
 use feedline_schemas::{
@@ -15,18 +15,19 @@ use crate::{error::Error, http::redacted, warnings::WarningChange};
 
 /// Warning that the server's pages are smaller than `pagination.page_size`.
 pub(super) const SMALL_PAGES: &str = "small_pages";
-/// Statuses that servers give for a page behind the last one.
+/// Statuses that servers return for a page after the last one.
 const BEHIND_THE_LAST: [u16; 5] = [400, 404, 410, 416, 422];
 
 impl Paginator {
-    /// Takes over the warnings that hold. `may_lack_next` is false where pages without a next one are known to be usual.
+    /// Restores the warnings that hold. `may_lack_next` is false if pages without a next one are
+    /// known to be usual.
     pub(crate) fn restore(&mut self, held: &[Warning], may_lack_next: bool) {
         self.warnings.restore(held);
         let code = self.missing_next().map_or("", |(code, _)| code);
         self.may_lack_next = may_lack_next || self.warnings.has(code);
     }
 
-    /// Changes of warnings since they were last taken.
+    /// Takes the changes of warnings since the last call.
     pub(crate) fn take_warnings(&mut self) -> Vec<WarningChange> {
         self.warnings.take()
     }
@@ -44,7 +45,7 @@ impl Paginator {
         self.hashes_pages() && is_behind_last && BEHIND_THE_LAST.contains(&status)
     }
 
-    /// `error`, with what to do where it may be the refusal of a page behind the last one.
+    /// Adds advice to `error` if it may be the refusal of a page after the last one.
     pub(crate) fn advise(&self, at: &At, error: Error) -> Error {
         let Some(status) = error
             .status()
@@ -71,7 +72,7 @@ impl Paginator {
         self.warnings.has(SMALL_PAGES)
     }
 
-    /// Begins a run of pages.
+    /// Begins a page run.
     pub(super) fn begin(&mut self, run: &PageRun) {
         self.seen.clear();
         (self.came, self.total) = (Some(0), None);
@@ -80,7 +81,8 @@ impl Paginator {
         }
     }
 
-    /// Looks at the page behind a `short` one: the same again is the end, and another one shows that short pages are usual.
+    /// Checks the page after a `short` one. The same page again is the end; another one shows that
+    /// short pages are usual.
     pub(super) fn check_behind_short(
         &mut self,
         page: u64,
@@ -111,7 +113,7 @@ impl Paginator {
         }
         let size = self.config.page_size;
         if short.records >= size {
-            // A full page after which the total had come: the total was wrong.
+            // A full page after the total was reached: the total was wrong.
             return;
         }
         self.warnings.raise(
@@ -128,7 +130,7 @@ impl Paginator {
         );
     }
 
-    /// Code of the warning that no page names a next one, and what is missing.
+    /// Code of the warning that no page names a next one, and the missing field.
     fn missing_next(&self) -> Option<(&'static str, String)> {
         let config = &self.config;
         Some(match config.r#type {
@@ -143,8 +145,8 @@ impl Paginator {
         })
     }
 
-    /// Warns of a first page with `count` records that has no place for a next one: a wrong path or header looks the same as
-    /// a source of one page.
+    /// Warns of a first page with `count` records that has no place for a next one. A wrong path or
+    /// header looks the same as a source of one page.
     pub(super) fn note_missing_next(&mut self, page: u64, count: u64, contents: &Contents) {
         let Some((code, what)) = self.missing_next() else {
             return;
@@ -174,7 +176,7 @@ impl Paginator {
         );
     }
 
-    /// Returns the page's own flag for further pages; the page has brought `new` records.
+    /// Returns the page's own flag for further pages; `new` is the number of its new records.
     ///
     /// # Errors
     /// [`Error::Incomplete`] if the flag announces further pages and nothing leads to them.
@@ -218,7 +220,7 @@ impl Paginator {
         }
     }
 
-    /// Warns of a page that came as a part (status 206) of something that is not known to have come.
+    /// Warns of a partial page (status 206) whose other parts may not have come.
     pub(super) fn note_partial(&mut self, page: u64, is_last: bool, contents: &Contents) {
         let what = match contents.partial {
             Some(Partial::Unbounded) => "no `Content-Range` says of what",
@@ -237,10 +239,10 @@ impl Paginator {
     }
 }
 
-/// A page that came with status 206.
+/// A page with status 206.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Partial {
-    /// Nothing says of what it is a part.
+    /// The part of an unknown total.
     Unbounded,
     /// More follows it.
     Middle,
@@ -249,7 +251,7 @@ pub(crate) enum Partial {
 }
 
 impl Partial {
-    /// By a `Content-Range` such as `items 0-24/100` (RFC 9110, section 14.4; any unit).
+    /// Parses a `Content-Range` such as `items 0-24/100` (RFC 9110, section 14.4; any unit).
     pub(crate) fn of(content_range: Option<&str>) -> Self {
         let range = content_range.and_then(|text| text.trim().rsplit(' ').next());
         let parts = range.and_then(|range| range.split_once('/'));

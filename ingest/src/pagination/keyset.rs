@@ -1,8 +1,9 @@
 //! Pages by the time and key of the last record.
 //!
-//! Each page is asked for with the last record's time, inclusively: records with this time come again, and those that
-//! have been seen are left out by their keys. So records that share a time are read whole, and an API that leaves some of
-//! them out is found out, since none that has been seen comes again.
+//! Each page is requested from the last record's time, inclusively: records with this time are
+//! returned again, and seen ones are skipped by their keys. So records that share a time are read
+//! completely. If an API skips some of them, that is noticed, since no seen record is returned
+//! again.
 
 use std::{cmp::Ordering, collections::HashSet};
 
@@ -10,7 +11,7 @@ use feedline_schemas::{commit::PageRun, config::PaginationConfig, ids::Hash128};
 
 use crate::{error::Error, source::Record, value::Value, watermark::Mark};
 
-/// Most keys of one time that are kept, about 40 bytes each in a commit.
+/// Maximum number of keys of one time that are kept, about 40 bytes each in a commit.
 const MOST_KEYS: usize = 100_000;
 
 /// Settings of keyset pages.
@@ -56,7 +57,7 @@ impl Keyset {
         })
     }
 
-    /// Query parameters that ask for what comes after `cursor`.
+    /// Query parameters for the records after `cursor`.
     pub(super) fn query(&self, cursor: &str) -> Result<Vec<(&str, String)>, String> {
         let Last { time, key, .. } = Last::parse(cursor)?;
         let mut query = vec![(self.time_param.as_str(), time.text().to_owned())];
@@ -187,7 +188,8 @@ impl Keyset {
         self.check_overlap(before, repeated)
     }
 
-    /// Refuses a page that does not begin with a record that has been seen: others of the same time may be missing.
+    /// Refuses a page that does not begin with a seen record: others of the same time may be
+    /// missing.
     fn check_overlap(&self, before: &Last, repeated: u64) -> Result<(), String> {
         let is_proved = repeated > 0 || self.key_param.is_some() || self.is_exclusive;
         if is_proved || before.records < self.page_size {

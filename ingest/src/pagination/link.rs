@@ -63,7 +63,8 @@ fn read_value(mut text: &str, links: &mut Links) -> Result<(), &'static str> {
     }
 }
 
-/// The relations that the parameters at the beginning of `text` give a link, and what follows them.
+/// Reads the parameters of a link at the beginning of `text`. Returns its relations, and the rest
+/// of the text.
 fn parameters(mut text: &str) -> Result<(Vec<String>, &str), &'static str> {
     let (mut relation, mut has_anchor) = (None, false);
     loop {
@@ -91,7 +92,7 @@ fn parameters(mut text: &str) -> Result<(Vec<String>, &str), &'static str> {
     Ok((relations.collect(), text))
 }
 
-/// A token or a quoted string at the beginning of `text`, and what follows it.
+/// Reads a token or a quoted string at the beginning of `text`. Returns the rest of the text too.
 fn value(text: &str) -> Result<(String, &str), &'static str> {
     let Some(quoted) = text.strip_prefix('"') else {
         let end = text.find([';', ',']).unwrap_or(text.len());

@@ -1,8 +1,9 @@
 //! Pages by offset that overlap, so that records removed meanwhile are noticed.
 //!
-//! When a record before the offset is removed, all after it move up by one, and the first of the next page is never
-//! given. With an overlap each page begins with the last records of the page before. Where none of them comes, more were
-//! removed than the overlap bridges: reading goes back by a page at a time until one does.
+//! When a record before the offset is removed, all after it move up by one, and the first of the
+//! next page is never returned. With an overlap each page begins with the last records of the page
+//! before. If none of them appears, more records were removed than the overlap bridges. Then
+//! reading goes back by a page at a time until one appears.
 
 use std::collections::HashSet;
 
@@ -12,8 +13,9 @@ use super::{Contents, Paginator};
 use crate::{error::Error, source::Record};
 
 impl Paginator {
-    /// Takes the records out that the page before gave, and notes the last ones. Gives the offset to go back to where
-    /// none of them is there; the page's records are then taken out, as they will come again.
+    /// Removes the records that the page before returned, and records the last ones. If none of
+    /// them appears, returns the offset to go back to. The page's records are then removed, since
+    /// they will be returned again.
     pub(super) fn overlap(
         &mut self,
         cursor: Option<&str>,

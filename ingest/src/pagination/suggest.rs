@@ -18,9 +18,9 @@ use crate::value::Value;
 /// Pagination suggested by a first response.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Found {
-    /// A line of TOML for the source; none where nothing speaks for further pages.
+    /// A line of TOML for the source; `None` without a sign of further pages.
     pub(crate) pagination: Option<String>,
-    /// A line of TOML with the path of the list of records, where it is not at the configured one.
+    /// A line of TOML with the path of the list of records, if it is not the configured one.
     pub(crate) records: Option<String>,
     /// Reason for the suggestion, in words.
     pub(crate) reason: String,
@@ -97,7 +97,7 @@ struct Answer<'a> {
     fields: Vec<Field<'a>>,
 }
 
-/// Names of a number of all records, without case and signs.
+/// Names of the total number of records, without case and punctuation.
 const TOTALS: [&str; 16] = [
     "total",
     "totalcount",
@@ -414,7 +414,7 @@ impl Answer<'_> {
         fields.find(is_more)
     }
 
-    /// By number of the page or by offset, whichever is named.
+    /// Suggests pages by number or by offset, by the parameter names.
     fn numbered(&self) -> (Line, String) {
         let asked = |names: &[&str]| {
             let pairs = self.url.query_pairs();

@@ -74,7 +74,7 @@ fn query(pages: &Paginator, page: u64, cursor: Option<&str>) -> String {
     url.query().unwrap_or_default().to_owned()
 }
 
-/// Follows cursors, page i naming `cursors[i]`; gives the message that stopped it, if any.
+/// Follows cursors, page i naming `cursors[i]`; returns the message that stopped it, if any.
 fn walk(r#type: PaginationKind, cursors: &[&str]) -> Option<String> {
     let mut pages = paginator(r#type);
     let mut at: Option<String> = None;

@@ -9,8 +9,8 @@ use feedline_schemas::{commit::PageRun, config::PaginationKind};
 use super::Paginator;
 use crate::{error::Error, http::redacted};
 
-/// A total that is higher than a multiple of this many records, when those have come, is no estimate: a list that ends there
-/// by chance is one in as many.
+/// A total above a multiple of this many records, reached exactly, is no estimate: a list ends
+/// there by chance only once in as many cases.
 const ROUND: u64 = 1_000;
 
 impl Paginator {
@@ -22,7 +22,7 @@ impl Paginator {
             .is_some_and(|(most, total)| total > most)
     }
 
-    /// Refuses a run of pages that reaches the number at which the API stops.
+    /// Refuses a page run that reaches the number of records at which the API stops.
     ///
     /// # Errors
     /// [`Error::Incomplete`].
@@ -43,11 +43,11 @@ impl Paginator {
         }
     }
 
-    /// Compares what a whole run of pages has brought with what the API says of it.
+    /// Compares the records of a complete page run with the API's total.
     ///
     /// # Errors
-    /// [`Error::Incomplete`] where it stopped at a round number below its total, [`Error::Body`] for a wrong total that has to
-    /// be right.
+    /// [`Error::Incomplete`] if it stopped at a round number below its total, [`Error::Body`] for a
+    /// wrong total under `strict_total`.
     pub(super) fn check_total(&mut self, run: &PageRun, total: Option<u64>) -> Result<(), Error> {
         let config = &self.config;
         let is_asked = config.total_path.is_some() || config.total_header.is_some();

@@ -13,7 +13,7 @@ impl Paginator {
         let is_last = matches!(next, Position::Done { .. });
         match self.config.r#type {
             PaginationKind::None => is_last,
-            // A short page is the last one if the one behind it is empty, which this page is needed to know.
+            // A short page is the last one if the next one is empty, which requires this page.
             PaginationKind::Page => {
                 let is_short = next.run().is_some_and(|run| run.short.is_some());
                 let says_more = self.config.has_more_path.is_some();
@@ -23,9 +23,10 @@ impl Paginator {
         }
     }
 
-    /// The position after the page at `at`, which has not changed since [`Paginator::is_known_unread`] held for it.
+    /// Returns the position after the unchanged page at `at`, if [`Paginator::is_known_unread`]
+    /// held for it.
     pub(crate) fn next_unread(&mut self, at: At) -> Position {
-        // How many records an unread page has is not known.
+        // The number of records of an unread page is unknown.
         self.came = None;
         let At { page, mut run, .. } = at;
         run.short = None;

@@ -8,9 +8,9 @@ use crate::http::without_param;
 #[derive(Debug)]
 pub(super) struct NextUrls {
     pub(super) base: Url,
-    /// Origins besides that of `base`.
+    /// Allowed origins besides that of `base`.
     pub(super) origins: Vec<String>,
-    /// Query parameter that is not kept: a key that is sent anyway.
+    /// Query parameter to remove: a key that is sent anyway.
     pub(super) hidden: Option<String>,
 }
 
@@ -41,7 +41,7 @@ impl NextUrls {
         Ok(url.path().to_owned() + &query.unwrap_or_default())
     }
 
-    /// The URL of a cursor that [`NextUrls::followed`] gave.
+    /// Returns the URL of a cursor from [`NextUrls::followed`].
     pub(super) fn kept_url(&self, cursor: &str) -> Result<Url, String> {
         if cursor.starts_with('/') {
             // Not joined: a path of `//host` would lead to that host.

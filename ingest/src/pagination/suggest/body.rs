@@ -6,7 +6,7 @@ use crate::value::Value;
 
 /// Levels of objects that are looked into.
 const MAX_DEPTH: usize = 4;
-/// Values that are looked at; a body with more beside its records is no page.
+/// Maximum number of examined values; a body with more beside its records is no page.
 const MAX_FIELDS: usize = 1_000;
 /// Length of the longest reported key.
 const MAX_KEY_BYTES: usize = 64;
@@ -15,7 +15,7 @@ const MAX_KEY_BYTES: usize = 64;
 pub(super) struct Field<'a> {
     pub(super) path: String,
     pub(super) key: &'a str,
-    /// The key without case and signs.
+    /// The key without case and punctuation.
     pub(super) name: String,
     /// Path of the object that contains it; empty for the body itself.
     pub(super) parent: String,
@@ -28,7 +28,7 @@ impl Field<'_> {
     }
 }
 
-/// A key without case and signs.
+/// Removes case and punctuation of a key.
 pub(super) fn bare(key: &str) -> String {
     let chars = key.chars().filter(char::is_ascii_alphanumeric);
     chars.map(|c| c.to_ascii_lowercase()).collect()
@@ -70,7 +70,8 @@ fn add_fields<'a>(at: &'a Value, path: &mut Vec<&'a str>, found: &mut Vec<Field<
     }
 }
 
-/// The list of records: the one at `records`, otherwise that with the most objects, the first of several; and its path.
+/// Returns the list of records and its path: the one at `records`, otherwise the one with the most
+/// objects, the first of several.
 pub(super) fn list<'a>(body: &'a Value, records: &str) -> Option<(String, &'a [Value])> {
     if let Some(Value::List(items)) = body.at(records) {
         return Some((records.to_owned(), items));

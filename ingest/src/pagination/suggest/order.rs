@@ -24,7 +24,7 @@ const TIMES: [&str; 15] = [
     "published_at",
 ];
 
-/// A line for records in ascending order of an id, or of a time beside which there is an id.
+/// Suggests a keyset for records in ascending order of an id, or of a time with an id beside it.
 pub(super) fn keyset(list: &[Value]) -> Option<(Line, String)> {
     let key = KEYS
         .into_iter()
@@ -46,7 +46,7 @@ pub(super) fn keyset(list: &[Value]) -> Option<(Line, String)> {
     };
     if ids.is_some_and(|ids| ids.is_sorted_by(|a, b| a < b)) {
         let mut line = line(key, "since");
-        // An id is of one record alone.
+        // An id belongs to one record only.
         line.0 += ", exclusive = true";
         return Some((line, reason(key, "since")));
     }
@@ -62,7 +62,7 @@ fn is_key(record: &Value, key: &str) -> bool {
     matches!(record.at(key), Some(Value::Int(_) | Value::Text(_)))
 }
 
-/// The integer at `key`, or the time where it is one, as a number.
+/// Returns the integer at `key`, or the time as a number.
 fn of(record: &Value, key: &str, is_time: bool) -> Option<i128> {
     match record.at(key)? {
         Value::Int(number) => Some((*number).into()),

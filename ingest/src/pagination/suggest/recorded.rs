@@ -71,7 +71,7 @@ fn recorded_first_answers_speak_for_the_pagination_that_reads_them() {
         // The last pages of two of them.
         ("github3py_repository_forks", 3, "", ""),
         ("slack_paginated_users_list", 6, "members", slack),
-        // Whole lists.
+        // Complete lists.
         ("github3py_github_search_issues", 0, "items", ""),
         ("fx_fred", 0, "observations", ""),
         ("fx_tcmb", 0, "items", ""),

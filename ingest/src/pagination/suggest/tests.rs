@@ -52,7 +52,7 @@ fn check(url: &str, head: &[(&str, &str)], body: &str, line: &str, part: &str) {
     assert!(found.reason.contains(part), "{body}: {found:?}");
 }
 
-/// So many records without order.
+/// This many records without order.
 fn items(count: usize) -> String {
     let items: Vec<String> = (0..count)
         .map(|i| format!("{{\"id\":{}}}", i * 7 % 10))
@@ -156,7 +156,7 @@ fn urls_and_cursors_in_bodies_are_found_by_their_names() {
             r#"{"items": [{"a": 1}], "cursor": "a", "next_cursor": "b"}"#,
             cursor("cursor", "next_cursor"),
         ),
-        // Empty, and still where the cursor of a longer list would be.
+        // Empty, but in the place of a longer list's cursor.
         (
             r#"{"items": [{"a": 1}], "next_cursor": ""}"#,
             cursor("cursor", "next_cursor"),
