@@ -1,6 +1,7 @@
-//! Proof of who is asking: tokens, keys and passwords, for the source's own origin only.
+//! Credentials: tokens, keys and passwords, for the source's own origin only.
 //!
-//! The proof is put on a request as it is sent, so that no URL that is kept, compared or shown has it in.
+//! Credentials are attached at send time, so no URL that is stored, compared or shown contains
+//! them.
 
 mod cookie;
 mod oauth;
@@ -81,7 +82,7 @@ impl Proof {
     }
 }
 
-/// `url` without the query parameter `param`; what is left is kept as it is written.
+/// Removes the query parameter `param` from `url`. The rest stays as written.
 pub(crate) fn without_param(mut url: Url, param: &str) -> Url {
     let is_it = |pair: &str| form_urlencoded::parse(pair.as_bytes()).any(|(name, _)| name == param);
     let Some(query) = url.query().filter(|query| query.split('&').any(is_it)) else {
@@ -94,10 +95,11 @@ pub(crate) fn without_param(mut url: Url, param: &str) -> Url {
 }
 
 impl Auth {
-    /// Checks `config` and finds its secrets, which are added to `secretive`.
+    /// Checks `config` and resolves its secrets, which are added to `secretive`.
     ///
     /// # Errors
-    /// [`Error::Config`] for keys that are missing or do not belong to its type, and secrets that cannot be found or sent.
+    /// [`Error::Config`] for keys that are missing or do not belong to its type, and secrets that
+    /// cannot be found or sent.
     pub(super) fn new(
         config: &AuthConfig,
         client: &Client,
@@ -186,7 +188,8 @@ impl Auth {
     }
 }
 
-/// Refuses keys that are missing or belong to another type: a secret that is not sent would be a puzzle.
+/// Refuses keys that are missing or belong to another type. A secret that is silently not sent
+/// would be hard to debug.
 fn check_keys(config: &AuthConfig) -> Result<(), Error> {
     use AuthKind::{ApiKey, Basic, Bearer, Cookies, Oauth2, Session};
     let kind = config.r#type;
@@ -310,7 +313,7 @@ fn cookies(
 }
 
 impl Http {
-    /// The client with a proof of who is asking, if `config` has one.
+    /// Adds the credentials of `config` to the client, if it has any.
     ///
     /// # Errors
     /// [`Error::Config`].
@@ -345,8 +348,8 @@ impl Http {
         Ok(self)
     }
 
-    /// Sends a request for `url` with `headers`, and with proof where it belongs. A token or a session that is refused is
-    /// replaced and the request sent again, once.
+    /// Sends a request for `url` with `headers`, and with credentials where they belong. A refused
+    /// token or session is replaced and the request sent again, once.
     pub(super) async fn send_proved(
         &self,
         url: &Url,
@@ -391,7 +394,8 @@ impl Http {
         self.secretive.is_revealed_by(text)
     }
 
-    /// `url` as it may be kept: without a key in its query that is sent to the source's own origin anyway.
+    /// Returns `url` without credentials in its query, as it may be stored. They are sent to the
+    /// source's own origin anyway.
     pub(super) fn without_proof(&self, url: Url) -> Url {
         match self.auth.param() {
             Some(param) if url.origin() == self.origin => without_param(url, param),

@@ -1,10 +1,10 @@
-//! Cookies (RFC 6265): those of the configuration, and those that a login brings.
+//! Cookies (RFC 6265): configured ones, and those of a login.
 
 use std::time::{Duration, UNIX_EPOCH};
 
 use url::{Host, Url};
 
-/// Most cookies of a login; a browser keeps as many of a host.
+/// Maximum number of cookies of a login, as in browsers.
 const MOST: usize = 50;
 
 /// Returns true if `name` is a valid cookie name: a token of RFC 9110.
@@ -32,7 +32,7 @@ pub(super) fn header<'a>(pairs: impl Iterator<Item = (&'a str, &'a str)>) -> Str
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Now {
     pub(super) monotonic: Duration,
-    /// Since 1970.
+    /// Time since 1970.
     pub(super) unix: Duration,
 }
 
@@ -43,7 +43,7 @@ struct Cookie {
     value: String,
     path: String,
     is_secure: bool,
-    /// When it is no longer sent, on the monotonic clock.
+    /// Expiry on the monotonic clock.
     until: Option<Duration>,
 }
 
@@ -71,8 +71,8 @@ impl Jar {
         self.0.iter().map(|cookie| cookie.value.as_str())
     }
 
-    /// Text of the `Cookie` header of a request for `url`, which has the jar's origin; the longest paths first. `None` when
-    /// no cookie may be sent there now.
+    /// Text of the `Cookie` header of a request for `url`, which has the jar's origin; the longest
+    /// paths first. `None` if no cookie may be sent there now.
     pub(super) fn header(&self, url: &Url, now: Duration) -> Option<String> {
         let may_go = |cookie: &&Cookie| {
             (!cookie.is_secure || url.scheme() == "https")
@@ -120,7 +120,7 @@ fn parse(text: &str, from: &Url, now: Now) -> Option<Cookie> {
     Some(cookie)
 }
 
-/// A `Max-Age`; what is not above zero is over at once.
+/// Parses a `Max-Age`; values up to zero expire at once.
 fn seconds(text: &str) -> Option<Duration> {
     let digits = text.strip_prefix('-').unwrap_or(text);
     if digits.is_empty() || !digits.bytes().all(|b| b.is_ascii_digit()) {
@@ -130,7 +130,7 @@ fn seconds(text: &str) -> Option<Duration> {
     Some(Duration::from_secs(if digits == text { whole } else { 0 }))
 }
 
-/// An `Expires` on the monotonic clock; none for what is no date.
+/// Parses an `Expires` as a time on the monotonic clock; `None` for an invalid date.
 fn expires(text: &str, now: Now) -> Option<Duration> {
     let date = httpdate::parse_http_date(text);
     // Many servers write `Wed, 09-Jun-2021 10:18:14 GMT`.

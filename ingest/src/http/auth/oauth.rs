@@ -17,7 +17,7 @@ use super::{
 };
 use crate::value::Value;
 
-/// Client credentials, and the token that they brought.
+/// Client credentials, and the token obtained with them.
 pub(in crate::http) struct OAuth {
     url: Url,
     form: String,
@@ -28,7 +28,7 @@ pub(in crate::http) struct OAuth {
 #[derive(Clone)]
 struct Token {
     proof: Proof,
-    /// When it is no longer used, on the monotonic clock.
+    /// Expiry on the monotonic clock.
     until: Option<Duration>,
 }
 
@@ -75,7 +75,7 @@ impl OAuth {
         })
     }
 
-    /// The token endpoint, which the configuration names.
+    /// Configured token endpoint.
     pub(super) fn url(&self) -> &Url {
         &self.url
     }
@@ -90,7 +90,8 @@ impl OAuth {
         xxh3_128(&[self.form.as_bytes(), header.unwrap_or_default()].concat())
     }
 
-    /// A token other than the `refused` one. Requests that need one at the same time wait for the first of them.
+    /// Returns a token other than the `refused` one. Concurrent requests wait for the first one to
+    /// get it.
     pub(super) async fn proof(
         &self,
         http: &Http,
@@ -109,7 +110,7 @@ impl OAuth {
         Ok(proof)
     }
 
-    /// Asks the token endpoint; one try.
+    /// Requests a token; one try.
     async fn ask(&self, http: &Http) -> Result<Token, Failure> {
         let mut headers = HeaderMap::new();
         headers.insert(ACCEPT, HeaderValue::from_static("application/json"));
@@ -123,7 +124,7 @@ impl OAuth {
         let response = response.map_err(|e| http.broken(&self.url, e))?;
         if !response.status().is_success() {
             let mut failure = http.refused(&self.url, response).await;
-            // Here it says that the credentials are wrong, not that a page has gone.
+            // Here these statuses mean wrong credentials, not a missing page.
             if matches!(failure.again, Again::Gone | Again::Absent) {
                 failure.again = Again::Never;
             }
@@ -158,7 +159,7 @@ impl OAuth {
         };
         http.secretive.add_late(text);
         let proof = Proof::bearer(text).map_err(|reason| format!("its token {reason}"))?;
-        // A token that ends while a request is on its way is refused: it is given up a little earlier.
+        // A token may expire while a request is in flight, so it is replaced a little earlier.
         let until = seconds.map(|seconds| {
             let used = Duration::from_secs(seconds - (seconds / 10).min(60));
             http.clock.monotonic().saturating_add(used)

@@ -18,7 +18,7 @@ use super::{
 
 const ADVICE: &str = "check `auth.login_url` and `auth.fields`";
 
-/// A login, and the cookies that it brought.
+/// A login, and its cookies.
 pub(in crate::http) struct Session {
     url: Url,
     kind: &'static str,
@@ -89,13 +89,13 @@ impl Session {
         &self.url
     }
 
-    /// A hash of who logs in.
+    /// Hash of the login fields.
     pub(super) fn credential(&self) -> u128 {
         xxh3_128(format!("{}\n{}", self.url, self.body).as_bytes())
     }
 
-    /// The cookies for a request for `url`, and the number of the login that they are of: another one than `refused`.
-    /// Requests that need a login at the same time wait for the first of them.
+    /// Returns the cookies for a request for `url`, and the number of their login, other than
+    /// `refused`. Concurrent requests wait for the first one to log in.
     pub(super) async fn proof(
         &self,
         http: &Http,
@@ -122,7 +122,7 @@ impl Session {
         Ok((proof, state.logins))
     }
 
-    /// One try. A refusal is final: asked again and again, a server may lock the account.
+    /// Logs in; one try. A refusal is final: after repeated tries, a server may lock the account.
     async fn log_in(&self, http: &Http) -> Result<Jar, Failure> {
         let mut headers = HeaderMap::new();
         headers.insert(ACCEPT, HeaderValue::from_static("*/*"));
@@ -135,7 +135,7 @@ impl Session {
         let status = response.status();
         if !status.is_success() && !status.is_redirection() {
             let mut failure = http.refused(&self.url, response).await;
-            // Here it says that the fields are wrong, not that a page has gone.
+            // Here this status means wrong fields, not a missing page.
             if failure.again == Again::Gone {
                 failure.again = Again::Never;
             }

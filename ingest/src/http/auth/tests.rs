@@ -179,7 +179,8 @@ async fn no_proof_goes_to_another_origin_and_none_is_kept_in_a_url() {
     }
 }
 
-/// Gives a new session for each login, and pages to who has one of `good`; what else a login sets is `others`.
+/// A server with a new session for each login, and pages for any session of `good`. A login also
+/// sets the cookies `others`.
 async fn walled(good: &'static [&'static str], others: &'static str) -> Scripted {
     let logins = AtomicU64::new(0);
     Scripted::answering(move |_, head| {
@@ -263,7 +264,7 @@ async fn fault_20_a_second_refusal_of_a_session_is_final_and_shows_no_secret() {
     let message = failure.error.to_string();
     assert!(message.contains("403 Forbidden: `sid=***"), "{message}");
     assert!(!message.contains("secret-"), "{message}");
-    // A quota that is used up is no end of a session.
+    // A used-up quota does not end a session.
     let busy = "403 Forbidden\r\nX-RateLimit-Remaining: 0\r\nX-RateLimit-Reset: 9";
     let login = answer("200 OK\r\nSet-Cookie: sid=secret-session", "");
     let server = Scripted::start([login, answer(busy, "")]).await;
@@ -307,7 +308,7 @@ async fn a_login_that_fails_is_tried_again_or_not_and_shows_no_secret() {
 
 const TOKEN: &str = r#"{"access_token":"secret-token-N","token_type":"Bearer","expires_in":3600}"#;
 
-/// Gives a new token for each question, and pages to who has one of `good`.
+/// A server with a new token for each request, and pages for any token of `good`.
 async fn guarded(good: &'static [&'static str]) -> Scripted {
     let tokens = AtomicU64::new(0);
     Scripted::answering(move |_, head| {
