@@ -1,10 +1,10 @@
-//! Ways out of what has landed: a reset, deleted batches, ranges that are read again.
+//! Amendments of a source: a reset, deleted batches, ranges to re-read.
 //!
-//! Each is one entry of the log, an amendment, that names the entries and files that no longer
-//! count. An amendment is atomic. A concurrent run finds its position in the log taken and stops.
-//! Files are removed from the landing folder after the entry is written. After a kill, the next
-//! command removes the remaining files. Before the entry is written, everything that a reset or a
-//! reread replaces is saved in a folder beside the landing folder. Deleted data is not saved.
+//! An amendment is one entry of the log that names the entries and files that no longer count. It
+//! is atomic. A concurrent run finds its position in the log taken and stops. Files are removed
+//! from the landing folder after the entry is written. After a kill, the next command removes the
+//! remaining files. Before the entry is written, everything that a reset or a reread replaces is
+//! saved in a folder beside the landing folder. Deleted data is not saved.
 
 mod delete;
 mod keep;
@@ -36,13 +36,13 @@ use crate::{
     standing,
 };
 
-/// A source whose log is to be amended.
+/// Source whose log is being amended.
 struct Amending<'a> {
     config: &'a SourceConfig,
     context: &'a Context,
     /// Index in the configuration.
     index: usize,
-    /// All entries in memory whole.
+    /// The log with all entries in memory.
     log: CommitLog,
 }
 
@@ -63,7 +63,7 @@ impl<'a> Amending<'a> {
         })
     }
 
-    /// A report in which nothing is done yet.
+    /// Creates an empty report.
     fn report(&self, command: &str, dry_run: bool) -> AmendReport {
         AmendReport {
             command: command.to_owned(),
@@ -105,7 +105,7 @@ fn files(entry: &CommitEntry) -> impl Iterator<Item = &DataFile> {
     own.chain(children)
 }
 
-/// Adds what an entry has landed to what a report says no longer counts.
+/// Adds the counts of an entry to those that no longer count.
 fn count(report: &mut AmendReport, entry: &CommitEntry) {
     let sum = |files: &[DataFile]| files.iter().map(|file| file.rows).sum::<u64>();
     report.batches.push(entry.sequence.get());
@@ -114,13 +114,13 @@ fn count(report: &mut AmendReport, entry: &CommitEntry) {
     report.bytes += files(entry).map(|file| file.bytes).sum::<u64>();
 }
 
-/// Totals without a batch that no longer counts. The pages that it was read from have been read all the same.
+/// Subtracts a deleted batch from the totals. Its pages still count as read.
 fn without(totals: &mut BatchCounts, entry: &CommitEntry) {
     let sum = |files: &[DataFile]| files.iter().map(|file| file.rows).sum::<u64>();
     let counts = &entry.counts;
     totals.rows = totals.rows.saturating_sub(sum(&entry.files));
     totals.duplicates = totals.duplicates.saturating_sub(counts.duplicates);
-    // Rejected records that were read again count where they went.
+    // Rejected records that were retried count where they landed.
     if !entry.rejects.is_empty() {
         totals.rejected = totals.rejected.saturating_sub(counts.rejected);
         subtract(&mut totals.rejected_by_reason, &counts.rejected_by_reason);
@@ -142,7 +142,7 @@ fn without(totals: &mut BatchCounts, entry: &CommitEntry) {
     totals.decisions.retain(|_, paths| !paths.is_empty());
 }
 
-/// Subtracts counts by name; what becomes zero goes.
+/// Subtracts counts by name and removes those that become zero.
 pub(crate) fn subtract(totals: &mut BTreeMap<String, u64>, counts: &BTreeMap<String, u64>) {
     for (name, count) in counts {
         if let Some(total) = totals.get_mut(name) {
@@ -152,9 +152,10 @@ pub(crate) fn subtract(totals: &mut BTreeMap<String, u64>, counts: &BTreeMap<Str
     totals.retain(|_, total| *total > 0);
 }
 
-/// Removes the files that amendments of the log withdraw, and after a reset all files of entries before
-/// it. Those that a killed command left, and that the next start moved to `orphans/`, are removed too.
-/// All other files stay: `superseded/`, `orphans/` and `damaged/` are kept for people and for repairs.
+/// Removes the files that amendments of the log withdraw, and after a reset all files of earlier
+/// entries. This includes withdrawn files that a killed command left, and that the next start moved
+/// to `orphans/`. All other files stay: `superseded/`, `orphans/` and `damaged/` are kept for
+/// inspection and repair.
 ///
 /// # Errors
 /// [`Error::Storage`].

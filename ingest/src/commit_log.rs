@@ -1,11 +1,12 @@
-//! The commit log of a source: reading it whole, and appending to it.
+//! The commit log of a source: reads all of it, and appends to it.
 //!
-//! A batch lands in this order: its files are written and durable, then one log entry that names them is created if its
-//! position is free. A crash before the entry leaves files that nothing names, which the next start moves away
-//! ([`crate::landing_files`]); after it, everything is there. When the position is taken by an entry that is not ours, another
-//! process writes to this log, and we remove our files and stop. Once our entry is there we look whether its files are, and
-//! whether the entry that it builds on is: a repair may have cut the log meanwhile, and then our entry is taken back.
-//! See [`feedline_schemas::commit`] for the format.
+//! A batch lands in this order. Its files are written and durable. Then one log entry that names
+//! them is created if its position is free. A crash before the entry leaves files that no entry
+//! names; the next start moves them away ([`crate::landing_files`]). After the entry, the batch is
+//! complete. If another writer's entry has the position, this writer removes its own files and
+//! stops. After creating an entry, the writer checks that the files and the entry before it still
+//! exist. If a repair has truncated the log meanwhile, the new entry is withdrawn. See
+//! [`feedline_schemas::commit`] for the format.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -41,15 +42,16 @@ pub struct Landed {
     pub entry_hash: Hash128,
     /// Schema of the last entry.
     pub schema: RecordSchema,
-    /// All entries in order, at least one; they name the data files that count after the last of them.
+    /// All entries in order, at least one. They name the data files that count after the last
+    /// entry.
     pub entries: Vec<CommitEntry>,
 }
 
-/// Reads what `source` has landed below the pipeline's root folder; `None` when it has committed nothing yet.
+/// Reads the log of `source` below the pipeline's root folder; `None` before its first commit.
 ///
 /// # Errors
-/// [`Error::Log`] when entries are missing or damaged or the hash chain is broken, [`Error::Contract`] for an entry of another
-/// version, [`Error::Storage`].
+/// [`Error::Log`] if entries are missing or damaged or the hash chain is broken,
+/// [`Error::Contract`] for an entry of another version, [`Error::Storage`].
 pub async fn landed(root: &Store, source: &Name) -> Result<Option<Landed>, Error> {
     let (entries, last_hash) = read(&landing(root, source), source, Kept::All).await?;
     let last = entries
@@ -78,7 +80,7 @@ pub(crate) struct CommitLog {
     run_id: String,
     epoch: WriterEpoch,
     config_hash: Hash128,
-    /// Settings that the next entry records, where none are recorded yet.
+    /// Settings for the next entry to record, if none are recorded yet.
     settings: BTreeMap<String, String>,
     entries: Vec<CommitEntry>,
     last_hash: Option<Hash128>,
@@ -135,11 +137,11 @@ impl Commit {
 }
 
 impl CommitLog {
-    /// Reads and verifies the log, brings the landing folder to what it says, and takes the next writer epoch. Whether the
-    /// settings are those that it was written with is for the caller to see to: [`crate::setting_changes`].
+    /// Reads and verifies the log, cleans up the landing folder, and takes the next writer epoch.
+    /// The caller compares the settings with those of the log: [`crate::setting_changes`].
     ///
     /// # Errors
-    /// As [`landed`], and [`Error::Landed`] when a file that it names is missing or damaged.
+    /// Like [`landed`], and [`Error::Landed`] if a file of the log is missing or damaged.
     pub(crate) async fn open(
         root: &Store,
         source: &Name,
@@ -149,10 +151,10 @@ impl CommitLog {
         Self::open_kept(root, source, run_id, config_hash, Kept::Newest).await
     }
 
-    /// [`Self::open`] with all entries whole.
+    /// Like [`Self::open`], with complete entries.
     ///
     /// # Errors
-    /// As [`landed`].
+    /// Like [`landed`].
     pub(crate) async fn open_whole(
         root: &Store,
         source: &Name,
@@ -207,8 +209,8 @@ impl CommitLog {
         Ok(())
     }
 
-    /// The files that no longer count by the entries appended since the last call. Those of a run that died before it moved
-    /// them are moved as the log is opened, like all that no entry names.
+    /// Takes the files that entries appended since the last call withdraw. If a run dies before it
+    /// moves them, opening the log moves them, like all files that no entry names.
     pub(crate) fn take_gone(&mut self) -> Vec<DataFile> {
         std::mem::take(&mut self.gone)
     }
@@ -225,7 +227,7 @@ impl CommitLog {
         records.next()
     }
 
-    /// Has the next entry record `settings`, if none before it does.
+    /// Makes the next entry record `settings`, if no earlier entry does.
     pub(crate) fn record(&mut self, settings: BTreeMap<String, String>) {
         if self.settings().is_none() {
             self.settings = settings;
@@ -242,14 +244,15 @@ impl CommitLog {
         &self.source
     }
 
-    /// Names of the folders that resets have kept what had landed in.
+    /// Names of the folders where resets have saved landed data.
     pub(crate) fn kept_folders(&self) -> impl Iterator<Item = &str> {
         self.entries
             .iter()
             .filter_map(|entry| entry.reset_to.as_deref())
     }
 
-    /// All entries; of those before the last two only what the older ones are needed for: see [`lighten`].
+    /// All entries. Those before the last two keep only the parts that older entries are needed
+    /// for: see [`lighten`].
     pub(crate) fn entries(&self) -> &[CommitEntry] {
         &self.entries
     }
@@ -267,9 +270,9 @@ impl CommitLog {
     /// Appends an entry. Its files must be durable already.
     ///
     /// # Errors
-    /// [`Error::Fenced`] when another run took the position, [`Error::Replaced`] when the log was cut meanwhile (nothing of the
-    /// entry stays in both cases), [`Error::Storage`]; after the latter the entry may have
-    /// landed, which the next run finds out by reading the log.
+    /// [`Error::Fenced`] if another run took the position, [`Error::Replaced`] if the log was
+    /// truncated meanwhile (in both cases nothing of the entry stays), [`Error::Storage`]. After
+    /// the latter the entry may have landed, which the next run finds out from the log.
     pub(crate) async fn append(&mut self, commit: Commit) -> Result<(), Error> {
         let sequence = self.next_sequence();
         let recorded = (!self.settings.is_empty()).then(|| SettingsRecord {
@@ -330,7 +333,7 @@ impl CommitLog {
         Ok(())
     }
 
-    /// Makes sure that the entry just created builds on the one before, and that its files are there.
+    /// Checks that the entry before the new one still exists, and the files of the new one.
     async fn confirm(&mut self, sequence: Sequence) -> Result<(), Error> {
         if let Some(before) = sequence.get().checked_sub(1) {
             let found = self.landing.get_opt(&entry_path(before)).await?;
@@ -364,7 +367,7 @@ pub(crate) enum Kept {
     Newest,
 }
 
-/// Puts an entry behind those before it, and applies what it says of them in memory: stored entries stay as they were
+/// Appends an entry in memory and applies its amendments to earlier ones. Stored entries stay as
 /// written. Returns the files that no longer count.
 pub(crate) fn push(
     entries: &mut Vec<CommitEntry>,
@@ -381,7 +384,8 @@ pub(crate) fn push(
     gone
 }
 
-/// Applies what the newest entry says of those before it. Returns the files that no longer count.
+/// Applies the amendments of the newest entry to earlier ones. Returns the files that no longer
+/// count.
 fn amend(entries: &mut [CommitEntry]) -> Vec<DataFile> {
     let mut gone = Vec::new();
     let Some((newest, before)) = entries.split_last_mut() else {
@@ -406,7 +410,7 @@ fn amend(entries: &mut [CommitEntry]) -> Vec<DataFile> {
     }
     let mut changes = newest.settings.iter().flat_map(|record| &record.changes);
     if changes.any(|change| change.key == "incremental.cursor") {
-        // What another cursor has reached says nothing of this one.
+        // The progress of another cursor does not apply to this one.
         before.iter_mut().for_each(forget_cursor);
     }
     gone
@@ -431,7 +435,7 @@ fn files_mut(entry: &mut CommitEntry) -> impl Iterator<Item = &mut Vec<DataFile>
     .chain(children)
 }
 
-/// Leaves of an entry that it is there.
+/// Clears an entry except for its existence.
 fn forget(entry: &mut CommitEntry) {
     files_mut(entry).for_each(Vec::clear);
     entry.state = SourceState::default();
@@ -445,7 +449,7 @@ fn forget_cursor(entry: &mut CommitEntry) {
     }
 }
 
-/// Leaves the files, the pages and the position of an entry: what a run asks of one that others have followed.
+/// Clears an entry except for its files, pages and position: runs need no more of older entries.
 fn lighten(entry: &mut CommitEntry) {
     entry.schema.columns = Vec::new();
     entry.counts = BatchCounts {
@@ -471,11 +475,12 @@ pub(crate) fn entry_path(sequence: u64) -> String {
     format!("log/{sequence:020}.json")
 }
 
-/// The entry in `body`, found at `path` where number `sequence` should be, after one whose bytes have the hash `before`.
+/// Decodes and checks the entry in `body`, found at `path` at the position `sequence`, after an
+/// entry with the hash `before`.
 ///
 /// # Errors
-/// [`Error::Log`] for an entry that is damaged or of another place or source, [`Error::Contract`] for one of another version or
-/// with something in it that only a newer release knows.
+/// [`Error::Log`] for an entry that is damaged or belongs to another position or source,
+/// [`Error::Contract`] for one of another version or with parts that only a newer release knows.
 pub(crate) fn checked(
     landing: &Store,
     source: &Name,

@@ -19,19 +19,19 @@ use feedline_storage::Store;
 
 use crate::{error::Error, landed_file, value::Value};
 
-/// The hashes of the last `size` landed records.
+/// Hashes of the last `size` landed records.
 ///
-/// It is a function of what has landed and nothing else, so a resumed run decides as one that never stopped.
+/// It depends only on the landed records, so a resumed run decides like an uninterrupted one.
 #[derive(Debug, Default)]
 pub(crate) struct Window {
     size: usize,
-    /// In landing order.
+    /// Hashes in landing order.
     hashes: VecDeque<u128>,
     /// Landing number of the newest record with this hash, counted from the window's making.
     newest: HashMap<u128, u64, Hashed>,
     /// Landing number of the first of `hashes`.
     first: u64,
-    /// Records that landed before and may come again, however long ago.
+    /// Landed records of any age that may be returned again.
     known: HashSet<u128>,
     /// True if landed records are added too.
     keeps: bool,
@@ -41,11 +41,11 @@ pub(crate) struct Window {
     keys: HashMap<u128, u128, Hashed>,
     /// Content of the newest landed record of each key.
     latest: HashMap<u128, u128, Hashed>,
-    /// The same of the batch at hand, by the key as its records have it.
+    /// The same for the current batch, by the unconverted key of its records.
     landing: HashMap<u128, u128, Hashed>,
 }
 
-/// Takes hashes as they are: they need no hashing.
+/// Hash map hasher that uses the keys as they are.
 type Hashed = BuildHasherDefault<Same>;
 
 #[derive(Debug, Default)]
@@ -88,7 +88,7 @@ impl Window {
         !self.key.is_empty()
     }
 
-    /// The key of a record as it came; none where it has none, or a part of it is null.
+    /// Returns the unconverted key of a record; `None` if a part of it is missing or null.
     pub(crate) fn key_of(&self, record: &Value) -> Option<u128> {
         let parts = self.key.iter().map(|column| match record.at(column) {
             None | Some(Value::Null) => None,
@@ -97,7 +97,7 @@ impl Window {
         hash_parts(parts)
     }
 
-    /// Takes note of the keys of landed records, in their order.
+    /// Adds the keys of landed records, in their order.
     pub(crate) fn note_rows(&mut self, rows: impl IntoIterator<Item = (Hash128, Option<u128>)>) {
         for (hash, key) in rows {
             if let Some(key) = key {
@@ -107,7 +107,7 @@ impl Window {
         }
     }
 
-    /// Takes note of the keys of the batch that was just decided, from its data file.
+    /// Adds the keys of the batch that was just decided, from its data file.
     ///
     /// # Errors
     /// A message about the fault of the file.
@@ -123,13 +123,13 @@ impl Window {
         Ok(())
     }
 
-    /// Sets the records that landed before and may come again, however long ago.
+    /// Sets the landed records of any age that may be returned again.
     pub(crate) fn know(&mut self, known: HashSet<u128>) {
         self.known = known;
         self.keeps = false;
     }
 
-    /// Adds to the records that landed before and may come again; from now on those that land are among them.
+    /// Adds landed records that may be returned again. From now on, landing records are added too.
     pub(crate) fn know_more(&mut self, hashes: impl IntoIterator<Item = Hash128>) {
         self.known.extend(hashes.into_iter().map(Hash128::get));
         self.keeps = true;
@@ -198,7 +198,7 @@ impl Window {
         }
     }
 
-    /// Takes note of a landed record, and of its key as it came.
+    /// Adds a landed record, and its unconverted key.
     pub(crate) fn push(&mut self, hash: Hash128, key: Option<u128>) {
         if self.size == 0 {
             return;
@@ -230,7 +230,8 @@ fn columns_of(key: &[String]) -> Vec<&str> {
     std::iter::once(system::HASH).chain(key).collect()
 }
 
-/// Content hash and key of the rows of a landed file; no key where a part of it is null or there is no such column.
+/// Reads content hash and key of the rows of a landed file. The key is `None` if a part of it is
+/// null or missing.
 pub(crate) async fn read_rows(
     landing: &Store,
     file: &DataFile,
@@ -268,7 +269,7 @@ fn hashes_of(batch: &RecordBatch) -> Vec<Hash128> {
         .collect()
 }
 
-/// Hash of the parts of a key; none where one is missing.
+/// Hash of the parts of a key; `None` if one is missing.
 fn hash_parts(parts: impl Iterator<Item = Option<String>>) -> Option<u128> {
     let parts: Option<Vec<String>> = parts.collect();
     let parts = parts.filter(|parts| !parts.is_empty())?;

@@ -1,4 +1,4 @@
-//! Reading back what has landed.
+//! Reads landed files.
 
 use arrow::array::RecordBatch;
 use bytes::Bytes;
@@ -11,10 +11,11 @@ use parquet::{
 
 use crate::error::Error;
 
-/// The named `columns` of a landed file, all rows or the first `limit`. The whole file is checked against its hash first.
+/// Reads the named `columns` of a landed file, all rows or the first `limit`. The file is checked
+/// against its hash first.
 ///
 /// # Errors
-/// [`Error::Landed`] when the file is absent or not as its log entry says, [`Error::Storage`].
+/// [`Error::Landed`] if the file is absent or does not match its log entry, [`Error::Storage`].
 pub(crate) async fn read(
     landing: &Store,
     file: &DataFile,
@@ -24,10 +25,10 @@ pub(crate) async fn read(
     read_columns(landing, file, Some(columns), limit).await
 }
 
-/// All columns and rows of a landed file, which is checked against its hash first.
+/// Reads all columns and rows of a landed file, which is checked against its hash first.
 ///
 /// # Errors
-/// As [`read`].
+/// Like [`read`].
 pub(crate) async fn read_whole(
     landing: &Store,
     file: &DataFile,

@@ -1,21 +1,26 @@
-//! The files of a landing zone against those that its log names.
+//! Compares the files of a landing zone with those that its log names.
 //!
-//! A batch's files are written before the entry that names them, so a process that dies in between leaves files that no entry
-//! names, and so does a writer that finds its place in the log taken. `data/*.parquet` is to have each row once for whoever
-//! reads the folder, so every writer moves such files to `orphans/` as it opens the log.
+//! A batch's files are written before the entry that names them. So a process that dies in between
+//! leaves files that no entry names, and so does a writer that finds its position in the log taken.
+//! `data/*.parquet` must contain each row once for readers of the folder. So every writer moves
+//! such files to `orphans/` when it opens the log.
 //!
-//! Another writer may be alive and about to name a file that we find without a name. No clock or lease is needed to be safe:
+//! Another writer may be alive and about to name such a file. No clock or lease is needed for
+//! safety:
 //!
-//! - A file's name begins with the number of its entry. Once that entry exists, a file that it does not name never will be
-//!   named, since entries do not change.
-//! - Any other file is moved, and then the log is looked at again: if the entry is there by now and names the file, it is moved
-//!   back. A writer for its part looks after its files once its entry is there, and writes those again that are gone. Either the
-//!   writer looks after the move, or the move came after the entry and whoever moved the file sees the entry.
-//! - Where both die before they look, the next start finds a named file missing and its bytes in `orphans/`, and writes it again.
+//! - A file's name begins with the number of its entry. Once that entry exists, other files of this
+//!   number are never named, since entries do not change.
+//! - Any other file is moved, and then the log is read again. If the entry exists by then and names
+//!   the file, the file is moved back. A writer in turn checks its files after its entry, and
+//!   rewrites missing ones. Either the writer checks after the move, or the move came after the
+//!   entry and the mover sees the entry.
+//! - If both die before their checks, the next start finds a named file missing and its bytes in
+//!   `orphans/`, and writes it again.
 //!
-//! Nothing is deleted: `orphans/` may be removed by hand when no run is under way. The cost of a start is one listing of the source's landing folder (a request
-//! for each 1,000 objects) and the last bytes of its newest files; that of a batch is a look-up of each of its files and a
-//! read of the entry before.
+//! Nothing is deleted: `orphans/` may be removed by hand while no run is in progress. A start costs
+//! one listing of the source's landing folder (a request for each 1,000 objects) and the last bytes
+//! of its newest files. A batch costs a metadata request for each of its files and a read of the
+//! entry before.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -30,7 +35,7 @@ use tracing::info;
 
 use crate::{commit_log::entry_path, error::Error};
 
-/// Folders of a source's landing zone whose files log entries name.
+/// Folders of a source's landing zone with files that log entries name.
 const FOLDERS: [&str; 6] = [
     "data",
     "rejects",
@@ -48,7 +53,7 @@ pub(crate) const DAMAGED: &str = "damaged";
 const ENDS_READ: usize = 8;
 /// Last bytes of each Parquet file, after four bytes with the length of its footer.
 const MAGIC: &[u8] = b"PAR1";
-/// The smallest Parquet file: a magic at either end and the length of the footer.
+/// Size of the smallest Parquet file: a magic at either end and the length of the footer.
 const LEAST_BYTES: u64 = 12;
 
 /// Reason that is reported for a missing file.
@@ -57,7 +62,7 @@ pub(crate) const MISSING: &str = "it is missing";
 /// Requests that are made at the same time.
 const AT_ONCE: usize = 16;
 
-/// A file that is not as its entry says.
+/// A file that does not match its entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct BadFile {
     /// File as the entry describes it.
@@ -71,11 +76,12 @@ pub(crate) struct BadFile {
 /// A landing zone's files, as one listing shows them.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Stock {
-    /// Named files that are missing, have another size, or (of the newest) do not end as Parquet files do; by entry.
+    /// Named files that are missing, have another size, or (of the newest) lack the end of a
+    /// Parquet file; by entry.
     pub(crate) bad: Vec<BadFile>,
     /// Files of batches that no entry names.
     pub(crate) unnamed: Vec<Listed>,
-    /// Files in `orphans/`, by the path that they had.
+    /// Files in `orphans/`, by their former path.
     pub(crate) orphans: Vec<Listed>,
 }
 
@@ -160,7 +166,7 @@ impl Stock {
         Ok(stock)
     }
 
-    /// The error that the first bad file is; none where all are good.
+    /// Error about the first bad file; `None` if all are good.
     pub(crate) fn error(&self, landing: &Store) -> Option<Error> {
         let first = self.bad.first()?;
         let more = match self.bad.len() - 1 {
@@ -273,10 +279,10 @@ pub(crate) async fn sweep(landing: &Store) {
     }
 }
 
-/// Writes named files that are missing or damaged again, where `orphans/` has their bytes.
+/// Rewrites named files that are missing or damaged, if `orphans/` has their bytes.
 async fn bring_back(landing: &Store, stock: &mut Stock) -> Result<(), Error> {
     let mut bad = Vec::new();
-    // The listing is not asked: a start beside this one may have moved a file to and fro meanwhile.
+    // The listing may be outdated: a concurrent start may have moved a file back and forth.
     for file in std::mem::take(&mut stock.bad) {
         let DataFile { path, bytes, .. } = &file.file;
         if restore(landing, &file.file, &format!("{ORPHANS}/{path}")).await? {
@@ -296,8 +302,8 @@ async fn bring_back(landing: &Store, stock: &mut Stock) -> Result<(), Error> {
     Ok(())
 }
 
-/// Writes `file` again from the copy at `from`, if that has the right bytes. The copy stays: who moved it may be about to move
-/// it back.
+/// Rewrites `file` from the copy at `from`, if that has the right bytes. The copy stays: its mover
+/// may be about to move it back.
 ///
 /// # Errors
 /// [`Error::Storage`].
@@ -310,8 +316,8 @@ pub(crate) async fn restore(landing: &Store, file: &DataFile, from: &str) -> Res
     Ok(true)
 }
 
-/// Moves files that no entry names below the folder `to`, but for those that an entry names by the time they are moved.
-/// `next` is the number of the entry that comes next. Returns what was moved.
+/// Moves files that no entry names below the folder `to`, except those named meanwhile. `next` is
+/// the number of the next entry. Returns the moved files.
 ///
 /// # Errors
 /// [`Error::Storage`].
@@ -348,8 +354,8 @@ pub(crate) async fn move_unnamed(
         let mut kept = Vec::new();
         for file in moved {
             if sequence_of(&file.path) == Some(sequence) && names(&body, &file.path) {
-                // By a copy: in an object store another start may be about to delete the file, which
-                // it has copied as well, and looks for the copy after that.
+                // Copies the file back: in an object store, another start may have copied it as
+                // well, be about to delete it, and look for the copy after that.
                 let from = format!("{to}/{}", file.path);
                 if let Some(bytes) = landing.get_opt(&from).await? {
                     landing.put(&file.path, bytes).await?;

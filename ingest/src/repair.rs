@@ -323,7 +323,8 @@ mod tests {
         all
     }
 
-    /// Does `harm` to a whole landing zone, and checks what is said, what is kept and that all is there again at the end.
+    /// Applies `harm` to an intact landing zone, and checks the report, the kept entries, and that
+    /// all data is back at the end.
     async fn check(harm: impl AsyncFn(&Store), kept: u64, part: &str) {
         let (_folder, config) = pipeline();
         let root = Store::memory();

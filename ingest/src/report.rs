@@ -93,8 +93,8 @@ pub(crate) async fn source_report(
     }
 }
 
-/// Warns of dropped duplicates, where they exceed one record in a hundred and no setting explains
-/// them as an overlap. Such settings are a key, and a range or feed that is requested again.
+/// Warns of dropped duplicates if they exceed one record in a hundred and no setting explains them
+/// as an overlap. Such settings are a key, and a range or feed that is requested again.
 fn duplicates_dropped(config: &SourceConfig, totals: &BatchCounts) -> Option<Warning> {
     let is_expected = !config.key.is_empty()
         || config.incremental.is_some()
@@ -120,7 +120,7 @@ fn batches(entries: &[CommitEntry]) -> u64 {
     since.filter(|entry| !entry.is_amendment()).count() as u64
 }
 
-/// The first record of the newest rejects file, for a person.
+/// Reads the first record of the newest rejects file, for display.
 pub(crate) async fn reject_sample(
     landing: &Store,
     entries: &[CommitEntry],

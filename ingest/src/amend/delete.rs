@@ -12,13 +12,14 @@ use feedline_schemas::{
 use super::{Amending, count, files, sweep, without};
 use crate::{commit_log::Commit, context::Context, error::Error};
 
-/// Deletes batches of a source, by the sequence numbers of their entries: an entry says that their files no longer count, and
-/// then they are removed: rows, rows of child tables, rejected records and archived responses. The position stays, so they
-/// are not read again by themselves; a record that the source brings again lands again. With `dry_run` nothing is changed.
+/// Deletes batches of a source, by the sequence numbers of their entries. An entry records that
+/// their files no longer count. Then the files are removed: rows, rows of child tables, rejected
+/// records and archived responses. The position stays, so they are not re-read by themselves. A
+/// deleted record that the source returns later lands again. With `dry_run` nothing is changed.
 ///
 /// # Errors
-/// [`Error::Config`] for a number without a batch, [`Error::Log`] for a damaged log, [`Error::Fenced`] when a run committed
-/// meanwhile, [`Error::Storage`].
+/// [`Error::Config`] for a number without a batch, [`Error::Log`] for a damaged log,
+/// [`Error::Fenced`] if a run committed meanwhile, [`Error::Storage`].
 pub async fn delete(
     config: &PipelineConfig,
     source: &Name,
@@ -74,7 +75,7 @@ pub async fn delete(
     Ok(report)
 }
 
-/// The files of a batch, as an entry says that they no longer count.
+/// Withdrawal of the files of a batch, for the log entry.
 pub(super) fn withdrawn(entry: &CommitEntry, reason: WithdrawnReason) -> Withdrawn {
     Withdrawn {
         sequence: entry.sequence,

@@ -1,4 +1,4 @@
-//! Keeping what no longer counts in a folder beside the landing folder.
+//! Saves withdrawn data in a folder beside the landing folder.
 
 use std::{collections::BTreeSet, fs, io::ErrorKind};
 
@@ -11,7 +11,8 @@ use crate::{
     error::Error,
 };
 
-/// A folder that is kept: `landing/<source>.<n>`. No source's name has a dot, so it is no source's.
+/// A folder of saved data: `landing/<source>.<n>`. No source name has a dot, so it cannot be a
+/// source's folder.
 pub(super) struct KeptFolder {
     /// Its name.
     pub(super) name: String,
@@ -19,7 +20,8 @@ pub(super) struct KeptFolder {
 }
 
 impl KeptFolder {
-    /// The next free one. One that a killed command has begun for this very log is taken up again.
+    /// Returns the next free folder. A folder that a killed command has begun for the same log is
+    /// reused.
     ///
     /// # Errors
     /// [`Error::Storage`].
@@ -45,8 +47,9 @@ impl KeptFolder {
         self.store.url()
     }
 
-    /// Copies files and then the `entries` first entries of the log, so that it is a landing folder as it was. On a local disk
-    /// they are linked: landed files are never written again.
+    /// Copies files and then the first `entries` entries of the log, so that the result is a
+    /// landing folder as before. On a local disk they are hard links: landed files are never
+    /// rewritten.
     ///
     /// # Errors
     /// [`Error::Storage`], [`Error::Landed`] for a file that is absent.

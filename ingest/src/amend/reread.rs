@@ -1,4 +1,4 @@
-//! Reading a range, or some files, again.
+//! Re-reads a range, or some files.
 
 use std::collections::BTreeSet;
 
@@ -31,16 +31,18 @@ pub struct Reread {
     pub files: Option<String>,
 }
 
-/// Has a range of a source with slices, a part of an incremental source, or some files read again by the next run. With
-/// `dry_run` nothing is changed.
+/// Makes the next run re-read a range of a source with slices, a part of an incremental source, or
+/// some files. With `dry_run` nothing is changed.
 ///
-/// A source with a `key` keeps the rows that have landed: of the rows with one key a dataset reads the newest. Without a key
-/// the batches that were read from the range no longer count; they are kept in `landing/<source>.<n>`. A batch that was read
-/// from more than the range is read again as a whole. An incremental source lands what has changed besides what has landed.
+/// A source with a `key` keeps its landed rows: a dataset reads the latest version of each key.
+/// Without a key, the batches of the range no longer count, and are saved in
+/// `landing/<source>.<n>`. A batch that covers more than the range is re-read completely. An
+/// incremental source lands the changed records in addition to the landed ones.
 ///
 /// # Errors
-/// [`Error::Config`] for a range that the source does not have, or a source that has none; [`Error::Log`] for a damaged log,
-/// [`Error::Fenced`] when a run committed meanwhile, [`Error::Storage`].
+/// [`Error::Config`] for a range that the source does not have, or a source that has none;
+/// [`Error::Log`] for a damaged log, [`Error::Fenced`] if a run committed meanwhile,
+/// [`Error::Storage`].
 pub async fn reread(
     config: &PipelineConfig,
     source: &Name,
@@ -50,7 +52,7 @@ pub async fn reread(
 ) -> Result<AmendReport, Error> {
     let mut amending = Amending::open(config, source, context).await?;
     if !dry_run {
-        // Settings that have changed hold for what is read again.
+        // Changed settings apply to the re-read data.
         adopt(amending.config, &mut amending.log)
             .await
             .map_err(|e| e.under(&format!("source.{}", amending.index)))?;
@@ -211,8 +213,8 @@ fn plan(
     Err(Error::config("type", reason))
 }
 
-/// Batches that go with `batches`: rejected records of a batch that were read again have landed in a later one, together with
-/// those of others.
+/// Batches that depend on `batches`: their retried rejects have landed in a later batch, together
+/// with those of others.
 fn retried_with(entries: &[CommitEntry], batches: &BTreeSet<usize>) -> BTreeSet<usize> {
     let mut all = batches.clone();
     for (index, entry) in entries.iter().enumerate() {
@@ -229,7 +231,7 @@ fn retried_with(entries: &[CommitEntry], batches: &BTreeSet<usize>) -> BTreeSet<
     all
 }
 
-/// Files whose address matches, with those that share batches with them.
+/// Files whose address matches, and those that share batches with them.
 fn plan_files(
     entries: &[CommitEntry],
     position: &Position,

@@ -1,4 +1,4 @@
-//! Beginning a source at the beginning, with what has landed kept under another name.
+//! Restarts a source from its beginning, and saves its landed data under another name.
 
 use feedline_schemas::{
     amendment::{AmendReport, SettingsRecord},

@@ -1,4 +1,4 @@
-//! Ways out of what has landed, over real files and a server on loopback.
+//! Amendments, over real files and a server on loopback.
 
 use std::{
     fs,
@@ -122,7 +122,7 @@ async fn a_type_declared_after_landing_is_said_to_hold_for_what_lands_next() {
         changed_keys(&shown.sources[0]),
         ["contract.column.hour.type"]
     );
-    // A type that does not hold what has landed is refused, and nothing is logged.
+    // A type that cannot hold the landed values is refused, and nothing is logged.
     let narrow = csv(
         &folder,
         "contract = { column = { n = { type = \"bool\" } } }\n",
@@ -263,7 +263,7 @@ async fn a_change_that_cannot_be_mixed_is_refused_and_says_the_way_out() {
         .unwrap();
     assert_eq!(report.rows, 40);
     let report = bring(&other, &root).await.unwrap();
-    // The fifth says that the page behind the last was empty.
+    // The fifth entry records that the page after the last was empty.
     assert_eq!((report.rows, report.batches), (40, 5), "{report:?}");
     assert_eq!(column(&root, "n").await, all_numbers());
 }
@@ -442,13 +442,14 @@ async fn a_deleted_batch_is_gone_from_files_counts_and_duplicates() {
         again.to_string().contains("entry 1 has no files"),
         "{again}"
     );
-    // A new file with the same records lands: what is deleted is no duplicate.
+    // A new file with the same records lands: a deleted record is no duplicate.
     fs::write(folder.path().join("b.csv"), "n\n3\n4\n").unwrap();
     bring(&source, &root).await.unwrap();
     assert_eq!(column(&root, "n").await, ["1", "2", "3", "4", "5"]);
 }
 
-/// Five pages of ten records, three of them with a text in an integer column, and one page more without.
+/// Five pages of ten records, three of them with a string in an integer column, and one more page
+/// without.
 fn mixed() -> impl Fn(usize, &str) -> Step + Send + 'static {
     |_, head| {
         let page = (1..=6).find(|page| {
@@ -538,7 +539,7 @@ async fn retried_rejects_are_not_doubled_by_any_cut() {
                 let first = bring(&loose, &root).await.unwrap();
                 assert_eq!((first.rows, first.rejected), (42, 18));
                 let harmed = root.with_faults(failing(operation, effect, skip));
-                // It may fail or not: what counts is what another one finds.
+                // It may fail or not: only the result of the next one counts.
                 drop(retry_rejects(&config, &name(), &context(&harmed), false).await);
                 retry_rejects(&config, &name(), &context(&root), false)
                     .await
@@ -641,7 +642,7 @@ async fn a_range_of_slices_that_is_read_again_supersedes_what_landed_of_it() {
         .collect();
     expected.sort();
     assert_eq!(column(&root, "v").await, expected);
-    // With a key all that landed stays, and the newest is chosen by whoever reads.
+    // With a key all landed rows stay, and readers choose the latest versions.
     let keyed = source("key = [\"t\"]\n");
     let root = Store::memory();
     *value.lock().unwrap() = 1;
@@ -713,7 +714,7 @@ async fn an_incremental_source_is_read_again_from_a_cursor_and_only_changes_land
         panic!("{last:?}")
     };
     assert_eq!(run.high.as_deref(), Some("29"));
-    // Another start begins there, and what has landed is left out.
+    // Another start begins there, and landed records are skipped.
     let earlier = source.replace("param = \"since\"", "param = \"since\", start = \"5\"");
     let asked = server.targets().len();
     let report = bring(&earlier, &root).await.unwrap();
@@ -772,7 +773,7 @@ async fn rejected_rows_of_a_file_go_with_its_content() {
         .unwrap();
     assert_eq!((retried.landed, retried.rejected), (1, 1), "{retried:?}");
     assert_eq!(column(&root, "n").await, ["1", "2", "5", "7"]);
-    // The retried row is one of `b.csv`, and goes with it.
+    // The retried row came from `b.csv`, and is removed with it.
     fs::write(folder.path().join("b.csv"), "n\n5\n6\n").unwrap();
     let last = bring(&mended, &root).await.unwrap();
     assert_eq!((last.rows, last.rejected), (5, 0));

@@ -21,7 +21,8 @@ use crate::{
     verify::verify,
 };
 
-/// A file of entry `sequence` whose bytes depend on `content`, which begins and ends as Parquet does.
+/// A file of entry `sequence` with the magic of Parquet at both ends and bytes that depend on
+/// `content`.
 fn file(sequence: u64, content: &str) -> Encoded {
     let footer = u32::try_from(content.len()).unwrap().to_le_bytes();
     let bytes = Bytes::from([b"PAR1", content.as_bytes(), &footer, b"PAR1"].concat());
@@ -106,7 +107,7 @@ async fn what_a_killed_run_wrote_without_an_entry_is_moved_by_the_next_start() {
         put(&mut log, &lost).await;
         put(&mut log, &children).await;
         drop(log);
-        // Files that we did not write stay.
+        // Files of other programs stay.
         let landing = root.child("landing/s");
         landing.put("data/_SUCCESS", "".into()).await.unwrap();
         let mut log = open(&root, "b").await.unwrap();
@@ -118,7 +119,7 @@ async fn what_a_killed_run_wrote_without_an_entry_is_moved_by_the_next_start() {
         assert!(landing.list("children").await.unwrap().is_empty());
         let orphans = landing.list("orphans").await.unwrap();
         assert_eq!(orphans.len(), 3, "{orphans:?}");
-        // The same batch again has the same name, another time of day another one.
+        // An equal batch gets the same name, an unequal one another name.
         for second in [lost, file(2, "other")] {
             put(&mut log, &second).await;
             append(&mut log, &second).await.unwrap();
@@ -134,7 +135,7 @@ async fn a_start_beside_a_live_writer_loses_none_of_its_files() {
     let (_folder, roots) = roots();
     for root in roots {
         let landing = root.child("landing/s");
-        // Moved before the entry: the writer looks after it.
+        // Moved before the entry: the writer checks for it.
         let mut log = open(&root, "a").await.unwrap();
         let first = file(0, "first");
         put(&mut log, &first).await;
@@ -142,7 +143,8 @@ async fn a_start_beside_a_live_writer_loses_none_of_its_files() {
         assert!(landing.list("data").await.unwrap().is_empty());
         append(&mut log, &first).await.unwrap();
         check_data(&root).await;
-        // Moved after the entry by one who had read the log before: that one looks at the log.
+        // Moved after the entry by a writer that had read the log before: that one reads the log
+        // again.
         let second = file(1, "second");
         put(&mut log, &second).await;
         let before = landed(&root, &Name::new("s").unwrap()).await.unwrap();
@@ -155,7 +157,7 @@ async fn a_start_beside_a_live_writer_loses_none_of_its_files() {
             .unwrap();
         assert_eq!((stock.unnamed.len(), moved.len()), (1, 0));
         check_data(&root).await;
-        // Both die before they look.
+        // Both die before their checks.
         let path = &second.file.path;
         landing
             .rename(path, &format!("orphans/{path}"))
@@ -196,7 +198,7 @@ async fn a_writer_takes_its_entry_back_when_the_log_was_cut_below_it() {
             put(&mut log, &file).await;
             append(&mut log, &file).await.unwrap();
         }
-        // As by a repair: the last two entries go, and their files.
+        // Like a repair: the last two entries and their files are removed.
         for sequence in [2, 1] {
             landing.delete(&entry_path(sequence)).await.unwrap();
         }
@@ -400,7 +402,7 @@ async fn a_log_of_a_newer_release_is_not_cut_and_damage_to_its_bytes_is() {
     assert_eq!(report.sources[0].kept, 10);
 }
 
-/// The clock of the runtime, which a paused test moves on by itself.
+/// Clock of the runtime, which a paused test advances by itself.
 #[derive(Debug)]
 struct RuntimeClock(tokio::time::Instant);
 
@@ -479,7 +481,7 @@ async fn entries_that_a_live_run_adds_behind_a_cut_are_set_aside_too() {
     let source = report.unwrap().sources.remove(0);
     assert_eq!((source.kept, source.set_aside), (4, 9), "{source:?}");
     assert_eq!(landing.list("log").await.unwrap().len(), 4);
-    // And what it adds after that it takes back.
+    // And it withdraws what it adds after that.
     let late = file(13, "late");
     put(&mut log, &late).await;
     let error = append(&mut log, &late).await.unwrap_err();
