@@ -1,18 +1,24 @@
-//! A batch: pages gathered until they are worth a commit, decided by contract and written as Parquet.
+//! A batch: pages gathered until they are worth a commit, decided by contract and written as
+//! Parquet.
 //!
-//! Data file: `_feedline_seq` u64, `_feedline_row` u32, `_feedline_hash` fixed-size binary (16), then the source's columns,
-//! all nullable and with their field ids: `Null`, `Utf8` and `Json` as text, `Decimal` as decimal128(38, 18), `Timestamp` in
-//! microseconds UTC, lists as lists, the others as themselves. Rows are in the order of the source. Rejects file: `_feedline_seq`, `_feedline_row`, `reason`, `path` (column, or empty), `detail`, `raw` (the
-//! record as canonical JSON, or the line as it came). `_feedline_row` counts all records of the batch from 0, so landed
-//! rows, rejects and the gaps that duplicates leave add up.
+//! Data file: `_feedline_seq` u64, `_feedline_row` u32, `_feedline_hash` fixed-size binary (16),
+//! then the source's columns, all nullable and with their field ids. `Null`, `Utf8` and `Json` are
+//! stored as text, `Decimal` as decimal128(38, 18), `Timestamp` in microseconds UTC, lists as
+//! lists, the others as their own types. Rows are in the order of the source. Rejects file:
+//! `_feedline_seq`, `_feedline_row`, `reason`, `path` (column, or empty), `detail`, `raw` (the
+//! record as canonical JSON, or the unchanged line). `_feedline_row` counts all records of the
+//! batch from 0, so landed rows, rejects and the gaps of duplicates add up.
 //!
-//! Frontier file of a `html` source: `_feedline_seq`, `_feedline_row`, then the columns of [`crate::frontier`].
+//! Frontier file of a `html` source: `_feedline_seq`, `_feedline_row`, then the columns of
+//! [`crate::frontier`].
 //!
 //! Child tables have files of their own, see [`feedline_schemas::commit::ChildTable`].
 //!
-//! Validators file of a `html` source: `_feedline_seq`, `_feedline_row`, then the columns of [`crate::validators`].
+//! Validators file of a `html` source: `_feedline_seq`, `_feedline_row`, then the columns of
+//! [`crate::validators`].
 //!
-//! Files are a pure function of the batch, the schema and the dedup window before it: same batch, same bytes, same name.
+//! Files are a pure function of the batch, the schema and the dedup window before it: same batch,
+//! same bytes, same name.
 
 mod cells;
 mod children;
@@ -68,17 +74,17 @@ pub(crate) struct Batch {
     warnings: Vec<Warning>,
     /// Schemas and presence of child tables that landed before.
     children: BTreeMap<Name, ChildTable>,
-    /// The files that the records come from, in their order.
+    /// Files of the records, in their order.
     parts: Vec<FilePart>,
     /// URLs of the files whose earlier landed records are all superseded.
     superseded: Vec<String>,
-    /// Types that columns begin with.
+    /// Planned types of new columns.
     planned: Types,
     format: CellFormat,
 }
 
 impl Batch {
-    /// Columns begin with the types `planned`, and CSV cells are written as `format` says.
+    /// Sets the planned types of new columns and the notation of CSV cells.
     pub(crate) fn plan(&mut self, planned: Types, format: CellFormat) {
         self.planned = planned;
         self.format = format;
@@ -90,7 +96,7 @@ impl Batch {
         (take(&mut self.parts), take(&mut self.superseded))
     }
 
-    /// Adds what was decided while it was read; each warning takes the place of an earlier one of its code.
+    /// Adds warnings from reading it. Each warning replaces an earlier one with the same code.
     pub(crate) fn warn(&mut self, warnings: Vec<Warning>) {
         for warning in warnings {
             replace_warning(&mut self.warnings, warning);
@@ -168,10 +174,11 @@ impl Batch {
         self.records.len() as u64
     }
 
-    /// Decides about every record in order, and takes note of the landed ones in `window`.
+    /// Decides about every record in order, and adds the landed ones to `window`.
     ///
     /// # Errors
-    /// [`Error::Frozen`] when the contract stops the run, [`Error::Config`] when it does not suit what has landed.
+    /// [`Error::Frozen`] if the contract stops the run, [`Error::Config`] if the contract does not
+    /// fit the landed data.
     pub(crate) fn decide(
         self,
         source: &str,
@@ -306,13 +313,13 @@ impl Reject {
         }
     }
 
-    /// For a person.
+    /// Describes it for messages.
     pub(crate) fn sample(&self) -> String {
         describe(self.reason, &self.detail, &self.raw)
     }
 }
 
-/// A rejected record for a person: why, and what it was.
+/// Describes a rejected record for messages: the reason and the record.
 pub(crate) fn describe(reason: &str, detail: &str, raw: &str) -> String {
     format!(
         "`{reason}`: {}: {}",
@@ -418,7 +425,7 @@ impl Decided {
         encode("frontier", sequence, rows.into_iter(), columns.collect())
     }
 
-    /// The validators file, if a page came with any.
+    /// Encodes the validators file, if any page has validators.
     ///
     /// # Errors
     /// [`Error::Encode`].

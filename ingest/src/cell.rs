@@ -8,7 +8,7 @@ pub(crate) enum Held {
     Bool,
     Int,
     Float,
-    /// [`Value::Text`](crate::value::Value::Text), in the texts of the batch.
+    /// [`Value::Text`](crate::value::Value::Text), in the strings of the batch.
     Text,
     /// [`Value::Cell`](crate::value::Value::Cell), there too.
     Cell,
@@ -18,7 +18,7 @@ pub(crate) enum Held {
     Odd,
 }
 
-/// A cell: a number, or where its text or value is.
+/// A cell: a number, or the position of its string or value.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Cell {
     pub(crate) bits: u64,
@@ -27,7 +27,7 @@ pub(crate) struct Cell {
 }
 
 impl Cell {
-    /// Nothing.
+    /// The null cell.
     pub(crate) const NULL: Self = Self {
         bits: 0,
         len: 0,
@@ -50,7 +50,7 @@ impl Cell {
         Self { bits, len: 0, held }
     }
 
-    /// A text of the batch, `start` to `end`; none when it is longer than 4 GiB.
+    /// A string of the batch, from `start` to `end`; `None` if it is longer than 4 GiB.
     pub(crate) fn text(held: Held, start: usize, end: usize) -> Option<Self> {
         Some(Self {
             bits: start as u64,

@@ -1,4 +1,4 @@
-//! Lists in records that become tables of their own: what `contract.children` says, checked and put in order.
+//! Lists in records that become child tables: `contract.children`, checked and in order.
 
 use std::collections::BTreeMap;
 
@@ -16,17 +16,17 @@ const MOST_TABLES: usize = 100;
 /// Column of an item that is no object.
 pub(crate) const VALUE: &str = "value";
 
-/// A child table, as the configuration says.
+/// A configured child table.
 #[derive(Clone, Debug)]
 pub(crate) struct Table {
     pub(crate) name: Name,
-    /// Index of the table whose items the list is in; none for the record.
+    /// Index of the table whose items contain the list; `None` for the record itself.
     pub(crate) of: Option<usize>,
     /// Keys of the list, in the record or in an item.
     pub(crate) keys: Vec<String>,
     /// Paths of the lists, from the outermost.
     pub(crate) lists: Vec<String>,
-    /// Columns that come from the record: name, and keys of the value.
+    /// Columns copied from the record: name, and keys of the value.
     pub(crate) parent: Vec<(String, Vec<String>)>,
     /// Contract of its columns.
     pub(crate) contract: ContractConfig,
@@ -127,7 +127,8 @@ fn chain<'a>(
     Ok(chain)
 }
 
-/// The modes of the table or else of the source, and what is said about single columns of the table.
+/// Merges the modes of the table with those of the source, and the rules of the table's single
+/// columns.
 fn contract(config: &ContractConfig, child: &ChildConfig) -> ContractConfig {
     ContractConfig {
         types: child.types.unwrap_or(config.types),
@@ -169,7 +170,7 @@ fn check(config: &ContractConfig, tables: &[Table]) -> Result<(), Error> {
                 return Err(Error::config(at("path"), reason));
             }
         }
-        // The columns of what the list is in.
+        // Columns of the record or table that contains the list.
         let (columns, required) = match table.of {
             None => (&config.column, &config.required),
             Some(of) => (&tables[of].contract.column, &tables[of].contract.required),
@@ -186,7 +187,7 @@ fn check(config: &ContractConfig, tables: &[Table]) -> Result<(), Error> {
     Ok(())
 }
 
-/// The name of a column that would hold the list at `keys`.
+/// Checks that no column holds the list at `keys`. Fails with the name of such a column.
 fn check_columns(
     keys: &[String],
     columns: &BTreeMap<String, ColumnContract>,
@@ -230,7 +231,7 @@ fn check_parent(table: &Table, tables: &[Table]) -> Result<(), String> {
     Ok(())
 }
 
-/// Takes the value at `keys` out of an object, and with it the objects that held nothing else.
+/// Removes the value at `keys` from an object, and the objects that become empty.
 pub(crate) fn take(entries: &mut Vec<(String, Value)>, keys: &[String]) -> Option<Value> {
     let (key, rest) = keys.split_first()?;
     let at = entries.iter().position(|(k, _)| k == key)?;

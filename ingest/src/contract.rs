@@ -1,7 +1,8 @@
-//! The contract of a source: which columns it has, and what happens to a value that does not fit its column.
+//! The contract of a source: its columns, and the decision about values that do not fit them.
 //!
-//! A column has the type that the configuration declares, else the one that was planned for it ([`crate::infer`]), else that of
-//! its first value that is not null. After that a value either fits, is converted without loss (counted), makes a new version of the schema, or is in conflict:
+//! A column has its declared type, else the planned one ([`crate::infer`]), else the type of its
+//! first non-null value. Later values fit, are converted without loss (counted), make a new version
+//! of the schema, or are in conflict:
 //!
 //! | column | fits | converted | new version | conflict |
 //! |---|---|---|---|---|
@@ -84,7 +85,7 @@ const SHOWN: usize = 100;
 pub(crate) struct Rejection {
     /// A fixed word, counted in the log.
     pub reason: &'static str,
-    /// Column; empty when it is about the record as a whole.
+    /// Column; empty if the reason concerns the complete record.
     pub path: String,
     /// Details of the reason.
     pub detail: String,
@@ -93,7 +94,7 @@ pub(crate) struct Rejection {
 /// Decision about a record.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Verdict {
-    /// It lands, with these cells: index of the column, value. A value that was nulled is absent.
+    /// It lands, with these cells: index of the column, value. A nulled value is absent.
     Land {
         /// Cells that are not null.
         cells: Vec<(usize, Value)>,
@@ -142,18 +143,18 @@ pub(crate) struct Contract<'a> {
     /// Names in `contract.required` that are no columns yet.
     unmade: Vec<&'a str>,
     reading: Reading,
-    /// Types that columns begin with, where the configuration declares none.
+    /// Planned types of columns without a declared one.
     planned: Types,
     /// Format of CSV cells.
     format: CellFormat,
-    /// Paths of objects that are kept whole.
+    /// Paths of objects that are stored as one column.
     whole: HashSet<String>,
     width: Width,
     rows: u64,
     decisions: Decisions,
     /// Decisions about the current record, noted when it lands.
     pending: Vec<(&'static str, String, String)>,
-    /// Column of each leaf of the record at hand.
+    /// Column of each leaf of the current record.
     places: Vec<usize>,
 }
 
@@ -176,10 +177,10 @@ impl Rule {
 }
 
 impl<'a> Contract<'a> {
-    /// Begins a batch after `before`; no columns at first.
+    /// Begins a batch after `before`; `None` for a source without columns.
     ///
     /// # Errors
-    /// [`Error::Config`] for a declared type that is narrower than the column has become.
+    /// [`Error::Config`] for a declared type that is narrower than the landed column.
     pub(crate) fn new(
         config: &'a ContractConfig,
         before: Option<&'a Before>,
@@ -233,14 +234,14 @@ impl<'a> Contract<'a> {
         Ok(contract)
     }
 
-    /// The contract where columns begin with the types `planned` and cells are written in this way.
+    /// Sets the planned types of new columns and the notation of cells.
     pub(crate) fn with(mut self, planned: Types, format: CellFormat) -> Self {
         self.planned = planned;
         self.format = format;
         self
     }
 
-    /// Gives the columns there are the types that the configuration declares.
+    /// Gives the existing columns their declared types.
     fn declare(&mut self) -> Result<(), Error> {
         for column in &mut self.columns {
             let Some(declared) = declared(self.config, &column.name) else {
@@ -248,7 +249,7 @@ impl<'a> Contract<'a> {
             };
             let have = column.r#type;
             let is_wider = have.widest(declared) == declared;
-            // What has landed as text is no column of bytes.
+            // A landed text column cannot become a column of bytes.
             let is_bytes = declared == ColumnType::Binary;
             let follows = have == declared || (is_wider && !is_bytes);
             if have != ColumnType::Null && !follows {
@@ -296,7 +297,7 @@ impl<'a> Contract<'a> {
         &self.reading
     }
 
-    /// Decides about a record, and takes over what it changes in the schema if it lands.
+    /// Decides about a record, and applies its changes to the schema if it lands.
     pub(crate) fn admit(&mut self, record: Vec<(String, Value)>) -> Verdict {
         let mut leaves = flatten(record, self.config.max_depth, &self.whole);
         let mut places = mem::take(&mut self.places);

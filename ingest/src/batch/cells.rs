@@ -21,7 +21,7 @@ pub(super) struct Cells {
     hashes: Vec<Hash128>,
     /// Cells of each column. Missing cells at the end of a column are null.
     columns: Vec<Vec<Cell>>,
-    /// Canonical forms of the records, and texts that are not in these as they are.
+    /// Canonical forms of the records, and strings that do not occur in these verbatim.
     pub(super) texts: String,
     odd: Vec<Value>,
 }
@@ -47,7 +47,8 @@ impl Cells {
         self.hashes.push(hash);
     }
 
-    /// Forgets the records from the one at `place` on. Their texts stay until the end of the batch.
+    /// Removes the records from the one at `place` on. Their strings stay until the end of the
+    /// batch.
     pub(super) fn truncate(&mut self, place: usize) {
         self.rows.truncate(place);
         self.hashes.truncate(place);
@@ -97,7 +98,7 @@ impl Cells {
         (0..self.rows.len()).map(|row| held.get(row).unwrap_or(&Cell::NULL))
     }
 
-    /// The value of a cell that is not null; of [`Held::Json`] its text.
+    /// Value of a cell that is not null; for [`Held::Json`] its text.
     pub(super) fn value(&self, cell: &Cell) -> Value {
         let text = || cell.as_text(&self.texts).to_owned();
         match cell.held {
@@ -111,7 +112,7 @@ impl Cells {
         }
     }
 
-    /// A value that is kept as it is.
+    /// A value that no plain cell holds.
     pub(super) fn odd(&self, cell: &Cell) -> &Value {
         let place = usize::try_from(cell.bits).unwrap_or(usize::MAX);
         &self.odd[place]

@@ -1,8 +1,8 @@
-//! The child tables of a batch: items of lists, decided together with the record they are in.
+//! The child tables of a batch: items of lists, decided together with their record.
 //!
-//! A record lands with all of its items or not at all. Items are admitted one after another, each by the contract of its
-//! table as the items before have left it, and the record last; what a record's items have changed is put back when it does
-//! not land.
+//! A record lands with all of its items or not at all. Items are admitted one after another, each
+//! by the contract of its table after the items before it, and the record last. If the record does
+//! not land, the changes of its items are undone.
 
 mod decided;
 mod growing;
@@ -32,9 +32,9 @@ const SHOWN: usize = 100;
 pub(super) struct Children<'a> {
     setup: &'a Setup,
     tables: Vec<Growing<'a>>,
-    /// Lists of the record at hand that are left out: path, and a sample.
+    /// Dropped lists of the current record: path, and a sample.
     left_out: Vec<(String, String)>,
-    /// Lists that were left out, by path.
+    /// Counts of dropped lists, by path.
     nulled: BTreeMap<String, u64>,
     decisions: Decisions,
 }
@@ -43,7 +43,7 @@ impl<'a> Children<'a> {
     /// Begins a batch.
     ///
     /// # Errors
-    /// As [`Contract::new`].
+    /// Like [`Contract::new`].
     pub(super) fn new(setup: &'a Setup) -> Result<Self, Error> {
         let before = setup.before.iter().zip(&setup.items);
         let tables = setup.tables.iter().zip(before);
@@ -99,7 +99,7 @@ impl<'a> Children<'a> {
         Ok(entries)
     }
 
-    /// Ends what [`Self::begin`] began: the items land with their record, or leave no trace.
+    /// Completes [`Self::begin`]: the items land with their record, or are removed.
     pub(super) fn end(&mut self, has_landed: bool) {
         self.tables
             .iter_mut()
@@ -188,7 +188,8 @@ impl<'a> Children<'a> {
     /// Ends the batch of `source`.
     ///
     /// # Errors
-    /// [`Error::Frozen`] when a contract stops the run, [`Error::Config`] for a table of too many rows.
+    /// [`Error::Frozen`] if a contract stops the run, [`Error::Config`] for a table of too many
+    /// rows.
     pub(super) fn close(self, source: &str) -> Result<DecidedChildren, Error> {
         let mut tables = Vec::with_capacity(self.tables.len());
         for growing in self.tables {

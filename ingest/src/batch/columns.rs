@@ -39,7 +39,7 @@ pub(super) fn arrays(
 pub(super) struct Coerced<'a> {
     pub(super) column: &'a str,
     pub(super) count: u64,
-    /// The first of them, for a person.
+    /// The first converted value, for messages.
     pub(super) sample: String,
 }
 
@@ -159,7 +159,7 @@ struct Admitted<'a> {
 }
 
 impl Admitted<'_> {
-    /// A cell as the column holds it.
+    /// Value of a cell in the type of the column.
     fn as_held<T>(&self, cell: &Cell, convert: impl Fn(&Value) -> Option<T>) -> Option<T> {
         if cell.held == Held::Null {
             return None;

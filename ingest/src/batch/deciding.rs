@@ -39,7 +39,7 @@ pub(super) struct Deciding<'a> {
 }
 
 impl Deciding<'_> {
-    /// Decides about a record of a tape: as a tree only when there is something to decide.
+    /// Decides about a record of a tape. Builds a value tree only if there is something to decide.
     pub(super) fn json(&mut self, row: u32, record: &JsonRecord) -> Result<(), Error> {
         if !self.children.is_empty() || self.window.has_key() {
             return self.record(row, record.value());
@@ -116,7 +116,7 @@ impl Deciding<'_> {
         Ok(())
     }
 
-    /// A record with faults, as `contract.duplicate_keys` wants it.
+    /// Resolves the faults of a record by `contract.duplicate_keys`.
     fn settled(&mut self, record: Value) -> Result<Value, Rejection> {
         let rejection = |path: String, fault: &Fault| Rejection {
             reason: fault.reason,

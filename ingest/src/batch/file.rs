@@ -97,7 +97,7 @@ pub(super) fn encode(
     encode_again(folder, sequence, &batch)
 }
 
-/// Encodes the rows of a file of the kind `folder` that are left of it; `None` when there are none.
+/// Encodes the remaining rows of a file of the kind `folder`; `None` if there are none.
 pub(crate) fn encode_again(
     folder: &str,
     sequence: Sequence,
@@ -127,7 +127,7 @@ fn write(batch: &RecordBatch) -> Result<Bytes, ParquetError> {
         .set_compression(Compression::ZSTD(ZstdLevel::try_new(1)?))
         .set_max_row_group_row_count(Some(MAX_RECORDS))
         .set_statistics_enabled(EnabledStatistics::Chunk)
-        // Hashes repeat nothing, and rows go up by one.
+        // Hashes never repeat, and row numbers increase by one.
         .set_column_dictionary_enabled(hash.clone(), false)
         .set_column_statistics_enabled(hash.clone(), EnabledStatistics::None)
         .set_column_compression(hash, Compression::UNCOMPRESSED)

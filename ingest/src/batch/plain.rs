@@ -14,18 +14,18 @@ use crate::{
 enum Place {
     #[default]
     Unknown,
-    /// Column, if there is one, and whether an object there is kept whole.
+    /// Column, if it exists, and whether an object there is stored as one column.
     Known(Option<usize>, bool),
 }
 
-/// Brings records of tapes into cells.
+/// Converts records of tapes to cells.
 #[derive(Debug, Default)]
 pub(super) struct Plain {
     walk: Walk,
-    /// By path; for the family of keys, the path of a record and the shape of the contract beside it.
+    /// Destinations by path, valid for one family of keys, one record path and one contract shape.
     places: Vec<Place>,
     of: Option<(u64, u32, (usize, usize))>,
-    /// Cells of the record at hand.
+    /// Cells of the current record.
     pub(super) cells: Vec<(usize, Cell)>,
 }
 
@@ -33,12 +33,12 @@ pub(super) struct Plain {
 pub(super) enum Found {
     /// Its canonical form is at the end of the strings, and its leaves are known.
     Leaves,
-    /// It has to be a tree.
+    /// It needs a value tree.
     Odd,
 }
 
 impl Plain {
-    /// Appends the canonical form of a record to the texts of `cells`.
+    /// Appends the canonical form of a record to the strings of `cells`.
     pub(super) fn write(
         &mut self,
         record: &JsonRecord,
@@ -74,8 +74,8 @@ impl Plain {
         }
     }
 
-    /// The cells of the record just written by column; `false` when one has no column yet. Texts with escapes are appended
-    /// to the texts of `cells`.
+    /// Puts the cells of the record just written into columns; `false` if a cell has no column yet.
+    /// Strings with escapes are appended to the strings of `cells`.
     pub(super) fn place(
         &mut self,
         record: &JsonRecord,

@@ -32,7 +32,7 @@ fn decide(records: &[&str], types: TypeContract) -> Decided {
     decide_with(records, None, |config| config.types = types)
 }
 
-/// Decides about records that are trees and about the same ones on tapes, which must make no difference.
+/// Decides about records as trees and on tapes, and checks that the results are equal.
 pub(super) fn decide_with(
     records: &[&str],
     before: Option<&Before>,
@@ -47,7 +47,7 @@ pub(super) fn decide_with(
     tapes
 }
 
-/// The records of a page; what no tape takes is a tree.
+/// The records of a page; a record that no tape accepts is a tree.
 fn on_tapes(records: &[&str]) -> Vec<Record> {
     let bounds = JsonConfig::default();
     let mut reader = Reader::default();
@@ -302,7 +302,7 @@ fn the_bytes_of_a_file_are_fixed() {
     );
 }
 
-/// Records that are often alike, as those of one source are.
+/// Records that are often similar, like those of one source.
 fn likely_records() -> impl Strategy<Value = Vec<String>> {
     let value = prop_oneof![
         6 => (-5_i64..5).prop_map(|v| v.to_string()),

@@ -282,7 +282,7 @@ fn fault_40_a_record_of_broken_text_is_rejected_and_the_others_land() {
         ["lone_surrogate a", "lone_surrogate l.[0].[0]"]
     );
     assert_eq!(texts(&landed(&decided), "a"), [Some("fine")]);
-    // A fault in what is landed as JSON text is found as well.
+    // A fault inside landed JSON text is found too.
     assert_eq!(decided.schema.columns.len(), 1);
 }
 

@@ -65,7 +65,7 @@ impl Contract<'_> {
             if sum.sum() > 0 {
                 after.missing.insert(name.clone(), sum);
             }
-            // The keys of an object that is kept whole now give no columns any more.
+            // Keys of an object that is now stored as one column no longer make columns.
             let is_in_whole = || self.whole.iter().any(|whole| width::is_below(name, whole));
             if i < known && (self.whole.is_empty() || !is_in_whole()) {
                 change.alarm(name, self.config.null_drift, &mut self.decisions);

@@ -3,7 +3,8 @@
 use super::Contract;
 
 impl Contract<'_> {
-    /// Makes `copy`, a clone from earlier in the batch, equal to this again. It is cheap where only counts have changed.
+    /// Makes `copy`, a clone from earlier in the batch, equal to this one. Cheap if only counts
+    /// differ.
     pub(crate) fn copy_to(&self, copy: &mut Self) {
         // All else follows from these two.
         if copy.columns == self.columns && copy.decisions == self.decisions {

@@ -24,7 +24,7 @@ pub(crate) struct Dates {
 }
 
 impl Dates {
-    /// `formats` as configured; only RFC 3339 when there are none.
+    /// Compiles the configured `formats`; only RFC 3339 if there are none.
     pub(crate) fn new(formats: &[String]) -> Self {
         let is_declared = !formats.is_empty();
         let formats = match formats {
@@ -37,8 +37,8 @@ impl Dates {
         }
     }
 
-    /// [`Self::micros`] of a CSV cell, which is also read as ISO 8601 has dates: those can be read in one way only, and a format that is
-    /// declared for one column must not take them from the others.
+    /// Like [`Self::micros`] for a CSV cell, which also accepts ISO 8601 dates. These are
+    /// unambiguous, and a format declared for one column must not disable them for others.
     pub(crate) fn cell_micros(&self, text: &str) -> Option<i64> {
         let declared = self.is_declared.then(|| self.micros(text)).flatten();
         let has_other_order = self.formats.iter().any(|format| format.contains("%Y-%d"));
@@ -54,7 +54,7 @@ impl Dates {
 
     /// Microseconds since 1970 UTC, by the first format that fits.
     pub(crate) fn micros(&self, text: &str) -> Option<i64> {
-        // Both parsers take second 60 for second 59.
+        // Both parsers read second 60 as second 59.
         if text.contains(":60") {
             return None;
         }
@@ -68,19 +68,19 @@ impl Dates {
 pub(crate) struct FittingFormats(Option<Vec<String>>);
 
 impl FittingFormats {
-    /// Leaves those that read `text` too.
+    /// Keeps only the formats that read `text` too.
     pub(crate) fn add(&mut self, text: &str) {
         let formats = self.0.get_or_insert_with(|| usual_formats(text));
         formats.retain(|format| read(format, text).is_some());
     }
 
-    /// The formats; none where no date was added, or none of them reads all.
+    /// Remaining formats; empty if no date was added, or no format reads all dates.
     pub(crate) fn get(&self) -> &[String] {
         self.0.as_deref().unwrap_or_default()
     }
 }
 
-/// Formats of dates whose groups of digits are separated as in `text`.
+/// Date formats with the separators of `text`.
 fn usual_formats(text: &str) -> Vec<String> {
     const ORDERS: [[&str; 3]; 6] = [
         ["%d", "%m", "%Y"],
@@ -131,7 +131,7 @@ pub(crate) fn is_format(format: &str) -> bool {
 
 fn read(format: &str, text: &str) -> Option<Timestamp> {
     if format == RFC3339 {
-        // An annotation behind the offset is another standard.
+        // An annotation after the offset is another standard.
         return (!text.ends_with(']')).then(|| text.parse().ok()).flatten();
     }
     let parts = BrokenDownTime::parse(format, text).ok()?;

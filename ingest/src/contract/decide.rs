@@ -18,7 +18,7 @@ use super::{
 use crate::{flatten::Leaf, value::Value};
 
 impl Contract<'_> {
-    /// Decides about a record, and takes over what it changes in the schema if it lands.
+    /// Decides about a record, and applies its changes to the schema if it lands.
     pub(super) fn decide(&mut self, mut leaves: Vec<Leaf>, places: &[usize]) -> Verdict {
         let unreadable = self.translate(&mut leaves, places);
         let mut changes = Vec::new();
@@ -86,7 +86,7 @@ impl Contract<'_> {
             .map(|(column, _)| column.name.as_str())
             .chain(self.strict_unmade());
         let missing = names.filter(|name| there.clone().all(|(_, (leaf, _))| leaf.name != *name));
-        // What stops the run comes before what costs the record.
+        // A null that stops the run has priority over one that rejects the record.
         let path = missing.min_by_key(|name| self.nulls(name) != NullContract::Freeze)?;
         let is_null = leaves.iter().any(|leaf| leaf.name == path);
         let what = if is_null { "null" } else { "absent" };
@@ -176,7 +176,8 @@ impl Contract<'_> {
         }
     }
 
-    /// A conflict under `widen`: the narrowest type that holds the scalars of `column` and `value`.
+    /// Resolves a conflict under `widen`: the narrowest type that holds the scalars of `column` and
+    /// `value`.
     fn wider(&self, column: usize, value: &Value) -> Fit {
         let (have, met) = (self.columns[column].r#type, &self.met[column]);
         let is_decimal = have.is_number() && !met.is_beyond_decimal;
@@ -214,7 +215,7 @@ impl Contract<'_> {
 }
 
 impl Met {
-    /// Takes note of a landed value that a wider type may not hold.
+    /// Records a landed value that a wider type may not hold.
     fn look(&mut self, column: ColumnType, types: TypeContract, value: &Value) {
         let is_big = |value: &Value| integer(value).is_some_and(|v| v.unsigned_abs() > MAX_EXACT);
         match (column, value) {

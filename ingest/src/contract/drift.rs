@@ -1,7 +1,7 @@
-//! Columns that lose their values: what a batch lacks, beside all batches before it.
+//! Columns that lose their values: missing values of a batch against all batches before it.
 //!
-//! An alarm is raised only where chance is no explanation: it would leave a column empty in a whole batch less than once
-//! in a thousand times.
+//! An alarm is raised only if chance is an unlikely explanation: it would leave a column empty in a
+//! complete batch less than once in a thousand times.
 
 use feedline_schemas::commit::{Decisions, Missing, Presence, note};
 
@@ -23,7 +23,7 @@ pub(crate) const ALARMS: [&str; 3] = [VANISHED, NULL_DRIFT, TURNED_NULL];
 pub(super) struct Met {
     /// Landed records with a value.
     pub(super) present: u64,
-    /// Landed records with a null, one that replaced a value included.
+    /// Landed records with a null, including one that replaced a value.
     pub(super) null: u64,
     /// True if one of them is an integer beyond 2^53.
     pub(super) is_big: bool,
@@ -46,7 +46,7 @@ pub(super) struct Change {
 }
 
 impl Change {
-    /// `was_there` before the batch of so many landed records.
+    /// Compares a batch of so many landed records with `before`.
     pub(super) fn new(
         before: &Presence,
         column: &str,
@@ -88,7 +88,8 @@ impl Change {
         }
     }
 
-    /// Raises an alarm if the column has vanished, or its share of missing values has risen by more than `rise`.
+    /// Raises an alarm if the column has disappeared, or its fraction of missing values rose by
+    /// more than `rise`.
     pub(super) fn alarm(&self, column: &str, rise: f64, decisions: &mut Decisions) {
         if self.rows == 0 || self.rows_before == 0 {
             return;

@@ -78,7 +78,7 @@ impl Reading {
     }
 }
 
-/// The type of a list column that holds all items; [`ColumnType::Json`] when none does.
+/// Returns the type of a list column that holds all items; [`ColumnType::Json`] if none does.
 fn list_type(items: &[Value]) -> ColumnType {
     let mut list = ColumnType::List;
     for item in items {
@@ -147,7 +147,7 @@ fn read_cell(text: &str) -> Value {
     }
 }
 
-/// The value as a boolean column holds it.
+/// Converts the value for a boolean column.
 pub(crate) fn boolean(value: &Value) -> Option<bool> {
     match value {
         Value::Bool(value) => Some(*value),
@@ -159,7 +159,7 @@ pub(crate) fn boolean(value: &Value) -> Option<bool> {
     }
 }
 
-/// The value as an integer column holds it.
+/// Converts the value for an integer column.
 pub(crate) fn integer(value: &Value) -> Option<i64> {
     match value {
         Value::Int(value) => Some(*value),
@@ -177,7 +177,7 @@ pub(crate) fn integer(value: &Value) -> Option<i64> {
     }
 }
 
-/// The value as a float column holds it.
+/// Converts the value for a float column.
 pub(crate) fn float(value: &Value) -> Option<f64> {
     match value {
         Value::Int(value) => exact(*value),
@@ -196,7 +196,7 @@ pub(crate) fn float(value: &Value) -> Option<f64> {
     }
 }
 
-/// The value as a decimal column holds it, in units of the last digit.
+/// Converts the value for a decimal column, in units of its last digit.
 pub(crate) fn decimal(value: &Value) -> Option<i128> {
     match value {
         Value::Int(value) => Some(decimals::of_int(*value)),
@@ -208,7 +208,7 @@ pub(crate) fn decimal(value: &Value) -> Option<i128> {
     }
 }
 
-/// The value as a text column holds it.
+/// Converts the value for a text column.
 pub(crate) fn text(value: &Value) -> Option<String> {
     match value {
         Value::Text(text) | Value::Cell(text) | Value::Digits(text) => Some(text.clone()),
@@ -217,7 +217,7 @@ pub(crate) fn text(value: &Value) -> Option<String> {
     }
 }
 
-/// The value as a column of bytes holds it.
+/// Converts the value for a column of bytes.
 pub(crate) fn bytes(value: &Value) -> Option<Vec<u8>> {
     match value {
         Value::Bytes(bytes) => Some(bytes.clone()),

@@ -1,4 +1,4 @@
-//! Cells as their columns read them: numbers written with other signs, missing values that are spelled out, and bytes.
+//! Cells in foreign notation: numbers with other separators, spelled-out missing values, and bytes.
 
 use std::mem;
 
@@ -18,9 +18,9 @@ use crate::{
 
 /// Kind of decision: a spelling of a missing value that is read as missing.
 const READ_AS_MISSING: &str = "read_as_missing";
-/// Kind of decision: a cell of bytes that begins as an image file and lands as bytes.
+/// Kind of decision: a cell of bytes that starts like an image file and lands as bytes.
 const IMAGE_BYTES: &str = "image_as_bytes";
-/// Kind of decision: one that lands as text of hexadecimal digits.
+/// Kind of decision: such a cell that lands as text of hexadecimal digits.
 const IMAGE_TEXT: &str = "image_as_text";
 /// Codes of the warnings about them. A column keeps its type, so they hold until a reset.
 pub(crate) const IMAGE_WARNINGS: [&str; 2] = [IMAGE_BYTES, IMAGE_TEXT];
@@ -85,7 +85,7 @@ impl Contract<'_> {
         unreadable
     }
 
-    /// The type of the column at `place`, called `name`, or the type that it will begin with.
+    /// Returns the type of the column at `place`, called `name`, or its planned type.
     fn type_at(&self, name: &str, place: usize) -> ColumnType {
         match self.columns.get(place).map(|column| column.r#type) {
             None | Some(ColumnType::Null) => declared(self.config, name)
@@ -95,7 +95,8 @@ impl Contract<'_> {
         }
     }
 
-    /// A cell of bytes as its column holds it. Where the column has no type yet, an image file stays bytes.
+    /// Converts a cell of bytes for its column. In a column without a type, an image file stays
+    /// bytes.
     fn bytes_or_text(&mut self, name: &str, place: usize, bytes: Vec<u8>) -> Value {
         let image = image_format(&bytes);
         let is_bytes = match self.type_at(name, place) {
@@ -114,7 +115,7 @@ impl Contract<'_> {
         }
     }
 
-    /// The type that a column called `name`, which has none yet, gets from `value`.
+    /// Returns the type that the untyped column `name` gets from `value`.
     pub(super) fn first_type(&self, name: &str, value: &Value) -> ColumnType {
         let Some(planned) = self.planned.get(name).copied() else {
             return self.reading.infer(value);

@@ -107,7 +107,7 @@ impl Contract<'_> {
         Ok(leaves)
     }
 
-    /// Makes objects of too many keys whole.
+    /// Collapses objects of too many keys into one column.
     fn narrow(&mut self, mut leaves: Vec<Leaf>, places: &mut Vec<usize>) -> Vec<Leaf> {
         loop {
             let new = leaves.iter().zip(places.iter());
@@ -147,7 +147,7 @@ impl Contract<'_> {
         };
         match (self.reading.fit(planned, value), types) {
             (Fit::Fits, _) => Fit::Fits,
-            // What no later value could do to a column of the planned type, the first one cannot either.
+            // If no later value fits a column of the planned type, the first one does not either.
             (Fit::Conflict, TypeContract::Widen) if fit::is_whole(value) => Fit::Conflict,
             (Fit::Conflict, TypeContract::Widen) => Fit::Fits,
             (Fit::Becomes(_), TypeContract::Freeze) | (Fit::Conflict, _) => Fit::Conflict,

@@ -83,7 +83,7 @@ impl Contract<'_> {
         self.whole.contains(name)
     }
 
-    /// A number that changes whenever columns or what is kept whole do.
+    /// A pair that changes whenever columns or collapsed objects change.
     pub(crate) fn shape(&self) -> (usize, usize) {
         (self.columns.len(), self.whole.len())
     }

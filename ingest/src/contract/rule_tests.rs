@@ -211,7 +211,7 @@ fn nulls_of_a_single_column_are_handled_by_its_own_contract() {
         decided.iter().any(|line| line.starts_with(told)),
         "{decided:?}"
     );
-    // A column that no record has had counts too, and what stops the run comes first.
+    // A column that no record has counts too, and a stop has priority.
     let (_, verdicts) = story(&[("none", NullContract::QuarantineRow)]);
     assert_eq!(verdicts, ["x missing_value none"; 4]);
     let (_, verdicts) = story(&[

@@ -10,12 +10,12 @@ use crate::{flatten::Leaf, value::Value};
 #[derive(Clone, Debug)]
 pub(super) struct Width {
     most: usize,
-    /// By path of the object: distinct keys right below it.
+    /// Distinct keys directly below an object, by its path.
     keys: HashMap<String, usize>,
 }
 
 impl Width {
-    /// Counts the keys of the columns there are.
+    /// Counts the keys of the existing columns.
     pub(super) fn new<'a>(most: usize, columns: impl Iterator<Item = &'a str>) -> Self {
         let mut width = Self {
             most,
@@ -28,7 +28,7 @@ impl Width {
         width
     }
 
-    /// Takes note of a new column.
+    /// Counts a new column.
     pub(super) fn push(&mut self, name: &str, is_column: impl Fn(&str) -> bool) {
         let mut child = name;
         // A column may be called as an object is that has columns already.
@@ -81,7 +81,7 @@ impl Width {
     }
 }
 
-/// Path of the object that holds the value at `path`; none for a key of the record itself.
+/// Path of the object that holds the value at `path`; `None` for a key of the record itself.
 pub(super) fn parent(path: &str) -> Option<&str> {
     let bytes = path.as_bytes();
     let mut end = bytes.len();
@@ -101,7 +101,7 @@ pub(super) fn is_below(name: &str, path: &str) -> bool {
         .is_some_and(|rest| rest.starts_with('.'))
 }
 
-/// Makes the object at `path` one leaf again, where its first leaf stood.
+/// Collapses the object at `path` into one leaf, at the position of its first leaf.
 pub(super) fn collapse(leaves: Vec<Leaf>, path: &str) -> Vec<Leaf> {
     let depth = split_path(path).len();
     let mut kept = Vec::new();
@@ -125,8 +125,8 @@ pub(super) fn collapse(leaves: Vec<Leaf>, path: &str) -> Vec<Leaf> {
     kept
 }
 
-/// Puts `value` at the path `keys`, which has no value yet. Keys of one object follow each other, so the last one is the
-/// one to look at.
+/// Puts `value` at the path `keys`, which has no value yet. Keys of one object are adjacent, so
+/// only the last one is checked.
 fn put(entries: &mut Vec<(String, Value)>, keys: &[String], value: Value) {
     let Some((key, rest)) = keys.split_first() else {
         return;

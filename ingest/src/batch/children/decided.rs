@@ -1,4 +1,4 @@
-//! Child tables after all decisions: their counts, their files, and what the log says of them.
+//! Child tables after all decisions: their counts, their files, and their log entries.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -35,18 +35,18 @@ pub(super) struct DecidedTable {
     pub(super) items: Option<ItemKind>,
     pub(super) schema: RecordSchema,
     pub(super) presence: Presence,
-    /// By what columns are called in the record.
+    /// Decisions by the name of the column in the record.
     pub(super) decisions: Decisions,
     pub(super) nulled: BTreeMap<String, u64>,
     pub(super) reading: Reading,
     /// The items, under the row and the hash of their record.
     pub(super) cells: Cells,
-    /// Places of them in each list, from the outermost.
+    /// Their indices in each list, from the outermost.
     pub(super) places: Vec<Vec<u32>>,
 }
 
 impl DecidedChildren {
-    /// Adds what happened to the items.
+    /// Adds the counts of the items.
     pub(in crate::batch) fn count(&self, counts: &mut BatchCounts) {
         let tables = || self.tables.iter();
         let rows = tables().map(|table| (table.table.name.to_string(), table.places.len() as u64));

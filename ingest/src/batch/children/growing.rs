@@ -26,11 +26,11 @@ pub(super) struct Growing<'a> {
     state: State<'a>,
     /// Items that land, under the row and the hash of their record.
     cells: Cells,
-    /// Places of them in each list, from the outermost.
+    /// Their indices in each list, from the outermost.
     places: Vec<Vec<u32>>,
     /// Number of rows before the current record, if there is one.
     saved: Option<usize>,
-    /// The state before it; else one from earlier.
+    /// State before the current record, or an older clone to reuse.
     before: Option<State<'a>>,
 }
 
@@ -44,7 +44,7 @@ struct State<'a> {
     mixed: Decisions,
 }
 
-/// The record whose items are decided.
+/// Record whose items are being decided.
 pub(super) struct Parent {
     pub(super) row: u32,
     pub(super) hash: Hash128,
@@ -53,7 +53,7 @@ pub(super) struct Parent {
 }
 
 impl State<'_> {
-    /// Makes `copy`, an earlier clone, equal to this again.
+    /// Makes `copy`, an earlier clone, equal to this one.
     fn copy_to(&self, copy: &mut Self) {
         self.contract.copy_to(&mut copy.contract);
         copy.items = self.items;
@@ -66,7 +66,7 @@ impl<'a> Growing<'a> {
     /// Begins a batch.
     ///
     /// # Errors
-    /// As [`Contract::new`].
+    /// Like [`Contract::new`].
     pub(super) fn begin(
         table: &'a Table,
         before: Option<&'a Before>,
@@ -102,7 +102,7 @@ impl<'a> Growing<'a> {
         copies.collect()
     }
 
-    /// Puts back what a record has changed that does not land.
+    /// Undoes the changes of a record that does not land.
     pub(super) fn end(&mut self, has_landed: bool) {
         if let (Some(rows), Some(before), false) = (self.saved.take(), &mut self.before, has_landed)
         {
@@ -117,7 +117,7 @@ impl<'a> Growing<'a> {
         self.state.items
     }
 
-    /// Keeps the state before the record at hand.
+    /// Saves the state before the current record.
     pub(super) fn save(&mut self) {
         if self.saved.is_none() {
             self.saved = Some(self.places.len());
@@ -128,7 +128,7 @@ impl<'a> Growing<'a> {
         }
     }
 
-    /// The keys of an item; those of its own list are all in it yet.
+    /// Entries of an item. Those of its own list are still in it.
     pub(super) fn entries(
         &mut self,
         item: Value,
@@ -275,7 +275,7 @@ impl<'a> Growing<'a> {
     }
 }
 
-/// Places as parts of a path.
+/// Converts indices to parts of a path.
 pub(super) fn known(at: &[u32]) -> Vec<Option<u32>> {
     at.iter().copied().map(Some).collect()
 }

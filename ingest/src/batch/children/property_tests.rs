@@ -1,4 +1,4 @@
-//! Records are what their rows and those of their child tables make together.
+//! Records can be rebuilt from their rows and those of their child tables.
 
 use std::collections::BTreeMap;
 

@@ -17,7 +17,7 @@ use crate::{
 /// Initial state of the child tables of a batch.
 pub(in crate::batch) struct Setup {
     pub(super) tables: Vec<Table>,
-    /// Of each table.
+    /// State of each table before the batch.
     pub(super) before: Vec<Option<Before>>,
     pub(super) items: Vec<Option<ItemKind>>,
     /// Tables that have landed, and that the configuration does not have any more.
@@ -25,10 +25,10 @@ pub(in crate::batch) struct Setup {
 }
 
 impl Setup {
-    /// The tables of `config`, after what has `landed`.
+    /// Resolves the tables of `config`, given the tables that have `landed`.
     ///
     /// # Errors
-    /// [`Error::Config`] for a table of another list than that which has landed under its name.
+    /// [`Error::Config`] if a landed table of the same name comes from another list.
     pub(in crate::batch) fn new(
         config: &ContractConfig,
         mut landed: BTreeMap<Name, ChildTable>,

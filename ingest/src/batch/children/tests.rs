@@ -313,7 +313,7 @@ fn values_of_items_follow_the_modes_of_the_source() {
         [Some(1), Some(2), None, Some(3)]
     );
     assert_eq!(nulled.counts().nulled, [("items[].n".to_owned(), 1)].into());
-    // Rules of single columns are those of the table.
+    // Rules of single columns apply to the table.
     let own = decided(
         &records,
         "required = [\"id\"]\nnulls = \"quarantine_row\"\ncolumn.n.type = \"text\"\n[source.contract.children.items]\n\
@@ -359,13 +359,13 @@ fn a_table_has_schema_versions_of_its_own() {
     let (three, encoded) = table(&third, "items");
     assert!(encoded.is_none() && three.files.is_empty());
     assert_eq!((three.schema, three.presence), (two.schema, two.presence));
-    // So does one whose configuration has no such table any more.
+    // So does a batch whose configuration no longer has the table.
     let fourth = tried(&[r#"{"id":4,"items":[]}"#], &contract(""), landed(&second)).unwrap();
     let (four, encoded) = table(&fourth, "items");
     assert!(encoded.is_none() && four.files.is_empty());
     assert_eq!(four.schema.version.get(), 2);
     assert_eq!(columns(&fourth.schema), ["id", "items"]);
-    // Kinds of items are remembered, and so is where they came from.
+    // Kinds of items and their lists are remembered.
     let fifth = tried(&[r#"{"id":5,"items":[1]}"#], &config, landed(&third)).unwrap();
     assert_eq!(fifth.rejects()[0].reason, "mixed_items");
     let moved = contract("[source.contract.children]\nitems = { path = \"lines\" }\n");
