@@ -1,8 +1,9 @@
 //! Dialect of a CSV file: its encoding, the lines before its header, its delimiter and its names.
 //!
 //! The first 64 KiB decide settings that the configuration leaves open. A byte order mark selects
-//! UTF-16. Another delimiter is selected if it splits all of the first lines alike and the usual
-//! one splits none. A warning reports each such decision with the key that changes it.
+//! UTF-16. Another delimiter is selected if it splits all of the first lines into the same number
+//! of fields and the usual one splits none. A warning reports each such decision with the key that
+//! changes it.
 
 use std::io::{self, BufRead, BufReader, Cursor, Read};
 
@@ -20,23 +21,23 @@ const DELIMITERS: [u8; 4] = [b',', b';', b'\t', b'|'];
 /// Longest line that is passed over.
 const LINE: u64 = 1 << 20;
 
-/// Bytes of a file, as text in UTF-8 where it is another encoding's.
+/// Bytes of a file, decoded to UTF-8 if it has another encoding.
 pub(crate) type Text = Box<dyn Read + Send>;
 
 /// Syntax of the rows of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Dialect {
     pub(crate) delimiter: u8,
-    /// Sign around fields; none where quotes are text.
+    /// Quote character around fields; `None` if quotes are text.
     pub(crate) quote: Option<u8>,
     pub(crate) comment: Option<u8>,
     /// True if the first row holds names.
     pub(crate) has_header: bool,
-    /// Names that are given.
+    /// Configured names.
     pub(crate) columns: Vec<String>,
-    /// Bytes of the file before those that are parsed; none where they are another encoding's.
+    /// Bytes of the file before the parsed part; `None` for another encoding.
     pub(crate) base_byte: Option<u64>,
-    /// Lines before those that are parsed.
+    /// Lines before the parsed part.
     pub(crate) base_line: u64,
 }
 
@@ -120,8 +121,8 @@ pub(crate) fn can_be_continued(config: &CsvConfig, start: &[u8]) -> bool {
         && !Encoding::for_bom(start).is_some_and(|(encoding, _)| is_wide(encoding))
 }
 
-/// Opens `reader`, the file called `name` from its beginning, and finds out its dialect; `usual` is the delimiter of its
-/// name, `configured` the one that is set.
+/// Opens the file `name` from its beginning with `reader`, and detects its dialect. `usual` is the
+/// delimiter by its name, `configured` the configured one.
 ///
 /// # Errors
 /// A message that names the reason why the file is unreadable, and a remedy.
@@ -212,7 +213,7 @@ pub(crate) fn go_on(reader: Text, config: &CsvConfig) -> Result<Text, String> {
     }
 }
 
-/// The first bytes of `reader`, and what comes behind them.
+/// Returns the first bytes of `reader`, and a reader of all its bytes.
 fn peek(mut reader: Text) -> Result<(Vec<u8>, Text), String> {
     let mut sample = Vec::new();
     let read = (&mut reader).take(SAMPLE as u64).read_to_end(&mut sample);
@@ -390,7 +391,7 @@ fn decoded<R: Read>(inner: R, encoding: &'static Encoding) -> Decoded<R> {
 }
 
 impl<R: Read> Decoded<R> {
-    /// Decodes some more; nothing at the end.
+    /// Decodes the next part; nothing at the end.
     fn fill(&mut self) -> io::Result<()> {
         const CHUNK: u64 = 16 << 10;
         if self.done == self.input.len() && !self.is_end {

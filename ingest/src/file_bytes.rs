@@ -1,7 +1,8 @@
 //! The bytes of a file in any store, for parsers that read synchronously.
 //!
-//! A file of up to 64 MiB is fetched once and kept; a larger one is read in chunks, once to hash it and once to parse it,
-//! so memory does not grow with its size. Parsers run on the blocking pool, where waiting for a chunk is allowed.
+//! A file of up to 64 MiB is fetched once and kept. A larger one is read in chunks, once to hash it
+//! and once to parse it, so memory does not grow with its size. Parsers run on the blocking pool,
+//! where waiting for a chunk is allowed.
 
 use std::io::{self, Read};
 
@@ -17,9 +18,9 @@ use xxhash_rust::xxh3::Xxh3;
 
 use crate::rows::Begin;
 
-/// Files up to this size are kept in memory.
+/// Files up to this size are held in memory.
 const WHOLE: u64 = 64 << 20;
-/// Files up to this size are read whole to look into them.
+/// Files up to this size are read completely for a preview.
 const PEEKED: u64 = 4 << 20;
 /// Bytes of one read of a larger file.
 const CHUNK: u64 = 8 << 20;
@@ -58,7 +59,7 @@ impl FileBytes {
         Self::open_with(store, path, url, start, WHOLE).await
     }
 
-    /// Opens the file to look into it: one that is read in chunks is not hashed, and what is read of it is not checked.
+    /// Opens the file for a preview. A file that is read in chunks is neither hashed nor verified.
     pub(crate) async fn peek(store: &Store, path: &str, url: &str) -> Result<Self, Error> {
         let bytes = store.size(path).await?;
         if bytes <= PEEKED {
@@ -128,7 +129,7 @@ impl FileBytes {
         })
     }
 
-    /// Bytes `start..end`; both are inside the file.
+    /// Reads the bytes `start..end`; both are inside the file.
     pub(crate) fn range(&self, start: u64, end: u64) -> io::Result<Bytes> {
         let index = |at: u64| usize::try_from(at).map_err(io::Error::other);
         match &self.whole {
@@ -140,7 +141,7 @@ impl FileBytes {
         }
     }
 
-    /// The place `byte`, with the line ends before it, which are counted.
+    /// Returns the position at `byte`, and counts the line ends before it.
     pub(crate) fn begin(&self, byte: u64) -> io::Result<Begin> {
         let (mut at, mut lines) = (0, 0);
         while at < byte {
@@ -152,8 +153,8 @@ impl FileBytes {
         Ok(Begin { byte, lines })
     }
 
-    /// Reads from `start` to the end. Read from the beginning, it ends in an error if the file has changed since it was
-    /// opened.
+    /// Reads from `start` to the end. Read from the beginning, it ends in an error if the file has
+    /// changed since it was opened.
     pub(crate) fn reader(&self, start: u64) -> FileReader {
         let hasher = (start == 0 && self.is_checked).then(|| Box::new(Xxh3::new()));
         FileReader {
@@ -168,7 +169,7 @@ impl FileBytes {
 /// Hashes a file, and its beginning on the way.
 struct Hashing {
     hasher: Xxh3,
-    /// Bytes of the beginning that are still to come.
+    /// Bytes of the beginning left.
     left: Option<u64>,
     lines: u64,
     start: Option<Start>,
@@ -205,7 +206,7 @@ impl Hashing {
     }
 }
 
-/// Reads a file from some place to its end.
+/// Reads a file from an offset to its end.
 pub(crate) struct FileReader {
     file: FileBytes,
     /// Offset of the next chunk.
@@ -229,7 +230,7 @@ impl Read for FileReader {
 }
 
 impl FileReader {
-    /// Hashes the new chunk; the last one shows whether all of them are what was opened.
+    /// Hashes the new chunk. The last one shows whether the file is unchanged since it was opened.
     fn check(&mut self) -> io::Result<()> {
         let Some(hasher) = &mut self.hasher else {
             return Ok(());
@@ -256,7 +257,7 @@ impl ChunkReader for FileBytes {
     type T = FileReader;
 
     fn get_read(&self, start: u64) -> Result<FileReader, ParquetError> {
-        // Parquet reads parts in any order: nothing to hash in one go.
+        // Parquet reads parts in any order, so they are not hashed.
         Ok(FileReader {
             hasher: None,
             ..self.reader(start)

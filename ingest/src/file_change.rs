@@ -24,7 +24,7 @@ use crate::{
 #[derive(Clone, Debug)]
 pub(crate) struct Known {
     hash: Hash128,
-    /// Size; none in what earlier versions noted of a file that was begun.
+    /// Size; `None` for a partially read file of earlier versions.
     bytes: Option<u64>,
     /// True if it was read to its end.
     pub(crate) is_read: bool,
@@ -85,11 +85,11 @@ impl Policy {
 /// Change of a file since it was read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Change {
-    /// Nothing.
+    /// No change.
     None,
     /// It has grown since it was read to its end: the new rows begin here.
     Grown(Begin),
-    /// It has grown while it was read: reading resumes.
+    /// It has grown since it was read partially: reading resumes.
     GrownWhile,
     /// Its current content supersedes its landed rows.
     Other,
@@ -136,7 +136,7 @@ impl Change {
         }
         match policy.changed {
             FilesChanged::Replace if !policy.has_fetch => Ok(Self::Other),
-            // Nothing but its end differs.
+            // Only its end differs.
             FilesChanged::Append if has_grown => Ok(Self::Other),
             FilesChanged::Append => Err(format!(
                 "it is not what had landed with more behind it: its first {bytes} bytes are others now; put the old content back, or set `files.changed = \"replace\"` to have its new content in place of the rows that had landed"

@@ -22,7 +22,7 @@ pub(crate) enum Kind {
     Idx,
     /// Plain text.
     Text,
-    /// A whole image.
+    /// An image file.
     Image,
     /// A tar archive.
     Tar,
@@ -33,7 +33,7 @@ pub(crate) enum Kind {
 /// Compression of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Packing {
-    /// Not.
+    /// Uncompressed.
     Plain,
     /// gzip, one or more members.
     Gzip,
@@ -41,8 +41,8 @@ pub(crate) enum Packing {
     Zstd,
 }
 
-/// Format of the file called `name`: as configured, or by its ending; packing always by its ending. `None` when the
-/// ending says nothing.
+/// Format of the file called `name`: as configured, or by its extension; compression always by its
+/// extension. `None` for an unknown extension.
 ///
 /// # Errors
 /// [`Error::Config`] for a delimiter that is not one ASCII character.
@@ -51,7 +51,8 @@ pub(crate) fn of(name: &str, config: &SourceConfig) -> Result<Option<(Kind, Pack
     Ok(named(name, config.format, delimiter(config)?))
 }
 
-/// Format of the file called `name`, read as `format`, with this delimiter of CSV (default: by its ending).
+/// Format of the file called `name`, read as `format`, with this CSV delimiter (default: by its
+/// extension).
 pub(crate) fn named(
     name: &str,
     format: FileFormat,
@@ -170,10 +171,10 @@ fn check_details(config: &SourceConfig) -> Result<(), Error> {
     }
 }
 
-/// The delimiter of CSV that is configured.
+/// Returns the configured CSV delimiter.
 ///
 /// # Errors
-/// [`Error::Config`] where it is not one ASCII character.
+/// [`Error::Config`] if it is not one ASCII character.
 pub(crate) fn delimiter(config: &SourceConfig) -> Result<Option<u8>, Error> {
     match config.csv.delimiter.as_deref().map(str::as_bytes) {
         None => Ok(None),

@@ -32,9 +32,9 @@ pub(crate) struct Labels {
 pub(crate) struct Found {
     pub(crate) store: Store,
     pub(crate) path: String,
-    /// As the configuration writes it: a pipeline moved with its files still knows them.
+    /// URL as configured: after a move of the pipeline with its files, it is still the same.
     pub(crate) url: String,
-    /// Size, with that of its labels.
+    /// Size, including that of its labels.
     pub(crate) bytes: u64,
     /// Time when the file or its labels were written, as reported by its store.
     pub(crate) modified: Option<Duration>,
@@ -49,14 +49,15 @@ pub(crate) struct Found {
 pub(crate) struct FileList {
     pub(crate) config: SourceConfig,
     pub(crate) options: StoreOptions,
-    /// Takes what is decided about the files.
+    /// Collects decisions about the files.
     pub(crate) notices: Notices,
     /// Download of the file; none unless its URL has a query.
     pub(crate) download: Option<Download>,
 }
 
 impl FileList {
-    /// Looks for the files. When there are none any more but all of them had been read, there is nothing to do.
+    /// Lists the files. If all of them were read before and no longer exist, there is nothing to
+    /// do.
     pub(crate) async fn look(&self, at: &Position) -> Result<Vec<Found>, Error> {
         match self.labelled().await {
             Err(Error::Config { reason, .. }) if matches!(at, Position::Done { .. }) => {
@@ -67,7 +68,7 @@ impl FileList {
         }
     }
 
-    /// The files, and the labels of the one that has some.
+    /// Returns the image file with its label file.
     async fn labelled(&self) -> Result<Vec<Found>, Error> {
         let mut found = self.list().await?;
         let is_any_archive = || found.iter().any(|file| file_format::is_archive(&file.path));
@@ -137,7 +138,7 @@ impl FileList {
         }
     }
 
-    /// The file behind a query.
+    /// Downloads the file behind a query.
     async fn downloaded(&self, download: &Download) -> Result<Vec<Found>, Error> {
         let Downloaded {
             store,
@@ -174,7 +175,7 @@ impl FileList {
         Store::open(folder, &self.options).map_err(|e| Error::config(key, e.to_string()))
     }
 
-    /// The file called by the configured URL, or the folder. Its name begins at `name`.
+    /// Returns the file at the configured URL, or those of the folder. Its name begins at `name`.
     async fn single(&self, name: usize) -> Result<Vec<Found>, Error> {
         let url = self.config.url.as_str();
         let store = self.store(&url[..name])?;

@@ -46,10 +46,10 @@ const PAGE_BYTES: u64 = 32 << 20;
 /// A file written less long ago may still be being written: its last line may be cut.
 const FRESH: Duration = Duration::from_secs(5);
 
-/// Opens the files that `config` names. They are looked for when the first page is asked for.
+/// Opens the files of `config`. They are listed when the first page is read.
 ///
 /// # Errors
-/// [`Error::Config`] for a setting that cannot work.
+/// [`Error::Config`] for an invalid setting.
 pub(crate) fn open(config: &SourceConfig, context: &Context) -> Result<Box<dyn Source>, Error> {
     file_format::of("", config)?;
     let limits = &config.retry;
@@ -83,13 +83,13 @@ pub(crate) fn open(config: &SourceConfig, context: &Context) -> Result<Box<dyn S
 
 struct Files {
     list: FileList,
-    /// Those over http and https.
+    /// Requests over http and https.
     requests: Arc<AtomicU64>,
     clock: Arc<dyn Clock>,
     /// Files in reading order, once looked for.
     found: Option<Vec<Found>>,
     open: Option<OpenFile>,
-    /// Files that were opened since: that their size in `found` is another one by now says nothing.
+    /// Files that were opened since. Their size in `found` may be outdated.
     seen: HashSet<String>,
 }
 
@@ -150,7 +150,7 @@ impl Source for Files {
             }
             unread.push(open.mark().clone());
             file = unread.next();
-            // An image is a file of one record: as many as a page holds go into one.
+            // An image is a file of one record: a page gathers as many as fit.
             let is_over = gathered.is_full() || config.format != FileFormat::Image;
             if is_over && file.is_some() {
                 return Ok(gathered.page(Position::File {
@@ -255,7 +255,7 @@ struct Unread<'f> {
     found: &'f [Found],
     rest: std::slice::Iter<'f, Found>,
     young: Young<'f>,
-    /// Places in `done`, by URL.
+    /// Indices in `done`, by URL.
     places: HashMap<String, usize>,
     done: Vec<FileMark>,
     /// Files that this process has opened.
@@ -321,7 +321,7 @@ impl<'f> Unread<'f> {
         }
     }
 
-    /// A file is being read, for the first time or again: what was noted of it no longer holds.
+    /// Begins to read a file, for the first time or again, and drops older notes about it.
     fn begin(&mut self, url: &str) {
         if let Some(place) = self.places.remove(url) {
             self.done.remove(place);
@@ -365,7 +365,7 @@ enum Opened {
 
 /// A file that is being read.
 struct OpenFile {
-    /// URL, size and hash, those of its labels in them.
+    /// URL, size and hash, including those of its labels.
     mark: FileMark,
     rows: Box<dyn Rows>,
     /// Position where the reading began.
@@ -884,7 +884,7 @@ pub(crate) mod tests {
                     assert_eq!(values(found), all[place + 1..], "{name} from {place}");
                 }
             }
-            // And from every page of what was added.
+            // And from every page of the appended part.
             let grown = pages(&config, whole[1].1.clone()).await.unwrap();
             folder.write(name, content(7).as_bytes());
             for (place, (_, position)) in grown.iter().enumerate() {
@@ -945,7 +945,7 @@ pub(crate) mod tests {
             "{}",
             named.0
         );
-        // One column of text stays one, and it is said where that may be wrong.
+        // One column of text stays one, with a warning where that may be wrong.
         assert_eq!(found("a\nx;y\nz\n").await.1, []);
         assert_eq!(found("a;b\nx;y;z\n").await.1, by_delimiter);
         assert_eq!(found("a,b\n1;1,2;2\n").await.1, []);

@@ -1,7 +1,8 @@
-//! Nested objects to columns named by their path, and the names can be split back into the keys.
+//! Flattens nested objects to columns named by their path. The names can be split back into the
+//! keys.
 //!
-//! `{"a":{"b":1},"c.d":[2]}` has the leaves `a.b` = 1 and `c\.d` = `[2]`. Lists, empty objects and objects below the
-//! depth limit are leaves themselves, kept as JSON text.
+//! `{"a":{"b":1},"c.d":[2]}` has the leaves `a.b` = 1 and `c\.d` = `[2]`. Lists, empty objects and
+//! objects below the depth limit are leaves, stored as JSON text.
 
 use std::collections::HashSet;
 
@@ -18,8 +19,8 @@ pub(crate) struct Leaf {
     pub value: Value,
 }
 
-/// The leaves of a record in the order of its keys. Values at level `max_depth` (1 is the record's own) are leaves
-/// whatever they are, and so are objects at the paths in `whole`.
+/// Returns the leaves of a record in the order of its keys. All values at level `max_depth` (1 is
+/// the record's own) are leaves, and so are objects at the paths in `whole`.
 pub(crate) fn flatten(
     record: Vec<(String, Value)>,
     max_depth: u32,

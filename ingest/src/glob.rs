@@ -1,5 +1,6 @@
-//! Patterns for paths: `*` is any text without `/`, `?` one character but `/`, `**` as a whole segment any number of
-//! segments. As in a shell, no wildcard matches a dot at the beginning of a name.
+//! Patterns for paths: `*` is any text without `/`, `?` one character but `/`, `**` as a complete
+//! segment any number of segments. As in a shell, no wildcard matches a dot at the beginning of a
+//! name.
 
 /// Returns true if all of `path` (`/`-separated) matches.
 pub(crate) fn matches(pattern: &str, path: &str) -> bool {
@@ -40,7 +41,7 @@ pub(crate) fn wild<T>(
     is_match: impl Fn(&T, &T) -> bool,
 ) -> bool {
     let (mut p, mut i) = (0, 0);
-    // The latest wild item, and where its run ends for now.
+    // The latest wildcard, and the current end of its run.
     let mut latest: Option<(usize, usize)> = None;
     while i < items.len() {
         if pattern.get(p).is_some_and(&is_wild) {

@@ -22,9 +22,9 @@ use crate::{
     value::Value,
 };
 
-/// Most pixels of a side; what later stages decode.
+/// Maximum pixels of a side, as in later stages.
 const SIDE: u32 = 1 << 14;
-/// Most bytes of an image; memory is taken by what the header says.
+/// Maximum bytes of an image: the size in the header decides how much memory is allocated.
 const IMAGE: u64 = 64 << 20;
 
 type Bytes = BufReader<Box<dyn Read + Send>>;
@@ -100,7 +100,7 @@ impl Rows for IdxRows {
 }
 
 impl Sides {
-    /// Reads the header of images: how many there are, and their sides.
+    /// Reads the header of images: their number and dimensions.
     fn read(reader: &mut impl Read) -> Result<(u64, Self), String> {
         let dimensions = header(reader)?;
         let (count, height, width, channels) = match dimensions[..] {
@@ -174,7 +174,7 @@ fn header(reader: &mut impl Read) -> Result<Vec<u32>, String> {
     (0..count).map(|_| four().map(u32::from_be_bytes)).collect()
 }
 
-/// Reads to the end, where `expected` bytes should have come.
+/// Reads to the end, and checks that there were `expected` bytes.
 fn drained(reader: &mut impl Read, expected: u64, what: &str) -> Result<(), String> {
     let read = std::io::copy(&mut reader.take(expected + 1), &mut std::io::sink());
     match read.map_err(|e| e.to_string())? {

@@ -84,7 +84,7 @@ mod tests {
         for (record, path) in found.iter().zip(paths) {
             assert!(record.contains(&format!(r#""path":"{path}""#)), "{record}");
         }
-        // Whoever writes a pattern says which files are images.
+        // A pattern decides which files are images.
         let mut config = folder.source("d/*");
         config.format = FileFormat::Image;
         assert_eq!(records(&config).await.len(), 1);

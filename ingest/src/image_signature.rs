@@ -1,9 +1,9 @@
 //! The first bytes of image files.
 
-/// Sizes that the header of a BMP says of itself.
+/// Valid header sizes of a BMP.
 const BMP_HEADERS: [u8; 7] = [12, 40, 52, 56, 64, 108, 124];
 
-/// Name of the image format that `bytes` begin as; none if they begin as no image file.
+/// Name of the image format by the signature of `bytes`; `None` without a known signature.
 pub(crate) fn image_format(bytes: &[u8]) -> Option<&'static str> {
     let has = |at: usize, mark: &[u8]| bytes.get(at..at + mark.len()) == Some(mark);
     let is_bmp = || {

@@ -33,16 +33,16 @@ use crate::{
 
 /// Most columns that are looked at.
 const MOST_COLUMNS: usize = 10_000;
-/// Values of a kind that are kept for a person.
+/// Sample values per kind for messages.
 const SAMPLES: usize = 3;
-/// Characters of a kept value.
+/// Maximum characters of a sample value.
 const SHOWN: usize = 40;
-/// Characters of what is said of something that is no record.
+/// Maximum characters of the description of a bad record.
 const SHOWN_BAD: usize = 300;
 /// Most columns that a warning names.
 const NAMED: usize = 5;
 
-/// Types that columns begin with, by name.
+/// Planned types of columns, by name.
 pub(crate) type Types = BTreeMap<String, ColumnType>;
 
 /// Counts and samples of the values of a column.
@@ -53,7 +53,7 @@ struct Seen {
     /// True if any value is a CSV cell.
     has_cells: bool,
     counts: [u64; KINDS],
-    /// Kinds of the numbers that texts, not of cells, hold.
+    /// Kinds of numbers inside strings, other than cells.
     in_texts: [u64; KINDS],
     /// First few values of each kind in byte order, so that the order of records does not matter.
     samples: BTreeMap<Kind, BTreeSet<String>>,
@@ -83,7 +83,7 @@ pub(crate) struct Survey {
 }
 
 impl Survey {
-    /// Of records that are read as `config` says.
+    /// Begins a survey of records that are read as configured in `config`.
     pub(crate) fn new(config: &SourceConfig) -> Self {
         let contract = &config.contract;
         let columns = contract.column.iter();
@@ -118,12 +118,12 @@ impl Survey {
         self.is_all
     }
 
-    /// Takes note that there are records that it was not shown.
+    /// Records that the survey did not see all records.
     pub(crate) fn leave_out(&mut self) {
         self.is_all = false;
     }
 
-    /// Looks at a record; one that is none says nothing of columns.
+    /// Adds a record. A bad one has no effect on columns.
     pub(crate) fn add(&mut self, record: &Record) {
         if let Record::Bad { reason, detail, .. } = record {
             self.bad += 1;
@@ -215,7 +215,7 @@ impl Survey {
         self.columns[at].add(kind, value);
     }
 
-    /// The types that the columns begin with, and what has to be said of them.
+    /// Infers the planned types of the columns, and their warnings.
     pub(crate) fn infer(&self, config: &SourceConfig) -> Inferred {
         let rules = Rules {
             max_odd_fraction: match config.contract.types {
@@ -274,7 +274,7 @@ pub(crate) fn of_first(
     found
 }
 
-/// Infers the columns of a later batch of CSV or Parquet records that are not `known`, if there are any.
+/// Infers the columns that are not `known` in a later batch of CSV or Parquet records.
 pub(crate) fn of_new_columns(
     records: &[Record],
     config: &SourceConfig,
@@ -326,11 +326,11 @@ pub(crate) struct Inferred {
     pub(crate) warnings: Vec<Warning>,
 }
 
-/// A column as it was found, for a person.
+/// An inferred column, for previews.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct FoundColumn {
     pub(crate) name: String,
-    /// None where no value says any.
+    /// Inferred type; `None` if no value determines one.
     pub(crate) r#type: Option<ColumnType>,
     /// Records in which it is missing, null or absent.
     pub(crate) missing: u64,
@@ -366,7 +366,7 @@ impl Seen {
                 }
                 text.as_str()
             }
-            // Other values are many and alike: one of each kind is enough.
+            // Other values are many and similar: one of each kind is enough.
             _ if self.samples.contains_key(&kind) && self.counts[kind as usize] > 1_000 => return,
             Value::Bytes(_) => return,
             Value::ByteCell(_) if kind == Kind::Image => return,
@@ -379,7 +379,7 @@ impl Seen {
         self.keep(kind, text);
     }
 
-    /// Keeps a value if it is among the first of its kind.
+    /// Keeps a value as a sample if it is among the first of its kind.
     fn keep(&mut self, kind: Kind, text: &str) {
         let kept = self.samples.entry(kind).or_default();
         let text = text.trim();
@@ -427,7 +427,7 @@ impl Seen {
         if self.count(Kind::Bool) == values {
             return Some(self.told(ColumnType::Bool, |_| true, told));
         }
-        // Numbers as text are what a column of numbers converts.
+        // A numeric column converts numbers as text.
         let has_numbers = self.sum(Kind::is_number) > 0;
         let is_number = |kind: Kind| {
             kind.is_number() || (has_numbers && !self.has_cells && kind == Kind::NumberText)
@@ -462,7 +462,7 @@ impl Seen {
         self.count(Kind::DigitsAndE) > 0 && self.sum(is_float) == 0
     }
 
-    /// The narrowest type of numbers that holds all of them without loss.
+    /// Returns the narrowest numeric type that holds all numbers without loss.
     fn number_type(&self) -> Option<ColumnType> {
         let has = |kind: Kind| self.count(kind) + self.in_texts[kind as usize] > 0;
         let floats = [
@@ -624,7 +624,7 @@ impl Seen {
     }
 }
 
-/// Key that has odd cells of a kind read as numbers, for a message.
+/// Key that makes odd cells of a kind numbers, for a message.
 const fn hint(kind: Kind) -> Option<&'static str> {
     match kind {
         Kind::Thousands | Kind::SomeComma => Some(", which `csv.thousands_separator` may read"),
@@ -691,7 +691,7 @@ pub(crate) const TYPE_WARNINGS: [&str; 10] = [
     "ambiguous_dates",
 ];
 
-/// Returns whether a warning about odd values holds under the contract: it says what is done with them.
+/// Returns true if a warning about odd values matches the contract's current handling of them.
 pub(crate) fn is_about_odd_values(message: &str, types: TypeContract) -> bool {
     message.contains(odd_fate(types))
 }

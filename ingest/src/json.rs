@@ -73,7 +73,7 @@ fn document(text: &str, mended: &[usize], bounds: &JsonConfig, line: u64) -> Res
     }
 }
 
-/// Bytes that are kept of what is too deep or too long.
+/// Bytes that are kept of a value that is too deep or too long.
 const KEPT: usize = 1 << 20;
 
 struct Parser<'a> {
@@ -85,7 +85,7 @@ struct Parser<'a> {
     /// Flaw of the string just read: reason and detail.
     flaw: Option<(&'static str, String)>,
     bounds: &'a JsonConfig,
-    /// Line of a file of lines, for messages; 0 when there is none.
+    /// Line in a file of lines, for messages; 0 if there is none.
     line: u64,
 }
 
@@ -189,7 +189,8 @@ impl Parser<'_> {
         Ok(value)
     }
 
-    /// Goes behind the list or object that begins here, without recursion: only its brackets and strings are looked at.
+    /// Skips the list or object that begins here, without recursion, by its brackets and strings
+    /// only.
     fn skip_nested(&mut self) -> Result<(), String> {
         let mut open = 0_u64;
         let (mut in_string, mut escaped) = (false, false);

@@ -1,9 +1,9 @@
 //! Limits on the memory that a Parquet file may take.
 //!
-//! A page states its unpacked size, and a reader trusts it and allocates that much memory. So the
-//! head of each page is read and checked before the page. A dictionary stores a string once, and
-//! any number of rows may refer to it. So strings are read as views of 16 bytes per row, and rows
-//! become values in portions.
+//! A page states its decompressed size, and a reader trusts it and allocates that much memory. So
+//! the head of each page is read and checked before the page. A dictionary stores a string once,
+//! and any number of rows may refer to it. So strings are read as views of 16 bytes per row, and
+//! rows become values in portions.
 
 use std::{
     io::{self, Read},
@@ -23,18 +23,18 @@ use parquet::{
     },
 };
 
-/// Most bytes of a page, unpacked. Writers make pages of 1 MiB; DuckDB goes up to 100 MB.
+/// Maximum bytes of a page, decompressed. Writers make pages of 1 MiB; DuckDB goes up to 100 MB.
 const PAGE: i64 = 256 << 20;
 /// Most bytes of a row, as for CSV; a portion of rows has no more.
 pub(crate) const ROW: u64 = 64 << 20;
 /// Most items of lists that a row may have on average in a column.
 const ITEMS: i64 = 16 << 20;
-/// Most bytes of the head of a page, which holds the least and the largest value.
+/// Maximum bytes of the head of a page, which holds the least and the largest value.
 const HEAD: usize = 1 << 20;
 /// Structs in structs in the head of a page, at most.
 const DEPTH: u32 = 8;
 
-/// Refuses a file whose rows have lists that are too long, by what its footer says.
+/// Refuses a file whose rows have lists that are too long, by its footer.
 ///
 /// # Errors
 /// The reason.
@@ -55,7 +55,8 @@ pub(crate) fn check_items(file: &ParquetMetaData) -> Result<(), String> {
     Ok(())
 }
 
-/// Rows to decode at a time, `most` or so many that their lists have 16 Mi items: fewer where lists are long.
+/// Returns the number of rows to decode at a time: `most`, or fewer if their lists have over 16 Mi
+/// items.
 pub(crate) fn batch_rows(file: &ParquetMetaData, most: usize) -> usize {
     let mut rows = most;
     for group in file.row_groups() {
@@ -95,7 +96,7 @@ fn view(data_type: &DataType) -> DataType {
     }
 }
 
-/// Bytes of each row, as text and numbers of 8 bytes; nothing takes less than 1.
+/// Bytes of each row, as text and numbers of 8 bytes; at least 1 each.
 pub(crate) fn row_bytes(batch: &RecordBatch) -> Vec<u64> {
     let mut rows = vec![0; batch.num_rows()];
     for column in batch.columns() {
@@ -158,7 +159,7 @@ fn cell_bytes(array: &ArrayRef) -> Vec<u64> {
     }
 }
 
-/// An offset into an array, which is never below 0.
+/// Converts an offset into an array, which is never below 0.
 fn index(offset: i64) -> usize {
     usize::try_from(offset).unwrap_or(0)
 }
@@ -168,7 +169,7 @@ fn lengths(views: &[u128]) -> Vec<u64> {
     views.iter().map(length).collect()
 }
 
-/// A file whose pages are refused by what their heads say.
+/// A file whose pages are checked by their heads.
 #[derive(Debug)]
 pub(crate) struct LimitedPages<R>(pub(crate) R);
 
@@ -181,7 +182,8 @@ impl<R: Length> Length for LimitedPages<R> {
 impl<R: ChunkReader> ChunkReader for LimitedPages<R> {
     type T = PageReader<R::T>;
 
-    /// A reader of the head of a page: all else is read by [`get_bytes`](Self::get_bytes) once the footer is known.
+    /// Returns a reader of the head of a page. Everything else is read by
+    /// [`get_bytes`](Self::get_bytes) once the footer is known.
     fn get_read(&self, start: u64) -> Result<Self::T, ParquetError> {
         Ok(PageReader {
             inner: self.0.get_read(start)?,
@@ -195,12 +197,12 @@ impl<R: ChunkReader> ChunkReader for LimitedPages<R> {
     }
 }
 
-/// Reads a page, whose head is looked at before the first byte is given.
+/// Reads a page, whose head is checked before its first byte is returned.
 #[derive(Debug)]
 pub(crate) struct PageReader<T> {
     inner: T,
     head: Option<Vec<u8>>,
-    /// Bytes of the head that were given.
+    /// Bytes of the head already returned.
     at: usize,
 }
 
@@ -222,7 +224,8 @@ impl<T: Read> Read for PageReader<T> {
     }
 }
 
-/// The head of a page as it is read: a struct in Thrift's compact protocol, whose field 2 is the size of the page unpacked.
+/// The head of a page while it is read: a struct in Thrift's compact protocol, whose field 2 is the
+/// decompressed size of the page.
 struct PageHead<'a, T> {
     inner: &'a mut T,
     bytes: Vec<u8>,
@@ -310,7 +313,7 @@ impl<'a, T: Read> PageHead<'a, T> {
         Err(no_head())
     }
 
-    /// An integer whose sign is its last bit.
+    /// Reads a zigzag integer, whose last bit is its sign.
     fn number(&mut self) -> io::Result<i64> {
         let value = self.varint()?;
         let half = i64::try_from(value >> 1).unwrap_or(i64::MAX);

@@ -51,7 +51,8 @@ pub(crate) struct ParquetRows {
 }
 
 impl ParquetRows {
-    /// Opens a file and goes to row `skip` without decoding the rows before. Its rows may have `max_ratio` times its size.
+    /// Opens a file and skips `skip` rows without decoding them. Its rows may have `max_ratio`
+    /// times its size.
     pub(crate) fn boxed(
         file: impl ChunkReader + 'static,
         skip: u64,
@@ -132,7 +133,7 @@ struct Waiting {
     at: usize,
 }
 
-/// The message of an error: one of ours that went through the library comes out as it went in.
+/// Returns the message of an error. Our own errors pass through the library unchanged.
 fn told(error: &ParquetError) -> String {
     match error {
         ParquetError::External(error) => error.to_string(),
@@ -205,13 +206,14 @@ const INTEGER_DIGITS: u8 = 18;
 /// Values that bytes become.
 #[derive(Clone, Copy, Debug)]
 enum BytesAs {
-    /// Cells of a column of their own, whose type decides.
+    /// Cells, typed by their own column.
     Cells,
     /// Text of hexadecimal digits: items of lists have no column.
     Text,
 }
 
-/// A column as values. Dates are text, and so are bytes in lists; a number stays one, and is never rounded.
+/// Converts a column to values. Dates become text, and so do bytes in lists. Numbers are never
+/// rounded.
 fn values(array: &ArrayRef, bytes: BytesAs) -> Result<Vec<Value>, ArrowError> {
     macro_rules! primitive {
         ($type:ty, $value:expr) => {

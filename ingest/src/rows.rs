@@ -1,4 +1,5 @@
-//! The records of one file, one after another, in the order of the file. Bad ones are records too, with their place.
+//! The records of one file, one after another, in the order of the file. Bad records are included,
+//! with their place.
 
 use std::{
     collections::HashSet,
@@ -32,7 +33,8 @@ use crate::{
 
 /// Longest line of an NDJSON file, in bytes.
 const LINE: u64 = 64 << 20;
-/// Largest JSON document, or packed Parquet file, in bytes after unpacking; it is held in memory whole.
+/// Maximum size of a JSON document or compressed Parquet file, in bytes after decompression; it is
+/// held in memory completely.
 const DOCUMENT: u64 = 1 << 30;
 
 /// Reads one record after another. Blocking.
@@ -53,7 +55,7 @@ pub(crate) struct Layout {
     pub(crate) name: String,
     /// Collects the decisions about the file.
     pub(crate) notices: Notices,
-    /// As it is configured: members of an archive are read as it.
+    /// Configured format: members of an archive are read in it.
     pub(crate) format: FileFormat,
     pub(crate) csv: CsvConfig,
     /// CSV: the configured delimiter.
@@ -83,7 +85,7 @@ pub(crate) fn unpack(
     })
 }
 
-/// Place in a file where a read begins, after what an earlier one has read.
+/// Position in a file where a read resumes after an earlier one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Begin {
     pub(crate) byte: u64,
@@ -135,7 +137,8 @@ pub(crate) fn open(
     Ok(rows)
 }
 
-/// The records of what `reader` gives, unpacked; of the kinds that are tables or texts in one go.
+/// Reads the records of the decompressed bytes of `reader`; only for formats that are read in one
+/// pass.
 pub(crate) fn of_reader(
     reader: Box<dyn Read + Send>,
     layout: &Layout,
@@ -173,14 +176,14 @@ fn read_whole(reader: impl Read) -> Result<Vec<u8>, String> {
     Ok(bytes)
 }
 
-/// Most bytes of one CSV row: a quote that is never closed must not read the rest of a file into memory.
+/// Maximum bytes of one CSV row: an unclosed quote must not read the rest of a file into memory.
 const ROW: u64 = 64 << 20;
 
 /// A reader that fails when one row takes too many bytes. [`CsvRows`] reports where rows begin.
 struct RowLimit<R> {
     inner: R,
     left: Arc<AtomicU64>,
-    /// Last byte read that ends no line.
+    /// Last byte read, other than line ends.
     last_byte: Arc<AtomicU8>,
 }
 
@@ -202,15 +205,17 @@ impl<R: Read> Read for RowLimit<R> {
     }
 }
 
-/// CSV: an object for each row, with the header's names and [`Value::Cell`]s. Blank lines are no rows; the line of a bad
-/// row is where the reader began to look for it, so blank lines in front of it count as its own.
+/// CSV: an object for each row, with the header's names and [`Value::Cell`]s. Blank lines are
+/// skipped. The line of a bad row is where the reader began to look for it, so blank lines before
+/// it count as its own.
 struct CsvRows {
     reader: csv::Reader<RowLimit<Text>>,
-    /// Bytes the row being read may still take.
+    /// Bytes left for the current row.
     left: Arc<AtomicU64>,
-    /// Last byte read that ends no line.
+    /// Last byte read, other than line ends.
     last_byte: Arc<AtomicU8>,
-    /// Line of the last row, if it may be in an open quote: at the end of the file that is an error.
+    /// Line of the last row, if it may be in an open quote: at the end of the file that is an
+    /// error.
     open_quote: Option<u64>,
     header: Vec<String>,
     null_values: Vec<String>,
@@ -321,7 +326,7 @@ impl CsvRows {
             .map(Value::Object)
     }
 
-    /// The row as CSV again.
+    /// Encodes the row as CSV.
     fn raw(&self) -> String {
         let mut writer = csv::WriterBuilder::new()
             .delimiter(self.dialect.delimiter)
@@ -355,7 +360,7 @@ impl Rows for CsvRows {
                 None => Ok(None),
             };
         }
-        // A cell that spans lines is quoted; as the last of the file it must end with a quote.
+        // A cell that spans lines is quoted; as the last one of the file it must end with a quote.
         let spans_lines = self
             .row
             .iter()
@@ -402,7 +407,8 @@ fn names(row: &csv::ByteRecord, dialect: &Dialect) -> Result<Vec<String>, String
     Ok(given.clone())
 }
 
-/// Names of the columns; a nameless one (a comma at the end of each line makes it) is called `column_<number>`.
+/// Names of the columns. A nameless one (from a comma at the end of each line) is called
+/// `column_<number>`.
 fn header(row: &csv::ByteRecord) -> Result<Vec<String>, String> {
     let mut names = Vec::with_capacity(row.len());
     for (i, bytes) in row.iter().enumerate() {
@@ -470,7 +476,7 @@ impl Lines {
         }
     }
 
-    /// The record of a line that begins at byte `begin` of the file.
+    /// Parses a line that begins at byte `begin` of the file.
     fn record(&mut self, line: Vec<u8>, begin: u64) -> Record {
         let line = match self.json.read(line, &self.bounds) {
             Ok(tape) if tape.node(0).kind == NodeKind::Object => {

@@ -1,7 +1,7 @@
 //! Sample of files, read before any of their records land.
 //!
 //! A source with few rows is sampled completely. Otherwise up to 64 files, spread evenly over the
-//! list, share the limits on rows and bytes. Later files get what an earlier one does not need. The
+//! list, share the limits on rows and bytes. Later files get the unused share of earlier ones. The
 //! sample holds the first records of a file. A CSV or NDJSON file that is uncompressed and longer
 //! than its limit gives eight parts instead, spread evenly over it. So memory holds a few MiB, and
 //! the time does not grow with the files. The same files give the same sample.
@@ -75,7 +75,7 @@ pub(crate) async fn survey(config: &SourceConfig, found: &[Found]) -> Result<Sur
     Ok(survey)
 }
 
-/// Returns whether such records have columns whose types are not known in advance.
+/// Returns true if such records have columns whose types are not known in advance.
 fn is_table(layout: &Layout) -> bool {
     let is_one = matches!(
         layout.kind,
@@ -158,7 +158,7 @@ fn parts(file: &FileBytes, layout: &Layout, share: Left) -> io::Result<Option<Ve
     Ok((!lines.is_empty()).then_some(lines))
 }
 
-/// Returns whether a line ends inside a quote.
+/// Returns true if a line ends inside a quote.
 fn has_lines_in_quotes(bytes: &[u8], quote: Option<u8>) -> bool {
     let mut is_quoted = false;
     bytes.iter().any(|byte| {

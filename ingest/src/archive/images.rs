@@ -13,7 +13,8 @@ use crate::{
     value::shorten,
 };
 
-/// Reads the images of an archive: the members whose names end as image files do, or as `archive.member` says.
+/// Reads the images of an archive: members with the extension of an image, or those that match
+/// `archive.member`.
 pub(super) struct ImageMembers<M> {
     members: M,
     archive: String,
@@ -22,7 +23,7 @@ pub(super) struct ImageMembers<M> {
 }
 
 impl<M> ImageMembers<M> {
-    /// Those of the archive at `archive`.
+    /// Reads the archive at the URL `archive`.
     pub(super) fn new(members: M, archive: &str, layout: &Layout) -> Self {
         Self {
             members,

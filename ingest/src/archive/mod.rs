@@ -1,12 +1,13 @@
-//! Members of an archive, one after another: images, each a record, or tables and texts, each as many as it holds.
+//! Members of an archive, one after another: images, one record each, or tables and texts with any
+//! number of records.
 //!
-//! An image becomes the record that a file of it would be, with `path` of the archive, `!/` and the member's name; a table
-//! or a text gives the records that a file of its name would give.
+//! An image becomes the same record as an image file, with the `path` of the archive, `!/` and the
+//! member's name. A table or a text gives the same records as a file of its name.
 //!
-//! Names are labels and nothing more: nothing is ever written under them, two members of one name are two, and
-//! names like `../a.png` mean nothing. What is wrong with one image sets that one aside, what is wrong with a table ends
-//! the run, since its other rows would be lost; what is wrong with the archive is looked for before its first record is
-//! handed out, so that a damaged one lands nothing. Memory holds one member.
+//! Names are only labels. No file is ever written under them, two members of one name count as two,
+//! and names like `../a.png` have no effect. A damaged image is rejected alone. A damaged table
+//! ends the run, since its other rows would be lost. The archive itself is checked before its first
+//! record, so a damaged one lands nothing. Memory holds one member.
 
 mod images;
 mod tables;
@@ -67,22 +68,22 @@ const FREE: u64 = 16 << 20;
 enum Member {
     /// Its content.
     Whole(Vec<u8>),
-    /// One of a few fixed words, and what is wrong with it.
+    /// Reason code and details of a bad member.
     Bad(&'static str, String),
 }
 
-/// The bounds of one archive, and what it has taken of them.
+/// Limits of one archive, and their use so far.
 #[derive(Clone, Debug)]
 struct Bounds {
     config: ArchiveConfig,
-    /// Bytes that may still come out.
+    /// Decompressed bytes left.
     left: u64,
-    /// Members that may still come.
+    /// Members left.
     members: u64,
 }
 
 impl Bounds {
-    /// Of an archive of this many bytes.
+    /// Creates the limits of an archive of this many bytes.
     fn new(config: &ArchiveConfig, bytes: u64) -> Self {
         Self {
             left: bytes.saturating_mul(config.max_ratio).max(FREE),
@@ -133,7 +134,7 @@ fn is_meant(name: &str, config: &ArchiveConfig) -> bool {
     !name.split('/').any(is_hidden) && config.member.as_ref().is_none_or(is_asked)
 }
 
-/// Fills `buffer`; false where there is nothing to read at all.
+/// Fills `buffer`; returns false at the end of the data.
 fn fill(reader: &mut impl Read, buffer: &mut [u8]) -> Result<bool, String> {
     let mut got = 0;
     while got < buffer.len() {

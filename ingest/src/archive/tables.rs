@@ -1,4 +1,4 @@
-//! Members that are tables or texts: the records that files of their names would give.
+//! Members that are tables or texts, read like files of their names.
 
 use std::io::{Cursor, Read};
 
@@ -23,12 +23,12 @@ pub(super) struct TableMembers<M> {
     /// The member that is read, and its name.
     now: Option<Open>,
     is_any: bool,
-    /// The first names that were left out.
+    /// The first names that were skipped.
     left_out: Vec<String>,
 }
 
 impl<M: Members> TableMembers<M> {
-    /// Those of an archive that is read as `layout` says.
+    /// Reads an archive with the settings of `layout`.
     pub(super) fn new(members: M, layout: &Layout) -> Self {
         Self {
             members,
@@ -88,7 +88,7 @@ impl<M: Members> TableMembers<M> {
         )
     }
 
-    /// A member that is packed once more may not unpack to more than one that is not.
+    /// A compressed member must not be larger, once decompressed, than an uncompressed one may be.
     fn unpacked(&self, bytes: Vec<u8>, packing: Packing) -> Result<Vec<u8>, String> {
         if packing == Packing::Plain {
             return Ok(bytes);

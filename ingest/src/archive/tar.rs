@@ -1,4 +1,4 @@
-//! Tar archives, plain or packed, read from their beginning to their end.
+//! Tar archives, plain or compressed, read from their beginning to their end.
 
 use std::io::Read;
 
@@ -47,7 +47,7 @@ impl TarMembers {
         self.headers.header(&block)
     }
 
-    /// The data of a member; what was held to a bound before.
+    /// Reads the data of a member, whose size has been checked already.
     fn data(&mut self, bytes: u64) -> Result<Vec<u8>, String> {
         self.bounds.take(bytes)?;
         let mut data = Vec::new();

@@ -11,7 +11,7 @@ use zip::{CompressionMethod, write::SimpleFileOptions};
 
 use crate::files::tests::{Folder, gzip, pages, records, refused};
 
-/// Members as a set of images has them: two of one name, and what is no image.
+/// Members of an image dataset: two of one name, and one that is no image.
 const MEMBERS: &[(&str, &[u8])] = &[
     ("LICENSE", b"free"),
     ("cat/1.jpg", b"one"),
@@ -26,7 +26,7 @@ fn tar(members: &[(&str, &[u8])]) -> Vec<u8> {
     let mut builder = tar::Builder::new(Vec::new());
     for (name, content) in members {
         let mut header = tar::Header::new_ustar();
-        // The library has no way to give a name with dots.
+        // The library cannot set a name with dots.
         header.as_old_mut().name[..name.len()].copy_from_slice(name.as_bytes());
         header.set_size(content.len() as u64);
         header.set_cksum();
@@ -79,7 +79,7 @@ fn expected(name: &str, prefix: &str) -> Vec<String> {
     MEMBERS.iter().filter(is_image).map(record).collect()
 }
 
-/// Archives of the members, by name, and what a zip's names begin with.
+/// Archives of the members, by name, and the prefix of a zip's names.
 fn archives() -> Vec<(&'static str, Vec<u8>, &'static str)> {
     let plain = tar(MEMBERS);
     vec![
@@ -191,7 +191,7 @@ async fn archives_that_unpack_to_too_much_are_refused_and_members_set_aside() {
     }
 }
 
-/// Places of the entries of the list.
+/// Offsets of the entries of the central directory.
 fn entries(zip: &[u8]) -> Vec<usize> {
     (0..zip.len() - 4)
         .filter(|at| zip[*at..].starts_with(b"PK\x01\x02"))
@@ -278,7 +278,8 @@ async fn numbers_of_64_bits_are_read() {
     let zip = zip(&[("1.jpg", b"one")], CompressionMethod::Stored);
     let (list, end) = (entries(&zip)[0], zip.len() - 22);
     let name = usize::from(zip[list + 28]);
-    // Sizes and place of the member move to its extra field, and those of the list to the record before the end.
+    // The member's sizes and offset move to its extra field, those of the directory to the record
+    // before the end.
     let mut wide = zip[..list + 46 + name].to_vec();
     for at in [20, 24, 42] {
         wide[list + at..list + at + 4].fill(0xff);

@@ -14,16 +14,16 @@ use flate2::{Crc, read::DeflateDecoder};
 use super::{Bounds, CUT, Member, Members, fill};
 use crate::file_bytes::{FileBytes, FileReader};
 
-/// Length of the record that ends an archive, without its comment.
+/// Length of the end record, without its comment.
 const END: u64 = 22;
 /// Longest comment.
 const COMMENT: u64 = 0xffff;
 /// Length of the 64-bit locator, which is before the end record.
 const PLACE_64: u64 = 20;
 const END_64: usize = 56;
-/// Length of an entry of the list, without its texts.
+/// Length of a directory entry, without its names and comment.
 const ENTRY: usize = 46;
-/// Length of a member's own header, without its texts.
+/// Length of a member's local header, without its name.
 const LOCAL: usize = 30;
 
 /// Reads the members of a zip archive.
@@ -77,7 +77,8 @@ impl End {
         let size = file.mark.bytes;
         let from = size.saturating_sub(END + COMMENT + PLACE_64);
         let tail = read(file, from, size - from)?;
-        // The comment may hold anything, so the record is the last whose comment ends with the file.
+        // The comment may hold anything, so the end record is the last one whose comment ends with
+        // the file.
         let at = (0..tail.len()).rev().find(|at| {
             let end = tail.get(*at..*at + 22);
             end.is_some_and(|end| {
@@ -128,7 +129,7 @@ impl End {
 /// Reads the list.
 struct List {
     reader: std::io::Take<FileReader>,
-    /// Entries that are still to come.
+    /// Entries left.
     left: u64,
     bounds: Bounds,
     /// Bytes of the file that members may still have.
@@ -140,7 +141,7 @@ struct List {
 /// A member as the list has it.
 #[derive(Debug)]
 struct Entry {
-    /// As it is written.
+    /// Name as stored.
     name: Vec<u8>,
     is_file: bool,
     flags: u16,
@@ -148,7 +149,7 @@ struct Entry {
     crc: u32,
     packed: u64,
     bytes: u64,
-    /// Place of its own header.
+    /// Offset of its local header.
     at: u64,
 }
 
@@ -214,12 +215,12 @@ impl List {
 }
 
 impl Entry {
-    /// Its name; bytes that are no UTF-8 are replaced, as it is only a label.
+    /// Returns its name. Bytes that are no UTF-8 are replaced, since it is only a label.
     fn name(&self) -> String {
         String::from_utf8_lossy(&self.name).into_owned()
     }
 
-    /// Its content, of at most as many bytes as the list says. Data end before `end`.
+    /// Reads its content, of at most the size in the directory. Data must end before `end`.
     fn read(&self, file: &FileBytes, end: u64) -> Member {
         match self.try_read(file, end) {
             Ok(content) => Member::Whole(content),
@@ -240,7 +241,7 @@ impl Entry {
             );
             return Err(unread(told));
         }
-        // Deflate adds some bytes to what it cannot pack.
+        // Deflate adds some bytes to incompressible data.
         if self.packed > self.bytes * 2 + 4096 {
             return Err(damaged("it is longer packed than unpacked".into()));
         }
@@ -259,7 +260,7 @@ impl Entry {
         let packed = read(file, start, self.packed).map_err(damaged)?;
         let packed = &packed[..];
         let mut content = Vec::new();
-        // One more than there should be shows that there are more.
+        // One byte more than expected shows that the member is too long.
         let most = self.bytes + 1;
         let unpacked = match self.method {
             0 => packed.take(most).read_to_end(&mut content),

@@ -1,4 +1,4 @@
-//! The kind of a value: of a CSV cell what it looks like, of any other value its type.
+//! Kind of a value: for a CSV cell its notation, for any other value its type.
 
 use feedline_schemas::{
     csv_cell::CellFormat,
@@ -21,7 +21,7 @@ pub(crate) enum Kind {
     Integer,
     /// Another 64-bit integer.
     BigInteger,
-    /// A number that no 64-bit type holds and a decimal does.
+    /// A number that only a decimal holds, but no 64-bit type.
     Digits,
     /// A float that is a decimal too.
     Float,
@@ -31,7 +31,7 @@ pub(crate) enum Kind {
     LongFloat,
     /// Digits, `e` and digits, such as `12E4`: an integer or a code.
     DigitsAndE,
-    /// Digits behind a zero, such as those of a code.
+    /// Digits after a leading zero, such as those of a code.
     ZeroDigits,
     /// A timestamp in a format of `contract.dates`.
     DeclaredDate,
@@ -43,9 +43,9 @@ pub(crate) enum Kind {
     LocalTime,
     /// A date as ISO 8601 writes it.
     Day,
-    /// Digits around a comma that can only be a decimal sign.
+    /// Digits with a comma that can only be a decimal separator.
     DecimalComma,
-    /// `1,234`, which may be either.
+    /// `1,234`, where the comma may be either separator.
     SomeComma,
     /// Digits with commas in groups of three.
     Thousands,
@@ -59,7 +59,7 @@ pub(crate) enum Kind {
     NumberText,
     /// Any other text.
     Text,
-    /// A cell of bytes that begins as an image file.
+    /// A cell of bytes that starts like an image file.
     Image,
     /// A list, an object or bytes.
     Whole,
@@ -69,7 +69,7 @@ pub(crate) enum Kind {
 pub(crate) const KINDS: usize = Kind::Whole as usize + 1;
 
 impl Kind {
-    /// The kind of a value; none of null and of what has no clear value.
+    /// Classifies a value; `None` for null and for an ambiguous value.
     pub(crate) fn of(value: &Value, format: CellFormat, declared: Option<&Dates>) -> Option<Self> {
         Some(match value {
             Value::Null | Value::Fault(_) => return None,
@@ -91,8 +91,8 @@ impl Kind {
         })
     }
 
-    /// The kind of the number that a text, not of a cell, holds; none where a column of numbers
-    /// cannot hold it.
+    /// Classifies the number in a string, other than a cell; `None` if a numeric column cannot hold
+    /// it.
     pub(crate) fn of_number_text(text: &str) -> Option<Self> {
         match json::number(text)? {
             Value::Int(value) => Some(Self::of_integer(value)),
@@ -170,7 +170,7 @@ impl Kind {
         )
     }
 
-    /// For a person, of many.
+    /// Plural noun for messages.
     pub(crate) const fn noun(self) -> &'static str {
         match self {
             Self::Bool => "booleans",
@@ -278,8 +278,8 @@ fn is_digits_and_e(text: &str) -> bool {
     parts.is_some_and(|(digits, power)| is_digits(digits) && is_digits(power))
 }
 
-/// Returns true for a number with more digits than a 64-bit float holds. Up to 17 are what programs
-/// write for a float.
+/// Returns true for a number with more digits than a 64-bit float holds. Programs write floats with
+/// up to 17 digits.
 fn is_long(text: &str, value: f64) -> bool {
     const DIGITS: usize = 17;
     let mantissa = text.split(['e', 'E']).next().unwrap_or_default();

@@ -25,7 +25,7 @@ fn infer_values(values: Vec<Value>, more: &str) -> Inferred {
     survey.infer(&config)
 }
 
-/// The type of a column of these cells, each so many times, and the codes of the warnings.
+/// Checks the type of a column of these cells, each so many times, and the codes of the warnings.
 fn check(cells: &[(&str, usize)], more: &str, expected: Option<ColumnType>, codes: &[&str]) {
     let all = cells
         .iter()
@@ -220,7 +220,8 @@ fn values_with_types_get_the_narrowest_type_that_loses_none() {
     );
 }
 
-/// The warning about dates of a column of these cells, and the type that it has with the key that the warning names.
+/// Checks the warning about dates of a column of these cells, and the type with the key that the
+/// warning names.
 fn check_advice(cells: &[&str], more: &str, parts: &[&str], key: Option<&str>) {
     let values = || cells.iter().map(|text| cell(text)).collect();
     let found = infer_values(values(), more);
@@ -268,7 +269,7 @@ fn the_advice_on_dates_names_the_format_that_fits_and_following_it_makes_dates()
         &["`%d/%m/%Y` and `%m/%d/%Y` fit all, so the order of day and month is not certain"],
         Some("contract.dates = [\"%d/%m/%Y\"]"),
     );
-    // Cells as in ISO 8601 are read beside those of a declared format.
+    // ISO 8601 cells are read in addition to those of a declared format.
     check_advice(
         &["2024-12-25", "25/12/2024"],
         "",

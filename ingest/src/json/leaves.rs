@@ -9,11 +9,12 @@ use crate::{
     value::Value,
 };
 
-/// A number that no cell holds, or a text that is too long for one: the record has to be a tree.
+/// A number that no cell holds, or a string that is too long for one: the record needs a value
+/// tree.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct NoCell;
 
-/// A value that becomes a cell: what it is, and its path.
+/// A value that becomes a cell: its kind and path.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Leaf {
     pub(crate) key: u32,
@@ -23,9 +24,9 @@ pub(crate) struct Leaf {
 /// Order of the keys of an object as it was last met.
 #[derive(Debug, Default)]
 struct Order {
-    /// The keys as they came.
+    /// Keys in document order.
     keys: Vec<u32>,
-    /// Places of them in the order of their bytes.
+    /// Their indices in byte order.
     sorted: Vec<u32>,
 }
 
@@ -42,8 +43,9 @@ pub(crate) struct Walk {
 }
 
 impl Walk {
-    /// Appends the canonical form of the record at `place` to `out`, and finds its leaves, whose texts are in `out`. Objects
-    /// at `levels` below the record, and those that are `whole`, are leaves.
+    /// Appends the canonical form of the record at `place` to `out`, and finds its leaves, whose
+    /// texts are in `out`. Objects at `levels` below the record, and those that are `whole`, are
+    /// leaves.
     pub(crate) fn record(
         &mut self,
         tape: &Tape,
@@ -146,7 +148,8 @@ impl Walk {
         Ok(())
     }
 
-    /// Brings the nodes from `first` on, which are those of an object with the path `key`, into the order of their keys.
+    /// Sorts the nodes from `first` on, which are those of an object with the path `key`, by their
+    /// keys.
     fn sort(&mut self, tape: &Tape, key: usize, first: usize) {
         if self.orders.len() <= key {
             self.orders.resize_with(key + 1, Order::default);

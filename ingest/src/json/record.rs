@@ -9,7 +9,7 @@ use crate::value::Value;
 #[derive(Clone, Debug)]
 pub(crate) struct JsonRecord {
     pub(crate) tape: Arc<Tape>,
-    /// Its node.
+    /// Index of its node.
     pub(crate) place: u32,
 }
 
@@ -19,7 +19,7 @@ impl JsonRecord {
         self.tape.node(self.place).key
     }
 
-    /// It as a tree.
+    /// Value of the record as a tree.
     pub(crate) fn value(&self) -> Value {
         self.tape.value(self.place)
     }

@@ -1,8 +1,9 @@
-//! JSON that is as it should be, without a tree: the text, and where in it values are.
+//! JSON documents without faults, without a tree: the text, and the positions of its values.
 //!
-//! [`Reader`] takes only what [`super::parse`] takes without a fault, and gives everything else back to be read by that; so
-//! there is one place that says what is wrong. Keys are numbers here: a reader knows the paths it has met, and expects
-//! the keys of an object in the order they had in the one before.
+//! [`Reader`] accepts only documents that [`super::parse`] reads without a fault. It returns all
+//! others to be read by that, so only one place describes faults. Keys are numbers here: a reader
+//! knows the paths of earlier documents, and expects the keys of an object in the order of the
+//! object before.
 
 use std::{
     collections::HashMap,
@@ -61,7 +62,7 @@ pub(crate) struct Node {
     pub(crate) kind: NodeKind,
 }
 
-/// A document; its first node is the whole of it.
+/// A document; its first node is the root.
 #[derive(Debug)]
 pub(crate) struct Tape {
     text: String,
@@ -178,9 +179,9 @@ impl Keys {
 struct Hint {
     /// The first key below it, when it was last met.
     first: u32,
-    /// The key that came behind it, when it was last met.
+    /// Key that followed it at its last occurrence.
     next: u32,
-    /// The object in which it was last met.
+    /// Object of its last occurrence.
     met: u64,
 }
 
@@ -231,7 +232,7 @@ impl Reader {
     }
 }
 
-/// A document while it is read; whatever is not as it should be ends it.
+/// State of a scan; any deviation from the fast path ends it.
 struct Scan<'a> {
     text: &'a str,
     bytes: &'a [u8],
@@ -263,7 +264,7 @@ impl Scan<'_> {
         (self.peek() == Some(byte)).then(|| self.at += 1)
     }
 
-    /// Notes a value of `len` bytes at `at`.
+    /// Adds a node for a value of `len` bytes at `at`.
     fn push(&mut self, key: u32, kind: NodeKind, at: usize, len: usize) -> Option<()> {
         let end = u32::try_from(self.nodes.len() + 1).ok()?;
         let (at, len) = (u32::try_from(at).ok()?, u32::try_from(len).ok()?);
@@ -385,7 +386,7 @@ impl Scan<'_> {
         Some(())
     }
 
-    /// A key of the object at `above`, which is `expected` more often than not.
+    /// Reads a key of the object at `above`, which usually is `expected`.
     fn key(&mut self, above: u32, expected: u32) -> Option<u32> {
         self.expect(b'"')?;
         let rest = &self.bytes[self.at..];
@@ -408,7 +409,7 @@ impl Scan<'_> {
         }
     }
 
-    /// A text in quotes: what it is, and its length without them.
+    /// Reads a quoted string: its kind, and its length without quotes.
     fn string(&mut self) -> Option<(NodeKind, usize)> {
         self.at += 1;
         let start = self.at;
@@ -488,7 +489,7 @@ fn plain(bytes: &[u8]) -> usize {
     words.len() * 8 + rest.iter().take_while(|byte| is_plain(byte)).count()
 }
 
-/// Length of the escape that `bytes` begin with; none when it is half of a pair, or no escape.
+/// Length of the escape at the start of `bytes`; `None` for half of a pair, or an invalid one.
 fn escape(bytes: &[u8]) -> Option<usize> {
     match bytes.get(1)? {
         b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't' => Some(2),
@@ -526,7 +527,7 @@ impl Tape {
         let quoted = &self.text.as_bytes()[start - 1..=start + node.len as usize];
         match super::parse(quoted, &JsonConfig::default(), 0) {
             Ok(Value::Text(text)) => text,
-            // A reader takes no other.
+            // The reader accepts no other kind.
             _ => String::new(),
         }
     }
@@ -541,7 +542,7 @@ impl Tape {
         &self.text
     }
 
-    /// The nodes right below the one at `place`.
+    /// Child nodes of the one at `place`.
     pub(crate) fn below(&self, place: u32) -> impl Iterator<Item = u32> {
         let end = self.node(place).end;
         let first = (place + 1 < end).then_some(place + 1);
@@ -551,7 +552,7 @@ impl Tape {
         })
     }
 
-    /// The node at `path`, keys joined as in a column name; the empty path is the whole document.
+    /// The node at `path`, keys joined as in a column name; the empty path is the root.
     pub(crate) fn at_path(&self, path: &str) -> Option<u32> {
         let keys = match path {
             "" => Vec::new(),
@@ -567,7 +568,7 @@ impl Tape {
         })
     }
 
-    /// The value at `place` as a tree.
+    /// Builds the value at `place` as a tree.
     pub(crate) fn value(&self, place: u32) -> Value {
         let node = self.node(place);
         let text = self.text(node);

@@ -7,7 +7,7 @@ fn parse(bytes: &[u8]) -> Result<Value, String> {
     super::parse(bytes, &JsonConfig::default(), 0)
 }
 
-/// The first fault: reason, path, detail; and the canonical form of the whole.
+/// Checks the first fault: reason, path, detail; and the canonical form of the document.
 fn check_fault(bytes: impl AsRef<[u8]>, fault: (&str, &str, &str), canonical: &str) {
     let value = parse(bytes.as_ref()).unwrap();
     let (path, found) = value.fault().unwrap();

@@ -1,8 +1,8 @@
-//! Texts of JSON.
+//! JSON strings.
 
 use super::{Parser, beginning};
 
-/// Writes `text` as a JSON string, escaping only what JSON asks to escape.
+/// Writes `text` as a JSON string, with only the required escapes.
 pub(crate) fn write_text(text: &str, out: &mut String) {
     out.push('"');
     let mut plain = 0;
@@ -26,7 +26,7 @@ pub(crate) fn write_text(text: &str, out: &mut String) {
 }
 
 impl Parser<'_> {
-    /// A text in quotes; what is wrong with it is left in `flaw`.
+    /// Reads a quoted string; its flaw is left in `flaw`.
     pub(super) fn string(&mut self) -> Result<String, String> {
         let start = self.at;
         self.at += 1;
@@ -51,7 +51,7 @@ impl Parser<'_> {
         }
     }
 
-    /// Looks for flaws in the text `out` that was read from byte `start` on.
+    /// Checks the string `out`, read from byte `start` on, for flaws.
     fn check(&mut self, start: usize, out: &mut String) {
         let first = self.mended.partition_point(|place| *place < start);
         if let Some(place) = self.mended.get(first).filter(|place| **place < self.at) {

@@ -2,7 +2,8 @@
 
 use super::*;
 
-/// Tables as offices of statistics pack them: with a leaflet, several formats, and files that a system has left.
+/// Tables as statistical offices package them: with a leaflet, several formats, and leftover system
+/// files.
 fn members() -> Vec<(&'static str, Vec<u8>)> {
     vec![
         ("README.txt", b"free".to_vec()),
