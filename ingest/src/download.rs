@@ -1,4 +1,4 @@
-//! A file behind a URL with a query, such as a table that an API gives out.
+//! A file behind a URL with a query, such as a table export of an API.
 //!
 //! No store has it. It is requested like a page of an API, with the source's `params`, `headers`
 //! and `retry`. It is held in memory (`retry.max_body_bytes` bounds it) and read from there. Each
@@ -18,7 +18,7 @@ use crate::{
     retry::Retry,
 };
 
-/// Asks for one file.
+/// Request for one file.
 #[derive(Clone, Debug)]
 pub(crate) struct Download {
     url: Url,
@@ -31,14 +31,14 @@ pub(crate) struct Download {
 pub(crate) struct Downloaded {
     pub(crate) store: Store,
     pub(crate) listed: Listed,
-    /// Its URL, without the values of its query: a key may be one.
+    /// URL without the values of its query: a key may be one.
     pub(crate) url: String,
-    /// Format that its `Content-Type` says.
+    /// Format by its `Content-Type`.
     pub(crate) format: Option<FileFormat>,
 }
 
 impl Download {
-    /// The download that `config` asks for; none where its URL has no query and it has no `params`.
+    /// Resolves the download of `config`; `None` if its URL has no query and it has no `params`.
     ///
     /// # Errors
     /// [`Error::Config`] for a URL, a header or a secret that cannot be sent.

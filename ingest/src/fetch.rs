@@ -83,7 +83,7 @@ struct Fetching {
     http: Arc<Http>,
     retry: Retry,
     ahead: Ahead,
-    /// Of files that are done.
+    /// Retries of finished files.
     retries: u64,
 }
 
@@ -95,9 +95,9 @@ struct Ahead {
     /// Position where the next row begins; none after the last.
     read_to: Option<Position>,
     rows: VecDeque<Row>,
-    /// Files that are asked for, by the number of the row.
+    /// Files being fetched, by the number of the row.
     asked: JoinSet<(u64, Got)>,
-    /// Those that have come.
+    /// Finished files.
     got: BTreeMap<u64, Got>,
     /// Rows so far.
     count: u64,
@@ -116,7 +116,7 @@ enum What {
     Nothing,
     /// A row without a file.
     Ready(Record),
-    /// A row whose file is asked for under this number.
+    /// A row whose file is being fetched under this number.
     Asked(u64, Value),
     /// The table cannot be read on.
     Failed(Error),
@@ -133,7 +133,7 @@ impl Source for Fetching {
     async fn next_page(&mut self, at: &Position) -> Result<Page, Error> {
         let page = self.page(at).await;
         if page.is_err() {
-            // Asked again, it begins there again.
+            // If it is called again, it starts there again.
             self.ahead = Ahead::default();
         }
         page
@@ -176,7 +176,7 @@ impl Fetching {
                 What::Ready(record) => Some(record),
                 What::Asked(number, value) => match self.got(number).await {
                     Ok(file) => Some(self.with(value, file)?),
-                    // What came before it lands first.
+                    // The rows before it land first.
                     Err(error) if !records.is_empty() => {
                         let what = What::Failed(error);
                         self.ahead.rows.push_front(Row { what, ..row });
@@ -205,7 +205,7 @@ impl Fetching {
         })
     }
 
-    /// Reads rows and asks for their files, until as many are on their way as may be.
+    /// Reads rows and starts to fetch their files, up to the concurrency limit.
     async fn read_ahead(&mut self) {
         while self.ahead.rows.len() < self.fetch.concurrency as usize
             && let Some(at) = self.ahead.read_to.take()
@@ -234,7 +234,7 @@ impl Fetching {
         }
     }
 
-    /// Asks for the file of a row.
+    /// Starts to fetch the file of a row.
     fn ask(&mut self, record: Record) -> What {
         if matches!(record, Record::Bad { .. }) {
             return What::Ready(record);
@@ -300,7 +300,8 @@ impl Fetching {
         }
     }
 
-    /// Waits for the file of this number. What makes it impossible to have is `Ok(Err)`; an error ends the run.
+    /// Waits for the file of this number. `Ok(Err)` is the reason for a missing file; an error ends
+    /// the run.
     async fn got(&mut self, number: u64) -> Result<Result<Bytes, String>, Error> {
         let got = loop {
             if let Some(got) = self.ahead.got.remove(&number) {

@@ -1,20 +1,21 @@
-//! The frontier of a crawl: which URLs are known, and which of them wait to be asked for.
+//! The frontier of a crawl: its known URLs, and those that wait to be fetched.
 //!
-//! URLs are numbered in the order in which they were found, from 0: first what the configuration names, then what pages
-//! and sitemaps brought. The number of the next URL is the position of the crawl ([`feedline_schemas::commit::Position`]),
-//! and a batch lands what it found as a Parquet file of its own, named by the same log entry as its rows:
+//! URLs are numbered in the order of discovery, from 0: first those of the configuration, then
+//! those from pages and sitemaps. The number of the next URL is the position of the crawl
+//! ([`feedline_schemas::commit::Position`]). A batch lands its discoveries as a Parquet file of its
+//! own, named by the same log entry as its rows:
 //!
 //! | column | type | |
 //! |---|---|---|
 //! | `url` | text | normalized |
-//! | `start` | boolean | whether the configuration names it, or a redirect of such a URL led to it |
-//! | `sitemap` | boolean | whether it is a sitemap or a page |
-//! | `depth` | u16 | links from a page the crawl begins with |
-//! | `redirects` | u8 | redirects that led to it in a row |
+//! | `start` | boolean | true if the configuration names it, or a redirect of such a URL led to it |
+//! | `sitemap` | boolean | true for a sitemap, false for a page |
+//! | `depth` | u16 | links from a start page |
+//! | `redirects` | u8 | consecutive redirects that led to it |
 //!
-//! So the frontier of a run that died is rebuilt from the log, exactly as it was after the last batch. In memory a known
-//! URL is a hash of 16 bytes (collisions are expected at 2^64 of them), and only waiting ones are kept as text, compressed:
-//! a million waiting URLs take about 50 MB.
+//! So the frontier of a run that died is rebuilt from the log, exactly as it was after the last
+//! batch. In memory a known URL is a hash of 16 bytes (collisions are expected at 2^64 of them).
+//! Only waiting URLs are kept as text, compressed: a million of them take about 50 MB.
 
 mod waiting;
 
@@ -50,7 +51,7 @@ pub(crate) struct Discovery {
     pub is_start: bool,
     /// True if it is a sitemap.
     pub is_sitemap: bool,
-    /// Links from a page the crawl begins with.
+    /// Links from a start page.
     pub depth: u16,
     /// Redirects that led to it in a row.
     pub redirects: u8,
@@ -61,11 +62,11 @@ pub(crate) struct Discovery {
 pub(crate) struct Frontier {
     /// Hashes of all URLs ever found.
     known: HashSet<u128>,
-    /// Those that have not been asked for, in order.
+    /// URLs that were not fetched yet, in order.
     waiting: Waiting,
     /// Number of the first waiting one.
     next: u64,
-    /// URLs by host, of those that may be fetched from.
+    /// Number of fetchable URLs by host.
     hosts: HashMap<Box<str>, u64>,
 }
 
@@ -92,12 +93,12 @@ impl Frontier {
         self.waiting.push(found);
     }
 
-    /// Number of the next URL to ask for.
+    /// Number of the next URL to fetch.
     pub(crate) fn next(&self) -> u64 {
         self.next
     }
 
-    /// URLs found so far, those that were asked for included.
+    /// Number of URLs found so far, including fetched ones.
     pub(crate) fn len(&self) -> u64 {
         self.next + self.waiting.len()
     }
@@ -114,11 +115,11 @@ impl Frontier {
         Some(found)
     }
 
-    /// Adds what `entries` found, and takes off the `asked` URLs that have been asked for.
+    /// Adds the discoveries of `entries`, and removes the first `asked` URLs, which were fetched.
     ///
     /// # Errors
-    /// [`Error::Landed`] for a damaged or absent file, [`Error::Log`] when the log counts more URLs than it found,
-    /// [`Error::Storage`].
+    /// [`Error::Landed`] for a damaged or absent file, [`Error::Log`] if the log counts more URLs
+    /// than it found, [`Error::Storage`].
     pub(crate) async fn restore(
         &mut self,
         landing: &Store,
@@ -128,7 +129,7 @@ impl Frontier {
         for file in entries.iter().flat_map(|entry| &entry.frontier) {
             for found in read(landing, file).await? {
                 self.push(&found);
-                // What was asked for needs not be held until the whole log has been read.
+                // Fetched URLs need not be held until the complete log has been read.
                 if self.next < asked {
                     self.pop();
                 }

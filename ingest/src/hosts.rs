@@ -30,10 +30,11 @@ use crate::{
     retry::{Again, Failure},
 };
 
-/// Hosts that are known before those about which there is nothing to say are forgotten.
+/// Number of hosts above which those in their initial state are forgotten.
 const MANY: usize = 4_096;
 
-/// Hosts of the requests of a process. Sources that share it keep to one budget per host and credential.
+/// Hosts of the requests of a process. Sources that share it also share one budget per host and
+/// credential.
 #[derive(Debug, Default)]
 pub struct Hosts(Mutex<HashMap<Key, Arc<Host>>>);
 
@@ -44,7 +45,7 @@ struct Key {
 }
 
 impl Hosts {
-    /// The host behind `origin`, as one that sends `credential` (a hash) knows it.
+    /// Returns the host behind `origin` for requests with `credential` (a hash).
     pub(crate) fn of(&self, origin: &url::Origin, credential: u128) -> Arc<Host> {
         let mut hosts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let key = Key {
@@ -65,7 +66,7 @@ impl Hosts {
         Arc::clone(hosts.entry(key).or_insert_with_key(named))
     }
 
-    /// Forgets the time that the host behind `origin` asked to be left alone for, whoever it was asked by.
+    /// Ends the delay that the host behind `origin` asked for, for all credentials.
     pub(crate) fn release(&self, origin: &url::Origin) {
         let hosts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let origin = origin.ascii_serialization();
@@ -87,7 +88,7 @@ pub(crate) struct Pacing {
     concurrency: u32,
     /// Longest wait for the host, in seconds.
     max_wait_s: u64,
-    /// Longest time that the host is left alone because it asked for it, whoever asks then.
+    /// Longest delay for a host that asks for one, over all its sources.
     max_hold: Duration,
     circuit: circuit::Settings,
     meter: Arc<Meter>,
@@ -124,14 +125,14 @@ impl Pacing {
 pub(crate) enum Refused {
     /// Remaining delay that an earlier response asked for, if it exceeds `max_wait_s`.
     Wait(Duration),
-    /// It has failed so many times in a row, and is asked again after this time.
+    /// It has failed so many times in a row. The next probe is due after this time.
     Down(u32, Duration),
 }
 
 /// A host, as one credential knows it.
 #[derive(Debug, Default)]
 pub(crate) struct Host {
-    /// With its port where that is not the usual one.
+    /// Host name, with a port other than the default one.
     name: String,
     state: Mutex<State>,
     /// Notified when a slot is free.
@@ -140,13 +141,13 @@ pub(crate) struct Host {
 
 #[derive(Debug, Default)]
 struct State {
-    /// When the next token is there, as if there were no burst.
+    /// Time of the next token, without a burst.
     token: Option<Instant>,
-    /// Until when the host asked to be left alone.
+    /// End of the delay that the host asked for.
     held: Option<Instant>,
     /// Requests left until a time.
     left: Option<(u64, Instant)>,
-    /// Slots that are taken.
+    /// Slots in use.
     in_flight: u32,
     slots: Slots,
     circuit: Circuit,
@@ -157,7 +158,7 @@ struct State {
 struct Slots {
     /// None while nothing has bounded them.
     allowed: Option<f64>,
-    /// When they were halved last.
+    /// Time of the last halving.
     halved: Option<Instant>,
 }
 
@@ -174,7 +175,7 @@ impl Host {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits until the host may be asked. Cancelled, it has taken nothing but a token.
+    /// Waits until a request may be sent. If cancelled, it has taken at most a token.
     pub(crate) async fn turn(self: &Arc<Self>, pacing: &Pacing) -> Result<Turn, Refused> {
         if let Asked::Down(failures, left) = self.state().circuit.look(Instant::now()) {
             return Err(Refused::Down(failures, left));
@@ -222,7 +223,7 @@ impl Host {
 }
 
 impl State {
-    /// When the next token is there; it is taken ("generic cell rate algorithm").
+    /// Takes a token and returns its time ("generic cell rate algorithm").
     fn token(&mut self, pacing: &Pacing, now: Instant) -> Instant {
         let due = self.token.map_or(now, |token| token.max(now));
         let early = pacing.interval.saturating_mul(pacing.burst - 1);
@@ -249,7 +250,7 @@ impl State {
         Enter::Go { is_probe }
     }
 
-    /// Until when nothing may be asked; none when something may be now.
+    /// Time until which no request may be sent; `None` if one may be sent now.
     fn not_before(&mut self, now: Instant) -> Option<Instant> {
         self.held = self.held.filter(|until| *until > now);
         self.left = self.left.filter(|(_, until)| *until > now);
@@ -272,7 +273,7 @@ impl State {
 }
 
 impl Slots {
-    /// Whole slots, at least one.
+    /// Number of slots, at least one.
     fn allowed(&self, most: u32) -> u32 {
         let most = f64::from(most);
         let allowed = self.allowed.map_or(most, |allowed| allowed.min(most));
@@ -287,7 +288,7 @@ impl Slots {
 
     /// Halves the slots after an overload response to a request that began at `began`.
     fn halve(&mut self, most: u32, began: Instant, now: Instant) {
-        // Requests that were on their way together are one sign, not many.
+        // Requests in flight together count as one signal.
         if self.halved.is_none_or(|halved| began >= halved) {
             let most = f64::from(most);
             let allowed = self.allowed.map_or(most, |allowed| allowed.min(most));
@@ -303,7 +304,7 @@ impl Slots {
     }
 }
 
-/// A request that may be made. Dropped without being settled, it says nothing about the host.
+/// Permission to send a request. Dropped without an outcome, it changes nothing about the host.
 #[derive(Debug)]
 pub(crate) struct Turn {
     host: Arc<Host>,
@@ -331,7 +332,7 @@ impl Turn {
             state.slots.halve(self.pacing.concurrency, self.began, now);
         }
         if let Some(Quota { left, reset }) = quota {
-            // Those on their way may have been counted by the server, or not yet.
+            // The server may have counted requests in flight, or not yet.
             let left = left.saturating_sub(u64::from(state.in_flight.saturating_sub(1)));
             state.left = Some((left, now + reset.min(self.pacing.max_hold)));
         }

@@ -59,9 +59,9 @@ use crate::{
 
 /// Most URLs of a page of this source.
 const CHUNK: u64 = 32;
-/// Pages read at the same time: each may take many times its size of memory.
+/// Pages parsed concurrently: each may take many times its size of memory.
 const READERS: usize = 4;
-/// A host is down after so many failures in a row.
+/// Consecutive failures after which a host counts as down.
 const DOWN_AFTER: u32 = 5;
 
 /// Opens the site that `config` describes.
@@ -155,7 +155,7 @@ struct Crawl {
     canonicals: Canonicals,
     /// Failures in a row, by host.
     failures: HashMap<String, u32>,
-    /// Records given so far, those of earlier runs included.
+    /// Records so far, including those of earlier runs.
     landed: u64,
     /// The latest one.
     failure: Option<String>,
@@ -210,7 +210,7 @@ impl Source for Crawl {
                 self.is_anew = true;
                 0
             }
-            // Nothing is left to be asked for.
+            // No URL is left.
             Position::Done { .. } => return Ok(()),
             Position::Page { .. } | Position::File { .. } => return Err(other_type()),
         };
@@ -220,7 +220,7 @@ impl Source for Crawl {
             self.site
                 .remember(Validators::restore(landing, entries).await?);
         }
-        // A crawl that is gone through again asks for all that it ever found, and for what it finds now.
+        // A repeated crawl visits every URL that it ever found, and those that it finds now.
         self.walk.frontier.restore(landing, entries, asked).await
     }
 
@@ -268,7 +268,7 @@ impl Crawl {
         }
     }
 
-    /// Asks for the next URLs, and takes what they give in their order.
+    /// Fetches the next URLs, and processes their results in order.
     async fn chunk(&mut self) -> Result<(Vec<Record>, Crawled), Error> {
         let most = usize::try_from(CHUNK.min(self.config.batch.pages)).unwrap_or(1);
         let most = most.min(self.site.most().max(1));
@@ -307,7 +307,8 @@ impl Crawl {
         }
         drop(visits);
         match stopped {
-            // What came before a host that asks to wait is kept: the next call meets the wish again.
+            // Results before a host that asks for a delay are kept: the next call gets the delay
+            // again.
             Some(Error::Deferred { .. }) if !done.is_empty() => {}
             Some(error) => return Err(error),
             None => {}
@@ -402,7 +403,8 @@ impl Crawl {
         crawled.validators.extend(noted);
     }
 
-    /// Says so when a selector no longer matches. Articles lack this and that, rows of a page do not.
+    /// Warns if a selector no longer matches. Missing columns are normal for articles, not for rows
+    /// of a page.
     fn alarm(&mut self, url: &str, records: &[Record]) {
         if self.config.page.extract == PageExtract::Article {
             return;
@@ -412,7 +414,7 @@ impl Crawl {
         }
     }
 
-    /// A crawl that gave nothing at all is not a success.
+    /// Error of a crawl without any record.
     fn nothing(&self, crawled: &Crawled) -> Error {
         let failure = self
             .failure

@@ -1,11 +1,12 @@
-//! One try of one HTTP request: redirects, limits, decompression, and what a failure means.
+//! One try of one HTTP request: redirects, limits, decompression, and classification of failures.
 //!
-//! The client follows redirects itself, since the library re-sends custom headers to other hosts and names the previous
-//! URL (with its query) in `Referer`. It decompresses itself, since the library knows no limit. It never repeats
-//! anything: see [`crate::retry`].
+//! The client follows redirects itself, since the library re-sends custom headers to other hosts
+//! and names the previous URL (with its query) in `Referer`. It decompresses itself, since the
+//! library has no size limit. It never retries: see [`crate::retry`].
 //!
-//! A proxy of the environment is for the hosts that the configuration names. It looks names up itself, where no address is
-//! judged before it connects, so hosts that data lead to are asked without it, unless `trust_proxy` says otherwise.
+//! A proxy of the environment is used for configured hosts. It resolves names itself, so no address
+//! can be checked before it connects. Hosts that come from data are therefore requested without it,
+//! unless `trust_proxy` is set.
 
 mod auth;
 #[cfg(test)]
@@ -70,9 +71,9 @@ const EXCERPT_BYTES: usize = 2_048;
 
 /// A client for one source.
 pub(crate) struct Http {
-    /// For hosts of the configuration.
+    /// Client for configured hosts.
     configured: OnceCell<Client>,
-    /// For hosts that data lead to: its names have addresses of the internet only.
+    /// Client for hosts that come from data: their names must resolve to public addresses.
     guarded: OnceCell<Client>,
     guard: Guard,
     lookup: Lookup,
@@ -83,9 +84,9 @@ pub(crate) struct Http {
     /// Sent to `origin` only.
     headers: HeaderMap,
     origin: Origin,
-    /// Hash of what is secret in `headers` and `auth`: who asks.
+    /// Hash of the secrets in `headers` and `auth`.
     credential: u128,
-    /// Kind of body asked for.
+    /// `Accept` header.
     accept: &'static str,
     limits: RetryConfig,
     hosts: Arc<Hosts>,
@@ -127,8 +128,9 @@ pub(crate) struct Got {
 }
 
 impl Http {
-    /// A client that sends `headers` to the origin of `base`, whose host may be asked whatever its address is. Other hosts are
-    /// asked only if they are of the internet, at every hop: data must not reach into the network of this machine.
+    /// Creates a client that sends `headers` to the origin of `base`. That host may have any
+    /// address. Other hosts must have public addresses, at every redirect: data must not lead into
+    /// the network of this machine.
     ///
     /// # Errors
     /// [`Error::Config`] for a header that cannot be sent or a secret that cannot be found.
@@ -153,8 +155,8 @@ impl Http {
         })
     }
 
-    /// A client for images at URLs that data name, which no header is sent to. Unless `private`, only hosts of the
-    /// internet are asked.
+    /// Creates a client for image URLs from data, without any configured header. Unless `private`,
+    /// only public hosts are requested.
     pub(crate) fn for_images(private: bool, limits: &RetryConfig, context: &Context) -> Self {
         Self {
             no_proxy: private,
@@ -192,7 +194,7 @@ impl Http {
         }
     }
 
-    /// One that asks for bodies of the kind `accept`.
+    /// Sets the `Accept` header.
     pub(crate) fn accepting(mut self, accept: &'static str) -> Self {
         self.accept = accept;
         self
@@ -210,22 +212,22 @@ impl Http {
         self
     }
 
-    /// Lets the origin of `url`, which the configuration names, be asked whatever its address is.
+    /// Allows any address for the origin of `url`, which the configuration names.
     pub(crate) fn configure(&mut self, url: &Url) {
         self.guard.configure(url);
     }
 
-    /// Lets `host`, which the configuration names, be asked at every port whatever its address is.
+    /// Allows any address and port for `host`, which the configuration names.
     pub(crate) fn configure_host(&mut self, host: &str) {
         self.guard.configure_host(host);
     }
 
-    /// Shows the values of the query parameters `names` in messages: they say what is asked for.
+    /// Shows the values of the query parameters `names` in messages: they identify the request.
     pub(crate) fn show_params(&mut self, names: impl IntoIterator<Item = String>) {
         self.shown_params.extend(names);
     }
 
-    /// `url` for people: the values of its query are masked, but for those that say what is asked for.
+    /// Formats `url` for messages: the values of its query are masked, except for shown parameters.
     pub(crate) fn shown(&self, url: &Url) -> String {
         let is_secret = url
             .query_pairs()
@@ -241,12 +243,12 @@ impl Http {
         self.requests.load(Ordering::Relaxed)
     }
 
-    /// Clock of the servers that were asked.
+    /// Clock of the requested servers.
     pub(crate) fn server_time(&self) -> &ServerTime {
         &self.server_time
     }
 
-    /// Fetches the whole body of `url`, decompressed; one try.
+    /// Fetches the complete body of `url`, decompressed; one try.
     pub(crate) async fn get(&self, url: &Url) -> Result<Bytes, Failure> {
         self.fetch(url).await.map(|got| got.body)
     }
@@ -311,7 +313,7 @@ impl Http {
         ))
     }
 
-    /// `work` on `url`, if it does not take too long.
+    /// Runs `work` on `url` with a time limit.
     async fn in_time<T>(
         &self,
         url: &Url,
@@ -325,7 +327,7 @@ impl Http {
         })
     }
 
-    /// Waits until the host of `url` may be asked.
+    /// Waits until a request to the host of `url` may be sent.
     async fn turn(&self, url: &Url) -> Result<(SemaphorePermit<'_>, Turn), Failure> {
         if self.guard.judge(url) == Verdict::Refuse {
             return Err(terminal(url, web::REFUSED, PUBLIC_ADVICE));
@@ -338,7 +340,7 @@ impl Http {
             let turn = turn.map_err(|refused| self.not_now(url, &refused))?;
             let slot = self.slots.acquire().await;
             let slot = slot.expect("the semaphore is never closed");
-            // The host may have asked for time while this waited for the others.
+            // The host may have asked for a delay during the wait for the semaphore.
             if !turn.is_over() {
                 return Ok((slot, turn));
             }
@@ -416,7 +418,7 @@ impl Http {
                 let resolver = Arc::new(self.guard.resolver(&self.lookup));
                 let setup = async {
                     let client = client(&self.limits).dns_resolver(resolver);
-                    // A proxy would look the name up itself, and connect to whatever address it finds.
+                    // A proxy would resolve the name itself, and connect to any address.
                     built(if self.trust_proxy {
                         client
                     } else {
@@ -440,7 +442,7 @@ impl Http {
 
     async fn read(&self, url: Url, response: Response) -> Result<Got, Failure> {
         let status = response.status();
-        // What is accepted (202) is not made yet: its body is none of the pages.
+        // Status 202 means that the result does not exist yet: its body is no page.
         if !status.is_success() || status == StatusCode::ACCEPTED {
             return Err(self.refused(&url, response).await);
         }
@@ -459,7 +461,7 @@ impl Http {
         self.secretive.excerpt(text.as_bytes())
     }
 
-    /// `body` as it may be kept, with a mask in place of each secret that was sent, and how many there were.
+    /// Returns `body` with a mask in place of each sent secret, and the number of masks.
     pub(crate) fn masked(&self, body: &Bytes) -> (Bytes, u32) {
         self.secretive.masked(body)
     }
@@ -469,7 +471,7 @@ impl Http {
         &self.origin
     }
 
-    /// The whole body, decompressed.
+    /// Reads the complete body, decompressed.
     async fn whole(&self, url: &Url, response: Response) -> Result<Bytes, Failure> {
         let limit = self.limits.max_body_bytes.bytes();
         let is_gzip = match response
@@ -532,7 +534,7 @@ impl Http {
         }
     }
 
-    /// A failure when a body comes too slowly.
+    /// Returns a failure if a body arrives too slowly.
     fn keeps_up(&self, url: &Url, pace: &mut Pace, bytes: usize) -> Result<(), Failure> {
         pace.came(bytes as u64).map_err(|few| {
             let least = self.limits.min_bytes_per_s;
@@ -637,7 +639,7 @@ fn transient(url: &Url, what: String) -> Failure {
     }
 }
 
-/// A failure that stays.
+/// A permanent failure.
 fn terminal(url: &Url, what: impl Into<String>, advice: impl Into<String>) -> Failure {
     let error = Error::Http {
         url: redacted(url),
@@ -699,7 +701,8 @@ fn is_used_up(status: StatusCode, quota: Option<Quota>) -> bool {
     status == StatusCode::FORBIDDEN && quota.is_some_and(|quota| quota.left == 0)
 }
 
-/// The innermost cause, which says what happened; the layers above only say where. None of them shows the URL.
+/// Innermost cause, which names the problem; outer layers only name the place. None of them shows
+/// the URL.
 fn root_cause(error: &reqwest::Error) -> String {
     let mut cause: &dyn std::error::Error = error;
     while let Some(inner) = cause.source() {

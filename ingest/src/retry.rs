@@ -1,8 +1,9 @@
-//! Trying again: which wait comes before the next try, and when to give up.
+//! Retries: the wait before the next try, and the decision to give up.
 //!
-//! Waits follow "full jitter": before retry n (from 0) a random time from `[0, min(cap_ms, base_ms * 2^n)]`. A wait the server
-//! asks for with `Retry-After` is never shortened; one longer than `max_wait_s` ends the run as deferred. `max_elapsed_s`
-//! bounds all tries of a request and their waits together: a wait that would end later is not begun.
+//! Waits follow "full jitter": before retry n (from 0) a random time from `[0, min(cap_ms, base_ms
+//! * 2^n)]`. A wait the server asks for with `Retry-After` is never shortened; one longer than
+//! `max_wait_s` ends the run as deferred. `max_elapsed_s` bounds all tries of a request and their
+//! waits together: a wait that would end later is not begun.
 
 use std::{
     sync::Arc,
@@ -35,15 +36,15 @@ pub(crate) struct Failure {
 pub(crate) enum Again {
     /// The response would be the same.
     Never,
-    /// Neither: the server does not know (any more) what it was asked for (status 400 or 410).
+    /// No retry: the server does not know the requested resource (any more) (status 400 or 410).
     Gone,
-    /// Neither: there is no such thing (status 404).
+    /// No retry: the resource does not exist (status 404).
     Absent,
     /// Neither: an archive records that no page follows the last one.
     End,
     /// After our own backoff.
     Backoff,
-    /// Not before the time that the server asked for.
+    /// A retry after the delay that the server asked for.
     After(Duration),
 }
 
@@ -105,11 +106,12 @@ impl Retry {
         self.retries
     }
 
-    /// Calls `attempt` until it succeeds, fails for good, or `max_tries` or `max_elapsed_s` is reached.
+    /// Calls `attempt` until it succeeds, fails for good, or `max_tries` or `max_elapsed_s` is
+    /// reached.
     ///
     /// # Errors
-    /// The last try's error; [`Error::Deferred`]; [`Error::Cancelled`] as soon as the run should stop, in the middle of
-    /// a try or of a wait.
+    /// The last try's error; [`Error::Deferred`]; [`Error::Cancelled`] as soon as the run should
+    /// stop, in the middle of a try or of a wait.
     pub(crate) async fn run<T, F>(&mut self, mut attempt: impl FnMut() -> F) -> Result<T, Error>
     where
         F: Future<Output = Result<T, Failure>>,
@@ -189,7 +191,7 @@ impl Retry {
         })
     }
 
-    /// The end of a run that is asked to wait longer than `key` lets it.
+    /// Error of a run with a wait longer than the limit `key`.
     fn deferred(&self, asked: Duration, than: &str, key: &str, failure: &Failure) -> Error {
         let longest = self.settings.max_deferral_s;
         let wait = asked.min(Duration::from_secs(longest));
@@ -247,11 +249,12 @@ impl Jitter {
     }
 }
 
-/// The wait a `Retry-After` header asks for; `None` for zero, a time that has passed and anything that is neither
-/// seconds nor an HTTP date: then our own backoff applies.
+/// Parses the wait of a `Retry-After` header. Returns `None` for zero, a past time and anything
+/// that is neither seconds nor an HTTP date: then our own backoff applies.
 ///
-/// A date is compared to the response's `Date` (`date`) if it has one, so that a wrong clock on either side does no
-/// harm, otherwise to `now` (since 1970). Seconds beyond 64 bits count as the longest time there is.
+/// A date is compared with the response's `Date` (`date`) if it has one, so clock skew does no
+/// harm, otherwise with `now` (since 1970). Seconds beyond 64 bits count as the longest possible
+/// time.
 pub(crate) fn retry_after(value: &str, date: Option<&str>, now: Duration) -> Option<Duration> {
     let unix = |text: &str| {
         httpdate::parse_http_date(text)
@@ -267,7 +270,7 @@ pub(crate) fn retry_after(value: &str, date: Option<&str>, now: Duration) -> Opt
     (!wait.is_zero()).then_some(wait)
 }
 
-/// Seconds, rounded up: some servers send `0.7`, which the standard does not know.
+/// Parses seconds, rounded up: some servers send `0.7`, which the standard does not allow.
 fn whole_seconds(text: &str) -> Option<u64> {
     let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
     let digits = |text: &str| text.bytes().all(|b| b.is_ascii_digit());
@@ -284,7 +287,7 @@ fn host_of(url: &str) -> &str {
     behind.split(['/', '?']).next().unwrap_or_default()
 }
 
-/// The last error; `over` says what ended the tries, if not their number.
+/// Returns the last error; `over` names the limit that ended the tries, if not their number.
 fn out_of_tries(failure: Failure, tries: u32, over: &str) -> Error {
     let tried = match (tries, over) {
         (1, "") => String::new(),

@@ -111,7 +111,7 @@ fn table(server: &Server, paths: &[&str]) -> String {
     format!("label,url\n{rows}")
 }
 
-/// Records from `at`, after how many pages, and the requests.
+/// Reads records from `at` for some pages, and counts the requests.
 async fn read(
     config: &SourceConfig,
     at: Position,

@@ -1,7 +1,9 @@
-//! URLs that wait, first in first out: a few of them as they are, the many in between as compressed blocks.
+//! Waiting URLs, first in first out: a few of them as text, the many in between as compressed
+//! blocks.
 //!
-//! A URL in a block is its length (u16), flags (u8), depth (u16), redirects (u8) and text, numbers in little endian. URLs of
-//! one site resemble each other: a block of 64 KiB becomes one of 2 to 10 KiB.
+//! A URL in a block is its length (u16), flags (u8), depth (u16), redirects (u8) and text, with
+//! little-endian numbers. URLs of one site resemble each other: a block of 64 KiB becomes one of 2
+//! to 10 KiB.
 
 use std::collections::VecDeque;
 
@@ -53,7 +55,7 @@ impl Waiting {
         self.head.iter().take(most).cloned().collect()
     }
 
-    /// Brings `least` URLs into `head`, as far as there are so many.
+    /// Moves at least `least` URLs into `head`, if there are as many.
     fn fill(&mut self, least: usize) {
         while self.head.len() < least {
             if let Some(block) = self.blocks.pop_front() {

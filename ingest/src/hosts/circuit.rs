@@ -22,7 +22,7 @@ pub(super) struct Settings {
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Asked {
     Closed,
-    /// Go, as the one that finds out.
+    /// Send the request as the probe.
     Probe,
     /// Failures in a row, and the time to the next probe; zero while one is on its way.
     Down(u32, Duration),
@@ -30,9 +30,9 @@ pub(super) enum Asked {
 
 #[derive(Debug, Default)]
 pub(super) struct Circuit {
-    /// In a row.
+    /// Consecutive failures.
     failures: u32,
-    /// When the next probe may go; none while it is closed.
+    /// Time of the next probe; `None` while it is closed.
     until: Option<Instant>,
     /// Probes that failed in a row.
     probes: u32,
@@ -83,7 +83,7 @@ impl Circuit {
         let doubled = 1_u32.checked_shl(self.probes).unwrap_or(u32::MAX);
         let most = LONGEST.max(settings.cooldown);
         let wait = settings.cooldown.saturating_mul(doubled).min(most);
-        // Up to a quarter longer, so that processes do not come back together.
+        // Up to a quarter longer, so that processes do not return together.
         let quarter = u64::try_from(wait.as_millis() / 4).unwrap_or(u64::MAX);
         let seed = settings.seed ^ u64::from(self.failures);
         self.until = Some(now + wait + Duration::from_millis(Jitter::new(seed).up_to(quarter)));

@@ -7,7 +7,7 @@ use std::time::{Duration, UNIX_EPOCH};
 use feedline_schemas::config::ResetUnit;
 use reqwest::header::{DATE, HeaderMap};
 
-/// Names of the number of requests left, and of the time at which there are more.
+/// Header names of the number of requests left, and of the time of the reset.
 const PAIRS: [(&str, &str); 3] = [
     ("ratelimit-remaining", "ratelimit-reset"),
     ("x-ratelimit-remaining", "x-ratelimit-reset"),
@@ -19,7 +19,7 @@ const PAIRS: [(&str, &str); 3] = [
 pub(crate) struct Quota {
     /// Requests.
     pub(crate) left: u64,
-    /// Time until there are more.
+    /// Time until the reset.
     pub(crate) reset: Duration,
 }
 
@@ -32,7 +32,7 @@ pub(crate) fn quota(headers: &HeaderMap, unit: ResetUnit, now: Duration) -> Opti
         let policies = text(headers, "ratelimit-policy").unwrap_or_default();
         let items = fields.split(',').filter_map(|item| current(item, policies));
         let draft_7 = || previous(fields);
-        // Of several windows, the one that is nearest to its end of requests, and the longest of those.
+        // Of several windows, the one with the fewest requests left, and of those the longest.
         let tightest = items.min_by_key(|quota| (quota.left, std::cmp::Reverse(quota.reset)));
         return tightest.or_else(draft_7);
     }

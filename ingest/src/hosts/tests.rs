@@ -152,7 +152,7 @@ async fn fault_15_a_storm_of_429_halves_the_requests_on_their_way_and_keeps_the_
     let begin = Instant::now();
     let mut asked = 0;
     for expected in [16, 8, 4, 2, 1, 1] {
-        // All of them come back with 429: that is one sign, not many.
+        // All of them get 429: that is one signal, not many.
         let mut turns = Vec::new();
         while turns.len() < slots(&host) as usize {
             turns.push(host.turn(&pacing).await.unwrap());
@@ -176,7 +176,7 @@ async fn fault_15_a_storm_of_429_halves_the_requests_on_their_way_and_keeps_the_
     );
     // A limited host is up.
     assert!(host.state().circuit.is_closed());
-    // One more slot for as many successes as there are.
+    // One more slot after as many successes as there are slots.
     for _ in 0..3 {
         host.turn(&pacing).await.unwrap().settle(Ok(())).unwrap();
     }
@@ -276,7 +276,7 @@ async fn a_half_open_circuit_lets_one_request_through() {
     let probe = host.turn(&pacing).await.unwrap();
     let other = host.turn(&pacing).await;
     assert!(matches!(other, Err(Refused::Down(2, Duration::ZERO))));
-    // Given up, it is as if it had not been.
+    // A dropped turn changes nothing.
     drop(probe);
     let probe = host.turn(&pacing).await.unwrap();
     probe.settle(failure(Again::Never)).unwrap_err();

@@ -1,4 +1,4 @@
-//! URLs: one form for each, and which of them a crawl may ask for.
+//! URLs: their canonical form, and the ones that a crawl may fetch.
 
 use feedline_schemas::config::CrawlConfig;
 use url::Url;

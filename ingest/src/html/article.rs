@@ -5,7 +5,8 @@ use url::Url;
 
 use crate::{source::Record, value::Value};
 
-/// The record of a page that calls itself `url` and was fetched at `fetched`; `None` when it has no text.
+/// Builds the record of a page with the address `url`, fetched at `fetched`; `None` if it has no
+/// text.
 pub(super) fn record(page: &str, url: &Url, fetched: &Url) -> Option<Record> {
     // It fails on pages without content, which have no text. It does not get the URL: its guesses
     // from that make the text worse (F1 0.949 instead of 0.953 on the pages of the tests).
@@ -82,8 +83,8 @@ mod tests {
         text
     }
 
-    /// Runs of four words and how often they come; of a shorter text all of it. What the benchmark of the pages calls
-    /// shingles (its `evaluate.py`).
+    /// Sequences of four words and their counts; a shorter text is one sequence. The benchmark of
+    /// the pages calls them shingles (its `evaluate.py`).
     fn shingles(text: &str) -> BTreeMap<Vec<&str>, f64> {
         let is_part = |c: char| c.is_alphanumeric() || c == '_';
         let words: Vec<&str> = text

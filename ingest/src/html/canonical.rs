@@ -1,4 +1,5 @@
-//! Pages that name one canonical address: a system that names its front page for all of them says nothing true of any.
+//! Canonical addresses of several pages: some systems name their front page on all of them, which
+//! is true of none.
 
 use std::collections::HashMap;
 
@@ -18,8 +19,8 @@ pub(super) struct Canonicals {
 }
 
 impl Canonicals {
-    /// Looks at the `records` of the page fetched at `url`; gives a warning when its canonical address is that of another page
-    /// as well.
+    /// Checks the `records` of the page fetched at `url`. Returns a warning if another page has the
+    /// same canonical address.
     pub(super) fn look(&mut self, url: &str, records: &[Record]) -> Option<Warning> {
         let page = Hash128::of(url.as_bytes());
         let value = records.first()?.value()?;

@@ -17,7 +17,7 @@ pub(super) fn decode(bytes: &[u8], content_type: &str) -> String {
     encoding.decode(bytes).0.into_owned()
 }
 
-/// The encoding named behind `charset=`.
+/// Returns the encoding named after `charset=`.
 fn label(text: &str) -> Option<&'static Encoding> {
     let lower = text.to_ascii_lowercase();
     let value = lower.split_once("charset")?.1.trim_start();
@@ -34,7 +34,7 @@ fn meta(bytes: &[u8]) -> Option<&'static Encoding> {
     while let Some((_, after)) = rest.split_once("<meta") {
         let tag = after.split('>').next().unwrap_or_default();
         if let Some(encoding) = label(tag) {
-            // Whoever can read the declaration as ASCII does not read UTF-16.
+            // A declaration that is readable as ASCII is not UTF-16.
             let is_utf_16 = encoding == UTF_16LE || encoding == UTF_16BE;
             return Some(if is_utf_16 { UTF_8 } else { encoding });
         }

@@ -1,7 +1,8 @@
-//! The alarm for a site that has changed its layout: selectors that matched and no longer do.
+//! Alarm for a site that has changed its layout: selectors that matched and no longer do.
 //!
-//! Pages without rows and columns without values are nothing unusual one at a time. Many in a row are a warning; a row in
-//! which nothing is found is a reject, so that `contract.max_reject_fraction` stops the run before it is committed.
+//! A single page without rows, or with missing columns, is not unusual. Many in a row raise a
+//! warning. A row without any column is a reject, so `contract.max_reject_fraction` stops the run
+//! before it is committed.
 
 use std::collections::BTreeMap;
 
@@ -10,16 +11,16 @@ use crate::{source::Record, value::Value};
 /// Pages in a row without rows, and rows in a row without a column, that raise the alarm.
 const ALARM_AFTER: u64 = 20;
 
-/// Counts of what was missing, in a row.
+/// Consecutive misses.
 #[derive(Debug, Default)]
 pub(super) struct Drift {
     pages: u64,
-    /// By column; one that was never there counts as well.
+    /// Misses by column; a column that never matched counts too.
     columns: BTreeMap<String, u64>,
 }
 
 impl Drift {
-    /// Looks at the records of a page that should have some. What there is to be alarmed about is said once.
+    /// Checks the records of a page that should have some. Each alarm is returned once.
     pub(super) fn look(&mut self, records: &[Record]) -> Vec<String> {
         let mut alarms = Vec::new();
         if records.is_empty() {

@@ -89,7 +89,7 @@ const RAW: &[&[u8]] = &[
 pub(super) struct Tags {
     /// An estimate of how deeply elements are nested.
     pub(super) depth: usize,
-    /// The most attributes that a tag has, those of the same name counted each.
+    /// Greatest number of attributes of a tag, duplicates included.
     pub(super) attributes: usize,
 }
 
@@ -226,7 +226,7 @@ fn comment_end(page: &[u8], from: usize) -> usize {
     page.len()
 }
 
-/// The rest of a tag, behind its name.
+/// The rest of a tag, after its name.
 struct TagEnd {
     /// Index after its last byte.
     end: usize,
@@ -240,15 +240,16 @@ struct TagEnd {
 enum Within {
     Gap,
     Name,
-    /// Behind a name, where an `=` gives it a value.
+    /// After a name, where an `=` starts a value.
     AfterName,
-    /// Behind an `=`.
+    /// After an `=`.
     Equals,
     Value,
     Quoted(u8),
 }
 
-/// Reads the attributes that begin at `at`, as the HTML standard has it (13.2.5.32 to 13.2.5.40).
+/// Reads the attributes that begin at `at`, as the HTML standard specifies (13.2.5.32 to
+/// 13.2.5.40).
 fn tag_end(page: &[u8], at: usize) -> TagEnd {
     let mut within = Within::Gap;
     let mut attributes = 0;

@@ -1,5 +1,5 @@
-//! Patterns as robots.txt writes them (RFC 9309, 2.2.2 and 2.2.3): the beginning of a path; `*` is any text, and `$` at
-//! the end is the end of the path.
+//! Patterns of robots.txt (RFC 9309, 2.2.2 and 2.2.3): a prefix of a path; `*` is any text, and `$`
+//! at the end is the end of the path.
 
 use crate::glob::wild;
 
@@ -7,7 +7,7 @@ use crate::glob::wild;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Pattern {
     octets: Vec<u8>,
-    /// Number of octets as written, which decides between two that match.
+    /// Number of octets as written. The larger one of two matching patterns wins.
     pub(super) weight: usize,
 }
 
@@ -33,8 +33,8 @@ impl Pattern {
     }
 }
 
-/// The form that paths are compared in: letters, digits and `-._~` plain, all other octets that are written with a percent
-/// sign with capital digits, and those beyond ASCII with a percent sign.
+/// Canonical form for comparing paths: letters, digits and `-._~` plain, all other percent-encoded
+/// octets with capital digits, and those beyond ASCII percent-encoded.
 pub(super) fn octets(text: &[u8]) -> Vec<u8> {
     const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
     let digit = |at: usize| {

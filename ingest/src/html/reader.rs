@@ -1,8 +1,9 @@
-//! A body to records and links, on a thread of its own.
+//! Parses a body into records and links, on a thread of its own.
 //!
-//! Pages are written by strangers. Their nesting and the attributes of their tags are bounded before a tree is built of them,
-//! a tree is walked on a large stack, a panic costs the page and not the run, and so does a page that takes too long: its
-//! thread hears of it between two parts of the page, and until it ends it no longer counts as one of those that read.
+//! Pages come from untrusted servers. Nesting and attributes are bounded before a tree is built,
+//! and a tree is walked on a large stack. A panic, or a page that takes too long, costs the page
+//! and not the run. The thread of a slow page is signalled between two parts of the page. Until it
+//! ends, it no longer counts as a reader.
 
 use std::{
     collections::HashMap,
@@ -26,12 +27,12 @@ use crate::source::Record;
 
 const STACK_BYTES: usize = 64 << 20;
 const LONGEST: Duration = Duration::from_secs(20);
-/// Maximum number of threads that may still run after their page was given up, beside those that
-/// read.
+/// Maximum number of threads that may still run after their page was given up, in addition to the
+/// readers.
 const GIVEN_UP: usize = 8;
-/// Pages of a host that are given up before no more of it are read.
+/// Given-up pages of a host after which no more of its pages are read.
 const HOST_GIVEN_UP: u32 = 3;
-/// Bytes of a page that are parsed before a look at whether anybody still waits: at the largest page's worst, about a second.
+/// Bytes parsed between two checks for cancellation: about a second for the worst page.
 const PART_BYTES: usize = 4 << 10;
 
 /// A fetched page to be parsed.
@@ -69,7 +70,7 @@ pub(super) struct Contents {
 /// Reason for an unreadable page: a fixed word, and details.
 pub(super) type Fault = (&'static str, String);
 
-/// Threads that read pages, so many at a time.
+/// Threads that parse pages, of a limited number.
 #[derive(Clone, Debug)]
 pub(super) struct Readers {
     slots: Arc<Semaphore>,
@@ -485,7 +486,7 @@ mod tests {
         drop(readers.slot().await);
     }
 
-    /// A tag with so many attributes that taking it apart would last for an hour.
+    /// A tag with so many attributes that its parsing would take an hour.
     fn endless_tag() -> String {
         (0..2_000_000).fold(String::from("<p"), |mut tag, i| {
             write!(tag, " a{i:x}").unwrap();

@@ -201,7 +201,7 @@ mod tests {
         file += &"#".repeat(MAX_BYTES - file.len() - 20);
         file += "\nDisallow: /secret-place\nDisallow: /b\n";
         assert!(file.len() > MAX_BYTES);
-        // A rule that was cut to `/secr` or `/` would say something else.
+        // A rule truncated to `/secr` or `/` would have another meaning.
         check(&file, &["/secret-place", "/b", "/"], &["/a"]);
     }
 

@@ -10,7 +10,7 @@ use crate::{error::Error, source::Record, value::Value};
 /// Checks the selectors.
 ///
 /// # Errors
-/// [`Error::Config`] for one that is missing or cannot be parsed.
+/// [`Error::Config`] for a selector that is missing or invalid.
 pub(super) fn check(page: &PageConfig) -> Result<(), Error> {
     if page.extract != PageExtract::Rows {
         let key = if page.rows.is_some() {
@@ -81,7 +81,7 @@ fn split(place: &str) -> (&str, Option<&str>) {
     }
 }
 
-/// The rows of a page. One in which no column is found is no record but a reject.
+/// Extracts the rows of a page. A row without any matching column is a reject.
 pub(super) fn records(
     document: &Document,
     base: &Url,

@@ -37,7 +37,7 @@ use crate::{
 
 /// Our product token in robots.txt.
 const PRODUCT: &str = "feedline";
-/// robots.txt is read again after this time (RFC 9309, 2.4).
+/// Age at which robots.txt is re-read (RFC 9309, 2.4).
 const ROBOTS_AGE: Duration = Duration::from_secs(24 * 3_600);
 /// Redirects of robots.txt that are followed (RFC 9309, 2.3.1.2).
 const ROBOTS_REDIRECTS: usize = 5;
@@ -61,9 +61,9 @@ pub(super) enum Fetched {
         /// Validator for a later conditional request.
         validator: Option<Validator>,
     },
-    /// Another URL in its place.
+    /// A redirect to another URL.
     Redirect(Url),
-    /// Nothing, for a reason that is no failure.
+    /// No page, for a reason that is no failure.
     Skipped(&'static str),
     /// A failure.
     Failed {
@@ -82,7 +82,7 @@ pub(super) struct Site {
     crawl: CrawlConfig,
     /// Headers of every request.
     headers: HeaderMap,
-    /// Of the pages of earlier runs.
+    /// Validators of the pages of earlier runs.
     validators: Validators,
     max_body_bytes: u64,
     clock: Arc<dyn Clock>,
@@ -96,9 +96,9 @@ pub(super) struct Site {
 /// A host and its port.
 #[derive(Debug, Default)]
 struct Host {
-    /// Held during a request, so that there is one at a time, in the order of the crawl.
+    /// Locked during a request, so that there is one at a time, in the order of the crawl.
     rules: tokio::sync::Mutex<Option<(Duration, Rules)>>,
-    /// When the next request may begin.
+    /// Earliest time of the next request.
     ready: Mutex<Option<Instant>>,
 }
 
@@ -159,7 +159,7 @@ impl Site {
         self.keeper.is_some()
     }
 
-    /// Most URLs that may be asked for now.
+    /// Maximum number of concurrent URLs now.
     pub(super) fn most(&self) -> usize {
         self.tape.as_ref().map_or(usize::MAX, |tape| tape.left())
     }
@@ -220,7 +220,7 @@ impl Site {
         fetched
     }
 
-    /// Waits for the turn of a host, and puts the next one off by `delay`.
+    /// Waits for the turn of a host, and delays the next one by `delay`.
     async fn turn(&self, host: &Host, url: &Url, delay: Duration) {
         let at = host.turn(delay);
         if at <= Instant::now() {
@@ -281,7 +281,7 @@ impl Site {
         Arc::clone(hosts.entry(url.origin().ascii_serialization()).or_default())
     }
 
-    /// The pause that `url` asks for, or why it must not be fetched.
+    /// Crawl delay of `url`, or the reason why it must not be fetched.
     async fn permission(
         &self,
         host: &Host,
@@ -320,8 +320,8 @@ impl Site {
         Ok(Ok(least.max(asked)))
     }
 
-    /// Reads robots.txt of the host of `url` (RFC 9309, 2.3.1): refused (4xx) is as good as empty, a failure disallows
-    /// everything.
+    /// Reads robots.txt of the host of `url` (RFC 9309, 2.3.1). Status 4xx counts as an empty file,
+    /// a failure disallows everything.
     async fn robots(
         &self,
         host: &Host,
@@ -412,7 +412,7 @@ impl Site {
 }
 
 impl Host {
-    /// When its turn is; the next one is put off by `delay`.
+    /// Returns the time of its turn, and delays the next one by `delay`.
     fn turn(&self, delay: Duration) -> Instant {
         let mut ready = self.ready.lock().unwrap_or_else(PoisonError::into_inner);
         let now = Instant::now();
@@ -474,7 +474,7 @@ fn judged(url: &Url, answer: Answer, is_sitemap: bool, is_known: bool) -> Fetche
             },
             is_transient: false,
         },
-        // Without a type it is a page if it begins like one.
+        // Without a type it is a page if it starts like one.
         _ if is_sitemap || is_page(&content_type) => body(answer, content_type),
         _ if content_type.is_empty() && answer.body.trim_ascii_start().starts_with(b"<") => {
             body(answer, content_type)

@@ -1,5 +1,5 @@
-//! Sitemaps (sitemaps.org, protocol 0.9): lists of pages, and indexes of lists, as XML or as lines of text. A robots.txt is an
-//! index too: its `Sitemap:` lines name lists.
+//! Sitemaps (sitemaps.org, protocol 0.9): lists of pages, and indexes of lists, as XML or as lines
+//! of text. A robots.txt is an index too: its `Sitemap:` lines name lists.
 
 use quick_xml::{Reader, events::Event};
 
@@ -13,7 +13,7 @@ const MAX_DEPTH: usize = 32;
 /// URLs of a sitemap.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Sitemap {
-    /// Of pages, or of sitemaps.
+    /// URLs of pages, or of sitemaps.
     pub(super) urls: Vec<String>,
     /// True if they are sitemaps.
     pub(super) is_index: bool,
@@ -47,7 +47,7 @@ pub(super) fn of_robots(bytes: &[u8]) -> Sitemap {
     let lines = text.trim_start_matches('\u{feff}').split(['\n', '\r']);
     let fields = lines.filter_map(|line| line.split_once(':'));
     let named = fields.filter(|(key, _)| key.trim().eq_ignore_ascii_case("sitemap"));
-    // A `#` may be part of a URL, so a comment begins behind a space.
+    // A `#` may be part of a URL, so a comment begins after a space.
     let urls = named.filter_map(|(_, value)| value.split_ascii_whitespace().next());
     Sitemap {
         urls: urls.map(ToOwned::to_owned).take(MOST_URLS).collect(),

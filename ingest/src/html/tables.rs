@@ -76,10 +76,10 @@ struct Row {
     is_header: bool,
 }
 
-/// The cells of a table, without those of tables inside it.
+/// Returns the cells of a table, without those of nested tables.
 fn grid(table: &NodeRef<'_>) -> Vec<Row> {
     let mut rows = Vec::new();
-    // By column, of cells that reach down: rows still to come, and their text.
+    // Cells that span further rows, by column: remaining rows, and their text.
     let mut hanging: Vec<(usize, String)> = Vec::new();
     for (row, in_head) in own_rows(table) {
         let mut cells = Vec::new();
@@ -120,7 +120,7 @@ fn grid(table: &NodeRef<'_>) -> Vec<Row> {
     rows
 }
 
-/// Adds the cells that hang down into the columns that come next.
+/// Adds spanning cells from above for the next columns.
 fn fill(cells: &mut Vec<String>, hanging: &mut [(usize, String)]) {
     while let Some((left, text)) = hanging.get_mut(cells.len()).filter(|(left, _)| *left > 0) {
         *left -= 1;

@@ -15,7 +15,7 @@ use crate::{
     value::Value,
 };
 
-/// An article that the extractor takes for one, with links.
+/// A page that the extractor recognizes as an article, with links.
 fn article(title: &str, links: &[&str]) -> String {
     let sentence = format!(
         "This is what the page called {title} has to say, and it says it at some length so that nobody takes it for a menu. "
@@ -309,7 +309,7 @@ async fn a_start_page_may_redirect_to_the_host_it_lives_on() {
     assert!(error.contains("1 redirected_away"), "{error}");
 }
 
-/// 50 of the list of faults: a calendar without end.
+/// Fault 50: a calendar without end.
 #[tokio::test]
 async fn fault_50_traps_are_bounded_by_depth_and_by_number() {
     let trap = || {

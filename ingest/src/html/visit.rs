@@ -20,7 +20,7 @@ use crate::{
     validators::Validator,
 };
 
-/// A run whose threads are all busy for this long stops.
+/// Time after which a run with only busy threads stops.
 const STUCK: Duration = Duration::from_secs(600);
 
 /// Outcome of a visit to a URL.
@@ -45,10 +45,11 @@ pub(super) struct Visitor<'a> {
 }
 
 impl Visitor<'_> {
-    /// Asks for a URL, which has `number` in the frontier, and reads what comes, which is kept if there is an archive.
+    /// Fetches a URL with the index `number` in the frontier, and parses the response. With an
+    /// archive, the response is archived.
     ///
     /// # Errors
-    /// As [`Site::fetch`].
+    /// Like [`Site::fetch`].
     pub(super) async fn visit(
         &self,
         number: u64,

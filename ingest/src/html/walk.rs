@@ -17,7 +17,7 @@ const MAX_REDIRECTS: u8 = 5;
 /// Sitemaps below a sitemap.
 const MAX_SITEMAP_DEPTH: u16 = 3;
 
-/// The frontier and what is let into it.
+/// The frontier and its admission rules.
 #[derive(Debug)]
 pub(super) struct Walk {
     pub(super) frontier: Frontier,
@@ -58,7 +58,7 @@ impl Walk {
         }
     }
 
-    /// Takes over the links of a page.
+    /// Adds the links of a page.
     pub(super) fn links(&mut self, at: &Discovery, links: &[Url], crawled: &mut Crawled) {
         for url in links {
             let link = page(url, at.depth.saturating_add(1));
@@ -66,7 +66,7 @@ impl Walk {
         }
     }
 
-    /// Takes over what a sitemap names.
+    /// Adds the URLs of a sitemap.
     pub(super) fn sitemap(&mut self, at: &Discovery, sitemap: &Sitemap, crawled: &mut Crawled) {
         let depth = if sitemap.is_index { at.depth + 1 } else { 0 };
         if depth > MAX_SITEMAP_DEPTH {
@@ -122,7 +122,8 @@ impl Walk {
         );
     }
 
-    /// Puts a URL on the waiting list unless it is known or must not be followed. Whether it is known now.
+    /// Puts a URL on the waiting list unless it is known or must not be followed. Returns true if
+    /// it is known now.
     fn offer(
         &mut self,
         url: &Url,
@@ -170,7 +171,7 @@ fn page(url: &Url, depth: u16) -> Discovery {
     }
 }
 
-/// Counts a URL that gives no record.
+/// Counts a URL without a record.
 pub(super) fn skip(crawled: &mut Crawled, reason: &'static str) {
     *crawled.skipped.entry(reason).or_default() += 1;
 }

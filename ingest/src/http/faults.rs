@@ -119,7 +119,7 @@ async fn a_name_that_changes_its_address_between_two_looks_gains_nothing() {
     let victim = Scripted::start([ok("secret")]).await;
     let port = victim.url.port().unwrap();
     let home = Scripted::start([to(&format!("http://rebind.example:{port}/"))]).await;
-    // What is looked at first is of the internet; what a second look would connect to is this machine.
+    // The first lookup returns a public address; a second one would return this machine.
     let (lookup, asked) = turning(&["127.0.0.1:0", "127.0.0.1:0"], &["8.8.8.8:0"]);
     let http = Http {
         lookup,

@@ -6,7 +6,7 @@ use flate2::bufread::MultiGzDecoder;
 
 /// Any body may inflate to this many bytes, as far as the configured limit allows.
 const FREE_BYTES: u64 = 1 << 20;
-/// A larger one may inflate to this many times its size. JSON stays far below; a bomb is at 1,000.
+/// A larger body may inflate to this many times its size. JSON stays far below; a bomb is at 1,000.
 const MAX_RATIO: u64 = 200;
 
 #[derive(Debug, PartialEq)]

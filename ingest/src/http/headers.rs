@@ -19,10 +19,10 @@ const OWN_HEADERS: [&str; 6] = [
     "transfer-encoding",
 ];
 
-/// Headers that say who asks: their values are secrets, which a configuration does not hold.
+/// Headers with credentials: their values are secrets, which a configuration does not hold.
 const SECRET_HEADERS: [&str; 3] = ["authorization", "cookie", "proxy-authorization"];
 
-/// The headers to send; what may be secret in them is added to `secretive`.
+/// Resolves the headers to send. Possible secrets are added to `secretive`.
 ///
 /// # Errors
 /// [`Error::Config`] for a header that cannot be sent or a secret that cannot be found.

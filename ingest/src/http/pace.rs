@@ -4,13 +4,13 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// Time over which the speed is measured.
+/// Time window of the measured speed.
 const WINDOW: Duration = Duration::from_secs(10);
 
-/// Measures a body that comes.
+/// Measures the speed of a body.
 ///
-/// It is judged only when more of it arrives: a silence has a limit of its own (`retry.read_timeout_ms`), and the last bytes
-/// of a body may come late.
+/// It is checked only when more of the body arrives: silence has a limit of its own
+/// (`retry.read_timeout_ms`), and the last bytes of a body may be late.
 #[derive(Debug)]
 pub(super) struct Pace {
     least_bytes_per_s: u64,
@@ -19,7 +19,7 @@ pub(super) struct Pace {
 }
 
 impl Pace {
-    /// A measure that asks for a speed; 0 asks for none.
+    /// Creates a check for a minimum speed; 0 means none.
     pub(super) fn new(least_bytes_per_s: u64) -> Self {
         Self {
             least_bytes_per_s,
@@ -27,10 +27,10 @@ impl Pace {
         }
     }
 
-    /// Takes note of `bytes` that came.
+    /// Records `bytes` that arrived.
     ///
     /// # Errors
-    /// The bytes that came in a window, when they are too few.
+    /// The bytes that arrived in a window, if they are too few.
     pub(super) fn came(&mut self, bytes: u64) -> Result<(), u64> {
         let now = Instant::now();
         let Some((since, so_far)) = &mut self.window else {
@@ -55,7 +55,7 @@ impl Pace {
 mod tests {
     use super::*;
 
-    /// After how many of 60 pieces of `bytes`, one per `pause_s`, a body is given up.
+    /// Returns the number of pieces of `bytes`, one per `pause_s`, after which a body is given up.
     async fn given_up(least: u64, bytes: u64, pause_s: u64) -> Option<u32> {
         let mut pace = Pace::new(least);
         for piece in 1..=60 {

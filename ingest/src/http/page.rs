@@ -14,7 +14,7 @@ use crate::raw::Exchange;
 pub(crate) enum Wanted {
     /// All of it; a larger one than `retry.max_body_bytes` is a failure.
     Whole,
-    /// Its beginning of so many bytes.
+    /// The first so many bytes.
     Start(usize),
     /// Nothing.
     Nothing,
@@ -25,7 +25,7 @@ pub(crate) enum Wanted {
 pub(crate) struct Answer {
     pub(crate) status: StatusCode,
     pub(crate) headers: HeaderMap,
-    /// Decompressed; empty for anything but a success whose body was wanted.
+    /// Decompressed body; empty except for a success with a wanted body.
     pub(crate) body: Bytes,
     /// Target of a redirect.
     pub(crate) redirect: Option<Url>,
@@ -46,7 +46,7 @@ impl Answer {
         })
     }
 
-    /// The value of a header; empty where there is none.
+    /// Value of a header; empty if it is absent.
     pub(crate) fn header(&self, name: &str) -> &str {
         let value = self.headers.get(name).and_then(|v| v.to_str().ok());
         value.unwrap_or_default()
@@ -54,7 +54,8 @@ impl Answer {
 }
 
 impl Http {
-    /// One try of one request for a page, with `headers`; `wanted` looks at the head of a success.
+    /// Requests a page once, with `headers`. `wanted` decides about the body of a success by its
+    /// head.
     ///
     /// # Errors
     /// A failure that may be gone at the next try, or one below HTTP.

@@ -10,15 +10,15 @@ use url::{Url, form_urlencoded};
 
 use crate::value::shorten;
 
-/// Shorter values are not taken out of texts: they would be found everywhere.
+/// Minimum length of masked secrets: shorter values would match everywhere.
 const MIN_SECRET_BYTES: usize = 4;
 const MASK: &str = "***";
 /// More tokens than a source uses at a time.
 const MAX_LATE: usize = 64;
-/// A cookie that a server sets and that has fewer bytes is no session: it may be a word such as the name of a language.
+/// Minimum length of session cookies. A shorter one may be a word such as the name of a language.
 const MIN_SESSION_BYTES: usize = 16;
 
-/// Query parameters that say what part of a list is asked for, and no more.
+/// Query parameters that only select a part of a list.
 const SHOWN_PARAMS: [&str; 28] = [
     "after",
     "before",
@@ -52,7 +52,7 @@ const SHOWN_PARAMS: [&str; 28] = [
 /// Longer values are not shown.
 const MAX_SHOWN_BYTES: usize = 80;
 
-/// `url` for people: without user, password and fragment, and with the values of its query masked.
+/// Formats `url` for messages: without user, password and fragment, and with masked query values.
 ///
 /// The name of a parameter does not reveal whether it is a secret. So only numbers of up to nine
 /// digits are shown, and the values of parameters that page through lists.
@@ -100,7 +100,7 @@ fn redacted_by(url: &Url, shows: impl Fn(&str, &str) -> bool) -> String {
     shown
 }
 
-/// `body` with a mask where `secret` is, and how often it is there.
+/// Masks each `secret` in `body`. Returns the number of masks too.
 fn without(body: &Bytes, secret: &[u8]) -> (Bytes, u32) {
     let (mut kept, mut rest, mut count) = (Vec::new(), &body[..], 0);
     while let Some(at) = rest.windows(secret.len()).position(|part| part == secret) {
@@ -120,16 +120,16 @@ fn is_plain_number(value: &str) -> bool {
     value.len() <= 9 && value.bytes().all(|b| b.is_ascii_digit())
 }
 
-/// Texts that must not be shown, even when a server sends them back.
+/// Strings that must not be shown, even if a server echoes them.
 #[derive(Default)]
 pub(super) struct Secretive {
     /// The longest first: one may be part of another.
     known: Vec<String>,
-    /// Those of `known` that prove who is asking.
+    /// Credentials among `known`.
     proofs: Vec<String>,
     /// Strings to mask in archived bodies.
     masked: Vec<String>,
-    /// Those that came while requests were made, the newest last, and whether they prove who is asking.
+    /// Strings added by responses, the newest last, and true for credentials.
     late: Mutex<Vec<(String, bool)>>,
 }
 
@@ -147,7 +147,7 @@ impl Secretive {
         }
     }
 
-    /// Adds a text that proves who is asking.
+    /// Adds a credential.
     pub(super) fn add_proof(&mut self, text: &str) {
         self.add(text);
         self.proofs.push(text.to_owned());
@@ -161,12 +161,12 @@ impl Secretive {
         proofs.any(|proof| proof.len() >= MIN_SECRET_BYTES && text.contains(proof))
     }
 
-    /// Adds a text that a server has given, such as a token; the last [`MAX_LATE`] of them are kept.
+    /// Adds a credential from a response, such as a token; the last [`MAX_LATE`] of them are kept.
     pub(super) fn add_late(&self, text: &str) {
         self.add_given(text, true);
     }
 
-    /// The same for a cookie, which proves who is asking only where it is long enough.
+    /// Adds a cookie from a response. It counts as a credential only if it is long enough.
     pub(super) fn add_late_cookie(&self, text: &str) {
         self.add_given(text, text.len() >= MIN_SESSION_BYTES);
     }
@@ -181,7 +181,7 @@ impl Secretive {
         }
     }
 
-    /// Adds a text that is taken out of bodies that are kept, also as it is written in a JSON text.
+    /// Adds a string to mask in archived bodies, also in its JSON-escaped form.
     pub(super) fn mask(&mut self, text: &str) {
         if text.len() < MIN_SECRET_BYTES {
             return;
@@ -196,7 +196,7 @@ impl Secretive {
         self.masked.sort_unstable_by_key(|text| Reverse(text.len()));
     }
 
-    /// `body` as it may be kept, with a mask in place of each secret, and how many there were.
+    /// Returns `body` with a mask in place of each secret, and the number of masks.
     pub(super) fn masked(&self, body: &Bytes) -> (Bytes, u32) {
         let late = self.late.lock().unwrap_or_else(PoisonError::into_inner);
         let late = late.iter().filter(|(_, is_proof)| *is_proof);
@@ -209,7 +209,7 @@ impl Secretive {
         (kept, count)
     }
 
-    /// Adds what [`redacted`] masks in `url`, as it is written there and decoded.
+    /// Adds the parts of `url` that [`redacted`] masks, both encoded and decoded.
     pub(super) fn add_url(&mut self, url: &Url) {
         self.add(url.password().unwrap_or_default());
         self.add(url.username());
@@ -222,7 +222,7 @@ impl Secretive {
         }
     }
 
-    /// ``: `start of the body` `` on one line, or nothing when there is nothing to read.
+    /// ``: `start of the body` `` on one line, or nothing for an empty body.
     pub(super) fn excerpt(&self, body: &[u8]) -> String {
         let mut text = String::from_utf8_lossy(body).into_owned();
         let late = self.late.lock().unwrap_or_else(PoisonError::into_inner);

@@ -1,4 +1,4 @@
-//! A scripted server and what else the tests of requests share.
+//! A scripted server and other shared parts of the tests of requests.
 
 use std::{
     collections::BTreeMap,
@@ -60,7 +60,7 @@ pub(crate) fn context() -> Context {
     context_after(0)
 }
 
-/// A context of a process that begins so many seconds after that of [`context`].
+/// Context of a process that begins so many seconds after that of [`context`].
 pub(crate) fn context_after(seconds: u64) -> Context {
     Context {
         root: Store::memory(),
@@ -178,13 +178,14 @@ pub(crate) fn ok(body: &str) -> Step {
 pub(crate) enum Step {
     /// Sends these bytes and closes the connection.
     Send(Vec<u8>),
-    /// Sends a head, then a byte of the body per second without end.
+    /// Sends a head, then an endless body of one byte per second.
     Drip(Vec<u8>),
-    /// Says nothing.
+    /// Never responds.
     Hang,
 }
 
-/// A server on loopback that takes one step of its script for each request, the last one again and again.
+/// A server on loopback that takes one step of its script for each request, and repeats the last
+/// one.
 #[derive(Debug)]
 pub(crate) struct Scripted {
     /// Address, with `/`.
@@ -218,7 +219,7 @@ impl Scripted {
             loop {
                 let (mut socket, _) = listener.accept().await.unwrap();
                 let head = head(&mut socket).await;
-                // A run that fails leaves what it was about to ask.
+                // A failing run cancels its pending requests.
                 if head.is_empty() {
                     continue;
                 }
@@ -251,7 +252,7 @@ impl Drop for Scripted {
     }
 }
 
-/// The head of a request, and its body behind it.
+/// Reads the head of a request and its body.
 async fn head(socket: &mut TcpStream) -> String {
     let mut bytes = Vec::new();
     while !bytes.ends_with(b"\r\n\r\n") {
@@ -273,7 +274,7 @@ async fn head(socket: &mut TcpStream) -> String {
 async fn take(step: Step, mut socket: TcpStream) {
     match step {
         Step::Send(bytes) => {
-            // The client may leave before the end: that is its business.
+            // The client may close the connection before the end.
             drop(socket.write_all(&bytes).await);
             drop(socket.shutdown().await);
         }
@@ -288,7 +289,7 @@ async fn take(step: Step, mut socket: TcpStream) {
     }
 }
 
-/// Runs `work` and gives what it logged on this thread.
+/// Runs `work` and returns its log events of this thread.
 pub(crate) async fn traced<T>(work: impl Future<Output = T>) -> (String, T) {
     // A second, permanent subscriber. With only one, `tracing` caches a call site first reached by
     // a thread without a subscriber as disabled, and this thread's later events there would be

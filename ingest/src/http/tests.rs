@@ -246,7 +246,7 @@ async fn fault_21_a_redirect_loop_ends_after_five_hops() {
     );
 }
 
-// In paused time every wait for the network lets the next time limit pass: here that is what should happen.
+// In paused time, every wait for the network advances to the next timeout, as wanted here.
 #[tokio::test(start_paused = true)]
 async fn fault_23_a_silent_server_runs_into_the_read_timeout() {
     check_failure(

@@ -19,7 +19,8 @@ fn failure(again: Again) -> Failure {
     }
 }
 
-/// Runs tries with the given failures, then success; gives the outcome, the number of tries and the waited time.
+/// Runs tries with the given failures, then success. Returns the outcome, the number of tries and
+/// the total wait.
 async fn tried(retry: &mut Retry, failures: &[Again]) -> (Result<(), Error>, u32, Duration) {
     let begin = Instant::now();
     let mut tries = 0;
@@ -212,7 +213,7 @@ async fn the_tries_of_a_request_have_a_budget_of_time() {
     let message = outcome.unwrap_err().to_string();
     let end = format!("(the last of {tries} tries, `retry.max_elapsed_s` is over); mend it");
     assert!(message.ends_with(&end), "{message}");
-    // A server that says when to come back is come back to, by a later run.
+    // A later run waits for the time that a server named.
     let asked = Again::After(Duration::from_secs(121));
     let (outcome, tries, waited) = tried(&mut retry, &[asked]).await;
     assert_eq!((tries, waited), (1, Duration::ZERO));

@@ -1,4 +1,4 @@
-//! A complete crawl that is run again.
+//! A repeated complete crawl.
 
 use std::sync::Mutex;
 
@@ -14,7 +14,7 @@ use crate::run::status;
 /// Version and links of a page, by path.
 type Pages = BTreeMap<String, (u32, Vec<String>)>;
 
-/// A site whose pages have a version and may be changed.
+/// A site of pages with versions that tests can change.
 #[derive(Clone, Default)]
 struct Site(Arc<Mutex<Pages>>);
 
@@ -102,20 +102,21 @@ async fn fault_49_an_unchanged_page_lands_nothing_and_is_counted() {
     let root = Store::memory();
     run(&root, &config).await.unwrap();
     assert_eq!(counts(&root, &config).await, [6, 0, 0]);
-    // The page without validators and the start page are equal, the others unchanged.
+    // The pages without validators and the start page are equal, the others unchanged.
     run(&root, &config).await.unwrap();
     assert_eq!(counts(&root, &config).await, [6, 2, 4]);
-    // A page below unchanged ones changes, and names one more, which has the same tag as another page.
+    // A page below unchanged ones changes, and names another page, which shares its tag with a
+    // third one.
     site.put("/tagged/deep", 2, &["/tagged/q?x=2"]);
     site.put("/tagged/q?x=2", 1, &[]);
     run(&root, &config).await.unwrap();
     assert_eq!(counts(&root, &config).await, [8, 4, 7]);
     run(&root, &config).await.unwrap();
     assert_eq!(counts(&root, &config).await, [8, 6, 12]);
-    // Four crawls: what each page was asked for, and only what it was found by is asked for again.
+    // Each of the four crawls requests a page once, from its discovery on.
     let asked = |path: &str| server.targets().iter().filter(|t| *t == path).count();
     assert_eq!((asked("/tagged/deep"), asked("/tagged/q?x=2")), (4, 2));
-    // Left alone, it asks for nothing.
+    // With `never`, it sends no request.
     config.source[0].crawl.refresh = Refresh::Never;
     let before = server.targets().len();
     run(&root, &config).await.unwrap();

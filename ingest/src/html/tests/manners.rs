@@ -32,7 +32,7 @@ async fn fault_45_robots_is_obeyed_and_its_status_decides() {
         let (found, _) = crawl_with(answer(refused, rules)).await;
         assert_eq!(found.unwrap().records.len(), 3, "{refused}");
     }
-    // The start page's host: the run stops, without having asked for a page.
+    // The start page's host: the run stops before it requests a page.
     for failing in ["503 Oops", "500 Oops", "429 Slow"] {
         let (found, targets) = crawl_with(answer(failing, rules)).await;
         assert!(

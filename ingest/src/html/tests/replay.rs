@@ -12,7 +12,8 @@ use super::{
 };
 use crate::run::replay::replay;
 
-/// Pages with links, a sitemap, a redirect, an image, an absent page, one that robots.txt disallows, and a broken one.
+/// Pages with links, a sitemap, a redirect, an image, an absent page, a disallowed one, and a
+/// broken one.
 async fn town() -> Scripted {
     let home = article(
         "home",

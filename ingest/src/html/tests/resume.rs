@@ -6,7 +6,8 @@ use feedline_storage::{Effect, Faults, Operation, Rule};
 use super::*;
 use crate::{http::testing::context_after, ingest, run::status};
 
-/// 60 pages in a tree with links across, some absent, one moved, and one that asks to wait as long as `busy` says.
+/// 60 pages in a tree with cross links, some absent, one moved, and one that asks for a delay while
+/// `busy` is true.
 async fn tree(busy: Arc<std::sync::atomic::AtomicBool>) -> Scripted {
     Scripted::answering(move |_, head| {
         let path = head.split(' ').nth(1).unwrap();
@@ -162,7 +163,7 @@ async fn fault_14_a_host_that_asks_to_wait_ends_the_run_and_a_later_one_goes_on(
     let before = status(&config, &root).await.unwrap().rows;
     assert!((10..55).contains(&before), "{before}");
     busy.store(false, std::sync::atomic::Ordering::SeqCst);
-    // Before that time nothing is asked.
+    // No request is sent before that time.
     let asked = server.targets().len();
     for seconds in [0, 4_990] {
         let error = run_after(seconds, &root, &config).await.unwrap_err();

@@ -1,11 +1,11 @@
-//! Servers that ask for time, and runs that give it.
+//! Servers that ask for a delay, and runs that honour it.
 
 use feedline_schemas::{commit::CommitEntry, config::PipelineConfig, ids::Name};
 use feedline_storage::Store;
 
 use super::*;
 
-/// A run of `pipeline` that begins so many seconds after the first one.
+/// Runs `config` so many seconds after the first run.
 async fn run(seconds: u64, root: &Store, config: &PipelineConfig) -> Result<(), Error> {
     let context = Context {
         root: root.clone(),
@@ -49,7 +49,7 @@ async fn fault_14_a_long_wait_is_remembered_by_the_log_from_the_first_request_on
     run(10_001, &root, &config).await.unwrap();
     let all = entries(&root).await;
     assert_eq!(all.last().unwrap().state.not_before_unix_s, None);
-    // What has landed is what lands without a wait, the version of its schema included.
+    // The same data lands as without a wait, including the schema version.
     let fresh = Store::memory();
     let server = Scripted::start([ok(r#"[{"i":0}]"#), ok("[]")]).await;
     run(0, &fresh, &pipeline(&server.url)).await.unwrap();
@@ -78,7 +78,7 @@ async fn fault_16_a_quota_in_the_headers_of_a_success_ends_the_run_before_the_ne
     assert_eq!((server.heads().len(), entries(&root).await.len()), (1, 1));
     run(402, &root, &config).await.unwrap();
     assert_eq!(entries(&root).await.last().unwrap().state.totals.rows, 1);
-    // A refusal that says so is no refusal for good, and says when to come back.
+    // A 403 with a used-up quota is a temporary refusal with a reset time.
     let refused = "403 Forbidden\r\nX-RateLimit-Remaining: 0\r\nX-RateLimit-Reset: 2";
     let server = Scripted::start([answer(refused, "")]).await;
     let failure = client(&server.url, &RetryConfig::default())

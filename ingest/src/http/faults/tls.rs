@@ -23,7 +23,8 @@ impl Drop for TlsServer {
     }
 }
 
-/// A certificate for `127.0.0.1` in `folder`, of `days` from now on; no days are those of 2020. False without `openssl`.
+/// Creates a certificate for `127.0.0.1` in `folder`, valid from now or, if expired, in 2020. False
+/// without `openssl`.
 fn certificate(folder: &Path, is_expired: bool) -> bool {
     let run = |arguments: &[&str]| {
         let mut command = Command::new("openssl");
