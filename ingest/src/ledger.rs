@@ -47,17 +47,19 @@ pub(crate) struct Plan {
     values: Option<Values>,
     /// Wanted range of each value, by the clock at the start of this process.
     range: Interval,
-    /// This machine's clock when this process began.
+    /// This machine's clock at the start of the process.
     now: Duration,
     /// Ends of the ranges of earlier passes, if they are timestamps.
     ends: Vec<i64>,
 }
 
 impl Plan {
-    /// The plan of a source; none where it has neither slices nor a list. Reads the values that another source has landed.
+    /// Resolves the plan of a source; `None` if it has neither slices nor a list. Reads the values
+    /// that another source has landed.
     ///
     /// # Errors
-    /// [`Error::Config`], and for that other source [`Error::Log`], [`Error::Landed`], [`Error::Storage`].
+    /// [`Error::Config`], and for that other source [`Error::Log`], [`Error::Landed`],
+    /// [`Error::Storage`].
     pub(crate) async fn new(
         config: &SourceConfig,
         context: &Context,
@@ -82,7 +84,7 @@ impl Plan {
         }))
     }
 
-    /// Names of the parameters that ask for a slice of a value.
+    /// Names of the request parameters for slice and value.
     pub(crate) fn params(&self) -> impl Iterator<Item = &str> {
         let values = self.values.iter().map(|values| values.param.as_str());
         values.chain(self.slices.iter().flat_map(Slices::params))
@@ -98,7 +100,8 @@ impl Plan {
             .map_or(Ok(()), |values| values.check(ledger))
     }
 
-    /// A pass over what is not done, at its first slice; none when all is done. `before` is the ledger of the passes before.
+    /// Begins a pass over unfinished intervals, at its first slice; `None` if all are finished.
+    /// `before` is the ledger of the passes before.
     pub(crate) fn begin(&self, before: Option<&Ledger>) -> Option<Ledger> {
         let values = self.values.as_ref().map_or(1, Values::len);
         let reread = before.and_then(|before| self.doubt(before, self.now));
@@ -119,7 +122,8 @@ impl Plan {
         ledger.slice.is_some().then_some(ledger)
     }
 
-    /// The ledger after the slice in work was read to its end; without a slice when the pass is over.
+    /// Returns the ledger after the current slice was read to its end. It has no slice after the
+    /// pass.
     pub(crate) fn advance(&self, mut ledger: Ledger) -> Ledger {
         let Some(slice) = ledger.slice.take() else {
             return ledger;
@@ -137,8 +141,8 @@ impl Plan {
         if ledger.slice.is_some() {
             return ledger;
         }
-        // New values have done this pass alone: of what the others have done besides, nothing is said from here on, so that
-        // it would be read again if it were wanted again.
+        // New values have finished only this pass. Further finished intervals of the others are
+        // dropped here, so they would be read again if the range included them again.
         let target = Intervals::of([ledger.target]);
         let is_of_all = ledger.old >= ledger.values;
         let done = if is_of_all {
@@ -157,7 +161,7 @@ impl Plan {
         }
     }
 
-    /// Finds the next slice that is not done, from the value in work on.
+    /// Finds the next unfinished slice, from the current value on.
     fn seek(&self, ledger: &mut Ledger) {
         while ledger.value < ledger.values {
             if let Some(gap) = todo(ledger).first() {
@@ -182,10 +186,10 @@ impl Plan {
         Some(ledger)
     }
 
-    /// Parameters that ask for the slice and value in work.
+    /// Request parameters of the current slice and value.
     ///
     /// # Errors
-    /// [`Error::Config`] when there is no such value.
+    /// [`Error::Config`] if the value does not exist.
     pub(crate) fn query(&self, ledger: &Ledger) -> Result<Vec<(&str, String)>, Error> {
         let mut query = Vec::new();
         if let Some(values) = &self.values {
@@ -202,14 +206,14 @@ impl Plan {
         Ok(query)
     }
 
-    /// Adds the column with the value in work to records.
+    /// Adds the column with the current value to records.
     pub(crate) fn mark(&self, ledger: &Ledger, records: &mut [Record]) {
         if let Some(values) = &self.values {
             values.mark(ledger.value, records);
         }
     }
 
-    /// The slice and value in work, for people.
+    /// Formats the current slice and value for messages.
     pub(crate) fn show(&self, ledger: &Ledger) -> String {
         let value = self.values.as_ref().map(|values| {
             let text = values.text(ledger.value).unwrap_or_default();

@@ -40,7 +40,7 @@ use url::{Origin, Url};
 pub(crate) use self::{file::file, tape::Tape};
 use crate::http::{Http, redacted};
 
-/// A batch with so many bytes of bodies is committed at the end of its page.
+/// Bytes of bodies after which a batch is committed at the end of its page.
 const MOST_BYTES: u64 = 128 << 20;
 
 /// A response, or the reason for its absence.
@@ -69,7 +69,7 @@ impl Exchange {
         Some((reason, self.detail.as_deref().unwrap_or_default()))
     }
 
-    /// The headers that were kept.
+    /// The archived headers.
     pub(crate) fn headers(&self) -> HeaderMap {
         let all = self.headers.iter();
         let pairs = all.flat_map(|(name, values)| values.iter().map(move |value| (name, value)));
@@ -106,15 +106,15 @@ pub(crate) struct Came<'a> {
     pub(crate) from: &'a Url,
 }
 
-/// Makes exchanges of what a client is answered.
+/// Converts responses into exchanges.
 #[derive(Clone, Debug)]
 pub(crate) struct Keeper {
-    /// Headers that are looked for besides the usual ones; of these it is kept that they were absent, too.
+    /// Headers to archive in addition to the usual ones; their absence is archived too.
     others: Vec<HeaderName>,
 }
 
 impl Keeper {
-    /// One that also keeps the headers called `others`.
+    /// Creates a keeper that also archives the headers called `others`.
     pub(crate) fn new(others: Vec<HeaderName>) -> Self {
         Self { others }
     }
@@ -193,7 +193,7 @@ fn request(url: &Url, home: &Origin) -> Exchange {
     }
 }
 
-/// A URL without fragment, user and password, and without its origin where that is `home`.
+/// Returns a URL without fragment, user and password, and without its origin if that is `home`.
 pub(crate) fn place(url: &Url, home: &Origin) -> String {
     let query = url
         .query()
@@ -206,7 +206,7 @@ pub(crate) fn place(url: &Url, home: &Origin) -> String {
     }
 }
 
-/// The same for people.
+/// The same with masked values, for display.
 fn shown(url: &Url, home: &Origin) -> String {
     let shown = redacted(url);
     let host = shown.find("://").map_or(0, |at| at + 3);

@@ -175,7 +175,8 @@ impl Source for Rest {
             return Ok(page(Vec::new(), position.clone()));
         };
         let url = self.pages.url(&self.base(&at.run)?, &at)?;
-        // Only a cursor of an earlier process may have expired: one that was given just now is refused for a reason.
+        // Only a cursor of an earlier process may have expired. A fresh one is refused for another
+        // reason.
         let may_be_gone = (self.is_resumed || self.answers.are_replayed())
             && at.page > 0
             && self.pages.has_cursors()
@@ -320,7 +321,7 @@ impl Source for Rest {
 }
 
 impl Rest {
-    /// The page to ask for; none when everything has been read.
+    /// Returns the page to request; `None` if everything has been read.
     fn place(&mut self, at: &Position) -> Result<Option<At>, Error> {
         let incremental = self.incremental.as_ref();
         if let (Some(plan), Position::Start | Position::Done { .. }) = (&self.plan, at) {
@@ -374,7 +375,8 @@ impl Rest {
         }
     }
 
-    /// The position after a page; where a run of pages ends or cannot bring all records, that of the next slice or value.
+    /// Returns the position after a page. If a page run ends or cannot return all records, that is
+    /// the position of the next slice or value.
     fn after(&mut self, at: At, contents: &mut Contents) -> Result<Position, Error> {
         let (Some(plan), Some(ledger)) = (&self.plan, at.run.ledger.clone()) else {
             return self.pages.next(at, contents);
@@ -383,7 +385,7 @@ impl Rest {
         if self.pages.is_beyond_cap(contents.total)
             && let Some(halves) = plan.cut(&ledger)
         {
-            // They come again.
+            // They will be returned again.
             contents.records.clear();
             return Ok(self.begun_again(&ledger, halves, number));
         }
@@ -460,7 +462,7 @@ impl Rest {
         }
     }
 
-    /// The position at the lower half of a slice that has more records than the API gives.
+    /// Position at the lower half of a slice that has more records than the API returns.
     fn begun_again(&self, cut: &Ledger, halves: Ledger, number: u64) -> Position {
         if let Some(plan) = &self.plan {
             let (slice, half) = (plan.show(cut), plan.show(&halves));
@@ -473,8 +475,8 @@ impl Rest {
         begin(run_of(number, halves))
     }
 
-    /// Begins the run of pages again whose cursor the server no longer knows. What has landed of it is left out when it
-    /// comes again, which the caller sees to.
+    /// Restarts a page run whose cursor the server no longer knows. The caller skips its landed
+    /// records when they are returned again.
     fn restart(&self, run: PageRun, error: &Error) -> Result<Page, Error> {
         if self.keeps_all {
             let reason = format!(
@@ -503,7 +505,7 @@ fn begin(run: PageRun) -> Position {
     }
 }
 
-/// The position after a slice: at the next one, or at the end of the pass.
+/// Position after a slice: at the next one, or at the end of the pass.
 fn ended(number: u64, ledger: Ledger) -> Position {
     let is_over = ledger.slice.is_none();
     let run = run_of(number, ledger);
@@ -548,8 +550,8 @@ fn unchanged(next: Position) -> Page {
     }
 }
 
-/// One try of one page; `None` where it has not changed. A body that is not the expected document is tried again: it may
-/// be an error page sent with 200.
+/// Requests a page once; `None` if it has not changed. A body that is not the expected document is
+/// retried: it may be an error page sent with 200.
 async fn fetch(
     http: &Http,
     answers: &Answers,
@@ -619,7 +621,7 @@ async fn fetch(
         }
     })?;
     let total = pages.total_in(&headers).map_err(wrong)?;
-    // A server that sends unreadable headers sends them again.
+    // A server that sends unreadable headers would send them again.
     let in_headers = pages
         .token_in(&headers)
         .map_err(|reason| incomplete(reason, Again::Never))?;

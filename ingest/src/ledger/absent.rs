@@ -11,18 +11,18 @@ use feedline_schemas::{
 
 use super::{Plan, intervals::Intervals};
 
-/// Most values that are remembered to be asked for again.
+/// Maximum number of absent values remembered for another request.
 const MOST: usize = 2_000;
 
 impl Plan {
-    /// The ledger after the server knew nothing of the slice and value in work.
+    /// Returns the ledger after the server did not know the current slice and value.
     pub(crate) fn advance_absent(&self, mut ledger: Ledger) -> Ledger {
         if let Some(slice) = ledger.slice {
             let before = of_value(&ledger.absent, ledger.value);
             let target = Intervals::of([ledger.target]);
             let mut gone = of_value(&ledger.gone, ledger.value).plus(&Intervals::of([slice]));
             if target.minus(&before).is_empty() {
-                // Nothing of it was there before either: the rest of it is not asked for in this pass.
+                // It was absent before too: the rest of it is not requested in this pass.
                 let rest = before.minus(&target.minus(&before));
                 ledger.part = Intervals::of(ledger.part).plus(&rest).into_vec();
                 ledger.ends.clear();
@@ -50,7 +50,7 @@ fn set(all: &mut Vec<(u64, Vec<Interval>)>, value: u64, intervals: Intervals) {
     }
 }
 
-/// A warning of values that were absent when they were last asked for.
+/// Warns of values that were absent at their last request.
 pub(crate) fn warn_of_absent(ledger: &Ledger) -> Option<Warning> {
     let absent = if ledger.slice.is_some() {
         &ledger.gone

@@ -1,4 +1,4 @@
-//! A range of slices that is read again, and the batches that were read from it.
+//! A range of slices to re-read, and the batches that were read from it.
 
 use std::collections::BTreeSet;
 
@@ -20,7 +20,7 @@ pub(crate) struct BatchRange {
 }
 
 impl BatchRange {
-    /// A range alone.
+    /// A range without batches.
     pub(crate) fn of(range: Interval) -> Self {
         Self {
             intervals: Intervals::of([range]),
@@ -38,7 +38,7 @@ fn common(a: &Intervals, b: &Intervals) -> Intervals {
     a.minus(&a.minus(b))
 }
 
-/// The range from `from` to `to`, as the configuration writes its ends; without one that of the source.
+/// Parses the range from `from` to `to`, in the configured format; by default that of the source.
 ///
 /// # Errors
 /// [`Error::Config`].
@@ -64,8 +64,8 @@ pub(crate) fn range_of(
     Ok(range)
 }
 
-/// The batches that were read from `range`, and all that they were read from, which brings more batches, until none is
-/// read in part. `with` says which batches go together besides.
+/// Collects the batches that were read from `range`, and widens it until no batch is covered only
+/// in part. `with` returns the batches that must go together.
 pub(crate) fn widen(
     entries: &[CommitEntry],
     range: Interval,
@@ -114,7 +114,7 @@ pub(crate) fn undone(ledger: &Ledger, range: &BatchRange) -> Ledger {
     }
 }
 
-/// The parts of a range that are done, for people.
+/// Formats the finished parts of a range for messages.
 ///
 /// # Errors
 /// [`Error::Config`].

@@ -1,14 +1,14 @@
-//! Sets of integers as intervals: what is wanted, less what is done, is what to read.
+//! Sets of integers as intervals, with union and difference.
 
 use feedline_schemas::commit::Interval;
 
-/// A set of integers: intervals that hold their first and not their second number, in order, none empty, and none that
-/// touches the next.
+/// A set of integers: half-open intervals (the start is included, the end is not), in order, none
+/// empty, and none that touches the next.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Intervals(Vec<Interval>);
 
 impl Intervals {
-    /// The union of any intervals; empty ones and such that end before they begin add nothing.
+    /// Union of any intervals; empty and reversed ones add nothing.
     pub(crate) fn of(intervals: impl IntoIterator<Item = Interval>) -> Self {
         let mut sorted: Vec<Interval> = intervals.into_iter().collect();
         sorted.retain(|[from, to]| from < to);
@@ -33,7 +33,7 @@ impl Intervals {
         let mut left = Vec::new();
         let mut others = other.0.iter().peekable();
         for &[mut from, to] in &self.0 {
-            // Those that end before this one begins end before all that follow.
+            // Intervals that end before this one begins also end before all later ones.
             while others.next_if(|[_, end]| *end <= from).is_some() {}
             let mut ahead = others.clone();
             while let Some(&[begin, end]) = ahead.next_if(|[begin, _]| *begin < to) {

@@ -40,10 +40,11 @@ pub(super) struct Reading {
     old: u64,
     /// Absent parts of values in the pass before, which are requested again.
     absent: Vec<(u64, Vec<Interval>)>,
-    /// The first value it has read of, and what the pass had done of it before.
+    /// The first value that it has read, and its intervals finished before.
     first: u64,
     first_done: Intervals,
-    /// The value it ended in, and what of it has been begun by then; none when it ended with the pass.
+    /// The value that it ended in, and the intervals of it begun by then; `None` if it ended with
+    /// the pass.
     last: Option<(u64, Intervals)>,
     values: u64,
 }
@@ -73,7 +74,7 @@ impl Reading {
         })
     }
 
-    /// Index behind the last value it has read of.
+    /// Index after the last value that it has read.
     fn end(&self) -> u64 {
         self.last
             .as_ref()
@@ -105,7 +106,7 @@ impl Reading {
         {
             *begun = Intervals::of(ledger.part.iter().copied());
         }
-        // Values between these have read what one of them has.
+        // Values between these have been read like one of them.
         let last = self.end().saturating_sub(1);
         let some = [
             self.first,

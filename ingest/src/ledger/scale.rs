@@ -23,13 +23,15 @@ pub(super) enum Scale {
     Rfc3339,
     /// Unix time; units of so many milliseconds.
     Unix(i64),
-    /// A pattern whose last place is so many milliseconds.
+    /// A pattern whose last field is so many milliseconds.
     Pattern(String, i64),
 }
 
 impl Scale {
+    /// Parses the name of a format.
+    ///
     /// # Errors
-    /// A message that says what `format` may be.
+    /// A message with the valid formats.
     pub(super) fn new(format: &str) -> Result<Self, String> {
         match format {
             "integer" => return Ok(Self::Integer),
@@ -95,7 +97,7 @@ impl Scale {
         }
     }
 
-    /// As the API is sent it.
+    /// Formats a number for the API.
     pub(super) fn write(&self, at: i64) -> String {
         match self {
             Self::Integer | Self::Unix(_) => at.to_string(),
@@ -106,7 +108,7 @@ impl Scale {
         }
     }
 
-    /// For people.
+    /// Formats a number for messages.
     pub(super) fn show(&self, at: i64) -> String {
         match self {
             Self::Unix(_) => self.time(at).to_string(),
@@ -124,7 +126,7 @@ impl Scale {
         Timestamp::from_millisecond(millis).unwrap_or(end)
     }
 
-    /// The last unit that was over so long before `unix`.
+    /// Returns the last unit that was complete at `lag_s` before `unix`.
     pub(super) fn before(&self, unix: Duration, lag_s: i64) -> Option<i64> {
         let millis = i64::try_from(unix.as_millis()).unwrap_or(i64::MAX);
         let millis = millis.saturating_sub(lag_s.saturating_mul(1_000));
@@ -163,7 +165,7 @@ impl Scale {
         }
     }
 
-    /// The end of the slice that begins at `from`.
+    /// Returns the end of the slice that begins at `from`.
     pub(super) fn after(&self, from: i64, step: Step) -> i64 {
         let months = match step {
             Step::Units(units) => return from.saturating_add(units),
@@ -213,11 +215,11 @@ impl Scale {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Step {
     Units(i64),
-    /// Calendar months: slices end with the last of a month.
+    /// Calendar months: slices end with the end of a month.
     Months(i64),
 }
 
-/// Seconds of a whole number with a unit, at most a hundred centuries.
+/// Parses a whole number with a unit as seconds, at most a hundred centuries.
 pub(super) fn seconds(text: &str) -> Option<i64> {
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
     let number: i64 = digits.parse().ok().filter(|number| *number >= 0)?;
@@ -242,7 +244,7 @@ fn millis(formats: &[&str], text: &str) -> Option<i64> {
 
 /// Returns true if a pattern distinguishes all timestamps that are `unit` milliseconds apart.
 fn tells(pattern: &str, unit: i64) -> bool {
-    // Odd times of all months, days and hours.
+    // Irregular times over all months, days and hours.
     (0..60_i64).all(|i| {
         let at = 981_173_106_000 + i * 4_567_891_000;
         let at = at - at.rem_euclid(unit);

@@ -6,7 +6,8 @@ use url::{Position, Url};
 use super::{slices::Slices, values::Values};
 use crate::error::Error;
 
-/// Refuses what a source cannot have beside slices or a list of values, and lists whose source is none of the pipeline.
+/// Refuses settings that cannot be combined with slices or a list of values, and lists of an
+/// unknown source.
 ///
 /// # Errors
 /// [`Error::Config`].
@@ -94,7 +95,7 @@ pub(crate) fn depth(source: &SourceConfig, all: &[SourceConfig]) -> Option<usize
     Some(depth)
 }
 
-/// Refuses what cannot work together, all of it checked by itself.
+/// Refuses combinations that cannot work, of settings that are valid alone.
 pub(super) fn check_together(
     config: &SourceConfig,
     slices: Option<&Slices>,
@@ -128,7 +129,7 @@ pub(super) fn check_together(
     Ok(())
 }
 
-/// Refuses a URL whose host a parameter would choose.
+/// Refuses a URL with a parameter in its host.
 fn check_place(url: &str, param: &str) -> Result<(), Error> {
     let place = format!("{{{param}}}");
     if !url.contains(&place) {

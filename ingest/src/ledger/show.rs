@@ -81,7 +81,7 @@ fn listed(config: &SourceConfig, ledger: &Ledger) -> u64 {
     }
 }
 
-/// Numbers of values that have the same done, those that are furthest first.
+/// Groups of values with the same finished intervals, the furthest first.
 fn groups(ledger: &Ledger, listed: u64) -> Vec<(u64, Intervals)> {
     let before = Intervals::of(ledger.done.iter().copied());
     let none = Intervals::default();

@@ -98,7 +98,7 @@ impl Slices {
         self.is_inclusive && !self.scale.is_whole() && self.to_param.is_some()
     }
 
-    /// Reads an end of a range.
+    /// Parses an end of a range.
     ///
     /// # Errors
     /// A message that quotes `text`.
@@ -139,7 +139,7 @@ impl Slices {
         [self.start, ends.min().unwrap_or(self.start).max(self.start)]
     }
 
-    /// The end of the range, where the configuration says it.
+    /// Configured end of the range.
     pub(super) fn end(&self) -> Option<i64> {
         self.end
     }
@@ -149,7 +149,7 @@ impl Slices {
         self.scale.first(gap, self.step)
     }
 
-    /// Parameters that ask for a slice.
+    /// Request parameters of a slice.
     pub(super) fn query(&self, [from, to]: Interval) -> Vec<(&str, String)> {
         let mut query = vec![(self.from_param.as_str(), self.scale.write(from))];
         if let Some(param) = &self.to_param {
@@ -164,7 +164,7 @@ impl Slices {
         self.scale.count(intervals, self.step)
     }
 
-    /// A slice for people.
+    /// Formats a slice for messages.
     pub(super) fn show(&self, [from, to]: Interval) -> String {
         format!("{} to {}", self.scale.show(from), self.scale.show(to))
     }

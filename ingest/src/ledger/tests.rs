@@ -40,7 +40,7 @@ fn plan(range: Interval, step: i64, values: Option<u64>) -> Plan {
 
 fn position(ledger: Ledger) -> Position {
     let is_over = ledger.slice.is_none();
-    // As it comes back from the log.
+    // After a round trip through the log.
     let ledger = serde_json::from_str(&serde_json::to_string(&ledger).unwrap()).unwrap();
     let run = PageRun {
         ledger: Some(ledger),
@@ -60,7 +60,7 @@ fn position(ledger: Ledger) -> Position {
     }
 }
 
-/// A pass: from, length, values that are added, and what is drawn for its slices.
+/// A pass: start, length, added values, and random draws for its slices.
 type Drawn = (i64, i64, u64, Vec<u8>);
 
 fn any_passes() -> impl Strategy<Value = Vec<Drawn>> {
@@ -69,7 +69,7 @@ fn any_passes() -> impl Strategy<Value = Vec<Drawn>> {
     proptest::collection::vec(pass, 1..6)
 }
 
-/// Goes through passes; slices are cut and batches end as drawn.
+/// Goes through passes; slices are split and batches end as drawn.
 fn check_passes(passes: &[Drawn], step: i64, first_values: u64) {
     let mut values = first_values;
     let mut done: BTreeMap<u64, BTreeSet<i64>> = BTreeMap::new();
@@ -115,7 +115,7 @@ fn check_passes(passes: &[Drawn], step: i64, first_values: u64) {
             }
         }
         assert_eq!(read, expected);
-        // The model of what is kept: new values narrow it to the pass.
+        // The model of the kept intervals: new values narrow it to the pass.
         let is_of_all = last.as_ref().is_some_and(|last| last.values == values);
         for value in 0..values {
             let kept = done.entry(value).or_default();
@@ -162,7 +162,7 @@ fn batches_far_away_are_no_neighbours() {
         ledger = plan.advance(ledger);
         ends.push(position(ledger.clone()));
     }
-    // The slices 0 to 3, each with the one that was begun; the fifth ends the pass.
+    // The slices 0 to 3, each with the begun one; the fifth ends the pass.
     let over = position(plan.advance(ledger));
     let near = neighbours(ends.iter(), &over);
     assert_eq!(near.into_iter().collect::<Vec<_>>(), [2, 3]);

@@ -1,4 +1,4 @@
-//! Passes that end no later than a trusted clock says.
+//! Passes that end no later than a trusted clock allows.
 //!
 //! A future range must not be marked as done: an API returns nothing for it, and no later pass
 //! would request it. A pass begins by this machine's clock. The first response reports the server's
@@ -14,7 +14,7 @@ use super::{Plan, intervals::Intervals};
 use crate::server_time::TOLERANCE;
 
 impl Plan {
-    /// Takes over where the passes of `entries` ended.
+    /// Reads the ends of the passes of `entries`.
     pub(crate) fn learn(&mut self, entries: &[CommitEntry]) {
         let ledgers = entries
             .iter()
@@ -54,8 +54,9 @@ impl Plan {
         Some(right.copied().unwrap_or_else(|| slices.start()))
     }
 
-    /// The ledger of a pass with an end that `now` has reached; none where it has one. `is_ours` says that this process began
-    /// the pass: what another one began beyond now was begun by a clock that was ahead, and what it did is not trusted.
+    /// Returns the ledger of a pass shortened to `now`; `None` if its end is not later. `is_ours`
+    /// is true if this process began the pass. A pass of another process that began beyond now was
+    /// begun by a clock that was ahead, so its progress is not trusted.
     pub(crate) fn end_at(&self, ledger: &Ledger, now: Duration, is_ours: bool) -> Option<Ledger> {
         let slices = self.slices.as_ref()?;
         slices.over_at(now)?;

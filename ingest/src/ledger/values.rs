@@ -21,24 +21,24 @@ use crate::{
     value::Value,
 };
 
-/// The values that a source is asked for, one after another.
+/// List of values to request, one after another.
 #[derive(Clone, Debug)]
 pub(super) struct Values {
     pub(super) param: String,
     /// Column that is added to records.
     pub(super) column: Option<String>,
-    /// Texts and integers, no two with one text.
+    /// Strings and integers with distinct texts.
     pub(super) values: Vec<Value>,
-    /// The source that they come from.
+    /// Source of the values.
     pub(super) source: Option<String>,
 }
 
 impl Values {
-    /// The values that `config` names, or that its source has landed; some texts lead elsewhere as parts of a URL, and are
-    /// left out of a list that a source gives.
+    /// Reads the values of `config`, or those that its source has landed. Some strings would change
+    /// the URL path; they are dropped from the list of a source.
     ///
     /// # Errors
-    /// [`Error::Config`], and as [`landed`].
+    /// [`Error::Config`], and those of [`landed`].
     pub(super) async fn new(
         config: &SourceConfig,
         each: &ForEachConfig,
@@ -89,7 +89,7 @@ impl Values {
         Hash128::of(texts.join("\n").as_bytes())
     }
 
-    /// Refuses values that are not those a ledger was written with.
+    /// Refuses values that differ from those of a ledger.
     ///
     /// # Errors
     /// [`Error::Config`].
@@ -191,7 +191,7 @@ fn text(value: &Value) -> String {
     }
 }
 
-/// Distinct values of a column of what a source has landed, in the order of their first rows.
+/// Distinct values of a landed column of a source, in the order of their first rows.
 async fn read(source: &Name, column: &str, context: &Context) -> Result<Vec<Value>, Error> {
     let Some(landed) = landed(&context.root, source).await? else {
         tracing::info!(%source, "has landed nothing yet that gives values");

@@ -40,7 +40,7 @@ const COLUMNS: [&str; 9] = [
     REQUEST, URL, FROM, STATUS, HEADERS, REASON, DETAIL, MASKED, BODY,
 ];
 
-/// The file of a batch's exchanges; `None` where there are none.
+/// Encodes the file of a batch's exchanges; `None` if there are none.
 ///
 /// # Errors
 /// [`Error::Encode`].
@@ -96,8 +96,8 @@ fn batch(all: &[Exchange], sequence: Sequence) -> Result<RecordBatch, ParquetErr
     Ok(RecordBatch::try_from_iter_with_nullable(columns)?)
 }
 
-/// Parquet with fixed settings. Bodies are large and all different: no dictionary, no statistics, and pages of a body or a
-/// few.
+/// Writes Parquet with fixed settings. Bodies are large and all different: no dictionary, no
+/// statistics, and pages of one or few bodies.
 fn write(batch: &RecordBatch) -> Result<Bytes, ParquetError> {
     let body = || ColumnPath::from(BODY);
     let properties = WriterProperties::builder()

@@ -20,7 +20,7 @@ pub(crate) struct Tape(Mutex<Reel>);
 struct Reel {
     /// URL of the archive file.
     url: String,
-    /// In their order.
+    /// Remaining exchanges, in order.
     exchanges: Vec<Exchange>,
 }
 

@@ -64,7 +64,7 @@ fn what_pages_are_read_by_is_kept_and_nothing_else() {
     ];
     let kept = answer(url, url, &lines, "{\"echo\": \"secret-TOKEN\"}");
     let names: Vec<&str> = kept.headers.keys().map(String::as_str).collect();
-    // One that was looked for and absent is there without a value.
+    // An absent header is archived without a value.
     assert_eq!(names, ["content-type", "etag", "link", "x-next"]);
     assert_eq!(kept.headers["link"], ["</a>; rel=next", "</b>; rel=last"]);
     assert!(kept.headers["x-next"].is_empty());
@@ -145,7 +145,7 @@ async fn a_file_gives_back_what_was_written_byte_by_byte() {
         .await
         .unwrap();
     assert_eq!(read(&landing, &encoded.file).await.unwrap(), all);
-    // A file of something else is refused.
+    // A file of another kind is refused.
     let mut other = encoded.file.clone();
     landing.put(&other.path, "PAR1".into()).await.unwrap();
     assert!(read(&landing, &other).await.is_err());

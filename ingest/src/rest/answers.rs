@@ -27,14 +27,14 @@ use crate::{
 
 /// Archived reason for a missing response: the server no longer knew the cursor.
 const GONE: &str = "gone";
-/// The same: there was no page behind the last one.
+/// Archived reason: no page exists after the last one.
 const END: &str = "end";
 
 /// A page that was answered.
 pub(super) struct Answered {
     pub(super) contents: Contents,
     pub(super) headers: HeaderMap,
-    /// As it came, decompressed; empty without an archive.
+    /// Decompressed body; empty without an archive.
     pub(super) body: Bytes,
 }
 
@@ -44,7 +44,7 @@ pub(super) struct Answers {
     again: Refresh,
     /// True if there is one page.
     is_single: bool,
-    /// Of the pages of earlier runs.
+    /// Validators of the pages of earlier runs.
     validators: Validators,
     keeper: Option<Keeper>,
     kept: Kept,
@@ -167,7 +167,7 @@ impl Answers {
         self.kept.push(keeper.answer(http, url, came));
     }
 
-    /// Keeps that the cursor in `url` was no longer known.
+    /// Archives that the cursor in `url` was no longer known.
     pub(super) fn keep_gone(&mut self, http: &Http, url: &Url, error: &Error) {
         if let Some(keeper) = &self.keeper {
             let detail = Some(error.to_string());
@@ -175,7 +175,7 @@ impl Answers {
         }
     }
 
-    /// Keeps that there is no page at `url`, behind the last one.
+    /// Archives that no page exists at `url`, after the last one.
     pub(super) fn keep_end(&mut self, http: &Http, url: &Url, error: &Error) {
         if let Some(keeper) = &self.keeper {
             let detail = Some(error.to_string());

@@ -28,10 +28,10 @@ use crate::{
 pub struct Suggestion {
     /// Source name.
     pub source: String,
-    /// `[source.pagination]` as a line of TOML; absent where nothing speaks for further pages.
+    /// `[source.pagination]` as a line of TOML; absent without a sign of further pages.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pagination: Option<String>,
-    /// `records` as a line of TOML, where the records are not at the configured path.
+    /// `records` as a line of TOML, if the records are not at the configured path.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub records: Option<String>,
     /// Reason for the suggestion.

@@ -106,14 +106,15 @@ async fn a_next_url_to_another_host_is_refused_or_gets_no_secret() {
     assert_eq!(other.heads().len(), 0);
     let origin = other.url.origin().ascii_serialization();
     config.pagination.next_origins.push(origin);
-    // The configuration names it, so it needs not be let in as well.
+    // The configuration names it, so `private_hosts` need not.
     assert!(config.private_hosts.is_empty());
     assert_eq!(read(&config).await.unwrap().0.len(), 2);
     assert!(server.heads()[0].contains("secret-KEY"));
     assert!(!other.heads()[0].contains("secret-KEY"));
 }
 
-/// Records `{"i":N}` from 0 to `total`, by `offset` and `limit`, at most `most` a page and none from `end` on.
+/// Records `{"i":N}` from 0 to `total`, by `offset` and `limit`, at most `most` a page and none
+/// from `end` on.
 async fn offset_server(total: u64, most: u64, end: u64) -> Scripted {
     Scripted::answering(move |_, head| {
         let offset: u64 = param(head, "offset").unwrap().parse().unwrap();
@@ -133,7 +134,7 @@ async fn offsets_leave_no_gap_when_the_server_gives_less_than_it_is_asked_for() 
     let (records, _) = read_all(&config, 1).await.unwrap();
     assert_eq!(records.len(), 10);
     assert_eq!(records[9], r#"{"i":9}"#);
-    // Asked for pages of 4 it gives 3.
+    // For pages of 4 it returns 3 records.
     config.pagination.page_size = 4;
     config.pagination.size_param = Some("limit".into());
     assert_eq!(read_all(&config, 1).await.unwrap().0.len(), 10);
@@ -170,7 +171,7 @@ async fn fault_27_an_api_that_stops_at_a_number_of_records_is_incomplete() {
     check(&config, "10000 records have come").await;
     config.pagination.total_header = Some("X-Total".into());
     check(&config, "10000 of 10500 records have come").await;
-    // As many records as the cap, and the total says that these are all.
+    // As many records as the cap, and the total confirms that these are all.
     let server = offset_server(10_000, 1_000, 10_000).await;
     config.url = server.url.to_string();
     assert_eq!(read(&config).await.unwrap().0.len(), 10_000);
@@ -210,7 +211,7 @@ async fn fault_27_a_round_number_below_the_total_is_incomplete_without_being_tol
     let reason = read(&single).await.unwrap_err().to_string();
     assert!(reason.contains("`feedline plan --ask`"), "{reason}");
 
-    // An estimate, a list that shrank, all of it, and one that is over for a reason of its own.
+    // An estimate, a list that shrank, a complete one, and one that ends for another reason.
     assert_eq!(cut(20_000, 9_990, offset, true).await, (Ok(9_990), false));
     assert_eq!(cut(9, 7, offset, true).await, (Ok(7), false));
     assert_eq!(cut(10_000, 10_000, offset, true).await, (Ok(10_000), false));
@@ -230,7 +231,7 @@ async fn fault_27_an_end_at_a_common_cap_without_a_total_is_told() {
     assert!(warns(10_000, usize::MAX, None).await);
     assert!(warns(1_000, usize::MAX, None).await);
     assert!(!warns(2_500, usize::MAX, None).await);
-    // Who has said the cap knows, and of a run that began in the middle nothing is known.
+    // No warning with a configured cap, and none for a run that began in the middle.
     assert!(!warns(1_000, usize::MAX, Some(9_000)).await);
     assert!(!warns(1_000, 1, None).await);
 }

@@ -8,7 +8,8 @@ use super::{
 };
 use crate::http::testing::{Scripted, ok, read_all};
 
-/// Records of `times`, keys counted from 0, by `since` and (if `by_key`) `after`, at most `most` a page.
+/// Records of `times`, keys counted from 0, by `since` and (if `by_key`) `after`, at most `most` a
+/// page.
 async fn keyset_server(times: Vec<i64>, most: usize, by_key: bool, is_exclusive: bool) -> Scripted {
     Scripted::answering(move |_, head| {
         let since: i64 = param(head, "since").map_or(i64::MIN, |since| since.parse().unwrap());
@@ -99,7 +100,7 @@ async fn fault_29_an_exclusive_bound_is_found_out_before_records_are_lost() {
     };
     check(vec![1, 2, 3, 3, 3, 4]).await;
     check(vec![3; 9]).await;
-    // Where no two records share a time it may be said so.
+    // If no two records share a time, `exclusive` is allowed.
     let server = keyset_server((0..9).collect(), 4, false, true).await;
     let mut config = keyset(&server, 4, false);
     config.pagination.exclusive = true;

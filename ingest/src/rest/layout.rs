@@ -26,9 +26,9 @@ pub(super) struct Layout {
     token: Option<(&'static str, String)>,
     /// Path of the number of all records.
     total: Option<String>,
-    /// Path of a boolean that says whether there are further pages.
+    /// Path of a boolean that is true if further pages exist.
     more: Option<String>,
-    /// Path of an error; empty where none is looked for.
+    /// Path of an error; empty to look for none.
     error: Option<String>,
     /// True if the records are hashed.
     is_hashed: bool,
@@ -49,11 +49,11 @@ pub(super) struct Body {
 /// Reason for an unusable body.
 #[derive(Debug, PartialEq)]
 pub(super) enum Unusable {
-    /// It is not what the configuration says. Nothing of it is quoted: it may echo a secret.
+    /// It does not match the configuration. Nothing of it is quoted: it may echo a secret.
     Wrong(String),
-    /// It is an error, which reads so; it may have secrets in.
+    /// It is an error with this text, which may contain secrets.
     Error(String),
-    /// It has no records, and at this key something that APIs report errors with.
+    /// It has no records, and at this key a value that APIs report errors with.
     Suspect(&'static str, String),
 }
 
@@ -244,7 +244,7 @@ pub(super) fn document(body: &[u8], bounds: &JsonConfig) -> Result<Value, String
 /// Keys that APIs report errors with.
 const ERRORS: [&str; 2] = ["error", "errors"];
 
-/// An error for a person; it may have secrets in.
+/// Formats an error for messages; it may contain secrets.
 fn error_text(error: &Value) -> String {
     match error {
         Value::Text(text) => text.clone(),
@@ -268,7 +268,8 @@ fn hash(records: &[Value]) -> Hash128 {
     Hash128::of(texts.join("\n").as_bytes())
 }
 
-/// The cursor or URL found at `path`: text or (a cursor only) an integer; null, absent or empty is none.
+/// Reads the cursor or URL at `path`: text or (a cursor only) an integer; null, absent or empty is
+/// `None`.
 fn token(found: Option<&Value>, key: &str, path: &str) -> Result<Option<String>, String> {
     match found {
         None | Some(Value::Null) => Ok(None),
@@ -286,7 +287,7 @@ fn token(found: Option<&Value>, key: &str, path: &str) -> Result<Option<String>,
     }
 }
 
-/// The boolean at `path`; none where it is null or absent.
+/// Reads the boolean at `path`; `None` if it is null or absent.
 fn boolean(found: Option<&Value>, path: &str) -> Result<Option<bool>, String> {
     Ok(match found {
         None | Some(Value::Null) => None,

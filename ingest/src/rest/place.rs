@@ -10,15 +10,15 @@ use crate::{error::Error, pagination::with_query};
 /// The URL of a source's first pages.
 #[derive(Debug)]
 pub(super) struct Place {
-    /// With the parameters that all requests have.
+    /// URL with the parameters of all requests.
     base: Url,
-    /// The URL as it is configured, and its parameters; none where nothing is to be put into it.
+    /// The configured URL with placeholders, and its parameters; `None` without placeholders.
     template: Option<(String, BTreeMap<String, String>)>,
 }
 
 impl Place {
-    /// A place at `url`, which is that of the configuration, but for embedded APIs; `params` are those that
-    /// [`Place::url`] is given later.
+    /// Resolves the URL of the source; for embedded APIs, `url` differs from the configured one.
+    /// `params` are the parameters that [`Place::url`] gets later.
     pub(super) fn new<'a>(
         config: &SourceConfig,
         url: Url,
@@ -33,15 +33,15 @@ impl Place {
         }
     }
 
-    /// The URL without what is different from run to run.
+    /// The URL without parameters that differ from run to run.
     pub(super) fn base(&self) -> &Url {
         &self.base
     }
 
-    /// The URL with `query`, each value in its place or in the query.
+    /// Returns the URL with `query`, each value in its placeholder or in the query.
     ///
     /// # Errors
-    /// [`Error::Config`] when that makes no URL.
+    /// [`Error::Config`] if the result is no URL.
     pub(super) fn url(&self, mut query: Vec<(&str, String)>) -> Result<Url, Error> {
         let Some((template, params)) = &self.template else {
             return Ok(with_query(&self.base, query));
@@ -71,7 +71,8 @@ fn with_params(url: &Url, params: &BTreeMap<String, String>) -> Url {
     with_query(url, params.iter().map(|(k, v)| (k.as_str(), v.clone())))
 }
 
-/// Everything but letters, digits and `-._~` as its bytes (RFC 3986, 2.3), so that a value is one part of a path.
+/// Percent-encodes everything but letters, digits and `-._~` (RFC 3986, 2.3), so that a value is
+/// one path segment.
 fn encoded(value: &str) -> String {
     let mut out = String::with_capacity(value.len());
     for byte in value.bytes() {

@@ -33,7 +33,7 @@ fn folder() -> Option<PathBuf> {
     is_there.then_some(folder)
 }
 
-/// The exchanges of a recording; none where the data is absent.
+/// The exchanges of a recording; `None` where the data is absent.
 fn recording(name: &str) -> Option<Vec<Exchange>> {
     let file = std::fs::File::open(folder()?.join(format!("{name}.jsonl.gz"))).unwrap();
     let mut text = String::new();
@@ -56,7 +56,7 @@ fn recording(name: &str) -> Option<Vec<Exchange>> {
 }
 
 impl Exchange {
-    /// Its query, or its form where it was sent as one, in a fixed order.
+    /// Its query, or its form if it was sent as one, in a fixed order.
     fn query(&self) -> Vec<(String, String)> {
         let form = url::form_urlencoded::parse(self.form.as_bytes());
         let pairs = self.uri.query_pairs().chain(form);
@@ -183,7 +183,7 @@ async fn recorded_reddit_posts_are_read_with_a_token_of_client_credentials() {
     let Some(mut exchanges) = recording(name) else {
         return;
     };
-    // The recording ends with the first page; the one after it is empty here.
+    // The recording ends with the first page; here the next one is empty.
     let first: Json = serde_json::from_str(&exchanges[1].body).unwrap();
     let after = first["data"]["after"].as_str().unwrap().to_owned();
     let mut uri = exchanges[1].uri.clone();

@@ -137,7 +137,7 @@ async fn only_sources_without_pagination_and_without_a_log_are_asked() {
         (first[0].source.as_str(), server.heads().len()),
         ("quotes", 1)
     );
-    // Nothing was landed, so that it is asked again.
+    // Nothing was landed, so it is requested again.
     assert_eq!(asked(vec![bare.clone()], &context).await.unwrap().len(), 1);
     let mut pipeline = feedline_schemas::config::load("p", "[pipeline]\nname = \"p\"\n", &[])
         .unwrap()
