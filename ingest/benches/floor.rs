@@ -1,7 +1,9 @@
-//! The least that fetching takes: pages of `bench/ingest/server.py` read to their end and thrown away.
+//! Lower bound of the fetch time: reads the pages of `bench/ingest/server.py` to their end and
+//! discards them.
 //!
-//! `cargo bench -p feedline-ingest --bench floor -- URL STREAMS`: follows `next` of each stream, all of them at a time, as
-//! `bench/ingest/run.sh` does. A refused page is asked for again at once. Without arguments there is nothing to read.
+//! `cargo bench -p feedline-ingest --bench floor -- URL STREAMS`: follows `next` of each stream,
+//! all concurrently, as `bench/ingest/run.sh` does. A refused page is retried at once. Without
+//! arguments there is nothing to read.
 #![expect(clippy::unwrap_used, reason = "a failed request ends the bench")]
 #![expect(clippy::print_stdout, reason = "the result is for a person")]
 

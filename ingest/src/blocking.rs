@@ -6,8 +6,8 @@ use rayon::{ThreadPool, ThreadPoolBuilder};
 
 use crate::error::Error;
 
-/// One thread for each core, for work that only computes. More would be no faster, and each thread that allocates keeps
-/// memory of its own.
+/// Thread pool for pure computation, one thread for each core. More would be no faster, and each
+/// thread that allocates keeps memory of its own.
 static CORES: LazyLock<Option<ThreadPool>> = LazyLock::new(|| {
     let builder = ThreadPoolBuilder::new()
         .num_threads(available_parallelism().map_or(1, NonZero::get))
@@ -15,7 +15,7 @@ static CORES: LazyLock<Option<ThreadPool>> = LazyLock::new(|| {
     builder.build().ok()
 });
 
-/// Runs `work` that waits for nothing: of all sources no more at a time than there are cores.
+/// Runs `work` that never blocks. All sources together run at most one such task per core.
 pub(crate) async fn computing<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, Error> + Send + 'static,
 ) -> Result<T, Error> {

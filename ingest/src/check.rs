@@ -4,8 +4,8 @@ use feedline_schemas::config::PipelineConfig;
 
 use crate::{context::Context, error::Error, run::open, settings::choose};
 
-/// Resolves the settings of every source, credentials included. Sends no request, and reads and writes no data. A pipeline
-/// without a source passes.
+/// Resolves the settings of every source, credentials included. Sends no request, and reads and
+/// writes no data. A pipeline without a source passes.
 ///
 /// # Errors
 /// [`Error::Config`] for the first setting or secret that is wrong or missing.

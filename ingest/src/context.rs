@@ -41,9 +41,9 @@ impl Context {
 
 /// Resolver of secret references.
 pub trait Secrets: Debug + Send + Sync {
-    /// The secret's text, with the reference's prefix in front.
+    /// Returns the secret, with the reference's prefix.
     ///
     /// # Errors
-    /// A message that names the reference and says what to do, never the secret.
+    /// A message that names the reference and the remedy, never the secret.
     fn resolve(&self, reference: &SecretRef) -> Result<String, String>;
 }

@@ -179,7 +179,8 @@ impl Options {
         json!({ "data": { "items": items }, "paging": { "next_cursor": next } })
     }
 
-    /// An opaque name of `page`: its number, made unreadable, and a check that refuses cursors of other servers.
+    /// Opaque cursor of `page`: its obfuscated number, and a checksum that rejects cursors of other
+    /// servers.
     fn cursor(&self, page: u64) -> String {
         let mask = xxh3_64_with_seed(b"cursor", self.market.seed);
         let check = xxh3_64_with_seed(&page.to_le_bytes(), mask ^ self.page_size);
@@ -243,7 +244,7 @@ enum Mood {
 }
 
 impl Mood {
-    /// The mood at request number `asked` (from 0) for `page`.
+    /// Returns the fault of request number `asked` (from 0) for `page`.
     fn at(seed: u64, page: u64, asked: u64) -> Self {
         let mut dice = Dice::new(seed ^ 0x6d6f_6f64, page << 8 | asked.min(255));
         let (roll, detail) = (dice.unit(), dice.unit());
@@ -350,14 +351,14 @@ fn throttle(wait_s: u64, as_date: bool) -> Response {
     response
 }
 
-/// Announces the whole body, sends half of it and breaks the connection.
+/// Announces the full length, sends half of the body and breaks the connection.
 fn cut(body: String) -> Response {
     let length = body.len();
     let half = Bytes::from(body).slice(..length / 2);
     let parts = stream::unfold(Some(half), async |half| match half {
         Some(half) => Some((Ok(half), None)),
         None => {
-            // Lets the first half leave before the connection breaks.
+            // Sends the first half before the connection breaks.
             tokio::task::yield_now().await;
             Some((Err(io::Error::other("cut on purpose")), None))
         }
@@ -512,7 +513,7 @@ mod tests {
         assert_eq!(stats.pages, BTreeMap::from([(2, 1)]));
     }
 
-    /// A seed with every kind of misbehaviour in `pages` pages, but without waits that a test would have to sit out.
+    /// A seed with every kind of fault in `pages` pages, but without long waits.
     fn seed_for_tests(pages: u64) -> u64 {
         let is_good = |seed: &u64| {
             let at = |asked| (0..pages).map(move |page| Mood::at(*seed, page, asked));

@@ -1,4 +1,5 @@
-//! Failed runs of sources, kept beside their logs for `status`: a run that fails before its first batch leaves no entry.
+//! Failed runs of sources, stored beside their logs for `status`: a run that fails before its first
+//! batch leaves no entry.
 
 use bytes::Bytes;
 use feedline_schemas::{decode, encode, failures::FailedRuns, format::FAILURES, ids::Name};
@@ -8,7 +9,7 @@ use crate::{commit_log::landing, context::Context, error::Error};
 
 const PATH: &str = "failures.json";
 
-/// The runs of the source at `landing` that failed since the last one that did not.
+/// Reads the failed runs of the source at `landing` since its last successful one.
 ///
 /// # Errors
 /// [`Error::Contract`] for a file that cannot be read, [`Error::Storage`].
@@ -19,8 +20,8 @@ pub(crate) async fn read(landing: &Store) -> Result<Option<FailedRuns>, Error> {
     Ok(Some(decode(&landing.url_of(PATH), &bytes)?))
 }
 
-/// Takes note of a run of `source` that ended well, or by `error`. A run that was deferred or stopped says nothing. That it
-/// cannot be written changes nothing about the run.
+/// Records a run of `source` that ended well, or by `error`. A deferred or stopped run is not
+/// recorded. A failure to write the record does not affect the run.
 pub(crate) async fn note(context: &Context, source: &Name, error: Option<&Error>) {
     let written = match error {
         Some(Error::Deferred { .. } | Error::Cancelled) => return,

@@ -12,19 +12,20 @@ use tokio::time::Instant;
 /// Cause of a wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Cause {
-    /// The server asked for it: Retry-After, or a quota that is used up.
+    /// A delay that the server asked for: Retry-After, or a used-up quota.
     Asked,
     /// Before another try, after a failure.
     Backoff,
-    /// Before another try at a host whose circuit is open.
+    /// The pause before another try at a host whose circuit is open.
     Circuit,
-    /// For a token of `limits.requests_per_s`.
+    /// A token of `limits.requests_per_s`.
     Budget,
-    /// For other requests to the same host to end.
+    /// The end of other requests to the same host.
     Concurrency,
-    /// Between two requests of a crawl to one host: `crawl.delay_ms`, or the Crawl-delay of robots.txt.
+    /// The pause between two requests of a crawl to one host: `crawl.delay_ms`, or the Crawl-delay
+    /// of robots.txt.
     CrawlDelay,
-    /// For another program, which holds the lease of the source.
+    /// Another program, which holds the lease of the source.
     Lease,
     /// Other sources of this program: only some run at a time.
     Place,
@@ -85,7 +86,7 @@ struct State {
     retries: u64,
     /// Waits that have ended.
     waited: BTreeMap<Cause, Duration>,
-    /// Those that have not, in the order in which they began.
+    /// Current waits, in the order in which they began.
     waits: BTreeMap<u64, Wait>,
     begun: u64,
     commits: u64,
@@ -124,7 +125,7 @@ pub struct Reading {
 pub struct LogTotals {
     /// Rows of all batches.
     pub rows: u64,
-    /// Records left out as duplicates.
+    /// Records skipped as duplicates.
     pub duplicates: u64,
     /// Rejected records.
     pub rejected: u64,
@@ -132,7 +133,7 @@ pub struct LogTotals {
     pub batches: u64,
     /// Version of the record schema.
     pub schema_version: u32,
-    /// When it was committed, in seconds since 1970-01-01 UTC.
+    /// Time of the commit, in seconds since 1970-01-01 UTC.
     pub committed_unix_s: u64,
 }
 
@@ -180,7 +181,7 @@ impl Meter {
         self.state().waits_for()
     }
 
-    /// Takes note that the source waits for `what`, until the value that is returned is dropped.
+    /// Records that the source waits for `what`, until the returned value is dropped.
     pub(crate) fn wait(self: &Arc<Self>, cause: Cause, what: String) -> Waiting {
         let mut state = self.state();
         let number = state.begun;
@@ -198,17 +199,17 @@ impl Meter {
         *self.state().requests.entry(status).or_default() += 1;
     }
 
-    /// Takes note of a try beyond the first.
+    /// Records a try beyond the first.
     pub(crate) fn tried_again(&self) {
         self.state().retries += 1;
     }
 
-    /// Takes note of what the log says.
+    /// Records the totals of the log.
     pub(crate) fn stands(&self, landed: LogTotals) {
         self.state().landed = Some(landed);
     }
 
-    /// Takes note of a batch that was committed after `took`.
+    /// Records a batch that was committed after `took`.
     pub(crate) fn committed(&self, landed: LogTotals, took: Duration) {
         let mut state = self.state();
         state.commits += 1;
@@ -240,8 +241,8 @@ impl Drop for Waiting {
     }
 }
 
-/// A time of day in UTC for a person, with its day where that is another one than today's. `at` and `now` are since
-/// 1970-01-01 UTC.
+/// Formats a time of day in UTC for messages, with its date unless that is today's. `at` and `now`
+/// are since 1970-01-01 UTC.
 pub(crate) fn clock_time(at: Duration, now: Duration) -> String {
     let time = |at: Duration| {
         let seconds = i64::try_from(at.as_secs()).ok()?;
@@ -255,7 +256,7 @@ pub(crate) fn clock_time(at: Duration, now: Duration) -> String {
     }
 }
 
-/// A wait in seconds, with tenths where there are few of them.
+/// Formats a wait in seconds, short ones with tenths.
 pub(crate) fn seconds(wait: Duration) -> String {
     let tenths = wait.as_millis().div_ceil(100);
     match (tenths / 10, tenths % 10) {

@@ -27,7 +27,7 @@ struct Notice {
 const MOST: usize = 10_000;
 
 impl Notices {
-    /// Takes note of a decision of the kind `code`, which `key` changes.
+    /// Records a decision of the kind `code`, which `key` changes.
     pub(crate) fn push(&self, code: &'static str, key: &'static str, message: String) {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(notice) = all.iter_mut().find(|notice| notice.code == code) else {
@@ -73,7 +73,7 @@ pub(crate) struct LeftOut {
 }
 
 impl LeftOut {
-    /// Most names that are kept.
+    /// Maximum number of listed names.
     const NAMED: usize = 5;
 
     /// Counts one.
@@ -84,7 +84,8 @@ impl LeftOut {
         }
     }
 
-    /// Pushes a notice of the files that are left out in `place`, with the `key` and the advice that change it.
+    /// Pushes a notice of the files that are skipped in `place`, with the `key` and the advice to
+    /// include them.
     pub(crate) fn push(&self, notices: &Notices, place: &str, key: &'static str, advice: &str) {
         if self.count == 0 {
             return;

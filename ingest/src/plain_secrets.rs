@@ -1,4 +1,5 @@
-//! Secrets that a configuration seems to hold in plain text, which belong into the environment or a file.
+//! Finds probable secrets in plain text in a configuration. They belong into the environment or a
+//! file.
 
 use feedline_schemas::{
     config::{SourceConfig, TextOrSecret},
@@ -18,7 +19,7 @@ const PARTS: [&str; 9] = [
     "credential",
     "authorization",
 ];
-/// Whole names of such.
+/// Complete names of such parameters.
 const WHOLE: [&str; 5] = ["key", "auth", "pwd", "pass", "sig"];
 /// Parts of the names of cursors and form tokens, which are not credentials.
 const OTHERS: [&str; 6] = ["page", "next", "cursor", "continu", "csrf", "xsrf"];
@@ -38,7 +39,7 @@ pub(crate) fn is_secret(name: &str, value: &str) -> bool {
     is_named && !is_other && !is_number && value.len() >= LETTERS
 }
 
-/// A warning that names where a source seems to have secrets in plain text; none where it has none.
+/// Warns of a source with probable secrets in plain text; `None` if it has none.
 pub(crate) fn warning(config: &SourceConfig) -> Option<Warning> {
     let mut places = Vec::new();
     for (name, value) in &config.headers {

@@ -19,7 +19,7 @@ use crate::{
     run::open, settings::choose, source::Record, value::Value,
 };
 
-/// Most rows whose values are compared to count distinct ones.
+/// Maximum number of rows compared to count distinct values.
 const MOST_COMPARED: usize = 10_000;
 
 /// The columns of a source as the records that were looked at have them.
@@ -33,12 +33,12 @@ pub struct SourcePreview {
     pub is_all: bool,
     /// Count of items that are not records, such as a row of another length than the header.
     pub bad: u64,
-    /// One of them: reason and place.
+    /// A bad record: reason and place.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bad_sample: Option<String>,
     /// Columns in the order of their first appearance.
     pub columns: Vec<ColumnPreview>,
-    /// First records as JSON, keys in byte order, at most as many as asked for.
+    /// First records as JSON, keys in byte order, at most the requested number.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub records: Vec<String>,
     /// Warnings about decisions that a person should know of.
@@ -55,7 +55,7 @@ pub struct ColumnPreview {
     pub name: String,
     /// Type by its name in `contract.column.<name>.type`; `undecided` if no value shows it.
     pub r#type: &'static str,
-    /// Records in which it is missing: null, absent, or a spelling of it.
+    /// Records in which it is null, absent, or a spelling of a missing value.
     pub missing: u64,
     /// A few of its values.
     pub samples: Vec<String>,

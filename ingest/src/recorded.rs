@@ -21,7 +21,8 @@ use crate::{
     commit_log::landed, flatten::flatten, http::testing::context, run::ingest, value::Value,
 };
 
-/// The unpacked file of the shared data folder, or `None` (with a message) where the folder is absent.
+/// The decompressed file of the shared data folder, or `None` (with a message) if the folder is
+/// absent.
 fn shared(path: &str) -> Option<String> {
     let file = Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("../../shared/data/json")
@@ -164,7 +165,7 @@ fn take(
     }
 }
 
-/// Compares a landed row with its record: every value that is not null is there, and nothing else. How many there are.
+/// Compares a landed row with its record: both have the same non-null values. Returns their number.
 fn compare(number: usize, cells: &[Cell], record: &Value) -> usize {
     let Value::Object(entries) = record.clone() else {
         panic!("{record:?} is no record")

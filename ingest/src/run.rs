@@ -61,10 +61,11 @@ use crate::{
     watermark::Incremental,
 };
 
-/// Sources that are run at a time: one waits for its server while another decodes. Each holds a batch.
+/// Sources that run concurrently: one waits for its server while another decodes. Each holds a
+/// batch.
 const AT_ONCE: usize = 4;
 
-/// Records after which the share of rejected ones is judged at every batch; before, only at the end.
+/// Records after which the fraction of rejects is checked at every batch; before, only at the end.
 const JUDGED_AFTER: u64 = 1_000;
 
 /// Runs the pipeline's sources, some at a time; only the source called `only`, if given. A source
@@ -96,7 +97,7 @@ pub struct IngestEnd {
     pub error: Option<Error>,
 }
 
-/// Runs the sources like [`ingest`], and returns the report even where some of them failed.
+/// Runs the sources like [`ingest`], and returns the report even if some of them failed.
 ///
 /// # Errors
 /// [`Error::Config`] for settings that are refused before any source runs.
@@ -258,7 +259,7 @@ async fn run_source(config: &SourceConfig, context: &Context) -> Result<SourceRe
         let goes_on = run.is_in_pass();
         Box::pin(run.drive(source.as_mut())).await?;
         if goes_on {
-            // That pass has the range it began with; what is wanted now may be more.
+            // That pass keeps its initial range; the wanted range may be larger now.
             Box::pin(run.drive(source.as_mut())).await?;
         }
         (log, unlanded, warnings) = (run.log, run.unlanded, run.unlanded_warnings);
@@ -297,7 +298,7 @@ pub(crate) async fn open(
 /// A batch ready to be written.
 struct Prepared {
     decided: Decided,
-    /// Types of columns that no record has had a value for yet.
+    /// Planned types of columns without a value so far.
     planned: Types,
     data: Option<Encoded>,
     rejects: Option<Encoded>,
@@ -311,7 +312,8 @@ struct Prepared {
 #[derive(Clone, Copy, Debug)]
 struct NotBefore {
     until_unix_s: u64,
-    /// Length of the wait as the server asked for it: the wall clock may jump before the entry is written.
+    /// Length of the wait as the server asked for it: the wall clock may jump before the entry is
+    /// written.
     wait_s: u64,
 }
 
@@ -329,7 +331,7 @@ struct Run<'a> {
     unlanded_warnings: Vec<Warning>,
     /// Archive of responses to replay. The batches are then those of the archive.
     tape: Option<Arc<Tape>>,
-    /// Slices: the entries whose records the window knows.
+    /// Slices: entries whose records the window contains.
     recalled: BTreeSet<usize>,
     /// Columns inferred from a sample, before anything landed.
     sample: Option<Arc<Inferred>>,
@@ -360,7 +362,7 @@ impl<'a> Run<'a> {
             recalled: BTreeSet::new(),
             sample: None,
         };
-        // A feed that has not changed costs no reading of what has landed.
+        // For an unchanged feed, the landed records are not read.
         if config.refresh.is_never() {
             run.know().await?;
         }
@@ -404,7 +406,7 @@ impl<'a> Run<'a> {
             .unwrap_or_default()
     }
 
-    /// Reads and commits to the end of the source. While a batch is written the next one is read.
+    /// Reads and commits to the end of the source. Reads the next batch while one is written.
     async fn drive(&mut self, source: &mut dyn Source) -> Result<(), Error> {
         let mut read = self.reading(0).gather(source, self.position()).await?;
         self.look_ahead(source, &read.next).await?;
@@ -430,7 +432,8 @@ impl<'a> Run<'a> {
                 _ => None,
             };
             if is_done || is_empty || ended.is_some() {
-                // A time to wait for is landed even when nothing else is: a later run must not ask before it.
+                // A delay is committed even without data: a later run must not send requests before
+                // it ends.
                 if !is_empty || not_before.is_some() {
                     self.commit(pages, next, not_before).await?;
                 }
@@ -458,8 +461,8 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Samples the records to be read, where nothing has landed yet and more follows the first
-    /// batch, which ends at `next`.
+    /// Samples the records to be read, if nothing has landed yet and more follows the first batch,
+    /// which ends at `next`.
     async fn look_ahead(&mut self, source: &mut dyn Source, next: &Position) -> Result<(), Error> {
         let is_over = matches!(next, Position::Done { .. });
         if is_over || self.config.infer.rows == 0 || self.has_columns() {
@@ -490,7 +493,8 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Lands a batch: its files first, then the entry that names them and the time to wait for, if there is one.
+    /// Lands a batch: its files first, then the entry that names them and the delay, if there is
+    /// one.
     async fn commit(
         &mut self,
         pages: GatheredPages,
@@ -533,7 +537,7 @@ impl<'a> Run<'a> {
         let mut warnings = warnings::apply(known.clone(), warnings);
         let is_still =
             counts.rows + counts.rejected == 0 && not_before.is_none() && warnings == known;
-        // Each batch of an archive becomes an entry, so that the two logs stay side by side.
+        // Each batch of an archive becomes an entry, so the two logs correspond.
         let is_replay = self.tape.is_some();
         if is_still && !is_replay && is_no_news(&self.position(), &position) {
             for (reason, count) in counts.skipped {
@@ -650,7 +654,7 @@ impl<'a> Run<'a> {
         answers: Vec<Exchange>,
         sequence: Sequence,
     ) -> Result<Prepared, Error> {
-        // An entry without columns is one that landed nothing: the first columns make the first version.
+        // An entry without columns landed nothing: the first columns make the first version.
         let before = self.log.last().map(|entry| Before {
             schema: entry.schema.clone(),
             presence: entry.state.presence.clone(),
@@ -767,7 +771,7 @@ impl<'a> Run<'a> {
     }
 }
 
-/// Columns that distinguish rows of one key and version from others. Slices bring the state of a
+/// Columns that distinguish rows of one key and version from others. Slices return the state of a
 /// key at another time: there only the content distinguishes rows.
 fn key_of(config: &SourceConfig) -> Vec<String> {
     if config.key.is_empty() || config.slices.is_some() || config.for_each.is_some() {
@@ -793,7 +797,7 @@ fn is_no_news(from: &Position, to: &Position) -> bool {
         (Position::Done { run: before, .. }, Position::Done { run: after, .. }) => {
             let is_same = before.high == after.high && before.ahead == after.ahead;
             match (&before.ledger, &after.ledger) {
-                // Time alone may have extended the range; the finished part has not changed.
+                // Only time may have extended the range; the finished part has not changed.
                 (Some(before), Some(after)) => is_same_ledger(before, after),
                 _ => is_same && after.number > before.number,
             }

@@ -1,8 +1,9 @@
-//! The data of the embedded API: market-like records that are messy in known ways.
+//! The data of the embedded API: market-like records with known flaws.
 //!
-//! A record has `id`, `ts`, `symbol` (8 values), `venue` (6 values, two of them rare), `price`, `volume` (lognormal, some
-//! of it from a Pareto tail), `trades`, `spread`, `book: {bid, ask, depth: {bid_size, ask_size}}`, `momentum`,
-//! `volatility`, `sentiment`, `flags` and the target `next_return` in percent:
+//! A record has `id`, `ts`, `symbol` (8 values), `venue` (6 values, two of them rare), `price`,
+//! `volume` (lognormal, some of it from a Pareto tail), `trades`, `spread`, `book: {bid, ask,
+//! depth: {bid_size, ask_size}}`, `momentum`, `volatility`, `sentiment`, `flags` and the target
+//! `next_return` in percent:
 //!
 //! ```text
 //! next_return = 0.9 tanh(1.2 momentum) + 0.7 momentum sentiment + 0.8 imbalance - 0.5 ln(volatility / 0.02)
@@ -11,17 +12,18 @@
 //!
 //! so that a model of all features can explain about 70 percent of its variance.
 //!
-//! | mess | share |
+//! | flaw | fraction |
 //! |---|---|
-//! | exact copy of one of the about 150 records before | 2 % |
+//! | exact duplicate of one of the about 150 records before | 2 % |
 //! | text instead of a record, or `price: "n/a"` | 0.1 % each |
 //! | missing, one half null and one half absent: `sentiment` | 10 % |
 //! | ... `momentum`, `ask_size` | 3 % |
 //! | ... `price`, `volume`, `volatility` | 2 % |
 //! | ... `next_return` | 0.5 % |
 //!
-//! With drift, from record `rows / 2` on: no `spread`; `trades` is text (`"123"`, in 0.3 % `"1.2k"`); and there is a new
-//! object `meta: {region, latency: {ms}}`. Every record is a pure function of seed, row and (for the drift) `rows`.
+//! With drift, from record `rows / 2` on: no `spread`; `trades` is text (`"123"`, in 0.3 %
+//! `"1.2k"`); and there is a new object `meta: {region, latency: {ms}}`. Every record is a pure
+//! function of seed, row and (for the drift) `rows`.
 
 use std::f64::consts::TAU;
 
@@ -131,7 +133,8 @@ impl Market {
         Value::Object(record)
     }
 
-    /// The row that `row` repeats, if it is a copy. Only rows that are neither copies nor faulty are repeated.
+    /// Row that `row` duplicates, if it is a duplicate. Only rows that are neither duplicates nor
+    /// faulty are repeated.
     fn copied_from(&self, row: u64) -> Option<u64> {
         let back = self.copy_distance(row)?;
         let is_good = |row: &u64| self.copy_distance(*row).is_none() && self.fault(*row).is_none();
@@ -246,7 +249,7 @@ enum Fault {
     Price,
 }
 
-/// One record before anything is missing or wrong. Draws are in a fixed order, none depends on another's outcome.
+/// One record without flaws. Draws are in a fixed order, none depends on another's outcome.
 #[derive(Debug)]
 struct Quote {
     symbol: usize,
@@ -467,7 +470,7 @@ mod tests {
                     && record.get("meta").is_none()
             );
         }
-        // Right after the drift copies may still show the old shape.
+        // Right after the drift, duplicates may still have the old shape.
         for record in objects(&after[500..]) {
             assert!(record.get("spread").is_none() && record["trades"].is_string());
             assert!(
@@ -508,7 +511,8 @@ mod tests {
         assert_eq!(symbols.len(), SYMBOLS.len());
     }
 
-    /// The formula of the module's documentation on what a reader sees; something missing counts as its centre.
+    /// Applies the formula of the module's documentation to a parsed record. A missing value counts
+    /// as its centre.
     fn best_guess(record: &Value) -> f64 {
         let number = |pointer: &str, missing: f64| {
             record

@@ -19,9 +19,9 @@ use crate::{
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Wait {
     Over,
-    /// Until this time.
+    /// Wait until this time.
     Until(u64),
-    /// The time in the log is wrong; it is so many seconds from now at most.
+    /// The logged time is wrong; the correct one is at most so many seconds from now.
     Wrong(u64),
 }
 
@@ -42,10 +42,10 @@ fn left(until: u64, asked: Option<u64>, written: u64, now: u64) -> Wait {
     }
 }
 
-/// Ends a run that begins before the time a server asked an earlier one to wait for.
+/// Ends a run that begins before the end of a requested delay.
 ///
 /// # Errors
-/// [`Error::Deferred`]; a time that a wrong clock has written is put right in the log before.
+/// [`Error::Deferred`]. A time from a wrong clock is corrected in the log first.
 pub(super) async fn check_deferral(
     config: &SourceConfig,
     context: &Context,

@@ -4,7 +4,8 @@ use feedline_schemas::config::SourceConfig;
 
 use crate::ledger::depth;
 
-/// The sources in waves, each after the one before: a source that gets values from another one is in a later wave.
+/// Groups the sources into waves, one after the other. A source that gets values from another one
+/// is in a later wave.
 pub(super) fn waves<'a>(
     chosen: &[(usize, &'a SourceConfig)],
     all: &[SourceConfig],

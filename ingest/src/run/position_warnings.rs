@@ -13,7 +13,7 @@ use crate::{ledger::warn_of_absent, watermark::warn_of_ahead};
 const CODES: [&str; 3] = ["cursor_in_future", "values_absent", "slices_read_again"];
 
 impl Run<'_> {
-    /// Brings those of `warnings` that follow from a position to `position`.
+    /// Updates the `warnings` that depend on a position to `position`.
     pub(super) fn warn_of_position(&self, warnings: &mut Vec<Warning>, position: &Position) {
         let known = warnings.clone();
         warnings.retain(|warning| !CODES.contains(&warning.code.as_str()));

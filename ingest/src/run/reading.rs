@@ -19,11 +19,11 @@ pub(super) struct GatheredPages {
     pub(super) batch: Batch,
     /// Responses of the batch, if they are archived.
     pub(super) answers: Vec<Exchange>,
-    /// Warnings that its pages raise and take back.
+    /// Warnings that its pages raise and clear.
     pub(super) warnings: Vec<WarningChange>,
 }
 
-/// A batch that has been read, and where from and to.
+/// A batch that has been read, with its start and end positions.
 pub(super) struct Gathered {
     pub(super) pages: GatheredPages,
     pub(super) from: Position,
@@ -43,8 +43,9 @@ pub(super) struct Reading<'a> {
 }
 
 impl Reading<'_> {
-    /// Pages from `from` on until they make a batch. Where batches end depends on the pages alone, but for a server
-    /// that asks to wait and for a wish to stop: what was read until then is a batch, and the reason comes along.
+    /// Reads pages from `from` on until they make a batch. The end of a batch depends only on the
+    /// pages, except for a requested delay and a stop. Then the pages read before it are a batch,
+    /// returned with the reason.
     pub(super) async fn gather(
         self,
         source: &mut dyn Source,
@@ -57,7 +58,8 @@ impl Reading<'_> {
                 break Some(Error::Cancelled);
             }
             let page = match self.next_page(source, &next, batch.len()).await {
-                // A server that lets fewer pages through than a batch takes must not hold the run up for ever.
+                // A server that admits fewer pages at a time than a batch needs must not stall the
+                // run forever.
                 Err(reason @ (Error::Deferred { .. } | Error::Cancelled)) => break Some(reason),
                 page => page?,
             };

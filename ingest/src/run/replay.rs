@@ -137,7 +137,7 @@ async fn replay_source(
     for entry in entries.iter().skip(done) {
         tape.load(archive, entry).await?;
         let begin = run.position();
-        // A run after one that was complete was another process.
+        // A run after a complete one was another process.
         let is_anew = matches!(begin, Position::Done { .. });
         let mut source = match opened.take().filter(|_| !is_anew) {
             Some(source) => source,
@@ -170,7 +170,7 @@ async fn replay_source(
     Ok(source_report(config, log.landing(), log.entries(), Requests::default()).await)
 }
 
-/// Refuses a log that is not that of a replay of these entries, or of its beginning.
+/// Refuses a log that is not a complete or partial replay of these entries.
 fn check_side_by_side(
     own: &[CommitEntry],
     archived: &[CommitEntry],

@@ -1,8 +1,8 @@
-//! Reading rejected records again, under the contract of now.
+//! Retries rejected records under the current contract.
 //!
-//! Some files of rejected records make a batch. What lands of it, and what still does not, is committed by an ordinary entry that
-//! says that the files it was made of no longer count. So a kill leaves each record where it was or where it went, and
-//! the share of rejected records is that of those that are left.
+//! Some files of rejected records make a batch. Its landed and rejected records are committed by an
+//! ordinary entry that withdraws the files that they came from. So a kill leaves each record either
+//! in its old place or in its new one, and the reject fraction counts only the remaining rejects.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -37,7 +37,7 @@ use crate::{
     watermark::highs,
 };
 
-/// Words that a record which is none is rejected with, and that stay with it.
+/// Reasons of records that could not be read, which stay with them.
 const KNOWN_REASONS: [&str; 8] = [
     "malformed_line",
     "not_an_object",
@@ -48,15 +48,16 @@ const KNOWN_REASONS: [&str; 8] = [
     "unreadable_image",
     "not_fetched",
 ];
-/// For records that were rejected with another word and are still no records.
+/// Reason for records that were rejected with another one and are still unreadable.
 const UNREADABLE: &str = "unreadable";
 
-/// Reads the rejected records of a source again, under its contract as it is now; those that fit land, the others stay
-/// rejected. With `dry_run` nothing is changed, and what would land is counted.
+/// Retries the rejected records of a source under its current contract. Matching ones land, the
+/// others stay rejected. With `dry_run` nothing is changed, and the result is only counted.
 ///
 /// # Errors
-/// [`Error::Config`], [`Error::Frozen`] where the contract stops at a record, [`Error::Log`] and [`Error::Landed`] for what is
-/// damaged, [`Error::Fenced`] when a run committed meanwhile, [`Error::Storage`].
+/// [`Error::Config`], [`Error::Frozen`] if the contract stops at a record, [`Error::Log`] and
+/// [`Error::Landed`] for damaged data, [`Error::Fenced`] if a run committed meanwhile,
+/// [`Error::Storage`].
 pub async fn retry_rejects(
     config: &PipelineConfig,
     source: &Name,
@@ -109,10 +110,10 @@ pub async fn retry_rejects(
     Ok(report)
 }
 
-/// Returns true if text in records of a source comes from cells, whose type their column decides.
+/// Returns true if text in records of a source comes from cells, whose column decides their type.
 ///
 /// # Errors
-/// [`Error::Config`] for a source whose rejected records are not kept as they came.
+/// [`Error::Config`] for a source whose rejected records are not stored unchanged.
 fn cells(config: &SourceConfig, last: Option<&CommitEntry>) -> Result<bool, Error> {
     let is_bytes = match config.r#type {
         SourceKind::Rest => return Ok(false),
@@ -332,7 +333,7 @@ impl Run<'_> {
     }
 }
 
-/// A rejected record as the source would bring it now.
+/// Rebuilds a rejected record as the source would return it now.
 fn record(config: &SourceConfig, reason: &str, detail: &str, raw: &str, cells: bool) -> Record {
     let known = KNOWN_REASONS.iter().find(|known| **known == reason);
     let bad = || Record::Bad {
@@ -356,7 +357,7 @@ fn record(config: &SourceConfig, reason: &str, detail: &str, raw: &str, cells: b
     }
 }
 
-/// A text as the cell that it came in.
+/// Converts a string back to a cell.
 fn cell(config: &SourceConfig, value: Value) -> Value {
     match value {
         Value::Text(text) => {
@@ -375,7 +376,7 @@ fn cell(config: &SourceConfig, value: Value) -> Value {
     }
 }
 
-/// Content hashes of those of `records` that have landed.
+/// Content hashes of the landed ones among `records`.
 async fn landed_of(
     landing: &Store,
     entries: &[CommitEntry],

@@ -1,4 +1,4 @@
-//! Files that have changed since they were read: what had landed of them no longer counts.
+//! Supersedes files that have changed since they were read: their landed rows no longer count.
 
 use std::collections::BTreeMap;
 
@@ -23,11 +23,12 @@ pub(super) struct Superseded {
 }
 
 impl Run<'_> {
-    /// Writes what is to count in place of all that has landed of the files at `urls`. Until an entry names it, nothing has
-    /// changed.
+    /// Writes the replacements of all landed files with rows from `urls`. They have no effect until
+    /// an entry names them.
     ///
     /// # Errors
-    /// [`Error::File`] where an earlier version has not noted what is to be known, [`Error::Landed`], [`Error::Storage`].
+    /// [`Error::File`] if an earlier version has not recorded the needed facts, [`Error::Landed`],
+    /// [`Error::Storage`].
     pub(super) async fn supersede(&mut self, urls: &[String]) -> Result<Superseded, Error> {
         let mut superseded = Superseded::default();
         if urls.is_empty() {
@@ -57,7 +58,7 @@ impl Run<'_> {
         }
         let window = self.config.dedup_window();
         if window > 0 && !superseded.replaced.is_empty() {
-            // What no longer counts must not make rows of the new content duplicates.
+            // Superseded rows must not make rows of the new content duplicates.
             let mut entries = self.log.entries().to_vec();
             for replaced in &superseded.replaced {
                 let place = usize::try_from(replaced.sequence.get()).unwrap_or(usize::MAX);

@@ -64,7 +64,7 @@ fn context(root: &Store) -> Context {
     }
 }
 
-/// Pages by number; asked for page `broken`, it fails.
+/// Pages by number; a request for page `broken` fails.
 struct Scripted {
     pages: Vec<Vec<Record>>,
     broken: Option<u64>,
@@ -114,8 +114,8 @@ fn record(text: &str) -> Record {
     Record::Value(Value::parse(text.as_bytes()).unwrap())
 }
 
-/// 20 pages of 3 records: every number once and again four or five pages later, a bad line on every fifth page, and
-/// a text in the integer column on page 13.
+/// 20 pages of 3 records: every number once and again four or five pages later, a bad line on every
+/// fifth page, and a string in the integer column on page 13.
 fn pages() -> Vec<Vec<Record>> {
     let page = |page: i64| {
         let again = page - 4 - page % 2;
@@ -439,7 +439,7 @@ async fn fault_11_asked_to_stop_it_commits_what_it_has_read() {
     let mut run_ = begin(&config, &context).await.unwrap();
     let error = run_.drive(&mut scripted()).await.unwrap_err();
     assert_eq!(error.kind(), crate::ErrorKind::Cancelled);
-    // It is asked to on the fifth page, in the middle of the third batch.
+    // The stop comes on the fifth page, in the middle of the third batch.
     let landed = entries(&root).await;
     assert_eq!(landed.len(), 3);
     assert_eq!(landed[2].counts.pages, 1);

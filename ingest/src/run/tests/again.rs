@@ -1,4 +1,4 @@
-//! A finished source that is read again, for what has changed alone.
+//! A finished source that is read again for its changes.
 
 use std::sync::Mutex;
 
@@ -10,7 +10,7 @@ use crate::http::testing::{self, Scripted, Step, answer, ok};
 /// Version and records of each page; every page of a version has the same tag.
 type Pages = Arc<Mutex<Vec<(u32, Vec<u32>)>>>;
 
-/// A feed of pages, by their numbers from 1 on; the one behind the last is empty.
+/// A feed of pages, by their numbers from 1 on; the page after the last is empty.
 struct Feed {
     server: Scripted,
     pages: Pages,
@@ -32,7 +32,7 @@ impl Feed {
         pages[number - 1] = (version, ids.to_vec());
     }
 
-    /// With a window that forgets nearly everything.
+    /// Settings with a tiny dedup window.
     fn config(&self, kind: PaginationKind) -> SourceConfig {
         let mut config = testing::config(self.server.url.as_str(), kind);
         config.name = Name::new("s").unwrap();
@@ -123,7 +123,7 @@ async fn fault_49_pages_have_validators_of_their_own_and_the_last_is_always_read
     config.pagination.page_size = 2;
     let root = Store::memory();
     let run = async || counts(&ingest_once(&root, &config).await.unwrap());
-    // With the empty page behind the last one, which is not known to be it before.
+    // With the empty page after the last one, which was not known to be it before.
     assert_eq!(run().await, [5, 0, 0, 1, 4]);
     let first = feed.asked(0).len();
     assert_eq!(run().await, [5, 0, 2, 1, 4]);
@@ -236,7 +236,7 @@ async fn a_keyed_record_that_goes_back_to_an_earlier_content_lands_again() {
         let report = ingest_once(&root, &config).await.unwrap();
         assert_eq!(report.rows, rows, "price {now}");
     }
-    // The newest row of the key is what the server has now.
+    // The newest row of the key has the server's current value.
     let landed: Vec<i64> = numbers(&root).await;
     assert_eq!(landed, [10, 5, 99, 10, 99]);
 }
@@ -261,7 +261,7 @@ async fn of_a_key_with_versions_each_version_is_compared_with_its_own() {
     config.key = vec!["id".into()];
     config.version = Some("v".into());
     let root = Store::memory();
-    // A feed that gives the whole history brings nothing new.
+    // A feed that returns its complete history adds nothing new.
     for _ in 0..3 {
         assert_eq!(ingest_once(&root, &config).await.unwrap().rows, 2);
     }

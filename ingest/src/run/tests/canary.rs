@@ -1,4 +1,4 @@
-//! A secret that must not turn up anywhere but in requests to its own host.
+//! A secret must appear only in requests to its own host.
 
 use std::fmt::Debug;
 
@@ -48,7 +48,7 @@ fn failures(echo: &str, other: &str) -> Vec<Vec<Step>> {
             )),
             ok(LAST),
         ],
-        // A good page, which is kept, echoes the request beside its records.
+        // A good page, which is archived, echoes the request beside its records.
         vec![answer(
             &format!("200 OK\r\nETag: \"{}\"\r\nX-Echo: {echo}", echo.len()),
             &format!(r#"{{"items": [{{"i": 1}}], "request": "{echo}"}}"#),

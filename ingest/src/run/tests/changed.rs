@@ -18,7 +18,7 @@ use parquet::arrow::{PARQUET_FIELD_ID_META_KEY, arrow_reader::ParquetRecordBatch
 use super::*;
 use crate::run::ingest;
 
-/// A folder of files, and one that they land in.
+/// A folder of files, and their landing folder.
 struct Place {
     files: tempfile::TempDir,
     root: tempfile::TempDir,
@@ -64,7 +64,7 @@ impl Place {
         self.bring_to(&self.root()).await.unwrap_err().to_string()
     }
 
-    /// Whole numbers of `column`, of the files at `paths`, in the order of landing.
+    /// Integers of `column` in the files at `paths`, in landing order.
     fn numbers(&self, paths: &[PathBuf], column: &str) -> Vec<i64> {
         let mut all = Vec::new();
         for path in paths {
@@ -88,7 +88,8 @@ impl Place {
         all.into_iter().map(|(_, value)| value).collect()
     }
 
-    /// Checks that `column` is `expected`, sorted, by the folder of data files, by the log and by the report.
+    /// Checks that `column` is `expected`, sorted, by the folder of data files, by the log and by
+    /// the report.
     async fn check(&self, report: &IngestReport, column: &str, expected: &[i64]) {
         let mut expected = expected.to_vec();
         expected.sort_unstable();
@@ -122,13 +123,13 @@ fn lines(header: &str, numbers: &[i64]) -> String {
 #[tokio::test]
 async fn a_file_that_grows_20_times_and_is_replaced_5_times_has_its_rows_once() {
     let place = Place::new("batch = { rows = 7 }");
-    // Rows of a file beside it share batches with it, and stay.
+    // Rows of another file share batches with it, and stay.
     place.write("b.csv", lines("n,t", &[-1, -2, -3, -1]));
     let mut content: Vec<i64> = Vec::new();
     let (mut grown, mut replaced) = (0, 0);
     for step in 0..26_i64 {
         if step % 5 == 4 {
-            // Some of its rows are those of before.
+            // Some of its rows are the earlier ones.
             content = (0..8 + step)
                 .map(|i| 100 * step + i / 2)
                 .chain([1, 2])
@@ -236,7 +237,7 @@ async fn other_content_of_the_same_size_is_noticed() {
         .unwrap();
     let report = place.bring().await;
     place.check(&report, "n", &[1, 3]).await;
-    // Written again as it is, it lands nothing.
+    // Rewritten without changes, it lands nothing.
     let later = later + Duration::from_secs(60);
     File::options()
         .write(true)
@@ -323,7 +324,7 @@ async fn equal_rows_of_files_are_as_many_rows_as_there_are() {
     place.write("a.csv", content);
     let report = place.bring().await;
     place.check(&report, "b", &[1, 2]).await;
-    // What is superseded makes no duplicates of the new content.
+    // Superseded rows make no duplicates of the new content.
     place.write("a.csv", "a,b\n1,2\n1,1\n7,7\n");
     let report = place.bring().await;
     place.check(&report, "b", &[2, 1, 7]).await;

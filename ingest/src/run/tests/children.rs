@@ -5,8 +5,8 @@ use feedline_schemas::config::{ChildConfig, PipelineConfig, load};
 use super::*;
 use crate::{commit_log::landing, repair::repair, run::ingest};
 
-/// 12 pages of 3 records with items: some empty, some the same as two pages before, one in conflict, new keys and wider
-/// numbers on the way.
+/// 12 pages of 3 records with items: some empty, some the same as two pages before, one in
+/// conflict, with new keys and wider numbers in between.
 fn pages() -> Vec<Vec<Record>> {
     let page = |page: i64| {
         let again = page - page % 2;

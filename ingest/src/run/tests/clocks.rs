@@ -43,7 +43,7 @@ pub(super) fn date_of(unix_s: u64) -> String {
     httpdate::fmt_http_date(at)
 }
 
-/// A success of a server whose clock says `unix_s`, if it says so.
+/// A success of a server with the clock `unix_s`, sent as `Date` if given.
 pub(super) fn dated(unix_s: Option<u64>, body: &str) -> Step {
     let date = unix_s.map(|at| format!("\r\nDate: {}", date_of(at)));
     answer(&format!("200 OK{}", date.unwrap_or_default()), body)
@@ -74,7 +74,8 @@ fn codes(report: &SourceReport) -> Vec<&str> {
     codes.map(|warning| warning.code.as_str()).collect()
 }
 
-/// An API with a record for each day that is over by the true clock; its responses have a `Date` if `dates`.
+/// An API with a record for each day that has ended by the true clock; its responses have a `Date`
+/// if `dates`.
 async fn daily(true_time: &Arc<Wall>, dates: bool) -> Scripted {
     let clock = Arc::clone(true_time);
     Scripted::answering(move |_, head| {
@@ -123,7 +124,7 @@ async fn a_clock_that_is_days_ahead_marks_no_day_as_done_that_the_server_has_not
         ["2026-11-20 to 2026-11-22"]
     );
     assert_eq!(codes(&first), ["clock_differs"]);
-    // The same again says nothing new, and costs an entry for none of it.
+    // A repetition has no news, and adds no entry.
     let again = run_at(&root, &config, &wall).await.unwrap();
     assert_eq!((again.rows, again.batches), (2, first.batches));
     // Five days later the clock is right.
@@ -161,9 +162,9 @@ async fn days_that_were_marked_as_done_ahead_of_time_are_read_again_and_said() {
         (first_day..first_day + 7).collect::<Vec<_>>()
     );
     assert_eq!(codes(&right), ["slices_read_again"]);
-    // From the end of the pass before the wrong one on: the 21st to the 26th.
+    // From the end of the last right pass on: the 21st to the 26th.
     assert_eq!(server.targets().len() - asked, 6);
-    // Where equal records are kept, they would land twice: that is refused.
+    // With kept duplicates they would land twice: that is refused.
     let (other, mut keeps) = (Store::memory(), config.clone());
     keeps.batch.dedup_window = Some(0);
     wall.set(NOW + 9 * DAY);
@@ -266,7 +267,7 @@ async fn a_log_with_a_cursor_of_the_future_goes_on_from_the_newest_one_before_no
     let server = feed(&rows, &true_time).await;
     let (root, mut config, wall) = (Store::memory(), by_time(&server), Wall::at(NOW));
     run_at(&root, &config, &wall).await.unwrap();
-    // As it was taken before: any cursor moves the bound.
+    // As in earlier versions: without a limit, any cursor moves the bound.
     config.incremental.as_mut().unwrap().max_ahead = "365000d".into();
     rows.lock()
         .unwrap()
@@ -305,7 +306,7 @@ async fn a_wait_by_a_clock_a_year_ahead_lasts_no_longer_than_the_server_asked() 
     };
     let until = deferred(run_at(&root, &config, &true_time).await);
     assert!(until > NOW + 365 * DAY);
-    // The clock is right again: at most what was asked is left, and it is over then.
+    // The clock is right again: at most the requested delay is left, and it is over then.
     true_time.set(NOW + 60);
     let until = deferred(run_at(&root, &config, &true_time).await);
     assert!(until <= NOW + 60 + 7_210, "{} s", until - NOW);

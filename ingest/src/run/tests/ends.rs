@@ -1,4 +1,5 @@
-//! Ends of pages that were silent: each lands all there is, is incomplete, or is a warning that stays in the log.
+//! Silent ends of pages: each lands all records, is incomplete, or is a warning that stays in the
+//! log.
 
 use feedline_schemas::{
     config::{IncrementalConfig, PaginationKind, SlicesConfig, load},
@@ -22,13 +23,14 @@ fn param(head: &str, name: &str) -> Option<u64> {
     value.map(|value| value.parse().unwrap())
 }
 
-/// Records `{"id":N}`, with `more` behind the list.
+/// Records `{"id":N}`, with `more` after the list.
 fn items(ids: std::ops::Range<u64>, more: &str) -> String {
     let items: Vec<String> = ids.map(|id| format!(r#"{{"id":{id}}}"#)).collect();
     format!(r#"{{"items": [{}]{more}}}"#, items.join(","))
 }
 
-/// `total` records by page or offset, at most `most` a page; `behind` is the response to what is behind them.
+/// `total` records by page or offset, at most `most` a page; `behind` is the response to later
+/// pages.
 async fn list(total: u64, most: u64, behind: fn() -> Step) -> Scripted {
     Scripted::answering(move |_, head| {
         let size = param(head, "limit").map_or(most, |limit| limit.min(most));
@@ -91,7 +93,7 @@ async fn a_page_size_above_what_the_server_gives_lands_all_rows_and_warns() {
     for kind in [PaginationKind::Page, PaginationKind::Offset] {
         let server = list(200, 50, empty).await;
         check(&source_of(&server, kind, 100), 200, &["small_pages"]).await;
-        // One request behind the last page; one that is as large as was asked for says nothing.
+        // One request after the last page; a page of the requested size is no sign of the end.
         assert_eq!(server.heads().len(), 5);
         let server = list(120, 50, empty).await;
         check(&source_of(&server, kind, 50), 120, &[]).await;
@@ -126,14 +128,14 @@ async fn a_page_behind_the_last_that_does_not_exist_is_the_end() {
         .await;
         check(&source_of(&server, PaginationKind::Page, 10), 15, &[]).await;
     }
-    // Behind a full page it may be anything, and the error names the key.
+    // After a full page it may be anything, and the error names the key.
     let server = list(20, 10, absent).await;
     let mut config = source_of(&server, PaginationKind::Page, 10);
     let error = run_once(&config).await.unwrap_err();
     assert!(error.contains("`pagination.end_status = [404]`"), "{error}");
     config.pagination.end_status = vec![404];
     check(&config, 20, &[]).await;
-    // The first page is no page behind the last one.
+    // The first page is never a page after the last one.
     let server = Scripted::start([absent()]).await;
     let mut config = source_of(&server, PaginationKind::Page, 10);
     config.pagination.end_status = vec![404];
@@ -146,7 +148,7 @@ async fn a_run_that_dies_behind_a_short_page_ends_as_one_that_did_not() {
     let mut config = source_of(&server, PaginationKind::Page, 10);
     config.batch.pages = 1;
     let root = Store::memory();
-    // The entry behind the last page fails to be written.
+    // The entry after the last page cannot be written.
     let rule = rule(Operation::Create, "log/", Effect::FailBefore, 2, 99);
     let dies = root.with_faults(Faults::new(vec![rule]));
     ingest_once(&dies, &config).await.unwrap_err();
@@ -167,7 +169,7 @@ async fn a_server_that_repeats_its_last_page_has_ended() {
     };
     let server = clamps(3).await;
     check(&source_of(&server, PaginationKind::Page, 10), 24, &[]).await;
-    // A first page that comes again may be a server that knows no pages.
+    // A repeated first page may come from a server without pages.
     let server = clamps(1).await;
     let config = source_of(&server, PaginationKind::Page, 10);
     check(&config, 4, &["repeated_page"]).await;
@@ -176,7 +178,8 @@ async fn a_server_that_repeats_its_last_page_has_ended() {
     check(&keeps_all, 4, &["repeated_page"]).await;
 }
 
-/// 30 records in three pages of ten, with `link` between the head of a response and its end; `{}` is the next page.
+/// 30 records in three pages of ten, with `link` between the head of a response and its end; `{}`
+/// is the next page.
 async fn linked(link: fn(u64) -> Vec<u8>) -> Scripted {
     Scripted::answering(move |_, head| {
         let page = param(head, "page").unwrap_or(0);
@@ -222,7 +225,7 @@ async fn a_list_whose_link_header_never_comes_is_a_warning() {
     let server = list(50, 10, empty).await;
     let mut config = source_of(&server, PaginationKind::Link, 0);
     check(&config, 10, &["no_link_header"]).await;
-    // What fits into a page needs none.
+    // A list that fits into a page needs none.
     config.pagination.page_size = 20;
     check(&config, 10, &[]).await;
     config.pagination.page_size = 10;
@@ -308,7 +311,7 @@ async fn an_error_in_a_success_without_records_is_incomplete_and_names_error_pat
         config.url = server.url.to_string();
         assert_eq!(run_once(&config).await.unwrap().0, 0, "{none}");
     }
-    // Beside records it is no refusal.
+    // With records it is no refusal.
     let server = Scripted::answering(|_, head| match param(head, "page") {
         Some(1) => ok(&items(0..3, r#", "errors": ["one row is late"]"#)),
         _ => empty(),
@@ -397,7 +400,7 @@ async fn a_total_above_what_came_stays_in_report_and_status_until_it_holds_no_lo
         next.starts_with("nothing, though records may be missing"),
         "{next}"
     );
-    // Who removes the total has decided that it is an estimate.
+    // Removing the total means that it is an estimate.
     pipeline.source[0].pagination.total_path = None;
     let (count, next) = told(&pipeline).await;
     assert_eq!(count, 0);
@@ -434,7 +437,7 @@ async fn warnings_are_taken_back_by_a_reading_that_finds_nothing_wrong() {
 
 #[tokio::test]
 async fn a_boolean_that_says_whether_there_is_more_ends_the_pages() {
-    // A cursor that never ends, as some APIs give.
+    // An endless cursor, as some APIs return.
     let server = Scripted::answering(|number, _| {
         let page = number as u64;
         let more = format!(
@@ -459,7 +462,7 @@ async fn a_boolean_that_says_whether_there_is_more_ends_the_pages() {
     config.pagination.has_more_path = Some("more".into());
     check(&config, 21, &[]).await;
     assert_eq!(server.heads().len(), 3);
-    // It promises more than it gives.
+    // Its flag announces more than it returns.
     let server = Scripted::start([ok(&items(0..3, r#", "more": true, "next": null"#))]).await;
     let mut config = source_of(&server, PaginationKind::Cursor, 0);
     config.pagination.has_more_path = Some("more".into());
@@ -604,7 +607,7 @@ async fn a_source_that_fails_does_not_swallow_the_report_of_the_others() {
     assert_eq!((report.rows, report.sources[0].error.as_ref()), (6, None));
 }
 
-/// `total` records in pages of 10 with their total; `behind` is the response to pages behind them.
+/// `total` records in pages of 10 with their total; `behind` is the response to later pages.
 async fn counted(total: u64, behind: fn() -> Step) -> Scripted {
     Scripted::answering(move |_, head| {
         let from = (param(head, "page").unwrap() - 1) * 10;
@@ -626,7 +629,7 @@ async fn a_full_last_page_is_the_end_once_the_total_has_come() {
         config.pagination.total_path = Some("count".into());
         check(&config, 50, &[]).await;
     }
-    // Where the total is wrong, a page behind it lands too.
+    // With a wrong total, a page after it lands too.
     let server = counted(65, empty).await;
     let mut config = source_of(&server, PaginationKind::Page, 10);
     config.pagination.total_path = Some("count".into());

@@ -1,4 +1,4 @@
-//! A source that is asked for each value of a list.
+//! A source that is requested for each value of a list.
 
 use std::{
     fs,
@@ -24,7 +24,7 @@ fn each(param: &str, values: &[&str]) -> ForEachConfig {
     }
 }
 
-/// The texts of a column of all landed rows, in order.
+/// Strings of a column of all landed rows, in order.
 async fn texts(root: &Store, name: &str, column: &str) -> Vec<String> {
     let name = Name::new(name).unwrap();
     let Some(landed) = landed(root, &name).await.unwrap() else {
@@ -66,7 +66,7 @@ async fn each_value_is_asked_for_once_and_stands_in_its_records() {
     let first = ingest_once(&root, &config).await.unwrap();
     assert_eq!((first.rows, first.batches, first.requests), (4, 1, 2));
     assert_eq!(texts(&root, "s", "symbol").await, ["A", "A", "B", "B"]);
-    // A list grows at its end; what was read is not read again.
+    // A list grows at its end; finished values are not read again.
     config.for_each = Some(each("symbol", &["A", "B", "C"]));
     let second = ingest_once(&root, &config).await.unwrap();
     assert_eq!((second.rows, second.requests), (6, 1));
@@ -101,7 +101,8 @@ async fn slices_of_each_value_killed_at_any_batch_land_the_same_bytes() {
     assert_eq!(landed_numbers(&root).await, thrice.collect::<Vec<i64>>());
     let slices = report.slices.unwrap();
     assert_eq!((slices.done, slices.values_done), (9, 3));
-    // A new value has all slices to do, and with a wider range the others have what is missing.
+    // A new value has all slices open, and with a wider range the others have the missing ones
+    // open.
     let asked = api.server.heads().len();
     config.for_each.as_mut().unwrap().values.push("D".into());
     config.slices.as_mut().unwrap().end = Some("400".into());
@@ -145,7 +146,7 @@ async fn one_source_feeds_ids_to_another() {
     assert_eq!(server.targets()[2..], ["/items/11"]);
     let report = ingest(&config, None, &context(&root)).await.unwrap();
     assert_eq!((report.rows, report.requests), (9, 0));
-    // Another column, or a source that has landed something else, is refused.
+    // Another column, or a source with other landed values, is refused.
     let mut other = config.clone();
     other.source[0].for_each.as_mut().unwrap().column = Some("y".into());
     let error = ingest(&other, None, &context(&Store::memory()))

@@ -107,7 +107,7 @@ async fn a_column_that_landed_as_text_stays_text_and_the_report_says_how_to_chan
     assert_eq!((report.rows, report.rejected), (3, 0));
     let message = warning(&report, "image_as_text");
     assert!(message.contains("`feedline ingest reset "), "{message}");
-    // The declared type comes with a reset only.
+    // The declared type applies after a reset only.
     let column = config.source[0].contract.column.entry("image".into());
     column.or_default().r#type = Some(feedline_schemas::config::DeclaredType::Bytes);
     write(

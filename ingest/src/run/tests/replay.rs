@@ -11,7 +11,7 @@ use crate::{
     run::replay::replay,
 };
 
-/// A place that is another one than [`Store::memory`].
+/// A store with another URL than [`Store::memory`].
 fn elsewhere() -> Store {
     Store::memory().child("again")
 }
@@ -55,14 +55,14 @@ async fn a_replay_without_the_server_lands_the_same_files_for_each_run_of_the_so
     // Data, rejects, archived responses and entries.
     assert_eq!(snapshot(&to).await, before);
     assert_eq!(snapshot(&root).await, before);
-    // Replayed again, nothing is left to do; and the copy is an archive itself.
+    // After a second replay nothing is left to do, and the copy is an archive itself.
     replay_once(&root, &to, &config).await.unwrap();
     let third = elsewhere().child("third");
     replay_once(&to, &third, &config).await.unwrap();
     assert_eq!(snapshot(&third).await, before);
 }
 
-/// With one try of each request.
+/// Settings with one try of each request.
 fn once(config: &SourceConfig) -> SourceConfig {
     let mut config = config.clone();
     config.retry.max_tries = 1;
@@ -150,7 +150,7 @@ const TWO_LISTS: &str =
 
 #[tokio::test]
 async fn other_settings_make_other_rows_of_the_same_answers() {
-    // The first try is not kept.
+    // The first try is not archived.
     let server = Server::start([answer("503 Busy", ""), ok(TWO_LISTS)]).await;
     let mut config = testing::config(server.url.as_str(), PaginationKind::None);
     config.name = Name::new("s").unwrap();
@@ -264,7 +264,7 @@ async fn what_cannot_be_replayed_is_refused_with_its_key() {
     check(&root, &elsewhere(), &config, "source", "no source").await;
     ingest_once(&root, &config).await.unwrap();
     check(&root, &elsewhere(), &config, "source", "no source").await;
-    // The bytes of who does not use it are as they were.
+    // Without archives, the files have the same bytes.
     for entry in entries(&root).await {
         assert!(
             !feedline_schemas::encode(&entry)

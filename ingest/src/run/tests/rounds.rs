@@ -1,4 +1,4 @@
-//! A source that is asked again for what is new, and one whose cursor expires.
+//! A source that is read again for new records, and one whose cursor expires.
 
 use std::sync::Mutex;
 
@@ -11,7 +11,8 @@ use crate::http::testing::{self, Scripted, Step, answer, ok};
 /// Records of an API: id, time of change and value.
 pub(super) type Rows = Arc<Mutex<Vec<(u64, i64, u64)>>>;
 
-/// An API of three records a page, in the order of their time, with `since` (inclusive) and `cursor`.
+/// An API of three records a page, in the order of their time, with `since` (inclusive) and
+/// `cursor`.
 pub(super) struct Api {
     pub(super) server: Scripted,
     rows: Rows,
@@ -102,7 +103,7 @@ async fn fault_30_a_finished_source_asks_for_what_is_new_and_doubles_nothing() {
     let first = ingest_once(&root, &config).await.unwrap();
     assert_eq!((first.rows, first.duplicates), (20, 0));
 
-    // Nothing new: the boundary is read again, and no entry says so.
+    // Nothing new: the boundary is read again, and no entry is added.
     let again = ingest_once(&root, &config).await.unwrap();
     assert_eq!((again.rows, again.batches), (20, first.batches));
     assert_eq!(api.server.targets().last().unwrap(), "/?since=140&cursor=3");
@@ -219,7 +220,7 @@ async fn fault_31_a_cursor_that_has_expired_begins_the_run_of_pages_again_withou
         assert_eq!((last.number, last.restarted), (1, true));
         let expected = snapshot(&root).await;
 
-        // Killed anywhere on the way it ends with the same bytes.
+        // Killed anywhere, it ends with the same bytes.
         for batch in 2..entries.len() as u64 - 1 {
             let root = interrupted(&config, 2).await;
             api.expired.store(1, Ordering::Relaxed);
@@ -236,7 +237,7 @@ async fn fault_31_a_cursor_that_has_expired_begins_the_run_of_pages_again_withou
 async fn fault_31_a_cursor_that_expires_again_ends_the_run() {
     let api = Api::start(20).await;
     let config = api.config(None);
-    // One that was given just now has not expired.
+    // A fresh cursor has not expired.
     api.expired.store(u64::MAX, Ordering::Relaxed);
     let error = ingest_once(&Store::memory(), &config).await.unwrap_err();
     assert!(error.to_string().contains("410 Gone"), "{error}");

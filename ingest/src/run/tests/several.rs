@@ -39,7 +39,7 @@ async fn a_source_that_fails_lets_the_others_land_and_is_told_with_its_place() {
         rows.push(landed.map_or(0, |landed| landed.entries.last().unwrap().state.totals.rows));
     }
     assert_eq!(rows, [1, 0, 2, 0, 1, 1]);
-    // Mended, only what failed is read.
+    // After a repair, only the failed sources are read.
     for name in ["b", "d"] {
         fs::write(folder.path().join(format!("{name}.csv")), "n\n7\n").unwrap();
     }

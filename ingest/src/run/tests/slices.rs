@@ -11,8 +11,8 @@ use crate::http::testing::{self, Scripted, Step, ok};
 /// Records of an API: number and time.
 type Rows = Arc<Mutex<Vec<(i64, i64)>>>;
 
-/// An API of seven records a page, the newest first, with `from`, `to` and `offset`, which says that it is done after
-/// `cap` records.
+/// An API of seven records a page, the newest first, with `from`, `to` and `offset`, which ends
+/// after `cap` records.
 pub(super) struct Api {
     pub(super) server: Scripted,
     rows: Rows,
@@ -48,7 +48,7 @@ impl Api {
         }
     }
 
-    /// Slices of a hundred, batches of about three pages, and a window that forgets nearly everything.
+    /// Slices of a hundred, batches of about three pages, and a tiny dedup window.
     pub(super) fn config(&self, start: i64, end: i64) -> SourceConfig {
         let mut config = testing::config(self.server.url.as_str(), PaginationKind::Offset);
         config.name = Name::new("s").unwrap();
@@ -68,7 +68,7 @@ impl Api {
         config
     }
 
-    /// The slices that were asked for, each once, in order.
+    /// The requested slices, each once, in order.
     fn asked(&self) -> Vec<(i64, i64)> {
         let heads = self.server.heads();
         let slices = heads
@@ -114,7 +114,7 @@ pub(super) async fn landed_numbers(root: &Store) -> Vec<i64> {
     all
 }
 
-/// Times from 0 to 999: 150 of them dense in the sixth slice, others thin.
+/// Times from 0 to 999: 150 of them dense in the sixth slice, others sparse.
 fn times() -> Vec<i64> {
     let thin = (0..120).map(|i| i * 37 % 1_000);
     thin.chain((0..150).map(|i| 520 + i % 10)).collect()
@@ -129,7 +129,7 @@ async fn fault_27_a_slice_that_reaches_the_cap_is_bisected_and_every_record_land
     let report = ingest_once(&root, &config).await.unwrap();
     assert_eq!(landed_numbers(&root).await, (0..270).collect::<Vec<_>>());
     assert_eq!(report.status, "complete");
-    // What a slice brought before it was cut comes again.
+    // Records of a slice before its halving are returned again.
     assert!(report.duplicates >= 100, "{}", report.duplicates);
     let asked = api.asked();
     for slice in [
@@ -165,7 +165,7 @@ async fn fault_27_a_slice_that_stops_at_a_round_number_below_its_total_is_cut_th
     assert_eq!(landed_numbers(&root).await, (0..1_500).collect::<Vec<_>>());
     assert!(api.asked().contains(&(50, 100)), "{:?}", api.asked());
 
-    // Where equal records are kept, what came would land twice.
+    // With kept duplicates, the records would land twice.
     config.batch.dedup_window = Some(0);
     let error = ingest_once(&Store::memory(), &config).await.unwrap_err();
     let text = error.to_string();
@@ -251,7 +251,7 @@ async fn a_wider_range_costs_what_is_missing() {
     let wanted = |(_, time): &&(i64, i64)| (100..700).contains(time);
     let expected = api.rows.lock().unwrap().iter().filter(wanted).count();
     assert_eq!((report.rows, report.duplicates), (expected as u64, 0));
-    // A range within what is done asks for nothing, and neither does the same one again.
+    // A range within the finished one sends no request, and neither does a repetition.
     for config in [api.config(300, 350), api.config(100, 700)] {
         let again = ingest_once(&root, &config).await.unwrap();
         assert_eq!((again.requests, again.batches), (0, report.batches));
@@ -283,7 +283,7 @@ async fn a_range_that_changes_in_the_middle_of_a_pass_counts_after_it() {
 
 #[tokio::test]
 async fn what_lies_at_an_end_that_two_slices_share_lands_once() {
-    // Ten records at each end, and a hundred between, which the window forgets.
+    // Ten records at each end, and a hundred between, more than the window holds.
     let times = (0..=3).flat_map(|i| {
         vec![i * 100; 10]
             .into_iter()
@@ -297,7 +297,7 @@ async fn what_lies_at_an_end_that_two_slices_share_lands_once() {
     let root = Store::memory();
     let report = ingest_once(&root, &config).await.unwrap();
     assert_eq!((report.rows, report.duplicates), (334, 20));
-    // A wider range shares an end with what was done by another run.
+    // A wider range shares an end with a range finished by another run.
     config.slices.as_mut().unwrap().end = Some("400".into());
     let report = ingest_once(&root, &config).await.unwrap();
     assert_eq!((report.rows, report.duplicates), (432, 30));
@@ -340,7 +340,7 @@ async fn without_an_end_a_finished_source_is_asked_for_what_has_become_due() {
     let first = on_day(&root, &config, 0).await;
     assert_eq!(server.targets(), ["/?day=1994-11-03", "/?day=1994-11-04"]);
     assert_eq!((first.rows, first.batches), (2, 1));
-    // On the same day nothing is due, and no entry says so.
+    // On the same day nothing is due, and no entry is added.
     assert_eq!(on_day(&root, &config, 0).await.requests, 0);
     let later = on_day(&root, &config, 2).await;
     assert_eq!(

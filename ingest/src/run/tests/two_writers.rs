@@ -26,7 +26,8 @@ fn rules(seed: u64) -> (Vec<Rule>, u64) {
     (rules, lost)
 }
 
-/// Runs the source until everything is there, beginning again whenever another writer was quicker or the store failed.
+/// Runs the source to its end, with restarts whenever another writer was quicker or the store
+/// failed.
 async fn until_done(root: &Store) -> Result<(), Error> {
     loop {
         let landed = landed(root, &Name::new("s").unwrap()).await?;

@@ -1,4 +1,4 @@
-//! Types that are found before anything lands, of whole sources.
+//! Types that are inferred before anything lands, of complete sources.
 
 use std::{collections::BTreeSet, io::Read as _, path::PathBuf};
 
@@ -88,13 +88,14 @@ async fn outcome(config: &PipelineConfig) -> Outcome {
     }
 }
 
-/// Lands a table in ten orders, and with the lines that `is_odd` of picks first, in the middle and last: all land the same.
+/// Lands a table in ten orders, and with the lines that `is_odd` selects first, in the middle and
+/// last: all land the same.
 async fn check_orders(header: &str, lines: &[String], is_odd: impl Fn(&str) -> bool) -> Outcome {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("t.csv");
     let mut config = pipeline(&path.display().to_string());
     let source = &mut config.source[0];
-    // Several batches, so that the first of them is not all there is.
+    // Several batches, so that the first one does not have all rows.
     source.batch.rows = 150;
     source.batch.dedup_window = Some(0);
     source.contract.max_reject_fraction = 1.0;
@@ -119,7 +120,7 @@ async fn check_orders(header: &str, lines: &[String], is_odd: impl Fn(&str) -> b
     first.unwrap()
 }
 
-/// 1,000 rows with the cells that used to make a number column a category when they came first.
+/// 1,000 rows with the cells that once turned a numeric column into a category if they came first.
 fn applicants() -> Vec<String> {
     let line = |i: u32| {
         let income = match i % 12 {
@@ -307,7 +308,7 @@ async fn false_or_a_float_lands_as_text_and_is_said() {
         "{}",
         warnings[0].message
     );
-    // Broken off and gone on, it is decided alike.
+    // Interrupted and resumed, it is decided alike.
     let resumed = Store::memory();
     let mut broken = edited();
     broken.broken = Some(2);
@@ -322,7 +323,7 @@ async fn a_column_that_comes_late_begins_with_the_type_that_was_planned() {
     let path = folder.path().join("t.ndjson");
     let line = |i: u32| match i {
         0..150 => format!(r#"{{"id":{i}}}"#),
-        // The first value alone would make it boolean, and the others would be rejected.
+        // By the first value only it would be boolean, and the others would be rejected.
         150..160 => format!(r#"{{"id":{i},"late":false}}"#),
         _ => format!(r#"{{"id":{i},"late":{i}.5}}"#),
     };
@@ -397,7 +398,8 @@ async fn a_warning_about_a_type_holds_until_the_source_is_reset() {
     };
     let expected = ["csv_delimiter", "looks_like_decimal_comma"].map(str::to_owned);
     assert_eq!(codes(&first), BTreeSet::from(expected));
-    // The second run reads another file: its delimiter is given, the type of the column is the same.
+    // The second run reads another file: its delimiter is configured, the type of the column is the
+    // same.
     let second = land("b.csv", "id,price\n3,4\n4,5\n").await;
     let expected = ["looks_like_decimal_comma".to_owned()];
     assert_eq!(codes(&second), BTreeSet::from(expected));
