@@ -59,7 +59,7 @@ pub(crate) fn choose<'a>(
     }
 }
 
-/// From 1 to `most`.
+/// Checks a value from 1 to `most`.
 fn range(key: &str, value: u64, most: u64) -> Result<(), Error> {
     within(key, value, 1, most)
 }
@@ -232,7 +232,7 @@ fn check_contract(contract: &ContractConfig) -> Result<(), Error> {
     }
 }
 
-/// Ranges of how a host is asked.
+/// Checks the ranges of rate limits and retries.
 fn check_manners(source: &SourceConfig) -> Result<(), Error> {
     let (retry, limits) = (&source.retry, &source.limits);
     within("retry.min_bytes_per_s", retry.min_bytes_per_s, 0, 1_000_000)?;
@@ -291,11 +291,12 @@ pub(crate) fn looks_for_more(source: &SourceConfig) -> bool {
     }
 }
 
-/// Hash of the settings that decide what is fetched and how it is parsed. Settings that only bound, retry or batch may
-/// change between runs, and so may secrets.
+/// Hash of the settings that decide which data is fetched and how it is parsed. Settings that only
+/// bound, retry or batch may change between runs, and so may secrets.
 pub(crate) fn config_hash(config: &SourceConfig) -> Hash128 {
     let SourceConfig { url, records, .. } = config;
-    // Tuples: their order is fixed here, and a new setting must not change the hash of those who do not use it.
+    // Tuples: their order is fixed here, and a new setting must not change the hash of
+    // configurations without it.
     let decisive = match config.r#type {
         SourceKind::Rest => {
             let headers: Vec<_> = config
@@ -388,7 +389,7 @@ pub(crate) fn config_hash(config: &SourceConfig) -> Hash128 {
     Hash128::of(&decisive.expect("settings have string keys and finite numbers"))
 }
 
-/// Settings of a kind of pagination that decide what is fetched, but for those that every kind has.
+/// Settings of a kind of pagination that decide which data is fetched, except those of every kind.
 fn kind_settings(config: &PaginationConfig) -> Vec<String> {
     let texts: Vec<Option<String>> = match config.r#type {
         PaginationKind::None | PaginationKind::Page | PaginationKind::Cursor => vec![],
