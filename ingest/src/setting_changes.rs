@@ -38,7 +38,7 @@ use crate::{
 /// Class of a change of a setting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Class {
-    /// Takes effect from the moment named here, and is not recorded.
+    /// Takes effect from the event named here, and is not recorded.
     Immediate(&'static str),
     /// Takes effect and is recorded.
     Logged(Effect),
@@ -46,15 +46,14 @@ pub(crate) enum Class {
     Refused(&'static str),
 }
 
-/// Effect of a recorded change on what is read next.
+/// Effect of a recorded change on the next reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Effect {
     /// Applies to the read named here and later ones; the position stays.
     Next(&'static str),
     /// Restarts an unfinished run of pages; its landed records are dropped as duplicates.
     Pages,
-    /// Begins the next run of pages at `incremental.start`; landed records are dropped as
-    /// duplicates.
+    /// Begins the next page run at `incremental.start`; landed records are dropped as duplicates.
     Incremental,
     /// Applies from the next file on; refused inside a file.
     NextFile,
@@ -100,7 +99,7 @@ pub(crate) fn recorded(config: &SourceConfig) -> BTreeMap<String, String> {
         .collect()
 }
 
-/// Returns whether a key applies to sources of a kind.
+/// Returns true if a key applies to sources of a kind.
 fn is_of(kind: SourceKind, key: &str) -> bool {
     let table = key.split('.').next().unwrap_or(key);
     match table {
@@ -151,7 +150,7 @@ fn shown_value(key: &str, value: &Value) -> String {
     }
 }
 
-/// Returns whether a URL may contain a secret.
+/// Returns true if a URL may contain a secret.
 fn is_revealing(url: &Url) -> bool {
     url.query().is_some() || !url.username().is_empty() || url.password().is_some()
 }

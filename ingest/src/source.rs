@@ -28,9 +28,9 @@ pub(crate) enum Record {
     Value(Value),
     /// A record of a document of JSON without faults.
     Json(JsonRecord),
-    /// Something that is no record; it goes to `rejects/` as it is.
+    /// Data that is no record; it goes to `rejects/` unchanged.
     Bad {
-        /// As it came.
+        /// The unchanged data.
         raw: String,
         /// One of a few fixed words, counted in the log, such as `malformed_line`.
         reason: &'static str,
@@ -40,7 +40,7 @@ pub(crate) enum Record {
 }
 
 impl Record {
-    /// About how many bytes it takes.
+    /// Approximate size in bytes.
     pub(crate) fn size(&self) -> u64 {
         match self {
             Self::Value(value) => value.size(),
@@ -58,7 +58,7 @@ impl Record {
         }
     }
 
-    /// The canonical form of the record; that of null for a bad one.
+    /// Canonical form of the record; that of null for a bad one.
     pub(crate) fn canonical(&self) -> String {
         self.value()
             .map_or_else(|| Value::Null.canonical(), |value| value.canonical())
@@ -73,7 +73,7 @@ impl Record {
         }
     }
 
-    /// A record if `value` is an object, otherwise a bad one found at `place` (such as `line 7`).
+    /// Creates a record if `value` is an object, otherwise a bad one at `place` (such as `line 7`).
     pub(crate) fn of(value: Value, place: impl FnOnce() -> String) -> Self {
         match value {
             Value::Object(_) => Self::Value(value),
@@ -110,9 +110,9 @@ pub(crate) struct PagePart {
 /// Additional results of pages, besides records.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Crawled {
-    /// URLs that were asked for.
+    /// Number of fetched URLs.
     pub urls: u64,
-    /// URLs that gave no record for a reason that is no failure, by reason.
+    /// URLs without a record for a reason that is no failure, by reason.
     pub skipped: BTreeMap<&'static str, u64>,
     /// Discoveries to append to the frontier, in its order.
     pub found: Vec<Discovery>,
@@ -127,20 +127,22 @@ pub(crate) struct Crawled {
 pub(crate) struct Requests {
     /// All requests, retries included.
     pub requests: u64,
-    /// Those that repeated an earlier one.
+    /// Retries among them.
     pub retries: u64,
 }
 
-/// Something that gives pages.
+/// A source of pages.
 ///
-/// A page is a pure function of its position: asked again, by this process or another, a source gives the same records
-/// and the same next position (as far as the other side allows). A run resumes by asking from the committed position.
+/// A page is a pure function of its position. For the same position, a source returns the same
+/// records and the same next position, in this process or another (as far as the server allows). A
+/// run resumes at the committed position.
 #[async_trait]
 pub(crate) trait Source: Send {
-    /// The page at `at`. Waits and retries as configured; [`Error::Cancelled`] when the run should stop meanwhile.
+    /// Reads the page at `at`. Waits and retries as configured; [`Error::Cancelled`] if the run
+    /// should stop meanwhile.
     async fn next_page(&mut self, at: &Position) -> Result<Page, Error>;
 
-    /// Takes over what a source has landed, before the first page is asked for.
+    /// Restores the state of a source from its landed data, before the first page is read.
     ///
     /// # Errors
     /// [`Error::Landed`], [`Error::Storage`].
@@ -173,7 +175,7 @@ pub(crate) trait Source: Send {
         Ok(None)
     }
 
-    /// Warnings about the run so far, beside those that follow from its positions.
+    /// Warnings about the run so far, in addition to those that depend on its positions.
     fn run_warnings(&self) -> Vec<Warning> {
         Vec::new()
     }

@@ -68,11 +68,11 @@ pub(crate) async fn newest(landing: &Store) -> Result<Option<LogTotals>, Error> 
     Ok(Some(LogTotals::of(&entry, committed.as_secs())))
 }
 
-/// Returns whether the newest entry of a log defers requests to its server; reads only the bytes of
+/// Returns true if the newest entry of a log defers requests to its server; reads only the bytes of
 /// that entry.
 ///
 /// # Errors
-/// As [`newest`].
+/// Like [`newest`].
 pub(crate) async fn is_deferred_by_log(landing: &Store) -> Result<bool, Error> {
     let listed = landing.list("log").await?;
     let Some(newest) = listed.last() else {

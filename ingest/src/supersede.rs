@@ -1,9 +1,11 @@
-//! Rows of files that have changed since they were read: they no longer count once the new content lands.
+//! Rows of files that have changed since they were read: they no longer count once the new content
+//! lands.
 //!
-//! A batch may hold rows of several files, so the data files that had some of a changed one are written again without them.
-//! The entry that lands the new content names what counts instead ([`Replaced`]); from then on, and not before, readers of the
-//! log pass over the old files. They are moved to `superseded/` after that (where a run dies before, the next start moves them to `orphans/`),
-//! so that the folder of data files holds each row that counts once.
+//! A batch may hold rows of several files. So the data files with rows of a changed file are
+//! rewritten without them. The entry that lands the new content names the replacements
+//! ([`Replaced`]). From then on, and not before, readers of the log skip the old files. These move
+//! to `superseded/` after that, so that the folder of data files holds each valid row once. If a
+//! run dies before, the next start moves them to `orphans/`.
 
 use std::{collections::BTreeMap, ops::Range};
 
@@ -36,7 +38,7 @@ type Rows = Range<u64>;
 /// Finds the landed rows of the files at `urls`, by index in `entries`, the log from its beginning.
 ///
 /// # Errors
-/// [`Error::File`] where an entry of an earlier version has rows of one and of another file.
+/// [`Error::File`] if an entry of an earlier version has rows of one and of another file.
 pub(crate) fn spans(
     entries: &[CommitEntry],
     urls: &[String],
@@ -113,9 +115,9 @@ pub(crate) struct Without {
     pub(crate) encoded: Vec<Encoded>,
 }
 
-/// The files of `entry` without `rows`, to be named by the entry `next`; `None` where they have none of
-/// these. The name of a file begins with the number of the entry that names it, since other writers
-/// decide by it what to do with the file (see [`crate::landing_files`]).
+/// Returns the files of `entry` without `rows`, to be named by the entry `next`; `None` if they
+/// have none of these. The name of a file begins with the number of the entry that names it, since
+/// other writers decide by it about the file (see [`crate::landing_files`]).
 ///
 /// # Errors
 /// [`Error::Landed`], [`Error::Storage`], [`Error::Encode`].
@@ -185,7 +187,8 @@ async fn count_rejects(
     Ok(counts)
 }
 
-/// The files without the rows whose `column` is in `rows`, and how many these are. New files are added to `encoded`.
+/// Returns the files without the rows whose `column` is in `rows`, and the number of these rows.
+/// New files are added to `encoded`.
 async fn filter(
     landing: &Store,
     sequence: Sequence,
@@ -246,7 +249,7 @@ fn filtered(
     Ok(filter_record_batch(&whole, &stay)?)
 }
 
-/// Moves files that no longer count out of the folders of those that do; absent ones have been.
+/// Moves files that no longer count out of the data folders; absent ones have been moved already.
 ///
 /// # Errors
 /// [`Error::Storage`].

@@ -9,7 +9,7 @@ pub(crate) struct TextRows {
     separator: Option<Vec<u8>>,
     /// Offset of the next document; past the end after the last.
     at: usize,
-    /// Bytes of the mark that was taken off, for messages.
+    /// Length of the removed byte order mark, for messages.
     mark: usize,
 }
 
@@ -18,12 +18,12 @@ pub(crate) struct TextRows {
 pub struct BadText {
     /// Reason as the files of rejects have it.
     pub reason: &'static str,
-    /// Place and further words.
+    /// Place and details.
     pub detail: String,
 }
 
-/// The documents in the bytes of a text file, as a source of `format = "text"` lands them: all of it, or the parts between two
-/// of `separator`; parts without a visible character are none.
+/// Splits the bytes of a text file into documents, like a source of `format = "text"`. Without a
+/// `separator` the file is one document. Parts without a visible character are skipped.
 pub fn text_documents(
     bytes: Vec<u8>,
     separator: Option<&str>,
@@ -88,7 +88,7 @@ impl TextRows {
         None
     }
 
-    /// The text of a document, or what is wrong with it.
+    /// Returns the text of a document, or the reason why it is invalid.
     fn text(&self, start: usize, end: usize) -> Result<&str, String> {
         std::str::from_utf8(&self.bytes[start..end]).map_err(|e| {
             format!(

@@ -26,15 +26,15 @@ use reqwest::header::{
 use crate::{error::Error, landed_file};
 
 const COLUMNS: [&str; 3] = ["page", "etag", "modified"];
-/// A longer one is not kept.
+/// Maximum length of a stored validator.
 const LONGEST: usize = 1_024;
 
 /// Validator of a page.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Validator {
-    /// `ETag`, as it came.
+    /// `ETag`, unchanged.
     etag: Option<Box<str>>,
-    /// `Last-Modified`, as it came.
+    /// `Last-Modified`, unchanged.
     modified: Option<Box<str>>,
 }
 
@@ -52,7 +52,7 @@ impl Validator {
         (validator.etag.is_some() || validator.modified.is_some()).then_some(validator)
     }
 
-    /// The headers that ask for the page only if it is another one.
+    /// Headers of a conditional request for the page.
     pub(crate) fn conditions(&self) -> HeaderMap {
         let pairs = [
             (IF_NONE_MATCH, &self.etag),
@@ -71,7 +71,7 @@ impl Validator {
 pub(crate) struct Validators(HashMap<u128, Validator>);
 
 impl Validators {
-    /// Those that `entries` landed.
+    /// Restores the validators that `entries` landed.
     ///
     /// # Errors
     /// [`Error::Landed`] for a damaged or absent file, [`Error::Storage`].

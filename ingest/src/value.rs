@@ -11,8 +11,8 @@ use crate::json;
 
 /// A JSON value.
 ///
-/// A JSON number without a 64-bit value (an integer beyond `i64`, a float that overflows or vanishes to zero) is kept as
-/// [`Value::Digits`], so that nothing is rounded in silence.
+/// A JSON number without a 64-bit value (an integer beyond `i64`, a float that overflows or
+/// vanishes to zero) is stored as [`Value::Digits`], so nothing is rounded silently.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Value {
     /// Null.
@@ -21,7 +21,7 @@ pub(crate) enum Value {
     Bool(bool),
     /// A number written without fraction and exponent.
     Int(i64),
-    /// Any other number. JSON has only finite ones; Parquet files may bring NaN and infinities.
+    /// Any other number. JSON has only finite ones; Parquet files may contain NaN and infinities.
     Float(f64),
     /// A JSON number without a 64-bit value, as it is written.
     Digits(String),
@@ -32,7 +32,7 @@ pub(crate) enum Value {
     Cell(String),
     /// Bytes, such as an image file.
     Bytes(Vec<u8>),
-    /// Bytes that land as their column says (a binary cell of a Parquet file): as bytes, or as the text of their
+    /// Bytes whose column decides their type (a binary cell of a Parquet file): bytes, or text of
     /// hexadecimal digits.
     ByteCell(Vec<u8>),
     /// A list.
@@ -43,7 +43,7 @@ pub(crate) enum Value {
     Fault(Box<Fault>),
 }
 
-/// JSON that is well-formed, or nearly so, and yet says nothing that could land as it is.
+/// JSON that is well-formed, or nearly so, but has no value that can land.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Fault {
     /// A fixed word, counted in the log, such as `duplicate_key`.
@@ -106,7 +106,7 @@ impl Value {
         }
     }
 
-    /// The first fault in it, with the path of its place.
+    /// Returns the first fault in it, with its path.
     pub(crate) fn fault(&self) -> Option<(String, &Fault)> {
         fn below<'v>(key: &str, value: &'v Value) -> Option<(String, &'v Fault)> {
             let (path, fault) = value.fault()?;
@@ -161,7 +161,7 @@ impl Value {
         })
     }
 
-    /// About how many bytes it takes.
+    /// Approximate size in bytes.
     pub(crate) fn size(&self) -> u64 {
         const SCALAR: u64 = 8;
         match self {
@@ -177,9 +177,9 @@ impl Value {
         }
     }
 
-    /// Compact JSON with object keys sorted by their bytes: equal values have equal text and, but for cells (written
-    /// as text), digits (written as text), bytes (written as text of hexadecimal digits) and non-finite floats (`NaN`,
-    /// `inf`, `-inf`), the text parses back to an equal value.
+    /// Compact JSON with object keys sorted by their bytes. Equal values have equal text. The text
+    /// parses back to an equal value, except for cells, digits and bytes (written as text) and
+    /// non-finite floats (`NaN`, `inf`, `-inf`).
     ///
     /// A float has the fewest digits that read back the same, and always a fraction or an exponent.
     pub(crate) fn canonical(&self) -> String {

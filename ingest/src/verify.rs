@@ -18,15 +18,15 @@ use crate::{
     settings::choose,
 };
 
-/// Files that are read at the same time; each is in memory whole.
+/// Files that are read concurrently; each is in memory completely.
 const AT_ONCE: usize = 4;
 
-/// Reads the logs of the pipeline's sources (only of the one called `only`, if given) and every
+/// Reads the logs of the pipeline's sources (only of the source called `only`, if given) and every
 /// file that they name. Reports all faults and changes nothing.
 ///
 /// # Errors
-/// [`Error::Contract`] for a log that a newer release wrote, [`Error::Storage`] when the store fails, [`Error::Config`] as for
-/// [`crate::ingest`].
+/// [`Error::Contract`] for a log that a newer release wrote, [`Error::Storage`] if the store fails,
+/// [`Error::Config`] as for [`crate::ingest`].
 pub async fn verify(
     config: &PipelineConfig,
     only: Option<&Name>,
@@ -76,7 +76,7 @@ async fn verify_source(landing: &Store, source: &Name) -> Result<VerifiedSource,
     Ok(verified)
 }
 
-/// The part of a log that is good, and where it ends.
+/// The valid part of a log, and its end.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Chain {
     /// Entries as they were written; each names the hash of the entry before.
@@ -96,7 +96,7 @@ impl Chain {
         self.first(self.len())
     }
 
-    /// The first `count` of them, as a run would read a log that ends there.
+    /// Returns the first `count` entries, like a run would read a log that ends there.
     pub(crate) fn first(&self, count: usize) -> Vec<CommitEntry> {
         let mut entries = Vec::with_capacity(count);
         for entry in self.written.iter().take(count) {
@@ -106,11 +106,11 @@ impl Chain {
     }
 }
 
-/// Reads the entries that `listed` has, up to the first that is damaged.
+/// Reads the entries in `listed`, up to the first damaged one.
 ///
 /// # Errors
-/// [`Error::Contract`] for an entry that is of another version, or has something in it that only a newer release knows, unless
-/// the entry after it shows that its bytes are not those that were written. [`Error::Storage`].
+/// [`Error::Contract`] for an entry of another version, or with parts that only a newer release
+/// knows, unless the entry after it shows that its bytes have changed. [`Error::Storage`].
 pub(crate) async fn read_chain(
     landing: &Store,
     source: &Name,
@@ -169,7 +169,7 @@ async fn contradicts(landing: &Store, next: Option<&Listed>, hash: Hash128) -> R
     Ok(link.is_some_and(|link| link.prev_hash != hash))
 }
 
-/// Reads `files`; what is wrong with those that are not as they should be, by path.
+/// Reads `files` and returns the faults of damaged ones, by path.
 ///
 /// # Errors
 /// [`Error::Storage`].

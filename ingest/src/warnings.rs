@@ -1,4 +1,5 @@
-//! Warnings of a source: raised while it is read, and kept in the entries of its log while they hold.
+//! Warnings of a source: raised while it is read, and stored in the entries of its log while they
+//! hold.
 
 use std::collections::BTreeSet;
 
@@ -15,11 +16,11 @@ const ODD_VALUES: &str = "odd_values";
 /// A change of the warnings of a source.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum WarningChange {
-    /// Raises one, in place of an earlier one with its code.
+    /// Raises a warning and replaces an earlier one with the same code.
     Raise(Warning),
-    /// Takes back the one with this code.
+    /// Clears the warning with this code.
     Lift(&'static str),
-    /// Takes back those about the ends of pages: all pages are read again.
+    /// Clears the warnings about the ends of pages: all pages are read again.
     LiftEnds,
 }
 
@@ -37,7 +38,7 @@ const ENDS: [&str; 10] = [
     "common_cap",
 ];
 
-/// Changes since they were last taken, and the codes that hold.
+/// Changes of warnings, and the codes that hold.
 #[derive(Debug, Default)]
 pub(crate) struct WarningChanges {
     changes: Vec<WarningChange>,
@@ -45,7 +46,7 @@ pub(crate) struct WarningChanges {
 }
 
 impl WarningChanges {
-    /// Takes over the warnings that hold.
+    /// Restores the warnings that hold.
     pub(crate) fn restore(&mut self, held: &[Warning]) {
         self.held
             .extend(held.iter().map(|warning| warning.code.clone()));
@@ -89,7 +90,7 @@ fn is_end(code: &str) -> bool {
     ENDS.contains(&code)
 }
 
-/// The warnings after `changes`, in the order in which they were raised first.
+/// Returns the warnings after `changes`, in the order in which they were first raised.
 pub(crate) fn apply(
     mut warnings: Vec<Warning>,
     changes: impl IntoIterator<Item = WarningChange>,
@@ -109,7 +110,8 @@ pub(crate) fn apply(
     warnings
 }
 
-/// Those of the `landed` warnings that hold under `config`: one about a setting that was taken back does not.
+/// Returns the `landed` warnings that hold under `config`. A warning about a reverted setting does
+/// not.
 pub(crate) fn holding(config: &SourceConfig, landed: &[Warning]) -> Vec<Warning> {
     let pages = &config.pagination;
     let kind = pages.r#type;

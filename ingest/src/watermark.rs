@@ -1,4 +1,4 @@
-//! Values that records are ordered by, and where an incremental source begins again.
+//! Ordered cursor values of records, and the start of an incremental page run.
 
 use std::{cmp::Ordering, time::Duration};
 
@@ -37,7 +37,7 @@ impl Mark {
     /// A message that quotes the beginning of `text`.
     pub(crate) fn parse(text: &str) -> Result<Self, String> {
         let int = || text.parse().ok().map(Kind::Int);
-        // The length keeps a time from being read as its day.
+        // The length distinguishes a time from its day.
         let date = || {
             let date = (text.len() == 10).then(|| text.parse().ok()).flatten();
             date.map(Kind::Date)
@@ -53,10 +53,10 @@ impl Mark {
         Ok(Self { kind, text })
     }
 
-    /// The value at `path` of a record; none where it is null or absent.
+    /// Reads the value at `path` of a record; `None` if it is null or absent.
     ///
     /// # Errors
-    /// As [`Mark::parse`].
+    /// Like [`Mark::parse`].
     pub(crate) fn of(record: &Value, path: &str) -> Result<Option<Self>, String> {
         let wrong = |reason| format!("the value at `{path}` of a record: {reason}");
         match record.at(path) {
@@ -70,12 +70,13 @@ impl Mark {
         }
     }
 
-    /// As the source wrote it.
+    /// The text as the source wrote it.
     pub(crate) fn text(&self) -> &str {
         &self.text
     }
 
-    /// Seconds since 1970-01-01 UTC, of a time or of the beginning of a day; none of an integer, which may be anything.
+    /// Seconds since 1970-01-01 UTC, of a time or of the beginning of a day; `None` for an integer,
+    /// which has no known unit.
     pub(crate) fn unix_s(&self) -> Option<i64> {
         match self.kind {
             Kind::Int(_) => None,
@@ -137,7 +138,7 @@ impl Mark {
 }
 
 const DAY: i64 = 86_400;
-/// A day begins this long before midnight UTC where it begins first on Earth, in seconds.
+/// The earliest time zone on Earth begins a day this long before midnight UTC, in seconds.
 const FIRST_ZONE: i64 = 14 * 3_600;
 /// Maximum number of individually tracked records with a cursor ahead of now.
 const MOST_AHEAD: usize = 200;
@@ -147,9 +148,9 @@ const MOST_SECONDS: i64 = 10_000 * 366 * DAY;
 /// Distance from the newest cursor back to the start of a page run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Lookback {
-    /// For integers.
+    /// Units of integers.
     Units(i64),
-    /// For times and dates.
+    /// Seconds of times and dates.
     Seconds(i64),
 }
 
@@ -222,7 +223,7 @@ impl Incremental {
         })
     }
 
-    /// The query parameter that asks from a run's bound on.
+    /// Query parameter with the bound of a run.
     pub(crate) fn query(&self, run: &PageRun) -> Option<(&str, String)> {
         run.since.clone().map(|since| (self.param.as_str(), since))
     }
@@ -235,11 +236,11 @@ impl Incremental {
         }
     }
 
-    /// Returns the run of pages after `done`, as requested at `now`. `highs` are the highest
-    /// cursors in the log.
+    /// Returns the page run after `done`, as requested at `now`. `highs` are the highest cursors in
+    /// the log.
     ///
     /// # Errors
-    /// [`Error::Config`] when the lookback does not fit the cursors of what has landed.
+    /// [`Error::Config`] if the lookback does not fit the landed cursors.
     pub(crate) fn next_run(
         &self,
         done: &PageRun,
@@ -255,7 +256,7 @@ impl Incremental {
             Some(high) => Some(self.bound(high).map_err(wrong)?),
         };
         let mut ahead = done.ahead.clone();
-        // Records before the bound do not come again.
+        // Records before the bound are not returned again.
         ahead.retain(|ahead| !is_before(&ahead.cursor, since.as_ref()));
         Ok(PageRun {
             number: done.number + 1,
@@ -309,7 +310,7 @@ impl Incremental {
     /// move the bound, and the records whose cursor is ahead of now.
     ///
     /// # Errors
-    /// A message when a cursor cannot be ordered, or no record of a page has one.
+    /// A message if a cursor cannot be ordered, or no record of a page has one.
     pub(crate) fn note(
         &self,
         run: &mut PageRun,
@@ -359,7 +360,8 @@ impl Incremental {
     }
 }
 
-/// Adds a record with a cursor ahead of now; the ones that are too many are one without a hash, of the highest cursor.
+/// Adds a record with a cursor ahead of now. Records over the limit are merged into one without a
+/// hash, with the highest cursor.
 fn add_ahead(
     all: &mut Vec<CursorAhead>,
     cursor: String,

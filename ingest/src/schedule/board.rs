@@ -19,17 +19,17 @@ pub struct Served {
     pub pipeline: String,
     /// Name.
     pub source: String,
-    /// When it is due next, with its jitter.
+    /// Time of the next run, with its jitter.
     pub next_unix_s: Option<i64>,
-    /// Since when it runs.
+    /// Start of the current run.
     pub running_since_unix_s: Option<i64>,
     /// Current wait, other than for its next tick.
     pub waits_for: Option<String>,
     /// The last run that ended, by this program or another.
     pub last: Option<LastRun>,
-    /// When everything had landed last.
+    /// Time when the source was last complete.
     pub complete_unix_s: Option<i64>,
-    /// Runs of this program, by how they ended.
+    /// Runs of this program, by outcome.
     pub runs: BTreeMap<RunOutcome, u64>,
     /// Report of the source from its log, after the last run that ended well.
     pub report: Option<SourceReport>,
@@ -44,7 +44,7 @@ pub struct Served {
 pub struct Board(Mutex<Vec<Served>>);
 
 impl Board {
-    /// A copy of what it shows now.
+    /// Returns a copy of the current state.
     #[must_use]
     pub fn read(&self) -> Vec<Served> {
         self.0

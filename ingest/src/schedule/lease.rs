@@ -13,7 +13,7 @@ use feedline_storage::{PutNew, Store, clock::Clock};
 use super::line::TTL;
 use crate::{context::Context, error::Error};
 
-/// Times that another may be quicker before we come back later.
+/// Number of lost races for an object before a later retry.
 const TRIES: u32 = 5;
 
 /// The lease of a source as this program sees it.
@@ -36,9 +36,9 @@ pub(super) struct Lease {
 /// Outcome of a request for the lease.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Taken {
-    /// It is ours.
+    /// This program holds it.
     Ours,
-    /// This one has it.
+    /// Another holder has it.
     By(String),
 }
 
@@ -68,7 +68,7 @@ impl Lease {
         self.ttl
     }
 
-    /// The last run that ended, as the newest object says.
+    /// Returns the last run that ended, from the newest object.
     ///
     /// # Errors
     /// [`Error::Storage`], and [`Error::Contract`] for an object that cannot be read.
@@ -80,7 +80,7 @@ impl Lease {
     /// Takes the lease if it is free, or if its holder has died or has not renewed it in time.
     ///
     /// # Errors
-    /// As [`Self::last`].
+    /// Like [`Self::last`].
     pub(super) async fn take(&mut self) -> Result<Taken, Error> {
         for _ in 0..TRIES {
             self.read().await?;
@@ -100,7 +100,7 @@ impl Lease {
         Ok(Taken::By("others that are quicker".to_owned()))
     }
 
-    /// Says that we are still there; false when another has taken it over.
+    /// Renews the lease; false if another holder has taken it over.
     ///
     /// # Errors
     /// [`Error::Storage`].
@@ -118,8 +118,8 @@ impl Lease {
         since.is_some_and(|since| since >= self.ttl)
     }
 
-    /// Locks the folder of the lease, where it is on the local disk. Without a lock the lease holds as well; others then wait
-    /// for its end when this process dies.
+    /// Locks the folder of the lease on a local disk. Without the lock the lease works too, but
+    /// others wait for it to expire when this process dies.
     fn lock(&mut self) {
         if self.lock.is_some() {
             return;
@@ -155,10 +155,11 @@ impl Lease {
         Ok(())
     }
 
-    /// As [`take`](Self::take), but waits for one who may be dead: `By` says that the one who has it was seen to renew it.
+    /// Like [`take`](Self::take), but waits for a holder that may be dead. `By` means that the
+    /// holder has renewed it meanwhile.
     ///
     /// # Errors
-    /// As [`Self::last`].
+    /// Like [`Self::last`].
     async fn take_over(&mut self) -> Result<Taken, Error> {
         let mut seen = None;
         loop {
@@ -178,7 +179,7 @@ impl Lease {
         }
     }
 
-    /// Gives it back without having run the source.
+    /// Releases the lease without a run of the source.
     async fn release(&mut self) -> Result<(), Error> {
         self.write(false, None).await.map(drop)
     }
@@ -221,7 +222,7 @@ impl Lease {
         Ok(())
     }
 
-    /// Creates the object after the newest one that we know; false when somebody else did.
+    /// Creates the object after the newest known one; false if another program did.
     async fn write(&mut self, held: bool, last: Option<LastRun>) -> Result<bool, Error> {
         let known = self.newest.as_ref();
         let entry = LeaseEntry {
@@ -242,7 +243,8 @@ impl Lease {
         if let PutNew::Taken(_) = created {
             return Ok(false);
         }
-        // Others may have gone on from what we know and deleted it: a number of the past is free again.
+        // Others may have continued from the known object and deleted it: an old number is free
+        // again.
         let ours = path(entry.sequence);
         let listed = self.landing.list("lease").await?;
         if listed.last().is_some_and(|newest| newest.path > ours) {
@@ -261,14 +263,14 @@ impl Lease {
     }
 }
 
-/// A lease that is held while something is done to the log of a source.
+/// A lease that is held during changes of a source's log.
 #[derive(Debug)]
 pub(crate) struct Holding {
     lease: Lease,
 }
 
 impl Holding {
-    /// The lease of `source`, which has landed at `landing`; not taken yet.
+    /// Prepares the lease of `source`, which has landed at `landing`, without taking it.
     pub(crate) fn of(landing: &Store, source: &Name, context: &Context) -> Self {
         let (landing, holder) = (landing.clone(), &context.run_id);
         Self {
@@ -276,10 +278,12 @@ impl Holding {
         }
     }
 
-    /// Does `work` with the lease held and renewed. A lease that was never taken is not begun where there is no log.
+    /// Runs `work` with the lease held and renewed. A lease that was never taken is not begun if
+    /// there is no log.
     ///
     /// # Errors
-    /// [`Error::Running`] when another program holds it and is alive, or took it over meanwhile; that of `work`.
+    /// [`Error::Running`] if another live program holds it, or took it over meanwhile; the error of
+    /// `work`.
     pub(crate) async fn during<T>(
         mut self,
         work: impl Future<Output = Result<T, Error>>,
@@ -309,9 +313,10 @@ impl Holding {
     }
 }
 
-/// The newest object beside a log: `Some(None)` where there is none, and `None` where others were quicker each time.
+/// Reads the newest object beside a log: `Some(None)` if there is none, and `None` after only lost
+/// races.
 async fn newest(landing: &Store) -> Result<Option<Option<LeaseEntry>>, Error> {
-    // What is listed may be followed by another and deleted before it is read.
+    // A listed object may be followed by another and deleted before it is read.
     for _ in 0..TRIES {
         let listed = landing.list("lease").await?;
         let Some(newest) = listed.last() else {
@@ -333,7 +338,7 @@ pub(crate) async fn lease(landing: &Store) -> Result<Option<LeaseEntry>, Error> 
     Ok(newest(landing).await?.flatten())
 }
 
-/// Identity of the running kernel, which all containers of a machine share; none elsewhere than on Linux.
+/// Identity of the running kernel, which all containers of a machine share; `None` except on Linux.
 fn boot_id() -> Option<String> {
     let id = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
     Some(id.trim().to_owned())
@@ -352,7 +357,7 @@ mod tests {
 
     use super::*;
 
-    /// A clock set by hand, whose wall time may jump.
+    /// A manually set clock, whose wall time may jump.
     #[derive(Debug, Default)]
     struct ByHand(Mutex<(Duration, Duration)>);
 
@@ -443,7 +448,8 @@ mod tests {
         for _ in 0..3 {
             assert!(b.renew().await.unwrap());
         }
-        // The number after the newest that a knows is free again, as b has deleted its old ones.
+        // The number after the newest one known to `a` is free again, since `b` has deleted its old
+        // ones.
         assert!(!a.renew().await.unwrap(), "it is b's");
         assert!(b.renew().await.unwrap());
         let listed = root.list("lease").await.unwrap();
@@ -459,7 +465,7 @@ mod tests {
         assert_eq!(a.take().await.unwrap(), Taken::Ours);
         let mut b = lease(&root, "b", &clock);
         assert_eq!(b.take().await.unwrap(), Taken::By("a".into()), "it lives");
-        // A process that is killed leaves its object and loses its lock; another one begins each time.
+        // A killed process leaves its object and loses its lock; another one begins each time.
         drop(a);
         for restart in 0..3 {
             let mut c = lease(&root, &format!("c{restart}"), &clock);

@@ -1,4 +1,4 @@
-//! One source, run again and again.
+//! One source that runs repeatedly by its schedule.
 
 use std::{sync::Arc, time::Duration};
 
@@ -29,14 +29,14 @@ use crate::{
 
 /// Time that a lease holds without being renewed.
 pub(super) const TTL: Duration = Duration::from_secs(60);
-/// The longest sleep before the wall clock is looked at again: it may jump, and a machine may be put to sleep.
+/// Longest sleep between two checks of the wall clock: it may jump, and a machine may be suspended.
 const NAP: Duration = Duration::from_secs(20);
 /// Pause after a failure of the store.
 const STORE_FAILED: Duration = Duration::from_secs(30);
-/// A run that is said to have been due this much later than now was written by a clock that was wrong.
+/// A logged due time this much later than now comes from a wrong clock.
 const WRONG_CLOCK_S: i64 = 86_400;
 
-/// A source, its schedule and what it is run with.
+/// A source, its schedule and its resources.
 #[derive(Debug)]
 pub(super) struct Line {
     pub(super) config: Arc<PipelineConfig>,
@@ -47,7 +47,7 @@ pub(super) struct Line {
     /// Permits for concurrent runs, over all sources.
     pub(super) places: Arc<Semaphore>,
     pub(super) board: Arc<Board>,
-    /// Its place on the board.
+    /// Its index on the board.
     pub(super) number: usize,
 }
 
@@ -92,14 +92,15 @@ impl Past {
         // A run that was stopped is still due.
         let stopped = i64::from(last.outcome == RunOutcome::Stopped);
         self.handled = Some(last.due_unix_s - stopped);
-        // Not for longer than the server asked for, whatever the clock was that the run ended by.
+        // At most the delay that the server asked for, whatever clock wrote the end of the run.
         self.resumes = last.until_unix_s.map(|until| {
             let asked = until.saturating_sub(last.ended_unix_s).max(0);
             until.min(now.saturating_add(asked))
         });
     }
 
-    /// The time that is due next, and from when on: both may be over. None when nothing is due any more.
+    /// Returns the next due time, and the earliest start of its run. Both may be past; `None` if
+    /// nothing is due any more.
     pub(super) fn next(&self, ticks: &Ticks, now: i64) -> Result<Option<(i64, i64)>, Error> {
         let missed = ticks
             .until(now)?
@@ -114,7 +115,7 @@ impl Past {
             .zip(self.handled)
             .map(|(from, due)| (due, from));
         Ok(match (resumed, next) {
-            // The next time comes first, but the server said when.
+            // The tick comes first, but the server named a later time.
             (Some((_, from)), Some(tick)) if tick <= from => Some((tick, from)),
             (Some(resumed), _) => Some(resumed),
             (None, next) => next.map(|tick| (tick, tick)),
@@ -123,7 +124,7 @@ impl Past {
 }
 
 impl Line {
-    /// Runs the source when it is due, until a stop is asked for.
+    /// Runs the source when it is due, until a stop is requested.
     pub(super) async fn serve(self) {
         let landing = landing(&self.context.root, &self.source);
         let holder = &self.context.run_id;
@@ -231,7 +232,7 @@ impl Line {
         Ok(true)
     }
 
-    /// One run, with the lease renewed meanwhile.
+    /// Runs the source once, with the lease renewed meanwhile.
     async fn run(&self, lease: &mut Lease, due_unix_s: i64, number: u64) -> LastRun {
         let began_unix_s = self.now();
         self.show(|served| {
@@ -248,7 +249,7 @@ impl Line {
         // Boxed: the future of a run is large.
         let mut run = Box::pin(ingest(&self.config, Some(&self.source), &context));
         let mut heartbeat = interval_at(Instant::now() + lease.ttl() / 3, lease.ttl() / 3);
-        // After a suspend one sign of life is enough.
+        // After a suspend, one heartbeat is enough.
         heartbeat.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut asked = Box::pin(self.cancelled());
         let mut is_asked = false;
@@ -269,7 +270,7 @@ impl Line {
                         tracing::warn!(source = %self.source, %error, "its lease could not be renewed for as long as it holds, and another program may have taken it; this run ends");
                         stop.send_replace(true);
                     }
-                    // The commit log keeps two writers apart if it comes to that.
+                    // The commit log separates two writers if both run.
                     Err(error) => tracing::warn!(source = %self.source, %error, "its lease could not be renewed"),
                 },
             }
@@ -319,8 +320,8 @@ impl Line {
         }
     }
 
-    /// Sleeps until the wall clock says `from` plus `late`, or, where a deferred run waits, until its deferral was ended by
-    /// `ingest resume`; false when a stop was asked for meanwhile.
+    /// Sleeps until the wall clock reaches `from` plus `late`, or until `ingest resume` ends the
+    /// deferral of a waiting run. Returns false if a stop was requested meanwhile.
     async fn wait_until(
         &self,
         from: i64,
@@ -345,7 +346,7 @@ impl Line {
         Ok(false)
     }
 
-    /// Forgets the time that the host of the source asked for.
+    /// Clears the delay that the host of the source asked for.
     fn release_host(&self) {
         let mut sources = self.config.source.iter();
         let url = sources.find(|source| source.name == self.source);
@@ -361,11 +362,11 @@ impl Line {
         }
     }
 
-    /// Ends when a stop is asked for.
+    /// Completes when a stop is requested.
     async fn cancelled(&self) {
         let mut cancel = self.context.cancel.clone();
         if cancel.wait_for(|cancelled| *cancelled).await.is_err() {
-            // Who could ask is gone.
+            // The sender is gone, so no stop can be requested.
             std::future::pending::<()>().await;
         }
     }

@@ -44,7 +44,8 @@ impl Scheduler {
     /// Adds the sources of a pipeline that have a schedule.
     ///
     /// # Errors
-    /// [`Error::Config`] for wrong settings of a source, for a schedule that cannot be, or when no source has one.
+    /// [`Error::Config`] for wrong settings of a source, for an impossible schedule, or if no
+    /// source has one.
     pub fn add(&mut self, config: PipelineConfig, context: &Context) -> Result<(), Error> {
         let config = Arc::new(config);
         let known = self.lines.len();

@@ -18,7 +18,7 @@ use super::{
 };
 use crate::{commit_log::landed, http::testing};
 
-/// A pipeline that reads the files of a folder as often as `schedule` says.
+/// A pipeline that reads the files of a folder with the schedule `schedule`.
 fn pipeline(folder: &Path, schedule: &str) -> PipelineConfig {
     let text = format!(
         "[pipeline]\nname = \"p\"\n[[source]]\nname = \"s\"\ntype = \"files\"\nurl = \"{}/*.csv\"\nschedule = {schedule}\n",
@@ -27,7 +27,7 @@ fn pipeline(folder: &Path, schedule: &str) -> PipelineConfig {
     load("p.toml", &text, &[]).unwrap().config
 }
 
-/// A served pipeline, and what asks it to stop.
+/// A served pipeline, and the sender that stops it.
 struct Running {
     board: Arc<Board>,
     root: Store,
@@ -57,7 +57,7 @@ fn start(config: &PipelineConfig, root: &Store, run_id: &str) -> Running {
 }
 
 impl Running {
-    /// Waits until the board says so.
+    /// Waits until the board shows it.
     async fn until(&self, is_so: impl Fn(&Served) -> bool) -> Served {
         for _ in 0..600 {
             if let Some(served) = self.board.read().into_iter().find(|served| is_so(served)) {
@@ -121,13 +121,13 @@ async fn fault_51_two_programs_run_a_source_once_each_time() {
     let now = || i64::try_from(clock.unix().as_secs()).unwrap();
     let began = now();
     let (a, b) = (start(&config, &root, "a"), start(&config, &root, "b"));
-    // One that finds the other at work looks again after a quarter of the lease's time.
+    // A program that finds the lease held retries after a quarter of its lifetime.
     let due = |served: &Served| served.last.as_ref().map_or(0, |last| last.due_unix_s);
     a.until(|served| due(served) >= began + 6).await;
     let runs = [&a, &b].map(|running| complete(&running.board.read()[0]));
     let runs: u64 = runs.iter().sum();
-    // The time before the first, one every two seconds, and one that may be under way: had both run each time, there would be
-    // twice as many.
+    // The run before the first tick, one every two seconds, and one that may be in progress. If
+    // both programs had run each time, there would be twice as many.
     let most = u64::try_from((now() - began) / 2 + 2).unwrap();
     assert!((3..=most).contains(&runs), "{runs} runs, at most {most}");
     a.end().await;
@@ -177,7 +177,7 @@ fn ended(due_unix_s: i64, outcome: RunOutcome, until_unix_s: Option<i64>) -> Las
     }
 }
 
-/// The time that is due next, and from when on, for a program that starts at `now` after this last run.
+/// Next due time and earliest start, for a program that starts at `now` after this last run.
 fn next(last: Option<LastRun>, catch_up: bool, now: i64) -> (i64, i64) {
     let past = Past::at_start(last.as_ref(), &ticks(), catch_up, now).unwrap();
     past.next(&ticks(), now).unwrap().unwrap()
@@ -288,7 +288,7 @@ async fn what_another_program_has_just_run_is_not_run_again() {
     assert_eq!(other.take().await.unwrap(), Taken::Ours);
     let last = ended(due, RunOutcome::Complete, None);
     other.give_back(last).await.unwrap();
-    // What this program knew before: the time is due.
+    // State of this program before: the run is due.
     let mut past = Some(Past {
         handled: Some(due - 100),
         resumes: None,

@@ -1,4 +1,4 @@
-//! When a source is due.
+//! Due times of a source.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ const LONGEST_S: u64 = 31_536_000;
 /// A day.
 const MOST_JITTER_S: u64 = 86_400;
 
-/// The times at which a source is due, in whole seconds since 1970-01-01 UTC.
+/// Due times of a source, in whole seconds since 1970-01-01 UTC.
 #[derive(Clone, Debug)]
 pub(super) enum Ticks {
     /// Multiples of this many seconds.

@@ -402,14 +402,14 @@ pub(crate) const KEYS: &[Key] = &[
     key("licence", Immediate("from the next build of a dataset on")),
 ];
 
-/// Class of the setting at `path`; `None` where no pattern matches.
+/// Class of the setting at `path`; `None` if no pattern matches.
 pub(crate) fn class_of(path: &str) -> Option<Class> {
     let exact = KEYS.iter().find(|key| key.pattern == path);
     let found = exact.or_else(|| KEYS.iter().find(|key| is_match(key.pattern, path)));
     found.map(|key| key.class)
 }
 
-/// Returns whether a pattern matches; a name that the user chose may contain dots.
+/// Returns true if a pattern matches; a user-chosen name may contain dots.
 fn is_match(pattern: &str, path: &str) -> bool {
     match pattern.split_once('*') {
         None => pattern == path,
