@@ -1,4 +1,4 @@
-//! Reads that are tried once, for callers who decide themselves what to do about a failure.
+//! Reads that are tried once, for callers that handle failures themselves.
 
 use std::{fmt, ops::Range, time::Duration};
 
@@ -18,12 +18,13 @@ pub struct ReadOnce {
     pub lane: Lane,
 }
 
-/// Each lane of a store has connections of its own, so that a request on one does not wait for a stuck one on the other.
+/// Lane of a store. Each has connections of its own, so a request on one does not wait for a stuck
+/// one on the other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lane {
     /// For most requests.
     First,
-    /// For those that the first one failed.
+    /// For requests that failed on the first one.
     Second,
 }
 
@@ -40,13 +41,13 @@ impl Lane {
 
 /// Head of a store's response; its body is still to come.
 pub struct Answer {
-    /// Version of the object, where the store has such a thing.
+    /// Version of the object, if the store has versions.
     pub etag: Option<String>,
-    /// Size of the whole object in bytes.
+    /// Size of the complete object in bytes.
     pub object_bytes: u64,
-    /// Bytes the body should have: fewer than asked for when the object ends earlier.
+    /// Expected length of the body: less than requested if the object ends earlier.
     pub body_bytes: u64,
-    /// The bytes. Dropping it gives up the connection.
+    /// The bytes. Dropping it closes the connection.
     pub body: BoxStream<'static, Result<Bytes, ReadFailure>>,
 }
 
@@ -65,17 +66,17 @@ impl fmt::Debug for Answer {
 pub struct ReadFailure {
     /// Class of the failure.
     pub class: FailureClass,
-    /// Time the server asked to wait.
+    /// Delay that the server asked for.
     pub retry_after: Option<Duration>,
     /// The failure itself.
     pub error: Error,
 }
 
-/// Kinds of failures, by what they say about the store.
+/// Classes of failures, by the state of the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum FailureClass {
-    /// The store is asked for too much: 429 or 503.
+    /// Too many requests: 429 or 503.
     Throttled,
     /// The store failed: 408, 500, 502, 504 and the like.
     Server,
@@ -87,17 +88,18 @@ pub enum FailureClass {
     Tls,
     /// The connection broke, or the body ended early.
     Broken,
-    /// Nothing came in time.
+    /// No data arrived in time.
     TimedOut,
     /// Access was refused: 401 or 403.
     Denied,
-    /// There is no such object.
+    /// The object does not exist.
     Missing,
     /// The object has another ETag: 412.
     Changed,
     /// The object ends before the range begins: 416.
     PastEnd,
-    /// It failed otherwise, before a request was made; credentials that could not be fetched, for example.
+    /// Another failure before a request was sent; credentials that could not be fetched, for
+    /// example.
     Other,
     /// The same request will never succeed.
     Fatal,

@@ -10,7 +10,7 @@ use crate::{Answer, Error, Listed, ReadFailure, ReadOnce};
 /// Outcome of one attempt to create an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Created {
-    /// It was absent and is now there.
+    /// The object was absent and exists now.
     Yes,
     /// The store reports that the object exists already. After a lost response it may be our own.
     AlreadyThere,
@@ -21,19 +21,19 @@ pub(crate) enum Created {
 pub(crate) trait Backend: Debug + Send + Sync {
     /// URL of a path, without credentials.
     fn url_of(&self, path: &str) -> String;
-    /// The whole object.
+    /// Reads the complete object.
     async fn get(&self, path: &str) -> Result<Bytes, Error>;
-    /// A range of it; may return fewer bytes, which the caller checks.
+    /// Reads a range of it; may return fewer bytes, which the caller checks.
     async fn get_range(&self, path: &str, range: Range<u64>) -> Result<Bytes, Error>;
     /// A range of it, by one request and no more.
     async fn read_once(&self, path: &str, read: &ReadOnce) -> Result<Answer, ReadFailure>;
     /// Forgets connections and credentials, so that the next request makes new ones.
     fn reconnect(&self);
-    /// Its size in bytes.
+    /// Returns its size in bytes.
     async fn size(&self, path: &str) -> Result<u64, Error>;
     /// Returns its path, size, timestamp and etag.
     async fn look_up(&self, path: &str) -> Result<Listed, Error>;
-    /// When it was written, since 1970-01-01 UTC, by the store's clock.
+    /// Returns the time of the write, since 1970-01-01 UTC, by the store's clock.
     async fn modified(&self, path: &str) -> Result<Duration, Error>;
     /// Replaces it with `parts`, one after the other, atomically and durably.
     async fn put(&self, path: &str, parts: Vec<Bytes>) -> Result<(), Error>;

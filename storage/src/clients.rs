@@ -26,23 +26,23 @@ use crate::{
     web::{Connector, WebOptions, refusal},
 };
 
-/// Callers have deadlines of their own, which know how much was asked for.
+/// Callers have deadlines of their own, which depend on the size of the request.
 const NO_TIMEOUT: &str = "1 day";
 
-/// One client per lane, made when it is first used.
+/// One client per lane, created at its first use.
 pub(crate) struct Clients {
     made: RwLock<[Option<Arc<dyn ObjectStore>>; 2]>,
     how: How,
 }
 
 enum How {
-    /// Without a network there is nothing to keep apart.
+    /// One client for all lanes: without a network they need not be separate.
     Same(Arc<dyn ObjectStore>),
     Settings(Url, StoreOptions),
 }
 
 impl std::fmt::Debug for Clients {
-    /// Nothing: the settings hold credentials.
+    /// Shows no fields: the settings hold credentials.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("Clients")
     }
@@ -136,7 +136,7 @@ fn connect(url: &Url, options: &StoreOptions) -> object_store::Result<Arc<dyn Ob
     })
 }
 
-/// A store at `url` that tries again what may succeed then, where it is files over http or https.
+/// Creates a store of http or https files at `url` that retries transient failures.
 pub(crate) fn web(
     url: &Url,
     options: &WebOptions,

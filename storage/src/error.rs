@@ -8,7 +8,7 @@ use crate::web;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// There is no such object.
+    /// The object does not exist.
     #[error("`{url}` does not exist; check the path, and that whatever writes it has run")]
     NotFound {
         /// URL of the object.
@@ -46,14 +46,14 @@ pub enum Error {
         /// Reason of the error.
         reason: String,
     },
-    /// Fewer bytes came than were asked for.
+    /// Fewer bytes arrived than requested.
     #[error(
         "`{url}` gave {got} bytes where {wanted} were asked for; the object is shorter than its manifest says or the transfer was cut"
     )]
     Short {
         /// URL of the object.
         url: String,
-        /// Bytes asked for.
+        /// Requested bytes.
         wanted: u64,
         /// Bytes received.
         got: u64,
@@ -90,7 +90,7 @@ pub enum Error {
         #[source]
         source: object_store::Error,
     },
-    /// A fault asked for by a test.
+    /// A fault injected by a test.
     #[error("injected fault: {operation} of `{url}` {when} it was applied")]
     Injected {
         /// The operation.
@@ -124,7 +124,7 @@ impl Error {
         matches!(self, Self::Full { .. })
     }
 
-    /// Sorts an I/O error by what the caller can do.
+    /// Classifies an I/O error by the caller's options.
     pub(crate) fn io(operation: &'static str, url: String, source: io::Error) -> Self {
         match source.kind() {
             io::ErrorKind::NotFound => Self::NotFound { url },
@@ -143,7 +143,7 @@ impl Error {
         }
     }
 
-    /// Sorts a store's error by what the caller can do.
+    /// Classifies a store's error by the caller's options.
     pub(crate) fn remote(
         operation: &'static str,
         url: String,

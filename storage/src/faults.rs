@@ -1,4 +1,5 @@
-//! Faults for tests: a wrapper that fails before or after a call is applied, delays it, or cuts a read short.
+//! Faults for tests: a wrapper that fails before or after a call is applied, delays it, or
+//! truncates a read.
 
 use std::{
     fmt,
@@ -56,7 +57,7 @@ pub enum Effect {
 pub struct Rule {
     /// Calls it is about.
     pub operation: Operation,
-    /// Only paths that contain this text; the empty one is every path.
+    /// Only paths that contain this text; every path contains the empty one.
     pub path_contains: String,
     /// Matching calls to let through first.
     pub skip: u64,
@@ -66,7 +67,7 @@ pub struct Rule {
     pub effect: Effect,
 }
 
-/// A list of faults, shared with the stores it was given to; rules may be added while they are in use.
+/// A list of faults, shared with the stores that use it; rules may be added while they are in use.
 #[derive(Default)]
 pub struct Faults {
     rules: Mutex<Vec<Rule>>,
@@ -127,7 +128,7 @@ impl Faults {
     }
 }
 
-/// A backend whose calls meet faults.
+/// A backend whose calls are subject to faults.
 #[derive(Debug)]
 pub(crate) struct FaultyBackend {
     pub(crate) inner: Arc<dyn Backend>,

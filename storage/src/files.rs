@@ -11,12 +11,12 @@ use std::{
 
 use crate::Error;
 
-/// Files kept open; a read of another one closes the one that was unused for longest.
+/// Maximum number of open files; opening another one closes the least recently used one.
 const MOST_OPEN: usize = 128;
 
 /// Files of a local folder, read at any position by any number of threads.
 ///
-/// A file that is open stays the same file when another one is put under its name.
+/// An open file stays the same file when another one replaces it under its name.
 #[derive(Debug)]
 pub struct LocalFiles {
     root: PathBuf,
@@ -40,7 +40,7 @@ impl LocalFiles {
     /// Fills `into` with the bytes from `offset` on. Blocks the thread.
     ///
     /// # Errors
-    /// [`Error::NotFound`], [`Error::Short`] when the file ends before, or what the disk said.
+    /// [`Error::NotFound`], [`Error::Short`] if the file ends before, or the error of the disk.
     pub fn read(&self, path: &str, offset: u64, into: &mut [u8]) -> Result<(), Error> {
         let read = self.file(path).and_then(|file| fill(&file, offset, into));
         let got = read.map_err(|e| {
@@ -57,17 +57,17 @@ impl LocalFiles {
         Ok(())
     }
 
-    /// Size of a file in bytes.
+    /// Returns the size of a file in bytes.
     ///
     /// # Errors
-    /// [`Error::NotFound`], or what the disk said.
+    /// [`Error::NotFound`], or the error of the disk.
     pub fn size(&self, path: &str) -> Result<u64, Error> {
         let size = self.file(path).and_then(|file| file.metadata());
         size.map(|m| m.len())
             .map_err(|e| Error::io("look up", self.url_of(path), e))
     }
 
-    /// Closes a file, so that the next read opens it by its name again.
+    /// Closes a file, so that the next read reopens it by its name.
     pub fn forget(&self, path: &str) {
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         open.files.remove(path);
@@ -106,7 +106,7 @@ impl LocalFiles {
     }
 }
 
-/// Reads until `into` is full or the file ends; says how much that was.
+/// Reads until `into` is full or the file ends; returns the number of bytes.
 fn fill(file: &File, offset: u64, into: &mut [u8]) -> io::Result<usize> {
     let mut got = 0;
     while got < into.len() {

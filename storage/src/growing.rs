@@ -21,8 +21,8 @@ const CLOCK: &str = ".tmp-clock-";
 /// Age from which a file without a lock counts as left by a dead process.
 const LEFT: Duration = Duration::from_secs(3600);
 
-/// A file on the local disk that is written piece by piece. It is not listed before [`Growing::put`], and removed when it is
-/// dropped without.
+/// A file on the local disk that is written piece by piece. It is not listed before
+/// [`Growing::put`], and removed if it is dropped without it.
 #[derive(Debug)]
 pub struct Growing {
     store: Store,
@@ -37,7 +37,7 @@ impl Growing {
         create_folders(folder)?;
         let temporary = temporary_in(folder, GROWING);
         let file = File::create_new(&temporary)?;
-        // What no other process can lock is in use. A file system without locks has none to sweep either.
+        // A locked file is in use. A file system without locks cannot be swept either.
         let locked = file.try_lock();
         drop(locked);
         Ok(Self {
@@ -137,7 +137,7 @@ pub(crate) fn sweep(folder: &Path, depth: Depth) -> io::Result<()> {
 }
 
 /// Returns the timestamp that the disk gives a file written now. Its clock may be another
-/// machine's, so it can differ from ours. Returns `None` where no file can be written.
+/// machine's, so it can differ from ours. Returns `None` if no file can be written.
 fn disk_time(folder: &Path) -> Option<SystemTime> {
     let path = temporary_in(folder, CLOCK);
     let file = File::create_new(&path).ok()?;
@@ -146,8 +146,8 @@ fn disk_time(folder: &Path) -> Option<SystemTime> {
     modified.ok()
 }
 
-/// Returns whether a file is long unwritten at `now`, and no process holds it. A file that cannot
-/// be inspected counts as in use.
+/// Returns true if a file was not written for long at `now`, and no process holds it. A file that
+/// cannot be inspected counts as in use.
 fn is_left(path: &Path, now: SystemTime) -> bool {
     let modified = fs::metadata(path).and_then(|metadata| metadata.modified());
     let age = modified.ok().and_then(|at| now.duration_since(at).ok());

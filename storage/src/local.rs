@@ -1,7 +1,8 @@
 //! The local disk.
 //!
-//! Order of a write: temporary file beside the target, write, fsync of the file, rename (replace) or hard link
-//! (create), fsync of the folder. A crash leaves at most a file named `.tmp-*`, which no listing shows.
+//! A write has this order: temporary file beside the target, write, fsync of the file, rename
+//! (replace) or hard link (create), fsync of the folder. A crash leaves at most a file named
+//! `.tmp-*`, which no listing shows.
 
 use std::{
     fs::{self, File},
@@ -26,8 +27,9 @@ use crate::{
 
 pub(crate) const TEMPORARY: &str = ".tmp-";
 
-/// Bytes that are written at a time. The system keeps what it is given at once in pages as large as that, and large ones are
-/// seldom among those that were in use a moment ago: 512 MB took 0.15 CPU s in such pieces and 1.6 in one.
+/// Bytes per write call. The page cache stores the data of one call in equally large folios, and
+/// large ones are rarely recycled from recent use: 512 MB took 0.15 CPU s in such pieces and 1.6 in
+/// one.
 pub(crate) const PIECE: usize = 256 << 10;
 
 /// A folder of the local disk.
@@ -68,7 +70,7 @@ impl LocalBackend {
         .await
     }
 
-    /// Runs `work` where blocking is allowed.
+    /// Runs `work` on a thread that may block.
     async fn blocking<T: Send + 'static>(
         &self,
         operation: &'static str,
@@ -224,7 +226,7 @@ pub(crate) fn write_temporary(target: &Path, parts: &[Bytes]) -> io::Result<(Pat
     create_folders(parent)?;
     let temporary = temporary_in(parent, TEMPORARY);
     let written = File::create_new(&temporary).and_then(|mut file| {
-        // Without locks in the file system a sweep has none to test either, so age alone counts.
+        // Without locks in the file system a sweep cannot test any either, so only the age counts.
         let locked = file.try_lock();
         drop(locked);
         let mut pieces = parts.iter().flat_map(|part| part.chunks(PIECE));

@@ -33,7 +33,7 @@ pub(crate) struct ObjectBackend {
     root: Path,
     /// `scheme://host`, without credentials.
     base: String,
-    /// For reads that are tried once.
+    /// Clients of reads that are tried once.
     clients: Arc<Clients>,
 }
 
@@ -77,7 +77,7 @@ impl ObjectBackend {
     fn answer(self, path: String, result: GetResult) -> Answer {
         let (etag, object_bytes) = (result.meta.e_tag.clone(), result.meta.size);
         let body_bytes = result.range.end.saturating_sub(result.range.start);
-        // A body that fails was cut, whatever the client says about it.
+        // A failed body was truncated, however the client reports it.
         let cut = Note {
             class: Some(FailureClass::Broken),
             retry_after: None,
@@ -340,7 +340,7 @@ fn listed(path: String, meta: object_store::ObjectMeta) -> Listed {
     Listed {
         path,
         bytes: meta.size,
-        // A server without timestamps gives the Unix epoch.
+        // A server without timestamps sends the Unix epoch.
         modified: unix_ms.ok().filter(|ms| *ms > 0).map(Duration::from_millis),
         etag: meta.e_tag,
     }

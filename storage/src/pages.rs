@@ -79,7 +79,7 @@ async fn accept(listener: &TcpListener) -> TcpStream {
     }
 }
 
-/// Returns whether a connection ended before it was accepted.
+/// Returns true if a connection ended before it was accepted.
 fn is_of_client(error: &io::Error) -> bool {
     use io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset};
     matches!(

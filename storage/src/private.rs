@@ -14,7 +14,7 @@ use std::{
 /// Permission bits that let users other than the owner change a file or folder.
 const OTHERS_WRITE: u32 = 0o022;
 
-/// User ID of this process; `None` where the system has no file that shows it.
+/// User ID of this process; `None` if the system has no file that shows it.
 #[must_use]
 pub fn own_uid() -> Option<u32> {
     fs::metadata("/proc/self").ok().map(|m| m.uid())
@@ -56,7 +56,7 @@ pub fn private_file() -> OpenOptions {
     options
 }
 
-/// Returns whether `error` rejects a folder because other users may reach it.
+/// Returns true if `error` rejects a folder because other users may reach it.
 #[must_use]
 pub fn is_untrusted(error: &io::Error) -> bool {
     error

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::clock::{Clock as _, SystemClock};
 
-/// Time to wait: the header's seconds, or those until its date.
+/// Parses the wait: the header's seconds, or those until its date.
 pub(crate) fn parse_retry_after(value: &str) -> Option<Duration> {
     let value = value.trim();
     if let Ok(seconds) = value.parse() {

@@ -26,21 +26,21 @@ use crate::{
     web::WebOptions,
 };
 
-/// Tries of a create whose outcome stays unknown, and the first wait between them.
+/// Tries of a create with an unknown outcome, and the first wait between them.
 const CREATE_TRIES: u32 = 5;
 const CREATE_WAIT: Duration = Duration::from_millis(100);
 
 /// Access to stores: the variables `AWS_*`, `GOOGLE_*`, `AZURE_*` of the environment, by name.
 #[derive(Clone, Default)]
 pub struct StoreOptions {
-    /// Variables by name, as object stores' own tools use them (`AWS_ENDPOINT_URL`, `AWS_REGION`, ...).
+    /// Variables by name, as in the stores' own tools (`AWS_ENDPOINT_URL`, `AWS_REGION`, ...).
     pub vars: BTreeMap<String, String>,
     /// Requests for files over http and https, which no variable changes.
     pub web: WebOptions,
 }
 
 impl std::fmt::Debug for StoreOptions {
-    /// Names only: the values hold credentials.
+    /// Shows names only: the values hold credentials.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_set().entries(self.vars.keys()).finish()
     }
@@ -53,22 +53,22 @@ pub struct Listed {
     pub path: String,
     /// Size in bytes.
     pub bytes: u64,
-    /// Timestamp of the write, by the clock of the store; absent where the store has none.
+    /// Time of the write, by the clock of the store; absent if the store has none.
     pub modified: Option<Duration>,
-    /// Entity tag of the content; absent where the store has none, such as a local disk.
+    /// Entity tag of the content; absent if the store has none, such as a local disk.
     pub etag: Option<String>,
 }
 
 /// Outcome of [`Store::put_new`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PutNew {
-    /// The object is there and it is ours.
+    /// The object exists and it is ours.
     Created,
-    /// Another one was there first; these are its bytes.
+    /// Another object existed first; these are its bytes.
     Taken(Bytes),
 }
 
-/// The absolute path of `root`, without `.` and `..`: what joins paths to it has no room for them.
+/// Returns the absolute path of `root`, without `.` and `..`, which would not survive joins.
 fn resolved(root: &path::Path) -> std::io::Result<PathBuf> {
     let mut found = PathBuf::new();
     for part in path::absolute(root)?.components() {
@@ -109,7 +109,8 @@ impl Store {
     /// Opens a folder by URL or path. Nothing is created or requested yet.
     ///
     /// # Errors
-    /// [`Error::Location`] when the URL's scheme is unknown or the store's settings do not fit together.
+    /// [`Error::Location`] if the URL's scheme is unknown or the store's settings contradict each
+    /// other.
     pub fn open(url: &str, options: &StoreOptions) -> Result<Self, Error> {
         let location = |reason: String| Error::Location {
             url: redacted(url),
@@ -135,7 +136,7 @@ impl Store {
                 let parsed = Url::parse(url).map_err(|e| location(e.to_string()))?;
                 let mut options = options.clone();
                 if scheme == "http" {
-                    // Whoever writes `http` in a URL has allowed it.
+                    // A URL with `http` permits it.
                     options.vars.insert("allow_http".into(), "true".into());
                 }
                 let (store, root) =
@@ -156,10 +157,11 @@ impl Store {
         Ok(opened?.reached_with(options))
     }
 
-    /// Opens another folder by URL or path, reached as this one is. Nothing is created or requested yet.
+    /// Opens another folder by URL or path, with the same options. Nothing is created or requested
+    /// yet.
     ///
     /// # Errors
-    /// As [`Store::open`].
+    /// Like [`Store::open`].
     pub fn open_another(&self, url: &str) -> Result<Self, Error> {
         Self::open(url, &self.options)
     }
@@ -251,10 +253,10 @@ impl Store {
         }
     }
 
-    /// Reads a whole object.
+    /// Reads a complete object.
     ///
     /// # Errors
-    /// [`Error::NotFound`] when it is absent, otherwise what the store said.
+    /// [`Error::NotFound`] if it is absent, otherwise the error of the store.
     pub async fn get(&self, path: &str) -> Result<Bytes, Error> {
         self.backend.get(&self.full(path)).await
     }
@@ -273,7 +275,7 @@ impl Store {
     /// Reads exactly the bytes of `range`.
     ///
     /// # Errors
-    /// [`Error::Short`] when fewer come, [`Error::NotFound`], or what the store said.
+    /// [`Error::Short`] if fewer arrive, [`Error::NotFound`], or the error of the store.
     pub async fn get_range(&self, path: &str, range: Range<u64>) -> Result<Bytes, Error> {
         let wanted = range.end.saturating_sub(range.start);
         if wanted == 0 {
@@ -292,20 +294,22 @@ impl Store {
         }
     }
 
-    /// Reads part of an object by one request, without trying again; the body comes as it arrives.
+    /// Reads part of an object with one request, without retries; the body is streamed.
     ///
     /// # Errors
-    /// [`ReadFailure`], with what kind of failure it is.
+    /// [`ReadFailure`], with the class of the failure.
     pub async fn read_once(&self, path: &str, read: &ReadOnce) -> Result<Answer, ReadFailure> {
         self.backend.read_once(&self.full(path), read).await
     }
 
-    /// Forgets the connections and credentials of [`Store::read_once`], so that the next request makes new ones.
+    /// Drops the connections and credentials of [`Store::read_once`], so that the next request
+    /// makes new ones.
     pub fn reconnect(&self) {
         self.backend.reconnect();
     }
 
-    /// This folder's files, when it is on the local disk and has no faults. They are opened when they are first read.
+    /// Returns this folder's files, if it is on the local disk and has no faults. They are opened
+    /// at their first read.
     #[must_use]
     pub fn local_files(&self) -> Option<LocalFiles> {
         if self.has_faults {
@@ -351,10 +355,10 @@ impl Store {
         swept.map_err(|e| Error::io("read", self.url_of(folder), e))
     }
 
-    /// Size of an object in bytes.
+    /// Returns the size of an object in bytes.
     ///
     /// # Errors
-    /// [`Error::NotFound`] when it is absent, otherwise what the store said.
+    /// [`Error::NotFound`] if it is absent, otherwise the error of the store.
     pub async fn size(&self, path: &str) -> Result<u64, Error> {
         self.backend.size(&self.full(path)).await
     }
@@ -396,13 +400,16 @@ impl Store {
         self.backend.put(&self.full(path), parts).await
     }
 
-    /// Cuts a file at `offset` and writes `bytes` there: a file that grows need not be written whole each time. False, and
-    /// nothing is done, where files cannot be changed: the store is no local disk, or has faults.
+    /// Truncates a file at `offset` and writes `bytes` there, so that a growing file need not be
+    /// rewritten completely. Does nothing and returns false if files cannot be changed: the store
+    /// is no local disk, or has faults.
     ///
-    /// Durable when it returns, but not atomic: a crash may leave part of `bytes`, never less than `offset` bytes.
+    /// Durable when it returns, but not atomic: a crash may leave part of `bytes`, never less than
+    /// `offset` bytes.
     ///
     /// # Errors
-    /// [`Error::NotFound`], [`Error::Full`], or what the disk said, such as that the file is shorter than `offset`.
+    /// [`Error::NotFound`], [`Error::Full`], or the error of the disk, such as a file shorter than
+    /// `offset`.
     pub async fn put_tail(&self, path: &str, offset: u64, bytes: Bytes) -> Result<bool, Error> {
         match &self.place {
             Place::Local(local) if !self.has_faults => {
@@ -472,9 +479,8 @@ impl Store {
         self.backend.swap(&self.full(path), before, bytes).await
     }
 
-    /// Checks that the store refuses to create an object that exists. Where it ignores
-    /// `If-None-Match: *`, two programs that write a log at once would overwrite each other's
-    /// entries.
+    /// Checks that the store refuses to create an object that exists. If it ignores `If-None-Match:
+    /// *`, two programs that write a log at once would overwrite each other's entries.
     ///
     /// Checks once for each opened store, and skips local disks and memory. Leaves one small
     /// object, `feedline-create-check`, at the store's root.
@@ -540,7 +546,8 @@ impl Store {
         self.backend.delete(&self.full(path)).await
     }
 
-    /// This folder for a query engine: the URL to register the store under, the store, and the folder's path in it.
+    /// Returns this folder for a query engine: the URL to register the store under, the store, and
+    /// the folder's path in it.
     ///
     /// # Panics
     /// Never: an absolute path is a valid store path.
@@ -715,7 +722,7 @@ mod tests {
             ("a/b/../../c", "c"),
             ("a/b/..", "a"),
             ("a/./b/../new/../c", "a/c"),
-            // What is above the folder that a link leads to.
+            // The parent of the folder that a link points to.
             ("a/link/../z", "x/z"),
             ("a/link", "a/link"),
         ] {

@@ -12,7 +12,7 @@
 pub const BLOCK: u64 = 512;
 /// Longest pax header or long name.
 const MOST_EXTENSION: u64 = 1 << 20;
-/// Largest size that twelve bytes hold as octal digits.
+/// Largest size in twelve bytes of octal digits.
 const MOST_OCTAL: u64 = 0o777_7777_7777;
 
 /// Meaning of a header.
@@ -20,19 +20,19 @@ const MOST_OCTAL: u64 = 0o777_7777_7777;
 pub enum Entry {
     /// A regular file of this size.
     File {
-        /// As the archive has it.
+        /// Name as stored in the archive.
         name: String,
         /// Size.
         bytes: u64,
     },
     /// Another name of a file.
     Link {
-        /// As the archive has it.
+        /// Name as stored in the archive.
         name: String,
     },
-    /// Something else without data: a folder, a device.
+    /// Another entry without data: a folder, a device.
     Other,
-    /// Data for [`Headers::extend`], of this size; then the header of the member it belongs to follows.
+    /// Data for [`Headers::extend`], of this size; the header of its member follows.
     Extension {
         /// Size.
         bytes: u64,
@@ -187,7 +187,8 @@ fn agreed(stated: u64, pax: Option<u64>) -> Result<u64, String> {
     }
 }
 
-/// The sum of the header's bytes, with spaces for the sum itself. Some old writers added signed bytes.
+/// Checks the sum of the header's bytes, with spaces for the sum itself. Some old writers added
+/// signed bytes.
 fn check_sum(header: &[u8; 512]) -> Result<(), String> {
     let stated = number(&header[148..156]).ok_or("the checksum of a header is not a number")?;
     let (mut sum, mut signed) = (8 * 32u64, 8 * 32i64);
@@ -248,7 +249,7 @@ fn ustar_name(header: &[u8; 512]) -> Result<String, String> {
             .collect()
     };
     let mut name = Vec::new();
-    // GNU's own format, `ustar` and spaces, has other things in the place of the prefix.
+    // GNU's own format, `ustar` and spaces, has other fields in the place of the prefix.
     if &header[257..263] == b"ustar\0" && header[345] != 0 {
         name = until_zero(&header[345..500]);
         name.push(b'/');
@@ -392,7 +393,7 @@ mod tests {
         for bit in 0..512 * 8 {
             let mut flipped = good;
             flipped[bit / 8] ^= 1 << (bit % 8);
-            // What fills up the sum itself may change without changing what is read.
+            // The padding of the sum may change without an effect.
             let read = one(&flipped);
             assert!(read.is_err() || read == file("a.jpg", 15), "bit {bit}");
         }

@@ -1,10 +1,11 @@
-//! Files over http and https: who asks for them, how long it waits, and where redirects may lead.
+//! Files over http and https: headers, timeouts, and allowed redirects.
 //!
-//! A proxy from the environment is for a store's own host. It resolves names itself, so a host that
-//! data lead to is asked without it, unless the proxy is trusted. Redirects are followed here and
-//! not by the library, which names the previous URL in `Referer` and goes wherever a response
-//! leads. The host of a store's own URL is asked whatever its address is; another one only if it is of the internet, judged
-//! on the address that is connected to, or if it is named. What writes is not redirected.
+//! A proxy from the environment is used for a store's own host. It resolves names itself, so a host
+//! that comes from data is requested without it, unless the proxy is trusted. Redirects are
+//! followed here and not by the library, which names the previous URL in `Referer` and follows
+//! every response. The host of a store's own URL may have any address. Another host must have a
+//! public address, checked at connection time, or be named in the options. Writes are not
+//! redirected.
 
 mod guard;
 #[cfg(test)]
@@ -44,24 +45,26 @@ pub const USER_AGENT: &str = concat!(
 /// Maximum number of redirects of one request.
 pub const MAX_REDIRECTS: usize = 5;
 
-/// Headers that are for the origin of the first URL alone.
+/// Headers that are sent to the origin of the first URL only.
 const OWN_HEADERS: [&str; 3] = ["authorization", "proxy-authorization", "cookie"];
 
 /// Options of requests for files over http and https.
 #[derive(Clone, Debug)]
 pub struct WebOptions {
-    /// Hosts, by name or address, that redirects may lead to although their address is not one of the internet.
+    /// Hosts, by name or address, that redirects may lead to although their address is not public.
     pub private_hosts: Vec<String>,
     /// Follows redirects to other hosts through the proxy from the environment, which then resolves
     /// their names for us.
     pub trust_proxy: bool,
     /// Time to connect.
     pub connect_timeout: Duration,
-    /// Longest silence while reading. It does not hold for [`Store::read_once`](crate::Store::read_once).
+    /// Longest silence while reading. It does not apply to
+    /// [`Store::read_once`](crate::Store::read_once).
     pub read_timeout: Duration,
-    /// Whole time of one request. It does not hold for [`Store::read_once`](crate::Store::read_once).
+    /// Maximum time of one request. It does not apply to
+    /// [`Store::read_once`](crate::Store::read_once).
     pub total_timeout: Duration,
-    /// Requests that were sent, each hop of a redirect and each retry counted. Clones count together.
+    /// Number of sent requests, including each redirect and each retry. Clones share the count.
     pub requests: Arc<AtomicU64>,
 }
 
@@ -118,7 +121,7 @@ fn refused(reason: impl Into<String>) -> HttpError {
     HttpError::new(HttpErrorKind::Unknown, Refused(reason.into()))
 }
 
-/// The reason of a refusal, if `error` comes from one.
+/// Returns the reason of a refusal, if `error` comes from one.
 pub(crate) fn refusal(error: &(dyn StdError + 'static)) -> Option<String> {
     let mut causes = std::iter::successors(Some(error), |&error| error.source());
     causes.find_map(|error| error.downcast_ref::<Refused>().map(ToString::to_string))
@@ -170,7 +173,7 @@ impl HttpConnector for Connector {
 }
 
 fn client(options: &WebOptions, has_deadline: bool) -> ClientBuilder {
-    // Sizes and ranges are those of the bytes as they are kept, and connections are many rather than shared.
+    // Sizes and ranges refer to the stored bytes, and many connections are better than shared ones.
     let client = Client::builder()
         .user_agent(USER_AGENT)
         .redirect(Policy::none())
@@ -191,9 +194,9 @@ fn client(options: &WebOptions, has_deadline: bool) -> ClientBuilder {
 
 #[derive(Debug)]
 struct Asking {
-    /// For the store's own host.
+    /// Client for the store's own host.
     own: HttpClient,
-    /// For hosts that redirects lead to: its names have addresses of the internet only.
+    /// Client for hosts of redirects: their names must resolve to public addresses.
     others: OnceCell<HttpClient>,
     guard: Guard,
     options: WebOptions,

@@ -1,9 +1,9 @@
-//! Keeping to hosts of the internet where data say which hosts to ask: a name or an address of this machine or of its
-//! network is refused, before anything is sent to it.
+//! Restricts requests to public hosts where data name the host: a name or an address of this
+//! machine or of its network is refused, before anything is sent to it.
 //!
-//! Names are judged by the addresses they have when a connection is made, and the connection is made to one of these: a name
-//! that had another address a moment ago gains nothing. Addresses in URLs never reach the resolver, so they are judged at
-//! every hop.
+//! Names are checked by their addresses at connection time, and the connection uses one of these.
+//! So a name that had another address a moment ago gains nothing. Addresses in URLs never reach the
+//! resolver, so they are checked at every redirect.
 
 use std::{
     collections::HashSet,
@@ -55,16 +55,16 @@ pub struct Guard {
 /// Verdict about a URL.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// Ask, whatever its address is.
+    /// Allowed with any address.
     Configured,
-    /// Ask, if the [`Resolver`] lets it.
+    /// Allowed if the [`Resolver`] allows its addresses.
     Resolve,
-    /// Do not ask.
+    /// Not allowed.
     Refuse,
 }
 
 impl Guard {
-    /// A guard that lets all hosts be asked if it `is_open`, otherwise those of the internet.
+    /// Creates a guard that allows all hosts if it `is_open`, otherwise only public ones.
     #[must_use]
     pub fn new(is_open: bool) -> Self {
         Self {
@@ -91,7 +91,7 @@ impl Guard {
         self.configured_hosts.insert(normal(host));
     }
 
-    /// Lets data lead to `hosts`.
+    /// Allows data to lead to `hosts`.
     pub fn let_in(&mut self, hosts: &[String]) {
         self.private.extend(hosts.iter().map(|host| normal(host)));
     }
@@ -133,7 +133,7 @@ fn origin(url: &Url) -> Option<(String, String, u16)> {
     Some((url.scheme().to_owned(), host, url.port_or_known_default()?))
 }
 
-/// A host as URLs write it, without a dot at its end; a version 6 address may come without its brackets.
+/// Normalizes a host of a URL, without a dot at its end; a version 6 address may lack its brackets.
 fn normal(host: &str) -> String {
     let host = host.trim_end_matches('.');
     match (host.parse::<Ipv6Addr>(), Host::parse(host)) {
@@ -143,7 +143,7 @@ fn normal(host: &str) -> String {
     }
 }
 
-/// Resolves names to addresses of the internet alone, those that are then connected to.
+/// Resolves names to public addresses only, which are then connected to.
 pub struct Resolver {
     /// Names of any address.
     private: HashSet<String>,
@@ -173,7 +173,7 @@ impl Resolve for Resolver {
     }
 }
 
-/// Returns whether an address is of the internet (IANA's registries of special addresses, by global
+/// Returns true if an address is public (IANA's registries of special addresses, by global
 /// reachability).
 ///
 /// Two that IANA lists as reachable are not: 168.63.129.16, where Azure's machines find their host,

@@ -80,7 +80,8 @@ fn opened(port: u16, private_hosts: &[&str]) -> (Store, Arc<AtomicU64>) {
     (Store::open(&url, &options).unwrap(), requests)
 }
 
-/// Reads through a redirect to `host`; the error, what `host` heard, and the requests that were counted.
+/// Reads through a redirect to `host`. Returns the error, the requests that `host` received, and
+/// the counted requests.
 async fn through(
     address: &str,
     host: &str,
