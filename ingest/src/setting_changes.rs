@@ -62,7 +62,8 @@ pub(crate) enum Effect {
 }
 
 /// Message that landed records stay unchanged.
-const STAYS: &str = "what has landed stays as it is, until `feedline ingest reread` or `ingest reset` has it read again";
+const STAYS: &str =
+    "landed data stays unchanged until `feedline ingest reread` or `ingest reset` re-reads it";
 /// Maximum length of a displayed value, in characters.
 const SHOWN: usize = 60;
 
@@ -192,7 +193,7 @@ pub(crate) async fn adopt(config: &SourceConfig, log: &mut CommitLog) -> Result<
     if totals.rows + totals.rejected == 0 && !is_crawl {
         commit.state.position = Position::Start;
         for change in &mut changes {
-            change.effect = "nothing has landed, so reading begins at the beginning".to_owned();
+            change.effect = "nothing has landed, so reading starts from the beginning".to_owned();
         }
     } else {
         let position = &mut commit.state.position;
@@ -228,7 +229,7 @@ pub(crate) fn check_same(config: &SourceConfig, log: &CommitLog) -> Result<(), E
     Err(Error::config(
         "url",
         format!(
-            "`{}` was landed with other settings of what to fetch and how to parse it (url, records, params, headers, pagination, incremental, slices, for_each, crawl, page, format or csv), and its log does not record which; put the settings back, give the source another name, or run `feedline ingest reset PIPELINE.toml {name}`, which keeps what has landed under another name and reads everything again",
+            "`{}` was landed with other settings for fetching and parsing (url, records, params, headers, pagination, incremental, slices, for_each, crawl, page, format or csv), and its log does not record which; restore the settings, give the source another name, or run `feedline ingest reset PIPELINE.toml {name}`, which saves landed data under another name and re-reads everything",
             log.landing().url()
         ),
     ))
@@ -287,20 +288,20 @@ fn effect(
     };
     let is_done = matches!(position, Position::Done { .. });
     match effect {
-        Effect::Next(what) => Ok(format!("it holds for the reading {what}; {STAYS}")),
-        Effect::Pages if is_done => Ok(format!("it holds for the next run of pages; {STAYS}")),
+        Effect::Next(what) => Ok(format!("it applies to the reading {what}; {STAYS}")),
+        Effect::Pages if is_done => Ok(format!("it applies to the next page run; {STAYS}")),
         Effect::Pages => {
             let Position::Page { page, run, .. } = position else {
-                return Ok(format!("it holds for the next page; {STAYS}"));
+                return Ok(format!("it applies to the next page; {STAYS}"));
             };
             if *page == 0 {
-                return Ok(format!("it holds for the next page; {STAYS}"));
+                return Ok(format!("it applies to the next page; {STAYS}"));
             }
             if config.dedup_window() == 0 {
-                return Err("the run of pages would have to begin again, and `batch.dedup_window` = 0 would land its records twice".to_owned());
+                return Err("the page run would have to restart, and `batch.dedup_window` = 0 would land its records twice".to_owned());
             }
             *position = begin_again(run.clone());
-            Ok("the run of pages in work begins again, and its records that have landed are left out".to_owned())
+            Ok("the current page run restarts, and its landed records are skipped".to_owned())
         }
         Effect::Incremental => incremental(config, change, position),
         Effect::NextFile => match position {
@@ -308,12 +309,10 @@ fn effect(
                 current: Some(file),
                 ..
             } => Err(format!(
-                "`{}` is being read and {} of its records have landed: let a run with the old value read it to its end first",
+                "`{}` is being read and {} of its records have landed: finish it with the old value first",
                 file.url, file.records
             )),
-            _ => Ok(format!(
-                "it holds for files that have not been read; {STAYS}"
-            )),
+            _ => Ok(format!("it applies to unread files; {STAYS}")),
         },
         Effect::Folder => {
             let folder = |text: &Option<String>| {
@@ -359,7 +358,7 @@ fn incremental(
     position: &mut Position,
 ) -> Result<String, String> {
     let Some(bound) = &config.incremental else {
-        return Ok("a source that has been read to its end is not asked for more".to_owned());
+        return Ok("a source that has been read to its end gets no further requests".to_owned());
     };
     let mark = |text: &Option<String>| {
         let text: String = serde_json::from_str(text.as_deref()?).ok()?;
@@ -370,11 +369,11 @@ fn incremental(
         && before.compare(&after) == Ok(Ordering::Less)
     {
         return Ok(
-            "nothing before it is asked for any more; what has landed stays as it is".to_owned(),
+            "nothing before it is requested any more; landed data stays unchanged".to_owned(),
         );
     }
     if config.dedup_window() == 0 {
-        return Err("reading would have to begin at the start again, and `batch.dedup_window` = 0 would land records twice".to_owned());
+        return Err("reading would have to restart from the beginning, and `batch.dedup_window` = 0 would land records twice".to_owned());
     }
     match position {
         Position::Page { run, .. } => {
@@ -390,7 +389,10 @@ fn incremental(
         }
         Position::Start | Position::File { .. } => {}
     }
-    Ok("the next run of pages begins at `incremental.start` again, and records that have landed are left out".to_owned())
+    Ok(
+        "the next page run starts from `incremental.start` again, and landed records are skipped"
+            .to_owned(),
+    )
 }
 
 /// Refuses a declared type that does not fit landed records, before the change is logged.
@@ -417,7 +419,7 @@ fn way_out(config: &SourceConfig, log: &CommitLog, change: &SettingChange, reaso
     );
     write!(
         text,
-        "; put it back, give the source another name, or run `feedline ingest reset PIPELINE.toml {}`, which keeps what has landed under another name and reads everything again",
+        "; restore it, give the source another name, or run `feedline ingest reset PIPELINE.toml {}`, which saves landed data under another name and re-reads everything",
         config.name
     )
     .expect("writing to a string does not fail");

@@ -112,7 +112,8 @@ async fn a_type_declared_after_landing_is_said_to_hold_for_what_lands_next() {
         (&None, Some("\"text\""))
     );
     assert!(
-        change.effect.contains("what has landed stays") && change.effect.contains("ingest reread")
+        change.effect.contains("landed data stays unchanged")
+            && change.effect.contains("ingest reread")
     );
     // A run reports it once, and `status` continues to show it.
     let third = bring(&typed, &root).await.unwrap();
@@ -321,7 +322,7 @@ async fn a_reset_keeps_what_landed_and_fences_a_run_that_is_at_work() {
         .unwrap();
     assert_eq!((done.rows, done.sequence), (3, Some(2)));
     assert!(done.kept.unwrap().ends_with("landing/s.1"));
-    assert_eq!(done.next, "begins at the beginning");
+    assert_eq!(done.next, "starts from the beginning");
     assert_eq!(
         root.child("landing/s.1").list("data").await.unwrap(),
         before

@@ -17,9 +17,9 @@ const fn key(pattern: &'static str, class: Class) -> Key {
     Key { pattern, class }
 }
 
-const OTHER_DATA: &str = "it brings other records, or the same ones in another form";
-const OTHER_VALUES: &str = "the log counts what is done by the values of before";
-const OTHER_UNITS: &str = "the log counts what is done in the units of before";
+const OTHER_DATA: &str = "it returns other records, or the same ones in another form";
+const OTHER_VALUES: &str = "the log counts finished parts by the old values";
+const OTHER_UNITS: &str = "the log counts finished parts in the old units";
 const CRAWL_BEGUN: &str = "the crawl has begun with the old ones, and knows URLs by them";
 
 /// All keys, in the order of the configuration.
@@ -27,7 +27,7 @@ pub(crate) const KEYS: &[Key] = &[
     key(
         "name",
         Immediate(
-            "it is another source, which begins at the beginning in a folder of its own; what landed under the old name stays there",
+            "it is another source, which starts from the beginning in its own folder; data landed under the old name stays there",
         ),
     ),
     key("type", Refused(OTHER_DATA)),
@@ -101,13 +101,13 @@ pub(crate) const KEYS: &[Key] = &[
     key(
         "slices.start",
         Immediate(
-            "from the next run on: what of the range is not done is asked for; what landed outside of it stays",
+            "from the next run on: unfinished parts of the range are requested; data landed outside of it stays",
         ),
     ),
     key(
         "slices.end",
         Immediate(
-            "from the next run on: what of the range is not done is asked for; what landed outside of it stays",
+            "from the next run on: unfinished parts of the range are requested; data landed outside of it stays",
         ),
     ),
     key("slices.lag", Immediate("from the next run on")),
@@ -226,7 +226,7 @@ pub(crate) const KEYS: &[Key] = &[
     key(
         "archive_raw",
         Immediate(
-            "from the next batch on; only what is kept from the first batch on can be replayed",
+            "from the next batch on; only an archive from the first batch on can be replayed",
         ),
     ),
     key("format", Logged(NextFile)),
@@ -246,11 +246,11 @@ pub(crate) const KEYS: &[Key] = &[
     key("csv.percent", Logged(NextFile)),
     key(
         "infer.rows",
-        Immediate("for a source without landed records; columns that have landed keep their types"),
+        Immediate("for a source without landed records; landed columns keep their types"),
     ),
     key(
         "infer.max_odd_fraction",
-        Immediate("for a source without landed records; columns that have landed keep their types"),
+        Immediate("for a source without landed records; landed columns keep their types"),
     ),
     key("idx.labels", Refused(OTHER_DATA)),
     key("text.separator", Logged(NextFile)),
@@ -277,7 +277,7 @@ pub(crate) const KEYS: &[Key] = &[
     key(
         "contract.column.*.type",
         Logged(Next(
-            "of the next records; a type that does not hold what has landed is refused",
+            "of the next records; a type that cannot hold the landed values is refused",
         )),
     ),
     key(
@@ -324,7 +324,7 @@ pub(crate) const KEYS: &[Key] = &[
     key(
         "contract.children.*.column.*.type",
         Logged(Next(
-            "of the next records; a type that does not hold what has landed is refused",
+            "of the next records; a type that cannot hold the landed values is refused",
         )),
     ),
     key(
@@ -365,11 +365,11 @@ pub(crate) const KEYS: &[Key] = &[
     ),
     key(
         "key",
-        Immediate("from the next build of a dataset on, which reads all rows again"),
+        Immediate("from the next build of a dataset on, which re-reads all rows"),
     ),
     key(
         "version",
-        Immediate("from the next build of a dataset on, which reads all rows again"),
+        Immediate("from the next build of a dataset on, which re-reads all rows"),
     ),
     key("batch.rows", Immediate("from the next batch on")),
     key("batch.pages", Immediate("from the next batch on")),

@@ -77,11 +77,11 @@ fn described(class: Class) -> (&'static str, String) {
         Class::Logged(effect) => (
             "logged change",
             match effect {
-                Effect::Next(what) => format!("holds for the reading {what}"),
-                Effect::Pages => "holds for the next run of pages; one that is not at its end begins again, and its records that have landed are left out".to_owned(),
-                Effect::Incremental => "the next run of pages begins at `incremental.start` again, and records that have landed are left out; a later `start` only moves the bound".to_owned(),
-                Effect::NextFile => "holds for files that have not been read; inside of a file it is refused until that is read to its end".to_owned(),
-                Effect::Folder => "`files`: another pattern in the same folder; files that match it and have not been read are read. Otherwise refused: `feedline ingest reset`, or another `name`".to_owned(),
+                Effect::Next(what) => format!("applies to the reading {what}"),
+                Effect::Pages => "applies to the next page run; an unfinished one restarts, and its landed records are skipped".to_owned(),
+                Effect::Incremental => "the next page run starts from `incremental.start` again, and landed records are skipped; a later `start` only moves the bound".to_owned(),
+                Effect::NextFile => "applies to unread files; inside of a file it is refused until that is read to its end".to_owned(),
+                Effect::Folder => "`files`: another pattern in the same folder; unread files that match it are read. Otherwise refused: `feedline ingest reset`, or another `name`".to_owned(),
             },
         ),
     }
@@ -89,16 +89,18 @@ fn described(class: Class) -> (&'static str, String) {
 
 const INTRODUCTION: &str = "# Settings of a source after records have landed
 
-Effect of a change of each key of `[[source]]` after records of the source have landed. A test holds this
-table to the code, and every key of the configuration is in it.
+Effect of a change of each key of `[[source]]` after records of the source have landed. A test compares
+this table with the code. It has every key of the configuration.
 
-- *takes effect*: the change holds from when it says. Nothing is recorded, since no record depends on it.
-- *logged change*: the change holds, and an entry of the log says since when. The run says so on the screen, in the report
-  (`settings_changed`) and in the log; `feedline ingest status` shows the newest change. What has landed stays as it is:
-  `feedline ingest reread` has a range or files read again, `feedline ingest reset` everything.
+- *takes effect*: the change applies from the stated event on. Nothing is recorded, since no record
+  depends on it.
+- *logged change*: the change applies, and an entry of the log records its start. The run reports it on
+  the screen, in the report (`settings_changed`) and in the log. `feedline ingest status` shows the
+  newest change. Landed data stays unchanged: `feedline ingest reread` re-reads a range or files,
+  `feedline ingest reset` everything.
 - *refused*: records before and after the change could not be distinguished. The message names the key.
 
-As long as nothing has landed, every change is accepted and reading begins at the beginning.
+Before the first record lands, every change is accepted, and reading starts from the beginning.
 
 | key | a change | meaning |
 |---|---|---|
