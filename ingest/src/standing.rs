@@ -157,22 +157,19 @@ pub(crate) fn next(
     now_s: u64,
 ) -> String {
     let Some(state) = state else {
-        return "begins at the beginning".to_owned();
+        return "starts from the beginning".to_owned();
     };
     let position = &state.position;
     if (!matches!(position, Position::Done { .. }) || looks_for_more(config))
         && let Some(until) = not_before(Some(state), now_s)
     {
-        return format!(
-            "asks for nothing before {}, as a server wished",
-            when(until)
-        );
+        return format!("sends no request before {}, as a server asked", when(until));
     }
     match position {
-        Position::Start => "begins at the beginning".to_owned(),
+        Position::Start => "starts from the beginning".to_owned(),
         Position::Page { page, cursor, .. } => {
             let at = cursor.as_deref().map_or_else(String::new, |cursor| {
-                format!(", asked for with `{}`", shorten(cursor, 60))
+                format!(", cursor `{}`", shorten(cursor, 60))
             });
             let part = slices_report(config, Some(position)).and_then(|slices| slices.in_work);
             let part =
@@ -193,7 +190,7 @@ pub(crate) fn next(
                 "reads files that are not among the {} read before",
                 files.len()
             ),
-            (SourceKind::Html, _) => "asks every known page whether it has changed".to_owned(),
+            (SourceKind::Html, _) => "checks every known page for changes".to_owned(),
             (SourceKind::Rest, incremental) => {
                 let since = incremental.as_ref().map(|incremental| {
                     let next = Incremental::new(incremental)?.next_run(
@@ -204,9 +201,9 @@ pub(crate) fn next(
                     Ok::<_, Error>(next.since)
                 });
                 match since {
-                    Some(Ok(Some(since))) => format!("asks for what is new since `{since}`"),
+                    Some(Ok(Some(since))) => format!("requests new records since `{since}`"),
                     Some(Err(error)) => format!("fails: {error}"),
-                    Some(Ok(None)) | None => "asks for what is new".to_owned(),
+                    Some(Ok(None)) | None => "requests new records".to_owned(),
                 }
             }
         },
@@ -217,7 +214,7 @@ pub(crate) fn next(
 fn all_read(config: &SourceConfig, state: &SourceState) -> String {
     let warnings = holding(config, &state.warnings);
     match warnings.as_slice() {
-        [] => "nothing: everything there was has been read".to_owned(),
+        [] => "nothing: everything has been read".to_owned(),
         [warning] => format!(
             "nothing, though records may be missing: see the warning `{}`",
             warning.code
@@ -240,7 +237,7 @@ fn next_slices(config: &SourceConfig, state: &SourceState) -> String {
     let has_open = slices_report(config, Some(position))
         .is_none_or(|slices| slices.open > 0 || slices.values_open > 0);
     if has_open {
-        return format!("asks for {what} that are not done");
+        return format!("requests unfinished {what}");
     }
     let mut grows = Vec::new();
     if config
@@ -259,7 +256,7 @@ fn next_slices(config: &SourceConfig, state: &SourceState) -> String {
     }
     match grows.as_slice() {
         [] => all_read(config, state),
-        grows => format!("asks for {}", grows.join(" and for ")),
+        grows => format!("requests {}", grows.join(" and ")),
     }
 }
 
@@ -303,24 +300,20 @@ mod tests {
             let state = at(position, None);
             assert_eq!(next(source, Some(&state), &[], 1_800_000_000), expected);
         };
-        assert_eq!(next(&rest, None, &[], 100), "begins at the beginning");
+        assert_eq!(next(&rest, None, &[], 100), "starts from the beginning");
         let page = Position::Page {
             page: 12,
             cursor: Some("abc".into()),
             run: PageRun::default(),
         };
-        check(
-            &rest,
-            page.clone(),
-            "resumes after page 12, asked for with `abc`",
-        );
+        check(&rest, page.clone(), "resumes after page 12, cursor `abc`");
         let deferred = at(page, Some(4_102_444_800));
         assert_eq!(
             next(&rest, Some(&deferred), &[], 100),
-            "asks for nothing before 2100-01-01T00:00:00Z, as a server wished"
+            "sends no request before 2100-01-01T00:00:00Z, as a server asked"
         );
-        assert!(next(&rest, Some(&deferred), &[], 4_102_444_800).starts_with("goes on"));
-        let complete = "nothing: everything there was has been read";
+        assert!(next(&rest, Some(&deferred), &[], 4_102_444_800).starts_with("resumes after"));
+        let complete = "nothing: everything has been read";
         check(&rest, done(PageRun::default()), complete);
         let warned = SourceState {
             warnings: vec![Warning::new("partial_content", "x")],
@@ -339,7 +332,7 @@ mod tests {
             high: Some("2026-03-18".into()),
             ..PageRun::default()
         };
-        check(&more, done(run), "asks for what is new since `2026-03-17`");
+        check(&more, done(run), "requests new records since `2026-03-17`");
         let ledger = |ledger: Ledger| PageRun {
             ledger: Some(Box::new(ledger)),
             ..PageRun::default()
@@ -356,7 +349,7 @@ mod tests {
             ))
         };
         check(&sliced(300), done(all.clone()), complete);
-        check(&sliced(400), done(all), "asks for slices that are not done");
+        check(&sliced(400), done(all), "requests unfinished slices");
         let open = source(
             "type = \"rest\"\nslices = { from_param = \"from\", to_param = \"to\", start = \"2026-01-01\", step = \"1d\", format = \"%Y-%m-%d\" }",
         );
@@ -399,7 +392,7 @@ mod tests {
             }))
         };
         check(&listed, values(2), complete);
-        check(&listed, values(1), "asks for values that are not done");
+        check(&listed, values(1), "requests unfinished values");
         let given = source(
             "type = \"rest\"\nfor_each = { param = \"id\", source = \"other\", column = \"id\" }",
         );
@@ -412,7 +405,7 @@ mod tests {
         check(
             &html,
             done(PageRun::default()),
-            "asks every known page whether it has changed",
+            "checks every known page for changes",
         );
     }
 }

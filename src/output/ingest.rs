@@ -79,12 +79,12 @@ impl Text for RepairReport {
             let (restored, unnamed) = (&source.restored, source.unnamed);
             if let Some(first) = restored.first() {
                 let done = if self.dry_run {
-                    "would be put"
+                    "would be restored"
                 } else {
-                    "were put"
+                    "were restored"
                 };
                 let text = format!(
-                    "{} that were lost or damaged {done} back from copies, such as `{first}`",
+                    "{} that were lost or damaged {done} from copies, such as `{first}`",
                     counted(restored.len() as u64, "file")
                 );
                 line(out, &source.name, text)?;
@@ -107,7 +107,7 @@ impl Text for RepairReport {
             };
             let set_aside = source.set_aside;
             let again = format!(
-                "{} rows of {} pages or files, which the next run asks the source for again: rows that it no longer has are lost",
+                "{} rows of {} pages or files, which the next run requests again: rows that the source no longer has are lost",
                 source.rows_set_aside, source.pages_set_aside
             );
             line(out, &source.name, format!("damaged: {damage}"))?;
@@ -116,7 +116,7 @@ impl Text for RepairReport {
                 line(
                     out,
                     "  would go",
-                    format!("{set_aside} entries behind them; run again without `--dry-run`"),
+                    format!("{set_aside} entries after them; rerun without `--dry-run`"),
                 )?;
                 line(out, "  with them", again)?;
             } else {
@@ -129,7 +129,7 @@ impl Text for RepairReport {
                 line(
                     out,
                     "  next",
-                    "run `feedline ingest`: it reads again what they had brought",
+                    "run `feedline ingest`: it re-reads their records",
                 )?;
             }
         }
@@ -164,7 +164,7 @@ impl Text for LandingVerifyReport {
             if let Some(first) = source.unnamed.first() {
                 let count = counted(source.unnamed.len() as u64, "file");
                 let text = format!(
-                    "{count} that no entry names, such as `{first}`: of a run under way or a killed one; the next run moves them to `orphans/`"
+                    "{count} that no entry names, such as `{first}`: of a run in progress or a killed one; the next run moves them to `orphans/`"
                 );
                 line(out, "  unnamed", text)?;
             }
@@ -331,7 +331,7 @@ pub(super) fn write_source(source: &SourceReport, out: &mut String) -> fmt::Resu
         out,
         &source.name,
         format!(
-            "{}: {} rows landed, {} duplicates left out, {} rejected; {} batches, {} pages or files, schema version {}",
+            "{}: {} rows landed, {} duplicates dropped, {} rejected; {} batches, {} pages or files, schema version {}",
             source.status,
             grouped(source.rows),
             grouped(source.duplicates),
@@ -554,7 +554,7 @@ mod tests {
                 held_by: None,
                 schema_versions: 2,
                 columns: 5,
-                next: "asks for nothing before then".into(),
+                next: "sends no request before then".into(),
             }),
             ..SourceReport::default()
         };
@@ -566,7 +566,7 @@ mod tests {
             "2026-05-27, 1 d 0 h behind now",
             "2 versions, 5 columns",
             "deferred at 2026-05-28T20:26:41Z: status 429",
-            "asks for nothing before then",
+            "sends no request before then",
         ] {
             assert!(out.contains(part), "{part} in {out}");
         }

@@ -65,7 +65,7 @@ fn fault_14_a_run_that_is_told_to_wait_keeps_what_it_was_given_and_a_later_one_g
         allowance.store(2, Ordering::SeqCst);
         let again = run(folder.path(), &["ingest", file]).expect(4);
         assert!(
-            again.stderr.contains("nothing was asked"),
+            again.stderr.contains("no request was sent"),
             "{}",
             again.stderr
         );

@@ -49,7 +49,7 @@ fn a_page_size_above_the_servers_and_a_total_above_what_came_are_said_at_each_ru
             assert!(ended.stdout.contains(part), "{part} in {}", ended.stdout);
         }
         assert!(
-            !ended.stdout.contains("everything there was has been read"),
+            !ended.stdout.contains("everything has been read"),
             "{}",
             ended.stdout
         );

@@ -202,7 +202,7 @@ fn lose_a_file_and_repair(folder: &Path, file: &str) {
     assert_eq!(damage.as_array().map(Vec::len), Some(1), "{damage}");
     let planned = run(folder, &["ingest", "repair", file, "--dry-run"]).expect(1);
     assert!(
-        planned.stdout.contains("asks the source for again"),
+        planned.stdout.contains("which the next run requests again"),
         "{planned:?}"
     );
     run(folder, &["ingest", "repair", file]).expect(0);

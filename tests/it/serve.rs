@@ -197,7 +197,7 @@ fn fault_53_a_stop_in_a_wait_of_a_served_source_takes_effect_and_its_figures_are
     );
     assert_eq!(standing["schema_versions"], 1, "{standing}");
     assert_eq!(standing["columns"], 1, "{standing}");
-    assert_eq!(standing["next"], "resumes after page 1, asked for with `b`");
+    assert_eq!(standing["next"], "resumes after page 1, cursor `b`");
     assert_eq!(standing["last_run"]["outcome"], "stopped", "{standing}");
     let text = run(folder.path(), &["ingest", "status", "p.toml"]).expect(0);
     assert!(

@@ -609,7 +609,7 @@ async fn a_damaged_data_file_is_not_trusted_for_duplicates() {
     bytes[8] ^= 1;
     root.put(&path, bytes.into()).await.unwrap();
     let error = run(&root, &config(), &mut scripted()).await.unwrap_err();
-    assert!(error.to_string().contains("its log entry says"), "{error}");
+    assert!(error.to_string().contains("in its log entry"), "{error}");
 }
 
 #[tokio::test]
@@ -654,7 +654,7 @@ async fn status_tells_what_has_landed_and_shows_a_reject() {
         "reads files that are not among the 0 read before"
     );
     let nothing = feedline_schemas::report::Standing {
-        next: "begins at the beginning".into(),
+        next: "starts from the beginning".into(),
         ..Default::default()
     };
     assert_eq!(other, nothing);
@@ -720,7 +720,7 @@ async fn a_missing_file_is_a_configuration_error_with_its_key() {
     assert!(
         error
             .to_string()
-            .starts_with("`source.0.url`: there is no file or folder `/no/such/file.csv`"),
+            .starts_with("`source.0.url`: file or folder `/no/such/file.csv` does not exist"),
         "{error}"
     );
 }

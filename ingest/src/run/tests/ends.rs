@@ -404,7 +404,7 @@ async fn a_total_above_what_came_stays_in_report_and_status_until_it_holds_no_lo
     pipeline.source[0].pagination.total_path = None;
     let (count, next) = told(&pipeline).await;
     assert_eq!(count, 0);
-    assert_eq!(next, "nothing: everything there was has been read");
+    assert_eq!(next, "nothing: everything has been read");
 }
 
 #[tokio::test]
@@ -555,7 +555,7 @@ async fn a_far_retry_after_is_capped_and_its_deferral_ended_by_resume() {
     allowed.store(1, Ordering::Relaxed);
     let error = ingest_once(&root, &config).await.unwrap_err().to_string();
     assert!(
-        error.contains("nothing was asked of it") && error.contains("`feedline ingest resume"),
+        error.contains("no request was sent") && error.contains("`feedline ingest resume"),
         "{error}"
     );
     assert_eq!(server.heads().len(), 1);
