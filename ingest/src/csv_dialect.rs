@@ -144,7 +144,7 @@ pub(crate) fn open(
             });
             if !is_wanted && (marked != UTF_8 || wanted.is_some()) {
                 let message = format!(
-                    "`{name}` begins with a byte order mark of {} and is read as that",
+                    "`{name}` begins with a byte order mark of {} and is decoded from it",
                     marked.name()
                 );
                 notices.push("csv_encoding", "csv.encoding", message);

@@ -240,7 +240,7 @@ impl FileReader {
             && Hash128::new(hasher.digest128()) != self.file.mark.hash
         {
             return Err(io::Error::other(
-                "it changed while it was read; let it be finished first, then run again",
+                "it changed while it was read; wait until it is complete, then rerun",
             ));
         }
         Ok(())

@@ -131,7 +131,7 @@ impl Change {
                 }
                 // The row that was cut has landed.
                 true if !policy.has_fetch => Ok(Self::Other),
-                true => Err("its last line was truncated when it was read and is longer now, and its rows have brought files (`fetch`), which are not brought again; use another source name".into()),
+                true => Err("its last line was truncated when it was read and is longer now, and the files of its rows (`fetch`) are not fetched again; use another source name".into()),
             };
         }
         match policy.changed {
@@ -139,10 +139,10 @@ impl Change {
             // Only its end differs.
             FilesChanged::Append if has_grown => Ok(Self::Other),
             FilesChanged::Append => Err(format!(
-                "it is not what had landed with more behind it: its first {bytes} bytes are others now; put the old content back, or set `files.changed = \"replace\"` to have its new content in place of the rows that had landed"
+                "it is not the landed content with more appended: its first {bytes} bytes differ now; restore the old content, or set `files.changed = \"replace\"` to replace the landed rows by the new content"
             )),
-            FilesChanged::Refuse => Err("it has changed since its records landed, and `files.changed` is `refuse`; put the old content back and give new data a new file name, or set `files.changed` to `append` (reads what is added) or `replace` (the new content takes the place of the old rows)".into()),
-            FilesChanged::Replace => Err("it has changed since its records landed, and a source with `fetch` only takes files that grow; put the old content back and give new data a new file name, or use another source name to read everything again".into()),
+            FilesChanged::Refuse => Err("it has changed since its records landed, and `files.changed` is `refuse`; restore the old content and give new data a new file name, or set `files.changed` to `append` (reads the appended part) or `replace` (the new content replaces the old rows)".into()),
+            FilesChanged::Replace => Err("it has changed since its records landed, and a source with `fetch` only takes files that grow; restore the old content and give new data a new file name, or use another source name to re-read everything".into()),
         }
     }
 }

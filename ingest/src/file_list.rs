@@ -82,7 +82,7 @@ impl FileList {
         };
         let [images] = &mut found[..] else {
             let reason = format!(
-                "it names the labels of one file, but `url` names {} files; make one source of each",
+                "it names the labels of one file, but `url` matches {} files; use one source for each",
                 found.len()
             );
             return Err(Error::config("idx.labels", reason));
@@ -97,7 +97,7 @@ impl FileList {
                 true => Error::config(
                     "idx.labels",
                     format!(
-                        "there is no file `{url}` (looked for `{}`); check the path",
+                        "file `{url}` does not exist (looked for `{}`); check the path",
                         store.url_of(&path)
                     ),
                 ),
@@ -194,7 +194,7 @@ impl FileList {
             Err(_) => Err(Error::config(
                 "url",
                 format!(
-                    "there is no file or folder `{url}` (looked for `{}`); check the path, a relative one begins at the folder the command is run in",
+                    "file or folder `{url}` does not exist (looked for `{}`); check the path, a relative one begins at the current folder",
                     store.url_of(path)
                 ),
             )),
@@ -212,7 +212,7 @@ impl FileList {
             });
         if known.is_empty() {
             let reason = format!(
-                "there is no file `{}` and, below it, none that ends in {} (with .gz or .zst behind); check the path or set `format`",
+                "file `{}` does not exist and, below it, none that ends in {} (optionally with .gz or .zst); check the path or set `format`",
                 self.config.url,
                 match self.config.format {
                     FileFormat::Image => ".jpg, .png or another image's ending, .zip or .tar",
@@ -228,7 +228,7 @@ impl FileList {
         others
             .filter(|path| !is_hidden(path))
             .for_each(|path| left_out.add(path));
-        let advice = "a pattern in `url`, such as `folder/**/*.ending`, chooses them";
+        let advice = "set `url` to a pattern, such as `folder/**/*.dat`, to read them";
         left_out.push(&self.notices, folder, "url", advice);
         self.found(folder, known)
     }
@@ -321,7 +321,7 @@ fn found_one(store: &Store, listed: Listed, url: &str, layout: Layout) -> Found 
 
 fn unknown(url: &str) -> Error {
     let reason = format!(
-        "the name of `{url}` has no known extension (.csv, .tsv, .json, .ndjson, .jsonl, .parquet, .zip or .tar, with .gz or .zst behind); set `format`"
+        "the name of `{url}` has no known extension (.csv, .tsv, .json, .ndjson, .jsonl, .parquet, .zip or .tar, optionally with .gz or .zst); set `format`"
     );
     Error::config("format", reason)
 }

@@ -220,7 +220,7 @@ fn split(at: &Position) -> Result<State, Error> {
         Position::Done { files, pages, .. } => Ok((files, None, pages)),
         Position::Page { .. } => Err(Error::config(
             "type",
-            "this source has been read as `rest` before; put that back, give the source another name, or run `feedline ingest reset`",
+            "this source has been read as `rest` before; restore that type, give the source another name, or run `feedline ingest reset`",
         )),
     }
 }
@@ -289,7 +289,7 @@ impl<'f> Unread<'f> {
         file.map(Some).ok_or_else(|| Error::File {
             url: begun.url.clone(),
             reason: format!(
-                "{} of its records have landed, and now it is gone; put it back",
+                "{} of its records have landed, and now it is missing; restore it",
                 begun.records
             ),
         })
@@ -437,7 +437,7 @@ impl OpenFile {
             let unended = || ends_in_a_line(&bytes, &layout);
             if is_fresh && unended().map_err(|e| unreadable(e.to_string()))? {
                 let message = format!(
-                    "the last line of `{}` has no line end, and the file was written a moment ago: if it is still being written, that row is truncated; a later run reads what is added, and such a row again",
+                    "the last line of `{}` has no line end, and the file was written a moment ago: if it is still being written, that row is truncated; a later run reads the appended part, and such a row again",
                     mark.url
                 );
                 notices.push("unfinished_file", "files.settle_s", message);
@@ -695,7 +695,7 @@ pub(crate) mod tests {
         assert!(
             refused(&config)
                 .await
-                .ends_with("there is no `z` where `records` = `z` points, only `x`, `n`")
+                .ends_with("no `z` exists at `records` = `z`, only `x`, `n`")
         );
         config.records = "n.a".into();
         assert!(
@@ -1153,7 +1153,7 @@ pub(crate) mod tests {
         assert_eq!(
             refused(&folder.source("no.csv")).await,
             format!(
-                "`url`: there is no file or folder `{place}/no.csv` (looked for `{place}/no.csv`); check the path, a relative one begins at the folder the command is run in"
+                "`url`: file or folder `{place}/no.csv` does not exist (looked for `{place}/no.csv`); check the path, a relative one begins at the current folder"
             )
         );
         assert!(

@@ -322,7 +322,7 @@ impl<'a, T: Read> PageHead<'a, T> {
 }
 
 fn no_head() -> io::Error {
-    io::Error::other("a page does not begin with the head of one; the file is damaged")
+    io::Error::other("a page does not begin with a page header; the file is damaged")
 }
 
 #[cfg(test)]

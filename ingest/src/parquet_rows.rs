@@ -101,7 +101,7 @@ impl ParquetRows {
         for row in &bytes[at..] {
             if rows == 0 && *row > ROW {
                 return Err(format!(
-                    "a row has {row} bytes, more than {ROW}; leave its large cells out, or keep them in files of their own"
+                    "a row has {row} bytes, more than {ROW}; remove its large cells, or store them in separate files"
                 ));
             }
             if taken + row > ROW {
@@ -111,7 +111,7 @@ impl ParquetRows {
         }
         self.left = self.left.checked_sub(taken).ok_or_else(|| {
             format!(
-                "its rows have more than {} times its size, as files that are made to exhaust disks have; raise \
+                "its rows have more than {} times its size, like a decompression bomb; raise \
                  `archive.max_ratio` if that is right",
                 self.max_ratio
             )

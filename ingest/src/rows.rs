@@ -354,7 +354,7 @@ impl Rows for CsvRows {
         {
             return match self.open_quote {
                 Some(line) => Err(format!(
-                    "the row that begins in line {line} reaches to the end of the file: a quote is left open there; \
+                    "the row that begins in line {line} reaches to the end of the file: a quote is not closed; \
                      close or remove it"
                 )),
                 None => Ok(None),
@@ -552,7 +552,7 @@ fn list_at(document: Value, path: &str) -> Result<Vec<Value>, String> {
             .map(|(_, value)| value);
         at = found.ok_or_else(|| {
             format!(
-                "there is no `{key}` where `records` = `{path}` points, only `{}`",
+                "no `{key}` exists at `records` = `{path}`, only `{}`",
                 shorten(&names, 200)
             )
         })?;
@@ -565,12 +565,12 @@ fn list_at(document: Value, path: &str) -> Result<Vec<Value>, String> {
                 .filter(|(_, value)| matches!(value, Value::List(_)));
             let lists: Vec<&str> = lists.map(|(name, _)| name.as_str()).collect();
             Err(format!(
-                "there is an object where the list of records should be; set `records` to the path of the list (lists in it: `{}`)",
+                "an object is in the place of the list of records; set `records` to the path of the list (lists in it: `{}`)",
                 lists.join("`, `")
             ))
         }
         other => Err(format!(
-            "there is {} where the list of records should be; set `records`",
+            "{} is in the place of the list of records; set `records`",
             other.kind()
         )),
     }

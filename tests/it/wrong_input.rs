@@ -142,7 +142,7 @@ fn a_quote_that_is_never_closed_is_an_error_and_not_the_end_of_the_file() {
         fs::write(folder.path().join("rows.csv"), format!("a,y\n{rows}")).unwrap();
         let error = run(folder.path(), &["ingest", file]).expect(1).stderr;
         assert!(
-            error.contains("line 152") && error.contains("a quote is left open"),
+            error.contains("line 152") && error.contains("a quote is not closed"),
             "{error}"
         );
     }

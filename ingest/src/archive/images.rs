@@ -52,7 +52,7 @@ impl<M: Members> Rows for ImageMembers<M> {
         self.left_out = left_out.into_inner();
         let next = next?;
         if next.is_none() {
-            let advice = "a pattern with their ending in `archive.member`, such as `**/*.ending`, chooses them";
+            let advice = "set `archive.member` to a pattern with their extension, such as `**/*.dat`, to read them";
             let (notices, name) = (&self.layout.notices, &self.layout.name);
             self.left_out.push(notices, name, "archive.member", advice);
         }

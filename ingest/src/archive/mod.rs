@@ -105,7 +105,7 @@ impl Bounds {
     fn take(&mut self, bytes: u64) -> Result<(), String> {
         self.left = self.left.checked_sub(bytes).ok_or_else(|| {
             format!(
-                "it unpacks to more than {} times its size, as archives that are made to exhaust memory do; raise \
+                "it unpacks to more than {} times its size, like a decompression bomb; raise \
                  `archive.max_ratio` if that is right",
                 self.config.max_ratio
             )

@@ -209,7 +209,7 @@ impl List {
         self.packed = self
             .packed
             .checked_sub(packed)
-            .ok_or("its members have more data than it has bytes: they share them, as in an archive that is made to exhaust memory")?;
+            .ok_or("its members have more data than it has bytes: they overlap, like those of a decompression bomb")?;
         Ok(Some(entry))
     }
 }
@@ -250,12 +250,14 @@ impl Entry {
         let name = read(file, self.at + LOCAL as u64, named).map_err(damaged)?;
         if !header.starts_with(b"PK\x03\x04") || name != self.name {
             return Err(damaged(
-                "its own header is another than the list says".into(),
+                "its local header differs from the central directory".into(),
             ));
         }
         let start = self.at + LOCAL as u64 + named + u64::from(two(&header, 28));
         if start.checked_add(self.packed).is_none_or(|ends| ends > end) {
-            return Err(damaged("its data are not where the list says".into()));
+            return Err(damaged(
+                "its data are not at the offset in the central directory".into(),
+            ));
         }
         let packed = read(file, start, self.packed).map_err(damaged)?;
         let packed = &packed[..];
@@ -272,9 +274,7 @@ impl Entry {
         let mut crc = Crc::new();
         crc.update(&content);
         if content.len() as u64 != self.bytes || crc.sum() != self.crc {
-            return Err(damaged(
-                "its bytes are not those that its checksum says".into(),
-            ));
+            return Err(damaged("its bytes do not match its checksum".into()));
         }
         Ok(content)
     }

@@ -27,7 +27,7 @@ pub(super) fn decode(bytes: &[u8]) -> Result<(String, Vec<usize>), String> {
         let (text, _, is_broken) = encoding.decode(bytes);
         return match is_broken {
             false => Ok((text.into_owned(), Vec::new())),
-            true => Err(format!("it begins as {} and is not", encoding.name())),
+            true => Err(format!("it begins like {} but is invalid", encoding.name())),
         };
     }
     let mut text = String::with_capacity(bytes.len());

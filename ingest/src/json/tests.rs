@@ -187,7 +187,7 @@ fn fault_40_utf_16_is_read_by_its_mark_or_its_first_bytes() {
     broken.pop();
     assert_eq!(
         parse(&broken).unwrap_err(),
-        "it begins as UTF-16LE and is not"
+        "it begins like UTF-16LE but is invalid"
     );
 }
 

@@ -167,7 +167,7 @@ async fn a_table_that_is_damaged_or_too_large_ends_the_run_by_its_name() {
     let folder = Folder::new(&[("a.zip", &damaged)]);
     let error = refused(&of(&folder, "a.zip", None)).await;
     assert!(
-        error.contains("b.csv`: its bytes are not those that its checksum says"),
+        error.contains("b.csv`: its bytes do not match its checksum"),
         "{error}"
     );
     let long = format!("day\n{}", "1\n".repeat(4_000));
