@@ -212,7 +212,10 @@ impl Host {
                     sleep_until(until).await;
                 }
                 Enter::Busy => {
-                    let what = format!("a free place at {}: others ask it", self.name);
+                    let what = format!(
+                        "a free slot at {}: other requests use all of them",
+                        self.name
+                    );
                     let _waiting = pacing.meter.wait(Cause::Concurrency, what);
                     freed.await;
                 }

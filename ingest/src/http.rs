@@ -256,7 +256,7 @@ impl Http {
     /// Fetches `url` and returns the response with its headers.
     pub(crate) async fn fetch(&self, url: &Url) -> Result<Got, Failure> {
         let got = self.fetch_changed(url, &HeaderMap::new()).await?;
-        Ok(got.expect("only what is asked for with conditions is unchanged"))
+        Ok(got.expect("only a conditional request can be unchanged"))
     }
 
     /// Fetches `url` if it has changed, by the conditional headers `conditions`. Returns `None` for
@@ -309,7 +309,7 @@ impl Http {
         Err(terminal(
             url,
             what,
-            "give the final URL as the source's `url`",
+            "set the source's `url` to the final URL",
         ))
     }
 
@@ -355,7 +355,7 @@ impl Http {
             ),
             Refused::Down(failures, left) => (
                 format!(
-                    "{DOWN} {failures} times in a row (`retry.circuit_failures` = {}) and is asked again in {} s at the earliest",
+                    "{DOWN} {failures} times in a row (`retry.circuit_failures` = {}) and gets no request for {} s",
                     self.limits.circuit_failures,
                     left.as_secs()
                 ),
@@ -489,7 +489,7 @@ impl Http {
                 return Err(terminal(
                     url,
                     what,
-                    "only gzip is understood; ask the server's owner",
+                    "only gzip is supported; ask the server's owner",
                 ));
             }
         };
@@ -539,7 +539,7 @@ impl Http {
         pace.came(bytes as u64).map_err(|few| {
             let least = self.limits.min_bytes_per_s;
             let what = format!(
-                "the body came too slowly: {few} bytes in 10 s, less than `retry.min_bytes_per_s` = {least}"
+                "the body arrived too slowly: {few} bytes in 10 s, less than `retry.min_bytes_per_s` = {least}"
             );
             transient(url, what)
         })
@@ -676,15 +676,15 @@ fn built(client: ClientBuilder) -> Result<Client, Error> {
 }
 
 /// Advice for a failed connection to a host that data lead to.
-const PROXY_ADVICE: &str = "data lead to that host, so it is asked without the proxy of the environment; if it is reached through that alone, set the source's `trust_proxy = true`, otherwise check that it is up, or run again later: it resumes from the last committed page";
+const PROXY_ADVICE: &str = "the host comes from data, so it is requested without the proxy of the environment; if it is only reachable through that, set the source's `trust_proxy = true`, otherwise check that it is up, or run again later: it resumes from the last committed page";
 const PUBLIC_ADVICE: &str = "name it in the source's `private_hosts` if data may lead to it (for the files of rows, `fetch.private` lets them all in)";
 const BODY_ADVICE: &str =
-    "ask for smaller pages, or raise `retry.max_body_bytes` if it is what you want";
+    "request smaller pages, or raise `retry.max_body_bytes` if the size is right";
 
 fn advice(status: StatusCode) -> &'static str {
     match status.as_u16() {
         401 | 403 | 407 => {
-            "check the credentials in the source's `auth` or `headers` and what they are allowed to read"
+            "check the credentials in the source's `auth` or `headers` and their permissions"
         }
         404 | 410 => "check the source's `url`",
         _ => "check the source's `url`, `params`, `headers` and `pagination`",

@@ -202,7 +202,7 @@ impl Source for Rest {
                     error,
                     again: Again::Absent,
                 }) if may_be_absent => {
-                    tracing::warn!(%error, "there is no such value: it is left out");
+                    tracing::warn!(%error, "the value does not exist: it is skipped");
                     Ok(Err(Refusal::Absent))
                 }
                 Err(failure) => Err(failure),
@@ -216,7 +216,7 @@ impl Source for Rest {
         let answered = match tried {
             Ok(answered) => answered,
             Err(Refusal::End(error)) => {
-                tracing::info!(%error, "there is no page behind the last one");
+                tracing::info!(%error, "no page exists after the last one");
                 self.answers.keep_end(&self.http, &url, &error);
                 self.is_resumed = false;
                 let next = self.after(at, &mut Contents::nothing(url))?;
@@ -259,7 +259,7 @@ impl Source for Rest {
         {
             return Err(Error::Body {
                 url: self.http.shown(&url),
-                reason: "its next cursor or URL has the secret of `auth` in it, and would be kept in the commit log; if it is a query parameter, name it in `auth.param`".into(),
+                reason: "its next cursor or URL contains the secret of `auth`, and would be stored in the commit log; if it is a query parameter, name it in `auth.param`".into(),
             });
         }
         let validator = validator.filter(|_| self.pages.is_known_unread(&next));
@@ -358,7 +358,7 @@ impl Rest {
                 None => None,
             },
             Position::File { .. } => {
-                let reason = "is `rest`, but what has landed comes from files; give this source another name";
+                let reason = "is `rest`, but the landed data comes from files; give this source another name";
                 return Err(Error::config("type", reason));
             }
         })
@@ -398,7 +398,7 @@ impl Rest {
                     let why = if cut.is_some() {
                         "is not halved, since with `batch.dedup_window` = 0 its landed records would land again"
                     } else {
-                        "cannot be made smaller"
+                        "cannot be halved further"
                     };
                     let reason = format!("{} {why}, and {reason}", plan.show(&ledger));
                     Err(Error::Incomplete { url, reason })
@@ -431,7 +431,7 @@ impl Rest {
         if self.keeps_all
             && (ledger.reread.is_some() || cut.as_ref().is_some_and(|cut| cut.reread.is_some()))
         {
-            let reason = "is 0, which keeps equal records; by the log, slices in the future were read, so a clock was ahead when it was written, and reading them again would land records twice: set `dedup_window`";
+            let reason = "is 0, which keeps equal records; by the log, future slices were read, so a clock was ahead then, and re-reading them would land records twice: set `dedup_window`";
             return Err(Error::config("batch.dedup_window", reason));
         }
         let Some(cut) = cut else { return Ok(None) };
@@ -480,11 +480,11 @@ impl Rest {
     fn restart(&self, run: PageRun, error: &Error) -> Result<Page, Error> {
         if self.keeps_all {
             let reason = format!(
-                "is 0, which keeps equal records; {error}: the cursor seems to have expired, and beginning again would land every record twice; set `dedup_window`, or remove the source's landing folder"
+                "is 0, which keeps equal records; {error}: the cursor seems to have expired, and a restart would land every record twice; set `dedup_window`, or remove the source's landing folder"
             );
             return Err(Error::config("batch.dedup_window", reason));
         }
-        tracing::warn!(%error, "the cursor has expired, so the run of pages begins again");
+        tracing::warn!(%error, "the cursor has expired, so the page run restarts");
         let next = begin(PageRun {
             number: run.number + 1,
             restarted: true,
@@ -601,20 +601,20 @@ async fn fetch(
         Unusable::Wrong(reason) if download::format_of(kind) == Some(FileFormat::Csv) => Failure {
             again: Again::Never,
             ..wrong(format!(
-                "{reason}, but a table (`Content-Type: {kind}`): give the source `type = \"files\"` and `format = \"csv\"`, with the same `url`, `params` and `headers`"
+                "{reason}, but a table (`Content-Type: {kind}`): set the source's `type = \"files\"` and `format = \"csv\"`, with the same `url`, `params` and `headers`"
             ))
         },
         Unusable::Wrong(reason) => wrong(reason),
         Unusable::Error(text) => {
             let text = http.excerpt(&text);
             wrong(format!(
-                "it came with status 200 and has an error at `error_path`{text}"
+                "it has status 200 and an error at `error_path`{text}"
             ))
         }
         Unusable::Suspect(key, text) => {
             let text = http.excerpt(&text);
             let reason = format!(
-                "a page came with status {}, no record and `{key}`{text}; set `error_path` to where the API reports errors, or to \"\" if this is none",
+                "a page has status {}, no record and `{key}`{text}; set `error_path` to the path of the API's errors, or to \"\" if this is none",
                 status.as_u16()
             );
             incomplete(reason, Again::Backoff)

@@ -136,7 +136,7 @@ impl Retry {
                 return Err(out_of_tries(failure, tries, over));
             }
             let wait_ms = wait.as_millis();
-            tracing::warn!(source = self.source, tries, %wait_ms, error = %failure.error, "will try again");
+            tracing::warn!(source = self.source, tries, %wait_ms, error = %failure.error, "will retry");
             let (cause, what) = self.told(&failure, wait, tries + 1);
             let waiting = self.meter.wait(cause, what);
             unless_cancelled(&mut self.cancel, tokio::time::sleep(wait)).await?;
@@ -161,7 +161,7 @@ impl Retry {
             let now = self.clock.unix();
             let until = clock_time(now.saturating_add(wait), now);
             let what = match status {
-                "" => format!("{place} asked for time until {until}"),
+                "" => format!("{place} asked for a delay until {until}"),
                 status => format!("{status} until {until}"),
             };
             return (Cause::Asked, what);
@@ -197,7 +197,7 @@ impl Retry {
         let wait = asked.min(Duration::from_secs(longest));
         let until = self.clock.unix().saturating_add(wait);
         let capped = if wait < asked {
-            format!("; it is asked again after `retry.max_deferral_s` = {longest} s")
+            format!("; the next request is allowed after `retry.max_deferral_s` = {longest} s")
         } else {
             String::new()
         };

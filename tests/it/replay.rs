@@ -93,9 +93,12 @@ fn a_replay_lands_the_same_bytes_elsewhere_or_others_under_other_settings() {
         let finished = finished.expect(2);
         assert!(finished.stderr.contains(part), "{}", finished.stderr);
     };
-    refused(replay("out", &[]), "is the place of the archive itself");
+    refused(replay("out", &[]), "is the root of the archive itself");
     refused(replay("x", &["--source", "table"]), "has no archive");
-    refused(replay("x", &["--source", "nobody"]), "there is no source");
+    refused(
+        replay("x", &["--source", "nobody"]),
+        "source `nobody` does not exist",
+    );
     let other = replay(
         "x",
         &[

@@ -36,7 +36,7 @@ impl Canonicals {
         }
         self.shared += 1;
         let message = format!(
-            "{} pages name the canonical address of another page, such as `{url}`, which names `{canonical}`: with `key = [\"url\"]` a dataset reads one row of each address; take `key = [\"fetched_url\"]` to read them all",
+            "{} pages name the canonical address of another page, such as `{url}`, which names `{canonical}`: with `key = [\"url\"]` a dataset reads one row of each address; set `key = [\"fetched_url\"]` to read them all",
             self.shared
         );
         Some(Warning::new("same_canonical", message).with_key("key"))

@@ -100,7 +100,7 @@ impl Readers {
         let hosts = self.hosts.lock().unwrap_or_else(PoisonError::into_inner);
         let count = *hosts.get(url.host_str()?)?;
         let detail = format!(
-            "{count} pages of its host took longer than {} s each, so no more of them are read in this run; leave such pages out with `crawl.deny` and run again",
+            "{count} pages of its host took longer than {} s each, so no more of them are read in this run; exclude such pages with `crawl.deny` and rerun",
             LONGEST.as_secs()
         );
         (count >= HOST_GIVEN_UP).then_some(("host_too_slow", detail))

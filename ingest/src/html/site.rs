@@ -349,7 +349,7 @@ impl Site {
                 Err(e @ (Error::Cancelled | Error::Deferred { .. })) => return Err(e),
                 Err(e) if is_start => return Err(e),
                 Err(error) => {
-                    tracing::warn!(%error, "robots.txt cannot be read: its host is left out");
+                    tracing::warn!(%error, "robots.txt cannot be read: its host is skipped");
                     None
                 }
             };

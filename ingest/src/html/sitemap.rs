@@ -25,7 +25,7 @@ pub(super) struct Sitemap {
 /// The reason why it is invalid.
 pub(super) fn parse(bytes: &[u8]) -> Result<Sitemap, String> {
     let text =
-        std::str::from_utf8(bytes).map_err(|_| "it is not UTF-8, as the protocol asks for")?;
+        std::str::from_utf8(bytes).map_err(|_| "it is not UTF-8, which the protocol requires")?;
     let text = text.trim_start_matches('\u{feff}').trim_start();
     if text.starts_with('<') {
         return xml(text);

@@ -133,7 +133,7 @@ impl Visitor<'_> {
             Err(_) => Err(Error::Body {
                 url: redacted(url),
                 reason: format!(
-                    "pages before it have been read for {} s and more without end; leave them out with `crawl.deny` (the log names those that took too long) and run again",
+                    "pages before it have been parsed for {} s and more without end; exclude them with `crawl.deny` (the log names those that took too long) and rerun",
                     STUCK.as_secs()
                 ),
             }),

@@ -56,7 +56,7 @@ pub(super) fn resolve(
             return Err(wrong("is set by feedline itself; remove it".into()));
         }
         if SECRET_HEADERS.contains(&header.as_str()) && matches!(value, TextOrSecret::Text(_)) {
-            let reason = "says who asks, and secrets are not written into a configuration; give a reference, such as `{ env = \"API_TOKEN\", prefix = \"Bearer \" }` or `{ file = \"PATH\" }`";
+            let reason = "holds credentials, and secrets are not written into a configuration; use a reference, such as `{ env = \"API_TOKEN\", prefix = \"Bearer \" }` or `{ file = \"PATH\" }`";
             return Err(wrong(reason.into()));
         }
         let mut value = HeaderValue::try_from(text).map_err(|_| {
@@ -121,7 +121,7 @@ mod tests {
             };
             let error = check(TextOrSecret::Text("Bearer canary".into())).unwrap_err();
             let expected = format!(
-                "`headers.{name}`: says who asks, and secrets are not written into a configuration; give a reference, such as `{{ env = \"API_TOKEN\", prefix = \"Bearer \" }}` or `{{ file = \"PATH\" }}`"
+                "`headers.{name}`: holds credentials, and secrets are not written into a configuration; use a reference, such as `{{ env = \"API_TOKEN\", prefix = \"Bearer \" }}` or `{{ file = \"PATH\" }}`"
             );
             assert_eq!(error.to_string(), expected);
             let reference = SecretRef {

@@ -21,7 +21,7 @@ pub(super) fn target(
 ) -> Result<Option<Url>, Failure> {
     let location = headers.get(LOCATION).and_then(|value| value.to_str().ok());
     redirected(from, status.as_u16(), location)
-        .map_err(|what| terminal(from, what, "give the final URL as the source's `url`"))
+        .map_err(|what| terminal(from, what, "set the source's `url` to the final URL"))
 }
 
 #[cfg(test)]

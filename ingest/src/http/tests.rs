@@ -295,7 +295,7 @@ async fn errors_show_no_secret_even_when_the_server_echoes_it() {
     assert_eq!(
         message,
         format!(
-            "cannot fetch `{shown}`: the server answered 403 Forbidden: `no access for *** with ***, see page 12345`; check the credentials in the source's `auth` or `headers` and what they are allowed to read"
+            "cannot fetch `{shown}`: the server answered 403 Forbidden: `no access for *** with ***, see page 12345`; check the credentials in the source's `auth` or `headers` and their permissions"
         )
     );
     assert!(shown.ends_with("/v1?api_key=***&page=12345"));

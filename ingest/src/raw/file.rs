@@ -70,7 +70,7 @@ fn batch(all: &[Exchange], sequence: Sequence) -> Result<RecordBatch, ParquetErr
     let names = all.iter().map(|exchange| exchange.request.to_string());
     let headers = all.iter().map(|exchange| {
         let json = serde_json::to_string(&exchange.headers);
-        json.expect("lists of texts by text are valid JSON")
+        json.expect("lists of strings by string are valid JSON")
     });
     let statuses = all.iter().map(|exchange| exchange.status);
     let bodies = all.iter().map(|exchange| &exchange.body[..]);

@@ -10,7 +10,7 @@ use url::{Origin, Url};
 use super::{Exchange, file::read, place, shown};
 use crate::error::Error;
 
-const ADVICE: &str = "what is asked for must be what was asked for then: put `url`, `params`, `pagination`, `incremental`, `refresh` and `crawl` back, or ingest again";
+const ADVICE: &str = "a replay must send the same requests: restore `url`, `params`, `pagination`, `incremental`, `refresh` and `crawl`, or ingest again";
 
 /// Responses of one batch of an archive. Each is returned once; a request for any other fails.
 #[derive(Debug, Default)]
@@ -72,12 +72,12 @@ impl Tape {
         };
         let Some(at) = found else {
             let next = match reel.exchanges.first() {
-                Some(next) => format!("`{}` was asked for then", next.url),
-                None => "nothing more was asked for then".into(),
+                Some(next) => format!("`{}` was requested then", next.url),
+                None => "no further request was sent then".into(),
             };
             let url = shown(url, home);
             return Err(missing(format!(
-                "it has no response to `{url}`, which is requested now; {next}; {ADVICE}"
+                "it has no response to `{url}`, which the settings request now; {next}; {ADVICE}"
             )));
         };
         let exchange = reel.exchanges.remove(at);
@@ -87,7 +87,7 @@ impl Tape {
             .find(|name| answered && !exchange.headers.contains_key(name.as_str()));
         match absent {
             Some(name) => Err(missing(format!(
-                "it has not kept the header `{name}` of `{}`, which `pagination` names now; {ADVICE}",
+                "it lacks the header `{name}` of `{}`, which `pagination` names now; {ADVICE}",
                 exchange.url
             ))),
             None => Ok(exchange),
@@ -106,7 +106,7 @@ impl Tape {
         Err(Error::Archive {
             url: reel.url.clone(),
             reason: format!(
-                "the settings are done with their pages, and `{}` was asked for then; {ADVICE}",
+                "the settings need no more pages, but `{}` was requested then; {ADVICE}",
                 next.url
             ),
         })

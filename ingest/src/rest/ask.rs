@@ -90,7 +90,7 @@ async fn first_answer(config: &SourceConfig, context: &Context) -> Result<Sugges
     let Some((url, got)) = rest.first().await? else {
         return Ok(Suggestion {
             source,
-            reason: Some("nothing was asked: there is no slice or value to ask for yet".into()),
+            reason: Some("no request was sent: no slice or value is due yet".into()),
             ..Suggestion::default()
         });
     };
@@ -122,7 +122,7 @@ async fn first_answer(config: &SourceConfig, context: &Context) -> Result<Sugges
             reason: match unusable {
                 Unusable::Wrong(reason) => reason,
                 Unusable::Error(text) | Unusable::Suspect(_, text) => format!(
-                    "it came with status 200 and has an error at `error_path`{}",
+                    "it has status 200 and an error at `error_path`{}",
                     rest.http.excerpt(&text)
                 ),
             },

@@ -283,7 +283,7 @@ async fn fault_19_an_error_in_a_success_is_tried_again_and_never_an_empty_page()
     let server = Scripted::start([ok(error)]).await;
     config.url = server.url.to_string();
     let message = read(&config).await.unwrap_err().to_string();
-    let part = "has an error at `error_path`: `quota for ***` (the last of 5 tries)";
+    let part = "an error at `error_path`: `quota for ***` (the last of 5 tries)";
     assert!(message.contains(part), "{message}");
 }
 

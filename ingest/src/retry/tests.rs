@@ -98,7 +98,7 @@ async fn what_comes_before_another_try_is_told_while_it_lasts() {
             0
         )
         .await,
-        asked("api.example:81 asked for time until 08:50:37 UTC")
+        asked("api.example:81 asked for a delay until 08:50:37 UTC")
     );
     let (busy, cause) = told(
         "the server answered 503 Service Unavailable",

@@ -65,7 +65,7 @@ pub(super) async fn check_deferral(
         Wait::Until(until) => (until, ""),
         Wait::Wrong(asked) => {
             let until = now.saturating_add(asked);
-            tracing::warn!(source = %config.name, asked, "a clock that was ahead has written when the server may be asked again: it is asked after as long as it wished from now on");
+            tracing::warn!(source = %config.name, asked, "a clock that was ahead recorded the end of the server's delay; the delay now starts at the present time");
             let mut run = Run::begin(config, context, log).await?;
             let position = run.position();
             let nothing = GatheredPages {
@@ -89,7 +89,7 @@ pub(super) async fn check_deferral(
         until_unix_s,
         wait_s: until_unix_s - now,
         reason: format!(
-            "the server asked an earlier run to wait, {} s of it are left{more}, and nothing was asked of it",
+            "the server asked an earlier run to wait, {} s of it are left{more}, so no request was sent",
             until_unix_s - now
         ),
     })

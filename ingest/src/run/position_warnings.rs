@@ -32,7 +32,7 @@ fn position_warnings(position: &Position) -> Vec<Warning> {
     };
     let ledger = run.ledger.as_deref();
     let again = ledger.filter(|ledger| ledger.reread.is_some()).map(|_| {
-        let message = "by the log, slices in the future were done, so a clock was ahead when they were read: all slices after the last pass with a plausible end are read again";
+        let message = "by the log, future slices were read, so a clock was ahead then: all slices after the last pass with a plausible end are re-read";
         Warning::new("slices_read_again", message).with_key("slices.clock")
     });
     [warn_of_ahead(run), ledger.and_then(warn_of_absent), again]

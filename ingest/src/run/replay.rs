@@ -46,7 +46,7 @@ pub async fn replay(
 ) -> Result<IngestReport, Error> {
     let chosen = choose(config, only)?;
     if from.url() == context.root.url() {
-        let reason = "is the place of the archive itself; replay into another one, such as with `--set pipeline.root=FOLDER`";
+        let reason = "is the root of the archive itself; replay into another one, such as with `--set pipeline.root=FOLDER`";
         return Err(Error::config("pipeline.root", reason));
     }
     let context = Context {
@@ -90,7 +90,7 @@ async fn archived(config: &SourceConfig, from: &Store) -> Result<Vec<CommitEntry
     let mut deleted = withdrawn.filter(|withdrawn| withdrawn.reason != WithdrawnReason::Retried);
     if let Some(deleted) = deleted.next() {
         let reason = format!(
-            "has no responses of batch {} any more, which was deleted or read again, and those after it build on it; ingest again into another `pipeline.root`",
+            "has no responses of batch {} any more, which was deleted or re-read, and later batches build on it; ingest again into another `pipeline.root`",
             deleted.sequence
         );
         return Err(Error::config("archive_raw", reason));
@@ -100,7 +100,7 @@ async fn archived(config: &SourceConfig, from: &Store) -> Result<Vec<CommitEntry
         && entries.iter().any(|entry| !entry.raw.is_empty())
     {
         let reason = format!(
-            "was not set for all of what has landed: entry {} of the log at `{}` has no archived responses, and those after it build on it; ingest again with it into another `pipeline.root`",
+            "was not set for all of what has landed: entry {} of the log at `{}` has no archived responses, and later entries build on it; ingest again with it into another `pipeline.root`",
             bare.sequence,
             landing(from, &config.name).url()
         );

@@ -89,15 +89,13 @@ pub async fn retry_rejects(
             sweep(log.landing(), log.entries()).await?;
         }
     } else {
-        report
-            .notes
-            .push("there are no rejected records".to_owned());
+        report.notes.push("no rejected records exist".to_owned());
     }
     if report.landed > 0 && !config.key.is_empty() && config.version.is_none() {
         report.notes.push("of the rows with one key a dataset reads the one that landed last, so a record that was rejected long ago takes the place of newer ones: set `version` if that matters".to_owned());
     }
     if report.still_rejected > 0 {
-        report.notes.push("what is still rejected stays in `rejects/`: change the contract and run this again, or, for lines that could not be parsed, mend the source and read it again (`feedline ingest reread`)".to_owned());
+        report.notes.push("remaining rejects stay in `rejects/`: change the contract and rerun this command, or, for lines that could not be parsed, correct the source and re-read it (`feedline ingest reread`)".to_owned());
     }
     let state = log.last().map(|last| last.state.clone());
     let highs = highs(log.entries());
@@ -133,7 +131,7 @@ fn cells(config: &SourceConfig, last: Option<&CommitEntry>) -> Result<bool, Erro
         .filter_map(|url| named(&url, config.format, None).map(|(kind, _)| kind))
         .collect();
     if is_bytes || kinds.contains(&Kind::Parquet) {
-        let reason = "has records with bytes, which `rejects/` keeps for people only; read the files again with `feedline ingest reread`";
+        let reason = "has records with bytes, which `rejects/` stores in a lossy form only; re-read the files with `feedline ingest reread`";
         return Err(Error::config("format", reason));
     }
     let is_csv = |kind: &Kind| matches!(kind, Kind::Csv { .. });

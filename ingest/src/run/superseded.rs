@@ -84,7 +84,7 @@ impl Run<'_> {
         };
         if rows > 0 {
             let message = format!(
-                "{which} {have} changed since being read: {rows} rows that had landed are superseded by the new content, and kept in `superseded/` of the source's landing folder"
+                "{which} {have} changed since being read: {rows} landed rows are superseded by the new content, and kept in `superseded/` of the source's landing folder"
             );
             let warning = Warning::new("file_replaced", message).with_key("files.changed");
             superseded.warnings.push(warning);

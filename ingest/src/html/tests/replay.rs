@@ -150,5 +150,5 @@ async fn other_selectors_make_other_rows_of_the_same_pages() {
     // Another way through the site is another crawl.
     config.source[0].crawl.links = false;
     let error = again(&root, &config).await.unwrap_err().to_string();
-    assert!(error.contains("was asked for then"), "{error}");
+    assert!(error.contains("was requested then"), "{error}");
 }

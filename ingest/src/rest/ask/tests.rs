@@ -88,7 +88,7 @@ async fn answers_that_are_no_page_give_one_line_after_one_request() {
     check(ok(""), &["not valid JSON"]).await;
     check(
         ok(r#"{"error": "no\nquota"}"#),
-        &["has an error at `error_path`", "quota"],
+        &["has status 200 and an error at `error_path`", "quota"],
     )
     .await;
 }

@@ -76,7 +76,7 @@ async fn images_land_as_bytes_and_other_bytes_as_text() {
     let message = warning(&report, "image_as_bytes");
     assert!(
         message
-            .starts_with("`image`, `photo.bytes`: cells that begin as image files land as bytes"),
+            .starts_with("`image`, `photo.bytes`: cells that begin like image files land as bytes"),
         "{message}"
     );
     assert_eq!(report.decisions["image_as_bytes"]["image"].count, 19);

@@ -203,10 +203,7 @@ async fn headers_that_pages_are_read_by_are_kept_and_others_are_missed() {
     config.pagination.total_header = Some("X-Total".into());
     let error = replay_once(&root, &elsewhere(), &config).await.unwrap_err();
     let error = error.to_string();
-    assert!(
-        error.contains("has not kept the header `x-total`"),
-        "{error}"
-    );
+    assert!(error.contains("lacks the header `x-total`"), "{error}");
 }
 
 #[tokio::test]
@@ -233,11 +230,15 @@ async fn what_is_not_in_the_archive_is_named() {
     };
     check(
         &other,
-        &["no response to `/?size=50`", "`/` was asked for then"],
+        &["no response to `/?size=50`", "`/` was requested then"],
     )
     .await;
     let fewer = |c: &mut SourceConfig| c.pagination.r#type = PaginationKind::None;
-    check(&fewer, &["are done", "`/?cursor=3` was asked for then"]).await;
+    check(
+        &fewer,
+        &["need no more pages", "`/?cursor=3` was requested then"],
+    )
+    .await;
     let again = |c: &mut SourceConfig| c.records = "nowhere".into();
     let (to, mut other) = (elsewhere(), config.clone());
     again(&mut other);

@@ -190,7 +190,7 @@ async fn fault_27_a_slice_of_the_smallest_unit_that_reaches_the_cap_is_incomplet
             let part = "incomplete: not all records of `";
             assert!(
                 error.contains(part)
-                    && error.contains("the slice 707 to 708 cannot be made smaller"),
+                    && error.contains("the slice 707 to 708 cannot be halved further"),
                 "{error}"
             );
         }
