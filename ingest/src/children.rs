@@ -113,7 +113,7 @@ fn chain<'a>(
         let key = || format!("contract.children.{at}.of");
         let Some((of, _)) = children.get_key_value(of) else {
             let names: Vec<&str> = children.keys().map(Name::as_str).collect();
-            let reason = format!("there is no table `{of}` among {}", names.join(", "));
+            let reason = format!("no table is called `{of}` among {}", names.join(", "));
             return Err(Error::config(key(), reason));
         };
         if chain.contains(&of) {
@@ -163,7 +163,7 @@ fn check(config: &ContractConfig, tables: &[Table]) -> Result<(), Error> {
             };
             if long.keys.starts_with(&short.keys) {
                 let reason = format!(
-                    "the list of table `{}` would be inside the list of table `{}`; say so with `of = \"{}\"` and its path in \
+                    "the list of table `{}` would be inside the list of table `{}`; declare that with `of = \"{}\"` and its path in \
                      an item",
                     long.name, short.name, short.name
                 );
@@ -177,7 +177,7 @@ fn check(config: &ContractConfig, tables: &[Table]) -> Result<(), Error> {
         };
         check_columns(&table.keys, columns, required).map_err(|name| {
             let reason = format!(
-                "the list `{list}` is a table, and column `{name}` is said to hold it; remove the table, or the column from \
+                "the list `{list}` is a table, and column `{name}` would hold it; remove the table, or the column from \
                  `column` and `required`"
             );
             Error::config(at("path"), reason)
@@ -341,11 +341,11 @@ mod tests {
             ),
             (
                 "[source.contract.children]\na = { path = \"x.y\" }\nb = { path = \"x\" }\n",
-                "would be inside the list of table `b`; say so with `of = \"b\"`",
+                "would be inside the list of table `b`; declare that with `of = \"b\"`",
             ),
             (
                 "[source.contract.children]\na = { of = \"c\" }\n",
-                "`contract.children.a.of`: there is no table `c` among a",
+                "`contract.children.a.of`: no table is called `c` among a",
             ),
             (
                 "[source.contract.children]\na = { of = \"b\" }\nb = { of = \"a\" }\n",
@@ -353,15 +353,15 @@ mod tests {
             ),
             (
                 "column.a.type = \"text\"\n[source.contract.children]\na = {}\n",
-                "`contract.children.a.path`: the list `a` is a table, and column `a` is said to hold it",
+                "`contract.children.a.path`: the list `a` is a table, and column `a` would hold it",
             ),
             (
                 "column.o.type = \"json\"\n[source.contract.children]\na = { path = \"o.a\" }\n",
-                "column `o` is said to hold it",
+                "column `o` would hold it",
             ),
             (
                 "required = [\"a\"]\n[source.contract.children]\na = {}\n",
-                "column `a` is said to hold it",
+                "column `a` would hold it",
             ),
             (
                 "[source.contract.children]\na = { required = [\"b\"] }\nb = { of = \"a\" }\n",

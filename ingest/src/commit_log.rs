@@ -508,7 +508,7 @@ pub(crate) fn checked(
             source, sequence, ..
         } = entry;
         return Err(damaged(format!(
-            "`{path}` says that it is entry {sequence} of source `{source}`"
+            "`{path}` claims to be entry {sequence} of source `{source}`"
         )));
     }
     if entry.prev_hash != before {

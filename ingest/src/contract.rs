@@ -256,7 +256,7 @@ impl<'a> Contract<'a> {
                 return Err(Error::config(
                     format!("contract.column.{:?}.type", column.name),
                     format!(
-                        "the column has landed as {} already, and only a wider type can follow; remove the key, or run `feedline ingest reset PIPELINE.toml SOURCE`, which keeps what has landed under another name and reads everything again",
+                        "the column has landed as {} already, and only a wider type can follow; remove the key, or run `feedline ingest reset PIPELINE.toml SOURCE`, which saves landed data under another name and re-reads everything",
                         noun(have)
                     ),
                 ));
@@ -360,7 +360,7 @@ fn noun(r#type: ColumnType) -> &'static str {
         ColumnType::ListBool => "a list of booleans",
         ColumnType::ListInt64 => "a list of integers",
         ColumnType::ListFloat64 => "a list of floats",
-        ColumnType::ListUtf8 => "a list of texts",
+        ColumnType::ListUtf8 => "a list of strings",
         ColumnType::Json => "JSON (lists or objects)",
         ColumnType::Binary => "bytes",
     }

@@ -160,7 +160,7 @@ impl Options {
                 }
                 other => {
                     return Err(format!(
-                        "has an unknown parameter `{other}`; there are `seed`, `rows`, `page_size`, `rude`, `drift` and `latency_ms`"
+                        "has an unknown parameter `{other}`; known are `seed`, `rows`, `page_size`, `rude`, `drift` and `latency_ms`"
                     ));
                 }
             }
@@ -360,7 +360,7 @@ fn cut(body: String) -> Response {
         None => {
             // Sends the first half before the connection breaks.
             tokio::task::yield_now().await;
-            Some((Err(io::Error::other("cut on purpose")), None))
+            Some((Err(io::Error::other("truncated on purpose")), None))
         }
     });
     let headers = [

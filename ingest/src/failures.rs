@@ -29,7 +29,7 @@ pub(crate) async fn note(context: &Context, source: &Name, error: Option<&Error>
         None => forget(&landing(&context.root, source)).await,
     };
     if let Err(error) = written {
-        tracing::warn!(%source, %error, "the failures of its runs cannot be kept");
+        tracing::warn!(%source, %error, "the failures of its runs cannot be recorded");
     }
 }
 

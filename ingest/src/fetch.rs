@@ -284,7 +284,7 @@ impl Fetching {
             None => {
                 let names: Vec<&str> = entries.iter().map(|(name, _)| name.as_str()).collect();
                 let told = format!(
-                    "there is no column `{column}`, only `{}`",
+                    "column `{column}` does not exist, only `{}`",
                     names.join("`, `")
                 );
                 return Err(("no_url", told));

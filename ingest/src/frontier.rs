@@ -140,7 +140,7 @@ impl Frontier {
                 return Err(Error::Log {
                     url: landing.url_of("log"),
                     reason: format!(
-                        "it says that {asked} URLs were asked for, but its frontier files hold {}",
+                        "it counts {asked} fetched URLs, but its frontier files hold {}",
                         self.next
                     ),
                 });

@@ -758,7 +758,7 @@ impl Told {
             (
                 missing_spellings,
                 "csv.null_spellings",
-                "usual spellings of a missing value are read as missing, since the other cells of their column are no texts".to_owned(),
+                "usual spellings of a missing value are read as missing, since the other cells of their column are no text".to_owned(),
                 self.spellings,
             ),
             (odd_values, "infer.max_odd_fraction", odd, self.odd),
@@ -795,7 +795,7 @@ impl Told {
             (
                 local_times,
                 "contract.column.<name>.type",
-                "timestamps without an offset are read as UTC; declare the column `text` to keep them as they are written".to_owned(),
+                "timestamps without an offset are read as UTC; declare the column `text` to keep them unchanged".to_owned(),
                 self.local_times,
             ),
             (
@@ -807,7 +807,7 @@ impl Told {
             (
                 ambiguous_dates,
                 "contract.dates",
-                "two formats of `contract.dates` read these differently, and the first one that fits a cell is taken, so a column may mix them; name one format".to_owned(),
+                "two formats of `contract.dates` read these differently, and the first one that fits a cell is used, so a column may mix them; configure one format".to_owned(),
                 self.ambiguous,
             ),
         ];

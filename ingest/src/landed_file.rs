@@ -53,7 +53,7 @@ async fn read_columns(
     let hash = Hash128::of(&bytes);
     if hash != file.hash {
         return Err(damaged(format!(
-            "its hash is {hash}, its log entry says {}",
+            "its hash is {hash}, but {} in its log entry",
             file.hash
         )));
     }

@@ -286,7 +286,7 @@ async fn bring_back(landing: &Store, stock: &mut Stock) -> Result<(), Error> {
     for file in std::mem::take(&mut stock.bad) {
         let DataFile { path, bytes, .. } = &file.file;
         if restore(landing, &file.file, &format!("{ORPHANS}/{path}")).await? {
-            info!(%path, "a landed file was missing and is among the orphans; it was written again");
+            info!(%path, "a landed file was missing and was restored from the orphans");
             continue;
         }
         let is_back = file.reason == MISSING

@@ -96,7 +96,7 @@ impl LeftOut {
             more => format!(" and {more} more"),
         };
         let message = format!(
-            "{} files of `{place}` are left out because of the endings of their names: `{names}`{more}; {advice}",
+            "{} files of `{place}` are skipped by their extensions: `{names}`{more}; {advice}",
             self.count
         );
         notices.push("files_left_out", key, message);

@@ -63,7 +63,7 @@ pub(crate) fn warning(config: &SourceConfig) -> Option<Warning> {
     let key = places.first()?.clone();
     let all = places.join("`, `");
     let message = format!(
-        "`{all}` seems to hold a secret in plain text, which whoever reads the configuration has; give it by reference: a header as `{{ env = \"NAME\" }}`, a parameter or a password with `auth`"
+        "`{all}` seems to hold a secret in plain text, visible to every reader of the configuration; use a reference: a header as `{{ env = \"NAME\" }}`, a parameter or a password with `auth`"
     );
     Some(Warning::new("plain_secret", message).with_key(&key))
 }

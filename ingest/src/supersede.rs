@@ -99,7 +99,7 @@ fn mixed(urls: &[String], sequence: Sequence) -> Error {
     Error::File {
         url: urls.join("`, `"),
         reason: format!(
-            "it has changed since its records landed, and entry {sequence} of the log, of an earlier version, does not say which of its rows are of this file; put the old content back, or remove the source's landing folder to read everything again"
+            "it has changed since its records landed, and entry {sequence} of the log, of an earlier version, does not record which of its rows come from this file; restore the old content, or remove the source's landing folder to re-read everything"
         ),
     }
 }

@@ -118,7 +118,7 @@ impl Mark {
     /// Returns the mark `lookback` before this one, or the earliest one if that would be out of
     /// range.
     fn back(&self, lookback: Lookback) -> Result<Self, String> {
-        let unit = "give it a unit for times and dates (`6h`, `2d`), and none for integers";
+        let unit = "use a unit for times and dates (`6h`, `2d`), and none for integers";
         let wrong = || Err(format!("does not fit the cursor `{}`; {unit}", self.text));
         let text = match (self.kind, lookback) {
             (_, Lookback::Units(0)) => self.text.clone(),
@@ -190,13 +190,13 @@ impl Incremental {
         if config.cursor.is_empty() {
             return Err(wrong(
                 "cursor",
-                "is empty; give the path of the cursor in a record",
+                "is empty; set it to the path of the cursor in a record",
             ));
         }
         if config.param.is_empty() {
             return Err(wrong(
                 "param",
-                "is empty; give the query parameter of the bound",
+                "is empty; set it to the query parameter of the bound",
             ));
         }
         let lookback = Lookback::parse(&config.lookback).ok_or_else(|| {
@@ -416,7 +416,7 @@ pub(crate) fn warn_of_ahead(run: &PageRun) -> Option<Warning> {
     Some(Warning {
         code: "cursor_in_future".into(),
         message: format!(
-            "{count} records have a cursor ahead of now, the highest `{}`: they have landed and do not move the bound, so that later runs ask for what comes after `{since}`",
+            "{count} records have a cursor ahead of now, the highest `{}`: they have landed and do not move the bound, so later runs request records after `{since}`",
             highest.text
         ),
         key: Some("incremental.max_ahead".into()),

@@ -61,7 +61,7 @@ pub async fn delete(
     }
     report
         .notes
-        .push("a record of a deleted batch lands again where the source brings it again".into());
+        .push("a record of a deleted batch lands again if the source returns it".into());
     if !dry_run {
         let sequence = log.next_sequence();
         let state = commit.state.clone();

@@ -63,7 +63,7 @@ pub async fn reread(
     let (Some(last), Some((position, batches))) = (log.last().cloned(), planned) else {
         report
             .notes
-            .push("nothing has landed of it, so there is nothing to read again".into());
+            .push("nothing has landed of it, so there is nothing to re-read".into());
         report.next = amending.next(
             &amending
                 .log
@@ -124,18 +124,18 @@ fn plan(
             return Ok(plan_files(entries, position, pattern, report));
         }
         (SourceKind::Files, _) => {
-            let reason = "is read by file: say which with `--file PATTERN`, such as `--file '2026-03-*.csv'`";
+            let reason = "is read by file: select files with `--file PATTERN`, such as `--file '2026-03-*.csv'`";
             return Err(Error::config("type", reason));
         }
         (_, Some(_)) => {
             let reason =
-                "is not `files`: `--file` is for files; say a range with `--from` and `--to`";
+                "is not `files`: `--file` is for files; set a range with `--from` and `--to`";
             return Err(Error::config("type", reason));
         }
         (_, None) => {}
     }
     let in_work = |position: &Position| !matches!(position, Position::Done { .. });
-    let finish = "has a run of pages that is not at its end: run `feedline ingest` first, and then this again";
+    let finish = "has an unfinished page run: run `feedline ingest` first, then rerun this command";
     if config.slices.is_some() {
         let Some(ledger) = position.ledger().filter(|_| !in_work(position)) else {
             return Err(Error::config("slices", finish));
@@ -153,11 +153,11 @@ fn plan(
         }
         report.ranges = ledger::show_ranges(config, &widened, ledger)?;
         if has_key {
-            report.notes.push("the source has a `key`: what landed stays, and of the rows with one key a dataset reads the newest".into());
+            report.notes.push("the source has a `key`: landed rows stay, and a dataset reads the latest version of each key".into());
         } else {
             report
                 .notes
-                .push("batches are read again as a whole, with all slices that are in them".into());
+                .push("batches are re-read completely, with all of their slices".into());
         }
         let mut run = position.run().cloned().unwrap_or_default();
         run.ledger = Some(Box::new(ledger::undone(ledger, &widened)));
@@ -173,13 +173,13 @@ fn plan(
     }
     if config.incremental.is_some() {
         if what.to.is_some() {
-            let reason = "has a lower bound only, so `--to` cannot be asked for: leave it out";
+            let reason = "has a lower bound only, so `--to` does not apply: remove it";
             return Err(Error::config("incremental", reason));
         }
         let Some(from) = &what.from else {
             return Err(Error::config(
                 "incremental",
-                "say the cursor to begin at with `--from`",
+                "set the cursor to begin at with `--from`",
             ));
         };
         Mark::parse(from).map_err(|reason| Error::config("--from", reason))?;
@@ -203,11 +203,11 @@ fn plan(
             },
         };
         report.ranges = vec![format!("from `{from}` on")];
-        report.notes.push("records that have landed are left out, and those that have changed land besides the old ones; with a `key` a dataset reads the newest".into());
+        report.notes.push("landed records are skipped as duplicates, and changed ones land in addition to the old ones; with a `key` a dataset reads the latest versions".into());
         return Ok(Some((next, BTreeSet::new())));
     }
     let reason = format!(
-        "has no ranges: `ingest reread` is for `files`, `slices` and `incremental`; `feedline ingest reset PIPELINE.toml {}` has everything read again",
+        "has no ranges: `ingest reread` is for `files`, `slices` and `incremental`; `feedline ingest reset PIPELINE.toml {}` re-reads everything",
         config.name
     );
     Err(Error::config("type", reason))
@@ -291,7 +291,7 @@ fn plan_files(
     report.ranges = files.iter().cloned().collect();
     report
         .notes
-        .push("batches are read again as a whole, with all files that are in them".into());
+        .push("batches are re-read completely, with all of their files".into());
     let mut next = position.clone();
     match &mut next {
         Position::File { done, current } => {

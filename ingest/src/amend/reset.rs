@@ -65,7 +65,7 @@ pub async fn reset(
     }
     report.rows = last.state.totals.rows;
     report.notes.push(format!(
-        "{} pages or files are read again",
+        "{} pages or files are re-read",
         last.state.totals.pages
     ));
     let folder = KeptFolder::next(log, context).await?;

@@ -142,7 +142,7 @@ impl<'a> Children<'a> {
         let rejection = Rejection {
             reason: "not_a_list",
             detail: format!(
-                "table `{}` is made of the list `{path}`, the value is {} {sample}",
+                "table `{}` comes from the list `{path}`, the value is {} {sample}",
                 table.name,
                 value.kind()
             ),

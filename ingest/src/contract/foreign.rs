@@ -28,10 +28,10 @@ pub(crate) const IMAGE_WARNINGS: [&str; 2] = [IMAGE_BYTES, IMAGE_TEXT];
 /// Warnings about columns of bytes with images.
 pub(crate) fn image_warnings(decisions: &Decisions) -> Vec<Warning> {
     let whats = [
-        "cells that begin as image files land as bytes; declare the column `text` to land hexadecimal digits",
-        "cells that begin as image files land as text of hexadecimal digits, since the column is text already or most of \
+        "cells that begin like image files land as bytes; declare the column `text` to land hexadecimal digits",
+        "cells that begin like image files land as text of hexadecimal digits, since the column is text already or most of \
          its cells are no images; to land bytes declare the column `bytes`, and where rows have landed run `feedline \
-         ingest reset PIPELINE.toml SOURCE`, which reads everything again",
+         ingest reset PIPELINE.toml SOURCE`, which re-reads everything",
     ];
     let codes = IMAGE_WARNINGS.iter().zip(whats);
     let told = codes.filter_map(|(code, what)| {

@@ -178,7 +178,7 @@ impl Kind {
             Self::Digits => "numbers beyond 64 bits",
             Self::Float | Self::WideFloat | Self::LongFloat => "floats",
             Self::DigitsAndE => "digits around an `e`",
-            Self::ZeroDigits => "digits behind a zero",
+            Self::ZeroDigits => "digits after a leading zero",
             Self::DeclaredDate | Self::AmbiguousDate | Self::Instant | Self::LocalTime => {
                 "timestamps"
             }

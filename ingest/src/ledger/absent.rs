@@ -58,14 +58,14 @@ pub(crate) fn warn_of_absent(ledger: &Ledger) -> Option<Warning> {
         &ledger.absent
     };
     let more = if absent.len() >= MOST {
-        "; others beyond them are not asked for again"
+        "; others beyond them are not requested again"
     } else {
         ""
     };
     (!absent.is_empty()).then(|| Warning {
         code: "values_absent".into(),
         message: format!(
-            "the server knew nothing of {} values (status 404): they have no rows, and each later run asks for them again{more}",
+            "the server knew nothing of {} values (status 404): they have no rows, and each later run requests them again{more}",
             absent.len()
         ),
         key: Some("for_each.missing".into()),

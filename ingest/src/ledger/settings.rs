@@ -17,12 +17,12 @@ pub(crate) fn check(source: &SourceConfig, all: &[SourceConfig]) -> Result<(), E
         (
             "slices",
             source.slices.is_some(),
-            "a range without `slices.end` asks for what is new by itself",
+            "a range without `slices.end` requests new records by itself",
         ),
         (
             "for_each",
             source.for_each.is_some(),
-            "the log would keep a newest cursor for each value; give `slices`, whose state is one for all values",
+            "the log would need a newest cursor for each value; use `slices`, which have one state for all values",
         ),
     ] {
         if is_given && source.r#type != SourceKind::Rest {
@@ -61,7 +61,7 @@ pub(crate) fn check(source: &SourceConfig, all: &[SourceConfig]) -> Result<(), E
         return wrong(
             "for_each.source",
             format!(
-                "no source is called `{parent}`; there are: {}",
+                "no source is called `{parent}`; the pipeline has: {}",
                 names.join(", ")
             ),
         );
@@ -112,7 +112,7 @@ pub(super) fn check_together(
         && config.dedup_window() == 0
         && (slices.shares_ends() || config.pagination.max_records.is_some())
     {
-        let reason = "is 0, which keeps equal records, and slices that share an end or are cut bring records twice; set it, or use `slices.upper` = `exclusive` and no `pagination.max_records`";
+        let reason = "is 0, which keeps equal records, and slices that share an end or are halved return records twice; set it, or use `slices.upper` = `exclusive` and no `pagination.max_records`";
         return Err(Error::config("batch.dedup_window", reason));
     }
     let params = value

@@ -42,12 +42,12 @@ impl Slices {
             };
             return Err(wrong(
                 key,
-                "is empty; give the query parameter of this end".into(),
+                "is empty; set it to the query parameter of this end".into(),
             ));
         }
         if to_param.as_ref() == Some(&config.from_param) {
             let reason =
-                "is `slices.from_param` too; give the upper end a parameter of its own, or none";
+                "equals `slices.from_param`; set another parameter for the upper end, or none";
             return Err(wrong("to_param", reason.into()));
         }
         let scale = Scale::new(&config.format).map_err(at("format"))?;
@@ -69,7 +69,7 @@ impl Slices {
         }
         let step = scale.step(&config.step).map_err(at("step"))?;
         if to_param.is_none() && step != Step::Units(1) {
-            let reason = "must be the smallest unit of `slices.format` where no `slices.to_param` says how far a slice goes";
+            let reason = "must be the smallest unit of `slices.format` if no `slices.to_param` limits a slice";
             return Err(wrong("step", reason.into()));
         }
         let lag_s = seconds(&config.lag).ok_or_else(|| {

@@ -102,13 +102,13 @@ impl Values {
             None => Error::config(
                 "for_each.values",
                 format!(
-                    "does not begin with the {count} values that were read, in their order; put them back, add new ones at the end, or give this source another name"
+                    "does not begin with the {count} values that were read, in their order; restore them, add new ones at the end, or give this source another name"
                 ),
             ),
             Some(source) => Error::config(
                 "for_each.source",
                 format!(
-                    "what `{source}` has landed does not begin with the {count} values that were read: its landing folder was changed or is another one; put it back, or give this source another name"
+                    "the landed values of `{source}` do not begin with the {count} values that were read: its landing folder was changed or is another one; restore it, or give this source another name"
                 ),
             ),
         })
@@ -136,7 +136,10 @@ impl Values {
 fn check(config: &SourceConfig, each: &ForEachConfig) -> Result<(), Error> {
     let wrong = |key: &str, reason: &str| Err(Error::config(format!("for_each.{key}"), reason));
     if each.param.is_empty() {
-        return wrong("param", "is empty; give the query parameter of a value");
+        return wrong(
+            "param",
+            "is empty; set it to the query parameter of a value",
+        );
     }
     match (each.values.is_empty(), &each.source, &each.column) {
         (false, None, None) => {}
@@ -144,16 +147,16 @@ fn check(config: &SourceConfig, each: &ForEachConfig) -> Result<(), Error> {
         (true, Some(_), _) => {
             return wrong(
                 "column",
-                "is missing; give the column of `for_each.source` that has the values",
+                "is missing; set it to the column of `for_each.source` with the values",
             );
         }
         (true, None, Some(_)) => {
-            return wrong("source", "is missing; give the source that has the column");
+            return wrong("source", "is missing; set it to the source with the column");
         }
         (true, None, None) => {
             return wrong(
                 "values",
-                "are missing; give some, or `for_each.source` and `for_each.column`",
+                "are missing; set some, or `for_each.source` and `for_each.column`",
             );
         }
         (false, ..) => {
@@ -172,7 +175,7 @@ fn check(config: &SourceConfig, each: &ForEachConfig) -> Result<(), Error> {
         if value.is_empty() || is_misleading(config, each, value) {
             return wrong(
                 "values",
-                &format!("have `{shown}`, which cannot be asked for; remove it"),
+                &format!("have `{shown}`, which cannot be requested; remove it"),
             );
         }
     }
@@ -194,7 +197,7 @@ fn text(value: &Value) -> String {
 /// Distinct values of a landed column of a source, in the order of their first rows.
 async fn read(source: &Name, column: &str, context: &Context) -> Result<Vec<Value>, Error> {
     let Some(landed) = landed(&context.root, source).await? else {
-        tracing::info!(%source, "has landed nothing yet that gives values");
+        tracing::info!(%source, "has landed no values yet");
         return Ok(Vec::new());
     };
     let has_column = |name: &str| {
@@ -249,7 +252,7 @@ fn of_column(array: &dyn Array, column: &str) -> Result<Vec<Value>, Error> {
         }
         other => {
             let reason = format!(
-                "`{column}` holds values of the type {other}; only text and integers can be asked for"
+                "`{column}` holds values of the type {other}; only text and integers can be requested"
             );
             Err(Error::config("for_each.column", reason))
         }

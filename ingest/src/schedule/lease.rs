@@ -172,7 +172,7 @@ impl Lease {
                 return Ok(taken);
             }
             if seen.is_none() {
-                tracing::warn!(source = %self.source, holder, "its lease is held; waiting up to {} s to see whether who holds it is alive", self.ttl.as_secs());
+                tracing::warn!(source = %self.source, holder, "its lease is held; waiting up to {} s for a heartbeat of its holder", self.ttl.as_secs());
             }
             seen = Some(now);
             tokio::time::sleep(self.ttl / 12).await;

@@ -76,7 +76,7 @@ impl Past {
                 tracing::warn!(
                     due = past.handled,
                     now,
-                    "the last run is said to be of the future; it is taken as one of now"
+                    "the last run has a future timestamp; it is treated as one of now"
                 );
                 past.handled = missed;
             }
@@ -193,7 +193,7 @@ impl Line {
         drop(waiting);
         if let Taken::By(other) = lease.take().await? {
             drop(place);
-            let held = format!("a lease held by `{other}`, which runs it");
+            let held = format!("the lease of `{other}`, which runs it");
             self.show(|served| served.waits_for = Some(held.clone()));
             let waiting = meter.wait(Cause::Lease, held);
             self.nap(lease.ttl() / 4).await;

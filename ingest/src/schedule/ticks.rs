@@ -38,7 +38,7 @@ impl Ticks {
         match (&config.cron, config.every_s) {
             (None, None) => wrong(
                 "schedule",
-                "says no time; give `cron` or `every_s`".to_owned(),
+                "has no time; set `cron` or `every_s`".to_owned(),
             ),
             (Some(_), Some(_)) => wrong(
                 "schedule",
@@ -219,7 +219,7 @@ mod tests {
             assert!(found == key && reason.contains(part), "{error}");
         };
         let none = SourceScheduleConfig::default();
-        wrong(none.clone(), "schedule", "says no time");
+        wrong(none.clone(), "schedule", "has no time");
         let every = |seconds| SourceScheduleConfig {
             every_s: Some(seconds),
             ..none.clone()

@@ -40,7 +40,7 @@ impl Setup {
             if let Some(landed) = landed.as_ref().filter(|l| l.lists != table.lists) {
                 let path = |lists: &[String]| place(lists, &vec![None; lists.len()], "");
                 let reason = format!(
-                    "the table has landed with the items of `{}` already, and cannot go on with those of `{}`; give the new \
+                    "the table has landed with the items of `{}` already, and cannot continue with those of `{}`; give the new \
                      one another name",
                     path(&landed.lists),
                     path(&table.lists)

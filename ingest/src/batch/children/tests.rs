@@ -256,9 +256,9 @@ fn fault_36_what_is_no_list_and_items_of_two_kinds_follow_the_contract() {
         assert_eq!(
             rejected(&decided),
             [
-                "not_a_list items: table `items` is made of the list `items`, the value is an object `{\"n\":2}`",
+                "not_a_list items: table `items` comes from the list `items`, the value is an object `{\"n\":2}`",
                 "mixed_items items[1]: the items of table `items` are objects, this one is an integer `4`",
-                "not_a_list items: table `items` is made of the list `items`, the value is text `\"5\"`",
+                "not_a_list items: table `items` comes from the list `items`, the value is text `\"5\"`",
             ]
         );
         assert_eq!(integers(&rows(&decided, "items"), "n"), [None, Some(1)]);
@@ -280,7 +280,7 @@ fn fault_36_what_is_no_list_and_items_of_two_kinds_follow_the_contract() {
         (1, "`4`")
     );
     for (records, detail) in [
-        (&records[..2], "is made of the list"),
+        (&records[..2], "comes from the list"),
         (&records[2..3], "are objects"),
     ] {
         let config = contract(&format!("types = \"freeze\"\n{ITEMS}"));
