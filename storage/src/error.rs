@@ -48,7 +48,7 @@ pub enum Error {
     },
     /// Fewer bytes arrived than requested.
     #[error(
-        "`{url}` gave {got} bytes where {wanted} were asked for; the object is shorter than its manifest says or the transfer was cut"
+        "`{url}`: expected {wanted} bytes, got {got}; the object is shorter than its manifest says or the transfer was truncated"
     )]
     Short {
         /// URL of the object.

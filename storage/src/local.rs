@@ -275,7 +275,7 @@ pub(crate) fn sync_folder(target: &Path) -> io::Result<()> {
 /// Removes a temporary file; one that cannot be removed is invisible to readers anyway.
 pub(crate) fn remove(temporary: &Path) {
     if let Err(error) = fs::remove_file(temporary) {
-        tracing::debug!(path = %temporary.display(), %error, "temporary file left behind");
+        tracing::debug!(path = %temporary.display(), %error, "temporary file was not removed");
     }
 }
 

@@ -71,7 +71,7 @@ struct Untrusted(String);
 
 fn flaw(found: &Metadata, own: Option<u32>) -> Option<String> {
     if found.is_symlink() {
-        return Some("it is a link, which may lead to somebody else's folder".into());
+        return Some("it is a link, which may lead to another user's folder".into());
     }
     if !found.is_dir() {
         return Some("it is a file and no folder".into());
@@ -79,13 +79,13 @@ fn flaw(found: &Metadata, own: Option<u32>) -> Option<String> {
     if let Some(own) = own.filter(|own| *own != found.uid()) {
         let owner = found.uid();
         return Some(format!(
-            "it belongs to user {owner} and not to the user of this process, {own}, so its owner could read and replace what is kept there"
+            "it belongs to user {owner} and not to the user of this process, {own}, so its owner could read and replace its content"
         ));
     }
     let mode = found.mode() & 0o777;
     (mode & OTHERS_WRITE != 0).then(|| {
         format!(
-            "others than its owner may write to it (mode {mode:03o}), so they could replace what is kept there"
+            "others than its owner may write to it (mode {mode:03o}), so they could replace its content"
         )
     })
 }

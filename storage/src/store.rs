@@ -452,7 +452,9 @@ impl Store {
                 Ok(None) => {
                     return Err(lost.unwrap_or_else(|| Error::Location {
                         url: self.url_of(path),
-                        reason: "the store says that the object exists and that it does not".into(),
+                        reason:
+                            "the store reports both that the object exists and that it does not"
+                                .into(),
                     }));
                 }
                 Err(e) => return Err(e),

@@ -114,7 +114,7 @@ impl Headers {
                     )),
                 }
             }
-            b'S' => Err("it has a sparse file; write it again without `--sparse`".into()),
+            b'S' => Err("it has a sparse file; recreate it without `--sparse`".into()),
             kind => Err(format!(
                 "it has a member of unknown type `{}`",
                 kind.escape_ascii()
@@ -167,7 +167,7 @@ impl Headers {
                     self.bytes = Some(digits(value, 10).ok_or("a pax size is not a number")?);
                 }
                 key if key.starts_with(b"GNU.sparse.") => {
-                    return Err("it has a sparse file; write it again without `--sparse`".into());
+                    return Err("it has a sparse file; recreate it without `--sparse`".into());
                 }
                 _ => {}
             }
@@ -200,7 +200,7 @@ fn check_sum(header: &[u8; 512]) -> Result<(), String> {
         Ok(())
     } else {
         Err(format!(
-            "the checksum of a header is `{sum}` and it says `{stated}`"
+            "the checksum of a header is `{sum}`, but it states `{stated}`"
         ))
     }
 }
