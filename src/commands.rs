@@ -402,7 +402,7 @@ async fn run_init(options: &Init, tools: &Tools) -> anyhow::Result<Outcome> {
             }
             Some(error) => anyhow::bail!("`{}` cannot be read: {error}", location.url),
             None if preview.columns.is_empty() => anyhow::bail!(
-                "`{}` has no record with columns, so there is nothing to write a pipeline for",
+                "`{}` has no record with columns, so no pipeline can be written for it",
                 location.url
             ),
             None => previewed = Some(preview),
@@ -688,8 +688,8 @@ impl<'a> Work<'a> {
         if built.ok()? {
             return None;
         }
-        let message = "the dataset was built by other settings than `[dataset]` has now, or of other files: the model is of the \
-                       dataset as it was built; run `feedline shards build` for one by these settings";
+        let message = "the dataset was built with other settings than `[dataset]` has now, or from other files: the model is of the \
+                       existing dataset; run `feedline shards build` for one with these settings";
         tracing::warn!(key = "dataset", "{message}");
         Some(Warning::new("dataset_settings_changed", message).with_key("dataset"))
     }
@@ -1108,7 +1108,7 @@ impl<'a> Work<'a> {
         let is_multi = dataset.is_some_and(|dataset| dataset.kind == DatasetKind::Multi);
         anyhow::ensure!(
             is_multi || (options.images.is_none() && options.image_column.is_none()),
-            "`--images` and `--image-column` are for rows that have an image beside their numbers (`dataset.kind = \"multi\"`); \
+            "`--images` and `--image-column` are for rows with an image beside their numbers (`dataset.kind = \"multi\"`); \
              leave them out"
         );
         if !options.transform_only
@@ -1259,7 +1259,7 @@ impl<'a> Work<'a> {
     ) -> anyhow::Result<Outcome> {
         anyhow::ensure!(
             options.history.is_none(),
-            "`--history` is for series, and the rows have images or texts; leave it out"
+            "`--history` is for series, and the rows have images or texts; remove it"
         );
         let config = &self.loaded.config;
         let dataset = config.dataset.as_ref().context("there is a dataset")?;
@@ -1360,15 +1360,15 @@ impl<'a> Work<'a> {
     ) -> anyhow::Result<Outcome> {
         anyhow::ensure!(
             options.history.is_none(),
-            "`--history` is for series, and the model reads texts; leave it out"
+            "`--history` is for series, and the model reads texts; remove it"
         );
         anyhow::ensure!(
             !options.flags,
-            "`--flags` is for rows of features, and the model reads texts; leave it out"
+            "`--flags` is for rows of features, and the model reads texts; remove it"
         );
         anyhow::ensure!(
             !options.transform_only,
-            "`--transform-only` writes the features of rows, and texts have none: the model reads their token ids; leave it out"
+            "`--transform-only` writes the features of rows, and texts have none: the model reads their token ids; remove it"
         );
         let dataset = self.dataset()?;
         let (config, context) = self.training()?;
@@ -1412,7 +1412,7 @@ impl<'a> Work<'a> {
     ) -> anyhow::Result<Outcome> {
         anyhow::ensure!(
             !options.flags,
-            "`--flags` is for rows that need no rows before them, and features are made of the past of each entity; leave it out"
+            "`--flags` is for rows that need no rows before them, and features are computed from the past of each entity; remove it"
         );
         let context = self.preprocessing(Engine::Local);
         let folder = series::Folder::create(&context.scratch)?;
@@ -1616,7 +1616,7 @@ impl<'a> Work<'a> {
                 self.loaded.error(
                     "source",
                     format!(
-                        "there is no source `{text}`; the pipeline has: {}",
+                        "source `{text}` does not exist; the pipeline has: {}",
                         known.join(", ")
                     ),
                 )

@@ -232,7 +232,7 @@ impl Predict {
                     column,
                     cells,
                     rows = report.rows,
-                    "new rows {what} have predictions that the model has learnt little for; `--flags` names them"
+                    "new rows {what} have predictions outside of the training data; `--flags` marks them"
                 );
             }
         }
@@ -278,7 +278,7 @@ impl Output {
         let target = Target::of(path)?;
         anyhow::ensure!(
             !escapes_formulas || target.format == RowFormat::Csv,
-            "`--escape-formulas` is for CSV, and the predictions are written in another format; give `--to` a file that ends with `.csv`, or leave it out"
+            "`--escape-formulas` is for CSV, and the predictions are written in another format; set `--to` to a file that ends with `.csv`, or remove the option"
         );
         Ok(Self {
             target,
@@ -627,7 +627,7 @@ fn usable<T>(
         let fault = Fault {
             reason: "prediction_not_finite",
             detail: format!(
-                "row {}: the model gives no finite number",
+                "row {}: the model returns no finite number",
                 first + row as u64
             ),
         };

@@ -246,7 +246,7 @@ type OfLog<'a> = (&'a str, &'a str, &'a dyn Fn(LogTotals) -> u64);
 fn log(registry: &mut Registry, read: &[(&Served, Reading)], now_s: u64) {
     let all: [OfLog<'_>; 7] = [
         ("landed_rows", "Rows in its landing zone", &|log| log.rows),
-        ("duplicates", "Duplicates left out, all runs", &|log| {
+        ("duplicates", "Duplicates dropped, all runs", &|log| {
             log.duplicates
         }),
         ("rejected", "Rejected records, all runs", &|log| {

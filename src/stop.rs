@@ -89,7 +89,7 @@ impl Stop {
         tokio::select! {
             done = work => Ok(done),
             _ = watch.wait_for(|stop| *stop) => {
-                anyhow::bail!("interrupted; nothing of this step was published, run the same command again")
+                anyhow::bail!("interrupted; nothing of this step was published, rerun the same command")
             }
         }
     }

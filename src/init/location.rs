@@ -113,7 +113,7 @@ impl Location {
         let path = Path::new(given);
         let Ok(metadata) = fs::metadata(path) else {
             bail!(
-                "there is no file or folder `{given}`; check the path, and begin a URL with `https://`"
+                "file or folder `{given}` does not exist; check the path, and begin a URL with `https://`"
             );
         };
         let name = path
@@ -338,7 +338,7 @@ mod tests {
     fn what_is_not_there_or_of_no_known_format_is_refused() {
         let error = Location::new("no/such").unwrap_err().to_string();
         assert!(
-            error.contains("there is no file or folder `no/such`"),
+            error.contains("file or folder `no/such` does not exist"),
             "{error}"
         );
         let file = tempfile::Builder::new().suffix(".xyz").tempfile().unwrap();

@@ -74,7 +74,7 @@ pub(crate) fn text(
     );
     out += &source_text(location, &hints.pagination);
     if location.content == Content::Api {
-        out += "# Send credentials from the environment, and ask again every hour under `feedline serve`:\n\
+        out += "# Send credentials from the environment, and refresh every hour under `feedline serve`:\n\
                 # auth = { type = \"bearer\", secret = { env = \"API_TOKEN\" } }\n\
                 # schedule = { every_s = 3600 }\n\
                 # Rows with the same key are versions of one record; the newest is used:\n\

@@ -58,7 +58,7 @@ impl Columns {
             let names: Vec<&str> = columns.iter().map(|column| column.name.as_str()).collect();
             if !names.contains(&target) {
                 anyhow::bail!(
-                    "there is no column `{target}`; the columns are {}",
+                    "column `{target}` does not exist; the columns are {}",
                     names.join(", ")
                 );
             }
@@ -333,6 +333,6 @@ mod tests {
         let found = Columns::decide(&table, Some("kind")).unwrap();
         assert!(found.is_class);
         let error = Columns::decide(&table, Some("c")).unwrap_err().to_string();
-        assert_eq!(error, "there is no column `c`; the columns are a, kind");
+        assert_eq!(error, "column `c` does not exist; the columns are a, kind");
     }
 }

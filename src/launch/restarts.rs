@@ -62,7 +62,7 @@ impl Restarts {
             return Err(match self.limit {
                 0 => "`train.parallel.restarts` is 0".to_owned(),
                 limit => format!(
-                    "the ranks were started again {limit} times without a new checkpoint (`train.parallel.restarts`)"
+                    "the ranks were restarted {limit} times without a new checkpoint (`train.parallel.restarts`)"
                 ),
             });
         }

@@ -122,7 +122,7 @@ fn a_killed_rank_is_named_with_where_all_were() {
         "at 5 0; meet; [ $RANK = 1 ] && kill -9 $$; late",
     );
     let expected = "rank `1` failed: it was killed by signal 9; last known: rank 0 at step 5, computing, exchange 9; rank 1 at \
-                    step 5, computing, exchange 9; not started again: `train.parallel.restarts` is 0; `--resume` goes on \
+                    step 5, computing, exchange 9; not started again: `train.parallel.restarts` is 0; `--resume` continues \
                     from the newest checkpoint";
     assert_eq!(error, expected);
     let error = failed(

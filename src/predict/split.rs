@@ -172,7 +172,7 @@ async fn beside(kept: &mut KeptRows, origins: &[Origin]) -> anyhow::Result<Vec<C
         let row = kept.next().await?;
         let row = row.filter(|row| row.origin == *origin);
         let KeptRow { cells, .. } = row.with_context(|| {
-            "the shards give their rows in another order than they store them; this is a fault of the program, report it"
+            "the shards return their rows in another order than stored; this is a bug, please report it"
         })?;
         for (column, cell) in columns.iter_mut().zip(cells) {
             column.push(cell);

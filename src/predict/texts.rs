@@ -103,7 +103,7 @@ impl TextSource {
         }
         anyhow::ensure!(
             reading.keep.is_empty(),
-            "`--passthrough` is for columns of rows, and `{place}` is read as text files, whose predictions have their paths; leave it out"
+            "`--passthrough` is for columns of rows, and `{place}` is read as text files, whose predictions have their paths; remove it"
         );
         let mut files = Vec::new();
         if metadata.is_dir() {
@@ -118,7 +118,7 @@ impl TextSource {
                 tracing::warn!(
                     files = all - files.len(),
                     folder = place,
-                    "files are left out, since they are no text files by their names"
+                    "files are skipped: they have no extension of a text file"
                 );
             }
             anyhow::ensure!(
