@@ -16,7 +16,7 @@ use crate::{error::Error, notices::Notices};
 const SAMPLE: usize = 64 << 10;
 /// Rows of it that a delimiter is judged by.
 const ROWS: usize = 200;
-/// Delimiters that are looked for.
+/// Delimiters that are detected.
 const DELIMITERS: [u8; 4] = [b',', b';', b'\t', b'|'];
 /// Longest line that is passed over.
 const LINE: u64 = 1 << 20;

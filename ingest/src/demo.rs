@@ -16,7 +16,7 @@
 //! A page is `{"data": {"items": [...]}, "paging": {"next_cursor": "..."}}`; the cursor goes into
 //! the query parameter `cursor` and is null on the last page. Every page is a pure function of the
 //! parameters and its number, so a process that was killed finds the same pages at the same cursors
-//! behind the next process's server.
+//! of the next process's server.
 //!
 //! A rude server disturbs about a tenth of the requests: 429 (with `Retry-After` as seconds or as a
 //! date), 503, a truncated body, an HTML page with status 200, or a late response. The fault is a

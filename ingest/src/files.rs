@@ -86,7 +86,7 @@ struct Files {
     /// Requests over http and https.
     requests: Arc<AtomicU64>,
     clock: Arc<dyn Clock>,
-    /// Files in reading order, once looked for.
+    /// Files in reading order, once listed.
     found: Option<Vec<Found>>,
     open: Option<OpenFile>,
     /// Files that were opened since. Their size in `found` may be outdated.
@@ -313,7 +313,7 @@ impl<'f> Unread<'f> {
         self.places.get(url).map(|place| &self.done[*place])
     }
 
-    /// A file was looked at that has not changed.
+    /// Records a checked file that has not changed.
     fn refresh(&mut self, mark: FileMark) {
         self.seen.insert(mark.url.clone());
         if let Some(place) = self.places.get(&mark.url) {

@@ -31,7 +31,7 @@ use crate::{
     value::{Value, hex, shorten},
 };
 
-/// Most columns that are looked at.
+/// Maximum number of examined columns.
 const MOST_COLUMNS: usize = 10_000;
 /// Sample values per kind for messages.
 const SAMPLES: usize = 3;
@@ -321,7 +321,7 @@ pub(crate) struct Inferred {
     pub(crate) types: Types,
     /// All columns, in the order of their first appearance.
     pub(crate) columns: Vec<FoundColumn>,
-    /// Records looked at.
+    /// Number of examined records.
     pub(crate) rows: u64,
     pub(crate) warnings: Vec<Warning>,
 }

@@ -173,7 +173,8 @@ impl Plan {
         }
     }
 
-    /// Halves the current slice and continues with the lower half; `None` for a slice of the smallest unit.
+    /// Halves the current slice and continues with the lower half; `None` for a slice of the
+    /// smallest unit.
     pub(crate) fn cut(&self, ledger: &Ledger) -> Option<Ledger> {
         let [from, to] = ledger.slice.filter(|_| self.slices.is_some())?;
         let middle = from + (to - from) / 2;

@@ -22,12 +22,12 @@ use crate::{
 /// Maximum number of rows compared to count distinct values.
 const MOST_COMPARED: usize = 10_000;
 
-/// The columns of a source as the records that were looked at have them.
+/// Columns of a source in the examined records.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct SourcePreview {
     /// Source name.
     pub source: String,
-    /// Records that were looked at.
+    /// Number of examined records.
     pub rows: u64,
     /// True if the source has no other records.
     pub is_all: bool,
@@ -41,7 +41,7 @@ pub struct SourcePreview {
     /// First records as JSON, keys in byte order, at most the requested number.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub records: Vec<String>,
-    /// Warnings about decisions that a person should know of.
+    /// Warnings about decisions to review.
     pub warnings: Vec<Warning>,
     /// Reason that no preview is available.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -194,7 +194,7 @@ fn offline(config: &SourceConfig) -> SourceConfig {
         // The embedded API is not started.
         config.url = format!("http://demo.invalid{}", demo::PATH);
     }
-    // What an archive has is the same each time.
+    // An archive returns the same each time, so a retry is useless.
     config.retry.max_tries = 1;
     config
 }

@@ -419,7 +419,7 @@ mod tests {
         assert_eq!(a.take().await.unwrap(), Taken::Ours);
         let by_a = Taken::By("a".into());
         assert_eq!(b.take().await.unwrap(), by_a);
-        // The wall clock jumps a day ahead and back: it is not looked at.
+        // The wall clock jumps a day ahead and back: it is not used.
         for unix in [86_400, 0] {
             clock.0.lock().unwrap().1 = Duration::from_secs(unix);
             assert_eq!(b.take().await.unwrap(), by_a);
@@ -476,7 +476,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn of_many_that_ask_at_once_one_gets_it() {
         let clock = Arc::new(ByHand::default());
-        // All have looked before the first has written.
+        // All have read before the first has written.
         let slow = Faults::new(vec![Rule {
             operation: Operation::Create,
             path_contains: "lease/".into(),

@@ -4,7 +4,7 @@ use feedline_schemas::record::join_path;
 
 use crate::value::Value;
 
-/// Levels of objects that are looked into.
+/// Examined levels of nested objects.
 const MAX_DEPTH: usize = 4;
 /// Maximum number of examined values; a body with more beside its records is no page.
 const MAX_FIELDS: usize = 1_000;
