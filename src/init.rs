@@ -26,7 +26,7 @@ pub(crate) struct InitReport {
     pub(crate) file: String,
     /// Kind of the data, such as `a table`.
     pub(crate) content: String,
-    /// Rows looked at.
+    /// Number of examined rows.
     pub(crate) rows: u64,
     /// Columns found.
     pub(crate) columns: usize,

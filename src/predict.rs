@@ -396,7 +396,7 @@ pub(crate) struct Answers {
     pub(crate) transform: Arc<Transform>,
     /// Names of a row's numbers.
     pub(crate) names: Vec<String>,
-    /// Names of the columns of text that are carried along.
+    /// Names of the passthrough columns of text.
     pub(crate) kept: Vec<String>,
     /// Names of further columns of numbers.
     pub(crate) numbers: Vec<String>,

@@ -19,7 +19,7 @@ const IMAGES: [&str; 10] = [
 const TEXTS: [&str; 2] = ["txt", "md"];
 /// Endings of archives of images.
 const ARCHIVES: [&str; 5] = ["zip", "tar", "tgz", "tar.gz", "tar.zst"];
-/// Most entries of a folder that are looked at.
+/// Maximum number of examined entries of a folder.
 const MAX_ENTRIES: usize = 10_000;
 
 /// Kind of the data.

@@ -22,7 +22,7 @@ pub(crate) struct Pagination {
 /// Facts for the comments and for the size of the training.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Hints {
-    /// Rows looked at.
+    /// Number of examined rows.
     pub(crate) rows: u64,
     pub(crate) pagination: Pagination,
 }

@@ -79,7 +79,7 @@ impl Order {
     }
 
     /// Trains to the end. Restarts failed ranks from the newest checkpoint, as long as that may
-    /// help. `resume` makes the first start resume too; `seed` gives the waits in between.
+    /// help. `resume` makes the first start resume too; `seed` determines the waits in between.
     ///
     /// # Errors
     /// [`RankError`]: the error of a rank, or the failed rank and the reason for no further

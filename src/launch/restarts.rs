@@ -24,7 +24,7 @@ pub(super) struct Restarts {
 }
 
 impl Restarts {
-    /// Allows at most `limit` restarts without a new checkpoint. `seed` gives the waits.
+    /// Allows at most `limit` restarts without a new checkpoint. `seed` determines the waits.
     pub(super) const fn new(limit: u64, seed: u64) -> Self {
         Self {
             limit,

@@ -142,7 +142,7 @@ impl TextSource {
         }))
     }
 
-    /// Names of the columns that are carried along.
+    /// Names of the passthrough columns.
     pub(crate) fn kept(&self, reading: &RowsReading) -> Vec<String> {
         match self {
             Self::Rows(_) => reading.keep.clone(),
@@ -333,7 +333,7 @@ fn encode(encoder: &TextEncoder, text: Option<&str>) -> Result<EncodedText, Faul
 /// Texts to score, and their model.
 pub(crate) struct PredictTexts {
     pub(crate) source: TextSource,
-    /// Names of the columns that are carried along.
+    /// Names of the passthrough columns.
     pub(crate) kept: Vec<String>,
     pub(crate) encoder: TextEncoder,
     pub(crate) chosen: ChosenRun,
