@@ -8,7 +8,8 @@ use serde::Serialize;
 
 use crate::{cli::LoaderBench, stop::Stop};
 
-/// Clock ticks per second in `/proc/self/stat`: fixed by the Linux interface on every architecture Rust supports.
+/// Clock ticks per second in `/proc/self/stat`: fixed by the Linux interface on every architecture
+/// Rust supports.
 const TICKS_PER_SECOND: f64 = 100.0;
 
 /// Results of the bench.
@@ -204,8 +205,8 @@ fn rate(count: u64, seconds: f64) -> f64 {
 }
 
 fn cpu_seconds() -> f64 {
-    // The second field is the program's name in parentheses and may hold spaces; user and system time are the 12th
-    // and 13th after it.
+    // The second field is the program's name in parentheses and may hold spaces; user and system
+    // time are the 12th and 13th after it.
     let stat = fs::read_to_string("/proc/self/stat").unwrap_or_default();
     let fields = stat.rsplit_once(')').map_or("", |(_, rest)| rest);
     let ticks: f64 = fields

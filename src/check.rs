@@ -59,7 +59,8 @@ pub(crate) struct CheckedTraining {
 }
 
 impl CheckReport {
-    /// Exit code: 0 if the pipeline can run, 2 for wrong configuration, 1 for a source that cannot be read.
+    /// Exit code: 0 if the pipeline can run, 2 for wrong configuration, 1 for a source that cannot
+    /// be read.
     pub(crate) fn outcome(&self) -> Outcome {
         match self {
             Self { problems, .. } if !problems.is_empty() => Outcome::Invalid,

@@ -29,7 +29,8 @@ configuration, 3 done with rejected rows under `--fail-on-rejects`, 4 deferred (
 pub(crate) enum Command {
     /// Write a pipeline for a URL, a file or a folder, after an inspection of its data
     Init(Init),
-    /// Check a pipeline: settings, secrets, and one page or sample of each source; nothing is landed or written
+    /// Check a pipeline: settings, secrets, and one page or sample of each source; nothing is
+    /// landed or written
     Check {
         #[command(flatten)]
         pipeline: Pipeline,
@@ -61,8 +62,9 @@ pub(crate) enum Command {
     Train {
         #[command(flatten)]
         pipeline: Pipeline,
-        /// Continue from the newest checkpoint of this configuration and dataset. If there is none, continue from that of the
-        /// newest run that differs only in `epochs`, `learning_rate`, `schedule` or `patience` of `[train]`
+        /// Continue from the newest checkpoint of this configuration and dataset. If there is none,
+        /// continue from that of the newest run that differs only in `epochs`, `learning_rate`,
+        /// `schedule` or `patience` of `[train]`
         #[arg(long)]
         resume: bool,
         /// Show the model's layers and the memory of the training, without training
@@ -177,7 +179,8 @@ pub(crate) enum Command {
 
 #[derive(Debug, Args)]
 pub(crate) struct Init {
-    /// URL of an API or a file, a file (CSV, JSON, NDJSON, Parquet, text, image, archive), or a folder of such files
+    /// URL of an API or a file, a file (CSV, JSON, NDJSON, Parquet, text, image, archive), or a
+    /// folder of such files
     #[arg(value_name = "URL|FILE|FOLDER")]
     pub(crate) location: String,
     /// Pipeline file to write; by default NAME.toml, after the URL or file
@@ -258,8 +261,9 @@ pub(crate) enum Weights {
         /// Type of the numbers
         #[arg(long, value_enum, default_value_t = WeightType::F32)]
         dtype: WeightType,
-        /// Layout and names of the tensors. `feedline`: matrices are [in, out]; `torch`: matrices are [out, in], and norms and LSTM
-        /// layers have PyTorch's names, so that `load_state_dict` takes them
+        /// Layout and names of the tensors. `feedline`: matrices are [in, out]; `torch`: matrices
+        /// are [out, in], and norms and LSTM layers have PyTorch's names, so that `load_state_dict`
+        /// takes them
         #[arg(long, value_enum, default_value_t = LayoutName::Feedline)]
         layout: LayoutName,
     },
@@ -545,7 +549,8 @@ impl RunOption {
 
 #[derive(Clone, Debug, Args)]
 pub(crate) struct Options {
-    /// Override a key of the pipeline, such as `train.epochs=5` or `source.0.url=data.csv`; may be repeated
+    /// Override a key of the pipeline, such as `train.epochs=5` or `source.0.url=data.csv`; may be
+    /// repeated
     #[arg(long = "set", value_name = "KEY=VALUE")]
     pub(crate) set: Vec<Override>,
     /// Print the report as one JSON object, on the last line of standard output
@@ -673,8 +678,8 @@ pub(crate) enum IngestCommand {
     Replay {
         #[command(flatten)]
         pipeline: Pipeline,
-        /// URL or path of the root folder with the archive; the pipeline's own root must be another one, such as by
-        /// `--set pipeline.root=FOLDER`
+        /// URL or path of the root folder with the archive; the pipeline's own root must be another
+        /// one, such as by `--set pipeline.root=FOLDER`
         #[arg(long, value_name = "ROOT")]
         from: String,
         /// Only this source; by default all with an archive
@@ -698,7 +703,8 @@ pub(crate) enum Shards {
         #[command(flatten)]
         detail: Detail,
     },
-    /// Check every shard of a dataset: sizes, hashes, blocks, rows, and that no key is in two splits
+    /// Check every shard of a dataset: sizes, hashes, blocks, rows, and that no key is in two
+    /// splits
     Verify(Dataset),
     /// Show the contents of a dataset
     Inspect(Dataset),

@@ -11,8 +11,8 @@ use crate::{environment::Environment, exit::Outcome, stop::Stop};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Cluster {
-    /// Distribute the queries of builds to workers, until a signal ends it. It refuses workers and builds without the same
-    /// `FEEDLINE_CLUSTER_SECRET`
+    /// Distribute the queries of builds to workers, until a signal ends it. It refuses workers and
+    /// builds without the same `FEEDLINE_CLUSTER_SECRET`
     Scheduler(Scheduler),
     /// Run queries of builds, until a signal ends it; running ones end first. With
     /// `FEEDLINE_CLUSTER_SECRET`, anyone can read and write all data below its roots, and use its

@@ -780,8 +780,8 @@ impl<'a> Work<'a> {
         check::check(&self.loaded, file, &ingest, &preprocess, is_offline).await
     }
 
-    /// Checks the settings of all stages that need no data, so that a later stage does not fail after an
-    /// earlier one has worked for hours.
+    /// Checks the settings of all stages that need no data, so that a later stage does not fail
+    /// after an earlier one has worked for hours.
     fn check_settings(&self) -> anyhow::Result<()> {
         let config = &self.loaded.config;
         if config.dataset.is_some() {

@@ -38,8 +38,8 @@ use crate::{
     plan::{PlanReport, TrainPlan},
 };
 
-/// Sends `tracing` events to standard error. On a terminal only warnings, since bars show the progress
-/// there; of ranks that train together only errors, but for the first.
+/// Sends `tracing` events to standard error. On a terminal only warnings, since bars show the
+/// progress there; of ranks that train together only errors, but for the first.
 pub(crate) fn start_logs(environment: &Environment) {
     let default = if std::io::stderr().is_terminal() {
         "warn"

@@ -3,11 +3,11 @@
 //! A [`Survey`] counts the kinds of values in each column; the order of values does not matter. The
 //! initial column types follow from the counts. CSV cells have no types. A CSV column is boolean,
 //! numeric or timestamp when all its cells are. Missing cells and common spellings of a missing
-//! value do not count. A small fraction of odd values (up to `infer.max_odd_fraction`) leaves a column
-//! numeric or timestamp. The contract then decides about the odd values. A larger fraction makes
-//! the column text. A column of typed values gets the narrowest type that holds all of them without
-//! loss, by the same rule. A [`Warning`] reports a decision against some of the values, or values
-//! with another plausible meaning.
+//! value do not count. A small fraction of odd values (up to `infer.max_odd_fraction`) leaves a
+//! column numeric or timestamp. The contract then decides about the odd values. A larger fraction
+//! makes the column text. A column of typed values gets the narrowest type that holds all of them
+//! without loss, by the same rule. A [`Warning`] reports a decision against some of the values, or
+//! values with another plausible meaning.
 
 mod kind;
 
@@ -455,7 +455,8 @@ impl Seen {
         Some(ColumnType::Utf8)
     }
 
-    /// Returns true if digits around an `e` are codes: all other numbers of the column are integers.
+    /// Returns true if digits around an `e` are codes: all other numbers of the column are
+    /// integers.
     fn has_codes(&self) -> bool {
         let is_integer = |kind| matches!(kind, Kind::Integer | Kind::BigInteger | Kind::DigitsAndE);
         let is_float = |kind: Kind| kind.is_number() && !is_integer(kind);

@@ -68,8 +68,9 @@ pub struct ColumnPreview {
     pub column_type: Option<ColumnType>,
 }
 
-/// Previews the sources, or only the source `only`, with their first `rows` records; lands and writes
-/// nothing. For `files` it reads the sample for type inference, for other sources their first page.
+/// Previews the sources, or only the source `only`, with their first `rows` records; lands and
+/// writes nothing. For `files` it reads the sample for type inference, for other sources their
+/// first page.
 ///
 /// # Errors
 /// [`Error::Config`] for a source that cannot be read as configured, [`Error::Storage`],

@@ -19,8 +19,8 @@ use crate::{
 /// that is not deferred stays unchanged.
 ///
 /// # Errors
-/// [`Error::Config`] as for [`crate::ingest`], [`Error::Log`] for a damaged log, [`Error::Fenced`] when a run commits at the
-/// same time, [`Error::Storage`].
+/// [`Error::Config`] as for [`crate::ingest`], [`Error::Log`] for a damaged log, [`Error::Fenced`]
+/// when a run commits at the same time, [`Error::Storage`].
 pub async fn resume(
     config: &PipelineConfig,
     only: Option<&Name>,

@@ -615,8 +615,8 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
-    /// Returns the warnings of the last entry that still hold. Those about files hold for the run that
-    /// read the files, those about types of columns until a reset.
+    /// Returns the warnings of the last entry that still hold. Those about files hold for the run
+    /// that read the files, those about types of columns until a reset.
     fn known_warnings(&self) -> Vec<Warning> {
         let Some(last) = self.log.last() else {
             return Vec::new();

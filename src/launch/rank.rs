@@ -62,8 +62,8 @@ impl Voice {
         })
     }
 
-    /// Passes progress on to `progress`. The first one signals to the launcher that the run
-    /// has begun. It has no checkpoint before that, and the launcher must know whether existing ones
+    /// Passes progress on to `progress`. The first one signals to the launcher that the run has
+    /// begun. It has no checkpoint before that, and the launcher must know whether existing ones
     /// are its own.
     pub(crate) fn at_the_first_news(&self, progress: Arc<dyn Progress>) -> Arc<dyn Progress> {
         Arc::new(FirstNews {

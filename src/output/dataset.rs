@@ -20,7 +20,8 @@ pub(super) fn write_dropped(dropped: &BTreeMap<String, String>, out: &mut String
     Ok(())
 }
 
-/// Writes the classes of a target by id, each with its rows. Quotes make blanks at the ends of labels visible.
+/// Writes the classes of a target by id, each with its rows. Quotes make blanks at the ends of
+/// labels visible.
 pub(super) fn write_classes(
     transform: &TransformArtefact,
     classes: &[ClassCounts],

@@ -16,7 +16,8 @@ pub(crate) enum Created {
     AlreadyThere,
 }
 
-/// A flat store of objects by path; paths are relative to the backend's root and never begin with `/`.
+/// A flat store of objects by path; paths are relative to the backend's root and never begin with
+/// `/`.
 #[async_trait]
 pub(crate) trait Backend: Debug + Send + Sync {
     /// URL of a path, without credentials.

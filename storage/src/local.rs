@@ -234,7 +234,8 @@ pub(crate) fn write_temporary(target: &Path, parts: &[Bytes]) -> io::Result<(Pat
         file.sync_all()?;
         Ok(file)
     });
-    // After a failed fsync the kernel may have dropped the pages: the file is given up, never synced again.
+    // After a failed fsync the kernel may have dropped the pages: the file is given up, never
+    // synced again.
     let file = written.inspect_err(|_| remove(&temporary))?;
     Ok((temporary, file))
 }

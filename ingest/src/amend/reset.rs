@@ -19,8 +19,8 @@ use crate::{commit_log::Commit, context::Context, error::Error, setting_changes:
 /// rows is rebuilt and never mixes them with new ones.
 ///
 /// # Errors
-/// [`Error::Config`], [`Error::Log`] for a damaged log, [`Error::Fenced`] when a run committed meanwhile,
-/// [`Error::Storage`].
+/// [`Error::Config`], [`Error::Log`] for a damaged log, [`Error::Fenced`] when a run committed
+/// meanwhile, [`Error::Storage`].
 pub async fn reset(
     config: &PipelineConfig,
     source: &Name,

@@ -45,8 +45,8 @@ impl Dates {
         declared.or_else(|| iso_micros(text).filter(|_| !has_other_order))
     }
 
-    /// Returns true if another format reads `text`, which the first one that fits reads as `micros`,
-    /// differently.
+    /// Returns true if another format reads `text`, which the first one that fits reads as
+    /// `micros`, differently.
     pub(crate) fn is_ambiguous(&self, text: &str, micros: i64) -> bool {
         let mut read = self.formats.iter().filter_map(|format| read(format, text));
         self.formats.len() > 1 && read.any(|instant| instant.as_microsecond() != micros)

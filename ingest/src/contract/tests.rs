@@ -20,8 +20,9 @@ pub(super) fn entries(record: &str) -> Vec<(String, Value)> {
     entries
 }
 
-/// Decides about values of column `v` one after another: `+` landed, `~` landed coerced, `0` nulled, `x` rejected,
-/// `!` stop; then the type of the column, with its final text for each landed value.
+/// Decides about values of column `v` one after another: `+` landed, `~` landed coerced, `0`
+/// nulled, `x` rejected, `!` stop; then the type of the column, with its final text for each landed
+/// value.
 fn check_values(
     types: TypeContract,
     values: impl IntoIterator<Item = Value>,

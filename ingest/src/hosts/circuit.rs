@@ -1,4 +1,5 @@
-//! The circuit to a host: closed, open after failures in a row, half open while one request probes it.
+//! The circuit to a host: closed, open after failures in a row, half open while one request probes
+//! it.
 
 use std::time::Duration;
 

@@ -238,7 +238,8 @@ async fn outage(retry: RetryConfig, lasts: Duration) -> Vec<Duration> {
 #[tokio::test(start_paused = true)]
 async fn fault_17_an_outage_of_half_an_hour_sees_one_probe_per_interval_and_ends_by_itself() {
     let sent = outage(RetryConfig::default(), seconds(1_800)).await;
-    // Ten failures, then probes after 30 s, 60 s, 120 s ... 600 s and at most a quarter more, at the next try.
+    // Ten failures, then probes after 30 s, 60 s, 120 s ... 600 s and at most a quarter more, at
+    // the next try.
     let opened = sent[9];
     assert_eq!(opened, seconds(180));
     let gaps = sent[9..]
