@@ -279,7 +279,7 @@ pub(crate) struct Edit {
     /// URL or path of another dataset to edit, of the same tokenizer
     #[arg(long, value_name = "URL")]
     pub(crate) dataset: Option<String>,
-    /// Probability from which on a token is resampled; above 1 none is, and the texts are only
+    /// Least probability of a token to be resampled; above 1 none is, and the texts are only
     /// measured
     #[arg(long, default_value_t = 0.99)]
     pub(crate) threshold: f64,

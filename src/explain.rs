@@ -158,8 +158,8 @@ impl Schema {
         Found { entry, shapes }
     }
 
-    /// Returns the keys below, each with its entry. Items of lists are included; `<name>` stands
-    /// for a user-chosen name. Alternatives of a tagged table have their keys together.
+    /// Returns the keys below, each with its entry. Items of lists are included; `<name>` is
+    /// a user-chosen name. Alternatives of a tagged table have their keys together.
     fn below<'a>(&'a self, found: &Found<'a>) -> Vec<(String, Found<'a>)> {
         let mut keys: Vec<(String, Found<'a>)> = Vec::new();
         for shape in &found.shapes {

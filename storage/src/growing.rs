@@ -18,7 +18,7 @@ const GROWING: &str = ".tmp-growing-";
 /// Name prefix of the file that reads the clock of the disk.
 const CLOCK: &str = ".tmp-clock-";
 
-/// Age from which a file without a lock counts as left by a dead process.
+/// Minimum age of a file without a lock that counts as left by a dead process.
 const LEFT: Duration = Duration::from_secs(3600);
 
 /// A file on the local disk that is written piece by piece. It is not listed before

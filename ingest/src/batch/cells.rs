@@ -112,7 +112,7 @@ impl Cells {
         }
     }
 
-    /// A value that no plain cell holds.
+    /// Value of a cell without a plain form, which is stored unchanged.
     pub(super) fn odd(&self, cell: &Cell) -> &Value {
         let place = usize::try_from(cell.bits).unwrap_or(usize::MAX);
         &self.odd[place]

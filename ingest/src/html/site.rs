@@ -159,7 +159,7 @@ impl Site {
         self.keeper.is_some()
     }
 
-    /// Maximum number of concurrent URLs now.
+    /// Maximum number of URLs that may be fetched now: in a replay, its remaining responses.
     pub(super) fn most(&self) -> usize {
         self.tape.as_ref().map_or(usize::MAX, |tape| tape.left())
     }

@@ -126,7 +126,7 @@ impl Scale {
         Timestamp::from_millisecond(millis).unwrap_or(end)
     }
 
-    /// Returns the last unit that was complete at `lag_s` before `unix`.
+    /// Returns the number of units that were complete `lag_s` seconds before `unix`.
     pub(super) fn before(&self, unix: Duration, lag_s: i64) -> Option<i64> {
         let millis = i64::try_from(unix.as_millis()).unwrap_or(i64::MAX);
         let millis = millis.saturating_sub(lag_s.saturating_mul(1_000));
