@@ -304,7 +304,7 @@ mod tests {
         let (images, _) = pair();
         let folder = Folder::new(&[("p1", &images), ("p2", &images)]);
         let error = refused(&source(&folder, "p?", Some("l"))).await;
-        assert!(error.contains("`url` names 2 files"), "{error}");
+        assert!(error.contains("`url` matches 2 files"), "{error}");
         let error = refused(&source(&folder, "p1", Some("l"))).await;
         assert!(
             error.starts_with("`idx.labels`: there is no file"),

@@ -367,7 +367,7 @@ mod tests {
         check(
             &open,
             done(days(until)),
-            "asks for slices that have become due",
+            "requests slices that have become due",
         );
         let page = Position::Page {
             page: 2,
@@ -399,7 +399,7 @@ mod tests {
         check(
             &given,
             values(5),
-            "asks for values that `other` has landed since",
+            "requests values that `other` has landed since",
         );
         let html = source("type = \"html\"\ncrawl = { refresh = \"if_changed\" }");
         check(

@@ -216,11 +216,11 @@ mod tests {
             ),
             (
                 "thousands_separator = \".\"",
-                "`dataset.thousands_separator`: `.` is the decimal sign",
+                "`dataset.thousands_separator`: `.` is the decimal separator",
             ),
             (
                 "decimal_separator = \",\"\nthousands_separator = \",\"",
-                "`dataset.thousands_separator`: `,` is the decimal sign",
+                "`dataset.thousands_separator`: `,` is the decimal separator",
             ),
         ] {
             let config = pipeline(&format!("sources = [\"a\"]\n{keys}\n"));

@@ -198,7 +198,7 @@ async fn a_row_without_a_url_is_set_aside() {
         .unwrap();
     for (i, part) in [
         "no_url | column `url` is empty",
-        "no_url | there is no column `url`, only `other`",
+        "no_url | column `url` does not exist, only `other`",
         "no_url | column `url` has an integer",
         "bad_url | column `url` is no URL",
         "bad_url | `file` is not fetched",

@@ -90,7 +90,7 @@ async fn a_preview_of_what_cannot_be_read_says_why() {
         .unwrap_err()
         .to_string();
     assert!(
-        error.starts_with("`source.0.url`: there is no file"),
+        error.starts_with("`source.0.url`: file or folder"),
         "{error}"
     );
 }

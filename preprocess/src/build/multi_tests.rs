@@ -376,7 +376,7 @@ async fn settings_that_do_not_go_together_are_named() {
         "target = \"label\"",
         "target = \"words\"",
         "",
-        "dataset.target`: it is a part of the rows too",
+        "dataset.target`: it is also the payload of the rows",
     )
     .await;
     check(

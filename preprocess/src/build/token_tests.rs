@@ -309,7 +309,7 @@ async fn keys_that_make_no_sense_are_refused() {
         ),
         (
             "tokens = { sample_bytes = \"0 B\" }",
-            "`dataset.tokens.sample_bytes`: nothing",
+            "`dataset.tokens.sample_bytes`: no tokenizer",
         ),
         (
             &*format!("tokens = {{ {key}, seed = 1 }}"),

@@ -372,7 +372,7 @@ fn a_quote_that_is_left_open_ends_the_reading() {
     let error = read_all(csv, &reading(RowFormat::Csv, 9))
         .unwrap_err()
         .to_string();
-    assert!(error.contains("a quote is not closed"), "{error}");
+    assert!(error.contains("a quote is left open"), "{error}");
 }
 
 #[test]

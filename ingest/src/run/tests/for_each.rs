@@ -165,7 +165,7 @@ async fn one_source_feeds_ids_to_another() {
     assert!(
         error
             .to_string()
-            .contains("does not begin with the 3 values"),
+            .contains("do not begin with the 3 values"),
         "{error}"
     );
 }
@@ -271,7 +271,7 @@ fn settings_that_cannot_work_name_their_key() {
     check(
         &|c| c.source[0].for_each = Some(from(name("t"))),
         "0.for_each.source",
-        "there are: s, ids",
+        "the pipeline has: s, ids",
     );
     let circle = |c: &mut PipelineConfig| {
         c.source[1].r#type = SourceKind::Rest;
