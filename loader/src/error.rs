@@ -1,8 +1,9 @@
-//! What can go wrong between the shards and the trainer.
+//! Errors between the shards and the trainer.
 
 use feedline_schemas::{ContractError, ids::Hash128, manifest::Split};
 
-/// What puts back a file of a dataset that feedline built: a build without `--refit` keeps a dataset that has its full size.
+/// Advice that restores a file of a dataset that feedline built: a build without `--refit` keeps a
+/// dataset that has its full size.
 pub(crate) const BUILD_ANEW: &str =
     "build the dataset anew with `feedline shards build PIPELINE.toml --refit`";
 
@@ -15,7 +16,7 @@ pub enum Error {
     Config {
         /// Name of the setting.
         key: &'static str,
-        /// What is wrong, and what is allowed.
+        /// Reason of the refusal, and the allowed values.
         reason: String,
     },
     /// The folder holds no published dataset.
@@ -23,7 +24,7 @@ pub enum Error {
     NoDataset {
         /// URL of the folder.
         url: String,
-        /// What it lacks, and what to do.
+        /// Missing part, and advice.
         reason: String,
     },
     /// The dataset's pointer or manifest cannot be read.
@@ -51,7 +52,7 @@ pub enum Error {
     Manifest {
         /// URL of the folder.
         url: String,
-        /// What does not fit together.
+        /// Description of the contradiction.
         reason: String,
     },
     /// The manifest's content is not the one its fingerprint was made of.
@@ -84,7 +85,7 @@ pub enum Error {
         list(differences)
     )]
     StateMismatch {
-        /// What differs.
+        /// Fields that differ.
         differences: Vec<Difference>,
     },
     /// A shard that the manifest names is absent.
@@ -120,7 +121,7 @@ pub enum Error {
     ShardSchema {
         /// URL of the shard.
         shard: String,
-        /// What differs.
+        /// Description of the difference.
         reason: String,
     },
     /// A block is damaged, also when it was read a second time. Its samples were not handed out.
@@ -133,7 +134,7 @@ pub enum Error {
         shard: String,
         /// Block in the shard, from 0.
         block: u32,
-        /// What is wrong with it.
+        /// Description of the damage.
         reason: String,
     },
     /// A block could not be read, whatever was tried.
@@ -172,7 +173,7 @@ pub enum Error {
     Worker {
         /// Stage.
         stage: &'static str,
-        /// What it said.
+        /// Message of the panic.
         reason: String,
     },
     /// There is no device to bring batches to.
@@ -180,7 +181,7 @@ pub enum Error {
         "no GPU: {reason}; run where there is one, or without it: batches are then delivered in host memory"
     )]
     NoDevice {
-        /// What is missing.
+        /// Missing part.
         reason: String,
     },
     /// The device or its driver failed. Batches that are on it are lost.
@@ -224,7 +225,7 @@ pub enum Error {
         block: u32,
         /// Row in the block, from 0.
         row: u32,
-        /// What is wrong with it.
+        /// Description of the fault.
         reason: String,
     },
     /// No batch came for too long.
@@ -237,11 +238,11 @@ pub enum Error {
         rank: u32,
         /// Batch of the pass, from 0.
         batch: u64,
-        /// How long it waited.
+        /// Waiting time in seconds.
         seconds: u64,
         /// Stage that is late: `fetch`, `decode` or `caller`.
         stage: &'static str,
-        /// What it waits for.
+        /// Cause of the wait.
         detail: String,
     },
     /// The process was forked after the pass began: its threads are in the parent only.
@@ -260,7 +261,7 @@ pub enum Error {
     File {
         /// URL of the file or folder.
         url: String,
-        /// What is wrong with it, and what to do.
+        /// Description of the fault, and advice.
         reason: String,
     },
     /// A row holds a value that no model should see, and the settings say to stop there.
@@ -275,7 +276,7 @@ pub enum Error {
         block: u32,
         /// Row in the block, from 0.
         row: u32,
-        /// The value, and where in the row it stands.
+        /// The value, and its position in the row.
         reason: String,
     },
 }
