@@ -1,8 +1,9 @@
 //! Measures the disk cache: reading what is in it, and how much of a shuffled order it has with room for half of the data.
 //!
-//! Reading: a pass in shard order over blocks that the cache has, of which each is checked as it is mapped for the first
-//! time in the run; beside it the same pass without a cache over the same shards on the local disk, and a plain loop that
-//! reads the cache's files by `pread` and computes their CRC32C. All of it lies in the page cache. Medians of three.
+//! Reading: a pass in shard order over cached blocks; each block is checked when it is mapped for
+//! the first time in the run. The baselines are the same pass without a cache over the same shards
+//! on the local disk, and a plain loop that reads the cache's files by `pread` and computes their
+//! CRC32C. All of it is in the page cache. Medians of three.
 //!
 //! Hits: two epochs in shuffled order over loopback, with a budget of half of the blocks; beside them what dropping the
 //! block unused for longest (LRU) and the best possible choice (Belady) would have hit for the same reads.

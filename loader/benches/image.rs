@@ -105,7 +105,7 @@ fn rate(images: &[Vec<u8>], config: &ImageConfig, threads: u32, seconds: f64) ->
     })
 }
 
-/// What this thread has run on a processor; 0 where the system does not tell.
+/// CPU time of this thread; 0 where the system does not report it.
 fn cpu_seconds() -> f64 {
     let text = fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
     let nanoseconds = text.split(' ').next().and_then(|n| n.parse::<f64>().ok());

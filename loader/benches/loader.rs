@@ -38,7 +38,7 @@ use feedline_storage::{
 const SHARDS: usize = 16;
 const BLOCK_BYTES: u32 = 1 << 20;
 
-/// What is measured.
+/// A measured case.
 struct Case {
     rows: u32,
     features: u32,

@@ -1,10 +1,11 @@
 //! Measures reading from a store over HTTP on loopback: without faults, with the faults that stores have, and with
 //! these but without second requests.
 //!
-//! The server answers after a time whose median is 15 ms. With faults one answer in fifty takes 20 times as long, 1 %
-//! are 503 and 0.1 % break off. Bars: throughput with faults at least 85 % of that without; hedging cuts the 99.9th
-//! percentile of the time a request takes with its retries at least 3 times, and at most 5 % of all requests are hedges.
-//! Each kind of run is made three times, in turn; of throughput, percentile and share the median counts.
+//! The server responds after a time whose median is 15 ms. With faults one response in fifty takes
+//! 20 times as long, 1 % are 503 and 0.1 % break off. Bars: throughput with faults at least 85 % of
+//! that without; hedging reduces the 99.9th percentile of the time a request takes with its retries
+//! at least 3 times, and at most 5 % of all requests are hedges. Each kind of run is made three
+//! times, in turn; the medians of throughput, percentile and fraction count.
 //!
 //! Blocks are asked for one by one (`extent_bytes` is 0): joined, there would be too few requests for a 99.9th
 //! percentile, and the time would be that of the bytes instead of the server's.
@@ -141,7 +142,7 @@ async fn measure(
     }
 }
 
-/// What happens to a request: drawn from its number, so that it is the same in every run.
+/// Fault of a request, drawn from its number, so that it is the same in every run.
 fn fault(asked: &Asked, has_faults: bool, salt: u64) -> Fault {
     let draw = mix(asked.number ^ salt);
     // 12 to 18 ms.

@@ -1,5 +1,5 @@
-//! How long it takes to open a dataset of a million shards and 10^10 samples, how long its first batch takes, and the
-//! memory it holds. Prints, asserts nothing about time.
+//! Time to open a dataset of a million shards and 10^10 samples, time to its first batch, and the
+//! memory it uses. Prints the figures and asserts nothing about time.
 //!
 //! ```text
 //! cargo bench -p feedline-loader --bench scale [-- SHARDS]
@@ -125,7 +125,7 @@ async fn read(folder: &str) {
         seconds_since(started)
     );
     println!(
-        "memory {:.0} MB, of which {before:.0} MB before",
+        "memory {:.0} MB, {before:.0} MB of it before",
         memory("VmRSS")
     );
     let started = SystemClock.monotonic();
@@ -148,7 +148,7 @@ async fn read(folder: &str) {
     );
     let blocks = loader.metrics().peak_bytes as f64 / 1e6;
     println!(
-        "memory {:.0} MB, at most {:.0} MB, of which blocks {blocks:.0} MB",
+        "memory {:.0} MB, at most {:.0} MB, {blocks:.0} MB of it blocks",
         memory("VmRSS"),
         memory("VmHWM")
     );

@@ -230,7 +230,7 @@ fn compute(step: Duration) {
     black_box(work((per_second * step.as_secs_f64()) as u64));
 }
 
-/// What was seen of each batch of an epoch, and when.
+/// Observations of each batch of an epoch, with their times.
 struct Epoch<T> {
     seen: Vec<T>,
     first: Duration,

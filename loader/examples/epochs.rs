@@ -1,4 +1,4 @@
-//! Trains, as it were, for two epochs, is stopped in the middle of the first, and goes on from where it was.
+//! Simulates training for two epochs, stops in the middle of the first, and resumes from there.
 //!
 //! `cargo run -p feedline-loader --example epochs -- [URL]`; without a URL over a small dataset that it makes.
 #![expect(clippy::print_stdout, reason = "an example shows what it does")]
@@ -48,7 +48,7 @@ fn first_run(url: &str) -> Result<LoaderState, Error> {
     Ok(state)
 }
 
-/// Goes on to the end of the next epoch.
+/// Resumes, and runs to the end of the next epoch.
 fn second_run(url: &str, state: LoaderState) -> Result<(), Error> {
     let loader = open(url)?;
     loader.resume(state)?;

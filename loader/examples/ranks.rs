@@ -38,7 +38,7 @@ async fn main() -> Result<(), Error> {
     Ok(())
 }
 
-/// How many batches a rank gets in an epoch, and which samples.
+/// Counts the batches of a rank in an epoch, and lists its samples.
 async fn epoch(store: &Store, rank: u32) -> Result<(usize, Vec<u64>), Error> {
     let config = LoaderConfig {
         rank: Rank::new(rank),

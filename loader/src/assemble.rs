@@ -38,7 +38,7 @@ use crate::{
 /// Name of the stage in errors.
 pub(crate) const STAGE: &str = "assemble";
 
-/// What the assemble thread works with.
+/// Inputs of the assemble thread.
 pub(crate) struct Assembler {
     pub(crate) order: Order,
     pub(crate) start: u64,
@@ -63,7 +63,7 @@ pub(crate) struct Assembler {
     pub(crate) meters: Arc<Meters>,
 }
 
-/// Which state a batch carries.
+/// Source of the state that a batch carries.
 #[derive(Debug)]
 pub(crate) enum States {
     /// The one after it.
@@ -72,7 +72,7 @@ pub(crate) enum States {
     Stay(LoaderState),
 }
 
-/// Why the thread ends early.
+/// Reason of an early end of the thread.
 enum Halt {
     Stopped,
     Failed(Error),
@@ -150,7 +150,7 @@ impl Assembler {
         Ok(())
     }
 
-    /// How a batch of `slots` is mixed, if it is.
+    /// Mixing of a batch of `slots`; `None` where it is not mixed.
     fn mixing(&self, batch: u64, slots: u64) -> Option<Mixing> {
         let States::Advance(state) = &self.states else {
             return None;
@@ -286,7 +286,7 @@ fn source_block(window: &Window, number: u32) -> SourceBlock {
     (window.source, window.blocks[number as usize])
 }
 
-/// How many of `slots` are from `samples` on.
+/// Number of `slots` at or after `samples`.
 fn padding(slots: &Range<u64>, samples: u64) -> usize {
     index(slots.end.saturating_sub(samples.max(slots.start)))
 }

@@ -29,11 +29,12 @@ pub(crate) fn classes(record: &Record) -> Option<u32> {
 
 /// Reads the targets of all blocks and balances their classes.
 ///
-/// Of our own shards this takes two small requests for each block, for where its targets lie and for them, and each
-/// other format is read as a whole. So many at a time as [`LoaderConfig::reads`] allows.
+/// For our own shards this takes two small requests for each block: one to locate the targets, one
+/// for them. Files of other formats are read completely. At most [`LoaderConfig::reads`] run at a
+/// time.
 ///
 /// # Errors
-/// [`Error::Config`], when there are no classes or weights do not fit them; what reading says.
+/// [`Error::Config`], when there are no classes or weights do not fit them; errors of reading.
 pub(crate) async fn balance(
     source: &SourceInput,
     extents: Option<Vec<BlockId>>,

@@ -24,7 +24,7 @@ pub struct Batch {
     target: TargetKind,
     /// Rows of the slab that hold images: ours, and those that ours are mixed with.
     held: usize,
-    /// Which of them are ours.
+    /// Range of them that is ours.
     own: Range<usize>,
     row_bytes: [usize; COLUMNS],
     padding: usize,
@@ -36,7 +36,7 @@ pub struct Batch {
     identities: OnceLock<Identities>,
 }
 
-/// Where a rank's rows lie in their global batch.
+/// Position of a rank's rows in their global batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place {
     /// Rows of the ranks before this one.
@@ -45,7 +45,7 @@ pub struct Place {
     pub global_rows: usize,
 }
 
-/// How the rows are mixed. Drawn anew when first asked for.
+/// Mixing of the rows. Drawn on first access.
 #[derive(Default)]
 struct Mixed {
     mixes: Vec<Mix>,
@@ -54,7 +54,7 @@ struct Mixed {
     y_partner: Vec<u32>,
 }
 
-/// Which records the rows are. Looked up when they are first asked for: most steps of a training do not ask.
+/// Record ids of the rows. Looked up on first access: most training steps do not need them.
 struct Identities {
     keys: Vec<u64>,
     origins: Vec<u64>,
@@ -78,7 +78,7 @@ pub enum Target<'a> {
     Classification(&'a [i32]),
 }
 
-/// What [`Batch::new`] puts together.
+/// Parts that [`Batch::new`] puts together.
 pub(crate) struct BatchParts {
     pub(crate) lease: Lease,
     pub(crate) kind: BatchKind,
@@ -116,7 +116,7 @@ impl Batch {
         ring.hand_out(&mut self.lease);
     }
 
-    /// What the rows are.
+    /// Kind of rows.
     #[must_use]
     pub fn kind(&self) -> BatchKind {
         self.kind
@@ -128,14 +128,14 @@ impl Batch {
         self.own.len()
     }
 
-    /// Where the rows lie in the global batch.
+    /// Position of the rows in the global batch.
     #[must_use]
     pub fn place(&self) -> Place {
         self.place
     }
 
-    /// How many of the rows, at the end, only fill the batch up: copies of samples that an epoch has already given,
-    /// because the last batch is to be as large as the others. Leave them out of sums over an epoch.
+    /// Number of padding rows at the end: repeated samples of the epoch that make the last batch as
+    /// large as the others. Exclude them from sums over an epoch.
     #[must_use]
     pub fn padding(&self) -> usize {
         self.padding
@@ -189,8 +189,8 @@ impl Batch {
         self.own.clone()
     }
 
-    /// How each image is mixed with its partner, `[rows]`; empty where nothing is mixed. Partners are places in
-    /// [`Batch::held_pixels`].
+    /// Mix of each image with its partner, `[rows]`; empty where nothing is mixed. Partners are
+    /// indices into [`Batch::held_pixels`].
     #[must_use]
     pub fn mixes(&self) -> &[Mix] {
         &self.mixed().mixes
@@ -293,21 +293,23 @@ impl Batch {
         &self.identities().keys[self.own.clone()]
     }
 
-    /// Where each record came from, `[rows]`; see [`feedline_schemas::ids::Origin`]. Otherwise as [`Batch::keys`].
+    /// Origin of each record, `[rows]`; see [`feedline_schemas::ids::Origin`]. Otherwise as
+    /// [`Batch::keys`].
     #[must_use]
     pub fn origins(&self) -> &[u64] {
         &self.identities().origins[self.own.clone()]
     }
 
-    /// The rows that hold another sample than the order says, because that one could not be used. `keys` and `origins`
-    /// tell which.
+    /// Rows that hold another sample than the order names, because that one could not be used.
+    /// `keys` and `origins` identify the samples.
     pub fn substituted(&self) -> impl Iterator<Item = usize> {
         let rows = self.filled.iter().flat_map(Filled::substituted);
         rows.filter(|row| self.own.contains(row))
             .map(|row| row - self.own.start)
     }
 
-    /// The state from which [`Loader::epoch`](crate::Loader::epoch) goes on after this batch. The same on every rank.
+    /// State to resume from after this batch with [`Loader::epoch`](crate::Loader::epoch). The same
+    /// on every rank.
     #[must_use]
     pub fn state(&self) -> &LoaderState {
         &self.state
@@ -318,7 +320,7 @@ impl Batch {
         self.row_bytes.iter().sum::<usize>() * self.rows()
     }
 
-    /// What the rows have as targets.
+    /// Kind of targets of the rows.
     pub(crate) fn target(&self) -> TargetKind {
         self.target
     }
@@ -350,7 +352,8 @@ impl Batch {
         self.own.start - first..self.own.end - first
     }
 
-    /// How many of the first of `part`, a part of an array, are page-locked, when any of the batch is.
+    /// Number of leading bytes of `part`, a part of an array, that are page-locked; `None` when no
+    /// byte of the batch is.
     pub(crate) fn locked_prefix(&self, part: &[u8]) -> Option<usize> {
         self.lease.slab().locked_prefix(part)
     }

@@ -13,8 +13,8 @@ use feedline_schemas::manifest::{Block, Layout, RowTokens, TargetKind, TokenType
 
 use crate::{guard::catching, input::columns::ShardColumns};
 
-/// The rows of one block. The columns share the memory of the bytes that were read, unless those lay so that numbers
-/// would be misaligned; then arrow copies the column.
+/// Rows of one block. The columns share the memory of the bytes that were read; where numbers would
+/// be misaligned, arrow copies the column.
 #[derive(Clone, Debug)]
 pub(crate) enum BlockRows {
     Dense(DenseRows),
@@ -43,7 +43,7 @@ pub(crate) struct DenseRows {
 pub(crate) struct ImageRows {
     /// The images' files one after the other, perhaps with other bytes in between.
     pub(crate) bytes: Buffer,
-    /// `[rows]`: where each image's file lies in `bytes`.
+    /// `[rows]`: range of each image's file in `bytes`.
     pub(crate) spans: Spans,
     /// `[rows]`.
     pub(crate) y: BlockTarget,
@@ -75,7 +75,7 @@ pub(crate) struct TokenRows {
 pub(crate) struct MultiRows {
     /// `[rows, features]`, row-major; empty without features.
     pub(crate) x: ScalarBuffer<f32>,
-    /// The images' files and where each lies among them.
+    /// Files of the images, and the range of each.
     pub(crate) images: Option<(Buffer, Spans)>,
     /// The ids of all texts, and `[rows + 1]` where each begins and ends.
     pub(crate) tokens: Option<(TokenIds, ScalarBuffer<i32>)>,
@@ -94,7 +94,7 @@ pub(crate) struct MultiRows {
 pub(crate) struct BadRow {
     /// Row in the block.
     pub(crate) row: u32,
-    /// What is wrong with it.
+    /// Description of the damage.
     pub(crate) reason: String,
 }
 
@@ -228,7 +228,7 @@ impl ImageRows {
 }
 
 impl TokenRows {
-    /// Where the document at `row` lies in `ids`.
+    /// Range of the document at `row` in `ids`.
     pub(crate) fn document(&self, row: usize) -> Range<usize> {
         span(self.offsets[row])..span(self.offsets[row + 1])
     }
@@ -245,7 +245,7 @@ impl TokenIds {
 }
 
 impl Spans {
-    /// Where `row` lies.
+    /// Range of `row`.
     pub(crate) fn range(&self, row: usize) -> Range<usize> {
         match self {
             Self::Adjacent(offsets) => span(offsets[row])..span(offsets[row + 1]),
@@ -255,7 +255,7 @@ impl Spans {
     }
 }
 
-/// An offset that arrow has checked to lie inside its buffer.
+/// Converts an offset that arrow has checked to be inside its buffer.
 fn span<T: TryInto<usize>>(offset: T) -> usize {
     offset.try_into().unwrap_or(usize::MAX)
 }
@@ -263,7 +263,7 @@ fn span<T: TryInto<usize>>(offset: T) -> usize {
 /// Decodes the bytes of a block of our own shards, metadata and body. Their checksum has been compared.
 ///
 /// # Errors
-/// What is wrong with the bytes.
+/// Description of the damage in the bytes.
 pub(crate) fn decode(
     bytes: Bytes,
     block: &Block,

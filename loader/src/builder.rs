@@ -59,26 +59,27 @@ impl LoaderBuilder {
         self
     }
 
-    /// Which of how many ranks this is. Default 0 of 1.
+    /// Rank of this loader and number of ranks. Default 0 of 1.
     pub const fn rank(mut self, rank: u32, world_size: u32) -> Self {
         self.config.rank = Rank::new(rank);
         self.config.world_size = world_size;
         self
     }
 
-    /// What is done to images; needed for datasets of images.
+    /// Image transforms; required for datasets of images.
     pub fn images(mut self, images: ImageConfig) -> Self {
         self.config.images = Some(images);
         self
     }
 
-    /// How documents become rows; needed for datasets of tokens.
+    /// Packing of documents into rows; required for datasets of tokens.
     pub const fn tokens(mut self, tokens: TokensConfig) -> Self {
         self.config.tokens = Some(tokens);
         self
     }
 
-    /// How often each class comes, for datasets with classes as targets. Default: each row comes once.
+    /// Sampling rate of each class, for datasets with classes as targets. Default: each row appears
+    /// once.
     pub fn class_balance(mut self, balance: ClassBalance) -> Self {
         self.config.class_balance = Some(balance);
         self
@@ -96,7 +97,7 @@ impl LoaderBuilder {
         self
     }
 
-    /// What happens to shards whose files are not whole. Default: opening fails.
+    /// Handling of shards with incomplete files. Default: opening fails.
     pub const fn bad_shards(mut self, bad_shards: BadShards) -> Self {
         self.config.bad_shards = bad_shards;
         self
@@ -108,7 +109,7 @@ impl LoaderBuilder {
         self
     }
 
-    /// What the environment says about stores: credentials, endpoints, regions. Default nothing.
+    /// Options of the stores from the environment: credentials, endpoints, regions. Default none.
     pub fn store_options(mut self, options: StoreOptions) -> Self {
         self.options = options;
         self
@@ -120,7 +121,7 @@ impl LoaderBuilder {
         self
     }
 
-    /// Goes on after the batch that this state came with, on whatever number of ranks.
+    /// Resumes after the batch that carried this state, on any number of ranks.
     pub fn resume(mut self, state: LoaderState) -> Self {
         self.resume = Some(state);
         self

@@ -1,7 +1,7 @@
 //! The rows of a block in the order of their classes.
 
-/// Rows in the order of their classes, those of a class in the order in which they lie. Rows whose class is none of the
-/// dataset's are left out.
+/// Rows in the order of their classes, and within a class in stored order. Rows whose class is none
+/// of the dataset's are left out.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ByClass {
     rows: Box<[u32]>,
@@ -30,8 +30,8 @@ impl ByClass {
         &self.counts
     }
 
-    /// The row at a place in the order, going round: a block that stands in for another may have fewer rows of classes.
-    /// `None` when there are none.
+    /// The row at an index of the order, modulo its length: a block that replaces another may have
+    /// fewer rows of classes. `None` when there are none.
     pub(crate) fn row(&self, rank: u32) -> Option<u32> {
         let rank = (rank as usize).checked_rem(self.rows.len())?;
         Some(self.rows[rank])

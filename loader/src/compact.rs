@@ -16,7 +16,7 @@ impl Default for Numbers {
 }
 
 impl Numbers {
-    /// How many there are.
+    /// Number of values.
     pub(crate) fn len(&self) -> usize {
         match self {
             Self::Same { count, .. } => *count,
@@ -127,13 +127,13 @@ const MOST_FRAMES: usize = 64;
 /// Paths of files. Folder and extension, which most of them share, are kept once.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Names {
-    /// What stands before and behind the stem.
+    /// Text before and after the stem.
     frames: Vec<(String, String)>,
     /// The frame of each name.
     frame: Numbers,
     /// All stems, one after the other.
     stems: String,
-    /// Where each stem ends.
+    /// End of each stem.
     ends: Numbers,
 }
 

@@ -22,7 +22,7 @@ pub struct LoaderConfig {
     pub seed: Seed,
     /// Order: samples in a global batch, over all ranks together, at least 1.
     pub global_batch: u32,
-    /// Which of the ranks this is, below `world_size`. Default 0.
+    /// Number of this rank, below `world_size`. Default 0.
     pub rank: Rank,
     /// Number of ranks, at least 1. Default 1.
     pub world_size: u32,
@@ -46,31 +46,33 @@ pub struct LoaderConfig {
     /// Most reads under way at one time, 1 to 1,024. Object stores give some dozen MB/s each; on local disks more than
     /// a few dozen only queue. Default 128.
     pub reads: u32,
-    /// How long a call of `next` may wait before it gives [`Error::Stalled`], which says who is late. No limit when
-    /// none. Default 10 minutes.
+    /// Longest wait of a call of `next` before it gives [`Error::Stalled`], which names the late
+    /// stage. No limit when none. Default 10 minutes.
     pub stall_timeout: Option<Duration>,
     /// Most samples that may be replaced by others because they or their block are damaged, as a share of the split, 0
     /// to 1. Beyond, the pass ends with [`Error::TooManyBad`] or what is wrong with the block. Default 0.001.
     pub max_bad_fraction: f64,
     /// Order: what happens to shards of ours whose files are not as long as the manifest says. Default: opening fails.
     pub bad_shards: BadShards,
-    /// What is done to images; needed for datasets of images, and the pixels depend on it. Default none.
+    /// Image transforms; required for datasets of images, and the pixels depend on them. Default
+    /// none.
     pub images: Option<ImageConfig>,
-    /// How documents become rows; needed for datasets of tokens. Default none.
+    /// Packing of documents into rows; required for datasets of tokens. Default none.
     pub tokens: Option<TokensConfig>,
     /// Order: bytes of neighbouring blocks that are dealt together as one extent, up to 1 GiB; 0 deals each block on its
     /// own. A remote store is asked for an extent by one request, or for the part of it that a rank needs, and 8 MiB
     /// suits object stores; on local disks it gains nothing. As samples then come from fewer places, give as many times
     /// more `window_blocks` for as good a shuffle. Default 0.
     pub extent_bytes: u64,
-    /// Order: what becomes of samples that do not fill a batch at the end of an epoch. Default: a smaller batch.
-    /// Sequential passes always keep it.
+    /// Order: handling of samples that do not fill a batch at the end of an epoch. Default: a
+    /// smaller batch. Sequential passes always keep it.
     pub last_batch: LastBatch,
     /// Order: the dataset's format and columns. Our own shards need no settings.
     pub input: InputConfig,
-    /// How bytes are asked for: deadlines, retries, second requests for what is late.
+    /// Requests for bytes: deadlines, retries, hedges for late requests.
     pub fetch: FetchConfig,
-    /// How several datasets are mixed, for [`Loader::open_mixture`](crate::Loader::open_mixture). Default none.
+    /// Mixture of several datasets, for [`Loader::open_mixture`](crate::Loader::open_mixture).
+    /// Default none.
     pub mixture: Option<MixtureConfig>,
     /// Order: how often each class comes, for datasets with classes as targets; of a mixture, in each dataset by itself.
     /// Sequential passes give each row once all the same. Opening then reads the targets: two small requests for each
@@ -81,7 +83,7 @@ pub struct LoaderConfig {
     pub cache: Option<CacheConfig>,
 }
 
-/// What happens to shards of ours whose files are not as long as the manifest says.
+/// Handling of shards of ours whose files are not as long as the manifest says.
 ///
 /// Sizes are looked up while the loader is opened, by a request for each of up to 1,000 shards, and of up to 10,000 by
 /// listing their folder.
@@ -92,10 +94,11 @@ pub enum BadShards {
     /// what is wrong with a shard of it is an error when that is read.
     #[default]
     Fail,
-    /// They are left out of the order, as are files that are absent: they are counted in
-    /// [`LoaderMetrics::skipped_shards`](crate::LoaderMetrics::skipped_shards), named in the log, and states say which they
-    /// were, so that a run goes on only with the same ones. Also the folder of more than 10,000 shards is listed for this,
-    /// which takes about 0.1 s and 0.1 MB for a thousand of them.
+    /// They are left out of the order, as are files that are absent. They are counted in
+    /// [`LoaderMetrics::skipped_shards`](crate::LoaderMetrics::skipped_shards), named in the log
+    /// and recorded in states, so that a run resumes only with the same ones. Also the folder of
+    /// more than 10,000 shards is listed for this, which takes about 0.1 s and 0.1 MB for a
+    /// thousand of them.
     Skip,
 }
 
@@ -110,7 +113,7 @@ impl BadShards {
     }
 }
 
-/// How tokenized documents become rows of a batch.
+/// Packing of tokenized documents into rows of a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TokensConfig {
     /// Order: ids in a row, 1 to 16,777,216. For next-token training, one more than the model reads: inputs are the
@@ -122,7 +125,7 @@ pub struct TokensConfig {
     pub padding_id: u32,
 }
 
-/// What a row of tokens holds.
+/// Layout of a row of tokens.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum TokenLayout {
     /// Several documents, each whole where it fits, by best fit: every id once, and little padding. Default.
@@ -142,7 +145,7 @@ pub enum TokenLayout {
 }
 
 impl TokenLayout {
-    /// Whether rows are pieces of all documents one after the other.
+    /// Returns true if rows are pieces of all documents one after the other.
     pub(crate) const fn is_stream(self) -> bool {
         matches!(self, Self::Stream | Self::Filled)
     }
@@ -155,7 +158,7 @@ impl TokenLayout {
         }
     }
 
-    /// Whether it is told which document each id belongs to.
+    /// Returns true if rows say which document each id belongs to.
     pub(crate) const fn has_segments(self) -> bool {
         matches!(self, Self::Packed | Self::PackedOverlapping | Self::Filled)
     }

@@ -1,9 +1,10 @@
 //! Sets the knobs of a loader so that the caller hardly ever waits, with the fewest threads.
 //!
-//! Every [`INTERVAL`] it looks at where the time of the interval went and moves one knob by one step. Up, when the
-//! caller waited more than [`MOST_WAIT`] of the time: the knob of the stage that everybody else waited for. Down, one
-//! thread at a time, when for some intervals nobody waited and the threads had much idle time; a step down that made
-//! the caller wait is taken back and not tried again for twice as long as before.
+//! Every [`INTERVAL`] it looks at where the time of the interval was spent and moves one knob by
+//! one step. Up, when the caller waited more than [`MOST_WAIT`] of the time: the knob of the stage
+//! that the others waited for. Down, one thread at a time, when no stage waited for some intervals
+//! and the threads had much idle time; a step down that made the caller wait is taken back and not
+//! tried again for twice as long as before.
 
 use std::time::Duration;
 
@@ -22,7 +23,7 @@ const MOST_PATIENCE: u32 = 1 << 10;
 /// A thread is spare when the others would be busy for at most this share of their time.
 const MOST_BUSY: f64 = 0.85;
 
-/// What can be set.
+/// Adjustable values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Knobs {
     /// Reads under way at one time.
@@ -40,7 +41,7 @@ pub(crate) struct Totals {
     pub(crate) now: Duration,
     /// The caller waited for a batch.
     pub(crate) consumer_wait: Duration,
-    /// Nothing could be filled because a block was not there.
+    /// Nothing could be filled because a block was missing.
     pub(crate) block_wait: Duration,
     /// No read could start because the budget of bytes was used up.
     pub(crate) budget_wait: Duration,
@@ -59,7 +60,7 @@ pub(crate) struct Controller {
     /// Intervals in a row without waiting.
     calm: u32,
     patience: u32,
-    /// Whether the last move took a thread away.
+    /// The last move took a thread away.
     lowered: bool,
 }
 
@@ -81,7 +82,7 @@ impl Controller {
         self.knobs
     }
 
-    /// Whether an interval is over at `now`.
+    /// Returns true if an interval is over at `now`.
     pub(crate) fn is_due(&self, now: Duration) -> bool {
         self.before
             .is_none_or(|before| now.saturating_sub(before.now) >= INTERVAL)

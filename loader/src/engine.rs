@@ -1,4 +1,4 @@
-//! What the passes of a loader share: inputs, threads, slabs, knobs and meters.
+//! State that the passes of a loader share: inputs, threads, slabs, knobs and meters.
 
 use std::sync::{
     Arc, Mutex, OnceLock, PoisonError,
@@ -62,7 +62,7 @@ pub(crate) struct Engine {
     pub(crate) ahead: Arc<AtomicU32>,
     pub(crate) meters: Arc<Meters>,
     controller: Mutex<Controller>,
-    /// One past the last epoch that the caches were told of.
+    /// One past the last epoch that the caches know of.
     foreseen: Mutex<u64>,
     shape: SlabShape,
     /// Batches that can be filled, ready or in use, as configured.
@@ -71,7 +71,7 @@ pub(crate) struct Engine {
     ring_slabs: u32,
     /// Page-locks slabs.
     lock: OnceLock<Arc<dyn HostLock>>,
-    /// How much of the newest ring is page-locked.
+    /// Extent of page-locking of the newest ring.
     pinning: Mutex<Pinning>,
     /// The ring of the last pass that ended, for the next.
     spare: Mutex<Option<Ring>>,
@@ -147,7 +147,8 @@ impl Engine {
         self.lock.set(lock).is_ok()
     }
 
-    /// Which of epoch `epoch` and the next one the caches have not been told of, when the former begins.
+    /// Those of epoch `epoch` and the next one that the caches do not know of, when the former
+    /// begins.
     pub(crate) fn unforeseen(&self, epoch: u64) -> Range<u64> {
         if !self.sources.has_cache() {
             return 0..0;
@@ -180,12 +181,12 @@ impl Engine {
         ring
     }
 
-    /// What a batch has room for.
+    /// Capacity of a batch.
     pub(crate) fn shape(&self) -> SlabShape {
         self.shape
     }
 
-    /// What page-locks memory that devices read.
+    /// Lock of memory that devices read.
     pub(crate) fn host_lock(&self) -> Option<&Arc<dyn HostLock>> {
         self.lock.get()
     }
@@ -231,7 +232,7 @@ impl Engine {
         self.pool.set_active(knobs.threads as usize)
     }
 
-    /// Where the time of all passes so far went.
+    /// Metrics of all passes so far.
     pub(crate) fn metrics(&self) -> LoaderMetrics {
         LoaderMetrics {
             refetches: self.meters.refetches.get() + self.sources.rereads(),

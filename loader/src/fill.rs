@@ -25,10 +25,10 @@ use crate::{
     slab::{COLUMNS, Piece},
 };
 
-/// How batches of a loader are filled. Shared by all tasks.
+/// Settings of filling a loader's batches. Shared by all tasks.
 #[derive(Clone, Debug)]
 pub(crate) struct Filler {
-    /// What a row is; with `places`, as many words as a row's places take.
+    /// Kind of a row; with `places`, as many words as a row's places take.
     pub(crate) kind: BatchKind,
     pub(crate) target: TargetKind,
     pub(crate) images: Option<ImageConfig>,
@@ -36,7 +36,7 @@ pub(crate) struct Filler {
     /// Of random augmentations.
     pub(crate) seed: u64,
     pub(crate) quarantine: Arc<Quarantine>,
-    /// When rows are not copied, but it is noted where they lie on a device.
+    /// Set when rows are not copied, but their positions on a device are noted.
     pub(crate) places: Option<PlaceKind>,
 }
 
@@ -48,14 +48,14 @@ pub(crate) struct Scratch {
     unmixed: Vec<u8>,
 }
 
-/// What a piece was filled with.
+/// Record of filling a piece.
 #[derive(Debug, Default)]
 pub(crate) struct Filled {
     /// First row of the piece in the slab.
     first: usize,
-    /// Which windows the rows are from, run after run.
+    /// Windows of the rows, run after run.
     runs: Vec<LoadedRun>,
-    /// Where each row is in the window of its run; of a row with several documents, the first.
+    /// Position of each row in the window of its run; of a row with several documents, the first.
     places: Vec<WindowPlace>,
     /// Rows of the piece that hold another sample than the order says.
     substituted: Vec<usize>,

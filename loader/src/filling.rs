@@ -37,7 +37,7 @@ pub(crate) struct Filling {
     pub(crate) progress: Arc<Progress>,
 }
 
-/// What the tasks of a batch share.
+/// State that the tasks of a batch share.
 struct Shared {
     filler: Arc<Filler>,
     progress: Arc<Progress>,

@@ -1,4 +1,4 @@
-//! Which block lies where in which shard: the blocks of one split.
+//! Block table of one split: the shard and offset of each block.
 //!
 //! Everything is in columns: for 10^6 shards with 10 blocks each they take about 10 bytes a block (2 for its rows, 4 for its
 //! place, 4 for its checksum) and 40 a shard.
@@ -39,7 +39,7 @@ struct Shards {
     /// Bytes before the first block, and [`KNOWN`] checksums of them.
     heads: Numbers,
     head_sums: Numbers,
-    /// Where the last block with rows ends.
+    /// End of the last block with rows.
     ends: Numbers,
     /// Empty where there are none.
     lengths: Names,
@@ -52,7 +52,8 @@ struct Blocks {
     rows: Arc<Numbers>,
     offsets: Numbers,
     metadata: Numbers,
-    /// Bytes between its end and the next block of its shard: mostly none, so that offsets tell lengths.
+    /// Bytes between its end and the next block of its shard: mostly none, so that offsets give
+    /// lengths.
     gaps: Numbers,
     sums: Numbers,
     /// One more than its tokens, or 0 where that is not known.
@@ -65,7 +66,7 @@ impl Geometry {
     /// Checks the block table of `split` against itself and sums it up.
     ///
     /// # Errors
-    /// What in the manifest does not fit together.
+    /// Description of the contradiction in the manifest.
     pub(crate) fn new(split: &SplitShards) -> Result<Self, String> {
         let mut geometry = Self::default();
         for shard in &split.shards {
@@ -77,7 +78,7 @@ impl Geometry {
     /// Checks a shard against itself and appends it.
     ///
     /// # Errors
-    /// What in the manifest does not fit together.
+    /// Description of the contradiction in the manifest.
     pub(crate) fn push(&mut self, shard: &Shard) -> Result<(), String> {
         check_shard(shard)?;
         if self.blocks.rows.len() + shard.blocks.len() >= BlockId::MAX as usize {
@@ -101,7 +102,7 @@ impl Geometry {
         Ok(())
     }
 
-    /// Leaves a shard out that is not whole.
+    /// Leaves out an incomplete shard.
     pub(crate) fn skip(&mut self, shard: &Shard) {
         self.skipped_rows += shard.rows;
     }
@@ -169,7 +170,7 @@ impl Geometry {
         (self.shards.heads.get(shard as usize), sum)
     }
 
-    /// Where the lengths of a shard's documents lie.
+    /// File of the lengths of a shard's documents.
     pub(crate) fn lengths(&self, shard: u32) -> Option<Lengths> {
         let path = self.shards.lengths.get(shard as usize);
         (!path.is_empty()).then(|| Lengths {
@@ -244,8 +245,8 @@ impl Geometry {
         Some(firsts)
     }
 
-    /// Whether the blocks from `first` to `next` follow each other in one shard without a gap before `next`, and are
-    /// together no longer than `bytes`.
+    /// Returns true if the blocks from `first` to `next` follow each other in one shard without a
+    /// gap before `next`, and are together no longer than `bytes`.
     pub(crate) fn joins(&self, first: BlockId, next: BlockId, bytes: u64) -> bool {
         let range = self.byte_range(next);
         first < next
@@ -267,7 +268,7 @@ impl Geometry {
         requests
     }
 
-    /// Where a block lies in its shard: metadata and body.
+    /// Byte range of a block in its shard: metadata and body.
     pub(crate) fn byte_range(&self, block: BlockId) -> Range<u64> {
         self.range_in(self.file_number(block) as usize, block)
     }

@@ -32,19 +32,21 @@ use crate::{
     turns::Turns,
 };
 
-/// How often a waiting caller looks at the clock.
+/// Interval at which a waiting caller looks at the clock.
 const LOOK: Duration = Duration::from_millis(200);
 
 /// The batches of the rest of an epoch, or of a sequential pass, in order.
 ///
-/// The loader's threads read and fill ahead of the caller; `next` blocks until a batch is ready. The caller may hold all
-/// but one of the loader's batches ([`LoaderConfig::slabs`](crate::LoaderConfig::slabs)) while it asks for the next;
-/// holding all of them gives [`Error::BatchesHeld`], after which it may drop one and go on. Any other error ends the
-/// iteration: it is given once, then `None`. Dropping the iterator in mid-pass ends its threads, within about a second.
+/// The loader's threads read and fill ahead of the caller; `next` blocks until a batch is ready.
+/// The caller may hold all but one of the loader's batches
+/// ([`LoaderConfig::slabs`](crate::LoaderConfig::slabs)) while it asks for the next; holding all of
+/// them gives [`Error::BatchesHeld`], after which it may drop one and continue. Any other error
+/// ends the iteration: it is given once, then `None`. Dropping the iterator in mid-pass ends its
+/// threads, within about a second.
 pub struct EpochBatches {
     engine: Arc<Engine>,
     ring: Ring,
-    /// Where the loader's position is kept, if this pass moves it.
+    /// The loader's position, if this pass moves it.
     position: Option<Arc<Mutex<LoaderState>>>,
     /// State after the batch handed out last.
     last: Option<LoaderState>,
@@ -62,16 +64,16 @@ pub struct EpochBatches {
     gave_ring: bool,
 }
 
-/// What a pass is made of.
+/// Parts of a pass.
 pub(crate) struct Parts {
     pub(crate) engine: Arc<Engine>,
     pub(crate) order: Order,
     pub(crate) start: u64,
     pub(crate) states: States,
-    /// What the caches are to be told of: orders, and the batches they begin with.
+    /// Plans for the caches: orders, and the batches they begin with.
     pub(crate) foresee: Vec<(Order, u64)>,
     pub(crate) position: Option<Arc<Mutex<LoaderState>>>,
-    /// When batches are to say where their rows lie on a device, instead of holding them.
+    /// Set when batches hold the positions of their rows on a device, instead of the rows.
     pub(crate) places: Option<Places>,
 }
 
@@ -174,7 +176,8 @@ impl EpochBatches {
         self.end - self.next
     }
 
-    /// Whether `next` gives something other than [`Error::BatchesHeld`], the end included, without waiting.
+    /// Returns true if `next` gives something other than [`Error::BatchesHeld`], the end included,
+    /// without waiting.
     pub fn is_ready(&mut self) -> bool {
         while let Some(workers) = &self.workers
             && let Ok((number, outcome)) = workers.done.try_recv()
@@ -203,12 +206,12 @@ impl EpochBatches {
         }
     }
 
-    /// What the slabs have room for.
+    /// Capacity of the slabs.
     pub(crate) fn shape(&self) -> SlabShape {
         self.ring.shape()
     }
 
-    /// What can be said before a batch is waited for. `None`: go on.
+    /// Result that is known before waiting for a batch. `None`: wait.
     fn before_next(&mut self) -> Option<Option<Result<Batch, Error>>> {
         if let (Some(position), Some(state)) = (&self.position, self.last.take()) {
             *position.lock().unwrap_or_else(PoisonError::into_inner) = state;
@@ -392,7 +395,7 @@ impl EpochBatches {
     fn finish(&mut self) {
         self.end = self.next;
         self.progress.cancel();
-        // Batches that nobody will ask for go back to the ring.
+        // Batches that are no longer wanted go back to the ring.
         self.early.clear();
         let here = std::process::id() == self.process;
         if let Some(Workers {
@@ -407,7 +410,7 @@ impl EpochBatches {
             turns.end();
             // After a fork the threads are those of another process, and waiting for them would never end.
             for thread in threads.into_iter().filter(|_| here) {
-                // Its panics are caught inside, and there is nobody left to tell.
+                // Its panics are caught inside, and no caller is left to report to.
                 thread.join().ok();
             }
             drop(done);
@@ -473,7 +476,7 @@ fn run_prefetch(prefetcher: Prefetcher) {
     }
 }
 
-/// Runs the assembler. A panic is told after all batches that are under way.
+/// Runs the assembler. A panic is reported after all batches that are under way.
 fn run_assemble(assembler: Assembler, fatal: &Mutex<Option<Error>>) {
     // Closed only when the reason is known.
     let open = assembler.done.clone();

@@ -1,10 +1,10 @@
-//! What a batch holds, and how much memory that takes.
+//! Content of a batch, and the memory that it takes.
 
 use feedline_schemas::manifest::TargetKind;
 
 use crate::slab::COLUMNS;
 
-/// What the rows of a batch are.
+/// Kind of the rows of a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BatchKind {
     /// Numbers: `x` is f32 `[rows, features]`.
@@ -23,11 +23,11 @@ pub enum BatchKind {
     Tokens {
         /// Ids in a row.
         length: usize,
-        /// Whether a row holds several documents; then `segments` and `positions` tell them apart.
+        /// True when a row holds several documents; `segments` and `positions` then separate them.
         packed: bool,
     },
-    /// Rows of several parts: `x`, `pixels` and `tokens` as above, each empty where its sizes are 0. `lengths` tells how
-    /// many ids of a row are its text's; the others are padding.
+    /// Rows of several parts: `x`, `pixels` and `tokens` as above, each empty where its sizes are
+    /// 0. `lengths` is the number of ids of a row's text; the others are padding.
     Multi {
         /// Elements of `x` in a row.
         features: usize,
@@ -89,7 +89,7 @@ impl BatchKind {
     /// Rows that one task fills when a batch has `rows` and there are `threads`: an image by itself, otherwise so many
     /// that starting a task costs little, and few enough that all threads have some.
     pub(crate) fn task_rows(self, rows: usize, threads: usize) -> usize {
-        /// What a task should write at least, to be worth its start.
+        /// Least bytes that a task should write, to be worth its start.
         const LEAST_BYTES: usize = 32 << 10;
         /// And at most, to leave something for others.
         const MOST_BYTES: usize = 256 << 10;

@@ -13,7 +13,7 @@
 //!     let batch = batch?;
 //!     assert_eq!(batch.x().len(), batch.rows() * batch.features());
 //! }
-//! println!("goes on at {:?}, waited {} s", loader.state(), loader.metrics().consumer_wait_seconds);
+//! println!("resumes at {:?}, waited {} s", loader.state(), loader.metrics().consumer_wait_seconds);
 //! # Ok(()) }
 //! # assert!(matches!(example(), Err(feedline_loader::Error::NoDataset { .. })));
 //! ```
@@ -22,7 +22,7 @@
 //!
 //! ```text
 //! order (integers) -> needs -> fetch thread, within a budget of bytes -> blocks in memory, each checked
-//!       -> assemble thread: which rows of which blocks a batch holds -> pool of threads: fill the pieces of a slab
+//! -> assemble thread: rows and blocks of each batch -> pool of threads: fill the pieces of a slab
 //!       -> batches, put in order -> the caller, who drops them -> the slab is free again
 //! ```
 

@@ -21,7 +21,7 @@ pub(crate) struct LoadedBlock {
     pub(crate) block: BlockId,
     /// Its rows by class, where classes are balanced.
     pub(crate) by_class: Option<ByClass>,
-    /// What it counts as held.
+    /// Its bytes, as counted in the budget.
     pub(crate) _permit: Permit,
 }
 
@@ -56,7 +56,7 @@ impl LoadedWindow {
 }
 
 impl LoadedRun {
-    /// Appends to `places` where its rows lie.
+    /// Appends the positions of its rows to `places`.
     pub(crate) fn places(&self, places: &mut Vec<WindowPlace>) {
         let first = places.len();
         let window = &self.window.window;
@@ -64,7 +64,7 @@ impl LoadedRun {
         if window.is_by_class() {
             for place in &mut places[first..] {
                 let by_class = self.window.block(place.block).by_class.as_ref();
-                // A block that stands in for another may have no rows of classes, but has as many rows.
+                // A block that replaces another may have no rows of classes, but has as many rows.
                 place.row = by_class
                     .and_then(|rows| rows.row(place.row))
                     .unwrap_or(place.row);

@@ -36,7 +36,7 @@ pub struct Loader {
     units: Vec<Units>,
     inputs: Vec<Arc<Input>>,
     engine: Arc<Engine>,
-    /// Where [`Loader::batches`] goes on.
+    /// Position of [`Loader::batches`].
     position: Arc<Mutex<LoaderState>>,
     /// A pass that was begun before it is asked for.
     prepared: Mutex<Option<Prepared>>,
@@ -197,14 +197,15 @@ impl Loader {
         Ok(BatchStream::new(self.batches()?))
     }
 
-    /// The state after the last batch of [`Loader::batches`] that was finished: that is, before which the next one was
-    /// asked for. Save it with the model; a run that goes on from it repeats nothing and leaves nothing out.
+    /// The state after the last batch of [`Loader::batches`] that was finished, which is when the
+    /// next one is asked for. Save it with the model; a run that resumes from it repeats nothing
+    /// and leaves nothing out.
     #[must_use]
     pub fn state(&self) -> LoaderState {
         self.position().clone()
     }
 
-    /// Has [`Loader::batches`] go on from `state`.
+    /// Makes [`Loader::batches`] continue from `state`.
     ///
     /// # Errors
     /// [`Error::StateMismatch`], which lists what differs.
@@ -226,7 +227,7 @@ impl Loader {
         EpochBatches::start(self.parts(start, None)?)
     }
 
-    /// Where [`Loader::batches`] goes on.
+    /// Next position of [`Loader::batches`].
     pub(crate) fn upcoming(&self) -> LoaderState {
         let state = self.state();
         if state.batch.get() < self.batches_per_epoch() {
@@ -235,12 +236,12 @@ impl Loader {
         self.next_epoch(&state)
     }
 
-    /// What moves along with [`Loader::batches`].
+    /// Position that moves along with [`Loader::batches`].
     pub(crate) fn shared_position(&self) -> Arc<Mutex<LoaderState>> {
         Arc::clone(&self.position)
     }
 
-    /// What a pass over the rest of an epoch is made of.
+    /// Parts of a pass over the rest of an epoch.
     pub(crate) fn parts(
         &self,
         start: LoaderState,
@@ -331,7 +332,7 @@ impl Loader {
             .sum()
     }
 
-    /// What the rows of its batches are.
+    /// Kind of the rows of its batches.
     #[must_use]
     pub fn kind(&self) -> BatchKind {
         self.engine.filler.kind
@@ -378,8 +379,8 @@ impl Loader {
         self.inputs[0].fingerprint()
     }
 
-    /// What an epoch will read and hold, and how well it mixes. Simulates some hundred batches, which takes up to
-    /// seconds, and reads nothing.
+    /// Forecast of an epoch: its reads, its memory, and the quality of its shuffle. Simulates some
+    /// hundred batches, which takes up to seconds, and reads nothing.
     ///
     /// # Panics
     /// Never: a loader is opened only when there is a batch.
@@ -395,7 +396,7 @@ impl Loader {
         LoaderPlan::new(&self.orders, &order, &sources, &self.config, classes)
     }
 
-    /// Where the time of all passes so far went.
+    /// Metrics of all passes so far.
     #[must_use]
     pub fn metrics(&self) -> LoaderMetrics {
         self.engine.metrics()

@@ -1,4 +1,4 @@
-//! Where a loader's time goes.
+//! Times and counts of a loader.
 
 use std::{
     sync::{
@@ -56,7 +56,7 @@ pub struct LoaderMetrics {
     /// Samples replaced by another because they, or their block, could not be used; see
     /// [`Loader::quarantine`](crate::Loader::quarantine).
     pub quarantined: u64,
-    /// Shards that were left out when the loader was opened because their files are not whole; see
+    /// Shards that were left out when the loader was opened because their files are incomplete; see
     /// [`BadShards`](crate::BadShards).
     pub skipped_shards: u64,
     /// Rows in them.
@@ -69,20 +69,20 @@ pub struct LoaderMetrics {
     pub reads: u32,
     /// Batches that may be filled or ready at one time.
     pub slabs_ahead: u32,
-    /// How much of the batches' memory is page-locked for a device.
+    /// Extent of page-locking of the batches' memory for a device.
     pub pinning: Pinning,
     /// Reading extents from the stores, without what came from a cache.
     pub fetches: FetchMetrics,
 }
 
-/// What the disk cache did; all zero without one.
+/// Counters of the disk cache; all zero without one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct CacheMetrics {
     /// Extents that came from the disk.
     pub hits: u64,
     /// Bytes of them.
     pub hit_bytes: u64,
-    /// Extents that were not there.
+    /// Extents that were not in the cache.
     pub misses: u64,
     /// Bytes written to the disk.
     pub stored_bytes: u64,

@@ -1,8 +1,9 @@
-//! Which images of a batch a rank holds when images are mixed, and with which of them.
+//! Images of a batch that a rank holds when images are mixed, and their partners.
 //!
-//! Slots `2i` and `2i + 1` of the global batch are partners. A rank whose share begins or ends inside a pair reads and
-//! decodes the other slot's image as well, at most two a batch, so that every world size mixes alike; none where the
-//! share of each rank is even. Held images lie in a slab in slot order, whole pairs, with the rank's own among them.
+//! Slots `2i` and `2i + 1` of the global batch are partners. A rank whose share begins or ends
+//! inside a pair reads and decodes the other slot's image as well, at most two a batch, so that
+//! every world size mixes alike; none where the share of each rank is even. Held images are stored
+//! in a slab in slot order, in complete pairs, with the rank's own among them.
 
 use std::ops::Range;
 
@@ -13,7 +14,7 @@ use crate::{
     order::Share,
 };
 
-/// How one batch is mixed.
+/// Mixing of one batch.
 #[derive(Clone, Debug)]
 pub(crate) struct Mixing {
     config: MixConfig,
@@ -28,7 +29,7 @@ pub(crate) struct Mixing {
 }
 
 impl Mixing {
-    /// How `share` mixes a batch of `batch_slots` slots; none when `images` says nothing of mixing.
+    /// Mixing of a batch of `batch_slots` slots by `share`; none when `images` has no `mix`.
     pub(crate) fn new(
         images: &ImageConfig,
         batch: (u64, u64, u64),
@@ -51,12 +52,12 @@ impl Mixing {
         self.own.start - self.held.start..self.own.end - self.held.start
     }
 
-    /// Whether the loader applies it.
+    /// Returns true if the loader mixes the pixels.
     pub(crate) fn is_ours(&self) -> bool {
         self.config.mixed_by == MixedBy::Loader
     }
 
-    /// What becomes of the images at `places`; partners are places too.
+    /// Draws the mixes of the images at `places`; partners are places too.
     pub(crate) fn draw(&self, places: Range<usize>) -> Vec<Mix> {
         let slots = self.held.start + places.start..self.held.start + places.end;
         let mut mixes = mix_batch(

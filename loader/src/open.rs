@@ -32,7 +32,7 @@ use crate::{
     state::OrderIdentity,
 };
 
-/// What a loader is made of.
+/// Parts of a loader.
 pub(crate) struct Opened {
     pub(crate) inputs: Vec<Arc<Input>>,
     pub(crate) units: Vec<Units>,
@@ -161,7 +161,7 @@ async fn open_source(
     })
 }
 
-/// Whether a dataset is not on a disk of this machine, so that a cache may serve it faster.
+/// Returns true if a dataset is not on a disk of this machine, so that a cache may serve it faster.
 fn is_far(dataset: &Store) -> bool {
     let is_near = dataset
         .local_path()
@@ -184,7 +184,7 @@ fn window_bytes(input: &Input, config: &LoaderConfig) -> u64 {
     all.min(units.saturating_mul(block.max(config.extent_bytes)))
 }
 
-/// What the samples of a source are.
+/// Kind of the samples of a source.
 async fn units_of(source: &SourceInput, config: &LoaderConfig) -> Result<Units, Error> {
     let input = &source.input;
     let geometry = input.geometry();
@@ -285,7 +285,7 @@ fn order(
     Ok((orders, identity))
 }
 
-/// How states name balanced classes of some sources.
+/// Name of balanced classes of some sources in states.
 fn balanced_unit(balances: &[&Arc<Balance>]) -> SampleUnit {
     let hashes = balances.iter().map(|balance| balance.hash().get());
     let bytes: Vec<u8> = hashes.flat_map(u128::to_le_bytes).collect();
@@ -294,7 +294,7 @@ fn balanced_unit(balances: &[&Arc<Balance>]) -> SampleUnit {
     }
 }
 
-/// What states say of the shards that are left out.
+/// Left-out shards, as recorded in states.
 fn skipped(inputs: &[Arc<Input>]) -> Option<SkippedShards> {
     let (mut shards, mut rows, mut lines) = (0, 0, String::new());
     for input in inputs {
@@ -310,7 +310,7 @@ fn skipped(inputs: &[Arc<Input>]) -> Option<SkippedShards> {
     (shards > 0).then_some(SkippedShards { shards, rows, hash })
 }
 
-/// What batches of these inputs are, and their targets.
+/// Kind of batches of these inputs, and of their targets.
 fn common_kind(
     inputs: &[Arc<Input>],
     config: &LoaderConfig,
@@ -363,7 +363,7 @@ fn listed(classes: Option<Vec<&str>>) -> String {
     }
 }
 
-/// What batches of such records are, and their targets.
+/// Kind of batches of such records, and of their targets.
 fn kind(record: &Record, config: &LoaderConfig) -> Result<(BatchKind, TargetKind), Error> {
     let missing = |key, what: &str| Error::Config {
         key,

@@ -1,4 +1,4 @@
-//! Where batches that are done wait for the caller, who may be a thread or an async task.
+//! Queue of finished batches for the caller, who may be a thread or an async task.
 
 use futures::task::AtomicWaker;
 

@@ -41,7 +41,7 @@ struct Shared<S> {
     asleep: AtomicUsize,
     door: Mutex<()>,
     wake: Condvar,
-    /// Where threads wait that are not to be active.
+    /// Inactive threads wait on it.
     rest: Condvar,
     end: AtomicBool,
     meters: Arc<Meters>,

@@ -34,25 +34,25 @@ use crate::{
 /// Name of the stage in errors.
 pub(crate) const STAGE: &str = "fetch";
 
-/// How long a read that cannot be called back may hold up the end of the thread.
+/// Longest delay of the thread's end by a read that cannot be cancelled.
 const SHUTDOWN: Duration = Duration::from_secs(1);
 
 /// A block that has come, or cannot.
 #[derive(Debug)]
 pub(crate) struct Arrival {
-    /// What it is for.
+    /// Its use.
     pub(crate) need: Need,
-    /// Its content. A failure is told only when a batch needs the block, so that the batches before it are delivered
-    /// no matter how far ahead it was read.
+    /// Its content. A failure is reported only when a batch needs the block, so that the batches
+    /// before it are delivered no matter how far ahead it was read.
     pub(crate) rows: Result<Arc<LoadedBlock>, Error>,
 }
 
-/// What the fetch thread works with.
+/// Inputs of the fetch thread.
 pub(crate) struct Prefetcher {
     pub(crate) sources: Arc<Sources>,
     pub(crate) kept: Arc<Kept>,
     pub(crate) needs: Peekable<Box<dyn Iterator<Item = Need> + Send>>,
-    /// What the caches are to be told of: orders, and the batches they begin with.
+    /// Plans for the caches: orders, and the batches they begin with.
     pub(crate) foresee: Vec<(Order, u64)>,
     pub(crate) share: Share,
     pub(crate) budget: Arc<Budget>,
@@ -75,7 +75,8 @@ impl Prefetcher {
                 if let Err(error) = runtime.block_on(self.fetch_all()) {
                     arrived.send(Err(error)).ok();
                 }
-                // The next pass counts on what was told. The timer has to be made inside of the runtime.
+                // The next pass relies on these plans. The timer has to be made inside of the
+                // runtime.
                 runtime
                     .block_on(async { timeout(SHUTDOWN / 2, told).await })
                     .ok();
@@ -92,7 +93,7 @@ impl Prefetcher {
         }
     }
 
-    /// Tells the caches what will be read, while the first of it is being read.
+    /// Gives the caches the plan of reads, while the first read is under way.
     fn tell_caches(&mut self, runtime: &Runtime) -> JoinHandle<()> {
         let (sources, share) = (Arc::clone(&self.sources), self.share);
         let foresee = std::mem::take(&mut self.foresee);
@@ -103,7 +104,7 @@ impl Prefetcher {
                 let Ok(plans) = plan.await else { return };
                 sources.learn(&plans).await;
                 let teller = Arc::clone(&sources);
-                // One that panicked has told nothing, which costs hits.
+                // After a panic the caches lack the plan, which costs hits.
                 spawn_blocking(move || teller.foresee(&plans)).await.ok();
             }
         })

@@ -1,4 +1,4 @@
-//! What passes will cost and how well they mix, before anything is read.
+//! Forecast of the cost of passes and of their shuffle, before anything is read.
 
 use serde::Serialize;
 
@@ -11,7 +11,8 @@ use crate::{
 /// Batches that are simulated.
 const BATCHES: u64 = 500;
 
-/// What an epoch will read and hold, and how well it mixes. Nothing is read to find out.
+/// Forecast of an epoch: its reads, its memory, and the quality of its shuffle. Nothing is read for
+/// it.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct LoaderPlan {
     /// Samples of an epoch, over all ranks.
@@ -23,7 +24,7 @@ pub struct LoaderPlan {
     /// Requests in which they are read when nothing fails: one for each block, or for each extent of blocks of a remote
     /// store. Heads of shards and what is asked for a second time are not counted.
     pub requests: u64,
-    /// How often a block is read by some rank, on average: above 1 where two ranks share a domain.
+    /// Average number of reads of a block by all ranks: above 1 where two ranks share a domain.
     pub reads_per_block: f64,
     /// Locality domains.
     pub domains: u32,
@@ -31,7 +32,7 @@ pub struct LoaderPlan {
     pub window_blocks: u32,
     /// Bytes of the blocks of all windows together, on average: what the ranks hold at least, all together.
     pub window_bytes: u64,
-    /// How well batches are mixed; of a mixture, those of its first dataset alone.
+    /// Quality of the mix of batches; of a mixture, that of its first dataset alone.
     pub shuffle: ShuffleQuality,
 }
 

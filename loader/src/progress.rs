@@ -1,4 +1,4 @@
-//! What a pass is waiting for, for whoever waits for the pass.
+//! State that a pass waits in, for its waiting caller.
 
 use crate::{
     resident::SourceBlock,
@@ -8,16 +8,16 @@ use crate::{
     },
 };
 
-/// What the assemble thread waits for.
+/// Cause of a wait of the assemble thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Waiting {
     /// A block that has not been read yet.
     Block(SourceBlock),
-    /// That the caller takes or drops a batch.
+    /// The caller has to take or drop a batch.
     Caller,
 }
 
-/// What the assemble thread of a pass waits for, if anything, and whether the pass is still wanted.
+/// Cause of the current wait of a pass's assemble thread, if any, and the cancelled flag.
 #[derive(Debug, Default)]
 pub(crate) struct Progress {
     waiting: Mutex<Option<Waiting>>,
@@ -35,7 +35,7 @@ impl Progress {
         Wait(self)
     }
 
-    /// What is waited for.
+    /// Cause of the current wait.
     pub(crate) fn get(&self) -> Option<Waiting> {
         *self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -45,7 +45,7 @@ impl Progress {
         self.cancelled.store(true, Relaxed);
     }
 
-    /// Whether the caller is gone.
+    /// Returns true if the caller is gone.
     pub(crate) fn is_cancelled(&self) -> bool {
         self.cancelled.load(Relaxed)
     }

@@ -23,7 +23,7 @@ pub struct Quarantined {
     pub block: u32,
     /// Row in the block; none for the whole block.
     pub row: Option<u32>,
-    /// What is wrong with it.
+    /// Reason of the quarantine.
     pub reason: String,
 }
 
@@ -55,12 +55,12 @@ impl Quarantine {
         }
     }
 
-    /// Whether nothing at all is in quarantine.
+    /// Returns true if the quarantine is empty.
     pub(crate) fn is_empty(&self) -> bool {
         self.meters.quarantined.get() == 0
     }
 
-    /// Whether a row is known to be unusable.
+    /// Returns true if a row is known to be unusable.
     pub(crate) fn has(&self, source: u32, block: BlockId, row: u32) -> bool {
         // Nearly always nothing is in quarantine.
         self.meters.quarantined.get() > 0
@@ -99,7 +99,7 @@ impl Quarantine {
         }
     }
 
-    /// Sets a whole block aside. Says whether that is allowed; if not, nothing is set aside.
+    /// Quarantines a block. Returns false, and quarantines nothing, if that is not allowed.
     pub(crate) fn try_add_block(&self, source: u32, block: BlockId, reason: &str) -> bool {
         let rows = u64::from(self.sources[source as usize].rows(block));
         if !self.is_allowed(self.lock().samples + rows) {
@@ -110,7 +110,7 @@ impl Quarantine {
         true
     }
 
-    /// The error for a block of which no row can be used.
+    /// The error for a block without usable rows.
     pub(crate) fn hopeless(&self, source: u32, block: BlockId) -> Error {
         let entry = self.entry(
             source,

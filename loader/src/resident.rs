@@ -28,7 +28,7 @@ pub(crate) struct Resident {
     leaving: BinaryHeap<Reverse<(u64, SourceBlock)>>,
     /// Windows with all of their blocks, and the first batch after which one of them leaves.
     windows: HashMap<u64, (Arc<LoadedWindow>, u64)>,
-    /// Where the blocks are on a device, if they go to one.
+    /// Slots of the blocks on a device, if they go to one.
     slots: Option<Slots>,
 }
 
@@ -60,7 +60,7 @@ impl Resident {
         }
     }
 
-    /// Whether a block is here.
+    /// Returns true if a block is loaded.
     pub(crate) fn has(&self, block: SourceBlock) -> bool {
         self.blocks.contains_key(&block)
     }
@@ -75,7 +75,7 @@ impl Resident {
             })
     }
 
-    /// Why the block will not come, if that is known.
+    /// Reason that the block will not come, if that is known.
     pub(crate) fn take_failure(&mut self, block: SourceBlock) -> Option<Error> {
         self.failures.remove(&block)
     }

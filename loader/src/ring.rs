@@ -1,8 +1,9 @@
 //! The slabs of a loader, going round: free, being filled, ready, in use, free again.
 //!
-//! A slab's state is where it is. Free slabs lie in the ring's queue; whoever takes one out holds a [`Lease`], which
-//! moves from the filling of a batch through the queue of batches (ready) to the caller (in use) and puts the slab
-//! back when it is dropped, wherever that happens. So no slab can be lost or filled twice at a time.
+//! A slab's state is its place. Free slabs are in the ring's queue; taking one out gives a
+//! [`Lease`], which moves from the filling of a batch through the queue of batches (ready) to the
+//! caller (in use) and puts the slab back when it is dropped, wherever that happens. So no slab can
+//! be lost or filled twice at a time.
 
 use crate::{
     device::{HostLock, Pinning, allocate_slabs},
@@ -50,12 +51,12 @@ impl Ring {
         self.slabs
     }
 
-    /// What each has room for.
+    /// Capacity of each slab.
     pub(crate) fn shape(&self) -> SlabShape {
         self.shape
     }
 
-    /// How much of the slabs is page-locked.
+    /// Extent of page-locking of the slabs.
     pub(crate) fn pinning(&self) -> Pinning {
         self.pinning
     }
@@ -65,7 +66,7 @@ impl Ring {
         self.in_use.load(SeqCst)
     }
 
-    /// Where free slabs can be waited for; a slab taken out belongs into [`Ring::lease`].
+    /// Queue of free slabs; a slab taken out belongs into [`Ring::lease`].
     pub(crate) fn free(&self) -> &Receiver<Slab> {
         &self.free
     }
@@ -103,7 +104,7 @@ impl Lease {
         self.slab.as_mut().expect("only `drop` takes the slab")
     }
 
-    /// Gives up the slab, parts of which are lost. The ring is then one short.
+    /// Gives up a slab with lost parts. The ring is then one short.
     pub(crate) fn discard(mut self) {
         self.slab = None;
     }

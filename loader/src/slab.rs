@@ -1,4 +1,5 @@
-//! The memory of one batch: up to five columns, each one run of bytes that is cut into pieces for the workers.
+//! The memory of one batch: up to five columns, each one run of bytes that is split into pieces for
+//! the workers.
 //!
 //! | kind | column 0 | column 1 | column 2 | column 3 | column 4 |
 //! |---|---|---|---|---|---|
@@ -7,8 +8,9 @@
 //! | tokens | ids | segments, when packed | positions, when packed | - | - |
 //! | multi | `x` | `y` | pixels | ids | lengths |
 //!
-//! A worker owns its piece, so that pieces are filled side by side without a lock or a copy; put together again they
-//! are the slab. The columns lie behind one another in one run of memory, each from a page's start on.
+//! A worker owns its piece, so that pieces are filled side by side without a lock or a copy; put
+//! together again they are the slab. The columns are stored one after another in one run of memory,
+//! each from a page's start on.
 
 use bytes::BytesMut;
 
@@ -20,7 +22,7 @@ pub(crate) const COLUMNS: usize = 5;
 /// Columns begin at a multiple of this many bytes.
 const PAGE: usize = 4096;
 
-/// What the slabs of a ring have room for.
+/// Capacity of the slabs of a ring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SlabShape {
     /// Most rows.
@@ -41,7 +43,7 @@ impl SlabShape {
 #[derive(Debug, Default)]
 pub(crate) struct Slab {
     columns: [BytesMut; COLUMNS],
-    /// Where the memory is page-locked.
+    /// Registration of the page-locked memory.
     registration: Option<Registration>,
 }
 
@@ -78,7 +80,8 @@ impl Slab {
         &self.columns[column]
     }
 
-    /// How many of the first of `part`, a part of a column, are page-locked, when any of the slab is.
+    /// Number of leading bytes of `part`, a part of a column, that are page-locked; `None` when no
+    /// byte of the slab is.
     pub(crate) fn locked_prefix(&self, part: &[u8]) -> Option<usize> {
         let registration = self.registration.as_ref()?;
         Some(registration.locked_prefix(part))

@@ -35,9 +35,9 @@ pub(crate) struct SourceInput {
     pub(crate) cache: Option<Arc<CachedExtents>>,
     /// Most bytes of blocks that are asked for together; 0 where that saves nothing.
     pub(crate) joined_bytes: u64,
-    /// Whether its rows are pieces of one stream of tokens, whatever documents they are of.
+    /// True when its rows are pieces of one stream of tokens, across documents.
     pub(crate) is_stream: bool,
-    /// How its classes are balanced, if they are.
+    /// Balance of its classes, if they are balanced.
     pub(crate) balance: Option<Arc<Balance>>,
 }
 
@@ -47,12 +47,13 @@ impl Sources {
         self.inputs[source as usize].input.block_bytes(block)
     }
 
-    /// Where the bytes of a block come from.
+    /// Source of the bytes of a block.
     pub(crate) fn extents(&self, need: Need) -> &dyn Extents {
         &*self.inputs[need.source as usize].extents
     }
 
-    /// Whether `next` is to be read together with `count` blocks from `first` on that are read together.
+    /// Returns true if `next` is to be read together with `count` blocks from `first` on that are
+    /// read together.
     pub(crate) fn joins(&self, first: &Need, count: usize, next: &Need) -> bool {
         let source = &self.inputs[first.source as usize];
         let follows = first.block as usize + count == next.block as usize;
@@ -73,12 +74,12 @@ impl Sources {
         Ahead::read(&*source.extents, &parts.collect::<Vec<_>>()).await
     }
 
-    /// Whether anything comes through a cache.
+    /// Returns true if a source has a cache.
     pub(crate) fn has_cache(&self) -> bool {
         self.inputs.iter().any(|source| source.cache.is_some())
     }
 
-    /// What is read for `needs`, of each source, as far as it is known beforehand.
+    /// Extents to read for `needs`, of each source, as far as they are known beforehand.
     pub(crate) fn plans(&self, needs: impl Iterator<Item = Need>) -> Vec<Vec<Extent>> {
         let mut plans = vec![Vec::new(); self.inputs.len()];
         for need in needs {
@@ -97,7 +98,7 @@ impl Sources {
         }
     }
 
-    /// Tells the caches what will be read behind all that they were told before.
+    /// Gives the caches a plan of reads, to follow those that they have.
     pub(crate) fn foresee(&self, plans: &[Vec<Extent>]) {
         for (source, plan) in self.inputs.iter().zip(plans) {
             if let Some(cache) = &source.cache {
@@ -115,7 +116,7 @@ impl Sources {
         }
     }
 
-    /// What all caches together did.
+    /// Totals of all caches.
     pub(crate) fn cache_metrics(&self) -> CacheMetrics {
         let caches = self
             .inputs
@@ -141,12 +142,12 @@ impl Sources {
             .sum()
     }
 
-    /// Reads a block by `extents`, which are those of its source. One that is damaged is replaced by the next of its
-    /// source that has as many rows, and of a stream as many tokens, and is not, as long as so many samples may be
-    /// replaced.
+    /// Reads a block by `extents`, which are those of its source. A damaged block is replaced by
+    /// the next intact one of its source that has as many rows, and of a stream as many tokens, as
+    /// long as so many samples may be replaced.
     ///
     /// # Errors
-    /// What the input says.
+    /// Errors of the input.
     pub(crate) async fn load(
         &self,
         need: Need,
@@ -201,7 +202,7 @@ impl Sources {
         tracing::warn!(
             error = %error,
             stand_in = next,
-            "a damaged block was set aside and another is used in its place"
+            "a damaged block was quarantined and another is used in its place"
         );
         Some(next)
     }

@@ -16,14 +16,14 @@ use crate::{
 /// the order.
 const MOST_PHASES: usize = 16;
 
-/// What a state says of the order besides the position. Part of a loader.
+/// Description of the order in a state, without the position. Part of a loader.
 #[derive(Debug)]
 pub(crate) struct OrderIdentity {
     /// Fingerprint of each source, in order.
     pub(crate) fingerprints: Vec<Hash128>,
     /// Configured bytes of an extent.
     pub(crate) extent_bytes: u64,
-    /// What a sample is.
+    /// Kind of a sample.
     pub(crate) unit: SampleUnit,
     /// The mixture and its first phase, of several sources.
     pub(crate) mixture: Option<(MixtureConfig, Phase)>,

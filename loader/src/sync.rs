@@ -1,5 +1,5 @@
-//! What the ring and the pool are built of. `tests/ring_model` compiles their files with other ones, of a scheduler
-//! that tries orders of events.
+//! Primitives of the ring and the pool. `tests/ring_model` compiles their files with other ones, of
+//! a scheduler that tries orders of events.
 
 pub(crate) use std::{
     sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, atomic},

@@ -1,4 +1,4 @@
-//! How many batches of a pass are under way, and when the assemble thread makes more.
+//! Count of the batches of a pass under way, and the time to make more.
 //!
 //! The thread makes batches until as many are under way as may be, then it sleeps. Where these are many, the caller wakes
 //! it only when half of them are left: a wake-up takes some ten microseconds of the caller's time on busy processors, and
@@ -24,7 +24,7 @@ struct State {
     is_over: bool,
 }
 
-/// What came of waiting for a turn.
+/// Result of waiting for a turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Turn {
     /// Another batch may be made; it counts as under way.

@@ -1,6 +1,6 @@
 //! Numbers on a bench's command line.
 
-/// What a bench was started with.
+/// Command-line arguments of a bench.
 pub(crate) struct Arguments {
     /// Cargo passes `--bench`; a test run passes nothing and gets little to do.
     is_bench: bool,

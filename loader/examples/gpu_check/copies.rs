@@ -83,7 +83,7 @@ fn copy_rate(cuda: &Cuda, source: Source, batches: u64) -> Result<f64, Error> {
     Ok(BATCH as f64 * (batches - warm) as f64 / seconds)
 }
 
-/// A loop of steps of known length, with the loader and with one batch that is there already.
+/// Runs a loop of steps of known length, with the loader and with one batch prepared before.
 fn training_loop(
     cuda: &Cuda,
     kernels: &Kernels,

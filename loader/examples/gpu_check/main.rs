@@ -20,7 +20,7 @@ mod copies;
 #[expect(
     dead_code,
     clippy::unwrap_used,
-    reason = "the tests' datasets, of which a part is used"
+    reason = "the tests' datasets, only partly used here"
 )]
 #[path = "../../tests/it/dataset.rs"]
 mod dataset;
@@ -39,7 +39,7 @@ fn main() -> ExitCode {
     ExitCode::from(2)
 }
 
-/// Where loaders are opened.
+/// Runtime for the loaders.
 #[cfg(feature = "cuda")]
 fn runtime() -> Result<tokio::runtime::Runtime, feedline_loader::Error> {
     let runtime = tokio::runtime::Builder::new_multi_thread()

@@ -8,7 +8,7 @@ use feedline_loader::{
     device::{HostBatch, HostBatches, HostLock, Pinning, SlabMemory, allocate_slabs},
 };
 
-/// What the source writes into its slabs.
+/// Content that the source writes into its slabs.
 #[derive(Clone, Copy, PartialEq)]
 pub(crate) enum Fill {
     /// Every word of every batch: shows that the right bytes arrive.

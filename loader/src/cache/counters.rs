@@ -1,4 +1,4 @@
-//! What the cache did.
+//! Counters of the cache.
 
 use crate::metrics::Count;
 
@@ -9,7 +9,7 @@ pub(crate) struct CacheCounters {
     pub(crate) hits: Count,
     /// Bytes of them.
     pub(crate) hit_bytes: Count,
-    /// Extents that were not there.
+    /// Extents that were not in the cache.
     pub(crate) misses: Count,
     /// Extents written to the disk.
     pub(crate) stored: Count,

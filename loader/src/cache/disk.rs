@@ -1,7 +1,8 @@
 //! The extents on the disk: reading them, making room, leases, putting them there.
 //!
-//! Whatever happens to the ledger, to leases or to temporary files, no wrong bytes can come of it: a file gets its name
-//! in one step, when it is whole, and is checked before its bytes are used. Those three only save room and requests.
+//! Damage to the ledger, to leases or to temporary files never leads to wrong bytes: a file gets
+//! its name in one step, when it is complete, and is checked before its bytes are used. Those three
+//! only save room and requests.
 
 use std::{
     fs::{self, File, FileTimes, Permissions},
@@ -27,7 +28,7 @@ use super::{
     name::{Name, TRAILER_BYTES, disk_bytes},
 };
 
-/// How often a cache that is dropped looks whether it can lock the folder, and how long it waits in between.
+/// Number of times that a dropped cache tries to lock the folder, and the pause between two tries.
 const DROP_LOOKS: u32 = 100;
 const DROP_LOOK: Duration = Duration::from_millis(3);
 
@@ -44,7 +45,7 @@ pub(super) struct Disk {
     given_up: Mutex<Vec<(Name, Hash128)>>,
 }
 
-/// What reading an extent's file gives.
+/// Result of reading an extent's file.
 #[derive(Debug)]
 pub(super) enum Found {
     /// Its bytes, checked.
@@ -59,7 +60,7 @@ pub(super) enum Found {
     },
 }
 
-/// What to do for an extent that is not there.
+/// Next step for an extent that is missing.
 #[derive(Debug)]
 pub(super) enum Turn {
     /// Fetch it and keep it.
@@ -132,7 +133,7 @@ impl Disk {
         })
     }
 
-    /// What the process knows of the cache.
+    /// State of the cache in this process.
     pub(super) fn memory(&self) -> MutexGuard<'_, Memory> {
         lock(&self.memory)
     }

@@ -51,7 +51,7 @@ pub(super) struct Folder {
     mappable: bool,
 }
 
-/// Why the folder cannot be used.
+/// Reason that the folder cannot be used.
 #[derive(Debug)]
 pub(super) enum Unusable {
     /// The cache's own folder was made by somebody else.
@@ -94,7 +94,8 @@ impl Folder {
         })
     }
 
-    /// Whether its files may be mapped: they are on a local disk and only their owner can have put them there.
+    /// Returns true if its files may be mapped: they are on a local disk and only their owner can
+    /// have written them.
     pub(super) fn is_mappable(&self) -> bool {
         self.mappable
     }
@@ -123,7 +124,7 @@ impl Folder {
         self.root.join("tmp")
     }
 
-    /// Where `holder` writes an extent.
+    /// Path of the file that `holder` writes an extent to.
     pub(super) fn temporary(&self, name: Name, holder: Hash128) -> PathBuf {
         self.temporaries().join(format!("{name}-{holder}"))
     }
@@ -200,13 +201,13 @@ pub(super) fn unique(clock: &dyn Clock) -> Hash128 {
     Hash128::of(&text)
 }
 
-/// Whether a file's name is one that the cache gives: 32 hexadecimal digits.
+/// Returns true if the cache gives such file names: 32 hexadecimal digits.
 fn is_own(path: &Path) -> bool {
     let name = path.file_name().and_then(|n| n.to_str());
     name.and_then(Name::parse).is_some()
 }
 
-/// Removes a file; one that is not there is no error.
+/// Removes a file; a missing one is no error.
 pub(super) fn remove(path: &Path) -> io::Result<()> {
     match fs::remove_file(path) {
         Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
@@ -259,7 +260,7 @@ fn is_mappable(root: &Path) -> bool {
         && is_on_local_disk(root)
 }
 
-/// Whether a path is known to be on a disk of this machine, as the mount table says.
+/// Returns true if a path is known to be on a disk of this machine, by the mount table.
 pub(crate) fn is_on_local_disk(path: &Path) -> bool {
     let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
     fs::canonicalize(path)

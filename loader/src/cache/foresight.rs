@@ -1,4 +1,4 @@
-//! What the job will read, and when.
+//! Future reads of the job, with their times.
 
 use std::collections::HashMap;
 
@@ -10,7 +10,7 @@ const MOST_EXTENTS: usize = 1 << 20;
 /// No further use.
 const NEVER: u64 = u64::MAX;
 
-/// How far reads may run out of the planned order.
+/// Largest distance of reads from the planned order.
 const DISORDER: u64 = 4096;
 
 /// The planned uses of extents: positions in the sequence of all reads. Of each extent the next two uses are known,

@@ -1,4 +1,4 @@
-//! Which extents are in the cache, and which of them has to go.
+//! Index of the cached extents, and choice of the one to evict.
 //!
 //! Extents that this job will read again are ordered by their next use, all others by their last access: those of
 //! other jobs, whose plans are not known, those of earlier runs, and those the plan does not name. The others go first,
@@ -18,7 +18,7 @@ pub(super) enum Use {
     Last(u64),
 }
 
-/// What tells a file from one that has replaced it: inode and time of its last change.
+/// Identity of a file version: inode and time of its last change.
 pub(super) type FileId = (u64, i128);
 
 /// An extent in the cache.
@@ -82,12 +82,12 @@ impl Index {
         }
     }
 
-    /// Whether this very file was found good in this run.
+    /// Returns true if this very file was checked and found intact in this run.
     pub(super) fn is_checked(&self, name: Name, file: FileId) -> bool {
         self.residents.get(&name).and_then(|r| r.checked) == Some(file)
     }
 
-    /// Disk bytes of an extent that is there.
+    /// Disk bytes of a cached extent.
     pub(super) fn disk_bytes(&self, name: Name) -> Option<u64> {
         self.residents.get(&name).map(|r| r.disk_bytes)
     }

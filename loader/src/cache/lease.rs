@@ -1,4 +1,4 @@
-//! Who is fetching an extent, so that the other processes wait instead of fetching it too.
+//! Leases of extents being fetched, so that the other processes wait instead of fetching them too.
 //!
 //! ```text
 //! lease    CRC32C u32 of the rest, "FLL1", holder u128, beat u64, disk bytes u64; little-endian
@@ -21,7 +21,7 @@ use feedline_schemas::ids::Hash128;
 
 use super::{folder, name::Name};
 
-/// How often a holder shows that it is alive.
+/// Interval of a holder's heartbeats.
 pub(super) const BEAT: Duration = Duration::from_secs(1);
 /// After how long without a beat a lease is stale.
 pub(super) const EXPIRY: Duration = Duration::from_secs(10);
@@ -29,7 +29,7 @@ pub(super) const EXPIRY: Duration = Duration::from_secs(10);
 const MAGIC: [u8; 4] = *b"FLL1";
 const BYTES: usize = 40;
 
-/// What a lease file says.
+/// Content of a lease file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Claim {
     pub(super) holder: Hash128,
@@ -48,8 +48,9 @@ pub(super) struct Lease {
 }
 
 impl Claim {
-    /// Reads a lease file; `None` when there is none. One that is torn or damaged reads as a claim of nobody, which
-    /// does not beat and so expires; its bytes are found by the next count.
+    /// Reads a lease file; `None` when it is missing. A torn or damaged file reads as a claim
+    /// without a holder, which has no heartbeat and so expires; its bytes are found by the next
+    /// count.
     pub(super) fn read(path: &Path) -> io::Result<Option<Self>> {
         match fs::read(path) {
             Ok(bytes) => Ok(Some(Self::parse(&bytes).unwrap_or(Self {
@@ -88,8 +89,8 @@ impl Claim {
 }
 
 impl Lease {
-    /// Writes a new lease. The folder must be locked, and a lease that is taken over be removed: the beats of its holder
-    /// go on in the old file.
+    /// Writes a new lease. The folder must be locked, and a lease that is taken over be removed:
+    /// its holder continues to write heartbeats to the old file.
     pub(super) fn take(
         path: &Path,
         name: Name,
@@ -123,7 +124,8 @@ impl Lease {
         self.file.write_all_at(&claim.encode(), 0)
     }
 
-    /// Whether the lease file is still this holder's. The folder must be locked for the answer to last.
+    /// Returns true if the lease file is still this holder's. The folder must be locked for that to
+    /// last.
     pub(super) fn is_held(&self, path: &Path) -> io::Result<bool> {
         Ok(Claim::read(path)?.is_some_and(|claim| claim.holder == self.holder))
     }

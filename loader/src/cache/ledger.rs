@@ -1,11 +1,12 @@
-//! How many bytes of the budget are in use, in a file that all jobs share.
+//! Bytes of the budget in use, in a file that all jobs share.
 //!
 //! ```text
 //! ledger   CRC32C u32 of the rest, "FLC1", bytes in use u64, changes u64; little-endian
 //! ```
 //!
-//! It is counted up before a file or lease is made and down after it is removed. So a crash in between leaves it too
-//! high, never too low, until it is counted anew: by a cache that opens the folder alone, or when the file is damaged.
+//! The count rises before a file or lease is made and falls after it is removed. So a crash in
+//! between leaves it too high, never too low, until the folder is counted again: by a cache that
+//! opens the folder alone, or when the file is damaged.
 
 use std::{fs, io, path::Path};
 
@@ -14,12 +15,12 @@ use super::folder::write_in_place;
 const MAGIC: [u8; 4] = *b"FLC1";
 const BYTES: usize = 24;
 
-/// What the ledger says. The folder must be locked from reading it to writing it.
+/// Content of the ledger. The folder must be locked from reading it to writing it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Ledger {
     /// Disk bytes of all extents and of those being fetched.
     pub(super) used: u64,
-    /// Extents that were ever added: tells a process that there may be some it does not know.
+    /// Extents ever added: a change shows a process that there may be some it does not know.
     pub(super) added: u64,
 }
 

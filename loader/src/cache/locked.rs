@@ -1,4 +1,4 @@
-//! What is done while the folder is locked: taking and giving leases, making room, giving names.
+//! Operations under the folder's lock: taking and releasing leases, evicting extents, naming files.
 
 use std::{
     fs::{self, File},
@@ -53,8 +53,8 @@ impl<'a> Locked<'a> {
         result
     }
 
-    /// Begins: counts what is there and removes what dead processes left, if no other cache has the folder open.
-    /// Otherwise watches the leases that are there.
+    /// Starts: counts the extents and removes files of dead processes, if no other cache has the
+    /// folder open. Otherwise watches the existing leases.
     pub(super) fn begin(&mut self) -> io::Result<()> {
         if self.disk.session.others(&self.disk.folder)? == 0 {
             for folder in [self.disk.folder.leases(), self.disk.folder.temporaries()] {
@@ -73,7 +73,8 @@ impl<'a> Locked<'a> {
         Ok(())
     }
 
-    /// What to do for an extent that was not there. `stale` is what its lease has said for too long.
+    /// Next step for a missing extent. `stale` is the claim that its lease has repeated for too
+    /// long.
     pub(super) fn turn(
         &mut self,
         disk: &Arc<Disk>,
@@ -253,7 +254,7 @@ impl<'a> Locked<'a> {
         Ok(is_stale)
     }
 
-    /// Finds all extents, and counts them and the leases anew.
+    /// Finds all extents, and recounts them and the leases.
     fn look_through(&mut self) -> io::Result<()> {
         let mut found = Vec::new();
         for folder in fs::read_dir(self.disk.folder.extents())? {

@@ -1,8 +1,8 @@
 //! Memory maps of the cache's own files: the one place of the cache with unsafe code.
 //!
-//! A map of a file that somebody cuts short kills the process that reads it (SIGBUS), and one that somebody writes to
-//! changes bytes that Rust takes for constant. So only files are mapped that nobody changes: see [`map`]. Sources, and
-//! caches on network file systems, are read instead.
+//! A map of a file that another process truncates kills the process that reads it (SIGBUS), and a
+//! write to the file changes bytes that Rust takes for constant. So only files are mapped that no
+//! process changes: see [`map`]. Sources, and caches on network file systems, are read instead.
 
 #![expect(unsafe_code, reason = "a memory map of a file is unsafe by nature")]
 
@@ -26,8 +26,8 @@ const READ_BYTES: usize = 256 << 10;
 /// when it returns, so that a failing disk is an error here instead of a signal later. A file that is unlinked while it
 /// is mapped stays readable.
 ///
-/// The caller vouches that `file` lies in a folder where only caches of this program, run by one user, put files, on a
-/// local disk, and that they never change a file after it has its name.
+/// The caller guarantees that `file` is in a folder where only caches of this program, run by one
+/// user, write files, on a local disk, and that they never change a file after it has its name.
 ///
 /// # Errors
 /// [`ErrorKind::InvalidData`] for a file of another length or without bytes, [`ErrorKind::PermissionDenied`] for one
@@ -47,8 +47,10 @@ pub(crate) fn map(file: &File, length: usize) -> io::Result<Bytes> {
     // SAFETY: the map is sound as long as no process changes or truncates the file. The check above
     // ensures that no mode bit permits writing and that no other user owns it. The file was never
     // opened for writing after that mode was set, because the writer of this cache sets it
-    // before the file gets its name; and the caller vouches that nobody else's files are given here. Unlinking or
-    // renaming does not touch the pages. `length` is the file's own, so that no page lies beyond its end.
+    // before the file gets its name; and the caller guarantees that only such files are passed.
+    // Unlinking or
+    // renaming does not touch the pages. `length` is the file's own, so that no page is beyond its
+    // end.
     let map = unsafe { MmapOptions::new().len(length).map(file)? };
     populate(&map, file)?;
     Ok(Bytes::from_owner(map))
@@ -58,7 +60,7 @@ pub(crate) fn map(file: &File, length: usize) -> io::Result<Bytes> {
 fn populate(map: &Mmap, file: &File) -> io::Result<()> {
     #[cfg(target_os = "linux")]
     match map.advise(Advice::PopulateRead) {
-        // Kernels before 5.14 do not know it, and tools that stand in for the kernel may not.
+        // Kernels before 5.14 do not know it, nor do some emulations of the kernel.
         Err(e) if matches!(e.raw_os_error(), Some(EINVAL | ENOSYS)) => {}
         done => return done,
     }

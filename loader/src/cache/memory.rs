@@ -1,4 +1,4 @@
-//! What one process knows of the cache: which extents are there, and when they are needed.
+//! One process's knowledge of the cache: the extents in it, and their next uses.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -21,7 +21,7 @@ pub(super) struct Memory {
     pub(super) foresight: Foresight,
     /// The ledger's `added` when the folder was last looked through, plus what this process added since.
     pub(super) added: u64,
-    /// Leases of others that were there at the start, and since when, on the clock, they have said the same.
+    /// Leases of others found at the start, each with the time since when it has not changed.
     pub(super) watched: HashMap<Name, (Claim, Duration)>,
 }
 
@@ -33,14 +33,14 @@ impl Memory {
         self.index.put(name, disk_bytes, usage);
     }
 
-    /// Notes anew when an extent, if it is there, is needed.
+    /// Updates the next use of an extent, if it is in the cache.
     pub(super) fn renew(&mut self, name: Name, now: u64) {
         if let Some(disk_bytes) = self.index.disk_bytes(name) {
             self.put(name, disk_bytes, now);
         }
     }
 
-    /// Notes anew the extents whose planned use has passed without a read.
+    /// Updates the next use of extents whose planned use has passed without a read.
     pub(super) fn renew_passed(&mut self, now: u64) {
         for name in self.index.due_before(self.foresight.horizon()) {
             self.renew(name, now);
@@ -59,7 +59,7 @@ impl Memory {
         }
     }
 
-    /// Whether this very file was found good in this run.
+    /// Returns true if this very file was checked and found intact in this run.
     pub(super) fn is_checked(&self, name: Name, file: FileId) -> bool {
         self.index.is_checked(name, file)
     }

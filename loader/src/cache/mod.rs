@@ -1,15 +1,15 @@
 //! Extents kept on a local disk, shared by ranks and jobs, in front of the store they come from.
 //!
-//! An extent of a dataset of ours is known by its checksum, which the manifest has. Other formats have none for what is
-//! read of them: theirs are known by the version of their file ([`versions`]), which all requests of a run ask for, and
-//! the checksum that is written beside the bytes says whether the disk still has them right. Where a store does not tell
-//! versions, such extents go past the cache.
+//! An extent of a dataset of ours is identified by its checksum, which the manifest has. Other
+//! formats have none: their extents are identified by the version of their file ([`versions`]),
+//! which all requests of a run ask for, and a checksum written beside the bytes shows whether the
+//! disk has kept them intact. Where a store reports no versions, such extents bypass the cache.
 //!
-//! An extent is looked for in the folder ([`folder`]), and if it is not there one process fetches it ([`lease`]) while
-//! the others wait. It is kept if the budget ([`ledger`]) has room or something that is needed later can go for it
-//! ([`index`], [`foresight`]). Its file is written behind the reader's back and checked when it is read for the first
-//! time in a run, from a memory map ([`map`]). When the disk fails, extents come from the store as if there were no
-//! cache, with one warning.
+//! An extent is looked up in the folder ([`folder`]); if it is missing, one process fetches it
+//! ([`lease`]) while the others wait. It is kept if the budget ([`ledger`]) has room or an extent
+//! that is needed later can be evicted ([`index`], [`foresight`]). Its file is written in the
+//! background and checked when it is read for the first time in a run, from a memory map ([`map`]).
+//! When the disk fails, extents come from the store as if there were no cache, with one warning.
 //!
 //! Extents in memory need no tier of their own: windows hold decoded blocks, and the pages of maps stay in memory as
 //! long as there is room, for all processes together.
@@ -61,7 +61,7 @@ use versions::Versions;
 pub(crate) struct CachedExtents {
     inner: Arc<dyn Extents>,
     fingerprint: Hash128,
-    /// Where the dataset lies.
+    /// URL of the dataset.
     url: String,
     versions: Versions,
     counters: Arc<CacheCounters>,
@@ -126,9 +126,9 @@ impl CachedExtents {
         }
     }
 
-    /// Tells what will be read next, behind all that was told before: usually the needs of this epoch and the next at
-    /// the start, and those of one more whenever an epoch begins. Without it, the extents unused for longest go first.
-    /// Files whose version was not learnt are not told of.
+    /// Registers the next reads, after all that were registered before: usually those of this epoch
+    /// and the next at the start, and those of one more whenever an epoch begins. Without it, the
+    /// extents unused for longest are evicted first. Files of unknown version are left out.
     pub(crate) fn foresee<'a>(&self, plan: impl IntoIterator<Item = &'a Extent>) {
         if let Some(tier) = &self.tier {
             let name = |extent: &'a Extent| match extent.identity {
@@ -158,7 +158,7 @@ impl CachedExtents {
         Name::of_version(self.fingerprint, &self.url, extent, version)
     }
 
-    /// What the cache did so far.
+    /// Counters of the cache since it was opened.
     pub(crate) fn counters(&self) -> &Arc<CacheCounters> {
         &self.counters
     }
@@ -174,7 +174,7 @@ impl CachedExtents {
     }
 }
 
-/// What is to be done for an extent of a run.
+/// Next step for an extent of a run.
 enum Step {
     Done(Bytes),
     /// To be fetched, and to be kept if there is a lease.
@@ -184,7 +184,7 @@ enum Step {
 }
 
 impl CachedExtents {
-    /// What is to be done for an extent, without waiting for others.
+    /// Next step for an extent, without waiting for others.
     async fn step(&self, extent: &Extent) -> Step {
         let (Some(tier), Some(name)) = (&self.tier, self.name(extent).await) else {
             return Step::Fetch(None);

@@ -7,8 +7,8 @@
 //!          dataset's description has no CRC32C of (format, dataset fingerprint, range, version, folder's URL, path)
 //! ```
 //!
-//! The bytes come first, so that they begin on a page of their own. A name says all that the bytes depend on: a file is
-//! never changed, only written anew under a temporary name or removed.
+//! The bytes come first, so that they begin on a page of their own. A name covers all that the
+//! bytes depend on: a file is never changed, only rewritten under a temporary name or removed.
 
 use std::{fmt, path::PathBuf};
 
@@ -20,7 +20,7 @@ use super::Extent;
 pub(super) const TRAILER_BYTES: usize = 32;
 
 const MAGIC: [u8; 4] = *b"FLX1";
-/// What names by version begin with.
+/// First bytes of names by version.
 const MAGIC_VERSION: [u8; 4] = *b"FLV1";
 
 /// Disks hand out space in pieces of this size.
@@ -63,19 +63,20 @@ impl Name {
         Self(Hash128::of(&text).get())
     }
 
-    /// Reads a name as it stands in a folder; `None` for any other text.
+    /// Parses a name as it appears in a folder; `None` for any other text.
     pub(super) fn parse(text: &str) -> Option<Self> {
         let value = u128::from_str_radix(text, 16).ok().map(Self)?;
         (value.to_string() == text).then_some(value)
     }
 
-    /// Where its file lies below the folder of extents: in one of 256 folders, since a million files in one are slow.
+    /// Path of its file below the folder of extents: in one of 256 folders, since a million files
+    /// in one are slow.
     pub(super) fn file(self) -> PathBuf {
         let text = self.to_string();
         PathBuf::from(&text[..2]).join(text)
     }
 
-    /// What follows the extent's bytes in its file.
+    /// Trailer that follows the extent's bytes in its file.
     pub(super) fn trailer(self, bytes: u64, crc32c: u32) -> [u8; TRAILER_BYTES] {
         let mut trailer = [0; TRAILER_BYTES];
         trailer[..4].copy_from_slice(&crc32c.to_le_bytes());

@@ -29,15 +29,15 @@ use super::{
 };
 use crate::Error;
 
-/// How often a lock or a lease of another process is looked at.
+/// Interval of checking a lock or a lease of another process.
 const POLL: Duration = Duration::from_millis(20);
-/// How long another process may keep the folder locked before an extent goes past the cache.
+/// Longest wait for another process to unlock the folder before an extent bypasses the cache.
 const LOCK_PATIENCE: Duration = Duration::from_secs(5);
 /// The same at the start, when another one may be counting a million files.
 const OPEN_PATIENCE: Duration = Duration::from_secs(120);
-/// How long another process may take to fetch an extent.
+/// Longest wait for another process to fetch an extent.
 const FETCH_PATIENCE: Duration = Duration::from_secs(30);
-/// How long nothing is written after the disk was full.
+/// Pause of writing after the disk was full.
 const FULL_PAUSE: Duration = Duration::from_secs(60);
 /// Most KiB of extents in memory that wait to be written. Those beyond it are not kept: a slow disk must not hold up
 /// the reader.
@@ -54,7 +54,7 @@ pub(super) struct Tier {
     root: PathBuf,
 }
 
-/// Whether extents are put on the disk. Those that are there are read in any case.
+/// State of writing to the disk. Cached extents are read in any case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stores {
     On,
@@ -63,7 +63,7 @@ enum Stores {
     Off,
 }
 
-/// How an extent is to be had.
+/// Source of an extent.
 #[derive(Debug)]
 pub(super) enum Obtained {
     /// From the disk: here it is.

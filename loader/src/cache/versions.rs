@@ -16,7 +16,7 @@ use crate::fetch::{Extent, Extents};
 /// Files that are asked about at one time.
 const AT_ONCE: usize = 16;
 
-/// Absent inside when the store cannot tell.
+/// Holds `None` when the store has no version.
 type Cell = Arc<OnceCell<Option<Arc<str>>>>;
 
 /// Versions by path.
@@ -27,8 +27,8 @@ pub(super) struct Versions {
 }
 
 impl Versions {
-    /// The version of an extent's file. `None` where the store has none, which is a warning the first time, and where it
-    /// could not be asked for, which whoever reads the file will be told.
+    /// The version of an extent's file. `None` where the store has none, which is a warning the
+    /// first time, and where the request failed; then the read of the file reports the error.
     pub(super) async fn of(&self, inner: &dyn Extents, extent: &Extent) -> Option<Arc<str>> {
         let cell = Arc::clone(self.lock().entry(Arc::clone(&extent.path)).or_default());
         let ask = || async { inner.version(extent).await.map(|v| v.map(Arc::from)) };

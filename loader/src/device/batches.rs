@@ -7,22 +7,22 @@ use feedline_schemas::{loader_state::LoaderState, manifest::TargetKind};
 use super::{Driver, HostBatch, HostBatches, PART_ALIGNMENT, Uploader};
 use crate::{Batch, BatchKind, EpochBatches, Error};
 
-/// What a batch on the device is.
+/// Description of a batch on the device.
 ///
 /// Its parts are, in this order and without those it does not have: `x`, pixels or token ids; targets; segments;
 /// positions; of rows of several parts `x`, targets, pixels, token ids and lengths; laid out as [`Batch`] says. Where the caller mixes images, pixels and targets are those of
 /// [`Batch::held_pixels`], and the last part has a [`Mix`](super::Mix) for each.
 #[derive(Clone, Debug)]
 pub struct BatchInfo {
-    /// What the rows are.
+    /// Kind of the rows.
     pub kind: BatchKind,
-    /// What the targets are.
+    /// Kind of the targets.
     pub target: TargetKind,
     /// Rows of this rank.
     pub rows: usize,
     /// Place of the first of them in the parts: above 0 where an image of another rank comes before.
     pub first: usize,
-    /// How many of them, at the end, only fill the batch up; see [`Batch::padding`].
+    /// Number of padding rows at their end; see [`Batch::padding`].
     pub padding: usize,
     /// The state to resume from once this batch has been trained on. [`Loader::state`](crate::Loader::state) is ahead of
     /// it by the batches that are on the device already.

@@ -1,4 +1,4 @@
-//! Copies to the device that go on after the call that started them.
+//! Copies to the device that continue after the call that started them.
 
 use std::{
     collections::VecDeque,
@@ -51,8 +51,8 @@ impl<D: Driver, B: HostBatch> Copies<D, B> {
         self.under_way.len()
     }
 
-    /// Queues copies of a batch's parts to their places, counted from the start of the landing, behind the kernels that
-    /// read what is there now.
+    /// Queues copies of a batch's parts to their offsets, counted from the start of the landing,
+    /// behind the kernels that read the previous content.
     ///
     /// The places must be within the landing.
     pub(super) fn send(
@@ -153,8 +153,9 @@ impl<D: Driver> Landing<D> {
         self.driver.wait(compute, &self.done)
     }
 
-    /// Says that all kernels that read what was sent are in `compute`; the next copy waits for them. After an error
-    /// nobody knows when they are done: the landing is not to be used again, and its memory is never freed.
+    /// Records that all kernels that read the sent data are in `compute`; the next copy waits for
+    /// them. After an error it is not known when they are done: the landing must not be used again,
+    /// and its memory is never freed.
     pub(super) fn consume(self: &Arc<Self>, compute: &D::Stream) -> Result<(), DeviceFault> {
         self.driver
             .record(&self.consumed, compute)
@@ -168,7 +169,7 @@ impl<D: Driver> Drop for Landing<D> {
             .driver
             .settle(&self.done)
             .and_then(|()| self.driver.settle(&self.consumed));
-        // After a failure nobody knows whether the device still uses it; the context takes it along when it goes.
+        // After a failure the device may still use it; the context frees it when it is destroyed.
         if settled.is_ok() {
             #[expect(unsafe_code, reason = "freed only where the device is done with it")]
             // SAFETY: nothing uses `memory` after `drop`, and it is dropped once.

@@ -1,7 +1,7 @@
-//! What the uploader asks of a device's driver.
+//! Interface of a device's driver for the uploader.
 #![expect(
     unsafe_code,
-    reason = "a copy goes on after the call that started it, which no borrow can express"
+    reason = "a copy continues after the call that started it, which no borrow can express"
 )]
 
 use std::{
@@ -78,7 +78,7 @@ pub trait Driver: fmt::Debug + Send + Sync + 'static {
     /// The device failed.
     fn wait(&self, stream: &Self::Stream, event: &Self::Event) -> Result<(), DeviceFault>;
 
-    /// Whether the work before `event` is done.
+    /// Returns true if the work before `event` is done.
     ///
     /// # Errors
     ///

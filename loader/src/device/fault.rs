@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use super::DeviceFault;
 use crate::Error;
 
-/// What became of a device. Clones are of the same one.
+/// State of a device: its first error, if any. Clones share it.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Health(Arc<Mutex<Option<DeviceFault>>>);
 

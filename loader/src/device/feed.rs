@@ -1,9 +1,9 @@
 //! The upload thread: copies blocks to page-locked memory and starts their way to the device, in the order they are
 //! asked for.
 //!
-//! Nobody but this thread waits for a copy, and only when all staging buffers are under one. A slot is written only
-//! after the caller's side said that every kernel that reads what was there is queued; the copy then waits for those on
-//! the device.
+//! Only this thread waits for a copy, and only when all staging buffers are in use by one. A slot
+//! is written only after the caller's side reported that every kernel that reads its content is
+//! queued; the copy then waits for those on the device.
 
 use std::{
     fmt,
@@ -34,7 +34,7 @@ use crate::{
 /// Name of the stage in errors and of its thread.
 pub(super) const STAGE: &str = "upload";
 
-/// Which columns of a block go to the device.
+/// Columns of a block that go to the device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Columns {
     /// Features, and targets when there are some.
@@ -43,7 +43,7 @@ pub(super) enum Columns {
     Tokens(TokenType),
 }
 
-/// What the upload thread works with.
+/// Inputs of the upload thread.
 pub(super) struct Feeder<D: Driver> {
     pub(super) window: Arc<DeviceWindow<D>>,
     /// Dropped before the staging memory, which it may be reading.

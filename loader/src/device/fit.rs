@@ -1,4 +1,4 @@
-//! Whether batches of a pass can be built on the device, and what that takes.
+//! Check that batches of a pass can be built on the device, and the sizes that takes.
 
 use feedline_schemas::manifest::{TargetKind, TokenType};
 
@@ -31,7 +31,7 @@ pub(super) struct Column {
     pub(super) row_bytes: usize,
 }
 
-/// How a pass is built on the device.
+/// Plan of building a pass on the device.
 #[derive(Clone, Debug)]
 pub(super) struct Fit {
     pub(super) columns: Columns,
@@ -45,7 +45,7 @@ impl Fit {
     /// Fits a window to a pass from batch `start` on.
     ///
     /// # Errors
-    /// Why that cannot be.
+    /// Reason that it cannot be done.
     pub(super) fn new(
         engine: &Engine,
         order: &Order,
@@ -88,7 +88,7 @@ impl Fit {
         self.layout.iter().map(room)
     }
 
-    /// How column `number` lies in a window.
+    /// Layout of column `number` in a window.
     pub(super) fn column<D: super::Driver>(
         &self,
         number: usize,
@@ -235,7 +235,7 @@ mod tests {
     fn a_row_spans_as_many_blocks_as_its_tokens_reach_over() {
         let check = |counts: &[u64], length, expected| {
             assert_eq!(blocks_spanned(counts, length), expected, "{counts:?}");
-            // As they may lie, one by one.
+            // One by one, the block of each token.
             let blocks: Vec<usize> = (0..counts.len())
                 .flat_map(|b| std::iter::repeat_n(b, usize::try_from(counts[b]).unwrap()))
                 .collect();

@@ -1,5 +1,5 @@
-//! What the device computes from the bytes it was sent, and the same on the CPU: the reference for tests, and the way
-//! to go without a GPU.
+//! Kernels that build batches on the device, and their twins on the CPU: the reference for tests,
+//! and the way to run without a GPU.
 //!
 //! - Rows and tokens: whole blocks go to the device once, into the slots of a window, and a kernel builds each batch
 //!   from (slot, row) places. So the processor touches no row.
@@ -8,14 +8,14 @@
 
 use serde::{Deserialize, Serialize};
 
-/// How one column of the blocks lies in a window of slots.
+/// Layout of one column of the blocks in a window of slots.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ColumnLayout {
     /// Bytes from one slot to the next.
     pub slot_bytes: usize,
     /// Slots of the window.
     pub slots: u32,
-    /// Where the column starts in a slot, in bytes.
+    /// Start of the column in a slot, in bytes.
     pub offset: usize,
     /// Rows of a slot; tokens of a slot for tokens.
     pub rows: u32,
@@ -39,11 +39,11 @@ impl ColumnLayout {
     }
 }
 
-/// Where a row of a batch lies: slot of the window, row of the slot.
+/// Position of a row of a batch: slot of the window, row of the slot.
 pub type RowPlace = [u32; 2];
 
-/// Some tokens of a batch: slot, first token in the slot, first place in the batch, end in the batch. A slot that the
-/// window does not have stands for padding.
+/// Some tokens of a batch: slot, first token in the slot, first place in the batch, end in the
+/// batch. A slot number that the window does not have means padding.
 pub type TokenPiece = [u32; 4];
 
 /// The slot of padding.
@@ -115,7 +115,7 @@ pub struct Normalize {
     pub bias: [f32; 3],
 }
 
-/// Where the channels of an image are.
+/// Order of the channels of an image.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ChannelOrder {
@@ -126,7 +126,7 @@ pub enum ChannelOrder {
     Last,
 }
 
-/// How an image is mixed with another of its batch.
+/// Mix of an image with another of its batch.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Mix {
     /// The other image's place in the batch. One that the batch does not have leaves the image as it is.

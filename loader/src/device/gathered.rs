@@ -1,4 +1,4 @@
-//! Batches that are built on the device, from blocks that are there.
+//! Batches that are built on the device, from blocks in its memory.
 //!
 //! ```text
 //! assemble thread   gives slots to blocks, and has the pool note the places of each batch's rows in a slab
@@ -34,13 +34,13 @@ use super::{
 };
 use crate::{Batch, BatchKind, EpochBatches, Error, engine::Engine, fill::PlaceKind};
 
-/// Where the rows of batches lie, batch by batch.
+/// Positions of the rows of batches, batch by batch.
 pub(super) struct PlaceBatches(pub(super) EpochBatches);
 
-/// Where the rows of one batch lie.
+/// Positions of the rows of one batch.
 pub(super) struct PlaceBatch(Batch);
 
-/// What is known of a batch before it is built.
+/// Description of a batch before it is built.
 #[derive(Debug)]
 pub(super) struct PlaceInfo {
     batch: BatchInfo,
@@ -90,7 +90,7 @@ pub(super) struct Gathered<D: Gather> {
     pub(super) feeder: FeederHandle,
     pub(super) engine: Arc<Engine>,
     pub(super) fit: Fit,
-    /// Where batches are built.
+    /// Device that builds the batches.
     pub(super) device: Arc<Device<D>>,
     pub(super) buffers: Buffers<D>,
     pub(super) reader: Reader<D>,
@@ -149,7 +149,7 @@ pub(super) struct Reader<D: Gather> {
 }
 
 impl<D: Gather> Gathered<D> {
-    /// What was copied, places and blocks.
+    /// Totals of the copies, of places and blocks.
     pub(super) fn totals(&self) -> UploadTotals {
         let places = self.places.as_ref().map(Uploader::totals);
         let places = places.unwrap_or_default();
@@ -249,7 +249,7 @@ impl<D: Gather> Gathered<D> {
     }
 }
 
-/// Where the parts of a batch of `rows` rows lie, those without bytes left out.
+/// Byte ranges of the parts of a batch of `rows` rows; those without bytes are left out.
 pub(super) fn parts(kind: BatchKind, target: TargetKind, rows: usize) -> Vec<Range<usize>> {
     let mut end = 0_usize;
     let place = |bytes: usize| {

@@ -1,4 +1,4 @@
-//! What building batches on the device asks of its driver.
+//! Interface of the driver for building batches on the device.
 
 use std::{fmt, ops::Range, sync::PoisonError};
 

@@ -21,11 +21,11 @@ pub trait HostLock: fmt::Debug + Send + Sync {
     fn unlock(&self, address: usize);
 }
 
-/// Why memory could not be page-locked.
+/// Reason that memory could not be page-locked.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[error("{reason}")]
 pub struct LockRefused {
-    /// What the system said.
+    /// Message of the system.
     pub reason: String,
 }
 

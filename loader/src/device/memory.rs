@@ -1,7 +1,8 @@
 //! Page-aligned memory for slabs, page-locked as far as the system allows.
 //!
-//! When locking is refused there is less of it, in this order: fewer slabs, but at least two; two slabs of which only
-//! the front is locked; none, and the device copies through the driver's own staging memory, which is slower.
+//! When locking is refused, less is locked, in this order: fewer slabs, but at least two; two slabs
+//! with only the front locked; none, and the device copies through the driver's own staging memory,
+//! which is slower.
 
 use std::{ops::Range, sync::Arc};
 
@@ -17,11 +18,11 @@ const LEAST_SLABS: usize = 2;
 /// Locking less than this of a slab, in bytes, gains nothing.
 const LEAST_LOCKED: usize = 1 << 20;
 
-/// How much of the slabs is page-locked.
+/// Extent of page-locking of the slabs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Pinning {
-    /// Nobody asked for it.
+    /// Not requested.
     #[default]
     NotAsked,
     /// All slabs, whole.
@@ -54,7 +55,8 @@ pub struct Registration {
 }
 
 impl Registration {
-    /// How many of the first of `bytes`, a part of the slab, are locked. A copy must not cross the edge.
+    /// Number of leading bytes of `bytes`, a part of the slab, that are locked. A copy must not
+    /// cross the edge.
     #[must_use]
     pub fn locked_prefix(&self, bytes: &[u8]) -> usize {
         let start = bytes.as_ptr().addr();
@@ -185,7 +187,7 @@ mod tests {
     use crate::device::fake::{FakeLock, warnings};
 
     const SLAB: usize = (4 << 20) + 100;
-    /// What is locked of one.
+    /// Locked bytes of one.
     const LOCKED: usize = (4 << 20) + ALIGNMENT;
 
     fn allocate_under(limit: usize) -> (Arc<FakeLock>, Vec<SlabMemory>, Pinning, Vec<String>) {

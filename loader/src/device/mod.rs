@@ -4,10 +4,10 @@
 //! tokens go there once, and kernels build each batch from them; batches of images, and what cannot be built there, are
 //! copied from the slabs of the ring by an [`Uploader`].
 //!
-//! Slabs are plain memory. [`HostLock`] page-locks it where it lies, so that the device reads it without a copy in
-//! between. Everything here builds and is tested without a GPU: what talks to the driver sits behind a trait with a
-//! twin on the CPU, and the CUDA side is one module behind the feature `cuda`, which loads the driver when the program
-//! runs.
+//! Slabs are plain memory. [`HostLock`] page-locks it in place, so that the device reads it without
+//! a copy in between. Everything here builds and is tested without a GPU: the code that calls the
+//! driver is behind a trait with a twin on the CPU, and the CUDA side is one module behind the
+//! feature `cuda`, which loads the driver when the program runs.
 
 mod batches;
 mod config;

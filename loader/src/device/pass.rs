@@ -20,7 +20,7 @@ use super::{
 };
 use crate::{BatchKind, EpochBatches, Error, Loader, fill::Filler, iterator::Parts, ring::Ring};
 
-/// Where batches are built.
+/// Place where batches are built.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum BuiltOn {
     /// On the device, from blocks that are copied there once.
@@ -32,17 +32,17 @@ pub enum BuiltOn {
     },
     /// On the processor; batches are copied.
     Processor {
-        /// Why.
+        /// Reason.
         reason: String,
     },
 }
 
 /// The batches of a pass, on a device, in order. From [`Loader::device_batches`].
 ///
-/// An error of the device is given to this and every later call; an error of the loader is given once, behind the
-/// batches made before it, and then `None`. Holding all [`DeviceConfig::buffers`] batches gives
-/// [`Error::DeviceBatchesHeld`], after which the caller may drop one and go on. Dropping it in mid-pass ends its threads
-/// and waits for the copies under way.
+/// An error of the device is given to this and every later call; an error of the loader is given
+/// once, behind the batches made before it, and then `None`. Holding all [`DeviceConfig::buffers`]
+/// batches gives [`Error::DeviceBatchesHeld`], after which the caller may drop one and continue.
+/// Dropping it in mid-pass ends its threads and waits for the copies under way.
 #[derive(Debug)]
 pub struct DeviceBatches<D: Gather> {
     pass: Pass<D>,
@@ -55,13 +55,13 @@ enum Pass<D: Gather> {
 }
 
 impl<D: Gather> DeviceBatches<D> {
-    /// Where batches are built, and why.
+    /// Place where batches are built, with the reason.
     #[must_use]
     pub fn built_on(&self) -> &BuiltOn {
         &self.built_on
     }
 
-    /// What was copied so far: batches, or blocks and the places of rows in them.
+    /// Totals of the copies so far: batches, or blocks and the places of rows in them.
     #[must_use]
     pub fn totals(&self) -> UploadTotals {
         match &self.pass {
@@ -103,7 +103,7 @@ impl<D: Gather> fmt::Debug for Pass<D> {
     }
 }
 
-/// What a pass needs to note places instead of filling batches.
+/// Parts of a pass that notes places instead of filling batches.
 #[derive(Debug)]
 pub(crate) struct Places {
     pub(crate) ring: Ring,
@@ -219,7 +219,7 @@ fn start<D: Gather>(
     })
 }
 
-/// What is there before the pass starts.
+/// Parts prepared before the pass starts.
 struct Prepared<D: Gather> {
     fit: Fit,
     window: Arc<DeviceWindow<D>>,
@@ -314,8 +314,8 @@ fn gathered<D: Gather>(
     })
 }
 
-/// Has a pass note where rows lie, instead of filling batches. What comes out of it: blocks for the device, and slots
-/// that are left.
+/// Makes a pass note the positions of rows, instead of filling batches. Returns the blocks for the
+/// device, and the slots that are left.
 fn note_places(pass: &mut Parts, fit: &Fit) -> (Receiver<Upload>, Receiver<Leave>) {
     let engine = &pass.engine;
     let (uploads_in, uploads) = unbounded();

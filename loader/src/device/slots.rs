@@ -1,4 +1,4 @@
-//! Which slot of the device's window each block has, decided ahead of the copies.
+//! Assignment of blocks to slots of the device's window, decided ahead of the copies.
 //!
 //! The assemble thread gives slots to blocks in the order of their first need, and takes them back after the last batch
 //! that needs them. So a batch's places are known before its blocks are on the device, and a slot is asked for only
@@ -42,7 +42,7 @@ pub(crate) struct Leave {
     pub(crate) upload: u64,
 }
 
-/// Gives slots to blocks. Told of every block that arrives and every batch that is planned.
+/// Gives slots to blocks. Is called for every block that arrives and every batch that is planned.
 pub(crate) struct Slots {
     needs: Peekable<Box<dyn Iterator<Item = Need> + Send>>,
     /// The slot left longest ago is used first.
@@ -86,8 +86,8 @@ impl Slots {
         }
     }
 
-    /// Gives slots to all blocks that `batch` may need, and to those behind them as long as there are some. `arrived`
-    /// finds blocks that are there already.
+    /// Gives slots to all blocks that `batch` may need, and to those behind them as long as there
+    /// are some. `arrived` finds blocks that have arrived already.
     ///
     /// # Errors
     /// The batch needs more blocks at one time than there are slots.

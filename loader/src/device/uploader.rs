@@ -10,7 +10,7 @@
 //!   Consumed                    the buffer is in `free`, its event `consumed` recorded behind the trainer's kernels
 //! ```
 //!
-//! Nobody waits for the device inside an epoch; the streams wait for each other:
+//! The caller never waits for the device inside an epoch; the streams wait for each other:
 //!
 //! ```text
 //! copy.wait(consumed); copy the parts; copy.record(done)          // when a batch is ready and a buffer free
@@ -36,28 +36,28 @@ use crate::Error;
 /// Parts of a batch start at multiples of this many bytes of device memory.
 pub const PART_ALIGNMENT: usize = 256;
 
-/// Where the uploader takes batches from.
+/// Source of the uploader's batches.
 pub trait HostBatches: Iterator<Item = Result<Self::Batch, Error>> {
     /// A batch in host memory.
     type Batch: HostBatch;
 
-    /// Whether `next` gives a batch, an error or the end without waiting.
+    /// Returns true if `next` gives a batch, an error or the end without waiting.
     fn is_ready(&mut self) -> bool;
 }
 
 /// A batch in host memory. Dropping it frees its memory for the next.
 pub trait HostBatch: Send + Sync + 'static {
-    /// What is known of a batch beside its bytes.
+    /// Description of a batch beside its bytes.
     type Info: fmt::Debug + Send;
 
-    /// What the trainer gets with the batch on the device.
+    /// Description that the trainer gets with the batch on the device.
     fn info(&self) -> Self::Info;
 
-    /// What is to be copied.
+    /// Parts to copy.
     fn parts(&self) -> Vec<&[u8]>;
 
-    /// Where `part`, one of the parts, is to be cut in two copies, because page-locked memory ends there: no copy may
-    /// cross that edge. By default it is not cut.
+    /// Offset at which `part`, one of the parts, is split into two copies, because page-locked
+    /// memory ends there: no copy may cross that edge. By default it is not split.
     fn edge(&self, part: &[u8]) -> usize {
         part.len()
     }
@@ -80,7 +80,7 @@ pub struct Uploader<D: Driver, S: HostBatches> {
     totals: UploadTotals,
 }
 
-/// What an uploader has done.
+/// Totals of an uploader.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct UploadTotals {
     /// Batches copied, or being copied.
@@ -94,11 +94,11 @@ pub struct UploadTotals {
 /// Free buffers come out of it.
 pub(super) type Buffers<D> = Receiver<Arc<Landing<D>>>;
 
-/// What batches need once they are on the device.
+/// State that batches need once they are on the device.
 #[derive(Debug)]
 pub(super) struct Device<D: Driver> {
     pub(super) compute: D::Stream,
-    /// Where buffers go when their batch is dropped.
+    /// Channel that returns buffers when their batch is dropped.
     back: Sender<Arc<Landing<D>>>,
     pub(super) health: Health,
 }
@@ -141,7 +141,7 @@ impl<D: Driver, S: HostBatches> Uploader<D, S> {
         }
     }
 
-    /// What it has done so far.
+    /// Totals so far.
     #[must_use]
     pub fn totals(&self) -> UploadTotals {
         self.totals
@@ -187,8 +187,8 @@ impl<D: Driver, S: HostBatches> Uploader<D, S> {
         if self.free.is_empty() {
             return Err(Error::DeviceBatchesHeld);
         }
-        // The loader may be waiting for a slab that is only not free because nobody looked. One is enough for it, and
-        // the copies behind go on.
+        // The loader may be waiting for a slab whose copy is done but was not yet collected.
+        // Collecting one is enough for it, and the copies behind continue.
         if self.host.as_mut().is_some_and(|host| !host.is_ready()) {
             self.copies.settle_oldest()?;
         }
@@ -280,7 +280,7 @@ pub struct DeviceBatch<D: Driver, I> {
 }
 
 impl<D: Driver, I> DeviceBatch<D, I> {
-    /// A batch whose parts lie, or will, in a buffer of the device's.
+    /// A batch whose parts are, or will be, in a buffer of the device's.
     pub(super) fn new(
         info: I,
         parts: Vec<Range<usize>>,
@@ -295,17 +295,17 @@ impl<D: Driver, I> DeviceBatch<D, I> {
         }
     }
 
-    /// What the loader said of it.
+    /// Description by the loader.
     pub fn info(&self) -> &I {
         &self.info
     }
 
-    /// Where its parts lie in [`DeviceBatch::memory`], in bytes.
+    /// Byte ranges of its parts in [`DeviceBatch::memory`].
     pub fn parts(&self) -> &[Range<usize>] {
         &self.parts
     }
 
-    /// The memory it lies in.
+    /// The memory it is stored in.
     pub fn memory(&self) -> &D::Memory {
         self.buffer.memory()
     }

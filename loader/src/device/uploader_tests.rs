@@ -17,7 +17,7 @@ struct FakeHost {
     ring: Arc<FakeRing>,
     next: u64,
     batches: u64,
-    /// Whether the next batch is made already.
+    /// True when the next batch is made already.
     ready: Arc<Mutex<bool>>,
     fails_at: Option<u64>,
 }
@@ -308,7 +308,7 @@ fn fault_30_an_error_behind_the_kernels_is_given_too() {
     b.driver.world().plan = calls;
     drop(first);
     assert!(matches!(b.uploader.next(), Some(Err(Error::Device { .. }))));
-    // It was one call that failed: the device still answers, so its copies are known to be done.
+    // Only one call failed: the device still responds, so its copies are known to be done.
     let ring = Arc::clone(&b.ring);
     drop(b.uploader);
     assert_eq!(ring.free().len(), 3);

@@ -14,15 +14,15 @@ use super::{
 
 /// Slots in device memory, each with room for one block, allocated once.
 ///
-/// As in the [`Uploader`](super::Uploader), copies wait on the device for the kernels that read what was there before,
-/// and kernels for the copies they read; nobody waits for the device.
+/// As in the [`Uploader`](super::Uploader), copies wait on the device for the kernels that read the
+/// previous content, and kernels for the copies they read; no thread waits for the device.
 pub(super) struct DeviceWindow<D: Driver> {
     slots: Vec<Arc<Landing<D>>>,
     columns: Vec<Range<usize>>,
     slot_bytes: usize,
 }
 
-/// Where the parts of a block lie in a slot, in bytes, and the length of a slot.
+/// Byte ranges of the parts of a block in a slot, and the length of a slot.
 pub(super) fn slot_layout(columns: impl Iterator<Item = usize>) -> (Vec<Range<usize>>, usize) {
     let mut end = 0_usize;
     let place = |bytes: usize| {
@@ -68,7 +68,7 @@ impl<D: Driver> DeviceWindow<D> {
         self.slot_bytes
     }
 
-    /// Where the parts of a block may lie in its slot, in bytes.
+    /// Byte ranges of the parts of a block in its slot.
     pub(super) fn columns(&self) -> &[Range<usize>] {
         &self.columns
     }
@@ -78,7 +78,7 @@ impl<D: Driver> DeviceWindow<D> {
         self.slots.first().map(|slot| slot.memory())
     }
 
-    /// Starts the copy of a block to a slot, behind the kernels that read what was there before.
+    /// Starts the copy of a block to a slot, behind the kernels that read its previous content.
     ///
     /// # Errors
     ///

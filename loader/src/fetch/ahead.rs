@@ -11,8 +11,8 @@ use futures::future::join_all;
 
 use super::{Extent, Extents, FetchError};
 
-/// [`Extents`] of which some are there already. Each of these is given out once: who asks for it again has found that
-/// something is wrong with it, and has it read anew and alone.
+/// [`Extents`] with some read in advance. Each of these is given out once: a second request for it
+/// means that it was found bad, and reads it again, alone.
 #[derive(Debug)]
 pub(crate) struct Ahead<'a> {
     inner: &'a dyn Extents,
@@ -32,7 +32,7 @@ impl<'a> Ahead<'a> {
     }
 }
 
-/// Whether `next` begins in the same file where `last` ends.
+/// Returns true if `next` begins in the same file where `last` ends.
 fn touch(last: &Extent, next: &Extent) -> bool {
     last.path == next.path && last.range.end == next.range.start
 }

@@ -13,7 +13,7 @@ use super::{
     remote::RemoteExtents,
 };
 
-/// What has come of an extent so far.
+/// Part of an extent that has arrived so far.
 #[derive(Debug)]
 pub(super) struct Partial {
     pub(super) pieces: Pieces,
@@ -21,7 +21,7 @@ pub(super) struct Partial {
     etag: Option<String>,
 }
 
-/// Why a request failed.
+/// Reason of a failed request.
 #[derive(Debug)]
 pub(super) enum Failure {
     /// It may succeed when made again.
@@ -42,7 +42,7 @@ pub(super) struct Failed {
 }
 
 impl Partial {
-    /// Whether the rest can be asked for by itself.
+    /// Returns true if the rest can be requested by itself.
     fn can_go_on(&self) -> bool {
         self.pieces.filled > 0 && !self.pieces.is_whole() && self.etag.is_some()
     }
@@ -64,7 +64,7 @@ impl Failed {
         }
     }
 
-    /// This failure, with what came of whichever of the two got further.
+    /// This failure, with the longer of the two partial results.
     pub(super) fn with_longer(mut self, other: Self) -> Self {
         let filled = |failed: &Self| failed.partial.as_ref().map_or(0, |p| p.pieces.filled);
         if filled(&other) > filled(&self) {
@@ -74,7 +74,7 @@ impl Failed {
     }
 }
 
-/// How much came in the current window.
+/// Bytes that arrived in the current window.
 struct Window {
     end: Instant,
     bytes: u64,
@@ -130,7 +130,7 @@ impl RemoteExtents {
         }
     }
 
-    /// Checks that the answer is about the right object and all of the range.
+    /// Checks that the response is about the right object and all of the range.
     fn accept(&self, extent: &Extent, answer: &Answer, wanted: u64) -> Result<(), FetchError> {
         let url = || self.store.url_of(&extent.path);
         let etag = answer.etag.as_deref();
@@ -267,7 +267,7 @@ impl RemoteExtents {
         }
     }
 
-    /// Size of the object, or 0 when it cannot be had in time: it is only told.
+    /// Size of the object, or 0 when it is not known in time: it only serves the message.
     async fn size(&self, extent: &Extent) -> u64 {
         let size = self.store.size(&extent.path);
         match timeout(self.config.attempt_least, size).await {

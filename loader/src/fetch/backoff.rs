@@ -1,4 +1,4 @@
-//! How long to wait before a request is made again.
+//! Delays before a request is retried.
 
 use std::{
     sync::atomic::{AtomicU64, Ordering::Relaxed},

@@ -4,14 +4,15 @@ use std::time::Duration;
 
 use crate::Error;
 
-/// How the bytes of a dataset are asked for. None of it changes which samples a batch holds.
+/// Settings of the requests for the bytes of a dataset. None of it changes which samples a batch
+/// holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FetchConfig {
     /// Threads that read local files and check what they read, up to 64. Default 0, which is one for each two
     /// processors, but at least 2 and at most 8.
     pub local_threads: u32,
-    /// An extent that cannot be had for this long ends the pass, 1 ms to 1 day. Longer rides out longer outages of the
-    /// store, shorter tells sooner. Default 5 min.
+    /// An extent that cannot be read for this long ends the pass, 1 ms to 1 day. Longer rides out
+    /// longer outages of the store, shorter reports them sooner. Default 5 min.
     pub deadline: Duration,
     /// A single request is given up after between this and the next setting, by how long others of its size took; at
     /// least 1 ms. Default 2 s.

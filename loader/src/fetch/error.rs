@@ -1,10 +1,11 @@
-//! Why an extent cannot be had.
+//! Errors of reading an extent.
 
 use std::{ops::Range, sync::Arc};
 
 use crate::error::BUILD_ANEW;
 
-/// Why bytes of a dataset could not be read. Cheap to clone, since several batches may wait for the same bytes.
+/// Reason that bytes of a dataset could not be read. Cheap to clone, since several batches may wait
+/// for the same bytes.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum FetchError {
@@ -16,7 +17,7 @@ pub enum FetchError {
     },
     /// The object ends before the asked range does.
     #[error(
-        "`{url}` is cut short: it has `{size}` bytes and bytes `{}` to `{}` were asked for; restore the file or, \
+        "`{url}` is truncated: it has `{size}` bytes and bytes `{}` to `{}` were asked for; restore the file or, \
          where feedline built it, {BUILD_ANEW}",
         range.start,
         range.end
@@ -55,10 +56,10 @@ pub enum FetchError {
     Changed {
         /// URL of the object.
         url: String,
-        /// What tells them apart.
+        /// Difference between the two.
         reason: String,
     },
-    /// Access was refused, also after the credentials were fetched anew.
+    /// Access was refused, also after the credentials were refreshed.
     #[error(
         "access to `{url}` was refused; renew the store's credentials or the file's permissions, then resume"
     )]
@@ -103,7 +104,8 @@ pub enum FetchError {
 }
 
 impl FetchError {
-    /// Whether the same read may succeed later, once the network or the store has recovered.
+    /// Returns true if the same read may succeed later, once the network or the store has
+    /// recovered.
     #[must_use]
     pub const fn is_retryable(&self) -> bool {
         matches!(self, Self::Unavailable { .. })

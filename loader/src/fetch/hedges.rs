@@ -2,9 +2,9 @@
 
 use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
 
-/// What a request that is made earns, or a hedge costs, is counted in thousandths.
+/// Credit that a request earns, or a hedge costs, is counted in thousandths.
 const HEDGE: i64 = 1000;
-/// Hedges that can be saved up, so that a burst of late answers finds some.
+/// Hedges that can be saved up, so that a burst of late responses finds some.
 const MOST: i64 = 16 * HEDGE;
 
 /// So many hedges in a thousand requests, and no more.
@@ -29,7 +29,7 @@ impl HedgeBudget {
         self.saved.fetch_update(Relaxed, Relaxed, earn).ok();
     }
 
-    /// Whether a hedge may be made now; it is then paid for.
+    /// Returns true if a hedge may be made now; it is then paid for.
     pub(crate) fn spend(&self) -> bool {
         let spend = |saved: i64| (saved >= HEDGE).then_some(saved - HEDGE);
         self.saved.fetch_update(Relaxed, Relaxed, spend).is_ok()

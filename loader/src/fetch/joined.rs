@@ -10,7 +10,7 @@ use super::{
     memory::{Memory, Pool},
 };
 
-/// What is asked for.
+/// Extents of a request.
 #[derive(Clone, Debug)]
 pub(super) struct Joined {
     /// All of it.
@@ -102,7 +102,7 @@ impl Pieces {
         true
     }
 
-    /// Whether nothing is missing.
+    /// Returns true if all bytes have arrived.
     pub(super) fn is_whole(&self) -> bool {
         self.filled == self.bytes
     }

@@ -1,4 +1,4 @@
-//! How long requests of a size take, from the latest of them.
+//! Latencies of requests by size, from the latest of them.
 
 use std::{
     sync::{Mutex, PoisonError},
@@ -9,7 +9,7 @@ use std::{
 const KEPT: usize = 512;
 /// Below so many, nothing is known.
 const LEAST: usize = 32;
-/// Quantiles are computed anew after so many.
+/// Quantiles are recomputed after so many.
 const EVERY: usize = 16;
 
 /// Latencies by size class; a class holds sizes up to twice its smallest.

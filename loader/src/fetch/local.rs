@@ -35,7 +35,7 @@ struct Shared {
     files: LocalFiles,
     pool: Arc<Pool>,
     meters: Arc<Meters>,
-    /// Where the files lie, for errors.
+    /// URL of the folder, for errors.
     url: String,
 }
 
@@ -99,7 +99,7 @@ impl LocalExtents {
         }
     }
 
-    /// Opens a file anew before it is read again.
+    /// Closes a file, so that the next read opens it again.
     pub(super) fn forget(&self, extent: &Extent) {
         self.shared.files.forget(&extent.path);
     }
@@ -141,7 +141,7 @@ impl Drop for Readers {
     fn drop(&mut self) {
         drop(self.jobs.take());
         for thread in self.threads.drain(..) {
-            // A thread that panicked has told its caller by going away.
+            // A thread that panicked has closed its channel, which its caller has seen.
             thread.join().ok();
         }
     }

@@ -1,8 +1,8 @@
-//! Memory for what is read: page-aligned, and used again once nobody holds the bytes any more.
+//! Page-aligned memory for read bytes, reused once they are dropped.
 //!
-//! Fresh memory costs a page fault for every 4 KiB, which for bytes that lie in the page cache is about as much as
-//! copying them. Idle memory is given up when memory of another size is needed, so that the total never exceeds the
-//! most that was held at one time.
+//! Fresh memory costs a page fault for every 4 KiB, which for bytes in the page cache is about as
+//! much as copying them. Idle memory is given up when memory of another size is needed, so that the
+//! total never exceeds the most that was held at one time.
 
 use std::{
     collections::BTreeMap,

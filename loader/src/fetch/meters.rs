@@ -1,4 +1,4 @@
-//! What reading costs: requests, retries, hedges and times.
+//! Costs of reading: requests, retries, hedges and times.
 
 use std::{
     fmt,
@@ -27,7 +27,7 @@ pub struct FetchMetrics {
     pub crc_failures: u64,
     /// Bodies that broke off and were continued where they did.
     pub resumed_bodies: u64,
-    /// Times that credentials were fetched anew because access was refused.
+    /// Times that credentials were refreshed because access was refused.
     pub refreshed_credentials: u64,
     /// Requests to a remote store that may be under way at one time, as of now; 0 for local files.
     pub permits: u64,
@@ -81,7 +81,7 @@ pub(crate) struct FetchMeters {
     pub(crate) extent_times: Histogram,
 }
 
-/// What makes a retry necessary.
+/// Cause of a retry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Cause {
     Throttled,

@@ -1,9 +1,9 @@
 //! Reading parts of files.
 //!
-//! [`Extents`] is the seam between an input, which knows where its blocks lie, and the tiers their bytes come from.
-//! Behind it: a cache, or [`StoreExtents`] itself, which has one way for local files and one for remote stores. The
-//! latter asks one request at a time for what a caller wants, be it one extent or several that touch, and decides what
-//! follows from each failure:
+//! [`Extents`] is the seam between an input, which knows the ranges of its blocks, and the tiers
+//! their bytes come from. Behind it: a cache, or [`StoreExtents`] itself, which has one way for
+//! local files and one for remote stores. The latter makes one request at a time for the caller's
+//! extents, be it one or several that touch, and decides what follows from each failure:
 //!
 //! | file | decides |
 //! |---|---|
@@ -51,7 +51,7 @@ pub(crate) struct Extent {
     pub(crate) range: Range<u64>,
     /// CRC32C that these bytes must have, if that is known.
     pub(crate) crc32c: Option<u32>,
-    /// What else has these bytes.
+    /// Identity of these bytes in another run.
     pub(crate) identity: Identity,
     /// First batch that needs it.
     pub(crate) first: u64,
@@ -75,7 +75,7 @@ impl Extent {
     }
 }
 
-/// Where parts of files come from.
+/// Source of parts of files.
 #[async_trait]
 pub(crate) trait Extents: Send + Sync + std::fmt::Debug {
     /// Reads exactly the bytes of `extent`, with the right checksum if it has one.
@@ -91,8 +91,9 @@ pub(crate) trait Extents: Send + Sync + std::fmt::Debug {
         join_all(run.iter().map(|extent| self.get(extent))).await
     }
 
-    /// What tells the file of `extent` from any other that was or will be under its name, asked for once for each file;
-    /// `None` where the store cannot tell. All that is read of the file in this run is of this version.
+    /// Version of the file of `extent`, which differs from that of any other file that was or will
+    /// be under its name; requested once for each file. `None` where the store has none. All reads
+    /// of the file in this run are of this version.
     ///
     /// # Errors
     /// As [`get`](Self::get).
@@ -100,12 +101,12 @@ pub(crate) trait Extents: Send + Sync + std::fmt::Debug {
         Ok(None)
     }
 
-    /// Whether what is read stays at hand for another run.
+    /// Returns true if read extents stay available for another run.
     fn keeps(&self) -> bool {
         false
     }
 
-    /// Whether a run costs less than its extents one by one.
+    /// Returns true if a run costs less than its extents one by one.
     fn joins(&self) -> bool {
         false
     }

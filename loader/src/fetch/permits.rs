@@ -1,10 +1,12 @@
-//! How many requests may be under way at one time: found out while running.
+//! Number of concurrent requests, found out while running.
 //!
-//! The limit begins low and doubles with every round of answers until the store shows that it is too much; from then on
-//! it grows by one per round of at least 64 answers. It is halved when more than one in twenty of a round, and more than
-//! two, say so (429, 503), or when the times to the first byte have moved up as a whole: the 95th percentile to twice
-//! and the median to one and a half times what they were at best. A single refusal changes nothing: one in a hundred is
-//! usual for a large store, and halving for each would hold the limit at about a dozen, whatever the store can do.
+//! The limit begins low and doubles with every round of responses until the store shows that it is
+//! too much; from then on it grows by one per round of at least 64 responses. It is halved when
+//! more than one in twenty of a round, and more than two, ask for it (429, 503). It is also halved
+//! when all times to the first byte have moved up: the 95th percentile to twice and the median to
+//! one and a half times what they were at best. A single refusal changes nothing: one in a hundred
+//! is usual for a large store, and halving for each would hold the limit at about a dozen, whatever
+//! the store can do.
 
 use std::{
     collections::BTreeMap,
@@ -19,7 +21,7 @@ use super::latency::{Quantiles, quantiles};
 
 /// Limit at the start.
 const START: u32 = 16;
-/// Answers in a round, at least: fewer tell too little about a share of a few percent.
+/// Responses in a round, at least: fewer are too few to measure a rate of a few percent.
 const ROUND: u32 = 64;
 
 /// Permits for requests; the smallest number waits least.
@@ -91,7 +93,7 @@ impl Permits {
         }
         drop(state);
         for (sender, permit) in granted {
-            // Nobody waits for it any more: dropped, it goes to the next one.
+            // If its waiter is gone, the permit is dropped and passes to the next one.
             drop(sender.send(permit));
         }
     }
@@ -112,12 +114,12 @@ impl State {
 }
 
 impl Permit {
-    /// Tells of an answer and the time to its first byte.
+    /// Records a response and the time to its first byte.
     pub(crate) fn answered(&self, time: Duration) {
         self.permits.lock().control.answered(time);
     }
 
-    /// Tells that the store asked for less.
+    /// Records that the store asked for fewer requests.
     pub(crate) fn throttled(&self) {
         self.permits.lock().control.throttled(self.cuts);
     }
@@ -149,7 +151,7 @@ struct Control {
     is_starting: bool,
     /// Halvings so far. What a request from before the last one meets says nothing about the new limit.
     cuts: u64,
-    /// Whether somebody had to wait in this round; else a higher limit would mean nothing.
+    /// True if a request had to wait in this round; else a higher limit would mean nothing.
     was_full: bool,
     throttled: u32,
     times: Vec<f32>,
@@ -239,7 +241,7 @@ mod tests {
 
     const QUICK: Duration = Duration::from_millis(10);
 
-    /// A round of answers, all of which take `time`.
+    /// A round of responses, all of which take `time`.
     fn round(control: &mut Control, time: Duration) {
         control.was_full = true;
         for _ in 0..control.round() {
@@ -301,7 +303,7 @@ mod tests {
         }
         assert_eq!(
             tail.limit, 33,
-            "nobody waited, so more would change nothing"
+            "no request waited, so more would change nothing"
         );
     }
 

@@ -1,4 +1,4 @@
-//! Which version of each object a run began with.
+//! Version of each object at the start of a run.
 
 use std::{
     collections::HashMap,
@@ -20,8 +20,8 @@ struct Version {
 }
 
 impl Pins {
-    /// What a request for `path` must ask to match. Weak ETags cannot be asked for (RFC 9110, section 13.1.1); they are
-    /// compared when the answer comes.
+    /// ETag that a request for `path` must match. Weak ETags cannot be used for that (RFC 9110,
+    /// section 13.1.1); they are compared when the response arrives.
     pub(crate) fn if_match(&self, path: &str) -> Option<String> {
         let seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         let version = seen.get(&xxh3_128(path.as_bytes()))?;
@@ -32,8 +32,8 @@ impl Pins {
         Some(strong.to_owned())
     }
 
-    /// What tells the object from others under its name for ever: size and ETag; `None` inside when it has no strong
-    /// ETag, and outside when it was not seen yet.
+    /// Identity of the object among all versions under its name: size and ETag; `None` inside when
+    /// it has no strong ETag, and outside when it was not seen yet.
     pub(crate) fn version(&self, path: &str) -> Option<Option<String>> {
         let seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         let version = seen.get(&xxh3_128(path.as_bytes()))?;
@@ -41,10 +41,10 @@ impl Pins {
         Some(strong.map(|etag| format!("{} {etag}", version.bytes)))
     }
 
-    /// Compares an answer with what was seen first, which it may be.
+    /// Compares a response with the first one, which it may be.
     ///
     /// # Errors
-    /// How they differ.
+    /// Description of the difference.
     pub(crate) fn check(&self, path: &str, etag: Option<&str>, bytes: u64) -> Result<(), String> {
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         let first = seen

@@ -29,7 +29,7 @@ use crate::metrics::Meters;
 
 /// A request is given up after so many times what 99 of 100 of its size take.
 const PATIENCE: f32 = 8.0;
-/// How long to look away while it is not known yet what late means.
+/// Interval of checks while no latency is known yet.
 const UNKNOWN: Duration = Duration::from_millis(50);
 
 /// Extents of a store that is reached by requests.
@@ -113,7 +113,7 @@ impl RemoteExtents {
             {
                 permit.throttled();
             }
-            // Others may go on while this one waits.
+            // Others may continue while this one waits.
             drop(permit);
             let wait = self.judge(&mut job, failed, credentials)?;
             sleep(wait).await;
@@ -171,7 +171,7 @@ impl RemoteExtents {
         Ok(wait)
     }
 
-    /// Has the credentials fetched anew, unless somebody did since `seen`.
+    /// Refreshes the credentials, unless that was done since `seen`.
     fn refresh(&self, seen: u64) {
         let is_first = self
             .credentials
@@ -180,7 +180,7 @@ impl RemoteExtents {
         if is_first {
             tracing::warn!(
                 store = self.store.url(),
-                "access was refused: fetching the credentials anew"
+                "access was refused: refreshing the credentials"
             );
             self.meters.fetches.refreshed_credentials.add(1);
             self.store.reconnect();
@@ -204,8 +204,8 @@ impl RemoteExtents {
         }
     }
 
-    /// A request, and when it is late a second one on other connections; the first good answer counts, and the other
-    /// request is given up.
+    /// Makes a request, and when it is late a second one on other connections; the first good
+    /// response counts, and the other request is given up.
     async fn race(&self, job: &mut Job<'_>, permit: &Permit) -> Result<Partial, Failed> {
         self.hedges.earn();
         job.attempts += 1;

@@ -13,7 +13,7 @@ use crate::{
 
 use super::{Filled, Filler, Scratch, foreign, gather_targets};
 
-/// Bits of the number that an epoch is, the others of which tell how often an image came before.
+/// Bits of the epoch in its number; the others count earlier uses of an image.
 const EPOCH_BITS: u32 = 32;
 
 /// Fills pixels and `y` and notes the places. An image that cannot be used is replaced by the next good one of its
@@ -73,7 +73,7 @@ pub(super) fn epoch(epoch: u64, again: u32) -> u64 {
     epoch | u64::from(again) << EPOCH_BITS
 }
 
-/// How the images of a piece, whole pairs, are mixed.
+/// Mixes of the images of a piece, which consists of complete pairs.
 struct Pairs<'a> {
     mixing: &'a Mixing,
     /// Place of the first.
@@ -92,7 +92,7 @@ impl<'a> Pairs<'a> {
         }
     }
 
-    /// Whether the image in `row` is the rank's own, or mixed into one that is.
+    /// Returns true if the image in `row` is the rank's own, or mixed into one that is.
     fn needs(&self, row: usize) -> bool {
         self.is_own(row) || self.mixes.get(row ^ 1).is_some_and(Mix::is_mixed)
     }

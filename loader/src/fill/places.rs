@@ -1,5 +1,6 @@
-//! Where rows and tokens lie on a device: what a kernel there builds the batch from. Nothing is copied, and the blocks in
-//! host memory are looked at only where a row cannot be used or a document begins.
+//! Positions of rows and tokens on a device: the input of the kernel that builds the batch. Nothing
+//! is copied, and the blocks in host memory are looked at only where a row cannot be used or a
+//! document begins.
 
 use crate::{
     Error, TokenLayout,
@@ -10,7 +11,7 @@ use crate::{
 
 use super::{Filled, Filler, rows, tokens};
 
-/// What a row's places are.
+/// Kind of a row's places.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PlaceKind {
     /// One [`RowPlace`](crate::device::RowPlace).

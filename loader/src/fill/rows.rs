@@ -71,7 +71,8 @@ pub(super) fn fill(
     Ok(())
 }
 
-/// Appends where the rows of a run lie, and which of all places stand for a row that must not be used.
+/// Appends the positions of the rows of a run, and the indices of those that replace a row that
+/// must not be used.
 pub(super) fn find(
     filler: &Filler,
     run: &LoadedRun,

@@ -75,7 +75,7 @@ impl Rows<'_> {
                 let mut used = 0;
                 for (number, piece) in (1..).zip(pieces) {
                     let rows = tokens(window.block(piece.block))?;
-                    // Of a block that stands in for a damaged one, a document may be shorter.
+                    // In a block that replaces a damaged one, a document may be shorter.
                     let document = rows.document(piece.row as usize);
                     let start = document.end.min(document.start + piece.start as usize);
                     let end = used + (piece.len as usize).min(document.end - start);
@@ -134,8 +134,9 @@ impl Rows<'_> {
     }
 }
 
-/// Writes which document of its row each token of a block belongs to, from `start` on, and its position in that;
-/// `before` documents of the row lie in other blocks, and those of this one are added to them.
+/// Writes the number of each token's document in its row, from `start` on, and the token's position
+/// in that document; `before` documents of the row are in other blocks, and those of this one are
+/// added to them.
 fn mark(rows: &TokenRows, start: usize, [segments, positions]: [&mut [u32]; 2], before: &mut u32) {
     let mut row = document_at(rows, u32::try_from(start).unwrap_or(u32::MAX)) as usize;
     let mut used = 0;
@@ -159,9 +160,9 @@ fn mark(rows: &TokenRows, start: usize, [segments, positions]: [&mut [u32]; 2], 
     }
 }
 
-/// Finds the first tokens at `place`, up to `most`, which may go on in the blocks that follow. Calls `each` for the part
-/// in every block: its number in the window, its documents, the first token in it, and where that part is among all.
-/// Returns how many tokens there are.
+/// Finds the first tokens at `place`, up to `most`, which may continue in the blocks that follow.
+/// Calls `each` for the part in every block: its number in the window, its documents, the first
+/// token in it, and the range of that part among all. Returns the number of tokens.
 pub(super) fn read_on(
     window: &LoadedWindow,
     place: TokenPlace,

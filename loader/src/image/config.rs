@@ -6,8 +6,8 @@ use serde::{Deserialize, Serialize};
 use super::{Augment, MixConfig};
 use crate::Error;
 
-/// What is done to each image. The pixels of a sample depend on these settings, so they belong to a run: changed on
-/// resuming, later batches differ from those of a run that was never stopped.
+/// Transforms of each image. The pixels of a sample depend on these settings, so they belong to a
+/// run: changed on resuming, later batches differ from those of a run that was never stopped.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ImageConfig {
@@ -20,14 +20,15 @@ pub struct ImageConfig {
     /// Random changes after the crop, in the order written. Default none.
     #[serde(default)]
     pub augment: Vec<Augment>,
-    /// Whether a decoder that can may shrink a JPEG by 2, 4 or 8 while decoding, as long as the crop keeps at least the
-    /// size handed out. Faster for large images, and the pixels differ by a few levels from those of a whole decode.
-    /// Only libjpeg-turbo can (feature `turbojpeg`). Default true.
+    /// Allows a decoder that can to shrink a JPEG by 2, 4 or 8 while decoding, as long as the crop
+    /// keeps at least the size handed out. Faster for large images, and the pixels differ by a few
+    /// levels from those of a full decode. Only libjpeg-turbo can (feature `turbojpeg`). Default
+    /// true.
     #[serde(default = "yes")]
     pub scaled_decoding: bool,
-    /// How images of a batch are mixed in pairs, in passes over [`Loader::batches`](crate::Loader::batches) and
-    /// [`Loader::epoch`](crate::Loader::epoch); a sequential pass and a [`ImageDecoder`](super::ImageDecoder) mix
-    /// nothing. Default not at all.
+    /// Mixing of the images of a batch in pairs, in passes over
+    /// [`Loader::batches`](crate::Loader::batches) and [`Loader::epoch`](crate::Loader::epoch); a
+    /// sequential pass and a [`ImageDecoder`](super::ImageDecoder) mix nothing. Default no mixing.
     #[serde(default)]
     pub mix: Option<MixConfig>,
     /// Limits on what is decoded.

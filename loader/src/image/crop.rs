@@ -1,4 +1,4 @@
-//! Which part of an image is used.
+//! Choice of the part of an image that is used.
 
 use feedline_image::{UprightBox, rounding::whole};
 

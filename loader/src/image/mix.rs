@@ -12,28 +12,30 @@ use serde::{Deserialize, Serialize};
 use super::{SampleRandom, config};
 use crate::Error;
 
-/// How images of a batch are mixed.
+/// Mixing of the images of a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct MixConfig {
-    /// How often mixup is applied to a slot, 0 to 1: Zhang, Cisse, Dauphin and Lopez-Paz (2017). Default 0.
+    /// Probability of mixup for a slot, 0 to 1: Zhang, Cisse, Dauphin and Lopez-Paz (2017). Default
+    /// 0.
     #[serde(default)]
     pub mixup_probability: f32,
     /// Both parameters of mixup's Beta distribution, 0.01 to 100. Usual: 0.2.
     #[serde(default = "usual_mixup")]
     pub mixup_alpha: f32,
-    /// How often CutMix is applied to a slot, 0 to `1 - mixup_probability`: Yun et al. (2019). Default 0.
+    /// Probability of CutMix for a slot, 0 to `1 - mixup_probability`: Yun et al. (2019). Default
+    /// 0.
     #[serde(default)]
     pub cutmix_probability: f32,
     /// Both parameters of CutMix's Beta distribution, 0.01 to 100. Usual: 1.
     #[serde(default = "usual_cutmix")]
     pub cutmix_alpha: f32,
-    /// Who mixes the pixels. Default the loader.
+    /// Component that mixes the pixels. Default the loader.
     #[serde(default)]
     pub mixed_by: MixedBy,
 }
 
-/// Who mixes the pixels; what is drawn is the same.
+/// Component that mixes the pixels; the draws are the same.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum MixedBy {
@@ -81,7 +83,7 @@ impl MixConfig {
     }
 }
 
-/// What becomes of an image.
+/// Mix of an image with its partner.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Mix {
     /// Place of the image that it is mixed with; its own where there is none.
@@ -105,7 +107,8 @@ pub struct CutBox {
     pub bottom: u32,
 }
 
-/// Draws what becomes of `slots` of a global batch of `batch_slots`, whose images have `[height, width]`.
+/// Draws the mixes of `slots` of a global batch of `batch_slots`, whose images have `[height,
+/// width]`.
 pub(crate) fn mix_batch(
     config: &MixConfig,
     (seed, epoch, batch): (u64, u64, u64),
@@ -132,7 +135,7 @@ pub(crate) fn mix_batch(
 }
 
 impl Mix {
-    /// Whether the image changes at all.
+    /// Returns true if the image changes at all.
     pub(crate) fn is_mixed(&self) -> bool {
         self.lambda < 1.0
     }
@@ -165,7 +168,7 @@ impl Mix {
         if kind >= mixup + f64::from(config.cutmix_probability) {
             return Self::nothing(slot);
         }
-        // As in section 3.1 of the paper: the box is cut off at the edges, and lambda is what is left.
+        // As in section 3.1 of the paper: the box is clipped at the edges, and lambda is the rest.
         let share = (1.0 - beta(config.cutmix_alpha.into(), random)).sqrt();
         let mut span = |side: u32| {
             let half = f64::from(side) * share / 2.0;
@@ -344,7 +347,7 @@ mod tests {
             cutmix_alpha: 100.0,
             ..MixConfig::new(0.0, 1.0)
         };
-        // The share is almost a half, so that each side of a box that is whole is 0.71 of the image's.
+        // The share is almost a half, so that each side of an unclipped box is 0.71 of the image's.
         let mixes = mix_batch(&config, (1, 2, 3), 0..500, 500, [100, 200]);
         let cuts = mixes.iter().filter_map(|mix| mix.cut);
         let (widths, heights): (Vec<_>, Vec<_>) =

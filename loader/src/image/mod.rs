@@ -105,7 +105,8 @@ impl ImageDecoder {
     /// settings, the bytes and `random`'s key alone. After an error `out` is undefined.
     ///
     /// # Errors
-    /// [`ImageError`], for what is no image, is damaged, cut short, of a kind not read, or over the limits.
+    /// [`ImageError`], for bytes that are no image, damaged, truncated, of an unsupported kind, or
+    /// over the limits.
     ///
     /// # Panics
     /// If `out` does not have [`ImageConfig::bytes`] bytes.

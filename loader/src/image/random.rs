@@ -40,7 +40,7 @@ const fn halves(value: u64) -> (u32, u32) {
 /// key, operation, draw) and of nothing else.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SampleRandom {
-    /// What identifies the sample and epoch: two words of counter, two of key.
+    /// Sample and epoch: two words of counter, two of key.
     sample: [u32; 4],
     operation: u32,
     draw: u32,
@@ -108,7 +108,7 @@ mod tests {
 
     #[test]
     fn blocks_are_those_of_the_paper() {
-        // The known answers of the authors' library Random123, file `kat_vectors`.
+        // Test vectors of the authors' library Random123, file `kat_vectors`.
         let check = |counter, key, expected| assert_eq!(philox(counter, key), expected);
         check(
             [0; 4],

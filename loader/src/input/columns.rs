@@ -33,7 +33,7 @@ impl ShardColumns {
     /// Older manifests have no checksum of the head, so nothing it says is believed beyond the match with `layout`.
     ///
     /// # Errors
-    /// What differs from `layout`.
+    /// Difference from `layout`.
     pub(crate) fn read(head: &[u8], layout: &Layout) -> Result<Self, String> {
         if !head.starts_with(b"ARROW1") {
             return Err("it does not begin as an Arrow IPC file does".into());
@@ -111,7 +111,7 @@ impl ShardColumns {
     }
 }
 
-/// What the rows of a layout have.
+/// Columns of the rows of a layout.
 struct Parts {
     features: Option<u32>,
     images: bool,

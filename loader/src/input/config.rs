@@ -1,22 +1,24 @@
-//! What to read, and which of its columns.
+//! Choice of the dataset and its columns.
 
 use feedline_schemas::manifest::TargetKind;
 
-/// Which dataset lies at the URL and what of it is wanted. All of it is part of the order: it must be the same on every
-/// rank and when resuming.
+/// Choice of the dataset at the URL and of its columns. All of it is part of the order: it must be
+/// the same on every rank and when resuming.
 ///
 /// Our own shards need none of this. For the other formats the split is found in the names of folders and files, see
 /// [`SplitChoice`](crate::SplitChoice).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct InputConfig {
-    /// Format. Default: what lies at the URL decides.
+    /// Format. Default: detected from the files at the URL.
     pub format: InputFormat,
     /// Columns of the dataset.
     pub columns: ColumnMap,
-    /// What the target is. Default: none where there is no target column; a number where the column holds floats;
-    /// otherwise a class, where any class below 2^31 is accepted if the format does not tell how many there are.
+    /// Kind of target. Default: none where there is no target column; a number where the column
+    /// holds floats; otherwise a class, where any class below 2^31 is accepted if the format does
+    /// not give their number.
     pub target: Option<TargetKind>,
-    /// What happens to rows that hold NaN or infinity, or a class out of range. Default: the read fails.
+    /// Handling of rows that hold NaN or infinity, or a class out of range. Default: the read
+    /// fails.
     pub bad_values: BadValues,
 }
 
@@ -57,9 +59,9 @@ pub enum InputFormat {
     Mds,
 }
 
-/// Which columns of a dataset are read, by name. Without any name given, a dataset with a column of images (`image`,
-/// `jpg`, `jpeg`, `png` or `img`) gives images, one with a list of integers `tokens` or `input_ids` gives tokens, and any
-/// other gives rows of numbers.
+/// Columns of a dataset to read, by name. Without any name given, a dataset with a column of images
+/// (`image`, `jpg`, `jpeg`, `png` or `img`) gives images, one with a list of integers `tokens` or
+/// `input_ids` gives tokens, and any other gives rows of numbers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ColumnMap {
     /// Numbers, in the order of the elements of a row: scalars, or lists of one fixed length. Default: all numeric
@@ -119,13 +121,13 @@ pub(super) fn check_target(asked: Option<TargetKind>) -> Result<(), String> {
     }
 }
 
-/// What happens to rows with values that no model should see.
+/// Handling of rows with values that no model should see.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum BadValues {
     /// The read fails with an error that says where the row is.
     #[default]
     Fail,
-    /// The row is set aside and counted, and another one takes its place.
+    /// The row is rejected and counted, and another one takes its place.
     Skip,
     /// Values are not looked at, except classes.
     Keep,

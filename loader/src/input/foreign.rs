@@ -80,7 +80,7 @@ pub(super) struct BlockSize {
 }
 
 impl Foreign {
-    /// The files `listed` of the folder `store`, of which `folder` is the part that is read.
+    /// The files `listed` of the folder `store`; `folder` is the part of it that is read.
     pub(super) fn new(store: &Store, folder: &str, listed: Vec<Listed>) -> Self {
         let files = listed.into_iter().map(|file| File {
             name_hash: xxh3_64(
@@ -302,7 +302,7 @@ impl Foreign {
     }
 }
 
-/// A block's offset is where it would lie if the blocks lay one after the other as they are in memory.
+/// Offsets are those of the blocks' decoded rows, stored one after the other.
 fn shard_of(path: &str, sizes: &[BlockSize]) -> Shard {
     let mut offset = 0;
     let blocks = sizes.iter().map(|size| {

@@ -1,4 +1,5 @@
-//! Where the target column lies in a block of our own shards, so that it can be read without the rest.
+//! Byte range of the target column in a block of our own shards, so that it can be read without the
+//! rest.
 
 use std::ops::Range;
 
@@ -13,7 +14,8 @@ const PREFIX_BYTES: usize = 8;
 /// Bytes of a class.
 const CLASS_BYTES: u64 = 4;
 
-/// Where the classes of a block with `rows` rows lie in its body, as its metadata says. `None` when it makes no sense.
+/// Byte range of the classes of a block with `rows` rows in its body, by its metadata. `None` when
+/// it makes no sense.
 pub(super) fn range_of_classes(
     metadata: &[u8],
     columns: &ShardColumns,
@@ -28,7 +30,7 @@ pub(super) fn range_of_classes(
             .map(|field| buffers(field.data_type()))
             .sum();
         let buffers = batch.buffers()?;
-        // The first buffer of a column tells nulls.
+        // The first buffer of a column holds its validity bits.
         let values = (before + 1 < buffers.len()).then(|| buffers.get(before + 1))?;
         let start = u64::try_from(values.offset()).ok()?;
         let bytes = u64::from(rows) * CLASS_BYTES;

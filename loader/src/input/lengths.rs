@@ -1,4 +1,4 @@
-//! How long the documents of a split are.
+//! Lengths of the documents of a split.
 
 use arrow::buffer::ScalarBuffer;
 

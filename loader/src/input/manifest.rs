@@ -1,12 +1,12 @@
 //! The manifest of a dataset, and the shards of a split that it lists.
 //!
-//! A split of very many shards has them in a table, which is read in parts, a few at a time, and of which only columns of
-//! numbers and names stay in memory.
+//! A split of very many shards has them in a table, which is read in parts, a few at a time; only
+//! its columns of numbers and names stay in memory.
 //!
-//! Whether files are as long as the manifest says is found out while the dataset is opened: by one request for each of up
-//! to [`MOST_ASKED`] shards, and beyond that by listing their folder, a thousand files a request. A table of shards is so
-//! long that even the listing would take minutes; its shards are looked up only if those that are not whole are to be
-//! skipped, and otherwise when they are first read.
+//! File sizes are compared with the manifest while the dataset is opened: by one request for each
+//! of up to [`MOST_ASKED`] shards, and beyond that by listing their folder, a thousand files a
+//! request. A table of shards is so long that even the listing would take minutes; its shards are
+//! looked up only if incomplete ones are to be skipped, and otherwise when they are first read.
 
 use std::{collections::HashMap, time::Duration};
 
@@ -28,7 +28,7 @@ const MOST_ASKED: usize = 1000;
 /// Requests for sizes under way at one time.
 const ASKED_AT_A_TIME: usize = 64;
 
-/// How long it may take to find out sizes that nothing depends on.
+/// Longest time to look up sizes that nothing depends on.
 const MOST_WAIT: Duration = Duration::from_secs(30);
 
 /// Parts of a table, of about a quarter of a megabyte each, that are read at one time.
@@ -37,10 +37,11 @@ const PARTS_AT_A_TIME: usize = 4;
 /// Shards that a log line names.
 const MOST_NAMED: usize = 8;
 
-/// Reads the manifest of a dataset in our own format, and no shard. The shards that lie in tables are not in it.
+/// Reads the manifest of a dataset in our own format, and no shard. The shards listed in tables are
+/// not in it.
 ///
 /// # Errors
-/// [`Error::NoDataset`], what is wrong with the manifest, and failures of the store.
+/// [`Error::NoDataset`], errors of the manifest, and failures of the store.
 pub async fn read(dataset: &Store) -> Result<Manifest, Error> {
     let url = dataset.url();
     let storage = |source| storage_error(dataset, source);
@@ -71,7 +72,7 @@ pub async fn read(dataset: &Store) -> Result<Manifest, Error> {
     Ok(manifest)
 }
 
-/// The blocks of the shards of a split, and the shards that are left out because their files are not whole.
+/// The blocks of the shards of a split, and the incomplete shards, which are left out.
 pub(super) async fn geometry(
     store: &Store,
     split: &SplitShards,
@@ -113,7 +114,7 @@ pub(super) async fn geometry(
         return Err(Error::File {
             url: store.url(),
             reason: format!(
-                "none of the `{}` shards of split `{}` that have rows is whole; restore the files",
+                "none of the `{}` shards of split `{}` that have rows is complete; restore the files",
                 skipped.paths.len(),
                 split.split
             ),
@@ -140,7 +141,7 @@ async fn fetch_part(store: &Store, table: &Shard, number: usize) -> Result<(usiz
 /// The shards found so far.
 struct Found<'a> {
     store: &'a Store,
-    /// By path, if they are known; files that are not there are absent.
+    /// By path, if they are known; missing files are absent.
     sizes: Option<HashMap<String, u64>>,
     bad: BadShards,
     geometry: Geometry,
@@ -173,7 +174,7 @@ impl Found<'_> {
     }
 }
 
-/// Sizes of files by path, of those that are there. None when they are not looked up or cannot be.
+/// Sizes of the existing files by path. None when they are not looked up or cannot be.
 async fn sizes(
     store: &Store,
     split: &SplitShards,
@@ -192,11 +193,11 @@ async fn sizes(
         let found = look.await.map_err(|source| storage_error(store, source));
         return found.map(Some);
     }
-    // The read of a shard that is not whole fails too: nothing depends on knowing it earlier.
+    // The read of an incomplete shard fails too: nothing depends on knowing it earlier.
     let reason = match tokio::time::timeout(MOST_WAIT, look).await {
         Ok(Ok(found)) => return Ok(Some(found)),
         Ok(Err(error)) => error.to_string(),
-        Err(_) => format!("no answer within {} s", MOST_WAIT.as_secs()),
+        Err(_) => format!("no response within {} s", MOST_WAIT.as_secs()),
     };
     tracing::warn!(
         store = store.url(),
@@ -261,7 +262,7 @@ impl Skipped {
                 shards = self.paths.len(),
                 rows = self.rows,
                 first = self.paths[..self.paths.len().min(MOST_NAMED)].join(", "),
-                "shards are not whole and are left out"
+                "shards are incomplete and are left out"
             );
         }
     }

@@ -39,7 +39,7 @@ use index::{Digest, Index, ShardEntry};
 const BLOCK_BYTES: u64 = 1 << 20;
 /// Bytes that are read at once while a hash is computed.
 const HASH_BYTES: u64 = 8 << 20;
-/// What a corrupt length may make us allocate at most.
+/// Largest allocation for a length that may be corrupt.
 const MOST_SHARD: u64 = 1 << 32;
 
 /// The shards of a dataset.
@@ -56,7 +56,7 @@ struct MdsShard {
     entry: ShardEntry,
     /// Samples in every block but the last.
     block_rows: u32,
-    /// Where every block begins, and the last ends; read when it is first needed.
+    /// Starts of all blocks, and the end of the last; read when first needed.
     bounds: OnceCell<Arc<[u64]>>,
 }
 
@@ -116,7 +116,7 @@ impl Mds {
         &self.foreign
     }
 
-    /// Where the samples of a block lie, once the table at the beginning of its shard was read.
+    /// Byte range of the samples of a block, once the table at the beginning of its shard was read.
     pub(super) fn range(&self, block: BlockId) -> Option<Range<u64>> {
         let shard = &self.shards[self.geometry.file_number(block) as usize];
         if shard.entry.zip_data.is_some() {
@@ -164,7 +164,7 @@ impl Mds {
         Ok(read)
     }
 
-    /// Where the blocks of a plain shard lie. Checks the shard's hash if it has one.
+    /// Bounds of the blocks of a plain shard. Checks the shard's hash if it has one.
     async fn bounds(
         &self,
         file: u32,
@@ -185,7 +185,8 @@ impl Mds {
         shard.bounds.get_or_try_init(read).await.cloned()
     }
 
-    /// Where a shard is cut to compute its hash: into what is read of it later, if that stays at hand until then.
+    /// Bounds of the parts in which a shard is hashed: the parts that are read of it later, if
+    /// these stay available until then.
     async fn hash_cuts(
         &self,
         file: u32,
@@ -199,7 +200,7 @@ impl Mds {
             let head = index::head_bytes(entry.samples);
             let part = (0..head, Identity::Version);
             let table = self.foreign.glance(extents, (file, block), part, first);
-            // One that makes no sense is damaged, as the hash will tell.
+            // A table that makes no sense is damaged, as the hash will show.
             if let Ok(bounds) = bounds(&table.await?, entry, shard.block_rows) {
                 let mut cuts = vec![0, head];
                 cuts.extend(bounds.iter());
@@ -305,7 +306,7 @@ fn unpack(stored: &Bytes, entry: &ShardEntry) -> Result<Bytes, String> {
     let bytes = entry.raw_data.bytes;
     if bytes > MOST_SHARD {
         return Err(format!(
-            "it says that it has `{bytes}` bytes, more than offsets can tell"
+            "it says that it has `{bytes}` bytes, more than offsets can address"
         ));
     }
     let raw = zstd::bulk::decompress(stored, at(bytes))

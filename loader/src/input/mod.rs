@@ -1,4 +1,4 @@
-//! What a loader reads: one split of a dataset, as blocks of rows.
+//! Input of a loader: one split of a dataset, as blocks of rows.
 //!
 //! Our own shards have a checksum for every block. The other formats mostly have none: see [`foreign`] for what is done
 //! instead. A dataset in any format has a fingerprint, which changes when its files or their descriptions do.
@@ -45,7 +45,7 @@ use splits::{SplitChoice, SplitFiles};
 use warnings::Warnings;
 use webdataset::WebDataset;
 
-/// What one row holds.
+/// Content of one row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Record {
     /// Numbers.
@@ -96,7 +96,7 @@ pub(crate) struct Input {
     warnings: Arc<Warnings>,
 }
 
-/// Shards that are left out because their files are not whole.
+/// Incomplete shards, which are left out.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Skipped {
     /// Their rows.
@@ -223,17 +223,17 @@ impl Input {
         self.warnings.list()
     }
 
-    /// How many of them there are.
+    /// Number of warnings.
     pub(crate) fn warning_count(&self) -> usize {
         self.warnings.count()
     }
 
-    /// What a row holds.
+    /// Content of a row.
     pub(crate) fn record(&self) -> &Record {
         &self.record
     }
 
-    /// Which rows lie in which block.
+    /// Block table of the rows.
     pub(crate) fn geometry(&self) -> &Arc<Geometry> {
         &self.geometry
     }
@@ -263,7 +263,7 @@ impl Input {
         (!classes.is_empty()).then(|| names.collect())
     }
 
-    /// Reads a block, which batch `first` is the first to need. Rows that are set aside are noted in it.
+    /// Reads a block, which batch `first` is the first to need. Notes its rejected rows.
     ///
     /// Decoding another format than ours happens on the runtime's threads for blocking work.
     ///
@@ -287,8 +287,8 @@ impl Input {
         Ok(rows)
     }
 
-    /// What is read for a block that batch `first` is the first to need, in the order of its file. None where that is
-    /// not known before something else of its file was read.
+    /// Extents to read for a block that batch `first` is the first to need, in the order of its
+    /// file. None where they are not known before something else of its file was read.
     pub(crate) fn parts(&self, block: BlockId, first: u64) -> Vec<Extent> {
         let (foreign, ranges) = match &self.format {
             Format::Shards(shards) => return vec![shards.extent(block, first)],
@@ -358,7 +358,7 @@ impl Input {
         }
     }
 
-    /// URL of the file that a block lies in, for messages.
+    /// URL of a block's file, for messages.
     pub(crate) fn url_of(&self, block: BlockId) -> String {
         let file = self.geometry.file_number(block);
         match &self.format {
@@ -370,7 +370,7 @@ impl Input {
     }
 }
 
-/// What a URL leads to.
+/// Content of a URL.
 enum Found {
     Shards,
     /// Files of a split, or the indices of one.
@@ -399,7 +399,7 @@ impl ForeignFormat {
         }
     }
 
-    /// Whether a file is one of those that the format is recognised by.
+    /// Returns true if a file is one of those that the format is recognised by.
     fn has(self, path: &str) -> bool {
         // Hidden files and folders are what other tools keep beside the data.
         if path
@@ -473,7 +473,7 @@ fn folder_of_index(url: &str, chosen: &SplitFiles) -> Result<String, Error> {
     }
 }
 
-/// What a folder lacks to be a dataset, and what to do.
+/// Part that a folder lacks to be a dataset, and advice.
 fn absent(format: InputFormat, is_empty: bool) -> String {
     let lacks = match format {
         _ if is_empty => {

@@ -1,4 +1,4 @@
-//! Apache Parquet as an input: a block is a row group, of which only the columns that are wanted are read.
+//! Apache Parquet as an input: a block is a row group, and only the wanted columns are read.
 //!
 //! Footers are read when the dataset is opened. Columns are found in the first file; every other must have them with the
 //! same types. Pages with a CRC-32 are checked against it, see [`super::pages`].
@@ -40,7 +40,7 @@ use crate::{
 };
 use columns::Wanted;
 
-/// What ends a file: length of the footer (4 bytes) and magic.
+/// Trailer of a file: length of the footer (4 bytes) and magic.
 const TRAILER: u64 = 8;
 /// Footers up to this length come with the first read.
 const FOOTER_GUESS: u64 = 64 << 10;
@@ -126,7 +126,7 @@ impl Parquet {
         &self.foreign
     }
 
-    /// Where the wanted columns of a row group lie.
+    /// Byte ranges of the wanted columns of a row group.
     pub(super) fn ranges(&self, block: BlockId) -> Vec<Range<u64>> {
         let footer = &self.footers[self.geometry.file_number(block) as usize];
         let group = self.geometry.number(block) as usize;
@@ -168,7 +168,7 @@ impl Parquet {
     }
 }
 
-/// What is decoded away from the thread that reads.
+/// Inputs of decoding, which runs on another thread than reading.
 struct Task {
     footer: Footer,
     wanted: Arc<Wanted>,
@@ -188,7 +188,7 @@ impl Task {
         for leaf in self.footer.leaves.iter() {
             let chunk = chunk(row_group, *leaf);
             let bytes = parts.slice(chunk.start, chunk.end - chunk.start);
-            pages::check(&bytes.ok_or_else(|| "a column lies outside the file".to_owned())?)
+            pages::check(&bytes.ok_or_else(|| "a column is outside the file".to_owned())?)
                 .map_err(|reason| {
                     let column = row_group.column(*leaf).column_path();
                     format!("column `{column}`: {reason}")
@@ -266,7 +266,7 @@ impl ChunkReader for Parts {
 }
 
 fn outside() -> ParquetError {
-    ParquetError::EOF("a page lies outside its column".into())
+    ParquetError::EOF("a page is outside its column".into())
 }
 
 async fn read_footer(
@@ -286,7 +286,7 @@ async fn read_footer(
     let trailer = tail.slice(tail.len() - 8..);
     if &trailer[4..] != b"PAR1" {
         return Err(refuse(
-            "it does not end as a Parquet file does; it is damaged, cut short, or encrypted".into(),
+            "it does not end as a Parquet file does; it is damaged, truncated, or encrypted".into(),
         ));
     }
     let length = u64::from(u32::from_le_bytes([
@@ -329,7 +329,8 @@ fn select(wanted: &Wanted, metadata: ArrowReaderMetadata, hash: Hash128) -> Resu
     })
 }
 
-/// Checks where the wanted columns of every row group lie, and says how much memory its rows take.
+/// Checks that the wanted columns of every row group are inside the file, and returns the memory
+/// that its rows take.
 fn block_sizes(footer: &Footer, record: &Record, bytes: u64) -> Result<Vec<BlockSize>, String> {
     let groups = footer.metadata.metadata().row_groups().iter();
     let size = |(number, group): (usize, &RowGroupMetaData)| {
@@ -343,7 +344,7 @@ fn block_sizes(footer: &Footer, record: &Record, bytes: u64) -> Result<Vec<Block
             let Some(_) = chunk else {
                 let path = column.column_path();
                 return Err(format!(
-                    "column `{path}` of row group `{number}` lies outside the file's `{bytes}` bytes; it is cut short"
+                    "column `{path}` of row group `{number}` is outside the file's `{bytes}` bytes; it is truncated"
                 ));
             };
             held += u64::try_from(column.uncompressed_size()).unwrap_or(0);
@@ -360,7 +361,7 @@ fn rows_of(group: &RowGroupMetaData) -> u64 {
     u64::try_from(group.num_rows()).unwrap_or(0)
 }
 
-/// Where a column of a row group lies in the file.
+/// Byte range of a column of a row group in the file.
 fn chunk(group: &RowGroupMetaData, leaf: usize) -> Range<u64> {
     let (start, length) = group.column(leaf).byte_range();
     start..start.saturating_add(length)

@@ -33,14 +33,14 @@ pub(crate) struct Shards {
     store: Store,
     manifest: Manifest,
     geometry: Arc<Geometry>,
-    /// Columns by the head that tells them.
+    /// Columns by head.
     heads: Mutex<HashMap<Head, Arc<OnceCell<Arc<ShardColumns>>>>>,
     /// Columns of the shard read first, for all that have the same.
     usual_columns: OnceLock<Arc<ShardColumns>>,
     rereads: AtomicU64,
 }
 
-/// What a shard begins with. Shards of a dataset mostly have the same: then it is read of one of them.
+/// Head of a shard. Shards of a dataset mostly have the same: then it is read of one of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Head {
     /// Known by length and checksum.
@@ -165,7 +165,7 @@ impl Shards {
         Ok(Some(labels::classes(&bytes)))
     }
 
-    /// What is read for a block.
+    /// Extent to read for a block.
     pub(super) fn extent(&self, block: BlockId, first: u64) -> Extent {
         Extent {
             path: self.geometry.path(self.geometry.file_number(block)).into(),

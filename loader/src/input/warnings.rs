@@ -50,7 +50,7 @@ impl Warnings {
         self.lock().clone()
     }
 
-    /// How many there are.
+    /// Number of warnings.
     pub(crate) fn count(&self) -> usize {
         self.lock().len()
     }

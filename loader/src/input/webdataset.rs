@@ -1,10 +1,11 @@
 //! WebDataset as an input: tar files in which consecutive members with one name, up to its first dot after the last
 //! slash, make a sample. `a/0001.jpg` and `a/0001.cls` are the image and the class of sample `a/0001`.
 //!
-//! Rules: members that are no files, and files whose name has no dot or begins with one, are passed over. Every sample
-//! must have one image, and a label if any sample has one. A member that comes twice in a sample is refused, and so is a
-//! key that comes back later in the same file: a writer that sorted differently would lose one of the two. An archive
-//! must end as archives do, so that one that was cut short is noticed.
+//! Rules: members that are no files, and files whose name has no dot or begins with one, are passed
+//! over. Every sample must have one image, and a label if any sample has one. A member that comes
+//! twice in a sample is refused, and so is a key that comes back later in the same file: a writer
+//! that sorted differently would lose one of the two. An archive must end as archives do, so that a
+//! truncated one is noticed.
 //!
 //! Opening walks all headers, which reads small members whole; a block is about 1 MiB of consecutive samples, and its
 //! headers are walked again when it is read. So the index has three numbers a block.
@@ -64,7 +65,7 @@ pub(super) struct WebDataset {
     blocks: Vec<Vec<TarBlock>>,
 }
 
-/// Which members of a sample are read.
+/// Members of a sample that are read.
 #[derive(Clone, Debug)]
 struct Members {
     /// Extension of images, if one is asked for.
@@ -79,7 +80,7 @@ struct TarBlock {
     rows: u32,
 }
 
-/// What walking an archive found.
+/// Result of walking an archive.
 #[derive(Debug, Default)]
 struct Index {
     blocks: Vec<TarBlock>,
@@ -157,7 +158,7 @@ impl WebDataset {
         &self.foreign
     }
 
-    /// Where the samples of a block lie.
+    /// Byte range of the samples of a block.
     pub(super) fn range(&self, block: BlockId) -> Range<u64> {
         let blocks = &self.blocks[self.geometry.file_number(block) as usize];
         blocks[self.geometry.number(block) as usize].bytes.clone()
@@ -308,7 +309,7 @@ struct Sample {
     extensions: Vec<String>,
 }
 
-/// Why walking stopped.
+/// Reason that walking stopped.
 enum Problem {
     Read(Error),
     Content(String),
@@ -325,7 +326,7 @@ struct Window<'a> {
     source: Option<(&'a Foreign, u32)>,
     start: u64,
     bytes: Bytes,
-    /// Where the archive, or the block, ends.
+    /// End of the archive, or of the block.
     end: u64,
 }
 
@@ -334,13 +335,13 @@ impl Window<'_> {
     async fn get(&mut self, range: Range<u64>) -> Result<Bytes, Problem> {
         if range.end > self.end {
             return Err(Problem::Content(
-                "it ends in the middle of a member; it is cut short".into(),
+                "it ends in the middle of a member; it is truncated".into(),
             ));
         }
         let here = self.start..self.start + self.bytes.len() as u64;
         if range.start < here.start || range.end > here.end {
             let Some((foreign, file)) = self.source else {
-                return Err(Problem::Content("a member lies outside its block".into()));
+                return Err(Problem::Content("a member is outside its block".into()));
             };
             let end = range.end.max(range.start + SCAN_BYTES).min(self.end);
             self.bytes = foreign
@@ -376,7 +377,7 @@ async fn walk(
         at += BLOCK;
         let header: &[u8; 512] = header[..]
             .try_into()
-            .map_err(|_| "a header is cut short".to_owned())?;
+            .map_err(|_| "a header is truncated".to_owned())?;
         let entry = headers.header(header)?;
         if zeros > 0 && entry != Entry::Zeros {
             return Err(Problem::Content(
@@ -398,7 +399,7 @@ async fn walk(
                     .ok_or("a member is too long".to_owned())?;
                 if data.end > window.end {
                     return Err(Problem::Content(format!(
-                        "it ends in the middle of member `{name}`; it is cut short"
+                        "it ends in the middle of member `{name}`; it is truncated"
                     )));
                 }
                 at = at.saturating_add(padded(bytes));
@@ -426,7 +427,7 @@ async fn walk(
     }
     if is_whole && zeros < 2 {
         return Err(Problem::Content(
-            "it does not end with two blocks of zeros as an archive does; it is cut short".into(),
+            "it does not end with two blocks of zeros as an archive does; it is truncated".into(),
         ));
     }
     match current {
@@ -653,7 +654,7 @@ fn images(
     match walked.now_or_never() {
         Some(Ok(())) => {}
         Some(Err(Problem::Content(reason))) => return Err(reason),
-        Some(Err(Problem::Read(_))) | None => return Err("a member lies outside its block".into()),
+        Some(Err(Problem::Read(_))) | None => return Err("a member is outside its block".into()),
     }
     if spans.len() != count {
         let found = spans.len();

@@ -1,7 +1,8 @@
 //! Balanced classes: an epoch in which every class has its share of the samples, whatever its share of the rows.
 //!
-//! Of `N` rows, a class of weight `w` (those of all classes with rows together 1) gives `T = ceil(w N)` samples of an
-//! epoch. They are spread evenly over its `n` rows, in the order in which these lie: row `r` gives in epoch `e`
+//! Of `N` rows, a class of weight `w` (those of all classes with rows together 1) gives `T = ceil(w
+//! N)` samples of an epoch. They are spread evenly over its `n` rows, in stored order: row `r`
+//! gives in epoch `e`
 //!
 //! ```text
 //! floor(T (r + e + 1) / n) - floor(T (r + e) / n)
@@ -23,7 +24,7 @@ use feedline_schemas::ids::Hash128;
 use super::{blocks::Blocks, mixture::parts};
 use crate::{geometry::BlockId, index::index};
 
-/// How often each class comes, whatever its share of the rows.
+/// Sampling rate of each class, whatever its share of the rows.
 ///
 /// An epoch has as many samples as the split has rows, or a few more: each class has its share of them rounded up. Rows
 /// of a class whose share is larger than that of its rows come several times in an epoch, other rows not in every one;
@@ -37,7 +38,7 @@ pub enum ClassBalance {
     Weighted(Vec<f64>),
 }
 
-/// What each block has of each class: 16 bytes for each class of each block.
+/// Rows of each class in each block: 16 bytes for each class of each block.
 #[derive(Debug)]
 pub(crate) struct Balance {
     classes: Vec<Class>,
@@ -84,12 +85,12 @@ struct Part {
     first: u64,
 }
 
-/// Which row a sample is.
+/// Row of a sample.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ClassRow {
     /// The row, counted through those of the block in the order of their classes.
     pub(crate) rank: u32,
-    /// How many samples of the epoch are this row, before this one.
+    /// Number of samples of the epoch with this row, before this one.
     pub(crate) again: u32,
 }
 
@@ -105,7 +106,7 @@ impl Balance {
     /// [extents](Blocks::in_extents).
     ///
     /// # Errors
-    /// What is wrong with the weights.
+    /// Description of the error in the weights.
     pub(crate) fn new(
         counts: impl IntoIterator<Item = Vec<(u32, u32)>>,
         weights: &ClassBalance,

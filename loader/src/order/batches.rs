@@ -1,4 +1,4 @@
-//! How a pass of samples is cut into global batches, and those into the shares of ranks.
+//! Division of the samples of a pass into global batches, and of these into the shares of ranks.
 
 use std::ops::Range;
 
@@ -12,7 +12,7 @@ pub(crate) struct Batches {
     last: LastBatch,
 }
 
-/// Which part of every global batch is ours.
+/// Part of every global batch that is ours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Share {
     rank: u64,
@@ -31,7 +31,7 @@ impl Share {
         }
     }
 
-    /// The same share, of which the slots are needed in pairs.
+    /// The same share, whose slots are needed in pairs.
     pub(crate) const fn in_pairs(self) -> Self {
         Self {
             in_pairs: true,

@@ -1,4 +1,4 @@
-//! What the order knows of a source: how many samples each block holds, and which blocks stay together.
+//! Number of samples in each block of a source, and groups of blocks that stay together.
 
 use std::{ops::Range, sync::Arc};
 

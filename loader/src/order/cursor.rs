@@ -26,7 +26,7 @@ pub(crate) struct Cursor {
     held: Vec<Option<Held>>,
 }
 
-/// Which slots of a batch belong to which lane.
+/// Assignment of the slots of a batch to lanes.
 #[derive(Debug)]
 struct Layout {
     batch: u64,
@@ -98,7 +98,8 @@ impl Cursor {
         });
     }
 
-    /// Appends what `slots`, all of which hold samples, hold; the first of them is `slot` of what was asked for.
+    /// Appends the runs of `slots`, all of which hold samples; the first of them is `slot` of the
+    /// requested range.
     fn lanes(&mut self, mut slots: Range<u64>, mut slot: u64, runs: &mut Vec<Run>) {
         let layout = self.layout.take().expect("the batch was laid out");
         let mut lane = layout.slots.partition_point(|first| *first <= slots.start) - 1;

@@ -8,7 +8,7 @@ use crate::{geometry::BlockId, index::index};
 /// Units between two marks.
 const MARK: u64 = 16;
 
-/// How the samples of a source are spread over its domains, in every epoch.
+/// Spread of the samples of a source over its domains, in every epoch.
 ///
 /// Sample `p` of an epoch is sample `p / D` of the domain whose turn is `p % D`. Turns step through the domains by
 /// about `D / phi`, so that any few consecutive turns are spread evenly over them: a rank's contiguous share of a batch
@@ -17,7 +17,7 @@ const MARK: u64 = 16;
 pub(crate) struct Domains {
     /// The turn of each domain.
     turns: Vec<u32>,
-    /// Samples before each domain when they stand one after another, and the total.
+    /// Samples before each domain, domain after domain, and the total.
     before: Vec<u64>,
     /// Units per window.
     window_units: u64,
@@ -91,7 +91,7 @@ impl Domains {
         self.turns.len() as u32
     }
 
-    /// What domains have of the first `samples` of endless epochs.
+    /// Domains' shares of the first `samples` of endless epochs.
     pub(crate) fn cut(&self, samples: u64) -> Cut {
         let total = self.before[self.turns.len()];
         let (epochs, samples) = (samples / total, samples % total);
@@ -112,13 +112,13 @@ impl Domains {
         cut.epochs * of_an_epoch + cut.rounds + extra
     }
 
-    /// How many of the epoch's first `samples` are the domain's.
+    /// Number of the domain's samples among the epoch's first `samples`.
     #[inline]
     pub(crate) fn taken(&self, domain: u32, samples: u64) -> u64 {
         turns_before(samples, self.turns[domain as usize], self.count())
     }
 
-    /// Where in the epoch the sample at `position` of a domain comes.
+    /// Position in the epoch of the sample at `position` of a domain.
     pub(crate) fn in_epoch(&self, domain: u32, position: u64) -> u64 {
         position * u64::from(self.count()) + u64::from(self.turns[domain as usize])
     }
@@ -127,7 +127,7 @@ impl Domains {
         self.before[domain as usize]..self.before[domain as usize + 1]
     }
 
-    /// The domains whose samples lie in `samples` of the deal.
+    /// The domains with samples among `samples` of the deal.
     #[expect(
         clippy::cast_possible_truncation,
         reason = "there are 32-bit counted domains"
@@ -141,7 +141,8 @@ impl Domains {
         first as u32..end as u32
     }
 
-    /// Units in a domain's first window: cut short, so that domains change windows at different times.
+    /// Units in a domain's first window: shortened, so that domains change windows at different
+    /// times.
     fn first_window(&self, domain: u32) -> u64 {
         ((u64::from(domain) + 1) * self.window_units).div_ceil(self.count().into())
     }
@@ -159,7 +160,7 @@ impl Domains {
     }
 }
 
-/// How many numbers below `end` leave the remainder `turn` when divided by `count`.
+/// Count of numbers below `end` that leave the remainder `turn` when divided by `count`.
 #[inline]
 fn turns_before(end: u64, turn: u32, count: u32) -> u64 {
     let count = u64::from(count);
@@ -202,7 +203,7 @@ impl Deal {
         }
     }
 
-    /// How many samples each block holds in this epoch.
+    /// Number of samples in each block in this epoch.
     pub(crate) fn blocks(&self) -> &Blocks {
         &self.blocks
     }

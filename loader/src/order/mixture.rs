@@ -1,14 +1,15 @@
-//! How several sources are mixed: by weight, exactly, and so that any position is found without going through those
-//! before it.
+//! Mixing of several sources: by weight, exactly, and so that any position is found without going
+//! through those before it.
 //!
-//! An epoch is cut into cells. After `x` samples of an epoch, where a cell begins, source `k` of weight `w` (all weights
-//! together 1) has given `floor(w x)` samples, and those with the largest remainders one more, so that the sum is `x`:
-//! no source is ever a whole sample away from its weight there. In a cell, a keyed permutation deals the sources to
-//! positions, so that a batch is as random as one drawn by weight; with [`MixtureConfig::stratified`] a cell is a batch
-//! and each batch has the same make-up.
+//! An epoch is divided into cells. After `x` samples of an epoch, where a cell begins, source `k`
+//! of weight `w` (all weights together 1) has given `floor(w x)` samples, and those with the
+//! largest remainders one more, so that the sum is `x`: no source is ever a whole sample away from
+//! its weight at that point. In a cell, a keyed permutation deals the sources to positions, so that
+//! a batch is as random as one drawn by weight; with [`MixtureConfig::stratified`] a cell is a
+//! batch and each batch has the same make-up.
 //!
-//! A source that stops ends a segment of the epoch exactly when its last sample is given; the others go on by their
-//! weights in the next segment.
+//! A source that stops ends a segment of the epoch exactly when its last sample is given; the
+//! others continue by their weights in the next segment.
 
 use std::{
     collections::VecDeque,
@@ -33,11 +34,12 @@ const STEP: u64 = 64;
 /// Cells that are kept at a time.
 const CELLS_KEPT: usize = 8;
 
-/// How the samples of several sources are mixed.
+/// Mixing of the samples of several sources.
 ///
 /// An epoch is `samples_per_epoch` samples. Without it, an epoch lasts until every source that stops has ended; when
 /// all repeat, it has as many samples as all sources together, so that with weights by size it is each sample once.
-/// Sources that repeat go on in the next epoch where they were; each time around a source comes in another order.
+/// Sources that repeat continue in the next epoch from their position; each round through a source
+/// has another order.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct MixtureConfig {
     /// Order, but for the weights: the sources' weights, in the order in which the sources are given. Either all of
@@ -50,7 +52,7 @@ pub struct MixtureConfig {
     pub samples_per_epoch: Option<u64>,
 }
 
-/// How much of a source a mixture has.
+/// Weight of a source in a mixture.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct SourceWeight {
     /// Share of the samples relative to those of other sources: finite and not negative; 0 leaves the source out.
@@ -61,7 +63,7 @@ pub struct SourceWeight {
     pub end: SourceEnd,
 }
 
-/// What a source does when all its samples were given.
+/// Behaviour of a source when all its samples were given.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SourceEnd {
     /// It begins again, in a new order.
@@ -77,7 +79,7 @@ pub(crate) struct Mixture {
     seed: u64,
     /// Samples of each source.
     sizes: Vec<u64>,
-    /// Which sources stop.
+    /// True for each source that stops.
     stops: Vec<bool>,
     /// Least positions of a cell; none when a cell is a batch.
     batch_cells: Option<u64>,
@@ -88,7 +90,7 @@ impl MixtureConfig {
     /// The weights as integers, of sources with `sizes` samples.
     ///
     /// # Errors
-    /// What is wrong with them.
+    /// Description of the error in them.
     pub(crate) fn parts(&self, sizes: &[u64]) -> Result<Vec<u64>, String> {
         if self.sources.len() != sizes.len() {
             return Err(format!(
@@ -132,7 +134,7 @@ impl MixtureConfig {
 /// Weights as parts of about 2^30.
 ///
 /// # Errors
-/// What is wrong with them.
+/// Description of the error in them.
 pub(super) fn parts(weights: &[f64]) -> Result<Vec<u64>, String> {
     if let Some(weight) = weights.iter().find(|w| !w.is_finite() || **w < 0.0) {
         return Err(format!("weight `{weight}` is not a number of at least 0"));
@@ -155,10 +157,11 @@ fn part(weight: f64, sum: f64) -> u64 {
 }
 
 impl Mixture {
-    /// The schedule of the rest of epoch `epoch`, of which the sources gave `used` samples, by weights `parts`.
+    /// The schedule of the rest of epoch `epoch`, by weights `parts`; the sources have given `used`
+    /// samples of it.
     ///
     /// # Errors
-    /// What is wrong with the weights or the length of the epoch.
+    /// Description of the error in the weights or the length of the epoch.
     pub(crate) fn schedule(
         &self,
         parts: &[u64],
@@ -367,7 +370,7 @@ impl Segment {
     }
 }
 
-/// Which source each position of an epoch, or of its rest, belongs to.
+/// Source of each position of an epoch, or of its rest.
 #[derive(Debug)]
 pub(crate) struct Cells {
     /// Seed and epoch.

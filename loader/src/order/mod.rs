@@ -77,7 +77,7 @@ pub(crate) const ORDER_VERSION: u32 = 2;
 /// The most sources of a mixture.
 const MOST_SOURCES: usize = 1 << 12;
 
-/// What the order depends on besides the sources and the epoch.
+/// Inputs of the order besides the sources and the epoch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct OrderSpec {
     /// Seed.
@@ -88,7 +88,7 @@ pub(crate) struct OrderSpec {
     pub(crate) window_blocks: u32,
     /// Samples of a global batch.
     pub(crate) global_batch: u32,
-    /// What becomes of samples that do not fill a batch.
+    /// Handling of samples that do not fill a batch.
     pub(crate) last_batch: LastBatch,
 }
 
@@ -316,8 +316,8 @@ impl Order {
         Cursor::new(self.clone())
     }
 
-    /// Domains of all sources of which `world_size` ranks read some in the first batch, a domain that two ranks read
-    /// counted for both.
+    /// Domains that `world_size` ranks read in the first batch, summed over all sources; a domain
+    /// that two ranks read counts for both.
     pub(crate) fn domains_read(&self, world_size: u32) -> u64 {
         let mut cursor = self.cursor();
         (0..world_size)

@@ -1,9 +1,11 @@
 //! Documents packed into bins of equal length, from their lengths alone.
 //!
-//! A document longer than a bin is cut into whole bins and a rest. The documents and rests of one extent are put into
-//! bins by best fit decreasing: longest first, ties by where they lie, each into the fullest bin that has room, a new
-//! one if none has. Pieces of a document may overlap by one token, where each but the first is to be predicted. Otherwise every token is in exactly one place of one bin, and how many bins an extent has does not depend
-//! on the epoch: bins are then dealt and shuffled like rows.
+//! A document longer than a bin is split into full bins and a rest. The documents and rests of one
+//! extent are put into bins by best fit decreasing: longest first, ties in stored order, each into
+//! the fullest bin that has room, a new one if none has. Pieces of a document may overlap by one
+//! token, where each but the first is to be predicted. Otherwise every token is in exactly one
+//! place of one bin. The number of bins of an extent does not depend on the epoch: bins are then
+//! dealt and shuffled like rows.
 //!
 //! Counting the bins takes about 100 ns a document, once when a loader is opened; afterwards four bytes for each block
 //! are kept, and the bins of a window, 16 bytes a document, while it is in use.
@@ -13,7 +15,7 @@ use std::{fmt, sync::Arc};
 use super::blocks::Blocks;
 use crate::{geometry::BlockId, index::index};
 
-/// Tells how long documents are.
+/// Lengths of documents.
 pub(crate) trait Lengths: fmt::Debug + Send + Sync {
     /// Appends the tokens of each document of `block`, in row order.
     fn append(&self, block: BlockId, lengths: &mut Vec<u32>);
@@ -159,7 +161,7 @@ impl Packer {
                 self.cut(at, row);
             }
         }
-        // Stable, so that ties stay in the order of where they lie.
+        // Stable, so that ties stay in stored order.
         self.pieces
             .sort_by_key(|(piece, _)| std::cmp::Reverse(piece.len));
         for at in 0..self.pieces.len() {

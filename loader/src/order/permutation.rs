@@ -47,7 +47,7 @@ pub(crate) struct Permutation {
 #[derive(Clone, Debug)]
 enum Kind {
     Identity,
-    /// Where each value goes.
+    /// Image of each value.
     Table(Box<[u16]>),
     Network(Network),
 }
@@ -60,7 +60,7 @@ type Function = Box<[u32]>;
 struct Network {
     a: u32,
     b: u32,
-    /// What is added to the low digit for each high digit, and then to the high digit for each low digit.
+    /// Addend of the low digit for each high digit, and then of the high digit for each low digit.
     rounds: [(Function, Function); 2],
 }
 
@@ -83,7 +83,7 @@ impl Permutation {
         }
     }
 
-    /// Where `index` goes.
+    /// Position that `index` moves to.
     ///
     /// # Panics
     /// When `index` is not below `n`: walking from outside might never end.
@@ -124,7 +124,7 @@ impl Permutation {
         }
     }
 
-    /// What goes to `index`.
+    /// Index that moves to position `index`.
     ///
     /// # Panics
     /// When `index` is not below `n`.

@@ -40,7 +40,7 @@ impl Phase {
     /// batch on.
     ///
     /// # Errors
-    /// Why the weights cannot be used.
+    /// Reason that the weights cannot be used.
     pub(crate) fn schedule(
         &self,
         mixture: &Mixture,
@@ -56,7 +56,7 @@ impl Phase {
     /// The phase in which other weights hold from batch `batch` of epoch `epoch` on.
     ///
     /// # Errors
-    /// Why the weights of this phase cannot be used.
+    /// Reason that the weights of this phase cannot be used.
     pub(crate) fn change(
         &self,
         mixture: &Mixture,

@@ -1,8 +1,10 @@
-//! Which blocks a rank needs, from when and until when, in the order of their first need.
+//! Blocks that a rank needs, with the first and last batch that need them, in the order of their
+//! first need.
 //!
-//! Blocks of a window are needed from the first batch of which the rank has a slot that the window fills, to the last
-//! that the window fills a slot of: its samples are shuffled, so nearly all of its blocks are in use in between. A block
-//! that another window needs too before then, of the next domain or of the source's next epoch, is kept for both.
+//! A window's blocks are needed from the first to the last batch with a slot of this rank that the
+//! window fills: its samples are shuffled, so nearly all of its blocks are in use in between. A
+//! block that another window needs too before then, of the next domain or of the source's next
+//! epoch, is kept for both.
 
 use std::collections::HashMap;
 

@@ -1,4 +1,5 @@
-//! How well an order mixes, found by simulating it on the worst case: a source sorted by class.
+//! Quality of an order's shuffle, found by simulating it on the worst case: a source sorted by
+//! class.
 
 use std::collections::HashSet;
 
@@ -6,8 +7,9 @@ use serde::Serialize;
 
 use super::{Blocks, LastBatch, Orders, Units, Window};
 
-/// How well batches are mixed when the samples lie sorted by class, in classes of equal size: that is, when nothing but
-/// the order mixes them. A source that was shuffled when it was written is better than this.
+/// Quality of the mix of batches when the samples are sorted by class, in classes of equal size:
+/// that is, when nothing but the order mixes them. A source that was shuffled when it was written
+/// is better than this.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct ShuffleQuality {
     /// Classes that the samples are taken to be sorted by.

@@ -1,4 +1,4 @@
-//! How many samples each source gives to each batch of a pass.
+//! Number of samples that each source gives to each batch of a pass.
 
 use super::{batches::Batches, mixture::Cells};
 
@@ -8,7 +8,7 @@ pub(crate) struct Schedule {
     batches: Batches,
     /// Samples each source has given before the pass.
     before: Vec<u64>,
-    /// Which source gives which sample; none for the only one.
+    /// Source of each sample; none for a single source.
     cells: Option<Cells>,
 }
 

@@ -19,7 +19,7 @@ const DEALS_KEPT: usize = 3;
 /// In which order the samples of a source come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Arrangement {
-    /// Shuffled anew in each epoch.
+    /// Shuffled differently in each epoch.
     Shuffled {
         /// Seed of all epochs.
         seed: u64,
@@ -28,7 +28,7 @@ pub(crate) enum Arrangement {
     Sequential,
 }
 
-/// What the samples of a source are.
+/// Kind of the samples of a source.
 #[derive(Clone, Debug)]
 pub(crate) enum Units {
     /// Rows of blocks.
@@ -42,7 +42,8 @@ pub(crate) enum Units {
 }
 
 impl Units {
-    /// How many samples each block holds; of balanced classes, in epoch 0. The sum is that of every epoch.
+    /// Number of samples in each block; of balanced classes, in epoch 0. The sum is that of every
+    /// epoch.
     pub(crate) fn blocks(&self) -> &Arc<Blocks> {
         match self {
             Self::Rows(blocks) => blocks,
@@ -52,7 +53,7 @@ impl Units {
         }
     }
 
-    /// How many samples each block holds in an epoch.
+    /// Number of samples in each block in an epoch.
     fn in_epoch(&self, epoch: u64) -> Arc<Blocks> {
         match self {
             Self::Classes(balance) => balance.in_epoch(epoch),
@@ -125,7 +126,7 @@ impl Source {
         }
     }
 
-    /// How many samples each block holds; see [`Units::blocks`].
+    /// Number of samples in each block; see [`Units::blocks`].
     pub(crate) fn blocks(&self) -> &Arc<Blocks> {
         self.units.blocks()
     }
@@ -135,7 +136,7 @@ impl Source {
         self.units.blocks().samples()
     }
 
-    /// How the samples of an epoch are spread.
+    /// Spread of the samples of an epoch over domains.
     pub(crate) fn domains(&self) -> &Domains {
         &self.domains
     }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use super::blocks::Blocks;
 use crate::{geometry::BlockId, index::index};
 
-/// Where a window of tokens lies.
+/// Position of a window of tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct TokenPlace {
     /// Index of the block in which it begins, among [`Window::blocks`](super::Window::blocks).
@@ -89,7 +89,7 @@ impl TokenWindows {
         Some(BlockId::try_from(at).expect("it is the number of a block"))
     }
 
-    /// Where row `row` of `block` lies, which is `index` in its window.
+    /// Position of row `row` of `block`, which is `index` in its window.
     #[expect(
         clippy::cast_possible_truncation,
         reason = "a block has fewer than 2^32 tokens, and a window was given 32 bits"

@@ -13,7 +13,7 @@ use super::{
 };
 use crate::{geometry::BlockId, index::index};
 
-/// Where a sample lies.
+/// Position of a sample.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct WindowPlace {
     /// Index of its block among [`Window::blocks`].
@@ -37,7 +37,7 @@ pub(crate) struct Window {
     content: Content,
 }
 
-/// What the samples are.
+/// Kind of the samples.
 #[derive(Debug)]
 enum Content {
     Rows(Rows),
@@ -61,7 +61,7 @@ enum Content {
 /// No block.
 const NONE: u32 = u32::MAX;
 
-/// Which block holds a sample, counted through the blocks in their order.
+/// Block of each sample, counted through the blocks in their order.
 #[derive(Debug)]
 enum Rows {
     Equal(EqualRows),
@@ -91,7 +91,7 @@ struct AnyRows {
 }
 
 impl Window {
-    /// The window `span` of `deal`; `permutation` tells the order of its samples.
+    /// The window `span` of `deal`; `permutation` gives the order of its samples.
     pub(crate) fn new(
         (id, source, epoch): (u64, u32, u64),
         units: &Units,
@@ -122,7 +122,8 @@ impl Window {
         }
     }
 
-    /// Appends to `places` where the rows at `positions` lie; [by class](Self::is_by_class) if so.
+    /// Appends the positions of the rows at `positions` to `places`; [by class](Self::is_by_class)
+    /// if so.
     ///
     /// # Panics
     /// When the samples are no rows.
@@ -145,7 +146,7 @@ impl Window {
         }
     }
 
-    /// Appends to `places` where the windows of tokens at `positions` lie.
+    /// Appends the places of the windows of tokens at `positions` to `places`.
     ///
     /// # Panics
     /// When the samples are something else.
@@ -168,14 +169,14 @@ impl Window {
         }
     }
 
-    /// Whether the rows of [`places`](Self::places) are counted through those of their block in the order of their
-    /// classes: which they are is known when the block is there.
+    /// Returns true if the rows of [`places`](Self::places) are counted through those of their
+    /// block in the order of their classes: these rows are known once the block is loaded.
     pub(crate) fn is_by_class(&self) -> bool {
         matches!(self.content, Content::Classes { .. })
     }
 
-    /// How many samples of the epoch are the same row as the one at `position`, and come before it where they are
-    /// counted.
+    /// Number of samples of the epoch with the same row as the one at `position` that come before
+    /// it in the count.
     pub(crate) fn again(&self, position: u64) -> u32 {
         let Content::Classes { rows, classes } = &self.content else {
             return 0;
@@ -188,7 +189,7 @@ impl Window {
         again
     }
 
-    /// Whether the samples are bins.
+    /// Returns true if the samples are bins.
     #[cfg(test)]
     pub(crate) fn has_bins(&self) -> bool {
         matches!(self.content, Content::Bins { .. })

@@ -84,7 +84,7 @@ fn samples(batch: &Batch) -> Vec<u64> {
     origins.to_vec()
 }
 
-/// How often each class comes, and how often each of its rows at least and at most.
+/// Counts, by class, its samples, and the fewest and most samples of one of its rows.
 fn times(given: &[u64]) -> BTreeMap<i32, [u64; 3]> {
     let mut times: BTreeMap<u64, u64> = (0..SAMPLES).map(|sample| (sample, 0)).collect();
     for sample in given {
@@ -240,7 +240,7 @@ async fn damaged(read: u64, bit: usize) -> Loader {
 #[tokio::test]
 async fn targets_damaged_on_the_way_are_found_before_any_is_used() {
     let expected = open(&dataset().await, &balanced(ClassBalance::Equal, 50)).await;
-    // Where the targets are is read anew, with the block and its checksum.
+    // The offsets of the targets are read again, with the block and its checksum.
     let loader = damaged(0, 8 * 9).await;
     assert_eq!(loader.start_state(), expected.start_state());
     let loader = damaged(1, 0).await;

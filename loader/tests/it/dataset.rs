@@ -1,5 +1,6 @@
-//! Writes datasets in which every value tells its sample: sample `i` of a split of rows has `x = [i, 1, 2, ..]`, `y = i` (or class
-//! `i % classes`), `origin = i` and `key = !i`, so that a wrong order or an overlap shows at sight.
+//! Writes datasets in which every value follows from its sample's number: sample `i` of a split of
+//! rows has `x = [i, 1, 2, ..]`, `y = i` (or class `i % classes`), `origin = i` and `key = !i`, so
+//! that a wrong order or an overlap shows at sight.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -94,7 +95,7 @@ async fn add_lengths(store: &Store, shard: &mut Shard, first: u64) {
     store.put(&path, bytes).await.unwrap();
 }
 
-/// What stands in for the file of an image: its sample's number, and as many bytes more as make lengths differ.
+/// Fake of the file of an image: its sample's number, and padding that makes lengths differ.
 pub(crate) fn image(sample: u64) -> Vec<u8> {
     let mut bytes = format!("image {sample} ").into_bytes();
     bytes.extend((0..sample % 50).map(|i| (sample + i).to_le_bytes()[0]));

@@ -36,7 +36,7 @@ pub(crate) fn archive(members: &[(String, Vec<u8>)]) -> Bytes {
     builder.into_inner().unwrap().into()
 }
 
-/// How an MDS column is written, and its size if that is fixed.
+/// Encoding of an MDS column, and its size if that is fixed.
 pub(crate) type MdsColumn<'a> = (&'a str, &'a str, Option<u32>);
 
 /// An MDS dataset: index and shards.

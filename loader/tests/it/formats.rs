@@ -56,7 +56,7 @@ async fn open(store: &Store, config: &LoaderConfig) -> Loader {
 }
 
 /// The samples of an epoch, batch by batch, when file `f` of the dataset begins with sample `bases[f]`; after checking
-/// that every column tells the same.
+/// that every column agrees.
 fn epoch(loader: &Loader, from: LoaderState, bases: &[u64]) -> Vec<Vec<u64>> {
     let mut batches = Vec::new();
     for batch in loader.epoch(from).unwrap() {
@@ -301,7 +301,7 @@ async fn shards_of_ours_are_found_without_being_told() {
     assert_eq!(loader.manifest().unwrap().fingerprint, loader.fingerprint());
 }
 
-/// An image of one colour, which tells its sample.
+/// An image of one colour, which follows from its sample.
 pub(crate) fn png(sample: u64) -> Vec<u8> {
     let shade = u8::try_from(sample).unwrap();
     let image = image::RgbImage::from_pixel(9, 7, image::Rgb([shade, !shade, 3]));

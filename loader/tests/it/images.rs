@@ -60,7 +60,8 @@ fn fault_23_every_odd_file_is_an_image_or_one_named_error() {
     assert!(others.is_empty(), "{others:#?}");
 }
 
-/// What comes of an odd file: `ok`, or the kind of error and a part of its message. Shards hold no GIF, BMP and TIFF.
+/// Result for an odd file: `ok`, or the kind of error and a part of its message. Shards hold no
+/// GIF, BMP and TIFF.
 fn expected(name: &str) -> (&'static str, &'static str) {
     let foreign = [(".gif", "a GIF"), (".bmp", "a BMP"), (".tiff", "a TIFF")];
     let foreign = foreign.iter().find(|(end, _)| name.ends_with(end));

@@ -29,7 +29,7 @@ const AC_FIRST: [u8; 38] = [
     0x24, 0x33, 0x62, 0x72, 0x82, 0x09,
 ];
 
-/// How an image is encoded.
+/// Encoding of an image.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Options {
     /// 1 to 100.

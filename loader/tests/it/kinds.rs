@@ -111,7 +111,8 @@ async fn packed_rows_hold_every_token_once_with_its_document_and_position() {
     }
 }
 
-/// Documents of a block that stands in for a damaged one are of other lengths, and it has other tokens in all.
+/// Documents of a block that replaces a damaged one have other lengths, and it has another number
+/// of tokens.
 #[tokio::test]
 async fn fault_02_a_damaged_block_of_tokens_costs_its_own_rows_only() {
     let healthy = tokens(TokenType::U16).await;

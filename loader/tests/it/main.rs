@@ -63,7 +63,7 @@ async fn refused(store: &Store, config: &LoaderConfig) -> Error {
         .unwrap_err()
 }
 
-/// The samples of a batch, after checking that every column tells the same.
+/// The samples of a batch, after checking that every column agrees.
 fn samples(batch: &Batch) -> Vec<u64> {
     let origins = batch.origins().to_vec();
     assert_eq!(batch.rows(), origins.len());

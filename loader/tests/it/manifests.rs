@@ -1,4 +1,4 @@
-//! What is refused when a dataset is opened.
+//! Refusals when a dataset is opened.
 
 use feedline_loader::{Error, LoaderConfig};
 use feedline_schemas::{
@@ -50,7 +50,7 @@ async fn an_absent_or_empty_split_is_named() {
     assert!(manifest.split(Split::Test).is_none());
 }
 
-/// What helps against a damaged dataset. A build keeps one that has its full size, except with `--refit`.
+/// Advice for a damaged dataset. A build keeps one that has its full size, except with `--refit`.
 const ANEW: &str = "build the dataset anew with `feedline shards build PIPELINE.toml --refit`";
 
 #[tokio::test]

@@ -93,7 +93,7 @@ fn rows(batch: &Batch) -> Vec<Row> {
         .collect()
 }
 
-/// What `look` sees of each global batch, from the batches of all ranks.
+/// Results of `look` on each global batch, from the batches of all ranks.
 async fn joined<T>(
     store: &Store,
     config: &LoaderConfig,

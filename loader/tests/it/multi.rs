@@ -49,7 +49,7 @@ fn settings() -> LoaderConfig {
     }
 }
 
-/// What is in a row, and of which sample it is.
+/// Content of a row, with the number of its sample.
 type Row = (u64, Vec<u32>, Vec<u8>, Vec<u32>, Option<u32>, u32);
 
 fn rows(batch: &Batch) -> Vec<Row> {
@@ -120,7 +120,7 @@ async fn all_parts_of_a_row_are_of_one_sample() {
                 }
             }
         }
-        // The next good row of its block stands in for one whose image is broken.
+        // The next good row of its block replaces one whose image is broken.
         let missing: Vec<u64> = (0..ROWS).filter(|sample| !seen.contains(sample)).collect();
         let broken: &[u64] = if images { &[BROKEN] } else { &[] };
         assert_eq!(missing, broken);

@@ -1,4 +1,4 @@
-//! What passes deliver and what they cost.
+//! Batches that passes deliver, and their costs.
 
 use feedline_loader::{CacheConfig, Error, LoaderConfig, Target, TokensConfig, image::ImageConfig};
 use feedline_schemas::{

@@ -24,7 +24,7 @@ use feedline_storage::{
 use futures::{StreamExt as _, stream};
 use tokio::sync::oneshot;
 
-/// What happens to a request.
+/// Fault of a request.
 #[derive(Clone, Debug)]
 pub(crate) enum Fault {
     /// Nothing.

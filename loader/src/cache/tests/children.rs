@@ -92,7 +92,7 @@ async fn hang(dir: &Path) {
     let (cache, origin) = open(dir, ROOM).await;
     let tier = cache.tier.as_ref().unwrap();
     let Obtained::Lease(held) = tier.obtain(name(0), &extent(0)).await else {
-        panic!("extent 0 is nobody's");
+        panic!("extent 0 has no holder");
     };
     let _temporary = held.disk.write(&held.lease, &content(0)).unwrap();
     origin.is_held.store(true, SeqCst);
@@ -227,13 +227,13 @@ async fn full(dir: &Path) {
     let stored = cache.counters.stored.get();
     assert!((1..30).contains(&stored), "{stored}");
     assert_eq!(warnings.count(), 1);
-    // What is there is still served, and nothing is tried for the rest.
+    // Cached extents are still served, and nothing is tried for the rest.
     read(&cache, 0..30).await;
     assert_eq!(cache.counters.hits.get(), stored);
     assert_eq!(origin.reads(), 60 - stored);
     assert_eq!(warnings.count(), 1);
     assert_eq!(count(dir, "tmp"), 0);
-    // With room again, and after the pause, it goes on.
+    // With room again, and after the pause, it continues.
     fs::remove_file(dir.join("filler")).unwrap();
     clock.advance(Duration::from_secs(61));
     read(&cache, (0..30).chain(0..30)).await;
@@ -255,7 +255,7 @@ async fn read_only(dir: &Path) {
     let (cache, origin) = open(dir, 1000).await;
     let guard = warnings.listen();
     read(&cache, 0..5).await;
-    // The same files, behind a mount that lets nobody write; files that are open stay writable.
+    // The same files, behind a read-only mount; files that are open stay writable.
     let mount = |words: &[&std::ffi::OsStr]| Command::new("mount").args(words).status().unwrap();
     assert!(mount(&["--bind".as_ref(), dir.as_ref(), dir.as_ref()]).success());
     assert!(mount(&["-o".as_ref(), "remount,bind,ro".as_ref(), dir.as_ref()]).success());

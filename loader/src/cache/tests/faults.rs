@@ -1,4 +1,4 @@
-//! What goes wrong on the disk, by number of the fault.
+//! Disk faults, by number of the fault.
 
 use std::io::ErrorKind;
 

@@ -52,7 +52,7 @@ impl Clock for HandClock {
 #[derive(Debug, Default)]
 struct Origin {
     reads: Mutex<Vec<u64>>,
-    /// Reads wait until told to go on.
+    /// Reads wait for `go_on`.
     is_held: AtomicBool,
     go_on: Notify,
     fails: AtomicBool,
@@ -146,7 +146,7 @@ fn plan(numbers: impl IntoIterator<Item = u64>) -> Vec<Extent> {
     numbers.into_iter().map(extent).collect()
 }
 
-/// Where an extent's file is.
+/// Path of an extent's file.
 fn file(dir: &Path, number: u64) -> PathBuf {
     dir.join(OWN).join("extents").join(name(number).file())
 }

@@ -111,7 +111,7 @@ async fn a_cache_dropped_while_another_has_the_folder_locked_gives_its_leases_ba
     assert!(early.is_err(), "it waits for the lock");
     lock.unlock().unwrap();
     is_dropped.recv().unwrap();
-    // The clock stands still, so that no lease expires.
+    // The clock does not advance, so that no lease expires.
     assert_eq!(get.await.unwrap(), content(0));
     second.flush().await;
 }
@@ -146,7 +146,7 @@ async fn a_holder_that_beats_is_waited_for_until_patience_ends() {
     let pair = pair().await;
     let held = pair.lead().await;
     let get = pair.follow().await;
-    // Three times nearly the expiry; each beat is seen before the clock goes on.
+    // Three times nearly the expiry; each beat is seen before the clock advances.
     for _ in 0..3 {
         pair.clock.advance(EXPIRY - Duration::from_secs(1));
         held.lease.beat().unwrap();

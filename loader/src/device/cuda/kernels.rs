@@ -298,14 +298,15 @@ fn launch_normalize(
     Ok(())
 }
 
-/// Whether NVRTC (`libnvrtc.so`), which compiles kernels when the program runs, can be loaded.
+/// Returns true if NVRTC (`libnvrtc.so`), which compiles kernels when the program runs, can be
+/// loaded.
 #[must_use]
 pub fn compiler_is_installed() -> bool {
     // SAFETY: it opens and closes a library, whose initialisers are NVIDIA's.
     unsafe { nvrtc::sys::is_culib_present() }
 }
 
-/// Whether NCCL (`libnccl.so`), which adds up numbers of several GPUs, can be loaded.
+/// Returns true if NCCL (`libnccl.so`), which adds up numbers of several GPUs, can be loaded.
 #[must_use]
 pub fn nccl_is_installed() -> bool {
     // SAFETY: it opens and closes a library, whose initialisers are NVIDIA's.

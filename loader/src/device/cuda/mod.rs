@@ -68,7 +68,7 @@ impl Cuda {
         Ok(self.context.name().map_err(fault("name the GPU"))?)
     }
 
-    /// Bytes of the GPU's memory that nobody has taken.
+    /// Free bytes of the GPU's memory.
     ///
     /// # Errors
     ///

@@ -1,4 +1,4 @@
-//! How fast the link to the GPU is, without any of the loader: what its figures are measured against.
+//! Speed of the link to the GPU without the loader: the baseline of its figures.
 
 use cudarc::driver::{result, sys};
 

@@ -23,7 +23,7 @@ pub(crate) struct World {
     memories: Vec<Option<Vec<u8>>>,
     /// Host memory that may be read, bytes by address.
     lent: BTreeMap<usize, usize>,
-    /// What kernels read, in the order they ran.
+    /// Bytes that kernels read, in the order they ran.
     pub(crate) seen: Vec<(u64, Vec<u8>)>,
     /// Broken promises.
     pub(crate) violations: Vec<String>,
@@ -33,14 +33,14 @@ pub(crate) struct World {
     dead: bool,
 }
 
-/// Which errors to give.
+/// Errors to inject.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct FaultPlan {
     /// This call fails, counted from 1.
     pub(crate) call: Option<u64>,
     /// This piece of queued work fails, counted from 1, and all calls after it.
     pub(crate) work: Option<u64>,
-    /// Whether all calls fail after `call`.
+    /// All calls after `call` fail too.
     pub(crate) sticky: bool,
 }
 
@@ -130,7 +130,7 @@ impl FakeDriver {
         let read = world.streams.iter().flat_map(|s| &s.queue).any(
             |w| matches!(w, Work::Copy { from, .. } if from.start < range.end && range.start < from.end),
         );
-        // A dead device runs nothing any more, but nobody can know.
+        // A dead device runs nothing any more, but the caller cannot know that.
         if read {
             world
                 .violations
@@ -172,7 +172,7 @@ impl World {
         self.plan.work = Some(self.steps + 1);
     }
 
-    /// Whether it failed in a way that stays.
+    /// Returns true if it failed for good.
     pub(crate) fn is_dead(&self) -> bool {
         self.dead
     }
@@ -211,11 +211,11 @@ impl World {
                 let lent = self.lent.range(..=from.start).next_back();
                 if lent.is_none_or(|(start, length)| start + length < from.end) {
                     self.violations
-                        .push("a copy read memory that nobody lent".into());
+                        .push("a copy read memory that was not lent".into());
                     return;
                 }
                 let source = std::ptr::with_exposed_provenance::<u8>(from.start);
-                // SAFETY: the memory is lent, so it is allocated and nobody writes to it.
+                // SAFETY: the memory is lent, so it is allocated and not written to.
                 let bytes = unsafe { std::slice::from_raw_parts(source, from.len()) };
                 let memory = self.memories[to]
                     .as_mut()
@@ -253,7 +253,7 @@ impl World {
 }
 
 fn fault() -> DeviceFault {
-    DeviceFault::new("do as it was told", "CUDA_ERROR_ILLEGAL_ADDRESS")
+    DeviceFault::new("run the fake's queued work", "CUDA_ERROR_ILLEGAL_ADDRESS")
 }
 
 impl Drop for FakeMemory {

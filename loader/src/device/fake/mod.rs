@@ -1,4 +1,4 @@
-//! Stand-ins for a driver, for tests without a GPU.
+//! Fakes of a driver, for tests without a GPU.
 #![expect(
     unsafe_code,
     reason = "reads the memory it was given, as a device would"
@@ -89,8 +89,8 @@ pub(crate) fn warnings<T>(work: impl FnOnce() -> T) -> (T, Vec<String>) {
     (result, texts)
 }
 
-/// Keeps a second receiver for good: while there is one, a place in the code that a thread without a receiver comes to
-/// first is taken to be of interest to nobody, and what is said there afterwards is not heard.
+/// Keeps a second subscriber for good. With a single one, a callsite that a thread without a
+/// subscriber reaches first is cached as disabled, and its later events are lost.
 pub(crate) fn keep_listening() {
     static SECOND: LazyLock<tracing::Dispatch> =
         LazyLock::new(|| tracing::Dispatch::new(Collect::default()));

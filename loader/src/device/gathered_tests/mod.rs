@@ -66,7 +66,7 @@ fn with_tokens(length: u32, layout: TokenLayout) -> LoaderConfig {
     }
 }
 
-/// What a batch holds, and what is known of it.
+/// Bytes and description of a batch.
 type Content = (Vec<Vec<u8>>, usize, usize, LoaderState);
 
 fn of_the_processor(loader: &Loader, start: LoaderState) -> Vec<Content> {

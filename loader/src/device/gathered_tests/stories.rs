@@ -26,7 +26,7 @@ impl HostLock for Lending {
     }
 }
 
-/// What kernels read of a batch is what the processor makes of it, whatever the order in which things happen.
+/// Kernels read the same batch as the processor builds, whatever the order of events.
 struct Story {
     driver: Arc<FakeDriver>,
     batches: DeviceBatches<Fake>,

@@ -1,4 +1,4 @@
-//! What cannot be built on the device.
+//! Batches that cannot be built on the device.
 
 use super::*;
 use crate::device::fake::warnings;

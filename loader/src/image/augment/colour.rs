@@ -8,7 +8,7 @@ fn luma([r, g, b]: [u8; 3]) -> u8 {
     u8::try_from(sum >> 16).unwrap_or(u8::MAX)
 }
 
-/// `other + factor * (value - other)`, cut off to whole levels: Pillow's `Image.blend`.
+/// `other + factor * (value - other)`, truncated to integers: Pillow's `Image.blend`.
 fn blend(other: u8, value: u8, factor: f32) -> u8 {
     let (other, value) = (f32::from(other), f32::from(value));
     level((other + factor * (value - other)).into())

@@ -31,12 +31,12 @@ pub enum Augment {
     },
     /// Left and right change places.
     HorizontalFlip {
-        /// How often, 0 to 1.
+        /// Probability, 0 to 1.
         probability: f32,
     },
     /// Top and bottom change places.
     VerticalFlip {
-        /// How often, 0 to 1.
+        /// Probability, 0 to 1.
         probability: f32,
     },
     /// Turned around its centre, keeping its size, by bilinear interpolation.
@@ -63,10 +63,10 @@ pub enum Augment {
         #[serde(default)]
         hue: [f32; 2],
     },
-    /// Some of 14 operations, each drawn anew: RandAugment with torchvision's magnitudes, but that turned, sheared and
-    /// moved images are interpolated.
+    /// Some of 14 operations, each drawn independently: RandAugment with torchvision's magnitudes,
+    /// but that turned, sheared and moved images are interpolated.
     RandAugment {
-        /// How many in a row, 1 to 16. Usual: 2.
+        /// Number of operations in a row, 1 to 16. Usual: 2.
         operations: u32,
         /// Strength, 0 to `bins - 1`. Usual: 9.
         magnitude: u32,
@@ -80,7 +80,7 @@ pub enum Augment {
     /// A square is painted over, with its centre anywhere in the image, so that it may hang over the edge: DeVries
     /// and Taylor, "Improved Regularization of Convolutional Neural Networks with Cutout" (2017).
     Cutout {
-        /// How often, 0 to 1.
+        /// Probability, 0 to 1.
         probability: f32,
         /// Side of the square in pixels, 1 to 8,192.
         side: u32,

@@ -11,7 +11,7 @@ pub(super) fn padded(
 ) {
     let (from, to) = (from.as_chunks::<3>().0, to.as_chunks_mut::<3>().0);
     let height = from.len() / width;
-    // Columns of the box that lie in the image, and the first of them there.
+    // Columns of the box inside the image, and the first of them in the image.
     let inside = |start: usize, length: usize| {
         let first = padding.saturating_sub(start).min(length);
         let last = (padding + length).saturating_sub(start).min(length);

@@ -1,4 +1,4 @@
-//! Which columns of an MDS dataset are wanted, and how its samples become rows.
+//! Choice of the columns of an MDS dataset, and conversion of its samples to rows.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -18,19 +18,19 @@ use super::{
 };
 use crate::block::{BlockRows, BlockTarget, DenseRows, ImageRows, Spans, TokenIds, TokenRows};
 
-/// How a column's values are written.
+/// Encoding of a column's values.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Encoding {
     /// Bytes as they are: `bytes`, `str`, `jpeg`, `png`.
     Bytes { is_image: bool },
     /// One number.
     Scalar(Number),
-    /// Numbers; type and shape stand before the values unless they are fixed.
+    /// Numbers; type and shape come before the values unless they are fixed.
     Array {
         number: Option<Number>,
         elements: Option<usize>,
     },
-    /// Anything else: it may stand in a sample and cannot be read.
+    /// Anything else: a sample may hold it, and it cannot be read.
     Opaque,
 }
 
@@ -309,7 +309,7 @@ impl Wanted {
         Ok(taken.finish(bytes, self))
     }
 
-    /// Where the columns of the sample at `at` lie; returns where it ends.
+    /// Finds the byte ranges of the columns of the sample at `at`; returns its end.
     fn spans(&self, bytes: &[u8], at: usize, spans: &mut [(usize, usize)]) -> Option<usize> {
         let mut lengths = at;
         let variable = self
@@ -375,7 +375,7 @@ impl Wanted {
     }
 }
 
-/// What has been taken from the samples of a block.
+/// Values taken from the samples of a block.
 struct Taken {
     x: Vec<f32>,
     /// Integers of each column that float32 cannot hold.

@@ -44,7 +44,7 @@ impl Index {
     /// Parses an index.
     ///
     /// # Errors
-    /// What is not as it should be.
+    /// Description of the error in the index.
     pub(super) fn read(text: &[u8]) -> Result<Self, String> {
         let index: Self = serde_json::from_slice(text)
             .map_err(|e| format!("it is not the index of an MDS dataset: {e}"))?;
@@ -61,7 +61,7 @@ impl Index {
         Ok(index)
     }
 
-    /// The first shard that has hashes, none of which is compared.
+    /// The first shard with hashes that are all of unsupported kinds, so that none is compared.
     pub(super) fn unchecked_hashes(&self) -> Option<&str> {
         let has_none = |file: &FileEntry| !file.hashes.is_empty() && Digest::of(file).is_none();
         let mut files = self.shards.iter().map(ShardEntry::stored);
@@ -72,7 +72,7 @@ impl Index {
 }
 
 impl ShardEntry {
-    /// The file that is there.
+    /// The file in the store: the compressed one, if any.
     pub(super) fn stored(&self) -> &FileEntry {
         self.zip_data.as_ref().unwrap_or(&self.raw_data)
     }
@@ -157,7 +157,7 @@ impl Digest {
     }
 
     /// # Errors
-    /// That the hashes differ.
+    /// A message that the hashes differ.
     pub(super) fn finish(self) -> Result<(), String> {
         let found = if self.is_long {
             format!("{:032x}", self.state.digest128())

@@ -1,4 +1,4 @@
-//! Which columns of a Parquet dataset are wanted, and how they become rows.
+//! Choice of the columns of a Parquet dataset, and their conversion to rows.
 
 use std::sync::Arc;
 
@@ -116,7 +116,7 @@ impl Wanted {
             let name = field.name();
             let found = schema
                 .field_with_name(name)
-                .map_err(|_| format!("column `{name}` is missing, which is there"))?;
+                .map_err(|_| format!("column `{name}` is missing, but exists"))?;
             if found.data_type() != field.data_type() {
                 return Err(format!(
                     "column `{name}` is `{}` and is `{}`",
@@ -128,7 +128,7 @@ impl Wanted {
         Ok(())
     }
 
-    /// Whether the leaf column at `path` is read. Of an image's struct only the bytes are.
+    /// Returns true if the leaf column at `path` is read. Of an image's struct only the bytes are.
     pub(super) fn has_leaf(&self, path: &[String]) -> bool {
         let Some(root) = path.first() else {
             return false;
@@ -452,7 +452,7 @@ fn target<'a>(
     }
 }
 
-/// One more than the largest class in a file, if its statistics tell.
+/// One more than the largest class in a file, if its statistics have it.
 fn most_class(metadata: &ArrowReaderMetadata, name: &String) -> Option<u32> {
     let mut most = 0;
     for group in metadata.metadata().row_groups() {
@@ -672,7 +672,7 @@ fn tokens(
     Ok((ids, offsets))
 }
 
-/// Where the first list begins, and offsets that count from there.
+/// Start of the first list, and offsets relative to it.
 fn from_zero<T: Copy + Into<i64>>(offsets: &[T]) -> Option<(usize, ScalarBuffer<i32>)> {
     let first: i64 = offsets.first().map_or(0, |first| (*first).into());
     let moved = offsets.iter().map(|o| i32::try_from((*o).into() - first));

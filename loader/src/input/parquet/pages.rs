@@ -11,7 +11,7 @@ const MOST_ELEMENTS: u64 = 1 << 16;
 /// Checks every page of a column chunk that has a checksum.
 ///
 /// # Errors
-/// Which page is damaged, or that the pages do not fill the chunk.
+/// A message that names the damaged page, or that the pages do not fill the chunk.
 pub(super) fn check(chunk: &[u8]) -> Result<(), String> {
     let mut rest = chunk;
     let mut page = 0u32;

@@ -27,7 +27,7 @@ impl Numbers {
 
 struct Dataset {
     store: Store,
-    /// Where damaged copies of the files lie.
+    /// Store of damaged copies of the files.
     damaged: Store,
     manifest: Manifest,
     files: Vec<Bytes>,
@@ -148,7 +148,7 @@ fn exchange(file: &mut [u8], a: Range<usize>, b: Range<usize>) {
     file[b.start..b.start + length].copy_from_slice(&first[..length]);
 }
 
-/// Whether the head of its shard and the bytes of block `block` of the split are still there.
+/// Tests that the head of its shard and the bytes of block `block` of the split are intact.
 fn is_whole(dataset: &Dataset, files: &[Vec<u8>], block: usize) -> [bool; 2] {
     let shards = dataset.manifest.splits[0].shards.iter();
     let blocks = shards.enumerate().flat_map(|(shard, entry)| {
@@ -212,7 +212,7 @@ async fn two_thousand_flips_cuts_and_exchanges_are_caught_before_delivery() {
             .into_iter()
             .enumerate()
         {
-            // The head of one shard tells the columns of all that have the same.
+            // The head of one shard gives the columns of all that have the same.
             let [is_head_whole, is_whole] = is_whole(dataset, &files, block);
             match read {
                 Ok(rows) => {

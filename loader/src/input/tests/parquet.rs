@@ -294,7 +294,7 @@ async fn fault_25_a_file_with_other_columns_is_refused_naming_both() {
     store.put("1.parquet", renamed).await.unwrap();
     let error = refused(&store, &InputConfig::default()).await;
     assert!(
-        error.contains("column `a` is missing, which is there in"),
+        error.contains("column `a` is missing, but exists in"),
         "{error}"
     );
 }

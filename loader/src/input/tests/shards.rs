@@ -88,7 +88,7 @@ async fn rows_share_the_memory_that_was_read() {
             },
             BlockRows::Dense(_) | BlockRows::Multi(_) => panic!(),
         };
-        // Two columns lie in one read as they lay in the file.
+        // Two columns of one read have the same distance as in the file.
         let bytes = input.block_bytes(0);
         assert!(
             (keys.abs_diff(payload) as u64) < bytes,

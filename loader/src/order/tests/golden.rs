@@ -29,7 +29,7 @@ fn hash(orders: &[Order]) -> u64 {
     xxhash_rust::xxh3::xxh3_64(&bytes)
 }
 
-/// Several windows in each domain, the last of which is short, and blocks that two domains share.
+/// Several windows in each domain, the last one short, and blocks that two domains share.
 const SPEC: OrderSpec = OrderSpec {
     seed: 42,
     domains: 5,

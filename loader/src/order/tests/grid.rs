@@ -1,6 +1,7 @@
-//! The promise of elastic resumption, on a grid: every global batch of {96, 256, 1000}, every number of ranks from 1 to
-//! 48, and runs that are killed at random steps and go on with another number, give one sequence, in which every epoch
-//! has every sample once. For rows, packed documents, balanced classes, and mixtures of three sources of each.
+//! The promise of elastic resumption, on a grid: every global batch of {96, 256, 1000} and every
+//! number of ranks from 1 to 48, with runs that are killed at random steps and resume with another
+//! number. All give one sequence, in which every epoch has every sample once. For rows, packed
+//! documents, balanced classes, and mixtures of three sources of each.
 
 use super::{units::Documents, *};
 use crate::order::{balance::Balance, packing::Packing};
@@ -43,7 +44,7 @@ pub(super) fn slots(
     }
 }
 
-/// What a run begins with: made anew by every process of it.
+/// Start of a run, which every process of it makes for itself.
 struct Start {
     orders: Orders,
     phase: Option<Phase>,
@@ -105,7 +106,7 @@ fn check(make: impl Fn(OrderSpec) -> Start, covers: impl Fn(Vec<Part>)) {
         for epoch in &alone {
             covers(epoch.concat());
         }
-        assert_ne!(alone[0], alone[1], "it is shuffled anew");
+        assert_ne!(alone[0], alone[1], "each epoch has its own order");
         for world in 1..=48 {
             let (mut lives, mut start) = (0, make(spec));
             for (epoch, alone) in (0..EPOCHS).zip(&alone) {

@@ -42,7 +42,7 @@ fn batches(order: &Order, from: u64, world_of: impl Fn(u64) -> u32) -> Vec<Vec<S
         .collect()
 }
 
-/// How often each sample of a source comes in some batches.
+/// Counts each sample of a source in some batches.
 fn times(batches: &[Vec<Sample>], source: u32) -> Vec<u64> {
     let mut times = BTreeMap::new();
     for sample in batches.iter().flatten().filter(|s| s.0 == source) {
@@ -107,7 +107,7 @@ fn sources_that_repeat_go_on_where_they_were_and_come_in_another_order_each_time
         part
     };
     assert_ne!(second[..37], second[37..74]);
-    // Slots of a batch are sorted by domain, so that only whole batches tell where a time ends.
+    // Slots of a batch are sorted by domain, so only complete batches show where a round ends.
     assert_eq!(sorted(&second).len(), second.len());
 }
 

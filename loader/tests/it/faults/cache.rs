@@ -7,7 +7,8 @@ use feedline_storage::{Store, StoreOptions};
 
 use crate::{SHARDS, config, dataset::publish_train, open, samples};
 
-/// Only the cache's own files are mapped. A source is read, so that one that is cut is an error and not a signal.
+/// Only the cache's own files are mapped. A source is read, so a truncated one is an error and not
+/// a signal.
 #[tokio::test]
 async fn fault_22_a_source_cut_short_while_it_is_read_is_an_error() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! The disk cache through whole passes: what is asked of the server, and what becomes of a folder that goes wrong.
+//! The disk cache through whole passes: requests to the server, and damage to the folder.
 
 use std::{
     collections::BTreeSet,
@@ -20,7 +20,7 @@ use crate::{
 /// Samples and blocks of the dataset in these tests.
 const SHAPE: &[&[u32]] = &[&[40; 16], &[40; 16], &[40; 16]];
 const BLOCKS: u64 = 48;
-/// What a block takes of a disk.
+/// Disk bytes of a block.
 const DISK_BYTES: u64 = 4096;
 
 /// Settings with a cache of `bytes` in `dir`, and little enough memory that each pass reads.
@@ -57,7 +57,7 @@ fn epochs(remote: &Remote, loader: &Loader, count: usize) -> (Vec<Vec<Vec<u64>>>
     (batches, requests)
 }
 
-/// The same without a cache, of which reads go to the store in the order of the plan.
+/// The same without a cache; its reads go to the store in the order of the plan.
 async fn plain(remote: &Remote, count: usize) -> (Vec<Vec<Vec<u64>>>, Vec<Vec<Asked>>) {
     let config = LoaderConfig {
         cache: None,
@@ -344,7 +344,7 @@ async fn full(dir: &Path) {
     let second = requests[1].len() as u64;
     assert!(
         (1..BLOCKS).contains(&second),
-        "what is there is served: {second}"
+        "cached blocks are served: {second}"
     );
 }
 

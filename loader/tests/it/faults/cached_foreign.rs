@@ -50,7 +50,7 @@ fn tables(server: &Server) {
     }
 }
 
-/// An archive of 60 images of which sample `i` has the shade `shade(i)`.
+/// An archive of 60 images; sample `i` has the shade `shade(i)`.
 fn images(shade: impl Fn(u64) -> u64) -> Bytes {
     let members: Vec<_> = (0..60)
         .flat_map(|s| {
@@ -182,7 +182,7 @@ async fn shards_of_mds_are_read_from_the_store_once_also_for_their_hashes() {
     }
 }
 
-/// Headers and sizes are the same, so that the dataset looks the same: only the version tells.
+/// Headers and sizes are the same, so that the dataset looks the same: only the version differs.
 #[tokio::test]
 async fn bytes_of_another_version_are_never_served() {
     let server = Server::start();

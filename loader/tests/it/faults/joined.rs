@@ -1,4 +1,4 @@
-//! Extents of several blocks: what they cost in requests, and what becomes of a part that is not right.
+//! Extents of several blocks: their requests, and the handling of a damaged part.
 
 use std::collections::BTreeSet;
 
@@ -145,7 +145,7 @@ async fn fault_04_an_extent_that_broke_off_is_continued_in_the_middle_of_a_block
         .await;
 }
 
-/// Whether a request begins where no block does: blocks begin at multiples of 64 bytes.
+/// Returns true if a request begins inside a block: blocks begin at multiples of 64 bytes.
 fn is_rest(asked: &Asked) -> bool {
     asked
         .range

@@ -228,7 +228,7 @@ async fn fault_05_an_error_comes_only_after_the_deadline_and_counts_what_failed(
     );
     assert!(
         error.source().unwrap().source().is_some(),
-        "the last answer"
+        "the last response"
     );
 }
 
@@ -400,7 +400,7 @@ async fn fault_11_a_shard_overwritten_during_the_run_is_never_mixed_with_the_old
                     .put_as(&listed.path, bytes, "W/\"first\"".into());
             }
         }
-        // The same bytes under another version: no checksum could tell.
+        // The same bytes under another version: no checksum could differ.
         let bytes = remote.server.object(SECOND);
         // Little enough memory that blocks are read again.
         let config = LoaderConfig {

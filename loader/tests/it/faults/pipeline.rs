@@ -54,8 +54,9 @@ async fn fault_02_a_damaged_block_is_set_aside_and_the_same_samples_stand_in_on_
         max_bad_fraction: 0.14,
         ..config(96)
     };
-    // Blocks of 40 samples: those of block 5 stand in for blocks 3 and 4, those of block 16 for block 15. The last, 30,
-    // has only 21, so that the first one stands in for block 29.
+    // Blocks of 40 samples: those of block 5 replace blocks 3 and 4, those of block 16 block 15.
+    // The last, 30,
+    // has only 21, so that the first one replaces block 29.
     let stand_in = |sample: u64| match sample / 40 {
         3 | 4 => 200 + sample % 40,
         15 => 640 + sample % 40,
@@ -148,7 +149,7 @@ async fn fault_12_a_manifest_published_in_mid_pass_is_not_seen() {
     );
 }
 
-/// The trainer is killed after `steps` steps, of which the state of the one before `lost` others was saved.
+/// The trainer is killed after `steps` steps; the last saved state is `lost` steps older.
 #[tokio::test]
 async fn fault_15_killed_between_step_and_checkpoint_repeats_only_what_was_not_saved() {
     let store = Store::memory();

@@ -1,4 +1,4 @@
-//! Shards that are not whole when the loader is opened, and very many shards.
+//! Shards that are incomplete when the loader is opened, and very many shards.
 
 use feedline_loader::{BadShards, Error, Loader, LoaderConfig};
 use feedline_schemas::{
@@ -174,7 +174,7 @@ async fn fault_01_a_split_without_a_whole_shard_is_named() {
     store.delete(&path(1)).await.unwrap();
     let error = refused(&store, &skipping(3)).await.to_string();
     assert!(
-        error.contains("none of the `2` shards of split `train` that have rows is whole"),
+        error.contains("none of the `2` shards of split `train` that have rows is complete"),
         "{error}"
     );
 }
@@ -222,7 +222,7 @@ async fn fault_36_a_table_that_is_damaged_cut_or_absent_is_refused() {
     assert!(matches!(error, Error::Storage { source, .. } if source.is_not_found()));
 }
 
-/// Whoever changes the table changes the manifest: its hash stands there.
+/// A change of the table changes the manifest, which holds its hash.
 #[tokio::test]
 async fn fault_36_the_fingerprint_covers_the_table() {
     let store = Store::memory();

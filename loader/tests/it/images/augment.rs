@@ -1,4 +1,4 @@
-//! What is random of an image is drawn from its sample alone.
+//! Random draws of an image follow from its sample alone.
 
 use std::{collections::HashSet, thread};
 

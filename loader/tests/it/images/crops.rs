@@ -1,4 +1,4 @@
-//! Which part of an image is taken, and that no other matters.
+//! Choice of the part of an image, and independence of all other parts.
 
 use feedline_loader::image::{Crop, ImageConfig, ImageDecoder, SampleRandom};
 
@@ -51,7 +51,8 @@ fn rows_below_the_crop_change_nothing() {
     }
 }
 
-/// A crop of the scaled image lies where it lies in the whole one: of this scene, a tenth of a pixel would show.
+/// A crop of the scaled image shows the same part as one of the full image: in this scene, a shift
+/// of a tenth of a pixel would show.
 #[cfg(feature = "turbojpeg")]
 #[test]
 fn a_scaled_decode_shows_the_same_crop() {
@@ -80,10 +81,11 @@ fn a_scaled_decode_shows_the_same_crop() {
     }
 }
 
-/// torchvision's parameters, from the boxes themselves: an image that tells its place shows which box was taken.
+/// torchvision's parameters, measured on the boxes themselves: every pixel of the image encodes its
+/// position.
 #[test]
 fn random_boxes_have_the_distribution_of_torchvision() {
-    // Red is the column and green the row, so the corners of the crop tell the box.
+    // Red is the column and green the row, so the corners of the crop give the box.
     let (width, height) = (240_u32, 180_u32);
     let pixels: Vec<u8> = (0..height)
         .flat_map(|y| (0..width).flat_map(move |x| [x as u8, y as u8, 0]))
@@ -101,7 +103,8 @@ fn random_boxes_have_the_distribution_of_torchvision() {
         decoder
             .decode(&encoded, &mut SampleRandom::new(8, 0, key), &mut out)
             .unwrap();
-        // The second and the last but one of 16 steps: at the edge the filter is cut off, which moves its mean.
+        // The second and the last but one of 16 steps: at the edge the filter is truncated, which
+        // moves its mean.
         let span = |a: u8, b: u8| (f64::from(b) - f64::from(a)) * 16.0 / 13.0;
         let (w, h) = (span(out[3], out[42]), span(out[49], out[673]));
         areas.push(w * h / f64::from(width * height));
@@ -111,7 +114,8 @@ fn random_boxes_have_the_distribution_of_torchvision() {
     }
     let mean = |values: &[f64]| values.iter().sum::<f64>() / count as f64;
     // 20,000 boxes of torchvision 0.29.2's `get_params` for 240 x 180: mean area 0.4357, mean logarithm 0.0315. The area
-    // is below (0.08 + 1) / 2 as boxes that do not fit are drawn anew. The bounds are about three standard errors.
+    // is below (0.08 + 1) / 2 as boxes that do not fit are redrawn. The bounds are about three
+    // standard errors.
     let (area, ratio) = (mean(&areas), mean(&ratios));
     assert!((area - 0.4357).abs() < 0.011, "area {area}");
     assert!((ratio - 0.0315).abs() < 0.008, "ratio {ratio}");

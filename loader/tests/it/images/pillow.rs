@@ -6,7 +6,7 @@ use feedline_loader::image::{Augment, Crop, ImageConfig, ImageDecoder, SampleRan
 
 use super::{mean_difference, png, scene};
 
-/// What Pillow makes of an image by each of the calls.
+/// Pillow's results for an image, by each of the calls.
 const PILLOW: &str = r#"
 import sys
 from PIL import Image, ImageEnhance
