@@ -27,7 +27,7 @@ def by_httpx(url, folder):
             if response.status_code not in (429, 503):
                 response.raise_for_status()
             await asyncio.sleep(float(response.headers.get("retry-after", random.uniform(0, 0.5 * 2**tries))))
-        raise RuntimeError(f"no answer from {at}")
+        raise RuntimeError(f"no response from {at}")
 
     async def stream(client, number):
         at = first = f"{url}/stream/{number}"

@@ -8,7 +8,7 @@
 # PEER_PAGES    the same for dlt and Scrapy, which are slower, default 200
 # FAULTS        of 1,000 pages so many are refused when first asked for, by 503 or by 429 with `Retry-After: 1`; default 0, with
 #               KILL 10. Waiting as a server wishes is the same for all, so with faults the streams' waits are most of what is measured
-# BENCH_DATA    where outputs and results lie, default /tmp/feedline-bench-ingest
+# BENCH_DATA    folder of outputs and results, default /tmp/feedline-bench-ingest
 # BENCH_PYTHON  a Python with bench/ingest/requirements.txt; made in $BENCH_DATA/venv if not given
 # BENCH_PROGRAM a feedline to measure; built from this checkout if not given; BENCH_FLOOR the same for the bare loop
 #

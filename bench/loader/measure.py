@@ -56,7 +56,7 @@ def private_kib(pid):
 
 
 class Watch(threading.Thread):
-    """Samples a process tree until told to stop."""
+    """Samples a process tree until it is asked to stop."""
 
     def __init__(self, pid):
         super().__init__(daemon=True)

@@ -4,10 +4,10 @@
 #   bench/loader/run.sh [rows] [images]      both by default
 #
 # ROUNDS       rounds, default 3
-# BENCH_DATA   where the data lies (about 2.5 GB, made at first), default /tmp/feedline-bench
+# BENCH_DATA   folder of the data (about 2.5 GB, made by the first run), default /tmp/feedline-bench
 # BENCH_PYTHON a Python with bench/loader/requirements.txt and our package; made in $BENCH_DATA/venv if not given
 # BENCH_ONLY   a regular expression of the names to run
-# BENCH_CAP    seconds after which a peer's epoch of rows is cut off, default 8
+# BENCH_CAP    seconds after which a peer's epoch of rows is stopped, default 8
 #
 # Pinned to two cores. Prints the tables, and keeps every run as a line of JSON in $BENCH_DATA/results.
 set -euo pipefail
@@ -22,7 +22,7 @@ python=${BENCH_PYTHON:-$BENCH_DATA/venv/bin/python}
 if [ ! -x "$python" ]; then
   python3 -m venv "$BENCH_DATA/venv"
   "$BENCH_DATA/venv/bin/pip" install -q -r bench/loader/requirements.txt
-  # Built from source and in want of OpenCV's headers: the comparison goes on without it.
+  # Built from source, and needs OpenCV's headers: without it the comparison continues.
   "$BENCH_DATA/venv/bin/pip" install -q --no-deps ffcv==1.0.2 || echo "ffcv does not install here" >&2
 fi
 examples=$(cargo metadata --no-deps --format-version 1 | "$python" -c 'import json,sys; print(json.load(sys.stdin)["target_directory"])')/release/examples
@@ -32,7 +32,7 @@ if build --features feedline-loader/turbojpeg; then
   turbo=$examples/bench_epoch_turbo
   cp "$examples/bench_epoch" "$turbo"
 else
-  echo "libjpeg-turbo does not build here, which needs cmake and nasm: the comparison goes on without it" >&2
+  echo "libjpeg-turbo does not build here, which needs cmake and nasm: the comparison continues without it" >&2
 fi
 build
 program=$examples/bench_epoch

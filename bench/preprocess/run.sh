@@ -5,7 +5,7 @@
 #
 # ROWS          rows, default 4000000
 # ROUNDS        rounds, default 3
-# BENCH_DATA    where inputs, outputs and results lie, default /tmp/feedline-bench-preprocess
+# BENCH_DATA    folder of inputs, outputs and results, default /tmp/feedline-bench-preprocess
 # BENCH_PYTHON  a Python with bench/preprocess/requirements.txt; made in $BENCH_DATA/venv if not given
 # BENCH_PROGRAM a feedline to measure; built from this checkout if not given
 #
@@ -40,7 +40,8 @@ fi
 bucket="(id * 2654435761) % 4294967296 / 65536 % 10"
 expression="case when $bucket < 8 then 'train' when $bucket = 8 then 'validation' else 'test' end"
 
-# FOLDER FILES: the pipeline whose outputs lie there, with a source, or with `files`, which it reads as they lie.
+# FOLDER FILES: the pipeline that writes its outputs to FOLDER; it reads a source, or with `files`
+# the files in place.
 pipeline() {
   local files="" source="[[source]]
 name = \"rows\"

@@ -4,9 +4,9 @@
 #   bench/trainer/run.sh [mlp] [cnn] [transformer] [lstm]      all by default
 #
 # ROUNDS        rounds, default 3
-# STEPS         steps of a run, 20 of which are not timed, default 200
+# STEPS         steps of a run; 20 of them are not timed, default 200
 # THREADS       threads to measure with, default "1 2"; each run is pinned to as many processors
-# BENCH_DATA    where data and results lie (about 300 MB, made at first), default /tmp/feedline-bench-trainer
+# BENCH_DATA    folder of data and results (about 300 MB, made by the first run), default /tmp/feedline-bench-trainer
 # BENCH_PYTHON  a Python with bench/trainer/requirements.txt; made in $BENCH_DATA/venv if not given
 # DEVICE        cpu (default) or cuda, for both; with cuda our program is built with the feature of that name, PyTorch compiles its
 #               models, and the use of the GPU is sampled
