@@ -12,10 +12,11 @@ pub trait Versioned: Serialize + DeserializeOwned {
     const TAG: FormatTag;
 }
 
-/// What puts back a document of a dataset: a build without `--refit` refuses a manifest that it cannot read, or that is missing.
+/// Advice that restores a document of a dataset: a build without `--refit` refuses a manifest that
+/// is missing or that it cannot read.
 const BUILD_ANEW: &str = "build that anew with `feedline shards build PIPELINE.toml --refit`";
 
-/// Why a stored document was refused.
+/// Reason that a stored document was refused.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ContractError {
@@ -28,7 +29,7 @@ pub enum ContractError {
         what: String,
         /// Path inside the document.
         path: String,
-        /// What is wrong there.
+        /// Description of the error there.
         reason: String,
     },
     /// The document is complete JSON of a version this build reads, with a field or value that this build does not know: a
