@@ -33,7 +33,7 @@ pub struct CheckpointHeader {
     pub epoch: Epoch,
     /// Seed of initialization, dropout and order.
     pub seed: Seed,
-    /// Where the loader goes on.
+    /// Position to resume the loader from.
     pub loader: LoaderState,
     /// Fingerprint of the dataset's manifest.
     pub fingerprint: Hash128,
@@ -56,18 +56,19 @@ pub struct CheckpointHeader {
     pub config: crate::config::TrainConfig,
     /// Early-stopping state.
     pub early_stopping: EarlyStopping,
-    /// What the schedule remembers.
+    /// State of the schedule.
     pub plateau: Plateau,
     /// Scale of the loss, with f16.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub loss_scale: Option<LossScale>,
-    /// Where ranks hold the state of the optimizer in shares, the hash of the file of each, in rank order; that file lies
-    /// beside this one and ends with `.state-<rank>-of-<ranks>.safetensors`. The state is then not in this file.
+    /// Hashes of the files of the optimizer's shares, in rank order, where ranks hold its state in
+    /// shares. Such a file is stored beside this one and ends with
+    /// `.state-<rank>-of-<ranks>.safetensors`. The state is then not in this file.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub state_shards: Vec<Hash128>,
     /// Sums of the epoch in progress, so that its mean loss is exact after a resume.
     pub running: RunningLoss,
-    /// What the guard remembers.
+    /// State of the guard.
     #[serde(default)]
     pub guard: GuardState,
     /// xxh3-128 over the tensors' names and bytes, in name order.
@@ -77,7 +78,7 @@ pub struct CheckpointHeader {
 }
 versioned!(CheckpointHeader, CHECKPOINT);
 
-/// What early stopping remembers.
+/// State of early stopping.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct EarlyStopping {
@@ -85,7 +86,7 @@ pub struct EarlyStopping {
     pub best: Option<BestEpoch>,
     /// Evaluations since the best.
     pub evaluations_since_best: u32,
-    /// Whether training has ended.
+    /// True when training has ended.
     pub finished: bool,
 }
 
@@ -145,7 +146,7 @@ pub struct WorstSample {
     pub prediction: Option<TargetValue>,
 }
 
-/// What the schedule `plateau` remembers; as at the start with every other.
+/// State of the schedule `plateau`; as at the start with every other.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Plateau {
@@ -153,11 +154,11 @@ pub struct Plateau {
     pub best: Option<f64>,
     /// Evaluations since then or since the rate last fell.
     pub evaluations_since_best: u32,
-    /// How often the rate has fallen.
+    /// Times the rate has fallen.
     pub falls: u32,
 }
 
-/// What the scaling of the loss remembers.
+/// State of the loss scaling.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct LossScale {
@@ -178,11 +179,11 @@ pub struct RunningLoss {
     /// The same without label smoothing, as validation measures them; absent where there is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unsmoothed_sum: Option<f64>,
-    /// What it is divided by for the mean: the samples, or their weights.
+    /// Divisor of the mean: the number of samples, or the sum of their weights.
     pub weight: f64,
 }
 
-/// What the guard against numbers that are not finite and losses that jump remembers.
+/// State of the guard against numbers that are not finite and losses that jump.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct GuardState {

@@ -1,8 +1,10 @@
 //! Commit log of a source: `log/<sequence, 20 digits>.json`, one object per committed batch.
 //!
-//! An entry names the batch's files and carries the state to go on from, so data and state move in one atomic step:
-//! the creation of the entry. Files are written (and made durable) before the entry that names them; a file no entry
-//! names is garbage, which the next start moves to `orphans/`. Entries are created only if absent, contiguous from sequence 0, and chained by `prev_hash`.
+//! An entry names the batch's files and carries the state to resume from, so data and state move in
+//! one atomic step: the creation of the entry. Files are written (and made durable) before the
+//! entry that names them; a file that no entry names is garbage, which the next start moves to
+//! `orphans/`. Entries are created only if absent, contiguous from sequence 0, and chained by
+//! `prev_hash`.
 
 use std::collections::BTreeMap;
 
@@ -53,11 +55,11 @@ pub struct CommitEntry {
     /// added, in order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub frontier: Vec<DataFile>,
-    /// With `refresh`: files of by what the batch's pages can be told to be unchanged (Parquet); of a page the latest
-    /// counts.
+    /// With `refresh`: files of validators, which show that the batch's pages are unchanged
+    /// (Parquet); of a page the latest counts.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub validators: Vec<DataFile>,
-    /// With `archive_raw`: files of the answers that the batch was made of (Parquet).
+    /// With `archive_raw`: files of the responses that the batch was made of (Parquet).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub raw: Vec<DataFile>,
     /// Tables made of lists in the records (`contract.children`), by name: what they have had so far, and the files that
@@ -190,13 +192,13 @@ impl Replaced {
 /// Its files have the columns `_feedline_seq`, `_feedline_row` (its own row in the batch, from 0), `_feedline_hash` and
 /// `_feedline_parent` (hash and row of the record that the item is in), `_feedline_index` (place in the list, from 0; for a
 /// list inside the items of another one more, see [`crate::record::system::index`]), and then its own. Rows are in the order
-/// of the records and of their lists. What is no object stands in the column `value`.
+/// of the records and of their lists. Items that are no objects are stored in the column `value`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ChildTable {
     /// Path of the list, from the outermost: in the record, in the items of that list, and so on.
     pub lists: Vec<String>,
-    /// What its items are; absent as long as all of them were null.
+    /// Kind of its items; absent as long as all of them were null.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub items: Option<ItemKind>,
     /// Schema that its files of this batch have; its versions are its own.
@@ -204,12 +206,12 @@ pub struct ChildTable {
     /// Files that the batch landed (Parquet).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub files: Vec<DataFile>,
-    /// Which columns had values in the rows landed so far.
+    /// Columns that had values in the rows landed so far.
     #[serde(default, skip_serializing_if = "Presence::is_empty")]
     pub presence: Presence,
 }
 
-/// What the items of a child table are.
+/// Kind of the items of a child table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ItemKind {
@@ -233,7 +235,7 @@ pub struct DataFile {
     pub hash: Hash128,
 }
 
-/// What happened to the records of one batch.
+/// Counts of the records of one batch.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct BatchCounts {
@@ -244,7 +246,7 @@ pub struct BatchCounts {
     pub superseded: u64,
     /// Records left out because an identical one had landed shortly before.
     pub duplicates: u64,
-    /// Records set aside.
+    /// Rejected records.
     pub rejected: u64,
     /// Rejected records by reason.
     pub rejected_by_reason: BTreeMap<String, u64>,
@@ -261,25 +263,25 @@ pub struct BatchCounts {
     /// `html`, and `rest` with `for_each`: pages that gave no record for a reason that is no failure, by reason.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub skipped: BTreeMap<String, u64>,
-    /// What the contract decided beside that, by kind and column.
+    /// Other decisions of the contract, by kind and column.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub decisions: Decisions,
 }
 
-/// Decisions by kind (a fixed word, such as `new_column`) and column. Of one kind at most [`MOST_PATHS`] columns are told
-/// apart; the others are counted together under [`OTHER_PATHS`].
+/// Decisions by kind (a fixed word, such as `new_column`) and column. Of one kind at most
+/// [`MOST_PATHS`] columns are listed; the others are counted together under [`OTHER_PATHS`].
 pub type Decisions = BTreeMap<String, BTreeMap<String, Noted>>;
 
-/// Most columns that are told apart in [`Decisions`] of one kind.
+/// Most columns that are listed in [`Decisions`] of one kind.
 pub const MOST_PATHS: usize = 50;
-/// Stands for all columns beyond [`MOST_PATHS`].
+/// Name for all columns beyond [`MOST_PATHS`].
 pub const OTHER_PATHS: &str = "...";
 
-/// How often something was decided, and what about the first time.
+/// Count of a decision, with the details of the first one.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Noted {
-    /// How often.
+    /// Number of times.
     pub count: u64,
     /// The first one, for a person.
     pub sample: String,
@@ -310,7 +312,7 @@ pub fn note(
     }
 }
 
-/// Which columns had values in landed records.
+/// Columns that had values in landed records.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Presence {
@@ -321,7 +323,7 @@ pub struct Presence {
 }
 
 impl Presence {
-    /// Whether nothing was counted.
+    /// Returns true if nothing was counted.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
@@ -334,7 +336,7 @@ impl Presence {
     }
 }
 
-/// How many landed records have no value in a column.
+/// Number of landed records without a value in a column.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Missing {
@@ -362,13 +364,13 @@ const fn is_zero(count: &u64) -> bool {
     *count == 0
 }
 
-/// Where a source stands.
+/// State of a source.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SourceState {
     /// Totals of all batches so far.
     pub totals: BatchCounts,
-    /// Where reading goes on.
+    /// Position to resume reading from.
     pub position: Position,
     /// Unix time in seconds before which no request is made, since the server asked for a wait longer than
     /// `retry.max_wait_s`. An entry may have nothing else to say; the next one that lands something has none.
@@ -378,7 +380,7 @@ pub struct SourceState {
     /// for longer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub not_before_wait_s: Option<u64>,
-    /// Which columns had values in the records landed so far.
+    /// Columns that had values in the records landed so far.
     #[serde(default, skip_serializing_if = "Presence::is_empty")]
     pub presence: Presence,
     /// Warnings that hold as of this entry, at most one of each code.
@@ -389,7 +391,7 @@ pub struct SourceState {
     pub planned: BTreeMap<String, ColumnType>,
 }
 
-/// Where reading goes on.
+/// Position to resume reading from.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case", tag = "at")]
 pub enum Position {
@@ -400,7 +402,8 @@ pub enum Position {
     Page {
         /// Number of the next page, from 0: how many have been committed.
         page: u64,
-        /// What to ask for it with: a cursor, an offset, or the next URL (without its origin where that is the source's).
+        /// Cursor, offset, or next URL to request it with (the URL without its origin where that is
+        /// the source's).
         cursor: Option<String>,
         /// `rest`: what it knows of the run of pages.
         #[serde(default, skip_serializing_if = "PageRun::is_default")]
@@ -435,7 +438,7 @@ impl Position {
         }
     }
 
-    /// What is done of slices and values, where a source has them.
+    /// Progress of slices and values, where a source has them.
     #[must_use]
     pub fn ledger(&self) -> Option<&Ledger> {
         self.run().and_then(|run| run.ledger.as_deref())
@@ -450,7 +453,7 @@ pub struct PageRun {
     /// Number of the run of pages, from 0.
     #[serde(skip_serializing_if = "is_zero")]
     pub number: u64,
-    /// Whether it is a second attempt, since the cursor of the one before had expired.
+    /// True for a second attempt, since the cursor of the one before had expired.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub restarted: bool,
     /// Incremental: the bound that its pages are asked from.
@@ -467,8 +470,9 @@ pub struct PageRun {
     /// Records that its pages brought, where they are counted.
     #[serde(skip_serializing_if = "is_zero")]
     pub records: u64,
-    /// What has come and will come again: with keyset, xxh3-128 of the keys that have come with the last record's time;
-    /// with an overlap of offsets, of the last records' canonical forms.
+    /// Records that have come and will come again: with keyset, xxh3-128 of the keys that have come
+    /// with the last record's time; with an overlap of offsets, of the last records' canonical
+    /// forms.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub boundary: Vec<Hash128>,
     /// `page`, `offset`: the last page, where it had fewer records than `pagination.page_size` and did not say whether it is
@@ -506,9 +510,9 @@ pub struct CursorAhead {
 /// days), integers as they are. Without slices a value is the whole of `[0, 1]`.
 pub type Interval = [i64; 2];
 
-/// What a source with slices or a list of values has done. A pass reads all values one after another, and of each the
-/// slices that are not done; the next one begins when it is over. Between passes all values have the same done, so that the
-/// ledger does not grow with their number.
+/// Progress of a source with slices or a list of values. A pass reads all values one after another,
+/// and of each the slices that are not done; the next one begins when it is over. Between passes
+/// all values have the same progress, so that the ledger does not grow with their number.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Ledger {
@@ -517,18 +521,18 @@ pub struct Ledger {
     pub done: Vec<Interval>,
     /// The range of the pass, or of the last one.
     pub target: Interval,
-    /// How many values the pass reads; 1 without a list of them.
+    /// Number of values that the pass reads; 1 without a list of them.
     pub values: u64,
-    /// xxh3-128 of these values, by which they are known to be the same; absent without a list.
+    /// xxh3-128 of these values, which shows that they are the same; absent without a list.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub values_hash: Option<Hash128>,
-    /// How many of them passes before have read, as `done` says.
+    /// Number of them that earlier passes have read, as `done` says.
     #[serde(skip_serializing_if = "is_zero")]
     pub old: u64,
     /// The value in work, counted from 0.
     #[serde(skip_serializing_if = "is_zero")]
     pub value: u64,
-    /// What this pass has done of it; in order, merged.
+    /// Intervals that this pass has read of it; in order, merged.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub part: Vec<Interval>,
     /// The slice in work; absent when the pass is over.

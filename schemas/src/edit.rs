@@ -1,4 +1,4 @@
-//! Edited texts: a dataset whose training documents have some of their tokens drawn anew by a trained model.
+//! Edited texts: a dataset with some tokens of its training documents redrawn by a trained model.
 //!
 //! Token-level editing of Zhu et al. 2024, "How to Synthesize Text Data without Model Collapse?" (arXiv 2412.14689): a token
 //! that the model gives a probability at or over a threshold is drawn from the model's distribution, all others stay.
@@ -8,17 +8,17 @@ use serde::{Deserialize, Serialize};
 
 use crate::ids::{Hash128, Seed};
 
-/// Where an edited dataset came from, and how it compares with what was edited.
+/// Origin of an edited dataset, and its comparison with the original.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct EditReference {
     /// Fingerprint of the dataset that was edited. All but the documents of its training split is as it was.
     pub source: Hash128,
-    /// Which tokens are drawn anew, and how.
+    /// Rule that selects and redraws tokens.
     pub rule: EditRule,
     /// The model.
     pub prior: PriorReference,
-    /// What became of the tokens of the training split.
+    /// Counts of the tokens of the training split.
     pub counts: EditCounts,
     /// The training split before.
     pub before: TextFigures,
@@ -26,14 +26,15 @@ pub struct EditReference {
     pub after: TextFigures,
 }
 
-/// Which tokens are drawn anew, and how.
+/// Rule that selects and redraws tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct EditRule {
-    /// Probability from which on a token is drawn anew; above 1 nothing is, and the text is only measured.
+    /// Least probability of a token that is redrawn; above 1 nothing is, and the text is only
+    /// measured.
     pub threshold: f64,
-    /// What scores are divided by before a token is drawn, above 0: 1 is the model's own distribution, near 0 its most
-    /// probable token. The threshold is for the model's own distribution.
+    /// Divisor of the scores before a token is drawn, above 0: 1 is the model's own distribution,
+    /// near 0 its most probable token. The threshold is for the model's own distribution.
     pub temperature: f64,
     /// Most tokens to draw from, the most probable ones; all of them when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -58,7 +59,7 @@ pub struct PriorReference {
     pub context: u32,
 }
 
-/// What became of tokens.
+/// Counts of tokens.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct EditCounts {
@@ -70,13 +71,13 @@ pub struct EditCounts {
     pub predicted: u64,
     /// Of them, those at or over the threshold.
     pub over: u64,
-    /// Of them, those that were drawn anew: all but special tokens, such as the end of a text.
+    /// Redrawn tokens among them: all but special tokens, such as the end of a text.
     pub redrawn: u64,
     /// Of them, those that are another token now.
     pub changed: u64,
 }
 
-/// What a model found in texts before and after an edit.
+/// Measures of texts by a model, before and after an edit.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct EditMeasures {
     /// Tokens; a token without one before it is none of them.
@@ -87,7 +88,7 @@ pub struct EditMeasures {
     pub after: Perplexities,
 }
 
-/// What tells whether texts became narrower.
+/// Figures that show whether texts became narrower.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct TextFigures {

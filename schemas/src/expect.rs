@@ -23,7 +23,7 @@ pub struct Expectations {
     pub column: Vec<ExpectedColumn>,
 }
 
-/// What is expected of a feature or the target, before the first step.
+/// Expectations of a feature or the target, before the first step.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ExpectedColumn {
@@ -31,7 +31,7 @@ pub struct ExpectedColumn {
     pub name: String,
     /// `numeric` or `categorical`: how it is read.
     pub kind: InputKind,
-    /// Whether every row has the cell. Default false.
+    /// Requires the cell in every row. Default false.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub required: bool,
     /// `numeric`: least number. Default: none.
@@ -43,7 +43,7 @@ pub struct ExpectedColumn {
     /// Largest share of rows that lack the cell, 0 to 1, over all splits. Default: any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_missing_fraction: Option<f64>,
-    /// Whether no two rows have the same value. Default false.
+    /// Requires that no two rows have the same value. Default false.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub unique: bool,
     /// `categorical`: the values there are. Default: any.
@@ -55,7 +55,7 @@ impl Expectations {
     /// Reads a file.
     ///
     /// # Errors
-    /// What is wrong with it, for people.
+    /// Description of the error, for people.
     pub fn parse(text: &str) -> Result<Self, String> {
         let found: Self = toml::from_str(text).map_err(|error| error.to_string())?;
         for (i, column) in found.column.iter().enumerate() {

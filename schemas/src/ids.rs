@@ -135,7 +135,7 @@ impl TableName {
         Ok(Self { source, table })
     }
 
-    /// Whether it is the records of `source`.
+    /// Returns true if it is the records of `source`.
     #[must_use]
     pub fn is_records_of(&self, source: &Name) -> bool {
         self.table.is_none() && self.source == *source
@@ -262,7 +262,7 @@ impl JsonSchema for Hash128 {
     }
 }
 
-/// Where a record came from, in 64 bits: source index (8), log sequence (32), row in the batch (24).
+/// Origin of a record, in 64 bits: source index (8), log sequence (32), row in the batch (24).
 ///
 /// Its numeric order is the landing order, so it breaks ties the same way on any number of partitions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

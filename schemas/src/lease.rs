@@ -1,10 +1,11 @@
 //! Lease of a scheduled source: `lease/<sequence, 20 digits>.json` beside its commit log.
 //!
-//! Who runs a source holds its lease: objects created only if absent, with sequence numbers that grow, of which the one
-//! with the highest counts. The holder writes another one well before `ttl_s` have passed and a last one, with
-//! `held = false`, when it ends; others may take a lease over that has not changed for `ttl_s` of their own clock, which no jump
-//! of any clock can cut short. Older objects are deleted. The lease only keeps two programs from doing the same work: what
-//! keeps their data apart is the commit log.
+//! The program that runs a source holds its lease: objects created only if absent, with sequence
+//! numbers that grow; the one with the highest counts. The holder writes another one well before
+//! `ttl_s` have passed and a last one, with `held = false`, when it ends. Others may take over a
+//! lease that has not changed for `ttl_s` of their own clock, which no jump of any clock can
+//! shorten. Older objects are deleted. The lease only keeps two programs from doing the same work:
+//! the commit log keeps their data apart.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -28,9 +29,9 @@ pub struct LeaseEntry {
     pub sequence: u64,
     /// Unique id of the program that wrote it.
     pub holder: String,
-    /// Whether the source is being run.
+    /// True while the source is being run.
     pub held: bool,
-    /// How long the lease holds without another object, in seconds.
+    /// Seconds that the lease holds without another object.
     pub ttl_s: u64,
     /// Boot of the machine whose lock on the folder the holder has too: a program on it that gets the lock knows that the
     /// holder has died. Absent where files cannot be locked, as in object stores.
@@ -52,7 +53,7 @@ pub struct LastRun {
     pub began_unix_s: i64,
     /// When it ended.
     pub ended_unix_s: i64,
-    /// How it ended.
+    /// Outcome of it.
     pub outcome: RunOutcome,
     /// The error, when it failed, and why it was deferred.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -60,7 +61,7 @@ pub struct LastRun {
     /// Runs that failed in a row, this one included; a run that was deferred or stopped changes nothing.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub failures: u64,
-    /// When a deferred run may go on.
+    /// Earliest resumption of a deferred run.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub until_unix_s: Option<i64>,
 }
@@ -73,7 +74,7 @@ const fn is_zero(count: &u64) -> bool {
     *count == 0
 }
 
-/// How a run ended.
+/// Outcome of a run.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
 )]

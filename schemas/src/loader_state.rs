@@ -1,4 +1,5 @@
-//! Position of a loader: a few integers from which the rest of the order follows on any number of ranks.
+//! Position of a loader: a few integers that determine the rest of the order on any number of
+//! ranks.
 //!
 //! Version 2 adds what decides an order besides seed, domains and window, and the sources of a mixture. A state of
 //! version 1 can be read, but its order is one that this build does not have, so that resuming from it is refused.
@@ -38,16 +39,17 @@ pub struct LoaderState {
     pub extent_bytes: u64,
     /// Samples in a global batch.
     pub global_batch: u32,
-    /// What becomes of samples that do not fill a batch.
+    /// Handling of samples that do not fill a batch.
     #[serde(default)]
     pub last_batch: LastBatch,
-    /// What a sample is.
+    /// Kind of a sample.
     #[serde(default)]
     pub unit: SampleUnit,
     /// The sources, when there are several.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mixture: Option<MixtureState>,
-    /// Shards that are left out of the order because their files are not whole. Resuming with others is refused.
+    /// Shards that are left out of the order because their files are incomplete. Resuming with
+    /// others is refused.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub skipped: Option<SkippedShards>,
     /// Epoch in progress.
@@ -57,7 +59,7 @@ pub struct LoaderState {
 }
 versioned!(LoaderState, LOADER_STATE);
 
-/// What becomes of the samples at the end of an epoch that do not fill a global batch.
+/// Handling of the samples at the end of an epoch that do not fill a global batch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum LastBatch {
@@ -88,7 +90,7 @@ impl fmt::Display for LastBatch {
     }
 }
 
-/// What a sample of an order is.
+/// Kind of a sample of an order.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case", tag = "kind", deny_unknown_fields)]
 pub enum SampleUnit {
@@ -123,13 +125,13 @@ impl fmt::Display for SampleUnit {
     }
 }
 
-/// Which shards an order leaves out, of all its sources together. Written as one string, `<shards> <rows> <hash>`, so that
-/// a state stays small.
+/// Shards that an order leaves out, of all its sources together. Written as one string, `<shards>
+/// <rows> <hash>`, so that a state stays small.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(into = "String", try_from = "String")]
 #[schemars(with = "String")]
 pub struct SkippedShards {
-    /// How many, at least 1.
+    /// Number of them, at least 1.
     pub shards: u64,
     /// Rows in them, as the manifests count.
     pub rows: u64,
@@ -181,12 +183,12 @@ pub struct MixtureState {
     pub samples: Numbers,
     /// For each source 1 when it stops at its end, 0 when it repeats.
     pub stops: Numbers,
-    /// Whether every batch has the same make-up.
+    /// True when every batch has the same make-up.
     pub stratified: bool,
     /// Samples in an epoch, where that was given.
     pub samples_per_epoch: Option<u64>,
-    /// Weights, from when on they held; the last decides the order, those before it are history. At least 1, at most
-    /// 16, of which the oldest are left out.
+    /// Weights, with the batch from which they apply; the last decides the order, those before it
+    /// are history. At least 1, at most 16: the oldest are dropped.
     pub phases: Vec<MixturePhase>,
 }
 
@@ -226,7 +228,7 @@ impl Numbers {
     pub fn as_slice(&self) -> &[u64] {
         &self.0
     }
-    /// Whether there are none.
+    /// Returns true if there are none.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()

@@ -12,20 +12,22 @@
 //! | [`Layout::Tokens`] | `tokens: list<uint16>` or `list<uint32>` (one document a row, not cut), `key`, `origin` |
 //! | [`Layout::Multi`] | those of `x`, `image` and `tokens` (at most `length` ids a row) that rows have, `y`, `key`, `origin` |
 //!
-//! Where [`DatasetCounts::boxes`] is there, rows with images have a last column `boxes: large_utf8` too: a JSON list of
-//! `{"bbox": [x, y, width, height], "label": ...}` in pixels of the image as it is decoded, upright, from its left upper
-//! corner; the label is text, an integer, or absent.
+//! Where [`DatasetCounts::boxes`] is set, rows with images have a last column `boxes: large_utf8`
+//! too: a JSON list of `{"bbox": [x, y, width, height], "label": ...}` in pixels of the image as it
+//! is decoded, upright, from its left upper corner; the label is text, an integer, or absent.
 //!
-//! Columns of [`Manifest::kept`] stand behind all of these, under their own names and as they landed: `bool`, `int64`,
-//! `float64`, `utf8`, `binary`, `timestamp[us, UTC]` or `decimal128(38, 18)`, nullable, each field with metadata
-//! [`KEPT_FIELD`]. They are for those who read shards themselves.
+//! Columns of [`Manifest::kept`] come after all of these, under their own names and as they landed:
+//! `bool`, `int64`, `float64`, `utf8`, `binary`, `timestamp[us, UTC]` or `decimal128(38, 18)`,
+//! nullable, each field with metadata [`KEPT_FIELD`]. They are for programs that read shards
+//! themselves.
 //!
 //! `y` is `float32` (regression), `fixed_size_list<float32>` (several numbers) or `int32` (class id), and absent without a target. `key: uint64` is the first 8 bytes
 //! of the content hash, `origin: uint64` an [`crate::ids::Origin`].
 //!
-//! Token shards tell the lengths of their documents apart from the documents, so that windows and bins are planned
-//! before any of them is read: [`Block::tokens`] has the sum of each block, and the file of [`Shard::lengths`] the
-//! length of every document as a little-endian `u32`, in row order and without a header, under its own checksum.
+//! Token shards store the lengths of their documents apart from the documents, so that windows and
+//! bins are planned before any of them is read: [`Block::tokens`] has the sum of each block, and
+//! the file of [`Shard::lengths`] the length of every document as a little-endian `u32`, in row
+//! order and without a header, under its own checksum.
 //!
 //! A split of more than [`MOST_LISTED_SHARDS`] shards has them in a table of their own, [`SplitShards::table`], which is
 //! written before the manifest; see [`crate::shard_table`].
@@ -81,30 +83,31 @@ pub struct Manifest {
     pub transform: TransformReference,
     /// Key of the shuffle the rows were written in; absent when order was kept.
     pub shuffle_seed: Option<Seed>,
-    /// What was read.
+    /// Sources that were read.
     pub sources: Vec<SourceReference>,
-    /// How documents were prepared; absent when they were taken as they landed.
+    /// Preparation of documents; absent when they were taken as they landed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub text: Option<DocumentConfig>,
-    /// How near-duplicates were told; absent when they were not looked for.
+    /// Search for near-duplicates; absent without one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub near_dup: Option<NearDupConfig>,
-    /// What became of the rows.
+    /// Counts of the rows.
     pub counts: DatasetCounts,
     /// Splits, in the order train, validation, test.
     pub splits: Vec<SplitShards>,
     /// Files of rejected rows (JSON lines), relative to the dataset folder.
     pub rejects: Vec<String>,
-    /// What made the ids of [`Layout::Tokens`] and [`Layout::Multi`] and how they become rows, when that is a tokenizer.
+    /// Tokenizer of the ids of [`Layout::Tokens`] and [`Layout::Multi`], and packing of ids into
+    /// rows; absent without a tokenizer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tokens: Option<TokensReference>,
-    /// What was edited, and by which model, when the training split is not what sources landed.
+    /// Edited dataset and model of the edit, when the training split is not what sources landed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub edit: Option<EditReference>,
     /// Columns that the shards hold as they landed, beside those of the layout.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub kept: Vec<KeptColumn>,
-    /// What the columns hold in each split; absent where that was not asked for.
+    /// Profile of the columns in each split; absent where it was not requested.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub profile: Option<ProfileReference>,
     /// Rows that were added after the dataset was built, by the transform that it was built with, in the order in which they
@@ -147,7 +150,8 @@ pub struct TargetSummary {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Addition {
-    /// Where each source stood before: what landed behind was read. In the order of [`Manifest::sources`].
+    /// Earlier positions of the sources: only records that landed after them were read. In the
+    /// order of [`Manifest::sources`].
     pub behind: Vec<SourceReference>,
     /// Rows read.
     pub rows_in: u64,
@@ -194,7 +198,7 @@ pub enum Layout {
     Multi {
         /// Elements of `x`; without any there is no such column.
         features: u32,
-        /// Whether each row has an image file.
+        /// True when each row has an image file.
         images: bool,
         /// The ids of each row's text, if it has one.
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -240,10 +244,10 @@ pub struct TokensReference {
     /// Id behind each document.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub end_of_text: Option<u32>,
-    /// Ids that a model reads of a row, unless it is told otherwise.
+    /// Default number of ids that a model reads of a row.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub window: Option<u32>,
-    /// How documents become rows, unless that is told otherwise.
+    /// Default packing of documents into rows.
     pub pack: PackMode,
 }
 
@@ -281,7 +285,8 @@ pub enum TargetKind {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SourceReference {
-    /// Source name, and with a `.` behind it that of the child table; `files` for files that are read as they lie.
+    /// Source name, with `.` and the child table's name for a child table; `files` for files that
+    /// are read in place.
     pub name: TableName,
     /// Last log entry that was read; of files the last sequence of a row's origin.
     pub sequence: Sequence,
@@ -298,7 +303,7 @@ pub fn report_path(fingerprint: Hash128) -> String {
     format!("report-{}.html", fingerprint.short())
 }
 
-/// What became of the rows.
+/// Counts of the rows.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct DatasetCounts {
@@ -306,7 +311,7 @@ pub struct DatasetCounts {
     pub rows_in: u64,
     /// Rows dropped as copies of a kept row.
     pub duplicates: u64,
-    /// Rows set aside, by reason.
+    /// Rejected rows, by reason.
     pub rejected: BTreeMap<String, u64>,
     /// Rows in the training split.
     pub train: u64,
@@ -317,7 +322,7 @@ pub struct DatasetCounts {
     /// Token ids in the shards, when the layout has some.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tokens: Option<TokenCounts>,
-    /// What was cut off texts that were longer than a row, when the layout is [`Layout::Multi`].
+    /// Ids truncated from texts that were longer than a row, when the layout is [`Layout::Multi`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cut: Option<CutCounts>,
     /// Rows rejected since one of several targets is missing or no number as it landed, by the first such target; empty where
@@ -327,13 +332,13 @@ pub struct DatasetCounts {
     /// Rows left out because the configuration says so, by reason; they are listed with the rejected ones.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub filtered: BTreeMap<String, u64>,
-    /// What the search for near-duplicates found.
+    /// Result of the search for near-duplicates.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub near_dup: Option<NearDupCounts>,
     /// Personal data that was replaced in the documents that were kept.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub redacted: Option<RedactedCounts>,
-    /// What each join found, in the order of the configuration.
+    /// Results of the joins, in the order of the configuration.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub joins: Vec<JoinCounts>,
     /// Images whose embeddings are near; absent when they are not looked for.
@@ -351,8 +356,9 @@ pub struct DatasetCounts {
     /// Groups of the split's key; absent where no `dataset.split.tolerance` asks for them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub groups: Option<GroupCounts>,
-    /// What windows over series came to; absent where every row is a sample. Then `train`, `validation` and `test` count
-    /// windows, and the `features` of the layout are those of all rows of one, oldest first.
+    /// Counts of windows over series; absent where every row is a sample. Then `train`,
+    /// `validation` and `test` count windows, and the `features` of the layout are those of all
+    /// rows of one, oldest first.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sequence: Option<SequenceCounts>,
     /// Classes of the target by id, with their rows; none where the target is no class. Loaders take the names from here.
@@ -398,7 +404,7 @@ pub struct GroupCounts {
     pub largest: u64,
 }
 
-/// What windows over series came to.
+/// Counts of windows over series.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SequenceCounts {
@@ -408,8 +414,8 @@ pub struct SequenceCounts {
     pub horizon: u32,
     /// Windows.
     pub windows: u64,
-    /// Rows that are no target since their window would reach beyond their entity or split, over a gap, or over a row that
-    /// was set aside.
+    /// Rows that are no target since their window would reach beyond their entity or split, over a
+    /// gap, or over a rejected row.
     pub incomplete: u64,
     /// Rows that are no target because of the stride.
     pub skipped: u64,
@@ -427,13 +433,14 @@ pub struct NaiveForecast {
     pub splits: BTreeMap<Split, NaiveMetrics>,
 }
 
-/// How a forecast is made without a model.
+/// Method of a forecast without a model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum NaiveMethod {
     /// The newest target that is known when the forecast is made.
     LastValue,
-    /// The newest known target that lies whole seasons before (`dataset.sequence.season`).
+    /// The newest known target that is a multiple of the season earlier
+    /// (`dataset.sequence.season`).
     Seasonal,
 }
 
@@ -452,7 +459,7 @@ impl NaiveMethod {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NaiveMetrics {
-    /// Windows of which it is known.
+    /// Windows with a known value.
     pub windows: u64,
     /// Root of the mean squared error.
     pub rmse: f64,
@@ -463,7 +470,7 @@ pub struct NaiveMetrics {
     pub r2: Option<f64>,
 }
 
-/// What was cut off texts that have more ids than a row.
+/// Ids truncated from texts that have more ids than a row.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CutCounts {
@@ -473,7 +480,7 @@ pub struct CutCounts {
     pub tokens: u64,
 }
 
-/// What a join found, before copies were dropped.
+/// Result of a join, before duplicates were dropped.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct JoinCounts {
@@ -487,7 +494,7 @@ pub struct JoinCounts {
     pub unused: u64,
 }
 
-/// What the search for images of near embeddings found.
+/// Result of the search for images of near embeddings.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NearImageCounts {
@@ -511,7 +518,7 @@ pub struct NearImageCounts {
 pub struct BoxCounts {
     /// Those that the shards have.
     pub kept: u64,
-    /// Those of which nothing was left: outside of the part that is stored, or without area.
+    /// Boxes of which nothing remains: outside of the stored part, or without area.
     pub lost: u64,
 }
 
@@ -527,7 +534,7 @@ pub struct RedactedCounts {
     pub cards: u64,
 }
 
-/// What the search for near-duplicates found.
+/// Result of the search for near-duplicates.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NearDupCounts {
@@ -564,7 +571,7 @@ pub struct TokenCounts {
     pub validation: u64,
     /// In the test split.
     pub test: u64,
-    /// Of all of them, those that stand for something the training split lacks.
+    /// Cells among all of them with a value that the training split lacks.
     pub unknown: u64,
 }
 
@@ -672,7 +679,7 @@ pub struct Shard {
     pub hash: Hash128,
     /// Blocks in order.
     pub blocks: Vec<Block>,
-    /// CRC32C of what lies before the first block: the schema.
+    /// CRC32C of the bytes before the first block: the schema.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub head_crc32c: Option<u32>,
     /// Lengths of the documents, when the layout is [`Layout::Tokens`].
@@ -807,7 +814,8 @@ fn chained(before: Hash128, shard: &Shard) -> Hash128 {
 pub struct SplitContent {
     /// Rows.
     pub rows: u64,
-    /// Hash over the hashes of its shards, in order; of a split whose shards lie in a table, the table's.
+    /// Hash over the hashes of its shards, in order; of a split whose shards are listed in a table,
+    /// the table's.
     pub hash: Hash128,
 }
 

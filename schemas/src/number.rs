@@ -32,7 +32,7 @@ pub fn number(text: &str) -> Option<Number> {
     (value.is_finite() && (is_zero || value != 0.0)).then_some(Number::Float(value))
 }
 
-/// Whether `text` is a JSON number, with or without a 64-bit value.
+/// Returns true if `text` is a JSON number, with or without a 64-bit value.
 #[must_use]
 pub fn is_number(text: &str) -> bool {
     let (mantissa, exponent) = text.split_once(['e', 'E']).unwrap_or((text, "0"));
@@ -75,7 +75,8 @@ pub fn whole(value: f64) -> Option<i64> {
     (is_whole && (value != 0.0 || value.is_sign_positive())).then_some(value as i64)
 }
 
-/// Whether `value`, which was read from the number `text`, says the same: `text` has no more digits than a float holds.
+/// Returns true if `value`, which was read from the number `text`, is the same number: `text` has
+/// no more digits than a float holds.
 #[must_use]
 pub fn says_the_same(text: &str, value: f64) -> bool {
     parts(text) == parts(&format!("{value:e}"))

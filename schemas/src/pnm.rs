@@ -1,4 +1,5 @@
-//! Binary PGM and PPM images (netpbm `P5` and `P6`): 8-bit pixels as they are, behind a header that tells their sides.
+//! Binary PGM and PPM images (netpbm `P5` and `P6`): plain 8-bit pixels, after a header that holds
+//! their sides.
 //!
 //! Raw images are kept as such files in the landing zone and in shards: nothing has to be decoded, and any tool opens
 //! them. Layout: `P5` (grey) or `P6` (RGB), width, height and the largest value (255) as decimal numbers with white
@@ -17,7 +18,7 @@ pub struct Pnm<'a> {
     pub pixels: &'a [u8],
 }
 
-/// Why bytes are no such image.
+/// Reason that bytes are no such image.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PnmError {
     /// They begin otherwise, or hold another kind of it.
@@ -38,7 +39,7 @@ pub fn header(width: u32, height: u32, channels: u32) -> String {
     format!("{kind}\n{width} {height}\n255\n")
 }
 
-/// Whether `bytes` begin as such an image does.
+/// Returns true if `bytes` begin as such an image does.
 #[must_use]
 pub fn is_pnm(bytes: &[u8]) -> bool {
     bytes.starts_with(b"P5") || bytes.starts_with(b"P6")

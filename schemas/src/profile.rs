@@ -1,11 +1,13 @@
 //! Profile of a dataset, `profile-<hash>.json`: what each feature and the target hold in each split, as integers and exact numbers.
 //!
-//! It is written beside the transform artefact, before the manifest that names it. `hash` is the xxh3-128 of the document with
-//! `hash` set to zero. Cells are counted as they enter the first step: typed, copies dropped, rows that were set aside left out.
+//! It is written beside the transform artefact, before the manifest that names it. `hash` is the
+//! xxh3-128 of the document with `hash` set to zero. Cells are counted as they enter the first
+//! step: typed, without duplicates and rejected rows.
 //!
-//! Bins of a numeric column lie between `edges`, which are the quantiles of the training split at 1/20, 2/20, ... 19/20, each
-//! once: bin i holds what is greater than edge i-1 and at most edge i, the first and the last what lies outside, infinities
-//! included. Every split is counted in the bins of the training split, so that their shares can be compared.
+//! `edges` bound the bins of a numeric column. They are the quantiles of the training split at
+//! 1/20, 2/20, ... 19/20, each once: bin i holds values greater than edge i-1 and at most edge i,
+//! the first and the last the values outside, infinities included. Every split is counted in the
+//! bins of the training split, so that their shares can be compared.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -16,7 +18,7 @@ use crate::{
     manifest::Split,
 };
 
-/// Bins that the training split of a column is cut into, where its values allow.
+/// Number of bins of a column of the training split, where its values allow.
 pub const BINS: usize = 20;
 
 /// Bars of a histogram, without the two outside of its range.
@@ -39,7 +41,8 @@ pub struct DatasetProfile {
     pub numeric: Vec<NumericProfile>,
     /// Columns of texts, in the order of the features, then the target.
     pub categorical: Vec<CategoricalProfile>,
-    /// What missing cells were as they landed, of the columns of sources that have some: those of numbers, then those of texts.
+    /// Missing cells by their landed form, of the columns of sources that have some: those of
+    /// numbers, then those of strings.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub missing: Vec<MissingCells>,
 }
@@ -57,8 +60,8 @@ impl DatasetProfile {
     }
 }
 
-/// What the missing cells of a column were in all rows as they landed. Copies, rows that newer ones replace and rows that were
-/// set aside are among them, so they may be more than those of the splits.
+/// Landed forms of the missing cells of a column, in all landed rows. Duplicates, superseded rows
+/// and rejected rows are among them, so they may be more than those of the splits.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct MissingCells {
@@ -103,7 +106,7 @@ const fn is_zero(count: &u64) -> bool {
 pub struct NumericProfile {
     /// Column.
     pub name: String,
-    /// Whether it is the target.
+    /// True for the target.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub target: bool,
     /// Edges of the bins, ascending; none where the training split has no finite number.
@@ -143,7 +146,7 @@ pub struct NumericCells {
     pub bins: Vec<u64>,
     /// Cells below `range`, in each of [`BARS`] parts of equal width, and above.
     pub histogram: Vec<u64>,
-    /// Cells that the training split does not tell of; absent where there are none.
+    /// Cells with values that the training split lacks; absent where there are none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub outside: Option<OutsideCells>,
 }
@@ -185,7 +188,7 @@ pub struct Histogram {
 pub struct CategoricalProfile {
     /// Column.
     pub name: String,
-    /// Whether it is the target.
+    /// True for the target.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub target: bool,
     /// Values of the training split by falling count, then by bytes; at most [`MOST_VALUES`].
@@ -218,7 +221,7 @@ impl CategoricalCells {
     }
 }
 
-/// Where the profile of a dataset lies.
+/// Location of the profile of a dataset.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ProfileReference {

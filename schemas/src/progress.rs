@@ -1,11 +1,11 @@
-//! How a stage tells whoever started it what it is doing.
+//! Progress reports of a stage to its caller.
 
 use std::fmt::Debug;
 
 /// One piece of news. Stages report at least once a batch; a receiver may draw bars, log lines or nothing.
 #[derive(Clone, Copy, Debug)]
 pub struct Event<'a> {
-    /// What is going on, such as `ingest quotes` or `train`.
+    /// Current work, such as `ingest quotes` or `train`.
     pub stage: &'a str,
     /// Units done so far.
     pub done: u64,

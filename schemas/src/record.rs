@@ -33,7 +33,7 @@ pub enum ColumnType {
     Timestamp,
     /// Text.
     Utf8,
-    /// Lists of which none has had an item yet; stored as lists of text.
+    /// Lists that have had no item yet; stored as lists of strings.
     List,
     /// Lists of booleans.
     ListBool,
@@ -55,7 +55,7 @@ pub const DECIMAL_PRECISION: u8 = 38;
 pub const DECIMAL_SCALE: i8 = 18;
 
 impl ColumnType {
-    /// Whether it is one of the lists.
+    /// Returns true for lists.
     #[must_use]
     pub const fn is_list(self) -> bool {
         matches!(
@@ -64,7 +64,7 @@ impl ColumnType {
         )
     }
 
-    /// Whether it is a number.
+    /// Returns true for numbers.
     #[must_use]
     pub const fn is_number(self) -> bool {
         matches!(self, Self::Int64 | Self::Float64 | Self::Decimal)
@@ -105,8 +105,8 @@ pub struct Column {
     pub name: String,
     /// Type.
     pub r#type: ColumnType,
-    /// Whether objects here are kept whole, as JSON text, since their keys are data: there were too many of them for
-    /// columns, or the configuration says so.
+    /// True when objects here are kept as one column of JSON text, since their keys are data: there
+    /// were too many of them for columns, or the configuration says so.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub whole: bool,
 }
@@ -137,9 +137,9 @@ pub mod system {
     /// Prefix no source column may begin with.
     pub const PREFIX: &str = "_feedline_";
 
-    /// Column of a child table that tells the place in the list of this level, from 0 for the outermost:
-    /// `_feedline_index`, `_feedline_index_2`, and so on. A row of a list in an item of another list has the places of
-    /// both.
+    /// Column of a child table with the place in the list of this level, from 0 for the outermost:
+    /// `_feedline_index`, `_feedline_index_2`, and so on. A row of a list in an item of another
+    /// list has the places of both.
     #[must_use]
     pub fn index(level: usize) -> String {
         match level {

@@ -1,4 +1,4 @@
-//! What commands report with `--json`. The names are a contract; fields may be added.
+//! Reports of the commands with `--json`. The names are a contract; fields may be added.
 
 use std::collections::BTreeMap;
 
@@ -84,7 +84,7 @@ pub struct IngestReport {
     pub rows: u64,
     /// Records left out as identical to a landed one (all runs).
     pub duplicates: u64,
-    /// Records set aside (all runs).
+    /// Rejected records (all runs).
     pub rejected: u64,
     /// HTTP requests of this run, retries included.
     pub requests: u64,
@@ -94,7 +94,7 @@ pub struct IngestReport {
     pub batches: u64,
     /// Landing zone.
     pub url: String,
-    /// Whether the run was asked to stop before its end; the next one goes on from there.
+    /// True when the run was asked to stop before its end; the next one resumes there.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub stopped: bool,
     /// Per source.
@@ -119,7 +119,7 @@ pub struct SourceReport {
     pub children: BTreeMap<String, u64>,
     /// Duplicates left out.
     pub duplicates: u64,
-    /// Records set aside.
+    /// Rejected records.
     pub rejected: u64,
     /// Rejected records by reason.
     pub rejected_by_reason: BTreeMap<String, u64>,
@@ -132,7 +132,7 @@ pub struct SourceReport {
     pub coerced: u64,
     /// Values that did not fit their column and were landed as null.
     pub nulled: u64,
-    /// What the contract decided, by kind and column, with the first value of each.
+    /// Decisions of the contract, by kind and column, with the first value of each.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub decisions: Decisions,
     /// Warnings that hold as of the newest entry of the log, and those of this run.
@@ -163,12 +163,13 @@ pub struct SourceReport {
     /// newest change.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub settings_changed: Option<SettingsChanged>,
-    /// `ingest status`: where the source stands in time, and what its next run will do.
+    /// `ingest status`: the source's schedule and last runs, and the plan of its next run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub standing: Option<Standing>,
 }
 
-/// Where a source stands in time, as `ingest status` tells it. Times are seconds since 1970-01-01 UTC.
+/// Schedule and last runs of a source, as reported by `ingest status`. Times are seconds since
+/// 1970-01-01 UTC.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Standing {
     /// When the newest batch was committed, by the clock of the store: entries of the log hold no times, so that equal pages
@@ -193,18 +194,18 @@ pub struct Standing {
     /// Its runs that failed since the last one that did not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failures: Option<FailedRuns>,
-    /// Who runs it now, where a lease that has not ended says so.
+    /// Program that runs it now, where a lease that has not ended says so.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub held_by: Option<String>,
     /// Versions of the record schema so far.
     pub schema_versions: u32,
     /// Columns of the newest one.
     pub columns: u64,
-    /// What the next run will do, for a person.
+    /// Plan of the next run, for a person.
     pub next: String,
 }
 
-/// What is done of the slices and values of a source, and what is open.
+/// Progress of the slices and values of a source.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct SlicesReport {
     /// Slices that are done, over all values, counted by the configured step.
@@ -215,7 +216,8 @@ pub struct SlicesReport {
     pub values_done: u64,
     /// Values that are open. Of a list that another source gives, as many as were known when the last pass began.
     pub values_open: u64,
-    /// What is done of the values that are least far, such as `2026-01-01 to 2026-03-01`.
+    /// Intervals that are done of the values with the least progress, such as `2026-01-01 to
+    /// 2026-03-01`.
     pub ranges: Vec<String>,
     /// The slice or value that is being read.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -242,18 +244,18 @@ pub struct ResumedSource {
 /// Report of `ingest repair`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RepairReport {
-    /// Whether nothing was changed.
+    /// True when nothing was changed.
     pub dry_run: bool,
     /// Per source.
     pub sources: Vec<RepairedSource>,
 }
 
-/// What became of the commit log of a source.
+/// Repair of the commit log of a source.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RepairedSource {
     /// Source name.
     pub name: String,
-    /// What is wrong with the first entry that is not good; absent for a whole log.
+    /// Damage of the first bad entry; absent for an intact log.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub damage: Option<String>,
     /// Good entries, which stay.
@@ -264,9 +266,9 @@ pub struct RepairedSource {
     pub rows: u64,
     /// Pages or files that they read.
     pub pages: u64,
-    /// Where the next run goes on.
+    /// Position that the next run resumes from.
     pub position: Position,
-    /// Where the entries went that were set aside.
+    /// Folder that the removed entries were moved to.
     pub url: String,
     /// Rows that the removed entries had landed, as far as these can be read: the next run requests them again.
     #[serde(default)]
@@ -330,7 +332,7 @@ pub struct DatasetReport {
     pub rows_in: u64,
     /// Rows dropped as duplicates.
     pub duplicates: u64,
-    /// Rows set aside.
+    /// Rejected rows.
     pub rejected: u64,
     /// Rejected rows by reason.
     pub rejected_by_reason: BTreeMap<String, u64>,
@@ -354,13 +356,13 @@ pub struct DatasetReport {
     /// Groups of the split's key, where a tolerance asks for them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub groups: Option<GroupCounts>,
-    /// What the search for near-duplicates found.
+    /// Result of the search for near-duplicates.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub near_dup: Option<NearDupCounts>,
     /// Personal data that was replaced in the documents that were kept.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub redacted: Option<RedactedCounts>,
-    /// What each join found.
+    /// Results of the joins.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub joins: Vec<JoinCounts>,
     /// Images whose embeddings are near.
@@ -381,10 +383,10 @@ pub struct DatasetReport {
     /// Token ids of each split, where rows are documents.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tokens: Option<TokenCounts>,
-    /// What was cut off texts that were longer than a row.
+    /// Ids truncated from texts that were longer than a row.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cut: Option<CutCounts>,
-    /// What windows over series came to; then the splits count windows.
+    /// Counts of windows over series; then the splits count windows.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sequence: Option<SequenceCounts>,
     /// Naive forecasts of these windows, to compare a model with.
@@ -394,7 +396,7 @@ pub struct DatasetReport {
     pub shards: u64,
     /// Bytes of the shards.
     pub bytes: u64,
-    /// Whether the shards of an earlier build with the same inputs were found and kept.
+    /// True when the shards of an earlier build with the same inputs were found and kept.
     pub up_to_date: bool,
     /// Manifest fingerprint.
     pub fingerprint: String,
@@ -403,11 +405,12 @@ pub struct DatasetReport {
     /// Page about the dataset (HTML), where there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub report: Option<String>,
-    /// What this build added to a dataset that was there; absent where it made all of it, or nothing. The other figures are of
-    /// the whole dataset.
+    /// Rows that this build appended to an existing dataset; absent where it made all of it, or
+    /// nothing. The other figures are of the complete dataset.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub added: Option<AddedReport>,
-    /// Why a dataset that was there was built and fitted anew from all rows; absent where it was not.
+    /// Reason that an existing dataset was rebuilt and refitted from all rows; absent where it was
+    /// not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub anew: Option<String>,
     /// Decisions of the build that a person should know of.
@@ -415,14 +418,14 @@ pub struct DatasetReport {
     pub warnings: Vec<Warning>,
 }
 
-/// What a build added to a dataset that was there.
+/// Rows that a build appended to an existing dataset.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct AddedReport {
     /// Rows that had landed since.
     pub rows_in: u64,
-    /// Of these, copies of one another or of rows that were there.
+    /// Duplicates among these, of one another or of earlier rows.
     pub duplicates: u64,
-    /// Of these, rows set aside.
+    /// Rejected rows among these.
     pub rejected: u64,
     /// Training rows added.
     pub train: u64,
@@ -434,13 +437,15 @@ pub struct AddedReport {
     pub shards: u64,
     /// Shards that stay as they were.
     pub kept_shards: u64,
-    /// Features, the target of a regression and the shares of classes (`<column>=<class>`), of which the training rows that were
-    /// added differ from those that the transform was fitted on, the most different first, at most ten.
+    /// Features, the target of a regression and the shares of classes (`<column>=<class>`) whose
+    /// appended training rows differ from those that the transform was fitted on. The most
+    /// different first, at most ten.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub shifts: Vec<FeatureShift>,
 }
 
-/// A feature of which training rows that were added differ from those before, in the units of the shards: after all steps.
+/// A feature whose appended training rows differ from those before, in the units of the shards:
+/// after all steps.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct FeatureShift {
     /// Name of the feature, or of the target.
@@ -457,7 +462,7 @@ pub struct FeatureShift {
 /// Report of `shards expect`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ExpectReport {
-    /// Columns of which something is expected.
+    /// Columns with expectations.
     pub columns: u64,
     /// The file that was written.
     pub file: String,
@@ -705,19 +710,19 @@ pub struct VerifyReport {
     pub rows: u64,
     /// Keys found in more than one split.
     pub leaked_keys: u64,
-    /// What is wrong; empty when all is well.
+    /// Problems found; empty when there are none.
     pub problems: Vec<String>,
 }
 
 /// Report of editing a dataset.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct EditReport {
-    /// What was edited and by which model, what became of the tokens, and figures before and after.
+    /// Edited dataset, model, counts of tokens, and figures before and after.
     #[serde(flatten)]
     pub edit: EditReference,
-    /// How the text became narrower, for people; empty where it did not.
+    /// Signs that the text became narrower, for people; empty where it did not.
     pub warnings: Vec<String>,
-    /// Whether the dataset of an earlier edit of the same was found and kept.
+    /// True when the dataset of an earlier edit of the same was found and kept.
     pub up_to_date: bool,
     /// Fingerprint of the new dataset.
     pub fingerprint: String,
@@ -736,7 +741,7 @@ pub struct PredictReport {
     pub rejected_by_reason: BTreeMap<String, u64>,
     /// One of them and why.
     pub reject_sample: Option<String>,
-    /// Columns of the file that nothing asks for, where its format tells them.
+    /// Columns of the file that are not used, where its format names them.
     pub ignored: Vec<String>,
     /// Inputs that no row had: they were missing everywhere.
     pub absent: Vec<String>,
@@ -750,7 +755,8 @@ pub struct PredictReport {
     /// `winsorize` step by more than the caps are apart. Numbers without any, and those without such a step, are absent.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub far_outside: BTreeMap<String, u64>,
-    /// New rows of a series without an answer of their own: copies of rows that have landed, or of one another.
+    /// New rows of a series without a prediction of their own: duplicates of landed rows, or of one
+    /// another.
     #[serde(default)]
     pub copies: u64,
     /// Rows of the past of a series that were rejected, as in a build, or when the history was read.
@@ -766,8 +772,8 @@ pub struct PredictReport {
     /// Choice of that run, and its dataset.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub used: Option<UsedRun>,
-    /// Where the weights are.
+    /// File of the weights.
     pub checkpoint: Option<String>,
-    /// Where the predictions are; `-` is standard output.
+    /// File of the predictions; `-` is standard output.
     pub to: String,
 }

@@ -1,5 +1,6 @@
-//! `run.json`, what is known of a run without opening its checkpoints. It lies in the run's folder and is written when the
-//! run begins, every 15 seconds while it goes on, and when it ends.
+//! `run.json`, the record of a run that can be read without opening its checkpoints. It is stored
+//! in the run's folder and is written when the run begins, every 15 seconds while it runs, and when
+//! it ends.
 
 use std::collections::BTreeMap;
 
@@ -56,16 +57,16 @@ pub struct RunRecord {
     pub targets: Vec<String>,
     /// Resolved training configuration.
     pub config: TrainConfig,
-    /// What the run is doing, as far as it could tell.
+    /// Last recorded state of the run.
     pub state: RunState,
-    /// Why it failed.
+    /// Reason of the failure.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
     /// When it was first started, in milliseconds since 1970.
     pub started_ms: u64,
     /// When this record was written, in milliseconds since 1970.
     pub updated_ms: u64,
-    /// When it ended, in milliseconds since 1970; absent while it goes on.
+    /// Time of its end, in milliseconds since 1970; absent while it runs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ended_ms: Option<u64>,
     /// Steps taken.
@@ -118,11 +119,11 @@ pub struct ContinuedFrom {
     pub reason: Option<String>,
 }
 
-/// What a run is doing.
+/// State of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum RunState {
-    /// It goes on.
+    /// In progress.
     Running,
     /// It reached its end.
     Finished,
@@ -153,7 +154,7 @@ impl RunState {
 }
 
 impl RunRecord {
-    /// Milliseconds between two records of a run that goes on.
+    /// Milliseconds between two records of a run in progress.
     pub const HEARTBEAT_MS: u64 = 15_000;
 
     /// The state as seen at `now_ms`: a run that has missed four heartbeats has stopped.

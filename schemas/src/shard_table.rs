@@ -14,9 +14,10 @@
 //! | `blocks` | `list<struct<offset: uint64, metadata_bytes: uint32, body_bytes: uint64, rows: uint32, crc32c: uint32>>` | 28 bytes a block |
 //! | `tokens` | `list<uint64>` | [`Block::tokens`] of each block, empty where none has any |
 //!
-//! [`SplitShards::table`](crate::manifest::SplitShards::table) says where it lies, and is hashed with the manifest. The
-//! columns change only with the version of the manifest. The table is written before the manifest that names it, under a
-//! name that holds its hash: a crash in between leaves a file that nothing names, and writing it again changes nothing.
+//! [`SplitShards::table`](crate::manifest::SplitShards::table) holds its path, and is hashed with
+//! the manifest. The columns change only with the version of the manifest. The table is written
+//! before the manifest that names it, under a name that holds its hash: a crash in between leaves a
+//! file that nothing names, and writing it again changes nothing.
 
 use std::sync::{Arc, LazyLock};
 
@@ -84,13 +85,13 @@ fn tokens_item() -> Arc<Field> {
     Arc::new(Field::new("item", DataType::UInt64, true))
 }
 
-/// Why a table was refused.
+/// Reason that a table was refused.
 #[derive(Debug, thiserror::Error)]
 #[error("shard table `{path}` cannot be used: {reason}")]
 pub struct TableError {
     /// Path of the table, relative to the dataset folder.
     pub path: String,
-    /// What is wrong with it.
+    /// Description of the error.
     pub reason: String,
 }
 
@@ -213,7 +214,7 @@ fn write_file(shards: &[Shard]) -> Result<(Vec<u8>, Vec<Block>, usize), ArrowErr
     Ok((writer.into_inner()?, parts, head))
 }
 
-/// How many of the shards make the next record batch.
+/// Number of shards in the next record batch.
 fn part_length(shards: &[Shard]) -> usize {
     let mut blocks = 0;
     let fits = shards.iter().take(PART_SHARDS).take_while(|shard| {
@@ -343,7 +344,7 @@ mod tests {
 
     use super::*;
 
-    /// Shard `i` has `i % 4` blocks; every third tells its tokens, every fifth its lengths.
+    /// Shard `i` has `i % 4` blocks; every third records its tokens, every fifth its lengths.
     fn shards(count: u32) -> Vec<Shard> {
         let block = |shard: u32, block: u32| Block {
             offset: 64 + u64::from(block) * 1000,

@@ -44,20 +44,20 @@ pub struct TransformArtefact {
     /// Ids of characters, when the dataset holds texts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub characters: Option<FittedCharacters>,
-    /// What became of images, when the dataset decodes them.
+    /// Preparation of images, when the dataset decodes them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub images: Option<FittedImages>,
     /// The tokenizer, when the dataset holds tokens.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tokens: Option<FittedTokens>,
-    /// How texts that are read as numbers are written, where that was declared.
+    /// Number format of strings that are read as numbers, where one was declared.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub signs: Option<NumberSigns>,
 }
 versioned!(TransformArtefact, TRANSFORM);
 
 impl TransformArtefact {
-    /// The artefact with what became of images, under its new hash.
+    /// The artefact with the preparation of images, under its new hash.
     #[must_use]
     pub fn with_images(self, images: FittedImages) -> Self {
         let mut with = Self {
@@ -184,24 +184,24 @@ fn forget_counts(step: &mut FittedStep) {
     }
 }
 
-/// How texts that are read as numbers are written.
+/// Number format of strings that are read as numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NumberSigns {
     /// Decimal sign.
     pub decimal: char,
-    /// Sign that may stand between groups of three digits.
+    /// Separator allowed between groups of three digits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub thousands: Option<char>,
 }
 
-/// What became of the images of a dataset.
+/// Preparation of the images of a dataset.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct FittedImages {
     /// Column they come from.
     pub column: String,
-    /// What was done to each, the filter included.
+    /// Transforms of each image, the filter included.
     pub prepared: StoredImageConfig,
     /// Pixels of the training split.
     pub pixels: u64,
@@ -217,11 +217,11 @@ pub struct FittedImages {
 pub struct InputColumn {
     /// Column name.
     pub name: String,
-    /// How it is read.
+    /// Way of reading it.
     pub kind: InputKind,
 }
 
-/// How a raw column is read.
+/// Way of reading a raw column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum InputKind {
@@ -274,9 +274,9 @@ pub enum FittedStep {
     Knn {
         /// Neighbours whose values make one.
         neighbours: u32,
-        /// How much each counts.
+        /// Weights of the neighbours.
         weights: NeighbourWeights,
-        /// The columns that nearness is told by, and that are filled.
+        /// Columns that define the distance and are filled.
         columns: Vec<FittedNeighbours>,
     },
     /// Category ids: 0 is unknown, 1 is null, known values follow by falling count, then by bytes.
@@ -298,11 +298,11 @@ pub struct FittedImpute {
     pub statistic: ImputeStatistic,
     /// Missing cells in the training split.
     pub missing: u64,
-    /// Whether an indicator column is added.
+    /// True when an indicator column is added.
     pub indicator: bool,
 }
 
-/// What an imputed value is.
+/// Statistic of an imputed value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ImputeStatistic {
@@ -377,9 +377,9 @@ pub struct FittedStandardize {
     pub mean: f64,
     /// Standard deviation (dividing by n).
     pub deviation: f64,
-    /// What is divided by: `deviation`, or 1 for a constant column.
+    /// Divisor: `deviation`, or 1 for a constant column.
     pub scale: f64,
-    /// Whether the column is constant or nearly so in the training split.
+    /// True when the column is constant or nearly so in the training split.
     pub constant: bool,
     /// Numbers of groups, where they have some of their own. Those above are of all training rows and hold for all others.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -408,9 +408,9 @@ pub struct FittedMoments {
     pub mean: f64,
     /// Their standard deviation (dividing by n).
     pub deviation: f64,
-    /// What is divided by: `deviation`, or 1 for a constant group.
+    /// Divisor: `deviation`, or 1 for a constant group.
     pub scale: f64,
-    /// Whether the group is constant or nearly so.
+    /// True when the group is constant or nearly so.
     pub constant: bool,
 }
 
@@ -424,7 +424,7 @@ pub struct FittedMinMax {
     pub min: f64,
     /// Largest training value; a constant column becomes 0.
     pub max: f64,
-    /// Whether what lies outside becomes 0 or 1.
+    /// Values outside become 0 or 1.
     #[serde(default, skip_serializing_if = "is_false")]
     pub clip: bool,
 }
@@ -453,9 +453,9 @@ pub struct FittedRobust {
     pub low: f64,
     /// Their upper percentile.
     pub high: f64,
-    /// What is divided by: `high - low`, or 1 where the two are equal or nearly so.
+    /// Divisor: `high - low`, or 1 where the two are equal or nearly so.
     pub scale: f64,
-    /// Whether they are.
+    /// True when they are equal or nearly so.
     pub constant: bool,
 }
 
@@ -477,7 +477,7 @@ pub struct FittedPower {
     pub method: PowerMethod,
     /// The power, of the greatest likelihood among those that keep the values of the column apart; 1 for a constant column.
     pub lambda: f64,
-    /// Whether the column is constant or nearly so in the training split.
+    /// True when the column is constant or nearly so in the training split.
     pub constant: bool,
 }
 
@@ -491,7 +491,7 @@ pub struct FittedNeighbours {
     pub mean: f64,
     /// Missing cells in the training split.
     pub missing: u64,
-    /// Whether an indicator column is added.
+    /// True when an indicator column is added.
     pub indicator: bool,
     /// Its cells in the reference rows, which all columns have in the same order; null where missing.
     pub reference: Vec<Option<f64>>,
@@ -507,12 +507,12 @@ pub struct FittedCategories {
     pub values: Vec<String>,
     /// Training rows of each known value.
     pub counts: Vec<u64>,
-    /// How the id enters the feature vector.
+    /// Encoding of the id in the feature vector.
     pub encoding: CategoryEncoding,
     /// Fewest training rows of a known value, where that was asked for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub min_count: Option<u64>,
-    /// Whether a row with another value is set aside. Then every training value is known.
+    /// True when a row with another value is rejected. Then every training value is known.
     #[serde(default, skip_serializing_if = "is_false")]
     pub rejects_unknown: bool,
     /// `hash`: ids that values share.
@@ -549,9 +549,10 @@ impl FittedCategories {
     }
 }
 
-/// What the target is like in the rows of each value of a category. With `n` rows of a value, the sum `s` of their targets
-/// and the mean `p` over all rows it is `(s + smoothing * p) / (n + smoothing)`, and where the target is stored standardized,
-/// that less the mean, divided by the deviation of the same rows.
+/// Mean target in the rows of each value of a category. With `n` rows of a value, the sum `s` of
+/// their targets and the mean `p` over all rows it is `(s + smoothing * p) / (n + smoothing)`, and
+/// where the target is stored standardized, that less the mean, divided by the deviation of the
+/// same rows.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct FittedOutcomes {
@@ -563,7 +564,7 @@ pub struct FittedOutcomes {
     pub fold_by: FoldBy,
     /// Rows of the mean that are added to those of each value.
     pub smoothing: f64,
-    /// One for a number to predict; one per class, by bytes, of which the first is left out where there are two.
+    /// One for a number to predict; one per class, by bytes, without the first where there are two.
     pub elements: Vec<FittedOutcome>,
 }
 
@@ -599,7 +600,7 @@ pub struct FittedOutcome {
     pub others: Vec<Vec<f64>>,
 }
 
-/// What the shares of categories are of.
+/// Rows that the shares of categories are computed from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct FittedFrequency {
@@ -616,7 +617,7 @@ pub const NULL_ID: u32 = 1;
 /// Id of the first known category.
 pub const FIRST_KNOWN_ID: u32 = 2;
 
-/// How a category id enters the feature vector.
+/// Encoding of a category id in the feature vector.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum CategoryEncoding {
@@ -630,9 +631,10 @@ pub enum CategoryEncoding {
     /// One element per id; a value's id is 2 + xxh3-64 (seed 0) of its text after Unicode's NFC, modulo `buckets`. Nothing
     /// is fitted, so no value is unknown: id 0 is reserved and never used, id 1 is null.
     Hash,
-    /// One element: the mean target of the training rows that have the value, drawn to the mean of all by `smoothing`; for
-    /// classes the share of each, an element per class, or one of two. Training rows get it from the other `folds`, so that
-    /// no row is told its own target; all other rows from all training rows. Unknown values get the mean of all.
+    /// One element: the mean target of the training rows that have the value, drawn to the mean of
+    /// all by `smoothing`; for classes the share of each, an element per class, or one of two.
+    /// Training rows get it from the other `folds`, so that no row sees its own target; all other
+    /// rows from all training rows. Unknown values get the mean of all.
     Target,
 }
 
@@ -645,7 +647,7 @@ pub struct Feature {
     pub name: String,
     /// Column it comes from.
     pub column: String,
-    /// Category id it stands for, for a one-hot element.
+    /// Category id of a one-hot element.
     pub category: Option<u32>,
 }
 
@@ -696,7 +698,7 @@ pub struct FittedCharacters {
     pub column: String,
     /// Known characters; the first has id 1.
     pub characters: Vec<char>,
-    /// How often each stands in the training split.
+    /// Count of each in the training split.
     pub counts: Vec<u64>,
 }
 
@@ -718,7 +720,7 @@ pub struct FittedTokens {
     pub learnt_bytes: Option<u64>,
 }
 
-/// Where a dataset's fit came from.
+/// Origin of a dataset's fit.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct TransformReference {
