@@ -1,4 +1,4 @@
-//! What can go wrong, by what the caller does next.
+//! Errors, by the caller's next step.
 
 use feedline_schemas::{
     ContractError,
@@ -6,7 +6,7 @@ use feedline_schemas::{
     manifest::Split,
 };
 
-/// Why training or evaluation ended early.
+/// Reason that training or evaluation ended early.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -15,7 +15,7 @@ pub enum Error {
     Config {
         /// Key, such as `train.learning_rate`.
         key: String,
-        /// What is wrong and what is allowed.
+        /// Reason of the refusal, and the allowed values.
         reason: String,
     },
     /// The dataset cannot be trained on.
@@ -23,7 +23,7 @@ pub enum Error {
     Dataset {
         /// Dataset folder.
         url: String,
-        /// What is wrong and what to do.
+        /// Description of the fault, and advice.
         reason: String,
     },
     /// A fresh start was asked for where a run has been.
@@ -44,11 +44,11 @@ pub enum Error {
     /// A name is not that of one run.
     #[error("there is no one run `{name}` in `{url}`: {reason}")]
     NoRun {
-        /// What was asked for.
+        /// Requested name.
         name: String,
         /// Folder of runs.
         url: String,
-        /// What there is instead.
+        /// Names that exist instead.
         reason: String,
     },
     /// There are runs, and the model of none can be used.
@@ -91,7 +91,7 @@ pub enum Error {
     Damaged {
         /// Checkpoint.
         url: String,
-        /// What is wrong with it.
+        /// Description of the damage.
         reason: String,
     },
     /// No checkpoint of the run can be used.
@@ -104,7 +104,7 @@ pub enum Error {
         url: String,
         /// Checkpoints tried.
         count: usize,
-        /// Why the newest was refused.
+        /// Reason that the newest was refused.
         source: Box<Self>,
     },
     /// A loss or a gradient is NaN or infinite. The weights are those of before the step.
@@ -162,7 +162,7 @@ pub enum Error {
     /// The stop flag was set; everything up to the last step is saved.
     #[error("training was interrupted; resume from `{checkpoint}` with `--resume`")]
     Interrupted {
-        /// The checkpoint to go on from.
+        /// Checkpoint to resume from.
         checkpoint: String,
     },
     /// The stop flag was set, and the folder of the run was too slow to save everything.
@@ -172,15 +172,15 @@ pub enum Error {
     InterruptedUnsaved {
         /// Steps taken.
         step: Step,
-        /// What there is to go on from.
+        /// Checkpoint that exists to resume from.
         kept: String,
-        /// What was not written.
+        /// Error of the write.
         source: Box<Self>,
     },
-    /// The run was told to stop, and its folder did not do in time what was left to do.
+    /// The run was asked to stop, and its folder did not finish the remaining work in time.
     #[error("`{url}` was not done with in {seconds} s")]
     TooSlow {
-        /// What was read or written.
+        /// Object that was read or written.
         url: String,
         /// The time it had.
         seconds: u64,
@@ -193,7 +193,7 @@ pub enum Error {
         /// Run folder.
         url: String,
     },
-    /// A rank was lost, hangs, or cannot go on.
+    /// A rank was lost, hangs, or cannot continue.
     #[error(
         "rank `{rank}` failed: {reason}; last known: {ranks}; start the ranks again with `--resume`, they go on from the \
          newest checkpoint"
@@ -201,9 +201,9 @@ pub enum Error {
     Rank {
         /// The rank at fault.
         rank: usize,
-        /// What is known of it.
+        /// Description of the failure.
         reason: String,
-        /// Where each rank was, as far as this one knows.
+        /// Last known step of each rank.
         ranks: String,
     },
     /// Ranks have not written their share of a checkpoint.
@@ -212,11 +212,11 @@ pub enum Error {
          must write to the same folder, within half of `train.parallel.timeout_s`"
     )]
     StateMissing {
-        /// Where it should be.
+        /// Expected location.
         url: String,
         /// The ranks.
         ranks: String,
-        /// How long it was waited for.
+        /// Waiting time in seconds.
         seconds: u64,
     },
     /// The ranks did not come together.
@@ -224,9 +224,9 @@ pub enum Error {
     Meeting {
         /// This rank.
         rank: usize,
-        /// Where they were to meet.
+        /// Address of the rendezvous.
         address: String,
-        /// Who is missing, or why this rank does not belong.
+        /// Missing ranks, or the reason that this rank does not belong.
         reason: String,
     },
     /// Ranks have different weights, which must be equal.
@@ -269,8 +269,8 @@ pub enum ErrorKind {
 }
 
 impl Error {
-    /// Whether to start the ranks again from the newest checkpoint may help: not where configuration, data or the run's own
-    /// numbers are at fault, nor where it was stopped.
+    /// Returns true if restarting the ranks from the newest checkpoint may help: not where
+    /// configuration, data or the run's own numbers are at fault, nor where it was stopped.
     #[must_use]
     pub fn may_pass(&self) -> bool {
         let own = matches!(
@@ -280,7 +280,7 @@ impl Error {
         self.kind() == ErrorKind::Other && !own
     }
 
-    /// What the caller should do next.
+    /// Kind of the error, by the caller's next step.
     #[must_use]
     pub const fn kind(&self) -> ErrorKind {
         match self {

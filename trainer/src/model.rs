@@ -1,12 +1,13 @@
-//! What every model has: a layout of numbers in one flat bucket, and a forward pass.
+//! Interface of a model: a layout of numbers in one flat bucket, and a forward pass.
 //!
 //! # A model of one's own
 //! Lay the layers out in a [`Builder`](crate::layers::Builder), keep them and the finished
-//! [`Layout`], and compute outputs from an [`Input`] with whatever control flow is wanted: the backward pass follows what
-//! was computed. Then train it with [`train_with`](crate::train_with). `examples/own_model.rs` is a whole one.
+//! [`Layout`], and compute outputs from an [`Input`] with whatever control flow is wanted: the
+//! backward pass follows the computation. Then train it with [`train_with`](crate::train_with).
+//! `examples/own_model.rs` is a complete one.
 //!
-//! What a run promises (the same bits on every resume and for any number of threads) holds for a model whose outputs for
-//! a row are a function of the bucket, the row and the pass alone.
+//! The promises of a run (the same bits on every resume and for any number of threads) hold for a
+//! model whose outputs for a row are a function of the bucket, the row and the pass alone.
 
 use std::fmt::Debug;
 
@@ -21,14 +22,14 @@ use crate::{
 
 /// A network.
 pub trait Model: Debug + Send + Sync {
-    /// Where its parameters and buffers lie.
+    /// Ranges of its parameters and buffers.
     fn layout(&self) -> &Layout;
 
     /// Computes outputs from `input`. With rows, images or several of them: `[rows, outputs]`. For a model that learns
     /// the next token: `[rows * length, vocabulary]`, positions of the first row first.
     fn forward(&self, pass: &mut Pass<'_>, input: &Input) -> Tensor<2>;
 
-    /// What the outputs are compared with.
+    /// Objective that the outputs are compared with.
     fn objective(&self) -> Objective {
         Objective::Target
     }
@@ -46,7 +47,7 @@ pub trait Model: Debug + Send + Sync {
     }
 }
 
-/// What a model's outputs are compared with.
+/// Objective that a model's outputs are compared with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Objective {
     /// The dataset's target.
@@ -57,7 +58,7 @@ pub enum Objective {
     NextToken,
 }
 
-/// What a model computes from: the parts that the samples have.
+/// Inputs of a model: the parts that the samples have.
 #[derive(Clone, Debug, Default)]
 pub struct Input {
     /// Numbers, `[rows, features]`.
@@ -75,7 +76,7 @@ pub struct TokenInput {
     pub ids: Tensor<2, Int>,
     /// Position of each id in its document, `[rows, length]`, below the length.
     pub positions: Tensor<2, Int>,
-    /// What each position may look at: itself and what is before it in its document.
+    /// Positions that each position may attend to: itself and those before it in its document.
     pub mask: Mask,
     /// Of texts beside other parts, what each position counts in a mean over its row, `[rows, length]`: one over the
     /// text's length, and 0 for padding.
@@ -125,7 +126,7 @@ impl Input {
     }
 }
 
-/// What samples look like to a model.
+/// Shape of samples for a model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shape {
     /// Rows of numbers.
@@ -149,7 +150,7 @@ pub enum Shape {
         /// Number of ids there are.
         vocabulary: usize,
     },
-    /// Rows of several parts, those that are there.
+    /// Rows of several parts; missing ones are empty.
     Multi {
         /// Numbers in a row; 0 for none.
         features: usize,

@@ -86,7 +86,7 @@ impl Settings {
         Optimizer::new(&self.config.optimizer, parameters)
     }
 
-    /// The optimizer that goes on from saved state.
+    /// The optimizer that continues from saved state.
     pub(crate) fn resumed_optimizer(
         &self,
         parameters: &[Parameter],
@@ -115,7 +115,7 @@ impl Settings {
         }
     }
 
-    /// How ranks cut the gradient of a model with this layout.
+    /// Sections of the gradient of a model with this layout, for the exchange.
     pub(crate) fn sections(&self, layout: &Layout) -> Sections {
         match self.config.parallel.bucket_bytes.bytes() {
             0 => Sections::one(layout),
@@ -123,7 +123,7 @@ impl Settings {
         }
     }
 
-    /// Whether a checkpoint is due after `step` steps.
+    /// Returns true if a checkpoint is due after `step` steps.
     pub(crate) const fn checkpoint_due(&self, step: Step) -> bool {
         let CheckpointConfig {
             every_steps,
@@ -134,12 +134,12 @@ impl Settings {
         step.get().is_multiple_of(every_steps) || step.get().is_multiple_of(keep_every_steps)
     }
 
-    /// Whether ranks compare their weights after `step` steps.
+    /// Returns true if ranks compare their weights after `step` steps.
     pub(crate) const fn comparison_due(&self, step: Step) -> bool {
         step.get().is_multiple_of(self.config.parallel.check_every)
     }
 
-    /// Whether a line of metrics is due after `step` steps.
+    /// Returns true if a line of metrics is due after `step` steps.
     pub(crate) const fn log_due(&self, step: Step) -> bool {
         step.get().is_multiple_of(self.config.log_every)
     }
@@ -314,7 +314,7 @@ fn check_loss_scale(config: &TrainConfig) -> Result<(), Error> {
     }
 }
 
-/// How batches are cut into parts on the rank at `place`.
+/// Division of batches into parts on the rank at `place`.
 pub(crate) fn cut(config: &TrainConfig, place: Place) -> Cut {
     Cut {
         least: config.parallel.parts as usize,
@@ -327,7 +327,7 @@ pub(crate) fn cut(config: &TrainConfig, place: Place) -> Cut {
     }
 }
 
-/// How passes of a model with this layout compute. `config` need not be resolved.
+/// Settings of the passes of a model with this layout. `config` need not be resolved.
 ///
 /// # Errors
 /// [`Error::Config`] for a block or a parameter that the model does not have.
@@ -363,7 +363,7 @@ fn check_parallel(parallel: &ParallelConfig) -> Result<(), Error> {
     Err(wrong("parallel.parts", reason))
 }
 
-/// Where the numbers of the run are served.
+/// Address that the metrics of the run are served at.
 ///
 /// # Errors
 /// [`Error::Config`] when it is no address.

@@ -182,7 +182,8 @@ impl Loss {
         }
     }
 
-    /// What the sum of the losses of samples with these targets is divided by for their mean; in f64 and row order.
+    /// Divisor of the sum of the losses of samples with these targets for their mean; in f64 and
+    /// row order.
     pub(crate) fn weight(&self, targets: Targets<'_>) -> f64 {
         match (self, targets) {
             (

@@ -1,4 +1,4 @@
-//! What several models are made of.
+//! Building blocks that several models share.
 
 use burn::tensor::Tensor;
 use feedline_schemas::config::{ActivationKind, ModelConfig, NormKind};
@@ -75,7 +75,7 @@ impl Norm {
     }
 }
 
-/// How fully connected hidden layers are made.
+/// Style of fully connected hidden layers.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Style {
     pub(super) activation: Activation,
@@ -85,7 +85,7 @@ pub(super) struct Style {
 }
 
 impl Style {
-    /// That of a configuration.
+    /// Style of a configuration.
     pub(super) const fn of(config: &ModelConfig) -> Self {
         Self {
             activation: activation(config),

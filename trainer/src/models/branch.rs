@@ -23,7 +23,7 @@ const KEY: &str = "model.branches";
 /// Sides below this count as small.
 const SMALL_SIDE: usize = 64;
 
-/// What reads the part.
+/// Model that reads the part.
 #[derive(Clone, Debug)]
 enum Trunk {
     Numbers([usize; 2]),
@@ -40,7 +40,7 @@ pub(super) struct Branch {
     dense: Dense,
 }
 
-/// What a branch is when its configuration does not say.
+/// Default kind of a branch.
 fn kind(branch: &BranchConfig) -> BranchKind {
     let usual = match branch.channels {
         Some(_) => BranchKind::Cnn,

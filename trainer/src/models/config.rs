@@ -1,4 +1,4 @@
-//! Which keys each type knows, their defaults and ranges.
+//! Keys of each model type, their defaults and ranges.
 
 use feedline_schemas::config::{
     ActivationKind, ModelConfig, ModelKind, NormKind, PoolKind, TrainConfig,
@@ -54,7 +54,7 @@ const fn keys(kind: ModelKind) -> &'static [&'static str] {
     }
 }
 
-/// Whether a model is for tokens: a `transformer`, and an `lstm` that is given a `context`.
+/// Returns true if a model is for tokens: a `transformer`, and an `lstm` that is given a `context`.
 pub(crate) fn reads_tokens(config: &ModelConfig) -> bool {
     match config.r#type {
         ModelKind::Transformer => true,

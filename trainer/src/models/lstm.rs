@@ -94,7 +94,8 @@ impl Model for Series {
     }
 }
 
-/// Predicts the next token. A row is read as one text: the state goes on from one packed document to the next.
+/// Predicts the next token. A row is read as one text: the state continues from one packed document
+/// to the next.
 #[derive(Clone, Debug)]
 pub(super) struct Language {
     layout: Layout,

@@ -35,7 +35,7 @@ use crate::{
     model::{Model, PARAMETERS_MAX, Shape},
 };
 
-/// What to do when the dataset holds tokens and the model reads none.
+/// Advice when the dataset holds tokens and the model reads none.
 pub(crate) const ON_TOKENS: &str =
     "the dataset holds tokens; use `transformer`, or `lstm` with `train.model.context`";
 

@@ -48,7 +48,7 @@ impl ConvNorm {
 #[derive(Clone, Debug)]
 struct Block {
     convs: Vec<ConvNorm>,
-    /// Where the sizes change.
+    /// Set where the sizes change.
     shortcut: Option<ConvNorm>,
 }
 
@@ -104,7 +104,7 @@ impl Block {
     }
 }
 
-/// What comes before the outputs.
+/// Layers before the outputs.
 #[derive(Clone, Debug)]
 pub(super) struct Trunk {
     stem: ConvNorm,

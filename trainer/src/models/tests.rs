@@ -1,4 +1,4 @@
-//! What holds for every model.
+//! Properties of every model.
 
 mod causal;
 mod gpu;

@@ -18,7 +18,7 @@ pub(super) struct Pooled {
     width: usize,
 }
 
-/// What makes a position depend on those before it.
+/// Layer that makes a position depend on those before it.
 #[derive(Clone, Debug)]
 struct Attended {
     positions: Embedding,

@@ -13,7 +13,7 @@ use crate::{
     model::{Input, Model},
 };
 
-/// What comes before the outputs.
+/// Layers before the outputs.
 #[derive(Clone, Debug)]
 pub(super) struct Trunk {
     patches: Conv2d,

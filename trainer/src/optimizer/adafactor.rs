@@ -1,7 +1,8 @@
 //! Adafactor (Shazeer and Stern 2018, arXiv 1804.04235, algorithm 4) in PyTorch's form.
 //!
 //! A parameter of shape `[.., rows, columns]` keeps one second moment per row and one per column of each of its
-//! matrices, and their product over the rows' mean stands for the whole; a vector keeps one per element. With
+//! matrices, and their product over the rows' mean approximates all of them; a vector keeps one per
+//! element. With
 //! `t` the step: the decay is `1 - t ^ beta2_decay`, the rate `min(rate, 1 / sqrt(t))` times the root mean square of
 //! the weights, at least `epsilon_scale`; an update whose root mean square is above `update_clip` is scaled down to
 //! it. Epsilon is that of f32; its square bounds the second moment from below.

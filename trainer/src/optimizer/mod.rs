@@ -1,4 +1,4 @@
-//! Optimizers over the parameters in the flat bucket; what lies behind them is not theirs.
+//! Optimizers over the parameters in the flat bucket; the buffers behind these are not theirs.
 //!
 //! An [`Optimizer`] is an [`Algorithm`] and its state: flat f32 buckets by name, which a checkpoint holds as they are.
 //! Element-wise work is done in pieces on all threads, and sums are taken in f64 over pieces of a fixed size in a fixed
@@ -42,7 +42,7 @@ pub(crate) struct StateBucket {
 /// Name and length of each bucket of state, in the optimizer's order.
 pub(crate) type StateLayout = Vec<(String, usize)>;
 
-/// How an update follows from a gradient.
+/// Rule that turns a gradient into an update.
 trait Algorithm: Debug + Send + Sync {
     /// Names of the buckets of state, and how many elements of each a parameter of this shape has.
     fn state(&self, shape: &[usize]) -> Vec<(&'static str, usize)>;
@@ -51,20 +51,20 @@ trait Algorithm: Debug + Send + Sync {
     fn step(&self, of: &Update<'_>, weights: &mut [f32], state: &mut [&mut [f32]]);
 }
 
-/// What one step does to one parameter.
+/// Step of one parameter.
 #[derive(Clone, Copy, Debug)]
 struct Update<'a> {
     /// Its gradient as the engine gave it.
     gradient: &'a [f32],
-    /// What the gradient becomes.
+    /// Penalty added to the gradient.
     penalty: Penalty,
     shape: &'a [usize],
     /// Number of the step; the first is 1.
     step: u64,
     rate: f64,
     weight_decay: f64,
-    /// Whether the length of its updates may follow the length of its weights. That of biases and of the scales of
-    /// norms does not: they start at 0 and 1.
+    /// True when the length of its updates may follow the length of its weights. That of biases and
+    /// of the scales of norms does not: they start at 0 and 1.
     adapts: bool,
 }
 
@@ -136,7 +136,7 @@ impl Optimizer {
         Self::resume(config, parameters, state)
     }
 
-    /// An optimizer that goes on from saved state.
+    /// An optimizer that continues from saved state.
     ///
     /// # Panics
     /// When the state is not of its [`state_layout`].

@@ -168,7 +168,7 @@ pub(crate) fn check_groups(
     Ok(())
 }
 
-/// What `config` asks of one parameter.
+/// Settings of one parameter by `config`.
 pub(super) fn member(
     config: &OptimizerConfig,
     parameter: &Parameter,

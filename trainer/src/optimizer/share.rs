@@ -1,10 +1,11 @@
-//! Which rank has the state of which parameters.
+//! Assignment of the optimizer's state to ranks.
 
 use std::ops::Range;
 
 use crate::model::Parameter;
 
-/// Which of `parameters` each of `world` ranks has: whole ones, in order, in runs that hold about as many numbers each.
+/// Parameters of each of `world` ranks: complete ones, in order, in runs that hold about as many
+/// numbers each.
 pub(crate) fn shares(parameters: &[Parameter], world: usize) -> Vec<Range<usize>> {
     let all: usize = parameters.iter().map(|p| p.range.len()).sum();
     let mut next = parameters
@@ -16,7 +17,7 @@ pub(crate) fn shares(parameters: &[Parameter], world: usize) -> Vec<Range<usize>
     let mut begin = 0;
     let mut run = |rank: usize| {
         let border = (rank + 1) * all / world;
-        // The parameter that lies across the border goes to the side that has more of it.
+        // A parameter across the boundary goes to the side that has more of it.
         while let Some((i, len)) = next.next_if(|(_, len)| 2 * taken + len <= 2 * border) {
             taken += len;
             begin = i + 1;

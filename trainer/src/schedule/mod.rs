@@ -21,7 +21,7 @@ pub(crate) struct Schedule {
     pub(crate) warmup_steps: u64,
     /// Steps in all.
     pub(crate) total_steps: u64,
-    /// What follows the warm-up.
+    /// Schedule after the warm-up.
     pub(crate) course: Course,
 }
 
@@ -137,7 +137,7 @@ impl Schedule {
 }
 
 impl Stairs {
-    /// How often the rate has fallen after `taken` steps.
+    /// Number of falls of the rate after `taken` steps.
     fn falls(&self, taken: u64) -> u64 {
         match self {
             Self::Every(steps) => taken / steps,
@@ -152,7 +152,7 @@ fn half_cosine(progress: f64, final_fraction: f64) -> f64 {
     final_fraction + (1.0 - final_fraction) * cosine
 }
 
-/// Steps since the period began that step `at` lies in, and the period's length.
+/// Steps since the period of step `at` began, and the period's length.
 fn place_in_period(at: u64, period: u64, factor: u64) -> (u64, u64) {
     if factor == 1 {
         return (at % period, period);
@@ -267,7 +267,7 @@ mod tests {
         }
     }
 
-    /// What `schedules.py` wrote: rates by step, and the losses that PyTorch's plateau saw.
+    /// Output of `schedules.py`: rates by step, and the losses that PyTorch's plateau saw.
     fn fixture() -> BTreeMap<String, Vec<f64>> {
         serde_json::from_str(include_str!("../../tests/torch/schedules.json")).unwrap()
     }

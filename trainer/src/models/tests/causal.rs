@@ -1,4 +1,4 @@
-//! What a prediction of the next token may depend on.
+//! Tokens that a prediction of the next token may depend on.
 
 use super::*;
 
