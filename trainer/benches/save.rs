@@ -1,4 +1,5 @@
-//! How long a save stops training: a model of 25 million parameters with Adam, in the page cache of a local disk.
+//! Training time lost to a save: a model of 25 million parameters with Adam, in the page cache of a
+//! local disk.
 //!
 //! `cargo bench -p feedline-trainer --bench save -- [STEPS [EVERY [BATCH]]]`, by default 60 steps of 256 rows with a
 //! checkpoint after every 10. The stall of a save is the time that training waits for it: for the copy of the numbers,

@@ -218,7 +218,7 @@ fn run(case: Case, who: &str, steps: u64, batch: usize, folder: &Path, on: &[&st
     figures
 }
 
-/// What has been used at the end of a step.
+/// Resource use at the end of a step.
 #[derive(Clone, Copy, Debug)]
 struct Mark {
     wall: Duration,

@@ -21,12 +21,12 @@ use feedline_trainer::{
 #[expect(
     dead_code,
     clippy::unwrap_used,
-    reason = "the integration tests' datasets, of which one is used"
+    reason = "the integration tests' datasets; one is used"
 )]
 #[path = "../tests/it/dataset.rs"]
 mod dataset;
 
-/// How often the block is applied.
+/// Number of applications of the block.
 const TIMES: u8 = 4;
 
 /// Rows to one number, through a block that is applied again and again.

@@ -7,8 +7,8 @@
 //! `header_hash` covers the header, `tensor_hash` in it the tensors, and the texts must be as they are written: any changed
 //! byte is seen.
 //!
-//! Where ranks hold the optimizer's state in shares, each writes its own beside it ([`state`]), and the header has the
-//! hashes.
+//! Where ranks hold the optimizer's state in shares, each writes its own beside it ([`state`]), and
+//! the header has the hashes.
 //!
 //! A checkpoint is there complete or not at all. Older ones are removed only after a newer one is durable, so a crash at
 //! any instant leaves at least one; when the newest cannot be used the one before it is taken.
@@ -46,7 +46,7 @@ const FOLDER: &str = "checkpoints";
 /// Metadata entry of the header.
 pub(crate) const METADATA_KEY: &str = "feedline";
 
-/// What a checkpoint holds.
+/// Content of a checkpoint.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Snapshot {
     /// The header; its hashes are filled in when it is written.
@@ -80,11 +80,11 @@ pub(crate) struct Checkpoints {
     layout: Arc<[Parameter]>,
     state: StateLayout,
     keep: Keep,
-    /// How long the shares of other ranks are waited for.
+    /// Longest wait for the shares of other ranks.
     patience: Duration,
 }
 
-/// Which checkpoints are kept.
+/// Rule that selects the checkpoints to keep.
 #[derive(Clone, Copy, Debug)]
 struct Keep {
     /// So many of the newest.
@@ -128,8 +128,8 @@ impl Checkpoints {
         }
     }
 
-    /// Copies the checkpoint after `step` steps, and the shares of the optimizer's state that belong to it, to another folder; one
-    /// that is not there is left out.
+    /// Copies the checkpoint after `step` steps, and the shares of the optimizer's state that
+    /// belong to it, to another folder; a missing one is left out.
     ///
     /// # Errors
     /// [`Error::Storage`].
@@ -151,12 +151,12 @@ impl Checkpoints {
         Ok(())
     }
 
-    /// Where the checkpoint after `step` steps is.
+    /// URL of the checkpoint after `step` steps.
     pub(crate) fn url(&self, step: Step) -> String {
         self.folder.url_of(&path(step))
     }
 
-    /// Whether there is any.
+    /// Returns true if there is a checkpoint.
     ///
     /// # Errors
     /// [`Error::Storage`].
@@ -181,7 +181,7 @@ impl Checkpoints {
     /// The file of the checkpoint after `step` steps, for another rank.
     ///
     /// # Errors
-    /// [`Error::Damaged`] when it is not there any more, or [`Error::Storage`].
+    /// [`Error::Damaged`] when it no longer exists, or [`Error::Storage`].
     pub(crate) fn bytes(&self, step: Step) -> Result<Vec<u8>, Error> {
         let bytes = self.folder.get_opt(&path(step))?;
         let bytes = bytes.ok_or_else(|| Error::Damaged {

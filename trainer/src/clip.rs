@@ -21,7 +21,8 @@ pub(crate) fn squares(values: &[f32]) -> Vec<f64> {
     values.par_chunks(PIECE).map(of_piece).collect()
 }
 
-/// What the gradient is multiplied by so that its norm is at most `limit`; 1 when it is already, or `limit` is 0.
+/// Factor of the gradient that makes its norm at most `limit`; 1 when it is already, or `limit` is
+/// 0.
 pub(crate) fn scale(norm: f64, limit: f64) -> f64 {
     if limit > 0.0 && norm > limit {
         limit / norm

@@ -1,4 +1,4 @@
-//! What training needs of its data: the loader in a run, vectors in tests.
+//! Interface of training to its data: the loader in a run, vectors in tests.
 
 use std::ops::Range;
 
@@ -15,7 +15,7 @@ pub(crate) struct Samples<'a> {
     first_row: usize,
     /// Rows of the global batch.
     global_rows: usize,
-    /// What a model computes from.
+    /// Inputs of a model.
     pub(crate) inputs: Inputs<'a>,
     /// Targets of each row.
     pub(crate) targets: Targets<'a>,
@@ -33,7 +33,7 @@ pub(crate) struct MixedTargets<'a> {
     pub(crate) partners: Targets<'a>,
 }
 
-/// What a model computes from; a part that the samples do not have is empty.
+/// Inputs of a model; a part that the samples do not have is empty.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Inputs<'a> {
     /// Numbers, `[rows, features]`, row-major.
@@ -198,9 +198,9 @@ pub(crate) trait Batch {
     fn samples(&self) -> Samples<'_>;
     /// Their keys.
     fn keys(&self) -> &[u64];
-    /// Where they came from, packed [`Origin`](feedline_schemas::ids::Origin)s.
+    /// Their origins, packed [`Origin`](feedline_schemas::ids::Origin)s.
     fn origins(&self) -> &[u64];
-    /// Where to go on after it.
+    /// State to resume from after it.
     fn state(&self) -> &LoaderState;
 }
 

@@ -1,4 +1,4 @@
-//! Where a model is computed.
+//! Choice of the device that computes a model.
 //!
 //! A GPU is looked for before the tensor library touches it: the library panics where there is no driver.
 
@@ -7,15 +7,15 @@ use feedline_schemas::config::DeviceChoice;
 
 use crate::error::{Error, config as wrong};
 
-/// A device that is there.
+/// An available device.
 #[derive(Clone, Debug)]
 pub(crate) struct Backend {
     pub(crate) device: Device,
-    /// What a person calls it, such as `NVIDIA H200 (cuda:0)`.
+    /// Name for people, such as `NVIDIA H200 (cuda:0)`.
     pub(crate) name: String,
     /// The number of a GPU, to which whole batches are worth more than parts of them.
     pub(crate) gpu: Option<u32>,
-    /// Bytes of a GPU's memory that nobody has taken, where it tells.
+    /// Free bytes of a GPU's memory, where it reports them.
     pub(crate) memory_bytes: Option<u64>,
 }
 
@@ -30,7 +30,8 @@ impl Backend {
         }
     }
 
-    /// What `train.device` asks for; `local_rank` is the process's number among those of its machine.
+    /// Device that `train.device` asks for; `local_rank` is the process's number among those of its
+    /// machine.
     ///
     /// # Errors
     /// [`Error::Config`] when a GPU is asked for and this build knows none, or there is no driver, compiler or GPU of that

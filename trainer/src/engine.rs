@@ -11,19 +11,20 @@
 //! two documents or of padding has none. Samples may have several of these, for a model that joins them.
 //!
 //! # Parts
-//! A batch is cut into [`parts`] that are computed on several threads. The cut depends on shapes only, and the parts'
-//! losses, weights, gradients and buffers are added in a [`Tree`] over the parts, so the bits depend neither on the
-//! threads nor on the ranks that share a batch, where their number is a power of two and divides that of the parts.
+//! A batch is split into [`parts`] that are computed on several threads. The split depends on
+//! shapes only, and the parts' losses, weights, gradients and buffers are added in a [`Tree`] over
+//! the parts, so the bits depend neither on the threads nor on the ranks that share a batch, where
+//! their number is a power of two and divides that of the parts.
 //!
-//! A part hands its gradient in while its backward pass runs, in [`Sections`](sections::Sections); a section whose parts
-//! are all there is given out, so that ranks can exchange it meanwhile.
+//! A part hands its gradient in while its backward pass runs, in [`Sections`](sections::Sections);
+//! a section is given out once all its parts have arrived, so that ranks can exchange it meanwhile.
 //!
 //! The gradient is that of the sum of the losses over [`Computed::nominal`], which every rank knows beforehand: the number
 //! of losses of the global batch were none of them left out. That of their mean is it times `nominal / weight`.
 //!
-//! Buffers (running statistics) lie behind the parameters in the bucket. The gradient is 0 there; what a batch observes
-//! of them, the mean over its parts weighted by rows, comes back beside the losses and is applied by
-//! [`Engine::move_buffers`] once the step is taken.
+//! Buffers (running statistics) are stored behind the parameters in the bucket. Their gradient is
+//! 0; the values that a batch observes of them, the mean over its parts weighted by rows, come back
+//! beside the losses and are applied by [`Engine::move_buffers`] once the step is taken.
 
 mod gradient;
 mod memory;
@@ -61,14 +62,14 @@ pub(crate) struct Engine {
     workers: Workers,
 }
 
-/// What a model says about some rows.
+/// Prediction of a model for some rows.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Prediction {
     /// `[rows, outputs]`, row-major; empty where the target is the sample itself.
     pub(crate) outputs: Vec<f32>,
     /// Loss of each row, or of each token that is predicted; without label smoothing.
     pub(crate) losses: Vec<f32>,
-    /// What their sum is divided by for their mean; 0 where nothing is predicted.
+    /// Divisor of their sum for the mean; 0 where nothing is predicted.
     pub(crate) weight: f64,
 }
 
@@ -235,13 +236,14 @@ impl Engine {
         });
     }
 
-    /// What the sum of the losses of a batch is divided by, from its targets; `None` where it is their number.
+    /// Divisor of the sum of the losses of a batch, from its targets; `None` where it is their
+    /// number.
     pub(crate) fn weight_of(&self, targets: Targets<'_>) -> Option<f64> {
         let by_target = self.model.objective() == Objective::Target;
         by_target.then(|| self.loss.weight(targets))
     }
 
-    /// What the sum of the samples' losses is divided by for their mean.
+    /// Divisor of the sum of the samples' losses for their mean.
     fn weight(&self, samples: Samples<'_>) -> f64 {
         if self.model.objective() == Objective::Target {
             return self.loss.mixed_weight(samples.targets, samples.mixed);

@@ -85,7 +85,7 @@ fn measure(
     context: &Context,
     each: Option<&mut dyn FnMut(MeasuredRows) -> bool>,
 ) -> Result<EvalReport, Error> {
-    // One rank measures: nobody waits for it.
+    // One rank measures: no other waits for it.
     let context = &Context {
         group: Group::alone(),
         ..context.clone()
@@ -203,7 +203,7 @@ pub(crate) fn kept(
     Ok((checkpoints.url(snapshot.header.step), snapshot))
 }
 
-/// Whether the newest checkpoint knows of better weights than `best` holds.
+/// Returns true if the newest checkpoint records better weights than `best` holds.
 fn is_stale(best: &Snapshot, newest: &Result<Option<Snapshot>, Error>) -> bool {
     let Ok(Some(newest)) = newest else {
         return false;

@@ -21,10 +21,10 @@ use crate::{
     torch::{self, NamedTensor},
 };
 
-/// How weights are written.
+/// Options of the written weights.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ExportOptions {
-    /// Whether the products of adapters are added to the weights, which then stand alone.
+    /// Adds the products of adapters to the weights, which then need no adapters.
     pub merge_lora: bool,
     /// Type of the numbers; those of shorter types are rounded to the nearest, ties to even.
     pub precision: Precision,

@@ -1,16 +1,17 @@
 //! Looks at the loss and the gradient norm of each batch before its update.
 //!
-//! A loss is a spike when it is over `spike_factor` times the mean of the last `spike_window` losses that were none, and
-//! over that mean and three of their standard deviations. The second keeps the guard quiet where losses are noisy: with
-//! batches of which one in five is ten times as hard, three times the mean is nothing special. As many spikes as
-//! `spike_steps` without a loss between them that is no higher than the mean are a divergence. Spikes that end before are
-//! batches that the weights survived, and their losses count like others from then on.
+//! A loss is a spike when it is over `spike_factor` times the mean of the last `spike_window`
+//! losses that were none, and over that mean and three of their standard deviations. The second
+//! keeps the guard quiet where losses are noisy: when one batch in five is ten times as hard, three
+//! times the mean is nothing special. As many spikes as `spike_steps` without a loss between them
+//! that is no higher than the mean are a divergence. Spikes that end before are batches that the
+//! weights survived, and their losses count like others from then on.
 //!
 //! A rise of the learning rate to more than twice its last value, such as a warm restart, begins a new window: the loss
 //! is expected to rise with it.
 //!
-//! All that is remembered is in the [`GuardState`] of a checkpoint, so that a run which goes on sees what one that never
-//! stopped sees.
+//! The guard's state is in the [`GuardState`] of a checkpoint, so a run that resumes behaves as one
+//! that never stopped.
 
 use feedline_schemas::{
     checkpoint::{GuardState, Rollback},
@@ -23,10 +24,10 @@ use crate::number::exact_len;
 /// Standard deviations above the mean that a spike exceeds.
 const DEVIATIONS: f64 = 3.0;
 
-/// Factor by which the learning rate rises where a new window begins.
+/// Factor of a rise of the learning rate that begins a new window.
 const RESTART: f64 = 2.0;
 
-/// What a batch says before its update.
+/// Loss and gradient norm of a batch before its update.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Seen {
     /// Step that the batch is.
@@ -39,12 +40,12 @@ pub(crate) struct Seen {
     pub(crate) rate: f64,
 }
 
-/// What to do.
+/// Decision about an update.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Verdict {
     /// Update the weights.
     Fine,
-    /// Update them, and tell that this value is far over the mean.
+    /// Update them, and report that this value is far over the mean.
     Alarm(Alarm),
     /// Go back: the loss has diverged from this mean.
     Diverged {
@@ -194,8 +195,8 @@ pub(crate) fn may_skip(config: &GuardConfig, state: &mut GuardState, step: Step)
     true
 }
 
-/// What is remembered after the weights went back, at step `step`, to those of step `to`, whose checkpoint remembered
-/// `then`.
+/// State after the weights went back, at step `step`, to those of step `to`, whose checkpoint holds
+/// the state `then`.
 pub(crate) fn went_back(state: &GuardState, then: GuardState, to: Step, step: Step) -> GuardState {
     let updates = to.get() - then.dropped;
     let mut rollbacks = state.rollbacks.clone();

@@ -19,7 +19,7 @@ pub(crate) struct Head<'a> {
     name: &'a str,
 }
 
-/// Where the outputs for a dataset's classes are among those of a file.
+/// Positions of the outputs for a dataset's classes among those of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Outputs {
     /// In the same order.
@@ -46,7 +46,7 @@ impl<'a> Head<'a> {
         format!("{}.*", self.name)
     }
 
-    /// Whether a parameter is one of its own, one column for each output.
+    /// Returns true if a parameter is one of its own, with one column for each output.
     pub(crate) fn has(&self, parameter: &str) -> bool {
         let own = parameter.strip_prefix(self.name);
         own.is_some_and(|own| matches!(own, ".weight" | ".bias" | ".lora_b"))
@@ -81,7 +81,7 @@ impl<'a> Head<'a> {
 /// Finds the outputs for the classes `wanted` among those for the classes `found`.
 ///
 /// # Errors
-/// Text that names the classes of which only one side has an output.
+/// Text that names the classes with an output on one side only.
 pub(crate) fn match_classes(found: &[String], wanted: &[String]) -> Result<Outputs, String> {
     match_classes_of("the file", found, wanted)
 }

@@ -57,7 +57,7 @@ pub(crate) struct Weights {
     pub(crate) hash: Hash128,
 }
 
-/// What weights are put into.
+/// Model that weights are loaded into.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct InitTarget<'a> {
     /// Numbers that the model puts out per row.
@@ -129,7 +129,7 @@ fn arrange_rows(
     }
 }
 
-/// What a file and a model do not have in common.
+/// Differences between a file and a model.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Differences {
     /// Tensors of the model that the file has not.
@@ -348,8 +348,8 @@ impl Weights {
         found.filter(|names: &Vec<String>| !names.is_empty())
     }
 
-    /// Where the outputs for the dataset's `classes` are among those of the file; `None` where they are in order, or nothing
-    /// says what they are for.
+    /// Positions of the outputs for the dataset's `classes` among those of the file; `None` where
+    /// they are in order, or no names are known.
     ///
     /// # Errors
     /// [`Error::Config`] for outputs of other classes, or of none.
@@ -364,11 +364,11 @@ impl Weights {
         }
         let anew = match head {
             Some(head) => format!(
-                "to begin the output layer `{}` anew, set `train.init.replace = [\"{}\"]`",
+                "to start with a new output layer `{}`, set `train.init.replace = [\"{}\"]`",
                 head.name(),
                 head.pattern()
             ),
-            None => "to begin the output layer anew, name it in `train.init.replace`".to_owned(),
+            None => "to start with a new output layer, name it in `train.init.replace`".to_owned(),
         };
         let found = match (self.classes(), &config.classes) {
             (FileClasses::Named(own), given) if !given.is_empty() && own != *given => {
@@ -662,7 +662,7 @@ impl Weights {
         if found != expected {
             let anew = match head {
                 Some(head) => format!(
-                    "to begin the output layer anew, set `train.init.replace = [\"{}\"]`",
+                    "to start with a new output layer, set `train.init.replace = [\"{}\"]`",
                     head.pattern()
                 ),
                 None => "to begin with a new one, name it in `train.init.replace`".to_owned(),
@@ -771,7 +771,7 @@ pub(crate) fn numbers(view: &TensorView<'_>) -> Option<Vec<f32>> {
 }
 
 impl Differences {
-    /// Refuses them or tells of them.
+    /// Refuses or reports the differences.
     fn settle(&self, strict: bool, url: &str, head: Option<&Head<'_>>) -> Result<(), Error> {
         if self.missing.is_empty() && self.left_over.is_empty() {
             return Ok(());
@@ -1262,7 +1262,7 @@ mod tests {
         );
         let error = put_classes(&file, &config(), &["no", "yes"]).unwrap_err();
         assert!(
-            error.contains("is [2, 2], the model's is [1, 2]; to begin the output layer anew, set `train.init.replace = [\"last.*\"]`"),
+            error.contains("is [2, 2], the model's is [1, 2]; to start with a new output layer, set `train.init.replace = [\"last.*\"]`"),
             "{error}"
         );
         let file = described_file(&[], Some(("classes", "[\"no\", \"yes\"]")));

@@ -8,7 +8,8 @@ use crate::{
     model::{Input, Objective, TokenInput},
 };
 
-/// How images are normalised: `(value / 255 - mean) / deviation` for red, green and blue, or for their brightness.
+/// Normalization of images: `(value / 255 - mean) / deviation` for red, green and blue, or for
+/// their brightness.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Normalisation {
     /// Colours: 3, or 1 for brightness, which has the first mean and deviation.
@@ -30,7 +31,7 @@ impl Default for Normalisation {
 }
 
 impl Normalisation {
-    /// What a value of a colour is multiplied by, and what is then subtracted.
+    /// Factor of a value of a colour, and the number that is then subtracted.
     fn of(&self, colour: usize) -> [f32; 2] {
         let (mean, deviation) = (self.mean[colour], self.deviation[colour]);
         [1.0 / (255.0 * deviation), mean / deviation]
@@ -143,8 +144,8 @@ fn texts(inputs: Inputs<'_>, lengths: &[u32], device: &Device) -> TokenInput {
     }
 }
 
-/// Position of each id in its piece: a document that is longer than a row is cut, and a model has positions for as many
-/// ids as it reads.
+/// Position of each id in its piece: a document that is longer than a row is split, and a model has
+/// positions for as many ids as it reads.
 fn in_pieces(inputs: Inputs<'_>) -> Vec<u32> {
     let mut positions = inputs.positions.to_vec();
     let rows = positions.chunks_exact_mut(inputs.length);
@@ -160,7 +161,7 @@ fn in_pieces(inputs: Inputs<'_>) -> Vec<u32> {
     positions
 }
 
-/// What is to be predicted of a part of a batch.
+/// Targets of a part of a batch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct NextTokens {
     /// The ids.
@@ -234,7 +235,7 @@ mod tests {
 
     #[test]
     fn images_become_normalised_planes() {
-        // Two images of two pixels: red, green and blue are told apart, and so are the images.
+        // Two images of two pixels, all values of which differ by colour and image.
         let pixels = [0, 51, 255, 102, 0, 51, 255, 255, 255, 0, 0, 0];
         let inputs = Inputs {
             pixels: &pixels,

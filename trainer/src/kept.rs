@@ -1,8 +1,9 @@
 //! Models that runs have kept: the choice of one, and the datasets that it fits.
 //!
-//! A model reads the features that one transform makes. It is used on shards only where they were made by a transform that
-//! does the same, from columns of the same meaning, whatever rows it was fitted on and whatever rows there are. New rows are
-//! transformed by the run's own transform, of which each run keeps a copy. Classes are matched by name.
+//! A model reads the features that one transform makes. It is used on shards only where they were
+//! made by an equal transform, from columns of the same meaning, whatever rows it was fitted on.
+//! New rows are transformed by the run's own transform, which each run keeps. Classes are matched
+//! by name.
 
 mod fitting;
 

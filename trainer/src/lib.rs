@@ -112,7 +112,7 @@ pub use crate::{
     train::{train, train_with},
 };
 
-/// What a run works with: the components that are not configuration.
+/// Components of a run that are not configuration.
 #[derive(Clone, Debug)]
 pub struct Context {
     /// The dataset folder: manifest, shards, transform artefact.
@@ -128,16 +128,16 @@ pub struct Context {
     /// Set from outside (such as on SIGTERM): the run writes a checkpoint after the step in progress and leaves with
     /// [`Error::Interrupted`].
     pub stop: Arc<AtomicBool>,
-    /// Who trains together with the caller.
+    /// Ranks that train together with the caller.
     pub group: Group,
 }
 
-/// What to do with a run folder that already has checkpoints.
+/// Handling of a run folder that already has checkpoints.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Resume {
     /// Start from nothing; refuse a run folder that has checkpoints.
     Fresh,
-    /// Go on from the newest checkpoint that can be read, or start when there is none.
+    /// Resume from the newest checkpoint that can be read, or start when there is none.
     Continue,
     /// As [`Resume::Continue`]; when there is no checkpoint, continue from that of the newest run that differs only in its
     /// length or learning rate.

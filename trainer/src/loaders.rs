@@ -253,7 +253,7 @@ impl Loaders {
         {
             return Err(Error::Dataset {
                 url: dataset.url(),
-                reason: "it was built anew while it was being opened; start again".into(),
+                reason: "it was rebuilt while it was being opened; start again".into(),
             });
         }
         Ok(loaders)
@@ -268,7 +268,7 @@ impl Loaders {
             .expect("there is at least one split, and only shards with a manifest are opened")
     }
 
-    /// Whether a split was opened.
+    /// Returns true if a split was opened.
     pub(crate) fn has(&self, split: Split) -> bool {
         self.by_split.contains_key(&split)
     }

@@ -1,9 +1,10 @@
 //! `metrics.jsonl`: one JSON object per line, `step` lines every `train.log_every` steps and one `epoch` line after each
 //! epoch.
 //!
-//! Every line carries the time it was written at, in seconds since 1970. Apart from times, rates, shares of time and
-//! memory, the file of a run that was killed and resumed equals that of one that never was: on resume, lines written after
-//! the checkpoint are cut off, and before a checkpoint is written all its lines are.
+//! Every line carries the time it was written at, in seconds since 1970. Apart from times, rates,
+//! shares of time and memory, the file of a run that was killed and resumed equals that of one that
+//! never was: on resume, lines written after the checkpoint are removed, and before a checkpoint is
+//! written all its lines are.
 
 use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -57,10 +58,11 @@ pub(crate) enum Line {
         /// Seconds of exchanges that ran beside the backward pass; absent with one rank.
         #[serde(skip_serializing_if = "Option::is_none")]
         hidden_communication_s: Option<f64>,
-        /// Bytes the process holds in memory; absent where the system does not tell.
+        /// Bytes the process holds in memory; absent where the system does not report it.
         #[serde(skip_serializing_if = "Option::is_none")]
         memory_bytes: Option<u64>,
-        /// How fast each rank was over the last 20 or more steps; absent with one rank, and before there are so many.
+        /// Speed of each rank over the last 20 or more steps; absent with one rank, and before
+        /// there are so many.
         #[serde(flatten)]
         pace: Option<Pace>,
     },
@@ -70,7 +72,7 @@ pub(crate) enum Line {
         step: Step,
         /// Epoch in progress.
         epoch: Epoch,
-        /// Why.
+        /// Reason.
         reason: String,
     },
     /// A batch was left out, since this said something that is not finite.
@@ -79,7 +81,7 @@ pub(crate) enum Line {
         step: Step,
         /// Epoch in progress.
         epoch: Epoch,
-        /// What.
+        /// Subject.
         what: &'static str,
         /// `NaN`, `inf` or `-inf`.
         value: String,
@@ -125,7 +127,7 @@ pub(crate) enum Line {
         unsmoothed_train_loss: Option<f64>,
         /// Mean validation loss of the weights after the epoch.
         validation_loss: f64,
-        /// Whether it is the lowest so far.
+        /// True when it is the lowest so far.
         best: bool,
         /// `validation_<metric>`, in the target's units.
         #[serde(flatten)]
@@ -173,7 +175,7 @@ pub(crate) struct LogFile {
     written: Mutex<Written>,
 }
 
-/// What this process has written.
+/// Lines that this process has written.
 #[derive(Debug)]
 struct Written {
     /// Bytes of the text.
@@ -181,7 +183,7 @@ struct Written {
     events: EventFiles,
 }
 
-/// What cutting looks at.
+/// Fields of a line that decide its removal.
 #[derive(Deserialize)]
 struct Head {
     kind: String,
@@ -190,7 +192,7 @@ struct Head {
 }
 
 impl<'a> MetricsLog<'a> {
-    /// An empty file; one that is there is replaced at the first write.
+    /// An empty file; an existing one is replaced at the first write.
     pub(crate) fn new(folder: RunFolder, watch: Watch<'a>) -> Self {
         Self::with_text(folder, watch, String::new())
     }
@@ -227,7 +229,7 @@ impl<'a> MetricsLog<'a> {
         }
     }
 
-    /// Where the file is.
+    /// URL of the file.
     pub(crate) fn url(&self) -> String {
         self.file.folder.url_of(PATH)
     }
@@ -293,7 +295,7 @@ impl LogFile {
         let tail = lock(&self.text)[begin..].to_owned();
         if !tail.is_empty() {
             let at_the_end = || self.folder.put_tail(PATH, begin, tail.clone().into_bytes());
-            // A file that somebody removed or cut is written anew.
+            // A file that was removed or truncated is rewritten.
             if begin == 0 || !at_the_end().unwrap_or(false) {
                 let whole = lock(&self.text)[..begin + tail.len()].to_owned();
                 self.folder.put(PATH, whole.into_bytes())?;
@@ -305,12 +307,13 @@ impl LogFile {
     }
 }
 
-/// Lines and counts are whole at every instant, also when another thread has panicked.
+/// Lines and counts are complete at every instant, also when another thread has panicked.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The lines that were there after `step` steps with `epoch` in progress. A line that cannot be read is dropped.
+/// The lines that existed after `step` steps with `epoch` in progress. A line that cannot be read
+/// is dropped.
 fn cut(text: &str, step: Step, epoch: Epoch) -> String {
     let belongs = |line: &&str| match serde_json::from_str::<Head>(line) {
         Ok(head) => head.step <= step && (head.kind != "epoch" || head.epoch < epoch),
@@ -411,8 +414,8 @@ mod tests {
         );
     }
 
-    /// Lines are added to a local file and other files are written anew; both hold all lines, also when somebody removes
-    /// the file or leaves half a line.
+    /// Lines are appended to a local file and other files are rewritten; both hold all lines, also
+    /// after the file was removed or half a line was left.
     #[test]
     fn lines_are_whole_wherever_the_file_is() {
         let dir = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! Where the time of training steps goes.
+//! Times of the parts of training steps.
 
 use std::time::Duration;
 

@@ -1,13 +1,14 @@
-//! Patterns of names, as the configuration has them: `*` stands for any text.
+//! Patterns of names, as the configuration has them: `*` matches any text.
 
 use crate::error::{Error, config as wrong};
 
-/// Whether `pattern` describes `name`; `*` stands for any text.
+/// Returns true if `pattern` matches `name`; `*` matches any text.
 pub(crate) fn matches(pattern: &str, name: &str) -> bool {
     found(pattern, name).is_some()
 }
 
-/// What `name` becomes if `pattern` describes it: `to`, whose `*` stand for the texts that those of `pattern` found.
+/// New name of `name` if `pattern` matches it: `to`, with each `*` replaced by the text that the
+/// `*` of `pattern` found.
 pub(crate) fn rename(pattern: &str, to: &str, name: &str) -> Option<String> {
     let mut found = found(pattern, name)?.into_iter();
     let mut parts = to.split('*');
@@ -19,7 +20,7 @@ pub(crate) fn rename(pattern: &str, to: &str, name: &str) -> Option<String> {
     Some(new)
 }
 
-/// The texts that the `*` of `pattern` stand for in `name`, each as short as can be.
+/// Texts that the `*` of `pattern` match in `name`, each as short as can be.
 fn found<'a>(pattern: &str, name: &'a str) -> Option<Vec<&'a str>> {
     let Some((start, rest)) = pattern.split_once('*') else {
         return (pattern == name).then(Vec::new);
@@ -33,7 +34,7 @@ fn found<'a>(pattern: &str, name: &'a str) -> Option<Vec<&'a str>> {
     })
 }
 
-/// Whether one of `patterns` describes `name`.
+/// Returns true if one of `patterns` matches `name`.
 pub(crate) fn any(patterns: &[String], name: &str) -> bool {
     patterns.iter().any(|pattern| matches(pattern, name))
 }

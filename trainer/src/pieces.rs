@@ -28,7 +28,7 @@ pub(crate) struct Piece {
     pub(crate) key: u64,
     /// Place in the document of its first token.
     pub(crate) first: u64,
-    /// Where it lies among the ids of all documents.
+    /// Its range among the ids of all documents.
     pub(crate) ids: Range<usize>,
 }
 

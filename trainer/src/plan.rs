@@ -1,4 +1,4 @@
-//! What a run is about, and how a checkpoint says so.
+//! Identity of a run, and its record in a checkpoint.
 
 use feedline_schemas::{
     Versioned,
@@ -21,12 +21,12 @@ use crate::{
     task::Task,
 };
 
-/// What a run is about.
+/// Identity of a run.
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
     /// Checked configuration.
     pub(crate) settings: Settings,
-    /// What is predicted.
+    /// Predicted target.
     pub(crate) task: Task,
     /// Layout of the shards.
     pub(crate) layout: Layout,
@@ -53,7 +53,7 @@ pub(crate) fn feature_names(layout: &Layout, transform: &TransformArtefact) -> V
     }
 }
 
-/// What samples of this layout look like to a model.
+/// Shape of samples of this layout for a model.
 pub(crate) fn shape(layout: &Layout, config: &TrainConfig) -> Shape {
     match layout {
         Layout::Dense { features, .. } => Shape::Rows {
@@ -90,24 +90,24 @@ pub(crate) fn context(config: &TrainConfig) -> usize {
     models::filled(config).context.unwrap_or(usual) as usize
 }
 
-/// Where a run is.
+/// Position of a run.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Position {
     /// Steps taken.
     pub(crate) step: Step,
     /// Epoch in progress.
     pub(crate) epoch: Epoch,
-    /// Where the loader goes on.
+    /// Position to resume the loader from.
     pub(crate) loader: LoaderState,
-    /// What early stopping remembers.
+    /// State of early stopping.
     pub(crate) early_stopping: EarlyStopping,
-    /// What the schedule remembers.
+    /// State of the schedule.
     pub(crate) plateau: Plateau,
     /// Scale of the loss, with f16.
     pub(crate) loss_scale: Option<LossScale>,
     /// Sums of the epoch in progress.
     pub(crate) running: RunningLoss,
-    /// What the guard remembers.
+    /// State of the guard.
     pub(crate) guard: GuardState,
 }
 
@@ -175,7 +175,7 @@ impl Plan {
         Err(self.dataset_error(format!("the row of the sample with key `{key:016x}` has token id {id}, ids are below {vocabulary}; build it again")))
     }
 
-    /// What must be the same on all ranks.
+    /// Settings that must be the same on all ranks.
     pub(crate) fn identity(&self) -> String {
         let run = self.settings.run_name(self.fingerprint, self.init);
         format!("{run} {}", env!("CARGO_PKG_VERSION"))
@@ -197,7 +197,7 @@ impl Plan {
         rows.saturating_mul(of_row)
     }
 
-    /// What the samples look like to the model.
+    /// Shape of the samples for the model.
     pub(crate) fn shape(&self) -> Shape {
         shape(&self.layout, self.settings.config())
     }
@@ -229,7 +229,7 @@ impl Plan {
         }
     }
 
-    /// Whether a snapshot is of this run; the folder's name says so, this makes sure.
+    /// Checks that a snapshot is of this run; the folder's name says so, this makes sure.
     pub(crate) fn accepts(&self, snapshot: &Snapshot) -> Result<(), String> {
         let header = &snapshot.header;
         if header.fingerprint != self.fingerprint {

@@ -1,4 +1,4 @@
-//! What a trained model says about new rows of numbers.
+//! Predictions of a trained model for new rows.
 //!
 //! Rows are computed in parts of [`PART_ROWS`], the last one filled up with zeros, whatever their number: the library chooses
 //! how it multiplies by the shapes, so one shape for all gives a row the same bits alone, among a million, and on any
@@ -33,7 +33,7 @@ use crate::{
 /// Rows that are computed at a time.
 const PART_ROWS: usize = 128;
 
-/// A trained model that answers for rows.
+/// A trained model that predicts rows.
 #[derive(Debug)]
 pub struct Predictor {
     engine: Engine,
@@ -60,7 +60,7 @@ pub struct RowParts {
     pub lengths: Vec<u32>,
 }
 
-/// What a model says about some rows, in their order.
+/// Predictions of a model for some rows, in their order.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Predicted {
     /// A number for each, in the target's units. NaN or infinite where the model overflows.
@@ -223,7 +223,7 @@ impl Predictor {
         &self.run
     }
 
-    /// Where the weights are.
+    /// URL of the weights.
     #[must_use]
     pub fn checkpoint(&self) -> &str {
         &self.checkpoint
@@ -267,14 +267,15 @@ impl Predictor {
         }
     }
 
-    /// Answers for the rows `x`, `[rows, features]`. Blocks; takes memory for the rows and for a part on each thread.
+    /// Predicts the rows `x`, `[rows, features]`. Blocks; takes memory for the rows and for a part
+    /// on each thread.
     ///
     /// # Panics
     /// When `x` is not a whole number of rows.
     #[must_use]
     pub fn predict(&self, x: &[f32]) -> Predicted {
         let rows = x.len() / self.features().max(1);
-        assert_eq!(rows * self.features(), x.len(), "rows are whole");
+        assert_eq!(rows * self.features(), x.len(), "rows are complete");
         Predicted::of(&self.task, &self.outputs(x, rows), rows, x)
     }
 
@@ -293,7 +294,7 @@ impl Predictor {
             None => ([0, 0], 0),
         };
         let length = self.text_length().unwrap_or(0);
-        assert_eq!(parts.x.len(), rows * features, "rows are whole");
+        assert_eq!(parts.x.len(), rows * features, "rows are complete");
         assert_eq!(parts.pixels.len(), rows * pixels, "each row has an image");
         assert_eq!(parts.tokens.len(), rows * length, "texts are padded");
         let inputs = Inputs {

@@ -1,7 +1,7 @@
 //! The folder of one run, for blocking code: a store and the runtime that drives it.
 //!
-//! A run that was told to stop must leave soon, however slow the store is: it says so by [`RunFolder::hurry`], and what
-//! the store has not done a while after that fails.
+//! A run that was asked to stop must leave soon, however slow the store is: it says so by
+//! [`RunFolder::hurry`], and an operation that the store has not finished a while after that fails.
 
 use std::{
     fs::{self, File, TryLockError},
@@ -24,14 +24,14 @@ use tokio::{
 
 use crate::error::Error;
 
-/// Time that the store has once a run was told to stop.
+/// Time that the store has once a run was asked to stop.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// How often who waits for the store looks whether the run was told to stop.
+/// Interval at which a wait for the store checks the stop flag.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
-/// Starts the runtime that storage and loader do their I/O on. It has a worker of its own, so that reads go on while
-/// the training thread computes.
+/// Starts the runtime that storage and loader do their I/O on. It has a worker of its own, so that
+/// reads continue while the training thread computes.
 ///
 /// # Errors
 /// [`Error::Runtime`] when the machine gives no thread.
@@ -75,14 +75,14 @@ impl RunFolder {
         }
     }
 
-    /// The same, whose store has `patience` once a run was told to stop.
+    /// The same, whose store has `patience` once a run was asked to stop.
     #[cfg(test)]
     pub(crate) fn with_patience(self, patience: Duration) -> Self {
         Self { patience, ..self }
     }
 
-    /// Says that the run was told to stop. What the store has not done [`PATIENCE`] after the first time fails with
-    /// [`Error::TooSlow`].
+    /// Notes that the run was asked to stop. Operations that the store has not finished
+    /// [`PATIENCE`] after the first time fail with [`Error::TooSlow`].
     pub(crate) fn hurry(&self) {
         self.deadline.send_if_modified(|deadline| {
             let first = deadline.is_none();
@@ -91,7 +91,7 @@ impl RunFolder {
         });
     }
 
-    /// Whether the store had its time.
+    /// Returns true if the store's time is over.
     pub(crate) fn is_late(&self) -> bool {
         self.deadline
             .borrow()
@@ -114,7 +114,7 @@ impl RunFolder {
     /// Waits for what the store does with an object.
     ///
     /// # Errors
-    /// What the store said, or [`Error::TooSlow`].
+    /// The error of the store, or [`Error::TooSlow`].
     pub(crate) fn wait_for<T>(
         &self,
         path: &str,
@@ -137,12 +137,12 @@ impl RunFolder {
         &self.store
     }
 
-    /// Where the folder is.
+    /// URL of the folder.
     pub(crate) fn url(&self) -> String {
         self.store.url()
     }
 
-    /// Where an object of it is.
+    /// URL of an object of it.
     pub(crate) fn url_of(&self, path: &str) -> String {
         self.store.url_of(path)
     }
@@ -189,7 +189,7 @@ impl RunFolder {
         self.wait_for(path, self.store.put(path, bytes.into()))
     }
 
-    /// As [`put`](Self::put), of parts that lie in several places.
+    /// As [`put`](Self::put), of parts in several buffers.
     ///
     /// # Errors
     /// [`Error::Storage`].
@@ -211,7 +211,7 @@ impl RunFolder {
         self.wait_for(path, put)
     }
 
-    /// Whether it is on the local disk.
+    /// Returns true if it is on the local disk.
     pub(crate) fn is_local(&self) -> bool {
         self.store.local_path().is_some()
     }
@@ -266,12 +266,12 @@ pub(crate) struct Background<T> {
 }
 
 impl<T> Background<T> {
-    /// Whether it is done.
+    /// Returns true if it is done.
     pub(crate) fn is_done(&self) -> bool {
         self.task.is_finished()
     }
 
-    /// Waits until it is done; not for long, once the run is `told` to stop.
+    /// Waits until it is done; not for long, once `told` asks the run to stop.
     ///
     /// # Panics
     /// When the work panicked.

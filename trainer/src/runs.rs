@@ -33,7 +33,7 @@ use crate::{
     },
 };
 
-/// Metrics by which a run is known at a glance; the first that it has.
+/// Main metrics of a run; the first that it has is shown.
 pub(crate) const MAIN: [&str; 3] = ["rmse", "accuracy", "perplexity"];
 
 /// Metrics that are better the lower they are, and the loss.
@@ -50,7 +50,7 @@ pub(crate) const BEST: &str = "best";
 pub struct ListedRun {
     /// Name.
     pub name: String,
-    /// What it is doing.
+    /// Its state.
     pub state: RunState,
     /// When it was first started, in milliseconds since 1970.
     pub started_ms: u64,
@@ -159,8 +159,8 @@ fn listed(
     }
 }
 
-/// The keys of the configuration that are not the same in all runs. Where a dataset lies is none of them if all runs have
-/// the same.
+/// The keys of the configuration that are not the same in all runs. The URL of a dataset is none of
+/// them if all runs have the same.
 fn differing(
     records: &[&RunRecord],
     configs: &[&TrainConfig],
@@ -274,11 +274,11 @@ struct LogLine {
 pub struct ComparedRun {
     /// Name.
     pub name: String,
-    /// What it is doing.
+    /// Its state.
     pub state: RunState,
     /// Dataset folder that it was trained on.
     pub dataset: String,
-    /// Dataset fingerprint, by which to see whether the runs learned from the same data.
+    /// Dataset fingerprint, which shows if the runs learned from the same data.
     pub fingerprint: String,
     /// Rows and content of that dataset's splits; none where the run's record does not say it.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]

@@ -50,7 +50,7 @@ use crate::{
     track::{record::REPORT_PATH, status::Tracker},
 };
 
-/// Whom to tell, what time it is, whether to stop, and with whom to agree.
+/// Tracker, clock, stop flag and ranks of a session.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Watch<'a> {
     pub(crate) progress: &'a dyn Progress,
@@ -82,7 +82,7 @@ pub(crate) struct Session<'a, D> {
     best: Option<Numbers>,
     gradient: Vec<f32>,
     meter: Meter,
-    /// Whether the ranks agreed in the last step to stop.
+    /// The ranks agreed in the last step to stop.
     agreed_to_stop: bool,
 }
 
@@ -292,7 +292,7 @@ impl<'a, D: Data> Session<'a, D> {
         Ok(())
     }
 
-    /// Measures the validation split, decides whether to go on, and writes checkpoints.
+    /// Measures the validation split, decides whether to continue, and writes checkpoints.
     fn finish_epoch(&mut self) -> Result<(), Error> {
         let Some(validation) = self.evaluate(self.weights(), Split::Validation)? else {
             return Err(self.interrupt()?);

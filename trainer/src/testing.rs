@@ -125,7 +125,7 @@ impl Batch for ToyBatch {
     }
 }
 
-/// What goes wrong, once.
+/// Fault that occurs once.
 #[derive(Clone, Debug, Default)]
 pub(crate) enum Fault {
     #[default]
@@ -148,7 +148,7 @@ pub(crate) struct Toy {
     pub(crate) stop: Arc<AtomicBool>,
     /// Training batches, counted from the start of the run, whose targets are a hundred times as large.
     pub(crate) hard: Range<u64>,
-    /// Time that the run's folder has once the run was told to stop.
+    /// Time that the run's folder has once the run was asked to stop.
     pub(crate) patience: Duration,
     /// Batches missing at the end of each epoch.
     pub(crate) short_by: u64,

@@ -39,7 +39,8 @@ use crate::{
 ///
 /// Blocks until done; call it from a thread that may block, not from an async task. The run's folder follows from the
 /// configuration and the dataset, so the same call finds its own checkpoints again: with [`Resume::Continue`] a run
-/// that was stopped or killed goes on and ends with the same bits as one that never was; one that had ended is only
+/// that was stopped or killed resumes and ends with the same bits as one that never was; one that
+/// had ended is only
 /// measured again. With [`Resume::Prolong`] a run without checkpoints continues the newest run that differs only in its
 /// length or learning rate; its record and its report name that run.
 ///
@@ -63,10 +64,10 @@ pub fn train(
 /// such samples. When the code of the model changes, change the seed, or remove the run's folder.
 ///
 /// # Errors
-/// As [`train`], and what `build` says.
+/// As [`train`], and errors of `build`.
 ///
 /// # Panics
-/// Never: the test split, by which there is a report, is opened.
+/// Never: the test split, which the report needs, is opened.
 pub fn train_with(
     config: &TrainConfig,
     build: Option<&Build<'_>>,
@@ -79,7 +80,8 @@ pub fn train_with(
     Ok(report?.expect("the test split was opened"))
 }
 
-/// Trains what was opened, told to `tracker`, and measures it on the test split if that was opened.
+/// Trains the opened data, with reports to `tracker`, and measures it on the test split if that was
+/// opened.
 ///
 /// # Errors
 /// As [`train_with`].

@@ -1,5 +1,5 @@
-//! The same models as a plain loop on the tensor library alone: its layers, AdamW and clipping as tensor operations, and
-//! batches that lie in memory as tensors.
+//! The same models as a plain loop on the tensor library alone: its layers, AdamW and clipping as
+//! tensor operations, and batches held in memory as tensors.
 
 use burn::tensor::{
     Device, Int, Tensor, TensorData, activation, module,

@@ -34,7 +34,7 @@ const VOCABULARY: usize = 256;
 /// Ids that a transformer reads of a row, and an LSTM.
 const CONTEXTS: [usize; 2] = [128, 32];
 
-/// What is trained.
+/// Model to train.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Case {
     /// 64-256-256-1 with GELU on rows of numbers, mean squared error.
@@ -107,7 +107,8 @@ impl Case {
                 ..ScheduleConfig::default()
             },
             patience: 0,
-            // A shuffle over 32 blocks, of which no more are kept than are needed soon, so that memory is that of training.
+            // A shuffle over 32 blocks; no more are kept than are needed soon, so that memory is
+            // that of training.
             loader: LoaderSettings {
                 domains: 8,
                 window_blocks: 4,
@@ -268,7 +269,7 @@ pub(crate) fn class(row: usize) -> i32 {
     i32::try_from(row % CLASSES).unwrap()
 }
 
-/// Noise, and a bright square whose place tells the class.
+/// Noise, and a bright square whose place gives the class.
 fn colours(row: usize, [y, x]: [usize; 2]) -> [u8; 3] {
     let class = row % CLASSES;
     let bright = y / 5 == class / 2 && x / 14 == class % 2;

@@ -1,4 +1,4 @@
-//! What this process has used so far, as Linux counts it.
+//! Resource use of this process so far, as Linux counts it.
 
 use std::fs;
 

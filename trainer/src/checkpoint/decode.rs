@@ -22,7 +22,7 @@ use crate::{
     optimizer::{StateBucket, StateLayout},
 };
 
-/// What a file of snapshots holds.
+/// Expected content of a file of snapshots.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Expected<'a> {
     /// The model's parameters.
@@ -99,7 +99,7 @@ pub(crate) fn decode(url: &str, bytes: &[u8], expected: Expected<'_>) -> Result<
     }
 }
 
-/// Whether this is how a file begins that holds these tensors: their list, and spaces.
+/// Returns true if a file that holds these tensors begins so: with their list, and spaces.
 fn is_as_written(text: &[u8], metadata: &Metadata) -> bool {
     let list = serde_json::to_vec(metadata).expect("metadata has string keys");
     let rest = text.strip_prefix(list.as_slice());

@@ -1,5 +1,5 @@
-//! A snapshot as the parts of a safetensors file: its header, then the tensors out of the memory they lie in, in name
-//! order. So that writing a file takes no memory besides the snapshot's own.
+//! A snapshot as the parts of a safetensors file: its header, then the tensors straight from their
+//! memory, in name order. So writing a file takes no memory besides the snapshot's own.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -15,7 +15,7 @@ use xxhash_rust::xxh3::Xxh3;
 use super::{METADATA_KEY, state_name};
 use crate::model::Parameter;
 
-// Safetensors are little-endian, and a tensor is written as it lies in memory.
+// Safetensors are little-endian, and a tensor is written as it is stored in memory.
 const _: () = assert!(cfg!(target_endian = "little"));
 
 /// The file's header is padded to a multiple of this.
@@ -24,7 +24,7 @@ const ALIGNMENT: usize = 8;
 /// Numbers that are not changed as long as somebody writes them.
 pub(crate) type Numbers = Arc<Vec<f32>>;
 
-/// What is to be written: a [`Snapshot`](super::Snapshot) whose numbers may have other owners.
+/// Content to write: a [`Snapshot`](super::Snapshot) whose numbers may have other owners.
 #[derive(Clone, Debug)]
 pub(crate) struct Frozen {
     /// The header; its hashes are filled in.
@@ -116,7 +116,7 @@ fn file(header: Vec<u8>, tensors: BTreeMap<String, Part>) -> Vec<Bytes> {
     parts
 }
 
-/// What stands before the tensors: the length of a JSON text, and the text, padded with spaces.
+/// Header before the tensors: the length of a JSON text, and the text, padded with spaces.
 fn file_header(
     tensors: &BTreeMap<String, Part>,
     entries: Option<HashMap<String, String>>,

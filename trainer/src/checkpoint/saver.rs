@@ -30,7 +30,7 @@ pub(crate) struct Snapshots {
     state: Vec<Numbers>,
 }
 
-/// Numbers that training goes on to change.
+/// Numbers that training continues to change.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Live<'a> {
     pub(crate) parameters: &'a [f32],
@@ -39,7 +39,7 @@ pub(crate) struct Live<'a> {
     pub(crate) state: &'a [StateBucket],
 }
 
-/// What [`Live`] numbers were.
+/// Copy of [`Live`] numbers.
 #[derive(Debug)]
 pub(crate) struct Copied {
     parameters: Numbers,
@@ -74,7 +74,7 @@ fn copied(memory: &mut Numbers, values: &[f32]) -> Numbers {
     if Arc::get_mut(memory).is_none_or(|old| old.len() != values.len()) {
         *memory = Arc::new(vec![0.0; values.len()]);
     }
-    let numbers = Arc::get_mut(memory).expect("nobody else has it");
+    let numbers = Arc::get_mut(memory).expect("it has no other owner");
     numbers
         .par_chunks_mut(PIECE)
         .zip(values.par_chunks(PIECE))
@@ -82,7 +82,7 @@ fn copied(memory: &mut Numbers, values: &[f32]) -> Numbers {
     Arc::clone(memory)
 }
 
-/// What to write.
+/// Content to write.
 #[derive(Debug)]
 pub(crate) struct Job {
     /// The metrics up to the checkpoint, which are written first, by the rank that has them.
@@ -95,14 +95,14 @@ pub(crate) struct Job {
     pub(crate) best: Option<Frozen>,
 }
 
-/// What became of a [`Job`].
+/// Result of a [`Job`].
 #[derive(Debug)]
 pub(crate) struct Saved {
     /// Step and epoch of the checkpoint, if there was one and it is durable.
     pub(crate) checkpoint: Option<(Step, Epoch)>,
     /// Step of the best weights, if there were any and they are durable.
     pub(crate) best: Option<Step>,
-    /// What went wrong.
+    /// Error, if it failed.
     pub(crate) failure: Option<Error>,
 }
 
@@ -117,7 +117,7 @@ pub(crate) struct Due {
 }
 
 impl Due {
-    /// Whether there are numbers to copy.
+    /// Returns true if there are numbers to copy.
     pub(crate) const fn copies(&self) -> bool {
         self.checkpoint.is_some()
     }
@@ -209,7 +209,8 @@ impl Saver {
         self.under_way = Some(self.folder.background(move || job.run(&checkpoints)));
     }
 
-    /// Waits for the job that is under way, if there is one; not for long, once the run is `told` to stop.
+    /// Waits for the job that is under way, if there is one; not for long, once `told` asks the run
+    /// to stop.
     pub(crate) fn wait(&mut self, told: &AtomicBool) -> Option<Saved> {
         self.under_way.take().map(|job| job.wait(told))
     }

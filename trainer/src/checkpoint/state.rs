@@ -26,7 +26,7 @@ use crate::{
 const POLL_MIN: Duration = Duration::from_millis(10);
 const POLL_MAX: Duration = Duration::from_secs(1);
 
-/// What a rank writes.
+/// Content of a rank's file.
 #[derive(Clone, Debug)]
 pub(crate) struct StateFile {
     /// Step and epoch of the checkpoint.
@@ -111,7 +111,8 @@ impl Checkpoints {
         self.state_within(header, &nothing).map(|_| ())
     }
 
-    /// Of each bucket of the state what lies within `ranges`, out of files of its own; holds one file at a time besides.
+    /// Reads the part of each bucket of the state within `ranges`, out of files of its own; holds
+    /// one file at a time besides.
     ///
     /// # Errors
     /// [`Error::Damaged`] or [`Error::Storage`].
@@ -194,7 +195,7 @@ fn path(step: Step, rank: usize, world: usize) -> String {
     )
 }
 
-/// Where the state of the checkpoint with this header is, in rank order.
+/// Paths of the state of the checkpoint with this header, in rank order.
 fn state_paths(header: &CheckpointHeader) -> impl Iterator<Item = String> {
     let (step, world) = (header.step, header.state_shards.len());
     (0..world).map(move |rank| path(step, rank, world))

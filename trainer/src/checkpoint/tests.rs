@@ -1,4 +1,4 @@
-//! What a damaged, cut or foreign file does.
+//! Handling of damaged, truncated and foreign files.
 
 use std::collections::BTreeMap;
 

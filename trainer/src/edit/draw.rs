@@ -4,7 +4,7 @@ use feedline_schemas::edit::EditRule;
 
 use crate::{error::Error, random::Stream};
 
-/// How tokens are drawn.
+/// Way of drawing tokens.
 #[derive(Clone, Debug)]
 pub(super) struct Draw {
     rule: EditRule,
@@ -53,7 +53,7 @@ impl Draw {
         Ok(Self { rule, special })
     }
 
-    /// Probability from which on a token is drawn anew.
+    /// Least probability of a token that is redrawn.
     pub(super) const fn threshold(&self) -> f64 {
         self.rule.threshold
     }
@@ -130,7 +130,7 @@ mod tests {
         [0.3_f32, 0.1, 0.4, 0.2].map(|p| p.ln() + 5.0).to_vec()
     }
 
-    /// How often each id is drawn in place of id 0, of 40,000 places.
+    /// Counts each id drawn in place of id 0, of 40,000 places.
     fn drawn(rule: EditRule, special: &[u32]) -> [f64; 4] {
         let draw = Draw::new(rule, special).unwrap();
         let mut counts = [0.0; 4];

@@ -1,11 +1,11 @@
-//! Texts edited by a trained model: token-level editing of Zhu et al. 2024, "How to Synthesize Text Data without Model
-//! Collapse?" (arXiv 2412.14689, algorithm 1). A token whose probability is at or over a threshold is drawn anew from the
-//! model's distribution; all others stay.
+//! Texts edited by a trained model: token-level editing of Zhu et al. 2024, "How to Synthesize Text
+//! Data without Model Collapse?" (arXiv 2412.14689, algorithm 1). A token whose probability is at
+//! or over a threshold is redrawn from the model's distribution; all others stay.
 //!
-//! As in the paper there is one pass, and every probability is conditioned on the original tokens before it. Documents do
-//! not know of each other. One longer than the model reads is cut into pieces that overlap by a token, as in training, so
-//! that each token but a document's first is predicted once; that one has no probability and stays. Special tokens are
-//! neither edited nor drawn.
+//! As in the paper there is one pass, and every probability is conditioned on the original tokens
+//! before it. Documents are independent. One longer than the model reads is split into pieces that
+//! overlap by a token, as in training, so that each token but a document's first is predicted once;
+//! that one has no probability and stays. Special tokens are neither edited nor drawn.
 //!
 //! A piece is a row of its own, in a part of a fixed number of rows of a fixed length that follows from the piece's. What
 //! is drawn for a token depends on the seed, the document's key and the token's place in it. So neither threads nor the
@@ -43,14 +43,14 @@ pub struct Prior {
     vocabulary: usize,
     draw: Draw,
     reference: PriorReference,
-    /// Where the weights are from, for messages.
+    /// URL of the weights, for messages.
     checkpoint: String,
     counts: EditCounts,
     before: Histogram,
     after: Histogram,
 }
 
-/// What the model says about a piece.
+/// Result of the model for a piece.
 #[derive(Clone, Debug, Default)]
 struct Found {
     /// Sum of `-ln p`.
@@ -121,7 +121,7 @@ impl Prior {
         }
     }
 
-    /// What names the model.
+    /// Reference to the model.
     #[must_use]
     pub const fn reference(&self) -> &PriorReference {
         &self.reference
@@ -182,7 +182,7 @@ impl Prior {
         self.counts.changed += changed.count() as u64;
     }
 
-    /// What was found in all documents so far.
+    /// Measures of all documents so far.
     #[must_use]
     pub fn measures(&self) -> EditMeasures {
         EditMeasures {
@@ -202,7 +202,7 @@ impl Prior {
         }
     }
 
-    /// What is found in a piece, and what is drawn.
+    /// Measures a piece, and draws its tokens.
     fn look(&self, ids: &[u32], piece: &Piece, scores: &[f32]) -> Found {
         let mut found = Found::default();
         for (i, (scores, loss)) in self.model().losses(ids, piece, scores).enumerate() {

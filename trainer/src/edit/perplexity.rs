@@ -4,7 +4,8 @@ use feedline_schemas::edit::Perplexities;
 
 use crate::number::{exact, exact_len};
 
-/// Counters for each unit of the mean of `-ln p`: a quantile is within 0.025 % of the perplexity it stands for.
+/// Counters for each unit of the mean of `-ln p`: a quantile is within 0.025 % of the true
+/// perplexity.
 const OF_UNIT: f64 = 2048.0;
 
 /// Counters, for means up to 32; what is beyond is counted with the last.
@@ -46,7 +47,7 @@ impl Histogram {
         self.loss += loss;
     }
 
-    /// What they look like.
+    /// Their distribution.
     pub(super) fn perplexities(&self) -> Perplexities {
         if self.windows == 0 {
             return Perplexities::default();

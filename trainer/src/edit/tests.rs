@@ -92,7 +92,7 @@ fn after(prior: &Prior, ids: &[u32]) -> Vec<f64> {
     weights.iter().map(|w| w / sum).collect()
 }
 
-/// Documents that mostly go on as the model expects.
+/// Documents that mostly continue as the model expects.
 fn documents(prior: &Prior) -> Documents {
     let mut documents = Documents::default();
     for (key, length) in (100_u64..).zip([0_u32, 1, 2, 7, 64, 21, 20, 33, 16, 5, 41]) {

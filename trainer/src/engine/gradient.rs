@@ -18,7 +18,7 @@ use crate::{
     random::Stream,
 };
 
-/// What a batch says in training, besides the gradient.
+/// Result of a batch in training, besides the gradient.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Computed {
     /// Loss of each row, or of each token that is predicted.
@@ -27,15 +27,15 @@ pub(crate) struct Computed {
     pub(crate) loss_sum: f64,
     /// The same sum without label smoothing, as validation measures it.
     pub(crate) unsmoothed_sum: f64,
-    /// What the sum is divided by for their mean; 0 where nothing is predicted.
+    /// Divisor of the sum for their mean; 0 where nothing is predicted.
     pub(crate) weight: f64,
-    /// What the gradient was divided by instead, above 0.
+    /// Divisor of the gradient, above 0.
     pub(crate) nominal: f64,
-    /// What was observed of the buffers.
+    /// Observed values of the buffers.
     pub(crate) buffers: Vec<f32>,
 }
 
-/// What parts add up to.
+/// Sums over parts.
 #[derive(Debug)]
 struct Sums {
     loss: f64,
@@ -79,9 +79,10 @@ impl Engine {
         )
     }
 
-    /// The same, and calls the first of the `listener` with each of `sections` of the gradient, by its number, as soon as it is complete: while
-    /// the backward pass goes on in the layers before. It is called in the order of the sections, on a thread of its own,
-    /// and what it writes into a section stays in `gradient`.
+    /// The same, and calls the first of the `listener` with each of `sections` of the gradient, by
+    /// its number, as soon as it is complete, while the backward pass continues in the layers
+    /// before. It is called in the order of the sections, on a thread of its own, and its writes to
+    /// a section stay in `gradient`.
     ///
     /// The second of the `listener` is called, on this thread, once all is computed, before the last sections are given.
     ///

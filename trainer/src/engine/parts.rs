@@ -1,8 +1,9 @@
 //! Parts of a batch, computed on several threads.
 //!
-//! The CPU backend runs element-wise operations on one thread, so a batch is cut. Each thread is a rayon pool of its own:
-//! what the backend gives to rayon inside a part runs on the part's thread, where it neither competes with other parts
-//! nor, waiting for its own work, starts one of them while the backend holds a lock.
+//! The CPU backend runs element-wise operations on one thread, so a batch is split. Each thread is
+//! a rayon pool of its own: work that the backend gives to rayon inside a part runs on the part's
+//! thread, where it neither competes with other parts nor, waiting for its own work, starts one of
+//! them while the backend holds a lock.
 
 use std::{
     ops::Range,
@@ -63,8 +64,9 @@ impl Workers {
         }
     }
 
-    /// Applies `work` to each part and its number, and `take` to the results in part order; `None` stands for a part without rows. A
-    /// result waits for those before it, so that there are hardly more of them than threads.
+    /// Applies `work` to each part and its number, and `take` to the results in part order; `None`
+    /// is a part without rows. A result waits for those before it, so that there are hardly more of
+    /// them than threads.
     pub(super) fn for_each_part<'s, T: Send>(
         &self,
         samples: Samples<'s>,
@@ -98,11 +100,13 @@ impl Workers {
     }
 }
 
-/// How batches are cut into parts.
+/// Division of batches into parts.
 ///
-/// A global batch has a number of parts that is a power of two and follows from its shape, with borders at
-/// `floor(part * rows / parts)`; the short batch at the end of an epoch has as many as the others. Where the ranks divide the parts, each rank has so many whole ones, since its rows begin at
-/// `floor(rank * rows / ranks)`. Where they do not, each cuts its own rows as if they were a batch.
+/// A global batch has a number of parts that is a power of two and follows from its shape, with
+/// boundaries at `floor(part * rows / parts)`; the short batch at the end of an epoch has as many
+/// as the others. Where the ranks divide the parts, each rank has so many complete ones, since its
+/// rows begin at `floor(rank * rows / ranks)`. Where they do not, each splits its own rows as if
+/// they were a batch.
 ///
 /// A model that normalises over rows does so over ghost batches, whose number is a power of two that follows from its
 /// configuration and the rows of a full batch. A part is one of them or several, on every machine.
@@ -110,7 +114,7 @@ impl Workers {
 pub(crate) struct Cut {
     /// Fewest parts of a global batch, a power of two.
     pub(crate) least: usize,
-    /// Whether there are more of them where the shape says so: what is computed on several threads is cut.
+    /// True when the shape may ask for more of them: a batch that several threads compute is split.
     pub(crate) by_shape: bool,
     /// Most rows of a part, at least 1.
     pub(crate) rows_max: usize,
@@ -120,7 +124,8 @@ pub(crate) struct Cut {
     pub(crate) place: Place,
     /// True for a model that normalises over rows.
     pub(crate) normalises: bool,
-    /// Rows of a full batch, from which the number of ghost batches follows; 0 where each batch has its own number.
+    /// Rows of a full batch, which give the number of ghost batches; 0 where each batch has its own
+    /// number.
     pub(crate) full: usize,
     /// Fewest rows of a ghost batch of a full batch; 0 for those of the shape.
     pub(crate) ghost_rows: usize,
@@ -179,7 +184,7 @@ impl Cut {
         (1 << count.ilog2()).max(least)
     }
 
-    /// The rows that decide how a batch of `rows` is cut.
+    /// Rows that decide the division of a batch of `rows`.
     fn deciding(self, rows: usize) -> usize {
         rows.max(if self.normalises {
             self.full
@@ -275,7 +280,7 @@ impl Cut {
     }
 }
 
-/// What the samples of a batch look like.
+/// Shape of the samples of a batch.
 fn shape(samples: Samples<'_>) -> Shape {
     let Inputs {
         features,
@@ -455,7 +460,7 @@ mod tests {
         };
         let batch = |ghost| with_norm(NormKind::Batch, 512, ghost);
         assert_eq!([512, 500, 2].map(|rows| of(batch(None), rows)), [[4, 4]; 3]);
-        // A part may be several ghost batches, and no ghost batch is cut.
+        // A part may be several ghost batches, and no ghost batch is split.
         assert_eq!(of(batch(Some(16)), 512), [4, 32]);
         assert_eq!(of(batch(Some(512)), 512), [1, 1]);
         let whole = Cut {

@@ -23,7 +23,7 @@ use crate::{
     parallel::Tree,
 };
 
-/// How a gradient is cut. The same on all ranks. Buffers belong to no section.
+/// Division of a gradient into sections. The same on all ranks. Buffers belong to no section.
 #[derive(Clone, Debug)]
 pub(crate) struct Sections {
     layout: Layout,
@@ -140,7 +140,7 @@ impl Gathering {
         });
         if all {
             let sum = mem::take(tree).finish(add);
-            // Nobody listens where the caller is gone, with a panic.
+            // The receiver is gone where the caller has panicked.
             self.complete.send((section, sum)).ok();
         }
     }
@@ -152,7 +152,7 @@ impl Gathering {
         }
     }
 
-    /// What takes in the gradient of a part.
+    /// Receiver of the gradient of a part.
     pub(super) fn harvest(self: Arc<Self>, part: usize) -> Harvest {
         let parameters = self.sections.layout.trained();
         let runs = self.sections.parameters.iter();
@@ -170,7 +170,7 @@ impl Gathering {
 /// The gradient of a part.
 struct OfPart {
     part: usize,
-    /// How many parameters are still to come, and the gradients of those that have one.
+    /// Number of parameters still to come, and the gradients of those that have one.
     sections: Vec<(usize, Vec<(usize, Tensor<1>)>)>,
     gathering: Arc<Gathering>,
 }

@@ -334,7 +334,7 @@ fn engine_of(config: &TrainConfig, shape: Shape, threads: usize) -> Engine {
     Engine::with_threads(model, LossKind::CrossEntropy.into(), threads).with_passes(passes)
 }
 
-/// What a step of a model of `config` gives, as bits.
+/// Result of a step of a model of `config`, as bits.
 fn step_bits(config: ModelConfig, shape: Shape, samples: Samples<'_>, threads: usize) -> Vec<u32> {
     let config = TrainConfig {
         model: config,
@@ -374,7 +374,8 @@ fn images_and_tokens_give_the_same_bits_on_any_number_of_threads() {
     }
 }
 
-/// What a rank adds to a step on a batch of eight parts or more: loss, weight, gradient and buffers.
+/// Contribution of a rank to a step on a batch of eight parts or more: loss, weight, gradient and
+/// buffers.
 fn of_rank(kind: ModelKind, shape: Shape, batch: Samples<'_>, place: Place) -> Vec<f64> {
     let config = TrainConfig {
         model: of_kind(kind),

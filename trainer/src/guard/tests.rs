@@ -235,7 +235,7 @@ fn a_checkpoint_is_clean_once_enough_losses_behind_it_were_calm() {
     look(&config, &mut state, seen(7, 9.0, 1.0));
     planned(&config, &mut state, Step::new(7));
     calm(&mut state, 8..10);
-    assert_eq!(state.anchor, Step::new(0), "a spike begins the count anew");
+    assert_eq!(state.anchor, Step::new(0), "a spike resets the count");
     calm(&mut state, 10..11);
     assert_eq!((state.anchor, state.candidate), (Step::new(4), None));
 }

@@ -1,4 +1,4 @@
-//! What is done to each number by itself.
+//! Element-wise activations.
 
 use burn::tensor::Tensor;
 

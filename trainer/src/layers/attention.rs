@@ -5,7 +5,7 @@ use burn::tensor::{DType, Device, Tensor, TensorData, activation};
 
 use super::{Builder, Gain, Linear, Pass, in_f32, kernel};
 
-/// Which positions a position may look at: a number added to its scores, 0 or minus infinity.
+/// Attention mask: a number added to the scores of a position, 0 or minus infinity.
 #[derive(Clone, Debug)]
 pub struct Mask(Tensor<4>);
 

@@ -1,4 +1,4 @@
-//! Where a model's numbers lie, what they are called and what they begin as.
+//! Ranges, names and initial values of a model's numbers.
 
 use std::{collections::BTreeSet, ops::Range, sync::Arc};
 
@@ -17,7 +17,7 @@ pub struct Parameter {
     pub(crate) shape: Vec<usize>,
     /// Elements of the bucket.
     pub(crate) range: Range<usize>,
-    /// Whether weight decay applies to it.
+    /// True when weight decay applies to it.
     pub(crate) decays: bool,
 }
 
@@ -34,7 +34,8 @@ pub struct Slot(pub(super) usize);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Buffer(pub(super) usize);
 
-/// What a parameter begins as. Random ones are drawn from the seed and the parameter's number among the random ones.
+/// Initial value of a parameter. Random ones are drawn from the seed and the parameter's number
+/// among the random ones.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Initial {
     /// All elements the same.
@@ -56,7 +57,7 @@ pub enum Initial {
 pub struct LayerFacts {
     /// Name, such as `layer.0`.
     pub name: String,
-    /// What it is, such as `conv 3x3`.
+    /// Kind of the layer, such as `conv 3x3`.
     pub kind: String,
     /// Sizes of its output for one sample.
     pub output: Vec<usize>,
@@ -204,7 +205,8 @@ impl Builder {
     }
 }
 
-/// Where a model's parameters and buffers lie in its bucket, and what they begin as. Cheap to clone.
+/// Ranges of a model's parameters and buffers in its bucket, and their initial values. Cheap to
+/// clone.
 #[derive(Clone, Debug, Default)]
 pub struct Layout {
     /// Parameters, then buffers, without gaps.
@@ -221,7 +223,7 @@ pub struct Layout {
     pub(super) dropouts: usize,
 }
 
-/// What is added to a fully connected layer; its parameters by their numbers.
+/// Adapter of a fully connected layer; its parameters by their numbers.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Adapter {
     /// Weight of the layer.
@@ -234,7 +236,7 @@ pub(super) struct Adapter {
     pub(super) scale: f64,
     /// Share of the input that is dropped.
     pub(super) dropout: f64,
-    /// Where it draws.
+    /// Number of its dropout site.
     pub(super) site: usize,
 }
 
@@ -356,7 +358,7 @@ impl Layout {
         bucket_len(&self.entries)
     }
 
-    /// Whether the model has no numbers at all.
+    /// Returns true if the model has no numbers at all.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
@@ -401,13 +403,13 @@ impl Layout {
         !self.adapters.is_empty()
     }
 
-    /// Whether an entry is an adapter's.
+    /// Returns true if an entry is an adapter's.
     pub(crate) fn is_adapter(&self, entry: usize) -> bool {
         let mut adapters = self.adapters.iter();
         adapters.any(|adapter| adapter.a == entry || adapter.b == entry)
     }
 
-    /// What may be computed again in the backward pass.
+    /// Segments that may be recomputed in the backward pass.
     pub(crate) fn segments(&self) -> &[SegmentFacts] {
         &self.segments
     }

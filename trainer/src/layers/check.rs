@@ -154,7 +154,7 @@ impl<L, const D: usize> Bench<L, D> {
     }
 }
 
-/// What a layer's passes give.
+/// Gradients of a layer's passes.
 struct Gradients {
     outputs: Vec<f32>,
     of_weights: Vec<f32>,
@@ -352,7 +352,7 @@ pub(crate) fn evaluated<L, const D: usize, const E: usize>(
     (bucket, x, y)
 }
 
-/// What a pass in training observes.
+/// Observations of a pass in training.
 pub(crate) fn observed<const D: usize>(
     layout: &Layout,
     bucket: &[f32],

@@ -13,7 +13,7 @@ pub(super) struct Window {
 }
 
 impl Window {
-    /// With a border of `size / 2`.
+    /// Padded by `size / 2`.
     const fn centred([size, stride]: [usize; 2]) -> Self {
         Self {
             size,
@@ -22,7 +22,7 @@ impl Window {
         }
     }
 
-    /// Without a border.
+    /// Without padding.
     const fn inside([size, stride]: [usize; 2]) -> Self {
         Self {
             size,
@@ -47,9 +47,9 @@ pub struct Conv2d {
 }
 
 impl Conv2d {
-    /// A convolution of images `[channels, height, width]` to `out` channels by a window `[size, stride]`: so many pixels a
-    /// side, moved by so many. The border is padded with zeros by `size / 2`, so that an odd size at stride 1 keeps the
-    /// image's sides. It has a bias.
+    /// A convolution of images `[channels, height, width]` to `out` channels by a window `[size,
+    /// stride]`: so many pixels a side, moved by so many. The image is padded with zeros by `size /
+    /// 2`, so that an odd size at stride 1 keeps its sides. It has a bias.
     pub fn new(
         builder: &mut Builder,
         name: &str,
@@ -145,8 +145,8 @@ pub struct MaxPool {
 }
 
 impl MaxPool {
-    /// Over windows of `size` pixels a side that move by `stride`, with a border of `padding`, at most half of the size,
-    /// that no window takes its number from.
+    /// Over windows of `size` pixels a side that move by `stride`, with a padding of `padding`, at
+    /// most half of the size, that no window takes its number from.
     pub fn new(
         builder: &mut Builder,
         name: &str,
@@ -249,7 +249,7 @@ mod tests {
             |b| Conv2d::without_bias(b, "c", [2, 3, 4], 2, [3, 1], Gain::He),
             |c, pass, x| c.forward(pass, x),
         );
-        // Stride 2 over an even and an odd side, where the last window ends before and at the border.
+        // Stride 2 over an even and an odd side, where the last window ends before and at the edge.
         check(
             [2, 2, 6, 5],
             |b| Conv2d::without_bias(b, "c", [2, 6, 5], 2, [3, 2], Gain::He),

@@ -4,7 +4,7 @@ use burn::tensor::{Int, Tensor, module};
 
 use super::{Builder, Gain, Pass, Slot};
 
-/// A table `weight: [count, width]`, of which each id takes its row.
+/// A table `weight: [count, width]` with a row for each id.
 #[derive(Clone, Debug)]
 pub struct Embedding {
     weight: Slot,

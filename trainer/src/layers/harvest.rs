@@ -1,13 +1,15 @@
 //! Gradients of parameters, taken out of a backward pass while the rest of it runs.
 //!
-//! The tensor library goes back through the operations in the order of their depth, deepest first, where the depth of an
-//! operation is one more than that of the deepest tensor it takes. A parameter has depth 0, so what takes nothing else
-//! would come last of all. The operation that hands a parameter to a layer therefore takes a mark along, which lies as
-//! deep as what the layer computes from: its turn comes when the backward pass has left the layer, and then it has the
-//! gradient of this use. A parameter's gradient is complete when all its uses have been there.
+//! The tensor library goes back through the operations in the order of their depth, deepest first,
+//! where the depth of an operation is one more than that of the deepest tensor it takes. A
+//! parameter has depth 0, so an operation on parameters only would come last of all. The operation
+//! that hands a parameter to a layer therefore takes a mark along, as deep as the layer's input:
+//! its turn comes when the backward pass has left the layer, and then it has the gradient of this
+//! use. A parameter's gradient is complete after all its uses.
 //!
-//! Marks and what hands parameters out change no number, and are part of every pass in training: the depths decide in
-//! which order three gradients of one tensor are added, and these bits must not depend on who looks on.
+//! Marks and the operations that hand out parameters change no number, and are part of every pass
+//! in training: the depths decide in which order three gradients of one tensor are added, and these
+//! bits must not depend on a listener.
 
 use std::{
     fmt,
@@ -34,7 +36,7 @@ use burn::{
 
 use super::segment::{Reach, on_graph};
 
-/// What is called with each parameter, by its number in the layout, and its gradient, flat.
+/// Callback for each parameter, by its number in the layout, with its gradient, flat.
 type Finished = Box<dyn FnMut(usize, Option<Tensor<1>>) + Send>;
 
 /// Takes in the gradients of one backward pass.
@@ -45,13 +47,13 @@ struct State {
     finished: Finished,
 }
 
-/// What has been seen of a parameter.
+/// Uses of a parameter seen so far.
 #[derive(Default)]
 struct Uses {
     /// Uses whose gradients are still to come.
     open: usize,
     sum: Option<Tensor<1>>,
-    /// Whether `finished` has been called with it.
+    /// True when `finished` has been called with it.
     given: bool,
 }
 
@@ -97,7 +99,7 @@ impl Harvest {
         }
     }
 
-    /// What a pass tells of.
+    /// Receiver of the pass's gradients.
     pub(super) fn taker(&self) -> Taker {
         Taker {
             // An operation that is never run must not keep alive what waits for it.
@@ -117,11 +119,11 @@ fn locked(state: &Mutex<State>) -> MutexGuard<'_, State> {
     state.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Where gradients go.
+/// Receiver of gradients.
 #[derive(Clone)]
 pub(super) struct Taker {
     state: Weak<Mutex<State>>,
-    /// Whether uses are new, and not those of a segment that is computed again.
+    /// True when uses are new, and not those of a segment that is recomputed.
     counts: bool,
 }
 
@@ -168,7 +170,7 @@ impl fmt::Debug for Taker {
     }
 }
 
-/// How deep in the graph a pass is.
+/// Depth of a pass in the graph.
 #[derive(Clone, Debug)]
 pub(super) struct Mark {
     /// The tensor that has this depth.
@@ -226,9 +228,9 @@ fn marked_on<B: Reach, const D: usize>(
 #[derive(Debug)]
 struct Marking<B>(PhantomData<B>);
 
-/// What a mark knows of the tensor.
+/// State of a mark on the tensor.
 struct Below<B: Backend> {
-    /// Whether a gradient came by.
+    /// True when a gradient has passed.
     passed: Arc<AtomicBool>,
     zeros: (Shape, B::Device, DType),
 }

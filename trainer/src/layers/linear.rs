@@ -5,7 +5,7 @@ use burn::tensor::{Tensor, module};
 
 use super::{Builder, Initial, Pass, Slot, lora};
 
-/// How large a layer's first weights are. Biases begin at 0.
+/// Scale of a layer's first weights. Biases begin at 0.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Gain {
     /// Uniform in `±sqrt(6 / in)`, for a layer before a rectifier (He et al. 2015, arXiv 1502.01852, eq. 10).

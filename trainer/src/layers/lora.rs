@@ -1,8 +1,8 @@
 //! Low-rank adaptation of fully connected layers (Hu et al. 2021, arXiv 2106.09685), by extending a finished layout.
 //!
-//! The adapters' parameters lie behind those of the model and before its buffers, `<layer>.lora_a: [in, rank]` and
-//! `<layer>.lora_b: [rank, out]`, so a model's layers find theirs where they were. A layer asks its pass whether it is
-//! adapted; models know nothing of it.
+//! The adapters' parameters are stored behind those of the model and before its buffers,
+//! `<layer>.lora_a: [in, rank]` and `<layer>.lora_b: [rank, out]`, so a model's layers find theirs
+//! at the same place. A layer asks its pass whether it is adapted; models know nothing of it.
 
 use burn::tensor::{Tensor, module};
 use feedline_schemas::config::LoraConfig;
@@ -100,7 +100,7 @@ impl Layout {
     }
 }
 
-/// What the adapter of a layer, if it has one, adds to the output of the layer with this weight.
+/// Addend of the adapter of a layer, if it has one, to the output of the layer with this weight.
 pub(super) fn added<const D: usize>(
     pass: &Pass<'_>,
     weight: Slot,

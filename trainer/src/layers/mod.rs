@@ -1,9 +1,9 @@
 //! Layers: each lays its parameters out in a [`Builder`] and computes its outputs in a [`Pass`].
 //!
-//! All parameters of a model lie in one flat f32 bucket, one range after the other in the order of building; after them
-//! lie the buffers, numbers that no gradient moves (the running statistics of batch norm). A layer keeps [`Slot`]s, not
-//! tensors, so the same layer serves every part of a batch, every thread and every precision: the tensors come with the
-//! pass.
+//! All parameters of a model are in one flat f32 bucket, one range after the other in the order of
+//! building. After them come the buffers, numbers that no gradient moves (the running statistics of
+//! batch norm). A layer keeps [`Slot`]s, not tensors, so the same layer serves every part of a
+//! batch, every thread and every precision: the tensors come with the pass.
 //!
 //! Types: products (fully connected, convolution, attention, LSTM) are computed in bf16 or f16 where `train.precision`
 //! says so; norms, softmax, exponentials and dropout in f32. Every layer gives back the type it got, so tensors of two

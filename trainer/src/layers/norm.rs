@@ -10,7 +10,7 @@ use super::{Buffer, Builder, Initial, Pass, Slot, in_f32, kernel};
 
 const EPSILON: f64 = 1e-5;
 
-/// Share by which running statistics move towards those of a full batch at each step.
+/// Fraction of the way to a full batch's statistics that running statistics move at each step.
 pub const MOMENTUM: f32 = 0.1;
 
 /// Scale and shift, `[channels]` each.
@@ -44,7 +44,7 @@ pub struct BatchNorm {
 }
 
 impl BatchNorm {
-    /// Over samples of `sizes`, the first of which counts the channels.
+    /// Over samples of `sizes`; the first counts the channels.
     pub fn new(builder: &mut Builder, name: &str, sizes: &[usize]) -> Self {
         Self::with_scale(builder, name, sizes, 1.0)
     }
@@ -132,7 +132,7 @@ pub struct LayerNorm {
 }
 
 impl LayerNorm {
-    /// Over samples of `sizes`, of which the last is normalised.
+    /// Over samples of `sizes`; the last is normalized.
     ///
     /// # Panics
     /// For samples without sizes.
@@ -163,7 +163,8 @@ pub struct GroupNorm {
 }
 
 impl GroupNorm {
-    /// Over samples of `sizes`, the first of which counts the channels, in `groups` that divide them.
+    /// Over samples of `sizes`, the first of them the number of channels, in `groups` that divide
+    /// it.
     pub fn new(builder: &mut Builder, name: &str, sizes: &[usize], groups: usize) -> Self {
         let affine = builder.within(name, |b| Affine::new(b, sizes[0], 1.0));
         let kept = 3 * sizes.iter().product::<usize>();

@@ -19,7 +19,8 @@ use crate::{error::Error, pattern, random::Stream};
 pub(crate) struct Training {
     /// The step's stream.
     pub(crate) stream: Stream,
-    /// Row of the global batch that this part begins with; what is drawn for a row does not depend on how the batch is cut.
+    /// First row of this part in the global batch; draws for a row do not depend on the division of
+    /// the batch.
     pub(crate) first_row: usize,
     /// Rows that batch norm normalises over together.
     pub(crate) ghosts: Ghosts,
@@ -65,14 +66,15 @@ impl Ghosts {
     }
 }
 
-/// How all passes of a run compute. Cheap to clone.
+/// Settings of all passes of a run. Cheap to clone.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct PassSettings {
-    /// Which segments of the layout are computed again in the backward pass; those beyond its end are not.
+    /// Segments of the layout that are recomputed in the backward pass; those beyond its end are
+    /// not.
     again: Arc<[bool]>,
     /// Type of products, where it is not that of the weights.
     products: Option<DType>,
-    /// Which parameters keep the values they began with; those beyond its end do not.
+    /// Parameters that keep their initial values; those beyond its end do not.
     frozen: Arc<[bool]>,
 }
 
@@ -126,7 +128,7 @@ impl PassSettings {
         Ok(Self { frozen, ..self })
     }
 
-    /// Whether a parameter is trained.
+    /// Returns true if a parameter is trained.
     pub(crate) fn trains(&self, parameter: usize) -> bool {
         !self.frozen.get(parameter).copied().unwrap_or(false)
     }
@@ -148,13 +150,13 @@ impl PassSettings {
         Self { products, ..self }
     }
 
-    /// Whether a segment is computed again in the backward pass.
+    /// Returns true if a segment is recomputed in the backward pass.
     pub(crate) fn again(&self, segment: usize) -> bool {
         self.again.get(segment).copied().unwrap_or(false)
     }
 }
 
-/// What layers compute with: the parameters, and whether this is training.
+/// Inputs of layers: the parameters, and the training flag.
 #[derive(Debug)]
 pub struct Pass<'a> {
     pub(super) layout: &'a Layout,
@@ -165,9 +167,9 @@ pub struct Pass<'a> {
     pub(super) observed: Vec<(usize, Tensor<1>)>,
     /// Parameters that were asked for, and how often.
     used: RefCell<BTreeMap<usize, usize>>,
-    /// Where the gradients of parameters go, where they are wanted.
+    /// Receiver of the gradients of parameters, where they are wanted.
     pub(super) taker: Option<Taker>,
-    /// How deep in the graph the pass is.
+    /// Depth of the pass in the graph.
     mark: RefCell<Option<Mark>>,
 }
 
@@ -206,7 +208,7 @@ impl<'a> Pass<'a> {
         }
     }
 
-    /// Whether this is training: dropout drops, and batch norm uses the batch's statistics.
+    /// Returns true in training: dropout drops, and batch norm uses the batch's statistics.
     #[must_use]
     pub const fn is_training(&self) -> bool {
         self.training.is_some()
@@ -238,9 +240,10 @@ impl<'a> Pass<'a> {
         *self.used.borrow_mut().entry(parameter).or_default() += uses;
     }
 
-    /// `x`, at the border of two layers. The gradients of parameters that are asked for after it, up to the next border,
-    /// are complete when the backward pass comes by here, and other ranks can have them while it goes on; without
-    /// borders they are at its end. No number changes. Either side of a [`checkpoint`](Self::checkpoint) is a border.
+    /// `x`, at the boundary of two layers. The gradients of parameters that are asked for after it,
+    /// up to the next boundary, are complete when the backward pass comes by here, and other ranks
+    /// can have them while it continues; without boundaries they are at its end. No number changes.
+    /// Either side of a [`checkpoint`](Self::checkpoint) is a boundary.
     #[must_use]
     pub fn border<const D: usize>(&self, x: Tensor<D>) -> Tensor<D> {
         if self.taker.is_none() || !x.is_autodiff() {
@@ -319,8 +322,8 @@ impl<'a> Pass<'a> {
             .push((self.layout.trained() + buffer.0, value.inner()));
     }
 
-    /// What was observed, in bucket order from the first buffer on; where nothing was, the buffer as it was. Empty for a
-    /// model without buffers.
+    /// Observed values, in bucket order from the first buffer on; a buffer without observations
+    /// stays as it was. Empty for a model without buffers.
     pub(crate) fn into_observed(self, bucket: &[f32]) -> Vec<f32> {
         let entries = self.layout.entries();
         let begin = bucket_len(&entries[..self.layout.trained()]);

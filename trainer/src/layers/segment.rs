@@ -77,14 +77,14 @@ const HARVEST: &str = "weights that want gradients come with a harvest";
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Segment(pub(super) usize);
 
-/// What a segment is called and what it holds.
+/// Name and content of a segment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct SegmentFacts {
     /// Name, such as `block.0`.
     pub(crate) name: String,
     /// Numbers of its input for one sample.
     pub(crate) input: usize,
-    /// Which of the layout's layers belong to it.
+    /// Layers of the layout that belong to it.
     pub(crate) layers: std::ops::Range<usize>,
 }
 
@@ -172,13 +172,14 @@ const DEPTH: usize = 16;
 
 /// `x` behind so many operations. The backend takes operations in the order of their depth in the graph, and the sum of
 /// three gradients depends on the order. In the whole graph the input of a segment is deeper than constants, and
-/// parameters are as deep as the border in front of the segment; in the graph of its own they have to be too.
+/// parameters are as deep as the boundary in front of the segment; in the graph of its own they
+/// have to be too.
 fn deepened<B: Reach, const D: usize>(x: Tensor<D>) -> Tensor<D> {
     (0..DEPTH).fold(x, |x, _| through::<B, D>(x, None))
 }
 
 /// `x`, whose gradient is said to be `gradient`, where there is one, and in any case is not touched: an operation of the
-/// library might lay its numbers out otherwise, and the order of later sums follows from that.
+/// library might lay its numbers out otherwise, and the order of later sums depends on that.
 fn through<B: Reach, const D: usize>(x: Tensor<D>, gradient: Option<FloatTensor<B>>) -> Tensor<D> {
     let x = on_graph::<B, D>(x);
     let prepared = Through(PhantomData::<B>).prepare::<NoCheckpointing>([x.node()]);
@@ -210,7 +211,7 @@ impl<B: Reach> Backward<B, 1> for Through<B> {
     }
 }
 
-/// The operation that stands for a segment in the graph.
+/// The operation of a segment in the graph.
 #[derive(Debug)]
 struct Recompute<B>(PhantomData<B>);
 
@@ -248,7 +249,7 @@ struct Again<B, const D: usize, const E: usize, F> {
     weights: Arc<[Tensor<1>]>,
     /// The weights that the segment uses and that want gradients.
     leaves: Vec<usize>,
-    /// Where they go.
+    /// Receiver of the gradients.
     taker: Option<Taker>,
     /// A constant.
     x: Tensor<D>,

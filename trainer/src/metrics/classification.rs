@@ -168,7 +168,7 @@ fn auc(scores: &mut [(f32, bool)]) -> Option<f64> {
     }
     scores.sort_unstable_by(|a, b| a.0.total_cmp(&b.0));
     let (mut below, mut pairs, mut positives) = (0.0, 0.0, 0.0);
-    // -0 and 0 lie side by side and are one score.
+    // -0 and 0 are side by side and are one score.
     for equal in scores.chunk_by(|a, b| a.0 >= b.0) {
         let of_one = exact(equal.iter().filter(|(_, one)| *one).count() as u64);
         let of_zero = exact(equal.len() as u64) - of_one;

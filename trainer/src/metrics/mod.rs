@@ -43,7 +43,7 @@ pub(crate) type Metrics = BTreeMap<String, f64>;
 pub(crate) struct Evaluation {
     rows: u64,
     loss_sum: f64,
-    /// What `loss_sum` is divided by for the mean.
+    /// Divisor of `loss_sum` for the mean.
     weight: f64,
     worst: Worst,
     sums: Sums,
@@ -178,7 +178,7 @@ impl Evaluation {
         counts.add(outputs, y);
     }
 
-    /// Takes note of which rows have the largest losses.
+    /// Records the rows with the largest losses.
     pub(crate) fn add_worst(
         &mut self,
         prediction: &Prediction,

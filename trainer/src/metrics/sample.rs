@@ -11,7 +11,7 @@ pub(super) struct EvenSample<T> {
 }
 
 impl<T: Copy> EvenSample<T> {
-    /// An empty sample of which at most `most` values are used.
+    /// An empty sample that uses at most `most` values.
     pub(super) const fn new(most: usize) -> Self {
         Self {
             most,

@@ -1,4 +1,4 @@
-//! The samples of a split that a model does worst on, by which to find bad records.
+//! The samples of a split with the largest losses, which help to find bad records.
 
 use feedline_schemas::{checkpoint::WorstSample, diagnostics::TargetValue, ids::Origin};
 

@@ -1,4 +1,4 @@
-//! What ranks that are processes say to each other, whatever carries it.
+//! Frames between ranks that are processes, independent of the transport.
 //!
 //! A frame is its kind, a number and a length, 8 bytes each, little-endian, and so many bytes.
 
@@ -25,7 +25,7 @@ pub(crate) fn largest_message(numbers: usize, outputs: usize) -> u64 {
 
 pub(super) const SIGN_OF_LIFE_EVERY: Duration = Duration::from_secs(1);
 
-/// What a frame is for.
+/// Kind of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     /// A message of a collective operation; its number is that of the operation.
@@ -40,7 +40,7 @@ pub(super) enum Kind {
 
 const KINDS: [Kind; 4] = [Kind::Message, Kind::Alive, Kind::Finished, Kind::Failed];
 
-/// What a frame begins with.
+/// Header of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Header {
     pub(super) kind: Kind,
@@ -59,7 +59,8 @@ impl Header {
         bytes
     }
 
-    /// What [`Header::to_bytes`] made; `None` for anything else, and for a length that is not believed.
+    /// Parses the bytes of [`Header::to_bytes`]; `None` for anything else, and for a length over
+    /// the limit.
     pub(super) fn read(bytes: &[u8; 24]) -> Option<Self> {
         let (words, _) = bytes.as_chunks::<8>();
         let [kind, number, len] = [0, 1, 2].map(|at| u64::from_le_bytes(words[at]));

@@ -1,4 +1,4 @@
-//! Who trains together, before they have met.
+//! Group of the ranks that train together, before the rendezvous.
 
 use std::{sync::Arc, time::Duration};
 
@@ -11,7 +11,7 @@ use super::{
 };
 use crate::error::Error;
 
-/// Who trains together with this process or thread.
+/// Ranks that train together with this process or thread.
 #[derive(Clone, Debug, Default)]
 pub struct Group {
     members: Members,
@@ -43,7 +43,7 @@ impl Default for Members {
 }
 
 impl Group {
-    /// Nobody else.
+    /// A group without others.
     #[must_use]
     pub fn alone() -> Self {
         Self::default()
@@ -62,8 +62,8 @@ impl Group {
             .collect()
     }
 
-    /// Process `rank` of `world`, below it, of which `local` are on this machine. They meet at `address`, the host and port
-    /// that rank 0 listens on.
+    /// Process `rank` of `world`, below it, with `local` of them on this machine. They meet at
+    /// `address`, the host and port that rank 0 listens on.
     #[must_use]
     pub fn processes(rank: usize, world: usize, local: usize, address: &str) -> Self {
         if world <= 1 {
@@ -127,7 +127,7 @@ impl Group {
         self
     }
 
-    /// Where these processes may meet.
+    /// Addresses of the rendezvous of these processes.
     #[cfg(test)]
     pub(super) fn addresses(&self) -> Vec<String> {
         match &self.members {
@@ -136,19 +136,19 @@ impl Group {
         }
     }
 
-    /// Which rank this is, from 0.
+    /// Number of this rank, from 0.
     #[must_use]
     pub fn rank(&self) -> usize {
         self.place().rank
     }
 
-    /// Whether there is another rank.
+    /// Returns true if there is another rank.
     #[must_use]
     pub fn has_others(&self) -> bool {
         self.place().world > 1
     }
 
-    /// Where this rank is now, and its clones.
+    /// Current step and phase of this rank, and of its clones.
     #[must_use]
     pub fn whereabouts(&self) -> Whereabouts {
         match &self.members {
@@ -166,7 +166,8 @@ impl Group {
         }
     }
 
-    /// Which of the ranks of its machine this is, from 0: machines have as many each, one after the other.
+    /// Number of this rank among those of its machine, from 0: machines have as many each, one
+    /// after the other.
     pub(crate) fn local_rank(&self) -> u32 {
         let rank = self.place().rank % self.local.max(1);
         u32::try_from(rank).unwrap_or(u32::MAX)
@@ -177,7 +178,7 @@ impl Group {
         self.local.max(1)
     }
 
-    /// How many of `processors` this rank computes on.
+    /// Number of `processors` that this rank computes on.
     pub(crate) fn threads_of(&self, processors: usize) -> usize {
         (processors / self.local.max(1)).max(1)
     }

@@ -1,6 +1,7 @@
-//! What has arrived at a rank from the others, and how long to wait for it.
+//! Messages that have arrived at a rank from the others, and time limits of waiting for them.
 //!
-//! Time is counted in the waiting rank's own ticks, so that a machine that was asleep finds nobody late.
+//! Time is counted in the waiting rank's own ticks, so that after a machine was asleep no rank is
+//! late.
 
 use std::{
     collections::VecDeque,
@@ -13,7 +14,7 @@ use std::{
 
 use super::status::Status;
 
-/// How often a waiting rank looks around.
+/// Interval at which a waiting rank checks the others.
 pub(super) const TICK: Duration = Duration::from_millis(50);
 
 /// Ticks that a rank waits for a message that may be on its way although a third rank has failed: so that all ranks
@@ -31,7 +32,7 @@ pub(super) struct Message {
     pub(super) bytes: Vec<u8>,
 }
 
-/// How long to wait.
+/// Limits of a wait.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Patience {
     /// For a message.
@@ -47,7 +48,7 @@ pub(crate) struct Failure {
     pub(crate) reason: String,
 }
 
-/// What arrived from one rank.
+/// Messages from one rank.
 #[derive(Debug, Default)]
 struct Sender {
     messages: VecDeque<Message>,
@@ -55,7 +56,7 @@ struct Sender {
     waiting: u64,
     /// Signs of life.
     heard: u64,
-    /// Why nothing more will come.
+    /// Reason that nothing more will come.
     ended: Option<Ended>,
 }
 
@@ -66,16 +67,17 @@ enum Ended {
     Failed(Failure),
 }
 
-/// What arrived from all ranks.
+/// Messages from all ranks.
 #[derive(Debug)]
 pub(super) struct Inbox {
     senders: Mutex<Vec<Sender>>,
     arrived: Condvar,
     /// A message was taken.
     taken: Condvar,
-    /// The rank that one thread, which hears all, waits for in the middle of a frame; [`NOBODY`] when it does not.
+    /// The rank that the receiving thread waits for in the middle of a frame; [`NOBODY`] when it
+    /// does not.
     reading: AtomicUsize,
-    /// Where each rank is.
+    /// Status of each rank.
     pub(super) status: Vec<Arc<Status>>,
 }
 
@@ -226,7 +228,7 @@ impl Inbox {
     }
 }
 
-/// How long ranks have been quiet: for each what it had said, and ticks since then.
+/// Silence of ranks: for each the last count of its signs of life, and ticks since then.
 #[derive(Debug)]
 pub(super) struct Vigil(Vec<(u64, u32)>);
 

@@ -1,15 +1,16 @@
-//! How ranks that are processes find each other.
+//! Rendezvous of ranks that are processes.
 //!
-//! Rank 0 listens on the address that all know. Every other rank opens a listener of its own, connects and sends a
-//! [`Hello`]; when all have come, rank 0 answers each with the addresses of all. Then each connects to the ranks between
-//! rank 0 and itself, with the same hello, and is connected to by those above it. Who does not belong is sent away with a
-//! reason.
+//! Rank 0 listens on the address that all know. Every other rank opens a listener of its own,
+//! connects and sends a [`Hello`]; when all have come, rank 0 sends each the addresses of all. Then
+//! each connects to the ranks between rank 0 and itself, with the same hello, and is connected to
+//! by those above it. A process that does not belong is refused with a reason.
 //!
-//! Where an agent listens on that address itself, as torchrun's does, rank 0 listens on the first free one of [`CANDIDATES`] ports
-//! that follow from the address's port and the id of the job. The others try them all: what listens there and is no rank of
-//! the job sends no welcome.
+//! Where an agent listens on that address itself, as torchrun's does, rank 0 listens on the first
+//! free one of [`CANDIDATES`] ports that follow from the address's port and the id of the job. The
+//! others try them all: a listener that is no rank of the job sends no welcome.
 //!
-//! An answer is a byte, 1 for welcome, the length of a text (4 bytes, little-endian), and the text.
+//! A response is a byte, 1 for welcome, the length of a text (4 bytes, little-endian), and the
+//! text.
 //!
 //! With a secret, a hello says so and the response is 32 random bytes (kind 2), new each time. The
 //! connecting rank sends back a code (HMAC-SHA256) of these bytes and the hello. Only a rank that
@@ -40,7 +41,7 @@ use crate::error::Error;
 /// First bytes of a hello; the last two are the version of all that follows.
 pub(super) const MAGIC: [u8; 8] = *b"FLRANK01";
 
-/// Longest text of an answer that is believed.
+/// Longest accepted text of a response.
 const TEXT_MAX: u32 = 1 << 20;
 
 /// Time between two tries to reach a rank that does not listen yet.
@@ -66,7 +67,7 @@ const REFUSED: u8 = 0;
 const WELCOME: u8 = 1;
 const PROVE: u8 = 2;
 
-/// Where the ranks meet.
+/// Rendezvous of the ranks.
 #[derive(Clone, Debug)]
 pub(super) struct Meeting {
     pub(super) place: Place,
@@ -74,7 +75,7 @@ pub(super) struct Meeting {
     pub(super) address: String,
     /// Id of the job, where an agent listens on `address`.
     pub(super) agent_job: Option<String>,
-    /// Where this rank is.
+    /// Status of this rank.
     pub(super) status: Arc<Status>,
     /// Secret that only the ranks share.
     pub(super) secret: Option<JobSecret>,
@@ -104,7 +105,7 @@ impl Hello {
         bytes
     }
 
-    /// What another says, or why it is no rank of ours.
+    /// Parses another rank's hello; the error says why it is no rank of ours.
     fn read(self, bytes: &[u8; 32]) -> Result<Self, String> {
         let (words, _) = bytes.as_chunks::<4>();
         let word = |at: usize| u32::from_le_bytes(words[at]);
@@ -142,7 +143,7 @@ impl Hello {
     }
 }
 
-/// Why a rank does not belong to rank 0.
+/// Reason that a rank does not belong to rank 0.
 pub(super) fn another(rank: usize) -> String {
     format!(
         "rank {rank} has another configuration, dataset or version of feedline than rank 0; start all with the same"
@@ -154,9 +155,9 @@ pub(super) fn another(rank: usize) -> String {
 struct Guests {
     /// By rank.
     streams: Vec<Option<TcpStream>>,
-    /// Where each rank listens.
+    /// Address that each rank listens on.
     listening: Vec<Option<SocketAddr>>,
-    /// Why somebody was sent away.
+    /// Reason that a process was refused.
     refused: Option<String>,
 }
 
@@ -231,7 +232,7 @@ impl Meeting {
             .await
     }
 
-    /// Where rank 0 may listen.
+    /// Addresses that rank 0 may listen on.
     pub(super) fn addresses(&self) -> Vec<String> {
         let Some(job) = &self.agent_job else {
             return vec![self.address.clone()];
@@ -340,11 +341,11 @@ struct Entered {
     first: TcpStream,
     listener: TcpListener,
     hello: Hello,
-    /// Where the others listen.
+    /// Addresses that the others listen on.
     addresses: Vec<u8>,
 }
 
-/// Why a rank did not enter.
+/// Reason that a rank did not enter.
 #[derive(Debug)]
 enum Denial {
     /// A rank of feedline says that it does not belong.
@@ -469,7 +470,7 @@ impl Guests {
         Ok(other)
     }
 
-    /// Tells all ranks where the others listen.
+    /// Sends all ranks the addresses of the others.
     async fn welcome(&mut self) -> io::Result<()> {
         let listening = self.listening.iter();
         let lines: Vec<String> = listening

@@ -1,4 +1,4 @@
-//! What ranks that train one model together do with each other.
+//! Communication of ranks that train one model together.
 //!
 //! Ranks are threads of one process or processes with connections to each other; [`Group`] says which before they have
 //! met, [`Ranks`] is what they do afterwards. Sums are taken in a [`Tree`] over the ranks.

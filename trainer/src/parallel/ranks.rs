@@ -1,4 +1,4 @@
-//! What ranks do together.
+//! Collective operations of ranks.
 //!
 //! Every operation is made of messages from one rank to another, with the same numbers on all ranks in the same order;
 //! sums are taken in a [`Tree`] over the ranks, so they have the same bits whatever carries the messages.
@@ -18,7 +18,7 @@ pub(super) trait Post: Debug + Send + Sync {
     /// Sends a message.
     ///
     /// # Errors
-    /// Why it cannot be sent.
+    /// Reason that it cannot be sent.
     fn send(&self, message: Message) -> Result<(), String>;
 
     /// Says that no more will come: because all is done, or for a failure.
@@ -72,17 +72,17 @@ impl Ranks {
         Self::new(Place::ALONE, inbox, vec![None], patience)
     }
 
-    /// Which rank this is.
+    /// Number of this rank, and number of all.
     pub(crate) const fn place(&self) -> Place {
         self.place
     }
 
-    /// Whether this rank writes what a run leaves behind.
+    /// Returns true if this rank writes the outputs of a run.
     pub(crate) const fn leads(&self) -> bool {
         self.place.rank == 0
     }
 
-    /// Whether there is another rank.
+    /// Returns true if there is another rank.
     pub(crate) const fn are_many(&self) -> bool {
         self.place.world > 1
     }
@@ -97,7 +97,7 @@ impl Ranks {
         self.inbox.status[self.place.rank].saved(steps);
     }
 
-    /// Adds up `values`, of which every rank has as many, and gives every rank the sum.
+    /// Adds up `values`, as many on every rank, and gives every rank the sum.
     ///
     /// Each rank adds up a share of them and sends it to the others.
     ///
@@ -226,7 +226,7 @@ impl Ranks {
         Ok(tree.finish(add).unwrap_or([0.0; N]))
     }
 
-    /// What rank 0 gives, on all ranks. Others give `None`.
+    /// Bytes of rank 0, on all ranks. Others give `None`.
     ///
     /// # Errors
     /// As [`Ranks::all_reduce`].
@@ -249,7 +249,7 @@ impl Ranks {
         self.gather(Vec::new()).map(|_| ())
     }
 
-    /// Tells the others that this rank cannot go on.
+    /// Reports to the others that this rank cannot continue.
     pub(crate) fn abort(&self, error: &Error) {
         let failure = match error {
             Error::Rank { rank, reason, .. } => Failure {

@@ -1,4 +1,4 @@
-//! Where a rank is, for whoever has to say which one hangs.
+//! Status of a rank, to find out which one hangs.
 
 use std::{
     fmt,
@@ -7,7 +7,7 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-/// What a rank is doing.
+/// Phase of a rank.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
@@ -39,12 +39,12 @@ const PHASES: [Phase; 7] = [
     Phase::Saving,
 ];
 
-/// Where a rank was at some instant.
+/// Step and phase of a rank at some instant.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Whereabouts {
     /// Steps taken.
     pub step: u64,
-    /// What it was doing.
+    /// Its phase.
     pub phase: Phase,
     /// Number of its last exchange with the others.
     pub exchange: u64,
@@ -52,7 +52,7 @@ pub struct Whereabouts {
     pub saved: u64,
 }
 
-/// Where a rank is, as far as it is known.
+/// Last known status of a rank.
 #[derive(Debug, Default)]
 pub(super) struct Status {
     step: AtomicU64,
@@ -74,7 +74,7 @@ impl Status {
         self.saved.store(steps, Relaxed);
     }
 
-    /// Where the rank is now.
+    /// Current step and phase of the rank.
     pub(super) fn whereabouts(&self) -> Whereabouts {
         let phase = PHASES.get(usize::from(self.phase.load(Relaxed)));
         Whereabouts {

@@ -1,4 +1,4 @@
-//! What ranks do together, on every kind of connection.
+//! Collective operations on every kind of connection.
 
 #[cfg(feature = "mpi")]
 mod mpi;
@@ -19,7 +19,7 @@ fn config() -> ParallelConfig {
     }
 }
 
-/// A port that nobody listens on.
+/// A port without a listener.
 fn address() -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     listener.local_addr().unwrap().to_string()
@@ -51,7 +51,7 @@ fn on_all<T: Send>(
     })
 }
 
-/// What every rank finds on every kind of connection, with `len` numbers to add up.
+/// Results of every rank on every kind of connection, with `len` numbers to add up.
 fn exchange(ranks: &Ranks, len: usize) {
     let Place { rank, world } = ranks.place();
     let of = |rank| uniform(len, 100 + rank);
@@ -247,7 +247,7 @@ fn a_rank_that_says_nothing_more_is_lost() {
     }
 }
 
-/// What joins of several processes with these identities come to; those of rank 0 last.
+/// Errors of joins of several processes with these identities; those of rank 0 last.
 fn refused(groups: Vec<(Group, &str)>, config: &ParallelConfig) -> Vec<String> {
     thread::scope(|scope| {
         let join = |(group, identity): (Group, &'static str)| {

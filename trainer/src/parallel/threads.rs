@@ -29,7 +29,7 @@ pub(super) fn members(world: usize) -> Vec<Member> {
 }
 
 impl Member {
-    /// Where this rank is.
+    /// Status of this rank.
     pub(super) fn status(&self) -> &Status {
         let rank = self.place.rank;
         &self.inboxes[rank].status[rank]

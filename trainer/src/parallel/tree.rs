@@ -8,7 +8,7 @@
 /// Adds up values that come in order. Holds one partial sum for each level of the tree.
 #[derive(Clone, Debug)]
 pub(crate) struct Tree<T> {
-    /// How many values each sum holds, a falling sequence of powers of two, and the sum.
+    /// Number of values in each sum, a falling sequence of powers of two, and the sum.
     sums: Vec<(usize, Option<T>)>,
 }
 
@@ -30,7 +30,8 @@ impl<T> Tree<T> {
         self.sums.push((count, sum));
     }
 
-    /// The sum of all; what lies outside of the largest whole tree is added last. `None` where nothing was pushed.
+    /// The sum of all; values outside of the largest full tree are added last. `None` where nothing
+    /// was pushed.
     pub(crate) fn finish(self, add: impl Fn(&mut T, T)) -> Option<T> {
         let sums = self.sums.into_iter().rev().map(|(_, sum)| sum);
         sums.reduce(|right, left| both(left, right, &add)).flatten()

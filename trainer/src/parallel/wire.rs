@@ -1,14 +1,14 @@
-//! How numbers travel from rank to rank, and whose they are.
+//! Encoding of numbers between ranks, and their division among ranks.
 
 use std::ops::Range;
 
 use feedline_schemas::config::Compression;
 use half::{bf16, slice::HalfFloatSliceExt as _};
 
-// Numbers are sent little-endian, as they lie in memory.
+// Numbers are sent little-endian, as they are stored in memory.
 const _: () = assert!(cfg!(target_endian = "little"));
 
-/// How numbers are written on their way.
+/// Encoding of numbers on the wire.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Wire {
     /// As they are.
@@ -19,7 +19,7 @@ pub(crate) enum Wire {
 }
 
 impl Wire {
-    /// How gradients travel.
+    /// Encoding of gradients.
     pub(crate) const fn of_gradients(compression: Compression) -> Self {
         match compression {
             Compression::None => Self::Full,
@@ -71,7 +71,7 @@ impl Wire {
     }
 }
 
-/// Which of some numbers are whose: contiguous shares, in rank order.
+/// Shares of some numbers: contiguous, in rank order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Borders(Vec<usize>);
 

@@ -1,4 +1,4 @@
-//! What ranks agree on in a step: sums, whether to stop, and that they have the same weights.
+//! Agreement of ranks in a step: sums, the stop flag, and equality of their weights.
 
 use std::{collections::BTreeMap, sync::atomic::Ordering, time::Duration};
 
@@ -14,7 +14,7 @@ use crate::{
     random::Stream,
 };
 
-/// What a batch that went wrong is named by.
+/// Rows that identify a bad batch.
 pub(super) struct RowsOfAll {
     /// Of each row, or of each predicted token.
     pub(super) losses: Vec<f32>,
@@ -23,7 +23,7 @@ pub(super) struct RowsOfAll {
     pub(super) origins: Vec<u64>,
 }
 
-/// How the exchange of a gradient went.
+/// Result of the exchange of a gradient.
 #[derive(Debug, Default)]
 struct Exchanged {
     failed: Option<Error>,
@@ -33,7 +33,7 @@ struct Exchanged {
     hidden: Duration,
 }
 
-/// A loss and its gradient, of which the ranks exchange the sections meanwhile.
+/// A loss and its gradient; the ranks exchange its sections meanwhile.
 fn exchanging(
     engine: &Engine,
     bucket: &[f32],
@@ -74,9 +74,9 @@ fn exchanging(
 }
 
 impl<D: Data> Session<'_, D> {
-    /// Computes this rank's rows of a batch, whose loss is multiplied by `loss_scale`. Ranks exchange each section of the
-    /// gradient as soon as all of them have it, while the backward pass goes on in the layers before. A checkpoint that is
-    /// due begins meanwhile.
+    /// Computes this rank's rows of a batch, whose loss is multiplied by `loss_scale`. Ranks
+    /// exchange each section of the gradient as soon as all of them have it, while the backward
+    /// pass continues in the layers before. A checkpoint that is due begins meanwhile.
     pub(super) fn compute(
         &mut self,
         samples: Samples<'_>,
@@ -173,7 +173,8 @@ impl<D: Data> Session<'_, D> {
         Ok(())
     }
 
-    /// Whether to stop after a step: what many ranks agreed on in it, or one alone is told.
+    /// Returns true to stop after a step: the agreement of many ranks in it, or the stop flag of
+    /// one alone.
     pub(super) fn stopping(&self) -> bool {
         if self.watch.ranks.are_many() {
             self.agreed_to_stop
@@ -182,7 +183,7 @@ impl<D: Data> Session<'_, D> {
         }
     }
 
-    /// What is known of the rows of the whole batch, from what this rank knows of its own.
+    /// Rows of the whole batch, from this rank's own rows and losses.
     pub(super) fn of_all(&self, losses: &[f32], batch: &D::Batch) -> Result<RowsOfAll, Error> {
         let ranks = self.watch.ranks;
         Ok(RowsOfAll {

@@ -1,4 +1,4 @@
-//! What the session does about a batch that went wrong.
+//! Reaction of the session to a bad batch.
 
 use feedline_schemas::{
     checkpoint::GuardState,

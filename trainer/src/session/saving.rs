@@ -1,4 +1,4 @@
-//! What of a run is written down, and how it goes on from there.
+//! Saving and resuming of a run.
 
 use std::time::Duration;
 
@@ -28,7 +28,7 @@ use crate::{
 /// Waits between the tries of a checkpoint that must not be missed: the first, the last, and one before leaving.
 const WAITS_MS: [u64; 5] = [100, 200, 400, 800, 1600];
 
-/// What a checkpoint that is due copies.
+/// Numbers that a due checkpoint copies.
 pub(super) fn live<'a>(
     bucket: &'a [f32],
     average: Option<&'a Average>,
@@ -49,7 +49,7 @@ pub(super) fn live<'a>(
 /// Says why a checkpoint cannot be used, if so.
 type Usable<'c> = &'c dyn Fn(&Snapshot) -> Result<(), String>;
 
-/// What is written, and what is durable.
+/// Saves under way, and the durable ones.
 #[derive(Debug)]
 pub(super) struct Saving {
     pub(super) saver: Saver,
@@ -82,7 +82,7 @@ impl Saving {
         self.saver.checkpoints()
     }
 
-    /// Remembers what became of a job; gives back what went wrong.
+    /// Records the result of a job; returns its error.
     fn heard(&mut self, saved: Saved, watch: Watch<'_>) -> Option<Error> {
         {
             let mut status = watch.tracker.change();
@@ -99,7 +99,7 @@ impl Saving {
 }
 
 impl<D: Data> Session<'_, D> {
-    /// Goes on from the newest checkpoint that can be used; stays at the start when there is none.
+    /// Resumes from the newest checkpoint that can be used; stays at the start when there is none.
     ///
     /// # Errors
     /// [`Error::AllDamaged`] or [`Error::Storage`].
@@ -131,11 +131,12 @@ impl<D: Data> Session<'_, D> {
         Ok(self)
     }
 
-    /// Goes on from a checkpoint of the run in another folder, with this run's length and learning rate, and writes it as a
-    /// checkpoint of this one.
+    /// Continues from a checkpoint of the run in another folder, with this run's length and
+    /// learning rate, and writes it as a checkpoint of this one.
     ///
     /// # Errors
-    /// [`Error::AllDamaged`] or [`Error::Storage`]; [`Error::Damaged`] when the checkpoint is not there any more.
+    /// [`Error::AllDamaged`] or [`Error::Storage`]; [`Error::Damaged`] when the checkpoint no
+    /// longer exists.
     pub(crate) fn prolong(
         mut self,
         folder: &RunFolder,
@@ -318,7 +319,7 @@ impl<D: Data> Session<'_, D> {
         self.save_now()
     }
 
-    /// Whether this rank has something to write.
+    /// Returns true if this rank has something to write.
     fn writes(&self) -> bool {
         self.watch.ranks.leads() || self.sharing.shares_optimizer()
     }
@@ -326,7 +327,7 @@ impl<D: Data> Session<'_, D> {
     /// Copies this rank's share of the optimizer's state, where ranks hold it in shares, and learns the hashes of all.
     ///
     /// # Errors
-    /// What the ranks say.
+    /// Errors of the ranks.
     fn freeze_state(&mut self) -> Result<(), Error> {
         if !self.sharing.shares_optimizer() {
             return Ok(());
@@ -343,7 +344,7 @@ impl<D: Data> Session<'_, D> {
         Ok(())
     }
 
-    /// Goes on with this rank's share of the optimizer's state in a checkpoint.
+    /// Takes this rank's share of the optimizer's state from a checkpoint.
     ///
     /// # Errors
     /// [`Error::Damaged`] or [`Error::Storage`].
@@ -424,7 +425,7 @@ impl<D: Data> Session<'_, D> {
         self.saving.saver.start(due.with(copied));
     }
 
-    /// What is to be written now.
+    /// Checkpoint that is due now.
     fn due(&self) -> Due {
         let at = (self.position.step, self.position.epoch);
         let is_new = self.saving.durable != Some(at);
@@ -481,7 +482,7 @@ impl<D: Data> Session<'_, D> {
         })
     }
 
-    /// What `error` means, which kept something from being saved.
+    /// Turns an error of the last save of a stopped run into one that says where to resume.
     pub(super) fn unsaved(&self, error: Error) -> Error {
         if !self.folder.is_late() {
             return error;

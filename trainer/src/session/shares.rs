@@ -1,4 +1,4 @@
-//! What ranks found of their shares of a batch, put together in row order.
+//! Results of ranks for their shares of a batch, put together in row order.
 
 use bytemuck::Pod;
 
@@ -9,14 +9,14 @@ use crate::{
     parallel::Ranks,
 };
 
-/// What is known of the rows of a whole batch.
+/// Results for the rows of a whole batch.
 #[derive(Debug)]
 pub(super) struct Shares {
     pub(super) prediction: Prediction,
     pub(super) targets: Values,
     pub(super) keys: Vec<u64>,
     pub(super) origins: Vec<u64>,
-    /// Whether any rank is to stop.
+    /// True when any rank is to stop.
     pub(super) stop: bool,
 }
 

@@ -1,4 +1,5 @@
-//! How the work of a step is shared among ranks: the gradient, and with `train.parallel.shard_optimizer` the optimizer's.
+//! Division of the work of a step among ranks: the gradient, and with
+//! `train.parallel.shard_optimizer` the optimizer's.
 
 use std::ops::Range;
 
@@ -12,12 +13,12 @@ use crate::{
     settings::Settings,
 };
 
-/// Who does what.
+/// Division of the work.
 #[derive(Debug)]
 pub(super) struct Sharing {
-    /// What is trained, in bucket order.
+    /// Trained parameters, in bucket order.
     trained: Vec<Parameter>,
-    /// Which of it each rank moves, where the optimizer's work is shared out.
+    /// Range of them that each rank moves, where the optimizer's work is shared out.
     shares: Option<Vec<Range<usize>>>,
     rank: usize,
     wire: Wire,
@@ -42,7 +43,7 @@ impl Sharing {
         &self.trained
     }
 
-    /// What this rank's optimizer moves.
+    /// Parameters that this rank's optimizer moves.
     pub(super) fn own(&self) -> &[Parameter] {
         match &self.shares {
             Some(shares) => &self.trained[shares[self.rank].clone()],
@@ -50,12 +51,12 @@ impl Sharing {
         }
     }
 
-    /// Whether each rank's optimizer moves a share only.
+    /// Returns true if each rank's optimizer moves a share only.
     pub(super) const fn shares_optimizer(&self) -> bool {
         self.shares.is_some()
     }
 
-    /// Which numbers of each bucket of the optimizer's state this rank holds.
+    /// Ranges of each bucket of the optimizer's state that this rank holds.
     pub(super) fn state_ranges(&self, settings: &Settings) -> Vec<Range<usize>> {
         let begin = self
             .shares
@@ -124,7 +125,7 @@ impl Sharing {
         })
     }
 
-    /// Which parameters of a run of them lie within a range of the bucket, which cuts none.
+    /// Parameters of a run of them inside a range of the bucket, which splits none.
     fn within(&self, run: Range<usize>, range: &Range<usize>) -> &[Parameter] {
         let run = &self.trained[run];
         let begin = run.partition_point(|p| p.range.end <= range.start);

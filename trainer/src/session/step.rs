@@ -23,7 +23,7 @@ use crate::{
 /// Rows named when a batch goes wrong.
 const ROWS_NAMED: usize = 5;
 
-/// What became of a batch.
+/// Result of a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Taken {
     /// The weights were updated.
@@ -185,7 +185,7 @@ impl<D: Data> Session<'_, D> {
     }
 }
 
-/// What makes of the gradient that was computed that of the mean.
+/// Factor that turns the computed gradient into that of the mean.
 fn factor(computed: &Computed) -> f64 {
     if computed.weight > 0.0 {
         computed.nominal / computed.weight

@@ -11,14 +11,14 @@ const STEPS_LEAST: u64 = 20;
 /// A rank that takes more than this many times as long as the others is a straggler.
 const SLOW: f64 = 2.0;
 
-/// How long ranks take for a step, without the time that they wait for each other.
+/// Time of ranks for a step, without the time that they wait for each other.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(crate) struct Pace {
     /// Seconds of a step, by rank: waiting for data, computing, updating.
     rank_step_s: Vec<f64>,
     /// The rank whose time is the largest multiple of that of the others.
     slowest_rank: usize,
-    /// That multiple.
+    /// That ratio.
     slowest_ratio: f64,
 }
 
@@ -59,8 +59,8 @@ fn ratio(seconds: &[f64], rank: usize) -> f64 {
 }
 
 impl<D: Data> Session<'_, D> {
-    /// How fast the ranks have been since the last call, once that is enough steps; all call it at the same step. Says
-    /// which are too slow.
+    /// Compares the speed of the ranks since the last call, once that is enough steps; all call it
+    /// at the same step. Reports ranks that are too slow.
     ///
     /// # Errors
     /// [`Error::Rank`].

@@ -200,7 +200,7 @@ fn every_optimizer_learns_and_resumes_bit_for_bit() {
     assert_eq!(results.len(), 7, "each optimizer has a course of its own");
 }
 
-/// Two classes, of which the second is rarer.
+/// Two classes; the second is rarer.
 fn two_classes(batch: usize) -> Toy {
     let mut toy = classification(batch);
     for rows in &mut toy.splits {

@@ -1,4 +1,4 @@
-//! Whether a training fits, and what to do where it does not.
+//! Check that a training fits, and advice where it does not.
 
 use feedline_schemas::{config::TrainConfig, manifest::Layout, units::ByteSize};
 use serde::Serialize;
@@ -6,14 +6,15 @@ use serde::Serialize;
 use super::{Machine, Summary, layout_of, summary};
 use crate::{Context, error::Error, settings};
 
-/// What a training takes of a machine, what there is, and what to change.
+/// Memory that a training takes, memory of the machine, and advice.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Fit {
     /// Main memory, and the GPU's where there is one.
     pub needs: Vec<Need>,
-    /// What to change in the configuration: each line alone is enough. Empty where all fits, or where nothing would help.
+    /// Advice on the configuration: each line alone is enough. Empty where all fits, or where
+    /// nothing would help.
     pub advice: Vec<String>,
-    /// What to know of the number of ranks.
+    /// Note on the number of ranks.
     pub ranks: Option<String>,
 }
 
@@ -29,7 +30,7 @@ pub struct Need {
 }
 
 impl Need {
-    /// Whether more is taken than there is; false where it is not known.
+    /// Returns true if more is taken than is available; false where that is not known.
     #[must_use]
     pub fn is_too_much(&self) -> bool {
         self.available_bytes
@@ -38,7 +39,7 @@ impl Need {
 }
 
 impl Fit {
-    /// Whether more is taken than there is.
+    /// Returns true if more is taken than is available.
     #[must_use]
     pub fn is_too_much(&self) -> bool {
         self.needs.iter().any(Need::is_too_much)
@@ -61,8 +62,8 @@ impl Fit {
     }
 }
 
-/// Whether the training of `config` on the dataset of `context`, of which the manifest is read and no shard, fits this
-/// machine. Blocks.
+/// Checks that the training of `config` on the dataset of `context` fits this machine. Reads the
+/// manifest and no shard. Blocks.
 ///
 /// # Errors
 /// As [`summarize`](super::summarize).
@@ -79,7 +80,7 @@ fn of_layout(config: &TrainConfig, layout: &Layout, machine: &Machine) -> Result
 /// The same for any model that `describe` knows.
 ///
 /// # Errors
-/// What `describe` says of `config`.
+/// Errors of `describe`.
 pub(crate) fn of(
     config: &TrainConfig,
     machine: &Machine,
@@ -207,7 +208,7 @@ fn micro_batch(
     })
 }
 
-/// What to set so that the ranks divide the parts of a batch.
+/// Settings with which the ranks divide the parts of a batch.
 fn of_ranks(
     config: &TrainConfig,
     found: &Summary,

@@ -1,4 +1,4 @@
-//! What a training is computed with.
+//! Machine that computes a training.
 
 use std::{fs, num::NonZero, path::Path, thread};
 
@@ -6,7 +6,7 @@ use feedline_schemas::config::{DeviceChoice, TrainConfig};
 
 use crate::{device::Backend, parallel::Group};
 
-/// Who computes a training, and how much memory there is.
+/// Devices and memory of a training.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Machine {
     /// Threads of a rank, for parts of batches.
@@ -15,7 +15,7 @@ pub struct Machine {
     pub ranks: usize,
     /// Those of them that are on this machine, at least 1.
     pub local_ranks: usize,
-    /// Whether batches are computed on a GPU.
+    /// True when batches are computed on a GPU.
     pub gpu: bool,
     /// Bytes of main memory that can still be taken; `None` where it is not known.
     pub memory_bytes: Option<u64>,
@@ -24,7 +24,7 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// One rank with one thread, and memory of which nothing is known.
+    /// One rank with one thread, and unknown memory.
     pub const ALONE: Self = Self {
         threads: 1,
         ranks: 1,
@@ -34,8 +34,8 @@ impl Machine {
         gpu_memory_bytes: None,
     };
 
-    /// This machine, for a run of `group` with the device that `config` chooses. A GPU that is asked for and is not there
-    /// counts as one whose memory is not known.
+    /// This machine, for a run of `group` with the device that `config` chooses. A requested GPU
+    /// that is missing counts as one of unknown memory.
     #[must_use]
     pub fn of(config: &TrainConfig, group: &Group) -> Self {
         let processors = thread::available_parallelism().map_or(1, NonZero::get);
@@ -54,8 +54,8 @@ impl Machine {
     }
 }
 
-/// Bytes of main memory that this process can still take: what the machine has available, or what the limits of its
-/// control groups leave; `None` where the system tells neither.
+/// Bytes of main memory that this process can still take: the machine's available memory, or the
+/// rest of its control groups' limits; `None` where the system reports neither.
 #[must_use]
 pub fn available_memory() -> Option<u64> {
     let read = |path: &Path| fs::read_to_string(path).ok();
@@ -72,7 +72,7 @@ fn of_machine(meminfo: &str) -> Option<u64> {
     Some(kib << 10)
 }
 
-/// How a version of control groups tells of memory.
+/// Memory files of a version of control groups.
 struct Version {
     root: &'static str,
     limit: &'static str,
@@ -114,7 +114,7 @@ fn of_groups(groups: &str, read: &dyn Fn(&Path) -> Option<String>) -> Option<u64
         .min()
 }
 
-/// What the limits of the group at `path` leave, and of those that it is in.
+/// Rest of the limits of the group at `path`, and of its parents.
 fn left(version: &Version, path: &str, read: &dyn Fn(&Path) -> Option<String>) -> Option<u64> {
     let left = |folder: &Path| {
         let number = |file| read(&folder.join(file))?.trim().parse::<u64>().ok();

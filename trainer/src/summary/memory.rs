@@ -1,4 +1,4 @@
-//! Where the bytes of a training go.
+//! Memory of a training, by use.
 
 use serde::Serialize;
 
@@ -18,10 +18,11 @@ pub struct Memory {
     /// The batch's gradient, one for each level of the tree in which parts are added, and two for each part that is
     /// computed: the tensors' own, and the flat one made of them.
     pub gradients: u64,
-    /// What the optimizer remembers.
+    /// State of the optimizer.
     pub optimizer: u64,
-    /// What the parts that are computed keep of their layers for the backward pass. An estimate: each layer's inputs as
-    /// it says, twice for the gradients that take their place, and the outputs that the loss is made of.
+    /// Values of the layers that the computed parts keep for the backward pass. An estimate: each
+    /// layer's inputs as it says, twice for the gradients that take their place, and the outputs
+    /// that the loss is made of.
     pub activations: u64,
     /// The average of the weights, where one is kept.
     pub average: u64,
@@ -29,7 +30,7 @@ pub struct Memory {
     pub best: u64,
     /// The copy of weights, average and optimizer that is made while a checkpoint is written.
     pub checkpoint: u64,
-    /// What of all this is on the GPU; 0 without one.
+    /// Bytes of all this on the GPU; 0 without one.
     pub on_gpu: u64,
 }
 
@@ -46,23 +47,23 @@ impl Memory {
             + self.checkpoint
     }
 
-    /// What of it is in main memory.
+    /// Bytes of it in main memory.
     #[must_use]
     pub const fn in_main(self) -> u64 {
         self.total() - self.on_gpu
     }
 }
 
-/// What a rank computes at a time, and what it keeps.
+/// Work of a rank at a time, and the values that it keeps.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Work {
     /// Parts of its batches, and the most rows of one.
     pub(super) parts: [usize; 2],
     pub(super) threads: usize,
     pub(super) gpu: bool,
-    /// Whether 16 bits of a number are kept. The processor computes in f32 and keeps that too.
+    /// True when 16 bits of a number are kept. The processor computes in f32 and keeps that too.
     pub(super) short: bool,
-    /// Whether an average of the weights is kept.
+    /// True when an average of the weights is kept.
     pub(super) average: bool,
     /// Numbers that the optimizer remembers.
     pub(super) remembered: usize,

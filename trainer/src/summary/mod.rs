@@ -1,4 +1,4 @@
-//! What a model is made of and how much memory training it takes, before any of it is taken.
+//! Summary of a model and of the memory that training takes, before any of it is taken.
 
 mod fit;
 mod machine;
@@ -50,12 +50,12 @@ pub struct Summary {
     pub precision: Precision,
     /// Ranks that share a batch.
     pub ranks: u64,
-    /// Whether the weights of as many ranks have the bits that one rank would give.
+    /// True when the weights of as many ranks have the bits that one rank would give.
     pub same_bits: bool,
     /// Rows that batch norm normalises over together, of a full batch at least; absent where the model has none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ghost_rows: Option<u64>,
-    /// Whether it is computed on a GPU.
+    /// True when it is computed on a GPU.
     pub gpu: bool,
     /// Most rows of a part of a batch.
     pub part_rows: u64,
@@ -129,7 +129,7 @@ pub(crate) fn of_model(
     })
 }
 
-/// How a rank's batches are cut.
+/// Division of a rank's batches.
 fn cut(config: &TrainConfig, machine: &Machine) -> Cut {
     let place = Place {
         rank: 0,
@@ -141,10 +141,11 @@ fn cut(config: &TrainConfig, machine: &Machine) -> Cut {
     }
 }
 
-/// [`summary`] for the dataset of `context`, of which the manifest is read and no shard, and for this machine. Blocks.
+/// [`summary`] for the dataset of `context` and for this machine. Reads the manifest and no shard.
+/// Blocks.
 ///
 /// # Errors
-/// As [`summary`], and what dataset and storage say.
+/// As [`summary`], and errors of dataset and storage.
 pub fn summarize(config: &TrainConfig, context: &Context) -> Result<Summary, Error> {
     let (config, layout) = layout_of(config, context)?;
     summary(&config, &layout, &Machine::of(&config, &context.group))

@@ -9,17 +9,17 @@ use std::{
 
 use crate::parallel::Group;
 
-/// Where the ranks of a test leave what they found.
+/// Folder of the results of a test's ranks.
 const FOLDER: &str = "FEEDLINE_TEST_MPI";
 
-/// What came of a test on several ranks.
+/// Outcome of a test on several ranks.
 #[derive(Debug)]
 pub(crate) struct Outcome {
-    /// Whether all processes ended well.
+    /// True when all processes ended well.
     pub(crate) success: bool,
-    /// What each rank had to say, empty for one that said nothing.
+    /// Message of each rank, empty for one without.
     pub(crate) said: Vec<String>,
-    /// What `mpirun` and the ranks wrote.
+    /// Output of `mpirun` and the ranks.
     pub(crate) output: String,
 }
 

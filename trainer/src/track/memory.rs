@@ -2,7 +2,8 @@
 
 use std::fs;
 
-/// Bytes that the process holds in memory (its resident set); `None` where the system does not tell.
+/// Bytes that the process holds in memory (its resident set); `None` where the system does not
+/// report it.
 pub(crate) fn resident() -> Option<u64> {
     of_status(&fs::read_to_string("/proc/self/status").ok()?)
 }

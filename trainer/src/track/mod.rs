@@ -1,4 +1,4 @@
-//! What is told of a run besides its weights: its record, its numbers for other programs, its page.
+//! Tracking of a run besides its weights: its record, its metrics for other programs, its page.
 
 pub(crate) mod index;
 pub(crate) mod links;

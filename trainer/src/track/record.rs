@@ -1,4 +1,5 @@
-//! `run.json` and `report.html` of a run: begun with it, kept fresh while it goes on, closed when it ends.
+//! `run.json` and `report.html` of a run: begun with it, updated while it runs, closed when it
+//! ends.
 
 use std::{sync::Arc, time::Duration};
 
@@ -36,8 +37,9 @@ pub(crate) const REPORT_PATH: &str = "report.html";
 /// Time for the list of runs.
 const INDEX_TIME: Duration = Duration::from_secs(20);
 
-/// The record of a run that goes on. A task of its own writes it every
-/// [`HEARTBEAT_MS`](RunRecord::HEARTBEAT_MS), so that a long step looks alive and a killed process does not.
+/// The record of a run in progress. A task of its own writes it every
+/// [`HEARTBEAT_MS`](RunRecord::HEARTBEAT_MS), so that a long step looks alive and a killed process
+/// does not.
 #[derive(Debug)]
 pub(crate) struct Recorder {
     folder: RunFolder,
@@ -115,7 +117,7 @@ impl Recorder {
         self.continued_from.as_ref()
     }
 
-    /// Writes how the run ended, and its page. The run's own result stands whether or not this succeeds.
+    /// Writes how the run ended, and its page. The run's own result is valid even if this fails.
     pub(crate) fn end(self, result: &Result<Option<TrainReport>, Error>) {
         let Self {
             folder,
@@ -248,7 +250,9 @@ fn read(folder: &RunFolder) -> Result<Option<RunRecord>, Error> {
     };
     let record = feedline_schemas::decode(&folder.url_of(RECORD_PATH), &bytes);
     Ok(record
-        .inspect_err(|error| tracing::warn!(%error, "the record of the run begins anew"))
+        .inspect_err(
+            |error| tracing::warn!(%error, "cannot read the record of the run, starting a new one"),
+        )
         .ok())
 }
 

@@ -1,4 +1,4 @@
-//! What is known of a run in progress: heard from the session, read by whoever asks.
+//! Status of a run in progress: updated by the session, read by other threads.
 
 use std::sync::{
     Arc, Mutex, MutexGuard, PoisonError,
@@ -54,7 +54,7 @@ pub(crate) struct Status {
     pub(crate) best: Option<BestEpoch>,
 }
 
-/// Says after each epoch whether a run is worth going on with.
+/// Decides after each epoch if a run is worth continuing.
 pub(crate) trait Judge: std::fmt::Debug + Send + Sync {
     /// `validation` holds `validation_<metric>`.
     fn goes_on(&self, epoch: u64, loss: f64, validation: &Metrics) -> bool;
@@ -77,27 +77,27 @@ impl Tracker {
         }
     }
 
-    /// Whether the run is a trial of a search.
+    /// Returns true if the run is a trial of a search.
     pub(crate) const fn is_trial(&self) -> bool {
         self.judge.is_some()
     }
 
-    /// Whether the run should be interrupted, as its judge said.
+    /// Returns true if the judge decided to interrupt the run.
     pub(crate) fn hopeless(&self) -> bool {
         self.hopeless.load(Ordering::Relaxed)
     }
 
-    /// What is known now.
+    /// Current status.
     pub(crate) fn status(&self) -> Status {
         self.change().clone()
     }
 
-    /// For whoever has news. A thread that died while it told its own left whole numbers behind.
+    /// Status for changes. A thread that panicked during a change left complete numbers behind.
     pub(crate) fn change(&self) -> MutexGuard<'_, Status> {
         self.status.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The run stands here, with this epoch in progress.
+    /// Sets the step of the run, and its epoch in progress.
     pub(crate) fn at(&self, step: Step, epoch: Epoch) {
         let mut status = self.change();
         (status.step, status.epochs) = (step.get(), epoch.get());

@@ -6,10 +6,11 @@
 //! of one line as scalars at its step and time. Numbers of a `step` line are called `train/<field>`, those of an `epoch`
 //! line `validation/<metric>`, or `epoch/<field>` when they are not of the validation split.
 //!
-//! A process writes one file of a run. On a local disk it grows at its end, since a reader keeps the file that it has opened. An object
-//! cannot grow: it is written whole, and only once it is an eighth longer, so that all writes together stay below ten times its
-//! length. A run that goes on writes all that its checkpoint knows into a new file and removes the others; a reader that has seen later
-//! steps drops them then.
+//! A process writes one file of a run. On a local disk it grows at its end, since a reader keeps
+//! the file that it has opened. An object cannot grow: it is written as one, and only once it is an
+//! eighth longer, so that all writes together stay below ten times its length. A run that resumes
+//! writes all that its checkpoint knows into a new file and removes the others; a reader that has
+//! seen later steps drops them then.
 
 use serde_json::{Map, Value};
 
@@ -18,7 +19,7 @@ use crate::{error::Error, number::single, run_folder::RunFolder};
 /// Folder of the parts.
 const FOLDER: &str = "events";
 
-/// What a file's first record says.
+/// Content of a file's first record.
 const VERSION: &str = "brain.Event:2";
 
 /// An object is written again when what is new is at least this fraction of what it has.
@@ -77,7 +78,7 @@ impl EventFiles {
             return Ok(());
         }
         let has_grown = folder.put_tail(&path, self.written, new);
-        // A file that somebody removed or truncated is written anew.
+        // A file that was removed or truncated is rewritten.
         if !has_grown.unwrap_or(false) {
             folder.put(&path, self.file.clone())?;
         }

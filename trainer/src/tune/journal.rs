@@ -1,7 +1,8 @@
 //! `journal.jsonl` of a search: one line for the search, then one for each trial that has ended, in order.
 //!
-//! The file is written whole and durable after each trial, so a search that was killed goes on behind the last line; the
-//! trial that was in progress follows from the lines before it and goes on from its own checkpoints.
+//! The file is written as a whole and durable after each trial, so a search that was killed resumes
+//! after the last line; the trial that was in progress follows from the lines before it and resumes
+//! from its own checkpoints.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +17,7 @@ const PATH: &str = "journal.jsonl";
 const FORMAT: &str = "feedline.tune";
 const VERSION: u32 = 1;
 
-/// What the first line says.
+/// Content of the first line.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub(crate) struct Head {
     format: String,
@@ -27,7 +28,7 @@ pub(crate) struct Head {
     base: String,
 }
 
-/// How a trial ended.
+/// End of a trial.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum TrialState {
@@ -60,13 +61,13 @@ pub struct Trial {
     pub run: String,
     /// The searched keys and their values.
     pub values: BTreeMap<String, Value>,
-    /// How it ended.
+    /// Its end.
     pub state: TrialState,
     /// Epochs measured.
     pub epochs: u64,
     /// The metric of its kept weights on the validation split; absent when it failed before its first epoch.
     pub metric: Option<f64>,
-    /// Where the values lie in the space of the search.
+    /// Positions of the values in the space of the search.
     pub(crate) places: Vec<f64>,
     /// The cost after each epoch.
     pub(crate) costs: History,
@@ -135,7 +136,7 @@ impl Journal {
         })
     }
 
-    /// Where its folder is.
+    /// Its folder.
     pub(crate) const fn folder(&self) -> &RunFolder {
         &self.folder
     }

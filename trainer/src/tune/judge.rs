@@ -1,4 +1,4 @@
-//! Which trials are hopeless.
+//! Decision that a trial is hopeless.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use feedline_schemas::config::TuneStop;
 /// Earlier trials below which none is called hopeless by the median.
 const TRIALS_MIN: usize = 5;
 
-/// One of so many goes on at each rung of successive halving; rungs lie this factor apart.
+/// One of so many continues at each rung of successive halving; rungs are this factor apart.
 const FACTOR: u64 = 3;
 
 /// Costs after each epoch of a trial, by epoch from 0.
@@ -20,7 +20,8 @@ fn best_until(history: &History, epoch: u64) -> Option<f64> {
     Some(costs.fold(f64::INFINITY, f64::min))
 }
 
-/// Whether a trial that has come as far as `epoch` should be ended, as earlier trials went.
+/// Returns true if a trial that has reached `epoch` should be ended, by the history of earlier
+/// trials.
 pub(crate) fn hopeless(rule: TuneStop, earlier: &[History], own: &History, epoch: u64) -> bool {
     let Some(own) = best_until(own, epoch) else {
         return false;

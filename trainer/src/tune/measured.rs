@@ -1,4 +1,4 @@
-//! What was measured of a trial, by this process or an earlier one.
+//! Measurements of a trial, by this process or an earlier one.
 
 use std::{
     collections::BTreeMap,
@@ -15,10 +15,10 @@ use super::{
 };
 use crate::{error::Error, log, metrics::Metrics, run_folder::RunFolder, track::status::Judge};
 
-/// What was measured of a trial.
+/// Measurements of a trial.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Seen {
-    /// What is to be small, by epoch.
+    /// Costs to minimize, by epoch.
     pub(super) costs: History,
     losses: History,
     /// Names of the metrics there are.
@@ -46,7 +46,7 @@ impl Seen {
     }
 }
 
-/// What an earlier process has measured of the same trial.
+/// Measurements of the same trial by an earlier process.
 fn measured(folder: &RunFolder, metric: &str) -> Result<Seen, Error> {
     #[derive(Deserialize)]
     struct Line {

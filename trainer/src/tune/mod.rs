@@ -1,9 +1,10 @@
 //! Searches the keys of `[train]` for the best validation metric.
 //!
-//! A trial is an ordinary run in the folder of runs. What a trial tries follows from the search's seed and from the trials
-//! before it, and the journal holds those that have ended; so a search that was killed goes on where it was and ends with
-//! the same journal as one that never was. Trials open the training and the validation split only: the test split is read
-//! once, when the search has ended, for the best of them.
+//! A trial is an ordinary run in the folder of runs. The values of a trial follow from the search's
+//! seed and from the trials before it, and the journal holds those that have ended; so a search
+//! that was killed resumes there and ends with the same journal as one that never was. Trials open
+//! the training and the validation split only: the test split is read once, when the search has
+//! ended, for the best of them.
 
 mod journal;
 mod judge;
@@ -44,11 +45,11 @@ use crate::{
     train::{Opened, go, train},
 };
 
-/// Makes the configuration of a trial from the searched keys and their values; what is wrong is told as a key and a
-/// reason.
+/// Makes the configuration of a trial from the searched keys and their values; an error is a key
+/// and a reason.
 pub type Make<'a> = dyn Fn(&[(String, Value)]) -> Result<TrainConfig, (String, String)> + 'a;
 
-/// What a search found.
+/// Result of a search.
 #[derive(Clone, Debug, Serialize)]
 pub struct TuneReport {
     /// The metric of the validation split that was compared.
@@ -57,7 +58,7 @@ pub struct TuneReport {
     pub trials: Vec<Trial>,
     /// Number of the best one.
     pub best: u64,
-    /// What to write into `[train]` for it.
+    /// Lines to write into `[train]` for it.
     pub toml: String,
     /// Its training, measured on the test split.
     pub train: TrainReport,
@@ -65,12 +66,13 @@ pub struct TuneReport {
     pub report: String,
 }
 
-/// Runs a search, or goes on with it. `make` makes the configuration of a trial, with nothing to change that of the base;
-/// `folder` holds one folder per search.
+/// Runs a search, or resumes it. `make` makes the configuration of a trial, with nothing to change
+/// that of the base; `folder` holds one folder per search.
 ///
 /// # Errors
 /// [`Error::Config`] when the search or one of its values cannot be used; [`Error::Interrupted`] when the stop flag was
-/// set, with everything saved; [`Error::NoTrial`] when no trial finished; what dataset and storage say.
+/// set, with everything saved; [`Error::NoTrial`] when no trial finished; errors of dataset and
+/// storage.
 pub fn tune(
     config: &TuneConfig,
     make: &Make<'_>,
@@ -171,7 +173,7 @@ fn check_values(parameters: &[Parameter], make: &Make<'_>) -> Result<(), Error> 
     Ok(())
 }
 
-/// A configuration, or what is wrong with it told of the parameter that names the key.
+/// A configuration, or an error that names the parameter of the key.
 fn made(
     parameters: &[Parameter],
     make: &Make<'_>,
@@ -332,7 +334,7 @@ impl Search<'_> {
     }
 }
 
-/// What is to be small.
+/// Cost to minimize.
 fn cost(metric: &str, value: f64) -> f64 {
     if is_higher_better(metric) {
         -value

@@ -24,7 +24,7 @@ use crate::{
 /// Path in the search's folder.
 pub(super) const PATH: &str = "report.html";
 
-/// What the page of a search shows.
+/// Content of the page of a search.
 pub(super) struct SearchPage<'a> {
     /// Metric that the trials are compared by.
     pub(super) metric: &'a str,
@@ -33,7 +33,7 @@ pub(super) struct SearchPage<'a> {
     pub(super) best: &'a Trial,
     /// The best trial, measured on the test split.
     pub(super) train: &'a TrainReport,
-    /// What to write into `[train]` for it.
+    /// Lines to write into `[train]` for it.
     pub(super) toml: &'a str,
     /// Link to a path in the folder of runs, where there can be one.
     pub(super) link: &'a dyn Fn(&str) -> Option<String>,
@@ -296,7 +296,7 @@ mod tests {
             assert!(html.contains(part), "{part}: {html}");
         }
         assert_eq!(html.matches("1 of 1 stopped early").count(), 3);
-        // Ticks of y can be told apart.
+        // Ticks of y differ.
         let ticks = html.split("text-anchor=\"end\">").skip(1);
         let ticks: Vec<&str> = ticks.filter_map(|t| t.split('<').next()).collect();
         let of_first: Vec<&&str> = ticks.iter().take(4).collect();

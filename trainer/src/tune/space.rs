@@ -1,4 +1,4 @@
-//! What is searched: keys, and values between bounds or out of a list.
+//! Search space: keys, and values between bounds or out of a list.
 
 use feedline_schemas::config::{TuneConfig, TuneParameter, TuneScale, TuneStrategy};
 use serde_json::Value;
@@ -19,7 +19,7 @@ pub(crate) struct Parameter {
     pub(crate) values: Values,
 }
 
-/// Where the values of a key lie.
+/// Range of the values of a key.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Values {
     /// Out of a list.
@@ -164,7 +164,8 @@ impl Values {
         }
     }
 
-    /// The span that places lie in: numbers, or their logarithms, or places in the list from 0 up to their number.
+    /// The span of places: numbers, or their logarithms, or places in the list from 0 up to their
+    /// number.
     pub(crate) fn span(&self) -> (f64, f64) {
         match self {
             Self::Listed(values) => (0.0, exact_len(values.len())),

@@ -1,4 +1,5 @@
-//! Which values a trial tries: a function of the search's seed, the trial's number and the earlier trials.
+//! Choice of a trial's values: a function of the search's seed, the trial's number and the earlier
+//! trials.
 
 use std::convert::Infallible;
 
@@ -18,19 +19,19 @@ const RANDOM_FIRST: u64 = 10;
 /// Share of the trials that count as good, as in Bergstra et al. 2011.
 const GOOD: f64 = 0.15;
 
-/// Candidates of which the most promising number is taken.
+/// Number of candidates; the most promising is taken.
 const CANDIDATES: usize = 24;
 
 /// The same of the entries of a list: one is drawn as often as it was good. The most promising of several is the same
 /// entry again and again: it held the search to a wrong one in 1 of 10 searches of the test below, this in 1 of 200.
 const CANDIDATES_OF_LIST: usize = 1;
 
-/// What came of an earlier trial.
+/// Result of an earlier trial.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Tried<'a> {
     /// The place of each parameter.
     pub(crate) places: &'a [f64],
-    /// What is to be small; infinite where the training failed.
+    /// Cost to minimize; infinite where the training failed.
     pub(crate) cost: f64,
 }
 
@@ -74,7 +75,7 @@ fn likely(values: &Values, told: impl Iterator<Item = (f64, f64)>, draws: &mut D
     for (place, cost) in told {
         optimizer
             .tell(place, cost)
-            .expect("places lie in their span, and costs are no NaN");
+            .expect("places are in their span, and costs are no NaN");
     }
     match optimizer.ask(draws) {
         Ok(place) => place,

@@ -38,7 +38,7 @@ pub(crate) const VOCABULARY: u16 = 16;
 /// Rows of a block.
 const BLOCK_ROWS: usize = 50;
 
-/// What the target is.
+/// Kind of the target.
 #[derive(Clone, Copy)]
 pub(crate) enum Kind {
     /// `100 + 20 * f(x)`, stored as `f(x)`.
@@ -371,7 +371,8 @@ fn batch(kind: Kind, rows: Range<usize>) -> RecordBatch {
     columns(kind.payload(rows.clone()), y, rows)
 }
 
-/// What a model reads of some rows, their targets if there are any, and their numbers as keys and origins.
+/// Inputs of a model for some rows, their targets if there are any, and their numbers as keys and
+/// origins.
 pub(crate) fn columns(
     payload: (&'static str, ArrayRef),
     y: Option<ArrayRef>,

@@ -1,4 +1,5 @@
-//! What a training is said to take, and what it takes: each in a process of its own, whose largest resident set is read.
+//! Estimated and actual memory of a training: each runs in a process of its own, whose largest
+//! resident set is read.
 
 use std::{env, fs, process::Command, sync::Arc};
 

@@ -1,4 +1,4 @@
-//! What is told of a run while it goes on and when it ends.
+//! Tracking of a run while it is in progress and when it ends.
 
 use std::{
     collections::BTreeMap,
@@ -80,7 +80,7 @@ fn the_record_says_how_a_run_stands_and_how_it_ended() {
     assert_eq!(
         record(&base.runs),
         interrupted,
-        "a start that was refused tells nothing of the run"
+        "a start that was refused reports nothing of the run"
     );
 
     let report = train(&config(), Resume::Continue, &base).unwrap();

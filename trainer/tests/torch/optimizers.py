@@ -38,7 +38,7 @@ LENGTH = sum(math.prod(shape) for shape in SHAPES.values())
 
 
 def run(make):
-    """The vector is not decayed: it stands for a bias."""
+    """The vector is not decayed: it represents a bias."""
     parameters = [torch.nn.Parameter(t) for t in cut(initial(LENGTH))]
     matrix, vector, stack = parameters
     optimizer = make([{"params": [matrix, stack]}, {"params": [vector], "weight_decay": 0.0}])

@@ -15,7 +15,7 @@ use feedline_schemas::{
 };
 use feedline_storage::Store;
 
-/// What is done to a file.
+/// Mutations of a file.
 const KINDS: [&str; 9] = [
     "flipped bits",
     "cut",

@@ -234,7 +234,7 @@ fn a_parameter_is_complete_when_all_its_uses_are() {
     let engine = |checkpoint: &[&str]| {
         own(6, checkpoint, |pass, (segments, p), x| {
             let p: [Slot; 6] = p.clone().try_into().unwrap();
-            // Before all borders, and again in the last segment.
+            // Before all boundaries, and again in the last segment.
             let x = layer(pass, x, p[0]);
             let x = pass.checkpoint(segments[0], x, move |pass, x| layer(pass, x, p[1]));
             // Handed out, but not used; the last is never asked for.

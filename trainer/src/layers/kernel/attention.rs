@@ -1,7 +1,7 @@
-//! Attention of all heads, from queries, keys and values as they lie beside each other.
+//! Attention of all heads, from queries, keys and values stored beside each other.
 //!
-//! Matrix products read each head where it lies; only scores, which become probabilities in place, and what is seen by each
-//! head are written.
+//! Matrix products read each head in place; only scores, which become probabilities in place, and
+//! the outputs of each head are written.
 
 use burn::{
     backend::{

@@ -1,9 +1,10 @@
 //! Convolution of images as products of matrices.
 //!
-//! An image is padded, and each of the `channels * size * size` places of the window gives one row of a matrix: what that
-//! place sees as the window moves (Chellapilla, Puri, Simard 2006). At stride 1 that is one run of the padded plane, which
-//! costs a few columns more than outputs, those where the window reaches over a line's end; they are left out of the
-//! output and are 0 in its gradient. Several small images stand side by side in one matrix.
+//! An image is padded, and each of the `channels * size * size` places of the window gives one row
+//! of a matrix: the pixels under that place as the window moves (Chellapilla, Puri, Simard 2006).
+//! At stride 1 that is one run of the padded plane, which costs a few columns more than outputs,
+//! those where the window reaches over a line's end; they are left out of the output and are 0 in
+//! its gradient. Several small images are placed side by side in one matrix.
 //!
 //! The matrix is made again for the gradients rather than kept: it is `size * size` times as large as the images.
 //! Gradients of the weights are added image by image, in order.
@@ -85,7 +86,7 @@ impl Kernel<3> for Convolution {
     }
 }
 
-/// How images become columns.
+/// Layout of images as columns.
 #[derive(Clone, Copy, Debug)]
 struct Plan {
     window: Window,
@@ -176,7 +177,7 @@ impl Plan {
         })
     }
 
-    /// Fills the columns of a matrix with images. `padded` is one padded image, with its border.
+    /// Fills the columns of a matrix with images. `padded` is one padded image.
     fn fill(&self, images: &[f32], padded: &mut [f32], matrix: &mut [f32]) {
         let width = matrix.len() / self.rows();
         for (i, image) in images.chunks_exact(self.image()).enumerate() {

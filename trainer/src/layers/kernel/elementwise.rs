@@ -35,14 +35,14 @@ fn of_each<F: Function, const D: usize>(
     let Some(operand) = Operand::of(&x) else {
         return library(x);
     };
-    // What nobody else holds is overwritten.
+    // Memory without another owner is overwritten.
     drop(x);
     apply(&OfEach::<F>(PhantomData), [operand])
 }
 
 /// A function of a number.
 trait Function: Clone + Debug + Send + 'static {
-    /// Whether the gradient is computed from the value rather than from the argument.
+    /// True when the gradient is computed from the value rather than from the argument.
     const FROM_VALUE: bool;
 
     fn value(x: f32) -> f32;

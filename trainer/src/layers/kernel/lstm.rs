@@ -1,7 +1,7 @@
 //! All steps of an LSTM layer.
 //!
-//! What does not depend on the step before is one product over all steps: the inputs by their weights, and in the backward
-//! pass every gradient of a weight.
+//! Work that does not depend on the step before is one product over all steps: the inputs by their
+//! weights, and in the backward pass every gradient of a weight.
 
 use burn::{
     backend::{Flex, flex::FlexTensor, ops::FloatTensorOps},
@@ -33,7 +33,7 @@ pub(in super::super) fn lstm(
 #[derive(Clone, Debug)]
 struct Lstm;
 
-/// What the gradients are computed from.
+/// Values that the gradients are computed from.
 #[derive(Clone, Debug)]
 struct Kept {
     x: FlexTensor,
@@ -152,7 +152,7 @@ fn shifted(x: &[f32], row: usize, by: usize) -> Vec<f32> {
     shifted
 }
 
-/// Where a step's numbers lie.
+/// Position of a step's numbers.
 #[derive(Clone, Copy)]
 struct Place {
     step: usize,
@@ -161,7 +161,7 @@ struct Place {
 }
 
 impl Place {
-    /// Where those of a row begin in `[rows, steps, width]`.
+    /// Start of those of a row in `[rows, steps, width]`.
     #[inline(always)]
     const fn begin(self, row: usize) -> usize {
         (row * self.steps + self.step) * self.width

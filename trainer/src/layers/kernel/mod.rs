@@ -46,7 +46,7 @@ type Traced = Autodiff<Flex>;
 
 /// A function of `N` tensors.
 trait Kernel<const N: usize>: Clone + Debug + Send + 'static {
-    /// What the gradients are computed from.
+    /// Values that the gradients are computed from.
     type Kept: Clone + Debug + Send + 'static;
 
     /// The value.

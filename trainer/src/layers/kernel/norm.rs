@@ -37,7 +37,7 @@ struct LayerNorm {
     epsilon: f32,
 }
 
-/// What the gradients are computed from.
+/// Values that the gradients are computed from.
 #[derive(Clone, Debug)]
 struct Kept {
     x: FlexTensor,

@@ -10,8 +10,9 @@ use macerator::{AutoArch, Simd, WithSimd};
 
 use super::{super::conv::Window, Kernel, Operand, apply, contiguous, shape, tensor};
 
-/// The largest number of each window of `[rows, channels, height, width]`, the first of several; NaN where there is one.
-/// The border is no number. Its gradient goes to the place of that number.
+/// The largest number of each window of `[rows, channels, height, width]`, the first of several;
+/// NaN where there is one. The padding is no number. The gradient goes to the place of the largest
+/// number.
 pub(in super::super) fn largest(x: Tensor<4>, window: Window) -> Tensor<4> {
     // Places in a window are kept in a byte each.
     let fits = u8::try_from(window.size * window.size - 1).is_ok();
@@ -28,7 +29,7 @@ pub(in super::super) fn largest(x: Tensor<4>, window: Window) -> Tensor<4> {
 #[derive(Clone, Debug)]
 struct Largest(Window);
 
-/// Where the largest numbers were.
+/// Positions of the largest numbers.
 #[derive(Clone, Debug)]
 struct Places {
     /// Number of the place in its window, row by row, for each output.
@@ -43,7 +44,7 @@ impl Largest {
         [self.0.places(height), self.0.places(width)]
     }
 
-    /// Whether each number is in one window of 2x2.
+    /// Returns true if each number is in one window of 2x2.
     const fn halves(&self) -> bool {
         self.0.size == 2 && self.0.stride == 2 && self.0.padding == 0
     }
@@ -88,7 +89,7 @@ impl Largest {
             let (down, right) = (usize::from(place) / size, usize::from(place) % size);
             let row = i / across * stride + down;
             let column = i % across * stride + right;
-            // A window of minus infinities only has no place, and its first may lie in the border.
+            // A window of minus infinities only has no place, and its first may be in the padding.
             if let (Some(row), Some(column)) =
                 (row.checked_sub(padding), column.checked_sub(padding))
             {

@@ -1,9 +1,10 @@
 //! Products of many small matrices by one and the same.
 //!
-//! The library packs both factors at each product. Where one stays what it is, as the weights of a recurrent layer do over
-//! all steps, it is packed once: into panels of [`WIDTH`] columns, of which a block of [`HEIGHT`] rows of the other takes one
-//! after the other (the inner kernel of K. Goto, R. van de Geijn, "Anatomy of High-Performance Matrix Multiplication",
-//! ACM TOMS 34(3), 2008). Every sum is taken in the order of the inner side, one number at a time.
+//! The library packs both factors at each product. Where one is constant, as the weights of a
+//! recurrent layer are over all steps, it is packed once, into panels of [`WIDTH`] columns; a block
+//! of [`HEIGHT`] rows of the other takes one after the other (the inner kernel of K. Goto, R. van
+//! de Geijn, "Anatomy of High-Performance Matrix Multiplication", ACM TOMS 34(3), 2008). Every sum
+//! is taken in the order of the inner side, one number at a time.
 
 use macerator::{AutoArch, Simd, WithSimd};
 
@@ -113,7 +114,8 @@ impl WithSimd for Multiply<'_> {
     }
 }
 
-/// A block by a panel. Rows stand one by one: in loops over them the sums would not stay in registers.
+/// A block by a panel. Rows are written out: in loops over them the sums would not stay in
+/// registers.
 #[inline(always)]
 fn sums(block: &[[f32; HEIGHT]], panel: &[[f32; WIDTH]]) -> [[f32; WIDTH]; HEIGHT] {
     let [mut a, mut b, mut c, mut d, mut e, mut f] = [[0.0; WIDTH]; HEIGHT];

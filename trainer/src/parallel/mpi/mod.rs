@@ -26,7 +26,7 @@ use super::{
 };
 use crate::error::Error;
 
-/// What errors call the place where processes meet.
+/// Name of the rendezvous in errors.
 const WORLD: &str = "MPI_COMM_WORLD";
 
 /// A share in the MPI of this process.

@@ -27,7 +27,7 @@ use crate::parallel::{
     status::Status,
 };
 
-/// How often whoever waits for the end looks around.
+/// Interval of checks while waiting for the end.
 const TICK: Duration = Duration::from_millis(50);
 
 /// Ticks that ranks have to say goodbye after a failure.
@@ -36,7 +36,7 @@ const FAREWELL_TICKS: u32 = 100;
 /// In place of a session: a frame about the process itself. The only one says goodbye.
 const PROCESS: u64 = u64::MAX;
 
-/// What the listening thread is to do.
+/// Order to the listening thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Order {
     Listen,
@@ -46,11 +46,11 @@ pub(super) enum Order {
     Abandon,
 }
 
-/// What the threads share.
+/// State that the threads share.
 #[derive(Debug)]
 pub(super) struct Shared {
     pub(super) place: Place,
-    /// Where this rank is.
+    /// Status of this rank.
     own: Arc<Status>,
     sessions: Mutex<Sessions>,
     leaving: Mutex<Leaving>,
@@ -68,7 +68,7 @@ struct Sessions {
     inboxes: BTreeMap<u64, Arc<Inbox>>,
 }
 
-/// Who is still there.
+/// Ranks that have not left.
 #[derive(Debug)]
 struct Leaving {
     /// By rank: whether it has said goodbye.
@@ -152,12 +152,12 @@ impl Shared {
         }
     }
 
-    /// An answer to what was sent comes soon.
+    /// Notes that a response to the sent frame comes soon.
     pub(super) fn expect(&self) {
         self.expecting.store(true, Ordering::Relaxed);
     }
 
-    /// Whether an answer comes soon; says so once.
+    /// Returns true if a response comes soon; does so once.
     pub(super) fn expecting(&self) -> bool {
         self.expecting.swap(false, Ordering::Relaxed)
     }
@@ -255,7 +255,7 @@ impl Line {
     /// Has a frame sent.
     ///
     /// # Errors
-    /// Why it cannot be.
+    /// Reason that it cannot be sent.
     pub(super) fn send(
         &self,
         session: u64,
@@ -282,7 +282,7 @@ impl Running {
     /// Starts MPI, which waits for all ranks, within `limit`.
     ///
     /// # Errors
-    /// Why it does not start.
+    /// Reason that it does not start.
     pub(super) fn start(
         meeting: &Meeting,
         patience: Patience,

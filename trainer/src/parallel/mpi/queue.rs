@@ -1,4 +1,4 @@
-//! What is to be sent to one rank.
+//! Queue of frames to be sent to one rank.
 
 use std::{
     collections::VecDeque,
@@ -8,7 +8,8 @@ use std::{
 
 use super::super::frame::Kind;
 
-/// Frames that wait before whoever adds one has to: exchanges wait for answers, so that there are never many.
+/// Frames that wait before the sender has to: exchanges wait for responses, so that there are never
+/// many.
 const FRAMES_MAX: usize = 16;
 
 /// A frame on its way.
@@ -41,7 +42,7 @@ impl Queue {
     /// Adds a frame, and waits up to `limit` until there is room for it.
     ///
     /// # Errors
-    /// Why it cannot be sent.
+    /// Reason that it cannot be sent.
     pub(super) fn push(&self, parcel: Parcel, limit: Duration) -> Result<(), String> {
         let full = |waiting: &mut Waiting| !waiting.closed && waiting.parcels.len() >= FRAMES_MAX;
         let (mut waiting, timeout) = self

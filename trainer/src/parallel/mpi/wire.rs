@@ -137,7 +137,7 @@ fn start(place: Place) -> Result<Universe, String> {
     Err(reason)
 }
 
-/// What is coming from one rank.
+/// Message that is coming from one rank.
 #[derive(Debug, Default)]
 enum Incoming {
     #[default]
@@ -152,7 +152,7 @@ enum Incoming {
 }
 
 impl Incoming {
-    /// Receives a message that is there, and hands over the frame that it ends.
+    /// Receives a message that has arrived, and hands over the frame that it ends.
     fn receive(&mut self, message: Message, status: &Status, from: usize, shared: &Shared) {
         let count = usize::try_from(status.count(u8::equivalent_datatype())).unwrap_or_default();
         shared.heard(from);

@@ -44,10 +44,10 @@ pub(in crate::parallel) struct Nccl {
     thread: Option<JoinHandle<()>>,
 }
 
-/// What names a new group of ranks; rank 0 makes it and tells the others.
+/// Id of a new group of ranks; rank 0 makes it and sends it to the others.
 ///
 /// # Errors
-/// What NCCL says.
+/// Message of NCCL.
 pub(super) fn new_id() -> Result<Vec<u8>, String> {
     let id = Id::new().map_err(|error| nccl("name the group", &error))?;
     Ok(id.internal().map(|c| c.to_ne_bytes()[0]).to_vec())
@@ -91,7 +91,7 @@ impl Nccl {
         patience: Patience,
     ) -> Result<Vec<f32>, Failure> {
         if let Some(jobs) = &self.jobs {
-            // Whether the thread is still there shows in its answer.
+            // If the thread has ended, its missing response shows it.
             jobs.send(values).ok();
         }
         self.wait(inbox, patience)
@@ -123,7 +123,7 @@ impl Nccl {
             if TICK * ticks >= patience.message {
                 let seconds = patience.message.as_secs_f64();
                 break failure(format!(
-                    "all ranks have come, and NCCL has not answered within {seconds} s; NCCL_DEBUG=INFO tells more"
+                    "all ranks have come, and NCCL has not responded within {seconds} s; NCCL_DEBUG=INFO logs more"
                 ));
             }
         };
@@ -234,7 +234,7 @@ fn driver(doing: &str, error: impl Debug) -> String {
 fn nccl(doing: &str, error: &NcclError) -> String {
     let NcclError(code) = error;
     format!(
-        "NCCL cannot {doing}: {code:?}; each rank must have a GPU of its own, and NCCL_DEBUG=WARN tells more"
+        "NCCL cannot {doing}: {code:?}; each rank must have a GPU of its own, and NCCL_DEBUG=WARN logs more"
     )
 }
 

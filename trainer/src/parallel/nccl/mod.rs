@@ -1,4 +1,4 @@
-//! Sums by NCCL, between GPUs, of which each rank has its own.
+//! Sums by NCCL, between GPUs; each rank has its own.
 //!
 //! Ranks meet over TCP as always, exchange all but long sums there, and find out there who is lost. The order of NCCL's
 //! sums is its own and depends on the machine: they equal those of other collectives up to rounding, and have the same

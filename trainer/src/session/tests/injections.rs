@@ -25,10 +25,10 @@ const POISONS: [f32; 5] = [
     f32::from_bits(0x7f80_1234),
 ];
 
-/// A finite input that tells [`Bad`] to go wrong.
+/// A finite input that makes [`Bad`] fail.
 const FLAG: f32 = 50.0;
 
-/// Where it is.
+/// Place of the injection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Place {
     Input,

@@ -41,7 +41,7 @@ pub(super) fn on_ranks(
     })
 }
 
-/// Batches of which four ranks have whole parts.
+/// Batches that four ranks share in complete parts.
 pub(super) fn in_parts() -> TrainConfig {
     let mut config = config();
     config.parallel.parts = 4;
@@ -290,7 +290,7 @@ fn a_rank_with_other_weights_is_named() {
     assert!(contents(&store).keys().all(|path| !path.contains("step-")));
 }
 
-/// A clock that goes on by `step_ms` whenever somebody looks.
+/// A clock that advances by `step_ms` whenever it is read.
 #[derive(Debug)]
 struct Steady {
     step_ms: u64,

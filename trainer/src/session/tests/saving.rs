@@ -1,4 +1,4 @@
-//! What becomes of a run whose checkpoints are slow to write, or cannot be written.
+//! Runs whose checkpoints are slow to write, or cannot be written.
 
 use std::time::Duration;
 

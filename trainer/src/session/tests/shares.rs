@@ -184,7 +184,7 @@ fn a_share_that_is_damaged_or_missing_or_of_another_step_makes_its_checkpoint_un
             let error = report.unwrap_err();
             assert!(error.contains("step-00000007"), "{i}: {error}");
         }
-        assert!(contents(&store)[newest] == share, "{i}: it is written anew");
+        assert!(contents(&store)[newest] == share, "{i}: it is rewritten");
         for report in on_ranks(2, &config, |_| regression(64), Resume::Continue, &store) {
             assert_eq!(finished(&store, report.unwrap()).1, expected.1, "{i}");
         }

@@ -69,7 +69,8 @@ pub(crate) struct Series {
     /// In the order of x.
     pub(crate) points: Points,
     kind: SeriesKind,
-    /// Whether y must have room for all of them. Points that have none are drawn as arrows at the edge and counted below.
+    /// True when y must have room for all of them. Points without room are drawn as arrows at the
+    /// edge and counted below.
     has_room: bool,
 }
 
@@ -126,9 +127,9 @@ pub(crate) enum AxisX {
 #[derive(Clone, Debug)]
 pub(crate) struct Chart<'a> {
     pub(crate) title: &'a str,
-    /// What x is, with its unit.
+    /// Label of x, with its unit.
     pub(crate) x: &'a str,
-    /// What y is, with its unit.
+    /// Label of y, with its unit.
     pub(crate) y: &'a str,
     pub(crate) axis: AxisX,
     pub(crate) lines: Vec<Series>,
@@ -238,7 +239,7 @@ struct Frame {
     bottom: f64,
     /// Labels of x, with their values.
     ticks_x: Vec<(f64, String)>,
-    /// Whether the labels of x are slanted.
+    /// True when the labels of x are slanted.
     slanted: bool,
     ticks_y: Vec<(f64, String)>,
 }
@@ -383,7 +384,7 @@ impl Frame {
         self.arrows(i, line, &outside, out)
     }
 
-    /// Whether y has room for a value.
+    /// Returns true if y has room for a value.
     fn has(&self, y: f64) -> bool {
         let place = self.to_y(y);
         (TOP - 0.1..=HEIGHT - self.bottom + 0.1).contains(&place)
@@ -552,8 +553,8 @@ fn superscript(value: f64) -> String {
     format!("{value:.0}").chars().map(raised).collect()
 }
 
-/// Labels of ticks: as short as [`number`] makes them where that is exact enough, else with one unit and as many digits as
-/// tell them apart.
+/// Labels of ticks: as short as [`number`] makes them where that is exact enough, else with one
+/// unit and as many digits as make them differ.
 fn labels(values: &[f64]) -> Vec<String> {
     let steps = values.windows(2).map(|pair| (pair[1] - pair[0]).abs());
     let step = steps.fold(f64::INFINITY, f64::min);
@@ -587,7 +588,7 @@ fn labels(values: &[f64]) -> Vec<String> {
     exact.unwrap_or(short)
 }
 
-/// The number that a label stands for.
+/// The number of a label.
 fn value_of(label: &str) -> Option<f64> {
     let (digits, unit) = match label.strip_suffix('M') {
         Some(digits) => (digits, 1e6),
@@ -648,7 +649,7 @@ pub(crate) fn number(value: f64) -> String {
     format!("{text}{unit}")
 }
 
-/// Text as it may stand in HTML, in attributes too.
+/// Text escaped for HTML, in attributes too.
 pub(crate) fn escape(text: &str) -> String {
     text.replace('&', "&amp;")
         .replace('<', "&lt;")

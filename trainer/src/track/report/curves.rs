@@ -79,7 +79,7 @@ impl Curves {
             .collect()
     }
 
-    /// How many times as long as the others the slowest rank took, where ranks were compared.
+    /// Time of the slowest rank as a multiple of the others', where ranks were compared.
     pub(crate) fn slowest_rank(&self) -> Points {
         let compared = self.steps.iter();
         compared

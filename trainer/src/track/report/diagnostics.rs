@@ -190,7 +190,7 @@ fn confusions(found: &ClassDiagnostics, classes: &[String]) -> String {
     foldable(&caption, &["class", "predicted", "rows"], &rows)
 }
 
-/// How often predictions are right that are as sure as that.
+/// Fraction of right predictions by their confidence.
 fn reliability(found: &ClassDiagnostics) -> String {
     let bins = found.confidence.iter();
     let points = bins

@@ -2,11 +2,12 @@
 //!
 //! The rules look at the loss of each epoch, on the training split while the weights moved and on the validation split
 //! after it, both without label smoothing. The test split has no part in them: advice that follows it would fit it.
-//! *Last third*: the last third of the epochs, at least three. *Trend*: the change of the least-squares line
-//! over the last third, as a share of the mean loss there. *Gap*: how far the validation loss lies above the training
-//! loss, as a share of the training loss. *Spike*: a training loss that rose above the first one, to three times the lowest
-//! before it; of a model that is hardly better than its baseline also one far above its validation loss. The first rule that
-//! holds speaks.
+//! *Last third*: the last third of the epochs, at least three. *Trend*: the change of the
+//! least-squares line over the last third, as a share of the mean loss there. *Gap*: the excess of
+//! the validation loss over the training loss, as a share of the training loss. *Spike*: a training
+//! loss that rose above the first one, to three times the lowest before it; of a model that is
+//! hardly better than its baseline also one far above its validation loss. The first rule that
+//! holds gives the verdict.
 
 use feedline_schemas::{
     checkpoint::BestEpoch,
@@ -47,12 +48,12 @@ const SPIKE: f64 = 3.0;
 /// The same for the first one that is known: an untrained model may be somewhat worse than one that has learnt nothing.
 const FIRST_SPIKE: f64 = 10.0;
 
-/// What the curves say.
+/// Verdict on the curves.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Verdict {
     /// In a word or two.
     pub(crate) word: &'static str,
-    /// Why, with the figures, and what to try.
+    /// Reason, with the figures, and advice.
     pub(crate) why: String,
 }
 
@@ -72,7 +73,8 @@ struct Figures {
     third: usize,
     /// Training and validation loss where the last third begins, and at its end.
     course: [[f64; 2]; 2],
-    /// Whether training and validation loss are of other rows or targets, so that the gap says nothing.
+    /// True when training and validation loss are of other rows or targets, so that the gap says
+    /// nothing.
     is_unlike: bool,
     /// Lowest validation loss.
     lowest: f64,
