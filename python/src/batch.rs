@@ -30,7 +30,7 @@ pub(crate) struct Column {
     region: Region,
 }
 
-/// Where the columns of a batch lie; never moved while this lives.
+/// Memory of the columns of a batch; never moved while this lives.
 enum Memory {
     /// In a slab of the ring, which the batch gives back when it is dropped.
     Ring {
@@ -159,19 +159,19 @@ impl Batch {
         }
     }
 
-    /// Whether the columns are copies and not the loader's own memory.
+    /// Returns true if the columns are copies and not the loader's own memory.
     #[getter]
     fn is_copy(&self) -> bool {
         matches!(*self.memory, Memory::Copy { .. })
     }
 
-    /// How many samples at the end only fill the batch up.
+    /// Number of padding samples at the end.
     #[getter]
     fn padding(&self) -> usize {
         self.padding
     }
 
-    /// The samples that stand in for others that could not be used.
+    /// Samples that replace others that could not be used.
     #[getter]
     fn substituted(&self) -> Vec<usize> {
         self.substituted.clone()

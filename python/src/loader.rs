@@ -27,7 +27,7 @@ pub(crate) struct Loader {
     inner: Arc<feedline_loader::Loader>,
     /// The process that its threads live in.
     process: u32,
-    /// Batches of the ring that Python may hold while the loader goes on without copying.
+    /// Batches of the ring that Python may hold while the loader continues without copying.
     holdable: usize,
 }
 
@@ -96,7 +96,7 @@ impl Loader {
         })
     }
 
-    /// Whether `start` would take `state`.
+    /// Checks that `start` would take `state`.
     fn check_state(&self, py: Python<'_>, state: &str) -> PyResult<()> {
         let state = read_state(py, state)?;
         self.inner
@@ -134,13 +134,13 @@ impl Loader {
         self.inner.warnings()
     }
 
-    /// How many of them there are.
+    /// Number of warnings.
     #[getter]
     fn warning_count(&self) -> usize {
         self.inner.warning_count()
     }
 
-    /// Where the time of all passes went, as JSON.
+    /// Metrics of all passes, as JSON.
     fn metrics(&self) -> String {
         json(&self.inner.metrics())
     }
@@ -191,8 +191,8 @@ impl Batches {
         received.map(|next| next.map(|batch| batch.map(|batch| self.keep(batch))))
     }
 
-    /// The batch as it is while one slab stays with the loader, and else a copy, so that it never stands still
-    /// because Python holds every batch.
+    /// The batch itself while one slab stays with the loader, and else a copy, so that the loader
+    /// never stops because Python holds every batch.
     fn keep(&self, batch: feedline_loader::Batch) -> Batch {
         match Place::take(&self.held, self.holdable) {
             Some(place) => Batch::in_place(batch, place),

@@ -1,4 +1,4 @@
-//! What Python says about a loader, as the loader's own settings.
+//! Settings of a loader from Python, as the loader's own settings.
 
 use std::{collections::BTreeMap, path::PathBuf, time::Duration};
 
@@ -16,7 +16,7 @@ use pyo3::prelude::*;
 
 use crate::errors;
 
-/// What `Loader` is opened with. Python has filled in every default that is its own.
+/// Arguments that `Loader` is opened with. Python has filled in every default that is its own.
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
 pub(crate) struct Settings {
@@ -50,11 +50,11 @@ pub(crate) struct Settings {
     /// Number of classes, when the target is a class.
     classes: Option<u32>,
     bad_values: String,
-    /// What the environment says about object stores.
+    /// Options of object stores from the environment.
     pub(crate) variables: BTreeMap<String, String>,
 }
 
-/// How documents become rows.
+/// Packing of documents into rows.
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
 struct Tokens {
@@ -63,7 +63,7 @@ struct Tokens {
     padding_id: u32,
 }
 
-/// How several datasets are mixed.
+/// Mixture of several datasets.
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
 struct Mixture {
@@ -82,7 +82,7 @@ struct Cache {
     bytes: u64,
 }
 
-/// How bytes are asked for. Times are in seconds.
+/// Settings of requests for bytes. Times are in seconds.
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
 struct Fetch {

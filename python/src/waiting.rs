@@ -4,13 +4,14 @@ use std::time::Duration;
 
 use pyo3::prelude::*;
 
-/// How long a wait lasts before Python's signals are looked at, and so how late Ctrl-C may be.
+/// Interval of checking Python's signals during a wait, and so the largest delay of Ctrl-C.
 pub(crate) const GLANCE: Duration = Duration::from_millis(50);
 
 /// Runs `future` to its end on a runtime of its own.
 ///
 /// # Errors
-/// What a signal handler raised, `KeyboardInterrupt` above all, or that the runtime cannot be had.
+/// Exception of a signal handler, `KeyboardInterrupt` above all, or the failure to make the
+/// runtime.
 pub(crate) fn run<T: Send>(py: Python<'_>, future: impl Future<Output = T> + Send) -> PyResult<T> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()

@@ -1,4 +1,4 @@
-"""Datasets in which every value tells its row: `x[i] = [i, 1, 2]`, `y[i] = i`, `origin[i] = i`, `key[i] = ~i`."""
+"""Datasets in which every value follows from its row: `x[i] = [i, 1, 2]`, `y[i] = i`, `origin[i] = i`, `key[i] = ~i`."""
 
 import numpy as np
 import pytest

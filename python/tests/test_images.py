@@ -14,7 +14,7 @@ COUNT = 60
 
 
 def image(number):
-    """A 40 x 32 image whose colours tell its number, and left from right."""
+    """A 40 x 32 image whose colours encode its number, and differ left and right."""
     pixels = np.zeros((32, 40, 3), np.uint8)
     pixels[:, :20] = number
     pixels[:, 20:] = 255 - number

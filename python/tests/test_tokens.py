@@ -10,7 +10,7 @@ COUNT = 90
 
 
 def document(number):
-    """`1 + number % 23` ids that tell the document and their own place."""
+    """`1 + number % 23` ids that encode the document and their own place."""
     return [100 * number + place for place in range(1 + number % 23)]
 
 

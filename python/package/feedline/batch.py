@@ -73,7 +73,7 @@ class Batch:
 
     @property
     def substituted(self):
-        """Indices of the samples that stand in for others that could not be used."""
+        """Indices of the samples that replace others that could not be used."""
         return self._raw.substituted
 
     @property

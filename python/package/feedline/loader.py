@@ -210,7 +210,7 @@ class Loader:
         self._as_torch = as_torch
         self._warned = set()
         self._warn(2)
-        # The state after the last batch handed out, and whether iterating goes on from there.
+        # The state after the last batch handed out, and a flag: iterating continues from there.
         self._state = self._inner.start_state(0)
         self._fresh = True
 
@@ -404,7 +404,7 @@ _FETCH = (
 
 
 def _known(setting, asked, names):
-    """Refuses what nobody would look at."""
+    """Refuses keys that are not known."""
     if not isinstance(asked, Mapping):
         example = "{" + f'"{names[0]}": ...' + "}"
         raise ConfigError(f"cannot use `{setting}`: it is a {type(asked).__name__}, give a dict such as `{example}`")
@@ -481,7 +481,7 @@ def _images(asked, shuffle):
 
 def _global_batch(batch_size, global_batch_size, world_size):
     if (batch_size is None) == (global_batch_size is None):
-        raise ConfigError("cannot tell the size of a batch: give either `batch_size` or `global_batch_size`")
+        raise ConfigError("cannot determine the size of a batch: give either `batch_size` or `global_batch_size`")
     size = batch_size * world_size if global_batch_size is None else global_batch_size
     if not 1 <= size < 1 << 32:
         raise ConfigError(f"cannot use a global batch of `{size}` samples: use `1` to `1073741824`")

@@ -29,7 +29,7 @@ def worker_of_torch():
 
 
 def _checked(rank, world_size, worker, workers):
-    """What was given, if it tells the workers apart: else each of them would give all samples of its rank."""
+    """Returns the rank, if it differs between workers: else each of them would give all samples of its rank."""
     is_apart = world_size % workers == 0 and (rank % workers == worker or rank // (world_size // workers) == worker)
     if workers > 1 and not is_apart:
         raise ConfigError(
