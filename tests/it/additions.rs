@@ -53,7 +53,7 @@ fn rows_that_land_later_are_added_and_refit_makes_all_anew() {
     let verified = run(at, &["shards", "verify", "out/dataset", "--json"]).expect(0);
     assert_eq!(verified.json()["problems"], serde_json::json!([]));
 
-    // Neither memory nor parts change what comes of a build, nor do they have senseless values.
+    // Neither memory nor parts change the result of a build, nor do they have senseless values.
     let anew = |limits: &[&str]| {
         let build = [
             "shards",
@@ -91,7 +91,7 @@ fn rows_that_land_later_are_added_and_refit_makes_all_anew() {
     );
     assert_eq!(dataset(&["run"])["up_to_date"], true);
 
-    // What all rows decide is not decided anew unasked.
+    // A decision that depends on all rows is not made again without being asked.
     let by_place = format!("{text}split = {{ by = \"range\" }}\n");
     pipeline(at, &by_place);
     dataset(&["run"]);

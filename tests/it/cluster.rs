@@ -96,7 +96,7 @@ struct Worker {
     process: Process,
     /// Folder of the data that it makes.
     data: PathBuf,
-    /// What it had when the build began.
+    /// Stages that existed when the build began.
     before: BTreeSet<Stage>,
 }
 
@@ -133,7 +133,7 @@ impl Worker {
     }
 }
 
-/// What is in a folder; one that is not there, or no longer, has nothing.
+/// Names of the files in a folder; a missing folder has none.
 fn names(folder: &Path) -> Vec<String> {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     let names = entries.map(|entry| entry.file_name().into_string().unwrap());

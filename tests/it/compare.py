@@ -245,7 +245,7 @@ def encode_by_target(fitted, values, y, target, found, table):
         (f"without {fold}", others[fold], numbers(folds != fold)) for fold in range(outcomes["folds"])
     ]:
         for i, (own, their) in enumerate(zip(ours, theirs)):
-            # Means of standardized numbers are near 0, so they are told in deviations.
+            # Means of standardized numbers are near 0, so they are reported in deviations.
             table.add(fitted["name"], f"{what} {i}", own + 1, their + 1)
     if not (ids == 0).any() and not (ids == 1).any():
         encoder = TargetEncoder(smooth=outcomes["smoothing"], target_type="continuous")
@@ -257,7 +257,7 @@ def encode_by_target(fitted, values, y, target, found, table):
 
 
 def encode(fitted, values, table):
-    """Ids of categories, or the numbers that stand for them."""
+    """Ids of categories, or the numbers that encode them."""
     if fitted["encoding"] == "hash":
         # Python has no xxh3 at hand: what is checked is that equal texts share an id and that few others do.
         assert fitted["values"] == [] and fitted["buckets"] > 0
@@ -290,7 +290,7 @@ def fill_from_neighbours(step, columns, table):
         np.testing.assert_allclose(np.sort(reference), np.sort(before[:, i]), rtol=1e-12, atol=1e-12)
         missing = np.isnan(before[:, i])
         table.add(names[i], "missing", fitted["missing"], missing.sum())
-        # A column that was scaled has a mean near 0, which is told in deviations.
+        # A column that was scaled has a mean near 0, which is reported in deviations.
         table.add(names[i], "mean + 1", fitted["mean"] + 1, np.nanmean(before[:, i]) + 1)
         columns[names[i]] = after[:, i]
 
@@ -335,7 +335,7 @@ MICROS = {"us": 1, "ms": 10**3, "s": 10**6, "m": 60 * 10**6, "h": 3600 * 10**6, 
 
 
 def make_features(rows, asked, target):
-    """Adds the features to the rows, one after another, each from a window that is cut out and summed anew."""
+    """Adds the features to the rows, one after another, each from a window of its own that is summed by itself."""
     series, epoch = asked["series"], datetime.datetime(1970, 1, 1)
 
     def read(row):

@@ -61,7 +61,7 @@ fn fault_14_a_run_that_is_told_to_wait_keeps_what_it_was_given_and_a_later_one_g
     for rows in [6, 12] {
         let deferred = run(folder.path(), &["ingest", file]).expect(4);
         assert!(deferred.stderr.contains("3600"), "{}", deferred.stderr);
-        // Within that hour nothing is asked of the server, though it would answer again.
+        // Within that hour the server gets no request, though it would respond again.
         allowance.store(2, Ordering::SeqCst);
         let again = run(folder.path(), &["ingest", file]).expect(4);
         assert!(

@@ -92,7 +92,7 @@ fn texts_are_edited_by_a_model_and_trained_on_again() {
     let shown = run(folder, &["shards", "inspect", "edited"]).expect(0);
     assert!(shown.stdout.contains("edited"), "{}", shown.stdout);
 
-    // The same again is found, and told to people.
+    // The same edit is found again, and reported to people.
     let again = edit(folder, &edited).expect(0).stdout;
     for part in ["kept as it was", "certain", "changed", "before", "after"] {
         assert!(again.contains(part), "{again}");
@@ -180,7 +180,7 @@ fn an_edit_that_is_killed_leaves_nothing_that_looks_whole() {
         let delay = Duration::from_micros(delay);
         killed += u64::from(kill_when(child, delay, || count_files(&written) >= target));
         if edited.join("CURRENT").exists() {
-            // It had come to its end: begin anew.
+            // It had come to its end: start again.
             assert_eq!(files(&edited), expected);
         }
         if random.below(2) == 0 && edited.exists() {

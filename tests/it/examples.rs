@@ -1,4 +1,5 @@
-//! Examples of public APIs, against recorded answers of theirs on loopback. Skipped where the shared data is absent.
+//! Examples of public APIs, against their recorded responses on loopback. Skipped where the shared
+//! data is absent.
 
 use std::{
     collections::HashMap,
@@ -16,7 +17,7 @@ use crate::{
     support::{run, serve, shared_data},
 };
 
-/// Headers and body of an answer.
+/// Headers and body of a response.
 type Recorded = (String, String);
 
 fn text_of(path: &Path) -> String {
@@ -27,7 +28,8 @@ fn text_of(path: &Path) -> String {
     text
 }
 
-/// Answers by path and query; what was not recorded is not found. `ORIGIN` in an answer is this server.
+/// Responses by path and query; a request that was not recorded is not found. `ORIGIN` in a
+/// response is this server.
 fn replay(answers: HashMap<String, Recorded>) -> String {
     let (sender, own) = mpsc::channel::<String>();
     let mut origin = None;
@@ -80,7 +82,8 @@ fn ingest(example: &str, url: &str, folder: &Path) -> Value {
     run(folder, &arguments).expect(0).json()
 }
 
-/// Ingests an example from a replay of `answers`, whose first page is at `target`, twice: nothing comes of the second run.
+/// Ingests an example from a replay of `answers`, whose first page is at `target`, twice: the
+/// second run adds nothing.
 fn check(example: &str, answers: HashMap<String, Recorded>, target: &str, rows: u64) {
     let origin = replay(answers);
     let folder = tempfile::tempdir().unwrap();
@@ -160,7 +163,8 @@ fn earthquakes_are_features_of_one_document() {
     };
     let body = text_of(&data.join("usgs_earthquakes.geojson.gz"));
     let target = "/earthquakes/feed/v1.0/summary/all_week.geojson";
-    // The week after: an earthquake is measured anew, another one is new, and most are no longer told.
+    // The week after: an earthquake is measured again, another one is new, and most no longer
+    // appear.
     let mut week: Value = serde_json::from_str(&body).unwrap();
     let features = week["features"].as_array_mut().unwrap();
     features.truncate(10);
@@ -200,7 +204,8 @@ fn sitemap(element: &str, urls: impl Iterator<Item = String>) -> Vec<u8> {
     .into()
 }
 
-/// There is no recording of the site that the example names: real pages of newspapers lie where its news do.
+/// There is no recording of the site that the example names: real pages of newspapers replace its
+/// news.
 #[test]
 fn news_are_found_by_their_sitemaps() {
     let Some(data) = shared_data("html/article_extraction/html") else {
@@ -293,7 +298,7 @@ fn zip(name: &str, content: &str) -> Vec<u8> {
     writer.finish().unwrap().into_inner()
 }
 
-/// The shared data hold the bank's file as it lay in its archive.
+/// The shared data hold the bank's file as it was in its archive.
 #[test]
 fn rates_in_an_archive_land_once_and_later_copies_add_what_is_new() {
     let Some(data) = shared_data("timeseries/ecb_eurofxref_hist.csv.gz") else {

@@ -23,7 +23,7 @@ epochs = 1
 batch_size = 32
 "#;
 
-/// 300 rows, of which one has no number as its size, and one has no price.
+/// 300 rows; one has no number as its size, and one has no price.
 fn write(folder: &Path) -> &'static str {
     let mut rows = "id,size,price\n".to_owned();
     for i in 0..300 {

@@ -2,9 +2,9 @@
 
 use std::{collections::BTreeSet, fs, path::Path};
 
-/// Where tests of faults are looked for.
+/// Folders of the tests of faults.
 const FAULTS_IN: [&str; 4] = ["ingest/src", "storage/src", "tests/it", "preprocess/src"];
-/// Where tests of traps are looked for.
+/// Folders of the tests of traps.
 const TRAPS_IN: [&str; 3] = ["preprocess/src", "schemas/src", "tests/it"];
 /// Traps of texts, images and tokens, which are no traps of tables or of time.
 const OF_OTHER_DATA: [u32; 9] = [28, 29, 30, 47, 48, 49, 50, 51, 52];

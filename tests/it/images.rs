@@ -117,7 +117,7 @@ fn images_decoded_in_processes_of_their_own_make_the_same_shards() {
         );
         let file = pipeline(folder.path(), &text);
         run(folder.path(), &["ingest", file, "--json"]).expect(0);
-        // Some are set aside: done with quarantined data.
+        // Some are rejected: done with quarantined data.
         let report = run(folder.path(), &["shards", "build", file, "--json"]);
         let report = report.expect(0).json();
         let shards = folder.path().join(root).join("dataset/shards");

@@ -17,7 +17,8 @@ fn idx(dimensions: &[u32], values: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// Images of 8 x 8 pixels with a bright bar on noise, which lies or stands; their class says which.
+/// Images of 8 x 8 pixels with a horizontal or vertical bright bar on noise; their class says
+/// which.
 fn write_bars(folder: &Path, count: u32) {
     let mut random = Random(7);
     let (mut pixels, mut labels) = (Vec::new(), Vec::new());

@@ -1,4 +1,5 @@
-//! A process may die at any instant; the next one goes on, and the result is that of a process that never died.
+//! A process may die at any instant; the next one resumes, and the result is that of a process that
+//! never died.
 
 use std::{collections::BTreeSet, env, fs, path::Path, thread, time::Duration};
 
@@ -120,7 +121,7 @@ fn killed_fifty_times(text: &str, expected: &Landing, seed: u64) -> Vec<Duration
     starts
 }
 
-/// What a landing zone holds, without what names a process.
+/// Content of a landing zone, without fields that name a process.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Landing {
     pub(crate) entries: Vec<Value>,
@@ -129,7 +130,7 @@ pub(crate) struct Landing {
 }
 
 impl Landing {
-    /// How many of the files lie in `folder`.
+    /// Number of the files in `folder`.
     pub(crate) fn files_in(&self, folder: &str) -> usize {
         let paths = self.files.iter().map(|(path, _)| path);
         paths.filter(|path| path.starts_with(folder)).count()
@@ -216,7 +217,8 @@ fn a_shard_build_killed_at_fifty_points_leaves_what_an_undisturbed_build_leaves(
     eprintln!("{kills} kills, fingerprint {}", report["fingerprint"]);
 }
 
-/// Whatever is there under its final name is whole: what `CURRENT` names can be read, and verifies.
+/// Every file under its final name is complete: the dataset that `CURRENT` names can be read, and
+/// verifies.
 fn assert_partial(dataset: &Path) {
     if dataset.join("CURRENT").exists() {
         run(dataset, &["shards", "verify", "."]).expect(0);

@@ -33,7 +33,7 @@ fn built(folder: &Path, name: &str, settings: &[&str]) -> Value {
     built.expect(0).json()
 }
 
-/// The transform that was fitted for an example, of which there is one.
+/// The only transform that was fitted for an example.
 fn transform(folder: &Path, name: &str) -> Value {
     let dataset = folder.join("feedline-data").join(name).join("dataset");
     let files = fs::read_dir(dataset).unwrap();
@@ -70,7 +70,8 @@ fn a_market_is_split_by_time_and_told_from_the_hour_before() {
         kept + count("rejected") + count("duplicates") + left_out(&report),
         count("rows_in")
     );
-    // A record every 37 s, so 97 in the hour behind each of the two borders, less those that are copies or bad.
+    // A record every 37 s, so 97 in the hour behind each of the two boundaries, less duplicates and
+    // bad ones.
     let embargo = report["filtered"]["embargo"].as_u64();
     assert!((170..=194).contains(&embargo.unwrap()), "{report}");
     assert!(count("train") > 7 * count("validation"), "{report}");

@@ -2,7 +2,8 @@
 
 use crate::support::feedline;
 
-/// What the build of the allocator was told in `.cargo/config.toml` reached it: without it large arrays cost several times as much.
+/// The options in `.cargo/config.toml` reached the build of the allocator: without them large
+/// arrays cost several times as much.
 #[test]
 #[cfg(all(target_os = "linux", target_env = "gnu", target_arch = "x86_64"))]
 fn the_allocator_takes_large_pages_and_keeps_large_pieces() {

@@ -23,7 +23,7 @@ use crate::{
     support::{Random, count_files, files, kill_when, pipeline, run, shared_data, start},
 };
 
-/// What a server has, by path.
+/// Pages of a server, by path.
 pub(crate) type Pages = BTreeMap<String, Vec<u8>>;
 
 /// A server on loopback; what it does not have is absent.
@@ -265,7 +265,7 @@ fn a_site_becomes_a_trained_transformer() {
     assert!(tokens["train"].as_u64().unwrap() > 10_000, "{tokens}");
 }
 
-/// The pages of the shared data: where they lie, and what each of them is.
+/// Paths of the pages of the shared data.
 fn shared_pages() -> Option<Vec<PathBuf>> {
     let articles = shared_data("html/article_extraction/html")?;
     let readability = shared_data("html/readability")?;
@@ -297,14 +297,14 @@ fn real_pages_become_a_trained_transformer() {
         flate2::read::GzDecoder::new(file)
             .read_to_string(&mut page)
             .unwrap();
-        // The same page under another URL: what it says of itself tells that it is the same.
+        // The same page under another URL: its canonical link shows that it is the same.
         if number < 5 {
             pages.insert(
                 format!("/articles/{number:03}-again.html"),
                 page.clone().into(),
             );
         }
-        // Told again, with a few words more where its paragraphs end.
+        // The same story, with a few words more where its paragraphs end.
         if (5..15).contains(&number) {
             let more = "</p><p>This was first told by somebody else.</p>";
             let copy = page.replacen("</p>", more, 6);

@@ -131,7 +131,7 @@ fn predictions_of_the_landed_rows_are_those_that_eval_measures() {
         );
     }
 
-    // The features alone, and a file that is there whole or not at all.
+    // The features alone, in a file that appears complete or not at all.
     let only = [
         "predict",
         file,
@@ -309,7 +309,8 @@ fn predictions_of_a_split_have_the_truth_and_the_bits_of_predict() {
     assert!(refused.stderr.contains("`.parquet`"), "{refused:?}");
 }
 
-/// Orders of which `paid` lands as booleans, `amount` as floats, `n` as integers and `code` as text, which a step reads as numbers.
+/// Orders whose `paid` lands as booleans, `amount` as floats, `n` as integers and `code` as
+/// strings, which a step reads as numbers.
 fn write_orders(folder: &Path) {
     let mut lines = String::new();
     for i in 0..40 {
@@ -432,7 +433,7 @@ fn a_row_that_could_not_land_is_set_aside_with_the_reason_that_ingest_has() {
         let answer: Value = serde_json::from_str(&answers).unwrap();
         if *is_fine {
             assert_eq!(answer["error"], Value::Null, "{path}: {answer}");
-            // What no step can read as a number is missing, as in the build, and told.
+            // Values that no step can read as a number are missing, as in the build, and reported.
             let warning = done
                 .stderr
                 .lines()

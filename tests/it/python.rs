@@ -127,7 +127,7 @@ upper = 0.9
 
 #[test]
 fn air_quality_statistics_and_shards_agree_with_numpy_and_scikit_learn() {
-    // -200 stands for a missing reading, in the target too: those 366 rows are set aside.
+    // -200 means a missing reading, in the target too: those 366 rows are rejected.
     let dataset = "target = \"T\"\ndrop = [\"Date\", \"Time\"]\nmissing_values = [-200]";
     check("timeseries/air_quality_uci.csv.gz", dataset, 366);
 }
@@ -242,7 +242,7 @@ fn features_of_irregular_readings_agree_with_numpy() {
         "speed_7578",
     ] {
         let file = format!("timeseries/nab/{name}.csv.gz");
-        // The target is told from its own past.
+        // The target is predicted from its own past.
         check_series(
             &file,
             "target = \"value\"",

@@ -15,13 +15,13 @@ const KILLS: u64 = 4;
 /// Most time from a kill to the launcher's knowledge of it.
 const KNOWN_WITHIN: Duration = Duration::from_secs(10);
 
-/// What the launcher says of a failure.
+/// Message of the launcher after a failure.
 const SAID: &str = "a rank failed; all are started again from the newest checkpoint";
 
 fn kills() -> u64 {
     #[expect(
         clippy::disallowed_methods,
-        reason = "how long a programme of tests is, is told by the environment"
+        reason = "the environment sets the length of a programme of tests"
     )]
     let told = env::var("FEEDLINE_RANK_KILLS");
     told.map_or(KILLS, |text| text.parse().unwrap())

@@ -26,7 +26,7 @@ pub(crate) fn prepared() -> (tempfile::TempDir, &'static str) {
     support::prepared(2_000, |a, b| 2.0 * a - b, TRAINING)
 }
 
-/// What a training leaves that is the same each time: weights and checkpoints, byte by byte.
+/// Outputs of a training that are the same each time: weights and checkpoints, byte by byte.
 pub(crate) fn weights(folder: &Path) -> Vec<(String, Vec<u8>)> {
     let mut found = files(&folder.join("out/train"));
     found.retain(|(path, _)| path.ends_with(".safetensors"));
@@ -48,7 +48,7 @@ pub(crate) fn assert_same(folder: &Path, expected: &[(String, Vec<u8>)], what: &
     assert!(found == expected, "the bytes differ: {what}");
 }
 
-/// A launcher whose output is written to files, so that nobody waits for a reader.
+/// A launcher whose output is written to files, so that it never waits for a reader.
 pub(crate) struct Launcher {
     child: Child,
     folder: PathBuf,
@@ -107,7 +107,7 @@ impl Launcher {
         found
     }
 
-    /// Whether the run has written a checkpoint.
+    /// Returns true if the run has written a checkpoint.
     fn has_saved(&self) -> bool {
         let found = files(&self.folder.join("out/train"));
         found.iter().any(|(path, _)| path.contains("checkpoint"))

@@ -13,7 +13,7 @@ struct Case {
     series: &'static [(&'static str, &'static str)],
     /// Column that features are made of.
     of: &'static str,
-    /// Rows that are set aside: those without a target.
+    /// Rejected rows: those without a target.
     rejected: u64,
     /// The other keys of `[dataset]`, then its steps.
     dataset: &'static str,
@@ -396,7 +396,7 @@ columns = ["PT08_S1_CO"]
 "#,
 };
 
-/// A metric of one column, told from its own past.
+/// A metric of one column, predicted from its own past.
 const fn metric(file: &'static str) -> Case {
     Case {
         file,

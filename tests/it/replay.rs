@@ -1,4 +1,4 @@
-//! What a source has archived is read again without it.
+//! Archived responses of a source are read again without it.
 
 use std::{fs, path::Path};
 
@@ -70,7 +70,7 @@ fn a_replay_lands_the_same_bytes_elsewhere_or_others_under_other_settings() {
         assert!(!expected.is_empty(), "{kind}");
         assert!(landed(folder.path(), "again", kind) == expected, "{kind}");
     }
-    // What did not fit its column does now, and no answer is copied.
+    // Values that did not fit their column do now, and no response is copied.
     let widen = [
         "--set",
         "source.0.contract.types=widen",

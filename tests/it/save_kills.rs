@@ -1,4 +1,4 @@
-//! A training killed while it saves: the newest checkpoint that is there loads, and it is not old.
+//! A training killed while it saves: the newest existing checkpoint loads, and it is not old.
 //! `FEEDLINE_SAVE_KILLS` says how many kills must hit one; 5 without it.
 
 use std::{
@@ -33,7 +33,7 @@ fn prepared() -> (tempfile::TempDir, &'static str) {
     support::prepared(2_000, |a, b| 2.0 * a - b, TRAINING)
 }
 
-/// What is in the folder of checkpoints.
+/// Content of the folder of checkpoints.
 #[derive(Debug, Default)]
 struct Saved {
     newest: u64,
@@ -72,7 +72,8 @@ fn steps_taken(port: u16) -> Option<u64> {
     line?.parse().ok()
 }
 
-/// Does `until` while the process is asked again and again for the steps that it has taken; the last answer.
+/// Does `until` while the process is asked again and again for the steps that it has taken; returns
+/// the last number.
 fn counting_steps(port: u16, until: impl FnOnce()) -> u64 {
     let over = AtomicBool::new(false);
     thread::scope(|scope| {
@@ -92,7 +93,7 @@ fn counting_steps(port: u16, until: impl FnOnce()) -> u64 {
     })
 }
 
-/// A training, the file that it tells its story in, and the port that it answers on.
+/// A training, its log file, and the port that it listens on.
 fn training(folder: &Path, file: &str) -> (Child, PathBuf, u16) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();

@@ -21,7 +21,7 @@ fn free() -> SocketAddr {
         .unwrap()
 }
 
-/// The answer to a GET, head and body; none while nobody listens.
+/// The response to a GET, head and body; none while there is no listener.
 fn get(address: SocketAddr, path: &str) -> Option<String> {
     let mut stream = TcpStream::connect(address).ok()?;
     let request = format!("GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
@@ -103,7 +103,7 @@ fn files_that_come_in_land_while_it_serves_and_a_signal_ends_it_well() {
     until("the second file landed", || rows(3.0));
     assert!(metric(address, "feedline_source_complete_timestamp_seconds").unwrap() > 1.7e9);
     assert_eq!(terminate(child), 0);
-    assert_eq!(get(address, "/healthz"), None, "nobody answers any more");
+    assert_eq!(get(address, "/healthz"), None, "the server has stopped");
     // Everything it landed stays, and the same source by hand has nothing left to do.
     let status = run(folder.path(), &["ingest", "p.toml", "--json"])
         .expect(0)

@@ -1,4 +1,4 @@
-//! A training that is told to stop by SIGTERM, wherever it is, saves and leaves.
+//! A training that is stopped by SIGTERM, at any point, saves and leaves.
 
 use std::{
     fs,
@@ -157,7 +157,7 @@ fn a_training_told_to_stop_in_a_step_or_while_it_measures_saves_leaves_and_goes_
             in_steps += 1;
         }
     }
-    eprintln!("told to stop {in_steps} times in steps, {measuring} times while measuring");
+    eprintln!("stopped {in_steps} times in steps, {measuring} times while measuring");
     let resumed = run(folder.path(), &["train", file, "--resume", "--json"]).expect(0);
     for key in ["steps", "test", "validation", "best_epoch"] {
         assert_eq!(resumed.json()[key], undisturbed[key], "{key}");
@@ -165,11 +165,11 @@ fn a_training_told_to_stop_in_a_step_or_while_it_measures_saves_leaves_and_goes_
     assert!(weights() == expected);
 }
 
-/// Passes connections on to a server until it is told to let everything hang.
+/// Passes connections on to a server until it is set to let everything hang.
 struct Proxy {
     port: u16,
     hangs: Arc<AtomicBool>,
-    /// Whether something hangs.
+    /// True when something hangs.
     held: Arc<AtomicBool>,
 }
 

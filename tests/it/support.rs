@@ -23,7 +23,7 @@ pub(crate) fn feedline(folder: &Path) -> Command {
     command
 }
 
-/// What a finished command left.
+/// Output and exit status of a finished command.
 #[derive(Debug)]
 pub(crate) struct Finished {
     pub(crate) code: i32,
@@ -68,10 +68,11 @@ pub(crate) fn start(folder: &Path, arguments: &[&str]) -> Child {
         .unwrap()
 }
 
-/// An answer to a request: status, further lines of the head, body.
+/// A response to a request: status, further lines of the head, body.
 pub(crate) type Answer = (&'static str, String, String);
 
-/// Serves HTTP on loopback, one request a connection: `answer` is given the target of each. Returns the origin.
+/// Serves HTTP on loopback, one request a connection: `answer` is given the target of each. Returns
+/// the origin.
 pub(crate) fn serve(mut answer: impl FnMut(&str) -> Answer + Send + 'static) -> String {
     serve_bytes(move |target| {
         let (status, head, body) = answer(target);
@@ -83,7 +84,7 @@ pub(crate) fn serve(mut answer: impl FnMut(&str) -> Answer + Send + 'static) -> 
     })
 }
 
-/// Serves like [`serve`] answers whose bytes need not be text.
+/// Serves, like [`serve`], responses whose bytes need not be text.
 pub(crate) fn serve_bytes(mut answer: impl FnMut(&str) -> Vec<u8> + Send + 'static) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let origin = format!("http://{}", listener.local_addr().unwrap());
@@ -198,7 +199,7 @@ pub(crate) fn shared_data(path: &str) -> Option<PathBuf> {
 pub(crate) fn python(modules: &str) -> Option<Command> {
     #[expect(
         clippy::disallowed_methods,
-        reason = "which Python to use is told to tests by the environment"
+        reason = "the environment names the Python that tests use"
     )]
     let (path, ci) = (
         env::var("FEEDLINE_PYTHON").unwrap_or_else(|_| "python3".into()),

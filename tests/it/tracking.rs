@@ -1,4 +1,4 @@
-//! What a training leaves for people and other programs: event files, pages, the list of runs.
+//! Outputs of a training for people and other programs: event files, pages, the list of runs.
 
 use std::{
     fs,

@@ -18,9 +18,9 @@ const FENCE: &str = "```";
 const PROMPT: &str = "$ ";
 /// Longest line of an output, in characters.
 const WIDTH: usize = 100;
-/// Column of the values in reports, and the indent of what goes on of them in another line.
+/// Column of the values in reports, and the indent of their continuation lines.
 const VALUES: usize = 19;
-/// Indent of what goes on of any other line.
+/// Indent of any other continuation line.
 const INDENT: usize = 4;
 
 /// Lines of reports about sizes, places, hashes and times, which show nothing of a finding.

@@ -1,4 +1,5 @@
-//! What ingest asks of the disk, seen by strace: a kill at each call that changes a file, and what a power cut would leave.
+//! System calls of ingest on the disk, seen by strace: a kill at each call that changes a file, and
+//! the possible losses of a power cut.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -12,7 +13,7 @@ use crate::{
     support::{feedline, finish, pipeline, run},
 };
 
-/// A few batches, with repeated records, rejects, a child table and an archive of answers.
+/// A few batches, with repeated records, rejects, a child table and an archive of responses.
 const SMALL: &str = r#"
 [pipeline]
 name = "small"
@@ -30,7 +31,7 @@ archive_raw = true
 contract = { children = { flags = { parent = { quote = "id" } } } }
 "#;
 
-/// Where its files lie.
+/// Folders of its files.
 const FOLDERS: [&str; 4] = ["data/", "rejects/", "raw/", "children/flags/"];
 
 /// Calls that change files or make them durable. A file that is opened to be written to is empty until `write`.
@@ -120,14 +121,14 @@ fn a_kill_at_every_call_that_writes_loses_and_doubles_nothing() {
     assert!(killed > 30, "{killed}");
 }
 
-/// What is sure to be on the disk after a power cut.
+/// State that is sure to be on the disk after a power cut.
 #[derive(Default)]
 struct Disk {
     /// Files with bytes that were not synced.
     dirty: BTreeSet<String>,
     /// Names that their folders may not have: made, and the folder not synced since.
     loose: BTreeSet<String>,
-    /// What an entry of the log names, by the entry's path.
+    /// Files that an entry of the log names, by the entry's path.
     named: BTreeMap<String, Vec<String>>,
 }
 
@@ -156,7 +157,7 @@ impl Disk {
                 self.loose.insert((*quoted.first()?).to_owned());
             }
             "rename" | "linkat" => {
-                // The empty text of `-s 0` never stands for a path: strace shows paths whole.
+                // The empty text of `-s 0` is never a path: strace shows full paths.
                 let [from, to] = quoted[..] else { return None };
                 let is_dirty = self.dirty.contains(from);
                 if is_dirty {
@@ -170,7 +171,7 @@ impl Disk {
         None
     }
 
-    /// What an entry that has just got its name could lack after a power cut.
+    /// Files that an entry that has just got its name could lack after a power cut.
     fn lacks(&self, entry: &str, is_dirty: bool) -> Option<String> {
         let files = self.named.get(entry)?;
         if is_dirty {
@@ -194,7 +195,8 @@ impl Disk {
     }
 }
 
-/// What a power cut at any moment of these calls could break, and entries that may be gone at the end.
+/// Damage that a power cut at any moment of these calls could do, and entries that may be gone at
+/// the end.
 fn after_power_cut(folder: &Path, calls: &str) -> Vec<String> {
     let zone = folder.join("out/landing/market");
     let mut disk = Disk::default();

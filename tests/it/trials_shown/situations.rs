@@ -87,7 +87,7 @@ fn write_ratios(folder: &Path) -> Option<String> {
     write_table(folder, "day;Ratio;pct;Price", (0..400).map(line))
 }
 
-/// Writes 5,000 rows, of which 15 differ.
+/// Writes 5,000 rows; 15 of them differ.
 fn write_small_integers(folder: &Path) -> Option<String> {
     let line = |i: u32| format!("{},{},{}", i % 5, i % 3, i % 15 * 7 % 4);
     write_table(folder, "a,b,y", (0..5_000).map(line))
@@ -282,7 +282,7 @@ fn serve_successes_without_records() -> String {
     })
 }
 
-/// Four readings of which three are equal, as the file `rows.csv` and from a server.
+/// Four readings, three of them equal, as the file `rows.csv` and from a server.
 fn write_and_serve_readings(folder: &Path) -> Option<String> {
     let readings = [(1, 20.5), (1, 20.5), (2, 21.0), (1, 20.5)];
     let lines = readings.map(|(sensor, celsius)| format!("{sensor},{celsius}"));
