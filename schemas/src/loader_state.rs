@@ -187,7 +187,7 @@ pub struct MixtureState {
     pub stratified: bool,
     /// Samples in an epoch, where that was given.
     pub samples_per_epoch: Option<u64>,
-    /// Weights, with the batch from which they apply; the last decides the order, those before it
+    /// Weights, each with the first batch of their use; the last decides the order, those before it
     /// are history. At least 1, at most 16: the oldest are dropped.
     pub phases: Vec<MixturePhase>,
 }

@@ -12,7 +12,7 @@
 //! | [`Layout::Tokens`] | `tokens: list<uint16>` or `list<uint32>` (one document a row, not cut), `key`, `origin` |
 //! | [`Layout::Multi`] | those of `x`, `image` and `tokens` (at most `length` ids a row) that rows have, `y`, `key`, `origin` |
 //!
-//! Where [`DatasetCounts::boxes`] is set, rows with images have a last column `boxes: large_utf8`
+//! With [`DatasetCounts::boxes`], rows with images have a last column `boxes: large_utf8`
 //! too: a JSON list of `{"bbox": [x, y, width, height], "label": ...}` in pixels of the image as it
 //! is decoded, upright, from its left upper corner; the label is text, an integer, or absent.
 //!
@@ -518,7 +518,7 @@ pub struct NearImageCounts {
 pub struct BoxCounts {
     /// Those that the shards have.
     pub kept: u64,
-    /// Boxes of which nothing remains: outside of the stored part, or without area.
+    /// Boxes that were lost: outside of the stored part, or without area.
     pub lost: u64,
 }
 

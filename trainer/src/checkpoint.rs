@@ -7,7 +7,7 @@
 //! `header_hash` covers the header, `tensor_hash` in it the tensors, and the texts must be as they are written: any changed
 //! byte is seen.
 //!
-//! Where ranks hold the optimizer's state in shares, each writes its own beside it ([`state`]), and
+//! When ranks hold the optimizer's state in shares, each writes its own beside it ([`state`]), and
 //! the header has the hashes.
 //!
 //! A checkpoint is there complete or not at all. Older ones are removed only after a newer one is durable, so a crash at

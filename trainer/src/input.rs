@@ -235,7 +235,7 @@ mod tests {
 
     #[test]
     fn images_become_normalised_planes() {
-        // Two images of two pixels, all values of which differ by colour and image.
+        // Two images of two pixels; their values differ by colour and image.
         let pixels = [0, 51, 255, 102, 0, 51, 255, 255, 255, 0, 0, 0];
         let inputs = Inputs {
             pixels: &pixels,

@@ -68,7 +68,7 @@ pub struct ListedRun {
     pub validation_loss: Option<f64>,
     /// Its main metric, such as `rmse`.
     pub metric: Option<String>,
-    /// That metric on the test split; absent before the run has finished.
+    /// Value of that metric on the test split; absent before the run has finished.
     pub test: Option<f64>,
     /// Seed.
     pub seed: u64,

@@ -241,7 +241,7 @@ mod tests {
 
     const QUICK: Duration = Duration::from_millis(10);
 
-    /// A round of responses, all of which take `time`.
+    /// A round of responses that all take `time`.
     fn round(control: &mut Control, time: Duration) {
         control.was_full = true;
         for _ in 0..control.round() {

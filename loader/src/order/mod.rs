@@ -6,7 +6,7 @@
 //! ```text
 //! deal     unit PRP(i) of the source is the i-th that is dealt; its n samples, counted in this order, are cut into D
 //!          domains whose sizes differ by one sample at most
-//! window   a domain's units in runs of W, the last of every second domain first; the first run of domain d is cut to
+//! window   a domain's units in runs of W, the last of every second domain first; the first run of domain d has
 //!          ceil((d + 1) * W / D) units, so that domains change windows at different steps
 //! shuffle  position i of a window with m samples holds its sample PRP(i), counted in dealt order
 //! epoch    sample p of 0..n is the next one of the domain whose turn is p % D

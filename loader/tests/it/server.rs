@@ -33,11 +33,11 @@ pub(crate) enum Fault {
     Status(u16, Option<&'static str>),
     /// The connection breaks after so many bytes of the body.
     Cut(usize),
-    /// The answer comes this much later.
+    /// The response comes this much later.
     Late(Duration),
     /// One byte at a time, with this time between them.
     Drip(Duration),
-    /// No answer ever.
+    /// No response ever.
     Hang,
     /// The object is to be had elsewhere.
     Redirect,
@@ -72,7 +72,7 @@ struct Shared {
     objects: Mutex<BTreeMap<String, (Bytes, String)>>,
     rule: Mutex<Arc<Rule>>,
     log: Mutex<Vec<Asked>>,
-    /// Time before any answer.
+    /// Time before any response.
     latency: Mutex<Duration>,
 }
 
@@ -160,7 +160,7 @@ impl Server {
         *self.shared.rule.lock().unwrap() = Arc::new(Box::new(rule));
     }
 
-    /// Every answer takes this long at least.
+    /// Every response takes this long at least.
     pub(crate) fn set_latency(&self, latency: Duration) {
         *self.shared.latency.lock().unwrap() = latency;
     }

@@ -81,7 +81,7 @@ fn child() {
     soak.report(Duration::from_secs(seconds));
 }
 
-/// What happened so far.
+/// Counters and state of the test so far.
 struct Soak {
     plain: Store,
     manifest: Manifest,
@@ -98,7 +98,7 @@ struct Soak {
     used: Vec<Used>,
 }
 
-/// What the process uses.
+/// Resources that the process uses.
 #[derive(Clone, Copy, Debug)]
 struct Used {
     rss_kib: u64,
@@ -212,7 +212,7 @@ impl Soak {
         (joined, after)
     }
 
-    /// What happens to the requests of a life: about one in eight goes wrong.
+    /// Faults of the requests of a life: about one in eight requests fails.
     fn faults(&self) -> impl Fn(&Asked) -> Fault + Send + Sync + 'static {
         let (life, counts) = (self.lives, Arc::clone(&self.faults));
         let shards = &self.manifest.splits[0].shards;
@@ -324,7 +324,7 @@ fn undisturbed(config: &LoaderConfig) -> LoaderConfig {
     }
 }
 
-/// What one rank sees of up to `most` batches, and the state after them.
+/// Samples that one rank reads in up to `most` batches, and the state after them.
 fn live(
     url: &str,
     config: &LoaderConfig,

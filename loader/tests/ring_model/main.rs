@@ -70,7 +70,7 @@ const SHAPE: SlabShape = SlabShape {
     row_bytes: [1, 0, 0, 0, 0],
 };
 
-/// What happens in a pass.
+/// Events of a pass.
 #[derive(Clone, Copy, Default)]
 struct Story {
     slabs: u32,
@@ -93,7 +93,7 @@ struct Pass {
     assembler: JoinHandle<()>,
 }
 
-/// What the assemble thread works with.
+/// Inputs of the assemble thread.
 struct Assembler {
     ring: Ring,
     pool: Arc<Pool<Scratch>>,
@@ -221,7 +221,7 @@ fn check(batch: &Batch, number: u64) {
     assert_eq!(
         batch.bytes(),
         [number.to_le_bytes()[0]; ROWS],
-        "batch {number} is whole"
+        "batch {number} is complete"
     );
 }
 
@@ -333,7 +333,7 @@ fn a_loader_that_is_dropped_with_work_in_its_queue_ends_its_threads() {
         let (ring, pool) = take(story).finish();
         drop(pool);
         assert_eq!(ring.in_use(), 0);
-        // Slabs whose tasks were dropped are gone; what is left is whole.
+        // Slabs whose tasks were dropped are gone; the remaining ones are complete.
         while let Ok(slab) = ring.free().try_recv() {
             check_slab(&slab);
         }

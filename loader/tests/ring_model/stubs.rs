@@ -1,4 +1,4 @@
-//! What the files under test need of the rest of the loader.
+//! Parts of the loader that the files under test use.
 
 /// A batch, whose rows all hold its number.
 pub(crate) mod batch {
@@ -10,7 +10,7 @@ pub(crate) mod batch {
         ring::{Lease, Ring},
     };
 
-    /// Where rows lie among those of all ranks, of which there are none here.
+    /// Position of rows among those of all ranks; empty, since there are no other ranks here.
     pub(crate) type Place = ();
 
     #[derive(Debug)]
@@ -90,7 +90,7 @@ pub(crate) mod fill {
         }
     }
 
-    /// Writes the batch's number into each row, and lets others go on in between.
+    /// Writes the batch's number into each row, and lets other threads run in between.
     pub(crate) struct Filler {
         pub(crate) kind: (),
         pub(crate) target: (),

@@ -1,4 +1,4 @@
-//! What the loader's `sync` module has, with a scheduler that decides at each of its calls who goes on.
+//! The items of the loader's `sync` module, with a scheduler that picks the next thread at each call.
 
 pub(crate) use shuttle::{
     sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, atomic},
@@ -105,7 +105,7 @@ pub(crate) mod channel {
             value
         }
 
-        /// Whether all senders are gone.
+        /// Returns true if all senders are gone.
         pub(crate) fn is_closed(&self) -> bool {
             self.0.state().senders == 0
         }

@@ -5,7 +5,7 @@
 //! each connects to the ranks between rank 0 and itself, with the same hello, and is connected to
 //! by those above it. A process that does not belong is refused with a reason.
 //!
-//! Where an agent listens on that address itself, as torchrun's does, rank 0 listens on the first
+//! When an agent listens on that address itself, as torchrun's does, rank 0 listens on the first
 //! free one of [`CANDIDATES`] ports that follow from the address's port and the id of the job. The
 //! others try them all: a listener that is no rank of the job sends no welcome.
 //!

@@ -18,7 +18,7 @@ pub(crate) struct Pace {
     rank_step_s: Vec<f64>,
     /// The rank whose time is the largest multiple of that of the others.
     slowest_rank: usize,
-    /// That ratio.
+    /// Ratio of its time to that of the others.
     slowest_ratio: f64,
 }
 
