@@ -26,8 +26,8 @@ pub enum BatchKind {
         /// True when a row holds several documents; `segments` and `positions` then separate them.
         packed: bool,
     },
-    /// Rows of several parts: `x`, `pixels` and `tokens` as above, each empty where its sizes are
-    /// 0. `lengths` is the number of ids of a row's text; the others are padding.
+    /// Rows of several parts: `x`, `pixels` and `tokens` as above. A part with sizes of 0 is empty.
+    /// `lengths` is the number of ids of a row's text; the others are padding.
     Multi {
         /// Elements of `x` in a row.
         features: usize,

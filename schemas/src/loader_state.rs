@@ -125,8 +125,8 @@ impl fmt::Display for SampleUnit {
     }
 }
 
-/// Shards that an order leaves out, of all its sources together. Written as one string, `<shards>
-/// <rows> <hash>`, so that a state stays small.
+/// Shards that an order leaves out, of all its sources together. Written as one string,
+/// `<shards> <rows> <hash>`, so that a state stays small.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(into = "String", try_from = "String")]
 #[schemars(with = "String")]

@@ -216,8 +216,8 @@ pub struct SlicesReport {
     pub values_done: u64,
     /// Values that are open. Of a list that another source gives, as many as were known when the last pass began.
     pub values_open: u64,
-    /// Intervals that are done of the values with the least progress, such as `2026-01-01 to
-    /// 2026-03-01`.
+    /// Intervals that are done of the values with the least progress, such as
+    /// `2026-01-01 to 2026-03-01`.
     pub ranges: Vec<String>,
     /// The slice or value that is being read.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -297,7 +297,7 @@ fn real_pages_become_a_trained_transformer() {
         flate2::read::GzDecoder::new(file)
             .read_to_string(&mut page)
             .unwrap();
-        // The same page under another URL: its canonical link shows that it is the same.
+        // The same page under another URL: its own metadata shows that it is the same.
         if number < 5 {
             pages.insert(
                 format!("/articles/{number:03}-again.html"),

@@ -107,8 +107,8 @@ pub struct CutBox {
     pub bottom: u32,
 }
 
-/// Draws the mixes of `slots` of a global batch of `batch_slots`, whose images have `[height,
-/// width]`.
+/// Draws the mixes of `slots` of a global batch of `batch_slots`, whose images have
+/// `[height, width]`.
 pub(crate) fn mix_batch(
     config: &MixConfig,
     (seed, epoch, batch): (u64, u64, u64),

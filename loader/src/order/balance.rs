@@ -1,8 +1,8 @@
 //! Balanced classes: an epoch in which every class has its share of the samples, whatever its share of the rows.
 //!
-//! Of `N` rows, a class of weight `w` (those of all classes with rows together 1) gives `T = ceil(w
-//! N)` samples of an epoch. They are spread evenly over its `n` rows, in stored order: row `r`
-//! gives in epoch `e`
+//! Of `N` rows, a class of weight `w` (those of all classes with rows together 1) gives
+//! `T = ceil(w N)` samples of an epoch. They are spread evenly over its `n` rows, in stored order:
+//! row `r` gives in epoch `e`
 //!
 //! ```text
 //! floor(T (r + e + 1) / n) - floor(T (r + e) / n)

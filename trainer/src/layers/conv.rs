@@ -47,9 +47,9 @@ pub struct Conv2d {
 }
 
 impl Conv2d {
-    /// A convolution of images `[channels, height, width]` to `out` channels by a window `[size,
-    /// stride]`: so many pixels a side, moved by so many. The image is padded with zeros by `size /
-    /// 2`, so that an odd size at stride 1 keeps its sides. It has a bias.
+    /// A convolution of images `[channels, height, width]` to `out` channels by a window
+    /// `[size, stride]`: so many pixels a side, moved by so many. The image is padded with zeros by
+    /// `size / 2`, so that an odd size at stride 1 keeps its sides. It has a bias.
     pub fn new(
         builder: &mut Builder,
         name: &str,
