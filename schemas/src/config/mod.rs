@@ -6,6 +6,7 @@
 mod augment;
 mod auth;
 mod average;
+mod bounded;
 mod contract;
 mod crawl;
 mod dataset;
@@ -48,6 +49,11 @@ pub use self::{
     augment::{AugmentStep, Augmentation, ImageMixConfig, NormaliseBy},
     auth::{AuthConfig, AuthKind, CredentialsIn, LoginBody},
     average::AverageConfig,
+    bounded::{
+        AboveZero, BelowOne, Bounded, Bytes, Count, Float, Fraction, FromZero, InsideOne, Interval,
+        Millisecond, Milliseconds, NotNegative, OutOfRange, Plain, Positive, Read, Real, Second,
+        Seconds, ToThousand, Unit, Whole, ZeroToHalf, ZeroToOne,
+    },
     contract::{
         ChildConfig, ColumnContract, ColumnsContract, ContractConfig, DeclaredType, DuplicateKeys,
         JsonConfig, ListContract, MissingColumns, NullContract, TypeContract,
