@@ -159,8 +159,8 @@ impl Batch {
 
     /// Returns true if the batch has reached one of its limits.
     pub(crate) fn is_full(&self, config: &BatchConfig) -> bool {
-        self.len() >= config.rows
-            || self.pages >= config.pages
+        self.len() >= config.rows.get()
+            || self.pages >= config.pages.get()
             || self.bytes >= config.bytes.bytes()
     }
 

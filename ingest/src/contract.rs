@@ -189,7 +189,7 @@ impl<'a> Contract<'a> {
         let columns = columns.unwrap_or_default();
         let names = || columns.iter().map(|column| column.name.as_str());
         let width = Width::new(
-            config.max_keys as usize,
+            config.max_keys.get() as usize,
             names().filter(|n| n.contains('.')),
         );
         let by_name: HashMap<String, usize> = names().map(ToOwned::to_owned).zip(0..).collect();
@@ -299,7 +299,7 @@ impl<'a> Contract<'a> {
 
     /// Decides about a record, and applies its changes to the schema if it lands.
     pub(crate) fn admit(&mut self, record: Vec<(String, Value)>) -> Verdict {
-        let mut leaves = flatten(record, self.config.max_depth, &self.whole);
+        let mut leaves = flatten(record, self.config.max_depth.get(), &self.whole);
         let mut places = mem::take(&mut self.places);
         self.pending.clear();
         self.place(&leaves, &mut places);

@@ -540,7 +540,7 @@ mod tests {
             PaginationKind::Cursor,
         );
         config.records = "data.items".into();
-        config.pagination.cursor_path = "paging.next_cursor".into();
+        crate::http::testing::set_key(&mut config, "cursor_path", "paging.next_cursor");
         let (rude, requests) = read_all(&config, usize::MAX).await.unwrap();
         assert_eq!(rude.len(), 298);
         assert!(requests.retries >= 5, "{requests:?}");

@@ -15,7 +15,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use feedline_schemas::{
     commit::Position,
-    config::{FetchConfig, FileFormat, SourceConfig},
+    config::{Bounded, FetchConfig, FileFormat, SourceConfig},
     report::Warning,
 };
 use tokio::task::JoinSet;
@@ -53,19 +53,15 @@ pub(crate) fn open(
         let reason = "URLs are cells of a table: set `format` to `csv`, `json`, `ndjson` or `parquet`, or remove this table";
         return Err(Error::config("fetch", reason));
     }
-    if !(1..=64).contains(&fetch.concurrency) {
-        let reason = format!("{} is out of range, use 1 to 64", fetch.concurrency);
-        return Err(Error::config("fetch.concurrency", reason));
-    }
     if fetch.column == fetch.into {
         let reason = "it is the column of URLs; choose a name of its own";
         return Err(Error::config("fetch.into", reason));
     }
     let mut one = config.clone();
-    one.batch.rows = 1;
+    one.batch.rows = Bounded::literal::<1>();
     one.limits.concurrency.get_or_insert(fetch.concurrency);
     let http = Http::for_images(fetch.private, &config.retry, context);
-    let http = http.with_manners(&one, fetch.concurrency as usize);
+    let http = http.with_manners(&one, fetch.concurrency.get() as usize);
     Ok(Box::new(Fetching {
         table: files::open(&one, context)?,
         fetch: fetch.clone(),
@@ -207,7 +203,7 @@ impl Fetching {
 
     /// Reads rows and starts to fetch their files, up to the concurrency limit.
     async fn read_ahead(&mut self) {
-        while self.ahead.rows.len() < self.fetch.concurrency as usize
+        while self.ahead.rows.len() < self.fetch.concurrency.get() as usize
             && let Some(at) = self.ahead.read_to.take()
         {
             let row = match self.table.next_page(&at).await {

@@ -142,21 +142,6 @@ fn check_details(config: &SourceConfig) -> Result<(), Error> {
             return Err(Error::config("archive.member", reason));
         }
     }
-    let bounds = [
-        ("max_members", archive.max_members, u64::MAX),
-        (
-            "max_member_bytes",
-            archive.max_member_bytes.bytes(),
-            1 << 30,
-        ),
-        ("max_ratio", archive.max_ratio, u64::MAX),
-    ];
-    for (key, value, most) in bounds {
-        if !(1..=most).contains(&value) {
-            let reason = format!("{value} is out of range, use 1 to {most}");
-            return Err(Error::config(format!("archive.{key}"), reason));
-        }
-    }
     csv_dialect::check(&config.csv)?;
     match config.text.separator.as_deref() {
         Some(_) if config.format != FileFormat::Text => Err(Error::config(

@@ -105,7 +105,7 @@ impl Source for Files {
         let config = &self.list.config;
         let young = Young {
             now: self.clock.unix(),
-            settle: Duration::from_secs(config.files.settle_s),
+            settle: config.files.settle_s.duration(),
             notices: &self.list.notices,
         };
         let mut unread = Unread::new(found, done, young, &mut self.seen);
@@ -114,7 +114,7 @@ impl Source for Files {
         let mut gathered = Gathered {
             records: Vec::new(),
             parts: Vec::new(),
-            room: PAGE.min(config.batch.rows),
+            room: PAGE.min(config.batch.rows.get()),
             bytes: 0,
         };
         while let Some(now) = file {
@@ -778,7 +778,7 @@ pub(crate) mod tests {
         ]);
         let mut config = folder.source("d");
         config.format = FileFormat::Image;
-        config.batch.rows = 3;
+        config.batch.rows = feedline_schemas::config::Bounded::literal::<3>();
         let found = pages(&config, Position::Start).await.unwrap();
         let lengths: Vec<usize> = found.iter().map(|(records, _)| records.len()).collect();
         assert_eq!(lengths, [3, 2]);
@@ -818,7 +818,7 @@ pub(crate) mod tests {
             ("5.parquet", &crate::parquet_rows::tests::numbers(11)),
         ]);
         let mut config = folder.source("*");
-        config.batch.rows = 3;
+        config.batch.rows = feedline_schemas::config::Bounded::literal::<3>();
         let whole = pages(&config, Position::Start).await.unwrap();
         assert_eq!(whole.len(), 4 + 3 + 1 + 2 + 4);
         for (i, (_, position)) in whole.iter().enumerate().take(whole.len() - 1) {
@@ -868,7 +868,7 @@ pub(crate) mod tests {
             let content = |to: u32| header.to_owned() + &(1..=to).map(row).collect::<String>();
             let folder = Folder::new(&[(name, content(2).as_bytes())]);
             let mut config = folder.source(name);
-            config.batch.rows = 1;
+            config.batch.rows = feedline_schemas::config::Bounded::literal::<1>();
             let whole = pages(&config, Position::Start).await.unwrap();
             let values = |found: Vec<(Vec<String>, Position)>| -> String {
                 let records = found.into_iter().flat_map(|(records, _)| records);
@@ -1050,7 +1050,7 @@ pub(crate) mod tests {
         );
         assert_eq!(told(&config).await, []);
         config.csv.columns = ["l", "w", "s"].map(str::to_owned).to_vec();
-        config.batch.rows = 1;
+        config.batch.rows = feedline_schemas::config::Bounded::literal::<1>();
         let whole = pages(&config, Position::Start).await.unwrap();
         assert_eq!(whole[0].0, [r#"{"l":"5.1","s":"x","w":"3.5"}"#]);
         assert_eq!(

@@ -16,7 +16,7 @@ use std::{
     time::Duration,
 };
 
-use feedline_schemas::config::{LimitsConfig, RetryConfig};
+use feedline_schemas::config::{Bounded, LimitsConfig, RetryConfig};
 use reqwest::StatusCode;
 use tokio::{
     sync::Notify,
@@ -98,16 +98,16 @@ impl Pacing {
     /// Creates the pacing from settings within their ranges. `seed` makes the jitter of this run
     /// differ from that of others.
     pub(crate) fn new(limits: &LimitsConfig, retry: &RetryConfig, seed: u64) -> Self {
-        let interval = limits.requests_per_s.map_or(0.0, f64::recip);
+        let interval = limits.requests_per_s.map_or(0.0, |rate| rate.get().recip());
         Self {
             interval: Duration::try_from_secs_f64(interval).unwrap_or_default(),
-            burst: limits.burst.unwrap_or(1).max(1),
-            concurrency: limits.concurrency.unwrap_or(64).max(1),
+            burst: limits.burst.map_or(1, Bounded::get),
+            concurrency: limits.concurrency.map_or(64, Bounded::get),
             max_wait_s: retry.max_wait_s,
-            max_hold: Duration::from_secs(retry.max_deferral_s),
+            max_hold: retry.max_deferral_s.duration(),
             circuit: circuit::Settings {
-                failures: retry.circuit_failures,
-                cooldown: Duration::from_secs(retry.circuit_cooldown_s),
+                failures: retry.circuit_failures.get(),
+                cooldown: retry.circuit_cooldown_s.duration(),
                 seed,
             },
             meter: Arc::default(),

@@ -517,7 +517,7 @@ impl Http {
     async fn body(&self, url: &Url, mut response: Response, limit: u64) -> Result<Bytes, Failure> {
         let announced = response.content_length();
         let mut body = Vec::new();
-        let mut pace = Pace::new(self.limits.min_bytes_per_s);
+        let mut pace = Pace::new(self.limits.min_bytes_per_s.get());
         loop {
             if (body.len() as u64).max(announced.unwrap_or(0)) > limit {
                 let what = format!("the body is larger than `retry.max_body_bytes` = {limit}");

@@ -283,7 +283,7 @@ mod tests {
         let (images, labels) = pair();
         let folder = Folder::new(&[("p", &images), ("l", &labels)]);
         let mut config = source(&folder, "p", Some("l"));
-        config.batch.rows = 1;
+        config.batch.rows = feedline_schemas::config::Bounded::literal::<1>();
         let whole = pages(&config, Position::Start).await.unwrap();
         assert_eq!(whole.len(), 3);
         for (i, (_, position)) in whole.iter().enumerate().take(2) {

@@ -91,7 +91,7 @@ impl Survey {
         Self {
             format: CellFormat::new(&config.csv),
             dates: (!contract.dates.is_empty()).then(|| Dates::new(&contract.dates)),
-            max_depth: contract.max_depth,
+            max_depth: contract.max_depth.get(),
             whole: whole.map(|(name, _)| name.clone()).collect(),
             rows: 0,
             bad: 0,
@@ -220,7 +220,7 @@ impl Survey {
         let rules = Rules {
             max_odd_fraction: match config.contract.types {
                 TypeContract::Widen => 0.0,
-                _ => config.infer.max_odd_fraction,
+                _ => config.infer.max_odd_fraction.get(),
             },
             is_widen: config.contract.types == TypeContract::Widen,
         };

@@ -174,7 +174,7 @@ impl Parser<'_> {
         &mut self,
         inner: impl FnOnce(&mut Self) -> Result<Value, String>,
     ) -> Result<Value, String> {
-        let most = self.bounds.max_depth;
+        let most = self.bounds.max_depth.get();
         if self.depth == most {
             let start = self.at;
             self.skip_nested()?;
@@ -235,7 +235,7 @@ impl Parser<'_> {
     fn list(&mut self) -> Result<Value, String> {
         let mut items = Vec::new();
         while self.goes_on(b']', items.is_empty())? {
-            if items.len() as u64 == self.bounds.max_items {
+            if items.len() as u64 == self.bounds.max_items.get() {
                 return Err(self.wrong(&format!(
                     "a list of more than `contract.json.max_items` = {} items",
                     self.bounds.max_items
@@ -276,7 +276,7 @@ impl Parser<'_> {
             }
             match before {
                 Some(place) => again(&mut entries[place], value, &self.place(start)),
-                None if entries.len() as u64 == self.bounds.max_keys => is_too_wide = true,
+                None if entries.len() as u64 == self.bounds.max_keys.get() => is_too_wide = true,
                 None => {
                     if !places.is_empty() {
                         places.insert(key.clone(), entries.len());
@@ -286,7 +286,7 @@ impl Parser<'_> {
             }
         }
         if is_too_wide {
-            let most = self.bounds.max_keys;
+            let most = self.bounds.max_keys.get();
             let detail = format!("an object of more than {most} keys {}", self.place(begin));
             return Ok(fault("too_wide", detail, Value::Object(entries)));
         }

@@ -1,6 +1,5 @@
 //! Pagination: the request of the next page, and the detection of the last one.
 
-mod check;
 mod ends;
 mod keyset;
 mod link;
@@ -14,7 +13,7 @@ use std::collections::HashMap;
 
 use feedline_schemas::{
     commit::{PageRun, Position, ShortPage},
-    config::{PaginationConfig, PaginationKind},
+    config::{BodyCursor, HeaderCursor, Pagination, PaginationConfig, PaginationKind},
     ids::Hash128,
 };
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue, LINK};
@@ -105,22 +104,26 @@ impl Paginator {
         base: &Url,
         hidden: Option<&str>,
     ) -> Result<Self, Error> {
-        check::check(config)?;
-        let header = |key: &str, name: &Option<String>| {
-            let name = name.as_ref().map(HeaderName::try_from).transpose();
+        let header = |key: &str, name: Option<&String>| {
+            let name = name.map(HeaderName::try_from).transpose();
             name.map_err(|_| Error::config(format!("pagination.{key}"), "is not a header's name"))
         };
+        let cursor_header = match &config.way {
+            Pagination::HeaderCursor(keys) => Some(&keys.cursor_header),
+            _ => None,
+        };
         Ok(Self {
-            keyset: (config.r#type == PaginationKind::Keyset)
-                .then(|| Keyset::new(config))
-                .transpose()?,
+            keyset: match &config.way {
+                Pagination::Keyset(keys) => Some(Keyset::new(keys, config.page_size)),
+                _ => None,
+            },
             urls: NextUrls {
                 base: base.clone(),
-                origins: config.next_origins.clone(),
+                origins: config.way.next_origins().to_vec(),
                 hidden: hidden.map(ToOwned::to_owned),
             },
-            cursor_header: header("cursor_header", &config.cursor_header)?,
-            total_header: header("total_header", &config.total_header)?,
+            cursor_header: header("cursor_header", cursor_header)?,
+            total_header: header("total_header", config.total_header.as_ref())?,
             config: config.clone(),
             seen: HashMap::new(),
             came: None,
@@ -132,9 +135,9 @@ impl Paginator {
 
     /// Key and path of the next cursor or URL in a body, if configured.
     pub(crate) fn token_path(&self) -> Option<(&'static str, &str)> {
-        match self.config.r#type {
-            PaginationKind::Cursor => Some(("cursor_path", &self.config.cursor_path)),
-            PaginationKind::NextUrl => Some(("next_path", &self.config.next_path)),
+        match &self.config.way {
+            Pagination::Cursor(keys) => Some(("cursor_path", &keys.cursor_path)),
+            Pagination::NextUrl(keys) => Some(("next_path", &keys.next_path)),
             _ => None,
         }
     }
@@ -142,7 +145,7 @@ impl Paginator {
     /// Returns true if only the records distinguish pages.
     pub(crate) fn hashes_pages(&self) -> bool {
         matches!(
-            self.config.r#type,
+            self.config.way.kind(),
             PaginationKind::Page | PaginationKind::Offset
         )
     }
@@ -150,7 +153,10 @@ impl Paginator {
     /// Returns true if a cursor is something that a server may forget.
     pub(crate) fn has_cursors(&self) -> bool {
         use PaginationKind::{Cursor, HeaderCursor, Link, NextUrl};
-        matches!(self.config.r#type, Cursor | HeaderCursor | Link | NextUrl)
+        matches!(
+            self.config.way.kind(),
+            Cursor | HeaderCursor | Link | NextUrl
+        )
     }
 
     /// Returns the next cursor or URL in the headers of a response, and true if they have a place
@@ -159,7 +165,7 @@ impl Paginator {
     /// # Errors
     /// A message if it is invalid.
     pub(crate) fn token_in(&self, headers: &HeaderMap) -> Result<(Option<String>, bool), String> {
-        match (self.config.r#type, &self.cursor_header) {
+        match (self.config.way.kind(), &self.cursor_header) {
             (PaginationKind::Link, _) => {
                 let values = headers.get_all(LINK).into_iter();
                 let links = link::read(values.map(HeaderValue::as_bytes)).map_err(|reason| {
@@ -187,7 +193,7 @@ impl Paginator {
 
     /// Path of the boolean that is true if further pages exist.
     pub(crate) fn has_more_path(&self) -> Option<&str> {
-        self.config.has_more_path.as_deref()
+        self.config.way.has_more_path()
     }
 
     /// Reads the total number of records from the headers of a response.
@@ -218,7 +224,7 @@ impl Paginator {
     pub(crate) fn url(&self, base: &Url, at: &At) -> Result<Url, Error> {
         let config = &self.config;
         let cursor = at.cursor.as_deref();
-        if at.page >= config.max_pages {
+        if at.page >= config.max_pages.get() {
             return Err(self.wrong(format!(
                 "{} pages were read and there is another one{}; raise `pagination.max_pages` = {} if the source is that long, otherwise its pagination never ends",
                 at.page,
@@ -232,26 +238,28 @@ impl Paginator {
         if let Some(param) = &config.size_param {
             query.push((param.as_str(), config.page_size.to_string()));
         }
-        match (config.r#type, cursor) {
-            (PaginationKind::Page, _) => {
-                let number = config.first_page.saturating_add(at.page);
-                query.push((config.page_param.as_str(), number.to_string()));
+        match (&config.way, cursor) {
+            (Pagination::Page(keys), _) => {
+                let number = keys.first_page.saturating_add(at.page);
+                query.push((keys.page_param.as_str(), number.to_string()));
             }
-            (PaginationKind::Offset, cursor) => {
-                let first = || config.first_offset.to_string();
+            (Pagination::Offset(keys), cursor) => {
+                let first = || keys.first_offset.to_string();
                 let offset = cursor.map_or_else(first, ToOwned::to_owned);
-                query.push((config.offset_param.as_str(), offset));
+                query.push((keys.offset_param.as_str(), offset));
             }
-            (PaginationKind::Link | PaginationKind::NextUrl, Some(cursor)) => {
+            (Pagination::Link(_) | Pagination::NextUrl(_), Some(cursor)) => {
                 return self
                     .urls
                     .kept_url(cursor)
                     .map_err(|reason| self.wrong(reason));
             }
-            (PaginationKind::Cursor | PaginationKind::HeaderCursor, Some(cursor)) => {
-                query.push((config.cursor_param.as_str(), cursor.to_owned()));
-            }
-            (PaginationKind::Keyset, Some(cursor)) => {
+            (
+                Pagination::Cursor(BodyCursor { cursor_param, .. })
+                | Pagination::HeaderCursor(HeaderCursor { cursor_param, .. }),
+                Some(cursor),
+            ) => query.push((cursor_param.as_str(), cursor.to_owned())),
+            (Pagination::Keyset(_), Some(cursor)) => {
                 if let Some(keyset) = &self.keyset {
                     query.extend(keyset.query(cursor).map_err(|reason| self.wrong(reason))?);
                 }
@@ -286,7 +294,7 @@ impl Paginator {
                 .map_err(|reason| self.wrong(reason))?,
             None => None,
         };
-        if self.config.overlap > 0
+        if self.config.way.overlap() > 0
             && let Some(back) = self.overlap(cursor.as_deref(), &mut run, contents)?
         {
             return Ok(Position::Page {
@@ -315,7 +323,7 @@ impl Paginator {
             Some(has_more) => !has_more,
             None => is_all_seen || (is_short && has_all && is_checked),
         };
-        let next = match self.config.r#type {
+        let next = match self.config.way.kind() {
             PaginationKind::None => None,
             PaginationKind::Page | PaginationKind::Offset if is_last => None,
             _ if has_more == Some(false) => None,
@@ -379,15 +387,15 @@ impl Paginator {
 
     /// The offset that `cursor` is.
     fn offset_at(&self, cursor: Option<&str>) -> Result<u64, Error> {
-        let at = cursor.map_or(Ok(self.config.first_offset), str::parse);
+        let at = cursor.map_or(Ok(self.config.way.first_offset()), str::parse);
         at.map_err(|_| self.wrong("the landed cursor is no offset".into()))
     }
 
     /// The offset after a page of `count` records.
     fn offset(&self, cursor: Option<&str>, count: u64) -> Result<String, Error> {
         let next = self.offset_at(cursor)?.saturating_add(count);
-        let next = next.saturating_sub(self.config.overlap);
-        Ok(next.max(self.config.first_offset).to_string())
+        let next = next.saturating_sub(self.config.way.overlap());
+        Ok(next.max(self.config.way.first_offset()).to_string())
     }
 
     /// Refuses a page that leads back to an earlier one.
@@ -433,7 +441,7 @@ impl Paginator {
     /// Formats a cursor for messages; of a URL nothing that may be secret.
     fn shown(&self, cursor: &str) -> String {
         let url = matches!(
-            self.config.r#type,
+            self.config.way.kind(),
             PaginationKind::Link | PaginationKind::NextUrl
         )
         .then(|| self.urls.kept_url(cursor).ok())

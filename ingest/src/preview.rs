@@ -108,7 +108,7 @@ async fn look(
     let mut source = open(config, context).await?;
     let page = source.next_page(&Position::Start).await?;
     let is_first_all = matches!(page.next, Position::Done { .. });
-    let sample = match is_first_all || config.infer.rows == 0 {
+    let sample = match is_first_all || config.infer.rows.get() == 0 {
         true => None,
         false => source.survey().await?,
     };
@@ -157,7 +157,7 @@ fn distinct(config: &SourceConfig, records: &[Record]) -> BTreeMap<String, Disti
         let Some(Value::Object(entries)) = record.value().map(Cow::into_owned) else {
             continue;
         };
-        for leaf in flatten(entries, contract.max_depth, &whole) {
+        for leaf in flatten(entries, contract.max_depth.get(), &whole) {
             let text = match &leaf.value {
                 Value::Null | Value::Fault(_) => continue,
                 Value::Text(text) | Value::Cell(text) if text.trim().is_empty() => continue,

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use async_trait::async_trait;
 use feedline_schemas::{
     commit::{CommitEntry, Ledger, PageRun, Position},
-    config::{FileFormat, MissingValue, SourceConfig},
+    config::{AuthConfig, FileFormat, MissingValue, SourceConfig},
     report::Warning,
 };
 use feedline_storage::{Store, clock::Clock};
@@ -89,12 +89,15 @@ async fn opened(config: &SourceConfig, context: &Context) -> Result<Rest, Error>
     let place = Place::new(config, url, params);
     let each = config.for_each.as_ref();
     let base = place.base();
-    let key = config.auth.as_ref().and_then(|auth| auth.param.as_deref());
+    let key = match &config.auth {
+        Some(AuthConfig::ApiKey(keys)) => keys.param.as_deref(),
+        _ => None,
+    };
     let pages = Paginator::new(&config.pagination, base, key)?;
     let incremental = config.incremental.as_ref().map(Incremental::new);
     let http = Http::new(base, &config.headers, &config.retry, context)?;
     let mut http = http.with_manners(config, 1);
-    let origins = config.pagination.next_origins.iter();
+    let origins = config.pagination.way.next_origins().iter();
     for origin in origins.filter_map(|origin| Url::parse(origin).ok()) {
         http.configure(&origin);
     }
@@ -122,14 +125,15 @@ async fn opened(config: &SourceConfig, context: &Context) -> Result<Rest, Error>
 /// Query parameters that select the requested data and need not be secret.
 fn asked_params(config: &SourceConfig) -> Vec<String> {
     let pages = &config.pagination;
-    let mut all = vec![
-        pages.page_param.clone(),
-        pages.offset_param.clone(),
-        pages.cursor_param.clone(),
-    ];
+    // The usual names are those of next URLs too.
+    let usual = ["page", "offset", "cursor"];
+    let own = pages.way.params();
+    let mut all: Vec<String> = usual
+        .into_iter()
+        .chain(own)
+        .map(ToOwned::to_owned)
+        .collect();
     all.extend(pages.size_param.clone());
-    all.extend(pages.time_param.clone());
-    all.extend(pages.key_param.clone());
     all.extend(config.incremental.as_ref().map(|i| i.param.clone()));
     if let Some(slices) = &config.slices {
         all.push(slices.from_param.clone());

@@ -70,10 +70,6 @@ impl Retry {
         settings: &RetryConfig,
         context: &Context,
     ) -> Result<Self, Error> {
-        if !(1..=100).contains(&settings.max_tries) {
-            let reason = format!("{} is out of range, use 1 to 100", settings.max_tries);
-            return Err(Error::config("retry.max_tries", reason));
-        }
         Ok(Self {
             source: source.to_owned(),
             settings: settings.clone(),
@@ -124,10 +120,10 @@ impl Retry {
                 Err(failure) => failure,
             };
             let wait = self.wait(&failure, tries)?;
-            let Some(wait) = wait.filter(|_| tries < self.settings.max_tries) else {
+            let Some(wait) = wait.filter(|_| tries < self.settings.max_tries.get()) else {
                 return Err(out_of_tries(failure, tries, ""));
             };
-            let longest = Duration::from_secs(self.settings.max_elapsed_s);
+            let longest = self.settings.max_elapsed_s.duration();
             if begin.elapsed().saturating_add(wait) > longest {
                 if let Again::After(asked) = failure.again {
                     return Err(self.deferred(asked, "than is left of", "max_elapsed_s", &failure));
@@ -193,7 +189,7 @@ impl Retry {
 
     /// Error of a run with a wait longer than the limit `key`.
     fn deferred(&self, asked: Duration, than: &str, key: &str, failure: &Failure) -> Error {
-        let longest = self.settings.max_deferral_s;
+        let longest = self.settings.max_deferral_s.get();
         let wait = asked.min(Duration::from_secs(longest));
         let until = self.clock.unix().saturating_add(wait);
         let capped = if wait < asked {
@@ -203,7 +199,7 @@ impl Retry {
         };
         let most = match key {
             "max_wait_s" => self.settings.max_wait_s,
-            _ => self.settings.max_elapsed_s,
+            _ => self.settings.max_elapsed_s.get(),
         };
         Error::Deferred {
             r#source: self.source.clone(),

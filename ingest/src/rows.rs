@@ -124,11 +124,15 @@ pub(crate) fn open(
         Kind::Zip => return Err("a zip archive is packed already; unpack it once".into()),
         Kind::Idx => Box::new(IdxRows::open(file, layout.packing, labels)?),
         Kind::Parquet if layout.packing == Packing::Plain => {
-            return ParquetRows::boxed(file.clone(), skip, layout.archive.max_ratio);
+            return ParquetRows::boxed(file.clone(), skip, layout.archive.max_ratio.get());
         }
         Kind::Parquet => {
             let bytes = read_whole(unpacked(file, layout.packing)?)?;
-            return ParquetRows::boxed(bytes::Bytes::from(bytes), skip, layout.archive.max_ratio);
+            return ParquetRows::boxed(
+                bytes::Bytes::from(bytes),
+                skip,
+                layout.archive.max_ratio.get(),
+            );
         }
     };
     for _ in 0..skip {
@@ -149,7 +153,7 @@ pub(crate) fn of_reader(
         Kind::Json => Box::new(Elements::new(reader, layout)?),
         Kind::Parquet => {
             let bytes = bytes::Bytes::from(read_whole(reader)?);
-            ParquetRows::boxed(bytes, 0, layout.archive.max_ratio)?
+            ParquetRows::boxed(bytes, 0, layout.archive.max_ratio.get())?
         }
         Kind::Text => Box::new(TextRows::new(
             read_whole(reader)?,

@@ -465,7 +465,7 @@ impl<'a> Run<'a> {
     /// which ends at `next`.
     async fn look_ahead(&mut self, source: &mut dyn Source, next: &Position) -> Result<(), Error> {
         let is_over = matches!(next, Position::Done { .. });
-        if is_over || self.config.infer.rows == 0 || self.has_columns() {
+        if is_over || self.config.infer.rows.get() == 0 || self.has_columns() {
             return Ok(());
         }
         if let Some(survey) = source.survey().await? {
@@ -741,7 +741,7 @@ impl<'a> Run<'a> {
         decided: &Decided,
     ) -> Result<(), Error> {
         let records = totals.rows + totals.duplicates + totals.rejected;
-        let max_share = self.config.contract.max_reject_fraction;
+        let max_share = self.config.contract.max_reject_fraction.get();
         let is_over = share(totals.rejected, records) > max_share;
         if !is_over || (records < JUDGED_AFTER && !is_done) {
             return Ok(());

@@ -43,7 +43,7 @@ struct Left {
 pub(crate) async fn survey(config: &SourceConfig, found: &[Found]) -> Result<Survey, Error> {
     let mut survey = Survey::new(config);
     let mut left = Left {
-        rows: config.infer.rows,
+        rows: config.infer.rows.get(),
         bytes: BYTES,
     };
     let count = found.len().min(FILES);

@@ -2,18 +2,14 @@
 
 use feedline_schemas::{
     config::{
-        ContractConfig, CrawlConfig, CsvConfig, NullSpellings, PaginationConfig, PaginationKind,
-        PipelineConfig, Refresh, SourceConfig, SourceKind, TextOrSecret,
+        Bounded, ContractConfig, CrawlConfig, CsvConfig, NullSpellings, Pagination,
+        PaginationConfig, PipelineConfig, Refresh, SourceConfig, SourceKind, TextOrSecret,
     },
     csv_cell,
     ids::{Hash128, Name},
-    units::ByteSize,
 };
 
 use crate::{children, contract::is_format, error::Error, ledger};
-
-/// Columns of a batch are held in memory, with 32-bit offsets.
-const MOST_BATCH_BYTES: ByteSize = ByteSize::mib(128);
 
 /// The sources to run, with their index in the configuration.
 pub(crate) fn choose<'a>(
@@ -59,37 +55,11 @@ pub(crate) fn choose<'a>(
     }
 }
 
-/// Checks a value from 1 to `most`.
-fn range(key: &str, value: u64, most: u64) -> Result<(), Error> {
-    within(key, value, 1, most)
-}
-
-fn within(key: &str, value: u64, least: u64, most: u64) -> Result<(), Error> {
-    if (least..=most).contains(&value) {
-        return Ok(());
-    }
-    let reason = format!("{value} is out of range: use {least} to {most}");
-    Err(Error::config(key, reason))
-}
-
-/// Ranges that every kind of source shares.
+/// Settings that every kind of source shares.
 fn check(source: &SourceConfig) -> Result<(), Error> {
-    range("batch.rows", source.batch.rows, 1_000_000)?;
-    range("batch.pages", source.batch.pages, u64::MAX)?;
-    let bytes = source.batch.bytes;
-    if bytes.bytes() == 0 || bytes > MOST_BATCH_BYTES {
-        let reason = format!("{bytes} is out of range: use 1 B to {MOST_BATCH_BYTES}");
-        return Err(Error::config("batch.bytes", reason));
-    }
     check_manners(source)?;
     check_contract(&source.contract)?;
     csv_cell::check(&source.csv).map_err(|(key, reason)| Error::config(key, reason))?;
-    within("infer.rows", source.infer.rows, 0, 10_000_000)?;
-    let share = source.infer.max_odd_fraction;
-    if !(0.0..=0.5).contains(&share) {
-        let reason = format!("{share} is out of range: use 0 to 0.5");
-        return Err(Error::config("infer.max_odd_fraction", reason));
-    }
     if source.archive.member.is_some() && source.r#type != SourceKind::Files {
         let reason = "is for sources of the type `files`; remove it";
         return Err(Error::config("archive.member", reason));
@@ -98,7 +68,6 @@ fn check(source: &SourceConfig) -> Result<(), Error> {
         let reason = "is for sources of the type `files`; remove it";
         return Err(Error::config("files", reason));
     }
-    within("files.settle_s", source.files.settle_s, 0, 31_536_000)?;
     check_idle_keys(source)?;
     let is_rest = source.r#type == SourceKind::Rest;
     for (key, is_given) in [
@@ -196,30 +165,8 @@ fn check_idle_keys(source: &SourceConfig) -> Result<(), Error> {
     Ok(())
 }
 
-/// Ranges of the contract.
+/// Settings of the contract.
 fn check_contract(contract: &ContractConfig) -> Result<(), Error> {
-    range("contract.max_columns", contract.max_columns.into(), 10_000)?;
-    range("contract.max_keys", contract.max_keys.into(), 10_000)?;
-    range("contract.max_depth", contract.max_depth.into(), 64)?;
-    let json = &contract.json;
-    range("contract.json.max_depth", json.max_depth.into(), 128)?;
-    range("contract.json.max_keys", json.max_keys, u64::MAX)?;
-    range("contract.json.max_items", json.max_items, u64::MAX)?;
-    range(
-        "contract.json.max_text_bytes",
-        json.max_text_bytes.bytes(),
-        u64::MAX,
-    )?;
-    let shares = [
-        ("contract.max_reject_fraction", contract.max_reject_fraction),
-        ("contract.null_drift", contract.null_drift),
-    ];
-    for (key, share) in shares {
-        if !(0.0..=1.0).contains(&share) {
-            let reason = format!("{share} is out of range: use 0 to 1");
-            return Err(Error::config(key, reason));
-        }
-    }
     children::tables(contract)?;
     match contract.dates.iter().find(|format| !is_format(format)) {
         None => Ok(()),
@@ -232,34 +179,8 @@ fn check_contract(contract: &ContractConfig) -> Result<(), Error> {
     }
 }
 
-/// Checks the ranges of rate limits and retries.
 fn check_manners(source: &SourceConfig) -> Result<(), Error> {
-    let (retry, limits) = (&source.retry, &source.limits);
-    within("retry.min_bytes_per_s", retry.min_bytes_per_s, 0, 1_000_000)?;
-    within("retry.max_elapsed_s", retry.max_elapsed_s, 1, u64::MAX)?;
-    range("retry.max_deferral_s", retry.max_deferral_s, 31_536_000)?;
-    within(
-        "retry.circuit_failures",
-        retry.circuit_failures.into(),
-        0,
-        1_000,
-    )?;
-    within(
-        "retry.circuit_cooldown_s",
-        retry.circuit_cooldown_s,
-        1,
-        3_600,
-    )?;
-    within("limits.burst", limits.burst.unwrap_or(1).into(), 1, 1_000)?;
-    let concurrency = limits.concurrency.unwrap_or(1);
-    within("limits.concurrency", concurrency.into(), 1, 64)?;
-    let requests_per_s = limits.requests_per_s.unwrap_or(1.0);
-    if !(requests_per_s > 0.0 && requests_per_s <= 1_000.0) {
-        let reason = format!(
-            "{requests_per_s} is out of range: use more than 0, to 1000; 0.1 is one request in 10 s"
-        );
-        return Err(Error::config("limits.requests_per_s", reason));
-    }
+    let limits = &source.limits;
     if limits.burst.is_some() && limits.requests_per_s.is_none() {
         let reason = "nothing is held back without `limits.requests_per_s`; set it, or remove this";
         return Err(Error::config("limits.burst", reason));
@@ -304,28 +225,7 @@ pub(crate) fn config_hash(config: &SourceConfig) -> Hash128 {
                 .iter()
                 .filter(|(_, value)| matches!(value, TextOrSecret::Text(_)))
                 .collect();
-            let PaginationConfig {
-                r#type,
-                page_param,
-                first_page,
-                page_size,
-                size_param,
-                ..
-            } = &config.pagination;
-            let PaginationConfig {
-                cursor_param,
-                cursor_path,
-                ..
-            } = &config.pagination;
-            let pages = (
-                r#type,
-                page_param,
-                first_page,
-                page_size,
-                size_param,
-                cursor_param,
-                cursor_path,
-            );
+            let pages = page_settings(&config.pagination);
             let plain = ("rest", url, records, &config.params, headers, pages);
             let kind = kind_settings(&config.pagination);
             let bound = config.incremental.as_ref();
@@ -341,8 +241,8 @@ pub(crate) fn config_hash(config: &SourceConfig) -> Hash128 {
         }
         SourceKind::Html => {
             let crawl = CrawlConfig {
-                delay_ms: 0,
-                max_crawl_delay_s: 0,
+                delay_ms: Bounded::default(),
+                max_crawl_delay_s: Bounded::default(),
                 concurrency: 0,
                 refresh: Refresh::Never,
                 contact: None,
@@ -390,24 +290,43 @@ pub(crate) fn config_hash(config: &SourceConfig) -> Hash128 {
 }
 
 /// Settings of a kind of pagination that decide which data is fetched, except those of every kind.
-fn kind_settings(config: &PaginationConfig) -> Vec<String> {
-    let texts: Vec<Option<String>> = match config.r#type {
-        PaginationKind::None | PaginationKind::Page | PaginationKind::Cursor => vec![],
-        PaginationKind::Offset => vec![
-            Some(config.offset_param.clone()),
-            Some(config.first_offset.to_string()),
-        ],
-        PaginationKind::HeaderCursor => vec![config.cursor_header.clone()],
-        PaginationKind::Link => vec![],
-        PaginationKind::NextUrl => vec![Some(config.next_path.clone())],
-        PaginationKind::Keyset => vec![
-            config.time_path.clone(),
-            config.time_param.clone(),
-            config.key_path.clone(),
-            config.key_param.clone(),
-        ],
+fn page_settings(config: &PaginationConfig) -> impl serde::Serialize {
+    let (page_param, first_page) = match &config.way {
+        Pagination::Page(keys) => (keys.page_param.as_str(), keys.first_page),
+        _ => ("page", 1),
     };
-    texts.into_iter().map(Option::unwrap_or_default).collect()
+    let (cursor_param, cursor_path) = match &config.way {
+        Pagination::Cursor(keys) => (keys.cursor_param.as_str(), keys.cursor_path.as_str()),
+        Pagination::HeaderCursor(keys) => (keys.cursor_param.as_str(), "next_cursor"),
+        _ => ("cursor", "next_cursor"),
+    };
+    (
+        config.way.kind(),
+        page_param,
+        first_page,
+        config.page_size,
+        &config.size_param,
+        cursor_param,
+        cursor_path,
+    )
+}
+
+/// Settings of a kind of pagination that decide what is fetched, but for those of [`page_settings`].
+fn kind_settings(config: &PaginationConfig) -> Vec<String> {
+    match &config.way {
+        Pagination::None(_) | Pagination::Page(_) | Pagination::Cursor(_) | Pagination::Link(_) => {
+            Vec::new()
+        }
+        Pagination::Offset(keys) => vec![keys.offset_param.clone(), keys.first_offset.to_string()],
+        Pagination::HeaderCursor(keys) => vec![keys.cursor_header.clone()],
+        Pagination::NextUrl(keys) => vec![keys.next_path.clone()],
+        Pagination::Keyset(keys) => vec![
+            keys.time_path.clone(),
+            keys.time_param.clone(),
+            keys.key_path.clone(),
+            keys.key_param.clone().unwrap_or_default(),
+        ],
+    }
 }
 
 #[cfg(test)]
@@ -455,31 +374,9 @@ mod tests {
             refused(&["source.1.name=a"], None),
             "`source.1.name`: `a` is the name of another source already, choose a name of its own"
         );
-        assert_eq!(
-            refused(&["source.0.batch.rows=0"], None),
-            "`source.0.batch.rows`: 0 is out of range: use 1 to 1000000"
-        );
-        for bytes in ["0", "'129 MiB'"] {
-            let refused = refused(&[&format!("source.0.batch.bytes={bytes}")], None);
-            assert!(
-                refused.ends_with("is out of range: use 1 B to 128.0 MiB"),
-                "{refused}"
-            );
-        }
-        assert_eq!(
-            refused(&["source.1.contract.max_reject_fraction=1.5"], None),
-            "`source.1.contract.max_reject_fraction`: 1.5 is out of range: use 0 to 1"
-        );
         for (key, value, range) in [
-            ("infer.max_odd_fraction", "0.6", "use 0 to 0.5"),
-            ("infer.rows", "10000001", "use 0 to 10000000"),
             ("csv.thousands_separator", "'.'", "declare both"),
-            ("limits.requests_per_s", "0.0", "use more than 0"),
-            ("limits.requests_per_s", "nan", "use more than 0"),
-            ("limits.concurrency", "65", "use 1 to 64"),
             ("limits.burst", "5", "nothing is held back"),
-            ("retry.max_elapsed_s", "0", "use 1 to"),
-            ("retry.circuit_failures", "1001", "use 0 to 1000"),
             ("private_hosts", "['http://a/']", "is no host"),
         ] {
             let message = refused(&[&format!("source.1.{key}={value}")], None);
@@ -643,7 +540,6 @@ mod tests {
             "error_path='error'",
             "refresh=if_changed",
             "archive_raw=true",
-            "pagination.offset_param='skip'",
             "pagination.max_records=9",
             "pagination.total_path='n'",
         ] {

@@ -114,7 +114,7 @@ pub(crate) fn apply(
 /// not.
 pub(crate) fn holding(config: &SourceConfig, landed: &[Warning]) -> Vec<Warning> {
     let pages = &config.pagination;
-    let kind = pages.r#type;
+    let kind = pages.way.kind();
     let is_rest = config.r#type == SourceKind::Rest;
     let holds = |warning: &&Warning| match warning.code.as_str() {
         "small_pages" | "repeated_page" => {
@@ -124,7 +124,7 @@ pub(crate) fn holding(config: &SourceConfig, landed: &[Warning]) -> Vec<Warning>
         "no_cursor_header" => kind == PaginationKind::HeaderCursor,
         "no_next_cursor" => kind == PaginationKind::Cursor,
         "no_next_url" => kind == PaginationKind::NextUrl,
-        "no_has_more" => pages.has_more_path.is_some(),
+        "no_has_more" => pages.way.has_more_path().is_some(),
         "total_differs" | "no_total" => pages.total_path.is_some() || pages.total_header.is_some(),
         "common_cap" => pages.max_records.is_none(),
         _ => true,

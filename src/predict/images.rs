@@ -11,8 +11,8 @@ use anyhow::Context as _;
 use feedline_preprocess::{Fault, LandedPlace, RejectedRow, UnusualCells};
 use feedline_schemas::{
     config::{
-        ContractConfig, DatasetConfig, DedupMode, FileFormat, ImageDuplicates, PipelineConfig,
-        ShardConfig, SourceConfig, SplitConfig,
+        ContractConfig, DatasetConfig, DedupMode, FileFormat, Fraction, ImageDuplicates,
+        PipelineConfig, ShardConfig, SourceConfig, SplitConfig,
     },
     ids::Origin,
     report::PredictReport,
@@ -76,7 +76,7 @@ pub(crate) fn landing(
         format: format.unwrap_or_default(),
         archive: own.map_or_else(|| plain.archive.clone(), |own| own.archive.clone()),
         contract: ContractConfig {
-            max_reject_fraction: 1.0,
+            max_reject_fraction: Fraction::literal(1.0),
             ..ContractConfig::default()
         },
         ..plain

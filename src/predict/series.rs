@@ -17,7 +17,7 @@ use anyhow::Context as _;
 use feedline_preprocess::{LandedRows, SeriesBatch, SeriesRows, Transform, UnusualCells};
 use feedline_schemas::{
     config::{
-        ContractConfig, CsvConfig, DeclaredType, FileFormat, InferConfig, PipelineConfig,
+        ContractConfig, CsvConfig, DeclaredType, FileFormat, Fraction, InferConfig, PipelineConfig,
         SourceConfig,
     },
     record::ColumnType,
@@ -180,7 +180,7 @@ fn source(
         column,
         required: Vec::new(),
         children: BTreeMap::new(),
-        max_reject_fraction: 1.0,
+        max_reject_fraction: Fraction::literal(1.0),
         ..own_contract
     };
     Ok(SourceConfig {

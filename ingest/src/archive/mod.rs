@@ -86,8 +86,8 @@ impl Bounds {
     /// Creates the limits of an archive of this many bytes.
     fn new(config: &ArchiveConfig, bytes: u64) -> Self {
         Self {
-            left: bytes.saturating_mul(config.max_ratio).max(FREE),
-            members: config.max_members,
+            left: bytes.saturating_mul(config.max_ratio.get()).max(FREE),
+            members: config.max_members.get(),
             config: config.clone(),
         }
     }

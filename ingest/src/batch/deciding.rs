@@ -45,7 +45,7 @@ impl Deciding<'_> {
             return self.record(row, record.value());
         }
         let start = self.cells.texts.len();
-        let levels = self.config.max_depth;
+        let levels = self.config.max_depth.get();
         let found = self
             .plain
             .write(record, levels, &self.contract, &mut self.cells);

@@ -2,11 +2,9 @@ use arrow::{
     array::{Array, AsArray, RecordBatch},
     datatypes::{DataType, Float64Type, Int64Type, UInt32Type, UInt64Type},
 };
-use feedline_schemas::{
-    config::{
-        ColumnsContract, DuplicateKeys, JsonConfig, ListContract, NullContract, TypeContract,
-    },
-    units::ByteSize,
+use feedline_schemas::config::Bounded;
+use feedline_schemas::config::{
+    ColumnsContract, DuplicateKeys, JsonConfig, ListContract, NullContract, TypeContract,
 };
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use proptest::prelude::*;
@@ -276,11 +274,17 @@ fn a_batch_ends_with_the_page_that_brings_it_to_any_of_its_bounds() {
     };
     assert!(!is_full(|_| ()));
     for (at, over) in [
-        (is_full(|c| c.rows = 4), is_full(|c| c.rows = 5)),
-        (is_full(|c| c.pages = 2), is_full(|c| c.pages = 3)),
         (
-            is_full(|c| c.bytes = ByteSize::new(40)),
-            is_full(|c| c.bytes = ByteSize::new(41)),
+            is_full(|c| c.rows = Bounded::literal::<4>()),
+            is_full(|c| c.rows = Bounded::literal::<5>()),
+        ),
+        (
+            is_full(|c| c.pages = Bounded::literal::<2>()),
+            is_full(|c| c.pages = Bounded::literal::<3>()),
+        ),
+        (
+            is_full(|c| c.bytes = Bounded::literal::<40>()),
+            is_full(|c| c.bytes = Bounded::literal::<41>()),
         ),
     ] {
         assert!(at && !over);
@@ -345,7 +349,7 @@ proptest! {
         let change = |config: &mut ContractConfig| {
             config.types = types;
             config.columns = columns;
-            config.max_depth = depth;
+            config.max_depth = Bounded::new(depth).unwrap();
             if is(0) {
                 config.lists = ListContract::List;
             }
@@ -360,7 +364,7 @@ proptest! {
                 config.duplicate_keys = DuplicateKeys::Last;
             }
             if is(4) {
-                config.max_keys = 2;
+                config.max_keys = Bounded::literal::<2>();
             }
         };
         let records: Vec<&str> = records.iter().map(String::as_str).collect();

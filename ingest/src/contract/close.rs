@@ -68,7 +68,7 @@ impl Contract<'_> {
             // Keys of an object that is now stored as one column no longer make columns.
             let is_in_whole = || self.whole.iter().any(|whole| width::is_below(name, whole));
             if i < known && (self.whole.is_empty() || !is_in_whole()) {
-                change.alarm(name, self.config.null_drift, &mut self.decisions);
+                change.alarm(name, self.config.null_drift.get(), &mut self.decisions);
             }
             if self.rules[i].is_never_null {
                 change.tell(name, &mut self.decisions);

@@ -39,7 +39,7 @@ impl Contract<'_> {
                 ),
             }));
         }
-        let most = self.config.max_columns as usize;
+        let most = self.config.max_columns.get() as usize;
         let over = new().nth(most.saturating_sub(self.columns.len()));
         let Some(path) = over.map(|(leaf, _)| leaf.name.clone()) else {
             return Ok(leaves);
@@ -119,7 +119,7 @@ impl Contract<'_> {
             leaves = width::collapse(leaves, &path);
             let leaf = leaves.iter().find(|leaf| leaf.name == path);
             let sample = leaf.map(|leaf| shown(&leaf.value)).unwrap_or_default();
-            let most = self.config.max_keys;
+            let most = self.config.max_keys.get();
             let sample = format!("more than {most} keys, such as those of `{sample}`");
             self.pending.push((KEPT_WHOLE, path, sample));
             self.place(&leaves, places);

@@ -1,6 +1,7 @@
 //! The contract beyond single values: keys, nulls, missing columns, declared types, lists, wide
 //! objects.
 
+use feedline_schemas::config::Bounded;
 use feedline_schemas::config::{
     ColumnContract, ColumnsContract, DeclaredType, ListContract, MissingColumns, NullContract,
 };
@@ -400,7 +401,7 @@ fn a_declared_type_may_widen_what_has_landed_and_not_narrow_it() {
 
 #[test]
 fn fault_39_an_object_of_too_many_keys_is_kept_whole_from_then_on() {
-    let mut story = Story::of(|config| config.max_keys = 3);
+    let mut story = Story::of(|config| config.max_keys = Bounded::literal::<3>());
     story.many(r#"{"m":{"a":1,"b":{"x":1}},"n":1}"#, 1);
     let wide = r#"{"m":{"c":1,"d":2},"n":2}"#;
     assert_eq!(
@@ -430,7 +431,7 @@ fn fault_39_fifty_thousand_keys_make_one_column() {
         [("id", ColumnType::Int64), ("users", ColumnType::Json)]
     );
     // Few keys at a time explode it no less.
-    let mut story = Story::of(|config| config.max_keys = 100);
+    let mut story = Story::of(|config| config.max_keys = Bounded::literal::<100>());
     let records: Vec<String> = (0..5_000)
         .map(|i| format!("{{\"by\":{{\"{i}\":{{\"n\":{i}}}}}}}"))
         .collect();
@@ -441,7 +442,7 @@ fn fault_39_fifty_thousand_keys_make_one_column() {
 
 #[test]
 fn a_rejected_record_makes_nothing_whole() {
-    let mut story = Story::of(|config| config.max_keys = 2);
+    let mut story = Story::of(|config| config.max_keys = Bounded::literal::<2>());
     story.many(r#"{"n":1}"#, 1);
     let verdicts = story.batch(&[
         r#"{"m":{"a":1,"b":1,"c":1},"n":"x"}"#,

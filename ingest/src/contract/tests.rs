@@ -3,6 +3,7 @@ use ColumnType::{
     Null, Timestamp, Utf8,
 };
 use TypeContract::{Freeze, NullValue, QuarantineRow, Widen};
+use feedline_schemas::config::Bounded;
 
 use super::*;
 
@@ -215,7 +216,7 @@ fn a_rejected_record_leaves_no_trace_in_the_schema() {
 #[test]
 fn columns_evolve_up_to_their_cap() {
     let config = ContractConfig {
-        max_columns: 3,
+        max_columns: Bounded::literal::<3>(),
         ..config(Freeze)
     };
     let mut contract = Contract::new(&config, None).unwrap();
@@ -251,7 +252,7 @@ fn columns_evolve_up_to_their_cap() {
 #[test]
 fn columns_that_are_too_many_are_counted_with_those_of_the_record() {
     let config = ContractConfig {
-        max_columns: 3,
+        max_columns: Bounded::literal::<3>(),
         ..config(Freeze)
     };
     let detail = |records: [&str; 2]| {

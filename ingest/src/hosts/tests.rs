@@ -1,3 +1,4 @@
+use feedline_schemas::config::{Bounded, Real};
 use feedline_schemas::config::{LimitsConfig, RetryConfig};
 use url::Url;
 
@@ -39,7 +40,7 @@ async fn what_a_host_is_waited_for_is_told() {
     let origin = Url::parse("http://api.example/x").unwrap().origin();
     let meter = Arc::new(Meter::default());
     let limits = LimitsConfig {
-        requests_per_s: Some(0.25),
+        requests_per_s: Some(Real::literal(0.25)),
         ..LimitsConfig::default()
     };
     let pacing = pacing(limits, RetryConfig::default()).metered(Arc::clone(&meter));
@@ -69,8 +70,8 @@ async fn what_a_host_is_waited_for_is_told() {
 #[tokio::test(start_paused = true)]
 async fn requests_keep_to_their_rate_whoever_makes_them() {
     let limits = LimitsConfig {
-        requests_per_s: Some(2.0),
-        burst: Some(5),
+        requests_per_s: Some(Real::literal(2.0)),
+        burst: Some(Bounded::literal::<5>()),
         ..LimitsConfig::default()
     };
     let pacing = pacing(limits, RetryConfig::default());
@@ -141,8 +142,8 @@ async fn fault_14_a_host_that_asked_for_long_refuses_those_that_come_after() {
 #[tokio::test(start_paused = true)]
 async fn fault_15_a_storm_of_429_halves_the_requests_on_their_way_and_keeps_the_budget() {
     let limits = LimitsConfig {
-        requests_per_s: Some(10.0),
-        concurrency: Some(32),
+        requests_per_s: Some(Real::literal(10.0)),
+        concurrency: Some(Bounded::literal::<32>()),
         ..LimitsConfig::default()
     };
     let pacing = pacing(limits, RetryConfig::default());
@@ -255,7 +256,7 @@ async fn fault_17_an_outage_of_half_an_hour_sees_one_probe_per_interval_and_ends
     assert!((5..=6).contains(&probes), "{sent:?}");
     // Without the circuit, every try is sent.
     let never = RetryConfig {
-        circuit_failures: 0,
+        circuit_failures: Bounded::literal::<0>(),
         ..RetryConfig::default()
     };
     assert_eq!(outage(never, seconds(1_800)).await.len(), 91);
@@ -264,7 +265,7 @@ async fn fault_17_an_outage_of_half_an_hour_sees_one_probe_per_interval_and_ends
 #[tokio::test(start_paused = true)]
 async fn a_half_open_circuit_lets_one_request_through() {
     let retry = RetryConfig {
-        circuit_failures: 2,
+        circuit_failures: Bounded::literal::<2>(),
         ..RetryConfig::default()
     };
     let (host, pacing) = (host(), pacing(LimitsConfig::default(), retry));

@@ -226,7 +226,7 @@ impl Site {
         if at <= Instant::now() {
             return;
         }
-        let whose = if delay > Duration::from_millis(self.crawl.delay_ms) {
+        let whose = if delay > self.crawl.delay_ms.duration() {
             "robots.txt crawl-delay"
         } else {
             "crawl.delay_ms"
@@ -290,7 +290,7 @@ impl Site {
         retry: &mut Retry,
         is_start: bool,
     ) -> Result<Result<Duration, &'static str>, Error> {
-        let least = Duration::from_millis(self.crawl.delay_ms);
+        let least = self.crawl.delay_ms.duration();
         if !self.crawl.robots {
             return Ok(Ok(least));
         }
@@ -313,7 +313,7 @@ impl Site {
             return Ok(Err(ROBOTS));
         }
         let asked = robots.crawl_delay.unwrap_or_default();
-        if asked > Duration::from_secs(self.crawl.max_crawl_delay_s) {
+        if asked > self.crawl.max_crawl_delay_s.duration() {
             tracing::warn!(%url, delay_s = asked.as_secs_f64(), "robots.txt asks for a longer Crawl-delay than `crawl.max_crawl_delay_s`");
             return Ok(Err(CRAWL_DELAY));
         }
@@ -333,7 +333,7 @@ impl Site {
         let Ok(mut at) = url.join("/robots.txt") else {
             return Ok(none());
         };
-        let least = Duration::from_millis(self.crawl.delay_ms);
+        let least = self.crawl.delay_ms.duration();
         for _ in 0..=ROBOTS_REDIRECTS {
             let attempt = || async {
                 self.turn(host, &at, least).await;

@@ -141,16 +141,16 @@ impl Walk {
             Admission::Host => of_host.is_some(),
             Admission::Scope => of_host.is_some() && self.scope.admits(url),
         };
-        if !is_admitted || (!link.is_sitemap && link.depth > crawl.depth) {
+        if !is_admitted || (!link.is_sitemap && link.depth > crawl.depth.get()) {
             return false;
         }
-        if self.frontier.len() >= crawl.max_pages {
+        if self.frontier.len() >= crawl.max_pages.get() {
             skip(crawled, "beyond_max_pages");
             return false;
         }
         if crawl
             .max_host_pages
-            .is_some_and(|most| of_host.unwrap_or(0) >= most)
+            .is_some_and(|most| of_host.unwrap_or(0) >= most.get())
         {
             skip(crawled, "beyond_max_host_pages");
             return false;

@@ -9,7 +9,7 @@ mod session;
 
 use std::fmt;
 
-use feedline_schemas::config::{AuthConfig, AuthKind, SecretRef, TextOrSecret};
+use feedline_schemas::config::{AuthConfig, GivenCookies, SecretRef, TextOrSecret};
 use reqwest::{
     Client, Response, StatusCode,
     header::{ACCEPT, AUTHORIZATION, COOKIE, HeaderMap, HeaderName, HeaderValue},
@@ -98,25 +98,22 @@ impl Auth {
     /// Checks `config` and resolves its secrets, which are added to `secretive`.
     ///
     /// # Errors
-    /// [`Error::Config`] for keys that are missing or do not belong to its type, and secrets that
-    /// cannot be found or sent.
+    /// [`Error::Config`] for secrets that cannot be found or sent.
     pub(super) fn new(
         config: &AuthConfig,
         client: &Client,
         context: &Context,
         secretive: &mut Secretive,
     ) -> Result<Self, Error> {
-        check_keys(config)?;
-        let mut found = |key: &str, reference: &Option<SecretRef>| {
-            secret(key, reference.as_ref(), context, secretive)
-        };
+        let mut found =
+            |key: &str, reference: &SecretRef| secret(key, reference, context, secretive);
         let wrong = |key: &str, reason: String| Error::config(format!("auth.{key}"), reason);
-        let proof = match config.r#type {
-            AuthKind::Bearer => Proof::bearer(&found("secret", &config.secret)?)
+        let proof = match config {
+            AuthConfig::Bearer(keys) => Proof::bearer(&found("secret", &keys.secret)?)
                 .map_err(|reason| wrong("secret", reason))?,
-            AuthKind::ApiKey => {
-                let key = found("secret", &config.secret)?;
-                match (&config.header, &config.param) {
+            AuthConfig::ApiKey(keys) => {
+                let key = found("secret", &keys.secret)?;
+                match (&keys.header, &keys.param) {
                     (Some(name), _) => {
                         let name = HeaderName::try_from(name)
                             .map_err(|_| wrong("header", "is not a header's name".into()))?;
@@ -128,27 +125,23 @@ impl Auth {
                     },
                 }
             }
-            AuthKind::Basic => {
-                let reference = match &config.user {
-                    Some(TextOrSecret::Secret(reference)) => Some(reference.clone()),
-                    _ => None,
+            AuthConfig::Basic(keys) => {
+                let user = match &keys.user {
+                    TextOrSecret::Text(user) => user.clone(),
+                    TextOrSecret::Secret(reference) => found("user", reference)?,
                 };
-                let user = match &config.user {
-                    Some(TextOrSecret::Text(user)) => user.clone(),
-                    _ => found("user", &reference)?,
-                };
-                let password = found("password", &config.password)?;
+                let password = found("password", &keys.password)?;
                 basic(client, &user, &password, secretive)?
             }
-            AuthKind::Oauth2 => {
-                let id = found("client_id", &config.client_id)?;
-                let secret = found("client_secret", &config.client_secret)?;
-                let oauth = OAuth::new(config, &id, &secret, client, secretive)?;
+            AuthConfig::Oauth2(keys) => {
+                let id = found("client_id", &keys.client_id)?;
+                let secret = found("client_secret", &keys.client_secret)?;
+                let oauth = OAuth::new(keys, &id, &secret, client, secretive)?;
                 return Ok(Self::Credentials(Box::new(oauth)));
             }
-            AuthKind::Cookies => cookies(config, context, secretive)?,
-            AuthKind::Session => {
-                let session = Session::new(config, context, secretive)?;
+            AuthConfig::Cookies(keys) => cookies(keys, context, secretive)?,
+            AuthConfig::Session(keys) => {
+                let session = Session::new(keys, context, secretive)?;
                 return Ok(Self::Session(Box::new(session)));
             }
         };
@@ -188,62 +181,13 @@ impl Auth {
     }
 }
 
-/// Refuses keys that are missing or belong to another type. A secret that is silently not sent
-/// would be hard to debug.
-fn check_keys(config: &AuthConfig) -> Result<(), Error> {
-    use AuthKind::{ApiKey, Basic, Bearer, Cookies, Oauth2, Session};
-    let kind = config.r#type;
-    let keys: [(&str, bool, &[AuthKind]); 13] = [
-        ("secret", config.secret.is_some(), &[Bearer, ApiKey]),
-        ("header", config.header.is_some(), &[ApiKey]),
-        ("param", config.param.is_some(), &[ApiKey]),
-        ("user", config.user.is_some(), &[Basic]),
-        ("password", config.password.is_some(), &[Basic]),
-        ("token_url", config.token_url.is_some(), &[Oauth2]),
-        ("client_id", config.client_id.is_some(), &[Oauth2]),
-        ("client_secret", config.client_secret.is_some(), &[Oauth2]),
-        ("scope", config.scope.is_some(), &[Oauth2]),
-        ("cookies", !config.cookies.is_empty(), &[Cookies]),
-        ("login_url", config.login_url.is_some(), &[Session]),
-        ("fields", !config.fields.is_empty(), &[Session]),
-        ("login_body", !config.login_body.is_form(), &[Session]),
-    ];
-    let wrong = |key: &str, reason: &str| Err(Error::config(format!("auth.{key}"), reason));
-    for (key, is_given, kinds) in keys {
-        let is_optional = matches!(key, "scope" | "header" | "param" | "login_body");
-        match (is_given, kinds.contains(&kind)) {
-            (true, false) => {
-                return wrong(
-                    key,
-                    "does not belong to this `auth.type`; remove it or change the type",
-                );
-            }
-            (false, true) if !is_optional => {
-                return wrong(key, "is missing; this `auth.type` needs it");
-            }
-            _ => {}
-        }
-    }
-    if kind == ApiKey && config.header.is_some() == config.param.is_some() {
-        return wrong(
-            "header",
-            "give either `header` or `param`, the place the key is sent in",
-        );
-    }
-    if config.param.as_deref() == Some("") {
-        return wrong("param", "is empty; give the query parameter of the key");
-    }
-    Ok(())
-}
-
 fn secret(
     key: &str,
-    reference: Option<&SecretRef>,
+    reference: &SecretRef,
     context: &Context,
     secretive: &mut Secretive,
 ) -> Result<String, Error> {
     let wrong = |reason: String| Error::config(format!("auth.{key}"), reason);
-    let reference = reference.ok_or_else(|| wrong("is missing".into()))?;
     if !reference.prefix.is_empty() {
         let reason = "has a `prefix`, which `auth` puts itself; remove it";
         return Err(wrong(reason.into()));
@@ -288,7 +232,7 @@ fn basic(
 
 /// `Cookie`, as the configuration has it.
 fn cookies(
-    config: &AuthConfig,
+    config: &GivenCookies,
     context: &Context,
     secretive: &mut Secretive,
 ) -> Result<Proof, Error> {
@@ -299,7 +243,7 @@ fn cookies(
         if !cookie::is_name(name) {
             return wrong("is not a cookie's name; use letters, digits, `-`, `_` and `.`");
         }
-        let value = secret(&key, Some(reference), context, secretive)?;
+        let value = secret(&key, reference, context, secretive)?;
         if !cookie::is_value(&value) {
             return wrong(
                 "has characters that a cookie cannot carry, such as a space, a quote or a semicolon; give the value of one cookie alone, as the server has written it",

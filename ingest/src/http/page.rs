@@ -116,7 +116,7 @@ impl Http {
             return Ok(body.slice(..body.len().min(bytes)));
         }
         let mut body = Vec::new();
-        let mut pace = Pace::new(self.limits.min_bytes_per_s);
+        let mut pace = Pace::new(self.limits.min_bytes_per_s.get());
         while body.len() < bytes {
             match response.chunk().await {
                 Ok(Some(chunk)) => {

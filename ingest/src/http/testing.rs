@@ -1,5 +1,6 @@
 //! A scripted server and other shared parts of the tests of requests.
 
+use feedline_schemas::config::Bounded;
 use std::{
     collections::BTreeMap,
     io::Write,
@@ -9,12 +10,16 @@ use std::{
 
 use feedline_schemas::{
     commit::Position,
-    config::{PaginationConfig, PaginationKind, RetryConfig, SecretRef, SourceConfig, SourceKind},
+    config::{
+        Pagination, PaginationConfig, PaginationKind, RetryConfig, SecretRef, SourceConfig,
+        SourceKind,
+    },
     ids::Name,
     progress::Silent,
 };
 use feedline_storage::{Store, StoreOptions, clock::Clock};
 use flate2::{Compression, write::GzEncoder};
+use serde_json::json;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::{TcpListener, TcpStream},
@@ -75,6 +80,53 @@ pub(crate) fn context_after(seconds: u64) -> Context {
     }
 }
 
+/// Pagination as it is written in a configuration.
+pub(crate) fn pages(keys: serde_json::Value) -> PaginationConfig {
+    serde_json::from_value(keys).unwrap()
+}
+
+/// A way from page to page; keys without a default are `x-next`, `t`, `since` and `k`.
+pub(crate) fn way(kind: PaginationKind) -> Pagination {
+    let mut keys = json!({ "type": kind });
+    match kind {
+        PaginationKind::HeaderCursor => keys["cursor_header"] = "x-next".into(),
+        PaginationKind::Keyset => {
+            keys["page_size"] = 1.into();
+            for (key, value) in [
+                ("time_path", "t"),
+                ("time_param", "since"),
+                ("key_path", "k"),
+            ] {
+                keys[key] = value.into();
+            }
+        }
+        _ => {}
+    }
+    pages(keys).way
+}
+
+/// The same with another value of one key of its type.
+pub(crate) fn set_key(config: &mut SourceConfig, key: &str, value: impl Into<serde_json::Value>) {
+    fn keys<K: serde::Serialize>(keys: &K) -> serde_json::Value {
+        serde_json::to_value(keys).unwrap()
+    }
+    let way = &mut config.pagination.way;
+    let mut all = match &*way {
+        Pagination::None(own) => keys(own),
+        Pagination::Page(own) => keys(own),
+        Pagination::Offset(own) => keys(own),
+        Pagination::Cursor(own) => keys(own),
+        Pagination::HeaderCursor(own) => keys(own),
+        Pagination::Link(own) => keys(own),
+        Pagination::NextUrl(own) => keys(own),
+        Pagination::Keyset(own) => keys(own),
+    };
+    all["type"] = way.tag().into();
+    all["page_size"] = 10_000.into();
+    all[key] = value.into();
+    *way = pages(all).way;
+}
+
 /// A source with records at `items`, cursors at `next` and next to no backoff.
 pub(crate) fn config(url: &str, r#type: PaginationKind) -> SourceConfig {
     SourceConfig {
@@ -84,15 +136,17 @@ pub(crate) fn config(url: &str, r#type: PaginationKind) -> SourceConfig {
         records: "items".into(),
         params: BTreeMap::new(),
         headers: BTreeMap::new(),
-        pagination: PaginationConfig {
-            r#type,
-            cursor_path: "next".into(),
-            ..PaginationConfig::default()
+        pagination: match r#type {
+            PaginationKind::Cursor => pages(json!({"type": "cursor", "cursor_path": "next"})),
+            kind => PaginationConfig {
+                way: way(kind),
+                ..PaginationConfig::default()
+            },
         },
         retry: RetryConfig {
             base_ms: 1,
             cap_ms: 2,
-            max_tries: 5,
+            max_tries: Bounded::literal::<5>(),
             ..RetryConfig::default()
         },
         limits: Default::default(),

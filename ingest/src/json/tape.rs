@@ -308,7 +308,7 @@ impl Scan<'_> {
     }
 
     fn nested(&mut self, key: u32, kind: NodeKind) -> Option<()> {
-        if self.depth == self.bounds.max_depth {
+        if self.depth == self.bounds.max_depth.get() {
             return None;
         }
         self.depth += 1;
@@ -349,7 +349,7 @@ impl Scan<'_> {
             if item == NO_KEY {
                 item = Arc::make_mut(&mut self.reader.keys).add_item(key)?;
             }
-            if count == self.bounds.max_items {
+            if count == self.bounds.max_items.get() {
                 return None;
             }
             count += 1;
@@ -368,7 +368,7 @@ impl Scan<'_> {
             let below = self.key(key, expected)?;
             let hint = self.reader.hint(below);
             // A key twice, or too many, is a fault.
-            if hint.met == object || count == self.bounds.max_keys {
+            if hint.met == object || count == self.bounds.max_keys.get() {
                 return None;
             }
             hint.met = object;

@@ -1,4 +1,4 @@
-use feedline_schemas::units::ByteSize;
+use feedline_schemas::config::Bounded;
 use proptest::prelude::*;
 
 use super::*;
@@ -203,10 +203,10 @@ fn check_bound(bounds: &JsonConfig, text: &str, expected: Result<&str, &str>) {
 #[test]
 fn fault_22_depth_width_length_and_items_are_bounded() {
     let bounds = JsonConfig {
-        max_depth: 3,
-        max_keys: 2,
-        max_items: 4,
-        max_text_bytes: ByteSize::new(5),
+        max_depth: Bounded::literal::<3>(),
+        max_keys: Bounded::literal::<2>(),
+        max_items: Bounded::literal::<4>(),
+        max_text_bytes: Bounded::literal::<5>(),
     };
     check_bound(&bounds, "[[[1]]]", Ok("[[[1]]]"));
     let deep = "too_deep [0].[0].a more than 3 levels of nesting at byte 7 of line 7";

@@ -6,7 +6,7 @@
 
 use feedline_schemas::{
     commit::{PageRun, ShortPage},
-    config::PaginationKind,
+    config::{Pagination, PaginationKind},
     report::Warning,
 };
 
@@ -35,7 +35,13 @@ impl Paginator {
     /// Returns true if a refusal with `status` of the page at `at` means that the page before was
     /// the last one.
     pub(crate) fn is_end(&self, at: &At, status: u16) -> bool {
-        let configured = &self.config.end_status;
+        let configured: Vec<u16> = self
+            .config
+            .way
+            .end_status()
+            .iter()
+            .map(|s| s.get())
+            .collect();
         if at.page == 0 || !configured.is_empty() {
             return at.page > 0 && configured.contains(&status);
         }
@@ -96,7 +102,7 @@ impl Paginator {
             contents.records.clear();
             // After later pages, this is how servers respond when no further page exists.
             if page == 1 {
-                let param = match self.config.r#type {
+                let param = match self.config.way.kind() {
                     PaginationKind::Offset => "offset_param",
                     _ => "page_param",
                 };
@@ -122,7 +128,7 @@ impl Paginator {
             format!(
                 "a page of {} records, where `pagination.page_size` = {size}, was not the last one: the server gives smaller pages; set it to what the server gives at most{}",
                 short.records,
-                match self.config.r#type {
+                match self.config.way.kind() {
                     PaginationKind::Page => ", since a server that numbers its pages by what it is asked for leaves records out between them",
                     _ => "",
                 }
@@ -132,15 +138,14 @@ impl Paginator {
 
     /// Code of the warning that no page names a next one, and the missing field.
     fn missing_next(&self) -> Option<(&'static str, String)> {
-        let config = &self.config;
-        Some(match config.r#type {
-            PaginationKind::Link => ("no_link_header", "`Link` header of a list of pages".into()),
-            PaginationKind::HeaderCursor => {
-                let name = config.cursor_header.as_deref().unwrap_or_default();
-                ("no_cursor_header", format!("header `{name}`"))
-            }
-            PaginationKind::Cursor => ("no_next_cursor", format!("`{}`", config.cursor_path)),
-            PaginationKind::NextUrl => ("no_next_url", format!("`{}`", config.next_path)),
+        Some(match &self.config.way {
+            Pagination::Link(_) => ("no_link_header", "`Link` header of a list of pages".into()),
+            Pagination::HeaderCursor(keys) => (
+                "no_cursor_header",
+                format!("header `{}`", keys.cursor_header),
+            ),
+            Pagination::Cursor(keys) => ("no_next_cursor", format!("`{}`", keys.cursor_path)),
+            Pagination::NextUrl(keys) => ("no_next_url", format!("`{}`", keys.next_path)),
             _ => return None,
         })
     }
@@ -161,7 +166,7 @@ impl Paginator {
         if page > 0 || !self.may_lack_next || !may_be_full || contents.has_more == Some(false) {
             return;
         }
-        let key = match self.config.r#type {
+        let key = match self.config.way.kind() {
             PaginationKind::Link => "pagination.type",
             PaginationKind::HeaderCursor => "pagination.cursor_header",
             PaginationKind::Cursor => "pagination.cursor_path",
@@ -186,7 +191,7 @@ impl Paginator {
         new: u64,
         contents: &Contents,
     ) -> Result<Option<bool>, Error> {
-        let Some(path) = self.config.has_more_path.clone() else {
+        let Some(path) = self.has_more_path().map(ToOwned::to_owned) else {
             return Ok(None);
         };
         let lacks = if self.hashes_pages() {

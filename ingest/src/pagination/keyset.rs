@@ -7,9 +7,9 @@
 
 use std::{cmp::Ordering, collections::HashSet};
 
-use feedline_schemas::{commit::PageRun, config::PaginationConfig, ids::Hash128};
+use feedline_schemas::{commit::PageRun, config::KeysetPages, ids::Hash128};
 
-use crate::{error::Error, source::Record, value::Value, watermark::Mark};
+use crate::{source::Record, value::Value, watermark::Mark};
 
 /// Maximum number of keys of one time that are kept, about 40 bytes each in a commit.
 const MOST_KEYS: usize = 100_000;
@@ -34,27 +34,15 @@ struct Last {
 }
 
 impl Keyset {
-    pub(super) fn new(config: &PaginationConfig) -> Result<Self, Error> {
-        let given = |key: &str, value: &Option<String>| {
-            value
-                .clone()
-                .filter(|text| !text.is_empty())
-                .ok_or_else(|| {
-                    Error::config(format!("pagination.{key}"), "is missing; `keyset` needs it")
-                })
-        };
-        if config.page_size == 0 {
-            let reason = "is missing; `keyset` needs the most records that the API gives in a page, to tell a full page from the last";
-            return Err(Error::config("pagination.page_size", reason));
+    pub(super) fn new(keys: &KeysetPages, page_size: u64) -> Self {
+        Self {
+            time_path: keys.time_path.clone(),
+            time_param: keys.time_param.clone(),
+            key_path: keys.key_path.clone(),
+            key_param: keys.key_param.clone(),
+            page_size,
+            is_exclusive: keys.exclusive,
         }
-        Ok(Self {
-            time_path: given("time_path", &config.time_path)?,
-            time_param: given("time_param", &config.time_param)?,
-            key_path: given("key_path", &config.key_path)?,
-            key_param: config.key_param.clone(),
-            page_size: config.page_size,
-            is_exclusive: config.exclusive,
-        })
     }
 
     /// Query parameters for the records after `cursor`.

@@ -44,7 +44,7 @@ impl Paginator {
             }
             tracing::warn!("all records of the page before were removed while pages were read");
         }
-        let overlap = usize::try_from(self.config.overlap).unwrap_or(usize::MAX);
+        let overlap = usize::try_from(self.config.way.overlap()).unwrap_or(usize::MAX);
         if !hashes.is_empty() {
             run.boundary = hashes[hashes.len().saturating_sub(overlap)..].to_vec();
         }
@@ -57,8 +57,10 @@ impl Paginator {
 
     /// The offset a page before `at`; none at the beginning.
     fn back(&self, at: u64, count: u64) -> Option<u64> {
-        let first = self.config.first_offset;
-        let page = count.max(self.config.page_size).max(self.config.overlap);
+        let first = self.config.way.first_offset();
+        let page = count
+            .max(self.config.page_size)
+            .max(self.config.way.overlap());
         (at > first).then(|| at.saturating_sub(page).max(first))
     }
 }

@@ -1,7 +1,12 @@
 //! Walks without requests.
 
+use serde_json::json;
+
 use super::*;
-use crate::value::Value;
+use crate::{
+    http::testing::{pages, way},
+    value::Value,
+};
 
 fn base() -> Url {
     Url::parse("https://api.example/v1/items?q=1").unwrap()
@@ -13,7 +18,7 @@ fn of(config: PaginationConfig) -> Paginator {
 
 fn paginator(r#type: PaginationKind) -> Paginator {
     of(PaginationConfig {
-        r#type,
+        way: way(r#type),
         ..PaginationConfig::default()
     })
 }
@@ -90,12 +95,7 @@ fn walk(r#type: PaginationKind, cursors: &[&str]) -> Option<String> {
 #[test]
 fn fault_25_a_cursor_that_comes_back_is_an_error_that_names_it() {
     for kind in [PaginationKind::Cursor, PaginationKind::HeaderCursor] {
-        let mut config = PaginationConfig {
-            r#type: kind,
-            ..PaginationConfig::default()
-        };
-        config.cursor_header = Some("x-next".into());
-        let mut walked = of(config);
+        let mut walked = paginator(kind);
         assert_eq!(
             step(&mut walked, 0, None, 1, Some("a")),
             Ok(Some("a".into()))
@@ -194,13 +194,9 @@ fn numbered_pages_end_at_an_empty_page() {
         Ok(Some("1".into()))
     );
     assert_eq!(step(&mut unsized_pages, 1, None, 0, None), Ok(None));
-    let mut sized = of(PaginationConfig {
-        r#type: PaginationKind::Page,
-        page_size: 10,
-        size_param: Some("limit".into()),
-        first_page: 0,
-        ..PaginationConfig::default()
-    });
+    let mut sized = of(pages(json!({
+        "type": "page", "page_size": 10, "size_param": "limit", "first_page": 0,
+    })));
     assert_eq!(query(&sized, 3, None), "q=1&limit=10&page=3");
     assert_eq!(step(&mut sized, 0, None, 10, None), Ok(Some("1".into())));
     assert_eq!(step(&mut sized, 1, None, 9, None), Ok(Some("2".into())));
@@ -209,12 +205,9 @@ fn numbered_pages_end_at_an_empty_page() {
 
 #[test]
 fn offsets_grow_by_what_has_come() {
-    let mut pages = of(PaginationConfig {
-        r#type: PaginationKind::Offset,
-        offset_param: "skip".into(),
-        first_offset: 1,
-        ..PaginationConfig::default()
-    });
+    let mut pages = of(crate::http::testing::pages(
+        json!({"type": "offset", "offset_param": "skip", "first_offset": 1}),
+    ));
     assert_eq!(query(&pages, 0, None), "q=1&skip=1");
     assert_eq!(step(&mut pages, 0, None, 7, None), Ok(Some("8".into())));
     assert_eq!(query(&pages, 1, Some("8")), "q=1&skip=8");
@@ -233,11 +226,9 @@ fn offsets_grow_by_what_has_come() {
 #[test]
 fn next_urls_stay_on_the_origin_and_are_kept_without_it_and_the_key() {
     let check = |target: &str, kept: Result<&str, &str>, url: &str| {
-        let mut pages = of(PaginationConfig {
-            r#type: PaginationKind::NextUrl,
-            next_origins: vec!["https://eu.example".into()],
-            ..PaginationConfig::default()
-        });
+        let mut pages = of(crate::http::testing::pages(
+            json!({"type": "next_url", "next_origins": ["https://eu.example"]}),
+        ));
         match step(&mut pages, 0, None, 1, Some(target)) {
             Ok(next) => {
                 assert_eq!(Ok(next.as_deref().unwrap()), kept);
@@ -296,11 +287,7 @@ fn next_urls_stay_on_the_origin_and_are_kept_without_it_and_the_key() {
 
 #[test]
 fn more_pages_than_allowed_are_an_error_that_names_the_cursor() {
-    let pages = of(PaginationConfig {
-        max_pages: 2,
-        r#type: PaginationKind::Cursor,
-        ..PaginationConfig::default()
-    });
+    let pages = of(pages(json!({"type": "cursor", "max_pages": 2})));
     assert!(pages.url(&base(), &at(1, Some("a"))).is_ok());
     let message = pages
         .url(&base(), &at(2, Some("b")))
@@ -313,43 +300,13 @@ fn more_pages_than_allowed_are_an_error_that_names_the_cursor() {
 }
 
 #[test]
-fn settings_that_cannot_work_name_their_key() {
-    use PaginationKind::{Cursor, HeaderCursor, Keyset, None, Offset};
-    let check = |set: fn(&mut PaginationConfig), r#type, key: &str| {
-        let mut config = PaginationConfig {
-            r#type,
-            ..PaginationConfig::default()
-        };
-        set(&mut config);
-        match Paginator::new(&config, &base(), Option::None) {
+fn a_header_that_cannot_be_one_names_its_key() {
+    for (kind, key) in [("header_cursor", "cursor_header"), ("page", "total_header")] {
+        let mut keys = json!({ "type": kind });
+        keys[key] = "a b".into();
+        match Paginator::new(&pages(keys), &base(), None) {
             Err(Error::Config { key: found, .. }) => assert_eq!(found, format!("pagination.{key}")),
             other => panic!("{other:?}"),
         }
-    };
-    check(|c| c.max_pages = 0, None, "max_pages");
-    check(|c| c.max_records = Some(0), None, "max_records");
-    check(|c| c.size_param = Some("n".into()), None, "size_param");
-    check(|c| c.cursor_path.clear(), Cursor, "cursor_path");
-    check(|c| c.offset_param.clear(), Offset, "offset_param");
-    check(|c| c.overlap = 1, Cursor, "overlap");
-    check(|c| (c.overlap, c.page_size) = (9, 9), Offset, "overlap");
-    check(|_| {}, HeaderCursor, "cursor_header");
-    check(
-        |c| c.cursor_header = Some("a b".into()),
-        HeaderCursor,
-        "cursor_header",
-    );
-    check(|c| c.strict_total = true, None, "strict_total");
-    check(
-        |c| c.next_origins = vec!["eu.example".into()],
-        None,
-        "next_origins",
-    );
-    check(
-        |c| c.next_origins = vec!["https://eu.example/v1".into()],
-        None,
-        "next_origins",
-    );
-    check(|_| {}, Keyset, "page_size");
-    check(|c| c.page_size = 9, Keyset, "time_path");
+    }
 }

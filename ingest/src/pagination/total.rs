@@ -4,7 +4,10 @@
 //! proves little; at a multiple of [`ROUND`] records it is trusted. Without a total, numbers at
 //! which many APIs stop are only reported.
 
-use feedline_schemas::{commit::PageRun, config::PaginationKind};
+use feedline_schemas::{
+    commit::PageRun,
+    config::{Bounded, PaginationKind},
+};
 
 use super::Paginator;
 use crate::{error::Error, http::redacted};
@@ -18,6 +21,7 @@ impl Paginator {
     pub(crate) fn is_beyond_cap(&self, total: Option<u64>) -> bool {
         self.config
             .max_records
+            .map(Bounded::get)
             .zip(total)
             .is_some_and(|(most, total)| total > most)
     }
@@ -27,7 +31,7 @@ impl Paginator {
     /// # Errors
     /// [`Error::Incomplete`].
     pub(super) fn check_cap(&self, run: &PageRun, total: Option<u64>) -> Result<(), Error> {
-        match self.config.max_records {
+        match self.config.max_records.map(Bounded::get) {
             Some(most) if run.records >= most && total != Some(run.records) => {
                 let total = total
                     .map(|total| format!(" of {total}"))
@@ -108,7 +112,7 @@ impl Paginator {
     }
 
     fn stopped_short(&self, received: u64, total: u64) -> Error {
-        let way = match self.config.r#type {
+        let way = match self.config.way.kind() {
             PaginationKind::None => {
                 "`pagination.type` is `none`: set one, which `feedline plan --ask` suggests"
                     .to_owned()

@@ -11,12 +11,12 @@ impl Paginator {
     /// last page of several may only be recognized by its contents.
     pub(crate) fn is_known_unread(&self, next: &Position) -> bool {
         let is_last = matches!(next, Position::Done { .. });
-        match self.config.r#type {
+        match self.config.way.kind() {
             PaginationKind::None => is_last,
             // A short page is the last one if the next one is empty, which requires this page.
             PaginationKind::Page => {
                 let is_short = next.run().is_some_and(|run| run.short.is_some());
-                let says_more = self.config.has_more_path.is_some();
+                let says_more = self.has_more_path().is_some();
                 !is_last && !self.counts() && !says_more && (!is_short || self.has_small_pages())
             }
             _ => false,
@@ -30,7 +30,7 @@ impl Paginator {
         self.came = None;
         let At { page, mut run, .. } = at;
         run.short = None;
-        match self.config.r#type {
+        match self.config.way.kind() {
             PaginationKind::Page => Position::Page {
                 page: page + 1,
                 cursor: None,

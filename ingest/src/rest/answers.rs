@@ -58,7 +58,7 @@ impl Answers {
         let wanted = pages.headers();
         Self {
             again: config.refresh,
-            is_single: config.pagination.r#type == PaginationKind::None,
+            is_single: config.pagination.way.kind() == PaginationKind::None,
             validators: Validators::default(),
             keeper: config.archive_raw.then(|| Keeper::new(wanted.clone())),
             kept: Kept::default(),

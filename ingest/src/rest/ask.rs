@@ -2,7 +2,7 @@
 
 use feedline_schemas::{
     commit::Position,
-    config::{PaginationKind, PipelineConfig, SourceConfig, SourceKind},
+    config::{Bounded, PaginationKind, PipelineConfig, SourceConfig, SourceKind},
 };
 use serde::Serialize;
 use url::Url;
@@ -53,8 +53,8 @@ pub struct Suggestion {
 pub async fn suggest(config: &PipelineConfig, context: &Context) -> Result<Vec<Suggestion>, Error> {
     let mut all = Vec::new();
     for (index, source) in choose(config, None)? {
-        let is_bare =
-            source.r#type == SourceKind::Rest && source.pagination.r#type == PaginationKind::None;
+        let is_bare = source.r#type == SourceKind::Rest
+            && source.pagination.way.kind() == PaginationKind::None;
         if !is_bare {
             continue;
         }
@@ -84,7 +84,7 @@ pub async fn suggest(config: &PipelineConfig, context: &Context) -> Result<Vec<S
 
 async fn first_answer(config: &SourceConfig, context: &Context) -> Result<Suggestion, Error> {
     let mut once = config.clone();
-    once.retry.max_tries = 1;
+    once.retry.max_tries = Bounded::literal::<1>();
     let mut rest = Box::pin(opened(&once, context)).await?;
     let source = config.name.to_string();
     let Some((url, got)) = rest.first().await? else {

@@ -1,12 +1,12 @@
 //! Faults between pages, by the numbers of the list of faults.
 
-use feedline_schemas::config::{PaginationKind, SecretRef, TextOrSecret};
+use feedline_schemas::config::{Bounded, PaginationKind, SecretRef, TextOrSecret};
 
 use super::{
     tests::{LAST, paged, param, read},
     *,
 };
-use crate::http::testing::{Scripted, answer, ok, read_all, traced};
+use crate::http::testing::{Scripted, answer, ok, read_all, set_key, traced};
 
 /// Numbers by `offset`, five a page; some are removed or put in front after the second request.
 async fn shifting_server(change: fn(&mut Vec<u64>)) -> Scripted {
@@ -33,7 +33,7 @@ async fn fault_28_records_removed_while_paging_by_offset_leave_no_gap_with_an_ov
     let check = async |change: fn(&mut Vec<u64>), overlap: u64, lost: usize| {
         let server = shifting_server(change).await;
         let mut config = paged(&server, PaginationKind::Offset);
-        config.pagination.overlap = overlap;
+        set_key(&mut config, "overlap", overlap);
         let (records, _) = read_all(&config, 1).await.unwrap();
         let is_there = |id: &u64| records.contains(&format!(r#"{{"id":{id}}}"#));
         let found = (100..120).filter(is_there).count();
@@ -56,8 +56,7 @@ async fn cursors_in_headers_links_and_urls_in_bodies_are_followed() {
         answer("200 OK\r\nX-Next: ", r#"{"items": [{"i": 1}]}"#),
     ])
     .await;
-    let mut header = paged(&server, PaginationKind::HeaderCursor);
-    header.pagination.cursor_header = Some("x-next".into());
+    let header = paged(&server, PaginationKind::HeaderCursor);
     assert_eq!(read(&header).await.unwrap().0.len(), 2);
     assert_eq!(server.targets(), ["/", "/?cursor=a+b"]);
 
@@ -105,8 +104,8 @@ async fn a_next_url_to_another_host_is_refused_or_gets_no_secret() {
     assert!(error.contains("`pagination.next_origins`"), "{error}");
     assert_eq!(other.heads().len(), 0);
     let origin = other.url.origin().ascii_serialization();
-    config.pagination.next_origins.push(origin);
     // The configuration names it, so `private_hosts` need not.
+    set_key(&mut config, "next_origins", vec![origin]);
     assert!(config.private_hosts.is_empty());
     assert_eq!(read(&config).await.unwrap().0.len(), 2);
     assert!(server.heads()[0].contains("secret-KEY"));
@@ -160,7 +159,7 @@ async fn fault_27_an_api_that_stops_at_a_number_of_records_is_incomplete() {
     let server = offset_server(10_500, 1_000, 10_000).await;
     let mut config = paged(&server, PaginationKind::Offset);
     assert_eq!(read(&config).await.unwrap().0.len(), 10_000);
-    config.pagination.max_records = Some(10_000);
+    config.pagination.max_records = Some(Bounded::literal::<10_000>());
     let check = async |config: &SourceConfig, part: &str| {
         let error = read_all(config, 1).await.unwrap_err().to_string();
         assert!(
@@ -223,7 +222,7 @@ async fn fault_27_an_end_at_a_common_cap_without_a_total_is_told() {
     let warns = async |end: u64, reopen_every: usize, max_records: Option<u64>| {
         let server = offset_server(20_500, 500, end).await;
         let mut config = paged(&server, PaginationKind::Offset);
-        config.pagination.max_records = max_records;
+        config.pagination.max_records = max_records.map(|most| Bounded::new(most).unwrap());
         let (lines, read) = traced(read_all(&config, reopen_every)).await;
         assert_eq!(read.unwrap().0.len() as u64, end);
         lines.contains("records have come, a number") && lines.contains("`pagination.max_records`")

@@ -6,7 +6,7 @@ use super::{
     tests::{paged, param, read},
     *,
 };
-use crate::http::testing::{Scripted, ok, read_all};
+use crate::http::testing::{Scripted, ok, read_all, set_key};
 
 /// Records of `times`, keys counted from 0, by `since` and (if `by_key`) `after`, at most `most` a
 /// page.
@@ -37,10 +37,9 @@ fn keyset(server: &Scripted, page_size: u64, by_key: bool) -> SourceConfig {
     let mut config = paged(server, PaginationKind::Keyset);
     let pages = &mut config.pagination;
     pages.page_size = page_size;
-    pages.time_path = Some("t".into());
-    pages.time_param = Some("since".into());
-    pages.key_path = Some("k".into());
-    pages.key_param = by_key.then(|| "after".into());
+    if by_key {
+        set_key(&mut config, "key_param", "after");
+    }
     config
 }
 
@@ -103,7 +102,7 @@ async fn fault_29_an_exclusive_bound_is_found_out_before_records_are_lost() {
     // If no two records share a time, `exclusive` is allowed.
     let server = keyset_server((0..9).collect(), 4, false, true).await;
     let mut config = keyset(&server, 4, false);
-    config.pagination.exclusive = true;
+    set_key(&mut config, "exclusive", true);
     check_keys(&config, 9).await;
 }
 

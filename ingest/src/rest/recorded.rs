@@ -1,19 +1,18 @@
 //! Recorded exchanges of real APIs, replayed on loopback. Skipped where `../shared/data` is absent.
 
 use std::{
-    collections::BTreeMap,
     io::Read,
     path::{Path, PathBuf},
 };
 
 use feedline_schemas::config::{
-    AuthConfig, AuthKind, CredentialsIn, LoginBody, PaginationKind, SecretRef,
+    AuthConfig, ClientCredentials, CredentialsIn, PaginationKind, SecretRef,
 };
 use flate2::read::GzDecoder;
 use serde_json::Value as Json;
 
 use super::*;
-use crate::http::testing::{Scripted, Step, answer, config, read_all};
+use crate::http::testing::{Scripted, Step, answer, config, read_all, set_key};
 
 struct Exchange {
     method: String,
@@ -164,7 +163,7 @@ async fn recorded_slack_members_are_read_by_their_cursor() {
         config.params = [("limit", "5"), ("presence", "true")]
             .map(|(k, v)| (k.to_owned(), v.to_owned()))
             .into();
-        config.pagination.cursor_path = "response_metadata.next_cursor".into();
+        set_key(config, "cursor_path", "response_metadata.next_cursor");
         config.error_path = Some("error".into());
     };
     check(
@@ -203,32 +202,20 @@ async fn recorded_reddit_posts_are_read_with_a_token_of_client_credentials() {
         .unwrap();
     let mut config = config(url.as_str(), PaginationKind::Cursor);
     config.records = "data.children".into();
-    config.pagination.cursor_path = "data.after".into();
-    config.pagination.cursor_param = "after".into();
-    let secret = |name: &str| {
-        Some(SecretRef {
-            env: Some(name.into()),
-            file: None,
-            prefix: String::new(),
-        })
+    set_key(&mut config, "cursor_path", "data.after");
+    set_key(&mut config, "cursor_param", "after");
+    let secret = |name: &str| SecretRef {
+        env: Some(name.into()),
+        file: None,
+        prefix: String::new(),
     };
-    config.auth = Some(AuthConfig {
-        r#type: AuthKind::Oauth2,
-        token_url: Some(server.url.join("api/v1/access_token").unwrap().into()),
+    config.auth = Some(AuthConfig::Oauth2(ClientCredentials {
+        token_url: server.url.join("api/v1/access_token").unwrap().into(),
         client_id: secret("ID"),
         client_secret: secret("SECRET"),
-        secret: None,
-        header: None,
-        param: None,
-        user: None,
-        password: None,
         scope: None,
         credentials: CredentialsIn::Header,
-        cookies: BTreeMap::new(),
-        login_url: None,
-        fields: BTreeMap::new(),
-        login_body: LoginBody::Form,
-    });
+    }));
     let (read, _) = read_all(&config, usize::MAX).await.unwrap();
     assert_eq!(read.len(), 100);
     let heads = server.heads();

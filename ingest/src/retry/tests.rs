@@ -1,3 +1,4 @@
+use feedline_schemas::config::Bounded;
 use std::collections::VecDeque;
 
 use super::*;
@@ -148,7 +149,7 @@ fn backoff_uses_the_whole_range_and_repeats_with_its_seed() {
 #[tokio::test(start_paused = true)]
 async fn tries_run_out_and_the_message_says_so() {
     let mut retry = retry(RetryConfig {
-        max_tries: 3,
+        max_tries: Bounded::literal::<3>(),
         ..RetryConfig::default()
     });
     let (outcome, tries, _) = tried(&mut retry, &[Again::Backoff; 9]).await;
@@ -202,8 +203,8 @@ async fn the_tries_of_a_request_have_a_budget_of_time() {
     let settings = RetryConfig {
         base_ms: 40_000,
         cap_ms: 40_000,
-        max_tries: 100,
-        max_elapsed_s: 120,
+        max_tries: Bounded::literal::<100>(),
+        max_elapsed_s: Bounded::literal::<120>(),
         ..RetryConfig::default()
     };
     let mut retry = retry(settings);

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use feedline_schemas::{
     amendment::WithdrawnReason,
     commit::{CommitEntry, Position},
-    config::{PipelineConfig, SecretRef, SourceConfig, SourceKind},
+    config::{Bounded, PipelineConfig, SecretRef, SourceConfig, SourceKind},
     ids::Name,
     report::{IngestReport, SourceReport},
 };
@@ -195,7 +195,7 @@ fn offline(config: &SourceConfig) -> SourceConfig {
         config.url = format!("http://demo.invalid{}", demo::PATH);
     }
     // An archive returns the same each time, so a retry is useless.
-    config.retry.max_tries = 1;
+    config.retry.max_tries = Bounded::literal::<1>();
     config
 }
 

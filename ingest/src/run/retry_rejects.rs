@@ -204,7 +204,8 @@ impl Run<'_> {
         while waiting.peek().is_some() {
             let mut retried = Retried::default();
             while let Some((sequence, parts, file)) = waiting.next_if(|(.., file)| {
-                retried.rejected == 0 || retried.rejected + file.rows <= self.config.batch.rows
+                retried.rejected == 0
+                    || retried.rejected + file.rows <= self.config.batch.rows.get()
             }) {
                 report.batches.push(sequence.get());
                 retried.bytes += file.bytes;

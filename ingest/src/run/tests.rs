@@ -13,6 +13,7 @@ mod slices;
 mod two_writers;
 mod types;
 
+use feedline_schemas::config::{Bounded, Real};
 use std::{
     collections::BTreeMap,
     sync::{
@@ -142,7 +143,7 @@ fn pages() -> Vec<Vec<Record>> {
 /// Batches of two pages, and a window that spans several batches and yet forgets some.
 fn config() -> SourceConfig {
     let mut config = source("unused");
-    config.batch.rows = 4;
+    config.batch.rows = Bounded::literal::<4>();
     config.batch.dedup_window = Some(11);
     config
 }
@@ -507,7 +508,7 @@ async fn fault_12_other_settings_are_refused_while_bounds_may_change() {
         "{error}"
     );
     let mut bounds = config();
-    bounds.batch.rows = 7;
+    bounds.batch.rows = Bounded::literal::<7>();
     bounds.contract.types = TypeContract::NullValue;
     run(&root, &bounds, &mut scripted()).await.unwrap();
 }
@@ -516,12 +517,12 @@ async fn fault_12_other_settings_are_refused_while_bounds_may_change() {
 async fn too_many_rejects_stop_before_the_commit() {
     let root = Store::memory();
     let mut config = config();
-    config.contract.max_reject_fraction = 0.05;
+    config.contract.max_reject_fraction = Real::literal(0.05);
     let error = run(&root, &config, &mut scripted()).await.unwrap_err();
     let expected = "source `s`: 5 of 60 records were rejected, more than `contract.max_reject_fraction` = 0.05 allows; most often for `malformed_line`, such as ";
     assert!(error.to_string().starts_with(expected), "{error}");
     assert_eq!(entries(&root).await.len(), 9);
-    config.contract.max_reject_fraction = 0.2;
+    config.contract.max_reject_fraction = Real::literal(0.2);
     run(&root, &config, &mut scripted()).await.unwrap();
     assert_eq!(snapshot(&root).await, undisturbed().await);
 }
@@ -535,7 +536,7 @@ async fn rejects_are_judged_early_after_a_thousand_records() {
     };
     let pages = (0..30).map(|_| (0..100).map(bad).collect()).collect();
     let mut config = config();
-    config.batch.rows = 400;
+    config.batch.rows = Bounded::literal::<400>();
     let root = Store::memory();
     let error = run(
         &root,
@@ -676,7 +677,7 @@ async fn files_land_once_and_new_ones_are_added() {
     let place = folder.path().display();
     write("2.csv", "id,price\n7,1.5\n8,\n7,1.5\n9\n");
     let mut config = pipeline(&format!("{place}/*.csv"));
-    config.source[0].contract.max_reject_fraction = 0.5;
+    config.source[0].contract.max_reject_fraction = Real::literal(0.5);
     let root = Store::open(&format!("{place}/root"), &StoreOptions::default()).unwrap();
     let first = ingest(&config, None, &context(&root)).await.unwrap();
     assert_eq!(

@@ -174,7 +174,7 @@ impl Line {
         let Some((due, from)) = past.next(&self.ticks, self.now())? else {
             return Ok(false);
         };
-        let late = jitter(self.source.as_str(), due, self.schedule.jitter_s);
+        let late = jitter(self.source.as_str(), due, self.schedule.jitter_s.get());
         let is_deferred = past.resumes.is_some();
         if !self.wait_until(from, late, is_deferred).await? {
             return Ok(true);

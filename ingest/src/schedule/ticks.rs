@@ -9,11 +9,6 @@ use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use crate::error::Error;
 
-/// A year.
-const LONGEST_S: u64 = 31_536_000;
-/// A day.
-const MOST_JITTER_S: u64 = 86_400;
-
 /// Due times of a source, in whole seconds since 1970-01-01 UTC.
 #[derive(Clone, Debug)]
 pub(super) enum Ticks {
@@ -28,13 +23,6 @@ impl Ticks {
     /// [`Error::Config`] for settings that name no times.
     pub(super) fn new(config: &SourceScheduleConfig) -> Result<Self, Error> {
         let wrong = |key: &str, reason: String| Err(Error::config(key, reason));
-        if config.jitter_s > MOST_JITTER_S {
-            let reason = format!(
-                "{} is out of range, use 0 to {MOST_JITTER_S}",
-                config.jitter_s
-            );
-            return wrong("schedule.jitter_s", reason);
-        }
         match (&config.cron, config.every_s) {
             (None, None) => wrong(
                 "schedule",
@@ -44,13 +32,9 @@ impl Ticks {
                 "schedule",
                 "has both `cron` and `every_s`; leave one out".to_owned(),
             ),
-            (None, Some(every)) => match i64::try_from(every) {
-                Ok(seconds) if (1..=LONGEST_S).contains(&every) => Ok(Self::Every(seconds)),
-                _ => wrong(
-                    "schedule.every_s",
-                    format!("{every} is out of range, use 1 to {LONGEST_S}"),
-                ),
-            },
+            (None, Some(every)) => Ok(Self::Every(
+                i64::try_from(every.get()).expect("a year has fewer seconds"),
+            )),
             (Some(cron), None) => Self::cron(cron, &config.zone),
         }
     }
@@ -136,6 +120,7 @@ pub(super) fn jitter(source: &str, tick: i64, most_s: u64) -> Duration {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use feedline_schemas::config::Bounded;
 
     fn cron(expression: &str, zone: &str) -> Result<Ticks, Error> {
         Ticks::new(&SourceScheduleConfig {
@@ -220,22 +205,12 @@ mod tests {
         };
         let none = SourceScheduleConfig::default();
         wrong(none.clone(), "schedule", "has no time");
-        let every = |seconds| SourceScheduleConfig {
-            every_s: Some(seconds),
-            ..none.clone()
-        };
-        wrong(every(0), "schedule.every_s", "1 to 31536000");
-        wrong(every(u64::MAX), "schedule.every_s", "1 to 31536000");
         let both = SourceScheduleConfig {
             cron: Some("@daily".into()),
-            ..every(5)
+            every_s: Some(Bounded::literal::<5>()),
+            ..none.clone()
         };
         wrong(both, "schedule", "leave one out");
-        let jitter = SourceScheduleConfig {
-            jitter_s: 86_401,
-            ..every(5)
-        };
-        wrong(jitter, "schedule.jitter_s", "0 to 86400");
         for (expression, zone, key, part) in [
             ("61 * * * *", "UTC", "schedule.cron", "no cron expression"),
             ("often", "UTC", "schedule.cron", "no cron expression"),

@@ -36,6 +36,13 @@ fn walk(root: &Value, schema: &Value, path: &str, keys: &mut BTreeSet<String>) {
     } else if let Some(either) = schema["anyOf"].as_array() {
         let real = either.iter().find(|one| one["type"] != "null").unwrap();
         walk(root, real, path, keys);
+    } else if let Some(types) = schema["oneOf"].as_array().filter(|types| {
+        // A table of several types; words with descriptions are alternatives too.
+        types.iter().all(|one| one["properties"].is_object())
+    }) {
+        for one in types {
+            walk(root, one, path, keys);
+        }
     } else if let Some(fields) = schema["properties"].as_object() {
         for (key, field) in fields {
             walk(root, field, &below(key), keys);

@@ -2,97 +2,183 @@
 
 use std::collections::BTreeMap;
 
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
-use super::{SecretRef, TextOrSecret};
+use super::{
+    SecretRef, TextOrSecret,
+    tagged::{self, Table, tagged},
+};
 
-/// `[source.auth]`: proves to the host of a `rest` source's `url` who is asking. Nothing of it is sent to any other host,
-/// shown in a message or written anywhere.
+tagged! {
+    /// `[source.auth]`: credentials for the host of a `rest` source's `url`. They are never sent to another host, shown in
+    /// a message or written anywhere.
+    pub enum AuthConfig {
+        /// `Authorization: Bearer TOKEN` (RFC 6750).
+        "bearer" = Bearer(BearerToken),
+        /// A key in a header or in the query.
+        "api_key" = ApiKey(ApiKey),
+        /// `Authorization: Basic`, user and password (RFC 7617).
+        "basic" = Basic(BasicAuth),
+        /// A bearer token from client credentials (RFC 6749, section 4.4).
+        "oauth2" = Oauth2(ClientCredentials),
+        /// Given cookies (RFC 6265).
+        "cookies" = Cookies(GivenCookies),
+        /// Cookies of a login.
+        "session" = Session(LoginSession),
+    }
+}
+
+/// Keys of `type = "bearer"`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct AuthConfig {
-    /// `bearer`, `api_key`, `basic`, `oauth2`, `cookies` or `session`.
-    pub r#type: AuthKind,
-    /// `bearer`: the token, `api_key`: the key, as `{ env = "NAME" }` or `{ file = "PATH" }`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub secret: Option<SecretRef>,
-    /// `api_key`: header the key is sent in, such as `X-Api-Key`; one of `header` and `param` is given.
+pub struct BearerToken {
+    /// The token, as `{ env = "NAME" }` or `{ file = "PATH" }`. Required.
+    pub secret: SecretRef,
+}
+
+/// Keys of `type = "api_key"`. One of `header` and `param` is given.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ApiKey {
+    /// The key, as `{ env = "NAME" }` or `{ file = "PATH" }`. Required.
+    pub secret: SecretRef,
+    /// Header the key is sent in, such as `X-Api-Key`; one of `header` and `param` is given.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub header: Option<String>,
-    /// `api_key`: query parameter the key is sent in. It is not part of any URL that is kept or shown.
+    /// Query parameter the key is sent in. It is not part of any URL that is stored or shown.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub param: Option<String>,
-    /// `basic`: the user's name, as plain text (`"alice"`) or, where it is secret, as `{ env = "NAME" }` or
-    /// `{ file = "PATH" }`. A key that an API takes as the user's name is a secret.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub user: Option<TextOrSecret>,
-    /// `basic`: the password.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub password: Option<SecretRef>,
-    /// `oauth2`: URL of the token endpoint, http or https. A token is asked for by client credentials (RFC 6749, section
-    /// 4.4) before the first request, kept in memory until shortly before it expires, and asked for once more when it is
-    /// refused (status 401).
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub token_url: Option<String>,
-    /// `oauth2`: the client's id.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub client_id: Option<SecretRef>,
-    /// `oauth2`: the client's secret.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub client_secret: Option<SecretRef>,
-    /// `oauth2`: scopes to ask for, separated by spaces. Default: none are named.
+}
+
+/// Keys of `type = "basic"`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct BasicAuth {
+    /// The user's name, as plain text (`"alice"`) or, where it is secret, as `{ env = "NAME" }` or
+    /// `{ file = "PATH" }`. A key that an API takes as the user's name is a secret. Required.
+    pub user: TextOrSecret,
+    /// The password, as `{ env = "NAME" }` or `{ file = "PATH" }`. Required.
+    pub password: SecretRef,
+}
+
+/// Keys of `type = "oauth2"`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ClientCredentials {
+    /// URL of the token endpoint, http or https. A token is requested with client credentials (RFC 6749, section
+    /// 4.4) before the first request, kept in memory until shortly before it expires, and requested once more when it is
+    /// refused (status 401). Required.
+    pub token_url: String,
+    /// The client's id. Required.
+    pub client_id: SecretRef,
+    /// The client's secret. Required.
+    pub client_secret: SecretRef,
+    /// Scopes to ask for, separated by spaces. Default: none are named.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub scope: Option<String>,
-    /// `oauth2`: where id and secret are sent: `header` (default, HTTP basic authentication) or `body`, for servers that
+    /// Place of id and secret in the request: `header` (default, HTTP basic authentication) or `body`, for servers that
     /// take them only there.
     #[serde(default)]
     pub credentials: CredentialsIn,
-    /// `cookies`: the cookies that are sent, each by its name, such as `{ session = { env = "SESSION" } }`, or the three of a
-    /// signed CDN (`CloudFront-Policy`, `CloudFront-Signature`, `CloudFront-Key-Pair-Id`).
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+}
+
+/// Keys of `type = "cookies"`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct GivenCookies {
+    /// The cookies to send, each by its name, such as `{ session = { env = "SESSION" } }`, or the three of a
+    /// signed CDN (`CloudFront-Policy`, `CloudFront-Signature`, `CloudFront-Key-Pair-Id`). Required.
     pub cookies: BTreeMap<String, SecretRef>,
-    /// `session`: URL that `fields` are sent to (POST) before the first request, of the same scheme, host and port as `url`.
-    /// The cookies of its answer are kept in memory and sent with each request, as their `Path`, `Secure`, `Domain`,
-    /// `Max-Age` and `Expires` let them; when they end, or a request is refused (status 401 or 403), it is asked once more. A
-    /// redirect as the answer is not followed.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub login_url: Option<String>,
-    /// `session`: names and values of the fields, such as `{ user = { env = "USER" }, password = { env = "PASSWORD" } }`;
-    /// what is not secret may be plain text.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+}
+
+/// Keys of `type = "session"`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct LoginSession {
+    /// URL that `fields` are sent to (POST) before the first request, of the same scheme, host and port as `url`.
+    /// The cookies of its response are kept in memory and sent with each request, as their `Path`, `Secure`, `Domain`,
+    /// `Max-Age` and `Expires` let them. When they end, or a request is refused (status 401 or 403), the login is repeated
+    /// once. A redirect as the response is not followed. Required.
+    pub login_url: String,
+    /// Names and values of the fields, such as `{ user = { env = "USER" }, password = { env = "PASSWORD" } }`;
+    /// those that are not secret may be plain text. Required.
     pub fields: BTreeMap<String, TextOrSecret>,
-    /// `session`: how the fields are sent: `form` (default) or `json`, an object of texts.
+    /// Encoding of the fields: `form` (default) or `json`, an object of strings.
     #[serde(default, skip_serializing_if = "LoginBody::is_form")]
     pub login_body: LoginBody,
 }
 
-/// Kind of authentication.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum AuthKind {
-    /// `Authorization: Bearer TOKEN` (RFC 6750).
-    Bearer,
-    /// A key in a header or in the query.
-    ApiKey,
-    /// `Authorization: Basic`, user and password (RFC 7617).
-    Basic,
-    /// A bearer token that is had by client credentials (RFC 6749, section 4.4).
-    Oauth2,
-    /// Cookies that are given (RFC 6265).
-    Cookies,
-    /// Cookies that a login brings.
-    Session,
+impl AuthConfig {
+    fn check(&self) -> Result<(), String> {
+        let wrong = |key: &str, reason: &str| Err(format!("in `{key}`: {reason}"));
+        match self {
+            Self::ApiKey(ApiKey { header, param, .. }) => match (header, param) {
+                (Some(_), Some(_)) | (None, None) => wrong(
+                    "header",
+                    "give either `header` or `param`, the place the key is sent in",
+                ),
+                (None, Some(param)) if param.is_empty() => wrong("param", "must not be empty"),
+                _ => Ok(()),
+            },
+            Self::Cookies(keys) if keys.cookies.is_empty() => wrong("cookies", "must not be empty"),
+            Self::Session(keys) if keys.fields.is_empty() => wrong("fields", "must not be empty"),
+            _ => Ok(()),
+        }
+    }
 }
 
-/// How the fields of a login are sent.
+impl<'de> Deserialize<'de> for AuthConfig {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let read = |table: Table| {
+            let (config, ()): (Self, ()) = tagged::read_tagged(table, &[], |_| Ok(()))?;
+            config.check().map(|()| config)
+        };
+        read(Table::deserialize(deserializer)?).map_err(de::Error::custom)
+    }
+}
+
+impl Serialize for AuthConfig {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        #[derive(Serialize)]
+        struct Typed<'a, K> {
+            r#type: &'static str,
+            #[serde(flatten)]
+            keys: &'a K,
+        }
+        let r#type = self.tag();
+        match self {
+            Self::Bearer(keys) => Typed { r#type, keys }.serialize(serializer),
+            Self::ApiKey(keys) => Typed { r#type, keys }.serialize(serializer),
+            Self::Basic(keys) => Typed { r#type, keys }.serialize(serializer),
+            Self::Oauth2(keys) => Typed { r#type, keys }.serialize(serializer),
+            Self::Cookies(keys) => Typed { r#type, keys }.serialize(serializer),
+            Self::Session(keys) => Typed { r#type, keys }.serialize(serializer),
+        }
+    }
+}
+
+impl JsonSchema for AuthConfig {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "AuthConfig".into()
+    }
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        let mut schema = json_schema!({
+            "description": "`[source.auth]`: credentials for the host of a `rest` source's `url`. They are never sent to another host, shown in a message or written anywhere."
+        });
+        tagged::add_alternatives::<Self>(&mut schema, generator);
+        schema
+    }
+}
+
+/// Encoding of the fields of a login.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum LoginBody {
     /// As a form (`application/x-www-form-urlencoded`).
     #[default]
     Form,
-    /// As a JSON object of texts.
+    /// As a JSON object of strings.
     Json,
 }
 
@@ -104,7 +190,7 @@ impl LoginBody {
     }
 }
 
-/// Where client credentials are sent.
+/// Place of client credentials in a request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum CredentialsIn {
@@ -113,4 +199,49 @@ pub enum CredentialsIn {
     Header,
     /// In the form, as `client_id` and `client_secret`.
     Body,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_of_another_type_missing_keys_and_contradictions_are_refused() {
+        let check = |text: &str, expected: &str| {
+            let error = toml::from_str::<AuthConfig>(text).unwrap_err();
+            let error = error.message();
+            assert!(error.starts_with(expected), "{text}: {error}");
+        };
+        let secret = "secret = { env = \"E\" }";
+        check("", "missing field `type`");
+        check("type = \"bearer\"", "missing field `secret`");
+        check(
+            &format!("type = \"bearer\"\n{secret}\nuser = \"u\""),
+            "in `user`: `user` is a key of `type = \"basic\"`; with `type = \"bearer\"` there are: secret",
+        );
+        check(
+            "type = \"bearer\"\nsecret = { env = 1 }",
+            "in `secret.env`: invalid type: integer `1`",
+        );
+        check(
+            &format!("type = \"api_key\"\n{secret}"),
+            "in `header`: give either `header` or `param`",
+        );
+        check(
+            &format!("type = \"api_key\"\n{secret}\nheader = \"h\"\nparam = \"p\""),
+            "in `header`: give either `header` or `param`",
+        );
+        check(
+            "type = \"cookies\"\ncookies = {}",
+            "in `cookies`: must not be empty",
+        );
+        check(
+            "type = \"session\"\nfields = { a = \"b\" }",
+            "missing field `login_url`",
+        );
+        let text = format!("type = \"api_key\"\n{secret}\nparam = \"p\"");
+        let auth = toml::from_str::<AuthConfig>(&text).unwrap();
+        let json = serde_json::to_string(&auth).unwrap();
+        assert_eq!(serde_json::from_str::<AuthConfig>(&json).unwrap(), auth);
+    }
 }

@@ -49,10 +49,10 @@ impl Unit for Plain {
     const SUFFIX: &'static str = "";
 }
 impl Unit for Second {
-    const SUFFIX: &'static str = " seconds";
+    const SUFFIX: &'static str = " s";
 }
 impl Unit for Millisecond {
-    const SUFFIX: &'static str = " milliseconds";
+    const SUFFIX: &'static str = " ms";
 }
 
 /// A type of whole numbers that [`Bounded`] can hold.
@@ -241,6 +241,12 @@ impl<T: Whole, const MIN: u64, const MAX: u64, U: Unit> Bounded<T, MIN, MAX, U> 
             u64::MAX => format!("at least {low}{}", U::SUFFIX),
             _ => format!("{low} to {high}{}", U::SUFFIX),
         }
+    }
+}
+
+impl<T: Whole, const MAX: u64, U: Unit> Default for Bounded<T, 0, MAX, U> {
+    fn default() -> Self {
+        Self::literal::<0>()
     }
 }
 
@@ -568,7 +574,7 @@ mod tests {
         );
         check("many = 10000001", "must be 1 to 10,000,000, got 10,000,001");
         check("open = 0", "must be at least 1, got 0");
-        check("wait = 3601", "must be 1 to 3,600 seconds, got 3,601");
+        check("wait = 3601", "must be 1 to 3,600 s, got 3,601");
         check("size = \"129 MiB\"", "must be 1 B to 128 MiB, got 129 MiB");
     }
 

@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{ids::Name, record::ColumnType, units::ByteSize};
+use super::{Bounded, Bytes, Count, Fraction};
+use crate::{ids::Name, record::ColumnType};
 
 /// `[source.contract]`.
 ///
@@ -34,7 +35,7 @@ pub struct ContractConfig {
     /// Rise of a column's share of missing values (null or absent), in a batch against all batches before, that is told
     /// as an alarm, 0 to 1. Default 0.5; 1 tells of none. Lower it for columns that a model needs.
     #[serde(skip_serializing_if = "is_half")]
-    pub null_drift: f64,
+    pub null_drift: Fraction,
     /// Rules of single columns by name, such as `[source.contract.column."book.bid"]`. The name is the path of keys joined with
     /// `.`; a `.` inside a key, or in the header of a CSV file, is written `\.`: the column `pm2.5` of a file is
     /// `[source.contract.column.'pm2\.5']` here and `"pm2\.5"` in SQL. `feedline preview` shows the names. Default: none.
@@ -61,15 +62,15 @@ pub struct ContractConfig {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub dates: Vec<String>,
     /// Most columns of a source, 1 to 10,000. Default 1,000: keys used as data must not explode the schema.
-    pub max_columns: u32,
+    pub max_columns: Bounded<u32, 1, 10_000>,
     /// Most columns made of the keys of one nested object, 1 to 10,000. An object with more, in one record or in all, is
     /// kept as JSON text in one column from then on: its keys are data. Default 256.
     #[serde(skip_serializing_if = "is_256")]
-    pub max_keys: u32,
+    pub max_keys: Bounded<u32, 1, 10_000>,
     /// Deepest nesting that becomes columns, 1 to 64; deeper values are kept as JSON text. Default 8.
-    pub max_depth: u32,
+    pub max_depth: Bounded<u32, 1, 64>,
     /// Largest share of rejected records, 0 to 1; above it the run stops. Default 0.2.
-    pub max_reject_fraction: f64,
+    pub max_reject_fraction: Fraction,
     /// Bounds on JSON.
     #[serde(skip_serializing_if = "is_default")]
     pub json: JsonConfig,
@@ -83,16 +84,16 @@ impl Default for ContractConfig {
             required: Vec::new(),
             nulls: NullContract::Warn,
             missing_columns: MissingColumns::Warn,
-            null_drift: 0.5,
+            null_drift: Fraction::literal(0.5),
             column: BTreeMap::new(),
             lists: ListContract::Json,
             children: BTreeMap::new(),
             duplicate_keys: DuplicateKeys::Reject,
             dates: Vec::new(),
-            max_columns: 1_000,
-            max_keys: 256,
-            max_depth: 8,
-            max_reject_fraction: 0.2,
+            max_columns: Bounded::literal::<1_000>(),
+            max_keys: Bounded::literal::<256>(),
+            max_depth: Bounded::literal::<8>(),
+            max_reject_fraction: Fraction::literal(0.2),
             json: JsonConfig::default(),
         }
     }
@@ -107,16 +108,16 @@ fn is_default<T: Default + PartialEq>(value: &T) -> bool {
     clippy::trivially_copy_pass_by_ref,
     reason = "serde passes a reference"
 )]
-fn is_half(value: &f64) -> bool {
-    *value == 0.5
+fn is_half(value: &Fraction) -> bool {
+    value.get() == 0.5
 }
 
 #[expect(
     clippy::trivially_copy_pass_by_ref,
     reason = "serde passes a reference"
 )]
-fn is_256(value: &u32) -> bool {
-    *value == 256
+fn is_256(value: &Bounded<u32, 1, 10_000>) -> bool {
+    value.get() == 256
 }
 
 /// `[source.contract.column."<name>"]`.
@@ -295,23 +296,23 @@ pub enum DuplicateKeys {
 #[serde(deny_unknown_fields, default)]
 pub struct JsonConfig {
     /// Deepest nesting of a document, 1 to 128; a record with more is set aside. Default 128.
-    pub max_depth: u32,
+    pub max_depth: Bounded<u32, 1, 128>,
     /// Most keys of one object, at least 1; a record with an object of more is set aside. Default 100,000.
-    pub max_keys: u64,
+    pub max_keys: Count<1>,
     /// Most items of one list, at least 1, the records of a page among them; a document with a longer one is refused.
     /// Default 1,000,000.
-    pub max_items: u64,
+    pub max_items: Count<1>,
     /// Most bytes of one text; a record with a longer one is set aside. Default 64 MiB.
-    pub max_text_bytes: ByteSize,
+    pub max_text_bytes: Bytes<1>,
 }
 
 impl Default for JsonConfig {
     fn default() -> Self {
         Self {
-            max_depth: 128,
-            max_keys: 100_000,
-            max_items: 1_000_000,
-            max_text_bytes: ByteSize::mib(64),
+            max_depth: Bounded::literal::<128>(),
+            max_keys: Bounded::literal::<100_000>(),
+            max_items: Bounded::literal::<1_000_000>(),
+            max_text_bytes: Bounded::literal::<{ 64 << 20 }>(),
         }
     }
 }

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::{Bounded, Count, Milliseconds, Seconds};
 use crate::units::ByteSize;
 
 /// `[source.crawl]`: which pages are fetched, and how politely.
@@ -36,20 +37,20 @@ pub struct CrawlConfig {
     /// Query parameters that are taken out of URLs, such as `utm_*`; `*` is any text. Default none.
     pub drop_params: Vec<String>,
     /// Most links from a page the crawl begins with, 0 to 1,000. Default 3.
-    pub depth: u16,
+    pub depth: Bounded<u16, 0, 1_000>,
     /// Most URLs that are asked for, redirects and sitemaps among them, 1 to 100,000,000. Default 10,000: a guard
     /// against pages without end. A URL takes 20 to 40 bytes of memory once it is known, and about 15 more while it waits.
-    pub max_pages: u64,
+    pub max_pages: Count<1, 100_000_000>,
     /// Most URLs of one host. Default: `max_pages`.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub max_host_pages: Option<u64>,
+    pub max_host_pages: Option<Count<1>>,
     /// Whether robots.txt is respected (RFC 9309, and Crawl-delay). Default true.
     pub robots: bool,
     /// Time from one request to the next one to the same host, in milliseconds. Default 1,000. A longer Crawl-delay
     /// counts instead.
-    pub delay_ms: u64,
+    pub delay_ms: Milliseconds<0, 86_400_000>,
     /// Longest Crawl-delay that is respected, in seconds; a host that asks for more is left out. Default 300.
-    pub max_crawl_delay_s: u64,
+    pub max_crawl_delay_s: Seconds<0, 86_400>,
     /// Hosts that are asked at the same time, 1 to 64; a single host gets one request at a time. Default 8.
     pub concurrency: usize,
     /// What a run does after a crawl that is complete: `never` (default) asks for nothing, `changed` asks for every page of it
@@ -75,12 +76,12 @@ impl Default for CrawlConfig {
             deny: Vec::new(),
             hosts: Vec::new(),
             drop_params: Vec::new(),
-            depth: 3,
-            max_pages: 10_000,
+            depth: Bounded::literal::<3>(),
+            max_pages: Bounded::literal::<10_000>(),
             max_host_pages: None,
             robots: true,
-            delay_ms: 1_000,
-            max_crawl_delay_s: 300,
+            delay_ms: Bounded::literal::<1_000>(),
+            max_crawl_delay_s: Bounded::literal::<300>(),
             concurrency: 8,
             refresh: Refresh::Never,
             contact: None,

@@ -3,6 +3,8 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::{Bounded, Real, ToThousand};
+
 /// `[source.limits]`: bounds on the requests to one host with one credential. All sources of a process share what is
 /// known about a host: the time it asked for, and what is left of its quota.
 ///
@@ -15,14 +17,14 @@ pub struct LimitsConfig {
     /// Most requests per second, over 0 to 1,000. Default: no limit but the server's own (and `crawl.delay_ms`). Set what
     /// the documentation of an API allows where its answers do not say.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub requests_per_s: Option<f64>,
+    pub requests_per_s: Option<Real<ToThousand>>,
     /// Requests that may go out at once before `requests_per_s` holds them back, 1 to 1,000. Default 1: evenly spread.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub burst: Option<u32>,
+    pub burst: Option<Bounded<u32, 1, 1_000>>,
     /// Most requests at a time, 1 to 64. Default: `fetch.concurrency` for `fetch`; a crawl asks for one page of a host at a
     /// time. Refused for a `rest` source, which asks for one page at a time.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub concurrency: Option<u32>,
+    pub concurrency: Option<Bounded<u32, 1, 64>>,
     /// Unit of `X-RateLimit-Reset`: `auto` (default), `delta_s`, `delta_ms`, `epoch_s` or `epoch_ms`. Name it where `auto`
     /// would take milliseconds to wait for seconds.
     #[serde(skip_serializing_if = "ResetUnit::is_auto")]

@@ -38,6 +38,7 @@ mod slices;
 mod source;
 mod source_schedule;
 mod split;
+mod tagged;
 mod target;
 mod train;
 mod tune;
@@ -47,7 +48,10 @@ use serde::{Deserialize, Serialize};
 
 pub use self::{
     augment::{AugmentStep, Augmentation, ImageMixConfig, NormaliseBy},
-    auth::{AuthConfig, AuthKind, CredentialsIn, LoginBody},
+    auth::{
+        ApiKey, AuthConfig, BasicAuth, BearerToken, ClientCredentials, CredentialsIn, GivenCookies,
+        LoginBody, LoginSession,
+    },
     average::AverageConfig,
     bounded::{
         AboveZero, BelowOne, Bounded, Bytes, Count, Float, Fraction, FromZero, InsideOne, Interval,
@@ -87,7 +91,10 @@ pub use self::{
     },
     near_dup::{Digits, NearDupConfig, NearDupKeep, NearDupUnit, Normalization, Punctuation},
     optimizer::{OptimizerConfig, OptimizerKind, ParameterGroup},
-    pagination::{PaginationConfig, PaginationKind},
+    pagination::{
+        BodyCursor, EndStatus, HeaderCursor, KeysetPages, LinkPages, NextUrlPages, NoPages,
+        PageNumbers, PageOffsets, Pagination, PaginationConfig, PaginationKind,
+    },
     parallel::{Collective, Compression, ParallelConfig},
     precision::{LossScaleConfig, Precision},
     schedule::{ScheduleConfig, ScheduleKind, ScheduleUnit},

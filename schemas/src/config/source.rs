@@ -6,8 +6,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    AuthConfig, ContractConfig, CrawlConfig, ForEachConfig, IncrementalConfig, LimitsConfig,
-    PageConfig, PaginationConfig, Refresh, SecretRef, SlicesConfig, SourceScheduleConfig,
+    AuthConfig, Bounded, Bytes, ContractConfig, Count, CrawlConfig, ForEachConfig,
+    IncrementalConfig, LimitsConfig, PageConfig, PaginationConfig, Real, Refresh, Seconds,
+    SecretRef, SlicesConfig, SourceScheduleConfig, ZeroToHalf,
 };
 use crate::{ids::Name, units::ByteSize};
 
@@ -201,7 +202,7 @@ pub enum TextOrSecret {
 #[serde(deny_unknown_fields, default)]
 pub struct RetryConfig {
     /// Most tries of one request, 1 to 100. Default 8.
-    pub max_tries: u32,
+    pub max_tries: Bounded<u32, 1, 100>,
     /// First backoff in milliseconds; try n waits a random time up to `base_ms * 2^n` (full jitter). Default 500.
     pub base_ms: u64,
     /// Longest backoff in milliseconds. Default 60,000.
@@ -213,7 +214,7 @@ pub struct RetryConfig {
     /// Longest deferral, in seconds, 1 to 31,536,000: a server that asks for more (`Retry-After: 3153600000`, a reset
     /// years ahead) is asked again after this time. `feedline ingest resume` ends a deferral at once. Default 86,400, a
     /// day; raise it for a server that bans who comes back early.
-    pub max_deferral_s: u64,
+    pub max_deferral_s: Seconds<1, 31_536_000>,
     /// Time to connect, in milliseconds. Default 10,000.
     pub connect_timeout_ms: u64,
     /// Longest silence while reading, in milliseconds. Default 30,000.
@@ -224,34 +225,34 @@ pub struct RetryConfig {
     pub max_body_bytes: ByteSize,
     /// Least speed of a body that goes on, in bytes per second over 10 s, 0 to 1,000,000; a slower one is cut off and
     /// asked for again. Default 100; 0 for a server that sends a byte now and then while it works.
-    pub min_bytes_per_s: u64,
+    pub min_bytes_per_s: Count<0, 1_000_000>,
     /// Longest time of one request over all of its tries and their waits, in seconds, at least 1; a wait that would end
     /// later is not begun. Default 3,600. To outlast an outage, raise it together with `max_tries`.
-    pub max_elapsed_s: u64,
+    pub max_elapsed_s: Seconds<1>,
     /// Failures of a host in a row, in spite of retries, after which its circuit opens: until it answers again, it gets one
     /// request per cooldown, and the tries between count as failed without being sent. 0 to 1,000; 0 is never. Default 10.
-    pub circuit_failures: u32,
+    pub circuit_failures: Bounded<u32, 0, 1_000>,
     /// Time from the opening of a circuit to the first request that probes it, in seconds, 1 to 3,600; doubled after each
     /// probe that fails, to 600 s or itself if that is more. Default 30.
-    pub circuit_cooldown_s: u64,
+    pub circuit_cooldown_s: Seconds<1, 3_600>,
 }
 
 impl Default for RetryConfig {
     fn default() -> Self {
         Self {
-            max_tries: 8,
+            max_tries: Bounded::literal::<8>(),
             base_ms: 500,
             cap_ms: 60_000,
             max_wait_s: 300,
-            max_deferral_s: 86_400,
+            max_deferral_s: Bounded::literal::<86_400>(),
             connect_timeout_ms: 10_000,
             read_timeout_ms: 30_000,
             total_timeout_ms: 300_000,
             max_body_bytes: ByteSize::mib(64),
-            min_bytes_per_s: 100,
-            max_elapsed_s: 3_600,
-            circuit_failures: 10,
-            circuit_cooldown_s: 30,
+            min_bytes_per_s: Bounded::literal::<100>(),
+            max_elapsed_s: Bounded::literal::<3_600>(),
+            circuit_failures: Bounded::literal::<10>(),
+            circuit_cooldown_s: Bounded::literal::<30>(),
         }
     }
 }
@@ -301,7 +302,7 @@ pub struct FilesConfig {
     /// younger one is left for a later run, with a warning. Default 0: a file is read as it is. Set it where
     /// files are written slowly into the folder that is read; stores that do not say when a file was written have none
     /// that is too young.
-    pub settle_s: u64,
+    pub settle_s: Seconds<0, 31_536_000>,
 }
 
 impl FilesConfig {
@@ -411,18 +412,18 @@ pub struct InferConfig {
     /// Rows of `files` that are looked at before the first batch lands, 0 to 10,000,000, and at most 32 MiB of them. Default
     /// 100,000. More of them makes it less likely that a value of a kind not seen before is rejected; with 0 the first batch
     /// alone decides.
-    pub rows: u64,
+    pub rows: Count<0, 10_000_000>,
     /// Largest share of values that are no numbers, or no dates, in a column that is taken for one of numbers or dates, 0 to
     /// 0.5. They are warned of, and handled as `contract.types` says. A column with more is text, and so is any such
     /// column where `contract.types` is `widen`. Default 0.01; with 0 a single one makes the column text.
-    pub max_odd_fraction: f64,
+    pub max_odd_fraction: Real<ZeroToHalf>,
 }
 
 impl Default for InferConfig {
     fn default() -> Self {
         Self {
-            rows: 100_000,
-            max_odd_fraction: 0.01,
+            rows: Bounded::literal::<100_000>(),
+            max_odd_fraction: Real::literal(0.01),
         }
     }
 }
@@ -496,23 +497,23 @@ pub struct ArchiveConfig {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub member: Option<String>,
     /// Most members of an archive, at least 1; one with more is refused. Default 10,000,000.
-    pub max_members: u64,
+    pub max_members: Count<1>,
     /// Most bytes of a member, unpacked, 1 B to 1 GiB; memory holds one. A larger image is set aside in `rejects/`, a larger
     /// table or text ends the run. Default 64 MiB.
-    pub max_member_bytes: ByteSize,
+    pub max_member_bytes: Bytes<1, { 1 << 30 }>,
     /// How many times its own size (or 16 MiB, if that is more) an archive may unpack to, at least 1; one that goes
     /// beyond is refused, as it may be made to exhaust memory. The rows of a Parquet file likewise, with the bytes of their
     /// texts and 8 for a number: one whose texts are few and repeated may need more. Default 200.
-    pub max_ratio: u64,
+    pub max_ratio: Count<1>,
 }
 
 impl Default for ArchiveConfig {
     fn default() -> Self {
         Self {
             member: None,
-            max_members: 10_000_000,
-            max_member_bytes: ByteSize::mib(64),
-            max_ratio: 200,
+            max_members: Bounded::literal::<10_000_000>(),
+            max_member_bytes: Bounded::literal::<{ 64 << 20 }>(),
+            max_ratio: Bounded::literal::<200>(),
         }
     }
 }
@@ -529,7 +530,7 @@ pub struct FetchConfig {
     pub into: String,
     /// Most files that are asked for at a time, 1 to 64; each may take `retry.max_body_bytes` of memory. Default 8.
     #[serde(default = "eight")]
-    pub concurrency: u32,
+    pub concurrency: Bounded<u32, 1, 64>,
     /// Whether hosts of this machine and its network may be asked; else a row that names one, or is redirected to one, is
     /// set aside. Default false.
     #[serde(default)]
@@ -540,8 +541,8 @@ fn image() -> String {
     "image".into()
 }
 
-fn eight() -> u32 {
-    8
+fn eight() -> Bounded<u32, 1, 64> {
+    Bounded::literal::<8>()
 }
 
 /// `[source.batch]`.
@@ -550,13 +551,13 @@ fn eight() -> u32 {
 pub struct BatchConfig {
     /// A batch is committed at the end of the page that reaches this many records, 1 to 1,000,000. Default 10,000.
     /// Smaller batches lose less work in a crash, larger ones make fewer files.
-    pub rows: u64,
+    pub rows: Count<1, 1_000_000>,
     /// A batch is committed after this many pages at the latest, at least 1. Default 100.
-    pub pages: u64,
+    pub pages: Count<1>,
     /// A batch is committed at the end of the page that brings its records to this size, 1 B to 128 MiB. Default `32 MiB`.
     /// Up to four sources are read at a time, and of each one batch is read while another is written; a record takes about
     /// twice its text. A smaller bound saves memory where records are large.
-    pub bytes: ByteSize,
+    pub bytes: Bytes<1, { 128 << 20 }>,
     /// An identical record (same content) among this many landed ones before it is left out as a duplicate; 0 keeps
     /// all. 16 bytes of memory each. Default 100,000 for `rest` and `html`, whose pages may overlap; 0 for `files`, whose rows
     /// are identified by their positions: equal rows all land.
@@ -567,9 +568,9 @@ pub struct BatchConfig {
 impl Default for BatchConfig {
     fn default() -> Self {
         Self {
-            rows: 10_000,
-            pages: 100,
-            bytes: ByteSize::mib(32),
+            rows: Bounded::literal::<10_000>(),
+            pages: Bounded::literal::<100>(),
+            bytes: Bounded::literal::<{ 32 << 20 }>(),
             dedup_window: None,
         }
     }
@@ -595,5 +596,103 @@ mod tests {
         check("http-images/1.png", false);
         check("s3://bucket/http://", false);
         check("/data/images/", false);
+    }
+
+    #[test]
+    fn a_number_out_of_its_range_is_refused_with_the_range() {
+        for (key, value, reason) in [
+            ("batch.rows", "0", "must be 1 to 1,000,000, got 0"),
+            ("batch.pages", "0", "must be at least 1, got 0"),
+            ("batch.bytes", "0", "must be 1 B to 128 MiB, got 0 B"),
+            (
+                "batch.bytes",
+                "'129 MiB'",
+                "must be 1 B to 128 MiB, got 129 MiB",
+            ),
+            (
+                "infer.rows",
+                "10000001",
+                "must be 0 to 10,000,000, got 10,000,001",
+            ),
+            ("infer.max_odd_fraction", "0.6", "must be 0 to 0.5, got 0.6"),
+            ("files.settle_s", "-1", "must be 0 to 31,536,000 s, got -1"),
+            (
+                "contract.max_columns",
+                "10001",
+                "must be 1 to 10,000, got 10,001",
+            ),
+            ("contract.max_keys", "0", "must be 1 to 10,000, got 0"),
+            ("contract.max_depth", "65", "must be 1 to 64, got 65"),
+            (
+                "contract.max_reject_fraction",
+                "1.5",
+                "must be 0 to 1, got 1.5",
+            ),
+            ("contract.null_drift", "-0.1", "must be 0 to 1, got -0.1"),
+            (
+                "contract.json.max_depth",
+                "129",
+                "must be 1 to 128, got 129",
+            ),
+            ("contract.json.max_items", "0", "must be at least 1, got 0"),
+            (
+                "contract.json.max_text_bytes",
+                "0",
+                "must be at least 1 B, got 0 B",
+            ),
+            (
+                "limits.requests_per_s",
+                "0.0",
+                "must be more than 0 and at most 1000, got 0",
+            ),
+            (
+                "limits.requests_per_s",
+                "nan",
+                "must be more than 0 and at most 1000, got NaN",
+            ),
+            ("limits.concurrency", "65", "must be 1 to 64, got 65"),
+            ("limits.burst", "1001", "must be 1 to 1,000, got 1,001"),
+            ("retry.max_tries", "101", "must be 1 to 100, got 101"),
+            ("retry.max_elapsed_s", "0", "must be at least 1 s, got 0"),
+            (
+                "retry.circuit_failures",
+                "1001",
+                "must be 0 to 1,000, got 1,001",
+            ),
+            (
+                "retry.circuit_cooldown_s",
+                "3601",
+                "must be 1 to 3,600 s, got 3,601",
+            ),
+            (
+                "archive.max_member_bytes",
+                "'2 GiB'",
+                "must be 1 B to 1 GiB, got 2 GiB",
+            ),
+            ("crawl.depth", "1001", "must be 0 to 1,000, got 1,001"),
+            ("crawl.max_pages", "0", "must be 1 to 100,000,000, got 0"),
+            (
+                "crawl.delay_ms",
+                "86400001",
+                "must be 0 to 86,400,000 ms, got 86,400,001",
+            ),
+            ("schedule.every_s", "0", "must be 1 to 31,536,000 s, got 0"),
+            (
+                "schedule.jitter_s",
+                "86401",
+                "must be 0 to 86,400 s, got 86,401",
+            ),
+            (
+                "fetch",
+                "{column = 'u', concurrency = 0}",
+                "must be 1 to 64, got 0",
+            ),
+        ] {
+            let text = "[pipeline]\nname = \"p\"\n[[source]]\nname = \"s\"\ntype = \"files\"\nurl = \"x\"\n";
+            let set = format!("source.0.{key}={value}").parse().unwrap();
+            let error = load("p", text, &[set]).unwrap_err();
+            assert_eq!(error.reason, reason, "{key} = {value}");
+            assert!(error.key.starts_with(&format!("source.0.{key}")), "{error}");
+        }
     }
 }

@@ -3,6 +3,8 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::Seconds;
+
 /// `[source.schedule]`: when `feedline serve` runs the source. Exactly one of `cron` and `every_s` is given.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
@@ -15,12 +17,12 @@ pub struct SourceScheduleConfig {
     pub cron: Option<String>,
     /// Seconds between runs, 1 to 31,536,000, counted from 1970-01-01 UTC, so that a restart does not move them.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub every_s: Option<u64>,
+    pub every_s: Option<Seconds<1, 31_536_000>>,
     /// IANA time zone of `cron`, such as `Europe/Berlin`. Default `UTC`.
     pub zone: String,
     /// Each run begins a time of up to this many seconds later, up to 86,400, drawn for each run anew, so that many sources do
     /// not ask one server in the same second. Default 0.
-    pub jitter_s: u64,
+    pub jitter_s: Seconds<0, 86_400>,
     /// When a run is due while the one before still runs: `skip` (default) or `queue` (one run right behind it).
     pub overlap: Overlap,
     /// Whether runs that were due while no program ran are made up for, by one run. Default true.
@@ -33,7 +35,7 @@ impl Default for SourceScheduleConfig {
             cron: None,
             every_s: None,
             zone: "UTC".into(),
-            jitter_s: 0,
+            jitter_s: Seconds::default(),
             overlap: Overlap::Skip,
             catch_up: true,
         }

@@ -1,6 +1,7 @@
 //! Tables and texts inside archives.
 
 use super::*;
+use feedline_schemas::config::Bounded;
 
 /// Tables as statistical offices package them: with a leaflet, several formats, and leftover system
 /// files.
@@ -80,7 +81,7 @@ async fn reading_goes_on_inside_a_member() {
     for (name, archive) in packed(&borrowed(&members())) {
         let folder = Folder::new(&[(name, &archive), ("z.csv", b"day\n10\n")]);
         let mut config = of(&folder, "*", None);
-        config.batch.rows = 2;
+        config.batch.rows = Bounded::literal::<2>();
         let whole = pages(&config, Position::Start).await.unwrap();
         assert_eq!(whole.len(), 6, "{name}");
         for (i, (_, position)) in whole.iter().enumerate().take(whole.len() - 1) {
@@ -178,7 +179,7 @@ async fn a_table_that_is_damaged_or_too_large_ends_the_run_by_its_name() {
         for (name, archive) in packed(members) {
             let folder = Folder::new(&[(name, &archive)]);
             let mut config = of(&folder, name, None);
-            config.archive.max_member_bytes = ByteSize::new(4_000);
+            config.archive.max_member_bytes = Bounded::literal::<4_000>();
             let error = refused(&config).await;
             assert!(
                 error.contains("b.csv") && error.contains("`archive.max_member_bytes`"),

@@ -1,5 +1,6 @@
 //! A repeated complete crawl.
 
+use feedline_schemas::config::Bounded;
 use std::sync::Mutex;
 
 use feedline_schemas::config::Refresh;
@@ -150,7 +151,7 @@ async fn a_crawl_that_dies_while_it_is_run_again_lands_what_an_undisturbed_one_l
     let (site, server) = site().await;
     let mut config = pipeline(&server);
     config.source[0].crawl.refresh = Refresh::IfChanged;
-    config.source[0].batch.pages = 2;
+    config.source[0].batch.pages = Bounded::literal::<2>();
     let twice = async |rule: Option<Rule>| {
         let root = Store::memory();
         site.put("/tagged/deep", 1, &[]);

@@ -1,5 +1,6 @@
 //! Limits of a crawl.
 
+use feedline_schemas::config::Bounded;
 use std::{
     sync::atomic::{AtomicUsize, Ordering},
     time::Duration,
@@ -139,7 +140,7 @@ async fn fault_46_one_request_at_a_time_goes_to_a_host_while_others_are_asked() 
     config.crawl.start = (0..6)
         .map(|i| format!("http://{}:{port}/s{i}", ["localhost", "127.0.0.1"][i % 2]))
         .collect();
-    config.crawl.depth = 0;
+    config.crawl.depth = Bounded::literal::<0>();
     config.crawl.robots = false;
     let order = crawl(&config).await.unwrap().records;
     assert_eq!(order, ["/", "/s0", "/s1", "/s2", "/s3", "/s4", "/s5"]);
@@ -215,7 +216,7 @@ async fn fault_13_a_host_that_waits_holds_no_slot_and_other_hosts_are_asked() {
     let of = |host: &str, i: usize| format!("http://{host}:{port}/{i}");
     let slow = (0..10).map(|i| of("127.0.0.1", i));
     config.crawl.start = slow.chain((10..20).map(|i| of("localhost", i))).collect();
-    config.crawl.depth = 0;
+    config.crawl.depth = Bounded::literal::<0>();
     config.crawl.robots = false;
     config.crawl.concurrency = 1;
     let begin = tokio::time::Instant::now();

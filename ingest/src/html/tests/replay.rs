@@ -1,5 +1,6 @@
 //! A crawl whose responses are archived, and read again when the site is gone.
 
+use feedline_schemas::config::{Bounded, Real};
 use feedline_schemas::{
     config::{PipelineConfig, Refresh},
     report::IngestReport,
@@ -55,9 +56,9 @@ fn archived(server: &Scripted) -> PipelineConfig {
     let mut config = pipeline(server);
     let source = &mut config.source[0];
     source.archive_raw = true;
-    source.batch.pages = 3;
-    source.retry.max_tries = 2;
-    source.contract.max_reject_fraction = 1.0;
+    source.batch.pages = Bounded::literal::<3>();
+    source.retry.max_tries = Bounded::literal::<2>();
+    source.contract.max_reject_fraction = Real::literal(1.0);
     source.crawl.sitemaps = vec![server.url.join("map.xml").unwrap().into()];
     config
 }

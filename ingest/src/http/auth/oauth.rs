@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use feedline_schemas::config::{AuthConfig, CredentialsIn, JsonConfig};
+use feedline_schemas::config::{ClientCredentials, CredentialsIn, JsonConfig};
 use reqwest::{
     Client,
     header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderValue},
@@ -34,14 +34,14 @@ struct Token {
 
 impl OAuth {
     pub(super) fn new(
-        config: &AuthConfig,
+        config: &ClientCredentials,
         id: &str,
         secret: &str,
         client: &Client,
         secretive: &mut Secretive,
     ) -> Result<Self, Error> {
         let wrong = |reason: &str| Error::config("auth.token_url", reason);
-        let url = Url::parse(config.token_url.as_deref().unwrap_or_default())
+        let url = Url::parse(&config.token_url)
             .map_err(|_| wrong("is not a URL; write `https://host/path`"))?;
         match url.scheme() {
             "https" => {}

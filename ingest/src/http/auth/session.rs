@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use feedline_schemas::config::{AuthConfig, LoginBody, TextOrSecret};
+use feedline_schemas::config::{LoginBody, LoginSession, TextOrSecret};
 use reqwest::header::{ACCEPT, CONTENT_TYPE, COOKIE, HeaderMap, HeaderValue, SET_COOKIE};
 use tokio::sync::Mutex;
 use url::{Url, form_urlencoded};
@@ -35,12 +35,12 @@ struct State {
 
 impl Session {
     pub(super) fn new(
-        config: &AuthConfig,
+        config: &LoginSession,
         context: &Context,
         secretive: &mut Secretive,
     ) -> Result<Self, Error> {
         let wrong = |reason: &str| Error::config("auth.login_url", reason);
-        let url = Url::parse(config.login_url.as_deref().unwrap_or_default())
+        let url = Url::parse(&config.login_url)
             .map_err(|_| wrong("is not a URL; write `https://host/path`"))?;
         match url.scheme() {
             "https" => {}
@@ -56,12 +56,9 @@ impl Session {
         for (name, value) in &config.fields {
             let text = match value {
                 TextOrSecret::Text(text) => text.clone(),
-                TextOrSecret::Secret(reference) => secret(
-                    &format!("fields.{name}"),
-                    Some(reference),
-                    context,
-                    secretive,
-                )?,
+                TextOrSecret::Secret(reference) => {
+                    secret(&format!("fields.{name}"), reference, context, secretive)?
+                }
             };
             fields.insert(name.as_str(), text);
         }

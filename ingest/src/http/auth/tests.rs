@@ -9,56 +9,52 @@ use std::{
     time::Duration,
 };
 
-use feedline_schemas::config::{CredentialsIn, LoginBody, RetryConfig, TextOrSecret};
+use feedline_schemas::config::{
+    ApiKey, BasicAuth, BearerToken, ClientCredentials, CredentialsIn, LoginBody, LoginSession,
+    RetryConfig, TextOrSecret,
+};
 use feedline_storage::clock::Clock;
 
 use super::*;
 use crate::http::testing::{Scripted, Step, answer, context, ok, raw};
 use crate::retry::Again;
 
-fn env(name: &str) -> Option<SecretRef> {
-    Some(SecretRef {
+fn env(name: &str) -> SecretRef {
+    SecretRef {
         env: Some(name.into()),
         file: None,
         prefix: String::new(),
-    })
-}
-
-fn auth(r#type: AuthKind) -> AuthConfig {
-    AuthConfig {
-        r#type,
-        secret: None,
-        header: None,
-        param: None,
-        user: None,
-        password: None,
-        token_url: None,
-        client_id: None,
-        client_secret: None,
-        scope: None,
-        credentials: CredentialsIn::Header,
-        cookies: BTreeMap::new(),
-        login_url: None,
-        fields: BTreeMap::new(),
-        login_body: LoginBody::Form,
     }
 }
 
-fn api_key() -> AuthConfig {
-    AuthConfig {
+fn bearer(secret: SecretRef) -> AuthConfig {
+    AuthConfig::Bearer(BearerToken { secret })
+}
+
+fn key_in(header: Option<&str>, param: Option<&str>) -> AuthConfig {
+    AuthConfig::ApiKey(ApiKey {
         secret: env("KEY"),
-        param: Some("api_key".into()),
-        ..auth(AuthKind::ApiKey)
+        header: header.map(Into::into),
+        param: param.map(Into::into),
+    })
+}
+
+fn api_key() -> AuthConfig {
+    key_in(None, Some("api_key"))
+}
+
+fn credentials(token_url: &str) -> ClientCredentials {
+    ClientCredentials {
+        token_url: token_url.into(),
+        client_id: env("ID"),
+        client_secret: env("a b"),
+        scope: None,
+        credentials: CredentialsIn::Header,
     }
 }
 
 fn oauth(token_url: &str) -> AuthConfig {
-    AuthConfig {
-        token_url: Some(token_url.into()),
-        client_id: env("ID"),
-        client_secret: env("a b"),
-        ..auth(AuthKind::Oauth2)
-    }
+    AuthConfig::Oauth2(credentials(token_url))
 }
 
 fn client_in(context: &Context, base: &Url, config: &AuthConfig) -> Result<Http, Error> {
@@ -89,29 +85,21 @@ async fn check_sent(config: &AuthConfig, part: &str) {
 
 #[tokio::test]
 async fn each_kind_of_proof_is_sent_its_way() {
-    let bearer = AuthConfig {
-        secret: env("T"),
-        ..auth(AuthKind::Bearer)
-    };
+    let bearer = bearer(env("T"));
     check_sent(&bearer, "authorization: Bearer secret-T\r\n").await;
-    let header = AuthConfig {
-        param: None,
-        header: Some("X-Key".into()),
-        ..api_key()
-    };
+    let header = key_in(Some("X-Key"), None);
     check_sent(&header, "x-key: secret-KEY\r\n").await;
     check_sent(&api_key(), "GET /v1?q=1&api_key=secret-KEY ").await;
-    let basic = AuthConfig {
-        user: env("U").map(TextOrSecret::Secret),
-        password: env("P"),
-        ..auth(AuthKind::Basic)
+    let basic = |user| {
+        AuthConfig::Basic(BasicAuth {
+            user,
+            password: env("P"),
+        })
     };
+    let secret = basic(TextOrSecret::Secret(env("U")));
     // secret-U:secret-P
-    check_sent(&basic, "authorization: Basic c2VjcmV0LVU6c2VjcmV0LVA=\r\n").await;
-    let plain = AuthConfig {
-        user: Some(text("alice")),
-        ..basic
-    };
+    check_sent(&secret, "authorization: Basic c2VjcmV0LVU6c2VjcmV0LVA=\r\n").await;
+    let plain = basic(text("alice"));
     // alice:secret-P
     check_sent(&plain, "authorization: Basic YWxpY2U6c2VjcmV0LVA=\r\n").await;
 }
@@ -122,25 +110,26 @@ fn text(value: &str) -> TextOrSecret {
 
 fn cookies(names: &[&str]) -> AuthConfig {
     let cookies = names.iter().map(|&name| (name.to_owned(), env(name)));
-    AuthConfig {
-        cookies: cookies
-            .map(|(name, value)| (name, value.unwrap()))
-            .collect(),
-        ..auth(AuthKind::Cookies)
-    }
+    AuthConfig::Cookies(GivenCookies {
+        cookies: cookies.collect(),
+    })
 }
 
 /// A login at `login` with a user in plain text and a secret password.
-fn session(login: &Url) -> AuthConfig {
-    let password = TextOrSecret::Secret(env("a b").unwrap());
-    AuthConfig {
-        login_url: Some(login.to_string()),
+fn session_of(login: &Url) -> LoginSession {
+    let password = TextOrSecret::Secret(env("a b"));
+    LoginSession {
+        login_url: login.to_string(),
         fields: BTreeMap::from([
             ("user".to_owned(), text("me & you")),
             ("password".to_owned(), password),
         ]),
-        ..auth(AuthKind::Session)
+        login_body: LoginBody::Form,
     }
+}
+
+fn session(login: &Url) -> AuthConfig {
+    AuthConfig::Session(session_of(login))
 }
 
 #[tokio::test]
@@ -161,10 +150,7 @@ fn to(place: &str) -> Step {
 
 #[tokio::test]
 async fn no_proof_goes_to_another_origin_and_none_is_kept_in_a_url() {
-    let bearer = AuthConfig {
-        secret: env("T"),
-        ..auth(AuthKind::Bearer)
-    };
+    let bearer = bearer(env("T"));
     for config in [bearer, api_key(), cookies(&["session"])] {
         let other = Scripted::start([ok("[]")]).await;
         let there = other.url.join("there").unwrap();
@@ -212,10 +198,10 @@ async fn a_login_is_made_once_and_its_cookies_are_sent() {
         ),
     ] {
         let server = walled(&["secret-session-0"], others).await;
-        let config = AuthConfig {
+        let config = AuthConfig::Session(LoginSession {
             login_body: body,
-            ..session(&server.url.join("login").unwrap())
-        };
+            ..session_of(&server.url.join("login").unwrap())
+        });
         let http = client(&server.url, &config);
         for page in ["a", "b", "far/c"] {
             let page = server.url.join(page).unwrap();
@@ -336,13 +322,13 @@ fn count(server: &Scripted, method: &str) -> usize {
 
 #[tokio::test]
 async fn a_token_is_asked_for_once_with_the_clients_credentials() {
-    for credentials in [CredentialsIn::Header, CredentialsIn::Body] {
+    for place in [CredentialsIn::Header, CredentialsIn::Body] {
         let server = guarded(&["secret-token-0"]).await;
-        let config = AuthConfig {
-            credentials,
+        let config = AuthConfig::Oauth2(ClientCredentials {
+            credentials: place,
             scope: Some("read all".into()),
-            ..oauth(server.url.join("token").unwrap().as_str())
-        };
+            ..credentials(server.url.join("token").unwrap().as_str())
+        });
         let http = client(&server.url, &config);
         for _ in 0..3 {
             assert_eq!(http.get(&server.url).await.unwrap(), "[1]");
@@ -361,7 +347,7 @@ async fn a_token_is_asked_for_once_with_the_clients_credentials() {
         // secret-ID:secret-a+b, each encoded as in a form.
         let basic = "authorization: Basic c2VjcmV0LUlEOnNlY3JldC1hK2I=\r\n";
         let form = "&client_id=secret-ID&client_secret=secret-a+b";
-        let is_header = credentials == CredentialsIn::Header;
+        let is_header = place == CredentialsIn::Header;
         assert_eq!(
             (asked.contains(basic), asked.contains(form)),
             (is_header, !is_header)
@@ -494,83 +480,14 @@ fn settings_that_cannot_work_name_their_key() {
             other => panic!("{other:?}"),
         }
     };
-    check(auth(AuthKind::Bearer), "secret");
-    check(
-        AuthConfig {
-            user: env("U").map(TextOrSecret::Secret),
-            secret: env("S"),
-            ..auth(AuthKind::Bearer)
-        },
-        "user",
-    );
-    check(
-        AuthConfig {
-            header: Some("X-Key".into()),
-            ..api_key()
-        },
-        "header",
-    );
-    check(
-        AuthConfig {
-            param: None,
-            ..api_key()
-        },
-        "header",
-    );
-    check(
-        AuthConfig {
-            param: None,
-            header: Some("a b".into()),
-            ..api_key()
-        },
-        "header",
-    );
-    check(
-        AuthConfig {
-            param: None,
-            header: Some("x-key".into()),
-            ..api_key()
-        },
-        "type",
-    );
-    check(
-        AuthConfig {
-            param: Some(String::new()),
-            ..api_key()
-        },
-        "param",
-    );
-    check(
-        AuthConfig {
-            user: env("U").map(TextOrSecret::Secret),
-            ..auth(AuthKind::Basic)
-        },
-        "password",
-    );
-    check(auth(AuthKind::Cookies), "cookies");
+    check(key_in(Some("a b"), None), "header");
+    check(key_in(Some("x-key"), None), "type");
     check(cookies(&["a b"]), "cookies.a b");
     check(cookies(&["a", "a;b"]), "cookies.a;b");
-    let env_of = |name: &str| env(name).unwrap();
-    let odd = AuthConfig {
-        cookies: BTreeMap::from([("session".to_owned(), env_of("a; b=c"))]),
-        ..auth(AuthKind::Cookies)
-    };
+    let odd = AuthConfig::Cookies(GivenCookies {
+        cookies: BTreeMap::from([("session".to_owned(), env("a; b=c"))]),
+    });
     check(odd, "cookies.session");
-    let home = session(&base.join("login").unwrap());
-    check(
-        AuthConfig {
-            login_url: None,
-            ..home.clone()
-        },
-        "login_url",
-    );
-    check(
-        AuthConfig {
-            fields: BTreeMap::new(),
-            ..home.clone()
-        },
-        "fields",
-    );
     check(
         session(&Url::parse("https://b.example/").unwrap()),
         "login_url",
@@ -579,66 +496,20 @@ fn settings_that_cannot_work_name_their_key() {
         session(&Url::parse("http://api.example/").unwrap()),
         "login_url",
     );
-    check(
-        AuthConfig {
-            secret: env("S"),
-            ..home.clone()
-        },
-        "secret",
-    );
-    check(
-        AuthConfig {
-            cookies: cookies(&["a"]).cookies,
-            ..home
-        },
-        "cookies",
-    );
-    check(
-        AuthConfig {
-            login_body: LoginBody::Json,
-            ..api_key()
-        },
-        "login_body",
-    );
     check(oauth("not a url"), "token_url");
     check(oauth("http://token.example/"), "token_url");
-    check(
-        AuthConfig {
-            client_id: None,
-            ..oauth("https://t.example/")
-        },
-        "client_id",
-    );
     let prefixed = SecretRef {
         prefix: "Bearer ".into(),
-        ..env("T").unwrap()
+        ..env("T")
     };
-    check(
-        AuthConfig {
-            secret: Some(prefixed),
-            ..auth(AuthKind::Bearer)
-        },
-        "secret",
-    );
+    check(bearer(prefixed), "secret");
     let file = SecretRef {
         env: None,
         file: Some("x".into()),
         prefix: String::new(),
     };
-    check(
-        AuthConfig {
-            secret: Some(file),
-            ..auth(AuthKind::Bearer)
-        },
-        "secret",
-    );
-    check(
-        AuthConfig {
-            secret: env("line\nend"),
-            ..auth(AuthKind::Bearer)
-        },
-        "secret",
-    );
+    check(bearer(file), "secret");
+    check(bearer(env("line\nend")), "secret");
 }
 
 #[test]

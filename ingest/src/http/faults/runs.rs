@@ -1,5 +1,6 @@
 //! Servers that ask for a delay, and runs that honour it.
 
+use feedline_schemas::config::Bounded;
 use feedline_schemas::{commit::CommitEntry, config::PipelineConfig, ids::Name};
 use feedline_storage::Store;
 
@@ -98,8 +99,8 @@ async fn fault_17_the_tries_of_a_run_stay_within_its_budget_and_most_of_them_are
     let server = Scripted::start([answer("503 Oops", "busy")]).await;
     let mut config = testing::config(server.url.as_str(), Default::default());
     config.retry = RetryConfig {
-        max_tries: 100,
-        max_elapsed_s: 1_800,
+        max_tries: Bounded::literal::<100>(),
+        max_elapsed_s: Bounded::literal::<1_800>(),
         ..RetryConfig::default()
     };
     let begin = tokio::time::Instant::now();

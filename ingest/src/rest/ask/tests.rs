@@ -1,5 +1,6 @@
 //! Sources that are requested once for a suggestion.
 
+use feedline_schemas::config::Bounded;
 use feedline_schemas::config::{AuthConfig, SecretRef, TextOrSecret};
 
 use super::*;
@@ -19,7 +20,7 @@ async fn one(
 ) -> (Scripted, Suggestion) {
     let server = Scripted::start(script).await;
     let mut source = config(server.url.as_str(), PaginationKind::None);
-    source.retry.max_tries = 5;
+    source.retry.max_tries = Bounded::literal::<5>();
     set(&mut source);
     let mut all = asked(vec![source], &context()).await.unwrap();
     (server, all.remove(0))

@@ -1,5 +1,6 @@
 //! A finished source that is read again for its changes.
 
+use feedline_schemas::config::Bounded;
 use std::sync::Mutex;
 
 use feedline_schemas::config::{PaginationKind, Refresh};
@@ -161,8 +162,8 @@ async fn pages_whose_next_one_is_in_them_are_asked_for_whole() {
     let feed = Feed::start(&[(1, &[1, 2])], true).await;
     for change in [
         |config: &mut SourceConfig| config.pagination.total_path = Some("n".into()),
-        |config: &mut SourceConfig| config.pagination.r#type = PaginationKind::Offset,
-        |config: &mut SourceConfig| config.pagination.r#type = PaginationKind::Cursor,
+        |config: &mut SourceConfig| config.pagination.way = testing::way(PaginationKind::Offset),
+        |config: &mut SourceConfig| config.pagination.way = testing::way(PaginationKind::Cursor),
     ] {
         let (root, mut config) = (Store::memory(), feed.config(PaginationKind::Page));
         config.pagination.page_size = 3;
@@ -184,7 +185,7 @@ async fn a_source_that_dies_while_it_is_read_again_lands_the_same_bytes() {
     let feed = Feed::start(&pages, true).await;
     let mut config = feed.config(PaginationKind::Page);
     config.pagination.page_size = 2;
-    config.batch.pages = 1;
+    config.batch.pages = Bounded::literal::<1>();
     let twice = async |rule: Option<Rule>| {
         let root = Store::memory();
         for (number, (version, ids)) in pages.iter().enumerate() {

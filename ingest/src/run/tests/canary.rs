@@ -2,7 +2,7 @@
 
 use std::fmt::Debug;
 
-use feedline_schemas::config::{AuthConfig, PaginationKind};
+use feedline_schemas::config::{AuthConfig, Bounded, PaginationKind};
 
 use super::*;
 use crate::{
@@ -125,10 +125,9 @@ async fn a_canary_is_found_in_no_log_line_error_report_or_landed_file() {
             let root = Store::memory();
             let mut config = testing::config(server.url.as_str(), PaginationKind::NextUrl);
             config.name = Name::new("s").unwrap();
-            config.pagination.next_path = "next".into();
-            config.pagination.max_pages = 5;
+            config.pagination.max_pages = Bounded::literal::<5>();
             // Each page is committed, with the position after it.
-            config.batch.pages = 1;
+            config.batch.pages = Bounded::literal::<1>();
             config.error_path = Some("error".into());
             config.archive_raw = true;
             config.auth = Some(auth);

@@ -1,6 +1,7 @@
 //! Silent ends of pages: each lands all records, is incomplete, or is a warning that stays in the
 //! log.
 
+use feedline_schemas::config::Bounded;
 use feedline_schemas::{
     config::{IncrementalConfig, PaginationKind, SlicesConfig, load},
     report::Warning,
@@ -133,12 +134,12 @@ async fn a_page_behind_the_last_that_does_not_exist_is_the_end() {
     let mut config = source_of(&server, PaginationKind::Page, 10);
     let error = run_once(&config).await.unwrap_err();
     assert!(error.contains("`pagination.end_status = [404]`"), "{error}");
-    config.pagination.end_status = vec![404];
+    testing::set_key(&mut config, "end_status", vec![404]);
     check(&config, 20, &[]).await;
     // The first page is never a page after the last one.
     let server = Scripted::start([absent()]).await;
     let mut config = source_of(&server, PaginationKind::Page, 10);
-    config.pagination.end_status = vec![404];
+    testing::set_key(&mut config, "end_status", vec![404]);
     assert!(run_once(&config).await.unwrap_err().contains("404"));
 }
 
@@ -146,7 +147,7 @@ async fn a_page_behind_the_last_that_does_not_exist_is_the_end() {
 async fn a_run_that_dies_behind_a_short_page_ends_as_one_that_did_not() {
     let server = list(15, 10, || answer("404 Not Found", "")).await;
     let mut config = source_of(&server, PaginationKind::Page, 10);
-    config.batch.pages = 1;
+    config.batch.pages = Bounded::literal::<1>();
     let root = Store::memory();
     // The entry after the last page cannot be written.
     let rule = rule(Operation::Create, "log/", Effect::FailBefore, 2, 99);
@@ -247,7 +248,7 @@ async fn a_cursor_header_beyond_ascii_is_followed_or_incomplete_and_a_missing_on
     };
     let server = cursors(|page| format!("n\u{e4}chste-{page}").into_bytes()).await;
     let mut config = source_of(&server, PaginationKind::HeaderCursor, 0);
-    config.pagination.cursor_header = Some("X-Next".into());
+    testing::set_key(&mut config, "cursor_header", "X-Next");
     check(&config, 30, &[]).await;
     assert!(server.targets()[1].ends_with("cursor=n%C3%A4chste-0"));
     let server = cursors(|page| {
@@ -262,7 +263,7 @@ async fn a_cursor_header_beyond_ascii_is_followed_or_incomplete_and_a_missing_on
     check_incomplete(&config, &["`x-next`", "`pagination.cursor_header`"]).await;
     let server = cursors(|page| page.to_string().into_bytes()).await;
     config.url = server.url.to_string();
-    config.pagination.cursor_header = Some("X-Cursor".into());
+    testing::set_key(&mut config, "cursor_header", "X-Cursor");
     check(&config, 10, &["no_cursor_header"]).await;
 }
 
@@ -448,7 +449,7 @@ async fn a_boolean_that_says_whether_there_is_more_ends_the_pages() {
     })
     .await;
     let mut config = source_of(&server, PaginationKind::Cursor, 0);
-    config.pagination.has_more_path = Some("meta.has_more".into());
+    testing::set_key(&mut config, "has_more_path", "meta.has_more");
     check(&config, 30, &[]).await;
     assert_eq!(server.heads().len(), 3);
     // Short pages with numbers: neither a request more nor a warning.
@@ -459,13 +460,13 @@ async fn a_boolean_that_says_whether_there_is_more_ends_the_pages() {
     })
     .await;
     let mut config = source_of(&server, PaginationKind::Page, 10);
-    config.pagination.has_more_path = Some("more".into());
+    testing::set_key(&mut config, "has_more_path", "more");
     check(&config, 21, &[]).await;
     assert_eq!(server.heads().len(), 3);
     // Its flag announces more than it returns.
     let server = Scripted::start([ok(&items(0..3, r#", "more": true, "next": null"#))]).await;
     let mut config = source_of(&server, PaginationKind::Cursor, 0);
-    config.pagination.has_more_path = Some("more".into());
+    testing::set_key(&mut config, "has_more_path", "more");
     check_incomplete(&config, &["no next cursor", "`pagination.has_more_path`"]).await;
     let server = Scripted::start([
         ok(&items(0..3, r#", "more": true"#)),
@@ -473,12 +474,12 @@ async fn a_boolean_that_says_whether_there_is_more_ends_the_pages() {
     ])
     .await;
     let mut config = source_of(&server, PaginationKind::Page, 0);
-    config.pagination.has_more_path = Some("more".into());
+    testing::set_key(&mut config, "has_more_path", "more");
     check_incomplete(&config, &["`pagination.has_more_path`"]).await;
     // A wrong path finds nothing, and a warning reports it.
     let server = list(5, 5, empty).await;
     let mut config = source_of(&server, PaginationKind::Page, 0);
-    config.pagination.has_more_path = Some("more".into());
+    testing::set_key(&mut config, "has_more_path", "more");
     check(&config, 5, &["no_has_more"]).await;
 }
 

@@ -5,7 +5,7 @@ use std::{
     sync::atomic::{AtomicBool, Ordering},
 };
 
-use feedline_schemas::config::{ForEachConfig, MissingValue, PaginationKind, load};
+use feedline_schemas::config::{Bounded, ForEachConfig, MissingValue, PaginationKind, load};
 
 use super::{
     slices::{Api, check_kills, ingest_once, landed_numbers, param},
@@ -89,7 +89,7 @@ async fn slices_of_each_value_killed_at_any_batch_land_the_same_bytes() {
     let times = || (0..60).map(|i| i * 37 % 300);
     let api = Api::start(times(), 15, false).await;
     let mut config = api.config(0, 300);
-    config.pagination.max_records = Some(15);
+    config.pagination.max_records = Some(Bounded::literal::<15>());
     config.for_each = Some(ForEachConfig {
         r#as: Some("of".into()),
         ..each("symbol", &["A", "B", "C"])
@@ -346,7 +346,7 @@ async fn settings_that_cannot_work_are_told_before_any_request() {
     check(&|c| c.url = "http://{symbol}.h/".into(), "url").await;
     let keeps = |c: &mut SourceConfig| {
         c.batch.dedup_window = Some(0);
-        c.pagination.max_records = Some(5);
+        c.pagination.max_records = Some(Bounded::literal::<5>());
     };
     check(&keeps, "batch.dedup_window").await;
     assert_eq!(server.heads().len(), 0);

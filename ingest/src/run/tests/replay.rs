@@ -1,6 +1,7 @@
 //! Archived responses, read again when their server is gone.
 
 use feedline_schemas::config::PaginationKind;
+use feedline_schemas::config::{Bounded, Real};
 
 use super::{
     rounds::{Api, ingest_once, interrupted, news},
@@ -65,7 +66,7 @@ async fn a_replay_without_the_server_lands_the_same_files_for_each_run_of_the_so
 /// Settings with one try of each request.
 fn once(config: &SourceConfig) -> SourceConfig {
     let mut config = config.clone();
-    config.retry.max_tries = 1;
+    config.retry.max_tries = Bounded::literal::<1>();
     config
 }
 
@@ -155,7 +156,7 @@ async fn other_settings_make_other_rows_of_the_same_answers() {
     let mut config = testing::config(server.url.as_str(), PaginationKind::None);
     config.name = Name::new("s").unwrap();
     config.contract.types = TypeContract::NullValue;
-    config.infer.max_odd_fraction = 0.5;
+    config.infer.max_odd_fraction = Real::literal(0.5);
     config.archive_raw = true;
     let root = Store::memory();
     ingest_once(&root, &config).await.unwrap();
@@ -186,7 +187,7 @@ async fn headers_that_pages_are_read_by_are_kept_and_others_are_missed() {
     let server = Server::start([page("two", 1), page("", 2)]).await;
     let mut config = testing::config(server.url.as_str(), PaginationKind::HeaderCursor);
     config.name = Name::new("s").unwrap();
-    config.pagination.cursor_header = Some("X-Next".into());
+    testing::set_key(&mut config, "cursor_header", "X-Next");
     config.archive_raw = true;
     let root = Store::memory();
     ingest_once(&root, &config).await.unwrap();
@@ -233,7 +234,7 @@ async fn what_is_not_in_the_archive_is_named() {
         &["no response to `/?size=50`", "`/` was requested then"],
     )
     .await;
-    let fewer = |c: &mut SourceConfig| c.pagination.r#type = PaginationKind::None;
+    let fewer = |c: &mut SourceConfig| c.pagination.way = testing::way(PaginationKind::None);
     check(
         &fewer,
         &["need no more pages", "`/?cursor=3` was requested then"],
@@ -284,7 +285,7 @@ async fn what_cannot_be_replayed_is_refused_with_its_key() {
     check(&root, &root, &config, "pipeline.root", "itself").await;
     let to = elsewhere();
     let mut other = config.clone();
-    other.batch.pages = 1;
+    other.batch.pages = Bounded::literal::<1>();
     ingest_once(&to, &other).await.unwrap();
     check(&root, &to, &config, "source.0.name", "choose another").await;
 }
@@ -294,7 +295,7 @@ async fn the_embedded_api_is_replayed_wherever_it_had_listened() {
     let mut config = testing::config("demo://market?rows=250&rude=false", PaginationKind::Cursor);
     config.name = Name::new("s").unwrap();
     config.records = "data.items".into();
-    config.pagination.cursor_path = "paging.next_cursor".into();
+    testing::set_key(&mut config, "cursor_path", "paging.next_cursor");
     config.archive_raw = true;
     let root = Store::memory();
     ingest_once(&root, &config).await.unwrap();

@@ -1,5 +1,6 @@
 //! A source that is read again for new records, and one whose cursor expires.
 
+use feedline_schemas::config::Bounded;
 use std::sync::Mutex;
 
 use feedline_schemas::config::{IncrementalConfig, PaginationKind};
@@ -50,7 +51,7 @@ impl Api {
     pub(super) fn config(&self, lookback: Option<&str>) -> SourceConfig {
         let mut config = testing::config(self.server.url.as_str(), PaginationKind::Cursor);
         config.name = Name::new("s").unwrap();
-        config.batch.rows = 4;
+        config.batch.rows = Bounded::literal::<4>();
         config.batch.dedup_window = Some(1);
         config.incremental = lookback.map(|lookback| IncrementalConfig {
             cursor: "t".into(),

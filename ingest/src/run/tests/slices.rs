@@ -2,7 +2,7 @@
 
 use std::sync::Mutex;
 
-use feedline_schemas::config::{PaginationKind, SlicesConfig, UpperEnd};
+use feedline_schemas::config::{Bounded, PaginationKind, SlicesConfig, UpperEnd};
 use url::Url;
 
 use super::*;
@@ -52,7 +52,7 @@ impl Api {
     pub(super) fn config(&self, start: i64, end: i64) -> SourceConfig {
         let mut config = testing::config(self.server.url.as_str(), PaginationKind::Offset);
         config.name = Name::new("s").unwrap();
-        config.batch.rows = 20;
+        config.batch.rows = Bounded::literal::<20>();
         config.batch.dedup_window = Some(1);
         config.slices = Some(SlicesConfig {
             from_param: "from".into(),
@@ -124,7 +124,7 @@ fn times() -> Vec<i64> {
 async fn fault_27_a_slice_that_reaches_the_cap_is_bisected_and_every_record_lands_once() {
     let api = Api::start(times(), 50, false).await;
     let mut config = api.config(0, 1_000);
-    config.pagination.max_records = Some(50);
+    config.pagination.max_records = Some(Bounded::literal::<50>());
     let root = Store::memory();
     let report = ingest_once(&root, &config).await.unwrap();
     assert_eq!(landed_numbers(&root).await, (0..270).collect::<Vec<_>>());
@@ -180,7 +180,7 @@ async fn fault_27_a_slice_of_the_smallest_unit_that_reaches_the_cap_is_incomplet
     for total_path in [None, Some("total".to_owned())] {
         let api = Api::start(std::iter::repeat_n(707, 60), 50, false).await;
         let mut config = api.config(0, 1_000);
-        config.pagination.max_records = Some(50);
+        config.pagination.max_records = Some(Bounded::literal::<50>());
         config.pagination.total_path = total_path;
         let root = Store::memory();
         for _ in 0..2 {
@@ -198,7 +198,7 @@ async fn fault_27_a_slice_of_the_smallest_unit_that_reaches_the_cap_is_incomplet
     // One more second of resolution in the API would do; so does a cap that it does not have.
     let api = Api::start(std::iter::repeat_n(707, 60), 70, false).await;
     let mut config = api.config(0, 1_000);
-    config.pagination.max_records = Some(70);
+    config.pagination.max_records = Some(Bounded::literal::<70>());
     let root = Store::memory();
     assert_eq!(ingest_once(&root, &config).await.unwrap().rows, 60);
 }
@@ -233,7 +233,7 @@ async fn killed_at_any_batch_slices_land_the_same_bytes() {
     let few = times().into_iter().step_by(3);
     let api = Api::start(few, 17, true).await;
     let mut config = api.config(0, 1_000);
-    config.pagination.max_records = Some(17);
+    config.pagination.max_records = Some(Bounded::literal::<17>());
     check_kills(&config).await;
 }
 

@@ -1,5 +1,6 @@
 //! Types that are inferred before anything lands, of complete sources.
 
+use feedline_schemas::config::{Bounded, Real};
 use std::{collections::BTreeSet, io::Read as _, path::PathBuf};
 
 use arrow::util::display::array_value_to_string;
@@ -96,9 +97,9 @@ async fn check_orders(header: &str, lines: &[String], is_odd: impl Fn(&str) -> b
     let mut config = pipeline(&path.display().to_string());
     let source = &mut config.source[0];
     // Several batches, so that the first one does not have all rows.
-    source.batch.rows = 150;
+    source.batch.rows = Bounded::literal::<150>();
     source.batch.dedup_window = Some(0);
-    source.contract.max_reject_fraction = 1.0;
+    source.contract.max_reject_fraction = Real::literal(1.0);
     let (odd, plain): (Vec<String>, Vec<String>) =
         lines.iter().cloned().partition(|line| is_odd(line));
     let (before, behind) = plain.split_at(plain.len() / 2);
@@ -330,7 +331,7 @@ async fn a_column_that_comes_late_begins_with_the_type_that_was_planned() {
     let lines: Vec<String> = (0..300).map(line).collect();
     std::fs::write(&path, lines.join("\n")).unwrap();
     let mut config = pipeline(&path.display().to_string());
-    config.source[0].batch.rows = 50;
+    config.source[0].batch.rows = Bounded::literal::<50>();
     let root = Store::memory();
     let report = ingest(&config, None, &context(&root)).await.unwrap();
     assert_eq!((report.rows, report.rejected), (300, 0));
@@ -366,15 +367,15 @@ async fn a_long_file_is_looked_at_in_parts_all_over_it() {
     let text: String = (0..3_000).map(line).collect();
     std::fs::write(&path, format!("id,pad\n{text}")).unwrap();
     let mut config = pipeline(&path.display().to_string());
-    config.source[0].batch.rows = 1_500;
-    config.source[0].infer.rows = 400;
+    config.source[0].batch.rows = Bounded::literal::<1_500>();
+    config.source[0].infer.rows = Bounded::literal::<400>();
     let root = Store::memory();
     let report = ingest(&config, None, &context(&root)).await.unwrap();
     assert_eq!((report.rows, report.rejected), (3_000, 0));
     assert_eq!(report.sources[0].warnings[0].code, "mixed_types");
     // Without a sample the first batch decides, and the others do not fit.
-    config.source[0].infer.rows = 0;
-    config.source[0].contract.max_reject_fraction = 1.0;
+    config.source[0].infer.rows = Bounded::literal::<0>();
+    config.source[0].contract.max_reject_fraction = Real::literal(1.0);
     let report = ingest(&config, None, &context(&Store::memory()))
         .await
         .unwrap();
@@ -496,7 +497,7 @@ async fn notices_of_many_files_are_counted_over_all_batches() {
         std::fs::write(folder.path().join(format!("{name}.csv")), text).unwrap();
     }
     let mut config = pipeline(&format!("{}/*.csv", folder.path().display()));
-    config.source[0].batch.rows = 150;
+    config.source[0].batch.rows = Bounded::literal::<150>();
     let found = outcome(&config).await;
     assert_eq!(found.codes(), ["csv_delimiter"]);
     let message = &found.warnings[0].message;
