@@ -32,6 +32,9 @@ pub(crate) struct CheckReport {
     pub(crate) train: Option<CheckedTraining>,
     /// Problems of the configuration, each with file, line and key.
     pub(crate) problems: Vec<String>,
+    /// The same with the line of text, for a person.
+    #[serde(skip)]
+    pub(crate) excerpts: Vec<String>,
 }
 
 /// A source as the check found it.
@@ -85,10 +88,13 @@ pub(crate) async fn check(
 ) -> anyhow::Result<CheckReport> {
     let config = &loaded.config;
     let mut problems: Vec<String> = Vec::new();
+    let mut excerpts = Vec::new();
     let mut add = |key: &str, reason: String| {
-        let problem = loaded.error(key, reason).to_string();
+        let error = loaded.error(key, reason);
+        let problem = error.to_string();
         if !problems.contains(&problem) {
             problems.push(problem);
+            excerpts.push(error.with_excerpt());
         }
     };
     let mut columns = BTreeMap::new();
@@ -157,6 +163,7 @@ pub(crate) async fn check(
         dataset,
         train: checked,
         problems,
+        excerpts,
     })
 }
 
@@ -210,8 +217,14 @@ impl Text for CheckReport {
                 format!("settings are valid: batches of {batch_size}, at most {epochs} epochs");
             line(out, "train", text)?;
         }
-        for problem in &self.problems {
-            line(out, "problem", problem)?;
+        for problem in &self.excerpts {
+            // The lines below begin where the message does.
+            let indent = " ".repeat(19);
+            line(
+                out,
+                "problem",
+                problem.replace('\n', &format!("\n{indent}")),
+            )?;
         }
         let unread = self.sources.iter().filter(|source| source.error.is_some());
         let problems = self.problems.len() + unread.count();

@@ -42,7 +42,11 @@ pub(crate) fn usage(error: &clap::Error) -> ExitCode {
 /// Prints the chain of causes on standard error, each once.
 pub(crate) fn failed(error: &anyhow::Error) -> ExitCode {
     // Standard error may be closed; the exit code reports the failure then.
-    let _written = writeln!(std::io::stderr(), "error: {}", shown(&told(error.as_ref())));
+    let text = match error.downcast_ref() {
+        Some(error) => ConfigError::with_excerpt(error),
+        None => told(error.as_ref()),
+    };
+    let _written = writeln!(std::io::stderr(), "error: {}", shown(&text));
     ExitCode::from(code_of(error))
 }
 

@@ -1,6 +1,6 @@
 //! Reading a pipeline file, with overrides, into the typed configuration; errors point at the line.
 
-use std::fmt;
+use std::{fmt, ops::Range};
 
 use toml::{
     Spanned,
@@ -33,24 +33,39 @@ impl std::str::FromStr for Override {
     }
 }
 
-/// What is wrong with a configuration, and where.
+/// Line of a pipeline file, with the columns of the key or value that an error is about.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MarkedLine {
+    /// Number, from 1.
+    pub number: usize,
+    /// First marked column, in characters, from 1.
+    pub column: usize,
+    /// Count of marked columns, at least 1.
+    pub width: usize,
+    /// Text of the line.
+    pub text: String,
+}
+
+/// An error in a configuration, with its place.
+///
+/// `Display` writes one line; [`ConfigError::with_excerpt`] adds the line of text with a mark under the key or value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConfigError {
     /// File.
     pub file: String,
-    /// Line, from 1; absent when the key is not in the file.
-    pub line: Option<usize>,
+    /// Line; absent when the key is not in the file.
+    pub line: Option<MarkedLine>,
     /// Key path.
     pub key: String,
-    /// What is wrong and what to do.
+    /// Reason, and what to do.
     pub reason: String,
 }
 
 impl fmt::Display for ConfigError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.file)?;
-        if let Some(line) = self.line {
-            write!(f, ":{line}")?;
+        if let Some(line) = &self.line {
+            write!(f, ":{}", line.number)?;
         }
         if !self.key.is_empty() {
             write!(f, ": `{}`", self.key)?;
@@ -61,13 +76,107 @@ impl fmt::Display for ConfigError {
 
 impl std::error::Error for ConfigError {}
 
-/// A loaded configuration that can still say where its keys stand.
+impl ConfigError {
+    /// The message with file, line and column, followed by the line of text and a mark under the key or value.
+    #[must_use]
+    pub fn with_excerpt(&self) -> String {
+        let Some(line) = &self.line else {
+            return self.to_string();
+        };
+        let MarkedLine {
+            number,
+            column,
+            width,
+            ..
+        } = *line;
+        let place = format!("{}:{number}:{column}", self.file);
+        let key = match self.key.as_str() {
+            "" => String::new(),
+            key => format!(": `{key}`"),
+        };
+        let (text, column) = line.window();
+        let number = number.to_string();
+        let margin = " ".repeat(number.len());
+        let before = " ".repeat(column - 1);
+        let mark = "^".repeat(width.clamp(1, MAX_EXCERPT - column + 1));
+        format!(
+            "{place}{key}: {}\n{margin} |\n{number} | {text}\n{margin} | {before}{mark}",
+            self.reason
+        )
+    }
+}
+
+/// Most characters of a line that are shown.
+const MAX_EXCERPT: usize = 120;
+
+impl MarkedLine {
+    /// The line that has the bytes `span` of `text`.
+    fn of(text: &str, span: Range<usize>) -> Self {
+        let floor = |at: usize| {
+            let at = at.min(text.len());
+            (0..=at)
+                .rev()
+                .find(|at| text.is_char_boundary(*at))
+                .unwrap_or(0)
+        };
+        let (start, end) = (floor(span.start), floor(span.end));
+        let first = text[..start].rfind('\n').map_or(0, |at| at + 1);
+        let last = text[start..].find('\n').map_or(text.len(), |at| start + at);
+        let line = text[first..last].trim_end();
+        let end = end.clamp(start, (first + line.len()).max(start));
+        Self {
+            number: text[..first].matches('\n').count() + 1,
+            column: text[first..start].chars().count() + 1,
+            width: text[start..end].chars().count().max(1),
+            text: line.replace('\t', " "),
+        }
+    }
+
+    /// The part of the line that is shown, and the marked column in it.
+    fn window(&self) -> (String, usize) {
+        let count = self.text.chars().count();
+        if count <= MAX_EXCERPT {
+            return (self.text.clone(), self.column.min(MAX_EXCERPT));
+        }
+        let skipped = self.column.saturating_sub(MAX_EXCERPT / 3);
+        let shown = self.text.chars().skip(skipped).take(MAX_EXCERPT);
+        (shown.collect(), self.column - skipped)
+    }
+
+    /// The line with the contents of its strings masked.
+    fn masked(mut self) -> Self {
+        let mut quote = None;
+        let text = self.text.chars().map(|c| match quote {
+            None if matches!(c, '"' | '\'') => {
+                quote = Some(c);
+                c
+            }
+            Some(open) if c == open => {
+                quote = None;
+                c
+            }
+            Some(_) => '*',
+            None => c,
+        });
+        self.text = text.collect();
+        self
+    }
+}
+
+/// Returns whether a key may hold credentials in plain text, which no message may show.
+fn may_be_secret(key: &str) -> bool {
+    key.split('.')
+        .any(|part| matches!(part, "auth" | "headers" | "params"))
+}
+
+/// A loaded configuration that knows the lines of its keys.
 #[derive(Clone, Debug)]
 pub struct Loaded {
     /// The configuration.
     pub config: PipelineConfig,
     file: String,
     text: String,
+    overrides: Vec<Override>,
 }
 
 impl Loaded {
@@ -82,11 +191,59 @@ impl Loaded {
     /// An error about `key` (a path such as `dataset.target`), with its line when the file has the key.
     #[must_use]
     pub fn error(&self, key: &str, reason: impl Into<String>) -> ConfigError {
+        let source = Source {
+            file: &self.file,
+            text: &self.text,
+            overrides: &self.overrides,
+        };
+        source.error(key, reason.into(), &[(key, Part::Value)])
+    }
+}
+
+/// Text and overrides that a configuration is read from.
+#[derive(Clone, Copy)]
+struct Source<'a> {
+    file: &'a str,
+    text: &'a str,
+    overrides: &'a [Override],
+}
+
+/// Part of a pair that an error is about.
+#[derive(Clone, Copy, PartialEq)]
+enum Part {
+    Key,
+    Value,
+}
+
+impl Source<'_> {
+    /// An error about `key`, marked at the first of `places` that the file has. A value of an override is shown as that.
+    fn error(&self, key: &str, reason: String, places: &[(&str, Part)]) -> ConfigError {
+        let is_set = |item: &&Override| {
+            let rest = key.strip_prefix(item.key.as_str());
+            rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+        };
+        if let Some(Override { key: set, value }) = self.overrides.iter().rev().find(is_set) {
+            let value = if may_be_secret(key) { "***" } else { value };
+            return ConfigError {
+                file: format!("--set {set}={value}"),
+                line: None,
+                key: key.to_owned(),
+                reason,
+            };
+        }
+        let span = places
+            .iter()
+            .find_map(|(path, part)| span_of(self.text, path, *part));
+        let line = span.map(|span| MarkedLine::of(self.text, span));
+        let line = match line {
+            Some(line) if may_be_secret(key) => Some(line.masked()),
+            line => line,
+        };
         ConfigError {
-            file: self.file.clone(),
-            line: line_of(&self.text, key),
+            file: self.file.to_owned(),
+            line,
             key: key.to_owned(),
-            reason: reason.into(),
+            reason,
         }
     }
 }
@@ -94,11 +251,12 @@ impl Loaded {
 /// Parses the text of `file` and applies `overrides` in order.
 ///
 /// # Errors
-/// [`ConfigError`] for malformed TOML, an unknown key (with the nearest known one), a wrong type or a missing key.
+/// [`ConfigError`] for malformed TOML, an unknown key (with the nearest known one), a key of another `type`, a wrong type,
+/// a value out of range or a missing key.
 pub fn load(file: &str, text: &str, overrides: &[Override]) -> Result<Loaded, ConfigError> {
     let mut table: toml::Table = text.parse().map_err(|e: toml::de::Error| ConfigError {
         file: file.to_owned(),
-        line: e.span().map(|span| line_at(text, span.start)),
+        line: e.span().map(|span| MarkedLine::of(text, span)),
         key: String::new(),
         reason: format!("malformed TOML: {}", e.message()),
     })?;
@@ -110,25 +268,68 @@ pub fn load(file: &str, text: &str, overrides: &[Override]) -> Result<Loaded, Co
             reason,
         })?;
     }
-    let config = serde_path_to_error::deserialize(toml::Value::Table(table)).map_err(|e| {
-        let inner = e.inner().message().to_owned();
-        let key = key_path(&e.path().to_string(), &inner);
-        let line = line_of(text, &key).or_else(|| line_of(text, parent(&key)));
-        ConfigError {
-            file: file.to_owned(),
-            line,
-            reason: moved(&key, &inner).unwrap_or_else(|| explain(&inner)),
-            key,
-        }
-    })?;
+    let source = Source {
+        file,
+        text,
+        overrides,
+    };
+    let config = serde_path_to_error::deserialize(toml::Value::Table(table))
+        .map_err(|e| source.refused(&e.path().to_string(), e.inner().message()))?;
     Ok(Loaded {
         config,
         file: file.to_owned(),
         text: text.to_owned(),
+        overrides: overrides.to_owned(),
     })
 }
 
-/// serde's path stops at the table for an unknown or missing field, whose name stands in the message.
+impl Source<'_> {
+    /// The error for a message of serde about the table or value at `path`.
+    fn refused(&self, path: &str, message: &str) -> ConfigError {
+        // Tables with a `type` put the rest of the path in front of the message.
+        let inner = message
+            .strip_prefix("in `")
+            .and_then(|rest| rest.split_once("`: "));
+        let (path, message) = match inner {
+            Some((rest, message)) if path == "." || path == "?" => (rest.to_owned(), message),
+            Some((rest, message)) => (format!("{path}.{rest}"), message),
+            None => (path.to_owned(), message),
+        };
+        let key = key_path(&path, message);
+        let moved = moved(&key, message);
+        let is_about_key = moved.is_some()
+            || message.starts_with("unknown field")
+            || message.contains(" is a key of `type = ");
+        let part = match message.starts_with("unknown variant") || !is_about_key {
+            true => Part::Value,
+            false => Part::Key,
+        };
+        let reason = moved.unwrap_or_else(|| explain(message));
+        let reason = match may_be_secret(&key) {
+            true => without_value(&reason),
+            false => reason,
+        };
+        let parents = std::iter::successors(Some(parent(&key)), |path| Some(parent(path)));
+        let parents = parents.take_while(|path| !path.is_empty());
+        let places: Vec<(&str, Part)> = std::iter::once((key.as_str(), part))
+            .chain(parents.map(|path| (path, Part::Key)))
+            .collect();
+        self.error(&key, reason, &places)
+    }
+}
+
+/// `reason` without the string that it quotes.
+fn without_value(reason: &str) -> String {
+    let quoted = reason
+        .split_once("invalid type: string \"")
+        .and_then(|(before, rest)| Some((before, rest.rsplit_once("\", expected")?.1)));
+    match quoted {
+        Some((before, behind)) => format!("{before}invalid type: string, expected{behind}"),
+        None => reason.to_owned(),
+    }
+}
+
+/// serde's path stops at the table for an unknown or missing field, whose name is in the message.
 fn key_path(path: &str, message: &str) -> String {
     let path = path.trim_matches('.').replace("[", ".").replace("]", "");
     let field = message
@@ -356,16 +557,8 @@ fn index<'v>(items: &'v mut [toml::Value], key: &str) -> Result<&'v mut toml::Va
         .ok_or_else(|| format!("`{key}` is not an index into a list of {count}; the first is 0"))
 }
 
-fn line_at(text: &str, offset: usize) -> usize {
-    text.as_bytes()[..offset.min(text.len())]
-        .iter()
-        .filter(|b| **b == b'\n')
-        .count()
-        + 1
-}
-
-/// Line of the key at `path`, from 1.
-fn line_of(text: &str, path: &str) -> Option<usize> {
+/// Bytes of the key or the value at `path`. A table has its key alone.
+fn span_of(text: &str, path: &str, part: Part) -> Option<Range<usize>> {
     enum Node<'a, 'i> {
         Table(&'a DeTable<'i>),
         Value(&'a DeValue<'i>),
@@ -375,23 +568,24 @@ fn line_of(text: &str, path: &str) -> Option<usize> {
     }
     let document = DeTable::parse(text).ok()?;
     let mut node = Node::Table(document.get_ref());
-    let mut offset = 0;
+    let mut span = 0..0;
     for key in path.split('.') {
-        let (start, value): (usize, &Spanned<DeValue<'_>>) = match node {
+        let (of_key, value): (Range<usize>, &Spanned<DeValue<'_>>) = match node {
             Node::Table(table) | Node::Value(DeValue::Table(table)) => {
                 let (found, value) = table.iter().find(|(k, _)| k.get_ref().as_ref() == key)?;
-                (found.span().start, value)
+                (found.span(), value)
             }
             Node::Value(DeValue::Array(items)) => {
                 let value = items.get(key.parse::<usize>().ok()?)?;
-                (value.span().start, value)
+                (value.span(), value)
             }
             Node::Value(_) => return None,
         };
-        offset = start;
+        let is_value = part == Part::Value && !matches!(value.get_ref(), DeValue::Table(_));
+        span = if is_value { value.span() } else { of_key };
         node = Node::Value(value.get_ref());
     }
-    Some(line_at(text, offset))
+    Some(span)
 }
 
 #[cfg(test)]
@@ -413,7 +607,7 @@ mod tests {
         let config = check(GOOD, &[]).unwrap();
         assert_eq!(config.pipeline.root(), "feedline-data/p");
         assert_eq!(config.train.unwrap().epochs, 3);
-        assert_eq!(config.source[0].batch.rows, 10_000);
+        assert_eq!(config.source[0].batch.rows.get(), 10_000);
     }
 
     #[test]
@@ -494,7 +688,7 @@ mod tests {
         let error = check(GOOD, &["train.loss=mse"]).unwrap_err();
         assert_eq!(
             error,
-            "p.toml:9: `train.loss`: this is a table now, such as `loss = { type = \"mse\" }`"
+            "--set train.loss=mse: `train.loss`: this is a table now, such as `loss = { type = \"mse\" }`"
         );
         let loss = |text: &str| check(GOOD, &[text]).unwrap().train.unwrap().loss;
         let weights = loss("train.loss.class_weights=[1, 2.5]").class_weights;
@@ -533,6 +727,141 @@ mod tests {
         let error = check(GOOD, &["source.4.url=x"]).unwrap_err();
         assert!(
             error.contains("`4` is not an index into a list of 1"),
+            "{error}"
+        );
+    }
+
+    fn shown(text: &str, overrides: &[&str]) -> String {
+        let overrides: Vec<Override> = overrides.iter().map(|o| o.parse().unwrap()).collect();
+        let error = load("p.toml", text, &overrides).unwrap_err();
+        error.with_excerpt()
+    }
+
+    #[test]
+    fn the_line_is_shown_with_a_mark_under_key_or_value() {
+        assert_eq!(
+            shown(&GOOD.replace("epochs = 3", "epochs = \"many\""), &[]),
+            "p.toml:10:10: `train.epochs`: invalid type: string \"many\", expected u64\n   |\n10 | epochs = \"many\"\n   |          ^^^^^^"
+        );
+        let unknown = shown(&GOOD.replace("epochs", "epoch"), &[]);
+        assert!(
+            unknown.ends_with("\n   |\n10 | epoch = 3\n   | ^^^^^"),
+            "{unknown}"
+        );
+        let missing = shown("[pipeline]\n", &[]);
+        assert!(
+            missing.starts_with("p.toml:1:2: `pipeline.name`"),
+            "{missing}"
+        );
+        assert!(
+            missing.ends_with("\n1 | [pipeline]\n  |  ^^^^^^^^"),
+            "{missing}"
+        );
+        let malformed = shown("[pipeline]\nname = \n", &[]);
+        assert!(
+            malformed.starts_with("p.toml:2:8: malformed TOML"),
+            "{malformed}"
+        );
+    }
+
+    #[test]
+    fn values_in_lists_and_inline_tables_are_marked() {
+        let text = GOOD.to_owned()
+            + "model = { hidden = [4, \"x\"] }\n[dataset]\ntarget = \"ü\" # é\nfeatures = [\n  \"a\",\n  7,\n]\n";
+        let first = shown(&text, &[]);
+        let expected = "\n16 |   7,\n   |   ^";
+        assert!(first.ends_with(expected), "{first}");
+        let second = shown(&text.replace("  7,\n", ""), &[]);
+        let expected = "\n11 | model = { hidden = [4, \"x\"] }\n   |                        ^^^";
+        assert!(second.ends_with(expected), "{second}");
+        assert!(second.contains("`train.model.hidden.1`"), "{second}");
+    }
+
+    #[test]
+    fn keys_of_another_type_are_marked_inside_their_table() {
+        let rest = "[pipeline]\nname = \"p\"\n[[source]]\nname = \"s\"\ntype = \"rest\"\nurl = \"http://h/\"\n";
+        let error = shown(
+            &format!("{rest}pagination = {{ type = \"page\", cursor_path = \"next\" }}\n"),
+            &[],
+        );
+        assert!(
+            error.starts_with("p.toml:7:31: `source.0.pagination.cursor_path`: `cursor_path` is a key of `type = \"cursor\"`; with `type = \"page\"` there are: page_param, "),
+            "{error}"
+        );
+        assert!(
+            error.ends_with("\n  |                               ^^^^^^^^^^^"),
+            "{error}"
+        );
+        let error = shown(
+            &format!("{rest}[source.pagination]\ntype = \"page\"\nfirst_page = \"x\"\n"),
+            &[],
+        );
+        assert!(
+            error.starts_with("p.toml:9:14: `source.0.pagination.first_page`: invalid type"),
+            "{error}"
+        );
+        let error = shown(&format!("{rest}[source.pagination]\ntyp = \"page\"\n"), &[]);
+        assert!(
+            error.starts_with(
+                "p.toml:8:1: `source.0.pagination.typ`: unknown key `typ`, did you mean `type`?"
+            ),
+            "{error}"
+        );
+        let error = shown(&format!("{rest}[source.auth]\ntype = \"bearer\"\n"), &[]);
+        assert!(
+            error.starts_with("p.toml:7:9: `source.0.auth.secret`: this key is required"),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn credentials_in_plain_text_are_not_shown() {
+        let rest = "[pipeline]\nname = \"p\"\n[[source]]\nname = \"s\"\ntype = \"rest\"\nurl = \"http://h/\"\n";
+        let text = format!("{rest}auth = {{ type = \"bearer\", secret = \"s3cret\" }}\n");
+        for error in [
+            shown(&text, &[]),
+            shown(rest, &["source.0.auth={type='bearer',secret='s3cret'}"]),
+        ] {
+            assert!(!error.contains("s3cret"), "{error}");
+            assert!(error.contains("`source.0.auth.secret`"), "{error}");
+        }
+    }
+
+    #[test]
+    fn an_error_in_an_override_shows_the_override() {
+        let error = shown(GOOD, &["train.epochs=many"]);
+        assert!(
+            error.starts_with("--set train.epochs=many: `train.epochs`: invalid type"),
+            "{error}"
+        );
+        let error = load("p.toml", GOOD, &["train.epochs=4".parse().unwrap()])
+            .unwrap()
+            .error("train.epochs", "no");
+        assert_eq!(
+            error.to_string(),
+            "--set train.epochs=4: `train.epochs`: no"
+        );
+        let error = load("p.toml", GOOD, &[])
+            .unwrap()
+            .error("train.epochs", "no");
+        assert_eq!(error.to_string(), "p.toml:10: `train.epochs`: no");
+        assert!(
+            error
+                .with_excerpt()
+                .ends_with("\n10 | epochs = 3\n   |          ^")
+        );
+    }
+
+    #[test]
+    fn a_long_line_is_shown_around_its_mark() {
+        let long = "x".repeat(300);
+        let text = GOOD.replace(
+            "epochs = 3",
+            &format!("model = {{ hidden = [1], bias = \"{long}\", kind = 1 }}"),
+        );
+        let error = shown(&text, &[]);
+        assert!(
+            error.lines().all(|line| line.chars().count() < 1_000),
             "{error}"
         );
     }

@@ -81,7 +81,7 @@ pub use self::{
     init::{InitConfig, WeightLayout},
     join::{JoinConfig, JoinDuplicates, KeyMatch, TimeColumn, Unmatched},
     limits::{LimitsConfig, ResetUnit},
-    load::{ConfigError, Loaded, Override, load, nearest},
+    load::{ConfigError, Loaded, MarkedLine, Override, load, nearest},
     lora::LoraConfig,
     loss::{ClassWeightRule, ClassWeights, LossConfig, LossKind, PositiveWeight},
     mixture::{SourceAtEnd, TrainMixture, TrainSource},
