@@ -84,7 +84,7 @@ def publish(folder, layout, splits):
         counts["classes"] = [{"name": f"class {id}", "train": 0, "validation": 0, "test": 0} for id in names]
     manifest = {
         "format": "feedline.manifest",
-        "version": 1,
+        "version": 3,
         "fingerprint": zero,
         "dataset": "numbers",
         "input_hash": zero,

@@ -8,13 +8,9 @@ use crate::format::FormatTag;
 
 /// A document that says which format and version it is.
 pub trait Versioned: Serialize + DeserializeOwned {
-    /// The tag this build writes, and the newest it reads.
+    /// The tag this build writes, and the versions it reads.
     const TAG: FormatTag;
 }
-
-/// Advice that restores a document of a dataset: a build without `--refit` refuses a manifest that
-/// is missing or that it cannot read.
-const BUILD_ANEW: &str = "build that anew with `feedline shards build PIPELINE.toml --refit`";
 
 /// Reason that a stored document was refused.
 #[derive(Debug, thiserror::Error)]
@@ -22,7 +18,8 @@ const BUILD_ANEW: &str = "build that anew with `feedline shards build PIPELINE.t
 pub enum ContractError {
     /// The bytes are not the document they should be.
     #[error(
-        "cannot read `{what}`: {reason} at `{path}`; the file is damaged or was not written by feedline, restore it or, where it is one of a dataset's, {BUILD_ANEW}"
+        "cannot read `{what}`: {reason} at `{path}`; the file is damaged or was not written by feedline; restore it from a \
+         copy, or {remedy}"
     )]
     Malformed {
         /// The document's file name or URL.
@@ -31,6 +28,8 @@ pub enum ContractError {
         path: String,
         /// Description of the error there.
         reason: String,
+        /// Way to get a new document.
+        remedy: &'static str,
     },
     /// The document is complete JSON of a version this build reads, with a field or value that this build does not know: a
     /// newer release wrote it. There is no sign of corruption.
@@ -45,9 +44,26 @@ pub enum ContractError {
         /// Unknown field or value.
         reason: String,
     },
+    /// The document is of a version that only development versions wrote, before the first release.
+    #[error(
+        "cannot use `{what}`: it was written by a development version of feedline, as format `{format}` version \
+         {found_version}, and this build reads version {oldest}; {remedy}"
+    )]
+    Outdated {
+        /// The document's file name or URL.
+        what: String,
+        /// Its format.
+        format: &'static str,
+        /// Version found.
+        found_version: u64,
+        /// Oldest version that this build reads.
+        oldest: u32,
+        /// Way to get a new document.
+        remedy: &'static str,
+    },
     /// The document is of another format or of a version this build does not know.
     #[error(
-        "cannot use `{what}`: it says format `{found_format}` version `{found_version}`, this build reads `{format}` up to version `{version}`; use the feedline release that wrote it or, where it is one of a dataset's, {BUILD_ANEW}"
+        "cannot use `{what}`: it says format `{found_format}` version `{found_version}`, this build reads `{format}` up to version `{version}`; use the feedline release that wrote it, or {remedy}"
     )]
     Unsupported {
         /// The document's file name or URL.
@@ -60,6 +76,8 @@ pub enum ContractError {
         format: &'static str,
         /// Newest version this build reads.
         version: u32,
+        /// Way to get a new document.
+        remedy: &'static str,
     },
 }
 
@@ -76,8 +94,8 @@ pub fn encode<T: Versioned>(document: &T) -> Vec<u8> {
 
 /// Parses a document called `what`, checking format and version before anything else.
 ///
-/// A document of a newer version that says `min_reader` at most this build's version is read too, and what this build does not
-/// know of it is left aside: its writer has promised that it may be.
+/// A document of a newer version that says `min_reader` at most this build's version is read too, without the fields that this
+/// build does not know: its writer has promised that they may be ignored.
 ///
 /// # Errors
 /// [`ContractError`] when the bytes are not JSON, name another format or version, lack a field, or have one that is not known.
@@ -92,6 +110,7 @@ pub fn decode<T: Versioned>(what: &str, bytes: &[u8]) -> Result<T, ContractError
         what: what.to_owned(),
         path,
         reason,
+        remedy: T::TAG.remedy,
     };
     let head: Head =
         serde_json::from_slice(bytes).map_err(|e| malformed("(head)".into(), e.to_string()))?;
@@ -105,6 +124,16 @@ pub fn decode<T: Versioned>(what: &str, bytes: &[u8]) -> Result<T, ContractError
             found_version: head.version,
             format: T::TAG.format,
             version: T::TAG.version,
+            remedy: T::TAG.remedy,
+        });
+    }
+    if head.version < u64::from(T::TAG.oldest) {
+        return Err(ContractError::Outdated {
+            what: what.to_owned(),
+            format: T::TAG.format,
+            found_version: head.version,
+            oldest: T::TAG.oldest,
+            remedy: T::TAG.remedy,
         });
     }
     let refused = |path: String, reason: String| {
@@ -239,7 +268,7 @@ mod tests {
             let error = decode::<CommitEntry>("x.json", damaged.as_bytes()).unwrap_err();
             assert!(matches!(error, ContractError::Malformed { .. }), "{error}");
         }
-        let manifest = br#"{"format": "feedline.manifest", "version": 3, "min_reader": 3}"#;
+        let manifest = br#"{"format": "feedline.manifest", "version": 4, "min_reader": 4}"#;
         let error = decode::<Manifest>("m.json", manifest).unwrap_err();
         assert!(
             matches!(error, ContractError::Unsupported { .. }),

@@ -28,6 +28,8 @@ pub mod progress;
 pub mod record;
 pub mod report;
 pub mod run;
+#[cfg(test)]
+mod samples;
 pub mod shard_table;
 pub mod transform;
 pub mod units;

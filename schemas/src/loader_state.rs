@@ -336,20 +336,6 @@ mod tests {
     }
 
     #[test]
-    fn a_state_of_version_1_can_be_read() {
-        let json = br#"{"format": "feedline.loader-state", "version": 1,
-            "fingerprint": "000000000000000000000000000000ff", "order_version": 1, "seed": 7, "domains": 64,
-            "window_blocks": 8, "global_batch": 256, "epoch": 2, "batch": 5}"#;
-        let state: LoaderState = decode("state", json).unwrap();
-        assert_eq!((state.order_version, state.extent_bytes), (1, 0));
-        assert_eq!(
-            (state.last_batch, state.unit),
-            (LastBatch::Keep, SampleUnit::Rows)
-        );
-        assert_eq!(state.mixture, None);
-    }
-
-    #[test]
     fn skipped_shards_that_make_no_sense_are_refused() {
         for text in [
             "",

@@ -33,8 +33,8 @@
 //! written before the manifest; see [`crate::shard_table`].
 //!
 //! Versions: fields that were added are absent from manifests without them, so that older manifests keep their
-//! fingerprint. The fingerprint of version 1 covers the hashes of log entries, which contain times and ids of runs; that
-//! of version 2 does not, so equal inputs have equal fingerprints on every machine.
+//! fingerprint. The fingerprint leaves out the hashes of log entries, which contain times and ids of runs, so that equal inputs
+//! have equal fingerprints on every machine.
 
 use std::collections::BTreeMap;
 
@@ -66,15 +66,15 @@ pub struct Manifest {
     pub format: String,
     /// Format version.
     pub version: u32,
-    /// xxh3-128 of the document with this field zero and without `dropped_columns`, `warnings`, `naive`, `target` and `other_targets`, and from
-    /// version 2 on with `input_hash` and every `entry_hash` zero; every resume state carries it.
+    /// xxh3-128 of the document with this field, `input_hash` and every `entry_hash` zero, and without `dropped_columns`,
+    /// `warnings`, `naive`, `target` and `other_targets`; every resume state carries it.
     pub fingerprint: Hash128,
     /// Dataset name.
     pub dataset: Name,
     /// xxh3-128 over the inputs (log positions, configuration); equal inputs need no new build.
     pub input_hash: Hash128,
     /// xxh3-128 of the settings that decide what the columns of a row mean before the transform: the query, joins, features
-    /// of series, windows, the target and how texts are prepared. Absent from manifests of version 1.
+    /// of series, windows, the target and how texts are prepared. Absent from manifests that feedline did not build.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub columns_hash: Option<Hash128>,
     /// Layout of the shards.
@@ -747,13 +747,14 @@ impl Manifest {
     }
 
     /// Computes the fingerprint this manifest should carry. It covers the tables through their hashes, and leaves out what is
-    /// said about the data for people. From version 2 on it also leaves out the hashes of log entries and of inputs: they
-    /// contain times, ids of runs and paths, which the data does not depend on.
+    /// said about the data for people, and the hashes of log entries and of inputs: they contain times, ids of runs and
+    /// paths, which the data does not depend on.
     #[must_use]
     pub fn compute_fingerprint(&self) -> Hash128 {
         let zero = Hash128::new(0);
         let mut zeroed = Self {
             fingerprint: zero,
+            input_hash: zero,
             dropped_columns: BTreeMap::new(),
             warnings: Vec::new(),
             naive: Vec::new(),
@@ -761,12 +762,9 @@ impl Manifest {
             other_targets: Vec::new(),
             ..self.clone()
         };
-        if self.version >= 2 {
-            zeroed.input_hash = zero;
-            let behind = zeroed.additions.iter_mut().flat_map(|a| &mut a.behind);
-            for source in zeroed.sources.iter_mut().chain(behind) {
-                source.entry_hash = zero;
-            }
+        let behind = zeroed.additions.iter_mut().flat_map(|a| &mut a.behind);
+        for source in zeroed.sources.iter_mut().chain(behind) {
+            source.entry_hash = zero;
         }
         Hash128::of(&crate::encode(&zeroed))
     }
@@ -836,7 +834,7 @@ mod tests {
         }
     }
 
-    fn manifest(version: u32, hash_of_log: u128, shards: &[u128]) -> Manifest {
+    fn manifest(hash_of_log: u128, shards: &[u128]) -> Manifest {
         let dataset = Name::new("d").unwrap();
         let source = SourceReference {
             name: TableName::from(Name::new("s").unwrap()),
@@ -846,7 +844,7 @@ mod tests {
         };
         Manifest {
             format: MANIFEST.format.into(),
-            version,
+            version: MANIFEST.version,
             fingerprint: Hash128::new(0),
             dataset: dataset.clone(),
             input_hash: Hash128::new(hash_of_log),
@@ -890,17 +888,16 @@ mod tests {
     }
 
     #[test]
-    fn logs_of_other_machines_change_the_fingerprint_of_version_1_only() {
-        let of = |version, log, shards| manifest(version, log, shards).compute_fingerprint();
-        assert_ne!(of(1, 7, &[1]), of(1, 8, &[1]));
-        assert_eq!(of(2, 7, &[1]), of(2, 8, &[1]));
-        assert_ne!(of(2, 7, &[1]), of(2, 7, &[2]));
+    fn logs_of_other_machines_do_not_change_the_fingerprint() {
+        let of = |log, shards| manifest(log, shards).compute_fingerprint();
+        assert_eq!(of(7, &[1]), of(8, &[1]));
+        assert_ne!(of(7, &[1]), of(7, &[2]));
     }
 
     #[test]
     fn a_split_continues_one_that_has_its_first_shards() {
-        let content = |shards: &[u128]| manifest(2, 0, shards).split_content(Split::Train).unwrap();
-        let grown = manifest(2, 0, &[1, 2, 3]);
+        let content = |shards: &[u128]| manifest(0, shards).split_content(Split::Train).unwrap();
+        let grown = manifest(0, &[1, 2, 3]);
         for (shards, expected) in [
             (&[1, 2][..], true),
             (&[1, 2, 3], true),

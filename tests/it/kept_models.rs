@@ -2,7 +2,6 @@
 
 use std::{fs, path::Path};
 
-use feedline_schemas::{decode, encode, manifest::Manifest};
 use serde_json::Value;
 
 use crate::support::{feedline, files, finish, pipeline, run};
@@ -489,30 +488,35 @@ fn a_run_whose_record_says_less_is_used_on_its_own_dataset_only() {
 }
 
 #[test]
-fn a_dataset_of_version_1_keeps_its_fingerprint_until_it_grows() {
+fn documents_of_development_versions_are_refused_until_the_dataset_is_built_again() {
     let (folder, file) = prepared("epochs = 1");
     let at = folder.path();
-    let path = at.join("out/dataset/manifest-000001.json");
-    let mut old: Manifest = decode("manifest", &fs::read(&path).unwrap()).unwrap();
-    let newer = old.fingerprint;
-    (old.version, old.columns_hash) = (1, None);
-    old.fingerprint = old.compute_fingerprint();
-    assert_ne!(old.fingerprint, newer);
-    fs::write(&path, encode(&old)).unwrap();
-    let built = build(at, file);
-    assert_eq!(
-        (&built["up_to_date"], &built["fingerprint"]),
-        (&true.into(), &old.fingerprint.to_string().into())
-    );
     let name = run_of(&json(at, &["train", file]));
-    write_rows(at, "rows-01.csv", 400..450);
-    build(at, file);
-    let grown = fs::read(at.join("out/dataset/manifest-000002.json")).unwrap();
-    let grown: Manifest = decode("manifest", &grown).unwrap();
-    assert_eq!(grown.version, 2);
-    let report = json(at, &["eval", file]);
-    assert_eq!(
-        (&report["run"]["name"], &report["run"]["relation"]),
-        (&name.as_str().into(), &"grown".into())
+    let record = at.join("out/train").join(&name).join("run.json");
+    let manifest = at.join("out/dataset/manifest-000001.json");
+    for (path, own, older) in [(&manifest, 3, 2), (&record, 2, 1)] {
+        let text = fs::read_to_string(path).unwrap();
+        let [own, older] = [own, older].map(|version| format!("\"version\": {version},"));
+        let changed = text.replacen(&own, &older, 1);
+        assert_ne!(changed, text);
+        fs::write(path, changed).unwrap();
+    }
+    for command in [&["shards", "build", file][..], &["train", file]] {
+        let refused = words(&run(at, command).expect(1).stderr);
+        for part in [
+            "it was written by a development version of feedline",
+            "build the dataset again with `feedline shards build PIPELINE.toml --refit`",
+        ] {
+            assert!(refused.contains(part), "{refused}");
+        }
+    }
+    let listed = run(at, &["runs", "list", file]).expect(0);
+    assert!(!listed.stdout.contains(&name), "{listed:?}");
+    let refused = words(&listed.stderr);
+    assert!(
+        refused.contains("written by a development version"),
+        "{refused}"
     );
+    run(at, &["shards", "build", file, "--refit"]).expect(0);
+    json(at, &["train", file]);
 }

@@ -101,13 +101,13 @@ async fn trap_40_an_artefact_of_another_version_or_cut_short_is_refused_by_name(
     let manifest = read_manifest(&dataset).await.unwrap();
     let path = &manifest.transform.path;
     let whole = String::from_utf8(dataset.get(path).await.unwrap().to_vec()).unwrap();
-    let newer = whole.replacen("\"version\": 1", "\"version\": 99", 1);
+    let newer = whole.replacen("\"version\": 2", "\"version\": 99", 1);
     let other = whole.replacen("\"feedline.transform\"", "\"feedline.other\"", 1);
     let half = whole[..whole.len() / 2].to_owned();
     for (changed, part) in [
         (
             newer,
-            "version `99`, this build reads `feedline.transform` up to version `1`",
+            "version `99`, this build reads `feedline.transform` up to version `2`",
         ),
         (other, "it says format `feedline.other`"),
         (half, "the file is damaged"),
