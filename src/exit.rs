@@ -3,7 +3,7 @@
 use std::{io::Write as _, process::ExitCode};
 
 use feedline_preprocess::told;
-use feedline_schemas::config::ConfigError;
+use feedline_schemas::{Classified, ContractError, ErrorKind, config::ConfigError};
 
 use crate::launch::RankError;
 
@@ -66,38 +66,71 @@ pub(crate) fn shown(text: &str) -> String {
 
 /// Returns the exit code, by the caller's next action.
 pub(crate) fn code_of(error: &anyhow::Error) -> u8 {
-    use feedline_trainer::ErrorKind as Trainer;
-    if error.is::<ConfigError>() {
-        return 2;
-    }
     if let Some(RankError { code, .. }) = error.downcast_ref() {
         return *code;
     }
-    if let Some(feedline_ingest::ErrorKind::Deferred) =
-        error.downcast_ref().map(feedline_ingest::Error::kind)
-    {
-        return 4;
+    match kind_of(error) {
+        Some(ErrorKind::Config) => 2,
+        Some(ErrorKind::Deferred) => 4,
+        Some(ErrorKind::Retry | ErrorKind::Cancelled | ErrorKind::Data | ErrorKind::Bug) | None => {
+            1
+        }
     }
-    if let Some(feedline_storage::Error::Location { .. }) = error.downcast_ref() {
-        return 2;
+}
+
+/// The kind of an error of a stage; `None` for one of the program itself.
+fn kind_of(error: &anyhow::Error) -> Option<ErrorKind> {
+    fn of<E: Classified + std::error::Error + Send + Sync + 'static>(
+        error: &anyhow::Error,
+    ) -> Option<ErrorKind> {
+        error.downcast_ref::<E>().map(Classified::kind)
     }
-    if let Some(feedline_loader::Error::Config { .. } | feedline_loader::Error::Location { .. }) =
-        error.downcast_ref()
-    {
-        return 2;
-    }
-    if let Some(feedline_preprocess::Error::Config { .. }) = error.downcast_ref() {
-        return 2;
-    }
-    if let Some(Trainer::Config) = error.downcast_ref().map(feedline_trainer::Error::kind) {
-        return 2;
-    }
-    1
+    let stages = [
+        of::<ConfigError>,
+        of::<ContractError>,
+        of::<feedline_storage::Error>,
+        of::<feedline_ingest::Error>,
+        of::<feedline_preprocess::Error>,
+        of::<feedline_loader::Error>,
+        of::<feedline_trainer::Error>,
+    ];
+    stages.iter().find_map(|of| of(error))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn wrong_configurations_and_deferrals_have_codes_of_their_own() {
+        let location = || feedline_storage::Error::Location {
+            url: "ftp://host/data".to_owned(),
+            reason: "scheme `ftp` is not supported".to_owned(),
+        };
+        let absent = || feedline_storage::Error::NotFound {
+            url: "file:///data".to_owned(),
+        };
+        let deferred = feedline_ingest::Error::Deferred {
+            r#source: "prices".to_owned(),
+            until_unix_s: 0,
+            wait_s: 0,
+            reason: String::new(),
+        };
+        let run_exists = feedline_trainer::Error::RunExists { url: String::new() };
+        let cases: [(anyhow::Error, u8); 8] = [
+            (location().into(), 2),
+            (feedline_trainer::Error::Storage(location()).into(), 2),
+            (run_exists.into(), 2),
+            (deferred.into(), 4),
+            (absent().into(), 1),
+            (feedline_ingest::Error::Cancelled.into(), 1),
+            (feedline_preprocess::Error::Storage(absent()).into(), 1),
+            (anyhow::anyhow!("of the program itself"), 1),
+        ];
+        for (error, code) in cases {
+            assert_eq!(code_of(&error), code, "{error:#}");
+        }
+    }
 
     #[test]
     fn what_turns_text_or_moves_a_cursor_is_not_shown() {

@@ -130,7 +130,7 @@ mod tests {
         assert!(bytes(50) < bytes(75) && bytes(75) < bytes(95));
         let line = vec![1; 70_000 * 3];
         let error = Encoding::Jpeg { quality: 75 }.encode(&line, 70_000, 1);
-        assert_eq!(error.unwrap_err().kind(), "too_large");
+        assert_eq!(error.unwrap_err().code(), "too_large");
         assert!(Encoding::Png.encode(&line, 70_000, 1).is_ok());
     }
 }

@@ -1,54 +1,61 @@
-//! Reasons for rejecting an image.
+//! Reasons to reject an image.
 
+use feedline_schemas::{Classified, ErrorKind};
 use serde::{Deserialize, Serialize};
 
 use crate::Bound;
 
-/// An encoded image that cannot be used. The five kinds are the names under which they are counted.
+/// An encoded image that cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum ImageError {
-    /// There are no bytes.
+    /// The file has no bytes.
     #[error("the image has 0 bytes; fetch it again or remove it")]
     Empty,
-    /// It exceeds a limit, by what its header says.
+    /// The file exceeds a limit, by its header.
     #[error(
         "the image has `{found}` {} and the limit is `{limit}`; make it smaller, or raise `image.limits.{}`", .bound.what(), .bound.key()
     )]
     TooLarge {
-        /// Exceeded limit.
+        /// The limit.
         bound: Bound,
         /// Amount found.
         found: u64,
         /// Amount allowed.
         limit: u64,
     },
-    /// It ends before its last pixel.
-    #[error("the image is truncated: {reason}; fetch it again")]
+    /// The file ends before its last pixel.
+    #[error("the image is truncated: {reason}; fetch it again or remove it")]
     Truncated {
-        /// Position of the end.
+        /// End that was found.
         reason: String,
     },
-    /// It is of a kind that is not read.
+    /// The format is not supported.
     #[error(
         "the image is {reason}, which is not supported; convert it to an 8-bit JPEG, PNG or WebP"
     )]
     Unsupported {
-        /// Description of the kind.
+        /// Format found.
         reason: String,
     },
-    /// It contradicts its format.
+    /// The file contradicts its format.
     #[error("the image is damaged: {reason}; fetch it again or remove it")]
     Corrupt {
-        /// Description of the contradiction.
+        /// Contradiction found.
         reason: String,
     },
 }
 
+impl Classified for ImageError {
+    fn kind(&self) -> ErrorKind {
+        ErrorKind::Data
+    }
+}
+
 impl ImageError {
-    /// Name of the kind, as counted in metrics: `empty`, `too_large`, `truncated`, `unsupported` or `corrupt`.
+    /// Word that counts and reject reasons use: `empty`, `too_large`, `truncated`, `unsupported` or `corrupt`.
     #[must_use]
-    pub const fn kind(&self) -> &'static str {
+    pub const fn code(&self) -> &'static str {
         match self {
             Self::Empty => "empty",
             Self::TooLarge { .. } => "too_large",

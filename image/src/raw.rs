@@ -71,10 +71,10 @@ mod tests {
     fn a_file_that_is_not_whole_is_no_image() {
         let file = [pnm::header(3, 2, 1).as_bytes(), &[0; 6]].concat();
         let short = decode(&file[..file.len() - 1], 2, 3).unwrap_err();
-        assert_eq!(short.kind(), "truncated");
+        assert_eq!(short.code(), "truncated");
         let long = decode(&[&file[..], b"x"].concat(), 2, 3).unwrap_err();
-        assert_eq!(long.kind(), "corrupt");
+        assert_eq!(long.code(), "corrupt");
         let wide = decode(b"P5\n1 1\n65535\nxx", 1, 1).unwrap_err();
-        assert_eq!(wide.kind(), "unsupported");
+        assert_eq!(wide.code(), "unsupported");
     }
 }

@@ -105,7 +105,7 @@ mod tests {
         assert_eq!((read.width, read.height), (16, 16));
         for sides in [[17, 16], [16, 17], [16_383, 16_383]] {
             let error = header(&file(sides)).unwrap_err();
-            assert_eq!(error.kind(), "corrupt");
+            assert_eq!(error.code(), "corrupt");
             assert!(error.to_string().contains("a frame has"), "{error}");
         }
     }

@@ -1,6 +1,6 @@
 //! Errors that stop an ingest run.
 
-use feedline_schemas::{ContractError, ids::Sequence};
+use feedline_schemas::{Classified, ContractError, ErrorKind, ids::Sequence};
 
 use crate::http::ANSWERED;
 
@@ -35,8 +35,8 @@ pub enum Error {
         /// The problem and its remedy.
         reason: String,
     },
-    /// The API has more records than it returns.
-    #[error("incomplete: not all records of `{url}` can be had: {reason}")]
+    /// The API has more records than it gives.
+    #[error("incomplete: `{url}` did not return all of its records: {reason}")]
     Incomplete {
         /// URL without secrets.
         url: String,
@@ -45,7 +45,7 @@ pub enum Error {
     },
     /// The server asks for a longer wait than `retry.max_wait_s`.
     #[error(
-        "source `{source}` is deferred until {}: {reason}; run the same command again after that, it resumes from the last committed page; to ask at once, run `feedline ingest resume PIPELINE.toml --source {source}` first",
+        "source `{source}` is deferred until {}: {reason}; run the same command again after that, it resumes from the last committed page; to send requests at once, run `feedline ingest resume PIPELINE.toml --source {source}` first",
         when(*.until_unix_s)
     )]
     Deferred {
@@ -60,7 +60,7 @@ pub enum Error {
     },
     /// The run was asked to stop.
     #[error(
-        "stopped as asked; what was read until then has landed, run the same command again to go on from there"
+        "stopped by a signal; all records read so far have landed: run the same command again to resume"
     )]
     Cancelled,
     /// A file cannot be read or parsed.
@@ -73,7 +73,7 @@ pub enum Error {
     },
     /// Too many records were rejected; the batch that crossed the limit was not committed.
     #[error(
-        "source `{source}`: {rejected} of {records} records were rejected, more than `contract.max_reject_fraction` = {max_share} allows; most often for `{reason}`, such as {sample}; mend the source or its contract, then have what is rejected already read again by `feedline ingest retry-rejects PIPELINE.toml {source}`, or raise the share, and run again: it resumes from the last committed batch"
+        "source `{source}`: {rejected} of {records} records were rejected, more than `contract.max_reject_fraction` = {max_share} allows; most often for `{reason}`, such as {sample}; correct the source or its contract, then retry the rejected records with `feedline ingest retry-rejects PIPELINE.toml {source}`, or raise the limit; run again: it resumes from the last committed batch"
     )]
     TooManyRejects {
         /// Source name.
@@ -91,7 +91,7 @@ pub enum Error {
     },
     /// A record violates the contract under `freeze`.
     #[error(
-        "source `{source}`: {detail}, and `contract.{key}` is `freeze`; the batch was not committed; mend the source or choose {}; the record is {record}",
+        "source `{source}`: {detail}, and `contract.{key}` is `freeze`; the batch was not committed; correct the source, or choose {}; the record is {record}",
         instead(.key)
     )]
     Frozen {
@@ -106,7 +106,7 @@ pub enum Error {
     },
     /// Another process committed to the same log.
     #[error(
-        "source `{source}`: log entry {sequence} was written by another run (`{other_run}`, epoch {other_epoch}) while this one (epoch {epoch}) was at work; nothing of this batch was committed; let one run at a time work on a source and start again"
+        "source `{source}`: log entry {sequence} was written by another run (`{other_run}`, epoch {other_epoch}) during this one (epoch {epoch}); nothing of this batch was committed; start again, with one run of a source at a time"
     )]
     Fenced {
         /// Source name.
@@ -122,7 +122,7 @@ pub enum Error {
     },
     /// The log was repaired or reset while a run added to it.
     #[error(
-        "source `{source}`: entry {before} of the log, which this run built on, was removed or replaced while it was at work, by a repair or by another run; its entry {sequence} was taken back and nothing of the batch was committed; let one program at a time work on a source and start again"
+        "source `{source}`: entry {before} of the log, which this run continued, was removed or replaced during the run, by a repair or by another run; its entry {sequence} was withdrawn and nothing of the batch was committed; start again, with one program on a source at a time"
     )]
     Replaced {
         /// Source name.
@@ -134,7 +134,7 @@ pub enum Error {
     },
     /// A source is being run.
     #[error(
-        "source `{source}` is being run by `{holder}`, and its log cannot be repaired meanwhile; stop that program and repair again"
+        "source `{source}` is in use by `{holder}`, and its log cannot be repaired meanwhile; stop that program, then repair again"
     )]
     Running {
         /// Source name.
@@ -144,7 +144,7 @@ pub enum Error {
     },
     /// A commit log is damaged.
     #[error(
-        "the commit log at `{url}` is damaged: {reason}; nothing was changed; `feedline ingest verify` lists all that is wrong; restore the folder from a copy, or run `feedline ingest repair`, which goes back to the last good entry, and then ingest again"
+        "the commit log at `{url}` is damaged: {reason}; nothing was changed; `feedline ingest verify` lists all damage; restore the folder from a copy, or run `feedline ingest repair`, which goes back to the last good entry, and then ingest again"
     )]
     Log {
         /// Log folder.
@@ -154,7 +154,7 @@ pub enum Error {
     },
     /// A landed file does not match its log entry.
     #[error(
-        "landed file `{url}` is damaged: {reason}; `feedline ingest verify` lists all that is wrong; restore it from a copy, or run `feedline ingest repair`, which goes back to the last good entry, and then ingest again"
+        "landed file `{url}` is damaged: {reason}; `feedline ingest verify` lists all damage; restore it from a copy, or run `feedline ingest repair`, which goes back to the last good entry, and then ingest again"
     )]
     Landed {
         /// File.
@@ -174,7 +174,7 @@ pub enum Error {
     #[error("{0}")]
     Archived(String),
     /// A batch could not be encoded.
-    #[error("cannot write {what} as Parquet")]
+    #[error("cannot encode {what} as Parquet; this is a defect of feedline, please report it")]
     Encode {
         /// Description of the data being written.
         what: String,
@@ -190,32 +190,34 @@ pub enum Error {
     Contract(#[from] ContractError),
 }
 
-/// Class of an error, by the caller's next action.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ErrorKind {
-    /// Correct the configuration.
-    Config,
-    /// Run again later.
-    Deferred,
-    /// No action: the stop was requested.
-    Cancelled,
-    /// Read the message.
-    Other,
-}
-
-impl Error {
-    /// Returns the class of the error.
-    #[must_use]
-    pub fn kind(&self) -> ErrorKind {
+impl Classified for Error {
+    fn kind(&self) -> ErrorKind {
         match self {
             Self::Config { .. } => ErrorKind::Config,
             Self::Deferred { .. } => ErrorKind::Deferred,
             Self::Cancelled => ErrorKind::Cancelled,
-            _ => ErrorKind::Other,
+            Self::Http { .. }
+            | Self::Fenced { .. }
+            | Self::Replaced { .. }
+            | Self::Running { .. } => ErrorKind::Retry,
+            Self::Body { .. }
+            | Self::Incomplete { .. }
+            | Self::File { .. }
+            | Self::TooManyRejects { .. }
+            | Self::Frozen { .. }
+            | Self::Log { .. }
+            | Self::Landed { .. }
+            | Self::Archive { .. }
+            | Self::Archived(_) => ErrorKind::Data,
+            Self::Encode { .. } => ErrorKind::Bug,
+            Self::Storage(error) => error.kind(),
+            Self::Contract(error) => error.kind(),
         }
     }
+}
 
-    /// Status of the response that caused it, if any.
+impl Error {
+    /// Status of the response that it is about, where there was one.
     pub(crate) fn status(&self) -> Option<u16> {
         let Self::Http { what, .. } = self else {
             return None;

@@ -80,7 +80,7 @@ pub use self::{
     check::check,
     commit_log::{Landed, landed},
     context::{Context, Secrets},
-    error::{Error, ErrorKind},
+    error::Error,
     hosts::Hosts,
     meter::{Cause, LogTotals, Meter, Meters, Reading},
     preview::{ColumnPreview, SourcePreview, preview},

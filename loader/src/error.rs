@@ -1,11 +1,10 @@
 //! Errors between the shards and the trainer.
 
-use feedline_schemas::{ContractError, ids::Hash128, manifest::Split};
+use feedline_schemas::{Classified, ContractError, ErrorKind, ids::Hash128, manifest::Split};
 
-/// Advice that restores a file of a dataset that feedline built: a build without `--refit` keeps a
-/// dataset that has its full size.
-pub(crate) const BUILD_ANEW: &str =
-    "build the dataset anew with `feedline shards build PIPELINE.toml --refit`";
+/// What puts back a file of a dataset that feedline built: a build without `--refit` keeps a dataset that has its full size.
+pub(crate) const REBUILD: &str =
+    "build the dataset again with `feedline shards build PIPELINE.toml --refit`";
 
 /// An error of the loader.
 #[derive(Debug, thiserror::Error)]
@@ -47,7 +46,7 @@ pub enum Error {
     },
     /// The manifest contradicts itself or its pointer.
     #[error(
-        "cannot use the dataset in `{url}`: {reason}; its manifest is damaged, restore it or {BUILD_ANEW}"
+        "cannot use the dataset in `{url}`: {reason}; its manifest is damaged, restore it or {REBUILD}"
     )]
     Manifest {
         /// URL of the folder.
@@ -58,7 +57,7 @@ pub enum Error {
     /// The manifest's content is not the one its fingerprint was made of.
     #[error(
         "cannot use manifest `{url}`: it says fingerprint `{found}` and its content has `{computed}`; the file was \
-         changed after it was written, restore it or {BUILD_ANEW}"
+         changed after it was written, restore it or {REBUILD}"
     )]
     Fingerprint {
         /// URL of the manifest.
@@ -70,7 +69,7 @@ pub enum Error {
     },
     /// The split has no samples.
     #[error(
-        "split `{split}` of dataset `{url}` has no samples; give it a larger share in `[dataset.split]` or more data"
+        "split `{split}` of dataset `{url}` has no samples; give it a larger fraction in `[dataset.split]`, or add data"
     )]
     EmptySplit {
         /// URL of the folder.
@@ -91,7 +90,7 @@ pub enum Error {
     /// A shard that the manifest names is absent.
     #[error(
         "shard `{shard}` is missing, although the manifest with fingerprint `{fingerprint}` names it; restore the \
-         file or {BUILD_ANEW}"
+         file or {REBUILD}"
     )]
     ShardMissing {
         /// URL of the shard.
@@ -102,8 +101,8 @@ pub enum Error {
     /// A shard is not as long as the manifest says.
     #[error(
         "shard `{shard}` is {}: it has `{found}` bytes and the manifest says `{expected}`; restore the file or \
-         {BUILD_ANEW}",
-        if found < expected { "cut short" } else { "too long" }
+         {REBUILD}",
+        if found < expected { "truncated" } else { "too long" }
     )]
     ShardTruncated {
         /// URL of the shard.
@@ -115,8 +114,8 @@ pub enum Error {
     },
     /// A shard's columns are not those of the manifest's layout.
     #[error(
-        "shard `{shard}` does not have the columns that the manifest says: {reason}; restore the file or \
-         {BUILD_ANEW}"
+        "shard `{shard}` does not have the columns of the manifest: {reason}; restore the file or \
+         {REBUILD}"
     )]
     ShardSchema {
         /// URL of the shard.
@@ -127,7 +126,7 @@ pub enum Error {
     /// A block is damaged, also when it was read a second time. Its samples were not handed out.
     #[error(
         "block `{block}` of shard `{shard}` is damaged: {reason}; it was read twice and none of its samples were \
-         used, restore the file or, where feedline built it, {BUILD_ANEW}"
+         used; restore the file or, where feedline built it, {REBUILD}"
     )]
     Corrupt {
         /// URL of the shard.
@@ -150,8 +149,7 @@ pub enum Error {
     },
     /// The caller keeps every batch it was given, so that none can be filled.
     #[error(
-        "all `{slabs}` batches of the loader are held by the caller; drop one before asking for the next, or raise \
-         `slabs`"
+        "the caller holds all `{slabs}` batches of the loader; drop one before requesting the next, or raise `slabs`"
     )]
     BatchesHeld {
         /// Batches there are.
@@ -168,7 +166,7 @@ pub enum Error {
     },
     /// A thread of the loader panicked or went away: a bug.
     #[error(
-        "the loader's `{stage}` thread died: {reason}; this is a bug in feedline, please report it"
+        "the loader's `{stage}` thread ended: {reason}; this is a defect of feedline, please report it"
     )]
     Worker {
         /// Stage.
@@ -178,7 +176,7 @@ pub enum Error {
     },
     /// There is no device to bring batches to.
     #[error(
-        "no GPU: {reason}; run where there is one, or without it: batches are then delivered in host memory"
+        "no GPU: {reason}; run on a machine with a GPU, or without one: batches are then delivered in host memory"
     )]
     NoDevice {
         /// Missing part.
@@ -186,8 +184,7 @@ pub enum Error {
     },
     /// The device or its driver failed. Batches that are on it are lost.
     #[error(
-        "a batch cannot be brought to the device; start a new process and resume from the last checkpoint, the state of \
-         this device is lost"
+        "cannot copy a batch to the device; its state is lost: start a new process and resume from the last checkpoint"
     )]
     Device {
         /// Cause.
@@ -196,8 +193,8 @@ pub enum Error {
     },
     /// The caller keeps every batch it was given on the device.
     #[error(
-        "all batches on the device are held by the caller; drop one before asking for the next, or make the uploader \
-         with more buffers"
+        "the caller holds all batches on the device; drop one before requesting the next, or create the uploader with more \
+         buffers"
     )]
     DeviceBatchesHeld,
     /// A URL cannot be used.
@@ -230,8 +227,8 @@ pub enum Error {
     },
     /// No batch came for too long.
     #[error(
-        "rank `{rank}` waited `{seconds}` s for batch `{batch}`: its loader's `{stage}` stage is late, {detail}; raise \
-         `stall_timeout` if that can be, or look into what it waits for"
+        "rank `{rank}` waited `{seconds}` s for batch `{batch}`: its loader's `{stage}` stage is late, {detail}; check that, or raise \
+         `stall_timeout`"
     )]
     Stalled {
         /// This rank.
@@ -267,7 +264,7 @@ pub enum Error {
     /// A row holds a value that no model should see, and the settings say to stop there.
     #[error(
         "row `{row}` of block `{block}` of shard `{shard}` has {reason}; correct the data, or set `bad_values` to \
-         `skip` to leave such rows out"
+         `skip` to skip such rows"
     )]
     BadValue {
         /// URL of the shard or file.
@@ -279,6 +276,37 @@ pub enum Error {
         /// The value, and its position in the row.
         reason: String,
     },
+}
+
+impl Classified for Error {
+    fn kind(&self) -> ErrorKind {
+        match self {
+            Self::Config { .. } | Self::Location { .. } => ErrorKind::Config,
+            Self::NoDataset { .. }
+            | Self::Manifest { .. }
+            | Self::Fingerprint { .. }
+            | Self::EmptySplit { .. }
+            | Self::StateMismatch { .. }
+            | Self::ShardMissing { .. }
+            | Self::ShardTruncated { .. }
+            | Self::ShardSchema { .. }
+            | Self::Corrupt { .. }
+            | Self::TooManyBad { .. }
+            | Self::File { .. }
+            | Self::BadValue { .. } => ErrorKind::Data,
+            Self::Thread { .. }
+            | Self::NoDevice { .. }
+            | Self::Device { .. }
+            | Self::Stalled { .. } => ErrorKind::Retry,
+            Self::BatchesHeld { .. }
+            | Self::DeviceBatchesHeld
+            | Self::Worker { .. }
+            | Self::Forked { .. } => ErrorKind::Bug,
+            Self::Storage { source, .. } => source.kind(),
+            Self::Contract { source, .. } => source.kind(),
+            Self::Read { source, .. } => source.kind(),
+        }
+    }
 }
 
 /// A field of a loader state that is not what this loader has.
@@ -297,7 +325,7 @@ fn list(differences: &[Difference]) -> String {
         .iter()
         .map(|d| {
             format!(
-                "`{}` is `{}` there and `{}` here",
+                "`{}` is `{}` in the state and `{}` here",
                 d.field, d.state, d.loader
             )
         })

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, path::Path};
 
 use arrow::error::ArrowError;
 use datafusion::error::DataFusionError;
-use feedline_schemas::{ContractError, manifest::Split};
+use feedline_schemas::{Classified, ContractError, ErrorKind, manifest::Split};
 
 use crate::told::one_line;
 
@@ -32,8 +32,8 @@ pub enum Error {
     },
     /// Rejected rows exceed the limit of the configuration; nothing was published.
     #[error(
-        "{rejected} of {rows} rows were set aside, more than `dataset.max_reject_fraction` = {limit} allows ({}); first: {sample}; \
-         they are listed in `{file}`, {advice}",
+        "{rejected} of {rows} rows were rejected, more than `dataset.max_reject_fraction` = {limit} allows ({}); first: {sample}; \
+         they are in `{file}`; {advice}",
         list(by_reason)
     )]
     TooManyRejects {
@@ -54,7 +54,7 @@ pub enum Error {
     },
     /// Data are not as expected; nothing was published.
     #[error(
-        "data are not as `{expectations}` expects ({}){}: correct the source, edit what is expected, or set \
+        "data violate the expectations of `{expectations}` ({}){}; correct the source, edit the expectations, or set \
          `dataset.expect.on_violation = \"warn\"`", what.join("; "), listed(*rows, file.as_deref())
     )]
     Unexpected {
@@ -69,7 +69,7 @@ pub enum Error {
     },
     /// A split that should hold rows holds none.
     #[error(
-        "the {split} split is empty although its share is {share}: {rows} rows fell as {train} train, {validation} validation, \
+        "the {split} split is empty although its fraction is {share}: {rows} rows were split into {train} train, {validation} validation, \
          {test} test{left_out}; {advice}"
     )]
     EmptySplit {
@@ -92,8 +92,8 @@ pub enum Error {
     },
     /// Shards do not hold what the documents do; nothing was published.
     #[error(
-        "the documents have {documents} {what} and the shards {shards}; this is a defect of the build, nothing was \
-         published"
+        "the documents have {documents} {what} and the shards {shards}; nothing was published; this is a defect of \
+         feedline, please report it"
     )]
     Lost {
         /// Counted quantity.
@@ -105,8 +105,8 @@ pub enum Error {
     },
     /// A cluster gave another number of rows than landed; nothing was published.
     #[error(
-        "the cluster gave {found} rows where {rows} landed, before copies were dropped; this is a defect of the build or the \
-         cluster, nothing was published: build again, or with `--engine local`"
+        "the cluster returned {found} rows of the {rows} that landed, before duplicates were dropped; nothing was published; this \
+         is a defect of feedline or the cluster: build again, or with `--engine local`"
     )]
     Miscounted {
         /// Rows that landed.
@@ -116,10 +116,10 @@ pub enum Error {
     },
     /// The audit found the same content in two splits; nothing was published.
     #[error(
-        "{keys} keys stand in more than one split ({}), nothing was published; with `dataset.dedup = \"none\"` copies of a row \
-         are kept, and a split by their order, a column or an expression parts them: set `dataset.dedup = \"exact\"`, or split \
-         by the hash of rows (`dataset.split.by = \"key\"`), which keeps copies together; where no copies are kept, this is a \
-         defect of the build", samples.join(", ")
+        "{keys} keys appear in more than one split ({}); nothing was published; with `dataset.dedup = \"none\"` duplicates are kept, \
+         and a split by order, a column or an expression separates them: set `dataset.dedup = \"exact\"`, or split by the hash \
+         of rows (`dataset.split.by = \"key\"`), which keeps duplicates together; without duplicates this is a defect of \
+         feedline, please report it", samples.join(", ")
     )]
     Leak {
         /// Keys found in more than one split.
@@ -140,7 +140,7 @@ pub enum Error {
     },
     /// The scratch folder may belong to another user.
     #[error(
-        "cannot use scratch folder `{path}`: {reason}; remove it if it is a leftover of yours, or take the rights of others from it (`chmod go-w`), or name another folder in the variable `TMPDIR` (a worker's with `--scratch`)"
+        "cannot use scratch folder `{path}`: {reason}; remove it if it is a leftover of yours, or remove the write permission of others (`chmod go-w`), or name another folder in the variable `TMPDIR` (a worker's with `--scratch`)"
     )]
     UntrustedScratch {
         /// Path of the folder.
@@ -150,8 +150,8 @@ pub enum Error {
     },
     /// A process that decodes images could not be had.
     #[error(
-        "cannot decode images in a process of their own: `{program}` {reason}; allow it more memory and address space (`ulimit -v`) and build \
-         again, or set `dataset.image.isolate = false` where the images can be trusted"
+        "cannot decode images in a separate process: `{program}` {reason}; give it more memory and address space (`ulimit -v`) and build \
+         again, or set `dataset.image.isolate = false` for trusted images"
     )]
     Decoder {
         /// The program.
@@ -161,8 +161,7 @@ pub enum Error {
     },
     /// The query engine has no memory left.
     #[error(
-        "the query engine ran out of memory while building the dataset: {reason}; give it more with `--memory`, or fewer \
-         parts with `--partitions`"
+        "the query engine ran out of memory while building the dataset: {reason}; raise `--memory`, or lower `--partitions`"
     )]
     Memory {
         /// Memory requested and memory available.
@@ -172,46 +171,40 @@ pub enum Error {
     #[error("the query engine failed while building the dataset{}", advice(.0))]
     Engine(#[source] DataFusionError),
     /// Columns could not be read or written.
-    #[error("cannot handle a column in memory")]
+    #[error("cannot convert a column in memory; build again, and report it if it fails again")]
     Arrow(#[from] ArrowError),
     /// A store could not be read or written.
-    #[error("cannot read or write the dataset's store")]
+    #[error("cannot read or write the store of the dataset")]
     Storage(#[from] feedline_storage::Error),
     /// A document of ours did not match its schema.
     #[error(transparent)]
     Contract(#[from] ContractError),
 }
 
-/// Action that an error needs.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum ErrorKind {
-    /// Correct the configuration at this key.
-    Config {
-        /// Key path.
-        key: String,
-    },
-    /// Correct the data.
-    Input,
-    /// See the cause.
-    Other,
-}
-
-impl Error {
-    /// Action that this error needs.
-    #[must_use]
-    pub fn kind(&self) -> ErrorKind {
+impl Classified for Error {
+    fn kind(&self) -> ErrorKind {
         match self {
-            Self::Config { key, .. } => ErrorKind::Config { key: key.clone() },
+            Self::Config { .. } => ErrorKind::Config,
             Self::Input { .. }
             | Self::TooManyRejects { .. }
             | Self::Unexpected { .. }
             | Self::EmptySplit { .. }
-            | Self::Contract(_) => ErrorKind::Input,
-            _ => ErrorKind::Other,
+            | Self::Leak { .. }
+            | Self::UntrustedScratch { .. } => ErrorKind::Data,
+            Self::Scratch { .. }
+            | Self::Decoder { .. }
+            | Self::Memory { .. }
+            | Self::Miscounted { .. }
+            | Self::Engine(_)
+            | Self::Arrow(_) => ErrorKind::Retry,
+            Self::Lost { .. } => ErrorKind::Bug,
+            Self::Storage(error) => error.kind(),
+            Self::Contract(error) => error.kind(),
         }
     }
+}
 
+impl Error {
     pub(crate) fn config(key: impl Into<String>, reason: impl Into<String>) -> Self {
         Self::Config {
             key: key.into(),
@@ -306,7 +299,7 @@ impl From<Error> for DataFusionError {
 
 fn listed(rows: u64, file: Option<&str>) -> String {
     match file {
-        Some(file) if rows > 0 => format!("; {rows} rows that are not are listed in `{file}`"),
+        Some(file) if rows > 0 => format!("; `{file}` lists {rows} rows that violate them"),
         _ => String::new(),
     }
 }
@@ -365,7 +358,7 @@ mod tests {
         assert_eq!(
             told(&error),
             "the query engine ran out of memory while building the dataset: Failed to allocate additional 2.0 KB for \
-             ExternalSorter[0], of the limit of 64.0 MB; give it more with `--memory`, or fewer parts with `--partitions`"
+             ExternalSorter[0], of the limit of 64.0 MB; raise `--memory`, or lower `--partitions`"
         );
     }
 

@@ -683,7 +683,7 @@ mod tests {
     use parquet::arrow::ArrowWriter;
 
     use super::*;
-    use crate::ErrorKind;
+    use crate::testing::config_key;
 
     #[test]
     fn patterns_are_those_of_a_shell() {
@@ -710,8 +710,7 @@ mod tests {
     /// As [`refused`], as an error of the configuration.
     fn misnamed(pattern: &str, expected: &str) {
         let error = Files::open(pattern).unwrap_err();
-        let key = KEY.to_owned();
-        assert_eq!(error.kind(), ErrorKind::Config { key }, "{error}");
+        assert_eq!(config_key(&error), Some(KEY), "{error}");
         refused(pattern, expected);
     }
 
@@ -757,7 +756,7 @@ mod tests {
         // The system fails each read of the first page of memory.
         refused("/proc/self/mem", "file `/proc/self/mem`: it cannot be read");
         refused("/proc/self/mem", "look after its disk or file system");
-        let error = io::Error::from(io::ErrorKind::PermissionDenied);
+        let error = io::Error::from(ErrorKind::PermissionDenied);
         assert_eq!(
             unreadable(Path::new("in/a.parquet"), &error).to_string(),
             "cannot use file `in/a.parquet`: it cannot be read: permission denied; let the user who builds read it and \

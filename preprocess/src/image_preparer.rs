@@ -60,7 +60,7 @@ impl ImagePreparer {
         match preparer.prepare(&file) {
             Ok(prepared) => Ok(prepared.file.unwrap_or(file)),
             Err(error) => {
-                let reason = format!("image_{}", error.kind());
+                let reason = format!("image_{}", error.code());
                 Err(rejected(&reason, describe_fault(&error, *as_it_came)))
             }
         }

@@ -227,7 +227,7 @@ impl Converter {
                 Ok(prepared) => prepared,
                 Err(error) => {
                     let found = describe_fault(&error, self.how.encoding.is_none());
-                    faults.push((row, format!("image_{}", error.kind()), found));
+                    faults.push((row, format!("image_{}", error.code()), found));
                     continue;
                 }
             };

@@ -87,7 +87,7 @@ pub use build::{
 pub use context::Context;
 pub use edit::{EditSource, EditedShards};
 pub use engine::Engine;
-pub use error::{Error, ErrorKind};
+pub use error::Error;
 pub use expect::infer_expectations;
 pub use image_preparer::ImagePreparer;
 pub use kept_rows::{KeptRow, KeptRows};

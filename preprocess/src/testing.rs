@@ -39,6 +39,14 @@ use tempfile::TempDir;
 
 use crate::{Context, Engine, Error, build, read_manifest};
 
+/// Key that a configuration error is about.
+pub(crate) fn config_key(error: &Error) -> Option<&str> {
+    match error {
+        Error::Config { key, .. } => Some(key),
+        _ => None,
+    }
+}
+
 /// One landed row: a JSON value per column.
 pub(crate) type Cells = Vec<Value>;
 

@@ -4,7 +4,7 @@ use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
 use serde_path_to_error::{Path, Segment};
 
-use crate::format::FormatTag;
+use crate::{Classified, ErrorKind, format::FormatTag};
 
 /// A document that says which format and version it is.
 pub trait Versioned: Serialize + DeserializeOwned {
@@ -79,6 +79,12 @@ pub enum ContractError {
         /// Way to get a new document.
         remedy: &'static str,
     },
+}
+
+impl Classified for ContractError {
+    fn kind(&self) -> ErrorKind {
+        ErrorKind::Data
+    }
 }
 
 /// Serializes `document` as pretty JSON with a final newline; the same document always gives the same bytes.

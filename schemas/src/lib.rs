@@ -18,6 +18,7 @@ pub mod failures;
 pub mod format;
 pub mod ids;
 pub mod json_schema;
+mod kind;
 pub mod lease;
 pub mod loader_state;
 pub mod manifest;
@@ -35,3 +36,4 @@ pub mod transform;
 pub mod units;
 
 pub use check::{ContractError, Versioned, decode, encode};
+pub use kind::{Classified, ErrorKind};

@@ -2,8 +2,8 @@
 
 use std::fmt;
 
-use feedline_schemas::report::TrainReport;
-use feedline_trainer::{Error, ErrorKind, Whereabouts};
+use feedline_schemas::{Classified as _, ErrorKind, report::TrainReport};
+use feedline_trainer::{Error, Whereabouts};
 use serde::{Deserialize, Serialize};
 
 use crate::exit;
@@ -42,7 +42,7 @@ impl Failed {
         Self {
             message: format!("{error:#}"),
             code,
-            interrupted: trained.is_some_and(|e| e.kind() == ErrorKind::Interrupted),
+            interrupted: trained.is_some_and(|e| e.kind() == ErrorKind::Cancelled),
             may_pass: trained.map_or(code == 1, Error::may_pass),
             other: match trained {
                 Some(Error::Rank { rank, reason, .. }) => Some((*rank, reason.clone())),

@@ -2,21 +2,23 @@
 
 use std::io;
 
+use feedline_schemas::{Classified, ErrorKind};
+
 use crate::web;
 
 /// An error of a store. Its URLs carry no credentials.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The object does not exist.
-    #[error("`{url}` does not exist; check the path, and that whatever writes it has run")]
+    /// There is no such object.
+    #[error("`{url}` does not exist; check the path, and that the command that writes it has run")]
     NotFound {
         /// URL of the object.
         url: String,
     },
     /// The disk is full or a quota is used up.
     #[error(
-        "no space left to write `{url}`; what was committed before is intact: free space and run the same command again"
+        "no space left to write `{url}`; earlier commits are intact: free space and run the same command again"
     )]
     Full {
         /// URL of the object.
@@ -48,7 +50,7 @@ pub enum Error {
     },
     /// Fewer bytes arrived than requested.
     #[error(
-        "`{url}`: expected {wanted} bytes, got {got}; the object is shorter than its manifest says or the transfer was truncated"
+        "`{url}` returned {got} bytes of the {wanted} requested; the object is shorter than its manifest says, or the transfer ended early: run the same command again"
     )]
     Short {
         /// URL of the object.
@@ -100,6 +102,21 @@ pub enum Error {
         /// `before` or `after`.
         when: &'static str,
     },
+}
+
+impl Classified for Error {
+    fn kind(&self) -> ErrorKind {
+        match self {
+            Self::Location { .. } => ErrorKind::Config,
+            Self::NotFound { .. } | Self::Refused { .. } => ErrorKind::Data,
+            Self::Full { .. }
+            | Self::Denied { .. }
+            | Self::Short { .. }
+            | Self::Io { .. }
+            | Self::Remote { .. }
+            | Self::Injected { .. } => ErrorKind::Retry,
+        }
+    }
 }
 
 impl Error {

@@ -118,7 +118,7 @@ fn fault_11_sigterm_in_a_batch_lands_what_was_read_and_is_no_failure() {
     let child = waiting(folder.path(), file, &api);
     send("-INT", &child);
     let told = ended(child).expect(1);
-    assert!(told.stderr.contains("stopped as asked"), "{told:#?}");
+    assert!(told.stderr.contains("stopped by a signal"), "{told:#?}");
     api.let_go();
 
     let last = run(folder.path(), &["ingest", file, "--json"])

@@ -50,7 +50,7 @@ fn a_run_that_another_process_trains_is_refused() {
     let held = fs::File::open(only_run(folder.path())).unwrap();
     held.try_lock().unwrap();
     let refused = run(folder.path(), &["train", file, "--resume"]).expect(1);
-    let reason = "another `train` of this run is at work";
+    let reason = "another process trains this run";
     assert!(refused.stderr.contains(reason), "{refused:?}");
     drop(held);
     run(folder.path(), &["train", file, "--resume"]).expect(0);
@@ -121,7 +121,7 @@ fn runs_are_listed_and_compared_by_what_differs() {
     assert!(page.contains(name(0)) && page.contains(name(1)));
     let wrong = run(folder.path(), &["runs", "compare", file, name(0), "zzz"]).expect(2);
     assert!(
-        wrong.stderr.contains("there is no one run `zzz`"),
+        wrong.stderr.contains("`zzz` names no single run"),
         "{}",
         wrong.stderr
     );

@@ -103,6 +103,8 @@ fn gpu(ordinal: u32) -> Result<Backend, String> {
 
 #[cfg(test)]
 mod tests {
+    use feedline_schemas::{Classified as _, ErrorKind};
+
     use super::*;
 
     #[test]
@@ -120,6 +122,6 @@ mod tests {
         for part in ["`train.device`", "no GPU", "`cpu`"] {
             assert!(message.contains(part), "{message}");
         }
-        assert_eq!(refusal.kind(), crate::ErrorKind::Config);
+        assert_eq!(refusal.kind(), ErrorKind::Config);
     }
 }

@@ -1,7 +1,7 @@
 //! Errors, by the caller's next step.
 
 use feedline_schemas::{
-    ContractError,
+    Classified, ContractError, ErrorKind,
     ids::{Epoch, Step},
     manifest::Split,
 };
@@ -36,13 +36,15 @@ pub enum Error {
         url: String,
     },
     /// Nothing was trained yet.
-    #[error("there is no checkpoint in `{url}` for this configuration and dataset; train first")]
+    #[error(
+        "there is no checkpoint in `{url}` for this configuration and dataset; train first (`feedline train PIPELINE.toml`)"
+    )]
     NoCheckpoint {
         /// Run folder.
         url: String,
     },
     /// A name is not that of one run.
-    #[error("there is no one run `{name}` in `{url}`: {reason}")]
+    #[error("`{name}` names no single run in `{url}`: {reason}")]
     NoRun {
         /// Requested name.
         name: String,
@@ -129,7 +131,7 @@ pub enum Error {
     },
     /// Too many batches were left out.
     #[error(
-        "stopped: more than {max_skipped} batches of {window_steps} steps had to be left out; look at the samples that \
+        "stopped: more than {max_skipped} batches of {window_steps} steps were skipped; look at the samples that \
          `metrics.jsonl` names, lower `train.learning_rate`, or raise `train.guard.max_skipped` and resume"
     )]
     TooManySkipped {
@@ -143,7 +145,7 @@ pub enum Error {
     /// The loss diverged again and again.
     #[error(
         "stopped at step `{step}` of epoch `{number}`: the loss is `{loss}`, the mean before it rose was `{mean}`, and the \
-         weights went back {rollbacks} times already; lower `train.learning_rate`, clip more \
+         weights were rolled back {rollbacks} times already; lower `train.learning_rate`, clip more \
          (`train.clip_norm`), or raise `train.guard.max_rollbacks` and resume",
         number = .epoch.next()
     )]
@@ -177,8 +179,10 @@ pub enum Error {
         /// Error of the write.
         source: Box<Self>,
     },
-    /// The run was asked to stop, and its folder did not finish the remaining work in time.
-    #[error("`{url}` was not done with in {seconds} s")]
+    /// The run was told to stop, and its folder did not do in time what was left to do.
+    #[error(
+        "`{url}` was not read or written in {seconds} s; check the folder's storage, then resume the run"
+    )]
     TooSlow {
         /// Object that was read or written.
         url: String,
@@ -187,7 +191,7 @@ pub enum Error {
     },
     /// Another process trains the run.
     #[error(
-        "`{url}` is in use: another `train` of this run is at work; wait for its end or stop it, then resume the run"
+        "`{url}` is in use: another process trains this run; wait for its end or stop it, then resume the run"
     )]
     Busy {
         /// Run folder.
@@ -195,7 +199,7 @@ pub enum Error {
     },
     /// A rank was lost, hangs, or cannot continue.
     #[error(
-        "rank `{rank}` failed: {reason}; last known: {ranks}; start the ranks again with `--resume`, they go on from the \
+        "rank `{rank}` failed: {reason}; last known: {ranks}; start the ranks again with `--resume`: they continue from the \
          newest checkpoint"
     )]
     Rank {
@@ -220,7 +224,7 @@ pub enum Error {
         seconds: u64,
     },
     /// The ranks did not come together.
-    #[error("rank `{rank}` cannot meet the others at `{address}`: {reason}")]
+    #[error("rank `{rank}` cannot join the other ranks at `{address}`: {reason}")]
     Meeting {
         /// This rank.
         rank: usize,
@@ -241,7 +245,9 @@ pub enum Error {
         ranks: String,
     },
     /// The runtime for I/O could not be started.
-    #[error("cannot start the I/O runtime; the machine may be out of threads or file handles")]
+    #[error(
+        "cannot start the I/O runtime; the machine may be out of threads or file handles: raise these limits"
+    )]
     Runtime(#[source] std::io::Error),
     /// A file of the run or of the dataset could not be read or written.
     #[error(transparent)]
@@ -254,70 +260,42 @@ pub enum Error {
     Contract(#[from] ContractError),
 }
 
-/// Kinds of [`Error`], by what the caller does next.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum ErrorKind {
-    /// Correct the configuration.
-    Config,
-    /// Correct or rebuild the dataset, or the run folder.
-    Input,
-    /// Nothing is wrong: resume later.
-    Interrupted,
-    /// Anything else: read the message.
-    Other,
-}
-
-impl Error {
-    /// Returns true if restarting the ranks from the newest checkpoint may help: not where
-    /// configuration, data or the run's own numbers are at fault, nor where it was stopped.
-    #[must_use]
-    pub fn may_pass(&self) -> bool {
-        let own = matches!(
-            self,
-            Self::NotFinite { .. } | Self::TooManySkipped { .. } | Self::Diverged { .. }
-        );
-        self.kind() == ErrorKind::Other && !own
-    }
-
-    /// Kind of the error, by the caller's next step.
-    #[must_use]
-    pub const fn kind(&self) -> ErrorKind {
+impl Classified for Error {
+    fn kind(&self) -> ErrorKind {
         match self {
             Self::Config { .. } | Self::RunExists { .. } | Self::NoRun { .. } => ErrorKind::Config,
             Self::Dataset { .. }
             | Self::NoCheckpoint { .. }
             | Self::NoFittingRun { .. }
             | Self::UnfitRun { .. }
+            | Self::NoTrial { .. }
             | Self::Damaged { .. }
             | Self::AllDamaged { .. }
-            | Self::Contract(_)
-            | Self::Loader(
-                feedline_loader::Error::NoDataset { .. }
-                | feedline_loader::Error::EmptySplit { .. }
-                | feedline_loader::Error::Contract { .. }
-                | feedline_loader::Error::Manifest { .. }
-                | feedline_loader::Error::Fingerprint { .. }
-                | feedline_loader::Error::ShardMissing { .. }
-                | feedline_loader::Error::ShardTruncated { .. }
-                | feedline_loader::Error::ShardSchema { .. }
-                | feedline_loader::Error::Corrupt { .. },
-            ) => ErrorKind::Input,
-            Self::Interrupted { .. } | Self::InterruptedUnsaved { .. } => ErrorKind::Interrupted,
-            Self::NoTrial { .. }
             | Self::NotFinite { .. }
-            | Self::TooSlow { .. }
+            | Self::TooManySkipped { .. }
+            | Self::Diverged { .. } => ErrorKind::Data,
+            Self::Interrupted { .. } | Self::InterruptedUnsaved { .. } => ErrorKind::Cancelled,
+            Self::TooSlow { .. }
             | Self::Busy { .. }
             | Self::Rank { .. }
             | Self::Meeting { .. }
             | Self::StateMissing { .. }
             | Self::WeightsDiffer { .. }
-            | Self::TooManySkipped { .. }
-            | Self::Diverged { .. }
-            | Self::Runtime(_)
-            | Self::Storage(_)
-            | Self::Loader(_) => ErrorKind::Other,
+            | Self::Runtime(_) => ErrorKind::Retry,
+            Self::Storage(error) => error.kind(),
+            Self::Loader(error) => error.kind(),
+            Self::Contract(error) => error.kind(),
         }
+    }
+}
+
+impl Error {
+    /// Returns whether a new start of the ranks from the newest checkpoint may help: after a fault of a machine, a network, a
+    /// store or the program, not of the configuration, the data or the training's own numbers, nor after a stop.
+    #[must_use]
+    pub fn may_pass(&self) -> bool {
+        let outside = matches!(self.kind(), ErrorKind::Retry | ErrorKind::Bug);
+        outside || matches!(self, Self::Storage(_))
     }
 }
 

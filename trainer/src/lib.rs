@@ -94,7 +94,7 @@ pub use burn::tensor;
 
 pub use crate::{
     edit::Prior,
-    error::{Error, ErrorKind},
+    error::Error,
     evaluate::{evaluate, evaluate_rows, evaluate_run, evaluate_with},
     export::{ExportOptions, export, export_run},
     init::split as weights_file,

@@ -656,10 +656,10 @@ fn row(name: &str, cells: impl Iterator<Item = String>) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
-    use feedline_schemas::{encode, ids::Seed};
+    use feedline_schemas::{Classified as _, ErrorKind, encode, ids::Seed};
 
     use super::*;
-    use crate::{ErrorKind, run_folder::runtime, testing::record};
+    use crate::{run_folder::runtime, testing::record};
 
     fn store(records: &[RunRecord]) -> Store {
         let store = Store::memory().child("train");

@@ -452,12 +452,12 @@ pub(crate) fn name_of(kind: &impl Serialize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ErrorKind;
     use feedline_schemas::config::{
         AverageConfig, BalanceRule, Collective, LoraConfig, LossKind, LossScaleConfig, ModelKind,
         NotFinitePolicy, PackMode,
     };
     use feedline_schemas::ids::Seed;
+    use feedline_schemas::{Classified as _, ErrorKind};
 
     const TASK: Task = Task::Regression {
         mean: 0.0,

@@ -357,7 +357,7 @@ mod tests {
         );
         check(b"\xff\xd8\xff\xd9", "before its first scan");
         check(b"\xff\xd8junk!", "no marker at byte `2`");
-        check(b"\xff\xd8\xff\xe0\0\x10JF", "truncated");
-        check(b"\xff\xd8\xff", "truncated");
+        check(b"\xff\xd8\xff\xe0\0\x10JF", "is truncated");
+        check(b"\xff\xd8\xff", "is truncated");
     }
 }

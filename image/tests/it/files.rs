@@ -78,7 +78,7 @@ fn every_file_is_decoded_or_rejected_as_its_manifest_says() {
                 }
                 (Err(error), Some((_, kind, part)))
                     if (!entry.error.is_empty() || excused)
-                        && error.kind() == *kind
+                        && error.code() == *kind
                         && error.to_string().contains(part) => {}
                 (Ok(_), _) => others.push(format!("{}: is decoded", entry.name)),
                 (Err(error), _) => others.push(format!("{}: {error}", entry.name)),
@@ -203,7 +203,7 @@ fn a_format_that_shards_do_not_hold_must_be_converted() {
     };
     for name in ["hopper.bmp", "l1.tiff", "mixed-disposal.gif"] {
         let error = prepare(original, &files[name]).unwrap_err();
-        assert_eq!(error.kind(), "unsupported", "{name}: {error}");
+        assert_eq!(error.code(), "unsupported", "{name}: {error}");
         assert!(
             prepare(raw(Sizing::Original), &files[name]).is_ok(),
             "{name}"
@@ -273,7 +273,7 @@ fn fault_23_every_cut_of_an_old_format_is_noticed() {
             let error = prepare(raw(Sizing::Original), &file[..end]).expect_err(name);
             assert!(
                 matches!(
-                    error.kind(),
+                    error.code(),
                     "empty" | "truncated" | "corrupt" | "unsupported"
                 ),
                 "{name} cut to {end}: {error}"

@@ -280,7 +280,7 @@ fn fault_23_every_cut_is_noticed() {
                 _ => &["truncated"],
             };
             assert!(
-                kinds.contains(&error.kind()),
+                kinds.contains(&error.code()),
                 "{name} cut to {end}: {error}"
             );
         }
@@ -292,7 +292,7 @@ fn what_is_not_read_is_refused_with_its_reason() {
     let check = |tiff: Tiff, kind: &str, part: &str| {
         let error = prepare(raw(Sizing::Original), &tiff.file()).unwrap_err();
         assert!(error.to_string().contains(part), "{error}");
-        assert_eq!(error.kind(), kind, "{error}");
+        assert_eq!(error.code(), kind, "{error}");
     };
     let grey = || Tiff::new([2, 2], 1, 8, 1, &[0; 16]);
     let rgb = || Tiff::new([2, 2], 2, 8, 3, &[0; 16]);

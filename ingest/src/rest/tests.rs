@@ -1,12 +1,9 @@
 //! Pages of scripted servers.
 
-use feedline_schemas::config::{Bounded, PaginationKind};
+use feedline_schemas::{Classified as _, ErrorKind, config::PaginationKind};
 
 use super::*;
-use crate::{
-    error::ErrorKind,
-    http::testing::{Scripted, Step, answer, config, context, ok, raw, read_all},
-};
+use crate::http::testing::{Scripted, Step, answer, config, context, ok, raw, read_all};
 
 pub(super) async fn read(config: &SourceConfig) -> Result<(Vec<String>, Requests), Error> {
     read_all(config, usize::MAX).await

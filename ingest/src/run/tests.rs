@@ -25,6 +25,7 @@ use std::{
 use async_trait::async_trait;
 use bytes::Bytes;
 use feedline_schemas::{
+    Classified as _, ErrorKind,
     commit::{CommitEntry, PageRun},
     config::{SecretRef, TypeContract},
     decode,
@@ -439,8 +440,8 @@ async fn fault_11_asked_to_stop_it_commits_what_it_has_read() {
     let config = config();
     let mut run_ = begin(&config, &context).await.unwrap();
     let error = run_.drive(&mut scripted()).await.unwrap_err();
-    assert_eq!(error.kind(), crate::ErrorKind::Cancelled);
-    // The stop comes on the fifth page, in the middle of the third batch.
+    assert_eq!(error.kind(), ErrorKind::Cancelled);
+    // It is asked to on the fifth page, in the middle of the third batch.
     let landed = entries(&root).await;
     assert_eq!(landed.len(), 3);
     assert_eq!(landed[2].counts.pages, 1);
@@ -499,7 +500,7 @@ async fn fault_12_other_settings_are_refused_while_bounds_may_change() {
         ..config()
     };
     let error = run(&root, &other, &mut scripted()).await.unwrap_err();
-    assert_eq!(error.kind(), crate::ErrorKind::Config);
+    assert_eq!(error.kind(), ErrorKind::Config);
     assert!(
         error.to_string().contains("`records`: was not set when")
             && error
@@ -563,7 +564,7 @@ async fn a_frozen_contract_stops_before_the_commit() {
     let error = run(&root, &config, &mut scripted()).await.unwrap_err();
     assert_eq!(
         error.to_string(),
-        "source `s`: column `n` is integer, the value is text `\"thirteen\"`, and `contract.types` is `freeze`; the batch was not committed; mend the source or choose `quarantine_row`, `null_value` or `widen`; the record is {\"n\":\"thirteen\"}"
+        "source `s`: column `n` is integer, the value is text `\"thirteen\"`, and `contract.types` is `freeze`; the batch was not committed; correct the source, or choose `quarantine_row`, `null_value` or `widen`; the record is {\"n\":\"thirteen\"}"
     );
     assert_eq!(entries(&root).await.len(), 6);
 }
@@ -717,7 +718,7 @@ async fn a_missing_file_is_a_configuration_error_with_its_key() {
     )
     .await
     .unwrap_err();
-    assert_eq!(error.kind(), crate::ErrorKind::Config);
+    assert_eq!(error.kind(), ErrorKind::Config);
     assert!(
         error
             .to_string()

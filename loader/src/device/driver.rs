@@ -10,6 +10,7 @@ use std::{
     sync::{Mutex, PoisonError},
 };
 
+use feedline_schemas::{Classified, ErrorKind};
 use thiserror::Error;
 
 /// The calls to a device's driver that moving batches needs. Streams run their work in order and beside each other;
@@ -106,6 +107,12 @@ pub trait Driver: fmt::Debug + Send + Sync + 'static {
 pub struct DeviceFault {
     doing: &'static str,
     reason: String,
+}
+
+impl Classified for DeviceFault {
+    fn kind(&self) -> ErrorKind {
+        ErrorKind::Retry
+    }
 }
 
 impl DeviceFault {

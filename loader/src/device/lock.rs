@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use feedline_schemas::{Classified, ErrorKind};
 use thiserror::Error;
 
 /// Page-locks host memory, so that a device can copy from it directly and without waiting for the processor.
@@ -27,6 +28,12 @@ pub trait HostLock: fmt::Debug + Send + Sync {
 pub struct LockRefused {
     /// Message of the system.
     pub reason: String,
+}
+
+impl Classified for LockRefused {
+    fn kind(&self) -> ErrorKind {
+        ErrorKind::Retry
+    }
 }
 
 impl LockRefused {

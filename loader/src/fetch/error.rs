@@ -2,7 +2,9 @@
 
 use std::{ops::Range, sync::Arc};
 
-use crate::error::BUILD_ANEW;
+use feedline_schemas::{Classified, ErrorKind};
+
+use crate::error::REBUILD;
 
 /// Reason that bytes of a dataset could not be read. Cheap to clone, since several batches may wait
 /// for the same bytes.
@@ -10,15 +12,15 @@ use crate::error::BUILD_ANEW;
 #[non_exhaustive]
 pub enum FetchError {
     /// There is no such object.
-    #[error("`{url}` does not exist; restore the file or, where feedline built it, {BUILD_ANEW}")]
+    #[error("`{url}` does not exist; restore the file or, where feedline built it, {REBUILD}")]
     Missing {
         /// URL of the object.
         url: String,
     },
     /// The object ends before the asked range does.
     #[error(
-        "`{url}` is truncated: it has `{size}` bytes and bytes `{}` to `{}` were asked for; restore the file or, \
-         where feedline built it, {BUILD_ANEW}",
+        "`{url}` is truncated: it has `{size}` bytes and bytes `{}` to `{}` were requested; restore the file or, \
+         where feedline built it, {REBUILD}",
         range.start,
         range.end
     )]
@@ -33,8 +35,8 @@ pub enum FetchError {
     /// The bytes are not those that were written, also when read a second time.
     #[error(
         "bytes `{}` to `{}` of `{url}` are damaged: their checksum is `{found:08x}` and should be `{expected:08x}`; \
-         they were read twice and none of them were used, restore the file or, where feedline built it, \
-         {BUILD_ANEW}",
+         they were read twice and none of them were used; restore the file or, where feedline built it, \
+         {REBUILD}",
         range.start,
         range.end
     )]
@@ -103,6 +105,19 @@ pub enum FetchError {
     },
 }
 
+impl Classified for FetchError {
+    fn kind(&self) -> ErrorKind {
+        match self {
+            Self::Missing { .. }
+            | Self::Truncated { .. }
+            | Self::Corrupt { .. }
+            | Self::Changed { .. } => ErrorKind::Data,
+            Self::Denied { .. } | Self::Unavailable { .. } => ErrorKind::Retry,
+            Self::Read { source, .. } => source.kind(),
+        }
+    }
+}
+
 impl FetchError {
     /// Returns true if the same read may succeed later, once the network or the store has
     /// recovered.
@@ -136,7 +151,7 @@ mod tests {
             let error = error.to_string();
             assert!(
                 error.ends_with(
-                    "restore the file or, where feedline built it, build the dataset anew with `feedline shards build \
+                    "restore the file or, where feedline built it, build the dataset again with `feedline shards build \
                      PIPELINE.toml --refit`"
                 ),
                 "{error}"

@@ -89,8 +89,8 @@ async fn a_damaged_block_is_named_with_its_checksums() {
         epoch_error(&store).await.to_string(),
         format!(
             "block `9` of shard `{}` is damaged: its checksum is `{found:08x}` and the manifest says `{:08x}`; it was \
-             read twice and none of its samples were used, restore the file or, where feedline built it, build the dataset \
-             anew with `feedline shards build PIPELINE.toml --refit`",
+             read twice and none of its samples were used; restore the file or, where feedline built it, build the dataset \
+             again with `feedline shards build PIPELINE.toml --refit`",
             store.url_of(SECOND),
             block.crc32c
         )
@@ -158,8 +158,8 @@ async fn a_shard_cut_short_after_it_was_opened_is_named_with_its_lengths() {
         assert_eq!(
             error.to_string(),
             format!(
-                "shard `{}` is cut short: it has `{length}` bytes and the manifest says `{}`; restore the file or \
-                 build the dataset anew with `feedline shards build PIPELINE.toml --refit`",
+                "shard `{}` is truncated: it has `{length}` bytes and the manifest says `{}`; restore the file or \
+                 build the dataset again with `feedline shards build PIPELINE.toml --refit`",
                 store.url_of(SECOND),
                 shard.bytes
             )
@@ -179,7 +179,7 @@ async fn a_missing_shard_is_named_with_the_manifest() {
         error.to_string(),
         format!(
             "shard `{}` is missing, although the manifest with fingerprint `{}` names it; restore the file or build \
-             the dataset anew with `feedline shards build PIPELINE.toml --refit`",
+             the dataset again with `feedline shards build PIPELINE.toml --refit`",
             store.url_of(SECOND),
             manifest.fingerprint
         )
@@ -214,8 +214,8 @@ async fn a_shard_with_other_columns_is_refused() {
         assert_eq!(
             error.to_string(),
             format!(
-                "shard `{}` does not have the columns that the manifest says: {reason}; restore the file or build the \
-                 dataset anew with `feedline shards build PIPELINE.toml --refit`",
+                "shard `{}` does not have the columns of the manifest: {reason}; restore the file or build the \
+                 dataset again with `feedline shards build PIPELINE.toml --refit`",
                 store.url_of(SECOND)
             )
         );

@@ -51,7 +51,7 @@ fn fault_23_every_odd_file_is_an_image_or_one_named_error() {
         let (kind, message) = expected(&name);
         let (found, told) = match decode(&file, 32) {
             Ok(_) => ("ok", String::new()),
-            Err(error) => (error.kind(), error.to_string()),
+            Err(error) => (error.code(), error.to_string()),
         };
         if found != kind || !told.contains(message) {
             others.push(format!("{name}: {found}, {told}"));
@@ -195,7 +195,7 @@ fn fault_23_every_cut_is_noticed_also_where_an_end_is_put_after_it() {
                 _ => &["truncated", "corrupt"],
             };
             assert!(
-                kinds.contains(&error.kind()),
+                kinds.contains(&error.code()),
                 "{name} cut to {end}: {error}"
             );
             // The last bytes of a scan may be nothing but the fill of its last byte.
@@ -205,7 +205,7 @@ fn fault_23_every_cut_is_noticed_also_where_an_end_is_put_after_it() {
             let ended = [&encoded[..end], b"\xff\xd9"].concat();
             let error = decode(&ended, 8).expect_err(name);
             assert!(
-                kinds.contains(&error.kind()),
+                kinds.contains(&error.code()),
                 "{name} ended at {end}: {error}"
             );
         }
@@ -221,7 +221,7 @@ fn fault_23_limits_hold_before_anything_is_decoded() {
         let error = decoder
             .decode(encoded, &mut SampleRandom::new(0, 0, 0), &mut [0; 192])
             .unwrap_err();
-        assert_eq!(error.kind(), "too_large");
+        assert_eq!(error.code(), "too_large");
         assert!(error.to_string().contains(message), "{error}");
     };
     for (_, encoded) in samples() {

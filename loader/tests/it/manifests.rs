@@ -41,8 +41,8 @@ async fn an_absent_or_empty_split_is_named() {
         assert_eq!(
             error.to_string(),
             format!(
-                "split `{split}` of dataset `{}` has no samples; give it a larger share in `[dataset.split]` or more \
-                 data",
+                "split `{split}` of dataset `{}` has no samples; give it a larger fraction in `[dataset.split]`, or \
+                 add data",
                 store.url()
             )
         );
@@ -50,8 +50,8 @@ async fn an_absent_or_empty_split_is_named() {
     assert!(manifest.split(Split::Test).is_none());
 }
 
-/// Advice for a damaged dataset. A build keeps one that has its full size, except with `--refit`.
-const ANEW: &str = "build the dataset anew with `feedline shards build PIPELINE.toml --refit`";
+/// What helps against a damaged dataset. A build keeps one that has its full size, except with `--refit`.
+const REBUILD: &str = "build the dataset again with `feedline shards build PIPELINE.toml --refit`";
 
 #[tokio::test]
 async fn a_manifest_that_cannot_be_parsed_is_refused() {
@@ -67,7 +67,7 @@ async fn a_manifest_that_cannot_be_parsed_is_refused() {
         let cause = std::error::Error::source(&error).unwrap().to_string();
         assert!(
             cause.ends_with(
-                "where it is one of a dataset's, build that anew with `feedline shards build PIPELINE.toml --refit`"
+                "or build the dataset again with `feedline shards build PIPELINE.toml --refit`"
             ),
             "{cause}"
         );
@@ -88,7 +88,7 @@ async fn a_manifest_that_was_edited_is_refused() {
     let error = refused(&store, &config(8)).await;
     assert!(matches!(error, Error::Fingerprint { .. }), "{error}");
     assert!(error.to_string().contains(&format!(
-        "was changed after it was written, restore it or {ANEW}"
+        "was changed after it was written, restore it or {REBUILD}"
     )));
 }
 
@@ -102,7 +102,7 @@ async fn a_manifest_that_contradicts_itself_is_refused() {
         publish_manifest(&store, manifest).await;
         let error = refused(&store, &config(8)).await.to_string();
         assert!(error.contains(reason), "{error}");
-        let advice = format!("its manifest is damaged, restore it or {ANEW}");
+        let advice = format!("its manifest is damaged, restore it or {REBUILD}");
         assert!(error.ends_with(&advice), "{error}");
     };
     check(

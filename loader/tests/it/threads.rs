@@ -92,7 +92,7 @@ async fn holding_every_batch_is_an_error_that_passes() {
     let error = batches.next().unwrap().unwrap_err();
     assert_eq!(
         error.to_string(),
-        "all `2` batches of the loader are held by the caller; drop one before asking for the next, or raise `slabs`"
+        "the caller holds all `2` batches of the loader; drop one before requesting the next, or raise `slabs`"
     );
     assert_eq!(
         [crate::samples(&first), crate::samples(&second)],
@@ -154,7 +154,7 @@ async fn a_panic_in_a_thread_reaches_the_caller() {
             assert!(matches!(error, Error::Worker { .. }), "{error}");
             let text = error.to_string();
             assert!(
-                text.starts_with(&format!("the loader's `{stage}` thread died: ")),
+                text.starts_with(&format!("the loader's `{stage}` thread ended: ")),
                 "{text}"
             );
             assert!(text.contains("the clock exploded"), "{text}");

@@ -225,7 +225,7 @@ async fn rows_rejected_for_their_missing_key_are_held_to_the_limit_of_rejects() 
         split = { key = [\"kind\"], missing_key = \"reject\" }\n";
     let error = build_with(&root, dataset, 2).await.unwrap_err().to_string();
     for part in [
-        "60 of 600 rows were set aside",
+        "60 of 600 rows were rejected",
         "missing_key: 60",
         "`dataset.split.missing_key = \"own\"`",
     ] {

@@ -252,7 +252,7 @@ async fn splits_that_are_empty_since_all_rows_conflict_are_told_with_the_rows_th
     let config = "target = \"y\"\nconflicts = \"drop\"\n";
     assert_eq!(
         failure(&root, config).await,
-        "the train split is empty although its share is 0.8: 0 rows fell as 0 train, 0 validation, 0 test, and 20 were left out \
+        "the train split is empty although its fraction is 0.8: 0 rows were split into 0 train, 0 validation, 0 test, and 20 were left out \
          (20 as `conflicting_target`); keep one row of those that differ in the target alone with `dataset.conflicts = \"first\"` \
          or `\"majority\"`"
     );
@@ -268,11 +268,17 @@ async fn splits_that_an_embargo_or_groups_leave_empty_say_so_with_the_rows_that_
     for (split, parts) in [
         (
             by_time("embargo = 12"),
-            ["the validation split is empty although its share", embargo],
+            [
+                "the validation split is empty although its fraction",
+                embargo,
+            ],
         ),
         (
             "split = { by = \"range\", embargo = 20 }\n".to_owned(),
-            ["the validation split is empty although its share", embargo],
+            [
+                "the validation split is empty although its fraction",
+                embargo,
+            ],
         ),
         (
             by_time("until = [\"30\", \"36\"], embargo = 6"),
@@ -338,7 +344,7 @@ async fn trap_21_a_copy_or_an_entity_that_is_named_in_two_splits_ends_the_build(
     let config = "kind = \"images\"\nsplit = { by = \"column\", column = \"fold\" }\n";
     let message = failure(&root, &format!("{config}dedup = \"none\"\n")).await;
     assert!(
-        message.contains("20 keys stand in more than one split"),
+        message.contains("20 keys appear in more than one split"),
         "{message}"
     );
     let report = build_a(&root, config, 2).await.unwrap();
@@ -353,7 +359,7 @@ async fn copies_that_are_kept_and_parted_by_their_order_are_told_of_with_a_way_o
     let by_order = "split = { by = \"range\" }\n";
     let message = failure(&root, &format!("{by_order}dedup = \"none\"\n")).await;
     let (keys, advice) = message
-        .split_once(" keys stand in more than one split (key `")
+        .split_once(" keys appear in more than one split (key `")
         .unwrap();
     assert_eq!(keys, "80", "{message}");
     assert!(

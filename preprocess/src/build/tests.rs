@@ -75,8 +75,8 @@ fn rows_of_other_machines_are_counted() {
         (0, 1, false, false),
     ] {
         let message = format!(
-            "the cluster gave {found} rows where {rows} landed, before copies were dropped; this is a defect of the build or \
-             the cluster, nothing was published: build again, or with `--engine local`"
+            "the cluster returned {found} rows of the {rows} that landed, before duplicates were dropped; nothing was published; this \
+             is a defect of feedline or the cluster: build again, or with `--engine local`"
         );
         let counted = counted(rows, found, all_stay).map_err(|error| error.to_string());
         let expected = if is_right { Ok(()) } else { Err(message) };
@@ -835,7 +835,7 @@ async fn an_empty_split_names_counts_and_a_way_out() {
     let mut zone = LandingZone::new(&root, "a", &COLUMNS);
     zone.batch(&rows(0..3)).await;
     let error = failure(&root, DATASET).await;
-    insta::assert_snapshot!(error, @"the validation split is empty although its share is 0.1: 3 rows fell as 3 train, 0 validation, 0 test; land more rows, or give this split a larger share or none");
+    insta::assert_snapshot!(error, @"the validation split is empty although its fraction is 0.1: 3 rows were split into 3 train, 0 validation, 0 test; land more rows, or give this split a larger share or none");
 }
 
 #[tokio::test]

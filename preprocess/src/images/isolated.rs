@@ -364,6 +364,6 @@ mod tests {
             .prepare(&vec![0; (1 << 20) + 1])
             .unwrap()
             .unwrap_err();
-        assert_eq!(error.kind(), "too_large");
+        assert_eq!(error.code(), "too_large");
     }
 }

@@ -5,7 +5,10 @@ mod mpi;
 
 use std::{net::TcpListener, thread, time::Duration};
 
-use feedline_schemas::config::{Collective, ParallelConfig};
+use feedline_schemas::{
+    Classified as _, ErrorKind,
+    config::{Collective, ParallelConfig},
+};
 
 use super::{Group, Place, Ranks, Tree, Wire};
 use crate::{error::Error, run_folder::runtime, testing::uniform};
@@ -158,7 +161,7 @@ fn nccl_is_refused_where_ranks_have_no_gpu_and_not_needed_by_one() {
         ranks.adding_up(&config, None).unwrap_err()
     });
     for error in refused {
-        assert_eq!(error.kind(), crate::ErrorKind::Config);
+        assert_eq!(error.kind(), ErrorKind::Config);
         let message = error.to_string();
         for part in ["`train.parallel.collective`", "between GPUs", "`tcp`"] {
             assert!(message.contains(part), "{message}");

@@ -7,6 +7,7 @@ mod ranks;
 use std::collections::BTreeMap;
 
 use feedline_schemas::{
+    Classified as _, ErrorKind,
     checkpoint::CheckpointHeader,
     config::{
         AverageConfig, ClassWeightRule, ClassWeights, LoraConfig, LossKind, LossScaleConfig,
@@ -18,7 +19,7 @@ use feedline_schemas::{
 use feedline_storage::Store;
 
 use crate::{
-    Error, ErrorKind, Resume,
+    Error, Resume,
     checkpoint::Expected,
     optimizer::StateLayout,
     testing::{Column, Fault, Toy, classification, config, contents, plan, regression, train},
@@ -104,11 +105,7 @@ fn check_resumed(config: &TrainConfig, make: fn(usize) -> Toy, faults: &[Fault])
         let toy = make(64).with_fault(fault.clone());
         let error = train(config, &toy, Resume::Continue, &store).unwrap_err();
         let interrupted = matches!(fault, Fault::StopAt(_) | Fault::StopInValidation(_));
-        assert_eq!(
-            error.kind() == ErrorKind::Interrupted,
-            interrupted,
-            "{error}"
-        );
+        assert_eq!(error.kind() == ErrorKind::Cancelled, interrupted, "{error}");
     }
     let report = train(config, &make(64), Resume::Continue, &store).unwrap();
     let (files, report) = finished(&store, report);
@@ -527,7 +524,7 @@ fn a_class_id_out_of_range_is_refused() {
     };
     y[3] = 3;
     let error = train(&config(), &toy, Resume::Fresh, &Store::memory()).unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Input);
+    assert_eq!(error.kind(), ErrorKind::Data);
     assert!(
         error
             .to_string()
@@ -563,7 +560,7 @@ fn damaged_checkpoints_only_are_an_error() {
         matches!(error, Error::AllDamaged { count: 3, .. }),
         "{error}"
     );
-    assert_eq!(error.kind(), ErrorKind::Input);
+    assert_eq!(error.kind(), ErrorKind::Data);
 }
 
 fn damage(store: &Store, path: &str) {

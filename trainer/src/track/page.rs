@@ -184,7 +184,9 @@ mod tests {
     };
 
     use super::*;
-    use crate::{ErrorKind, run_folder::runtime};
+    use feedline_schemas::{Classified as _, ErrorKind};
+
+    use crate::run_folder::runtime;
 
     fn get(address: SocketAddr, path: &str) -> String {
         let mut stream = TcpStream::connect(address).unwrap();

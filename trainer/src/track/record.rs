@@ -4,7 +4,7 @@
 use std::{sync::Arc, time::Duration};
 
 use feedline_schemas::{
-    Versioned as _, encode,
+    Classified as _, ErrorKind, Versioned as _, encode,
     manifest::{Split, report_path},
     report::TrainReport,
     run::{ContinuedFrom, RunRecord, RunState},
@@ -14,12 +14,7 @@ use tokio::{sync::oneshot, task::JoinHandle};
 
 use super::{index, links::relative, report, status::Tracker};
 use crate::{
-    Context, Resume,
-    error::{Error, ErrorKind},
-    log,
-    prolong::Start,
-    run_folder::RunFolder,
-    train::Opened,
+    Context, Resume, error::Error, log, prolong::Start, run_folder::RunFolder, train::Opened,
 };
 
 /// Path of the record in a run's folder.
@@ -149,10 +144,10 @@ impl Recorder {
                     record.mixture.clone_from(&report.mixture);
                 }
             }
-            Err(error) if error.kind() == ErrorKind::Interrupted && tracker.hopeless() => {
+            Err(error) if error.kind() == ErrorKind::Cancelled && tracker.hopeless() => {
                 record.state = RunState::Pruned;
             }
-            Err(error) if error.kind() == ErrorKind::Interrupted => {
+            Err(error) if error.kind() == ErrorKind::Cancelled => {
                 record.state = RunState::Interrupted;
             }
             Err(error) => {

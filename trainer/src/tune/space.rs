@@ -262,7 +262,7 @@ pub(crate) fn of_grid(parameters: &[Parameter], trial: u64) -> Vec<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ErrorKind;
+    use feedline_schemas::{Classified as _, ErrorKind};
 
     fn config(parameters: &str) -> TuneConfig {
         serde_json::from_str(&format!(

@@ -193,13 +193,13 @@ fn images_are_normalized_by_the_training_split_unless_something_else_is_said() {
         error.to_string().contains("already has checkpoints"),
         "the same run: {error}"
     );
-    let (imagenet, report) = run(&on_images(", normalise = \"imagenet\""), &context);
+    let (imagenet, report) = run(&on_images(", normalize = \"imagenet\""), &context);
     assert_eq!(report.images.unwrap().normalized_by, NormalizedBy::Imagenet);
     assert!(imagenet == of_imagenet);
 
     // Weights of a run bring their statistics along.
     let weights = Store::memory();
-    let file = exported(&on_images(", normalise = \"imagenet\""), &context);
+    let file = exported(&on_images(", normalize = \"imagenet\""), &context);
     block_on(weights.put("w.safetensors", file.into())).unwrap();
     let context = Context {
         weights: Some(weights),

@@ -1,11 +1,12 @@
 //! Texts edited by models that were trained.
 
 use feedline_schemas::{
+    Classified as _, ErrorKind,
     config::{ModelConfig, ModelKind, TrainConfig},
     edit::{Documents, EditRule},
     ids::Seed,
 };
-use feedline_trainer::{Context, Error, ErrorKind, Prior, Resume, train};
+use feedline_trainer::{Context, Error, Prior, Resume, train};
 
 use crate::{
     dataset::{Kind, VOCABULARY},

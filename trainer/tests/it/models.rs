@@ -6,6 +6,7 @@ use std::sync::{
 };
 
 use feedline_schemas::{
+    Classified as _, ErrorKind,
     config::{
         Augmentation, ImagesConfig, ModelConfig, ModelKind, NormKind, ScheduleConfig, TrainConfig,
     },
@@ -13,7 +14,7 @@ use feedline_schemas::{
     manifest::{Manifest, SequenceCounts},
 };
 use feedline_storage::Store;
-use feedline_trainer::{Context, ErrorKind, Resume, settled, summarize, train};
+use feedline_trainer::{Context, Resume, settled, summarize, train};
 
 use crate::{
     dataset::{Kind, VOCABULARY},
@@ -114,7 +115,7 @@ pub(crate) fn check_resumed_in(config: &TrainConfig, context: &Context) {
     let stops = [1, 4, 6];
     for _ in stops {
         let error = again(&stops).unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::Interrupted, "{error}");
+        assert_eq!(error.kind(), ErrorKind::Cancelled, "{error}");
     }
     let report = again(&[]).unwrap();
     assert_eq!(report.test, expected.test);

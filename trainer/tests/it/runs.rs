@@ -9,6 +9,7 @@ use std::{
 };
 
 use feedline_schemas::{
+    Classified as _, ErrorKind,
     config::{
         InitConfig, LoaderSettings, LoraConfig, ModelConfig, Precision, ScheduleConfig, TrainConfig,
     },
@@ -18,7 +19,7 @@ use feedline_schemas::{
 };
 use feedline_storage::{Effect, Faults, Operation, Rule, Store, StoreOptions, clock::SystemClock};
 use feedline_trainer::{
-    Context, Error, ErrorKind, ExportOptions, Group, Resume, evaluate, export, train, weights_file,
+    Context, Error, ExportOptions, Group, Resume, evaluate, export, train, weights_file,
 };
 use tokio::runtime::Runtime;
 
@@ -165,7 +166,7 @@ fn a_run_on_the_local_disk_stopped_at_many_steps_ends_with_the_same_bits() {
             ..undisturbed.clone()
         };
         let error = train(&config, Resume::Continue, &context).unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::Interrupted, "{error}");
+        assert_eq!(error.kind(), ErrorKind::Cancelled, "{error}");
     }
     let context = Context {
         runs: runs.clone(),
@@ -243,7 +244,7 @@ fn damaged_best_weights_are_taken_from_the_newest_checkpoint() {
 fn a_dataset_that_cannot_be_trained_on_is_refused_before_anything_is_written() {
     let refused = |context: &Context| {
         let error = train(&config(), Resume::Fresh, context).unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::Input, "{error}");
+        assert_eq!(error.kind(), ErrorKind::Data, "{error}");
         assert_eq!(contents(&context.runs), BTreeMap::new());
         error.to_string()
     };

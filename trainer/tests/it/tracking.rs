@@ -11,13 +11,14 @@ use std::{
 };
 
 use feedline_schemas::{
+    Classified as _, ErrorKind,
     config::TrainConfig,
     decode,
     progress::{Event, Progress},
     run::{RunRecord, RunState},
 };
 use feedline_storage::Store;
-use feedline_trainer::{Context, ErrorKind, Resume, train};
+use feedline_trainer::{Context, Resume, train};
 
 use crate::{
     dataset::Kind,
@@ -66,7 +67,7 @@ fn the_record_says_how_a_run_stands_and_how_it_ended() {
         ..base.clone()
     };
     let error = train(&config(), Resume::Fresh, &stopping).unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Interrupted);
+    assert_eq!(error.kind(), ErrorKind::Cancelled);
     let interrupted = record(&base.runs);
     assert_eq!(
         (interrupted.state, interrupted.step, interrupted.epochs),

@@ -9,6 +9,7 @@ use std::{
 };
 
 use feedline_schemas::{
+    Classified as _, ErrorKind,
     config::{TrainConfig, TuneConfig},
     decode,
     progress::{Event, Progress},
@@ -16,7 +17,7 @@ use feedline_schemas::{
 };
 use feedline_storage::Store;
 use feedline_trainer::{
-    Context, Error, ErrorKind, Resume, train,
+    Context, Error, Resume, train,
     tune::{TrialState, TuneReport, tune},
 };
 use serde_json::Value;
@@ -176,7 +177,7 @@ fn a_search_stopped_again_and_again_ends_with_the_journal_of_one_never_stopped()
         };
         match tuned(&config, &folder, &context) {
             Ok(report) => break report,
-            Err(error) => assert_eq!(error.kind(), ErrorKind::Interrupted, "{error}"),
+            Err(error) => assert_eq!(error.kind(), ErrorKind::Cancelled, "{error}"),
         }
         stops += 1;
         assert!(stops < 500);

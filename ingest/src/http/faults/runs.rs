@@ -1,7 +1,8 @@
 //! Servers that ask for a delay, and runs that honour it.
 
-use feedline_schemas::config::Bounded;
-use feedline_schemas::{commit::CommitEntry, config::PipelineConfig, ids::Name};
+use feedline_schemas::{
+    Classified as _, ErrorKind, commit::CommitEntry, config::PipelineConfig, ids::Name,
+};
 use feedline_storage::Store;
 
 use super::*;
@@ -38,7 +39,7 @@ async fn fault_14_a_long_wait_is_remembered_by_the_log_from_the_first_request_on
     let (root, config) = (Store::memory(), pipeline(&server.url));
     for seconds in [0, 5, 9_999] {
         let error = run(seconds, &root, &config).await.unwrap_err();
-        assert_eq!(error.kind(), crate::ErrorKind::Deferred, "{error}");
+        assert_eq!(error.kind(), ErrorKind::Deferred, "{error}");
         assert_eq!(server.heads().len(), 1, "after {seconds} s");
     }
     let parked = entries(&root).await;

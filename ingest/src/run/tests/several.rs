@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use feedline_schemas::config::load;
+use feedline_schemas::{Classified as _, ErrorKind, config::load};
 
 use super::*;
 use crate::run::ingest;
@@ -77,7 +77,7 @@ async fn a_wish_to_stop_hides_no_failure_and_leaves_a_report_that_says_so() {
     }
     let alone = load("p.toml", &good, &[]).unwrap().config;
     let error = ingest(&alone, None, &stopped).await.unwrap_err();
-    assert_eq!(error.kind(), crate::ErrorKind::Cancelled);
+    assert_eq!(error.kind(), ErrorKind::Cancelled);
     let report = crate::stopped(&alone, None, &stopped).await.unwrap();
     assert!(report.stopped);
     assert_eq!(

@@ -187,7 +187,7 @@ async fn fault_27_a_slice_of_the_smallest_unit_that_reaches_the_cap_is_incomplet
             let error = ingest_once(&root, &config).await.unwrap_err();
             assert!(matches!(error, Error::Incomplete { .. }), "{error}");
             let error = error.to_string();
-            let part = "incomplete: not all records of `";
+            let part = "did not return all of its records: ";
             assert!(
                 error.contains(part)
                     && error.contains("the slice 707 to 708 cannot be halved further"),

@@ -206,7 +206,7 @@ async fn fault_26_a_number_that_is_none_fails_or_is_set_aside() {
         error,
         format!(
             "row `1` of block `1` of shard `{url}` has `NaN` in element `2` of `x`; correct the data, or set \
-             `bad_values` to `skip` to leave such rows out"
+             `bad_values` to `skip` to skip such rows"
         )
     );
     let input = open(&store, &config(BadValues::Skip)).await;

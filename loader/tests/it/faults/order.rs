@@ -34,29 +34,33 @@ async fn fault_13_a_state_of_another_seed_or_order_is_refused_with_every_field()
     };
     check(
         |c| c.seed = Seed::new(8),
-        "`seed` is `8` there and `7` here",
+        "`seed` is `8` in the state and `7` here",
     )
     .await;
-    check(|c| c.domains = 8, "`domains` is `8` there and `4` here").await;
+    check(
+        |c| c.domains = 8,
+        "`domains` is `8` in the state and `4` here",
+    )
+    .await;
     check(
         |c| c.window_blocks = 3,
-        "`window_blocks` is `3` there and `2` here",
+        "`window_blocks` is `3` in the state and `2` here",
     )
     .await;
     check(
         |c| (c.global_batch, c.domains) = (64, 4),
-        "`global_batch` is `64` there and `32` here",
+        "`global_batch` is `64` in the state and `32` here",
     )
     .await;
     check(
         |c| (c.window_blocks, c.domains) = (1, 2),
-        "`domains` is `2` there and `4` here, `window_blocks` is `1` there and `2` here",
+        "`domains` is `2` in the state and `4` here, `window_blocks` is `1` in the state and `2` here",
     )
     .await;
     check(
         |c| (c.last_batch, c.extent_bytes) = (LastBatch::Drop, 1 << 20),
-        "`domains` is `3` there and `4` here, `window_blocks` is `3` there and `2` here, `extent_bytes` is `1048576` \
-         there and `0` here, `last_batch` is `drop` there and `keep` here",
+        "`domains` is `3` in the state and `4` here, `window_blocks` is `3` in the state and `2` here, `extent_bytes` is `1048576` \
+         in the state and `0` here, `last_batch` is `drop` in the state and `keep` here",
     )
     .await;
     let mut state = loader.start_state();
@@ -70,9 +74,12 @@ async fn fault_13_a_state_of_another_seed_or_order_is_refused_with_every_field()
             )
         );
     };
-    refused(state.clone(), "`batch` is `99` there and `at most 39` here");
+    refused(
+        state.clone(),
+        "`batch` is `99` in the state and `at most 39` here",
+    );
     state.order_version = 1;
-    refused(state, "`order_version` is `1` there and `2` here");
+    refused(state, "`order_version` is `1` in the state and `2` here");
 }
 
 #[tokio::test]
@@ -87,7 +94,7 @@ async fn fault_13_a_state_of_another_dataset_is_refused() {
         .unwrap_err()
         .to_string();
     assert!(error.contains(&format!(
-        "`fingerprint` is `{fingerprint}` there and `{}` here",
+        "`fingerprint` is `{fingerprint}` in the state and `{}` here",
         manifest.fingerprint
     )));
 }
@@ -108,7 +115,7 @@ async fn fault_13_a_state_of_an_older_order_is_read_and_refused() {
     let state: LoaderState = decode("state", json.to_string().as_bytes()).unwrap();
     let error = loader.epoch(state).unwrap_err().to_string();
     assert!(
-        error.contains("`order_version` is `1` there and `2` here;"),
+        error.contains("`order_version` is `1` in the state and `2` here;"),
         "{error}"
     );
 }

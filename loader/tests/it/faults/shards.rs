@@ -54,8 +54,8 @@ async fn fault_01_a_shard_of_another_length_is_named_when_the_dataset_is_opened(
     let whole = store.get(SECOND).await.unwrap();
     let longer = [&whole[..], b"x"].concat();
     for (file, how) in [
-        (whole.slice(..whole.len() - 1), "cut short"),
-        (whole.slice(..0), "cut short"),
+        (whole.slice(..whole.len() - 1), "truncated"),
+        (whole.slice(..0), "truncated"),
         (longer.into(), "too long"),
     ] {
         let found = file.len();
@@ -64,7 +64,7 @@ async fn fault_01_a_shard_of_another_length_is_named_when_the_dataset_is_opened(
             refused(&store, &config(16)).await.to_string(),
             format!(
                 "shard `{}` is {how}: it has `{found}` bytes and the manifest says `{bytes}`; restore the file or \
-                 build the dataset anew with `feedline shards build PIPELINE.toml --refit`",
+                 build the dataset again with `feedline shards build PIPELINE.toml --refit`",
                 store.url_of(SECOND)
             )
         );
@@ -79,7 +79,7 @@ async fn fault_01_more_shards_than_are_asked_one_by_one_are_listed() {
     publish_train(&store, &[&[1_u32] as &[u32]; 1001]).await;
     cut(&store, 987).await;
     let error = refused(&store, &config(16)).await.to_string();
-    assert!(error.contains("00987.arrow` is cut short"), "{error}");
+    assert!(error.contains("00987.arrow` is truncated"), "{error}");
     store.delete(&path(3)).await.unwrap();
     let loader = open(&store, &skipping(16)).await;
     let metrics = loader.metrics();
@@ -141,7 +141,7 @@ async fn fault_01_a_run_goes_on_only_without_the_same_shards() {
     let refuse = |loader: &Loader, here: &str| {
         let error = loader.resume(state.clone()).unwrap_err().to_string();
         let there = format!(
-            "`skipped` is `{}` there and `{here}",
+            "`skipped` is `{}` in the state and `{here}",
             state.skipped.unwrap()
         );
         assert!(error.contains(&there), "{error}");

@@ -111,7 +111,7 @@ fn a_run_told_to_stop_leaves_a_folder_that_is_too_slow_and_names_what_is_saved()
         let mut toy = regression(64).with_fault(Fault::StopAt(stop - 1));
         toy.patience = Duration::from_secs(1);
         let error = train(&config, &toy, Resume::Fresh, &slow).unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::Interrupted, "{error}");
+        assert_eq!(error.kind(), ErrorKind::Cancelled, "{error}");
         let message = error.to_string();
         let files = contents(&store).into_keys();
         let kept = files.rev().find_map(|path| {
