@@ -19,6 +19,8 @@ mod predict;
 mod progress;
 mod runs;
 mod serve;
+#[cfg(test)]
+mod snapshots;
 mod stop;
 mod tune;
 

@@ -83,3 +83,6 @@ impl ImageError {
         }
     }
 }
+
+#[cfg(test)]
+mod snapshots;

@@ -262,3 +262,6 @@ pub(crate) fn when(unix_s: u64) -> String {
         .and_then(|s| jiff::Timestamp::from_second(s).ok())
         .map_or_else(|| format!("Unix time {unix_s}"), |time| time.to_string())
 }
+
+#[cfg(test)]
+mod snapshots;

@@ -332,3 +332,6 @@ fn list(differences: &[Difference]) -> String {
         .collect();
     texts.join(", ")
 }
+
+#[cfg(test)]
+mod snapshots;

@@ -322,6 +322,9 @@ fn advice(error: &DataFusionError) -> &'static str {
 }
 
 #[cfg(test)]
+mod snapshots;
+
+#[cfg(test)]
 mod tests {
     use super::*;
     use crate::told;

@@ -46,3 +46,6 @@ impl Classified for TableError {
         ErrorKind::Data
     }
 }
+
+#[cfg(test)]
+mod snapshots;

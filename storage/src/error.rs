@@ -185,3 +185,6 @@ impl Error {
         }
     }
 }
+
+#[cfg(test)]
+mod snapshots;

@@ -306,3 +306,6 @@ pub(crate) fn config(key: &str, reason: impl Into<String>) -> Error {
         reason: reason.into(),
     }
 }
+
+#[cfg(test)]
+mod snapshots;

@@ -1,0 +1,132 @@
+//! Texts of this crate's errors.
+
+#[path = "../../../tests/snapshots/texts.rs"]
+mod texts;
+
+use std::path::Path;
+
+use feedline_schemas::{ContractError, ids::Sequence};
+use texts::{Texts, variants};
+
+use super::Error;
+
+const API: &str = "https://api.example/v1/prices?page=3";
+const LOG: &str = "file:///data/landing/prices/log";
+
+#[test]
+fn the_texts_of_all_errors_are_those_of_the_snapshot() {
+    let mut texts = Texts::default();
+    let variants = variants!(
+        Error: Config, Http, Body, Incomplete, Deferred, Cancelled, File, TooManyRejects, Frozen, Fenced,
+        Replaced, Running, Log, Landed, Archive, Archived, Encode, Storage, Contract
+    );
+    let mut samples = of_requests();
+    samples.extend(of_records());
+    samples.extend(of_logs());
+    texts.add_variants("Error", &variants, &samples);
+    texts.check(
+        Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/..")),
+        "ingest",
+    );
+}
+
+fn of_requests() -> Vec<Error> {
+    vec![
+        Error::config(
+            "source.0.pagination.page_size",
+            "0 is out of range; give 1 to 10,000",
+        ),
+        Error::Http {
+            url: API.into(),
+            what: "the server answered 503 Service Unavailable, and 5 tries are used up".into(),
+            advice: "run again later, or raise `retry.max_attempts`".into(),
+        },
+        Error::Body {
+            url: API.into(),
+            reason: "`data.items` is absent; correct `records`".into(),
+        },
+        Error::Incomplete {
+            url: API.into(),
+            reason: "900 of 1,000 came; lower `page_size`".into(),
+        },
+        Error::Deferred {
+            r#source: "prices".into(),
+            until_unix_s: 1_780_000_000,
+            wait_s: 3_600,
+            reason: "`Retry-After` is 3600 s".into(),
+        },
+        Error::Cancelled,
+        Error::Archive {
+            url: "file:///data/landing/prices/raw".into(),
+            reason: "it has no response of this request; set `archive_raw = true` and ingest first"
+                .into(),
+        },
+        Error::Archived("the connection was reset".into()),
+    ]
+}
+
+fn of_records() -> Vec<Error> {
+    let frozen = |key| Error::Frozen {
+        r#source: "prices".into(),
+        key,
+        detail: "column `n` is integer, the value is text `\"x\"`".into(),
+        record: "{\"n\":\"x\"}".into(),
+    };
+    vec![
+        Error::File {
+            url: "file:///data/prices.csv".into(),
+            reason: "line 7 has 3 cells and the header 4; correct the line".into(),
+        },
+        Error::TooManyRejects {
+            r#source: "prices".into(),
+            rejected: 60,
+            records: 1_000,
+            max_share: 0.05,
+            reason: "type_mismatch".into(),
+            sample: "row 7 of prices.csv: `size` is `many`".into(),
+        },
+        frozen("types"),
+        frozen("columns"),
+        frozen("nulls"),
+        frozen("missing_columns"),
+        Error::Encode {
+            what: "rows".into(),
+            cause: parquet::errors::ParquetError::General("CAUSE".into()),
+        },
+    ]
+}
+
+fn of_logs() -> Vec<Error> {
+    vec![
+        Error::Fenced {
+            r#source: "prices".into(),
+            sequence: Sequence::new(7),
+            other_run: "r2".into(),
+            other_epoch: 3,
+            epoch: 2,
+        },
+        Error::Replaced {
+            r#source: "prices".into(),
+            sequence: Sequence::new(7),
+            before: 6,
+        },
+        Error::Running {
+            r#source: "prices".into(),
+            holder: "host-17".into(),
+        },
+        Error::Log {
+            url: LOG.into(),
+            reason: "entry 6 is missing".into(),
+        },
+        Error::Landed {
+            url: "file:///data/landing/prices/data/6.parquet".into(),
+            reason: "it has 10 bytes and its log entry says 4096".into(),
+        },
+        Error::Storage(feedline_storage::Error::NotFound { url: LOG.into() }),
+        Error::Contract(ContractError::Newer {
+            what: LOG.into(),
+            path: "mood".into(),
+            reason: "unknown field `mood`".into(),
+        }),
+    ]
+}
