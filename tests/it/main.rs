@@ -48,6 +48,7 @@ mod several_targets;
 mod sigterm;
 mod simulated_days;
 mod statistics;
+mod style;
 mod support;
 mod texts;
 mod tls;
