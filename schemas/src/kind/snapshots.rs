@@ -44,11 +44,17 @@ fn the_texts_of_all_errors_are_those_of_the_snapshot() {
     ] {
         let error = ConfigError {
             file: "pipeline.toml".into(),
-            line,
+            line: line.map(|number| MarkedLine {
+                number,
+                column: 10,
+                width: 5,
+                text: "target = \"price\"".into(),
+            }),
             key: key.into(),
             reason: "REASON".into(),
         };
         texts.add("ConfigError", &error);
+        texts.add("ConfigError, with its line", &error.with_excerpt());
     }
     texts.check(
         Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/..")),

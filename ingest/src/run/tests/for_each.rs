@@ -163,9 +163,7 @@ async fn one_source_feeds_ids_to_another() {
     write("1.csv", "id,x\n5,1\n");
     let error = ingest(&config, None, &context(&root)).await.unwrap_err();
     assert!(
-        error
-            .to_string()
-            .contains("do not begin with the 3 values"),
+        error.to_string().contains("do not begin with the 3 values"),
         "{error}"
     );
 }
