@@ -120,7 +120,7 @@ fn seed(key: &str, text: &str, drop_params: &[String]) -> Result<Url, Error> {
 
 fn check(config: &SourceConfig) -> Result<(), Error> {
     let crawl = &config.crawl;
-    // 0 stands for any number in the hash of the settings, which no number with bounds could be.
+    // The hash of the settings has 0 here, so the type cannot hold the bounds.
     if !(1..=64).contains(&crawl.concurrency) {
         let reason = format!("must be 1 to 64, got {}", crawl.concurrency);
         return Err(Error::config("crawl.concurrency", reason));

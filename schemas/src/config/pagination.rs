@@ -153,7 +153,7 @@ pages! {
 
     /// Keys of `type = "link"`.
     pub struct LinkPages {
-        /// Origins besides that of `url` which a next URL may lead to, such as `https://eu.example.com`.
+        /// Origins besides that of `url` that a next URL may lead to, such as `https://eu.example.com`.
         /// `headers` and `auth` are never sent there. Default `[]`: a next URL on another host ends the run with an error.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         pub next_origins: Vec<String>,
@@ -165,7 +165,7 @@ pages! {
         /// absent or empty ends the run. Default `next`.
         #[serde(default = "next")]
         pub next_path: String,
-        /// Origins besides that of `url` which a next URL may lead to, such as `https://eu.example.com`.
+        /// Origins besides that of `url` that a next URL may lead to, such as `https://eu.example.com`.
         /// `headers` and `auth` are never sent there. Default `[]`: a next URL on another host ends the run with an error.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         pub next_origins: Vec<String>,

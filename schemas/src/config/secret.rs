@@ -7,7 +7,10 @@ use serde::{Deserialize, Serialize};
 ///
 /// Exactly one of `env` and `file` is set. The secret itself is never part of the configuration.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
+#[serde(
+    deny_unknown_fields,
+    expecting = "a reference to a secret, `{ env = \"NAME\" }` or `{ file = \"PATH\" }`"
+)]
 pub struct SecretRef {
     /// Environment variable that holds it.
     pub env: Option<String>,

@@ -189,7 +189,10 @@ pub enum SourceKind {
 
 /// A header's value.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(untagged)]
+#[serde(
+    untagged,
+    expecting = "expected text, or a reference to a secret, `{ env = \"NAME\" }` or `{ file = \"PATH\" }`"
+)]
 pub enum TextOrSecret {
     /// Plain text.
     Text(String),
