@@ -30,7 +30,7 @@ use feedline_preprocess::{
     Transform, UnusualCells,
 };
 use feedline_schemas::{
-    config::{CsvConfig, DatasetConfig, PipelineConfig},
+    config::{CsvConfig, DatasetConfig, Fraction, PipelineConfig},
     csv_cell::CellFormat,
     ids::Name,
     record::ColumnType,
@@ -131,7 +131,8 @@ pub(crate) fn reading_as(
         max_missing_fraction: config
             .dataset
             .as_ref()
-            .and_then(|dataset| dataset.max_missing_fraction),
+            .and_then(|dataset| dataset.max_missing_fraction)
+            .map(Fraction::get),
         batch_rows: usize::try_from(options.batch_rows).unwrap_or(usize::MAX),
     }
 }

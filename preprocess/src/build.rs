@@ -23,7 +23,7 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use bytes::Bytes;
 use datafusion::{error::DataFusionError, prelude::SessionContext};
 use feedline_schemas::{
-    config::{DatasetConfig, DedupMode, OnViolation, PipelineConfig, SplitBy, TokensConfig},
+    config::{DatasetConfig, DedupMode, OnViolation, PipelineConfig, TokensConfig},
     format::MANIFEST,
     ids::{Hash128, Name, TableName},
     manifest::{
@@ -581,11 +581,7 @@ impl Build<'_> {
                 Some(given) => given.clone(),
                 None => TokenizerFile::learn(&train, config, column, self.context).await?,
             };
-            let split = match self.cuts_documents() {
-                true => SplitBy::Range,
-                false => SplitBy::Key,
-            };
-            tokens = Some(file.fitted(column, config, split)?);
+            tokens = Some(file.fitted(column, config, self.cuts_documents())?);
             tokenizer = Some(file);
         }
         let artefact = match &self.spec.payload {
@@ -629,13 +625,13 @@ impl Build<'_> {
     fn joined_bytes(&self) -> u64 {
         // Each row may be a group of its own, which its last time is found by.
         let split = &self.spec.config.split;
-        let is_grouped = split.by == SplitBy::Time && !split.key.is_empty();
+        let is_grouped = split.by.is_time() && !split.key.is_empty();
         let groups = if is_grouped {
             self.rows.saturating_mul(GROUP_BYTES)
         } else {
             0
         };
-        let is_frozen = |source: &&Landed| Some(&source.reference.name) == split.frozen.as_ref();
+        let is_frozen = |source: &&Landed| Some(&source.reference.name) == split.frozen();
         let frozen: u64 = self
             .sources
             .iter()
@@ -672,7 +668,7 @@ impl Build<'_> {
 
     /// Returns true if each document is divided into one part per split.
     fn cuts_documents(&self) -> bool {
-        self.spec.config.split.by == SplitBy::Range && self.spec.payload.is_some()
+        self.spec.config.split.by.is_range() && self.spec.payload.is_some()
     }
 
     /// The pass that looks for near-duplicates.

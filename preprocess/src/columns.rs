@@ -5,22 +5,18 @@ use std::{collections::BTreeSet, sync::Arc};
 
 use feedline_schemas::{
     config::{
-        Conflicts, DatasetConfig, DatasetKind, ImputeStrategy, ShardConfig, SplitConfig,
-        StepConfig, StepKind, Task, UnknownCategories,
+        Categories, Conflicts, DatasetConfig, DatasetKind, Fraction, Impute, Standardize, Step,
+        StepConfig, Task, Winsorize,
     },
     manifest::KeptColumn,
     record::{ColumnType, RecordSchema},
-    transform::{CategoryEncoding, InputColumn, InputKind},
-    units::ByteSize,
+    transform::{InputColumn, InputKind},
 };
 
 use crate::{
     Error, classes, conflicts, document,
     expect::Expect,
-    fit::{
-        BUCKETS, FOLDS, FitSpec, GROUP_ROWS, NEIGHBOURS, REFERENCE_ROWS, SMOOTHING, TargetSpec,
-        most_values,
-    },
+    fit::{FitSpec, TargetSpec},
     images::Images,
     join::Join,
     kept,
@@ -80,11 +76,6 @@ pub(crate) mod system {
 }
 
 const MAX_REJECT_SHARE: f64 = 0.05;
-const LOWER: f64 = 0.01;
-const UPPER: f64 = 0.99;
-const LOWER_SPREAD: f64 = 0.25;
-const UPPER_SPREAD: f64 = 0.75;
-const SHARE_TOLERANCE: f64 = 1e-9;
 /// Most columns that an error lists.
 const LISTED: usize = 20;
 
@@ -268,7 +259,9 @@ pub(crate) fn resolve(
         other_targets,
         requires_target: true,
         steps,
-        max_reject_fraction: config.max_reject_fraction.unwrap_or(MAX_REJECT_SHARE),
+        max_reject_fraction: config
+            .max_reject_fraction
+            .map_or(MAX_REJECT_SHARE, Fraction::get),
         rule,
         kept,
         expect: None,
@@ -288,31 +281,13 @@ fn with_made(columns: &[MergedColumn], series: Option<&Series>) -> Vec<MergedCol
 
 /// Checks the values that need no columns.
 pub(crate) fn check_numbers(config: &DatasetConfig) -> Result<(), Error> {
-    check_shares(&config.split)?;
-    check_shards(&config.shards)?;
     signs::check(config)?;
-    if config
-        .max_reject_fraction
-        .is_some_and(|share| !(0.0..=1.0).contains(&share))
-    {
+    let has_features = config.kind.is_rows() || config.kind == DatasetKind::Multi;
+    if config.max_missing_fraction.is_some() && !has_features {
         return Err(Error::config(
-            "dataset.max_reject_fraction",
-            "it is a share, from 0 to 1",
+            "dataset.max_missing_fraction",
+            "rows of this kind have no features of numbers or categories, remove this key",
         ));
-    }
-    if let Some(share) = config.max_missing_fraction {
-        if !(0.0..=1.0).contains(&share) {
-            return Err(Error::config(
-                "dataset.max_missing_fraction",
-                "it is a share, from 0 to 1",
-            ));
-        }
-        if !(config.kind.is_rows() || config.kind == DatasetKind::Multi) {
-            return Err(Error::config(
-                "dataset.max_missing_fraction",
-                "rows of this kind have no features of numbers or categories, remove this key",
-            ));
-        }
     }
     if config.missing_values.iter().any(|v| !v.is_finite()) {
         return Err(Error::config(
@@ -321,63 +296,6 @@ pub(crate) fn check_numbers(config: &DatasetConfig) -> Result<(), Error> {
         ));
     }
     Ok(())
-}
-
-fn check_shares(split: &SplitConfig) -> Result<(), Error> {
-    let shares = [
-        ("train", split.train),
-        ("validation", split.validation),
-        ("test", split.test),
-    ];
-    if let Some((name, share)) = shares
-        .into_iter()
-        .find(|(_, share)| !(0.0..=1.0).contains(share))
-    {
-        return Err(Error::config(
-            format!("dataset.split.{name}"),
-            format!("`{share}` is not a share from 0 to 1"),
-        ));
-    }
-    if split.train <= 0.0 {
-        return Err(Error::config(
-            "dataset.split.train",
-            "nothing can be fitted without training rows, use a share above 0",
-        ));
-    }
-    let sum = split.train + split.validation + split.test;
-    if (sum - 1.0).abs() > SHARE_TOLERANCE {
-        let reason = format!(
-            "train, validation and test are {} + {} + {} = {sum}, they must add up to 1",
-            split.train, split.validation, split.test
-        );
-        return Err(Error::config("dataset.split", reason));
-    }
-    Ok(())
-}
-
-fn check_shards(shards: &ShardConfig) -> Result<(), Error> {
-    let check = |key: &str, size: ByteSize, min: ByteSize, max: ByteSize| {
-        if (min..=max).contains(&size) {
-            Ok(())
-        } else {
-            Err(Error::config(
-                format!("dataset.shards.{key}"),
-                format!("{size} is out of range, use {min} to {max}"),
-            ))
-        }
-    };
-    check(
-        "shard_bytes",
-        shards.shard_bytes,
-        ByteSize::new(64 << 10),
-        ByteSize::mib(4096),
-    )?;
-    check(
-        "block_bytes",
-        shards.block_bytes,
-        ByteSize::new(4 << 10),
-        ByteSize::mib(64),
-    )
 }
 
 /// Every column the configuration names is there, and in one role.
@@ -396,7 +314,7 @@ fn check_names(config: &DatasetConfig, columns: &[MergedColumn]) -> Result<(), E
     }
     for (i, step) in config.step.iter().flatten().enumerate() {
         check_list(&format!("dataset.step.{i}.columns"), &step.columns, columns)?;
-        let by = step.by.as_slice();
+        let by = step.by().map_or(&[][..], std::slice::from_ref);
         check_list(&format!("dataset.step.{i}.by"), by, columns)?;
     }
     let both = |name: &&String| config.features.contains(name);
@@ -526,8 +444,7 @@ fn targets(config: &DatasetConfig, columns: &[MergedColumn]) -> Result<Vec<Targe
 /// [`Error::Config`] for the first key that needs one target.
 fn check_several(config: &DatasetConfig) -> Result<(), Error> {
     let steps = config.step.iter().flatten();
-    let encodes = |step: &StepConfig| step.encoding == Some(CategoryEncoding::Target);
-    let encoding = steps.enumerate().find(|(_, step)| encodes(step));
+    let encoding = steps.enumerate().find(|(_, step)| step.is_of_target());
     let reasons = [
         (
             config.task == Task::Classification,
@@ -581,7 +498,7 @@ fn check_history(config: &DatasetConfig, name: &str) -> Result<(), Error> {
             "dataset.features",
             format!("`{name}` is {which}, a model would be given the answer; remove it"),
         ),
-        Some(windows) if windows.horizon == Some(0) => refuse(
+        Some(windows) if windows.horizon.is_some_and(|horizon| *horizon == 0) => refuse(
             "dataset.features",
             format!(
                 "`{name}` is {which}, and with `dataset.sequence.horizon = 0` a window ends with the row that is predicted, so a \
@@ -701,7 +618,8 @@ fn inputs(
     }
     if inputs.is_empty() && parts.is_empty() {
         let windows = config.sequence.as_ref();
-        let has_horizon = windows.is_some_and(|windows| windows.horizon != Some(0));
+        let has_horizon =
+            windows.is_some_and(|windows| windows.horizon.is_none_or(|horizon| *horizon > 0));
         let history = config.targets().first().filter(|_| has_horizon);
         let history = history.map_or_else(String::new, |target| {
             format!("; windows may hold the past of the target: `features = [\"{target}\"]`")
@@ -722,12 +640,8 @@ struct Asked {
 
 fn asks_for(config: &DatasetConfig, steps: &[StepConfig], column: &MergedColumn) -> Asked {
     let listed = |(i, step): (usize, &StepConfig)| {
-        let kind = if step.r#type == StepKind::Categories {
-            InputKind::Categorical
-        } else {
-            InputKind::Numeric
-        };
-        let groups = step.by.as_ref() == Some(&column.name);
+        let kind = kind_of(step);
+        let groups = step.by() == Some(&column.name);
         let listed = step.columns.contains(&column.name);
         let listed = listed.then(|| (format!("dataset.step.{i}.columns"), kind));
         let groups = groups.then(|| (format!("dataset.step.{i}.by"), InputKind::Categorical));
@@ -772,9 +686,9 @@ fn input_kind(
     }
     let explicit = config.features.contains(name) || asked.kind.is_some();
     let split = &config.split;
-    let named = [&split.column, &split.time];
+    let named = [split.column(), split.time()];
     let aside = split.key.contains(name) || config.passthrough.contains(name);
-    if !explicit && (aside || named.contains(&&Some(name.clone()))) {
+    if !explicit && (aside || named.contains(&Some(name))) {
         return Ok(None);
     }
     match column.r#type {
@@ -823,22 +737,26 @@ pub(crate) fn check_reserved(key: &str, name: &str) -> Result<(), Error> {
     Ok(())
 }
 
-fn step(kind: StepKind) -> StepConfig {
-    StepConfig::new(kind, Vec::new())
-}
-
 fn default_steps() -> Vec<StepConfig> {
     [
-        StepKind::Impute,
-        StepKind::Winsorize,
-        StepKind::Standardize,
-        StepKind::Categories,
+        Step::Impute(Impute::default()),
+        Step::Winsorize(Winsorize::default()),
+        Step::Standardize(Standardize::default()),
+        Step::Categories(Categories::default()),
     ]
-    .map(step)
+    .map(|step| StepConfig::new(step, Vec::new()))
     .to_vec()
 }
 
-/// Lists every step's columns and fills in defaults; categories no step encodes are encoded by one at the end.
+/// The kind of the columns that a step works on.
+pub(crate) const fn kind_of(step: &StepConfig) -> InputKind {
+    match step.is_categories() {
+        true => InputKind::Categorical,
+        false => InputKind::Numeric,
+    }
+}
+
+/// Lists every step's columns; categories no step encodes are encoded by one at the end.
 fn resolve_steps(
     steps: Vec<StepConfig>,
     given: bool,
@@ -855,7 +773,6 @@ fn resolve_steps(
     let mut resolved = Vec::new();
     for (i, mut step) in steps.into_iter().enumerate() {
         let key = |field: &str| format!("dataset.step.{i}.{field}");
-        check_step(&step, &key)?;
         if let Some(name) = step
             .columns
             .iter()
@@ -869,7 +786,7 @@ fn resolve_steps(
             ));
         }
         let is_input = |by: &&String| inputs.iter().any(|input| input.column.name == **by);
-        if let Some(by) = step.by.as_ref().filter(|by| !is_input(by)) {
+        if let Some(by) = step.by().filter(|by| !is_input(by)) {
             return Err(Error::config(
                 key("by"),
                 format!(
@@ -879,16 +796,11 @@ fn resolve_steps(
             ));
         }
         if step.columns.is_empty() {
-            let kind = if step.r#type == StepKind::Categories {
-                InputKind::Categorical
-            } else {
-                InputKind::Numeric
-            };
-            step.columns = of_kind(kind)
+            step.columns = of_kind(kind_of(&step))
                 .filter(|name| !encoded.contains(name))
                 .collect();
         }
-        if step.r#type == StepKind::Categories {
+        if step.is_categories() {
             for name in &step.columns {
                 if !encoded.insert(name.clone()) {
                     return Err(Error::config(
@@ -899,7 +811,7 @@ fn resolve_steps(
             }
         }
         if !step.columns.is_empty() {
-            resolved.push(with_defaults(step));
+            resolved.push(step);
         }
     }
     let rest: Vec<String> = of_kind(InputKind::Categorical)
@@ -909,129 +821,16 @@ fn resolve_steps(
         if given {
             tracing::info!(columns = ?rest, "no step encodes these categories, they become one-hot");
         }
-        resolved.push(with_defaults(StepConfig {
-            columns: rest,
-            ..step(StepKind::Categories)
-        }));
+        let encode = Step::Categories(Categories::default());
+        resolved.push(StepConfig::new(encode, rest));
     }
     Ok(resolved)
 }
 
-fn check_step(step: &StepConfig, key: &impl Fn(&str) -> String) -> Result<(), Error> {
-    let is = |kind: StepKind| step.r#type == kind;
-    let (impute, categories) = (is(StepKind::Impute), is(StepKind::Categories));
-    let percentiles = is(StepKind::Winsorize) || is(StepKind::Robust);
-    let knn = impute && step.strategy == Some(ImputeStrategy::Knn);
-    let hash = categories && step.encoding == Some(CategoryEncoding::Hash);
-    let of_target = categories && step.encoding == Some(CategoryEncoding::Target);
-    let known = categories && !hash;
-    let groups = is(StepKind::Winsorize) || is(StepKind::Standardize);
-    let fields = [
-        ("strategy", step.strategy.is_some(), impute),
-        ("value", step.value.is_some(), impute),
-        ("indicator", step.indicator.is_some(), impute),
-        ("lower", step.lower.is_some(), percentiles),
-        ("upper", step.upper.is_some(), percentiles),
-        ("encoding", step.encoding.is_some(), categories),
-        ("max_values", step.max_values.is_some(), known),
-        (
-            "min_count",
-            step.min_count.is_some(),
-            known || step.by.is_some(),
-        ),
-        ("unknown", step.unknown.is_some(), known),
-        ("by", step.by.is_some(), groups),
-        ("buckets", step.buckets.is_some(), hash),
-        ("folds", step.folds.is_some(), of_target),
-        ("smoothing", step.smoothing.is_some(), of_target),
-        ("clip", step.clip.is_some(), is(StepKind::MinMax)),
-        ("method", step.method.is_some(), is(StepKind::Power)),
-        ("neighbours", step.neighbours.is_some(), knn),
-        ("weights", step.weights.is_some(), knn),
-        ("reference_rows", step.reference_rows.is_some(), knn),
-    ];
-    if let Some((field, ..)) = fields.into_iter().find(|(_, given, fits)| *given && !*fits) {
-        let reason = match field {
-            "neighbours" | "weights" | "reference_rows" if impute => {
-                "this key goes with `strategy = \"knn\"`, and only with it"
-            }
-            "min_count" if groups => "this key goes with `by`, and only with it",
-            "buckets" if categories => "this key goes with `encoding = \"hash\"`, and only with it",
-            "folds" | "smoothing" if categories => {
-                "this key goes with `encoding = \"target\"`, and only with it"
-            }
-            "max_values" | "min_count" | "unknown" if hash => {
-                "`encoding = \"hash\"` knows no values, `buckets` says how many ids they share; remove this key"
-            }
-            _ => "this key does not belong to a step of this type, remove it",
-        };
-        return Err(Error::config(key(field), reason));
-    }
-    let constant = step.strategy == Some(ImputeStrategy::Constant);
-    if constant != step.value.is_some() || step.value.is_some_and(|v| !v.is_finite()) {
-        return Err(Error::config(
-            key("value"),
-            "a finite `value` goes with `strategy = \"constant\"`, and only with it",
-        ));
-    }
-    let (lower, upper) = percentiles_of(step);
-    if percentiles && !(0.0 <= lower && lower < upper && upper <= 1.0) {
-        return Err(Error::config(
-            key("lower"),
-            format!(
-                "percentiles are shares with 0 <= lower < upper <= 1, these are {lower} and {upper}"
-            ),
-        ));
-    }
-    if step
-        .max_values
-        .is_some_and(|max| !(1..=100_000).contains(&max))
-    {
-        return Err(Error::config(
-            key("max_values"),
-            "use 1 to 100,000 known values",
-        ));
-    }
-    let rejects = step.unknown == Some(UnknownCategories::Reject);
-    if rejects && step.min_count.is_some_and(|fewest| fewest > 1) {
-        return Err(Error::config(
-            key("min_count"),
-            "it makes rare training values unknown, and `unknown = \"reject\"` sets unknown ones aside; remove one of the two",
-        ));
-    }
-    if step.min_count == Some(0) {
-        return Err(Error::config(key("min_count"), "it is 1 or more"));
-    }
-    if step.folds.is_some_and(|folds| !(2..=100).contains(&folds)) {
-        return Err(Error::config(key("folds"), "it is 2 to 100"));
-    }
-    if step
-        .smoothing
-        .is_some_and(|rows| !(rows >= 0.0 && rows.is_finite()))
-    {
-        return Err(Error::config(
-            key("smoothing"),
-            "it is a number of rows, 0 or more",
-        ));
-    }
-    let ranges = [
-        ("buckets", step.buckets, 65_536),
-        ("neighbours", step.neighbours, 1_000),
-        ("reference_rows", step.reference_rows, 100_000),
-    ];
-    for (field, given, most) in ranges {
-        if given.is_some_and(|given| !(1..=most).contains(&given)) {
-            let reason = format!("it is 1 to {most}");
-            return Err(Error::config(key(field), reason));
-        }
-    }
-    Ok(())
-}
-
 /// A category can only become what the target is like where there is one.
 fn check_encodings(steps: &[StepConfig], has_target: bool) -> Result<(), Error> {
-    let of_target = |step: &StepConfig| step.encoding == Some(CategoryEncoding::Target);
-    match steps.iter().position(of_target).filter(|_| !has_target) {
+    let of_target = steps.iter().position(StepConfig::is_of_target);
+    match of_target.filter(|_| !has_target) {
         Some(i) => Err(Error::config(
             format!("dataset.step.{i}.encoding"),
             "`target` encodes categories by what the target is like, but `dataset.target` is absent; name it, or use \
@@ -1039,56 +838,6 @@ fn check_encodings(steps: &[StepConfig], has_target: bool) -> Result<(), Error> 
         )),
         None => Ok(()),
     }
-}
-
-/// The percentiles of a step that has some.
-fn percentiles_of(step: &StepConfig) -> (f64, f64) {
-    let (lower, upper) = match step.r#type {
-        StepKind::Robust => (LOWER_SPREAD, UPPER_SPREAD),
-        _ => (LOWER, UPPER),
-    };
-    (step.lower.unwrap_or(lower), step.upper.unwrap_or(upper))
-}
-
-fn with_defaults(mut step: StepConfig) -> StepConfig {
-    if step.by.is_some() {
-        step.min_count.get_or_insert(GROUP_ROWS);
-    }
-    match step.r#type {
-        StepKind::Impute => {
-            let strategy = *step.strategy.get_or_insert_default();
-            step.indicator.get_or_insert(false);
-            if strategy == ImputeStrategy::Knn {
-                step.neighbours.get_or_insert(NEIGHBOURS);
-                step.weights.get_or_insert_default();
-                step.reference_rows.get_or_insert(REFERENCE_ROWS);
-            }
-        }
-        StepKind::Winsorize | StepKind::Robust => {
-            let (lower, upper) = percentiles_of(&step);
-            step.lower.get_or_insert(lower);
-            step.upper.get_or_insert(upper);
-        }
-        StepKind::Power => {
-            step.method.get_or_insert_default();
-        }
-        StepKind::Categories => {
-            let encoding = *step.encoding.get_or_insert_default();
-            if encoding == CategoryEncoding::Hash {
-                step.buckets.get_or_insert(BUCKETS);
-            } else {
-                step.max_values.get_or_insert(most_values(encoding));
-            }
-            if encoding == CategoryEncoding::Target {
-                step.folds.get_or_insert(FOLDS);
-                step.smoothing.get_or_insert(SMOOTHING);
-            }
-        }
-        // `clip` and, of categories, `min_count` and `unknown` stay absent unless they are given: they are no part of the hash
-        // of what does not use them.
-        StepKind::Standardize | StepKind::MinMax | StepKind::Log1p => {}
-    }
-    step
 }
 
 #[cfg(test)]

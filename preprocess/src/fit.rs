@@ -30,7 +30,7 @@ use datafusion::{
     logical_expr::{Expr, ident},
 };
 use feedline_schemas::{
-    config::{ImputeStrategy, StepConfig, StepKind, Task},
+    config::{Impute, ImputeStrategy, MinMax, Standardize, Step, StepConfig, Task, Winsorize},
     format::TRANSFORM,
     ids::Hash128,
     transform::{
@@ -41,11 +41,7 @@ use feedline_schemas::{
 };
 
 pub(crate) use self::{
-    categories::{BUCKETS, most_values},
-    groups::GROUP_ROWS,
     nans::check_nans,
-    neighbours::{NEIGHBOURS, REFERENCE_ROWS},
-    outcomes::{FOLDS, SMOOTHING},
     payload::{fit_parts, fit_payload},
     texts::check_texts,
     tokens::{LearnSpec, learn_tokenizer},
@@ -54,6 +50,7 @@ pub(crate) use self::{
 use self::aggregate::{Counted, Rows};
 use crate::{
     Error, TrainSplit, classes,
+    columns::kind_of,
     exact_sum::Summary,
     functions::{self, Profile},
     quantile::{Quantile, Tally, Wanted},
@@ -62,8 +59,6 @@ use crate::{
 
 /// Most classes of a target, and most known values of a category.
 pub(crate) const MOST_VALUES: u32 = 100_000;
-/// Percentiles of `winsorize` unless the step says otherwise.
-const DEFAULT_CAPS: (f64, f64) = (0.01, 0.99);
 
 /// Transform to fit.
 #[derive(Clone, Debug)]
@@ -129,7 +124,7 @@ async fn fit_rows(train: &TrainSplit, spec: &FitSpec) -> Result<TransformArtefac
         targets.push(fit.target(target).await?);
     }
     for (i, step) in spec.steps.iter().enumerate() {
-        if step.r#type != StepKind::Categories {
+        if !step.is_categories() {
             fit.settle(train).await?;
         }
         let fitted = fit.step(step, &spec.steps[i + 1..], train).await?;
@@ -213,43 +208,51 @@ impl Fit {
         rest: &[StepConfig],
         train: &TrainSplit,
     ) -> Result<FittedStep, Error> {
-        Ok(match step.r#type {
-            StepKind::Impute if step.strategy == Some(ImputeStrategy::Knn) => {
-                self.neighbours(step, train).await?
-            }
-            StepKind::Impute => FittedStep::Impute {
-                columns: self.impute(step).await?,
+        let StepConfig { columns, step } = step;
+        Ok(match step {
+            Step::Impute(impute) => match &impute.strategy {
+                ImputeStrategy::Knn(knn) => {
+                    self.neighbours(columns, knn, impute.indicator, train)
+                        .await?
+                }
+                _ => FittedStep::Impute {
+                    columns: self.impute(columns, impute).await?,
+                },
             },
-            StepKind::Winsorize => FittedStep::Winsorize {
-                columns: self.winsorize(step, rest).await?,
+            Step::Winsorize(caps) => FittedStep::Winsorize {
+                columns: self.winsorize(columns, caps, rest).await?,
             },
-            StepKind::Standardize => FittedStep::Standardize {
-                columns: self.standardize(step).await?,
+            Step::Standardize(step) => FittedStep::Standardize {
+                columns: self.standardize(columns, step).await?,
             },
-            StepKind::MinMax => FittedStep::MinMax {
-                columns: self.min_max(step).await?,
+            Step::MinMax(step) => FittedStep::MinMax {
+                columns: self.min_max(columns, *step).await?,
             },
-            StepKind::Robust => FittedStep::Robust {
-                columns: self.robust(step).await?,
+            Step::Robust(step) => FittedStep::Robust {
+                columns: self.robust(columns, *step).await?,
             },
-            StepKind::Log1p => FittedStep::Log1p {
-                columns: self.log1p(step).await?,
+            Step::Log1p => FittedStep::Log1p {
+                columns: self.log1p(columns).await?,
             },
-            StepKind::Power => FittedStep::Power {
-                columns: self.power(step, rest).await?,
+            Step::Power(step) => FittedStep::Power {
+                columns: self.power(columns, step.method, rest).await?,
             },
-            StepKind::Categories => FittedStep::Categories {
-                columns: self.categories(step).await?,
+            Step::Categories(step) => FittedStep::Categories {
+                columns: self.categories(columns, step).await?,
             },
         })
     }
 
-    async fn impute(&mut self, step: &StepConfig) -> Result<Vec<FittedImpute>, Error> {
-        let strategy = step.strategy.unwrap_or_default();
-        let mut fitted = Vec::with_capacity(step.columns.len());
+    async fn impute(
+        &mut self,
+        columns: &[String],
+        step: &Impute,
+    ) -> Result<Vec<FittedImpute>, Error> {
+        let strategy = step.strategy;
+        let mut fitted = Vec::with_capacity(columns.len());
         if strategy == ImputeStrategy::Median {
             let mut medians = std::mem::take(&mut self.medians);
-            let unknown = step.columns.iter().filter(|c| !medians.contains_key(*c));
+            let unknown = columns.iter().filter(|c| !medians.contains_key(*c));
             let unknown: Vec<&String> = unknown.collect();
             let wanted = unknown
                 .iter()
@@ -262,16 +265,16 @@ impl Fit {
                     .value;
                 medians.insert((*name).clone(), (value, found.tally.missing));
             }
-            for name in &step.columns {
+            for name in columns {
                 let (value, missing) = medians.remove(name).expect("each was known or asked for");
                 fitted.push(imputed(step, name, value, missing));
             }
             self.medians = medians;
             return Ok(fitted);
         }
-        for (name, profile) in step.columns.iter().zip(self.profiles(step).await?) {
+        for (name, profile) in columns.iter().zip(self.profiles(columns).await?) {
             let value = match strategy {
-                ImputeStrategy::Constant => step.value.map(|value| value + 0.0),
+                ImputeStrategy::Constant(constant) => Some(constant.value + 0.0),
                 ImputeStrategy::Mean => profile.summary().map(|summary| summary.mean),
                 _ => self
                     .rows
@@ -287,25 +290,27 @@ impl Fit {
 
     async fn winsorize(
         &mut self,
-        step: &StepConfig,
+        columns: &[String],
+        step: &Winsorize,
         rest: &[StepConfig],
     ) -> Result<Vec<FittedWinsorize>, Error> {
-        let (lower, upper) = caps(step);
+        let Winsorize {
+            lower,
+            upper,
+            ref groups,
+        } = *step;
         let wanted = |name: &String| {
             let mut wanted = vec![Wanted::Percentile(lower), Wanted::Percentile(upper)];
             // The passes that find the caps find the median, too.
-            if step.by.is_none() && is_next_median(rest, name) {
+            if groups.is_none() && is_next_median(rest, name) {
                 wanted.push(Wanted::Median);
             }
             wanted
         };
-        let columns = step
-            .columns
-            .iter()
-            .map(|name| (self.cell(name), wanted(name)))
-            .collect();
-        let mut fitted = Vec::with_capacity(step.columns.len());
-        for (name, found) in step.columns.iter().zip(self.rows.quantiles(columns).await?) {
+        let cells = columns.iter().map(|name| (self.cell(name), wanted(name)));
+        let found = self.rows.quantiles(cells.collect()).await?;
+        let mut fitted = Vec::with_capacity(columns.len());
+        for (name, found) in columns.iter().zip(found) {
             let quantiles = found.quantiles.as_deref();
             let Some([low, high, median @ ..]) = quantiles else {
                 return Err(self.nothing_to_fit("winsorize", name));
@@ -327,15 +332,19 @@ impl Fit {
                 groups: None,
             });
         }
-        if let Some(by) = &step.by {
-            self.cap_groups(step, by, &mut fitted).await?;
+        if let Some(groups) = groups {
+            self.cap_groups(columns, groups, &mut fitted).await?;
         }
         Ok(fitted)
     }
 
-    async fn standardize(&self, step: &StepConfig) -> Result<Vec<FittedStandardize>, Error> {
-        let mut fitted = Vec::with_capacity(step.columns.len());
-        for (name, profile) in step.columns.iter().zip(self.profiles(step).await?) {
+    async fn standardize(
+        &self,
+        columns: &[String],
+        step: &Standardize,
+    ) -> Result<Vec<FittedStandardize>, Error> {
+        let mut fitted = Vec::with_capacity(columns.len());
+        for (name, profile) in columns.iter().zip(self.profiles(columns).await?) {
             let summary = profile
                 .summary()
                 .ok_or_else(|| self.nothing_to_fit("standardize", name))?;
@@ -351,15 +360,15 @@ impl Fit {
                 groups: None,
             });
         }
-        if let Some(by) = &step.by {
-            self.scale_groups(step, by, &mut fitted).await?;
+        if let Some(groups) = &step.groups {
+            self.scale_groups(columns, groups, &mut fitted).await?;
         }
         Ok(fitted)
     }
 
-    async fn min_max(&self, step: &StepConfig) -> Result<Vec<FittedMinMax>, Error> {
-        let mut fitted = Vec::with_capacity(step.columns.len());
-        for (name, profile) in step.columns.iter().zip(self.profiles(step).await?) {
+    async fn min_max(&self, columns: &[String], step: MinMax) -> Result<Vec<FittedMinMax>, Error> {
+        let mut fitted = Vec::with_capacity(columns.len());
+        for (name, profile) in columns.iter().zip(self.profiles(columns).await?) {
             let (min, max) = profile
                 .range()
                 .ok_or_else(|| self.nothing_to_fit("min_max", name))?;
@@ -445,9 +454,9 @@ impl Fit {
         })
     }
 
-    async fn profiles(&self, step: &StepConfig) -> Result<Vec<Profile>, Error> {
+    async fn profiles(&self, columns: &[String]) -> Result<Vec<Profile>, Error> {
         self.rows
-            .profiles(step.columns.iter().map(|name| self.cell(name)).collect())
+            .profiles(columns.iter().map(|name| self.cell(name)).collect())
             .await
     }
 
@@ -475,20 +484,20 @@ impl Fit {
 
 const TARGET: &str = "dataset.target";
 
-fn imputed(step: &StepConfig, name: &str, value: f64, missing: u64) -> FittedImpute {
-    let statistic = match step.strategy.unwrap_or_default() {
+fn imputed(step: &Impute, name: &str, value: f64, missing: u64) -> FittedImpute {
+    let statistic = match step.strategy {
         ImputeStrategy::Median => ImputeStatistic::Median,
         ImputeStrategy::Mean => ImputeStatistic::Mean,
         ImputeStrategy::MostFrequent => ImputeStatistic::MostFrequent,
-        ImputeStrategy::Constant => ImputeStatistic::Constant,
-        ImputeStrategy::Knn => unreachable!("neighbours have a step of their own"),
+        ImputeStrategy::Constant(_) => ImputeStatistic::Constant,
+        ImputeStrategy::Knn(_) => unreachable!("neighbours have a step of their own"),
     };
     FittedImpute {
         name: name.to_owned(),
         value,
         statistic,
         missing,
-        indicator: step.indicator.unwrap_or(false),
+        indicator: step.indicator,
     }
 }
 
@@ -528,8 +537,7 @@ fn is_next_median(rest: &[StepConfig], name: &str) -> bool {
     let mut rest = rest.iter();
     let next = rest.find(|step| step.columns.iter().any(|column| column == name));
     next.is_some_and(|step| {
-        step.r#type == StepKind::Impute
-            && step.strategy.unwrap_or_default() == ImputeStrategy::Median
+        matches!(&step.step, Step::Impute(impute) if impute.strategy == ImputeStrategy::Median)
     })
 }
 
@@ -539,13 +547,6 @@ fn stays_median(tally: Tally, low: &Quantile, high: &Quantile) -> bool {
     let (count, infinite) = (tally.finite, tally.low_infinite + tally.high_infinite);
     let half = count.saturating_sub(1) / 2;
     infinite == 0 && low.below <= half && high.above <= half
-}
-
-fn caps(step: &StepConfig) -> (f64, f64) {
-    (
-        step.lower.unwrap_or(DEFAULT_CAPS.0),
-        step.upper.unwrap_or(DEFAULT_CAPS.1),
-    )
 }
 
 fn unzip<T>(counted: Vec<Counted<T>>) -> (Vec<T>, Vec<u64>) {
@@ -566,11 +567,7 @@ fn check_spec(spec: &FitSpec) -> Result<(), Error> {
 }
 
 fn check_step(spec: &FitSpec, step: &StepConfig) -> Result<(), String> {
-    let kind = if step.r#type == StepKind::Categories {
-        InputKind::Categorical
-    } else {
-        InputKind::Numeric
-    };
+    let kind = kind_of(step);
     for (i, name) in step.columns.iter().enumerate() {
         match spec.inputs.iter().find(|input| input.name == *name) {
             None => {
@@ -598,7 +595,7 @@ fn check_step(spec: &FitSpec, step: &StepConfig) -> Result<(), String> {
         let named = spec.inputs.iter().find(|input| input.name == **by);
         named.is_none_or(|input| input.kind != InputKind::Categorical)
     };
-    match step.by.as_ref().filter(is_odd) {
+    match step.by().filter(is_odd) {
         Some(by) => Err(format!(
             "column `{by}` is no category among the features, so rows have no groups by it"
         )),

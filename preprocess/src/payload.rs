@@ -13,7 +13,7 @@ use arrow::{
 };
 use datafusion::error::Result as EngineResult;
 use feedline_schemas::{
-    config::{DatasetConfig, DatasetKind, Embargo, SplitBy, SplitConfig, Task},
+    config::{DatasetConfig, DatasetKind, SplitBy, SplitConfig, Task},
     manifest::Split,
     pnm::{self, Pnm},
     record::ColumnType,
@@ -242,27 +242,18 @@ fn check_keys(config: &DatasetConfig, kind: PayloadKind) -> Result<(), Error> {
 }
 
 fn check_range(split: &SplitConfig, kind: Option<PayloadKind>) -> Result<(), Error> {
-    let is_range = split.by == SplitBy::Range;
-    let of_rows = is_range && kind.is_none();
-    if !split.embargo.is_none() && !of_rows && split.by != SplitBy::Time {
-        return Err(Error::config(
-            "dataset.split.embargo",
-            "it belongs to rows that are split by `range`, and to a split by `time`; remove it",
-        ));
-    }
-    if of_rows && matches!(split.embargo, Embargo::Span(_)) {
-        return Err(Error::config(
-            "dataset.split.embargo",
-            "rows are split by their place, so it is a number of rows; a span of time goes with `by = \"time\"`",
-        ));
-    }
-    let reason = match kind {
-        _ if !is_range => return Ok(()),
-        Some(PayloadKind::Image) => "images have no order to be split by; use `key`",
-        _ if split.key.is_empty() => return Ok(()),
-        _ => "rows are split by their order, so `dataset.split.key` has no meaning; remove one",
+    let SplitBy::Range { embargo } = split.by else {
+        return Ok(());
     };
-    Err(Error::config("dataset.split.by", reason))
+    if embargo > 0 && kind.is_some() {
+        let reason = "it counts rows, and documents have a part in every split; remove it";
+        return Err(Error::config("dataset.split.embargo", reason));
+    }
+    if kind == Some(PayloadKind::Image) {
+        let reason = "images have no order to be split by; use `key`";
+        return Err(Error::config("dataset.split.by", reason));
+    }
+    Ok(())
 }
 
 /// The cells of a column where they are of the type of the payload, else nulls.
@@ -420,7 +411,7 @@ mod tests {
 
     fn shares(train: f64, validation: f64, test: f64) -> SplitConfig {
         SplitConfig {
-            by: SplitBy::Range,
+            by: SplitBy::Range { embargo: 0 },
             train,
             validation,
             test,

@@ -19,7 +19,7 @@ use datafusion::{
     prelude::{DataFrame, SessionConfig, SessionContext},
 };
 use feedline_schemas::{
-    config::{DedupMode, DocumentConfig, MissingKey, SplitConfig, Task},
+    config::{DedupMode, DocumentConfig, Fraction, MissingKey, SplitConfig, Task},
     ids::Hash128,
     manifest::{ConflictCounts, NearDupCounts, Split},
     record::{self, ColumnType, DECIMAL_PRECISION, DECIMAL_SCALE, RecordSchema},
@@ -227,7 +227,7 @@ pub(crate) async fn frame(
     let nan = NanSeen::default();
     let missing = Missing::new(&spec.config.null_values, &spec.config.missing_values).noting(&nan);
     for (index, source) in sources.iter().enumerate() {
-        let is_frozen = spec.config.split.frozen.as_ref() == Some(&source.reference.name);
+        let is_frozen = spec.config.split.frozen() == Some(&source.reference.name);
         let newest = Newest::of(source)?;
         let mut own: Option<DataFrame> = None;
         for generation in &source.generations {
@@ -579,7 +579,7 @@ impl Reading<'_> {
     fn columns(&self, source: u64) -> Result<Vec<Expr>, Error> {
         let payload = self.spec.payload.as_ref();
         // Rows that differ in the split that a column names are copies all the same.
-        let named = self.spec.config.split.column.as_ref();
+        let named = self.spec.config.split.column();
         let named = named.filter(|name| self.spec.inputs.iter().all(|i| i.column.name != **name));
         let content = |name: &&str| match payload {
             Some(payload) => payload.column == *name,
@@ -804,7 +804,7 @@ impl Reading<'_> {
 
     /// `judged`, and rows that lack too many of their features.
     fn sparse(&self, judged: Expr) -> Expr {
-        let Some(share) = self.spec.config.max_missing_fraction else {
+        let Some(share) = self.spec.config.max_missing_fraction.map(Fraction::get) else {
             return judged;
         };
         let inputs = self.spec.landed_inputs();

@@ -71,7 +71,7 @@ impl Borders {
     pub(crate) fn new(config: &SplitConfig, rows: u64) -> Self {
         Self {
             ends: Ends::new(config).among(rows),
-            embargo: match config.embargo {
+            embargo: match config.embargo() {
                 config::Embargo::Count(rows) => rows,
                 config::Embargo::Span(_) => 0,
             },
@@ -142,7 +142,7 @@ mod tests {
             train: 0.5,
             validation: 0.3,
             test: 0.2,
-            embargo: config::Embargo::Count(2),
+            by: config::SplitBy::Range { embargo: 2 },
             ..SplitConfig::default()
         };
         let borders = Borders::new(&config, 10);

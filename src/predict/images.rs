@@ -132,7 +132,7 @@ fn without_target(dataset: &DatasetConfig, format: Option<FileFormat>) -> Datase
             shuffle: false,
             ..dataset.shards.clone()
         },
-        max_reject_fraction: Some(ALL_BUT_ONE),
+        max_reject_fraction: Some(Fraction::literal(ALL_BUT_ONE)),
         ..DatasetConfig::default()
     }
 }

@@ -173,7 +173,7 @@ impl Build<'_> {
         let columns = self.columns.iter().filter(|column| {
             column.r#type != ColumnType::Null
                 && conflicts::is_content(config, &column.name)
-                && config.split.column.as_deref() != Some(&column.name)
+                && config.split.column() != Some(&column.name)
                 && !is_seen(&column.name)
         });
         columns.map(|column| column.name.clone()).collect()

@@ -183,7 +183,7 @@ impl Build<'_> {
         let split = &self.spec.config.split;
         let (key, why) = match &self.spec.rule {
             Rule::Range if !self.cuts_documents() => ("by", "the position among all rows decides"),
-            Rule::Time(_) if split.until.is_empty() => (
+            Rule::Time(_) if split.until().is_empty() => (
                 "until",
                 "fractions of all rows decide where the splits begin",
             ),
@@ -233,7 +233,7 @@ impl Build<'_> {
                 "`dataset.series` makes features of the rows before",
             ),
             (
-                config.split.frozen.is_some(),
+                config.split.frozen().is_some(),
                 "`dataset.split.frozen` compares all rows with those of the frozen source",
             ),
             (

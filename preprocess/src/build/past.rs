@@ -359,7 +359,7 @@ impl Build<'_> {
     /// The dataset as it is resolved, without splits, for rows without a target.
     async fn spec_of_past(&self, kept: Vec<KeptColumn>) -> Result<DatasetSpec, Error> {
         let mut config: DatasetConfig = self.dataset.clone();
-        if let Some(frozen) = config.split.frozen.take()
+        if let Some(frozen) = config.split.frozen().cloned()
             && !config.sources.is_empty()
         {
             config.sources.push(frozen);

@@ -278,8 +278,8 @@ async fn keys_of_another_kind_are_refused() {
     for (config, expected) in [
         ("content = \"text\"", "`dataset.content`: rows of numbers"),
         (
-            "split = { embargo = 3 }",
-            "`dataset.split.embargo`: it belongs to rows",
+            "kind = \"characters\"\nsplit = { by = \"range\", embargo = 3 }",
+            "`dataset.split.embargo`: it counts rows",
         ),
         (
             "target = \"image\"",
@@ -312,10 +312,6 @@ async fn keys_of_another_kind_are_refused() {
         (
             "kind = \"characters\"\ncontent = \"txt\"",
             "did you mean `text`?",
-        ),
-        (
-            "kind = \"characters\"\nsplit = { by = \"range\", key = [\"text\"] }",
-            "`dataset.split.key` has no meaning",
         ),
     ] {
         let found = refused(config).await;

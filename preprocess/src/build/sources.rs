@@ -2,8 +2,8 @@
 
 use feedline_schemas::{
     config::{
-        DatasetConfig, DocumentConfig, FeatureConfig, JoinConfig, SeriesConfig, SourceConfig,
-        TargetColumns,
+        Bounded, DatasetConfig, DocumentConfig, FeatureConfig, JoinConfig, SeriesConfig,
+        SourceConfig, TargetColumns,
     },
     ids::{Hash128, Name, TableName},
     manifest::SourceReference,
@@ -51,7 +51,7 @@ pub(super) fn joined<'a>(
         dataset
             .sources
             .iter()
-            .chain(&dataset.split.frozen)
+            .chain(dataset.split.frozen())
             .any(|table| table.is_records_of(name))
     };
     if let Some(name) = names.iter().find(is_row) {
@@ -93,7 +93,7 @@ pub(super) fn chosen<'a>(
         true => own,
         false => dataset.sources.clone(),
     };
-    if let Some(frozen) = &dataset.split.frozen {
+    if let Some(frozen) = dataset.split.frozen() {
         listed(
             "dataset.split.frozen",
             std::slice::from_ref(frozen),
@@ -126,7 +126,7 @@ fn check_files(dataset: &DatasetConfig) -> Result<(), Error> {
     let others = [
         ("dataset.sources", !dataset.sources.is_empty()),
         ("dataset.join", !dataset.join.is_empty()),
-        ("dataset.split.frozen", dataset.split.frozen.is_some()),
+        ("dataset.split.frozen", dataset.split.frozen().is_some()),
         (
             "dataset.near_dup.against",
             against.is_some_and(|a| !a.is_empty()),
@@ -282,7 +282,9 @@ pub(super) fn columns_hash(config: &DatasetConfig) -> Hash128 {
         target,
         series,
         feature,
-        sequence: sequence.as_ref().map(|s| (s.length, s.horizon)),
+        sequence: sequence
+            .as_ref()
+            .map(|s| (s.length.get(), s.horizon.map(Bounded::get))),
         text,
     };
     Hash128::of(

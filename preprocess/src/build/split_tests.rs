@@ -437,20 +437,12 @@ async fn a_frozen_source_is_the_whole_test_split_of_a_table() {
     zone(&root, "b", &NUMBERED, &numbered(100..120)).await;
     for (config, part) in [
         (
-            "split = { frozen = \"b\" }\n",
-            "set `dataset.split.test = 0`",
-        ),
-        (
             "split = { frozen = \"c\", train = 0.9, validation = 0.1, test = 0 }\n",
             "no source `c`",
         ),
         (
             "split = { frozen = \"a\", train = 0.9, validation = 0.1, test = 0 }\n",
             "the only source",
-        ),
-        (
-            "split = { frozen = \"b\", by = \"range\", train = 0.9, validation = 0.1, test = 0 }\n",
-            "goes with `by = \"key\"`",
         ),
     ] {
         let message = failure(&root, config).await;
@@ -610,54 +602,16 @@ async fn a_group_belongs_to_the_split_of_its_last_row_and_neither_it_nor_time_le
 }
 
 #[tokio::test]
-async fn keys_of_another_way_to_split_are_refused_by_name() {
+async fn a_column_of_the_time_that_does_not_fit_is_refused() {
     let root = Store::memory();
     zone(&root, "a", &TIMED, &timed((0..50).map(|i| (i, i)))).await;
     for (split, part) in [
-        (
-            "by = \"expression\"",
-            "`dataset.split.expression`: this way to split needs it",
-        ),
-        (
-            "by = \"column\"",
-            "`dataset.split.column`: this way to split needs it",
-        ),
-        (
-            "by = \"time\"",
-            "`dataset.split.time`: this way to split needs it",
-        ),
-        (
-            "expression = \"'train'\"",
-            "`dataset.split.expression`: it goes with `by = \"expression\"`",
-        ),
-        (
-            "by = \"range\", column = \"x\"",
-            "`dataset.split.column`: it goes with `by = \"column\"`",
-        ),
-        (
-            "time = \"ts\"",
-            "`dataset.split.time`: it goes with `by = \"time\"`",
-        ),
-        (
-            "until = [\"1\", \"2\"]",
-            "`dataset.split.until`: it goes with `by = \"time\"`",
-        ),
-        (
-            "by = \"expression\", expression = \"'train'\", train = 0.9, validation = 0.1, test = 0",
-            "the expression decides",
-        ),
-        (
-            "by = \"time\", time = \"ts\", until = [\"1\", \"2\"], train = 0.9, test = 0",
-            "the borders of `until` decide",
-        ),
         ("by = \"time\", time = \"x\"", "column `x` holds no times"),
         ("by = \"time\", time = \"tss\"", "did you mean `ts`?"),
         (
             "by = \"time\", time = \"ts\", embargo = \"7d\"",
             "a number of their unit",
         ),
-        ("by = \"range\", embargo = \"7d\"", "it is a number of rows"),
-        ("embargo = 3", "`dataset.split.embargo`: it belongs to rows"),
     ] {
         let message = failure(&root, &format!("split = {{ {split} }}\n")).await;
         assert!(message.contains(part), "{split}: {message}");

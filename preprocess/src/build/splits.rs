@@ -29,7 +29,7 @@ impl Build<'_> {
         let config = &self.spec.config.split;
         let shares = [config.train, config.validation, config.test];
         let [train, validation, test] = rows;
-        if config.by.is_named() || !config.until.is_empty() {
+        if config.by.is_named() || !config.until().is_empty() {
             return Ok(());
         }
         let left_out = left_out(rejects);
@@ -85,11 +85,13 @@ impl Build<'_> {
     ) -> Result<(), Error> {
         let config = &self.spec.config.split;
         let [train, validation, test] = rows;
-        let (key, what) = match config.by {
-            _ if config.frozen.is_some() => ("frozen", "this source leaves none that can be used"),
-            SplitBy::Expression => ("expression", "it names none"),
-            SplitBy::Column => ("column", "it names none"),
-            SplitBy::Time if !config.until.is_empty() => {
+        let (key, what) = match &config.by {
+            _ if config.frozen().is_some() => {
+                ("frozen", "this source leaves none that can be used")
+            }
+            SplitBy::Expression(_) => ("expression", "it names none"),
+            SplitBy::Column(_) => ("column", "it names none"),
+            SplitBy::Time { until, .. } if !until.is_empty() => {
                 ("until", "none is between its boundaries")
             }
             _ => return Ok(()),

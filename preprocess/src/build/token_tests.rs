@@ -300,14 +300,6 @@ async fn keys_that_make_no_sense_are_refused() {
     let (_folder, key) = given();
     for (config, expected) in [
         (
-            "tokens = { vocabulary = 256 }",
-            "`dataset.tokens.vocabulary`: there are 256 bytes",
-        ),
-        (
-            "tokens = { window = 0 }",
-            "`dataset.tokens.window`: use 1 to 65536",
-        ),
-        (
             "tokens = { sample_bytes = \"0 B\" }",
             "`dataset.tokens.sample_bytes`: no tokenizer",
         ),

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use feedline_schemas::{
-    config::{DatasetConfig, DatasetKind, PackMode, SplitBy, TokensConfig},
+    config::{Bounded, DatasetConfig, DatasetKind, PackMode, TokensConfig},
     manifest::TokensReference,
     transform::FittedTokens,
 };
@@ -18,9 +18,7 @@ use crate::{
 };
 
 const VOCABULARY: u32 = 8192;
-const VOCABULARY_MAX: u32 = 1_000_000;
 const SAMPLE_BYTES: u64 = 1 << 30;
-const WINDOW_MAX: u32 = 65_536;
 /// Most ids of a row that has other parts too.
 const ROW_LENGTH: u32 = 128;
 
@@ -50,18 +48,6 @@ pub(super) fn resolve(config: &DatasetConfig) -> Result<Option<TokensConfig>, Er
             "the text of a row stays in its row; remove it",
         );
     }
-    let outside = |value: Option<u32>, least, most| {
-        value.is_some_and(|value| !(least..=most).contains(&value))
-    };
-    if outside(tokens.vocabulary, 257, VOCABULARY_MAX) {
-        return refuse(
-            "dataset.tokens.vocabulary",
-            "there are 256 bytes and the end of a text: use 257 to 1000000",
-        );
-    }
-    if outside(tokens.window, 1, WINDOW_MAX) {
-        return refuse("dataset.tokens.window", "use 1 to 65536 ids");
-    }
     if tokens.sample_bytes.is_some_and(|bytes| bytes.bytes() == 0) {
         return refuse(
             "dataset.tokens.sample_bytes",
@@ -87,7 +73,7 @@ pub(super) fn resolve(config: &DatasetConfig) -> Result<Option<TokensConfig>, Er
 pub(super) fn row_length(config: Option<&TokensConfig>) -> u32 {
     config
         .and_then(|config| config.window)
-        .unwrap_or(ROW_LENGTH)
+        .map_or(ROW_LENGTH, Bounded::get)
 }
 
 /// A tokenizer and the file it is.
@@ -154,7 +140,7 @@ impl TokenizerFile {
         let end = config.end_of_text.as_deref().filter(|end| !end.is_empty());
         let spec = LearnSpec {
             column: column.to_owned(),
-            vocabulary: config.vocabulary.unwrap_or(VOCABULARY),
+            vocabulary: config.vocabulary.map_or(VOCABULARY, Bounded::get),
             sample_bytes: config
                 .sample_bytes
                 .map_or(SAMPLE_BYTES, |bytes| bytes.bytes()),
@@ -173,8 +159,8 @@ impl TokenizerFile {
     ///
     /// # Errors
     /// [`Error::Config`] when the tokenizer has no such token.
-    fn end(&self, config: &TokensConfig, split: SplitBy) -> Result<Option<u32>, Error> {
-        if config.end_of_text.as_deref() == Some("") || split == SplitBy::Range {
+    fn end(&self, config: &TokensConfig, is_divided: bool) -> Result<Option<u32>, Error> {
+        if config.end_of_text.as_deref() == Some("") || is_divided {
             return Ok(None);
         }
         let added = self.tokenizer.added();
@@ -213,7 +199,7 @@ impl TokenizerFile {
         ))
     }
 
-    /// Description for the artefact.
+    /// Description for the artefact; `is_divided` is true if each document has a part in every split.
     ///
     /// # Errors
     /// [`Error::Config`] when it lacks the end of a text.
@@ -221,13 +207,13 @@ impl TokenizerFile {
         &self,
         column: &str,
         config: &TokensConfig,
-        split: SplitBy,
+        is_divided: bool,
     ) -> Result<FittedTokens, Error> {
         Ok(FittedTokens {
             column: column.to_owned(),
             tokenizer: self.tokenizer.hash(),
             vocabulary: self.tokenizer.vocabulary(),
-            end_of_text: self.end(config, split)?,
+            end_of_text: self.end(config, is_divided)?,
             learnt_bytes: self.learnt_bytes,
         })
     }
@@ -254,7 +240,7 @@ impl TokenizerFile {
             tokenizer: path,
             hash,
             end_of_text: fitted.end_of_text,
-            window: config.window,
+            window: config.window.map(Bounded::get),
             pack: config.pack,
         })
     }

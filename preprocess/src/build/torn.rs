@@ -20,12 +20,12 @@ impl Build<'_> {
     pub(super) async fn torn(&self, session: &SessionContext, groups: &Groups) -> Error {
         let config = &self.spec.config.split;
         let (keys, columns) = (groups.leaked, config.key.join("`, `"));
-        let (at, advice) = match config.by {
-            SplitBy::Expression => (
+        let (at, advice) = match &config.by {
+            SplitBy::Expression(_) => (
                 "expression",
                 format!("write the expression over `{columns}` alone"),
             ),
-            SplitBy::Column => ("column", format!("name one split for each `{columns}`")),
+            SplitBy::Column(_) => ("column", format!("name one split for each `{columns}`")),
             _ => {
                 let samples = groups.samples.iter().map(|key| Groups::named(*key));
                 let samples = samples.collect();

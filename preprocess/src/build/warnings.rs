@@ -12,7 +12,7 @@ use datafusion::{
     prelude::{DataFrame, SessionContext},
 };
 use feedline_schemas::{
-    config::{DedupMode, SplitBy},
+    config::{DedupMode, Step},
     ids::{Origin, TableName},
     manifest::{ConflictCounts, SourceReference, Split},
     record::ColumnType,
@@ -70,8 +70,8 @@ impl Build<'_> {
             &config.passthrough,
             &config.split.key,
             config.targets(),
-            config.split.column.as_slice(),
-            config.split.time.as_slice(),
+            config.split.column().map_or(&[], std::slice::from_ref),
+            config.split.time().map_or(&[], std::slice::from_ref),
         ];
         let is_held = |name: &String| {
             let images = self.spec.images().into_iter();
@@ -132,12 +132,12 @@ impl Build<'_> {
         let query = self.query.as_ref()?;
         let split = &self.spec.config.split;
         let series = self.spec.series.iter().map(|series| &series.time);
-        let times: BTreeSet<&String> = split.time.iter().chain(series).collect();
+        let times: BTreeSet<&String> = split.time().into_iter().chain(series).collect();
         // The result may call the time by another name than the tables.
         let of_times = query.made.iter().filter(|made| times.contains(&made.name));
         let of_times = of_times.flat_map(|made| &made.of);
         let times: BTreeSet<&String> = of_times.chain(times.iter().copied()).collect();
-        let has_embargo = split.by == SplitBy::Time && !split.embargo.is_none();
+        let has_embargo = split.by.is_time() && !split.embargo().is_none();
         let targets = || self.spec.targets().map(|target| &target.column);
         let mut found = Vec::new();
         for made in &query.made {
@@ -329,7 +329,10 @@ impl Build<'_> {
     ) -> Result<Option<CutCategories>, Error> {
         let steps = self.spec.steps.iter();
         let mut steps = steps.filter(|step| step.columns.contains(&category.name));
-        let most = steps.find_map(|step| step.max_values);
+        let most = steps.find_map(|step| match &step.step {
+            Step::Categories(categories) => categories.max_values(),
+            _ => None,
+        });
         let is_full = most.is_some_and(|most| category.values.len() >= most as usize);
         if !is_full || category.rejects_unknown {
             return Ok(None);

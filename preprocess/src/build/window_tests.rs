@@ -188,20 +188,6 @@ async fn the_bytes_depend_neither_on_partitions_nor_on_memory() {
 #[tokio::test]
 async fn wrong_settings_are_named() {
     let rows: Vec<Cells> = (0..40).map(|hour| reading(0, hour, hour)).collect();
-    for (sequence, part) in [
-        ("length = 0", "`dataset.sequence.length`: it is 1 to 65,536"),
-        (
-            "length = 3, stride = 0",
-            "`dataset.sequence.stride`: it is 1 to 65,536",
-        ),
-        (
-            "length = 3, horizon = 70000",
-            "`dataset.sequence.horizon`: it is 0 to 65,536",
-        ),
-    ] {
-        let refused = failure(&rows, &format!("{ALL}sequence = {{ {sequence} }}\n")).await;
-        assert!(refused.starts_with(part), "{refused}");
-    }
     // Neighbours would be torn apart.
     let refused = failure(&rows, "sequence = { length = 3 }\n").await;
     assert!(

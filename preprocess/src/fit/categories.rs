@@ -1,38 +1,44 @@
 //! Known values of categories, and the handling of all others.
 
 use feedline_schemas::{
-    config::{StepConfig, UnknownCategories},
-    transform::{CategoryEncoding, FittedCategories, FittedFrequency},
+    config::{Bounded, Categories, UnknownCategories, Vocabulary},
+    transform::{FittedCategories, FittedFrequency},
 };
 
 use super::{Fit, STEP, unzip};
 use crate::Error;
 
-/// Ids that hashed values share unless the step says otherwise.
-pub(crate) const BUCKETS: u32 = 64;
-
-/// Known values of a category unless the step says otherwise: fewer where each makes the row longer.
-pub(crate) const fn most_values(encoding: CategoryEncoding) -> u32 {
-    match encoding {
-        CategoryEncoding::OneHot | CategoryEncoding::Ordinal | CategoryEncoding::Hash => 100,
-        CategoryEncoding::Frequency | CategoryEncoding::Target => 10_000,
-    }
-}
-
 impl Fit {
     pub(super) async fn categories(
         &self,
-        step: &StepConfig,
+        columns: &[String],
+        step: &Categories,
     ) -> Result<Vec<FittedCategories>, Error> {
-        let encoding = step.encoding.unwrap_or_default();
-        let mut fitted = Vec::with_capacity(step.columns.len());
-        for name in &step.columns {
-            fitted.push(match encoding {
-                CategoryEncoding::Hash => FittedCategories {
-                    buckets: Some(step.buckets.unwrap_or(BUCKETS)),
+        let encoding = step.encoding();
+        let mut fitted = Vec::with_capacity(columns.len());
+        for name in columns {
+            fitted.push(match step {
+                Categories::Hash(hash) => FittedCategories {
+                    buckets: Some(hash.buckets.get()),
                     ..FittedCategories::new(name.clone(), vec![], vec![], encoding)
                 },
-                _ => self.known(step, name, encoding).await?,
+                Categories::OneHot(vocabulary) | Categories::Ordinal(vocabulary) => {
+                    self.known(step, vocabulary, name).await?
+                }
+                Categories::Frequency(vocabulary) => {
+                    let frequency = FittedFrequency {
+                        rows: self.rows.count(),
+                        missing: self.rows.missing_texts(name).await?,
+                    };
+                    let mut known = self.known(step, vocabulary, name).await?;
+                    known.frequency = Some(frequency);
+                    known
+                }
+                Categories::Target(target) => {
+                    let mut known = self.known(step, &target.vocabulary, name).await?;
+                    known.outcomes = Some(self.outcomes(target, &known).await?);
+                    known
+                }
             });
         }
         Ok(fitted)
@@ -41,12 +47,13 @@ impl Fit {
     /// The known values of a column, and of how many rows they are.
     async fn known(
         &self,
-        step: &StepConfig,
+        step: &Categories,
+        vocabulary: &Vocabulary,
         name: &str,
-        encoding: CategoryEncoding,
     ) -> Result<FittedCategories, Error> {
-        let limit = step.max_values.unwrap_or(most_values(encoding)) as usize;
-        let rejects = step.unknown == Some(UnknownCategories::Reject);
+        let limit = step.max_values().unwrap_or_default() as usize;
+        let rejects = vocabulary.unknown == Some(UnknownCategories::Reject);
+        let min_count = vocabulary.min_count.map(Bounded::get);
         // One more shows if these are all.
         let asked = limit + usize::from(rejects);
         let mut found = self.rows.frequent_texts(name, asked).await?;
@@ -59,22 +66,13 @@ impl Fit {
                 ),
             ));
         }
-        if let Some(fewest) = step.min_count {
+        if let Some(fewest) = min_count {
             found.retain(|value| value.rows >= fewest);
         }
         let (values, counts) = unzip(found);
-        let mut fitted = FittedCategories::new(name.to_owned(), values, counts, encoding);
-        fitted.min_count = step.min_count;
+        let mut fitted = FittedCategories::new(name.to_owned(), values, counts, step.encoding());
+        fitted.min_count = min_count;
         fitted.rejects_unknown = rejects;
-        if encoding == CategoryEncoding::Frequency {
-            fitted.frequency = Some(FittedFrequency {
-                rows: self.rows.count(),
-                missing: self.rows.missing_texts(name).await?,
-            });
-        }
-        if encoding == CategoryEncoding::Target {
-            fitted.outcomes = Some(self.outcomes(step, &fitted).await?);
-        }
         Ok(fitted)
     }
 }

@@ -16,7 +16,7 @@ use datafusion::{
     logical_expr::{ident, lit},
 };
 use feedline_schemas::{
-    config::StepConfig,
+    config::Groups as GroupsConfig,
     transform::{
         FittedCapGroups, FittedCaps, FittedMoments, FittedScaleGroups, FittedStandardize,
         FittedWinsorize,
@@ -31,8 +31,6 @@ use crate::{
     quantile::Wanted,
 };
 
-/// Fewest finite training values of a group with numbers of its own, unless the step says otherwise.
-pub(crate) const GROUP_ROWS: u64 = 30;
 /// Most groups of a column.
 const MOST_GROUPS: usize = 10_000;
 /// Memory that the sums of one column and group take at most, about.
@@ -66,11 +64,12 @@ impl Fit {
     /// Gives the caps of `fitted` to the groups of `by` that have enough values.
     pub(super) async fn cap_groups(
         &self,
-        step: &StepConfig,
-        by: &str,
+        names: &[String],
+        config: &GroupsConfig,
         fitted: &mut [FittedWinsorize],
     ) -> Result<(), Error> {
-        let groups = self.groups(step, by).await?;
+        let by = config.by.as_str();
+        let groups = self.groups(names, config).await?;
         for (i, column) in fitted.iter_mut().enumerate() {
             let mut found = self.sorted_caps(by, i, column, &groups).await?;
             let caps = groups.own(i).map(|(name, group)| {
@@ -92,17 +91,17 @@ impl Fit {
             });
             (column.clipped_low, column.clipped_high) = (0, 0);
         }
-        self.count_clipped(step, by, fitted).await
+        self.count_clipped(names, by, fitted).await
     }
 
     /// Counts the cells that caps change, by the group that the caps are of.
     async fn count_clipped(
         &self,
-        step: &StepConfig,
+        names: &[String],
         by: &str,
         fitted: &mut [FittedWinsorize],
     ) -> Result<(), Error> {
-        self.each(by, &step.columns, |i, group, x| {
+        self.each(by, names, |i, group, x| {
             let column = &mut fitted[i];
             let groups = column.groups.as_mut();
             let own = group
@@ -186,14 +185,15 @@ impl Fit {
     /// Gives means and deviations to the groups of `by` that have enough values.
     pub(super) async fn scale_groups(
         &self,
-        step: &StepConfig,
-        by: &str,
+        names: &[String],
+        config: &GroupsConfig,
         fitted: &mut [FittedStandardize],
     ) -> Result<(), Error> {
-        let groups = self.groups(step, by).await?;
+        let by = config.by.as_str();
+        let groups = self.groups(names, config).await?;
         let at_once = self.rows.per_query(SUM_BYTES) / groups.names.len().max(1);
         let at_once = at_once.max(1);
-        for (chunk, columns) in step.columns.chunks(at_once).enumerate() {
+        for (chunk, columns) in names.chunks(at_once).enumerate() {
             let mut sums: Vec<Vec<ExactMoments>> = Vec::new();
             sums.resize_with(groups.names.len(), || {
                 vec![ExactMoments::default(); columns.len()]
@@ -224,14 +224,15 @@ impl Fit {
     }
 
     /// Finds the groups and counts their values.
-    async fn groups(&self, step: &StepConfig, by: &str) -> Result<Groups, Error> {
+    async fn groups(&self, names: &[String], config: &GroupsConfig) -> Result<Groups, Error> {
+        let by = config.by.as_str();
         let mut groups = Groups {
             names: HashMap::new(),
             counts: Vec::new(),
-            fewest: step.min_count.unwrap_or(GROUP_ROWS),
+            fewest: config.min_count.get(),
         };
-        let width = step.columns.len();
-        self.each(by, &step.columns, |i, group, x| {
+        let width = names.len();
+        self.each(by, names, |i, group, x| {
             let Some(group) = group else { return Ok(()) };
             let place = match groups.names.get(group) {
                 Some(place) => *place,

@@ -15,7 +15,7 @@ use datafusion::{
     prelude::SessionContext,
 };
 use feedline_schemas::{
-    config::StepKind,
+    config::Step,
     record::ColumnType,
     report::Warning,
     transform::{InputKind, NumberSigns},
@@ -52,7 +52,8 @@ pub(crate) async fn check_nans(
     }
     found.retain(|_, (nan, _)| *nan > 0);
     let fills = spec.steps.iter().any(|step| {
-        step.r#type == StepKind::Impute && step.columns.iter().any(|name| found.contains_key(name))
+        matches!(step.step, Step::Impute(_))
+            && step.columns.iter().any(|name| found.contains_key(name))
     });
     Ok(warnings::nan_missing(&found, fills))
 }

@@ -16,7 +16,7 @@ use datafusion::{
     execution::{SendableRecordBatchStream, object_store::ObjectStoreUrl},
 };
 use feedline_schemas::{
-    config::StepConfig,
+    config::Knn,
     transform::{FittedNeighbours, FittedStep},
 };
 use futures::TryStreamExt;
@@ -30,10 +30,6 @@ use crate::{
     transform::{Numbers, is_joint},
 };
 
-/// Neighbours of a cell unless the step says otherwise.
-pub(crate) const NEIGHBOURS: u32 = 5;
-/// Reference rows unless the step says otherwise.
-pub(crate) const REFERENCE_ROWS: u32 = 10_000;
 /// Most cells of the reference: the artefact holds them.
 const MOST_CELLS: usize = 5_000_000;
 /// One column's deviation is so many times another's when distances are those of one column.
@@ -42,24 +38,26 @@ const UNEQUAL: f64 = 100.0;
 impl Fit {
     pub(super) async fn neighbours(
         &self,
-        step: &StepConfig,
+        names: &[String],
+        knn: &Knn,
+        indicator: bool,
         train: &TrainSplit,
     ) -> Result<FittedStep, Error> {
-        let wanted = step.reference_rows.unwrap_or(REFERENCE_ROWS) as usize;
+        let wanted = knn.reference_rows.get() as usize;
         let rows = wanted.min(usize::try_from(train.rows()).unwrap_or(usize::MAX));
-        let cells = rows.saturating_mul(step.columns.len());
+        let cells = rows.saturating_mul(names.len());
         if cells > MOST_CELLS {
             let reason = format!(
                 "{rows} reference rows of {} columns are {cells} cells, more than {MOST_CELLS}: lower `reference_rows`, or \
                  name fewer `columns`",
-                step.columns.len()
+                names.len()
             );
             return Err(Error::config(STEP, reason));
         }
-        let profiles = self.profiles(step).await?;
+        let profiles = self.profiles(names).await?;
         let mut deviations = Vec::new();
-        let mut columns = Vec::with_capacity(step.columns.len());
-        for (name, profile) in step.columns.iter().zip(profiles) {
+        let mut columns = Vec::with_capacity(names.len());
+        for (name, profile) in names.iter().zip(profiles) {
             let summary = profile
                 .summary()
                 .ok_or_else(|| self.nothing_to_fit("impute", name))?;
@@ -68,7 +66,7 @@ impl Fit {
                 name: name.clone(),
                 mean: summary.mean,
                 missing: profile.tally().missing,
-                indicator: step.indicator.unwrap_or(false),
+                indicator,
                 reference: Vec::new(),
             });
         }
@@ -81,14 +79,14 @@ impl Fit {
                 "columns of very different deviations tell what is near; put a `standardize` or `robust` step before `knn`"
             );
         }
-        let cells = step.columns.iter().map(|name| self.cell(name)).collect();
+        let cells = names.iter().map(|name| self.cell(name)).collect();
         let reference = self.rows.reference(cells, rows).await?;
         for (column, cells) in columns.iter_mut().zip(reference) {
             column.reference = cells;
         }
         Ok(FittedStep::Knn {
-            neighbours: step.neighbours.unwrap_or(NEIGHBOURS),
-            weights: step.weights.unwrap_or_default(),
+            neighbours: knn.neighbours.get(),
+            weights: knn.weights,
             columns,
         })
     }

@@ -13,7 +13,7 @@ use datafusion::{
     logical_expr::ident,
 };
 use feedline_schemas::{
-    config::{StepConfig, Task},
+    config::{TargetEncoding, Task},
     transform::{
         FIRST_KNOWN_ID, FittedCategories, FittedOutcome, FittedOutcomes, FoldBy, NULL_ID,
         UNKNOWN_ID,
@@ -29,10 +29,6 @@ use crate::{
     split::Folds,
 };
 
-/// Folds unless the step says otherwise.
-pub(crate) const FOLDS: u32 = 5;
-/// Rows of the mean that are added, unless the step says otherwise.
-pub(crate) const SMOOTHING: f64 = 10.0;
 /// Most classes that a category becomes the shares of.
 const MOST_CLASSES: usize = 100;
 /// Most numbers of one column: the artefact holds them.
@@ -71,14 +67,13 @@ impl Fit {
     /// Target statistics over the rows of each value of `known`.
     pub(super) async fn outcomes(
         &self,
-        step: &StepConfig,
+        step: &TargetEncoding,
         known: &FittedCategories,
     ) -> Result<FittedOutcomes, Error> {
         let target = self.target.as_ref().ok_or_else(|| {
             Error::config(STEP, "`encoding = \"target\"` needs a `dataset.target`")
         })?;
-        let folds = step.folds.unwrap_or(FOLDS);
-        let smoothing = step.smoothing.unwrap_or(SMOOTHING);
+        let (folds, smoothing) = (step.folds.get(), step.smoothing.get());
         let classes = match target.task {
             Task::Regression => Vec::new(),
             Task::Classification => self.sorted_classes(&target.column).await?,

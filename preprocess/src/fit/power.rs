@@ -20,7 +20,7 @@
 
 use datafusion::logical_expr::{Expr, ident};
 use feedline_schemas::{
-    config::{PowerMethod, StepConfig, StepKind},
+    config::{PowerMethod, Step, StepConfig},
     transform::{FittedLog1p, FittedPower},
 };
 use libm::{exp, expm1, log, log1p};
@@ -52,8 +52,8 @@ const STEEP: f64 = 1e9;
 const MOST_PASSES: usize = 100;
 
 impl Fit {
-    pub(super) async fn log1p(&self, step: &StepConfig) -> Result<Vec<FittedLog1p>, Error> {
-        for (name, profile) in step.columns.iter().zip(self.profiles(step).await?) {
+    pub(super) async fn log1p(&self, columns: &[String]) -> Result<Vec<FittedLog1p>, Error> {
+        for (name, profile) in columns.iter().zip(self.profiles(columns).await?) {
             let (min, _) = profile
                 .range()
                 .ok_or_else(|| self.nothing_to_fit("log1p", name))?;
@@ -65,19 +65,19 @@ impl Fit {
                 return Err(Error::config(STEP, reason));
             }
         }
-        let names = step.columns.iter().cloned();
+        let names = columns.iter().cloned();
         Ok(names.map(|name| FittedLog1p { name }).collect())
     }
 
     /// The powers depend on `rest`, the steps behind, in nothing: it only says whether shards could not hold a column.
     pub(super) async fn power(
         &self,
-        step: &StepConfig,
+        columns: &[String],
+        method: PowerMethod,
         rest: &[StepConfig],
     ) -> Result<Vec<FittedPower>, Error> {
-        let method = step.method.unwrap_or_default();
-        let mut searches = Vec::with_capacity(step.columns.len());
-        for (name, profile) in step.columns.iter().zip(self.profiles(step).await?) {
+        let mut searches = Vec::with_capacity(columns.len());
+        for (name, profile) in columns.iter().zip(self.profiles(columns).await?) {
             let (Some((min, max)), Some(summary)) = (profile.range(), profile.summary()) else {
                 return Err(self.nothing_to_fit("power", name));
             };
@@ -308,9 +308,14 @@ impl Search {
 
 /// Returns true if one of the steps brings the column `name` near 0.
 fn is_scaled(steps: &[StepConfig], name: &str) -> bool {
-    let scales = [StepKind::Standardize, StepKind::Robust, StepKind::MinMax];
     let mut steps = steps.iter();
-    steps.any(|step| scales.contains(&step.r#type) && step.columns.iter().any(|c| c == name))
+    steps.any(|step| {
+        let scales = matches!(
+            step.step,
+            Step::Standardize(_) | Step::Robust(_) | Step::MinMax(_)
+        );
+        scales && step.columns.iter().any(|c| c == name)
+    })
 }
 
 /// The least and the greatest power that keep apart the ends of a column's `range`. Those of numbers on both sides of where

@@ -1,6 +1,6 @@
 //! Centre and spread by order statistics, which are robust to outliers.
 
-use feedline_schemas::{config::StepConfig, transform::FittedRobust};
+use feedline_schemas::{config::Robust, transform::FittedRobust};
 
 use super::Fit;
 use crate::{
@@ -8,25 +8,23 @@ use crate::{
     quantile::{Quantile, Wanted},
 };
 
-/// Percentiles of the spread unless the step says otherwise.
-const DEFAULT_SPREAD: (f64, f64) = (0.25, 0.75);
-
 impl Fit {
-    pub(super) async fn robust(&self, step: &StepConfig) -> Result<Vec<FittedRobust>, Error> {
-        let (lower, upper) = (
-            step.lower.unwrap_or(DEFAULT_SPREAD.0),
-            step.upper.unwrap_or(DEFAULT_SPREAD.1),
-        );
+    pub(super) async fn robust(
+        &self,
+        names: &[String],
+        step: Robust,
+    ) -> Result<Vec<FittedRobust>, Error> {
+        let Robust { lower, upper } = step;
         let wanted = [
             Wanted::Median,
             Wanted::Percentile(lower),
             Wanted::Percentile(upper),
         ];
-        let columns = step.columns.iter();
+        let columns = names.iter();
         let columns = columns.map(|name| (self.cell(name), wanted.to_vec()));
         let found = self.rows.quantiles(columns.collect()).await?;
-        let mut fitted = Vec::with_capacity(step.columns.len());
-        for (name, found) in step.columns.iter().zip(found) {
+        let mut fitted = Vec::with_capacity(names.len());
+        for (name, found) in names.iter().zip(found) {
             let quantiles = found.quantiles.as_deref();
             let Some([median, low, high]) =
                 quantiles.and_then(|q| <[Quantile; 3]>::try_from(q).ok())

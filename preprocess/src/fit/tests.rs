@@ -13,6 +13,7 @@ use datafusion::{
     prelude::{SessionConfig, SessionContext},
 };
 use feedline_schemas::transform::CategoryEncoding;
+use serde_json::{Value, json};
 
 use super::*;
 use crate::{Applied, Transform};
@@ -72,15 +73,22 @@ fn spec(table: &Table<'_>, steps: Vec<StepConfig>) -> FitSpec {
     }
 }
 
-fn step(kind: StepKind, columns: &[&str]) -> StepConfig {
-    StepConfig::new(kind, columns.iter().map(|c| (*c).to_owned()).collect())
+fn step(kind: &str, columns: &[&str]) -> StepConfig {
+    step_with(kind, columns, json!({}))
 }
 
-fn impute(strategy: ImputeStrategy, columns: &[&str]) -> StepConfig {
-    StepConfig {
-        strategy: Some(strategy),
-        ..step(StepKind::Impute, columns)
-    }
+/// A step as a file writes it, with `keys` beside its columns.
+fn step_with(kind: &str, columns: &[&str], keys: Value) -> StepConfig {
+    let mut written = json!({ "type": kind, "columns": columns });
+    let Value::Object(keys) = keys else {
+        panic!("{keys}")
+    };
+    written.as_object_mut().unwrap().extend(keys);
+    serde_json::from_value(written).unwrap()
+}
+
+fn impute(strategy: &str, columns: &[&str]) -> StepConfig {
+    step_with("impute", columns, json!({ "strategy": strategy }))
 }
 
 async fn fitted(table: &Table<'_>, steps: Vec<StepConfig>) -> TransformArtefact {
@@ -166,7 +174,7 @@ fn messy(rows: u32, shift: u32) -> Vec<Option<f64>> {
 }
 
 fn default_steps(columns: &[&str]) -> Vec<StepConfig> {
-    [StepKind::Impute, StepKind::Winsorize, StepKind::Standardize]
+    ["impute", "winsorize", "standardize"]
         .map(|kind| step(kind, columns))
         .to_vec()
 }
@@ -223,11 +231,11 @@ async fn partitions_and_row_order_do_not_change_a_byte() {
     };
     let steps = || {
         vec![
-            step(StepKind::MinMax, &["a"]),
-            impute(ImputeStrategy::Mean, &["a"]),
-            step(StepKind::Winsorize, &["a"]),
-            step(StepKind::Standardize, &["a"]),
-            step(StepKind::Categories, &["c"]),
+            step("min_max", &["a"]),
+            impute("mean", &["a"]),
+            step("winsorize", &["a"]),
+            step("standardize", &["a"]),
+            step("categories", &["c"]),
         ]
     };
     let mut hashes = Vec::new();
@@ -252,17 +260,10 @@ async fn partitions_and_row_order_do_not_change_a_byte() {
 async fn each_step_is_fitted_on_the_output_of_the_one_before() {
     let values = (1..=100).map(f64::from).chain([1e6]).map(Some);
     let table = [("a", floats(values))];
-    let caps = StepConfig {
-        upper: Some(0.5),
-        ..step(StepKind::Winsorize, &["a"])
-    };
+    let caps = step_with("winsorize", &["a"], json!({ "upper": 0.5 }));
     let artefact = fitted(
         &table,
-        vec![
-            caps,
-            step(StepKind::MinMax, &["a"]),
-            step(StepKind::Standardize, &["a"]),
-        ],
+        vec![caps, step("min_max", &["a"]), step("standardize", &["a"])],
     )
     .await;
     let [
@@ -304,10 +305,8 @@ async fn a_column_without_values_is_named_with_advice() {
         "`dataset.step`: cannot fit `impute` to column `b`: none of its 2 training rows has a finite value; fill it with an \
          `impute` step of `strategy = \"constant\"` and a `value`, or leave it out with `dataset.drop`"
     );
-    let constant = StepConfig {
-        value: Some(-0.0),
-        ..impute(ImputeStrategy::Constant, &["b"])
-    };
+    let constant = json!({ "strategy": "constant", "value": -0.0 });
+    let constant = step_with("impute", &["b"], constant);
     let artefact = fitted(&table[1..], vec![constant]).await;
     let applied = applied(&artefact, &table[1..]);
     assert_eq!(applied.x, [0.0, 0.0]);
@@ -346,7 +345,7 @@ async fn constant_and_nearly_constant_columns_are_not_blown_up() {
         ("b", floats(jitter)),
         ("c", floats((0..64).map(|i| Some(f64::from(i))))),
     ];
-    let artefact = fitted(&table, vec![step(StepKind::Standardize, &["a", "b", "c"])]).await;
+    let artefact = fitted(&table, vec![step("standardize", &["a", "b", "c"])]).await;
     let FittedStep::Standardize { columns } = &artefact.steps[0] else {
         panic!("{:?}", artefact.steps)
     };
@@ -389,7 +388,7 @@ async fn the_most_frequent_value_is_the_smallest_of_several() {
         .chain([Some(f64::INFINITY); 3])
         .chain([Some(f64::NEG_INFINITY); 3]);
     let table = [("a", floats(values))];
-    let artefact = fitted(&table, vec![impute(ImputeStrategy::MostFrequent, &["a"])]).await;
+    let artefact = fitted(&table, vec![impute("most_frequent", &["a"])]).await;
     let FittedStep::Impute { columns } = &artefact.steps[0] else {
         panic!("{:?}", artefact.steps)
     };
@@ -413,10 +412,7 @@ async fn categories_stand_by_falling_count_then_by_bytes_and_rare_ones_are_unkno
         Some(""),
     ];
     let table = [("c", texts(&values))];
-    let categories = StepConfig {
-        max_values: Some(4),
-        ..step(StepKind::Categories, &["c"])
-    };
+    let categories = step_with("categories", &["c"], json!({ "max_values": 4 }));
     let artefact = fitted(&table, vec![categories]).await;
     let FittedStep::Categories { columns } = &artefact.steps[0] else {
         panic!("{:?}", artefact.steps)
@@ -444,7 +440,7 @@ async fn more_columns_than_one_query_may_count_are_fitted_in_several() {
         .map(|(name, i)| (name.as_str(), column(i)))
         .collect();
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
-    let spec = spec(&table, vec![step(StepKind::Impute, &names)]);
+    let spec = spec(&table, vec![step("impute", &names)]);
     let artefact = fit(&split(&table, 8), &spec).await.unwrap();
     let FittedStep::Impute { columns } = &artefact.steps[0] else {
         panic!("{:?}", artefact.steps)
@@ -482,7 +478,7 @@ async fn counters_stay_inside_a_small_memory_limit() {
     let frame = SessionContext::new_with_config_rt(config, runtime)
         .read_table(Arc::new(memory))
         .unwrap();
-    let spec = spec(&table, vec![step(StepKind::Impute, &names)]);
+    let spec = spec(&table, vec![step("impute", &names)]);
     let artefact = fit(&TrainSplit::from_frame(frame, 70_001), &spec)
         .await
         .unwrap();
@@ -504,9 +500,9 @@ async fn column_names_need_no_escaping() {
         ("value", texts(&[None, Some("x"), None])),
     ];
     let steps = vec![
-        impute(ImputeStrategy::MostFrequent, &["Price.\"USD\" (€)"]),
-        step(StepKind::MinMax, &["Price.\"USD\" (€)"]),
-        step(StepKind::Categories, &["value"]),
+        impute("most_frequent", &["Price.\"USD\" (€)"]),
+        step("min_max", &["Price.\"USD\" (€)"]),
+        step("categories", &["value"]),
     ];
     let artefact = fitted(&table, steps).await;
     assert_eq!(
@@ -518,7 +514,7 @@ async fn column_names_need_no_escaping() {
 #[tokio::test]
 async fn a_category_that_is_always_null_still_has_its_reserved_ids() {
     let table = [("c", texts(&[None, None]))];
-    let artefact = fitted(&table, vec![step(StepKind::Categories, &["c"])]).await;
+    let artefact = fitted(&table, vec![step("categories", &["c"])]).await;
     assert_eq!(applied(&artefact, &table).x, [0.0, 1.0, 0.0, 1.0]);
 }
 
@@ -595,19 +591,13 @@ async fn a_text_target_of_a_regression_is_refused_with_a_sample() {
 #[tokio::test]
 async fn steps_on_the_wrong_columns_are_refused() {
     let table = [("a", floats([Some(1.0)])), ("c", texts(&[Some("x")]))];
-    let all = || step(StepKind::Categories, &["c"]);
+    let all = || step("categories", &["c"]);
     for (steps, expected) in [
+        (vec![step("impute", &["b"])], "column `b` is not a feature"),
+        (vec![step("impute", &["c"])], "column `c` is text"),
+        (vec![step("categories", &["a"])], "column `a` is numeric"),
         (
-            vec![step(StepKind::Impute, &["b"])],
-            "column `b` is not a feature",
-        ),
-        (vec![step(StepKind::Impute, &["c"])], "column `c` is text"),
-        (
-            vec![step(StepKind::Categories, &["a"])],
-            "column `a` is numeric",
-        ),
-        (
-            vec![all(), step(StepKind::MinMax, &["a", "a"])],
+            vec![all(), step("min_max", &["a", "a"])],
             "column `a` is listed twice",
         ),
         (vec![], "no step turns the text of column `c` into numbers"),

@@ -22,7 +22,7 @@ use datafusion::{
     logical_expr::{Expr, Partitioning, ident},
     prelude::{DataFrame, SessionContext},
 };
-use feedline_schemas::config::{CalendarPart, Closed, FeatureKind, Gaps, SameTime};
+use feedline_schemas::config::{self, CalendarPart, Closed, Gaps, SameTime};
 
 use self::{
     instant::Untimed,
@@ -94,7 +94,38 @@ pub(crate) struct Feature {
     span: Option<Span>,
     least: usize,
     closed: Closed,
-    part: Option<CalendarPart>,
+}
+
+/// The operation of a feature.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum FeatureKind {
+    RollingMean,
+    RollingStd,
+    RollingMin,
+    RollingMax,
+    Momentum,
+    Lag,
+    Difference,
+    ForwardFill,
+    Interpolate,
+    Calendar(CalendarPart),
+}
+
+impl FeatureKind {
+    const fn of(feature: &config::Feature) -> Self {
+        match feature {
+            config::Feature::RollingMean(_) => Self::RollingMean,
+            config::Feature::RollingStd(_) => Self::RollingStd,
+            config::Feature::RollingMin(_) => Self::RollingMin,
+            config::Feature::RollingMax(_) => Self::RollingMax,
+            config::Feature::Momentum(_) => Self::Momentum,
+            config::Feature::Lag(_) => Self::Lag,
+            config::Feature::Difference(_) => Self::Difference,
+            config::Feature::ForwardFill(_) => Self::ForwardFill,
+            config::Feature::Interpolate(_) => Self::Interpolate,
+            config::Feature::Calendar(calendar) => Self::Calendar(calendar.part),
+        }
+    }
 }
 
 impl Series {
@@ -178,7 +209,7 @@ impl Series {
 
     fn looks_back(&self) -> bool {
         let mut features = self.features.iter();
-        features.any(|feature| feature.kind != FeatureKind::Calendar)
+        features.any(|feature| !matches!(feature.kind, FeatureKind::Calendar(_)))
     }
 }
 
@@ -198,9 +229,8 @@ impl Feature {
             FeatureKind::Difference => State::Difference(Difference::new(span, closed)),
             FeatureKind::ForwardFill => State::Fill(Fill::new(self.span, false)),
             FeatureKind::Interpolate => State::Fill(Fill::new(self.span, true)),
-            FeatureKind::Calendar => {
+            FeatureKind::Calendar(part) => {
                 let zone = instant::zone_of(instant.zone.as_deref());
-                let part = self.part.unwrap_or(CalendarPart::Year);
                 State::Calendar(part, zone.unwrap_or(jiff::tz::TimeZone::UTC))
             }
         }

@@ -1,12 +1,12 @@
 //! `[dataset.series]` and `[[dataset.feature]]` against the landed columns.
 
 use feedline_schemas::{
-    config::{DatasetConfig, FeatureConfig, FeatureKind, SeriesConfig, StepKind, TimeColumn},
+    config::{DatasetConfig, FeatureConfig, Lookback, SeriesConfig, Step, TimeColumn},
     record::ColumnType,
 };
 
 use super::{
-    Feature, RESERVED, Series,
+    Feature, FeatureKind, RESERVED, Series,
     instant::{self, Instant},
     sequence,
     window::Span,
@@ -17,9 +17,6 @@ use crate::{
 };
 
 const KEY: &str = "dataset.series";
-
-/// Most rows that a feature looks back over by count.
-const MOST_ROWS: u32 = 1_000_000;
 
 /// The series that a dataset asks for.
 ///
@@ -73,7 +70,7 @@ pub(crate) fn resolve(
         entity: series.entity.clone(),
         sources: Vec::new(),
         duplicates: series.duplicates,
-        has_splits: config.split.by.is_named() || config.split.frozen.is_some(),
+        has_splits: config.split.by.is_named() || config.split.frozen().is_some(),
         max_gap: series
             .max_gap
             .map(|gap| (gap.micros(), series.gaps.unwrap_or_default())),
@@ -242,17 +239,16 @@ fn check_roles(series: &Series, config: &DatasetConfig) -> Result<(), Error> {
         }
     }
     for (i, step) in config.step.iter().flatten().enumerate() {
-        let is_time = |name: &&String| step.r#type == StepKind::Impute && series.is_time(name);
+        let is_time = |name: &&String| matches!(step.step, Step::Impute(_)) && series.is_time(name);
         if let Some(name) = step.columns.iter().find(is_time) {
             let reason = format!(
                 "`{name}` is the time of the rows, a time that was made up would put them out of order; remove it"
             );
             return Err(Error::config(format!("dataset.step.{i}.columns"), reason));
         }
-        let is_of_texts = step.r#type == StepKind::Categories;
-        let columns = step.columns.iter().filter(|_| is_of_texts);
+        let columns = step.columns.iter().filter(|_| step.is_categories());
         let texts = columns.map(|name| ("columns", name));
-        let mut texts = texts.chain(step.by.iter().map(|name| ("by", name)));
+        let mut texts = texts.chain(step.by().into_iter().map(|name| ("by", name)));
         if let Some((key, name)) = texts.find(|(_, name)| series.makes(name)) {
             let reason = format!(
                 "`{name}` is a feature of `[[dataset.feature]]`, which are numbers; name a category that landed"
@@ -291,30 +287,31 @@ impl Series {
         key: &impl Fn(&str) -> String,
     ) -> Result<Feature, Error> {
         check_name(feature, columns, self, key)?;
-        check_keys(feature, key)?;
-        let (of, closed) = (feature.column.as_ref(), feature.closed.unwrap_or_default());
+        let made = &feature.feature;
+        let (of, closed) = (made.column(), made.closed().unwrap_or_default());
         if let Some(of) = of {
             self.check_of(of, columns, key)?;
-            if config.is_target(of) && feature.sees_itself() {
+            if config.is_target(of) && made.sees_itself() {
                 let reason = format!(
                     "`{of}` is the target, and this feature is made of the row's own value: a model would be given the answer; use `closed = \"left\"` or a `lag`"
                 );
                 return Err(Error::config(key("column"), reason));
             }
         }
-        let least = usize::try_from(feature.min_periods.or(feature.rows).unwrap_or(1)).unwrap_or(1);
-        let pairs = matches!(
-            feature.r#type,
-            FeatureKind::RollingStd | FeatureKind::Momentum
-        );
+        let rows = match made.lookback() {
+            Some(Lookback::Rows(rows)) => Some(rows),
+            Some(Lookback::Window(_)) | None => None,
+        };
+        let least = usize::try_from(made.min_periods().or(rows).unwrap_or(1)).unwrap_or(1);
+        let kind = FeatureKind::of(made);
+        let pairs = matches!(kind, FeatureKind::RollingStd | FeatureKind::Momentum);
         Ok(Feature {
             name: feature.name.clone(),
-            kind: feature.r#type,
+            kind,
             of: of.map(|of| self.place(of)),
-            span: feature.span(),
+            span: made.lookback().map(span),
             least: least.max(if pairs { 2 } else { 1 }),
             closed,
-            part: feature.part,
         })
     }
 
@@ -371,96 +368,9 @@ fn check_name(
     Err(Error::config(key("name"), reason))
 }
 
-/// Checks the keys of a type and their ranges.
-fn check_keys(feature: &FeatureConfig, key: &impl Fn(&str) -> String) -> Result<(), Error> {
-    use FeatureKind as Kind;
-    let kind = feature.r#type;
-    let is_calendar = kind == Kind::Calendar;
-    let is_fill = matches!(kind, Kind::ForwardFill | Kind::Interpolate);
-    let is_window = matches!(
-        kind,
-        Kind::RollingMean | Kind::RollingStd | Kind::RollingMin | Kind::RollingMax | Kind::Momentum
-    );
-    let fields = [
-        (
-            "column",
-            feature.column.is_some(),
-            !is_calendar,
-            !is_calendar,
-        ),
-        ("part", feature.part.is_some(), is_calendar, is_calendar),
-        ("window", feature.window.is_some(), !is_calendar, false),
-        ("rows", feature.rows.is_some(), !is_calendar, false),
-        (
-            "min_periods",
-            feature.min_periods.is_some(),
-            is_window,
-            false,
-        ),
-        (
-            "closed",
-            feature.closed.is_some(),
-            is_window || kind == Kind::Difference,
-            false,
-        ),
-    ];
-    for (field, given, fits, needed) in fields {
-        if given && !fits {
-            let reason = "this key does not belong to a feature of this type, remove it";
-            return Err(Error::config(key(field), reason));
-        }
-        if needed && !given {
-            let reason = match field {
-                "column" => "name the column that the feature is made of",
-                _ => "say which part of the time, such as `hour`",
-            };
-            return Err(Error::config(key(field), reason));
-        }
-    }
-    let spans = usize::from(feature.window.is_some()) + usize::from(feature.rows.is_some());
-    if spans > 1 || (spans == 0 && !is_calendar && !is_fill) {
-        let reason = "say how far it looks back, either in time (`window = \"24h\"`) or in rows (`rows = 24`)";
-        return Err(Error::config(key("window"), reason));
-    }
-    if feature
-        .rows
-        .is_some_and(|rows| !(1..=MOST_ROWS).contains(&rows))
-    {
-        return Err(Error::config(key("rows"), "it is 1 to 1,000,000"));
-    }
-    let is_of_two = matches!(kind, Kind::RollingStd | Kind::Momentum);
-    if is_of_two && feature.rows == Some(1) {
-        let reason = "a feature of this type is made of two values or more, which no window of one row has; take 2 rows or more";
-        return Err(Error::config(key("rows"), reason));
-    }
-    let most = feature.rows.unwrap_or(u32::MAX);
-    if feature
-        .min_periods
-        .is_some_and(|least| !(1..=most).contains(&least))
-    {
-        let reason = "it is 1 or more, and no more than `rows`, or no window could have so many";
-        return Err(Error::config(key("min_periods"), reason));
-    }
-    Ok(())
-}
-
-trait Asked {
-    fn span(&self) -> Option<Span>;
-    fn sees_itself(&self) -> bool;
-}
-
-impl Asked for FeatureConfig {
-    fn span(&self) -> Option<Span> {
-        let rows = self.rows.map(|rows| Span::Rows(i64::from(rows)));
-        rows.or_else(|| self.window.map(|window| Span::Time(window.micros())))
-    }
-
-    /// Returns true if it is made of the row's own value.
-    fn sees_itself(&self) -> bool {
-        match self.r#type {
-            FeatureKind::ForwardFill | FeatureKind::Interpolate => true,
-            FeatureKind::Lag | FeatureKind::Calendar => false,
-            _ => self.closed == Some(feedline_schemas::config::Closed::Right),
-        }
+fn span(lookback: Lookback) -> Span {
+    match lookback {
+        Lookback::Rows(rows) => Span::Rows(i64::from(rows)),
+        Lookback::Window(window) => Span::Time(window.micros()),
     }
 }

@@ -12,49 +12,12 @@ fn keys_that_do_not_fit_are_refused_by_name() {
     let feature = |feature: &str| format!("{TIMED} }}\nfeature = [{{ name = \"f\", {feature} }}]");
     for (keys, message) in [
         (
-            "type = \"lag\", column = \"v\"",
-            "`dataset.feature.0.window`: say how far",
-        ),
-        (
-            "type = \"lag\", column = \"v\", rows = 0",
-            "`dataset.feature.0.rows`",
-        ),
-        (
-            "type = \"lag\", column = \"v\", rows = 1, window = \"1s\"",
-            "`dataset.feature.0.window`",
-        ),
-        (
-            "type = \"lag\", column = \"v\", rows = 1, closed = \"right\"",
-            "`dataset.feature.0.closed`",
-        ),
-        (
             "type = \"lag\", column = \"u\", rows = 1",
             "`dataset.feature.0.column`: there is no column `u`",
         ),
         (
-            "type = \"lag\", rows = 1",
-            "`dataset.feature.0.column`: name the column",
-        ),
-        (
             "type = \"lag\", column = \"t\", rows = 1",
             "`dataset.feature.0.column`: column `t` holds no numbers",
-        ),
-        ("type = \"calendar\"", "`dataset.feature.0.part`"),
-        (
-            "type = \"calendar\", part = \"hour\", rows = 1",
-            "`dataset.feature.0.rows`",
-        ),
-        (
-            "type = \"rolling_mean\", column = \"v\", rows = 3, min_periods = 4",
-            "`dataset.feature.0.min_periods`",
-        ),
-        (
-            "type = \"rolling_std\", column = \"v\", rows = 1",
-            "`dataset.feature.0.rows`: a feature of this type is made of two values",
-        ),
-        (
-            "type = \"momentum\", column = \"v\", rows = 1, min_periods = 1",
-            "`dataset.feature.0.rows`: a feature of this type is made of two values",
         ),
     ] {
         check_refused(&feature(keys), message);

@@ -3,17 +3,13 @@
 use std::collections::VecDeque;
 
 use feedline_schemas::{
-    config::{DatasetConfig, StepConfig},
+    config::{Bounded, DatasetConfig, StepConfig},
     manifest::SequenceCounts,
-    transform::CategoryEncoding,
 };
 
 use crate::Error;
 
 const KEY: &str = "dataset.sequence";
-
-/// Greatest length, horizon and stride.
-const MOST: u32 = 65_536;
 
 /// Windows over a series.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,25 +40,14 @@ pub(super) fn resolve(
         return refused("season", "there is no `dataset.target`, remove this key");
     }
     let horizon = match config.target {
-        Some(_) => sequence.horizon.unwrap_or(1),
+        Some(_) => sequence.horizon.map_or(1, Bounded::get),
         None if sequence.horizon.is_some() => {
             return refused("horizon", "there is no `dataset.target`, remove this key");
         }
         None => 0,
     };
-    let stride = sequence.stride.unwrap_or(1);
-    for (field, value, least) in [
-        ("length", sequence.length, 1),
-        ("horizon", horizon, 0),
-        ("stride", stride, 1),
-        ("season", sequence.season.unwrap_or(1), 1),
-    ] {
-        if !(least..=MOST).contains(&value) {
-            return refused(field, &format!("it is {least} to 65,536"));
-        }
-    }
-    let is_of_target = |step: &StepConfig| step.encoding == Some(CategoryEncoding::Target);
-    if config.step.iter().flatten().any(is_of_target) {
+    let stride = sequence.stride.map_or(1, Bounded::get);
+    if config.step.iter().flatten().any(StepConfig::is_of_target) {
         let reason = "a category that is encoded by the target would tell a window the target of the rows behind it; use \
                       another `encoding`, or remove this section";
         return Err(Error::config(KEY, reason));
@@ -75,10 +60,10 @@ pub(super) fn resolve(
         return Err(Error::config("dataset.split.by", reason));
     }
     Ok(Some(Sequence {
-        length: sequence.length,
+        length: sequence.length.get(),
         horizon,
         stride,
-        season: sequence.season,
+        season: sequence.season.map(Bounded::get),
     }))
 }
 

@@ -192,7 +192,7 @@ fn reference(feature: &Feature, rows: &[Reading], i: usize) -> Option<f64> {
                 _ => line(a?, b?),
             })
         }
-        FeatureKind::Calendar => Some(rows[i].1.div_euclid(1_000_000).rem_euclid(60) as f64),
+        FeatureKind::Calendar(_) => Some(rows[i].1.div_euclid(1_000_000).rem_euclid(60) as f64),
     }
 }
 

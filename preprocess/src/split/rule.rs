@@ -18,38 +18,21 @@ pub(crate) enum Rule {
     Named(Named),
 }
 
-/// Checks the keys of the section beside the shares.
+/// Resolves the rule of the section.
 ///
 /// # Errors
-/// [`Error::Config`] for keys that do not go together, columns that are missing, and expressions
-/// that cannot be read.
+/// [`Error::Config`] for missing columns, invalid expressions, and a frozen source that does not fit
+/// the dataset.
 pub(crate) fn resolve(config: &DatasetConfig, columns: &[MergedColumn]) -> Result<Rule, Error> {
     let split = &config.split;
-    check_keys(split)?;
     check_frozen(config)?;
-    Ok(
-        match (split.by, &split.expression, &split.column, &split.time) {
-            (SplitBy::Key, ..) => Rule::Hash,
-            (SplitBy::Range, ..) => Rule::Range,
-            (SplitBy::Expression, Some(sql), ..) => {
-                Rule::Named(Named::by_expression(sql, columns)?)
-            }
-            (SplitBy::Column, _, Some(name), _) => Rule::Named(Named::by_column(name, columns)?),
-            (SplitBy::Time, .., Some(name)) => Rule::Time(TimeRule::resolve(name, split, columns)?),
-            (by, ..) => {
-                let (key, example) = match by {
-                    SplitBy::Expression => (
-                        "expression",
-                        "case when id % 10 < 8 then 'train' else 'test' end",
-                    ),
-                    SplitBy::Column => ("column", "fold"),
-                    _ => ("time", "timestamp"),
-                };
-                let reason = format!("this way to split needs it, such as `{key} = \"{example}\"`");
-                return Err(Error::config(format!("dataset.split.{key}"), reason));
-            }
-        },
-    )
+    Ok(match &split.by {
+        SplitBy::Key { .. } => Rule::Hash,
+        SplitBy::Range { .. } => Rule::Range,
+        SplitBy::Expression(sql) => Rule::Named(Named::by_expression(sql, columns)?),
+        SplitBy::Column(name) => Rule::Named(Named::by_column(name, columns)?),
+        SplitBy::Time { column, .. } => Rule::Time(TimeRule::resolve(column, split, columns)?),
+    })
 }
 
 /// Rows that share an image share a split, which only a hash can see to.
@@ -68,89 +51,13 @@ pub(crate) fn check_images<'a>(
     Err(Error::config("dataset.split.by", reason))
 }
 
-/// A key that another way to split has no use for is a mistake.
-fn check_keys(split: &SplitConfig) -> Result<(), Error> {
-    let by = split.by;
-    let own_shares = {
-        let default = SplitConfig::default();
-        let shares = |s: &SplitConfig| [s.train, s.validation, s.test].map(f64::to_bits);
-        shares(split) != shares(&default)
-    };
-    let given = [
-        (
-            "expression",
-            split.expression.is_some(),
-            by == SplitBy::Expression,
-            "`by = \"expression\"`",
-        ),
-        (
-            "column",
-            split.column.is_some(),
-            by == SplitBy::Column,
-            "`by = \"column\"`",
-        ),
-        (
-            "time",
-            split.time.is_some(),
-            by == SplitBy::Time,
-            "`by = \"time\"`",
-        ),
-        (
-            "until",
-            !split.until.is_empty(),
-            by == SplitBy::Time,
-            "`by = \"time\"`",
-        ),
-        (
-            "frozen",
-            split.frozen.is_some(),
-            by == SplitBy::Key,
-            "`by = \"key\"`",
-        ),
-    ];
-    if let Some((key, .., goes_with)) = given
-        .into_iter()
-        .find(|(_, given, fits, _)| *given && !*fits)
-    {
-        let reason = format!("it goes with {goes_with}, and only with it; change one of the two");
-        return Err(Error::config(format!("dataset.split.{key}"), reason));
-    }
-    let has_shares = !by.is_named() && split.until.is_empty();
-    let tolerance = match split.tolerance {
-        Some(most) if !(0.0..=1.0).contains(&most) => {
-            Some("it is a difference of shares, from 0 to 1")
-        }
-        Some(_) if !has_shares => {
-            Some("no share says how large the splits are, so none can be missed; remove it")
-        }
-        _ => None,
-    };
-    if let Some(reason) = tolerance {
-        return Err(Error::config("dataset.split.tolerance", reason));
-    }
-    if own_shares && (by.is_named() || !split.until.is_empty()) {
-        let decides = match by {
-            SplitBy::Time => "the borders of `until` decide",
-            SplitBy::Column => "the column decides",
-            _ => "the expression decides",
-        };
-        let reason =
-            format!("{decides} how large the splits are; remove `train`, `validation` and `test`");
-        return Err(Error::config("dataset.split", reason));
-    }
-    Ok(())
-}
-
 /// A frozen test split is made of rows of a table or of images, and the others are split in two.
 fn check_frozen(config: &DatasetConfig) -> Result<(), Error> {
     let split = &config.split;
-    if split.frozen.is_none() {
+    if split.frozen().is_none() {
         return Ok(());
     }
-    let reason = if split.test > 0.0 {
-        "the frozen source is the whole test split; set `dataset.split.test = 0`, and `train` and `validation` to shares of \
-         the others that add up to 1"
-    } else if !matches!(config.kind, DatasetKind::Rows | DatasetKind::Images) {
+    let reason = if !matches!(config.kind, DatasetKind::Rows | DatasetKind::Images) {
         "it belongs to a dataset of rows or images; for texts name the source in `dataset.near_dup.against`"
     } else if config.sql.is_some() {
         "rows that a query makes have no source; name their split with `by = \"expression\"`"

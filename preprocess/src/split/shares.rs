@@ -26,11 +26,11 @@ pub(crate) fn check_shares(
     groups: Option<GroupCounts>,
     keeps_copies: bool,
 ) -> Result<Option<Warning>, Error> {
-    if config.by.is_named() || !config.until.is_empty() {
+    if config.by.is_named() || !config.until().is_empty() {
         return Ok(None);
     }
     // A frozen source is the test split, however large it is.
-    let dealt = if config.frozen.is_some() { 2 } else { 3 };
+    let dealt = if config.frozen().is_some() { 2 } else { 3 };
     let total: u64 = rows[..dealt].iter().sum();
     let shares = [config.train, config.validation, config.test];
     let found = rows.map(|rows| share(rows, total));
@@ -94,7 +94,7 @@ fn told(config: &SplitConfig, groups: Option<GroupCounts>) -> String {
 
 #[cfg(test)]
 mod tests {
-    use feedline_schemas::ids::TableName;
+    use feedline_schemas::{config::SplitBy, ids::TableName};
 
     use super::*;
 
@@ -163,7 +163,9 @@ mod tests {
             train: 0.9,
             validation: 0.1,
             test: 0.0,
-            frozen: Some(TableName::new("b").unwrap()),
+            by: SplitBy::Key {
+                frozen: Some(TableName::new("b").unwrap()),
+            },
             ..within(0.01)
         };
         assert_eq!(check(frozen.clone(), [90, 10, 5000]), None);

@@ -84,7 +84,7 @@ impl TimeRule {
             );
             return Err(Error::config(KEY, reason));
         }
-        let embargo = match (&split.embargo, is_integer) {
+        let embargo = match (&split.embargo(), is_integer) {
             (Embargo::Count(0), _) => 0,
             (Embargo::Count(units), true) => i64::try_from(*units).unwrap_or(i64::MAX),
             (Embargo::Span(text), false) => Embargo::micros(text)
@@ -100,7 +100,7 @@ impl TimeRule {
             }
         };
         Ok(Self {
-            until: until(&split.until, is_integer)?,
+            until: until(split.until(), is_integer)?,
             ends: Ends::new(split),
             embargo,
             has_key: !split.key.is_empty(),
@@ -407,6 +407,8 @@ impl RowFunction for Behind {
 
 #[cfg(test)]
 mod tests {
+    use feedline_schemas::config::SplitBy;
+
     use super::*;
 
     #[test]
@@ -440,7 +442,11 @@ mod tests {
     #[test]
     fn rows_and_borders_are_read_as_series_read_a_time_and_are_utc_without_an_offset() {
         let split = |border: &str| SplitConfig {
-            until: vec![border.to_owned(); 2],
+            by: SplitBy::Time {
+                column: "at".to_owned(),
+                until: vec![border.to_owned(); 2],
+                embargo: Embargo::default(),
+            },
             ..SplitConfig::default()
         };
         let columns = [MergedColumn {

@@ -87,7 +87,7 @@ pub(super) async fn settle(
     let label = spec.target.as_ref().map(|target| target.column.as_str());
     let reading = ImageReading {
         images,
-        has_frozen: spec.config.split.frozen.is_some(),
+        has_frozen: spec.config.split.frozen().is_some(),
         label: label.filter(|_| dedup == DedupMode::Exact),
     };
     let (found, neighbours) = read(&staged, &reading, neighbours, &mut rejects).await?;

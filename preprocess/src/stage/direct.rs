@@ -81,12 +81,12 @@ impl Direct {
     /// For the rows of `sources`; `None` where rows are no such rows, or memory is short.
     pub(crate) fn of(spec: &DatasetSpec, sources: &[Landed], context: &Context) -> Option<Self> {
         let config = &spec.config;
-        let differs = !config.dedup_ignore.is_empty() || config.split.column.is_some();
+        let differs = !config.dedup_ignore.is_empty() || config.split.column().is_some();
         let is_plain = spec.payloads().next().is_none()
             && spec.near_dup.is_none()
             && config.text.is_none()
             && matches!(spec.rule, Rule::Hash | Rule::Named(_))
-            && config.split.frozen.is_none()
+            && config.split.frozen().is_none()
             && config.conflicts.is_none()
             && spec.series.is_none()
             // All copies of a row would come together in one bucket.

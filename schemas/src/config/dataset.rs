@@ -5,18 +5,20 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     StoredImageConfig,
+    bounded::{Bounded, Bytes, Fraction},
     document::DocumentConfig,
     expect::ExpectConfig,
+    feature::FeatureConfig,
     join::JoinConfig,
     near_dup::NearDupConfig,
     sequence::SequenceConfig,
-    series::{FeatureConfig, SeriesConfig},
+    series::SeriesConfig,
     split::SplitConfig,
+    step::StepConfig,
     target::TargetColumns,
 };
 use crate::{
     ids::{Seed, TableName},
-    transform::CategoryEncoding,
     units::ByteSize,
 };
 
@@ -147,12 +149,12 @@ pub struct DatasetConfig {
     pub shards: ShardConfig,
     /// Largest share of rows that may be rejected, 0 to 1; above it the build stops. Where rows are appended it is a share of all rows,
     /// those before included; appended rows above it by themselves are a warning. Default 0.05.
-    pub max_reject_fraction: Option<f64>,
+    pub max_reject_fraction: Option<Fraction>,
     /// Largest share of a row's features that may be missing as it landed, 0 to 1: rows that lack more are left out, and
     /// counted, before the split and before anything is fitted. Lower it where a row of mostly filled cells would teach
     /// nothing. Default: no row is left out.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub max_missing_fraction: Option<f64>,
+    pub max_missing_fraction: Option<Fraction>,
     /// What columns are expected to hold. Absent: nothing is. Set it where a source may change in silence.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub expect: Option<ExpectConfig>,
@@ -208,7 +210,7 @@ pub struct TokensConfig {
     pub tokenizer: Option<String>,
     /// Ids of a tokenizer that is learnt, 257 to 1,000,000: fewer where no more pairs come twice. More ids make
     /// shorter documents and a larger model. Default 8,192; GPT-2 has 50,257.
-    pub vocabulary: Option<u32>,
+    pub vocabulary: Option<Bounded<u32, 257, 1_000_000>>,
     /// Bytes of the training split that a tokenizer is learnt from: pieces of 64 KiB, chosen by `seed`, where there are
     /// more. Each distinct word of them is held in memory: where few words come again, as in scripts without spaces,
     /// up to ten times these bytes. Default 1 GiB.
@@ -222,7 +224,7 @@ pub struct TokensConfig {
     /// Ids that a model reads of a row, 1 to 65,536, where `train.model.context` does not say: the length that documents
     /// are packed to. Default: the model's own. `multi`: most ids of a row; what a text has beyond them is left out, and
     /// counted. Default 128.
-    pub window: Option<u32>,
+    pub window: Option<Bounded<u32, 1, 65_536>>,
     /// How documents become rows, where `train.loader.pack` does not say. Default `best_fit`.
     pub pack: PackMode,
 }
@@ -291,198 +293,16 @@ pub enum Conflicts {
     Drop,
 }
 
-/// `[[dataset.step]]`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct StepConfig {
-    /// `impute`, `winsorize`, `standardize`, `min_max`, `robust`, `log1p`, `power` or `categories`.
-    pub r#type: StepKind,
-    /// Columns it applies to. Default: every numeric (for `categories` every categorical) feature. A column of text that a
-    /// numeric step lists is read as numbers, and a cell that is none is missing: the build warns of such cells, and stops where
-    /// they are more than half of those that landed with a value. An integer beyond 2^53 sets its row aside, as in a column of
-    /// integers.
-    #[serde(default)]
-    pub columns: Vec<String>,
-    /// `impute`: `median` (default), `mean`, `most_frequent`, `constant` or `knn`.
-    pub strategy: Option<ImputeStrategy>,
-    /// `impute` with `constant`: the value.
-    pub value: Option<f64>,
-    /// `impute`: whether to add a column `<name>__missing` of 0 and 1. Default false.
-    pub indicator: Option<bool>,
-    /// `winsorize`: lower percentile, 0 to 1. Default 0.01. `robust`: lower end of the spread. Default 0.25.
-    pub lower: Option<f64>,
-    /// `winsorize`: upper percentile, 0 to 1. Default 0.99. `robust`: upper end of the spread. Default 0.75.
-    pub upper: Option<f64>,
-    /// `categories`: `one_hot` (default), `ordinal`, `frequency`, `hash` or `target`.
-    pub encoding: Option<CategoryEncoding>,
-    /// `categories` but `hash`: most known values, 1 to 100,000; rarer ones become unknown. Default 100; 10,000 for
-    /// `frequency` and `target`, which take one element however many there are.
-    pub max_values: Option<u32>,
-    /// `categories` but `hash`: fewest training rows of a known value, 1 or more; rarer ones become unknown. Raise it
-    /// where rare values are noise. Default 1. With `by`: fewest finite training values of a group with numbers of its own,
-    /// 1 or more; smaller groups use those of all rows. Default 30.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub min_count: Option<u64>,
-    /// `categories` but `hash`: what becomes of a row with a value that the training split lacks: `accept` (default, it has the
-    /// reserved id of unknown values) or `reject` (it is set aside as `unknown_category`, in the splits, in rows that are
-    /// added and in those to predict, and counts towards `max_reject_fraction`). Choose `reject` where a new value is a fault of
-    /// the source; then every training value is known, and the build stops where there are more than `max_values`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub unknown: Option<UnknownCategories>,
-    /// `categories` with `target`: parts that the training split is cut into, 2 to 100, by a keyed hash of the rows' content.
-    /// A training row gets numbers that its own part had no share in; the fewer parts, the noisier these are. Default 5.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub folds: Option<u32>,
-    /// `categories` with `target`: rows of the mean over all rows that are added to those of each value, 0 or more. Raise it
-    /// where values of few rows make noise. Default 10.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub smoothing: Option<f64>,
-    /// `winsorize` and `standardize`: column of categories, such as a station, of which each value has caps or a mean and
-    /// deviation of its own, at most 10,000 values. It must be a feature. Use it where groups differ in level or spread, so
-    /// that what is usual in one is an outlier in another. Values that the training split lacks, or has few rows of, use the
-    /// numbers of all rows, as do missing ones. Default: all rows are one group.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub by: Option<String>,
-    /// `categories` with `hash`: values share so many ids, 1 to 65,536. More mean fewer values that share one, and a longer
-    /// row. Default 64.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub buckets: Option<u32>,
-    /// `min_max`: whether a value outside of the training range becomes 0 or 1. Default false: it leaves the range.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub clip: Option<bool>,
-    /// `power`: `yeo_johnson` (default) or `box_cox`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub method: Option<PowerMethod>,
-    /// `impute` with `knn`: neighbours whose values make one, 1 to 1,000. More are smoother. Default 5.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub neighbours: Option<u32>,
-    /// `impute` with `knn`: `uniform` (default) or `distance`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub weights: Option<NeighbourWeights>,
-    /// `impute` with `knn`: training rows that neighbours are looked for among, 1 to 100,000, chosen by a hash of their
-    /// content where there are more. The artefact holds them, at most 5,000,000 cells; the time a row takes grows with
-    /// them. Default 10,000.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub reference_rows: Option<u32>,
-}
-
-impl StepConfig {
-    /// A step of this kind on `columns`, with the defaults of everything else.
-    #[must_use]
-    pub const fn new(r#type: StepKind, columns: Vec<String>) -> Self {
-        Self {
-            r#type,
-            columns,
-            strategy: None,
-            value: None,
-            indicator: None,
-            lower: None,
-            upper: None,
-            encoding: None,
-            max_values: None,
-            min_count: None,
-            unknown: None,
-            folds: None,
-            smoothing: None,
-            by: None,
-            buckets: None,
-            clip: None,
-            method: None,
-            neighbours: None,
-            weights: None,
-            reference_rows: None,
-        }
-    }
-}
-
-/// Kind of a step.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum StepKind {
-    /// Fill missing numbers.
-    Impute,
-    /// Clip to percentiles.
-    Winsorize,
-    /// Subtract the mean, divide by the deviation.
-    Standardize,
-    /// Scale to 0 to 1.
-    MinMax,
-    /// Subtract the median, divide by the distance of two percentiles: outliers hardly count.
-    Robust,
-    /// The natural logarithm of one plus the number, for counts and sums that are never below 0. It cannot be fitted to a
-    /// training value of -1 or less; a row of another split or to predict that has one is set aside as `not_finite`, unless a
-    /// `winsorize` step before caps it.
-    Log1p,
-    /// Raise to the power that makes the training values most like a normal distribution; a `standardize` step behind it
-    /// gives them mean 0 and deviation 1.
-    Power,
-    /// Encode categories.
-    Categories,
-}
-
-/// What becomes of a row with a category that the training split lacks.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum UnknownCategories {
-    /// It stays, with the reserved id of unknown values.
-    #[default]
-    Accept,
-    /// It is set aside.
-    Reject,
-}
-
-/// What a missing number becomes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum ImputeStrategy {
-    /// The median of the observed values.
-    #[default]
-    Median,
-    /// Their mean.
-    Mean,
-    /// The most frequent one; the smallest of several.
-    MostFrequent,
-    /// `value`.
-    Constant,
-    /// The mean over the nearest of the training rows that have the cell. Nearness is told by the step's columns as they
-    /// are at that point, so scale them first: a column of large numbers decides alone otherwise.
-    Knn,
-}
-
-/// How much each neighbour counts.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum NeighbourWeights {
-    /// All the same.
-    #[default]
-    Uniform,
-    /// The nearer, the more: by one over the distance. Those at distance 0 count alone.
-    Distance,
-}
-
-/// A family of power transforms.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum PowerMethod {
-    /// For all numbers (I.-K. Yeo, R. Johnson, "A new family of power transformations", Biometrika 87(4), 2000).
-    #[default]
-    YeoJohnson,
-    /// For numbers above 0 (G. Box, D. Cox, "An analysis of transformations", J. R. Stat. Soc. B 26(2), 1964). It cannot be
-    /// fitted to other training values; a row of another split or to predict that has one which no power makes a number of (any
-    /// below 0, and 0 where the power is 0 or less) is set aside as `not_finite`, unless a `winsorize` step before caps it.
-    BoxCox,
-}
-
 /// `[dataset.shards]`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct ShardConfig {
     /// Size of a shard, 64 KiB to 4 GiB; a shard ends with the block that reaches it. Default 64 MiB. A store that is no local
     /// disk is given a shard whole: two of them are in memory, one that fills and one that is on its way.
-    pub shard_bytes: ByteSize,
+    pub shard_bytes: Bytes<{ 64 << 10 }, { 4 << 30 }>,
     /// Size of a block, 4 KiB to 64 MiB; the unit of checksums, reads and shuffling. Default 1 MiB; smaller blocks
     /// shuffle a small dataset better.
-    pub block_bytes: ByteSize,
+    pub block_bytes: Bytes<{ 4 << 10 }, { 64 << 20 }>,
     /// Whether rows are written in a keyed random order. Default true; false keeps the landing order.
     pub shuffle: bool,
     /// Seed of that order. Default 0.
@@ -492,10 +312,86 @@ pub struct ShardConfig {
 impl Default for ShardConfig {
     fn default() -> Self {
         Self {
-            shard_bytes: ByteSize::mib(64),
-            block_bytes: ByteSize::mib(1),
+            shard_bytes: Bytes::literal::<{ 64 << 20 }>(),
+            block_bytes: Bytes::literal::<{ 1 << 20 }>(),
             shuffle: true,
             seed: Seed::new(0),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::config::load;
+
+    fn refused(dataset: &str) -> String {
+        let text = format!("[pipeline]\nname = \"p\"\n\n[dataset]\n{dataset}\n");
+        load("p.toml", &text, &[]).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn a_wrong_key_of_the_dataset_is_refused_with_its_line_and_path() {
+        for (dataset, expected) in [
+            (
+                "max_reject_fraction = 2.0",
+                "p.toml:5: `dataset.max_reject_fraction`: must be 0 to 1, got 2",
+            ),
+            (
+                "max_missing_fraction = nan",
+                "p.toml:5: `dataset.max_missing_fraction`: must be 0 to 1, got NaN",
+            ),
+            (
+                "shards = { block_bytes = 100 }",
+                "p.toml:5: `dataset.shards.block_bytes`: must be 4 KiB to 64 MiB, got 100 B",
+            ),
+            (
+                "sequence = { length = 0 }",
+                "p.toml:5: `dataset.sequence.length`: must be 1 to 65,536, got 0",
+            ),
+            (
+                "tokens = { vocabulary = 256 }",
+                "p.toml:5: `dataset.tokens.vocabulary`: must be 257 to 1,000,000, got 256",
+            ),
+            (
+                "\n[[dataset.step]]\ntype = \"impute\"\n\n[[dataset.step]]\ntype = \"min_max\"\nlower = 0.1",
+                "p.toml:11: `dataset.step.1.lower`: this key belongs to `type = \"winsorize\"` and `type = \"robust\"`; `type = \
+                 \"min_max\"` has the keys `type`, `columns`, `clip`",
+            ),
+            (
+                "[[dataset.step]]\ntype = \"impute\"\nstratgy = \"mean\"",
+                "p.toml:7: `dataset.step.0.stratgy`: unknown key `stratgy`, did you mean `strategy`? known here: ",
+            ),
+            (
+                "[[dataset.step]]\ntype = \"imput\"",
+                "p.toml:6: `dataset.step.0.type`: unknown value `imput`, did you mean `impute`? known here: impute, winsorize",
+            ),
+            (
+                "[[dataset.step]]\ntype = \"impute\"\nstrategy = \"knn\"\nneighbours = 0",
+                "p.toml:8: `dataset.step.0.neighbours`: must be 1 to 1,000, got 0",
+            ),
+            (
+                "[[dataset.step]]\ntype = \"impute\"\nstrategy = \"constant\"\nvalue = nan",
+                "p.toml:8: `dataset.step.0.value`: `NaN` is not a finite number",
+            ),
+            (
+                "[[dataset.step]]\ntype = \"power\"\ncolumns = \"a\"",
+                "p.toml:7: `dataset.step.0.columns`: invalid type: string \"a\", expected a sequence",
+            ),
+            (
+                "[[dataset.step]]\ncolumns = [\"a\"]",
+                "p.toml:5: `dataset.step.0.type`: this key is required and absent, add it",
+            ),
+            (
+                "[dataset.split]\nby = \"time\"",
+                "p.toml:5: `dataset.split.time`: `by = \"time\"` needs this key, such as `time = \"timestamp\"`",
+            ),
+            (
+                "[dataset.split]\ntest = 0.2",
+                "p.toml:5: `dataset.split`: train, validation and test are 0.8 + 0.1 + 0.2",
+            ),
+        ] {
+            let error = refused(dataset);
+            assert!(error.starts_with(expected), "{error}\n{expected}");
         }
     }
 }

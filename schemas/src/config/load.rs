@@ -287,8 +287,9 @@ impl Source<'_> {
     /// The error for a message of serde about the table or value at `path`.
     fn refused(&self, path: &str, message: &str) -> ConfigError {
         // Tables with a `type` put the rest of the path in front of the message.
-        let inner = message
-            .strip_prefix("in `")
+        let inner = ["in `", "at `"]
+            .iter()
+            .find_map(|prefix| message.strip_prefix(prefix))
             .and_then(|rest| rest.split_once("`: "));
         let (path, message) = match inner {
             Some((rest, message)) if path == "." || path == "?" => (rest.to_owned(), message),
@@ -299,6 +300,7 @@ impl Source<'_> {
         let moved = moved(&key, message);
         let is_about_key = moved.is_some()
             || message.starts_with("unknown field")
+            || message.starts_with("this key belongs to")
             || message.contains(" is a key of `type = ");
         let part = match message.starts_with("unknown variant") || !is_about_key {
             true => Part::Value,
@@ -655,8 +657,8 @@ mod tests {
                 .replace(".children.*", ".children.t")
                 .replace('*', "0");
             let now = now.replace(".children.*", ".children.t").replace('*', "0");
-            let whole =
-                GOOD.to_owned() + "[dataset]\n[[dataset.feature]]\nname = \"f\"\ntype = \"lag\"\n";
+            let whole = GOOD.to_owned()
+                + "[dataset]\n[[dataset.feature]]\nname = \"f\"\ntype = \"calendar\"\npart = \"hour\"\n";
             let overrides = [format!("{key}=1").parse().unwrap()];
             let error = load("p.toml", &whole, &overrides).unwrap_err();
             assert_eq!(

@@ -13,12 +13,14 @@ mod dataset;
 mod device;
 mod document;
 mod expect;
+mod feature;
 mod for_each;
 mod guard;
 mod image;
 mod incremental;
 mod init;
 mod join;
+mod keyed;
 mod limits;
 mod load;
 mod lora;
@@ -38,6 +40,7 @@ mod slices;
 mod source;
 mod source_schedule;
 mod split;
+mod step;
 mod tagged;
 mod target;
 mod train;
@@ -64,13 +67,16 @@ pub use self::{
     },
     crawl::{CrawlConfig, PageConfig, PageExtract, Refresh},
     dataset::{
-        ClassLabel, Conflicts, DatasetConfig, DatasetKind, DedupMode, ImputeStrategy,
-        NeighbourWeights, PackMode, PowerMethod, ShardConfig, StepConfig, StepKind, Task,
-        TokensConfig, UnknownCategories,
+        ClassLabel, Conflicts, DatasetConfig, DatasetKind, DedupMode, PackMode, ShardConfig, Task,
+        TokensConfig,
     },
     device::DeviceChoice,
     document::{DocumentConfig, PersonalData, QualityConfig},
     expect::{ExpectConfig, OnViolation},
+    feature::{
+        Calendar, CalendarPart, Closed, Difference, Feature, FeatureConfig, Fill, Lag, Lookback,
+        Rolling,
+    },
     for_each::{ForEachConfig, MissingValue},
     guard::{GuardConfig, NotFinitePolicy},
     image::{
@@ -100,10 +106,7 @@ pub use self::{
     schedule::{ScheduleConfig, ScheduleKind, ScheduleUnit},
     secret::SecretRef,
     sequence::SequenceConfig,
-    series::{
-        CalendarPart, Closed, FeatureConfig, FeatureKind, Gaps, SameTime, SeriesConfig, TimeSpan,
-        TimeUnit,
-    },
+    series::{Gaps, SameTime, SeriesConfig, TimeSpan, TimeUnit},
     slices::{SliceClock, SlicesConfig, UpperEnd},
     source::{
         ArchiveConfig, BatchConfig, CsvConfig, FetchConfig, FileFormat, FilesChanged, FilesConfig,
@@ -112,6 +115,11 @@ pub use self::{
     },
     source_schedule::{Overlap, SourceScheduleConfig},
     split::{Embargo, MissingKey, SplitBy, SplitConfig},
+    step::{
+        Categories, Constant, Groups, HashBuckets, Impute, ImputeStrategy, Knn, MinMax,
+        NeighbourWeights, Power, PowerMethod, Robust, Standardize, Step, StepConfig,
+        TargetEncoding, UnknownCategories, Vocabulary, Winsorize,
+    },
     target::TargetColumns,
     train::{
         BadShardsPolicy, BalanceRule, BaselinePolicy, CheckpointConfig, ClassBalanceConfig,

@@ -2,89 +2,150 @@
 
 use std::fmt;
 
-use schemars::JsonSchema;
+use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
+use super::{
+    bounded::Fraction,
+    keyed::{KeyError, KeyTable},
+};
 use crate::ids::TableName;
 
-/// `[dataset.split]`. Shares must add up to 1.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, default)]
+/// `[dataset.split]`.
+#[derive(Clone, Debug, PartialEq)]
 pub struct SplitConfig {
-    /// `key` (default), `range`, `time`, `expression` or `column`.
-    #[serde(skip_serializing_if = "SplitBy::is_key")]
+    /// The rule, with the keys of its own.
     pub by: SplitBy,
-    /// Share of the training split, above 0 and at most 1. Default 0.8.
+    /// Share of the training split. The three shares add up to 1.
     pub train: f64,
-    /// Share of the validation split, 0 to 1. Default 0.1.
+    /// Share of the validation split.
     pub validation: f64,
-    /// Share of the test split, 0 to 1. Default 0.1.
+    /// Share of the test split.
     pub test: f64,
+    /// Columns whose values decide the split: rows with equal values share one.
+    pub key: Vec<String>,
+    /// Treatment of rows without a value in any column of `key`.
+    pub missing_key: Option<MissingKey>,
+    /// Text mixed into the hash.
+    pub salt: String,
+    /// Largest difference between the share of a split and its share of the rows that are kept.
+    pub tolerance: Option<f64>,
+}
+
+/// The keys of each rule.
+const KEYS: KeyTable = KeyTable {
+    tag: "by",
+    default: "key",
+    common: &[],
+    variants: &[
+        (
+            "key",
+            &[
+                "train",
+                "validation",
+                "test",
+                "key",
+                "missing_key",
+                "salt",
+                "frozen",
+                "tolerance",
+            ],
+        ),
+        (
+            "range",
+            &["train", "validation", "test", "embargo", "tolerance"],
+        ),
+        (
+            "time",
+            &[
+                "time",
+                "until",
+                "train",
+                "validation",
+                "test",
+                "key",
+                "missing_key",
+                "embargo",
+                "tolerance",
+            ],
+        ),
+        ("expression", &["expression", "key", "missing_key"]),
+        ("column", &["column", "key", "missing_key"]),
+    ],
+};
+
+/// `[dataset.split]`: which rows are for training, validation and test. Shares must add up to 1.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+struct Keys {
+    /// Rule of the split; the other keys depend on it. `key` (default): a hash of the key or content, so that a row stays in
+    /// its split when others are added. `range`: by order; training first, then validation, then test, by their shares.
+    /// `time`: by the time in a column, in whatever order rows landed. `expression`: an SQL expression over the row names
+    /// its split. `column`: a column names it, for data that comes split.
+    by: Rule,
+    /// Share of the training split, above 0 and at most 1. Default 0.8.
+    train: Option<Fraction>,
+    /// Share of the validation split, 0 to 1. Default 0.1.
+    validation: Option<Fraction>,
+    /// Share of the test split, 0 to 1. Default 0.1.
+    test: Option<Fraction>,
     /// Columns whose values decide the split: rows with equal values share one. Default: the row's content.
     /// Name the entity (customer, patient, device) so that it never stands on both sides. `time`: such a group belongs to
     /// the split of its last row, and its earlier rows that lie in another are left out. `expression`, `column`: they decide
     /// nothing, but a group that they name in two splits ends the build. Of a source with a `key` name that key, or a row that
     /// is updated is another row by its content and may come into another split.
-    pub key: Vec<String>,
+    key: Vec<String>,
     /// Treatment of rows without a value in any column of `key` (null, NaN, blank, or what `dataset.null_values` and
     /// `dataset.missing_values` list): `own` (default), `one` or `reject`. A row with some of several columns has a key.
     /// Rejected rows count towards `dataset.max_reject_fraction`. By default a warning counts such rows; a written value is a decision.
-    #[serde(skip_serializing_if = "is_own")]
-    pub missing_key: Option<MissingKey>,
+    missing_key: Option<MissingKey>,
     /// `range`, `rows`: first rows of the validation and of the test split that are set aside, as many as a row looks
     /// back (lags, windows), so that none of them has seen the split before. `time`: the span behind each border whose
     /// rows are set aside, such as `"7d"` (units `w`, `d`, `h`, `m`, `s`, `ms`, `us`); of a column of integers, a number of
     /// its own unit. Default 0.
-    #[serde(skip_serializing_if = "Embargo::is_none")]
-    pub embargo: Embargo,
+    embargo: Embargo,
     /// Text mixed into the hash. Another salt makes another split; adding rows never moves old ones.
-    pub salt: String,
+    salt: Option<String>,
     /// `expression`: SQL over the columns of a row that gives `train`, `validation` or `test`, such as `case when id
     /// % 10 < 8 then 'train' when id % 10 = 8 then 'validation' else 'test' end`. Names are written as they are, in
     /// double quotes where they have other characters than `a-z`, `A-Z`, `0-9` and `_`. Integers are exact: one that
     /// leaves 64 bits ends the build, one divided by 0 is null. A row for which it gives anything else is set aside.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub expression: Option<String>,
+    expression: Option<String>,
     /// `column`: column of text that holds `train`, `validation` or `test`; a row where it holds anything else is set aside.
     /// It is no feature unless `features` lists it, and rows that differ in it alone are copies: the first that landed stays.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub column: Option<String>,
+    column: Option<String>,
     /// `time`: column of the time of each row, as a time stamp, as text (ISO 8601, in UTC where it has no offset) or as
     /// integers of any unit. Points in time of a Parquet file that has no zone for them are such texts. A text that is the time of
     /// `dataset.series`, too, is read as that says. Rows of one instant share
     /// a split. A row without one is set aside. It is no feature unless `features` lists it.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub time: Option<String>,
+    time: Option<String>,
     /// `time`: where the validation and the test split begin, such as `["2024-01-01", "2024-07-01"]`, in UTC where
     /// they have no offset; of a column of integers each is a text of a number, such as `"1704067200"`. Rows before the first are
     /// for training. Set them where the borders must not move when rows are added. Default: the borders follow from the
     /// shares.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub until: Vec<String>,
+    until: Vec<String>,
     /// `key`: source that is the test split, whole. Rows of the other sources that have its content, or its `key`, are left out,
     /// never the reverse, and so are images with the pixels of one of its images, or that look like it as far as
     /// `dataset.image.duplicates` and `embeddings` say, with all images of its group (the same `key`, or linked by
     /// look-alikes); the others are split in `train` and `validation`, so `test` is 0. Default: none.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub frozen: Option<TableName>,
+    frozen: Option<TableName>,
     /// Largest difference, 0 to 1, between the share that a split is given here and its share of the rows that are kept; above it
     /// the build stops and says how many groups of `key` each split got and how large the largest is. Groups stand whole in
     /// a split, so few or uneven ones miss the shares; 0.05 is usual. Default: a difference of more than 0.1 is a warning.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub tolerance: Option<f64>,
+    tolerance: Option<Fraction>,
 }
 
-impl Default for SplitConfig {
+impl Default for Keys {
     fn default() -> Self {
         Self {
-            by: SplitBy::Key,
-            train: 0.8,
-            validation: 0.1,
-            test: 0.1,
+            by: Rule::Key,
+            train: None,
+            validation: None,
+            test: None,
             key: Vec::new(),
             missing_key: None,
             embargo: Embargo::default(),
-            salt: "feedline".into(),
+            salt: None,
             expression: None,
             column: None,
             time: None,
@@ -92,6 +153,177 @@ impl Default for SplitConfig {
             frozen: None,
             tolerance: None,
         }
+    }
+}
+
+impl Default for SplitConfig {
+    fn default() -> Self {
+        Self {
+            by: SplitBy::default(),
+            train: 0.8,
+            validation: 0.1,
+            test: 0.1,
+            key: Vec::new(),
+            missing_key: None,
+            salt: "feedline".into(),
+            tolerance: None,
+        }
+    }
+}
+
+/// Difference of shares from a sum of 1 that rounding explains.
+const SUM_TOLERANCE: f64 = 1e-9;
+
+impl TryFrom<Keys> for SplitConfig {
+    type Error = KeyError;
+
+    fn try_from(keys: Keys) -> Result<Self, KeyError> {
+        let has_shares = [keys.train, keys.validation, keys.test]
+            .iter()
+            .any(Option::is_some);
+        let has_until = !keys.until.is_empty();
+        let plain = Self::default();
+        let share = |given: Option<Fraction>, default| given.map_or(default, Fraction::get);
+        let train = share(keys.train, plain.train);
+        let validation = share(keys.validation, plain.validation);
+        let test = share(keys.test, plain.test);
+        if has_until && has_shares {
+            let reason = "the times of `until` decide how large the splits are; remove `train`, `validation` and `test`";
+            return Err(KeyError::new("until", reason));
+        }
+        if has_until && keys.tolerance.is_some() {
+            let reason = "the times of `until` decide how large the splits are, so no share can be missed; remove this key";
+            return Err(KeyError::new("tolerance", reason));
+        }
+        if train <= 0.0 {
+            let reason = "nothing can be fitted without training rows, use a share above 0";
+            return Err(KeyError::new("train", reason));
+        }
+        let sum = train + validation + test;
+        if (sum - 1.0).abs() > SUM_TOLERANCE {
+            let reason = format!(
+                "train, validation and test are {train} + {validation} + {test} = {sum}, they must add up to 1"
+            );
+            return Err(KeyError::new("", reason));
+        }
+        if keys.frozen.is_some() && test > 0.0 {
+            let reason = "the frozen source is all of the test split; set `dataset.split.test = 0`, and `train` and `validation` to \
+                          shares of the others that add up to 1";
+            return Err(KeyError::new("frozen", reason));
+        }
+        let needs = |key: &str, value: Option<String>, example: &str| {
+            value.ok_or_else(|| {
+                let by = keys.by.name();
+                let reason =
+                    format!("`by = \"{by}\"` needs this key, such as `{key} = \"{example}\"`");
+                KeyError::new(key, reason)
+            })
+        };
+        let by = match keys.by {
+            Rule::Key => SplitBy::Key {
+                frozen: keys.frozen,
+            },
+            Rule::Range => SplitBy::Range {
+                embargo: match keys.embargo {
+                    Embargo::Count(rows) => rows,
+                    Embargo::Span(_) => {
+                        let reason = "rows are split by their place, so it is a number of rows; a span of time goes with `by = \
+                                      \"time\"`";
+                        return Err(KeyError::new("embargo", reason));
+                    }
+                },
+            },
+            Rule::Time => SplitBy::Time {
+                column: needs("time", keys.time, "timestamp")?,
+                until: keys.until,
+                embargo: keys.embargo,
+            },
+            Rule::Expression => {
+                let example = "case when id % 10 < 8 then 'train' else 'test' end";
+                SplitBy::Expression(needs("expression", keys.expression, example)?)
+            }
+            Rule::Column => SplitBy::Column(needs("column", keys.column, "fold")?),
+        };
+        Ok(Self {
+            by,
+            train,
+            validation,
+            test,
+            key: keys.key,
+            missing_key: keys.missing_key,
+            salt: keys.salt.unwrap_or(plain.salt),
+            tolerance: keys.tolerance.map(Fraction::get),
+        })
+    }
+}
+
+impl<'de> Deserialize<'de> for SplitConfig {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let keys: Keys = KEYS.read(deserializer)?;
+        Self::try_from(keys).map_err(de::Error::custom)
+    }
+}
+
+impl JsonSchema for SplitConfig {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "SplitConfig".into()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        KEYS.schema::<Keys>(generator)
+    }
+}
+
+/// The keys of all rules in the order in which hashes of a dataset's settings hold them.
+#[derive(Serialize)]
+struct Written<'a> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    by: Option<&'static str>,
+    train: f64,
+    validation: f64,
+    test: f64,
+    key: &'a [String],
+    #[serde(skip_serializing_if = "is_own")]
+    missing_key: &'a Option<MissingKey>,
+    #[serde(skip_serializing_if = "Embargo::is_none")]
+    embargo: Embargo,
+    salt: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    expression: Option<&'a String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    column: Option<&'a String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    time: Option<&'a String>,
+    #[serde(skip_serializing_if = "<[String]>::is_empty")]
+    until: &'a [String],
+    #[serde(skip_serializing_if = "Option::is_none")]
+    frozen: Option<&'a TableName>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tolerance: Option<f64>,
+}
+
+impl Serialize for SplitConfig {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let written = Written {
+            by: (!self.by.is_key()).then(|| self.by.name()),
+            train: self.train,
+            validation: self.validation,
+            test: self.test,
+            key: &self.key,
+            missing_key: &self.missing_key,
+            embargo: self.embargo(),
+            salt: &self.salt,
+            expression: match &self.by {
+                SplitBy::Expression(sql) => Some(sql),
+                _ => None,
+            },
+            column: self.column(),
+            time: self.time(),
+            until: self.until(),
+            frozen: self.frozen(),
+            tolerance: self.tolerance,
+        };
+        written.serialize(serializer)
     }
 }
 
@@ -119,40 +351,146 @@ impl SplitConfig {
     pub fn missing_key(&self) -> MissingKey {
         self.missing_key.unwrap_or_default()
     }
+
+    /// The embargo behind the start of a split.
+    #[must_use]
+    pub fn embargo(&self) -> Embargo {
+        match &self.by {
+            SplitBy::Range { embargo } => Embargo::Count(*embargo),
+            SplitBy::Time { embargo, .. } => embargo.clone(),
+            _ => Embargo::default(),
+        }
+    }
+
+    /// Column that names the split of each row.
+    #[must_use]
+    pub const fn column(&self) -> Option<&String> {
+        match &self.by {
+            SplitBy::Column(column) => Some(column),
+            _ => None,
+        }
+    }
+
+    /// Column of the time that decides the split.
+    #[must_use]
+    pub const fn time(&self) -> Option<&String> {
+        match &self.by {
+            SplitBy::Time { column, .. } => Some(column),
+            _ => None,
+        }
+    }
+
+    /// Starts of the validation and of the test split, where they are given.
+    #[must_use]
+    pub fn until(&self) -> &[String] {
+        match &self.by {
+            SplitBy::Time { until, .. } => until,
+            _ => &[],
+        }
+    }
+
+    /// Source that is the test split.
+    #[must_use]
+    pub const fn frozen(&self) -> Option<&TableName> {
+        match &self.by {
+            SplitBy::Key { frozen } => frozen.as_ref(),
+            _ => None,
+        }
+    }
 }
 
-/// How rows are split.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+/// Rule of a split, as a file names it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum SplitBy {
-    /// By a hash of their `key` or content: a row stands in one split, and stays there when others are added.
+enum Rule {
     #[default]
     Key,
-    /// By order: training first, then validation, then test, by their shares. `rows`: in the order they landed, for time
-    /// series; adding rows moves the borders, so that a dataset that is there is made anew only with `--refit`. `characters`
-    /// and `tokens`: each document is cut into a part for every split, for one long text.
     Range,
-    /// By the time in a column: training first, then validation, then test, by their shares or `until` borders, in whatever
-    /// order rows landed. Rows can be added to a dataset that is there with `until` and without `key`; else it is made anew
-    /// only with `--refit`.
     Time,
-    /// By an SQL expression over the row that names its split, for a rule that exists already.
     Expression,
-    /// By a column that names the split of each row, for data that comes split.
     Column,
 }
 
+impl Rule {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Key => "key",
+            Self::Range => "range",
+            Self::Time => "time",
+            Self::Expression => "expression",
+            Self::Column => "column",
+        }
+    }
+}
+
+/// Rule of a split.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SplitBy {
+    /// A hash of the row's `key` or content: a row is in one split, and stays there when others are added.
+    Key {
+        /// Source that is the test split.
+        frozen: Option<TableName>,
+    },
+    /// The order of rows: training first, then validation, then test, by their shares. Of `characters` and `tokens` each
+    /// document has a part for every split.
+    Range {
+        /// First rows of the validation and of the test split that are left out.
+        embargo: u64,
+    },
+    /// The time in a column: training first, then validation, then test, by their shares or the times of `until`.
+    Time {
+        /// The column.
+        column: String,
+        /// Starts of the validation and of the test split; empty where the shares decide.
+        until: Vec<String>,
+        /// Span behind the start of a split whose rows are left out.
+        embargo: Embargo,
+    },
+    /// An SQL expression over the row that names its split.
+    Expression(String),
+    /// A column that names the split of each row.
+    Column(String),
+}
+
+impl Default for SplitBy {
+    fn default() -> Self {
+        Self::Key { frozen: None }
+    }
+}
+
 impl SplitBy {
-    /// Whether rows are split by a hash.
+    /// Returns whether rows are split by a hash.
     #[must_use]
     pub const fn is_key(&self) -> bool {
-        matches!(self, Self::Key)
+        matches!(self, Self::Key { .. })
     }
 
-    /// Whether the data name the split of each row.
+    /// Returns whether rows are split by their order.
+    #[must_use]
+    pub const fn is_range(&self) -> bool {
+        matches!(self, Self::Range { .. })
+    }
+
+    /// Returns whether rows are split by a time.
+    #[must_use]
+    pub const fn is_time(&self) -> bool {
+        matches!(self, Self::Time { .. })
+    }
+
+    /// Returns whether the data name the split of each row.
     #[must_use]
     pub const fn is_named(&self) -> bool {
-        matches!(self, Self::Expression | Self::Column)
+        matches!(self, Self::Expression(_) | Self::Column(_))
+    }
+
+    const fn name(&self) -> &'static str {
+        match self {
+            Self::Key { .. } => "key",
+            Self::Range { .. } => "range",
+            Self::Time { .. } => "time",
+            Self::Expression(_) => "expression",
+            Self::Column(_) => "column",
+        }
     }
 }
 
@@ -241,7 +579,7 @@ impl JsonSchema for Embargo {
     fn schema_name() -> std::borrow::Cow<'static, str> {
         "Embargo".into()
     }
-    fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
         schemars::json_schema!({
             "description": "a number of rows, or a span of time such as \"7d\"",
             "type": ["integer", "string"],
@@ -271,6 +609,106 @@ mod tests {
             text,
             r#"{"train":0.8,"validation":0.1,"test":0.1,"key":[],"salt":"feedline"}"#
         );
+    }
+
+    #[test]
+    fn every_rule_is_written_with_the_keys_and_the_order_that_hashes_hold() {
+        let split = |text: &str| serde_json::from_str::<SplitConfig>(text).unwrap();
+        for (text, expected) in [
+            (
+                r#"{"by":"time","time":"t","until":["1","2"],"embargo":"7d"}"#,
+                r#"{"by":"time","train":0.8,"validation":0.1,"test":0.1,"key":[],"embargo":"7d","salt":"feedline","time":"t","until":["1","2"]}"#,
+            ),
+            (
+                r#"{"by":"range","embargo":3,"tolerance":0.5}"#,
+                r#"{"by":"range","train":0.8,"validation":0.1,"test":0.1,"key":[],"embargo":3,"salt":"feedline","tolerance":0.5}"#,
+            ),
+            (
+                r#"{"by":"column","column":"fold","missing_key":"one"}"#,
+                r#"{"by":"column","train":0.8,"validation":0.1,"test":0.1,"key":[],"missing_key":"one","salt":"feedline","column":"fold"}"#,
+            ),
+            (
+                r#"{"frozen":"b","train":0.9,"validation":0.1,"test":0,"salt":"s"}"#,
+                r#"{"train":0.9,"validation":0.1,"test":0.0,"key":[],"salt":"s","frozen":"b"}"#,
+            ),
+        ] {
+            assert_eq!(serde_json::to_string(&split(text)).unwrap(), expected);
+        }
+    }
+
+    #[test]
+    fn a_split_that_cannot_be_is_refused_at_its_key() {
+        for (text, expected) in [
+            (
+                r#"{"by":"expression"}"#,
+                "at `expression`: `by = \"expression\"` needs this key, such as",
+            ),
+            (
+                r#"{"by":"column"}"#,
+                "at `column`: `by = \"column\"` needs this key",
+            ),
+            (
+                r#"{"by":"time"}"#,
+                "at `time`: `by = \"time\"` needs this key",
+            ),
+            (
+                r#"{"expression":"'train'"}"#,
+                "at `expression`: this key belongs to `by = \"expression\"`; `by = \"key\"` has the keys `by`, `train`",
+            ),
+            (
+                r#"{"by":"range","column":"x"}"#,
+                "at `column`: this key belongs to",
+            ),
+            (
+                r#"{"by":"range","key":["x"]}"#,
+                "at `key`: this key belongs to",
+            ),
+            (r#"{"time":"ts"}"#, "at `time`: this key belongs to"),
+            (r#"{"until":["1","2"]}"#, "at `until`: this key belongs to"),
+            (r#"{"embargo":3}"#, "at `embargo`: this key belongs to"),
+            (
+                r#"{"by":"expression","expression":"'train'","train":0.9}"#,
+                "at `train`: this key belongs to",
+            ),
+            (
+                r#"{"by":"time","time":"ts","until":["1","2"],"train":0.9,"test":0}"#,
+                "at `until`: the times of `until` decide",
+            ),
+            (
+                r#"{"by":"range","embargo":"7d"}"#,
+                "at `embargo`: rows are split by their place, so it is a number of rows",
+            ),
+            (
+                r#"{"test":0.2}"#,
+                "train, validation and test are 0.8 + 0.1 + 0.2 =",
+            ),
+            (
+                r#"{"train":0,"validation":0.5,"test":0.5}"#,
+                "at `train`: nothing can be fitted",
+            ),
+            (r#"{"train":1.5}"#, "at `train`: must be 0 to 1, got 1.5"),
+            (
+                r#"{"tolerance":1.5}"#,
+                "at `tolerance`: must be 0 to 1, got 1.5",
+            ),
+            (
+                r#"{"by":"column","column":"who","tolerance":0.1}"#,
+                "at `tolerance`: this key belongs to",
+            ),
+            (
+                r#"{"frozen":"b","by":"range","train":0.9,"validation":0.1,"test":0}"#,
+                "at `frozen`: this key belongs to `by = \"key\"`",
+            ),
+            (
+                r#"{"frozen":"b"}"#,
+                "at `frozen`: the frozen source is all of the test split",
+            ),
+        ] {
+            let error = serde_json::from_str::<SplitConfig>(text)
+                .unwrap_err()
+                .to_string();
+            assert!(error.starts_with(expected), "{text}: {error}");
+        }
     }
 
     #[test]

@@ -207,24 +207,3 @@ async fn trap_34_a_group_that_is_most_of_the_rows_leaves_no_split_empty_in_silen
     );
     assert!(message.contains("1000"), "{message}");
 }
-
-#[tokio::test]
-async fn a_tolerance_that_says_nothing_is_refused() {
-    for (keys, part) in [
-        ("tolerance = 1.5", "from 0 to 1"),
-        (
-            "by = \"column\", column = \"who\", tolerance = 0.1",
-            "no share says how large the splits are",
-        ),
-    ] {
-        let split = format!("split = {{ {keys} }}\n");
-        let message = match built(&VISITS, &visits(), &split).await {
-            Err(error) => error.to_string(),
-            Ok(_) => panic!("{keys}"),
-        };
-        assert!(
-            message.contains("`dataset.split.tolerance`") && message.contains(part),
-            "{message}"
-        );
-    }
-}

@@ -5,11 +5,8 @@ use feedline_schemas::transform::{FittedCategories, FittedFrequency};
 
 use super::*;
 
-fn encoded(encoding: CategoryEncoding, columns: &[&str]) -> StepConfig {
-    StepConfig {
-        encoding: Some(encoding),
-        ..step(StepKind::Categories, columns)
-    }
+fn encoded(keys: Value) -> StepConfig {
+    step_with("categories", &["c"], keys)
 }
 
 fn categories_of(artefact: &TransformArtefact) -> &FittedCategories {
@@ -32,10 +29,7 @@ async fn a_frequency_is_the_share_of_the_training_rows_and_of_unknown_ones_it_is
         Some("c"),
     ];
     let table = [("c", texts(&values))];
-    let step = StepConfig {
-        max_values: Some(2),
-        ..encoded(CategoryEncoding::Frequency, &["c"])
-    };
+    let step = encoded(json!({ "encoding": "frequency", "max_values": 2 }));
     let artefact = fitted(&table, vec![step]).await;
     let found = categories_of(&artefact);
     assert_eq!(
@@ -66,10 +60,7 @@ async fn values_in_too_few_rows_are_unknown() {
     let values = ["x", "x", "x", "y", "y", "z"].map(Some);
     let table = [("c", texts(&values))];
     for (fewest, known) in [(1, "x y z"), (2, "x y"), (3, "x"), (4, "")] {
-        let step = StepConfig {
-            min_count: Some(fewest),
-            ..encoded(CategoryEncoding::Ordinal, &["c"])
-        };
+        let step = encoded(json!({ "encoding": "ordinal", "min_count": fewest }));
         let artefact = fitted(&table, vec![step]).await;
         assert_eq!(categories_of(&artefact).values.join(" "), known);
         assert_eq!(categories_of(&artefact).min_count, Some(fewest));
@@ -85,10 +76,7 @@ async fn values_in_too_few_rows_are_unknown() {
 #[tokio::test]
 async fn hashed_texts_have_a_bucket_each_whatever_was_in_train() {
     let table = [("c", texts(&[Some("x"), None]))];
-    let step = StepConfig {
-        buckets: Some(8),
-        ..encoded(CategoryEncoding::Hash, &["c"])
-    };
+    let step = encoded(json!({ "encoding": "hash", "buckets": 8 }));
     let artefact = fitted(&table, vec![step]).await;
     assert_eq!(categories_of(&artefact).values, [""; 0]);
     let names: Vec<&str> = artefact.features.iter().map(|f| f.name.as_str()).collect();
@@ -113,10 +101,7 @@ async fn hashed_texts_have_a_bucket_each_whatever_was_in_train() {
 #[tokio::test]
 async fn the_same_text_in_other_code_points_has_the_same_bucket() {
     let table = [("c", texts(&[Some("x")]))];
-    let step = StepConfig {
-        buckets: Some(60_000),
-        ..encoded(CategoryEncoding::Hash, &["c"])
-    };
+    let step = encoded(json!({ "encoding": "hash", "buckets": 60_000 }));
     let artefact = fitted(&table, vec![step]).await;
     let bucket = |text: &str| {
         let x = applied(&artefact, &[("c", texts(&[Some(text)]))]).x;
@@ -131,14 +116,11 @@ async fn the_same_text_in_other_code_points_has_the_same_bucket() {
 async fn an_artefact_whose_encoding_lacks_its_numbers_is_refused() {
     let table = [("c", texts(&[Some("x"), Some("y")]))];
     let encodings = [
-        (
-            CategoryEncoding::Frequency,
-            "lack the rows that shares are of",
-        ),
-        (CategoryEncoding::Hash, "lack buckets"),
+        ("frequency", "lack the rows that shares are of"),
+        ("hash", "lack buckets"),
     ];
     for (encoding, message) in encodings {
-        let mut artefact = fitted(&table, vec![encoded(encoding, &["c"])]).await;
+        let mut artefact = fitted(&table, vec![encoded(json!({ "encoding": encoding }))]).await;
         let FittedStep::Categories { columns } = &mut artefact.steps[0] else {
             panic!("{:?}", artefact.steps)
         };
@@ -152,7 +134,7 @@ async fn an_artefact_whose_encoding_lacks_its_numbers_is_refused() {
 #[tokio::test]
 async fn an_artefact_without_the_new_keys_is_what_it_was() {
     let table = [("c", texts(&[Some("x"), Some("y"), Some("x")]))];
-    let artefact = fitted(&table, vec![step(StepKind::Categories, &["c"])]).await;
+    let artefact = fitted(&table, vec![step("categories", &["c"])]).await;
     let json = serde_json::to_string(&artefact.steps).unwrap();
     assert_eq!(
         json,

@@ -7,12 +7,8 @@ use feedline_schemas::transform::{FittedCapGroups, FittedCaps, FittedScaleGroups
 
 use super::*;
 
-fn grouped(kind: StepKind, columns: &[&str], fewest: u64) -> StepConfig {
-    StepConfig {
-        by: Some("g".into()),
-        min_count: Some(fewest),
-        ..step(kind, columns)
-    }
+fn grouped(kind: &str, columns: &[&str], fewest: u64) -> StepConfig {
+    step_with(kind, columns, json!({ "by": "g", "min_count": fewest }))
 }
 
 fn caps_of(artefact: &TransformArtefact) -> (&FittedWinsorize, &FittedCapGroups) {
@@ -71,10 +67,7 @@ async fn caps_of_a_group_are_those_of_its_rows_alone() {
     let table = table_of(&values, &groups);
     let artefact = fitted(
         &table,
-        vec![
-            grouped(StepKind::Winsorize, &["a"], 10),
-            step(StepKind::Categories, &["g"]),
-        ],
+        vec![grouped("winsorize", &["a"], 10), step("categories", &["g"])],
     )
     .await;
     let (all, by_group) = caps_of(&artefact);
@@ -88,7 +81,7 @@ async fn caps_of_a_group_are_those_of_its_rows_alone() {
             .map(|(x, _)| *x);
         let own: Vec<Option<f64>> = own.collect();
         let alone = [("a", floats(own.iter().copied()))];
-        let alone = fitted(&alone, vec![step(StepKind::Winsorize, &["a"])]).await;
+        let alone = fitted(&alone, vec![step("winsorize", &["a"])]).await;
         let FittedStep::Winsorize { columns } = &alone.steps[0] else {
             panic!("{:?}", alone.steps)
         };
@@ -103,10 +96,7 @@ async fn caps_of_a_group_are_those_of_its_rows_alone() {
     }
     let whole = fitted(
         &table,
-        vec![
-            step(StepKind::Winsorize, &["a"]),
-            step(StepKind::Categories, &["g"]),
-        ],
+        vec![step("winsorize", &["a"]), step("categories", &["g"])],
     )
     .await;
     let FittedStep::Winsorize { columns: whole } = &whole.steps[0] else {
@@ -128,8 +118,8 @@ async fn a_group_that_is_small_new_or_missing_uses_the_numbers_of_all_rows() {
     let groups: Vec<Option<String>> = groups.collect();
     let table = table_of(&values, &groups);
     let steps = vec![
-        grouped(StepKind::Standardize, &["a"], 20),
-        step(StepKind::Categories, &["g"]),
+        grouped("standardize", &["a"], 20),
+        step("categories", &["g"]),
     ];
     let artefact = fitted(&table, steps).await;
     let (all, by_group) = scales_of(&artefact.steps[0]);
@@ -165,8 +155,8 @@ async fn a_constant_group_is_centred_and_not_blown_up() {
     let groups = (0..40).map(|i| Some(["flat", "wide"][i % 2].to_owned()));
     let groups: Vec<Option<String>> = groups.collect();
     let table = table_of(&values, &groups);
-    let steps = vec![grouped(StepKind::Standardize, &["a"], 5)];
-    let steps = [steps, vec![step(StepKind::Categories, &["g"])]].concat();
+    let steps = vec![grouped("standardize", &["a"], 5)];
+    let steps = [steps, vec![step("categories", &["g"])]].concat();
     let artefact = fitted(&table, steps).await;
     let flat = scales_of(&artefact.steps[0]).1.moments["flat"];
     assert_eq!((flat.scale, flat.mean, flat.constant), (1.0, 0.0, true));
@@ -180,11 +170,11 @@ async fn steps_behind_groups_see_what_they_left_and_bytes_do_not_depend_on_parti
     let (values, groups) = levels(900);
     let steps = || {
         vec![
-            grouped(StepKind::Winsorize, &["a"], 10),
-            impute(ImputeStrategy::Median, &["a"]),
-            grouped(StepKind::Standardize, &["a"], 10),
-            step(StepKind::MinMax, &["a"]),
-            step(StepKind::Categories, &["g"]),
+            grouped("winsorize", &["a"], 10),
+            impute("median", &["a"]),
+            grouped("standardize", &["a"], 10),
+            step("min_max", &["a"]),
+            step("categories", &["g"]),
         ]
     };
     let table = table_of(&values, &groups);
@@ -214,10 +204,10 @@ async fn trap_41_a_row_alone_gets_the_bits_of_its_group() {
     let (values, groups) = levels(200);
     let table = table_of(&values, &groups);
     let steps = vec![
-        impute(ImputeStrategy::Median, &["a"]),
-        grouped(StepKind::Winsorize, &["a"], 5),
-        grouped(StepKind::Standardize, &["a"], 5),
-        step(StepKind::Categories, &["g"]),
+        impute("median", &["a"]),
+        grouped("winsorize", &["a"], 5),
+        grouped("standardize", &["a"], 5),
+        step("categories", &["g"]),
     ];
     let artefact = fitted_anew(&table, steps, 2).await;
     let all = applied(&artefact, &table).x;
@@ -240,9 +230,9 @@ async fn groups_are_undone_where_they_are_known() {
     let values: Vec<Option<f64>> = values.iter().map(|x| Some(x.unwrap_or(3.0))).collect();
     let table = table_of(&values, &groups);
     let steps = vec![
-        grouped(StepKind::Standardize, &["a"], 10),
-        step(StepKind::MinMax, &["a"]),
-        step(StepKind::Categories, &["g"]),
+        grouped("standardize", &["a"], 10),
+        step("min_max", &["a"]),
+        step("categories", &["g"]),
     ];
     let artefact = fitted_anew(&table, steps, 2).await;
     let x = applied(&artefact, &table).x;
@@ -275,8 +265,8 @@ async fn groups_are_undone_where_they_are_known() {
 async fn too_many_groups_and_groups_of_numbers_are_refused() {
     let groups: Vec<Option<String>> = (0..10_001).map(|i| Some(format!("g{i}"))).collect();
     let table = table_of(&vec![Some(1.0); 10_001], &groups);
-    let steps = vec![grouped(StepKind::Winsorize, &["a"], 1)];
-    let encoded = step(StepKind::Categories, &["g"]);
+    let steps = vec![grouped("winsorize", &["a"], 1)];
+    let encoded = step("categories", &["g"]);
     assert_eq!(
         failure(&table, [steps.clone(), vec![encoded]].concat()).await,
         "`dataset.step`: column `g` has more than 10000 groups in the training split, each with numbers of its own in the \
@@ -294,10 +284,7 @@ async fn infinities_are_capped_and_counted_in_their_group() {
     let values: Vec<Option<f64>> = finite.chain(odd).collect();
     let groups: Vec<Option<String>> = vec![Some("x".to_owned()); 103];
     let table = table_of(&values, &groups);
-    let steps = vec![
-        grouped(StepKind::Winsorize, &["a"], 1),
-        step(StepKind::Categories, &["g"]),
-    ];
+    let steps = vec![grouped("winsorize", &["a"], 1), step("categories", &["g"])];
     let artefact = fitted(&table, steps).await;
     let (all, by_group) = caps_of(&artefact);
     let expected = FittedCaps {

@@ -8,12 +8,8 @@ use super::*;
 use crate::{columns::system, split::Folds, stage::Matrix};
 
 fn of_target(folds: u32, smoothing: f64) -> StepConfig {
-    StepConfig {
-        encoding: Some(CategoryEncoding::Target),
-        folds: Some(folds),
-        smoothing: Some(smoothing),
-        ..step(StepKind::Categories, &["c"])
-    }
+    let keys = json!({ "encoding": "target", "folds": folds, "smoothing": smoothing });
+    step_with("categories", &["c"], keys)
 }
 
 fn hash_of(row: usize) -> [u8; 16] {

@@ -3,7 +3,7 @@
 
 use arrow::array::{FixedSizeBinaryArray, UInt64Array};
 use feedline_schemas::{
-    config::{NeighbourWeights, PowerMethod},
+    config::PowerMethod,
     transform::{FittedNeighbours, FittedPower, FittedRobust},
 };
 
@@ -32,17 +32,16 @@ fn neighbours_of(artefact: &TransformArtefact) -> &[FittedNeighbours] {
 }
 
 fn power(method: PowerMethod, columns: &[&str]) -> StepConfig {
-    StepConfig {
-        method: Some(method),
-        ..step(StepKind::Power, columns)
-    }
+    step_with("power", columns, json!({ "method": method }))
 }
 
 fn knn(columns: &[&str]) -> StepConfig {
-    StepConfig {
-        neighbours: Some(2),
-        ..impute(ImputeStrategy::Knn, columns)
-    }
+    knn_with(columns, "indicator", json!(false))
+}
+
+fn knn_with(columns: &[&str], key: &str, value: Value) -> StepConfig {
+    let keys = json!({ "strategy": "knn", "neighbours": 2, key: value });
+    step_with("impute", columns, keys)
 }
 
 /// Rows `order` of numeric columns, with columns that make rows distinct.
@@ -79,7 +78,7 @@ async fn robust_scales_by_the_distance_of_percentiles() {
         ("a", floats([1.0, 2.0, 3.0, 4.0, 1000.0].map(Some))),
         ("b", floats([7.0, 7.0, 7.0, 7.0, 9.0].map(Some))),
     ];
-    let artefact = fitted(&table, vec![step(StepKind::Robust, &["a", "b"])]).await;
+    let artefact = fitted(&table, vec![step("robust", &["a", "b"])]).await;
     let [a, b] = robust_of(&artefact) else {
         panic!("two columns")
     };
@@ -93,11 +92,7 @@ async fn robust_scales_by_the_distance_of_percentiles() {
 #[tokio::test]
 async fn the_widest_spread_does_not_overflow() {
     let table = [("a", floats([-f64::MAX, 0.0, f64::MAX].map(Some)))];
-    let whole = StepConfig {
-        lower: Some(0.0),
-        upper: Some(1.0),
-        ..step(StepKind::Robust, &["a"])
-    };
+    let whole = step_with("robust", &["a"], json!({ "lower": 0.0, "upper": 1.0 }));
     let artefact = fitted(&table, vec![whole]).await;
     assert_eq!(robust_of(&artefact)[0].scale, f64::MAX);
     assert_eq!(applied(&artefact, &table).x, [-1.0, 0.0, 1.0]);
@@ -107,12 +102,12 @@ async fn the_widest_spread_does_not_overflow() {
 async fn logarithms_of_what_has_none_are_refused() {
     let table = [("a", floats([Some(-1.0), Some(3.0), None]))];
     assert_eq!(
-        failure(&table, vec![step(StepKind::Log1p, &["a"])]).await,
+        failure(&table, vec![step("log1p", &["a"])]).await,
         "`dataset.step`: cannot take the logarithm of 1 plus column `a`: its smallest training value is -1, it must be \
          above -1; use a `power` step, or cap it by a `winsorize` step before"
     );
     let table = [("a", floats([Some(0.0), Some(3.0), None]))];
-    let artefact = fitted(&table, vec![step(StepKind::Log1p, &["a"])]).await;
+    let artefact = fitted(&table, vec![step("log1p", &["a"])]).await;
     let later = [("a", floats([Some(3.0), Some(-2.0)]))];
     let applied = applied(&artefact, &later);
     close(f64::from(applied.x[0]), f64::from(4f32.ln()));
@@ -156,7 +151,7 @@ async fn powers_of_numbers_that_differ_little_lose_no_digits() {
 #[tokio::test]
 async fn powers_of_a_constant_column_change_nothing() {
     let table = [("a", floats([Some(5.0), None, Some(5.0)]))];
-    let artefact = fitted(&table, vec![step(StepKind::Power, &["a"])]).await;
+    let artefact = fitted(&table, vec![step("power", &["a"])]).await;
     let fitted = &power_of(&artefact)[0];
     assert_eq!((fitted.lambda, fitted.constant), (1.0, true));
     let applied = applied(&artefact, &table);
@@ -169,7 +164,7 @@ async fn powers_of_extreme_numbers_end_at_a_limit_and_stay_finite() {
         ("a", floats([1.0, 1.0, 1.0, 1.0, 1e300].map(Some))),
         ("b", floats([-1e300, 1.0, 2.0, 3.0, 4.0].map(Some))),
     ];
-    let artefact = fitted(&table, vec![step(StepKind::Power, &["a", "b"])]).await;
+    let artefact = fitted(&table, vec![step("power", &["a", "b"])]).await;
     for column in power_of(&artefact) {
         assert!(column.lambda.abs() <= 32.0, "{column:?}");
     }
@@ -191,9 +186,9 @@ async fn columns_without_a_value_have_no_scale_no_power_and_no_neighbours() {
     let rows: Vec<usize> = (0..3).collect();
     let table = keyed(&[("a", vec![None; 3])], &rows);
     for (step, name) in [
-        (step(StepKind::Robust, &["a"]), "robust"),
-        (step(StepKind::Log1p, &["a"]), "log1p"),
-        (step(StepKind::Power, &["a"]), "power"),
+        (step("robust", &["a"]), "robust"),
+        (step("log1p", &["a"]), "log1p"),
+        (step("power", &["a"]), "power"),
         (knn(&["a"]), "impute"),
     ] {
         let error = fitted_keyed(&table, vec![step], 1).await.unwrap_err();
@@ -221,13 +216,10 @@ async fn neighbours_and_powers_are_the_same_bytes_for_any_partitions_and_order()
     let orders: [Vec<usize>; 2] = [(0..300).collect(), (0..300).rev().collect()];
     let steps = || {
         vec![
-            StepConfig {
-                reference_rows: Some(50),
-                ..knn(&["a", "b"])
-            },
-            step(StepKind::Power, &["a", "b"]),
-            step(StepKind::Robust, &["a"]),
-            step(StepKind::Standardize, &["b"]),
+            knn_with(&["a", "b"], "reference_rows", json!(50)),
+            step("power", &["a", "b"]),
+            step("robust", &["a"]),
+            step("standardize", &["b"]),
         ]
     };
     let mut hashes = Vec::new();
@@ -254,14 +246,11 @@ async fn what_stands_behind_neighbours_is_fitted_on_what_they_filled() {
     ];
     let rows: Vec<usize> = (0..5).collect();
     let table = keyed(&columns, &rows);
-    let indicator = StepConfig {
-        indicator: Some(true),
-        ..knn(&["a", "b"])
-    };
+    let indicator = knn_with(&["a", "b"], "indicator", json!(true));
     let steps = vec![
         indicator,
-        step(StepKind::MinMax, &["b"]),
-        step(StepKind::Standardize, &["b"]),
+        step("min_max", &["b"]),
+        step("standardize", &["b"]),
     ];
     let artefact = fitted_keyed(&table, steps, 2).await.unwrap();
     assert_eq!(neighbours_of(&artefact)[1].missing, 1);
@@ -308,16 +297,13 @@ async fn numbers_come_back_in_their_units() {
     let rows: Vec<usize> = (0..5).collect();
     let cells = values.map(Some).to_vec();
     let table = keyed(&[("a", cells)], &rows);
-    let distance = StepConfig {
-        weights: Some(NeighbourWeights::Distance),
-        ..knn(&["a"])
-    };
+    let distance = knn_with(&["a"], "weights", json!("distance"));
     let steps = vec![
-        step(StepKind::Log1p, &["a"]),
+        step("log1p", &["a"]),
         distance,
-        step(StepKind::Power, &["a"]),
-        step(StepKind::Robust, &["a"]),
-        step(StepKind::MinMax, &["a"]),
+        step("power", &["a"]),
+        step("robust", &["a"]),
+        step("min_max", &["a"]),
     ];
     let artefact = fitted_keyed(&table, steps, 1).await.unwrap();
     let x = applied(&artefact, &table).x;
@@ -335,9 +321,9 @@ async fn a_row_alone_gets_the_bits_it_has_among_all() {
     let rows: Vec<usize> = (0..200).collect();
     let table = keyed(&columns, &rows);
     let steps = vec![
-        step(StepKind::Standardize, &["a", "b"]),
+        step("standardize", &["a", "b"]),
         knn(&["a", "b"]),
-        step(StepKind::Power, &["a", "b"]),
+        step("power", &["a", "b"]),
     ];
     let artefact = fitted_keyed(&table, steps, 4).await.unwrap();
     let all = applied(&artefact, &table).x;
@@ -369,12 +355,9 @@ async fn the_median_behind_caps_is_that_of_the_capped_cells() {
         (vec![Some(1.0), None, Some(3.0)], 0.49, 0.51),
         (vec![Some(2.0), None], 0.01, 0.99),
     ] {
-        let winsorize = StepConfig {
-            lower: Some(lower),
-            upper: Some(upper),
-            ..step(StepKind::Winsorize, &["x"])
-        };
-        let steps = vec![winsorize, impute(ImputeStrategy::Median, &["x"])];
+        let caps = json!({ "lower": lower, "upper": upper });
+        let winsorize = step_with("winsorize", &["x"], caps);
+        let steps = vec![winsorize, impute("median", &["x"])];
         let both = fitted(&[("x", floats(values.clone()))], steps).await;
         let [
             FittedStep::Winsorize { columns: caps },
@@ -386,7 +369,7 @@ async fn the_median_behind_caps_is_that_of_the_capped_cells() {
         let capped = values
             .iter()
             .map(|x| x.map(|x| x.clamp(caps[0].low, caps[0].high)));
-        let steps = vec![impute(ImputeStrategy::Median, &["x"])];
+        let steps = vec![impute("median", &["x"])];
         let alone = fitted(&[("x", floats(capped))], steps).await;
         let [FittedStep::Impute { columns: expected }] = alone.steps.as_slice() else {
             panic!("one step")

@@ -51,11 +51,8 @@ fn far_from_zero() -> [(&'static str, Vec<f64>); 2] {
 async fn a_power_keeps_numbers_far_from_zero_apart_and_says_that_it_is_not_the_best() {
     for method in [PowerMethod::YeoJohnson, PowerMethod::BoxCox] {
         for (name, cells) in far_from_zero() {
-            let power = StepConfig {
-                method: Some(method),
-                ..step(StepKind::Power, &[name])
-            };
-            let scale = step(StepKind::Standardize, &[name]);
+            let power = step_with("power", &[name], json!({ "method": method }));
+            let scale = step("standardize", &[name]);
             let columns = [(name, cells)];
             let (artefact, found) = warned(&columns, vec![power, scale]).await;
             let [(_, cells)] = columns;
@@ -90,14 +87,14 @@ async fn a_column_that_shards_hold_one_number_of_is_told_of_unless_it_is_scaled_
     let near = (0..40).map(|i| 1e6 + f64::from(i % 7) * 1e-4).collect();
     let plain = (0..40).map(|i| f64::from(i % 7)).collect();
     let columns = [("near", near), ("plain", plain)];
-    let power = || step(StepKind::Power, &["near", "plain"]);
+    let power = || step("power", &["near", "plain"]);
     let is_told = |found: &[String]| {
         let is_it = |w: &&String| w.contains("column=near ") && w.contains("32 bits of shards");
         found.iter().filter(is_it).count()
     };
     let (_, found) = warned(&columns, vec![power()]).await;
     assert_eq!(is_told(&found), 1, "{found:?}");
-    for scale in [StepKind::Standardize, StepKind::Robust, StepKind::MinMax] {
+    for scale in ["standardize", "robust", "min_max"] {
         let (_, found) = warned(&columns, vec![power(), step(scale, &["near"])]).await;
         assert_eq!(is_told(&found), 0, "{found:?}");
         assert!(found.iter().all(|w| !w.contains("plain")), "{found:?}");
@@ -111,7 +108,7 @@ async fn a_column_that_is_only_centred_is_warned_of_once() {
     let other: Vec<f64> = (0..400).map(f64::from).collect();
     let columns = [("same", same), ("rare", rare), ("other", other)];
     let all = ["same", "rare", "other"];
-    let standardize = || step(StepKind::Standardize, &all);
+    let standardize = || step("standardize", &all);
     let found = |artefact: &TransformArtefact| -> Vec<(String, String)> {
         let found = crate::warnings::of_transform(artefact, &[], |_| false);
         found.into_iter().map(|w| (w.code, w.message)).collect()
@@ -123,7 +120,7 @@ async fn a_column_that_is_only_centred_is_warned_of_once() {
         matches!(&told[..], [(code, text)] if code == "constant_columns" && text.contains("cannot learn from it: `same`;")),
         "{told:?}"
     );
-    let steps = vec![step(StepKind::Winsorize, &all), standardize()];
+    let steps = vec![step("winsorize", &all), standardize()];
     let (artefact, _) = warned(&columns, steps).await;
     let told = found(&artefact);
     let [(constant, same), (capped, rare)] = &told[..] else {
