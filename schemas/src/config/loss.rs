@@ -2,8 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use schemars::{JsonSchema, Schema, SchemaGenerator};
+use serde::{Deserialize, Deserializer, Serialize};
+
+use super::keyed::KeyTable;
 
 /// `[train.loss]`. A key that the chosen type has no use for is refused.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -26,6 +28,31 @@ pub struct LossConfig {
     /// `binary_cross_entropy`: weight of the samples of class 1, the second by id, above 0. `{ yes = 5.0 }` names it, so that
     /// another class 1 is an error. Default 1.
     pub positive_weight: Option<PositiveWeight>,
+}
+
+/// The keys of each type.
+const KEYS: KeyTable = KeyTable {
+    tag: "type",
+    default: "",
+    common: &[],
+    variants: &[
+        ("mse", &[]),
+        ("mae", &[]),
+        ("huber", &["delta"]),
+        ("quantile", &["quantile"]),
+        ("cross_entropy", &["label_smoothing", "class_weights"]),
+        ("binary_cross_entropy", &["positive_weight"]),
+        ("", &["label_smoothing", "class_weights"]),
+    ],
+};
+
+/// Reads the section, and refuses a key of another type.
+pub(super) fn read<'de, D: Deserializer<'de>>(deserializer: D) -> Result<LossConfig, D::Error> {
+    KEYS.read(deserializer)
+}
+
+pub(super) fn schema(generator: &mut SchemaGenerator) -> Schema {
+    KEYS.schema::<LossConfig>(generator)
 }
 
 /// Kind of a loss.

@@ -125,7 +125,7 @@ pub use self::{
         BadShardsPolicy, BalanceRule, BaselinePolicy, CheckpointConfig, ClassBalanceConfig,
         LoaderCache, LoaderSettings, TrainConfig,
     },
-    tune::{TuneConfig, TuneParameter, TuneScale, TuneStop, TuneStrategy},
+    tune::{TuneConfig, TuneParameter, TuneRange, TuneScale, TuneStop, TuneStrategy, TuneValues},
 };
 
 /// JSON Schema of a pipeline file.

@@ -1,9 +1,12 @@
 //! `[train.model]` and `[train.images]`.
 
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use schemars::{JsonSchema, Schema, SchemaGenerator};
+use serde::{Deserialize, Deserializer, Serialize};
 
-use super::augment::{Augmentation, ImageMixConfig, NormaliseBy};
+use super::{
+    augment::{Augmentation, ImageMixConfig, NormaliseBy},
+    keyed::KeyTable,
+};
 
 /// `[train.model]`. A key that the chosen type does not know is refused; a key left out has the type's default.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -80,8 +83,55 @@ pub struct ModelConfig {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub patch: Option<u32>,
     /// `multi`: the branches, at least one. Default: one for each part that the samples have.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(
+        skip_serializing_if = "Option::is_none",
+        deserialize_with = "read_branches"
+    )]
+    #[schemars(schema_with = "branches_schema")]
     pub branches: Option<Vec<BranchConfig>>,
+}
+
+/// The keys of each type.
+const KEYS: KeyTable = KeyTable {
+    tag: "type",
+    default: "mlp",
+    common: &["dropout", "checkpoint"],
+    variants: &[
+        (
+            "mlp",
+            &["hidden", "norm", "ghost_batch", "skip", "activation"],
+        ),
+        (
+            "cnn",
+            &[
+                "channels",
+                "kernel",
+                "norm",
+                "ghost_batch",
+                "pool",
+                "activation",
+                "hidden",
+            ],
+        ),
+        ("resnet", &["depth", "small_images", "ghost_batch"]),
+        ("lstm", &["layers", "width", "steps", "context"]),
+        (
+            "transformer",
+            &["layers", "width", "heads", "context", "tied"],
+        ),
+        ("vit", &["layers", "width", "heads", "patch"]),
+        ("autoencoder", &["hidden", "width", "activation"]),
+        ("multi", &["branches", "hidden", "ghost_batch"]),
+    ],
+};
+
+/// Reads the section, and refuses a key of another type.
+pub(super) fn read<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ModelConfig, D::Error> {
+    KEYS.read(deserializer)
+}
+
+pub(super) fn schema(generator: &mut SchemaGenerator) -> Schema {
+    KEYS.schema::<ModelConfig>(generator)
 }
 
 /// Kind of a model.
@@ -175,6 +225,33 @@ pub struct BranchConfig {
     /// `resnet`: layers, 18, 34 or 50. Default 18.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub depth: Option<u32>,
+}
+
+/// The keys of each type of branch.
+const BRANCH_KEYS: KeyTable = KeyTable {
+    tag: "type",
+    default: "",
+    common: &["hidden"],
+    variants: &[
+        ("dense", &["columns"]),
+        ("cnn", &["channels"]),
+        ("resnet", &["depth"]),
+        ("vit", &["width", "layers", "heads", "patch"]),
+        ("embedding", &["width"]),
+        ("transformer", &["width", "layers", "heads"]),
+        ("", &["columns", "channels"]),
+    ],
+};
+
+fn read_branches<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Option<Vec<BranchConfig>>, D::Error> {
+    BRANCH_KEYS.read_list(deserializer)
+}
+
+fn branches_schema(generator: &mut SchemaGenerator) -> Schema {
+    let branch = BRANCH_KEYS.schema::<BranchConfig>(generator);
+    schemars::json_schema!({ "type": ["array", "null"], "items": branch })
 }
 
 /// What a branch reads its part with.

@@ -1,7 +1,9 @@
 //! `[train.optimizer]`.
 
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use schemars::{JsonSchema, Schema, SchemaGenerator};
+use serde::{Deserialize, Deserializer, Serialize};
+
+use super::keyed::KeyTable;
 
 /// `[train.optimizer]`. A key that the chosen type has no use for is refused.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -40,6 +42,43 @@ pub struct OptimizerConfig {
     pub l1: f64,
     /// Parameters that are treated otherwise; the first group that names a parameter counts.
     pub group: Vec<ParameterGroup>,
+}
+
+/// The keys of each type.
+const KEYS: KeyTable = KeyTable {
+    tag: "type",
+    default: "adamw",
+    common: &["l2", "l1", "group"],
+    variants: &[
+        (
+            "sgd",
+            &["momentum", "dampening", "nesterov", "weight_decay"],
+        ),
+        ("adam", &["beta1", "beta2", "epsilon"]),
+        ("adamw", &["beta1", "beta2", "epsilon", "weight_decay"]),
+        ("lamb", &["beta1", "beta2", "epsilon", "weight_decay"]),
+        ("lars", &["momentum", "trust", "weight_decay"]),
+        (
+            "adafactor",
+            &[
+                "beta2_decay",
+                "epsilon_scale",
+                "update_clip",
+                "weight_decay",
+            ],
+        ),
+    ],
+};
+
+/// Reads the section, and refuses a key of another type.
+pub(super) fn read<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<OptimizerConfig, D::Error> {
+    KEYS.read(deserializer)
+}
+
+pub(super) fn schema(generator: &mut SchemaGenerator) -> Schema {
+    KEYS.schema::<OptimizerConfig>(generator)
 }
 
 /// Kind of an optimizer.

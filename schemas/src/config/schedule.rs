@@ -1,7 +1,9 @@
 //! `[train.schedule]`.
 
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use schemars::{JsonSchema, Schema, SchemaGenerator};
+use serde::{Deserialize, Deserializer, Serialize};
+
+use super::keyed::KeyTable;
 
 /// `[train.schedule]`: how the learning rate changes. A key that the chosen type has no use for is refused.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -53,6 +55,36 @@ impl Default for ScheduleConfig {
             base_batch_size: None,
         }
     }
+}
+
+/// The keys of each type.
+const KEYS: KeyTable = KeyTable {
+    tag: "type",
+    default: "cosine",
+    common: &["warmup_steps", "base_batch_size"],
+    variants: &[
+        ("constant", &[]),
+        ("cosine", &["final_fraction"]),
+        (
+            "cosine_restarts",
+            &["period", "period_factor", "unit", "final_fraction"],
+        ),
+        ("linear", &["final_fraction"]),
+        ("step", &["every", "milestones", "factor", "unit"]),
+        (
+            "plateau",
+            &["factor", "patience", "threshold", "final_fraction"],
+        ),
+    ],
+};
+
+/// Reads the section, and refuses a key of another type.
+pub(super) fn read<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ScheduleConfig, D::Error> {
+    KEYS.read(deserializer)
+}
+
+pub(super) fn schema(generator: &mut SchemaGenerator) -> Schema {
+    KEYS.schema::<ScheduleConfig>(generator)
 }
 
 /// Kind of a schedule.

@@ -12,13 +12,13 @@ use super::{
     guard::GuardConfig,
     init::InitConfig,
     lora::LoraConfig,
-    loss::LossConfig,
+    loss::{self, LossConfig},
     mixture::TrainMixture,
-    model::{ImagesConfig, ModelConfig},
-    optimizer::OptimizerConfig,
+    model::{self, ImagesConfig, ModelConfig},
+    optimizer::{self, OptimizerConfig},
     parallel::ParallelConfig,
     precision::{LossScaleConfig, Precision},
-    schedule::ScheduleConfig,
+    schedule::{self, ScheduleConfig},
 };
 use crate::{ids::Seed, units::ByteSize};
 
@@ -37,10 +37,14 @@ pub struct TrainConfig {
     #[serde(skip_serializing_if = "DeviceChoice::is_auto")]
     pub device: DeviceChoice,
     /// Model.
+    #[serde(deserialize_with = "model::read")]
+    #[schemars(schema_with = "model::schema")]
     pub model: ModelConfig,
     /// How encoded images become what a model sees.
     pub images: ImagesConfig,
     /// Loss.
+    #[serde(deserialize_with = "loss::read")]
+    #[schemars(schema_with = "loss::schema")]
     pub loss: LossConfig,
     /// Samples in a global batch, 1 to 1,048,576. Default 256.
     pub batch_size: u32,
@@ -57,6 +61,8 @@ pub struct TrainConfig {
     /// Peak learning rate, above 0. Default 0.001.
     pub learning_rate: f64,
     /// How the learning rate changes.
+    #[serde(deserialize_with = "schedule::read")]
+    #[schemars(schema_with = "schedule::schema")]
     pub schedule: ScheduleConfig,
     /// Weights to begin with. Absent: random ones.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -70,6 +76,8 @@ pub struct TrainConfig {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub lora: Option<LoraConfig>,
     /// Optimizer.
+    #[serde(deserialize_with = "optimizer::read")]
+    #[schemars(schema_with = "optimizer::schema")]
     pub optimizer: OptimizerConfig,
     /// Type that products are computed in: `f32`, `bf16` or `f16`. Default `f32`.
     #[serde(skip_serializing_if = "Precision::is_f32")]
@@ -313,4 +321,67 @@ pub struct LoaderCache {
     pub dir: String,
     /// Most bytes of it, such as `"100 GiB"`; at least two shuffle windows.
     pub bytes: ByteSize,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::load;
+
+    fn refused(train: &str) -> String {
+        let text = format!("[pipeline]\nname = \"p\"\n\n[train]\n{train}\n");
+        load("p.toml", &text, &[]).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn a_key_of_another_type_is_refused_with_its_line_and_owners() {
+        for (train, expected) in [
+            (
+                "[train.optimizer]\nmomentum = 0.9",
+                "p.toml:6: `train.optimizer.momentum`: this key belongs to `type = \"sgd\"` and `type = \"lars\"`; `type = \
+                 \"adamw\"` has the keys `type`, `l2`, `l1`, `group`, `beta1`, `beta2`, `epsilon`, `weight_decay`",
+            ),
+            (
+                "[train.optimizer]\nlr = 0.9",
+                "p.toml:6: `train.optimizer.lr`: unknown key `lr`",
+            ),
+            (
+                "[train.schedule]\ntype = \"constant\"\nfinal_fraction = 0.1",
+                "p.toml:7: `train.schedule.final_fraction`: this key belongs to `type = \"cosine\"`, ",
+            ),
+            (
+                "loss = { type = \"mae\", delta = 2 }",
+                "p.toml:5: `train.loss.delta`: this key belongs to `type = \"huber\"`; `type = \"mae\"` has the keys `type`",
+            ),
+            (
+                "loss = { delta = 2 }",
+                "p.toml:5: `train.loss.delta`: this key belongs to `type = \"huber\"`; a table without `type` has the keys `type`, \
+                 `label_smoothing`, `class_weights`",
+            ),
+            (
+                "[train.model]\ntype = \"transformer\"\nkernel = 3",
+                "p.toml:7: `train.model.kernel`: this key belongs to `type = \"cnn\"`; `type = \"transformer\"` has the keys \
+                 `type`, `dropout`, `checkpoint`, `layers`, `width`, `heads`, `context`, `tied`",
+            ),
+            (
+                "[train.model]\ntype = \"multi\"\n[[train.model.branches]]\ntype = \"dense\"\nheads = 3",
+                "p.toml:9: `train.model.branches.0.heads`: this key belongs to `type = \"vit\"` and `type = \"transformer\"`; ",
+            ),
+            (
+                "[train.model]\ntype = \"transfomer\"",
+                "p.toml:6: `train.model.type`: unknown value `transfomer`, did you mean `transformer`?",
+            ),
+        ] {
+            let error = refused(train);
+            assert!(error.starts_with(expected), "{error}\n{expected}");
+        }
+    }
+
+    #[test]
+    fn a_record_with_the_keys_of_other_types_as_null_is_read() {
+        let config = TrainConfig::default();
+        let text = serde_json::to_string(&config).unwrap();
+        assert!(text.contains("\"momentum\":null"), "{text}");
+        assert_eq!(serde_json::from_str::<TrainConfig>(&text).unwrap(), config);
+    }
 }

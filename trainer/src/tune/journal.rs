@@ -159,6 +159,7 @@ impl Journal {
 
 #[cfg(test)]
 mod tests {
+    use feedline_schemas::config::Bounded;
     use feedline_storage::Store;
 
     use super::*;
@@ -188,7 +189,7 @@ mod tests {
         journal.add(trial(0)).unwrap();
         journal.add(trial(1)).unwrap();
         assert_eq!(open(&config).unwrap().trials, journal.trials);
-        config.trials = 99;
+        config.trials = Bounded::literal::<99>();
         assert_eq!(
             open(&config).unwrap().trials.len(),
             2,

@@ -110,7 +110,7 @@ pub fn tune(
     };
     let trials = match config.strategy {
         TuneStrategy::Grid => space::combinations(&search.parameters),
-        TuneStrategy::Random | TuneStrategy::Tpe => u64::from(config.trials),
+        TuneStrategy::Random | TuneStrategy::Tpe => u64::from(config.trials.get()),
     };
     for number in search.journal.trials.len() as u64..trials {
         search.tell(number, trials);

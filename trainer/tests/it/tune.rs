@@ -10,7 +10,7 @@ use std::{
 
 use feedline_schemas::{
     Classified as _, ErrorKind,
-    config::{TrainConfig, TuneConfig},
+    config::{TrainConfig, TuneConfig, TuneValues},
     decode,
     progress::{Event, Progress},
     run::RunRecord,
@@ -245,11 +245,15 @@ fn a_search_that_cannot_work_is_refused() {
         "{message}"
     );
     let mut bad = search(r#""trials":2"#);
-    bad.parameter[0].low = Some(1e-4);
-    bad.parameter[1].values = Some(vec![Value::from(vec![8]), Value::from(vec![0])]);
+    let TuneValues::Between(rates) = &mut bad.parameter[0].values else {
+        panic!("{bad:?}")
+    };
+    rates.low = 1e-4;
+    let widths = vec![Value::from(vec![8]), Value::from(vec![0])];
+    bad.parameter[1].values = TuneValues::Listed(widths);
     let message = tuned(&bad, &folder, &context).unwrap_err().to_string();
     assert!(message.contains("`train.model.hidden`"), "{message}");
-    bad.parameter[1].values = Some(vec![Value::from("wide")]);
+    bad.parameter[1].values = TuneValues::Listed(vec![Value::from("wide")]);
     let message = tuned(&bad, &folder, &context).unwrap_err().to_string();
     assert!(
         message.contains("`tune.parameter.0.key`") || message.contains("`tune.parameter.1.key`"),
@@ -265,9 +269,11 @@ fn a_search_that_cannot_work_is_refused() {
 fn trials_that_fail_are_passed_over_and_none_left_is_an_error() {
     let (context, folder) = (context(Kind::Regression), Store::memory());
     let mut config = search(r#""strategy":"grid","trials":4"#);
-    let values = |values: &[f64]| Some(values.iter().map(|v| Value::from(*v)).collect());
+    let values = |values: &[f64]| {
+        let values = values.iter().map(|v| Value::from(*v));
+        TuneValues::Listed(values.collect())
+    };
     config.parameter.truncate(1);
-    (config.parameter[0].low, config.parameter[0].high) = (None, None);
     config.parameter[0].values = values(&[1e38, 0.01]);
     let failing = |values: &[(String, Value)]| {
         make(values).map(|c| TrainConfig {
