@@ -118,6 +118,10 @@ type Shapes<'a> = Vec<&'a Value>;
 struct Found<'a> {
     entry: &'a Value,
     shapes: Shapes<'a>,
+    /// Tag of the table that has the entry, such as `type = "robust"`; empty where the table has none.
+    tag: String,
+    /// Entries of other tables with a description of their own, each with its tag.
+    others: Vec<(String, &'a Value)>,
 }
 
 impl Schema {
@@ -129,6 +133,8 @@ impl Schema {
         Found {
             entry: &self.0,
             shapes: vec![&self.0],
+            tag: String::new(),
+            others: Vec::new(),
         }
     }
 
@@ -155,7 +161,12 @@ impl Schema {
     fn found<'a>(&'a self, entry: &'a Value) -> Found<'a> {
         let mut shapes = Vec::new();
         self.shapes(entry, &mut shapes);
-        Found { entry, shapes }
+        Found {
+            entry,
+            shapes,
+            tag: String::new(),
+            others: Vec::new(),
+        }
     }
 
     /// Returns the keys below, each with its entry. Items of lists are included; `<name>` is
@@ -166,8 +177,19 @@ impl Schema {
             if let Some(properties) = shape["properties"].as_object() {
                 for (name, entry) in properties {
                     match keys.iter_mut().find(|(known, _)| known == name) {
-                        Some((_, found)) => self.shapes(entry, &mut found.shapes),
-                        None => keys.push((name.clone(), self.found(entry))),
+                        Some((_, found)) => {
+                            self.shapes(entry, &mut found.shapes);
+                            let others = found.others.iter().map(|(_, entry)| *entry);
+                            let mut known = others.chain(Some(found.entry));
+                            if known.all(|known| known["description"] != entry["description"]) {
+                                found.others.push((tag_of(properties), entry));
+                            }
+                        }
+                        None => {
+                            let tag = tag_of(properties);
+                            let found = self.found(entry);
+                            keys.push((name.clone(), Found { tag, ..found }));
+                        }
                     }
                 }
             }
@@ -293,12 +315,29 @@ fn description(found: &Found<'_>) -> String {
     let is_tag =
         found.shapes.len() > 1 && found.shapes.iter().all(|shape| shape["const"].is_string());
     let text = own.or_else(of_shape);
-    text.unwrap_or(if is_tag {
+    let text = text.unwrap_or(if is_tag {
         "Kind of the table, on which its other keys depend."
     } else {
         ""
-    })
-    .replace('\n', " ")
+    });
+    let others = found.others.iter();
+    let others = others.filter_map(|(tag, entry)| Some((tag, entry["description"].as_str()?)));
+    let mut all: Vec<String> = others
+        .map(|(tag, text)| format!("With {tag}: {text}"))
+        .collect();
+    match all.is_empty() {
+        true => all.push(text.to_owned()),
+        false => all.insert(0, format!("With {}: {text}", found.tag)),
+    }
+    all.join(" ").replace('\n', " ")
+}
+
+/// The tag of one table of several, such as `type = "robust"`.
+fn tag_of(properties: &serde_json::Map<String, Value>) -> String {
+    let tags = properties
+        .iter()
+        .filter_map(|(name, entry)| Some(format!("`{name} = \"{}\"`", entry["const"].as_str()?)));
+    tags.collect::<Vec<_>>().join(" and ")
 }
 
 /// Words that a value may be.
@@ -417,6 +456,16 @@ mod tests {
     fn words_and_keys_below_are_listed() {
         let by = explain(Some("dataset.split.by")).unwrap();
         assert!(by.values.contains(&"time".to_owned()), "{:?}", by.values);
+        let lower = explain(Some("dataset.step.lower")).unwrap().description;
+        assert!(
+            lower.starts_with("With `type = \"winsorize\"`: Lower percentile")
+                && lower.contains("With `type = \"robust\"`: Lower end of the spread"),
+            "{lower}"
+        );
+        let strategy = explain(Some("dataset.step.strategy")).unwrap();
+        assert_eq!(strategy.values.last().map(String::as_str), Some("knn"));
+        let momentum = explain(Some("train.optimizer.momentum")).unwrap();
+        assert_eq!(momentum.r#type, "number");
         let train = explain(Some("train")).unwrap();
         assert!(
             train

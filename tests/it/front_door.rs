@@ -199,6 +199,15 @@ fn keys_are_explained_and_the_schema_completions_and_manual_pages_come_out() {
         .expect(0)
         .stdout;
     assert!(key.starts_with("dataset.split.key: list of text"), "{key}");
+    let lower = run(folder, &["explain", "dataset.step.lower"])
+        .expect(0)
+        .stdout;
+    let shown = lower.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(
+        shown.contains("With `type = \"winsorize\"`: Lower percentile")
+            && shown.contains("With `type = \"robust\"`: Lower end"),
+        "{lower}"
+    );
     let wrong = run(folder, &["explain", "train.epoch"]).expect(2).stderr;
     assert!(wrong.contains("`train.epochs`"), "{wrong}");
     let schema: Value = serde_json::from_str(&run(folder, &["schema"]).expect(0).stdout).unwrap();
