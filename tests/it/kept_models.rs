@@ -518,5 +518,5 @@ fn documents_of_development_versions_are_refused_until_the_dataset_is_built_agai
         "{refused}"
     );
     run(at, &["shards", "build", file, "--refit"]).expect(0);
-    json(at, &["train", file]);
+    json(at, &["train", file, "--resume"]);
 }
