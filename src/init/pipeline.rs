@@ -181,7 +181,7 @@ image = { store = \"jpeg\", resize = \"shorter_side\", size = 224, duplicates = 
 # To train a classifier, put the images in a folder for each class and add
 # target = \"folder\"
 # task = \"classification\"
-# or join a table of labels: see examples/labelled-photos.toml.
+# or join a table of labels: see examples/images/labelled-photos.toml.
 ";
 
 const ONE_TEXT: &str = "

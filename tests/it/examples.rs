@@ -14,7 +14,7 @@ use serde_json::Value;
 
 use crate::{
     pages::{Pages, Site},
-    support::{run, serve, shared_data},
+    support::{files, run, serve, shared_data},
 };
 
 /// Headers and body of a response.
@@ -121,7 +121,7 @@ fn rates_of_a_central_bank_are_asked_from_a_day_on() {
         format!("{path}?start_date=2026-03-11"),
         (String::new(), body),
     );
-    check("rates.toml", answers, path, days.len() as u64);
+    check("web/rates.toml", answers, path, days.len() as u64);
 }
 
 #[test]
@@ -153,7 +153,7 @@ fn issues_are_followed_along_their_links() {
         .collect();
     let again = (String::new(), serde_json::to_string(&again).unwrap());
     answers.insert(format!("{target}&since={since}"), again);
-    check("issues.toml", answers, target, issues.len() as u64);
+    check("web/issues.toml", answers, target, issues.len() as u64);
 }
 
 #[test]
@@ -176,7 +176,7 @@ fn earthquakes_are_features_of_one_document() {
     let folder = tempfile::tempdir().unwrap();
     for (rows, duplicates) in [(1_707, 0), (1_707, 0), (1_709, 8)] {
         let report = ingest(
-            "earthquakes.toml",
+            "web/earthquakes.toml",
             &format!("{origin}{target}"),
             folder.path(),
         );
@@ -256,7 +256,7 @@ fn news_are_found_by_their_sitemaps() {
         pages
     });
     let folder = tempfile::tempdir().unwrap();
-    let file = example_file("sitemap.toml");
+    let file = example_file("web/sitemap.toml");
     let settings = [
         format!("source.0.url={}", site.url()),
         format!("source.0.crawl.sitemaps=['{}robots.txt']", site.url()),
@@ -314,7 +314,7 @@ fn rates_in_an_archive_land_once_and_later_copies_add_what_is_new() {
         )])
     });
     let folder = tempfile::tempdir().unwrap();
-    let file = example_file("rates-archive.toml");
+    let file = example_file("web/rates-archive.toml");
     let ingest = |url: &str, root: &str| {
         let settings = [
             format!("source.0.url={url}"),
@@ -349,5 +349,61 @@ fn rates_in_an_archive_land_once_and_later_copies_add_what_is_new() {
         fs::write(copy, zip("eurofxref-hist.csv", content)).unwrap();
         let report = ingest("rates/*.zip", "copies");
         assert_eq!(report["rows"], rows, "{report}");
+    }
+}
+
+/// All pipeline files of the folder `examples`, by their paths in it. A file of expectations is none.
+fn all_examples() -> Vec<String> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples");
+    let is_pipeline = |name: &String| name.ends_with(".toml") && !name.ends_with("-expect.toml");
+    let names = files(&folder).into_iter().map(|(name, _)| name);
+    names.filter(is_pipeline).collect()
+}
+
+#[test]
+fn every_example_passes_the_check_that_sends_no_request() {
+    let checkout = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let folder = tempfile::tempdir().unwrap();
+    let root = format!("pipeline.root={}", folder.path().display());
+    let examples = all_examples();
+    assert!(examples.len() > 10, "{examples:?}");
+    for name in examples {
+        let file = format!("examples/{name}");
+        let arguments = ["check", &file, "--offline", "--json", "--set", &root];
+        let report = run(checkout, &arguments).expect(0).json();
+        assert_eq!(report["problems"], serde_json::json!([]), "{name}");
+    }
+    assert_eq!(files(folder.path()).len(), 0, "a check writes nothing");
+}
+
+#[test]
+fn every_example_begins_with_a_sentence_and_the_schema_of_its_keys() {
+    let checkout = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let readme = fs::read_to_string(checkout.join("examples/README.md")).unwrap();
+    for (name, content) in files(&checkout.join("examples")) {
+        if !name.ends_with(".toml") {
+            continue;
+        }
+        let text = String::from_utf8(content).unwrap();
+        let mut lines = text.lines();
+        let sentence = lines.next().unwrap();
+        assert!(
+            sentence.starts_with("# ") && sentence.ends_with('.'),
+            "{name}: {sentence}"
+        );
+        let schema = lines.next().unwrap().strip_prefix("#:schema ");
+        let schema = schema.unwrap_or_else(|| panic!("{name}: no schema in the second line"));
+        let example = checkout.join("examples").join(&name);
+        let file = example.parent().unwrap().join(schema);
+        let wanted = match name.ends_with("-expect.toml") {
+            true => "schemas/json/expect.schema.json",
+            false => "schemas/json/pipeline.schema.json",
+        };
+        assert_eq!(
+            file.canonicalize().unwrap(),
+            checkout.join(wanted).canonicalize().unwrap(),
+            "{name}"
+        );
+        assert!(readme.contains(&format!("]({name})")), "{name}");
     }
 }

@@ -225,7 +225,7 @@ fn fashion_mnist_is_stored_whole() {
         format!("source.0.url={}", images.display()),
         format!("source.0.idx.labels={}", labels.display()),
     ];
-    let report = build_example("fashion", &settings);
+    let report = build_example("images/fashion", &settings);
     let count = |key: &str| report[key].as_u64().unwrap();
     assert_eq!(
         (count("rows_in"), count("duplicates"), count("rejected")),
@@ -240,7 +240,7 @@ fn tiny_shakespeare_is_stored_whole_and_in_order() {
         return;
     };
     let settings = [format!("source.0.url={}", text.display())];
-    let report = build_example("shakespeare", &settings);
+    let report = build_example("text/shakespeare", &settings);
     let counts = ["train", "validation", "test"].map(|key| report["tokens"][key].as_u64());
     // The first nine tenths are the 1,003,854 characters that nanoGPT trains on.
     assert_eq!(counts, [1_003_854, 55_770, 55_770].map(Some));

@@ -152,7 +152,7 @@ fn made_up(number: u64) -> String {
 /// Runs the example on a site, and sees that its model learns. The same once more asks for nothing.
 fn run_example(site: &Site, further: &[&str]) -> Value {
     let folder = tempfile::tempdir().unwrap();
-    let example = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/pages.toml");
+    let example = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/web/pages.toml");
     let url = format!("source.0.url={}", site.url());
     let mut arguments = vec!["run", example.to_str().unwrap(), "--json", "--set", &url];
     arguments.extend(["--set", "source.0.crawl.delay_ms=0"]);
