@@ -8,6 +8,7 @@
 
 mod additions;
 mod augment;
+mod book;
 mod children;
 mod classes;
 #[cfg(feature = "cluster")]
