@@ -14,6 +14,9 @@ use feedline_trainer::Choice;
 
 use crate::exit::Outcome;
 
+#[cfg(test)]
+mod reference;
+
 /// Takes data from the web to the GPU: ingest, preprocess, shards, training.
 #[derive(Debug, Parser)]
 #[command(name = "feedline", version, max_term_width = 120, after_help = EXIT_CODES)]
