@@ -4,3 +4,17 @@ document.querySelectorAll('.table-wrapper, pre > code').forEach((part) => {
     part.tabIndex = 0;
   }
 });
+
+// The label that shows and hides the table of contents acts as a button: let it be one for
+// the keyboard and for screen readers.
+const toggle = document.getElementById('mdbook-sidebar-toggle');
+if (toggle) {
+  toggle.setAttribute('role', 'button');
+  toggle.tabIndex = 0;
+  toggle.addEventListener('keydown', (event) => {
+    if (event.key === 'Enter' || event.key === ' ') {
+      event.preventDefault();
+      toggle.click();
+    }
+  });
+}

@@ -116,7 +116,9 @@ const EXAMPLES: &[Example] = &[
     ),
     example(
         "tune",
-        "<!-- run: printf '\\n[tune]\\ntrials = 2\\n\\n[[tune.parameter]]\\nkey = \"train.learning_rate\"\\nlow = 0.001\\nhigh = 0.01\\n' >> homes.toml -->\n",
+        "<!-- run: printf '\\n[tune]\\ntrials = 2\\n\\n[[tune.parameter]]\\n' >> homes.toml -->\n\
+         <!-- run: printf 'key = \"train.learning_rate\"\\nlow = 0.001\\n' >> homes.toml -->\n\
+         <!-- run: echo 'high = 0.01' >> homes.toml -->\n",
         "feedline tune homes.toml --set train.epochs=3",
     ),
     example("runs list", "", "feedline runs list homes.toml"),
@@ -170,8 +172,8 @@ fn wrap(first: &str, text: &str) -> String {
     let mut is_first = true;
     for word in text.split_whitespace() {
         let width = word.chars().count();
-        let is_marker = word.starts_with(['-', '+', '*', '#', '>', '='])
-            || word.trim_end_matches(['.', ')']).parse::<u64>().is_ok();
+        let is_marker =
+            word.starts_with(['-', '+', '*', '#', '>', '=']) || ["1.", "1)"].contains(&word);
         if is_first {
             is_first = false;
         } else if used + 1 + width > WIDTH && !is_marker {

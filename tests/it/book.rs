@@ -88,8 +88,8 @@ fn wrap(first: &str, text: &str) -> String {
     let (mut out, mut used) = (first.to_owned(), first.len());
     for (at, word) in text.split_whitespace().enumerate() {
         let width = word.chars().count();
-        let is_marker = word.starts_with(['-', '+', '*', '#', '>', '=', '|'])
-            || word.trim_end_matches(['.', ')']).parse::<u64>().is_ok();
+        let is_marker =
+            word.starts_with(['-', '+', '*', '#', '>', '=', '|']) || ["1.", "1)"].contains(&word);
         if at > 0 && used + 1 + width > WIDTH && !is_marker {
             out.push('\n');
             out.push_str(&indent);

@@ -16,7 +16,7 @@ use std::{
         mpsc,
     },
     thread,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use feedline_schemas::config::{Override, load};
@@ -28,9 +28,11 @@ use super::{
 };
 
 /// Longest time of a block. The slowest takes a few seconds; machines of tests are busy.
-const LIMIT: Duration = Duration::from_secs(120);
+const LIMIT: Duration = Duration::from_secs(300);
 /// Most characters of output that a failure shows.
 const SHOWN: usize = 3000;
+/// Slowest pages that are listed.
+const SLOWEST: usize = 5;
 /// Languages of blocks that are shown, or written to a file.
 const OTHER_LANGUAGES: [&str; 9] = [
     "", "csv", "json", "ndjson", "text", "sql", "yaml", "rust", "markdown",
@@ -46,6 +48,8 @@ struct Tally {
     written: usize,
     shown: usize,
     skipped: BTreeMap<String, usize>,
+    /// Milliseconds and path of each page.
+    times: Vec<(u128, String)>,
 }
 
 impl Tally {
@@ -60,6 +64,7 @@ impl Tally {
         self.parsed += other.parsed;
         self.written += other.written;
         self.shown += other.shown;
+        self.times.extend(other.times);
         for (reason, count) in other.skipped {
             *self.skipped.entry(reason).or_default() += count;
         }
@@ -73,6 +78,11 @@ impl Tally {
         );
         for (reason, count) in &self.skipped {
             writeln!(text, "  skipped {count}: {reason}").unwrap();
+        }
+        let mut times: Vec<&(u128, String)> = self.times.iter().collect();
+        times.sort_unstable_by(|a, b| b.cmp(a));
+        for (time, path) in times.into_iter().take(SLOWEST) {
+            writeln!(text, "  {:>4}.{} s: {path}", time / 1000, time % 1000 / 100).unwrap();
         }
         text
     }
@@ -283,6 +293,11 @@ fn run_page(page: &Page, tools: &Tools) -> Result<Tally, String> {
     let items = items(&page.text).map_err(|reason| format!("{}: {reason}", page.path))?;
     let mut run = PageRun::new(tools);
     run.tally.pages = 1;
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "the report names the slowest pages; nothing depends on the time"
+    )]
+    let begun = Instant::now();
     for item in &items {
         let line = match item {
             Item::Hidden { line, .. } => *line,
@@ -290,6 +305,8 @@ fn run_page(page: &Page, tools: &Tools) -> Result<Tally, String> {
         };
         run.run_item(item).map_err(|reason| fail(line, reason))?;
     }
+    let time = begun.elapsed().as_millis();
+    run.tally.times.push((time, page.path.clone()));
     Ok(std::mem::take(&mut run.tally))
 }
 

@@ -371,7 +371,7 @@ fn examples() -> Vec<Example> {
         let table: toml::Table = fs::read_to_string(&file).unwrap().parse().unwrap();
         if table.contains_key("pipeline") {
             found.push(Example {
-                label: format!("`{path}`"),
+                label: file.file_name().unwrap().to_str().unwrap().to_owned(),
                 url: format!("{SOURCES}{path}"),
                 table,
             });
@@ -547,7 +547,12 @@ impl Reference<'_> {
             let is_table =
                 |own: &Table<'_>| own.path == path || own.path == format!("{path}.{OWN_NAME}");
             if !table.below.iter().any(is_table) {
-                self.key(&path, name, variants, out);
+                let level = if table.depth() > PAGE_DEPTH {
+                    "###"
+                } else {
+                    "##"
+                };
+                self.key(&path, level, variants, out);
             }
         }
         for own in table.below.iter().filter(|own| own.depth() > PAGE_DEPTH) {
@@ -587,10 +592,11 @@ impl Reference<'_> {
     }
 
     /// The section of a key.
-    fn key(&mut self, path: &str, name: &str, variants: &[Variant<'_>], out: &mut String) {
+    fn key(&mut self, path: &str, level: &str, variants: &[Variant<'_>], out: &mut String) {
+        let name = path.rsplit('.').next().unwrap_or_default();
         out.push('\n');
         self.anchor(path, out);
-        writeln!(out, "\n### `{name}`\n").unwrap();
+        writeln!(out, "\n{level} `{name}`\n").unwrap();
         let is_kind = variants
             .iter()
             .all(|variant| variant.entry["const"].is_string());
@@ -729,7 +735,8 @@ impl Reference<'_> {
         });
         if let Some((text, Example { label, url, .. })) = found {
             self.with_example += 1;
-            writeln!(out, "\nExample: `{text}`\n([{label}]({url}))").unwrap();
+            writeln!(out, "\nExample: `{text}`").unwrap();
+            out.push_str(&wrap("", &format!("([{label}]({url}))")));
         }
     }
 
@@ -765,7 +772,7 @@ impl Reference<'_> {
         write_toml(&header, parts[0], &kept, &mut text);
         writeln!(
             out,
-            "\n```toml\n{text}```\n\n([{}]({}))",
+            "\n```toml\n{text}```\n\nFrom [{}]({}).",
             example.label, example.url
         )
         .unwrap();

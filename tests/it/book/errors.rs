@@ -226,9 +226,7 @@ fn the_reference_of_errors_is_that_of_the_error_types() {
             writeln!(out, "\n<a id=\"{id}\"></a>\n").unwrap();
             out.push_str(&wrap("", &format!("**{}.**", escaped(text))));
             let message = template(&message).replace('\n', " ");
-            let message: Vec<&str> = message.split_whitespace().collect();
-            let message = message.join(" ");
-            writeln!(out, "\n```text\n{message}\n```").unwrap();
+            writeln!(out, "\n```text\n{}```", wrap("", &message)).unwrap();
             count += 1;
         }
         for (title, text) in of_part {
