@@ -59,7 +59,7 @@ fn pages() -> Vec<Page> {
     pages
 }
 
-/// Whether generated files are written and not only compared.
+/// True where generated files are written before they are compared.
 fn is_writing() -> bool {
     env::var_os("FEEDLINE_WRITE_SCHEMAS").is_some()
 }

@@ -49,7 +49,7 @@ each key an anchor with its path, such as `dataset-split.md#dataset.split.key`.
 /// The schema of pipeline files.
 struct Schema(Value);
 
-/// How a table is written.
+/// Form of a table in a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Form {
     Single,
@@ -451,7 +451,7 @@ fn ordered(table: &toml::Table) -> Vec<(&str, &toml::Value)> {
     pairs
 }
 
-/// Whether a value is written as a table or a list of tables of its own.
+/// True for a value that is written as a table or a list of tables of its own.
 fn is_section(value: &toml::Value) -> bool {
     let is_long = inline(value).len() > EXAMPLE_WIDTH;
     match value {
