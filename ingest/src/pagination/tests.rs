@@ -205,7 +205,7 @@ fn numbered_pages_end_at_an_empty_page() {
 
 #[test]
 fn offsets_grow_by_what_has_come() {
-    let mut pages = of(crate::http::testing::pages(
+    let mut pages = of(pages(
         json!({"type": "offset", "offset_param": "skip", "first_offset": 1}),
     ));
     assert_eq!(query(&pages, 0, None), "q=1&skip=1");
@@ -226,7 +226,7 @@ fn offsets_grow_by_what_has_come() {
 #[test]
 fn next_urls_stay_on_the_origin_and_are_kept_without_it_and_the_key() {
     let check = |target: &str, kept: Result<&str, &str>, url: &str| {
-        let mut pages = of(crate::http::testing::pages(
+        let mut pages = of(pages(
             json!({"type": "next_url", "next_origins": ["https://eu.example"]}),
         ));
         match step(&mut pages, 0, None, 1, Some(target)) {

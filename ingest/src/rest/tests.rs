@@ -1,6 +1,9 @@
 //! Pages of scripted servers.
 
-use feedline_schemas::{Classified as _, ErrorKind, config::PaginationKind};
+use feedline_schemas::{
+    Classified as _, ErrorKind,
+    config::{Bounded, PaginationKind},
+};
 
 use super::*;
 use crate::http::testing::{Scripted, Step, answer, config, context, ok, raw, read_all};

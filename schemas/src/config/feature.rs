@@ -5,8 +5,8 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::{
     bounded::Bounded,
-    series::TimeSpan,
     keyed::{self, KeyError, Tagged, Variant, plain},
+    series::TimeSpan,
 };
 
 /// A numeric feature made of the past of its entity. It is a feature of the dataset as landed columns are, and steps apply to

@@ -9,7 +9,7 @@ use texts::{Texts, variants};
 
 use crate::{
     ContractError,
-    config::ConfigError,
+    config::{ConfigError, MarkedLine},
     format::{COMMIT, MANIFEST, RUN},
     pnm::PnmError,
     shard_table::TableError,
@@ -54,7 +54,6 @@ fn the_texts_of_all_errors_are_those_of_the_snapshot() {
             reason: "REASON".into(),
         };
         texts.add("ConfigError", &error);
-        texts.add("ConfigError, with its line", &error.with_excerpt());
     }
     texts.check(
         Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/..")),

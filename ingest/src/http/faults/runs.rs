@@ -1,7 +1,10 @@
 //! Servers that ask for a delay, and runs that honour it.
 
 use feedline_schemas::{
-    Classified as _, ErrorKind, commit::CommitEntry, config::PipelineConfig, ids::Name,
+    Classified as _, ErrorKind,
+    commit::CommitEntry,
+    config::{Bounded, PipelineConfig},
+    ids::Name,
 };
 use feedline_storage::Store;
 
