@@ -306,9 +306,6 @@ mod tests {
         let error = refused(&source(&folder, "p?", Some("l"))).await;
         assert!(error.contains("`url` matches 2 files"), "{error}");
         let error = refused(&source(&folder, "p1", Some("l"))).await;
-        assert!(
-            error.starts_with("`idx.labels`: there is no file"),
-            "{error}"
-        );
+        assert!(error.starts_with("`idx.labels`: file"), "{error}");
     }
 }
