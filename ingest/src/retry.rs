@@ -1,7 +1,7 @@
 //! Retries: the wait before the next try, and the decision to give up.
 //!
-//! Waits follow "full jitter": before retry n (from 0) a random time from `[0, min(cap_ms, base_ms
-//! * 2^n)]`. A wait the server asks for with `Retry-After` is never shortened; one longer than
+//! Waits follow "full jitter": before retry n (from 0) a random time from 0 to
+//! `min(cap_ms, base_ms * 2^n)`. A wait the server asks for with `Retry-After` is never shortened; one longer than
 //! `max_wait_s` ends the run as deferred. `max_elapsed_s` bounds all tries of a request and their
 //! waits together: a wait that would end later is not begun.
 

@@ -9,7 +9,7 @@ use crate::{Classified, ErrorKind, format::FormatTag};
 /// A document that says which format and version it is.
 pub trait Versioned: Serialize + DeserializeOwned {
     /// The tag this build writes, and the versions it reads.
-    const TAG: FormatTag;
+    const TAG: &'static FormatTag;
 }
 
 /// Reason that a stored document was refused.
@@ -19,7 +19,8 @@ pub enum ContractError {
     /// The bytes are not the document they should be.
     #[error(
         "cannot read `{what}`: {reason} at `{path}`; the file is damaged or was not written by feedline; restore it from a \
-         copy, or {remedy}"
+         copy, or {}",
+        .tag.remedy
     )]
     Malformed {
         /// The document's file name or URL.
@@ -28,8 +29,8 @@ pub enum ContractError {
         path: String,
         /// Description of the error there.
         reason: String,
-        /// Way to get a new document.
-        remedy: &'static str,
+        /// Format of the document.
+        tag: &'static FormatTag,
     },
     /// The document is complete JSON of a version this build reads, with a field or value that this build does not know: a
     /// newer release wrote it. There is no sign of corruption.
@@ -46,24 +47,22 @@ pub enum ContractError {
     },
     /// The document is of a version that only development versions wrote, before the first release.
     #[error(
-        "cannot use `{what}`: it was written by a development version of feedline, as format `{format}` version \
-         {found_version}, and this build reads version {oldest}; {remedy}"
+        "cannot use `{what}`: it was written by a development version of feedline, as format `{}` version \
+         {found_version}, and this build reads version {}; {}",
+        .tag.format, .tag.oldest, .tag.remedy
     )]
     Outdated {
         /// The document's file name or URL.
         what: String,
         /// Its format.
-        format: &'static str,
+        tag: &'static FormatTag,
         /// Version found.
         found_version: u64,
-        /// Oldest version that this build reads.
-        oldest: u32,
-        /// Way to get a new document.
-        remedy: &'static str,
     },
     /// The document is of another format or of a version this build does not know.
     #[error(
-        "cannot use `{what}`: it says format `{found_format}` version `{found_version}`, this build reads `{format}` up to version `{version}`; use the feedline release that wrote it, or {remedy}"
+        "cannot use `{what}`: it says format `{found_format}` version `{found_version}`, this build reads `{}` up to version `{}`; use the feedline release that wrote it, or {}",
+        .tag.format, .tag.version, .tag.remedy
     )]
     Unsupported {
         /// The document's file name or URL.
@@ -73,11 +72,7 @@ pub enum ContractError {
         /// Version found.
         found_version: u64,
         /// Format expected.
-        format: &'static str,
-        /// Newest version this build reads.
-        version: u32,
-        /// Way to get a new document.
-        remedy: &'static str,
+        tag: &'static FormatTag,
     },
 }
 
@@ -116,7 +111,7 @@ pub fn decode<T: Versioned>(what: &str, bytes: &[u8]) -> Result<T, ContractError
         what: what.to_owned(),
         path,
         reason,
-        remedy: T::TAG.remedy,
+        tag: T::TAG,
     };
     let head: Head =
         serde_json::from_slice(bytes).map_err(|e| malformed("(head)".into(), e.to_string()))?;
@@ -128,18 +123,14 @@ pub fn decode<T: Versioned>(what: &str, bytes: &[u8]) -> Result<T, ContractError
             what: what.to_owned(),
             found_format: head.format,
             found_version: head.version,
-            format: T::TAG.format,
-            version: T::TAG.version,
-            remedy: T::TAG.remedy,
+            tag: T::TAG,
         });
     }
     if head.version < u64::from(T::TAG.oldest) {
         return Err(ContractError::Outdated {
             what: what.to_owned(),
-            format: T::TAG.format,
+            tag: T::TAG,
             found_version: head.version,
-            oldest: T::TAG.oldest,
-            remedy: T::TAG.remedy,
         });
     }
     let refused = |path: String, reason: String| {

@@ -94,7 +94,7 @@ pub const RUN: FormatTag = FormatTag {
 macro_rules! versioned {
     ($type:ty, $tag:expr) => {
         impl crate::Versioned for $type {
-            const TAG: crate::format::FormatTag = $tag;
+            const TAG: &'static crate::format::FormatTag = &$tag;
         }
     };
 }

@@ -36,13 +36,13 @@ use crate::{
     },
 };
 
-fn path(tag: FormatTag, version: u32) -> std::path::PathBuf {
+fn path(tag: &FormatTag, version: u32) -> std::path::PathBuf {
     let name = tag.format.strip_prefix("feedline.").unwrap();
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("samples");
     folder.join(format!("{name}-{version}.json"))
 }
 
-fn read(tag: FormatTag, version: u32) -> String {
+fn read(tag: &FormatTag, version: u32) -> String {
     let path = path(tag, version);
     fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }

@@ -67,7 +67,7 @@ fn documents() -> [ContractError; 5] {
             what: "file:///data/dataset/manifest-000001.json".into(),
             path: "counts.rows_in".into(),
             reason: "invalid type: string \"x\", expected u64".into(),
-            remedy: MANIFEST.remedy,
+            tag: &MANIFEST,
         },
         ContractError::Newer {
             what: "file:///data/landing/prices/log/00000000000000000007.json".into(),
@@ -76,25 +76,19 @@ fn documents() -> [ContractError; 5] {
         },
         ContractError::Outdated {
             what: "file:///data/dataset/manifest-000001.json".into(),
-            format: MANIFEST.format,
+            tag: &MANIFEST,
             found_version: 2,
-            oldest: MANIFEST.oldest,
-            remedy: MANIFEST.remedy,
         },
         ContractError::Outdated {
             what: "file:///data/train/0123456789abcdef/run.json".into(),
-            format: RUN.format,
+            tag: &RUN,
             found_version: 1,
-            oldest: RUN.oldest,
-            remedy: RUN.remedy,
         },
         ContractError::Unsupported {
             what: "file:///data/landing/prices/log/00000000000000000007.json".into(),
             found_format: COMMIT.format.into(),
             found_version: 9,
-            format: COMMIT.format,
-            version: COMMIT.version,
-            remedy: COMMIT.remedy,
+            tag: &COMMIT,
         },
     ]
 }
