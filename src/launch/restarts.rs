@@ -94,7 +94,7 @@ mod tests {
             assert_eq!(restarts.used(), 2);
         }
         let why = restarts.next(23, "killed", 20).unwrap_err();
-        assert!(why.contains("again 2 times without a new"), "{why}");
+        assert!(why.contains("restarted 2 times without a new"), "{why}");
     }
 
     #[test]

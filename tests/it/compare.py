@@ -373,7 +373,7 @@ def make_features(rows, asked, target):
         least = feature.get("min_periods", feature.get("rows", 1))
         right = feature.get("closed") == "right"
         if kind != "calendar":
-            values = np.array([number(rows[origin][feature["of"]], missing) for origin in origins])
+            values = np.array([number(rows[origin][feature["column"]], missing) for origin in origins])
         made = []
         for i in range(len(line)):
             if kind == "calendar":

@@ -12,9 +12,12 @@ use crate::support::{Finished, run};
 const SMALL: &str = "source.0.url=demo://market?seed=7&rows=8000&page_size=400&rude=false";
 
 fn example(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("examples")
-        .join(name)
+    let subject = match name {
+        "series.toml" => "time-series",
+        _ => "tables",
+    };
+    let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples");
+    examples.join(subject).join(name)
 }
 
 /// A command over an example.

@@ -157,7 +157,7 @@ fn check_series(file: &str, keys: &str, of: &str, series: &[(&str, &str)], rejec
     let features = features
         .into_iter()
         .filter(|keys| !is_target || !sees_itself(keys));
-    let of = format!(r#", "of" = "{of}""#);
+    let of = format!(r#", "column" = "{of}""#);
     let calendar = [r#""type" = "calendar", "part" = "weekday""#];
     let made = features.map(|keys| format!("{keys}{of}"));
     let made = made.chain(calendar.map(str::to_owned)).enumerate();

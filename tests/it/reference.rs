@@ -445,7 +445,7 @@ impl Case {
             .collect();
         let made = MADE.iter().map(|keys| match keys.contains("calendar") {
             true => format!("{{ {keys} }}"),
-            false => format!(r#"{{ {keys}, "of" = "{}" }}"#, self.of),
+            false => format!(r#"{{ {keys}, "column" = "{}" }}"#, self.of),
         });
         let (series, made) = (series.join(", "), made.collect::<Vec<_>>().join(", "));
         let text = format!(

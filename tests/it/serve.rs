@@ -219,7 +219,7 @@ fn a_source_that_keeps_failing_is_listed_and_makes_healthz_answer_503() {
     });
     let source = |name: &str| {
         format!(
-            "[[source]]\nname = \"{name}\"\ntype = \"rest\"\nurl = \"{origin}/{name}\"\nagain = \"changed\"\nschedule = {{ every_s = 1 }}\n"
+            "[[source]]\nname = \"{name}\"\ntype = \"rest\"\nurl = \"{origin}/{name}\"\nrefresh = \"if_changed\"\nschedule = {{ every_s = 1 }}\n"
         )
     };
     let text = format!(

@@ -201,7 +201,7 @@ fn a_model_worse_than_its_baseline_is_said_to_be_and_fails_where_it_must() {
     let shown = run(at, &["train", file]).expect(0).stdout;
     let words = shown.split_whitespace().collect::<Vec<_>>().join(" ");
     for part in [
-        "warning worse than baseline: rmse on the validation split is",
+        "train worse than baseline: rmse on the validation split is",
         "of a baseline that looks at no feature; see `train.require_better_than_baseline`",
     ] {
         assert!(words.contains(part), "{part}: {words}");

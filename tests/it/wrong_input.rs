@@ -173,7 +173,7 @@ fn an_unknown_key_is_located_and_the_nearest_named() {
         &[],
         2,
         &[
-            "pipeline.toml:11: `dataset.targte`",
+            "pipeline.toml:11:1: `dataset.targte`",
             "did you mean `target`?",
         ],
     );

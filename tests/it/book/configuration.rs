@@ -85,7 +85,7 @@ struct Table<'a> {
     held_by: Vec<Variant<'a>>,
     keys: BTreeMap<&'a str, Vec<Variant<'a>>>,
     /// Tables below with a section or a page of their own.
-    below: Vec<Table<'a>>,
+    below: Vec<Self>,
 }
 
 impl Schema {

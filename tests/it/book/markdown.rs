@@ -263,7 +263,7 @@ pub(super) fn first_paragraph(page: &str) -> String {
 /// The first sentence of a paragraph.
 pub(super) fn first_sentence(text: &str) -> &str {
     let ends = text.match_indices(". ");
-    let mut ends = ends.filter(|(at, _)| text[..*at].matches('`').count() % 2 == 0);
+    let mut ends = ends.filter(|(at, _)| text[..*at].matches('`').count().is_multiple_of(2));
     ends.next().map_or(text, |(at, _)| &text[..=at])
 }
 
