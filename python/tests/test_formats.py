@@ -54,13 +54,13 @@ def test_parquet_classes_and_bad_values(tmp_path):
         assert by.dtype == np.int32 and (by == bx[:, 0] % 4).all()
 
 
-def image(number):
+def drawn(number):
     return np.full((16, 24, 3), 5 * number, np.uint8)
 
 
 def png(number):
     out = io.BytesIO()
-    Image.fromarray(image(number)).save(out, "PNG")
+    Image.fromarray(drawn(number)).save(out, "PNG")
     return out.getvalue()
 
 
@@ -69,7 +69,7 @@ def check_images(folder, count, **settings):
     seen = []
     for image, y in feedline.Loader(folder, 8, images=whole, **settings):
         for pixels, label in zip(image, y):
-            assert (pixels == image(int(label))).all()
+            assert (pixels == drawn(int(label))).all()
             seen.append(int(label))
     assert sorted(seen) == list(range(count))
 

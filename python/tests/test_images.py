@@ -13,7 +13,7 @@ from conftest import rows_of
 COUNT = 60
 
 
-def image(number):
+def drawn(number):
     """A 40 x 32 image whose colours encode its number, and differ left and right."""
     pixels = np.zeros((32, 40, 3), np.uint8)
     pixels[:, :20] = number
@@ -29,7 +29,7 @@ def encoded(pixels, kind="PNG"):
 
 @pytest.fixture(scope="module")
 def images(tmp_path_factory):
-    files = [encoded(image(number)) for number in range(COUNT)]
+    files = [encoded(drawn(number)) for number in range(COUNT)]
     return shards.write_images(tmp_path_factory.mktemp("images"), files, np.arange(COUNT) % 7, classes=7, shards=2)
 
 
@@ -44,7 +44,7 @@ def test_pixels_are_those_of_the_file(images):
         image, y = batch
         assert (image.dtype, image.shape[1:]) == (np.uint8, (32, 40, 3)) and image.flags.c_contiguous
         for row, pixels, label in zip(batch.origin, image, y):
-            assert (pixels == image(int(row))).all() and label == row % 7
+            assert (pixels == drawn(int(row))).all() and label == row % 7
 
 
 def test_training_crops_and_mirrors_and_evaluation_does_not(images):
@@ -84,7 +84,7 @@ def test_settings_of_images_are_checked(images):
 
 
 def test_a_damaged_image_is_replaced_and_told(tmp_path):
-    files = [encoded(image(number)) for number in range(COUNT)]
+    files = [encoded(drawn(number)) for number in range(COUNT)]
     files[17] = files[17][:40]
     shards.write_images(tmp_path, files)
     size = {"height": 8, "width": 8}

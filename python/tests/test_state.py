@@ -63,8 +63,8 @@ def test_a_state_of_other_settings_is_refused_with_what_differs(dataset):
     state = feedline.Loader(dataset, 96, seed=1).state_dict()
     with pytest.raises(feedline.StateMismatchError) as caught:
         feedline.Loader(dataset, 48, seed=2).load_state_dict(state)
-    assert "`seed` is `1` there and `2` here" in str(caught.value)
-    assert "`global_batch` is `96` there and `48` here" in str(caught.value)
+    assert "`seed` is `1` in the state and `2` here" in str(caught.value)
+    assert "`global_batch` is `96` in the state and `48` here" in str(caught.value)
     assert isinstance(caught.value, ValueError)
 
 
