@@ -246,6 +246,8 @@ fn count(root: &Path, paths: &[String], exceptions: &[Exception]) -> Counts {
     }
     // One error type a crate is the rule.
     types.remove("Error");
+    // Types that a macro names.
+    types.remove("");
     for (name, places) in types {
         if places.len() > SAME_NAMES {
             add(
