@@ -114,7 +114,7 @@ impl Paginator {
         };
         Ok(Self {
             keyset: match &config.way {
-                Pagination::Keyset(keys) => Some(Keyset::new(keys, config.page_size)),
+                Pagination::Keyset(keys) => Some(Keyset::new(keys, config.common.page_size)),
                 _ => None,
             },
             urls: NextUrls {
@@ -123,7 +123,7 @@ impl Paginator {
                 hidden: hidden.map(ToOwned::to_owned),
             },
             cursor_header: header("cursor_header", cursor_header)?,
-            total_header: header("total_header", config.total_header.as_ref())?,
+            total_header: header("total_header", config.common.total_header.as_ref())?,
             config: config.clone(),
             seen: HashMap::new(),
             came: None,
@@ -224,19 +224,19 @@ impl Paginator {
     pub(crate) fn url(&self, base: &Url, at: &At) -> Result<Url, Error> {
         let config = &self.config;
         let cursor = at.cursor.as_deref();
-        if at.page >= config.max_pages.get() {
+        if at.page >= config.common.max_pages.get() {
             return Err(self.wrong(format!(
                 "{} pages were read and there is another one{}; raise `pagination.max_pages` = {} if the source is that long, otherwise its pagination never ends",
                 at.page,
                 cursor
                     .map(|cursor| format!(", cursor `{}`", self.shown(cursor)))
                     .unwrap_or_default(),
-                config.max_pages
+                config.common.max_pages
             )));
         }
         let mut query = Vec::new();
-        if let Some(param) = &config.size_param {
-            query.push((param.as_str(), config.page_size.to_string()));
+        if let Some(param) = &config.common.size_param {
+            query.push((param.as_str(), config.common.page_size.to_string()));
         }
         match (&config.way, cursor) {
             (Pagination::Page(keys), _) => {
@@ -311,7 +311,7 @@ impl Paginator {
             run.records += new;
         }
         self.note_missing_next(page, count, contents);
-        let is_short = count < self.config.page_size;
+        let is_short = count < self.config.common.page_size;
         if !is_short {
             self.warnings.lift(ends::SMALL_PAGES);
         }
@@ -382,7 +382,9 @@ impl Paginator {
     /// Returns true if records are counted through the page run.
     fn counts(&self) -> bool {
         let config = &self.config;
-        config.max_records.is_some() || config.total_path.is_some() || config.total_header.is_some()
+        config.common.max_records.is_some()
+            || config.common.total_path.is_some()
+            || config.common.total_header.is_some()
     }
 
     /// The offset that `cursor` is.

@@ -133,7 +133,7 @@ fn asked_params(config: &SourceConfig) -> Vec<String> {
         .chain(own)
         .map(ToOwned::to_owned)
         .collect();
-    all.extend(pages.size_param.clone());
+    all.extend(pages.common.size_param.clone());
     all.extend(config.incremental.as_ref().map(|i| i.param.clone()));
     if let Some(slices) = &config.slices {
         all.push(slices.from_param.clone());

@@ -304,8 +304,8 @@ fn page_settings(config: &PaginationConfig) -> impl serde::Serialize {
         config.way.kind(),
         page_param,
         first_page,
-        config.page_size,
-        &config.size_param,
+        config.common.page_size,
+        &config.common.size_param,
         cursor_param,
         cursor_path,
     )

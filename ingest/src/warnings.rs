@@ -118,15 +118,18 @@ pub(crate) fn holding(config: &SourceConfig, landed: &[Warning]) -> Vec<Warning>
     let is_rest = config.r#type == SourceKind::Rest;
     let holds = |warning: &&Warning| match warning.code.as_str() {
         "small_pages" | "repeated_page" => {
-            matches!(kind, PaginationKind::Page | PaginationKind::Offset) && pages.page_size > 0
+            matches!(kind, PaginationKind::Page | PaginationKind::Offset)
+                && pages.common.page_size > 0
         }
         "no_link_header" => kind == PaginationKind::Link,
         "no_cursor_header" => kind == PaginationKind::HeaderCursor,
         "no_next_cursor" => kind == PaginationKind::Cursor,
         "no_next_url" => kind == PaginationKind::NextUrl,
         "no_has_more" => pages.way.has_more_path().is_some(),
-        "total_differs" | "no_total" => pages.total_path.is_some() || pages.total_header.is_some(),
-        "common_cap" => pages.max_records.is_none(),
+        "total_differs" | "no_total" => {
+            pages.common.total_path.is_some() || pages.common.total_header.is_some()
+        }
+        "common_cap" => pages.common.max_records.is_none(),
         _ => true,
     };
     let is_odd = |warning: &Warning| warning.code == ODD_VALUES;
@@ -177,7 +180,7 @@ mod tests {
         let mut config = crate::http::testing::config("http://h/", PaginationKind::Page);
         let held = [warning("total_differs", ""), warning("files_changed", "")];
         assert_eq!(holding(&config, &held), [warning("files_changed", "")]);
-        config.pagination.total_path = Some("n".into());
+        config.pagination.common.total_path = Some("n".into());
         assert_eq!(holding(&config, &held), held);
     }
 }

@@ -121,7 +121,7 @@ pub(crate) fn set_key(config: &mut SourceConfig, key: &str, value: impl Into<ser
         Pagination::NextUrl(own) => keys(own),
         Pagination::Keyset(own) => keys(own),
     };
-    all["type"] = way.tag().into();
+    all["type"] = keys(&way.kind());
     all["page_size"] = 10_000.into();
     all[key] = value.into();
     *way = pages(all).way;

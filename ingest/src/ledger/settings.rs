@@ -110,7 +110,7 @@ pub(super) fn check_together(
     }
     if let Some(slices) = slices
         && config.dedup_window() == 0
-        && (slices.shares_ends() || config.pagination.max_records.is_some())
+        && (slices.shares_ends() || config.pagination.common.max_records.is_some())
     {
         let reason = "is 0, which keeps equal records, and slices that share an end or are halved return records twice; set it, or use `slices.upper` = `exclusive` and no `pagination.max_records`";
         return Err(Error::config("batch.dedup_window", reason));

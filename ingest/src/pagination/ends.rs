@@ -117,7 +117,7 @@ impl Paginator {
             }
             return;
         }
-        let size = self.config.page_size;
+        let size = self.config.common.page_size;
         if short.records >= size {
             // A full page after the total was reached: the total was wrong.
             return;
@@ -161,7 +161,7 @@ impl Paginator {
             self.warnings.lift(code);
             return;
         }
-        let size = self.config.page_size;
+        let size = self.config.common.page_size;
         let may_be_full = count > 0 && (size == 0 || count >= size);
         if page > 0 || !self.may_lack_next || !may_be_full || contents.has_more == Some(false) {
             return;

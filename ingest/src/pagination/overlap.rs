@@ -59,7 +59,7 @@ impl Paginator {
     fn back(&self, at: u64, count: u64) -> Option<u64> {
         let first = self.config.way.first_offset();
         let page = count
-            .max(self.config.page_size)
+            .max(self.config.common.page_size)
             .max(self.config.way.overlap());
         (at > first).then(|| at.saturating_sub(page).max(first))
     }

@@ -20,6 +20,7 @@ impl Paginator {
     /// Returns true if the API reports more records than it returns.
     pub(crate) fn is_beyond_cap(&self, total: Option<u64>) -> bool {
         self.config
+            .common
             .max_records
             .map(Bounded::get)
             .zip(total)
@@ -31,7 +32,7 @@ impl Paginator {
     /// # Errors
     /// [`Error::Incomplete`].
     pub(super) fn check_cap(&self, run: &PageRun, total: Option<u64>) -> Result<(), Error> {
-        match self.config.max_records.map(Bounded::get) {
+        match self.config.common.max_records.map(Bounded::get) {
             Some(most) if run.records >= most && total != Some(run.records) => {
                 let total = total
                     .map(|total| format!(" of {total}"))
@@ -54,7 +55,7 @@ impl Paginator {
     /// wrong total under `strict_total`.
     pub(super) fn check_total(&mut self, run: &PageRun, total: Option<u64>) -> Result<(), Error> {
         let config = &self.config;
-        let is_asked = config.total_path.is_some() || config.total_header.is_some();
+        let is_asked = config.common.total_path.is_some() || config.common.total_header.is_some();
         let received = run.records;
         if let Some(total) = total
             && total > received
@@ -64,7 +65,7 @@ impl Paginator {
             return Err(self.stopped_short(received, total));
         }
         if total.is_none()
-            && config.max_records.is_none()
+            && config.common.max_records.is_none()
             && let Some(records) = self.came.filter(|records| is_common_cap(*records))
         {
             self.warnings.raise(
@@ -82,7 +83,7 @@ impl Paginator {
             self.warnings.lift("no_total");
         }
         match total {
-            Some(total) if total != received && config.strict_total => Err(self.wrong(format!(
+            Some(total) if total != received && config.common.strict_total => Err(self.wrong(format!(
                 "{received} records have come, and it says that there are {total}; run again, or remove `pagination.strict_total` if records come and go while they are read"
             ))),
             Some(total) if total != received => {
@@ -95,7 +96,7 @@ impl Paginator {
                 );
                 Ok(())
             }
-            None if is_asked && config.strict_total => Err(self.wrong(
+            None if is_asked && config.common.strict_total => Err(self.wrong(
                 "the last page tells no total; check `pagination.total_path` and `pagination.total_header`"
                     .into(),
             )),

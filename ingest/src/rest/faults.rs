@@ -134,11 +134,11 @@ async fn offsets_leave_no_gap_when_the_server_gives_less_than_it_is_asked_for() 
     assert_eq!(records.len(), 10);
     assert_eq!(records[9], r#"{"i":9}"#);
     // For pages of 4 it returns 3 records.
-    config.pagination.page_size = 4;
-    config.pagination.size_param = Some("limit".into());
+    config.pagination.common.page_size = 4;
+    config.pagination.common.size_param = Some("limit".into());
     assert_eq!(read_all(&config, 1).await.unwrap().0.len(), 10);
-    config.pagination.total_path = Some("n".into());
-    config.pagination.strict_total = true;
+    config.pagination.common.total_path = Some("n".into());
+    config.pagination.common.strict_total = true;
     assert_eq!(read_all(&config, 1).await.unwrap().0.len(), 10);
 }
 
@@ -159,7 +159,7 @@ async fn fault_27_an_api_that_stops_at_a_number_of_records_is_incomplete() {
     let server = offset_server(10_500, 1_000, 10_000).await;
     let mut config = paged(&server, PaginationKind::Offset);
     assert_eq!(read(&config).await.unwrap().0.len(), 10_000);
-    config.pagination.max_records = Some(Bounded::literal::<10_000>());
+    config.pagination.common.max_records = Some(Bounded::literal::<10_000>());
     let check = async |config: &SourceConfig, part: &str| {
         let error = read_all(config, 1).await.unwrap_err().to_string();
         assert!(
@@ -168,7 +168,7 @@ async fn fault_27_an_api_that_stops_at_a_number_of_records_is_incomplete() {
         );
     };
     check(&config, "10000 records have come").await;
-    config.pagination.total_header = Some("X-Total".into());
+    config.pagination.common.total_header = Some("X-Total".into());
     check(&config, "10000 of 10500 records have come").await;
     // As many records as the cap, and the total confirms that these are all.
     let server = offset_server(10_000, 1_000, 10_000).await;
@@ -181,7 +181,7 @@ async fn fault_27_a_round_number_below_the_total_is_incomplete_without_being_tol
     let cut = async |total: u64, end: u64, kind: PaginationKind, has_total: bool| {
         let server = offset_server(total, 1_000, end).await;
         let mut config = paged(&server, kind);
-        config.pagination.total_path = has_total.then(|| "n".into());
+        config.pagination.common.total_path = has_total.then(|| "n".into());
         let (lines, read) = traced(read_all(&config, 1)).await;
         let warns = lines.contains("`pagination.max_records`");
         match read {
@@ -206,7 +206,7 @@ async fn fault_27_a_round_number_below_the_total_is_incomplete_without_being_tol
     let none = offset_server(20_000, 1_000, 10_000).await;
     let mut single = paged(&none, PaginationKind::None);
     single.url = format!("{}?offset=0", none.url);
-    single.pagination.total_path = Some("n".into());
+    single.pagination.common.total_path = Some("n".into());
     let reason = read(&single).await.unwrap_err().to_string();
     assert!(reason.contains("`feedline plan --ask`"), "{reason}");
 
@@ -222,7 +222,7 @@ async fn fault_27_an_end_at_a_common_cap_without_a_total_is_told() {
     let warns = async |end: u64, reopen_every: usize, max_records: Option<u64>| {
         let server = offset_server(20_500, 500, end).await;
         let mut config = paged(&server, PaginationKind::Offset);
-        config.pagination.max_records = max_records.map(|most| Bounded::new(most).unwrap());
+        config.pagination.common.max_records = max_records.map(|most| Bounded::new(most).unwrap());
         let (lines, read) = traced(read_all(&config, reopen_every)).await;
         assert_eq!(read.unwrap().0.len() as u64, end);
         lines.contains("records have come, a number") && lines.contains("`pagination.max_records`")
@@ -240,23 +240,23 @@ async fn fault_32_a_total_that_disagrees_fails_where_it_is_strict() {
     let server = offset_server(9, 3, 7).await;
     let mut config = paged(&server, PaginationKind::Offset);
     for (path, header) in [(Some("n"), None), (None, Some("x-total"))] {
-        config.pagination.total_path = path.map(Into::into);
-        config.pagination.total_header = header.map(Into::into);
-        config.pagination.strict_total = false;
+        config.pagination.common.total_path = path.map(Into::into);
+        config.pagination.common.total_header = header.map(Into::into);
+        config.pagination.common.strict_total = false;
         let (lines, read_) = traced(read_all(&config, 1)).await;
         assert_eq!(read_.unwrap().0.len(), 7);
         assert!(
             lines.contains("7 records have come, and the API says that there are 9"),
             "{lines}"
         );
-        config.pagination.strict_total = true;
+        config.pagination.common.strict_total = true;
         let error = read_all(&config, 1).await.unwrap_err().to_string();
         assert!(
             error.contains("7 records have come, and it says that there are 9"),
             "{error}"
         );
     }
-    config.pagination.total_header = Some("x-absent".into());
+    config.pagination.common.total_header = Some("x-absent".into());
     let error = read(&config).await.unwrap_err().to_string();
     assert!(error.contains("tells no total"), "{error}");
 }

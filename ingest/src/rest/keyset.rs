@@ -36,7 +36,7 @@ async fn keyset_server(times: Vec<i64>, most: usize, by_key: bool, is_exclusive:
 fn keyset(server: &Scripted, page_size: u64, by_key: bool) -> SourceConfig {
     let mut config = paged(server, PaginationKind::Keyset);
     let pages = &mut config.pagination;
-    pages.page_size = page_size;
+    pages.common.page_size = page_size;
     if by_key {
         set_key(&mut config, "key_param", "after");
     }

@@ -63,7 +63,7 @@ impl Layout {
             json: config.contract.json.clone(),
             records: config.records.clone(),
             token: pages.token_path().map(|(key, path)| (key, path.to_owned())),
-            total: config.pagination.total_path.clone(),
+            total: config.pagination.common.total_path.clone(),
             more: pages.has_more_path().map(ToOwned::to_owned),
             error: config.error_path.clone(),
             is_hashed: pages.hashes_pages(),

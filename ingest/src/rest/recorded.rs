@@ -149,8 +149,8 @@ async fn recorded_github_lists_are_read_by_their_links() {
     check("github3py_repository_forks", 1, link, |_| {}, (3, 276)).await;
     let runs = |config: &mut SourceConfig| {
         config.records = "workflow_runs".into();
-        config.pagination.total_path = Some("total_count".into());
-        config.pagination.strict_total = true;
+        config.pagination.common.total_path = Some("total_count".into());
+        config.pagination.common.strict_total = true;
     };
     let name = "octokitrb_workflow_runs_auto_paginates_the_results";
     check(name, 0, link, runs, (3, 3)).await;
@@ -238,8 +238,8 @@ async fn recorded_central_bank_series_have_as_many_observations_as_they_say() {
         let count = usize::try_from(body["count"].as_u64().unwrap()).unwrap();
         let set = |config: &mut SourceConfig| {
             config.records = "observations".into();
-            config.pagination.total_path = Some("count".into());
-            config.pagination.strict_total = true;
+            config.pagination.common.total_path = Some("count".into());
+            config.pagination.common.strict_total = true;
         };
         check("fx_fred", number, PaginationKind::None, set, (1, count)).await;
         observations += count;

@@ -160,7 +160,7 @@ async fn fault_25_a_cursor_that_comes_back_ends_the_run() {
 async fn pages_beyond_the_limit_end_the_run() {
     let server = Scripted::answering(|n, _| ok(&format!(r#"{{"items": [{{"i": {n}}}]}}"#))).await;
     let mut config = config(server.url.as_str(), PaginationKind::Page);
-    config.pagination.max_pages = Bounded::literal::<3>();
+    config.pagination.common.max_pages = Bounded::literal::<3>();
     let error = read(&config).await.unwrap_err().to_string();
     assert!(error.contains("`pagination.max_pages` = 3"), "{error}");
     assert_eq!(server.targets(), ["/?page=1", "/?page=2", "/?page=3"]);

@@ -2,34 +2,56 @@
 
 use std::collections::BTreeMap;
 
-use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
-use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+use schemars::{JsonSchema, Schema, SchemaGenerator};
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 
 use super::{
     SecretRef, TextOrSecret,
-    tagged::{self, Table, tagged},
+    tagged::{self, KeyError, NoKeys, Tagged, Variant, plain},
 };
 
-tagged! {
-    /// `[source.auth]`: credentials for the host of a `rest` source's `url`. They are never sent to another host, shown in
-    /// a message or written anywhere.
-    pub enum AuthConfig {
-        /// `Authorization: Bearer TOKEN` (RFC 6750).
-        "bearer" = Bearer(BearerToken),
-        /// A key in a header or in the query.
-        "api_key" = ApiKey(ApiKey),
-        /// `Authorization: Basic`, user and password (RFC 7617).
-        "basic" = Basic(BasicAuth),
-        /// A bearer token from client credentials (RFC 6749, section 4.4).
-        "oauth2" = Oauth2(ClientCredentials),
-        /// Given cookies (RFC 6265).
-        "cookies" = Cookies(GivenCookies),
-        /// Cookies of a login.
-        "session" = Session(LoginSession),
+/// Description of the table in its schema.
+const DESCRIPTION: &str = "`[source.auth]`: credentials for the host of a `rest` source's `url`. They are never sent to \
+                           another host, shown in a message or written anywhere.";
+
+/// `[source.auth]`: credentials for the host of a `rest` source's `url`. They are never sent to another host, shown in
+/// a message or written anywhere.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum AuthConfig {
+    /// `Authorization: Bearer TOKEN` (RFC 6750).
+    Bearer(BearerToken),
+    /// A key in a header or in the query.
+    ApiKey(ApiKey),
+    /// `Authorization: Basic`, user and password (RFC 7617).
+    Basic(BasicAuth),
+    /// A bearer token from client credentials (RFC 6749, section 4.4).
+    Oauth2(ClientCredentials),
+    /// Given cookies (RFC 6265).
+    Cookies(GivenCookies),
+    /// Cookies of a login.
+    Session(LoginSession),
+}
+
+impl Tagged for AuthConfig {
+    const TAG: &'static str = "type";
+    const DOC: &'static str = "Kind of the credentials; the other keys depend on it. `bearer`: a token in `Authorization`; `api_key`: \
+                               a key in a header or in the query; `basic`: user and password; `oauth2`: a token from client \
+                               credentials; `cookies`: given cookies; `session`: cookies of a login.";
+    const DEFAULT: Option<&'static str> = None;
+
+    fn variants() -> Vec<Variant<Self>> {
+        vec![
+            plain("bearer", Self::Bearer),
+            plain("api_key", Self::ApiKey),
+            plain("basic", Self::Basic),
+            plain("oauth2", Self::Oauth2),
+            plain("cookies", Self::Cookies),
+            plain("session", Self::Session),
+        ]
     }
 }
 
-/// Keys of `type = "bearer"`.
+/// `Authorization: Bearer TOKEN` (RFC 6750).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct BearerToken {
@@ -37,7 +59,7 @@ pub struct BearerToken {
     pub secret: SecretRef,
 }
 
-/// Keys of `type = "api_key"`. One of `header` and `param` is given.
+/// A key in a header or in the query. One of `header` and `param` is given.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ApiKey {
@@ -51,7 +73,7 @@ pub struct ApiKey {
     pub param: Option<String>,
 }
 
-/// Keys of `type = "basic"`.
+/// `Authorization: Basic`, user and password (RFC 7617).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct BasicAuth {
@@ -62,7 +84,7 @@ pub struct BasicAuth {
     pub password: SecretRef,
 }
 
-/// Keys of `type = "oauth2"`.
+/// A bearer token from client credentials (RFC 6749, section 4.4).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ClientCredentials {
@@ -83,7 +105,7 @@ pub struct ClientCredentials {
     pub credentials: CredentialsIn,
 }
 
-/// Keys of `type = "cookies"`.
+/// Given cookies (RFC 6265).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct GivenCookies {
@@ -92,7 +114,7 @@ pub struct GivenCookies {
     pub cookies: BTreeMap<String, SecretRef>,
 }
 
-/// Keys of `type = "session"`.
+/// Cookies of a login.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct LoginSession {
@@ -110,8 +132,8 @@ pub struct LoginSession {
 }
 
 impl AuthConfig {
-    fn check(&self) -> Result<(), String> {
-        let wrong = |key: &str, reason: &str| Err(format!("in `{key}`: {reason}"));
+    fn check(&self) -> Result<(), KeyError> {
+        let wrong = |key: &str, reason: &str| Err(KeyError::new(key, reason));
         match self {
             Self::ApiKey(ApiKey { header, param, .. }) => match (header, param) {
                 (Some(_), Some(_)) | (None, None) => wrong(
@@ -130,11 +152,9 @@ impl AuthConfig {
 
 impl<'de> Deserialize<'de> for AuthConfig {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let read = |table: Table| {
-            let (config, ()): (Self, ()) = tagged::read_tagged(table, &[], |_| Ok(()))?;
-            config.check().map(|()| config)
-        };
-        read(Table::deserialize(deserializer)?).map_err(de::Error::custom)
+        let (NoKeys {}, config): (_, Self) = tagged::read(deserializer)?;
+        config.check().map_err(D::Error::custom)?;
+        Ok(config)
     }
 }
 
@@ -146,14 +166,31 @@ impl Serialize for AuthConfig {
             #[serde(flatten)]
             keys: &'a K,
         }
-        let r#type = self.tag();
         match self {
-            Self::Bearer(keys) => Typed { r#type, keys }.serialize(serializer),
-            Self::ApiKey(keys) => Typed { r#type, keys }.serialize(serializer),
-            Self::Basic(keys) => Typed { r#type, keys }.serialize(serializer),
-            Self::Oauth2(keys) => Typed { r#type, keys }.serialize(serializer),
-            Self::Cookies(keys) => Typed { r#type, keys }.serialize(serializer),
-            Self::Session(keys) => Typed { r#type, keys }.serialize(serializer),
+            Self::Bearer(keys) => {
+                let r#type = "bearer";
+                Typed { r#type, keys }.serialize(serializer)
+            }
+            Self::ApiKey(keys) => {
+                let r#type = "api_key";
+                Typed { r#type, keys }.serialize(serializer)
+            }
+            Self::Basic(keys) => {
+                let r#type = "basic";
+                Typed { r#type, keys }.serialize(serializer)
+            }
+            Self::Oauth2(keys) => {
+                let r#type = "oauth2";
+                Typed { r#type, keys }.serialize(serializer)
+            }
+            Self::Cookies(keys) => {
+                let r#type = "cookies";
+                Typed { r#type, keys }.serialize(serializer)
+            }
+            Self::Session(keys) => {
+                let r#type = "session";
+                Typed { r#type, keys }.serialize(serializer)
+            }
         }
     }
 }
@@ -163,11 +200,7 @@ impl JsonSchema for AuthConfig {
         "AuthConfig".into()
     }
     fn json_schema(generator: &mut SchemaGenerator) -> Schema {
-        let mut schema = json_schema!({
-            "description": "`[source.auth]`: credentials for the host of a `rest` source's `url`. They are never sent to another host, shown in a message or written anywhere."
-        });
-        tagged::add_alternatives::<Self>(&mut schema, generator);
-        schema
+        tagged::schema::<NoKeys, Self>(generator, DESCRIPTION)
     }
 }
 
@@ -214,30 +247,33 @@ mod tests {
         };
         let secret = "secret = { env = \"E\" }";
         check("", "missing field `type`");
-        check("type = \"bearer\"", "missing field `secret`");
+        check(
+            "type = \"bearer\"",
+            "at `secret`: `type = \"bearer\"` needs this key, add it",
+        );
         check(
             &format!("type = \"bearer\"\n{secret}\nuser = \"u\""),
-            "in `user`: `user` is a key of `type = \"basic\"`; with `type = \"bearer\"` there are: secret",
+            "at `user`: this key belongs to `type = \"basic\"`; `type = \"bearer\"` has the keys `type`, `secret`",
         );
         check(
             "type = \"bearer\"\nsecret = { env = 1 }",
-            "in `secret.env`: invalid type: integer `1`",
+            "at `secret.env`: invalid type: integer `1`",
         );
         check(
             &format!("type = \"api_key\"\n{secret}"),
-            "in `header`: give either `header` or `param`",
+            "at `header`: give either `header` or `param`",
         );
         check(
             &format!("type = \"api_key\"\n{secret}\nheader = \"h\"\nparam = \"p\""),
-            "in `header`: give either `header` or `param`",
+            "at `header`: give either `header` or `param`",
         );
         check(
             "type = \"cookies\"\ncookies = {}",
-            "in `cookies`: must not be empty",
+            "at `cookies`: must not be empty",
         );
         check(
             "type = \"session\"\nfields = { a = \"b\" }",
-            "missing field `login_url`",
+            "at `login_url`: `type = \"session\"` needs this key, add it",
         );
         let text = format!("type = \"api_key\"\n{secret}\nparam = \"p\"");
         let auth = toml::from_str::<AuthConfig>(&text).unwrap();

@@ -303,7 +303,7 @@ pub struct ShardConfig {
     /// Size of a block, 4 KiB to 64 MiB; the unit of checksums, reads and shuffling. Default 1 MiB; smaller blocks
     /// shuffle a small dataset better.
     pub block_bytes: Bytes<{ 4 << 10 }, { 64 << 20 }>,
-    /// Whether rows are written in a keyed random order. Default true; false keeps the landing order.
+    /// Whether rows are written in a tagged random order. Default true; false keeps the landing order.
     pub shuffle: bool,
     /// Seed of that order. Default 0.
     pub seed: Seed,

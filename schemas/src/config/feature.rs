@@ -5,8 +5,8 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::{
     bounded::Bounded,
-    keyed::{self, KeyError, Tagged, Variant, plain},
     series::TimeSpan,
+    tagged::{self, KeyError, Tagged, Variant, plain},
 };
 
 /// A numeric feature made of the past of its entity. It is a feature of the dataset as landed columns are, and steps apply to
@@ -404,7 +404,7 @@ pub enum CalendarPart {
 
 impl<'de> Deserialize<'de> for FeatureConfig {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let (AnyFeature { name }, feature) = keyed::read(deserializer)?;
+        let (AnyFeature { name }, feature) = tagged::read(deserializer)?;
         Ok(Self { name, feature })
     }
 }
@@ -417,7 +417,7 @@ impl JsonSchema for FeatureConfig {
     fn json_schema(generator: &mut SchemaGenerator) -> Schema {
         let description =
             "`[[dataset.feature]]`: a numeric feature made of the past of its entity.";
-        keyed::schema::<AnyFeature, Feature>(generator, description)
+        tagged::schema::<AnyFeature, Feature>(generator, description)
     }
 }
 

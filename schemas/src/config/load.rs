@@ -7,7 +7,7 @@ use toml::{
     de::{DeTable, DeValue},
 };
 
-use super::PipelineConfig;
+use super::{PipelineConfig, tagged};
 
 /// One `--set key=value`. The key is a path such as `train.epochs` or `source.0.url`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -143,27 +143,51 @@ impl MarkedLine {
         (shown.collect(), self.column - skipped)
     }
 
-    /// The line with the contents of its strings masked.
+    /// The line with the contents of its strings masked. A line without a quote may be a part of a
+    /// string, so its value is masked.
     fn masked(mut self) -> Self {
         let mut quote = None;
+        let mut is_escaped = false;
+        let is_header = self.text.trim_start().starts_with('[');
+        let has_quote = self.text.contains(['"', '\'']) || is_header;
+        let mut is_value = !has_quote && !self.text.contains('=');
         let text = self.text.chars().map(|c| match quote {
-            None if matches!(c, '"' | '\'') => {
-                quote = Some(c);
+            None if !has_quote => {
+                is_value |= c == '=';
+                if is_value && c.is_alphanumeric() {
+                    '*'
+                } else {
+                    c
+                }
+            }
+            None => {
+                quote = matches!(c, '"' | '\'').then_some(c);
                 c
             }
-            Some(open) if c == open => {
+            Some(open) if c == open && !is_escaped => {
                 quote = None;
                 c
             }
-            Some(_) => '*',
-            None => c,
+            Some(open) => {
+                is_escaped = open == '"' && c == '\\' && !is_escaped;
+                '*'
+            }
         });
         self.text = text.collect();
         self
     }
+
+    /// Returns true if another key of the line may hold credentials, as in an inline table or a URL.
+    fn may_have_secret(&self) -> bool {
+        let text = self.text.to_ascii_lowercase();
+        let names = [
+            "auth", "header", "params", "secret", "password", "token", "cookie",
+        ];
+        names.iter().any(|name| text.contains(name)) || (text.contains("://") && text.contains('@'))
+    }
 }
 
-/// Returns whether a key may hold credentials in plain text, which no message may show.
+/// Returns true if a key may hold credentials in plain text, which no message may show.
 fn may_be_secret(key: &str) -> bool {
     key.split('.')
         .any(|part| matches!(part, "auth" | "headers" | "params"))
@@ -236,7 +260,7 @@ impl Source<'_> {
             .find_map(|(path, part)| span_of(self.text, path, *part));
         let line = span.map(|span| MarkedLine::of(self.text, span));
         let line = match line {
-            Some(line) if may_be_secret(key) => Some(line.masked()),
+            Some(line) if may_be_secret(key) || line.may_have_secret() => Some(line.masked()),
             line => line,
         };
         ConfigError {
@@ -256,7 +280,8 @@ impl Source<'_> {
 pub fn load(file: &str, text: &str, overrides: &[Override]) -> Result<Loaded, ConfigError> {
     let mut table: toml::Table = text.parse().map_err(|e: toml::de::Error| ConfigError {
         file: file.to_owned(),
-        line: e.span().map(|span| MarkedLine::of(text, span)),
+        // The keys of the file are not known, so any string may be a secret.
+        line: e.span().map(|span| MarkedLine::of(text, span).masked()),
         key: String::new(),
         reason: format!("malformed TOML: {}", e.message()),
     })?;
@@ -287,21 +312,17 @@ impl Source<'_> {
     /// The error for a message of serde about the table or value at `path`.
     fn refused(&self, path: &str, message: &str) -> ConfigError {
         // Tables with a `type` put the rest of the path in front of the message.
-        let inner = ["in `", "at `"]
-            .iter()
-            .find_map(|prefix| message.strip_prefix(prefix))
-            .and_then(|rest| rest.split_once("`: "));
-        let (path, message) = match inner {
-            Some((rest, message)) if path == "." || path == "?" => (rest.to_owned(), message),
-            Some((rest, message)) => (format!("{path}.{rest}"), message),
-            None => (path.to_owned(), message),
+        let (below, message) = tagged::located(message);
+        let path = match (path, below) {
+            (path, "") => path.to_owned(),
+            ("." | "?", below) => below.to_owned(),
+            (path, below) => format!("{path}.{below}"),
         };
         let key = key_path(&path, message);
         let moved = moved(&key, message);
         let is_about_key = moved.is_some()
             || message.starts_with("unknown field")
-            || message.starts_with("this key belongs to")
-            || message.contains(" is a key of `type = ");
+            || message.starts_with("this key belongs to");
         let part = match message.starts_with("unknown variant") || !is_about_key {
             true => Part::Value,
             false => Part::Key,
@@ -787,7 +808,7 @@ mod tests {
             &[],
         );
         assert!(
-            error.starts_with("p.toml:7:31: `source.0.pagination.cursor_path`: `cursor_path` is a key of `type = \"cursor\"`; with `type = \"page\"` there are: page_param, "),
+            error.starts_with("p.toml:7:31: `source.0.pagination.cursor_path`: this key belongs to `type = \"cursor\"`; `type = \"page\"` has the keys `type`, "),
             "{error}"
         );
         assert!(
@@ -811,7 +832,9 @@ mod tests {
         );
         let error = shown(&format!("{rest}[source.auth]\ntype = \"bearer\"\n"), &[]);
         assert!(
-            error.starts_with("p.toml:7:9: `source.0.auth.secret`: this key is required"),
+            error.starts_with(
+                "p.toml:7:9: `source.0.auth.secret`: `type = \"bearer\"` needs this key, add it"
+            ),
             "{error}"
         );
     }
@@ -827,6 +850,25 @@ mod tests {
             assert!(!error.contains("s3cret"), "{error}");
             assert!(error.contains("`source.0.auth.secret`"), "{error}");
         }
+    }
+
+    #[test]
+    fn credentials_beside_the_faulty_key_are_not_shown() {
+        let head = "[pipeline]\nname = \"p\"\n[[source]]\nname = \"s\"\ntype = \"rest\"\n";
+        for line in [
+            "url = \"http://h/\"\nlimits = { headers = \"hunter\\\"hunter2\", bogus = 1 }",
+            "url = \"http://h/\"\nauth = { type = \"bearer\", secret = { env = \"hunter2\" }, bogus = 1 }",
+            "url = \"http://me:hunter2@h/\"\nbatch = { rows = 0 } # http://me:hunter2@h/",
+            "url = \"http://me:hunter2@h/",
+            "url = 'http://h/'\n[source.headers]\nX-Key = \"hunter2",
+            "url = 'http://h/'\n[source.headers]\nX-Key = 7\nOther = \"\"\"\nhunter2 = hunter2\n\"\"",
+        ] {
+            let error = load("p.toml", &format!("{head}{line}"), &[]).unwrap_err();
+            let shown = error.with_excerpt();
+            assert!(!shown.contains("hunter"), "{shown}");
+        }
+        let shown = load("p.toml", &GOOD.replace("epochs", "epoch"), &[]).unwrap_err();
+        assert!(shown.with_excerpt().contains("epoch = 3"), "{shown}");
     }
 
     #[test]

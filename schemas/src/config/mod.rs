@@ -20,7 +20,6 @@ mod image;
 mod incremental;
 mod init;
 mod join;
-mod keyed;
 mod limits;
 mod load;
 mod lora;
@@ -99,7 +98,7 @@ pub use self::{
     optimizer::{OptimizerConfig, OptimizerKind, ParameterGroup},
     pagination::{
         BodyCursor, EndStatus, HeaderCursor, KeysetPages, LinkPages, NextUrlPages, NoPages,
-        PageNumbers, PageOffsets, Pagination, PaginationConfig, PaginationKind,
+        PageKeys, PageNumbers, PageOffsets, Pagination, PaginationConfig, PaginationKind,
     },
     parallel::{Collective, Compression, ParallelConfig},
     precision::{LossScaleConfig, Precision},

@@ -5,7 +5,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 
 use super::{
     augment::{Augmentation, ImageMixConfig, NormaliseBy},
-    keyed::KeyTable,
+    tagged::KeyTable,
 };
 
 /// `[train.model]`. A key that the chosen type does not know is refused; a key left out has the type's default.

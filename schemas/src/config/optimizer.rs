@@ -3,7 +3,7 @@
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::{Deserialize, Deserializer, Serialize};
 
-use super::keyed::KeyTable;
+use super::tagged::KeyTable;
 
 /// `[train.optimizer]`. A key that the chosen type has no use for is refused.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]

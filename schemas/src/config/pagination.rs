@@ -1,25 +1,32 @@
 //! `[source.pagination]`.
 
-use schemars::{JsonSchema, Schema, generate::SchemaSettings};
-use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+use schemars::{JsonSchema, Schema, SchemaGenerator};
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 use url::Url;
 
 use super::{
     Bounded, Count,
-    tagged::{self, Table, tagged},
+    tagged::{self, KeyError, Tagged, Variant, plain},
 };
 
-/// `[source.pagination]`: how a `rest` source gets from page to page.
-///
-/// With each `type` a source that leads in circles ends the run with an error that names the cursor, URL or page that
-/// came back.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, default, remote = "Self")]
-#[schemars(transform = add_types)]
+/// Description of the table in its schema.
+const DESCRIPTION: &str = "`[source.pagination]`: way of a `rest` source from page to page. With each `type` a source \
+                           that leads in circles ends the run with an error that names the cursor, URL or page that \
+                           came back.";
+
+/// `[source.pagination]`: way of a `rest` source from page to page.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PaginationConfig {
     /// Way from page to page, with the keys of its `type`.
-    #[serde(skip)]
     pub way: Pagination,
+    /// Keys of all types.
+    pub common: PageKeys,
+}
+
+/// Keys of `[source.pagination]` with every `type`.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct PageKeys {
     /// Maximum number of records in a page, as it is requested (`size_param`) or as the API documents it. `page`,
     /// `offset`: a page with fewer is the last one only if the total has come, `has_more_path` says so, or the page behind it
     /// is empty, repeats it or does not exist (status 400, 404, 410, 416 or 422); this costs one more request at the end, and a
@@ -48,25 +55,46 @@ pub struct PaginationConfig {
     pub max_pages: Count<1>,
 }
 
-tagged! {
-    /// Way from page to page.
-    pub enum Pagination: "none" {
-        /// One request.
-        "none" = None(NoPages),
-        /// A page number in the query.
-        "page" = Page(PageNumbers),
-        /// A number of records to skip in the query.
-        "offset" = Offset(PageOffsets),
-        /// A cursor in the body.
-        "cursor" = Cursor(BodyCursor),
-        /// A cursor in a response header.
-        "header_cursor" = HeaderCursor(HeaderCursor),
-        /// The `next` link of the `Link` response header (RFC 8288).
-        "link" = Link(LinkPages),
-        /// The URL of the next page in the body.
-        "next_url" = NextUrl(NextUrlPages),
-        /// The time and key of the last record.
-        "keyset" = Keyset(KeysetPages),
+/// Way from page to page.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Pagination {
+    /// One request.
+    None(NoPages),
+    /// A page number in the query.
+    Page(PageNumbers),
+    /// A number of records to skip in the query.
+    Offset(PageOffsets),
+    /// A cursor in the body.
+    Cursor(BodyCursor),
+    /// A cursor in a response header.
+    HeaderCursor(HeaderCursor),
+    /// The `next` link of the `Link` response header (RFC 8288).
+    Link(LinkPages),
+    /// The URL of the next page in the body.
+    NextUrl(NextUrlPages),
+    /// The time and key of the last record.
+    Keyset(KeysetPages),
+}
+
+impl Tagged for Pagination {
+    const TAG: &'static str = "type";
+    const DOC: &'static str = "Way from page to page; the other keys depend on it. `none` (default): one request; `page` and \
+                               `offset`: a number in the query; `cursor`: a cursor in the body; `header_cursor`: a cursor in a \
+                               response header; `link`: the `next` link of the `Link` response header (RFC 8288); `next_url`: \
+                               the URL of the next page in the body; `keyset`: the time and key of the last record.";
+    const DEFAULT: Option<&'static str> = Some("none");
+
+    fn variants() -> Vec<Variant<Self>> {
+        vec![
+            plain("none", Self::None),
+            plain("page", Self::Page),
+            plain("offset", Self::Offset),
+            plain("cursor", Self::Cursor),
+            plain("header_cursor", Self::HeaderCursor),
+            plain("link", Self::Link),
+            plain("next_url", Self::NextUrl),
+            plain("keyset", Self::Keyset),
+        ]
     }
 }
 
@@ -99,13 +127,13 @@ macro_rules! pages {
     )*};
 }
 
-/// Keys of `type = "none"`.
+/// One request.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NoPages {}
 
 pages! {
-    /// Keys of `type = "page"`.
+    /// A page number in the query.
     pub struct PageNumbers {
         /// Query parameter of the page number. Default `page`.
         #[serde(default = "page")]
@@ -115,7 +143,7 @@ pages! {
         pub first_page: u64,
     }
 
-    /// Keys of `type = "offset"`.
+    /// A number of records to skip in the query.
     pub struct PageOffsets {
         /// Query parameter of the number of records to skip. It grows by what each page brought, so a server that
         /// returns fewer than it was asked for leaves no gap. Default `offset`.
@@ -132,7 +160,7 @@ pages! {
         pub overlap: Count<0, 1_000>,
     }
 
-    /// Keys of `type = "cursor"`.
+    /// A cursor in the body.
     pub struct BodyCursor {
         /// Query parameter the cursor is sent in. Default `cursor`.
         #[serde(default = "cursor")]
@@ -142,7 +170,7 @@ pages! {
         pub cursor_path: String,
     }
 
-    /// Keys of `type = "header_cursor"`.
+    /// A cursor in a response header.
     pub struct HeaderCursor {
         /// Query parameter the cursor is sent in. Default `cursor`.
         #[serde(default = "cursor")]
@@ -151,7 +179,7 @@ pages! {
         pub cursor_header: String,
     }
 
-    /// Keys of `type = "link"`.
+    /// The `next` link of the `Link` response header (RFC 8288).
     pub struct LinkPages {
         /// Origins besides that of `url` that a next URL may lead to, such as `https://eu.example.com`.
         /// `headers` and `auth` are never sent there. Default `[]`: a next URL on another host ends the run with an error.
@@ -159,7 +187,7 @@ pages! {
         pub next_origins: Vec<String>,
     }
 
-    /// Keys of `type = "next_url"`.
+    /// The URL of the next page in the body.
     pub struct NextUrlPages {
         /// Path of the next page's URL in the body; a relative one is resolved against the page's own. Null,
         /// absent or empty ends the run. Default `next`.
@@ -172,7 +200,7 @@ pages! {
     }
 }
 
-/// Keys of `type = "keyset"`.
+/// The time and key of the last record.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct KeysetPages {
@@ -199,10 +227,9 @@ pub struct KeysetPages {
     pub end_status: Vec<EndStatus>,
 }
 
-impl Default for PaginationConfig {
+impl Default for PageKeys {
     fn default() -> Self {
         Self {
-            way: Pagination::None(NoPages {}),
             page_size: 0,
             size_param: None,
             total_path: None,
@@ -214,10 +241,14 @@ impl Default for PaginationConfig {
     }
 }
 
-/// Adds the keys of each type, which hold numbers and strings alone.
-fn add_types(table: &mut Schema) {
-    let settings = SchemaSettings::default().with(|settings| settings.inline_subschemas = true);
-    tagged::add_alternatives::<Pagination>(table, &mut settings.into_generator());
+impl JsonSchema for PaginationConfig {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "PaginationConfig".into()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        tagged::schema::<PageKeys, Pagination>(generator, DESCRIPTION)
+    }
 }
 
 fn page() -> String {
@@ -371,26 +402,26 @@ impl Pagination {
 
 impl PaginationConfig {
     /// Refuses values that contradict one another.
-    fn check(&self) -> Result<(), String> {
-        let wrong = |key: &str, reason: &str| Err(format!("in `{key}`: {reason}"));
+    fn check(&self) -> Result<(), KeyError> {
+        let wrong = |key: &str, reason: &str| Err(KeyError::new(key, reason));
         if let Some((key, _)) = self.way.texts().iter().find(|(_, text)| text.is_empty()) {
             return wrong(key, "must not be empty");
         }
         if let Pagination::Offset(keys) = &self.way
             && keys.overlap.get() > 0
-            && self.page_size > 0
-            && keys.overlap.get() >= self.page_size
+            && self.common.page_size > 0
+            && keys.overlap.get() >= self.common.page_size
         {
             return wrong("overlap", "must be less than `page_size`");
         }
-        if self.page_size == 0 {
+        if self.common.page_size == 0 {
             if matches!(self.way, Pagination::Keyset(_)) {
                 return wrong(
                     "page_size",
                     "is missing; `keyset` needs the most records that the API returns in a page, to recognise the last page",
                 );
             }
-            if self.size_param.is_some() {
+            if self.common.size_param.is_some() {
                 return wrong(
                     "size_param",
                     "is sent with `page_size`, which is not set; set it or remove this key",
@@ -410,7 +441,10 @@ impl PaginationConfig {
                 return wrong("next_origins", &reason);
             }
         }
-        if self.strict_total && self.total_path.is_none() && self.total_header.is_none() {
+        if self.common.strict_total
+            && self.common.total_path.is_none()
+            && self.common.total_header.is_none()
+        {
             return wrong(
                 "strict_total",
                 "needs `total_path` or `total_header`; set one or remove this key",
@@ -422,15 +456,10 @@ impl PaginationConfig {
 
 impl<'de> Deserialize<'de> for PaginationConfig {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let read = |table: Table| {
-            let common = tagged::keys_of(|keys| Self::deserialize(keys));
-            let (way, common) = tagged::read_tagged(table, common, |table| {
-                tagged::read(table, |common| Self::deserialize(common))
-            })?;
-            let config = Self { way, ..common };
-            config.check().map(|()| config)
-        };
-        read(Table::deserialize(deserializer)?).map_err(de::Error::custom)
+        let (common, way) = tagged::read(deserializer)?;
+        let config = Self { way, common };
+        config.check().map_err(D::Error::custom)?;
+        Ok(config)
     }
 }
 
@@ -488,8 +517,8 @@ impl Serialize for PaginationConfig {
             r#type: self.way.kind(),
             page_param: "page",
             first_page: 1,
-            page_size: self.page_size,
-            size_param: &self.size_param,
+            page_size: self.common.page_size,
+            size_param: &self.common.size_param,
             offset_param: None,
             first_offset: None,
             overlap: None,
@@ -503,13 +532,13 @@ impl Serialize for PaginationConfig {
             key_path: None,
             key_param: None,
             exclusive: false,
-            total_path: &self.total_path,
-            total_header: &self.total_header,
-            strict_total: self.strict_total,
-            max_records: self.max_records,
+            total_path: &self.common.total_path,
+            total_header: &self.common.total_header,
+            strict_total: self.common.strict_total,
+            max_records: self.common.max_records,
             has_more_path: self.way.has_more_path(),
             end_status: self.way.end_status(),
-            max_pages: self.max_pages,
+            max_pages: self.common.max_pages,
         };
         let unless = |text: &'_ str, default: &str| text != default;
         match &self.way {
@@ -572,7 +601,7 @@ pub enum PaginationKind {
 
 #[cfg(test)]
 mod tests {
-    use super::{super::tagged::Tagged as _, *};
+    use super::*;
 
     fn read(text: &str) -> Result<PaginationConfig, String> {
         toml::from_str(text).map_err(|e: toml::de::Error| e.message().to_owned())
@@ -586,32 +615,35 @@ mod tests {
         };
         check(
             "type = \"page\"\ncursor_path = \"next\"",
-            "in `cursor_path`: `cursor_path` is a key of `type = \"cursor\"`; with `type = \"page\"` there are: page_param, first_page, ",
+            "at `cursor_path`: this key belongs to `type = \"cursor\"`; `type = \"page\"` has the keys `type`, `page_size`, ",
         );
         check(
             "overlap = 1",
-            "in `overlap`: `overlap` is a key of `type = \"offset\"`; with `type = \"none\"`",
+            "at `overlap`: this key belongs to `type = \"offset\"`; `type = \"none\"` has the keys",
         );
         check(
             "type = \"none\"\nend_status = [404]",
-            "in `end_status`: `end_status` is a key of",
+            "at `end_status`: this key belongs to",
         );
         check(
             "type = \"pages\"",
-            "in `type`: unknown variant `pages`, expected one of `none`, `page`",
+            "at `type`: unknown variant `pages`, expected one of `none`, `page`",
         );
         check(
             "type = 1",
-            "in `type`: invalid type: integer `1`, expected a string",
+            "at `type`: invalid type: number, expected a text",
         );
         check(
             "type = \"page\"\nsize = 1",
-            "unknown field `size`, expected one of `type`, `page_param`",
+            "unknown field `size`, expected one of `type`, `page_size`",
         );
-        check("type = \"header_cursor\"", "missing field `cursor_header`");
+        check(
+            "type = \"header_cursor\"",
+            "at `cursor_header`: `type = \"header_cursor\"` needs this key",
+        );
         check(
             "type = \"keyset\"\ntime_path = \"t\"",
-            "missing field `time_param`",
+            "at `time_param`: `type = \"keyset\"` needs this key",
         );
     }
 
@@ -621,49 +653,49 @@ mod tests {
             let error = read(text).unwrap_err();
             assert!(error.starts_with(expected), "{text}: {error}");
         };
-        check("max_pages = 0", "in `max_pages`: must be at least 1, got 0");
+        check("max_pages = 0", "at `max_pages`: must be at least 1, got 0");
         check(
             "max_records = 0",
-            "in `max_records`: must be at least 1, got 0",
+            "at `max_records`: must be at least 1, got 0",
         );
         check(
             "type = \"page\"\nend_status = [404, 200]",
-            "in `end_status[1]`: must be 400 to 599, got 200",
+            "at `end_status.1`: must be 400 to 599, got 200",
         );
         check(
             "type = \"offset\"\noverlap = 1001",
-            "in `overlap`: must be 0 to 1,000, got 1,001",
+            "at `overlap`: must be 0 to 1,000, got 1,001",
         );
         check(
             "type = \"offset\"\noverlap = 5\npage_size = 5",
-            "in `overlap`: must be less than",
+            "at `overlap`: must be less than",
         );
         check(
             "size_param = \"n\"",
-            "in `size_param`: is sent with `page_size`",
+            "at `size_param`: is sent with `page_size`",
         );
         check(
             "strict_total = true",
-            "in `strict_total`: needs `total_path`",
+            "at `strict_total`: needs `total_path`",
         );
         check(
             "type = \"page\"\npage_param = \"\"",
-            "in `page_param`: must not be empty",
+            "at `page_param`: must not be empty",
         );
         check(
             "type = \"link\"\nnext_origins = [\"x\"]",
-            "in `next_origins`: `x` is no origin",
+            "at `next_origins`: `x` is no origin",
         );
         check(
             "type = \"link\"\nnext_origins = [\"https://h/a\"]",
-            "in `next_origins`: ",
+            "at `next_origins`: ",
         );
         check(
             "type = \"page\"\nfirst_page = \"x\"",
-            "in `first_page`: invalid type: string \"x\"",
+            "at `first_page`: invalid type: string \"x\"",
         );
         let keyset = "type = \"keyset\"\ntime_path = \"t\"\ntime_param = \"p\"\nkey_path = \"k\"";
-        check(keyset, "in `page_size`: is missing");
+        check(keyset, "at `page_size`: is missing");
         read(&format!("{keyset}\npage_size = 5")).unwrap();
     }
 
@@ -712,7 +744,7 @@ mod tests {
     fn the_schema_has_the_keys_of_each_type() {
         let schema = serde_json::to_value(schemars::schema_for!(PaginationConfig)).unwrap();
         let types = schema["oneOf"].as_array().unwrap();
-        assert_eq!(types.len(), Pagination::KINDS.len());
+        assert_eq!(types.len(), Pagination::variants().len());
         let page = types
             .iter()
             .find(|one| one["properties"]["type"]["const"] == "page")

@@ -7,7 +7,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 use super::{
     bounded::Fraction,
-    keyed::{KeyError, KeyTable},
+    tagged::{KeyError, KeyTable},
 };
 use crate::ids::TableName;
 

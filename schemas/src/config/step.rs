@@ -5,7 +5,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::{
     bounded::{Bounded, Fraction, NotNegative},
-    keyed::{self, KeyError, NoKeys, Tagged, Variant, bare, nested, plain},
+    tagged::{self, KeyError, NoKeys, Tagged, Variant, bare, nested, plain},
 };
 use crate::transform::CategoryEncoding;
 
@@ -642,7 +642,7 @@ struct TargetKeys {
     /// Treatment of rows with a value that the training split lacks: `accept` (default) or `reject`, as with the other
     /// encodings of known values.
     unknown: Option<UnknownCategories>,
-    /// Parts that the training split is divided into, 2 to 100, by a keyed hash of the rows' content. A training row gets
+    /// Parts that the training split is divided into, 2 to 100, by a tagged hash of the rows' content. A training row gets
     /// numbers that its own part had no share in; the fewer parts, the noisier these are. Default 5.
     folds: Option<Bounded<u32, 2, 100>>,
     /// Rows of the mean over all rows that are added to those of each value. Raise it where values of few rows make noise.
@@ -670,7 +670,7 @@ impl TryFrom<TargetKeys> for TargetEncoding {
 
 impl<'de> Deserialize<'de> for StepConfig {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let (AnyStep { columns }, step) = keyed::read(deserializer)?;
+        let (AnyStep { columns }, step) = tagged::read(deserializer)?;
         Ok(Self { columns, step })
     }
 }
@@ -681,7 +681,7 @@ impl JsonSchema for StepConfig {
     }
 
     fn json_schema(generator: &mut SchemaGenerator) -> Schema {
-        keyed::schema::<AnyStep, Step>(generator, "`[[dataset.step]]`.")
+        tagged::schema::<AnyStep, Step>(generator, "`[[dataset.step]]`.")
     }
 }
 

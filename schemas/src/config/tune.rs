@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{bounded::Bounded, keyed::KeyError};
+use super::{bounded::Bounded, tagged::KeyError};
 use crate::ids::Seed;
 
 /// A search for the keys of `[train]` that give the best validation metric.

@@ -121,7 +121,7 @@ async fn fault_49_pages_have_validators_of_their_own_and_the_last_is_always_read
     // The same tag everywhere: a validator that was shared would hide the change.
     let feed = Feed::start(&[(1, &[1, 2]), (1, &[3, 4]), (1, &[5])], true).await;
     let mut config = feed.config(PaginationKind::Page);
-    config.pagination.page_size = 2;
+    config.pagination.common.page_size = 2;
     let root = Store::memory();
     let run = async || counts(&ingest_once(&root, &config).await.unwrap());
     // With the empty page after the last one, which was not known to be it before.
@@ -161,12 +161,12 @@ async fn fault_49_pages_have_validators_of_their_own_and_the_last_is_always_read
 async fn pages_whose_next_one_is_in_them_are_asked_for_whole() {
     let feed = Feed::start(&[(1, &[1, 2])], true).await;
     for change in [
-        |config: &mut SourceConfig| config.pagination.total_path = Some("n".into()),
+        |config: &mut SourceConfig| config.pagination.common.total_path = Some("n".into()),
         |config: &mut SourceConfig| config.pagination.way = testing::way(PaginationKind::Offset),
         |config: &mut SourceConfig| config.pagination.way = testing::way(PaginationKind::Cursor),
     ] {
         let (root, mut config) = (Store::memory(), feed.config(PaginationKind::Page));
-        config.pagination.page_size = 3;
+        config.pagination.common.page_size = 3;
         change(&mut config);
         ingest_once(&root, &config).await.unwrap();
         let before = feed.asked(0).len();
@@ -184,7 +184,7 @@ async fn a_source_that_dies_while_it_is_read_again_lands_the_same_bytes() {
     let pages: [(u32, &[u32]); 4] = [(1, &[1, 2]), (1, &[3, 4]), (1, &[5, 6]), (1, &[7])];
     let feed = Feed::start(&pages, true).await;
     let mut config = feed.config(PaginationKind::Page);
-    config.pagination.page_size = 2;
+    config.pagination.common.page_size = 2;
     config.batch.pages = Bounded::literal::<1>();
     let twice = async |rule: Option<Rule>| {
         let root = Store::memory();

@@ -125,7 +125,7 @@ async fn a_canary_is_found_in_no_log_line_error_report_or_landed_file() {
             let root = Store::memory();
             let mut config = testing::config(server.url.as_str(), PaginationKind::NextUrl);
             config.name = Name::new("s").unwrap();
-            config.pagination.max_pages = Bounded::literal::<5>();
+            config.pagination.common.max_pages = Bounded::literal::<5>();
             // Each page is committed, with the position after it.
             config.batch.pages = Bounded::literal::<1>();
             config.error_path = Some("error".into());

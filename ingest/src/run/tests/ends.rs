@@ -52,9 +52,9 @@ fn empty() -> Step {
 fn source_of(server: &Scripted, kind: PaginationKind, page_size: u64) -> SourceConfig {
     let mut config = testing::config(server.url.as_str(), kind);
     config.name = Name::new("s").unwrap();
-    config.pagination.page_size = page_size;
+    config.pagination.common.page_size = page_size;
     if page_size > 0 && matches!(kind, PaginationKind::Page | PaginationKind::Offset) {
-        config.pagination.size_param = Some("limit".into());
+        config.pagination.common.size_param = Some("limit".into());
     }
     config
 }
@@ -227,9 +227,9 @@ async fn a_list_whose_link_header_never_comes_is_a_warning() {
     let mut config = source_of(&server, PaginationKind::Link, 0);
     check(&config, 10, &["no_link_header"]).await;
     // A list that fits into a page needs none.
-    config.pagination.page_size = 20;
+    config.pagination.common.page_size = 20;
     check(&config, 10, &[]).await;
-    config.pagination.page_size = 10;
+    config.pagination.common.page_size = 10;
     check(&config, 10, &["no_link_header"]).await;
 }
 
@@ -372,7 +372,7 @@ async fn a_total_above_what_came_stays_in_report_and_status_until_it_holds_no_lo
     })
     .await;
     let mut config = source_of(&server, PaginationKind::Page, 0);
-    config.pagination.total_path = Some("n".into());
+    config.pagination.common.total_path = Some("n".into());
     let root = Store::memory();
     // The second run sends no request and repeats the warning.
     for requests in [6, 0] {
@@ -402,7 +402,7 @@ async fn a_total_above_what_came_stays_in_report_and_status_until_it_holds_no_lo
         "{next}"
     );
     // Removing the total means that it is an estimate.
-    pipeline.source[0].pagination.total_path = None;
+    pipeline.source[0].pagination.common.total_path = None;
     let (count, next) = told(&pipeline).await;
     assert_eq!(count, 0);
     assert_eq!(next, "nothing: everything has been read");
@@ -421,7 +421,7 @@ async fn warnings_are_taken_back_by_a_reading_that_finds_nothing_wrong() {
     })
     .await;
     let mut config = source_of(&server, PaginationKind::Page, 0);
-    config.pagination.total_path = Some("n".into());
+    config.pagination.common.total_path = Some("n".into());
     config.refresh = feedline_schemas::config::Refresh::IfChanged;
     let root = Store::memory();
     let report = ingest_once(&root, &config).await.unwrap();
@@ -627,13 +627,13 @@ async fn a_full_last_page_is_the_end_once_the_total_has_come() {
     for behind in [missing, last, empty] {
         let server = counted(50, behind).await;
         let mut config = source_of(&server, PaginationKind::Page, 10);
-        config.pagination.total_path = Some("count".into());
+        config.pagination.common.total_path = Some("count".into());
         check(&config, 50, &[]).await;
     }
     // With a wrong total, a page after it lands too.
     let server = counted(65, empty).await;
     let mut config = source_of(&server, PaginationKind::Page, 10);
-    config.pagination.total_path = Some("count".into());
+    config.pagination.common.total_path = Some("count".into());
     check(&config, 65, &["total_differs"]).await;
 }
 
@@ -647,6 +647,6 @@ async fn a_total_that_counts_the_page_ends_no_run_early() {
     })
     .await;
     let mut config = source_of(&server, PaginationKind::Page, 100);
-    config.pagination.total_path = Some("count".into());
+    config.pagination.common.total_path = Some("count".into());
     check(&config, 200, &["small_pages", "total_differs"]).await;
 }

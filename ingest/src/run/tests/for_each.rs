@@ -89,7 +89,7 @@ async fn slices_of_each_value_killed_at_any_batch_land_the_same_bytes() {
     let times = || (0..60).map(|i| i * 37 % 300);
     let api = Api::start(times(), 15, false).await;
     let mut config = api.config(0, 300);
-    config.pagination.max_records = Some(Bounded::literal::<15>());
+    config.pagination.common.max_records = Some(Bounded::literal::<15>());
     config.for_each = Some(ForEachConfig {
         r#as: Some("of".into()),
         ..each("symbol", &["A", "B", "C"])
@@ -344,7 +344,7 @@ async fn settings_that_cannot_work_are_told_before_any_request() {
     check(&|c| c.url = "http://{symbol}.h/".into(), "url").await;
     let keeps = |c: &mut SourceConfig| {
         c.batch.dedup_window = Some(0);
-        c.pagination.max_records = Some(Bounded::literal::<5>());
+        c.pagination.common.max_records = Some(Bounded::literal::<5>());
     };
     check(&keeps, "batch.dedup_window").await;
     assert_eq!(server.heads().len(), 0);

@@ -201,7 +201,7 @@ async fn headers_that_pages_are_read_by_are_kept_and_others_are_missed() {
     let kept = format!("{tape:?}");
     assert!(kept.contains("x-next") && kept.contains("two"), "{kept}");
     assert!(!kept.contains("cookie") && !kept.contains("date"), "{kept}");
-    config.pagination.total_header = Some("X-Total".into());
+    config.pagination.common.total_header = Some("X-Total".into());
     let error = replay_once(&root, &elsewhere(), &config).await.unwrap_err();
     let error = error.to_string();
     assert!(error.contains("lacks the header `x-total`"), "{error}");

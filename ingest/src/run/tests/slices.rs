@@ -124,7 +124,7 @@ fn times() -> Vec<i64> {
 async fn fault_27_a_slice_that_reaches_the_cap_is_bisected_and_every_record_lands_once() {
     let api = Api::start(times(), 50, false).await;
     let mut config = api.config(0, 1_000);
-    config.pagination.max_records = Some(Bounded::literal::<50>());
+    config.pagination.common.max_records = Some(Bounded::literal::<50>());
     let root = Store::memory();
     let report = ingest_once(&root, &config).await.unwrap();
     assert_eq!(landed_numbers(&root).await, (0..270).collect::<Vec<_>>());
@@ -144,7 +144,7 @@ async fn fault_27_a_slice_that_reaches_the_cap_is_bisected_and_every_record_land
     }
 
     // With a known total it splits before it reads, so no record comes twice.
-    config.pagination.total_path = Some("total".into());
+    config.pagination.common.total_path = Some("total".into());
     let (root, api) = (Store::memory(), Api::start(times(), 50, false).await);
     config.url = api.server.url.to_string();
     let told = ingest_once(&root, &config).await.unwrap();
@@ -159,7 +159,7 @@ async fn fault_27_a_slice_that_stops_at_a_round_number_below_its_total_is_cut_th
     let times = || (0..1_500).map(|i| i % 100);
     let api = Api::start(times(), 1_000, false).await;
     let mut config = api.config(0, 100);
-    config.pagination.total_path = Some("total".into());
+    config.pagination.common.total_path = Some("total".into());
     let root = Store::memory();
     ingest_once(&root, &config).await.unwrap();
     assert_eq!(landed_numbers(&root).await, (0..1_500).collect::<Vec<_>>());
@@ -180,8 +180,8 @@ async fn fault_27_a_slice_of_the_smallest_unit_that_reaches_the_cap_is_incomplet
     for total_path in [None, Some("total".to_owned())] {
         let api = Api::start(std::iter::repeat_n(707, 60), 50, false).await;
         let mut config = api.config(0, 1_000);
-        config.pagination.max_records = Some(Bounded::literal::<50>());
-        config.pagination.total_path = total_path;
+        config.pagination.common.max_records = Some(Bounded::literal::<50>());
+        config.pagination.common.total_path = total_path;
         let root = Store::memory();
         for _ in 0..2 {
             let error = ingest_once(&root, &config).await.unwrap_err();
@@ -198,7 +198,7 @@ async fn fault_27_a_slice_of_the_smallest_unit_that_reaches_the_cap_is_incomplet
     // One more second of resolution in the API would do; so does a cap that it does not have.
     let api = Api::start(std::iter::repeat_n(707, 60), 70, false).await;
     let mut config = api.config(0, 1_000);
-    config.pagination.max_records = Some(Bounded::literal::<70>());
+    config.pagination.common.max_records = Some(Bounded::literal::<70>());
     let root = Store::memory();
     assert_eq!(ingest_once(&root, &config).await.unwrap().rows, 60);
 }
@@ -233,7 +233,7 @@ async fn killed_at_any_batch_slices_land_the_same_bytes() {
     let few = times().into_iter().step_by(3);
     let api = Api::start(few, 17, true).await;
     let mut config = api.config(0, 1_000);
-    config.pagination.max_records = Some(Bounded::literal::<17>());
+    config.pagination.common.max_records = Some(Bounded::literal::<17>());
     check_kills(&config).await;
 }
 
