@@ -3,14 +3,15 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// `[train.average]`: a moving average of the weights, which is validated and kept in place of the weights themselves.
+/// `[train.average]`: a moving average of the weights, which is validated and saved in place of the
+/// weights themselves.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct AverageConfig {
-    /// Share of the average that a step keeps, 0 to below 1. Default 0.999.
+    /// Decay: the factor of the previous average in each step, 0 to below 1. Default 0.999.
     pub decay: f64,
-    /// Whether the share after `t` steps is at most `(1 + t) / (10 + t)`, so that the first weights are soon forgotten.
-    /// Default true.
+    /// If true, the decay after `t` steps is at most `(1 + t) / (10 + t)`, so that the initial
+    /// weights lose their influence early. Default true.
     pub warmup: bool,
 }
 

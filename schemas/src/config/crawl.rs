@@ -1,4 +1,5 @@
-//! `[source.crawl]` and `[source.page]`: how a `html` source gets from page to page, and what becomes of a page.
+//! `[source.crawl]` and `[source.page]`: the crawl of an `html` source, and the extraction of
+//! records from pages.
 
 use std::collections::BTreeMap;
 
@@ -8,59 +9,71 @@ use serde::{Deserialize, Serialize};
 use super::{Bounded, Count, Milliseconds, Seconds};
 use crate::units::ByteSize;
 
-/// `[source.crawl]`: which pages are fetched, and how politely.
+/// `[source.crawl]`: selection of pages, and rate limiting.
 ///
-/// Pages are fetched breadth first, links in the order of the document, each URL once. A URL is compared without its
-/// fragment, user and password, with its host in lower case, without the default port and dot segments.
+/// Pages are requested breadth first, links in the order of the document, each URL once. URLs are
+/// compared without fragment, user, password, default port and dot segments, and with the host in
+/// lower case.
 ///
-/// A pattern of `allow` and `deny` is written as in robots.txt: the beginning of a path with its query (`/blog/`), or of a
-/// whole URL where it does not begin with `/`; `*` is any text, and `$` at the end is the end of the URL.
+/// A pattern of `allow` and `deny` is written as in robots.txt. It is the beginning of a path with
+/// its query (`/blog/`), or of a complete URL if it does not begin with `/`. `*` is any text, and
+/// `$` at the end is the end of the URL.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct CrawlConfig {
-    /// URLs of further pages to begin with, after `url`. Default none.
+    /// URLs of further start pages, after `url`. Default: none.
     pub start: Vec<String>,
-    /// URLs of sitemaps, or indexes of sitemaps (XML or text, plain or gzip), whose pages are fetched as if `start`
-    /// named them. A URL with the path `/robots.txt` stands for the sitemaps that its `Sitemap:` lines name on hosts that are
-    /// fetched from. Default none.
+    /// URLs of sitemaps, or indexes of sitemaps (XML or text, plain or gzip). Their pages are
+    /// requested as if `start` named them. A URL with the path `/robots.txt` means the sitemaps of
+    /// its `Sitemap:` lines on hosts of the crawl. Default: none.
     pub sitemaps: Vec<String>,
-    /// Whether links are followed. Default true.
+    /// If true, links are followed. Default true.
     pub links: bool,
-    /// Whether `nofollow` of links and pages is respected. Default true.
+    /// If true, `nofollow` of links and pages is respected. Default true.
     pub nofollow: bool,
-    /// Patterns of URLs that are fetched. Default: all. What `url`, `start` and `sitemaps` name needs not match.
+    /// Patterns of URLs to request. Default: all. URLs in `url`, `start` and `sitemaps` need not
+    /// match.
     pub allow: Vec<String>,
-    /// Patterns of URLs that are not fetched, even where `allow` names them. Default none.
+    /// Patterns of URLs that are not requested, even if `allow` matches them. Default: none.
     pub deny: Vec<String>,
-    /// Hosts that are fetched from besides those of `url`, `start` and `sitemaps`. Default: those these redirect to.
+    /// Hosts of the crawl besides those of `url`, `start` and `sitemaps`. Default: the hosts that
+    /// these redirect to.
     pub hosts: Vec<String>,
-    /// Query parameters that are taken out of URLs, such as `utm_*`; `*` is any text. Default none.
+    /// Query parameters that are removed from URLs, such as `utm_*`; `*` is any text. Default:
+    /// none.
     pub drop_params: Vec<String>,
-    /// Most links from a page the crawl begins with, 0 to 1,000. Default 3.
+    /// Largest number of links between a start page and a page, 0 to 1,000. Default 3.
     pub depth: Bounded<u16, 0, 1_000>,
-    /// Most URLs that are asked for, redirects and sitemaps among them, 1 to 100,000,000. Default 10,000: a guard
-    /// against pages without end. A URL takes 20 to 40 bytes of memory once it is known, and about 15 more while it waits.
+    /// Most URLs that are requested, including redirects and sitemaps, 1 to 100,000,000. Default
+    /// 10,000, a guard against endless sites. A known URL takes 20 to 40 bytes of memory, and about
+    /// 15 more while it waits.
     pub max_pages: Count<1, 100_000_000>,
     /// Most URLs of one host. Default: `max_pages`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_host_pages: Option<Count<1>>,
-    /// Whether robots.txt is respected (RFC 9309, and Crawl-delay). Default true.
+    /// If true, robots.txt is respected (RFC 9309, and Crawl-delay). Default true.
     pub robots: bool,
-    /// Time from one request to the next one to the same host, in milliseconds. Default 1,000. A longer Crawl-delay
-    /// counts instead.
+    /// Time between the starts of two requests to the same host, in milliseconds, 0 to 86,400,000.
+    /// Default 1,000. A longer Crawl-delay is used instead.
     pub delay_ms: Milliseconds<0, 86_400_000>,
-    /// Longest Crawl-delay that is respected, in seconds; a host that asks for more is left out. Default 300.
+    /// Longest Crawl-delay that is respected, in seconds, 0 to 86,400; a host with a longer one is
+    /// skipped. Default 300.
     pub max_crawl_delay_s: Seconds<0, 86_400>,
-    /// Hosts that are asked at the same time, 1 to 64; a single host gets one request at a time. Default 8.
+    /// Number of hosts that are requested in parallel, 1 to 64; a host gets one request at a time.
+    /// Default 8.
     pub concurrency: usize,
-    /// What a run does after a crawl that is complete: `never` (default) asks for nothing, `changed` asks for every page of it
-    /// again, with the `ETag` and `Last-Modified` it came with: one that has not changed is counted as `unchanged` and lands
-    /// no record, one that has lands another one, and its new links are followed. It may be changed at any time, but pages
-    /// that were read under `never` are read once more: only equal records among the `batch.dedup_window` latest ones are
-    /// left out then. Takes about 100 bytes of memory a page.
+    /// Action of a run after a complete crawl: `never` (default) requests nothing; `if_changed`
+    /// requests every page of it again, with the `ETag` and `Last-Modified` of its last response.
+    /// An unchanged page is counted as `unchanged` and lands no record. A changed page lands
+    /// another record, and its new links are followed.
+    ///
+    /// It may be changed at any time, but pages that were read under `never` are read once more. Of
+    /// their records, only those that equal one of the latest `batch.dedup_window` records are
+    /// dropped as duplicates. `if_changed` takes about 100 bytes of memory per page.
     #[serde(skip_serializing_if = "Refresh::is_never")]
     pub refresh: Refresh,
-    /// How to reach whoever runs the crawl (an address or a URL), sent with every request. Default: feedline's own.
+    /// Contact of the operator of the crawl (an address or a URL), sent with every request.
+    /// Default: feedline's own.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub contact: Option<String>,
 }
@@ -90,50 +103,51 @@ impl Default for CrawlConfig {
 }
 
 impl CrawlConfig {
-    /// Whether nothing was said about it.
+    /// Returns true for the defaults.
     #[must_use]
     pub fn is_default(&self) -> bool {
         *self == Self::default()
     }
 }
 
-/// What a run does after a crawl that is complete.
+/// Action of a run after a complete crawl.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Refresh {
-    /// Nothing.
+    /// Requests nothing.
     #[default]
     Never,
-    /// Asks for what has changed.
+    /// Requests every page again, and lands those that have changed.
     IfChanged,
 }
 
 impl Refresh {
-    /// Whether a complete crawl is left alone.
+    /// Returns true if a complete crawl is not refreshed.
     #[must_use]
     pub fn is_never(&self) -> bool {
         *self == Self::Never
     }
 }
 
-/// `[source.page]`: what becomes of a page.
+/// `[source.page]`: extraction of records from pages.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct PageConfig {
-    /// `article` (default), `rows` or `tables`.
+    /// Kind of extraction: `article` (default), `rows` or `tables`.
     pub extract: PageExtract,
-    /// Patterns, as those of `crawl.allow`, of pages that become records; of the others only the links are read.
-    /// Default: all.
+    /// Patterns, as in `crawl.allow`, of pages that become records; of other pages only the links
+    /// are read. Default: all.
     pub land: Vec<String>,
     /// `rows`: CSS selector of a row.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rows: Option<String>,
-    /// `rows`: columns and where in a row they are: a CSS selector for the text of the first match, `selector@name` for
-    /// its attribute, and `@name` for an attribute of the row itself; `href` and `src` become whole URLs.
+    /// `rows`: columns and their places in a row: a CSS selector for the text of the first match,
+    /// `selector@name` for its attribute, or `@name` for an attribute of the row itself. `href` and
+    /// `src` become absolute URLs.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub columns: BTreeMap<String, String>,
-    /// Largest page, decompressed; a larger one becomes a reject. Default 4 MiB: a page takes up to 40 times its size of
-    /// memory while it is read, and four are read at a time.
+    /// Largest page, decompressed; a larger one becomes a reject. Default 4 MiB. While it is read,
+    /// a page takes up to 40 times its size of memory, and four are read at a time.
     pub max_bytes: ByteSize,
 }
 
@@ -150,24 +164,25 @@ impl Default for PageConfig {
 }
 
 impl PageConfig {
-    /// Whether nothing was said about it.
+    /// Returns true for the defaults.
     #[must_use]
     pub fn is_default(&self) -> bool {
         *self == Self::default()
     }
 }
 
-/// What a page becomes.
+/// Kind of extraction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum PageExtract {
-    /// One record with its readable text: `url` (the canonical one, where the page names it), `fetched_url` (the one
-    /// it was fetched at), `title`, `author`, `date` (RFC 3339), `description`, `site`, `language` and `text`. A value that the page does not have is null.
+    /// One record with the readable text of the page: `url` (the canonical one, if the page names
+    /// it), `fetched_url` (the requested one), `title`, `author`, `date` (RFC 3339), `description`,
+    /// `site`, `language` and `text`. A value that the page does not have is null.
     #[default]
     Article,
-    /// A record for each match of `rows`, with its `columns` and `url`.
+    /// One record for each match of `rows`, with its `columns` and `url`.
     Rows,
-    /// A record for each row of each table with a header, its cells under the names of the header, with `url` and
-    /// `table`, the number of the table on the page from 0.
+    /// One record for each row of each table with a header. Its cells have the names of the header;
+    /// `url` and `table` (the number of the table on the page, from 0) are added.
     Tables,
 }

@@ -5,21 +5,22 @@ use std::{fmt, str::FromStr};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 
-/// Where a model is computed: `"auto"`, `"cpu"`, `"cuda"` or `"cuda:1"`.
+/// Device that computes the model: `"auto"`, `"cpu"`, `"cuda"` or `"cuda:1"`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(into = "String", try_from = "String")]
 pub enum DeviceChoice {
-    /// A GPU where the program was built for them and the machine has one, else the processor; the log says which.
+    /// A GPU if the program was built for GPUs and the machine has one, otherwise the CPU; the log
+    /// reports the choice.
     #[default]
     Auto,
-    /// The processor.
+    /// The CPU.
     Cpu,
-    /// A GPU: the one with this number, from 0, or the one that the local rank has.
+    /// A GPU: the one with this number, from 0, or without a number the one of the local rank.
     Cuda(Option<u32>),
 }
 
 impl DeviceChoice {
-    /// Whether it is the default.
+    /// Returns true for the default.
     #[must_use]
     pub fn is_auto(&self) -> bool {
         *self == Self::Auto

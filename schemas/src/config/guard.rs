@@ -3,32 +3,36 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// `[train.guard]`: what a run does about numbers that are not finite and about losses that jump.
+/// `[train.guard]`: actions for numbers that are not finite and for loss spikes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct GuardConfig {
-    /// What becomes of a batch whose loss or gradient is NaN or infinite: the run ends (`stop`), or the batch is left
-    /// out, counted and named (`skip`). The weights are not changed by either. Default `stop`.
+    /// Action for a batch whose loss or gradient is NaN or infinite: the run ends (`stop`), or the
+    /// batch is skipped, counted and named (`skip`). Neither changes the weights. Default `stop`.
     pub not_finite: NotFinitePolicy,
-    /// Most batches left out in `window_steps` steps before the run ends, 0 to 10,000. Default 10.
+    /// Most batches that are skipped in `window_steps` steps before the run ends, 0 to 10,000.
+    /// Default 10.
     pub max_skipped: u32,
-    /// Steps that `max_skipped` is counted over, at least 1. Default 1,000.
+    /// Number of steps over which `max_skipped` is counted, at least 1. Default 1,000.
     pub window_steps: u64,
-    /// A loss is a spike when it is over this many times the mean of the last `spike_window` losses, and over that mean
-    /// and three times their standard deviation; at least 1, or 0 for none. Default 3.
+    /// Factor for loss spikes: a spike is a loss over this factor times the mean of the last
+    /// `spike_window` losses. It must also exceed that mean plus three standard deviations. At
+    /// least 1, or 0 to disable the check. Default 3.
     pub spike_factor: f64,
-    /// Losses that the mean is taken of, and that must have been seen before one can be a spike, 2 to 10,000.
+    /// Number of losses in the mean, 2 to 10,000. No loss can be a spike before this many losses.
     /// Default 100.
     pub spike_window: u32,
-    /// Spikes, without a loss between them that is no higher than the mean, after which the weights go back to the last
-    /// checkpoint that was followed by as many steps without one, and the batches since are stepped past; 1 to 10,000, and
-    /// 1 goes back at the first. Fewer are told of and nothing else: a batch of rare samples is no reason to go back.
-    /// Default 5.
+    /// Number of spikes that cause a rollback, without a loss between them that is at most the
+    /// mean; 1 to 10,000, and 1 rolls back at the first. The weights return to the last checkpoint
+    /// that was followed by as many steps without a spike, and the batches since then are skipped.
+    /// Fewer spikes are only reported: a batch of rare samples is no reason for a rollback. Default
+    /// 5.
     pub spike_steps: u32,
-    /// Most times that the weights go back before the run ends, 0 to 10,000. Default 3.
+    /// Most rollbacks before the run ends, 0 to 10,000. Default 3.
     pub max_rollbacks: u32,
-    /// A gradient whose norm is over this many times the mean of the last `spike_window` norms is told of; at least 1, or
-    /// 0 for none. Default 10.
+    /// Factor for gradient warnings: a gradient norm is reported if it exceeds this factor times
+    /// the mean of the last `spike_window` norms. At least 1, or 0 to disable the check. Default
+    /// 10.
     pub gradient_factor: f64,
 }
 
@@ -48,8 +52,9 @@ impl Default for GuardConfig {
 }
 
 impl GuardConfig {
-    /// These settings as far as they decide what the weights become; the rest has its defaults. What only says when a run
-    /// ends has no part in that: a run that ended may go on with other limits.
+    /// Returns these settings with only the keys that determine the weights; the others have their
+    /// defaults. Keys that only end a run are not among them: a run that ended may resume with
+    /// other limits.
     #[must_use]
     pub fn of_weights(&self) -> Self {
         let plain = Self::default();
@@ -68,13 +73,13 @@ impl GuardConfig {
     }
 }
 
-/// What becomes of a batch whose loss or gradient is not finite.
+/// Action for a batch whose loss or gradient is not finite.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum NotFinitePolicy {
     /// The run ends.
     #[default]
     Stop,
-    /// It is left out.
+    /// The batch is skipped.
     Skip,
 }

@@ -3,32 +3,41 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// `[source.incremental]`: a finished `rest` source, run again, asks for records that are newer than the newest it has.
+/// `[source.incremental]`: a rerun of a finished `rest` source requests records that are newer than
+/// the watermark.
 ///
-/// The bound moves only when a run of pages has reached its end. It is inclusive: records at the bound come again, and
-/// those of equal content are left out, however many there are; a record that has changed lands again. A record that
-/// turns up later than `lookback` with an older cursor is not found.
+/// The watermark moves only after a run of pages has reached its end. It is inclusive: records at
+/// the watermark arrive again, and all of those with equal content are dropped as duplicates. A
+/// changed record lands again. A late record whose cursor is older than `lookback` allows is not
+/// read.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct IncrementalConfig {
-    /// Path in a record of the value that grows with each new or changed record: an integer, an RFC 3339 time
-    /// (`2026-03-01T12:00:00Z`) or a date (`2026-03-01`), the same kind in all records.
+    /// Path in a record of the cursor, a value that grows with each new or changed record. It is an
+    /// integer, an RFC 3339 time (`2026-03-01T12:00:00Z`) or a date (`2026-03-01`), the same kind
+    /// in all records.
     pub cursor: String,
-    /// Query parameter that the bound is sent in; the API must give records with this value or a later one.
+    /// Query parameter for the lower bound, the watermark less `lookback`; the API must return
+    /// records with this cursor or a later one.
     pub param: String,
-    /// Bound of the first run. Default: none is sent, which asks for everything.
+    /// Lower bound of the first run. Default: none is sent, which requests all records.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub start: Option<String>,
-    /// How far before the newest cursor the next run begins, for records that turn up late: for times a whole number with
-    /// `s`, `m`, `h` or `d` (`6h`), for dates with `d`, for integers without a unit. The hashes of landed records in it
-    /// are held in memory, about 20 bytes each. Default `0`.
+    /// Span before the watermark that the next run requests again, for late records. For times, an
+    /// integer with `s`, `m`, `h` or `d` (`6h`); for dates, one with `d`; for integers, one without
+    /// a unit. Memory holds the hashes of the landed records in it, about 20 bytes each. Default
+    /// `0`.
     #[serde(default = "zero")]
     pub lookback: String,
-    /// Longest time beyond now at which a cursor that is a time or a date still moves the bound: a whole number with `s`, `m`,
-    /// `h` or `d`. Now is the earlier of this machine's clock and that of the API (`Date` of its responses); a date
-    /// begins where it begins first on Earth. A record beyond it lands, is warned of as `cursor_in_future`, and does not
-    /// move the bound, since all that comes before it would be taken as read. Raise it for records that are rightly of the
-    /// future, such as forecasts. Default `5m`, for clocks that differ a little.
+    /// Longest time that a cursor (a time or a date) may be ahead of now and still move the
+    /// watermark: an integer with `s`, `m`, `h` or `d`. Now is the earlier of this machine's clock
+    /// and that of the API (`Date` of its responses). A date begins at its midnight in the
+    /// easternmost time zone.
+    ///
+    /// A record beyond it lands with the warning `cursor_in_future`, and does not move the
+    /// watermark, because all earlier records would count as read. Raise it for records whose
+    /// cursor may be in the future, such as forecasts. Default `5m`, for small differences between
+    /// clocks.
     #[serde(default = "few_minutes", skip_serializing_if = "is_few_minutes")]
     pub max_ahead: String,
 }

@@ -7,26 +7,32 @@ use serde::{Deserialize, Deserializer, Serialize};
 
 use super::tagged::KeyTable;
 
-/// `[train.loss]`. A key that the chosen type has no use for is refused.
+/// `[train.loss]`. A key that the chosen type does not have is refused.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct LossConfig {
-    /// For numbers `mse`, `mae`, `huber` or `quantile`; for classes `cross_entropy`, or where there are two,
-    /// `binary_cross_entropy`. Default: `mse` for numbers, `cross_entropy` for classes.
+    /// Kind of the loss. For numbers `mse`, `mae`, `huber` or `quantile`; for classes
+    /// `cross_entropy`, or for two classes also `binary_cross_entropy`. Default: `mse` for numbers,
+    /// `cross_entropy` for classes.
     pub r#type: Option<LossKind>,
-    /// `huber`: difference, in units of the stored (scaled) target, above which the loss is a line; above 0. Default 1.
+    /// `huber`: error, in units of the stored (scaled) target, above which the loss is linear;
+    /// above 0. Default 1.
     pub delta: Option<f64>,
-    /// `quantile`: share of the targets that shall lie below the prediction, above 0 and below 1. Default 0.5.
+    /// `quantile`: aimed fraction of the targets below the prediction, above 0 and below 1. Default
+    /// 0.5.
     pub quantile: Option<f64>,
-    /// `cross_entropy`: share of the target that is spread over all classes, 0 to below 1. Default 0.
+    /// `cross_entropy`: fraction of the target that is spread over all classes, 0 to below 1.
+    /// Default 0.
     pub label_smoothing: Option<f64>,
-    /// `cross_entropy`: `"balanced"`, or a table of weights above 0 by class name, such as `{ good = 1.0, bad = 5.0 }`,
-    /// where classes that are not named weigh 1. A list has a weight for each class in the order of their ids, as `feedline
-    /// shards inspect` shows them; it means other classes when the ids move, so prefer names. The mean loss is divided by
-    /// the sum of the weights of the samples. Default: every class weighs 1.
+    /// `cross_entropy`: `"balanced"`, or a table of weights above 0 by class name, such as
+    /// `{ good = 1.0, bad = 5.0 }`; classes that are not named have the weight 1. A list has a
+    /// weight for each class in the order of their ids, as `feedline shards inspect` shows them. If
+    /// the ids change, a list applies to other classes, so prefer names. The sum of weighted losses
+    /// is divided by the sum of the weights of the samples. Default: every class has the weight 1.
     pub class_weights: Option<ClassWeights>,
-    /// `binary_cross_entropy`: weight of the samples of class 1, the second by id, above 0. `{ yes = 5.0 }` names it, so that
-    /// another class 1 is an error. Default 1.
+    /// `binary_cross_entropy`: weight of the samples of class 1, the second by id, above 0.
+    /// `{ yes = 5.0 }` names the class, so that it is an error if class 1 is another one. Default
+    /// 1.
     pub positive_weight: Option<PositiveWeight>,
 }
 
@@ -63,9 +69,9 @@ pub enum LossKind {
     Mse,
     /// Mean absolute error, on the stored (scaled) target.
     Mae,
-    /// Squared error that becomes a line, on the stored (scaled) target.
+    /// Squared error, linear for large errors, on the stored (scaled) target.
     Huber,
-    /// Absolute error, weighted by its side, on the stored (scaled) target.
+    /// Absolute error, weighted by its sign, on the stored (scaled) target.
     Quantile,
     /// Cross-entropy over classes.
     CrossEntropy,
@@ -82,9 +88,9 @@ pub enum LossKind {
 pub enum ClassWeights {
     /// By a rule.
     Rule(ClassWeightRule),
-    /// One for each class.
+    /// One weight for each class.
     Each(Vec<f64>),
-    /// By class name; the others weigh 1.
+    /// By class name; the others have the weight 1.
     Named(BTreeMap<String, f64>),
 }
 
@@ -95,7 +101,7 @@ pub enum ClassWeights {
     expecting = "a number, or a table of one by the name of its class"
 )]
 pub enum PositiveWeight {
-    /// Whatever the name of the class is.
+    /// A weight, for any name of the class.
     Weight(f64),
     /// By the name of the class: one entry.
     Named(BTreeMap<String, f64>),
@@ -105,6 +111,7 @@ pub enum PositiveWeight {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ClassWeightRule {
-    /// Each class weighs as much as any other: `rows / (classes * rows of the class)`, over the training split.
+    /// The same total weight for each class: `rows / (classes * rows of the class)`, over the
+    /// training split.
     Balanced,
 }

@@ -5,22 +5,23 @@ use serde::{Deserialize, Serialize};
 
 use crate::ids::Hash128;
 
-/// `[train.mixture]`: several datasets whose training splits are mixed by weight. Validation and test are those of the
-/// dataset that is trained on, which one entry of `sources` stands for. All must hold the same kind of records under the
-/// same transform, tokenizer and classes.
+/// `[train.mixture]`: several datasets whose training splits are mixed by weight. The validation
+/// and test splits are those of the main dataset, which is one entry of `sources`. All must hold
+/// the same kind of records with the same transform, tokenizer and classes.
 ///
-/// An epoch is `samples_per_epoch` samples. Without it, it lasts until every source with `end = "stop"` has ended; where
-/// all repeat, it has as many samples as all sources together.
+/// An epoch has `samples_per_epoch` samples. Without that key, it lasts until every source with
+/// `end = "stop"` has ended. If all sources repeat, it has as many samples as all sources together.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct TrainMixture {
     /// Order: the datasets, up to 4,096.
     pub sources: Vec<TrainSource>,
-    /// Order: whether each batch has the same make-up, to one sample of a source; a weight must then be at least two
-    /// samples of a batch. Default false: batches vary as if each sample were drawn by weight.
+    /// Order: if true, each batch has the same composition, to within one sample of each source; a
+    /// weight must then give at least two samples of a batch. Default false: batches vary as if
+    /// each sample were drawn by weight.
     #[serde(default, skip_serializing_if = "is_false")]
     pub stratified: bool,
-    /// Order: samples in an epoch, at least 1. Default: see above.
+    /// Order: number of samples in an epoch, at least 1. Default: see above.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub samples_per_epoch: Option<u64>,
 }
@@ -29,30 +30,31 @@ pub struct TrainMixture {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct TrainSource {
-    /// URL of the dataset folder. One entry has none: the dataset that is trained on (`train.dataset`, or the pipeline's own).
+    /// URL of the dataset folder. Exactly one entry has none: the main dataset (`train.dataset`, or
+    /// the dataset of the pipeline).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dataset: Option<String>,
-    /// Order: share of the samples relative to those of the others, at least 0; 0 leaves the source out. Give all sources
-    /// one, or none. Default: the number of the source's samples.
+    /// Order: relative frequency of the source's samples, at least 0; 0 excludes the source. Give
+    /// all sources a weight, or none. Default: the number of samples of the source.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub weight: Option<f64>,
-    /// Order: what comes after the source's last sample: `repeat` (default) or `stop`.
+    /// Order: action after the last sample of the source: `repeat` (default) or `stop`.
     #[serde(default, skip_serializing_if = "SourceAtEnd::is_repeat")]
     pub end: SourceAtEnd,
-    /// Fingerprint that the dataset must have; of a dataset that is named only. Default: any. The record of a run has the
-    /// one that was found.
+    /// Required fingerprint of the dataset, for entries with `dataset` only. Default: any. The
+    /// record of a run has the actual one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fingerprint: Option<Hash128>,
 }
 
-/// End of a source of a mixture, when all its samples were given.
+/// Action after all samples of a source of a mixture were used.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum SourceAtEnd {
-    /// It begins again, in a new order.
+    /// The source begins again, in a new order.
     #[default]
     Repeat,
-    /// It gives nothing more in this epoch; the others fill its place by their weights.
+    /// The source gives no more samples in this epoch; the others replace it by their weights.
     Stop,
 }
 

@@ -5,42 +5,51 @@ use serde::{Deserialize, Deserializer, Serialize};
 
 use super::tagged::KeyTable;
 
-/// `[train.optimizer]`. A key that the chosen type has no use for is refused.
+/// `[train.optimizer]`. A key that the chosen type does not have is refused.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct OptimizerConfig {
-    /// `sgd`, `adam`, `adamw`, `lamb`, `lars` or `adafactor`. Default `adamw`.
+    /// Kind of the optimizer: `sgd`, `adam`, `adamw`, `lamb`, `lars` or `adafactor`. Default
+    /// `adamw`.
     pub r#type: OptimizerKind,
-    /// `sgd`, `lars`: share of the last update that is kept, 0 to below 1. Default 0 for `sgd`, 0.9 for `lars`.
+    /// `sgd`, `lars`: momentum, the factor of the previous update, 0 to below 1. Default 0 for
+    /// `sgd`, 0.9 for `lars`.
     pub momentum: Option<f64>,
-    /// `sgd`: share by which a gradient is damped before it enters the momentum, 0 to 1. Default 0.
+    /// `sgd`: dampening, a fraction that is removed from each gradient before it enters the
+    /// momentum, 0 to 1. Default 0.
     pub dampening: Option<f64>,
-    /// `sgd`: look ahead along the momentum; needs `momentum` above 0 and `dampening = 0`. Default false.
+    /// `sgd`: if true, Nesterov momentum is used; needs `momentum` above 0 and `dampening = 0`.
+    /// Default false.
     pub nesterov: Option<bool>,
     /// `adam`, `adamw`, `lamb`: decay of the first moment, 0 to below 1. Default 0.9.
     pub beta1: Option<f64>,
     /// `adam`, `adamw`, `lamb`: decay of the second moment, 0 to below 1. Default 0.999.
     pub beta2: Option<f64>,
-    /// `adam`, `adamw`, `lamb`: added to the root of the second moment, above 0. Default 1e-8, for `lamb` 1e-6.
+    /// `adam`, `adamw`, `lamb`: number added to the root of the second moment, above 0. Default
+    /// 1e-8, for `lamb` 1e-6.
     pub epsilon: Option<f64>,
-    /// `lars`: length of an update as a share of the weights' length, above 0. Default 0.001.
+    /// `lars`: norm of an update as a fraction of the norm of the weights, above 0. Default 0.001.
     pub trust: Option<f64>,
     /// `adafactor`: exponent of the step in the decay of the second moment, below 0. Default -0.8.
     pub beta2_decay: Option<f64>,
-    /// `adafactor`: least scale of an update, for weights that are near 0; above 0. Default 0.001.
+    /// `adafactor`: smallest scale of an update, for weights that are near 0; above 0. Default
+    /// 0.001.
     pub epsilon_scale: Option<f64>,
     /// `adafactor`: root mean square above which an update is scaled down, above 0. Default 1.
     pub update_clip: Option<f64>,
-    /// All but `adam`: decoupled weight decay, at least 0; biases are not decayed. `lamb` and `lars` take it into the
-    /// length of the update, as their papers do. Default 0.01 for `adamw` and `lamb`, 0 for the others.
+    /// All but `adam`: decoupled weight decay, at least 0; biases are not decayed. `lamb` and
+    /// `lars` include it in the norm of the update, as their papers do. Default 0.01 for `adamw`
+    /// and `lamb`, 0 for the others.
     pub weight_decay: Option<f64>,
-    /// L2 penalty `l2 / 2 * |w|²`, whose gradient `l2 * w` is added to the loss's, at least 0; not on biases. This is
-    /// what PyTorch calls the weight decay of `SGD` and `Adam`. Default 0.
+    /// L2 penalty `l2 / 2 * |w|²`, at least 0; its gradient `l2 * w` is added to the gradient of
+    /// the loss. Biases have none. PyTorch calls it the weight decay of `SGD` and `Adam`. Default
+    /// 0.
     pub l2: f64,
-    /// L1 penalty `l1 * |w|₁`, whose gradient `l1 * sign(w)` is added to the loss's, at least 0; not on biases.
-    /// Default 0.
+    /// L1 penalty `l1 * |w|₁`, at least 0; its gradient `l1 * sign(w)` is added to the gradient of
+    /// the loss. Biases have none. Default 0.
     pub l1: f64,
-    /// Parameters that are treated otherwise; the first group that names a parameter counts.
+    /// Parameter groups with settings of their own; a parameter belongs to the first group that
+    /// names it. Default: none.
     pub group: Vec<ParameterGroup>,
 }
 
@@ -85,35 +94,40 @@ pub(super) fn schema(generator: &mut SchemaGenerator) -> Schema {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum OptimizerKind {
-    /// Stochastic gradient descent, with momentum if wanted.
+    /// Stochastic gradient descent, optionally with momentum.
     Sgd,
     /// Adam (Kingma and Ba 2015).
     Adam,
     /// Adam with decoupled weight decay (Loshchilov and Hutter 2019).
     #[default]
     Adamw,
-    /// Adam with updates as long as the layer's weights (You et al. 2020), for large batches.
+    /// Adam with updates scaled by the norm of the layer's weights (You et al. 2020), for large
+    /// batches.
     Lamb,
-    /// Momentum with updates as long as the layer's weights (You et al. 2017), for large batches.
+    /// Momentum with updates scaled by the norm of the layer's weights (You et al. 2017), for large
+    /// batches.
     Lars,
-    /// Second moments in rows and columns (Shazeer and Stern 2018), for little memory.
+    /// Second moments factored into rows and columns (Shazeer and Stern 2018), for less memory.
     Adafactor,
 }
 
-/// `[[train.optimizer.group]]`.
+/// `[[train.optimizer.group]]`: settings of a parameter group.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ParameterGroup {
-    /// Names of its parameters; `*` stands for any text, as in `layer.0.*` or `*.bias`.
+    /// Pattern of the names of its parameters; `*` matches any text, as in `layer.0.*` or `*.bias`.
     pub parameters: String,
-    /// Factor of the learning rate, at least 0; 0 leaves the parameters as they are. Default 1.
+    /// Factor of the learning rate, at least 0; 0 leaves the parameters unchanged. Default 1.
     #[serde(default = "one")]
     pub rate_factor: f64,
-    /// Weight decay of these parameters, biases too, in place of the optimizer's. Default: the optimizer's.
+    /// Weight decay of these parameters, biases too, in place of the optimizer's. Default: the
+    /// optimizer's.
     pub weight_decay: Option<f64>,
-    /// L2 penalty of these parameters, biases too, in place of the optimizer's. Default: the optimizer's.
+    /// L2 penalty of these parameters, biases too, in place of the optimizer's. Default: the
+    /// optimizer's.
     pub l2: Option<f64>,
-    /// L1 penalty of these parameters, biases too, in place of the optimizer's. Default: the optimizer's.
+    /// L1 penalty of these parameters, biases too, in place of the optimizer's. Default: the
+    /// optimizer's.
     pub l1: Option<f64>,
 }
 

@@ -5,36 +5,44 @@ use serde::{Deserialize, Deserializer, Serialize};
 
 use super::tagged::KeyTable;
 
-/// `[train.schedule]`: how the learning rate changes. A key that the chosen type has no use for is refused.
+/// `[train.schedule]`: learning rate schedule. A key that the chosen type does not have is refused.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct ScheduleConfig {
-    /// `constant`, `cosine`, `cosine_restarts`, `linear`, `step` or `plateau`. Default `cosine`.
+    /// Kind of the schedule: `constant`, `cosine`, `cosine_restarts`, `linear`, `step` or
+    /// `plateau`. Default `cosine`.
     pub r#type: ScheduleKind,
-    /// Steps over which the rate rises from 0 to its peak, before anything else. Default: 100, and a tenth of the steps of a run that
-    /// has fewer than 1,000.
+    /// Number of warm-up steps, in which the rate rises linearly to its peak, before the schedule
+    /// begins. Default: 100, or a tenth of the steps of a run with fewer than 1,000 steps.
     pub warmup_steps: Option<u64>,
-    /// `cosine`, `cosine_restarts`, `linear`, `plateau`: lowest rate as a share of the peak, 0 to 1. Default 0.01.
+    /// `cosine`, `cosine_restarts`, `linear`, `plateau`: lowest rate as a fraction of the peak, 0
+    /// to 1. Default 0.01.
     pub final_fraction: Option<f64>,
-    /// `cosine_restarts`: length of the first period, at least 1, from the end of the warm-up; must be given.
+    /// `cosine_restarts`: length of the first period in `unit`, at least 1, from the end of the
+    /// warm-up; required.
     pub period: Option<u64>,
-    /// `cosine_restarts`: how many times longer than the one before each period is, at least 1. Default 1.
+    /// `cosine_restarts`: factor between the lengths of a period and the previous one, at least 1.
+    /// Default 1.
     pub period_factor: Option<u32>,
-    /// `step`: the rate falls each time this much of the run is over, at least 1. Give this or `milestones`.
+    /// `step`: interval between drops of the rate in `unit`, at least 1. Give this or `milestones`.
     pub every: Option<u64>,
-    /// `step`: the rate falls when this much of the run is over, rising. Give this or `every`.
+    /// `step`: ascending positions in the run, in `unit`, at which the rate drops. Give this or
+    /// `every`.
     pub milestones: Option<Vec<u64>>,
-    /// `step`, `plateau`: what the rate is multiplied by when it falls, above 0 and below 1. Default 0.1.
+    /// `step`, `plateau`: factor of the rate at each drop, above 0 and below 1. Default 0.1.
     pub factor: Option<f64>,
-    /// `plateau`: epochs without a better validation loss after which the rate falls at the next one. Keep it below
-    /// `train.patience`, or training ends first. Default 2.
+    /// `plateau`: number of epochs without a better validation loss; the rate drops at the next
+    /// such epoch. Keep it below `train.patience`, otherwise training ends first. Default 2.
     pub patience: Option<u32>,
-    /// `plateau`: share of the best loss by which another must be below it to be better, 0 to below 1. Default 0.0001.
+    /// `plateau`: smallest improvement that counts as better, as a fraction of the best loss, 0 to
+    /// below 1. Default 0.0001.
     pub threshold: Option<f64>,
-    /// `cosine_restarts`, `step`: what `period`, `every` and `milestones` count, `steps` or `epochs`. Default `steps`.
+    /// `cosine_restarts`, `step`: unit of `period`, `every` and `milestones`, `steps` or `epochs`.
+    /// Default `steps`.
     pub unit: Option<ScheduleUnit>,
-    /// Batch size that `train.learning_rate` was chosen for; with another `train.batch_size` the peak is
-    /// `learning_rate * batch_size / base_batch_size`. Absent: the peak is `learning_rate`.
+    /// Batch size that `train.learning_rate` was chosen for. With another `train.batch_size`, the
+    /// peak is `learning_rate * batch_size / base_batch_size`. Default: none, the peak is
+    /// `learning_rate`.
     pub base_batch_size: Option<u32>,
 }
 
@@ -91,7 +99,7 @@ pub(super) fn schema(generator: &mut SchemaGenerator) -> Schema {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ScheduleKind {
-    /// The peak throughout.
+    /// The peak rate in all steps.
     Constant,
     /// Half a cosine from the peak to the end of the run.
     Cosine,
@@ -99,13 +107,13 @@ pub enum ScheduleKind {
     CosineRestarts,
     /// A straight line from the peak to the end of the run.
     Linear,
-    /// Stairs.
+    /// Drops at fixed positions.
     Step,
-    /// Falls when the validation loss no longer does.
+    /// Drops when the validation loss no longer improves.
     Plateau,
 }
 
-/// What a schedule counts.
+/// Unit of positions in a schedule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ScheduleUnit {

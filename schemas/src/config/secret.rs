@@ -3,7 +3,8 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Where to find a secret: `{ env = "TOKEN" }` or `{ file = "/run/secrets/token" }`, with an optional `prefix`.
+/// Reference to a secret: `{ env = "TOKEN" }` or `{ file = "/run/secrets/token" }`, with an
+/// optional `prefix`.
 ///
 /// Exactly one of `env` and `file` is set. The secret itself is never part of the configuration.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -12,11 +13,11 @@ use serde::{Deserialize, Serialize};
     expecting = "a reference to a secret, `{ env = \"NAME\" }` or `{ file = \"PATH\" }`"
 )]
 pub struct SecretRef {
-    /// Environment variable that holds it.
+    /// Environment variable that holds the secret.
     pub env: Option<String>,
-    /// File that holds it; a final newline is cut off.
+    /// File that holds the secret; a final newline is removed.
     pub file: Option<String>,
-    /// Text put in front of it, such as `"Bearer "`.
+    /// Text that is put in front of the secret, such as `"Bearer "`.
     #[serde(default)]
     pub prefix: String,
 }

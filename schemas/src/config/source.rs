@@ -16,91 +16,105 @@ use crate::{ids::Name, units::ByteSize};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SourceConfig {
-    /// Name, unique in the pipeline; the landing folder is called after it.
+    /// Name, unique in the pipeline; also the name of its landing folder.
     pub name: Name,
-    /// `rest` (a JSON API), `html` (pages of a site) or `files`.
+    /// Kind of the source: `rest` (a JSON API), `html` (pages of a site) or `files`.
     pub r#type: SourceKind,
-    /// `rest`: URL of the first page; `demo://market` starts the embedded API. `files`: a path, URL or glob
-    /// (`data/*.csv.gz`); files are read in the order of their names. One with a query (`https://host/table?format=csv`), or
-    /// with `params`, is one file that each run asks for, read as `format` or its `Content-Type` says. `html`: the page the crawl begins with.
+    /// `rest`: URL of the first page; `demo://market` starts the embedded API. `files`: a path, URL
+    /// or glob (`data/*.csv.gz`); files are read in the order of their names. A URL with a query
+    /// (`https://host/table?format=csv`), or with `params`, is one file that each run requests,
+    /// read by `format` or by its `Content-Type`. `html`: the start page of the crawl.
     pub url: String,
-    /// `rest`: path of the list of records in a page, keys joined with `.`; empty when the page is the list itself.
+    /// `rest`: path of the list of records in a page, keys joined with `.`; empty when the page is
+    /// the list itself.
     #[serde(default)]
     pub records: String,
     /// `rest`, and `files` over http(s): query parameters of each request.
     #[serde(default)]
     pub params: BTreeMap<String, String>,
-    /// `rest`, `html`, and `files` behind a query: headers of each request to the host of `url`; a secret is given as `{ env = "NAME" }` or
-    /// `{ file = "PATH" }`.
+    /// `rest`, `html`, and `files` with a query: headers of each request to the host of `url`. A
+    /// secret is given as `{ env = "NAME" }` or `{ file = "PATH" }`.
     #[serde(default)]
     pub headers: BTreeMap<String, TextOrSecret>,
-    /// `rest`: proves to the host of `url` who is asking. Default: nothing is sent but `headers`.
+    /// `rest`: authentication at the host of `url`. Default: only `headers` are sent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub auth: Option<AuthConfig>,
-    /// `rest`: how to get from page to page.
+    /// `rest`: pagination, the way from a page to the next one.
     #[serde(default)]
     pub pagination: PaginationConfig,
-    /// `rest`: asks a finished source for what is new. Default: a finished source stays finished.
+    /// `rest`: incremental reading, in which a rerun of a finished source requests newer records.
+    /// Default: a finished source requests nothing.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub incremental: Option<IncrementalConfig>,
-    /// `rest`: what a run does after one that has read everything: `never` (default) asks for nothing, `changed` reads all
-    /// pages again, for feeds that have no parameter to ask from. Records of equal content that have landed before, however
-    /// long ago, are left out, and one that has changed lands again. A page that came with `ETag` or `Last-Modified` is asked
-    /// for with them, and one that is unchanged (status 304) is counted as `unchanged` and not sent; with `pagination` of the
-    /// type `none`, or `page` (all but the last one) without a total, since of no other page the next one is known then. It
-    /// may be changed at any time. A run that finds a change reads the hashes of all that has landed, about 20 bytes of
-    /// memory a record. Not with `incremental`.
+    /// `rest`: action of a run after a run that has read all records: `never` (default) requests
+    /// nothing; `if_changed` reads all pages again, for feeds without a parameter for newer
+    /// records. Records whose content has landed before, at any time, are dropped as duplicates. A
+    /// changed record lands again.
+    ///
+    /// A page that came with `ETag` or `Last-Modified` is requested with them. An unchanged page
+    /// (status 304) is counted as `unchanged` and not sent. This applies to `pagination` of the
+    /// type `none`, and of the type `page` without a total, except for its last page. For other
+    /// pages, a 304 would leave the next page unknown.
+    ///
+    /// It may be changed at any time. A run that finds a change reads the hashes of all landed
+    /// records, about 20 bytes of memory per record. Not with `incremental`.
     #[serde(default, skip_serializing_if = "Refresh::is_never")]
     pub refresh: Refresh,
-    /// `rest`: asks for a range in slices. Default: everything is one run of pages.
+    /// `rest`: requests a range in slices. Default: one run of pages for all records.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub slices: Option<SlicesConfig>,
-    /// `rest`: asks for each value of a list. Default: there is no such list.
+    /// `rest`: requests each value of a list. Default: no list.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub for_each: Option<ForEachConfig>,
-    /// `rest`: path of an error in a page that came with status 200; where something is there but null, false, zero or
-    /// empty, the request is tried again as after a server's error. For APIs that report errors with success. Default:
-    /// `error` and `errors` of a page without records are taken as one. Empty (`""`): none is looked for.
+    /// `rest`: path of an error in a page with status 200, for APIs that report errors with a
+    /// success status. If its value is not null, false, zero or empty, the request is retried as
+    /// after an error of the server. Default: `error` and `errors` of a page without records are
+    /// errors. Empty (`""`): no path is checked.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error_path: Option<String>,
-    /// `html`: which pages are fetched, and how politely.
+    /// `html`: selection of pages, and rate limiting of the crawl.
     #[serde(default, skip_serializing_if = "CrawlConfig::is_default")]
     pub crawl: CrawlConfig,
-    /// `html`: what becomes of a page.
+    /// `html`: extraction of records from pages.
     #[serde(default, skip_serializing_if = "PageConfig::is_default")]
     pub page: PageConfig,
-    /// `rest`, `html` and `fetch`: retries, time limits and the largest body. `files` over http(s): the time limits
-    /// `connect_timeout_ms`, `read_timeout_ms` and `total_timeout_ms`.
+    /// `rest`, `html` and `fetch`: retries, timeouts and the largest body. `files` over http(s):
+    /// the timeouts `connect_timeout_ms`, `read_timeout_ms` and `total_timeout_ms`.
     #[serde(default)]
     pub retry: RetryConfig,
-    /// `rest`, `html` and `fetch`: how often a host is asked.
+    /// `rest`, `html` and `fetch`: rate limiting of requests to a host.
     #[serde(default, skip_serializing_if = "LimitsConfig::is_default")]
     pub limits: LimitsConfig,
-    /// `rest`, `html`, `fetch`, and `files` over http(s): hosts, by name or address, that may be asked although their address
-    /// is not one of the internet, where data lead to them: a redirect, a link, a sitemap, a next page, a row's URL. What the configuration
-    /// itself names (`url`, `crawl.start`, `crawl.sitemaps`, `crawl.hosts`) need not be listed, but another port of the host
-    /// of a URL must be. With `trust_proxy`, list a proxy with such an address too. Default none: data must not reach into
-    /// this machine's network.
+    /// `rest`, `html`, `fetch`, and `files` over http(s): hosts, by name or address, that data may
+    /// lead to although their address is not a public one of the internet. Data lead to a host by a
+    /// redirect, a link, a sitemap, a next page or the URL of a row. Hosts that the configuration
+    /// names (`url`, `crawl.start`, `crawl.sitemaps`, `crawl.hosts`) need not be listed, but
+    /// another port of the host of a URL must be. With `trust_proxy`, list a proxy with such an
+    /// address too. Default: none, so that data cannot reach the network of this machine.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub private_hosts: Vec<String>,
-    /// `rest`, `html`, `fetch`, and `files` over http(s): asks hosts that data lead to through the proxy which the environment
-    /// names (`HTTPS_PROXY` and the like). The proxy then looks their names up, so nothing here sees their addresses: whoever
-    /// writes the data reaches every host by name that the proxy reaches. Hosts that the configuration names are asked through
-    /// the proxy in any case. Default false: they are asked without it. Set it where the internet is reached through a proxy
-    /// alone, and the proxy itself refuses hosts of the own network.
+    /// `rest`, `html`, `fetch`, and `files` over http(s): if true, hosts that data lead to are
+    /// requested through the proxy of the environment (`HTTPS_PROXY` and the like). The proxy then
+    /// resolves their names, and feedline cannot check their addresses. The author of the data can
+    /// reach every host that the proxy reaches by name. Hosts that the configuration names are
+    /// always requested through the proxy. Default false: hosts that data lead to are requested
+    /// without the proxy. Set it only if the proxy is the only way to the internet and itself
+    /// refuses hosts of the private network.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub trust_proxy: bool,
-    /// `rest`, `html`: keeps every answer that a batch was made of, as `feedline ingest replay` reads it: one Parquet file
-    /// a batch in `raw/`, with the body as it came (decompressed), the status and the headers that pages are read by. What
-    /// `auth` and secrets of `headers` have sent is masked in it, and no cookie is kept. A batch then also ends with the page
-    /// that brings it to 128 MiB of bodies. May be changed at any time, but only what is kept from the first batch on can be
-    /// replayed. Default false: bodies are not kept. Set it where a contract or selectors may have to change later.
+    /// `rest`, `html`: if true, the responses of each batch are archived for
+    /// `feedline ingest replay`. Each batch has one Parquet file in `raw/`, with the bodies
+    /// (decompressed), the status and the headers that pages are read by. Credentials from `auth`
+    /// and from secrets of `headers` are masked in it, and cookies are not stored. A batch then
+    /// also ends with the page that brings it to 128 MiB of bodies. It may be changed at any time,
+    /// but a replay needs an archive that is complete from the first batch on. Default false:
+    /// bodies are not stored. Set it if a contract or selectors may have to change later.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub archive_raw: bool,
     /// `files`: format; default `auto`, by the file's name.
     #[serde(default)]
     pub format: FileFormat,
-    /// `files`: handling of files that change, and of those that are still being written.
+    /// `files`: actions for files that change, and for those that are still being written.
     #[serde(default, skip_serializing_if = "FilesConfig::is_default")]
     pub files: FilesConfig,
     /// `files`: details of CSV.
@@ -112,7 +126,7 @@ pub struct SourceConfig {
     /// `files`: details of plain text.
     #[serde(default)]
     pub text: TextConfig,
-    /// `files`: which members of archives are read, and how much may come out of one.
+    /// `files`: selection of members of archives, and limits on their unpacked size.
     #[serde(default)]
     pub archive: ArchiveConfig,
     /// `files`: downloads an image for each row of a table. Default: none.
@@ -121,26 +135,30 @@ pub struct SourceConfig {
     /// Inference of the types of columns before anything lands.
     #[serde(default, skip_serializing_if = "InferConfig::is_default")]
     pub infer: InferConfig,
-    /// What to do when records change their shape.
+    /// Data contract: rules for changes of the schema of records.
     #[serde(default)]
     pub contract: ContractConfig,
-    /// Columns that name what a row is about, such as `["id"]`: of the landed rows with one key a dataset reads only the
-    /// newest, the one of the greatest `version`. All of them stay in the landing zone, and those that are not the newest
-    /// count among the duplicates of a dataset. A newer row has another content, by which it may come into another split: name
-    /// the key in `dataset.split.key` to keep it where it was. A record that comes again is left out only if it equals the newest
-    /// landed row of its key (and `version`): one that goes back to an earlier content lands, but for `slices` and `for_each`. With a key a dataset is rebuilt from all rows whenever some
-    /// have landed. Default: none, every row is read.
+    /// Columns that identify the entity of a row, such as `["id"]`. Of the landed rows with one
+    /// key, a dataset reads only the latest version, the row with the greatest `version`. All rows
+    /// stay in the landing zone, and superseded ones count among the duplicates of a dataset.
+    ///
+    /// A newer row has different content, which can put it into another split: name the key in
+    /// `dataset.split.key` to keep it in the same split. A record that arrives again is dropped
+    /// only if it equals the latest landed row of its key (and `version`). A record that returns to
+    /// an earlier content lands, except with `slices` and `for_each`. With a key, a dataset is
+    /// rebuilt from all rows whenever new rows have landed. Default: none, every row is read.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub key: Vec<String>,
-    /// Column that tells which of the rows with one `key` is the newest, such as `updated_at`: numbers and points in time
-    /// by their size, text by its bytes (dates must be written alike), null as the oldest. Of equal ones, and by default of
-    /// all, the last that landed is the newest.
+    /// Column that orders the rows with one `key`, such as `updated_at`; the row with the greatest
+    /// value is the latest version. Numbers and timestamps are ordered by value, text by its bytes
+    /// (dates need one format), and null is the oldest. Of equal values, and of all rows by
+    /// default, the row that landed last is the latest.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub version: Option<String>,
-    /// How much goes into one commit.
+    /// Size of one commit.
     #[serde(default)]
     pub batch: BatchConfig,
-    /// When `feedline serve` runs the source. Default: it does not.
+    /// Times at which `feedline serve` runs the source. Default: it does not run it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub schedule: Option<SourceScheduleConfig>,
     /// Licence of the data; recorded in the dataset's manifest.
@@ -148,14 +166,15 @@ pub struct SourceConfig {
 }
 
 impl SourceConfig {
-    /// Whether what it reads comes from web servers: it downloads what rows name, or its own URL begins with `http://` or
-    /// `https://`, in any case of letters.
+    /// Returns true if its data come from web servers: it downloads files that rows name, or its
+    /// own URL begins with `http://` or `https://`, in upper or lower case.
     #[must_use]
     pub fn is_foreign(&self) -> bool {
         self.fetch.is_some() || self.is_web()
     }
 
-    /// Size of the deduplication window in records: `batch.dedup_window`, or its default for this type.
+    /// Size of the deduplication window in records: `batch.dedup_window`, or its default for this
+    /// type.
     #[must_use]
     pub fn dedup_window(&self) -> u64 {
         let default = match self.r#type {
@@ -165,7 +184,7 @@ impl SourceConfig {
         self.batch.dedup_window.unwrap_or(default)
     }
 
-    /// Whether its URL begins with `http://` or `https://`.
+    /// Returns true if its URL begins with `http://` or `https://`.
     #[must_use]
     pub fn is_web(&self) -> bool {
         let scheme = self.url.split_once("://").map_or("", |(scheme, _)| scheme);
@@ -187,7 +206,7 @@ pub enum SourceKind {
     Files,
 }
 
-/// A header's value.
+/// Value of a header.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(
     untagged,
@@ -206,37 +225,42 @@ pub enum TextOrSecret {
 pub struct RetryConfig {
     /// Most tries of one request, 1 to 100. Default 8.
     pub max_tries: Bounded<u32, 1, 100>,
-    /// First backoff in milliseconds; try n waits a random time up to `base_ms * 2^n` (full jitter). Default 500.
+    /// First backoff in milliseconds; try n waits a random time up to `base_ms * 2^n` (full
+    /// jitter). Default 500.
     pub base_ms: u64,
     /// Longest backoff in milliseconds. Default 60,000.
     pub cap_ms: u64,
-    /// Longest wait a server may ask for with Retry-After, or with the reset of a quota that is used up, in seconds; asked
-    /// for more, the run ends as deferred (exit code 4). A run before that time asks for nothing and ends the same way, one
-    /// after it goes on. Default 300.
+    /// Longest wait, in seconds, that a server may request with Retry-After, or with the reset of
+    /// an exhausted quota. After a longer request, the run ends as deferred (exit code 4). A run
+    /// before that time sends no request and ends the same way; a later run resumes. Default 300.
     pub max_wait_s: u64,
-    /// Longest deferral, in seconds, 1 to 31,536,000: a server that asks for more (`Retry-After: 3153600000`, a reset
-    /// years ahead) is asked again after this time. `feedline ingest resume` ends a deferral at once. Default 86,400, a
-    /// day; raise it for a server that bans who comes back early.
+    /// Longest deferral, in seconds, 1 to 31,536,000. A server that requests more
+    /// (`Retry-After: 3153600000`, a reset years ahead) is requested again after this time.
+    /// `feedline ingest resume` ends a deferral at once. Default 86,400, a day; raise it for a
+    /// server that bans early requests.
     pub max_deferral_s: Seconds<1, 31_536_000>,
     /// Time to connect, in milliseconds. Default 10,000.
     pub connect_timeout_ms: u64,
-    /// Longest silence while reading, in milliseconds. Default 30,000.
+    /// Longest time without received bytes while reading, in milliseconds. Default 30,000.
     pub read_timeout_ms: u64,
-    /// Whole time of one request, in milliseconds. Default 300,000.
+    /// Total time of one request, in milliseconds. Default 300,000.
     pub total_timeout_ms: u64,
     /// Largest response body, decompressed. Default 64 MiB.
     pub max_body_bytes: ByteSize,
-    /// Least speed of a body that goes on, in bytes per second over 10 s, 0 to 1,000,000; a slower one is cut off and
-    /// asked for again. Default 100; 0 for a server that sends a byte now and then while it works.
+    /// Lowest speed of a body, in bytes per second over 10 s, 0 to 1,000,000. A slower response is
+    /// stopped and requested again. Default 100; 0 for a server that sends few bytes while it
+    /// works.
     pub min_bytes_per_s: Count<0, 1_000_000>,
-    /// Longest time of one request over all of its tries and their waits, in seconds, at least 1; a wait that would end
-    /// later is not begun. Default 3,600. To outlast an outage, raise it together with `max_tries`.
+    /// Longest time of one request over all of its tries and waits, in seconds, at least 1; a wait
+    /// that would end later does not begin. Default 3,600. To outlast an outage, raise it together
+    /// with `max_tries`.
     pub max_elapsed_s: Seconds<1>,
-    /// Failures of a host in a row, in spite of retries, after which its circuit opens: until it answers again, it gets one
-    /// request per cooldown, and the tries between count as failed without being sent. 0 to 1,000; 0 is never. Default 10.
+    /// Number of consecutive failures of a host, after retries, that open its circuit breaker, 0 to
+    /// 1,000; 0 disables it. Until the host responds again, it gets one request per cooldown. Other
+    /// tries fail without being sent. Default 10.
     pub circuit_failures: Bounded<u32, 0, 1_000>,
-    /// Time from the opening of a circuit to the first request that probes it, in seconds, 1 to 3,600; doubled after each
-    /// probe that fails, to 600 s or itself if that is more. Default 30.
+    /// Time from the opening of a circuit breaker to the first probe, in seconds, 1 to 3,600. Each
+    /// failed probe doubles it, up to 600 s or to this value if it is larger. Default 30.
     pub circuit_cooldown_s: Seconds<1, 3_600>,
 }
 
@@ -264,12 +288,14 @@ impl Default for RetryConfig {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum FileFormat {
-    /// By the file's name: `.csv`, `.tsv`, `.json`, `.ndjson` or `.jsonl`, `.parquet`; `.gz` and `.zst` behind it.
+    /// By the name of the file: `.csv`, `.tsv`, `.json`, `.ndjson` or `.jsonl`, `.parquet`; then
+    /// optionally `.gz` or `.zst`.
     ///
-    /// An archive (`.zip`, `.tar`, `.tar.gz`, `.tgz`, `.tar.zst`) gives the records of its members, one member after the
-    /// other in its order, each read as a file of its name would be; members whose names tell no format are left out. With
-    /// another `format` all members are read as that. `archive.member` chooses among them; with `auto`, archives that are met
-    /// in a folder are read only where it is set.
+    /// An archive (`.zip`, `.tar`, `.tar.gz`, `.tgz`, `.tar.zst`) gives the records of its members,
+    /// in the order of the archive. Each member is read as a file of its name. Members whose names
+    /// show no format are skipped. With another `format`, all members are read in that format.
+    /// `archive.member` selects members; with `auto`, archives found in a folder are read only if
+    /// it is set.
     #[default]
     Auto,
     /// Comma-separated values with a header line.
@@ -280,17 +306,20 @@ pub enum FileFormat {
     Ndjson,
     /// Parquet.
     Parquet,
-    /// idx images, the layout of MNIST; never chosen by name. A record is `image`, the pixels as a whole PGM file
-    /// (grey) or PPM file (RGB), and `label`, an integer, where `idx.labels` names a file of them.
+    /// idx images, the layout of MNIST; never chosen by name. A record is `image`, the pixels as a
+    /// complete PGM file (grey) or PPM file (RGB). If `idx.labels` names a file of labels, it also
+    /// has `label`, an integer.
     Idx,
-    /// Plain UTF-8 text; never chosen by name. A record is `text`: the whole file, or a part between two
-    /// `text.separator`s.
+    /// Plain UTF-8 text; never chosen by name. A record is `text`: the complete file, or a part
+    /// between two occurrences of `text.separator`.
     Text,
-    /// Whole images; never chosen by name. A record is one file: `image`, its bytes; `path`, where it lies below the
-    /// folder of `url` (what stands before the first wildcard); and `folder`, the name of the folder right above it. Of a
-    /// folder, files are read whose names end as images do. An archive (`.zip`, `.tar`, `.tar.gz`, `.tgz`, `.tar.zst`)
-    /// gives a record for each member that is an image by its name: `path` is that of the archive, `!/` and the member's
-    /// name, and `folder` the member's. `archive` bounds what comes out of it.
+    /// Image files; never chosen by name. A record is one file: `image`, its bytes; `path`, its
+    /// path below the folder of `url` (the part before the first wildcard); and `folder`, the name
+    /// of its parent folder. In a folder, files whose names end as those of images are read.
+    ///
+    /// An archive (`.zip`, `.tar`, `.tar.gz`, `.tgz`, `.tar.zst`) gives a record for each member
+    /// whose name is that of an image. `path` is then the path of the archive, `!/` and the name of
+    /// the member, and `folder` is that of the member. `archive` limits the unpacked size.
     Image,
 }
 
@@ -298,40 +327,41 @@ pub enum FileFormat {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct FilesConfig {
-    /// Handling of a file that has changed since it was read: `replace` (default), `append` or `refuse`. It may be
-    /// changed at any time.
+    /// Action for a file that has changed since it was read: `replace` (default), `append` or
+    /// `refuse`. It may be changed at any time.
     pub changed: FilesChanged,
-    /// Seconds for which a file must not have been written before it is read, 0 to 31,536,000, by the clock of its store; a
-    /// younger one is left for a later run, with a warning. Default 0: a file is read as it is. Set it where
-    /// files are written slowly into the folder that is read; stores that do not say when a file was written have none
-    /// that is too young.
+    /// Seconds since the last write of a file before it is read, 0 to 31,536,000, by the clock of
+    /// its store. A younger file is left for a later run, with a warning. Default 0: a file is read
+    /// at once. Set it if files are written slowly into the source folder. In stores without
+    /// modification times, no file is too young.
     pub settle_s: Seconds<0, 31_536_000>,
 }
 
 impl FilesConfig {
-    /// True for the defaults.
+    /// Returns true for the defaults.
     #[must_use]
     pub fn is_default(&self) -> bool {
         *self == Self::default()
     }
 }
 
-/// Handling of a file that has changed since it was read.
+/// Action for a file that has changed since it was read.
 ///
-/// A plain CSV or NDJSON file that has grown, its old bytes untouched, is read on from where it ended; where its last line was
-/// cut in the middle, it is read again and what had landed of it is superseded.
+/// A plain CSV or NDJSON file that has only grown is read from its previous end. If its last line
+/// had been incomplete, the file is read again, and its landed rows are superseded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum FilesChanged {
-    /// A file that has grown is read on; of one that has changed otherwise, and of every packed file, archive, Parquet or
-    /// JSON document that has changed at all, the rows that had landed are superseded by its new content, with a warning. The files of
-    /// the landing zone that held them are kept in `superseded/`. Not with `fetch`, where it is refused.
+    /// Supersedes the landed rows of a changed file by its new content, with a warning. A file that
+    /// has only grown is read from its previous end instead, but not a compressed file, archive,
+    /// Parquet file or JSON document: any change of these supersedes. The previous files of the
+    /// landing zone are kept in `superseded/`. Refused with `fetch`.
     #[default]
     Replace,
-    /// A file that has grown is read on; one that has changed otherwise ends the run. For logs and other files that are
-    /// only ever added to.
+    /// Reads a file that has only grown from its previous end; another change ends the run. For
+    /// logs and other append-only files.
     Append,
-    /// Any change ends the run. For files that must never change.
+    /// Ends the run after any change. For files that must never change.
     Refuse,
 }
 
@@ -339,86 +369,96 @@ pub enum FilesChanged {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct CsvConfig {
-    /// Field separator, one ASCII character. Default `,` (a tab for `.tsv`); where the header is a single column by that, but
-    /// one of `;`, tab, `|` and `,` splits all of the first lines alike, that one, with a warning.
+    /// Field delimiter, one ASCII character. Default `,` (a tab for `.tsv`). With the default, the
+    /// header may be a single column. If one of `;`, tab, `|` and `,` then splits all of the first
+    /// lines into equally many fields, it is used, with a warning.
     pub delimiter: Option<String>,
-    /// True where the first line holds the names of the columns. Default true. Without, they are those of `columns`, or
-    /// `column_1`, `column_2` and so on.
+    /// If true, the first line holds the names of the columns. Default true. Without a header, the
+    /// names are those of `columns`, or `column_1`, `column_2` and so on.
     #[serde(skip_serializing_if = "is_true")]
     pub header: bool,
-    /// Names of the columns, in their order; they replace those of the header. Default `[]`: those of the header.
+    /// Names of the columns, in order; they replace those of the header. Default `[]`: those of the
+    /// header.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub columns: Vec<String>,
-    /// Encoding of the file, such as `utf-8`, `utf-16`, `latin-1`, `windows-1252` or `shift_jis` (a label of the WHATWG
-    /// Encoding Standard). Default `utf-8`; a byte order mark of UTF-16 decides by itself, with a warning.
+    /// Encoding of the file, such as `utf-8`, `utf-16`, `latin-1`, `windows-1252` or `shift_jis` (a
+    /// label of the WHATWG Encoding Standard). Default `utf-8`; a byte order mark of UTF-16
+    /// overrides the default, with a warning.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub encoding: Option<String>,
-    /// Sign around fields that hold delimiters or line ends, one ASCII character; empty for files without any, whose quotes
-    /// are text. Default `"`.
+    /// Quote character around fields that contain delimiters or line ends, one ASCII character. If
+    /// it is empty, no field is quoted and quotes are text. Default `"`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub quote: Option<String>,
-    /// Sign that lines which are no rows begin with, one ASCII character such as `#`. Default: there are no such lines.
+    /// First character of comment lines, which are skipped: one ASCII character such as `#`.
+    /// Default: no comment lines.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub comment: Option<String>,
-    /// Lines before the header, or the first row where there is none, that are passed over, 0 to 1,000,000. Default 0.
+    /// Number of lines to skip before the header, or before the first row if there is no header, 0
+    /// to 1,000,000. Default 0.
     #[serde(skip_serializing_if = "is_zero")]
     pub skip_rows: u64,
-    /// Cells read as missing besides the empty one, in every column, compared after trimming spaces. Default `[]`: only the
-    /// usual ones, see `null_spellings`.
+    /// Values that are read as missing in every column, besides the empty cell, compared after
+    /// trimming spaces. Default `[]`: only the usual ones, see `null_spellings`.
     pub null_values: Vec<String>,
-    /// Spellings of a missing value that are read as missing in columns of numbers, booleans and timestamps only: `usual`
-    /// (default; `NA`, `N/A`, `#N/A`, `NaN`, `NULL`, `None`, `-`, `?` and such) or `none`, where each is a value that does not fit
-    /// its column. In a text column they stay what they are: `None` may be a category. What is read as missing is counted.
+    /// Words for a missing value in columns of numbers, booleans and timestamps: `usual` (default;
+    /// `NA`, `N/A`, `#N/A`, `NaN`, `NULL`, `None`, `-`, `?` and such) or `none`. With `none`, each
+    /// of them is a value that does not fit its column. Text columns keep these words: `None` may
+    /// be a category. The report counts the cells that are read as missing.
     #[serde(skip_serializing_if = "NullSpellings::is_usual")]
     pub null_spellings: NullSpellings,
-    /// Decimal sign of numbers, one character, such as `","` for `1000,14`. Text columns stay as they are written. Default
-    /// `"."`.
+    /// Decimal separator of numbers, one character, such as `","` for `1000,14`. Text columns are
+    /// not changed. Default `"."`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub decimal_separator: Option<char>,
-    /// Sign between groups of three digits, one character, such as `"."` for `1.234,56` or `","` for `1,234.56`. Numbers without
-    /// groups are numbers as well; groups of another length are none. Default: there is none, so `1,234` is text.
+    /// Thousands separator of numbers, one character, such as `"."` for `1.234,56` or `","` for
+    /// `1,234.56`. Numbers without groups are accepted too; numbers with groups of another length
+    /// are not. Default: none, so `1,234` is text.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub thousands_separator: Option<char>,
-    /// Accepts numbers with a percent sign behind them; `17%` is read as 17. Default false: such a column is text.
+    /// If true, numbers followed by a percent sign are accepted; `17%` is read as 17. Default
+    /// false: such a column is text.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub percent: bool,
 }
 
-/// Spellings that are read as missing where the other cells of a column are no texts.
+/// Words that are read as missing in columns that are not text.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum NullSpellings {
-    /// The usual ones.
+    /// The usual words.
     #[default]
     Usual,
-    /// None.
+    /// No words.
     None,
 }
 
 impl NullSpellings {
-    /// True for [`NullSpellings::Usual`].
+    /// Returns true for [`NullSpellings::Usual`].
     #[must_use]
     pub fn is_usual(&self) -> bool {
         *self == Self::Usual
     }
 }
 
-/// `[source.infer]`: how the types of columns are found before anything lands.
+/// `[source.infer]`: inference of the types of columns before anything lands.
 ///
-/// The type of a column follows from all of the first batch, and for `files` from a sample of all files, whatever the order
-/// of the rows. Files of tables that hold no more rows than `rows` are looked through as a whole; of more, up to 64 files spread
-/// evenly over the list are looked at, and of a large CSV or NDJSON file that is not compressed eight parts spread evenly over it.
-/// Types that `contract.column` declares are not looked for.
+/// The type of a column follows from the complete first batch, and for `files` from a sample of all
+/// files. The order of the rows has no influence. Files with at most `rows` rows together are
+/// sampled completely. Otherwise up to 64 files, spread evenly over the list, are sampled. Of a
+/// large uncompressed CSV or NDJSON file, eight parts spread evenly over it are sampled. Types that
+/// `contract.column` declares are not inferred.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct InferConfig {
-    /// Rows of `files` that are looked at before the first batch lands, 0 to 10,000,000, and at most 32 MiB of them. Default
-    /// 100,000. More of them makes it less likely that a value of a kind not seen before is rejected; with 0 the first batch
-    /// alone decides.
+    /// Rows of `files` that are sampled before the first batch lands, 0 to 10,000,000, and at most
+    /// 32 MiB of them. Default 100,000. A larger sample makes rejects of values of an unseen kind
+    /// less likely; with 0, only the first batch is used.
     pub rows: Count<0, 10_000_000>,
-    /// Largest share of values that are no numbers, or no dates, in a column that is taken for one of numbers or dates, 0 to
-    /// 0.5. They are warned of, and handled as `contract.types` says. A column with more is text, and so is any such
-    /// column where `contract.types` is `widen`. Default 0.01; with 0 a single one makes the column text.
+    /// Largest fraction of values that do not fit, in a column that is inferred as numbers or
+    /// dates, 0 to 0.5. A warning reports such values, and `contract.types` applies to them. A
+    /// column with a larger fraction is text. If `contract.types` is `widen`, any such value makes
+    /// the column text. Default 0.01; with 0, a single such value makes the column text.
     pub max_odd_fraction: Real<ZeroToHalf>,
 }
 
@@ -476,7 +516,8 @@ const fn is_zero(count: &u64) -> bool {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct IdxConfig {
-    /// Path or URL of the file with a label for each image; `url` then names one file of images. Default: none.
+    /// Path or URL of the file with a label for each image; `url` then names a single file of
+    /// images. Default: none.
     pub labels: Option<String>,
 }
 
@@ -484,8 +525,8 @@ pub struct IdxConfig {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct TextConfig {
-    /// What stands between two records and belongs to neither, such as `"\n\n"` for a blank line; a part without any
-    /// visible character is no record. Default: none, a file is one record.
+    /// Text between two records that belongs to neither, such as `"\n\n"` for a blank line. A part
+    /// without any visible character is not a record. Default: none, a file is one record.
     pub separator: Option<String>,
 }
 
@@ -493,20 +534,22 @@ pub struct TextConfig {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct ArchiveConfig {
-    /// Pattern of the members that are read, such as `*.csv` or `**/API_*.csv`: `*` stays inside a folder, `**` does not. An
-    /// archive without such a member is refused. Default: those whose names tell a format, or are images; none is read that
-    /// is hidden by a dot, nor in a folder that is. With `format = "image"`, members with another ending than images have
-    /// are read if the pattern has it, as `**/*.pbm` does.
+    /// Pattern of the members to read, such as `*.csv` or `**/API_*.csv`: `*` matches within a
+    /// folder, `**` across folders. An archive without a matching member is refused. Default:
+    /// members whose names show a format, or images. Hidden members (a name or folder that begins
+    /// with a dot) are not read. With `format = "image"`, members with a file extension that is not
+    /// one of images are read if the pattern contains it, as `**/*.pbm` does.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub member: Option<String>,
     /// Most members of an archive, at least 1; one with more is refused. Default 10,000,000.
     pub max_members: Count<1>,
-    /// Most bytes of a member, unpacked, 1 B to 1 GiB; memory holds one. A larger image is set aside in `rejects/`, a larger
-    /// table or text ends the run. Default 64 MiB.
+    /// Most bytes of a member, unpacked, 1 B to 1 GiB; memory holds one member. A larger image is
+    /// written to `rejects/`; a larger table or text ends the run. Default 64 MiB.
     pub max_member_bytes: Bytes<1, { 1 << 30 }>,
-    /// How many times its own size (or 16 MiB, if that is more) an archive may unpack to, at least 1; one that goes
-    /// beyond is refused, as it may be made to exhaust memory. The rows of a Parquet file likewise, with the bytes of their
-    /// texts and 8 for a number: one whose texts are few and repeated may need more. Default 200.
+    /// Largest ratio of the unpacked size of an archive to its own size (or to 16 MiB, if that is
+    /// more), at least 1. An archive beyond it is refused as a possible decompression bomb. It also
+    /// bounds the rows of a Parquet file, by the bytes of their texts and 8 for each number. A
+    /// Parquet file with few, repeated texts may need more. Default 200.
     pub max_ratio: Count<1>,
 }
 
@@ -521,21 +564,24 @@ impl Default for ArchiveConfig {
     }
 }
 
-/// `[source.fetch]`: for each row of a table, the file at a URL in it. A row keeps its other columns, rows keep their
-/// order, and one whose file cannot be had, after the tries of `retry`, is set aside in `rejects/` with the reason.
+/// `[source.fetch]`: downloads the file at a URL in each row of a table. A row keeps its other
+/// columns, and rows keep their order. A row whose file cannot be downloaded, after the tries of
+/// `retry`, is written to `rejects/` with the reason.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct FetchConfig {
     /// Column with an `http` or `https` URL in each row.
     pub column: String,
-    /// Column that gets the bytes of the file; the table must have none of this name. Default `image`.
+    /// Column for the bytes of the file; the table must not have a column of this name. Default
+    /// `image`.
     #[serde(default = "image")]
     pub into: String,
-    /// Most files that are asked for at a time, 1 to 64; each may take `retry.max_body_bytes` of memory. Default 8.
+    /// Most files that are requested at a time, 1 to 64; each may take `retry.max_body_bytes` of
+    /// memory. Default 8.
     #[serde(default = "eight")]
     pub concurrency: Bounded<u32, 1, 64>,
-    /// Whether hosts of this machine and its network may be asked; else a row that names one, or is redirected to one, is
-    /// set aside. Default false.
+    /// If true, hosts of this machine and its network may be requested. Otherwise a row with the
+    /// URL of such a host, or with a redirect to one, is rejected. Default false.
     #[serde(default)]
     pub private: bool,
 }
@@ -552,18 +598,21 @@ fn eight() -> Bounded<u32, 1, 64> {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct BatchConfig {
-    /// A batch is committed at the end of the page that reaches this many records, 1 to 1,000,000. Default 10,000.
-    /// Smaller batches lose less work in a crash, larger ones make fewer files.
+    /// Number of records that end a batch, 1 to 1,000,000: it is committed at the end of the page
+    /// that reaches this number. Default 10,000. Smaller batches lose less work in a crash, larger
+    /// ones make fewer files.
     pub rows: Count<1, 1_000_000>,
-    /// A batch is committed after this many pages at the latest, at least 1. Default 100.
+    /// Number of pages after which a batch is committed at the latest, at least 1. Default 100.
     pub pages: Count<1>,
-    /// A batch is committed at the end of the page that brings its records to this size, 1 B to 128 MiB. Default `32 MiB`.
-    /// Up to four sources are read at a time, and of each one batch is read while another is written; a record takes about
-    /// twice its text. A smaller bound saves memory where records are large.
+    /// Size of records that ends a batch, 1 B to 128 MiB: it is committed at the end of the page
+    /// that reaches this size. Default `32 MiB`. Up to four sources are read at a time. Each reads
+    /// one batch while it writes another, and a record takes about twice the size of its text. A
+    /// smaller bound saves memory if records are large.
     pub bytes: Bytes<1, { 128 << 20 }>,
-    /// An identical record (same content) among this many landed ones before it is left out as a duplicate; 0 keeps
-    /// all. 16 bytes of memory each. Default 100,000 for `rest` and `html`, whose pages may overlap; 0 for `files`, whose rows
-    /// are identified by their positions: equal rows all land.
+    /// Number of landed records that a record is compared with: an identical one (same content) is
+    /// dropped as a duplicate. 0 keeps all records. Each takes 16 bytes of memory. Default 100,000
+    /// for `rest` and `html`, whose pages may overlap. Default 0 for `files`, whose rows are
+    /// identified by their positions: equal rows all land.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub dedup_window: Option<u64>,
 }

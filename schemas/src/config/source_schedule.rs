@@ -5,27 +5,33 @@ use serde::{Deserialize, Serialize};
 
 use super::Seconds;
 
-/// `[source.schedule]`: when `feedline serve` runs the source. Exactly one of `cron` and `every_s` is given.
+/// `[source.schedule]`: times at which `feedline serve` runs the source. Exactly one of `cron` and
+/// `every_s` is given.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct SourceScheduleConfig {
-    /// A cron expression of five fields (minute, hour, day of month, month, day of week), of six with seconds in front, or
-    /// a word such as `@hourly`: `"30 6 * * mon-fri"`. Times are those of clocks in `zone`: one that a change to summer time
-    /// leaves out runs right after the gap, and one that comes twice in autumn runs once, unless the hour or minute is `*`
-    /// or has a step.
+    /// A cron expression such as `"30 6 * * mon-fri"`. It has five fields (minute, hour, day of
+    /// month, month, day of week), or six with seconds in front. A word such as `@hourly` is
+    /// accepted too.
+    ///
+    /// Times are local times in `zone`. A time that the change to summer time skips runs right
+    /// after the gap. A time that occurs twice in autumn runs once, unless the hour or minute is
+    /// `*` or has a step.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cron: Option<String>,
-    /// Seconds between runs, 1 to 31,536,000, counted from 1970-01-01 UTC, so that a restart does not move them.
+    /// Seconds between runs, 1 to 31,536,000, counted from 1970-01-01 UTC, so that a restart does
+    /// not move the runs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub every_s: Option<Seconds<1, 31_536_000>>,
     /// IANA time zone of `cron`, such as `Europe/Berlin`. Default `UTC`.
     pub zone: String,
-    /// Each run begins a time of up to this many seconds later, up to 86,400, drawn for each run anew, so that many sources do
-    /// not ask one server in the same second. Default 0.
+    /// Longest random delay of a run, in seconds, 0 to 86,400. Each run draws its own delay, so
+    /// that many sources do not request one server in the same second. Default 0.
     pub jitter_s: Seconds<0, 86_400>,
-    /// When a run is due while the one before still runs: `skip` (default) or `queue` (one run right behind it).
+    /// Action for a run that is due while the previous one is still running: `skip` (default) or
+    /// `queue` (one run right after it).
     pub overlap: Overlap,
-    /// Whether runs that were due while no program ran are made up for, by one run. Default true.
+    /// If true, one run makes up for runs that were due while no program was running. Default true.
     pub catch_up: bool,
 }
 
@@ -42,13 +48,13 @@ impl Default for SourceScheduleConfig {
     }
 }
 
-/// What to do about a run that is due while the one before still runs.
+/// Action for a run that is due while the previous one is still running.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Overlap {
-    /// Leave it out.
+    /// Skip it.
     #[default]
     Skip,
-    /// Run once more when that one has ended, however many were due.
+    /// Run once after the previous run has ended, for any number of due runs.
     Queue,
 }

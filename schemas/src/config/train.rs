@@ -26,21 +26,23 @@ use crate::{ids::Seed, units::ByteSize};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct TrainConfig {
-    /// URL of the dataset folder to train on. Default: the pipeline's own, `<root>/dataset`.
+    /// URL of the dataset folder to train on. Default: the dataset of the pipeline,
+    /// `<root>/dataset`.
     pub dataset: Option<String>,
-    /// Datasets whose training splits are mixed by weight. Absent: the one dataset.
+    /// Datasets whose training splits are mixed by weight. Default: none, only the one dataset.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mixture: Option<TrainMixture>,
-    /// Where the model is computed: `"auto"`, `"cpu"`, `"cuda"`, or one GPU of several by its number, `"cuda:1"`. Numbers
-    /// of different devices differ in their last bits; a run may go on on another. Default `"auto"`: a GPU where this
-    /// program was built for them and the machine has one, else the processor.
+    /// Device that computes the model: `"auto"`, `"cpu"`, `"cuda"`, or one of several GPUs by its
+    /// number, `"cuda:1"`. Results of different devices differ in their last bits; a run may resume
+    /// on another device. Default `"auto"`: a GPU if this program was built for GPUs and the
+    /// machine has one, otherwise the CPU.
     #[serde(skip_serializing_if = "DeviceChoice::is_auto")]
     pub device: DeviceChoice,
     /// Model.
     #[serde(deserialize_with = "model::read")]
     #[schemars(schema_with = "model::schema")]
     pub model: ModelConfig,
-    /// How encoded images become what a model sees.
+    /// Preparation of encoded images for the model.
     pub images: ImagesConfig,
     /// Loss.
     #[serde(deserialize_with = "loss::read")]
@@ -48,9 +50,10 @@ pub struct TrainConfig {
     pub loss: LossConfig,
     /// Samples in a global batch, 1 to 1,048,576. Default 256.
     pub batch_size: u32,
-    /// Most samples that one thread computes at a time, 1 to 1,048,576: less memory. The batch stays as it is and its
-    /// gradients are accumulated: sums are taken in another order, so the last bits of the weights change. A model with batch
-    /// norm normalises over at most so many samples at a time: below `model.ghost_batch` it learns otherwise. Changing it
+    /// Most samples that one thread computes at a time, 1 to 1,048,576; fewer samples take less
+    /// memory. The batch keeps its size and its gradients are accumulated. The order of summation
+    /// changes, so the last bits of the weights change. Batch norm normalises over at most this
+    /// many samples at a time: below `model.ghost_batch`, training has another result. Changing it
     /// makes another run. Default: chosen by the shape of the samples.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub micro_batch: Option<u32>,
@@ -60,55 +63,58 @@ pub struct TrainConfig {
     pub seed: Seed,
     /// Peak learning rate, above 0. Default 0.001.
     pub learning_rate: f64,
-    /// How the learning rate changes.
+    /// Learning rate schedule.
     #[serde(deserialize_with = "schedule::read")]
     #[schemars(schema_with = "schedule::schema")]
     pub schedule: ScheduleConfig,
-    /// Weights to begin with. Absent: random ones.
+    /// Initial weights from a file. Default: none, random ones.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub init: Option<InitConfig>,
-    /// Names of parameters that keep the values they begin with, such as `["tokens.*", "block.*"]`; `*` stands for any
-    /// text. They have no gradient and no state of the optimizer, and layers below the first parameter that is trained
-    /// keep nothing for the backward pass. Running statistics of batch norm still follow the batches. Default none.
+    /// Names of parameters that are not trained, such as `["tokens.*", "block.*"]`; `*` matches any
+    /// text. They have no gradient and no optimizer state. Layers below the first trained parameter
+    /// keep nothing for the backward pass. Running statistics of batch norm are still updated by
+    /// the batches. Default: none.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub freeze: Vec<String>,
-    /// Low-rank adaptation. Absent: none.
+    /// Low-rank adaptation. Default: none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub lora: Option<LoraConfig>,
     /// Optimizer.
     #[serde(deserialize_with = "optimizer::read")]
     #[schemars(schema_with = "optimizer::schema")]
     pub optimizer: OptimizerConfig,
-    /// Type that products are computed in: `f32`, `bf16` or `f16`. Default `f32`.
+    /// Number type of matrix products: `f32`, `bf16` or `f16`. Default `f32`.
     #[serde(skip_serializing_if = "Precision::is_f32")]
     pub precision: Precision,
-    /// How the loss is scaled; with `precision = "f16"` only.
+    /// Loss scaling; with `precision = "f16"` only.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub loss_scale: Option<LossScaleConfig>,
-    /// Moving average of the weights. Absent: none is kept.
+    /// Moving average of the weights. Default: none.
     pub average: Option<AverageConfig>,
-    /// Largest global norm of the gradient; 0 does not clip. Default 1.
+    /// Largest global norm of the gradient; 0 disables clipping. Default 1.
     pub clip_norm: f64,
-    /// Epochs without a better validation loss before training ends; 0 runs all epochs. Default 5.
+    /// Number of epochs without a better validation loss before training ends; 0 runs all epochs.
+    /// Default 5.
     pub patience: u32,
-    /// Policy for a model that is no better than a baseline that looks at no feature (the mean, or the most frequent class, of
-    /// the training split), on the validation split or else on the test split: `warn` says so, `fail` also ends the command
-    /// with exit code 1 once everything is saved, `ignore` says nothing. Default `warn`.
+    /// Policy for a model that is no better than a baseline on the validation split, or without one
+    /// on the test split. The baseline looks at no feature: it predicts the mean, or the most
+    /// frequent class, of the training split. `warn` reports it; `fail` also ends the command with
+    /// exit code 1 after everything is saved; `ignore` reports nothing. Default `warn`.
     #[serde(skip_serializing_if = "BaselinePolicy::is_warn")]
     pub require_better_than_baseline: BaselinePolicy,
-    /// Steps between lines of metrics. Default 50.
+    /// Number of steps between lines of metrics. Default 50.
     pub log_every: u64,
-    /// Address that serves the running training's numbers to Prometheus, at `/metrics`, such as `"127.0.0.1:9464"`; port 0
-    /// takes any free one and logs it. Absent: none.
+    /// Address that serves the metrics of the running training to Prometheus, at `/metrics`, such
+    /// as `"127.0.0.1:9464"`. Port 0 takes any free port and logs it. Default: none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub metrics_listen: Option<String>,
     /// Checkpoints.
     pub checkpoint: CheckpointConfig,
-    /// What to do about numbers that are not finite and losses that jump.
+    /// Actions for numbers that are not finite and for loss spikes.
     pub guard: GuardConfig,
-    /// How the dataset is read.
+    /// Reading of the dataset.
     pub loader: LoaderSettings,
-    /// How a batch is shared.
+    /// Distribution of a batch over threads and ranks.
     pub parallel: ParallelConfig,
 }
 
@@ -174,19 +180,21 @@ impl BaselinePolicy {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct CheckpointConfig {
-    /// Steps between checkpoints; one is also written after each epoch. 0: only after epochs. Saving goes on while the next
-    /// steps compute, so 1,000 steps take less than a hundredth longer; lower it where 1,000 steps take longer than you can
-    /// afford to lose. Weights that go back (`train.guard`) go back to one of these checkpoints. Default 1,000.
+    /// Number of steps between checkpoints; one is also written after each epoch. 0: only after
+    /// epochs. Training continues while a checkpoint is saved, so 1,000 steps take less than 1 %
+    /// longer. Lower it if 1,000 steps take longer than you can afford to lose. A rollback
+    /// (`train.guard`) returns to one of these checkpoints. Default 1,000.
     pub every_steps: u64,
-    /// Newest checkpoints kept besides the best, at least 1; one or two more are kept where the weights may have to go
-    /// back to them (`train.guard`). Default 3.
+    /// Number of newest checkpoints to keep besides the best, at least 1. One or two more are kept
+    /// if a rollback (`train.guard`) may need them. Default 3.
     pub keep: u32,
-    /// Checkpoints after a multiple of so many steps are written, and kept for good; 0 for none. Default 0.
+    /// Interval of permanent checkpoints in steps: a checkpoint after each multiple of it is
+    /// written and never deleted; 0 for none. Default 0.
     pub keep_every_steps: u64,
 }
 
 impl CheckpointConfig {
-    /// Steps between checkpoints where none are given.
+    /// Default number of steps between checkpoints.
     pub const EVERY_STEPS: u64 = 1_000;
 }
 
@@ -200,53 +208,59 @@ impl Default for CheckpointConfig {
     }
 }
 
-/// `[train.loader]`. Keys marked "order" decide which samples a batch holds, so changing one makes another run; the
-/// others cost or save time and memory only.
+/// `[train.loader]`. Keys marked "Order" determine the samples of a batch, so changing one makes
+/// another run. The other keys affect only time and memory.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct LoaderSettings {
-    /// Order: locality domains, 1 to 4,096. Default 64.
+    /// Order: number of domains, 1 to 4,096. A domain is a part of the order that is shuffled by
+    /// itself. Default 64.
     pub domains: u32,
-    /// Order: blocks per shuffle window of each domain, 1 to 65,536; samples are shuffled among `domains *
-    /// window_blocks` blocks at a time. Default 8.
+    /// Order: number of blocks per shuffle window of each domain, 1 to 65,536. Samples are shuffled
+    /// among `domains * window_blocks` blocks at a time. Default 8.
     pub window_blocks: u32,
-    /// Order: bytes of neighbouring blocks that are dealt and read together, up to 1 GiB; 0 deals each block on its own.
-    /// 8 MiB suits object stores. Default 0.
+    /// Order: bytes of neighbouring blocks that are assigned to a domain and read together, up to 1
+    /// GiB; 0 assigns each block by itself. 8 MiB suits object stores. Default 0.
     pub extent_bytes: ByteSize,
-    /// Most bytes of blocks in memory or on their way. Default 1 GiB.
+    /// Most bytes of blocks in memory or being read. Default 1 GiB.
     pub prefetch_bytes: ByteSize,
-    /// Batches that can be filled, ready or in use at one time, 2 to 64. Of small batches there are more, up to 64 that take
-    /// 4 MiB together. Default 4.
+    /// Number of batches that can be filled, ready or in use at one time, 2 to 64. For small
+    /// batches the number is higher: up to 64 batches that together take 4 MiB, or a 64th of
+    /// `prefetch_bytes` if that is less. Default 4.
     pub slabs: u32,
-    /// Most threads that fill batches, up to 1,024; 0 means one for each processor. Default 0.
+    /// Most threads that fill batches, up to 1,024; 0 means one per processor. Default 0.
     pub threads: u32,
-    /// Most reads under way at one time, 1 to 1,024. Default 128.
+    /// Most parallel reads, 1 to 1,024. Default 128.
     pub reads: u32,
-    /// Seconds that a step may wait for its batch before the run ends and says who is late; 0 sets no limit.
-    /// Default 600.
+    /// Seconds that a step may wait for its batch before the run ends with the cause of the delay;
+    /// 0 sets no limit. Default 600.
     pub stall_s: u64,
-    /// Most samples that may be replaced by others because they are damaged, as a share of the split, 0 to 1.
-    /// Default 0.001.
+    /// Largest fraction of the samples of a split that may be replaced by others because they are
+    /// damaged, 0 to 1. Default 0.001.
     pub max_bad_fraction: f64,
-    /// Order: whether a shard that is missing or has another length than its manifest says ends the run (`fail`) or is left
-    /// out, counted and named (`skip`). Default `fail`.
+    /// Order: action for a shard that is missing or whose length differs from the manifest: `fail`
+    /// ends the run; `skip` leaves the shard out, counted and named. Default `fail`.
     pub bad_shards: BadShardsPolicy,
-    /// Seconds after which bytes that cannot be had end the run, 1 to 86,400. Default 300.
+    /// Seconds after which the run ends if a read still fails, 1 to 86,400. Default 300.
     pub deadline_s: u64,
-    /// Cache of the dataset on a local disk, for stores that are far away. Default none.
+    /// Cache of the dataset on a local disk, for remote stores. Default: none.
     pub cache: Option<LoaderCache>,
-    /// Order: how documents of tokens become rows. Default: as the dataset says, or `best_fit`.
+    /// Order: packing of documents of tokens into rows. Default: that of the dataset, or
+    /// `best_fit`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pack: Option<PackMode>,
-    /// Order: how often each class comes in an epoch of training, for targets that are classes: `"equal"`, or a table of
-    /// shares by class name, such as `{ fraud = 1, other = 3 }`, at least 0, where a class that is not named has 1. An
-    /// epoch stays as long as it is: rows of a class with a larger share than that of its rows come several times, others
-    /// not in every epoch. Of a mixture, in each dataset. Evaluation takes each row once. Default: each row once.
+    /// Order: frequency of each class in an epoch of training, for targets that are classes:
+    /// `"equal"`, or a table of relative frequencies by class name, such as
+    /// `{ fraud = 1, other = 3 }`. Each is at least 0; a class that is not named has 1, and 0
+    /// excludes a class. An epoch has as many samples as the split has rows, or a few more. If a
+    /// class is more frequent than in the rows, its rows occur several times. If it is less
+    /// frequent, its rows do not occur in every epoch. In a mixture, each dataset is balanced by
+    /// itself. Evaluation uses each row once. Default: each row once.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub balance: Option<ClassBalanceConfig>,
 }
 
-/// Shares of the classes in an epoch of training.
+/// Relative frequencies of the classes in an epoch of training.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged, expecting = "`equal`, or a table of shares by class name")]
 pub enum ClassBalanceConfig {
@@ -256,11 +270,11 @@ pub enum ClassBalanceConfig {
     Named(BTreeMap<String, f64>),
 }
 
-/// Rule for the shares of classes.
+/// Rule for the relative frequencies of classes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum BalanceRule {
-    /// All classes equally often.
+    /// The same frequency for all classes.
     Equal,
 }
 
@@ -286,7 +300,8 @@ impl Default for LoaderSettings {
 }
 
 impl LoaderSettings {
-    /// These settings as far as they decide which samples a batch holds; the rest has its defaults.
+    /// Returns these settings with only the keys that determine the samples of a batch; the others
+    /// have their defaults.
     #[must_use]
     pub fn order(&self) -> Self {
         Self {
@@ -302,14 +317,14 @@ impl LoaderSettings {
     }
 }
 
-/// What becomes of shards that are not whole.
+/// Action for shards that are missing or have another length than the manifest states.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum BadShardsPolicy {
     /// The run ends.
     #[default]
     Fail,
-    /// They are left out.
+    /// They are skipped.
     Skip,
 }
 
@@ -319,7 +334,7 @@ pub enum BadShardsPolicy {
 pub struct LoaderCache {
     /// Folder on a local disk; jobs may share it.
     pub dir: String,
-    /// Most bytes of it, such as `"100 GiB"`; at least two shuffle windows.
+    /// Most bytes of the cache, such as `"100 GiB"`; at least two shuffle windows.
     pub bytes: ByteSize,
 }
 

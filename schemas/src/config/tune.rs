@@ -7,24 +7,27 @@ use serde_json::Value;
 use super::{bounded::Bounded, tagged::KeyError};
 use crate::ids::Seed;
 
-/// A search for the keys of `[train]` that give the best validation metric.
+/// Search for the values of keys of `[train]` that give the best validation metric.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct TuneConfig {
-    /// What is searched; at least one.
+    /// Parameters of the search, at least one.
     pub parameter: Vec<TuneParameter>,
-    /// How. Default `tpe`.
+    /// Search strategy: `grid`, `random` or `tpe`. Default `tpe`.
     pub strategy: TuneStrategy,
-    /// Trainings, 1 to 10,000; raising it later continues the search. Default 20.
+    /// Number of trials (trainings), 1 to 10,000; raising it later continues the search. Default
+    /// 20.
     pub trials: Bounded<u32, 1, 10_000>,
     /// Seed of the search; each training has the seed of `[train]`. Default 0.
     pub seed: Seed,
-    /// Compared value: `loss`, or a metric of the validation split, such as `rmse` or `accuracy`. Losses of different kinds do
-    /// not compare: where a key of `train.loss` is searched, `loss` is refused. Default `loss`; where a key of `train.loss` is
-    /// searched, `rmse` or `cross_entropy`.
+    /// Metric that trials are compared by: `loss`, or a metric of the validation split, such as
+    /// `rmse` or `accuracy`. Losses of different kinds cannot be compared: if a key of `train.loss`
+    /// is searched, `loss` is refused. Default `loss`; if a key of `train.loss` is searched, `rmse`
+    /// or `cross_entropy`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub metric: Option<String>,
-    /// Which trainings are ended before their last epoch. Default `median`.
+    /// Rule that ends trials before their last epoch: `median`, `halving` or `none`. Default
+    /// `median`.
     pub early_stop: TuneStop,
 }
 
@@ -48,14 +51,14 @@ impl Default for TuneConfig {
 pub struct TuneParameter {
     /// Key of `[train]`, such as `train.learning_rate`.
     pub key: String,
-    /// The values that are tried.
+    /// Values to try.
     pub values: TuneValues,
 }
 
-/// Values that are tried for a key.
+/// Values to try for a key.
 #[derive(Clone, Debug, PartialEq)]
 pub enum TuneValues {
-    /// These, at least one.
+    /// Listed values, at least one.
     Listed(Vec<Value>),
     /// All between two numbers.
     Between(TuneRange),
@@ -68,15 +71,15 @@ pub struct TuneRange {
     pub low: f64,
     /// Highest value, above `low`.
     pub high: f64,
-    /// Distances of the values; a logarithmic scale begins above 0.
+    /// Scale of the values; a logarithmic scale begins above 0.
     pub scale: TuneScale,
-    /// True to try only whole numbers; `low` and `high` are whole numbers then.
+    /// If true, only integers are tried; `low` and `high` are then integers.
     pub integer: bool,
-    /// Values of a grid.
+    /// Number of values in a grid.
     pub points: Option<Bounded<u32, 2, 1_000>>,
 }
 
-/// A key and its values: either `values`, or all between `low` and `high`.
+/// A key and its values: either `values`, or all values between `low` and `high`.
 #[derive(Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Keys {
@@ -88,16 +91,18 @@ struct Keys {
     /// Highest value, above `low`.
     #[serde(skip_serializing_if = "Option::is_none")]
     high: Option<f64>,
-    /// Scale of the values between `low` and `high`: `linear` (default) or `log`, which needs a `low` above 0.
+    /// Scale of the values between `low` and `high`: `linear` (default) or `log`, which needs a
+    /// `low` above 0.
     #[serde(default)]
     scale: TuneScale,
-    /// True to try only whole numbers between `low` and `high` are tried. Default false.
+    /// If true, only integers between `low` and `high` are tried; both must then be integers.
+    /// Default false.
     #[serde(default)]
     integer: bool,
-    /// Values of a grid between `low` and `high`, 2 to 1,000. Default 5.
+    /// Number of values in a grid between `low` and `high`, 2 to 1,000. Default 5.
     #[serde(skip_serializing_if = "Option::is_none")]
     points: Option<Bounded<u32, 2, 1_000>>,
-    /// The values, of any kind, such as `["sgd", "adamw"]` or `[[64], [128, 128]]`.
+    /// List of values of any type, such as `["sgd", "adamw"]` or `[[64], [128, 128]]`.
     #[serde(skip_serializing_if = "Option::is_none")]
     values: Option<Vec<Value>>,
 }
@@ -206,40 +211,43 @@ impl From<TuneParameter> for Keys {
     }
 }
 
-/// How values lie in a range.
+/// Scale of the values in a range.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum TuneScale {
-    /// Evenly.
+    /// Evenly spaced.
     #[default]
     Linear,
-    /// Evenly in their logarithm.
+    /// Evenly spaced by their logarithm.
     Log,
 }
 
-/// How values are chosen.
+/// Search strategy.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum TuneStrategy {
     /// Every combination once.
     Grid,
-    /// At random.
+    /// Random values.
     Random,
-    /// At random at first, then where good values are likely: a tree-structured Parzen estimator (Bergstra et al. 2011).
+    /// Random values at first, then values near good ones: a tree-structured Parzen estimator
+    /// (Bergstra et al. 2011).
     #[default]
     Tpe,
 }
 
-/// Which trainings are ended early.
+/// Rule that ends trials before their last epoch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum TuneStop {
-    /// Those whose best epoch so far is worse than the median of earlier trainings after as many epochs.
+    /// Ends a trial whose best epoch so far is worse than the median of earlier trials after the
+    /// same number of epochs. At least five earlier trials must have reached that epoch.
     #[default]
     Median,
-    /// Those that are not in the best third after 1, 3, 9, ... epochs (successive halving, Li et al. 2020).
+    /// Ends a trial that is not in the best third after 1, 3, 9, ... epochs (successive halving, Li
+    /// et al. 2020).
     Halving,
-    /// None.
+    /// Ends no trial early.
     None,
 }
 
