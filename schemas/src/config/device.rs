@@ -77,7 +77,7 @@ impl JsonSchema for DeviceChoice {
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
         json_schema!({
             "type": "string",
-            "description": "Where a model is computed: `auto`, `cpu`, `cuda`, or a GPU by its number, such as `cuda:1`.",
+            "description": "Device that computes the model: `auto`, `cpu`, `cuda`, or a GPU by its number, such as `cuda:1`.",
             "pattern": "^(auto|cpu|cuda(:[0-9]+)?)$",
         })
     }

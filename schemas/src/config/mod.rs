@@ -12,6 +12,7 @@ mod crawl;
 mod dataset;
 mod device;
 mod document;
+mod error;
 mod expect;
 mod feature;
 mod for_each;
@@ -71,6 +72,7 @@ pub use self::{
     },
     device::DeviceChoice,
     document::{DocumentConfig, PersonalData, QualityConfig},
+    error::{ConfigError, MarkedLine},
     expect::{ExpectConfig, OnViolation},
     feature::{
         Calendar, CalendarPart, Closed, Difference, Feature, FeatureConfig, Fill, Lag, Lookback,
@@ -86,7 +88,7 @@ pub use self::{
     init::{InitConfig, WeightLayout},
     join::{JoinConfig, JoinDuplicates, KeyMatch, TimeColumn, Unmatched},
     limits::{LimitsConfig, ResetUnit},
-    load::{ConfigError, Loaded, MarkedLine, Override, load, nearest},
+    load::{Loaded, Override, load, nearest},
     lora::LoraConfig,
     loss::{ClassWeightRule, ClassWeights, LossConfig, LossKind, PositiveWeight},
     mixture::{SourceAtEnd, TrainMixture, TrainSource},
