@@ -11,9 +11,10 @@ use serde::{
 /// Random changes of the images of a training.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Augmentation {
-    /// `true`: the usual ones of photographs, a random resized crop and a horizontal flip half of the time. `false`: none.
+    /// `true`: the usual changes for photographs, a random resized crop and a horizontal flip half
+    /// of the time. `false`: none.
     Usual(bool),
-    /// These, in the order written.
+    /// The listed changes, in this order.
     Steps(Vec<AugmentStep>),
 }
 
@@ -24,7 +25,7 @@ impl Default for Augmentation {
 }
 
 impl Augmentation {
-    /// True where images change at all.
+    /// Returns true if images change at all.
     #[must_use]
     pub const fn is_on(&self) -> bool {
         match self {
@@ -43,7 +44,7 @@ impl Serialize for Augmentation {
     }
 }
 
-/// By hand, so that what is wrong with a step is named; an untagged enum would not say it.
+/// Written by hand, so that an error names the faulty key of a step; an untagged enum would not.
 impl<'de> Deserialize<'de> for Augmentation {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct BoolOrSteps;
@@ -75,29 +76,29 @@ impl JsonSchema for Augmentation {
     fn json_schema(generator: &mut SchemaGenerator) -> Schema {
         let steps = generator.subschema_for::<Vec<AugmentStep>>();
         schemars::json_schema!({
-            "description": "Random changes of the images of a training: `true` for the usual ones, `false` for none, or a list.",
+            "description": "Random changes of training images: `true` for the usual ones, `false` for none, or a list.",
             "anyOf": [{ "type": "boolean" }, steps]
         })
     }
 }
 
-/// A random change of a training image. What is drawn is a function of the seed, the epoch, the sample and the place of
-/// the step in the list, so neither threads nor ranks have a part in it.
+/// A random change of a training image. The random numbers depend only on the seed, the epoch, the
+/// sample and the position of the step in the list. Numbers of threads and ranks have no influence.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "type", rename_all = "snake_case", deny_unknown_fields)]
 pub enum AugmentStep {
-    /// A random box of the image, resized to `height` and `width`; only the first step can be one. Without it, the whole
-    /// image is resized.
+    /// A random box of the image, resized to `height` and `width`; only the first step can be one.
+    /// Without it, the complete image is resized.
     RandomResizedCrop {
-        /// Least and most share of the image's area, above 0 to 1. Default `[0.08, 1.0]`.
+        /// Smallest and largest fraction of the image's area, above 0 to 1. Default `[0.08, 1.0]`.
         #[serde(default = "usual_scale")]
         scale: [f32; 2],
-        /// Least and most width divided by height, 0.01 to 100. Default `[0.75, 1.3333334]`.
+        /// Smallest and largest width divided by height, 0.01 to 100. Default `[0.75, 1.3333334]`.
         #[serde(default = "usual_ratio")]
         ratio: [f32; 2],
     },
-    /// The image is moved by up to `padding` pixels each way, as if it was padded on all sides and a box of its own size
-    /// cut out at random.
+    /// The image is shifted by up to `padding` pixels in each direction. It is padded on all sides,
+    /// and a box of its original size is cropped at random.
     RandomCrop {
         /// Pixels on each side, 1 to 8,192. Usual for images of 32 pixels: 4.
         padding: u32,
@@ -105,44 +106,45 @@ pub enum AugmentStep {
         #[serde(default)]
         fill: [u8; 3],
     },
-    /// Left and right change places.
+    /// Left and right are swapped.
     HorizontalFlip {
         /// Probability, 0 to 1. Default 0.5.
         #[serde(default = "half")]
         probability: f32,
     },
-    /// Top and bottom change places.
+    /// Top and bottom are swapped.
     VerticalFlip {
         /// Probability, 0 to 1. Default 0.5.
         #[serde(default = "half")]
         probability: f32,
     },
-    /// The image is turned around its centre, by bilinear interpolation.
+    /// The image is rotated around its centre, by bilinear interpolation.
     Rotate {
-        /// Least and most angle in degrees, counter-clockwise, -360 to 360.
+        /// Smallest and largest angle in degrees, counter-clockwise, -360 to 360.
         degrees: [f32; 2],
-        /// Red, green and blue of the corners that nothing is turned into, 0 to 255. Default black.
+        /// Red, green and blue of the empty corners, 0 to 255. Default black.
         #[serde(default)]
         fill: [u8; 3],
     },
     /// Brightness, contrast, saturation and hue change, in a random order.
     ColourJitter {
-        /// Least and most factor, 0 (black) to 10. Default `[1, 1]`, no change.
+        /// Smallest and largest factor, 0 (black) to 10. Default `[1, 1]`, no change.
         #[serde(default = "unchanged")]
         brightness: [f32; 2],
-        /// Least and most factor, 0 (the mean grey) to 10. Default `[1, 1]`, no change.
+        /// Smallest and largest factor, 0 (the mean grey) to 10. Default `[1, 1]`, no change.
         #[serde(default = "unchanged")]
         contrast: [f32; 2],
-        /// Least and most factor, 0 (grey) to 10. Default `[1, 1]`, no change.
+        /// Smallest and largest factor, 0 (grey) to 10. Default `[1, 1]`, no change.
         #[serde(default = "unchanged")]
         saturation: [f32; 2],
-        /// Least and most turn of the hue, -0.5 to 0.5 of the circle. Default `[0, 0]`, no change.
+        /// Smallest and largest shift of the hue, -0.5 to 0.5 of the circle. Default `[0, 0]`, no
+        /// change.
         #[serde(default)]
         hue: [f32; 2],
     },
-    /// Some of 14 operations, drawn for each image: RandAugment.
+    /// RandAugment: some of 14 operations, drawn for each image.
     RandAugment {
-        /// Operations in a row, 1 to 16. Default 2.
+        /// Number of consecutive operations, 1 to 16. Default 2.
         #[serde(default = "usual_operations")]
         operations: u32,
         /// Strength, 0 to `bins - 1`. Default 9.
@@ -151,11 +153,11 @@ pub enum AugmentStep {
         /// Number of strengths, 2 to 1,000. Default 31.
         #[serde(default = "usual_bins")]
         bins: u32,
-        /// Red, green and blue of what nothing is moved into, 0 to 255. Default black.
+        /// Red, green and blue of empty areas, 0 to 255. Default black.
         #[serde(default)]
         fill: [u8; 3],
     },
-    /// A square anywhere in the image is painted over.
+    /// A square at a random position in the image is filled.
     Cutout {
         /// Probability, 0 to 1. Default 1.
         #[serde(default = "always")]
@@ -200,21 +202,24 @@ const fn usual_bins() -> u32 {
     31
 }
 
-/// `[train.images.mix]`: images of a training batch are mixed in pairs. The loss of a mixed image is `lambda` times
-/// that of its own target and `1 - lambda` times that of its partner's, so the training loss is not comparable with the
-/// validation loss, which is of images as they are.
+/// `[train.images.mix]`: images of a training batch are mixed in pairs. The loss of a mixed image
+/// is `lambda` times the loss for its own target plus `1 - lambda` times the loss for its
+/// partner's. So the training loss is not comparable with the validation loss, which is measured on
+/// unmixed images.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct ImageMixConfig {
-    /// Probability of mixup for an image, 0 to 1: each pixel is `lambda` of its own and the rest of its partner's.
-    /// Default 0.
+    /// Probability of mixup for an image, 0 to 1: each pixel is `lambda` times its own value plus
+    /// `1 - lambda` times its partner's. Default 0.
     pub mixup: f32,
-    /// Both parameters of the Beta distribution that mixup draws `lambda` from, 0.01 to 100. Default 0.2.
+    /// Both parameters of the Beta distribution that mixup draws `lambda` from, 0.01 to 100.
+    /// Default 0.2.
     pub mixup_alpha: f32,
-    /// Probability of CutMix for an image, 0 to `1 - mixup`: a box of it is its partner's, and `lambda` is the share
-    /// of the rest. Default 0.
+    /// Probability of CutMix for an image, 0 to `1 - mixup`: a box of it is replaced by its
+    /// partner's, and `lambda` is the fraction of the remaining area. Default 0.
     pub cutmix: f32,
-    /// Both parameters of the Beta distribution that CutMix draws the box's area from, 0.01 to 100. Default 1.
+    /// Both parameters of the Beta distribution that CutMix draws the box's area from, 0.01 to 100.
+    /// Default 1.
     pub cutmix_alpha: f32,
 }
 
@@ -229,12 +234,12 @@ impl Default for ImageMixConfig {
     }
 }
 
-/// Statistics that images are normalised by.
+/// Statistics for the normalization of images.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum NormaliseBy {
-    /// Mean and standard deviation of the dataset's training split, as its transform has them; a dataset with
-    /// `[dataset.image]` has them.
+    /// Mean and standard deviation of the dataset's training split, from its transform artefact; a
+    /// dataset with `[dataset.image]` has them.
     Dataset,
     /// Those of ImageNet.
     Imagenet,

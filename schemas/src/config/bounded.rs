@@ -1,4 +1,5 @@
-//! Numbers whose range and unit are part of their type, so that a value out of range does not parse.
+//! Numbers whose range and unit are part of their type, so that a value out of range does not
+//! parse.
 
 use std::{
     fmt,
@@ -12,7 +13,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 use crate::units::ByteSize;
 
-/// A whole number from `MIN` to `MAX` with the unit `U`; a `MAX` of `u64::MAX` is no bound.
+/// An integer from `MIN` to `MAX` with the unit `U`; a `MAX` of `u64::MAX` means no upper bound.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Bounded<T, const MIN: u64, const MAX: u64, U = Plain> {
     value: T,
@@ -29,9 +30,9 @@ pub type Seconds<const MIN: u64, const MAX: u64 = { u64::MAX }> = Bounded<u64, M
 pub type Milliseconds<const MIN: u64, const MAX: u64 = { u64::MAX }> =
     Bounded<u64, MIN, MAX, Millisecond>;
 
-/// Unit of a number, shown behind a range.
+/// Unit of a number, shown after a range.
 pub trait Unit {
-    /// Text behind the range, with a space in front.
+    /// Text after the range, with a space in front.
     const SUFFIX: &'static str;
 }
 
@@ -55,7 +56,7 @@ impl Unit for Millisecond {
     const SUFFIX: &'static str = " ms";
 }
 
-/// A type of whole numbers that [`Bounded`] can hold.
+/// A type of integers that [`Bounded`] can hold.
 pub trait Whole: Copy + fmt::Display {
     /// Largest value.
     const LARGEST: u64;
@@ -74,12 +75,12 @@ pub trait Whole: Copy + fmt::Display {
     fn schema() -> Schema;
 }
 
-/// A number as it is written in a configuration.
+/// A number as written in a configuration.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Read {
-    /// A whole number.
+    /// An integer.
     Whole(i128),
-    /// Any other.
+    /// Any other number.
     Real(f64),
 }
 

@@ -5,16 +5,16 @@ use serde::{Deserialize, Serialize};
 
 use super::near_dup::Normalization;
 
-/// `[dataset.text]`: what happens to documents before they are compared, split and tokenized.
+/// `[dataset.text]`: preparation of documents before they are compared, split and tokenized.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct DocumentConfig {
     /// Unicode normalization form: `nfc` (default), `nfkc` or `none`.
     pub normalize: Normalization,
-    /// Personal data that is put out of sight: any of `email`, `phone`, `card`. Each is replaced by its name in
-    /// brackets, such as `[email]`, and counted. Default none.
+    /// Kinds of personal data to redact: any of `email`, `phone`, `card`. Each occurrence is
+    /// replaced by its kind in brackets, such as `[email]`, and counted. Default none.
     pub redact: Vec<PersonalData>,
-    /// Filters of documents. Absent: none are left out.
+    /// Filters of documents. Absent: no document is filtered out.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub quality: Option<QualityConfig>,
 }
@@ -27,20 +27,22 @@ pub struct DocumentConfig {
 pub enum PersonalData {
     /// Addresses such as `name@example.org`.
     Email,
-    /// Telephone numbers: international ones (`+` or `00`), those with an area code that starts with 0, and North
-    /// American ones in groups of 3, 3 and 4. A number without groups or prefix is not told from any other number.
+    /// Telephone numbers: international ones (`+` or `00`), those with an area code that starts
+    /// with 0, and North American ones in groups of 3, 3 and 4. A number without groups or prefix
+    /// is not recognized.
     Phone,
-    /// Payment cards: 13 to 19 digits, in one group, in fours, or in 4, 6 and 5 as some print them, that begin with 2
-    /// to 6 and whose check digit (Luhn) is right.
+    /// Payment cards: 13 to 19 digits that begin with 2 to 6 and have a correct check digit (Luhn).
+    /// They are in one group, in groups of 4, or in groups of 4, 6 and 5, as some cards print them.
     Card,
 }
 
-/// `[dataset.text.quality]`: filters of documents, none of which knows a language. A document that fails one is left
-/// out under that filter's name.
+/// `[dataset.text.quality]`: filters of documents, independent of the language. A document that
+/// fails a filter is filtered out under the name of that filter.
 ///
-/// Defaults are those of Gopher (Rae and others 2021, appendix A.1), FineWeb (Penedo and others 2024, 3.6) and C4
-/// (Raffel and others 2020, 2.2), as marked. Words are what stands between spaces, without punctuation around it; in a
-/// document mostly of scripts without spaces every character is a word, and filters of word length do not apply.
+/// Defaults are those of Gopher (Rae and others 2021, appendix A.1), FineWeb (Penedo and others
+/// 2024, 3.6) and C4 (Raffel and others 2020, 2.2), as marked. Words are separated by spaces, and
+/// punctuation around them is not part of them. In a document mostly of scripts without spaces
+/// every character is a word, and filters of word length do not apply.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct QualityConfig {
@@ -53,7 +55,7 @@ pub struct QualityConfig {
     /// Most characters. Absent: no limit.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_characters: Option<u64>,
-    /// Least mean length of a word, in characters. Default 3 (Gopher).
+    /// Smallest mean length of a word, in characters. Default 3 (Gopher).
     pub min_mean_word: f64,
     /// Largest mean length of a word, in characters. Default 10 (Gopher).
     pub max_mean_word: f64,
@@ -61,33 +63,36 @@ pub struct QualityConfig {
     pub max_word: u64,
     /// Most `#`, and most ellipses, for each word. Default 0.1 (Gopher).
     pub max_symbols: f64,
-    /// Largest share of lines that begin with a bullet. Default 0.9 (Gopher).
+    /// Largest fraction of lines that begin with a bullet. Default 0.9 (Gopher).
     pub max_bullet_lines: f64,
-    /// Largest share of lines that end with an ellipsis. Default 0.3 (Gopher).
+    /// Largest fraction of lines that end with an ellipsis. Default 0.3 (Gopher).
     pub max_ellipsis_lines: f64,
-    /// Least share of words with a letter in them. Default 0.8 (Gopher).
+    /// Smallest fraction of words that contain a letter. Default 0.8 (Gopher).
     pub min_alphabetic_words: f64,
-    /// Fewest sentences, told by their ends. Default 5 (C4).
+    /// Fewest sentences, counted by their ends. Default 5 (C4).
     pub min_sentences: u64,
-    /// Least share of lines that end as a sentence or a quotation does. Default 0.12 (FineWeb).
+    /// Smallest fraction of lines that end as a sentence or a quotation does. Default 0.12
+    /// (FineWeb).
     pub min_punctuated_lines: f64,
-    /// Largest share of lines of up to 30 characters. Default 0.67 (FineWeb).
+    /// Largest fraction of lines of up to 30 characters. Default 0.67 (FineWeb).
     pub max_short_lines: f64,
     /// Most line breaks for each word. Default 0.3 (FineWeb).
     pub max_line_breaks: f64,
-    /// Largest share of lines that repeat an earlier one. Default 0.3 (Gopher).
+    /// Largest fraction of lines that repeat an earlier one. Default 0.3 (Gopher).
     pub max_repeated_lines: f64,
-    /// Largest share of characters in lines that repeat an earlier one. Default 0.1 (FineWeb; its code has 0.01, Gopher
-    /// 0.2).
+    /// Largest fraction of characters in lines that repeat an earlier one. Default 0.1 (FineWeb;
+    /// its code has 0.01, Gopher 0.2).
     pub max_repeated_line_characters: f64,
-    /// Largest share of paragraphs that repeat an earlier one. Default 0.3 (Gopher).
+    /// Largest fraction of paragraphs that repeat an earlier one. Default 0.3 (Gopher).
     pub max_repeated_paragraphs: f64,
-    /// Largest share of characters in paragraphs that repeat an earlier one. Default 0.2 (Gopher).
+    /// Largest fraction of characters in paragraphs that repeat an earlier one. Default 0.2
+    /// (Gopher).
     pub max_repeated_paragraph_characters: f64,
-    /// Largest share of characters in the most frequent run of 2, 3 and 4 words. Default `[0.2, 0.18, 0.16]` (Gopher).
+    /// Largest fraction of characters in the most frequent run of 2, 3 and 4 words. Default
+    /// `[0.2, 0.18, 0.16]` (Gopher).
     pub max_top_ngrams: [f64; 3],
-    /// Largest share of characters in runs of 5, 6, 7, 8, 9 and 10 words that repeat an earlier one. Default
-    /// `[0.15, 0.14, 0.13, 0.12, 0.11, 0.1]` (Gopher).
+    /// Largest fraction of characters in runs of 5, 6, 7, 8, 9 and 10 words that repeat an earlier
+    /// one. Default `[0.15, 0.14, 0.13, 0.12, 0.11, 0.1]` (Gopher).
     pub max_repeated_ngrams: [f64; 6],
 }
 

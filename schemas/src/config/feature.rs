@@ -9,11 +9,11 @@ use super::{
     tagged::{self, KeyError, Tagged, Variant, plain},
 };
 
-/// A numeric feature made of the past of its entity. It is a feature of the dataset as landed columns are, and steps apply to
-/// it; `dataset.drop` leaves it out.
+/// A numeric feature computed from the past of its entity. It is a feature of the dataset like
+/// landed columns, and steps apply to it; `dataset.drop` excludes it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FeatureConfig {
-    /// Name; no landed column has it.
+    /// Name of the feature. No landed column may have the same name.
     pub name: String,
     /// The operation.
     pub feature: Feature,
@@ -23,7 +23,7 @@ pub struct FeatureConfig {
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct AnyFeature {
-    /// Name; no landed column has it.
+    /// Name of the feature. No landed column may have the same name.
     name: String,
 }
 
@@ -32,22 +32,25 @@ struct AnyFeature {
 pub enum Feature {
     /// Mean of the values in the window.
     RollingMean(Rolling<1>),
-    /// Volatility: the sample standard deviation (divided by n - 1) of the values in the window, missing below 2.
+    /// Volatility: the sample standard deviation (divided by n - 1) of the values in the window,
+    /// missing below 2.
     RollingStd(Rolling<2>),
     /// Smallest value in the window.
     RollingMin(Rolling<1>),
     /// Largest value in the window.
     RollingMax(Rolling<1>),
-    /// Newest value in the window minus its oldest; missing where it has only one.
+    /// Newest value in the window minus its oldest; missing if the window has only one.
     Momentum(Rolling<2>),
-    /// The value `rows` rows before, or of the newest row at least `window` before.
+    /// The value `rows` rows earlier, or that of the newest row at least `window` earlier.
     Lag(Lag),
-    /// The value of the row before minus its own lag; with `closed = "right"`, of the row itself.
+    /// The value of the previous row minus its lag; with `closed = "right"`, the value of the row
+    /// itself minus its lag.
     Difference(Difference),
-    /// The row's value, else the newest one before it.
+    /// The row's value; if missing, the newest earlier one.
     ForwardFill(Fill),
-    /// The row's value, else that at its time on the line through the two newest before it: what comes after is not
-    /// known yet. Missing where there are not two that are near enough.
+    /// The row's value; if missing, the value at its time on the line through the two newest
+    /// earlier values, because later values are not known yet. Missing without two recent enough
+    /// values.
     Interpolate(Fill),
     /// A part of the row's time, in the zone of the series.
     Calendar(Calendar),
@@ -57,10 +60,13 @@ impl Tagged for Feature {
     const TAG: &'static str = "type";
     const DOC: &'static str = "Type of the feature; its other keys depend on it. `rolling_mean`, `rolling_std` (the sample standard \
                                deviation, missing below 2 values), `rolling_min`, `rolling_max`; `momentum`: the newest value in \
-                               the window minus its oldest; `lag`: the value `rows` rows before, or of the newest row at least \
-                               `window` before; `difference`: the value of the row before minus its own lag; `forward_fill`: the \
-                               row's value, else the newest before it; `interpolate`: the row's value, else that at its time on \
-                               the line through the two newest before it; `calendar`: a part of the row's time.";
+                               the window minus its oldest; `lag`: the value `rows` rows earlier, \
+                               or that of the newest row at least `window` earlier; `difference`: \
+                               the value of the previous row minus its lag; `forward_fill`: the \
+                               row's value, or if missing the newest earlier one; `interpolate`: \
+                               the row's value, or if missing the value at its time on the line \
+                               through the two newest earlier ones; `calendar`: a part of the \
+                               row's time.";
     const DEFAULT: Option<&'static str> = None;
 
     fn variants() -> Vec<Variant<Self>> {
@@ -79,7 +85,7 @@ impl Tagged for Feature {
     }
 }
 
-/// How far a feature looks back.
+/// Distance that a feature looks back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lookback {
     /// By time.
@@ -114,11 +120,11 @@ impl Lookback {
 #[serde(try_from = "RollingKeys<LEAST>")]
 #[schemars(with = "RollingKeys<LEAST>")]
 pub struct Rolling<const LEAST: u64> {
-    /// Column of numbers that it is made of.
+    /// Numeric column to compute it from.
     pub column: String,
     /// The window.
     pub lookback: Lookback,
-    /// Fewest values in the window that make a number.
+    /// Fewest values in the window that give a number.
     pub min_periods: Option<u32>,
     /// End of the window.
     pub closed: Option<Closed>,
@@ -128,19 +134,20 @@ pub struct Rolling<const LEAST: u64> {
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct RollingKeys<const LEAST: u64> {
-    /// Column of numbers that it is made of; it need not be a feature itself. The target may be named where a row's own
-    /// value is not used (`closed = "left"`).
+    /// Numeric column to compute it from; it need not be a feature itself. The target may be named
+    /// where a row's own value is not used (`closed = "left"`).
     column: String,
-    /// How far it looks back in time, such as `24h`, `7d`, `90s`: a window holds what its rows hold in that span, however
-    /// many they are. Give this or `rows`.
+    /// Length of the window in time, such as `24h`, `7d`, `90s`; it holds all values in that span,
+    /// for any number of rows. Give this or `rows`.
     window: Option<TimeSpan>,
-    /// How far it looks back in rows of the entity. Give this or `window`.
+    /// Length of the window in rows of the entity. Give this or `window`.
     rows: Option<Bounded<u32, LEAST, 1_000_000>>,
-    /// Fewest values in a window that make a number, else the cell is missing. Default: `rows`, or 1 with `window`. Raise
-    /// it where a mean of a few values would pass for one of a full window.
+    /// Fewest values in a window that give a number; with fewer the cell is missing. Default:
+    /// `rows`, or 1 with `window`. Raise it where a mean of a few values could pass for one of a
+    /// full window.
     min_periods: Option<Bounded<u32, 1, { u64::MAX }>>,
-    /// `left` (default): a window ends before the row. `right`: it holds the row too, and no longer what is exactly
-    /// `window` old.
+    /// End of the window. `left` (default): before the row. `right`: it includes the row, and
+    /// excludes a value that is exactly `window` old.
     closed: Option<Closed>,
 }
 
@@ -175,7 +182,7 @@ impl<const LEAST: u64> TryFrom<RollingKeys<LEAST>> for Rolling<LEAST> {
 #[serde(try_from = "LagKeys")]
 #[schemars(with = "LagKeys")]
 pub struct Lag {
-    /// Column of numbers that it is made of.
+    /// Numeric column to compute it from.
     pub column: String,
     /// Age of the value.
     pub lookback: Lookback,
@@ -185,9 +192,10 @@ pub struct Lag {
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct LagKeys {
-    /// Column of numbers that it is made of; it need not be a feature itself, and may be the target.
+    /// Numeric column to compute it from; it need not be a feature itself, and may be the target.
     column: String,
-    /// Age of the value, such as `24h`: that of the newest row at least so old. Give this or `rows`.
+    /// Age of the value, such as `24h`: the value of the newest row of at least this age. Give this
+    /// or `rows`.
     window: Option<TimeSpan>,
     /// Age of the value in rows of the entity. Give this or `window`.
     rows: Option<Bounded<u32, 1, 1_000_000>>,
@@ -209,11 +217,11 @@ impl TryFrom<LagKeys> for Lag {
 #[serde(try_from = "DifferenceKeys")]
 #[schemars(with = "DifferenceKeys")]
 pub struct Difference {
-    /// Column of numbers that it is made of.
+    /// Numeric column to compute it from.
     pub column: String,
     /// Age of the earlier value.
     pub lookback: Lookback,
-    /// The later value.
+    /// Choice of the later value.
     pub closed: Option<Closed>,
 }
 
@@ -221,14 +229,16 @@ pub struct Difference {
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct DifferenceKeys {
-    /// Column of numbers that it is made of; it need not be a feature itself. The target may be named with `closed =
-    /// "left"`.
+    /// Numeric column to compute it from; it need not be a feature itself. The target may be named
+    /// with `closed = "left"`.
     column: String,
-    /// Age of the earlier value, such as `24h`: that of the newest row at least so old. Give this or `rows`.
+    /// Age of the earlier value, such as `24h`: the value of the newest row of at least this age.
+    /// Give this or `rows`.
     window: Option<TimeSpan>,
     /// Age of the earlier value in rows of the entity. Give this or `window`.
     rows: Option<Bounded<u32, 1, 1_000_000>>,
-    /// `left` (default): the later value is that of the row before. `right`: that of the row itself.
+    /// Choice of the later value. `left` (default): that of the previous row. `right`: that of the
+    /// row itself.
     closed: Option<Closed>,
 }
 
@@ -244,14 +254,14 @@ impl TryFrom<DifferenceKeys> for Difference {
     }
 }
 
-/// The row's value, else one made of earlier ones.
+/// The row's value; if missing, a value computed from earlier ones.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(try_from = "FillKeys")]
 #[schemars(with = "FillKeys")]
 pub struct Fill {
-    /// Column of numbers that it is made of.
+    /// Numeric column to compute it from.
     pub column: String,
-    /// Age beyond which a value is not used.
+    /// Largest age of a value that is used.
     pub lookback: Option<Lookback>,
 }
 
@@ -259,11 +269,12 @@ pub struct Fill {
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct FillKeys {
-    /// Column of numbers that it is made of; it need not be a feature itself.
+    /// Numeric column to compute it from; it need not be a feature itself.
     column: String,
-    /// Age beyond which a value is not used, such as `24h`, of the two of a line neither. Default: any.
+    /// Largest age of a value that is used, such as `24h`; for `interpolate` that of both values.
+    /// Default: any.
     window: Option<TimeSpan>,
-    /// The same in rows of the entity. Default: any.
+    /// Largest age of a value that is used, in rows of the entity. Default: any.
     rows: Option<Bounded<u32, 1, 1_000_000>>,
 }
 
@@ -304,7 +315,7 @@ impl Feature {
         }
     }
 
-    /// Column of numbers that it is made of; none for a part of the time.
+    /// Numeric column to compute it from; none for a part of the time.
     #[must_use]
     pub const fn column(&self) -> Option<&String> {
         match self {
@@ -319,7 +330,7 @@ impl Feature {
         }
     }
 
-    /// How far it looks back, where that is bounded.
+    /// Distance that it looks back, if that is bounded.
     #[must_use]
     pub const fn lookback(&self) -> Option<Lookback> {
         match self {
@@ -334,7 +345,7 @@ impl Feature {
         }
     }
 
-    /// Fewest values in a window that make a number, where that is given.
+    /// Fewest values in a window that give a number, if configured.
     #[must_use]
     pub const fn min_periods(&self) -> Option<u32> {
         match self {
@@ -346,7 +357,7 @@ impl Feature {
         }
     }
 
-    /// End of its window, where that is given.
+    /// End of its window, if configured.
     #[must_use]
     pub const fn closed(&self) -> Option<Closed> {
         match self {
@@ -359,7 +370,7 @@ impl Feature {
         }
     }
 
-    /// Returns whether it is made of the row's own value.
+    /// Returns true if it is computed from the row's own value.
     #[must_use]
     pub fn sees_itself(&self) -> bool {
         match self {
@@ -369,18 +380,18 @@ impl Feature {
     }
 }
 
-/// Where a window ends.
+/// End of a window.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Closed {
     /// Before the row.
     #[default]
     Left,
-    /// With the row.
+    /// At the row, which is included.
     Right,
 }
 
-/// A part of a point in time.
+/// A part of a timestamp.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum CalendarPart {
@@ -416,7 +427,7 @@ impl JsonSchema for FeatureConfig {
 
     fn json_schema(generator: &mut SchemaGenerator) -> Schema {
         let description =
-            "`[[dataset.feature]]`: a numeric feature made of the past of its entity.";
+            "`[[dataset.feature]]`: a numeric feature computed from the past of its entity.";
         tagged::schema::<AnyFeature, Feature>(generator, description)
     }
 }

@@ -5,67 +5,77 @@ use serde::{Deserialize, Serialize};
 
 use crate::units::ByteSize;
 
-/// What is done to images when the dataset is built. With this table every image is decoded, and one that cannot be
-/// is set aside with the reason; without it files are stored as they came and only their first bytes are looked at.
+/// Decoding and storage of images when the dataset is built. With this table every image is
+/// decoded, and one that cannot be decoded is rejected with the reason. Without it files are stored
+/// as they landed, and only their first bytes are checked.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct StoredImageConfig {
-    /// What images are stored as: `original` (default), `jpeg`, `png` or `raw`.
+    /// Format of stored images: `original` (default), `jpeg`, `png` or `raw`.
     pub store: ImageStore,
-    /// How they get their size: `none` (default), `shorter_side`, `exact`, `crop` or `pad`. Wants `store` to be other than
-    /// `original`.
+    /// Resizing of images: `none` (default), `shorter_side`, `exact`, `crop` or `pad`. Requires a
+    /// `store` other than `original`.
     pub resize: ImageResize,
-    /// Pixels, 1 to 16,384: one number, or `[height, width]` for `exact`, `crop` and `pad`. Required by `resize`.
+    /// Size in pixels, 1 to 16,384: one number, or `[height, width]` for `exact`, `crop` and `pad`.
+    /// Required by `resize`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub size: Option<ImageSize>,
-    /// `crop`: pixels of the shorter side before the crop, at least the larger of `size`. Default the larger of `size`.
+    /// `crop`: pixels of the shorter side before the crop, at least the larger of `size`. Default
+    /// the larger of `size`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub shorter_side: Option<u32>,
-    /// Filter of `resize`: `bilinear` (default), `bicubic` or `lanczos`, all antialiased. It is recorded in the transform.
+    /// Filter of `resize`: `bilinear` (default), `bicubic` or `lanczos`, all antialiased. It is
+    /// recorded in the transform artefact.
     pub filter: ImageFilter,
     /// `jpeg`: quality, 1 to 100. Default 90.
     pub quality: u8,
-    /// Whether an image that is of the format of `store`, upright and small enough already is stored as it came. Default
-    /// true; false encodes every image anew, which also takes out what files hold besides pixels.
+    /// If true, an image that already has the format of `store`, is upright and is small enough is
+    /// stored as it landed. Default true. If false, every image is encoded again, which also
+    /// removes all metadata from the files.
     pub keep_original: bool,
-    /// What makes two images the same: `pixels` (default), `bytes`, `perceptual` or `embeddings`.
+    /// Rule for duplicate images: `pixels` (default), `bytes`, `perceptual` or `embeddings`.
     pub duplicates: ImageDuplicates,
-    /// `perceptual`: bits of the 64 of a perceptual hash that may differ, 0 to 8. Default 4.
+    /// `perceptual`: number of the 64 bits of a perceptual hash that may differ, 0 to 8. Default 4.
     pub perceptual_bits: u32,
-    /// `embeddings`: column of the numbers that a model of yours made of each image, 1 to 65,536, a JSON list or a list
-    /// column. A row with another number of them than most have, or with what are no finite numbers, is set aside; a
-    /// image without any, or with zeros only, is near to nothing. Required by `duplicates = "embeddings"`.
+    /// `embeddings`: column with the embedding of each image by a model of yours: 1 to 65,536
+    /// numbers, as a JSON list or in a list column. A row is rejected if its embedding has another
+    /// length than most, or numbers that are not finite. An image without an embedding, or with
+    /// only zeros, is similar to no other. Required by `duplicates = "embeddings"`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub embeddings: Option<String>,
-    /// `embeddings`: least cosine of two that are near, 0.5 to 1. Default 0.95. Lower it to keep images of one scene
-    /// together too; raise it where images that have little in common share a split.
+    /// `embeddings`: smallest cosine similarity of two similar images, 0.5 to 1. Default 0.95.
+    /// Lower it to keep images of one scene in one split, too; raise it where images with little in
+    /// common share a split.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub embedding_cosine: Option<f64>,
-    /// Column of boxes in each image: a JSON list, or a list column, of `[x, y, width, height]` or of objects with that
-    /// list as `bbox` and perhaps a `label` (or `category_id`, or `category`: text or an integer), in pixels from the left
-    /// upper corner; what else they have is left out. They are scaled and
-    /// cut with the image and stored beside it as `boxes`; those of which nothing is left are left out and counted. A row
-    /// whose cell is no such list is set aside; one without a cell has no boxes. Of rows that are copies of one image
-    /// the first one's boxes are kept. Default: none.
+    /// Column of boxes in each image: a JSON list, or a list column, of `[x, y, width, height]` or
+    /// of objects with that list as `bbox`. Numbers are in pixels from the upper left corner.
+    /// Objects may have a `label` (or `category_id`, or `category`), text or an integer; all other
+    /// fields are dropped. Boxes are scaled and cropped with the image and stored beside it as
+    /// `boxes`. Boxes with no area left are dropped and counted. A row whose cell is not such a
+    /// list is rejected; a row without a cell has no boxes. Of duplicate images, the boxes of the
+    /// first are kept. Default none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub boxes: Option<String>,
-    /// `boxes`: what they were drawn on, `upright` (default) or `file`. The two differ where a file says that it is to be
-    /// turned (EXIF): set `file` for boxes that were made by a program that does not turn images.
+    /// `boxes`: image that the boxes were drawn on, `upright` (default) or `file`. The two differ
+    /// where the metadata of a file (EXIF) asks for a rotation. Set `file` for boxes from a program
+    /// that does not rotate images.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub boxes_on: Option<BoxesOn>,
-    /// Whether files are decoded in processes of their own, whose memory is bounded and which are started again where a
-    /// decoder brings one down or takes a minute for an image: that image is set aside. Default: where the `url` of a
-    /// source begins with `http`, or it has `fetch`.
+    /// If true, files are decoded in separate processes with bounded memory. A process is started
+    /// again if a decoder crashes it or takes a minute for an image; that image is rejected.
+    /// Default: true if the `url` of a source begins with `http://` or `https://`, or if a source
+    /// has `fetch`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub isolate: Option<bool>,
-    /// Most bytes of a file, 1 B to 1 GiB. Default 64 MiB.
+    /// Largest size of a file, 1 B to 1 GiB. Default 64 MiB.
     pub max_bytes: ByteSize,
-    /// Most pixels of a side, 1 to 16,384. Default 16,384.
+    /// Largest side of an image in pixels, 1 to 16,384. Default 16,384.
     pub max_side: u32,
-    /// Most pixels, 1 to 268,435,456. Default 64,000,000.
+    /// Largest number of pixels of an image, 1 to 268,435,456. Default 64,000,000.
     pub max_pixels: u64,
-    /// Most bytes that decoding one image may take, by a bound from its header. Each thread may take as much. Default
-    /// 512 MiB.
+    /// Largest memory for decoding one image, by an upper bound from its header. Each thread may
+    /// use as much. Default 512 MiB.
     pub max_decoder_bytes: ByteSize,
 }
 
@@ -94,35 +104,36 @@ impl Default for StoredImageConfig {
     }
 }
 
-/// What images are stored as.
+/// Format of stored images.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ImageStore {
-    /// The file as it came: JPEG, PNG, WebP, PGM or PPM.
+    /// The file as it landed: JPEG, PNG, WebP, PGM or PPM.
     #[default]
     Original,
     /// JPEG of `quality`.
     Jpeg,
     /// PNG.
     Png,
-    /// Its pixels behind a header (PPM, or PGM where all are grey).
+    /// Uncompressed pixels after a header (PPM, or PGM if all are grey).
     Raw,
 }
 
-/// How images get their size; sides are those of the upright image.
+/// Resizing of images; sides are those of the upright image.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ImageResize {
-    /// They keep it.
+    /// Images keep their size.
     #[default]
     None,
     /// Larger images are shrunk until their shorter side has `size` pixels.
     ShorterSide,
-    /// All get these sides; the aspect ratio changes.
+    /// All images get these sides; the aspect ratio changes.
     Exact,
-    /// They are resized until their shorter side has `shorter_side` pixels, and the centre is kept.
+    /// Images are resized until their shorter side has `shorter_side` pixels, and then cropped to
+    /// their centre.
     Crop,
-    /// They are resized as large as fits, in the middle of a black image.
+    /// Images are resized to the largest size that fits, and centred on a black image.
     Pad,
 }
 
@@ -153,29 +164,32 @@ pub enum ImageFilter {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum BoxesOn {
-    /// As it is looked at, after it was turned as its file says: browsers and labelling tools show it so.
+    /// The image as displayed, rotated as its file asks. Browsers and labelling tools show it so.
     #[default]
     Upright,
-    /// As the file has it, before it is turned.
+    /// The image as stored in the file, before rotation.
     File,
 }
 
-/// What makes two images the same.
+/// Rule for duplicate images.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ImageDuplicates {
-    /// Equal files. Two files of one image, as a PNG and the same as a BMP, may then stand in two splits.
+    /// Equal files. Two files of one image, such as a PNG and the same image as a BMP, may then be
+    /// in two splits.
     Bytes,
-    /// Equal pixels, as they are before they are stored: the first landed is kept (all with `dataset.dedup = "none"`,
-    /// and they share a split).
+    /// Equal pixels, before they are stored: the first landed is kept. With
+    /// `dataset.dedup = "none"` all are kept, and they share a split.
     #[default]
     Pixels,
-    /// Besides, images that look alike share a split: their pHash differs in at most `perceptual_bits` bits and their
-    /// dHash in at most twice as many, or a chain of such images joins them.
+    /// As `pixels`, and images that look alike share a split: their pHash differs in at most
+    /// `perceptual_bits` bits, and their dHash in at most twice as many. Images that a chain of
+    /// such pairs connects share a split, too.
     Perceptual,
-    /// As `pixels`, and images whose `embeddings` are near share a split, or a chain of such images joins them. Random
-    /// projections look for them: 99 of 100 pairs at the threshold are met, more above it, and each is verified from all
-    /// of its numbers. Where more than 64 images share a projection not all of their pairs are looked at, so a few more
-    /// pairs may be missed; the manifest counts such bands as `hubs`.
+    /// As `pixels`, and images with similar `embeddings` share a split, as do images that a chain
+    /// of such pairs connects. Random projections find the candidates: 99 of 100 pairs at the
+    /// threshold are found, more above it. Each pair is verified with all of its numbers. Where
+    /// more than 64 images share a projection, not all of their pairs are compared, so a few more
+    /// pairs may be missed. The manifest counts such bands as `hubs`.
     Embeddings,
 }

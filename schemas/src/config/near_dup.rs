@@ -5,46 +5,53 @@ use serde::{Deserialize, Serialize};
 
 use crate::{ids::Name, units::ByteSize};
 
-/// `[dataset.near_dup]`: documents that are nearly the same, by the Jaccard similarity of their sets of n-grams.
+/// `[dataset.near_dup]`: detection of near-duplicate documents by the Jaccard similarity of their
+/// sets of n-grams.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct NearDupConfig {
-    /// Column of texts to compare. Default: the column of documents; rows of numbers must name one.
+    /// Text column to compare. Default: the column of documents; required for `kind = "rows"`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub column: Option<String>,
-    /// Jaccard similarity from which two documents are near-duplicates, 0.2 to 1. Default 0.8. Of the pairs at the
-    /// threshold at least 92 of 100 are found, of those 0.05 above it at least 97 (98 at 0.85), fewer among more than 64
-    /// documents made of one template; no pair below it is ever joined.
+    /// Smallest Jaccard similarity of two near-duplicates, 0.2 to 1. Default 0.8. At least 92 of
+    /// 100 pairs at the threshold are found, and at least 97 of 100 pairs 0.05 above it (98 at
+    /// 0.85). Among more than 64 documents made from one template fewer are found. No pair below
+    /// the threshold is ever joined.
     pub threshold: f64,
-    /// Hashes of a signature, 16 to 1,024. Default 112: at 0.8 they are 14 bands of 8. More find more of the pairs near the
-    /// threshold and take time and disk in proportion: 256 find 99.7 of 100 at 0.8. Fewer make shorter bands, so that more
-    /// pairs are compared in vain.
+    /// Number of hashes of a signature, 16 to 1,024. Default 112: at 0.8 they are 14 bands of 8.
+    /// More hashes find more of the pairs near the threshold and take time and disk in proportion:
+    /// 256 find 99.7 of 100 at 0.8. Fewer hashes make shorter bands, so more pairs are compared
+    /// without a match.
     pub hashes: u32,
-    /// What n-grams are made of: `auto` (default), `words` or `characters`.
+    /// Unit of n-grams: `auto` (default), `words` or `characters`.
     pub unit: NearDupUnit,
-    /// Words of an n-gram, 1 to 100. Default 5. Fewer find looser copies.
+    /// Number of words of an n-gram, 1 to 100. Default 5. Fewer words find looser duplicates.
     pub ngram: usize,
-    /// Characters of an n-gram, 1 to 100. Default 8, about five words of Chinese; take 24 for scripts with spaces.
+    /// Number of characters of an n-gram, 1 to 100. Default 8, about five words of Chinese; use 24
+    /// for scripts with spaces.
     pub ngram_characters: usize,
-    /// Unicode normalization of the compared text: `nfc` (default), `nfkc` (full-width as half-width) or `none`.
+    /// Unicode normalization of the compared text: `nfc` (default), `nfkc` (full-width as
+    /// half-width) or `none`.
     pub normalize: Normalization,
-    /// Whether letters are compared in lower case. Default true.
+    /// If true, letters are compared in lower case. Default true.
     pub lowercase: bool,
-    /// What punctuation and symbols do: `space` (default), `remove` or `keep`.
+    /// Treatment of punctuation and symbols: `space` (default), `remove` or `keep`.
     pub punctuation: Punctuation,
-    /// What becomes of digits: `keep` (default), or `zero`: every number is one.
+    /// Treatment of digits: `keep` (default), or `zero`, which makes all numbers equal.
     pub digits: Digits,
-    /// What becomes of a cluster: `first` (default) or `all`.
+    /// Documents of a cluster to keep: `first` (default) or `all`.
     pub keep: NearDupKeep,
-    /// Sources whose documents are frozen, such as the test set of a benchmark: they are not part of the dataset, and
-    /// whatever is nearly one of them, or in one cluster with it, is left out. Default none.
+    /// Sources with frozen documents, such as the test set of a benchmark. They are not part of the
+    /// dataset. Documents that are near-duplicates of one, or are in one cluster with it, are
+    /// filtered out. Default none.
     pub against: Vec<Name>,
-    /// Memory for sorting and for sets of n-grams before they go to the scratch folder, 1 MiB or more. Default 1 GiB.
-    /// The index takes 21 bytes a document beyond it, and about 50 a copy, so that 100 million documents, a tenth of them
-    /// copies, fit in 4 GiB.
+    /// Memory for sorting and for sets of n-grams before they spill to the scratch folder, 1 MiB or
+    /// more. Default 1 GiB. The index takes another 21 bytes per document and about 50 per
+    /// duplicate. So 100 million documents, a tenth of them duplicates, fit in 4 GiB.
     pub memory: ByteSize,
-    /// Largest share of all documents one cluster may hold, above 0 and at most 1; a larger one of more than 1,000
-    /// documents stops the build, as boilerplate that chains documents together. Default 0.05.
+    /// Largest fraction of all documents in one cluster, above 0 and at most 1. A larger cluster of
+    /// more than 1,000 documents stops the build, because it is likely to be boilerplate that
+    /// chains documents together. Default 0.05.
     pub max_cluster_fraction: f64,
 }
 
@@ -69,17 +76,17 @@ impl Default for NearDupConfig {
     }
 }
 
-/// What n-grams are made of.
+/// Unit of n-grams.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum NearDupUnit {
-    /// Characters for a document whose letters are mostly of scripts without spaces (Han, Kana, Thai, Lao, Khmer,
-    /// Myanmar, Tibetan), words for any other.
+    /// Characters for a document whose letters are mostly of scripts without spaces (Han, Kana,
+    /// Thai, Lao, Khmer, Myanmar, Tibetan), words for any other.
     #[default]
     Auto,
     /// Runs of letters, marks, numbers and `_`.
     Words,
-    /// Characters that are no spaces.
+    /// Characters that are not spaces.
     Characters,
 }
 
@@ -90,43 +97,44 @@ pub enum Normalization {
     /// Canonical composition: `e` with a combining accent is `é`.
     #[default]
     Nfc,
-    /// Compatibility composition: full-width letters, ligatures and circled digits are plain ones too.
+    /// Compatibility composition: full-width letters, ligatures and circled digits become plain
+    /// ones, too.
     Nfkc,
-    /// As it is.
+    /// No normalization.
     None,
 }
 
-/// What punctuation and symbols do to words.
+/// Treatment of punctuation and symbols in words.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Punctuation {
     /// They end a word: `don't` is `don`, `t`.
     #[default]
     Space,
-    /// They vanish: `don't` is `dont`.
+    /// They are removed: `don't` is `dont`.
     Remove,
-    /// They belong to it.
+    /// They are part of the word.
     Keep,
 }
 
-/// What becomes of digits.
+/// Treatment of digits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Digits {
-    /// They count.
+    /// Digits are compared as they are.
     #[default]
     Keep,
-    /// Every run of digits is `0`, so that dates and numbers make no difference.
+    /// Every run of digits is `0`, so dates and numbers make no difference.
     Zero,
 }
 
-/// What becomes of a cluster.
+/// Documents of a cluster to keep.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum NearDupKeep {
-    /// The document that landed first is kept, the others are set aside.
+    /// The document that landed first; the others are filtered out.
     #[default]
     First,
-    /// All are kept, in the split of the one that landed first.
+    /// All documents, in the split of the one that landed first.
     All,
 }

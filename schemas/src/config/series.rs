@@ -5,56 +5,65 @@ use std::fmt;
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
-/// `[dataset.series]`: the rows are readings of one or more entities at points in time, which features
-/// (`[[dataset.feature]]`) look back over.
+/// `[dataset.series]`: the rows are readings of one or more entities over time. Features
+/// (`[[dataset.feature]]`) look back over them.
 ///
-/// Features are made after copies were dropped and before the split, from all rows whose time can be read, those that are
-/// set aside for another reason included: a reading without a target is a reading. Nothing here is fitted.
+/// Features are computed after deduplication and before the split, from all rows whose time can be
+/// read. Rows that are rejected or filtered out for another reason are included: a reading without
+/// a target is still a reading. Nothing here is fitted.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SeriesConfig {
-    /// Column of points in time. A row whose time is missing or cannot be read is set aside as `time_unreadable`. Unless
-    /// `dataset.features` lists it, it is no feature. Points in time of a Parquet file that has no zone for them are texts
-    /// without an offset, such as `2024-03-31T08:00:00`, in every unit: `zone` says where their clocks stand.
+    /// Column of timestamps. A row whose time is missing or cannot be read is rejected as
+    /// `time_unreadable`. It is a feature only if `dataset.features` lists it. Timestamps of a
+    /// Parquet file without a zone are read as strings without an offset, such as
+    /// `2024-03-31T08:00:00`, in every unit; `zone` is their time zone.
     pub time: String,
-    /// Column of the time of day, where `time` holds the date alone; the two texts are read with a space between them.
-    /// Default none.
+    /// Column of the time of day, where `time` holds only the date; the two strings are read with a
+    /// space between them. Default none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub clock: Option<String>,
-    /// How texts are written, such as `%d/%m/%Y %H:%M:%S`; `%z` is an offset, `%Q` the name of a zone, `%s` seconds since 1970.
-    /// A format that tells no day is refused. Default: ISO 8601, as `2024-03-31T08:00:00Z`, `2024-03-31 08:00:00` or
-    /// `2024-03-31`.
+    /// Format of strings, such as `%d/%m/%Y %H:%M:%S`; `%z` is an offset, `%Q` the name of a zone,
+    /// `%s` seconds since 1970. A format without a day is refused. Default: ISO 8601, such as
+    /// `2024-03-31T08:00:00Z`, `2024-03-31 08:00:00` or `2024-03-31`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub format: Option<String>,
-    /// Unit since 1970 of a column of numbers: `s`, `ms`, `us` or `ns`. Goes with such a column, and only with it.
+    /// Unit since 1970 of a numeric column: `s`, `ms`, `us` or `ns`. Required for a numeric column,
+    /// refused for others.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unit: Option<TimeUnit>,
-    /// Time zone, such as `Europe/Rome`, of texts without an offset or zone of their own, and of calendar parts. Where clocks are set back the
-    /// earlier of the two instants is meant; a time that they skip cannot be read. Default `UTC`.
+    /// Time zone, such as `Europe/Rome`, of strings without an offset or zone of their own, and of
+    /// calendar parts. Where clocks are set back, the earlier of the two instants is used; a time
+    /// that clocks skip cannot be read. Default `UTC`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub zone: Option<String>,
-    /// Columns that tell the entities apart, whose rows make a series each; neither the target nor the time. Values are
-    /// compared as they are written, without composing letters (NFC); rows that lack all of them are one series. Default: all
-    /// rows are one series.
+    /// Columns that identify the entities; the rows of each entity are a series. The target and the
+    /// time cannot be listed. Values are compared as written, without composing letters (NFC). A
+    /// row without a value in any of them is rejected as `missing_entity`. Default: all rows are
+    /// one series.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub entity: Vec<String>,
-    /// What happens to rows of one entity at one instant: `error` (default), `first`, `last` or `mean`.
+    /// Treatment of rows of one entity at one instant: `error` (default), `first`, `last` or
+    /// `mean`.
     #[serde(default)]
     pub duplicates: SameTime,
-    /// Longest distance of neighbouring rows of an entity, as `6h`; beyond it `gaps` applies. Default: any distance.
+    /// Longest distance between neighbouring rows of an entity, such as `6h`; beyond it `gaps`
+    /// applies. Default: any distance.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_gap: Option<TimeSpan>,
-    /// `restart` (default) or `error`. Goes with `max_gap`, and only with it.
+    /// Action at a gap longer than `max_gap`: `restart` (default) or `error`. Allowed only with
+    /// `max_gap`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gaps: Option<Gaps>,
-    /// Whether a row may look back at rows of another split. Default false: such rows stop the build, which asks for an
-    /// embargo. True suits a model that will always have the past at hand when it predicts; training rows that look at
-    /// validation or test rows, as with a split by content, then leak.
+    /// If true, a row may look back at rows of another split. Default false: such rows stop the
+    /// build, and the error asks for an embargo. True suits a model that always has the past
+    /// available when it predicts. Training rows that look at validation or test rows, as with a
+    /// split by content, then leak.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub warm_start: bool,
 }
 
-/// Unit of a time that is a number.
+/// Unit of a numeric time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum TimeUnit {
@@ -64,38 +73,39 @@ pub enum TimeUnit {
     Ms,
     /// Microseconds.
     Us,
-    /// Nanoseconds; what is left of a microsecond is dropped.
+    /// Nanoseconds; fractions of a microsecond are dropped.
     Ns,
 }
 
-/// What happens to rows of one entity at one instant.
+/// Treatment of rows of one entity at one instant.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum SameTime {
     /// The build stops and names one.
     #[default]
     Error,
-    /// The row that landed first stays, of those that can be used if any can. The others are left out as `same_time`.
+    /// The row that landed first is kept; usable rows come before unusable ones. The others are
+    /// filtered out as `same_time`.
     First,
-    /// The row that landed last stays, as above.
+    /// As `first`, but the row that landed last is kept.
     Last,
-    /// The row that landed first stays, as above; its numbers become the means of all that are there.
+    /// As `first`, but the numbers of the kept row become the means over all present values.
     Mean,
 }
 
-/// What happens at a gap longer than `max_gap`.
+/// Action at a gap longer than `max_gap`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Gaps {
-    /// The series begins anew: nothing looks back over the gap.
+    /// A new series begins: nothing looks back over the gap.
     #[default]
     Restart,
     /// The build stops and names one.
     Error,
 }
 
-/// A span of time above 0, in microseconds. Written as a whole number and a unit of `us`, `ms`, `s`, `m`, `h`, `d` (24
-/// hours), `w`, such as `24h`.
+/// A span of time above 0, in microseconds. Written as an integer and a unit of `us`, `ms`, `s`,
+/// `m`, `h`, `d` (24 hours), `w`, such as `24h`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TimeSpan(i64);
 

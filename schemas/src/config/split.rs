@@ -14,13 +14,13 @@ use crate::ids::TableName;
 /// `[dataset.split]`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SplitConfig {
-    /// The rule, with the keys of its own.
+    /// The rule, with its keys.
     pub by: SplitBy,
-    /// Share of the training split. The three shares add up to 1.
+    /// Fraction of rows in the training split. The three fractions add up to 1.
     pub train: f64,
-    /// Share of the validation split.
+    /// Fraction of rows in the validation split.
     pub validation: f64,
-    /// Share of the test split.
+    /// Fraction of rows in the test split.
     pub test: f64,
     /// Columns whose values decide the split: rows with equal values share one.
     pub key: Vec<String>,
@@ -28,7 +28,8 @@ pub struct SplitConfig {
     pub missing_key: Option<MissingKey>,
     /// Text mixed into the hash.
     pub salt: String,
-    /// Largest difference between the share of a split and its share of the rows that are kept.
+    /// Largest difference between the configured fraction of a split and its fraction of the kept
+    /// rows.
     pub tolerance: Option<f64>,
 }
 
@@ -74,64 +75,80 @@ const KEYS: KeyTable = KeyTable {
     ],
 };
 
-/// `[dataset.split]`: which rows are for training, validation and test. Shares must add up to 1.
+/// `[dataset.split]`: assignment of rows to training, validation and test. The three fractions must
+/// add up to 1.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 struct Keys {
-    /// Rule of the split; the other keys depend on it. `key` (default): a hash of the key or content, so that a row stays in
-    /// its split when others are added. `range`: by order; training first, then validation, then test, by their shares.
-    /// `time`: by the time in a column, in whatever order rows landed. `expression`: an SQL expression over the row names
-    /// its split. `column`: a column names it, for data that comes split.
+    /// Rule of the split; the other keys depend on it. `key` (default): a hash of the key or
+    /// content, so that a row stays in its split when others are added. `range`: the order of rows:
+    /// training first, then validation, then test, by their fractions. `time`: the time in a
+    /// column, independent of the order in which rows landed. `expression`: an SQL expression over
+    /// the row that returns its split. `column`: a column that names the split, for data that is
+    /// already split.
     by: Rule,
-    /// Share of the training split, above 0 and at most 1. Default 0.8.
+    /// Fraction of rows in the training split, above 0 and at most 1. Default 0.8.
     train: Option<Fraction>,
-    /// Share of the validation split, 0 to 1. Default 0.1.
+    /// Fraction of rows in the validation split, 0 to 1. Default 0.1.
     validation: Option<Fraction>,
-    /// Share of the test split, 0 to 1. Default 0.1.
+    /// Fraction of rows in the test split, 0 to 1. Default 0.1.
     test: Option<Fraction>,
-    /// Columns whose values decide the split: rows with equal values share one. Default: the row's content.
-    /// Name the entity (customer, patient, device) so that it never stands on both sides. `time`: such a group belongs to
-    /// the split of its last row, and its earlier rows that lie in another are left out. `expression`, `column`: they decide
-    /// nothing, but a group that they name in two splits ends the build. Of a source with a `key` name that key, or a row that
-    /// is updated is another row by its content and may come into another split.
+    /// Columns whose values decide the split: rows with equal values share a split. Default: the
+    /// row's content. Name the entity (customer, patient, device), so that no entity is in several
+    /// splits. `time`: a group belongs to the split of its last row, and its earlier rows in
+    /// another split are filtered out. `expression`, `column`: the key does not decide the split,
+    /// but a group in two splits stops the build. If a source has a `key`, name that key here:
+    /// otherwise an updated row is another row by its content, and its split may change.
     key: Vec<String>,
-    /// Treatment of rows without a value in any column of `key` (null, NaN, blank, or what `dataset.null_values` and
-    /// `dataset.missing_values` list): `own` (default), `one` or `reject`. A row with some of several columns has a key.
-    /// Rejected rows count towards `dataset.max_reject_fraction`. By default a warning counts such rows; a written value is a decision.
+    /// Treatment of rows without a value in any column of `key` (null, NaN, blank, or listed in
+    /// `dataset.null_values` or `dataset.missing_values`): `own` (default), `one` or `reject`. A
+    /// row with a value in some of several columns has a key. Rejected rows count towards
+    /// `dataset.max_reject_fraction`. If this key is absent, a warning counts such rows; an
+    /// explicit value turns the warning off.
     missing_key: Option<MissingKey>,
-    /// `range`, `rows`: first rows of the validation and of the test split that are set aside, as many as a row looks
-    /// back (lags, windows), so that none of them has seen the split before. `time`: the span behind each border whose
-    /// rows are set aside, such as `"7d"` (units `w`, `d`, `h`, `m`, `s`, `ms`, `us`); of a column of integers, a number of
-    /// its own unit. Default 0.
+    /// `range`, for `kind = "rows"`: number of rows at the start of the validation and of the test
+    /// split that are filtered out. Use the number of rows that features look back (lags, windows),
+    /// so that no kept row looks into the split before. `time`: span after each boundary whose rows
+    /// are filtered out, such as `"7d"` (units `w`, `d`, `h`, `m`, `s`, `ms`, `us`); for an integer
+    /// column, a number in the unit of the column. Default 0.
     embargo: Embargo,
-    /// Text mixed into the hash. Another salt makes another split; adding rows never moves old ones.
+    /// Text mixed into the hash. Another salt makes another split; adding rows never moves old
+    /// ones. Default `feedline`.
     salt: Option<String>,
-    /// `expression`: SQL over the columns of a row that gives `train`, `validation` or `test`, such as `case when id
-    /// % 10 < 8 then 'train' when id % 10 = 8 then 'validation' else 'test' end`. Names are written as they are, in
-    /// double quotes where they have other characters than `a-z`, `A-Z`, `0-9` and `_`. Integers are exact: one that
-    /// leaves 64 bits ends the build, one divided by 0 is null. A row for which it gives anything else is set aside.
+    /// `expression`: SQL over the columns of a row that returns `train`, `validation` or `test`,
+    /// such as
+    /// `case when id % 10 < 8 then 'train' when id % 10 = 8 then 'validation' else 'test' end`.
+    /// Names keep their case; write them in double quotes if they have other characters than `a-z`,
+    /// `A-Z`, `0-9` and `_`. Integers are exact: an integer that overflows 64 bits stops the build,
+    /// and a division by 0 is null. A row with any other result is rejected.
     expression: Option<String>,
-    /// `column`: column of text that holds `train`, `validation` or `test`; a row where it holds anything else is set aside.
-    /// It is no feature unless `features` lists it, and rows that differ in it alone are copies: the first that landed stays.
+    /// `column`: column of strings that holds `train`, `validation` or `test`; a row with any other
+    /// value is rejected. It is a feature only if `features` lists it. Rows that differ only in it
+    /// are duplicates, and the first landed is kept.
     column: Option<String>,
-    /// `time`: column of the time of each row, as a time stamp, as text (ISO 8601, in UTC where it has no offset) or as
-    /// integers of any unit. Points in time of a Parquet file that has no zone for them are such texts. A text that is the time of
-    /// `dataset.series`, too, is read as that says. Rows of one instant share
-    /// a split. A row without one is set aside. It is no feature unless `features` lists it.
+    /// `time`: column with the time of each row, as timestamps, as strings (ISO 8601, in UTC
+    /// without an offset) or as integers of any unit. Timestamps of a Parquet file without a zone
+    /// are such strings. A string column that is also the time of `dataset.series` is read as
+    /// configured there. Rows of one instant share a split. A row without a time is rejected. The
+    /// column is a feature only if `features` lists it.
     time: Option<String>,
-    /// `time`: where the validation and the test split begin, such as `["2024-01-01", "2024-07-01"]`, in UTC where
-    /// they have no offset; of a column of integers each is a text of a number, such as `"1704067200"`. Rows before the first are
-    /// for training. Set them where the borders must not move when rows are added. Default: the borders follow from the
-    /// shares.
+    /// `time`: starts of the validation and the test split, such as `["2024-01-01", "2024-07-01"]`,
+    /// in UTC without an offset. For an integer column each is a number as a string, such as
+    /// `"1704067200"`. Rows before the first are for training. Set them where the boundaries must
+    /// not move when rows are added. Default: the boundaries follow from the fractions.
     until: Vec<String>,
-    /// `key`: source that is the test split, whole. Rows of the other sources that have its content, or its `key`, are left out,
-    /// never the reverse, and so are images with the pixels of one of its images, or that look like it as far as
-    /// `dataset.image.duplicates` and `embeddings` say, with all images of its group (the same `key`, or linked by
-    /// look-alikes); the others are split in `train` and `validation`, so `test` is 0. Default: none.
+    /// `key`: source that is the complete test split. Rows of the other sources with its content,
+    /// or with its `key`, are filtered out, never the reverse. So are images with the pixels of one
+    /// of its images, or that are similar to one by `dataset.image.duplicates` and `embeddings`.
+    /// All images of their group are filtered out with them (the same `key`, or linked by similar
+    /// images). The other rows are split into `train` and `validation`, so `test` is 0. Default
+    /// none.
     frozen: Option<TableName>,
-    /// Largest difference, 0 to 1, between the share that a split is given here and its share of the rows that are kept; above it
-    /// the build stops and says how many groups of `key` each split got and how large the largest is. Groups stand whole in
-    /// a split, so few or uneven ones miss the shares; 0.05 is usual. Default: a difference of more than 0.1 is a warning.
+    /// Largest difference, 0 to 1, between the configured fraction of a split and its fraction of
+    /// the kept rows. Above it the build stops and reports the number of groups of `key` in each
+    /// split and the size of the largest. A group is never divided between splits, so few or uneven
+    /// groups miss the fractions; 0.05 is usual. Default: a difference of more than 0.1 is a
+    /// warning.
     tolerance: Option<Fraction>,
 }
 
@@ -171,7 +188,7 @@ impl Default for SplitConfig {
     }
 }
 
-/// Difference of shares from a sum of 1 that rounding explains.
+/// Largest rounding error of the sum of the fractions.
 const SUM_TOLERANCE: f64 = 1e-9;
 
 impl TryFrom<Keys> for SplitConfig {
@@ -331,7 +348,7 @@ impl Serialize for SplitConfig {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum MissingKey {
-    /// A group of its own, by its content.
+    /// A separate group, by its content.
     #[default]
     Own,
     /// One group of all such rows: they share a split.
@@ -340,7 +357,8 @@ pub enum MissingKey {
     Reject,
 }
 
-/// Returns whether each row without a key is a group of its own: the same dataset, written or not.
+/// Returns true if each row without a key is a separate group. The dataset is the same if the key
+/// is absent.
 fn is_own(missing: &Option<MissingKey>) -> bool {
     missing.unwrap_or_default() == MissingKey::Own
 }
@@ -352,7 +370,7 @@ impl SplitConfig {
         self.missing_key.unwrap_or_default()
     }
 
-    /// The embargo behind the start of a split.
+    /// Embargo after the start of a split.
     #[must_use]
     pub fn embargo(&self) -> Embargo {
         match &self.by {
@@ -426,24 +444,27 @@ impl Rule {
 /// Rule of a split.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SplitBy {
-    /// A hash of the row's `key` or content: a row is in one split, and stays there when others are added.
+    /// A hash of the row's `key` or content: a row is in one split, and stays there when others are
+    /// added.
     Key {
         /// Source that is the test split.
         frozen: Option<TableName>,
     },
-    /// The order of rows: training first, then validation, then test, by their shares. Of `characters` and `tokens` each
-    /// document has a part for every split.
+    /// The order of rows: training first, then validation, then test, by their fractions. With
+    /// `characters` and `tokens` each document has a part in every split.
     Range {
-        /// First rows of the validation and of the test split that are left out.
+        /// Number of rows at the start of the validation and of the test split that are filtered
+        /// out.
         embargo: u64,
     },
-    /// The time in a column: training first, then validation, then test, by their shares or the times of `until`.
+    /// The time in a column: training first, then validation, then test, by their fractions or the
+    /// times of `until`.
     Time {
         /// The column.
         column: String,
-        /// Starts of the validation and of the test split; empty where the shares decide.
+        /// Starts of the validation and of the test split; empty if the fractions decide.
         until: Vec<String>,
-        /// Span behind the start of a split whose rows are left out.
+        /// Span after the start of a split whose rows are filtered out.
         embargo: Embargo,
     },
     /// An SQL expression over the row that names its split.
@@ -459,25 +480,25 @@ impl Default for SplitBy {
 }
 
 impl SplitBy {
-    /// Returns whether rows are split by a hash.
+    /// Returns true if rows are split by a hash.
     #[must_use]
     pub const fn is_key(&self) -> bool {
         matches!(self, Self::Key { .. })
     }
 
-    /// Returns whether rows are split by their order.
+    /// Returns true if rows are split by their order.
     #[must_use]
     pub const fn is_range(&self) -> bool {
         matches!(self, Self::Range { .. })
     }
 
-    /// Returns whether rows are split by a time.
+    /// Returns true if rows are split by a time.
     #[must_use]
     pub const fn is_time(&self) -> bool {
         matches!(self, Self::Time { .. })
     }
 
-    /// Returns whether the data name the split of each row.
+    /// Returns true if the data name the split of each row.
     #[must_use]
     pub const fn is_named(&self) -> bool {
         matches!(self, Self::Expression(_) | Self::Column(_))
@@ -494,12 +515,12 @@ impl SplitBy {
     }
 }
 
-/// How far behind a border rows are set aside.
+/// Distance after a boundary in which rows are filtered out.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Embargo {
-    /// So many rows, or units of a column of integers.
+    /// A number of rows, or of units of an integer column.
     Count(u64),
-    /// A span of time, as it was written: a text that [`Embargo::micros`] reads.
+    /// A span of time, as written: a string that [`Embargo::micros`] parses.
     Span(String),
 }
 
@@ -510,7 +531,7 @@ impl Default for Embargo {
 }
 
 impl Embargo {
-    /// Whether none is asked for.
+    /// Returns true if there is no embargo.
     #[must_use]
     pub const fn is_none(&self) -> bool {
         matches!(self, Self::Count(0))

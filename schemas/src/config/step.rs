@@ -25,13 +25,13 @@ impl StepConfig {
         Self { columns, step }
     }
 
-    /// Returns whether the step encodes categories; every other one changes numbers.
+    /// Returns true if the step encodes categories; all other steps change numbers.
     #[must_use]
     pub const fn is_categories(&self) -> bool {
         matches!(self.step, Step::Categories(_))
     }
 
-    /// Column whose values have caps or a scale of their own.
+    /// Column of groups with separate caps or scales.
     #[must_use]
     pub const fn by(&self) -> Option<&String> {
         match &self.step {
@@ -44,7 +44,7 @@ impl StepConfig {
         }
     }
 
-    /// Returns whether the step encodes categories by the target.
+    /// Returns true if the step encodes categories by the target.
     #[must_use]
     pub const fn is_of_target(&self) -> bool {
         matches!(self.step, Step::Categories(Categories::Target(_)))
@@ -55,10 +55,11 @@ impl StepConfig {
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct AnyStep {
-    /// Columns it applies to. Default: every numeric (for `categories` every categorical) feature. A column of text that a
-    /// numeric step lists is read as numbers, and a cell that is none is missing: the build warns of such cells, and stops where
-    /// they are more than half of those that landed with a value. An integer beyond 2^53 sets its row aside, as in a column of
-    /// integers.
+    /// Columns to apply the step to. Default: every numeric feature, or for `categories` every
+    /// categorical one. A numeric step reads a listed text column as numbers, and a cell that is
+    /// not a number is missing. A warning counts such cells, and the build stops if they are more
+    /// than half of the cells that landed with a value. A row with an integer beyond 2^53 is
+    /// rejected, as in a column of integers.
     #[serde(default)]
     columns: Vec<String>,
 }
@@ -74,14 +75,15 @@ pub enum Step {
     Standardize(Standardize),
     /// Scale to 0 to 1.
     MinMax(MinMax),
-    /// Subtract the median, divide by the distance of two percentiles: outliers hardly count.
+    /// Subtract the median, divide by the distance of two percentiles, which outliers hardly
+    /// affect.
     Robust(Robust),
-    /// The natural logarithm of one plus the number, for counts and sums that are never below 0. It cannot be fitted to a
-    /// training value of -1 or less; a row of another split or to predict that has one is set aside as `not_finite`, unless a
-    /// `winsorize` step before caps it.
+    /// The natural logarithm of one plus the number, for counts and sums that are never below 0. It
+    /// cannot be fitted to a training value of -1 or less. A row of another split, or to predict,
+    /// with such a value is rejected as `not_finite`, unless an earlier `winsorize` step caps it.
     Log1p,
-    /// Raise to the power that makes the training values most like a normal distribution; a `standardize` step behind it
-    /// gives them mean 0 and deviation 1.
+    /// Raise to the power that makes the training values most like a normal distribution; a later
+    /// `standardize` step gives them mean 0 and deviation 1.
     Power(Power),
     /// Encode categories.
     Categories(Categories),
@@ -135,7 +137,7 @@ impl Tagged for Step {
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct ImputeKeys {
-    /// Whether to add a column `<name>__missing` of 0 and 1. Default false.
+    /// If true, the step adds a column `<name>__missing` of 0 and 1. Default false.
     #[serde(default)]
     indicator: bool,
 }
@@ -143,25 +145,25 @@ struct ImputeKeys {
 /// `impute`.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Impute {
-    /// Whether a column `<name>__missing` is added.
+    /// If true, a column `<name>__missing` is added.
     pub indicator: bool,
     /// Source of the values.
     pub strategy: ImputeStrategy,
 }
 
-/// What a missing number becomes.
+/// Replacement for a missing number.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub enum ImputeStrategy {
     /// The median of the observed values.
     #[default]
     Median,
-    /// Their mean.
+    /// The mean of the observed values.
     Mean,
-    /// The most frequent one; the smallest of several.
+    /// The most frequent value; of several, the smallest.
     MostFrequent,
     /// A given value.
     Constant(Constant),
-    /// The mean over the nearest of the training rows that have the cell.
+    /// The mean over the nearest training rows that have the cell.
     Knn(Knn),
 }
 
@@ -179,10 +181,11 @@ impl ImputeStrategy {
 
 impl Tagged for ImputeStrategy {
     const TAG: &'static str = "strategy";
-    const DOC: &'static str = "`median` (default), `mean`, `most_frequent` (the smallest of several), `constant` or `knn`: \
-                               the mean over the nearest of the training rows that have the cell. Nearness follows the step's \
-                               columns as they are at that point, so scale them first: a column of large numbers decides alone \
-                               otherwise.";
+    const DOC: &'static str = "Replacement for missing numbers: `median` (default), `mean`, \
+                               `most_frequent` (of several, the smallest), `constant` or `knn`: \
+                               the mean over the nearest training rows that have the cell. \
+                               Distances use the step's columns as they are at that point, so \
+                               scale them first: otherwise a column of large numbers dominates.";
     const DEFAULT: Option<&'static str> = Some("median");
 
     fn variants() -> Vec<Variant<Self>> {
@@ -204,16 +207,18 @@ pub struct Constant {
     pub value: f64,
 }
 
-/// Fill missing numbers with the mean over the nearest of the training rows that have the cell.
+/// Fill missing numbers with the mean over the nearest training rows that have the cell.
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Knn {
-    /// Neighbours whose values make one, 1 to 1,000. More are smoother. Default 5.
+    /// Number of neighbours to average, 1 to 1,000. More neighbours give smoother values. Default
+    /// 5.
     pub neighbours: Bounded<u32, 1, 1_000>,
-    /// `uniform` (default) or `distance`.
+    /// Weights of the neighbours: `uniform` (default) or `distance`.
     pub weights: NeighbourWeights,
-    /// Training rows that neighbours are looked for among, 1 to 100,000, chosen by a hash of their content where there are
-    /// more. The artefact holds them, at most 5,000,000 cells; the time a row takes grows with them. Default 10,000.
+    /// Number of training rows to search for neighbours, 1 to 100,000, chosen by a hash of their
+    /// content if the split has more. The transform artefact stores them, at most 5,000,000 cells.
+    /// The time per row grows with their number. Default 10,000.
     pub reference_rows: Bounded<u32, 1, 100_000>,
 }
 
@@ -227,23 +232,23 @@ impl Default for Knn {
     }
 }
 
-/// How much each neighbour counts.
+/// Weight of each neighbour.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum NeighbourWeights {
-    /// All the same.
+    /// All weights are equal.
     #[default]
     Uniform,
-    /// The nearer, the more: by one over the distance. Those at distance 0 count alone.
+    /// The weight is one over the distance. Neighbours at distance 0 count alone.
     Distance,
 }
 
-/// Groups of a column of categories, each with numbers of its own.
+/// Groups by a categorical column, each with separate statistics.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Groups {
     /// The column.
     pub by: String,
-    /// Fewest finite training values of a group with numbers of its own.
+    /// Fewest finite training values of a group with separate statistics.
     pub min_count: Bounded<u64, 1, { u64::MAX }>,
 }
 
@@ -283,7 +288,7 @@ pub struct Winsorize {
     pub lower: f64,
     /// Upper percentile, up to 1.
     pub upper: f64,
-    /// Groups with caps of their own.
+    /// Groups with separate caps.
     pub groups: Option<Groups>,
 }
 
@@ -305,13 +310,13 @@ struct WinsorizeKeys {
     lower: Option<Fraction>,
     /// Upper percentile, 0 to 1. Default 0.99.
     upper: Option<Fraction>,
-    /// Column of categories, such as a station, of which each value has caps of its own, at most 10,000 values. It must be
-    /// a feature. Use it where groups differ in level or spread, so that what is usual in one is an outlier in another.
-    /// Values that the training split lacks, or has few rows of, use the caps of all rows, as do missing ones. Default: all
-    /// rows are one group.
+    /// Categorical column, such as a station, whose values have separate caps; at most 10,000
+    /// values. It must be a feature. Use it where groups differ in level or spread, so that a usual
+    /// value of one group is an outlier in another. Values that the training split lacks, or has
+    /// few rows of, use the caps of all rows, as do missing ones. Default: all rows are one group.
     by: Option<String>,
-    /// With `by`: fewest finite training values of a group with caps of its own; smaller groups use those of all rows.
-    /// Default 30.
+    /// With `by`: fewest finite training values of a group with separate caps; smaller groups use
+    /// those of all rows. Default 30.
     min_count: Option<Bounded<u64, 1, { u64::MAX }>>,
 }
 
@@ -345,7 +350,7 @@ fn check_percentiles(lower: f64, upper: f64) -> Result<(), KeyError> {
 #[serde(try_from = "StandardizeKeys")]
 #[schemars(with = "StandardizeKeys")]
 pub struct Standardize {
-    /// Groups with a mean and deviation of their own.
+    /// Groups with a separate mean and deviation.
     pub groups: Option<Groups>,
 }
 
@@ -353,12 +358,13 @@ pub struct Standardize {
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct StandardizeKeys {
-    /// Column of categories, such as a station, of which each value has a mean and deviation of its own, at most 10,000
-    /// values. It must be a feature. Use it where groups differ in level or spread. Values that the training split lacks,
-    /// or has few rows of, use the numbers of all rows, as do missing ones. Default: all rows are one group.
+    /// Categorical column, such as a station, whose values have a separate mean and deviation each;
+    /// at most 10,000 values. It must be a feature. Use it where groups differ in level or spread.
+    /// Values that the training split lacks, or has few rows of, use the mean and deviation of all
+    /// rows, as do missing ones. Default: all rows are one group.
     by: Option<String>,
-    /// With `by`: fewest finite training values of a group with numbers of its own; smaller groups use those of all rows.
-    /// Default 30.
+    /// With `by`: fewest finite training values of a group with a separate mean and deviation;
+    /// smaller groups use those of all rows. Default 30.
     min_count: Option<Bounded<u64, 1, { u64::MAX }>>,
 }
 
@@ -375,11 +381,12 @@ impl TryFrom<StandardizeKeys> for Standardize {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct MinMax {
-    /// Whether a value outside of the training range becomes 0 or 1. Default false: it leaves the range.
+    /// If true, a value outside of the training range becomes 0 or 1. Default false: it is scaled
+    /// to a number outside of 0 to 1.
     pub clip: Option<bool>,
 }
 
-/// Subtract the median, divide by the distance of two percentiles: outliers hardly count.
+/// Subtract the median, divide by the distance of two percentiles, which outliers hardly affect.
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize, JsonSchema)]
 #[serde(try_from = "RobustKeys")]
 #[schemars(with = "RobustKeys")]
@@ -419,12 +426,12 @@ impl TryFrom<RobustKeys> for Robust {
     }
 }
 
-/// Raise to the power that makes the training values most like a normal distribution; a `standardize` step behind it gives
-/// them mean 0 and deviation 1.
+/// Raise to the power that makes the training values most like a normal distribution; a later
+/// `standardize` step gives them mean 0 and deviation 1.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Power {
-    /// `yeo_johnson` (default) or `box_cox`.
+    /// Family of the transform: `yeo_johnson` (default) or `box_cox`.
     pub method: PowerMethod,
 }
 
@@ -432,12 +439,15 @@ pub struct Power {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum PowerMethod {
-    /// For all numbers (I.-K. Yeo, R. Johnson, "A new family of power transformations", Biometrika 87(4), 2000).
+    /// For all numbers (I.-K. Yeo, R. Johnson, "A new family of power transformations", Biometrika
+    /// 87(4), 2000).
     #[default]
     YeoJohnson,
-    /// For numbers above 0 (G. Box, D. Cox, "An analysis of transformations", J. R. Stat. Soc. B 26(2), 1964). It cannot be
-    /// fitted to other training values; a row of another split or to predict that has one which no power makes a number of (any
-    /// below 0, and 0 where the power is 0 or less) is set aside as `not_finite`, unless a `winsorize` step before caps it.
+    /// For numbers above 0 (G. Box, D. Cox, "An analysis of transformations", J. R. Stat. Soc. B
+    /// 26(2), 1964). It cannot be fitted to other training values. A row of another split, or to
+    /// predict, is rejected as `not_finite` if the power has no finite result for its value. These
+    /// are all values below 0, and 0 if the power is 0 or less. An earlier `winsorize` step that
+    /// caps the value prevents this.
     BoxCox,
 }
 
@@ -448,9 +458,9 @@ pub enum Categories {
     OneHot(Vocabulary),
     /// The id of the value.
     Ordinal(Vocabulary),
-    /// The value's share of the training rows.
+    /// The fraction of training rows with the value.
     Frequency(Vocabulary),
-    /// One element per id, which values share.
+    /// One element per id; several values share an id.
     Hash(HashBuckets),
     /// The mean target of the value's training rows.
     Target(TargetEncoding),
@@ -497,7 +507,8 @@ impl Categories {
         }
     }
 
-    /// Most known values: fewer by default where each makes the row longer; `None` for hashed ones.
+    /// Largest number of known values, with a lower default where each makes the row longer; `None`
+    /// for hashed ones.
     #[must_use]
     pub fn max_values(&self) -> Option<u32> {
         let default = match self {
@@ -511,11 +522,14 @@ impl Categories {
 
 impl Tagged for Categories {
     const TAG: &'static str = "encoding";
-    const DOC: &'static str = "`one_hot` (default): one element per id, the reserved ones included. `ordinal`: the id as a number. \
-                               `frequency`: the share of the training rows that have the value, missing counted as a value, 0 \
-                               where unknown. `hash`: one element per id, by a hash of the text; nothing is fitted, so no value \
-                               is unknown. `target`: the mean target of the training rows that have the value, drawn to the \
-                               mean of all by `smoothing`; for classes the share of each.";
+    const DOC: &'static str = "Encoding of categories. `one_hot` (default): one element per id, \
+                               including the reserved ones. `ordinal`: the id as a number. \
+                               `frequency`: the fraction of training rows with the value; missing \
+                               counts as a value, and unknown is 0. `hash`: one element per id, by \
+                               a hash of the string; nothing is fitted, so no value is unknown. \
+                               `target`: the mean target of the training rows with the value, \
+                               shrunk towards the mean of all rows by `smoothing`; for classes the \
+                               fraction of each.";
     const DEFAULT: Option<&'static str> = Some("one_hot");
 
     fn variants() -> Vec<Variant<Self>> {
@@ -534,7 +548,7 @@ impl Tagged for Categories {
 #[serde(try_from = "VocabularyKeys")]
 #[schemars(with = "VocabularyKeys")]
 pub struct Vocabulary {
-    /// Most known values; rarer ones become unknown.
+    /// Largest number of known values; rarer ones become unknown.
     pub max_values: Option<Bounded<u32, 1, 100_000>>,
     /// Fewest training rows of a known value; rarer ones become unknown.
     pub min_count: Option<Bounded<u64, 1, { u64::MAX }>>,
@@ -546,15 +560,18 @@ pub struct Vocabulary {
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct VocabularyKeys {
-    /// Most known values, 1 to 100,000; rarer ones become unknown. Default 100; 10,000 for `frequency` and `target`, which
-    /// take one element however many there are.
+    /// Largest number of known values, 1 to 100,000; rarer ones become unknown. Default 100; 10,000
+    /// for `frequency` and `target`, which take one element for any number of values.
     max_values: Option<Bounded<u32, 1, 100_000>>,
-    /// Fewest training rows of a known value; rarer ones become unknown. Raise it where rare values are noise. Default 1.
+    /// Fewest training rows of a known value; rarer ones become unknown. Raise it where rare values
+    /// are noise. Default 1.
     min_count: Option<Bounded<u64, 1, { u64::MAX }>>,
-    /// Treatment of rows with a value that the training split lacks: `accept` (default, it has the reserved id of unknown
-    /// values) or `reject` (it is rejected as `unknown_category`, in the splits, in rows that are added and in those to
-    /// predict, and counts towards `max_reject_fraction`). Choose `reject` where a new value is a fault of the source; then
-    /// every training value is known, and the build stops where there are more than `max_values`.
+    /// Treatment of rows with a value that the training split lacks: `accept` (default) or
+    /// `reject`. With `accept` the value has the reserved id of unknown values. With `reject` the
+    /// row is rejected as `unknown_category` and counts towards `max_reject_fraction`, in the
+    /// splits, in appended rows and in rows to predict. Use `reject` where a new value is a fault
+    /// of the source. Then every training value is known, and the build stops if there are more
+    /// than `max_values`.
     unknown: Option<UnknownCategories>,
 }
 
@@ -585,10 +602,10 @@ impl TryFrom<VocabularyKeys> for Vocabulary {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum UnknownCategories {
-    /// It stays, with the reserved id of unknown values.
+    /// The row is kept, and the value has the reserved id of unknown values.
     #[default]
     Accept,
-    /// It is rejected.
+    /// The row is rejected.
     Reject,
 }
 
@@ -596,7 +613,8 @@ pub enum UnknownCategories {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct HashBuckets {
-    /// Ids that the values share, 1 to 65,536. More mean fewer values that share one, and a longer row. Default 64.
+    /// Number of ids that the values share, 1 to 65,536. With more ids, fewer values share one, and
+    /// the row is longer. Default 64.
     pub buckets: Bounded<u32, 1, 65_536>,
 }
 
@@ -615,9 +633,9 @@ impl Default for HashBuckets {
 pub struct TargetEncoding {
     /// The known values.
     pub vocabulary: Vocabulary,
-    /// Parts of the training split.
+    /// Number of folds of the training split.
     pub folds: Bounded<u32, 2, 100>,
-    /// Rows of the mean over all rows that are added to those of each value.
+    /// Number of rows with the mean over all rows that are added to those of each value.
     pub smoothing: NotNegative,
 }
 
@@ -635,18 +653,20 @@ impl Default for TargetEncoding {
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct TargetKeys {
-    /// Most known values, 1 to 100,000; rarer ones become unknown. Default 10,000.
+    /// Largest number of known values, 1 to 100,000; rarer ones become unknown. Default 10,000.
     max_values: Option<Bounded<u32, 1, 100_000>>,
-    /// Fewest training rows of a known value; rarer ones become unknown. Raise it where rare values are noise. Default 1.
+    /// Fewest training rows of a known value; rarer ones become unknown. Raise it where rare values
+    /// are noise. Default 1.
     min_count: Option<Bounded<u64, 1, { u64::MAX }>>,
-    /// Treatment of rows with a value that the training split lacks: `accept` (default) or `reject`, as with the other
-    /// encodings of known values.
+    /// Treatment of rows with a value that the training split lacks: `accept` (default) or
+    /// `reject`, as with the other encodings of known values.
     unknown: Option<UnknownCategories>,
-    /// Parts that the training split is divided into, 2 to 100, by a tagged hash of the rows' content. A training row gets
-    /// numbers that its own part had no share in; the fewer parts, the noisier these are. Default 5.
+    /// Number of folds of the training split, 2 to 100, chosen by a keyed hash of the rows'
+    /// content. The encoding of a training row is computed from the other folds; fewer folds make
+    /// it noisier. Default 5.
     folds: Option<Bounded<u32, 2, 100>>,
-    /// Rows of the mean over all rows that are added to those of each value. Raise it where values of few rows make noise.
-    /// Default 10.
+    /// Number of rows with the mean over all rows that are added to those of each value. Raise it
+    /// where values with few rows are noisy. Default 10.
     smoothing: Option<NotNegative>,
 }
 

@@ -10,8 +10,8 @@ use serde::{
 
 use super::DatasetConfig;
 
-/// The columns to predict, in the order of a model's outputs. One is written as a text and several as a list, so a list of one
-/// is the same configuration as its name alone.
+/// The columns to predict, in the order of a model's outputs. One column is written as a string and
+/// several as a list, so a list of one is the same configuration as its name alone.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TargetColumns(Vec<String>);
 
@@ -30,7 +30,7 @@ impl DatasetConfig {
         self.target.as_ref().map_or(&[], TargetColumns::names)
     }
 
-    /// Returns whether column `name` is a target.
+    /// Returns true if column `name` is a target.
     #[must_use]
     pub fn is_target(&self, name: &str) -> bool {
         self.targets().iter().any(|target| target == name)
