@@ -263,10 +263,7 @@ fn column<'a>(batch: &'a feedline_loader::Batch, name: &str) -> Option<View<'a>>
             shape.push(features);
             ("<f4", bytemuck::cast_slice(batch.x()))
         }
-        (
-            "image",
-            BatchKind::Images { height, width } | BatchKind::Multi { height, width, .. },
-        ) => {
+        ("image", BatchKind::Images { height, width } | BatchKind::Multi { height, width, .. }) => {
             shape.extend([height, width, 3]);
             ("|u1", batch.pixels())
         }

@@ -6,7 +6,7 @@ use feedline_loader::{
     BadShards, BadValues, CacheConfig, ClassBalance, ColumnMap, FetchConfig, InputConfig,
     InputFormat, LastBatch, LoaderConfig, MixtureConfig, SourceEnd, SourceWeight, SplitChoice,
     TokenLayout, TokensConfig,
-    image::{MixedBy, ImageConfig},
+    image::{ImageConfig, MixedBy},
 };
 use feedline_schemas::{
     ids::{Rank, Seed},

@@ -2,7 +2,7 @@
 //!
 //! Lines of a report are headings (not indented), results (indented by two) and details (by four).
 //! Warnings come last. A report above [`MAX_LINES`] lines has its details left out, with a line
-//! that says so.
+//! that names their kinds.
 
 use std::fmt::{self, Write as _};
 
@@ -65,13 +65,11 @@ fn arrange(text: &str, next: Option<&str>, verbose: bool, out: &mut String) -> f
         }
     }
     let other = warnings.len() + usize::from(!warnings.is_empty()) + usize::from(next.is_some());
-    let mut left_out = 0;
+    let mut left_out = LeftOut::default();
     if !verbose && results.len() + other > MAX_LINES {
-        let all = results.len();
-        results.retain(|text| is_kept(text));
-        left_out = all - results.len();
+        results.retain(|text| is_kept(text) || left_out.add(1, name_of(text).1));
         let room = (MAX_LINES - 1).saturating_sub(other).max(MAX_LINES / 2);
-        left_out += fold(&mut results, room);
+        left_out.add(fold(&mut results, room), "complete sources");
     }
     for text in &results {
         writeln!(out, "{text}")?;
@@ -89,7 +87,7 @@ fn arrange(text: &str, next: Option<&str>, verbose: bool, out: &mut String) -> f
         for (subject, warning) in &warnings[..shown] {
             line(out, subject, warning)?;
         }
-        left_out += warnings.len() - shown;
+        left_out.add(warnings.len() - shown, "warnings");
         if shown < warnings.len() {
             line(
                 out,
@@ -98,13 +96,33 @@ fn arrange(text: &str, next: Option<&str>, verbose: bool, out: &mut String) -> f
             )?;
         }
     }
-    if left_out > 0 {
-        let text = format!("{left_out} lines with `--verbose`, everything with `--json`");
+    if left_out.lines > 0 {
+        let LeftOut { lines, kinds } = &left_out;
+        let kinds = kinds.join(", ");
+        let text = format!("{lines} lines with `--verbose` ({kinds}), everything with `--json`");
         line(out, "more", text)?;
     }
     match next {
         Some(next) => line(out, "next", next),
         None => Ok(()),
+    }
+}
+
+/// Lines left out, and their kinds in the order of their first appearance.
+#[derive(Default)]
+struct LeftOut {
+    lines: usize,
+    kinds: Vec<String>,
+}
+
+impl LeftOut {
+    /// Adds lines of a kind. Returns false: none of them is kept.
+    fn add(&mut self, lines: usize, kind: &str) -> bool {
+        self.lines += lines;
+        if lines > 0 && !self.kinds.iter().any(|known| known == kind) {
+            self.kinds.push(kind.to_owned());
+        }
+        false
     }
 }
 
@@ -209,6 +227,21 @@ mod tests {
             let hidden = all.iter().filter(|line| !lines.contains(line)).count();
             assert_eq!(count, hidden, "{sources} {details}: {lines:#?}");
         }
+    }
+
+    #[test]
+    fn kinds_of_details_that_are_left_out_are_named() {
+        let lines = arranged(&report(1, 40), false);
+        let more = lines
+            .iter()
+            .find(|line| line.starts_with("  more"))
+            .unwrap();
+        assert!(
+            more.ends_with(
+                "41 lines with `--verbose` (coerced, fingerprint), everything with `--json`"
+            ),
+            "{more}"
+        );
     }
 
     #[test]
