@@ -65,7 +65,7 @@ fn arrange(text: &str, next: Option<&str>, verbose: bool, out: &mut String) -> f
         }
     }
     let other = warnings.len() + usize::from(!warnings.is_empty()) + usize::from(next.is_some());
-    let mut left_out = LeftOut::default();
+    let mut left_out = OmittedLines::default();
     if !verbose && results.len() + other > MAX_LINES {
         results.retain(|text| is_kept(text) || left_out.add(1, name_of(text).1));
         let room = (MAX_LINES - 1).saturating_sub(other).max(MAX_LINES / 2);
@@ -97,7 +97,7 @@ fn arrange(text: &str, next: Option<&str>, verbose: bool, out: &mut String) -> f
         }
     }
     if left_out.lines > 0 {
-        let LeftOut { lines, kinds } = &left_out;
+        let OmittedLines { lines, kinds } = &left_out;
         let kinds = kinds.join(", ");
         let text = format!("{lines} lines with `--verbose` ({kinds}), everything with `--json`");
         line(out, "more", text)?;
@@ -110,12 +110,12 @@ fn arrange(text: &str, next: Option<&str>, verbose: bool, out: &mut String) -> f
 
 /// Lines left out, and their kinds in the order of their first appearance.
 #[derive(Default)]
-struct LeftOut {
+struct OmittedLines {
     lines: usize,
     kinds: Vec<String>,
 }
 
-impl LeftOut {
+impl OmittedLines {
     /// Adds lines of a kind. Returns false: none of them is kept.
     fn add(&mut self, lines: usize, kind: &str) -> bool {
         self.lines += lines;

@@ -18,6 +18,7 @@ mod object;
 #[cfg(feature = "pages")]
 pub mod pages;
 pub mod private;
+mod redacted;
 mod retry_after;
 mod store;
 pub mod tar;

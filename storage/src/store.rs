@@ -23,6 +23,7 @@ use crate::{
     growing::{Depth, sweep},
     local::LocalBackend,
     object::ObjectBackend,
+    redacted::redacted,
     web::WebOptions,
 };
 
@@ -590,21 +591,6 @@ fn reached(
     }
     let pairs = options.vars.iter();
     parse_url_opts(url, pairs.map(|(k, v)| (k.as_str(), v.as_str())))
-}
-
-/// `url` without user, password and query.
-pub(crate) fn redacted(url: &str) -> String {
-    match Url::parse(url) {
-        Ok(parsed) if parsed.has_host() => {
-            format!(
-                "{}://{}{}",
-                parsed.scheme(),
-                parsed.host_str().unwrap_or_default(),
-                parsed.path()
-            )
-        }
-        _ => url.split('?').next().unwrap_or_default().to_owned(),
-    }
 }
 
 #[cfg(test)]

@@ -32,7 +32,7 @@ use tokio::sync::OnceCell;
 use url::{Host, Url};
 
 pub use self::guard::{Found, Guard, Lookup, REFUSED, Resolver, Verdict, system};
-use crate::store::redacted;
+use crate::redacted::redacted;
 
 /// User agent with a contact URL.
 pub const USER_AGENT: &str = concat!(

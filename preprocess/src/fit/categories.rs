@@ -1,7 +1,7 @@
 //! Known values of categories, and the handling of all others.
 
 use feedline_schemas::{
-    config::{Bounded, Categories, UnknownCategories, Vocabulary},
+    config::{Bounded, Categories, UnknownCategories, VocabularyCategories},
     transform::{FittedCategories, FittedFrequency},
 };
 
@@ -48,7 +48,7 @@ impl Fit {
     async fn known(
         &self,
         step: &Categories,
-        vocabulary: &Vocabulary,
+        vocabulary: &VocabularyCategories,
         name: &str,
     ) -> Result<FittedCategories, Error> {
         let limit = step.max_values().unwrap_or_default() as usize;

@@ -112,18 +112,18 @@ enum FeatureKind {
 }
 
 impl FeatureKind {
-    const fn of(feature: &config::Feature) -> Self {
+    const fn of(feature: &config::DerivedFeature) -> Self {
         match feature {
-            config::Feature::RollingMean(_) => Self::RollingMean,
-            config::Feature::RollingStd(_) => Self::RollingStd,
-            config::Feature::RollingMin(_) => Self::RollingMin,
-            config::Feature::RollingMax(_) => Self::RollingMax,
-            config::Feature::Momentum(_) => Self::Momentum,
-            config::Feature::Lag(_) => Self::Lag,
-            config::Feature::Difference(_) => Self::Difference,
-            config::Feature::ForwardFill(_) => Self::ForwardFill,
-            config::Feature::Interpolate(_) => Self::Interpolate,
-            config::Feature::Calendar(calendar) => Self::Calendar(calendar.part),
+            config::DerivedFeature::RollingMean(_) => Self::RollingMean,
+            config::DerivedFeature::RollingStd(_) => Self::RollingStd,
+            config::DerivedFeature::RollingMin(_) => Self::RollingMin,
+            config::DerivedFeature::RollingMax(_) => Self::RollingMax,
+            config::DerivedFeature::Momentum(_) => Self::Momentum,
+            config::DerivedFeature::Lag(_) => Self::Lag,
+            config::DerivedFeature::Difference(_) => Self::Difference,
+            config::DerivedFeature::ForwardFill(_) => Self::ForwardFill,
+            config::DerivedFeature::Interpolate(_) => Self::Interpolate,
+            config::DerivedFeature::Calendar(calendar) => Self::Calendar(calendar.part),
         }
     }
 }

@@ -15,13 +15,13 @@ use crate::units::ByteSize;
 
 /// An integer from `MIN` to `MAX` with the unit `U`; a `MAX` of `u64::MAX` means no upper bound.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Bounded<T, const MIN: u64, const MAX: u64, U = Plain> {
+pub struct Bounded<T, const MIN: u64, const MAX: u64, U = NoUnit> {
     value: T,
     unit: PhantomData<U>,
 }
 
 /// A count from `MIN` to `MAX`.
-pub type Count<const MIN: u64, const MAX: u64 = { u64::MAX }> = Bounded<u64, MIN, MAX>;
+pub type BoundedCount<const MIN: u64, const MAX: u64 = { u64::MAX }> = Bounded<u64, MIN, MAX>;
 /// A size from `MIN` to `MAX` bytes, such as `"64 MiB"`.
 pub type Bytes<const MIN: u64, const MAX: u64 = { u64::MAX }> = Bounded<ByteSize, MIN, MAX>;
 /// A time from `MIN` to `MAX` seconds.
@@ -38,7 +38,7 @@ pub trait Unit {
 
 /// No unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Plain {}
+pub enum NoUnit {}
 /// Seconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Second {}
@@ -46,7 +46,7 @@ pub enum Second {}
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Millisecond {}
 
-impl Unit for Plain {
+impl Unit for NoUnit {
     const SUFFIX: &'static str = "";
 }
 impl Unit for Second {
@@ -70,35 +70,38 @@ pub trait Whole: Copy + fmt::Display {
     ///
     /// # Errors
     /// Those of the deserializer, for a value of another type.
-    fn read<'de, D: Deserializer<'de>>(deserializer: D, range: &str) -> Result<Read, D::Error>;
+    fn read<'de, D: Deserializer<'de>>(
+        deserializer: D,
+        range: &str,
+    ) -> Result<ReadNumber, D::Error>;
     /// JSON Schema without the range.
     fn schema() -> Schema;
 }
 
 /// A number as written in a configuration.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Read {
+pub enum ReadNumber {
     /// An integer.
     Whole(i128),
     /// Any other number.
     Real(f64),
 }
 
-struct ReadNumber<'a>(&'a str);
+struct NumberVisitor<'a>(&'a str);
 
-impl de::Visitor<'_> for ReadNumber<'_> {
-    type Value = Read;
+impl de::Visitor<'_> for NumberVisitor<'_> {
+    type Value = ReadNumber;
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.0)
     }
-    fn visit_u64<E: de::Error>(self, value: u64) -> Result<Read, E> {
-        Ok(Read::Whole(value.into()))
+    fn visit_u64<E: de::Error>(self, value: u64) -> Result<ReadNumber, E> {
+        Ok(ReadNumber::Whole(value.into()))
     }
-    fn visit_i64<E: de::Error>(self, value: i64) -> Result<Read, E> {
-        Ok(Read::Whole(value.into()))
+    fn visit_i64<E: de::Error>(self, value: i64) -> Result<ReadNumber, E> {
+        Ok(ReadNumber::Whole(value.into()))
     }
-    fn visit_f64<E: de::Error>(self, value: f64) -> Result<Read, E> {
-        Ok(Read::Real(value))
+    fn visit_f64<E: de::Error>(self, value: f64) -> Result<ReadNumber, E> {
+        Ok(ReadNumber::Real(value))
     }
 }
 
@@ -118,8 +121,8 @@ macro_rules! whole {
             fn read<'de, D: Deserializer<'de>>(
                 deserializer: D,
                 range: &str,
-            ) -> Result<Read, D::Error> {
-                deserializer.deserialize_any(ReadNumber(&format!("a whole number, {range}")))
+            ) -> Result<ReadNumber, D::Error> {
+                deserializer.deserialize_any(NumberVisitor(&format!("a whole number, {range}")))
             }
             fn schema() -> Schema {
                 json_schema!({ "type": "integer", "format": $format })
@@ -146,8 +149,8 @@ impl Whole for ByteSize {
     fn shown(number: u64) -> String {
         Self::new(number).to_string().replace(".0 ", " ")
     }
-    fn read<'de, D: Deserializer<'de>>(deserializer: D, _: &str) -> Result<Read, D::Error> {
-        Self::deserialize(deserializer).map(|size| Read::Whole(size.bytes().into()))
+    fn read<'de, D: Deserializer<'de>>(deserializer: D, _: &str) -> Result<ReadNumber, D::Error> {
+        Self::deserialize(deserializer).map(|size| ReadNumber::Whole(size.bytes().into()))
     }
     fn schema() -> Schema {
         json_schema!({
@@ -188,8 +191,8 @@ impl<T: Whole, const MIN: u64, const MAX: u64, U: Unit> Bounded<T, MIN, MAX, U> 
     /// The value `V`, which is checked when the program is compiled.
     ///
     /// ```compile_fail
-    /// use feedline_schemas::config::Count;
-    /// let _ = Count::<1, 10>::literal::<11>();
+    /// use feedline_schemas::config::BoundedCount;
+    /// let _ = BoundedCount::<1, 10>::literal::<11>();
     /// ```
     ///
     /// # Panics
@@ -298,7 +301,7 @@ impl<'de, T: Whole, const MIN: u64, const MAX: u64, U: Unit> Deserialize<'de>
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let read = T::read(deserializer, &Self::range())?;
         let got = match read {
-            Read::Whole(number) => match u64::try_from(number) {
+            ReadNumber::Whole(number) => match u64::try_from(number) {
                 Ok(number) if (MIN..=MAX).contains(&number) => match T::from_number(number) {
                     Some(value) => return Ok(Self::of(value)),
                     None => T::shown(number),
@@ -306,7 +309,7 @@ impl<'de, T: Whole, const MIN: u64, const MAX: u64, U: Unit> Deserialize<'de>
                 Ok(number) => T::shown(number),
                 Err(_) => number.to_string(),
             },
-            Read::Real(number) => {
+            ReadNumber::Real(number) => {
                 let range = Self::range();
                 return Err(de::Error::custom(format!(
                     "must be a whole number, {range}, got {number:?}"
@@ -501,9 +504,9 @@ impl<'de, R: Interval, F: Float> Deserialize<'de> for Real<R, F> {
             clippy::cast_precision_loss,
             reason = "a whole number is read as the nearest float, as serde does"
         )]
-        let number = match deserializer.deserialize_any(ReadNumber(&expected))? {
-            Read::Whole(number) => number as f64,
-            Read::Real(number) => number,
+        let number = match deserializer.deserialize_any(NumberVisitor(&expected))? {
+            ReadNumber::Whole(number) => number as f64,
+            ReadNumber::Real(number) => number,
         };
         Self::new(F::nearest(number))
             .map_err(|_| de::Error::custom(Self::refused(short(&format!("{number:?}")))))
@@ -545,8 +548,8 @@ mod tests {
         small: Option<Real<BelowOne, f32>>,
         rate: Option<Positive>,
         count: Option<Bounded<u32, 1, 64>>,
-        many: Option<Count<1, 10_000_000>>,
-        open: Option<Count<1>>,
+        many: Option<BoundedCount<1, 10_000_000>>,
+        open: Option<BoundedCount<1>>,
         wait: Option<Seconds<1, 3_600>>,
         size: Option<Bytes<1, { 128 << 20 }>>,
     }
@@ -586,7 +589,7 @@ mod tests {
         assert_eq!(toml::to_string(&numbers).unwrap(), text);
         assert_eq!(numbers.wait.unwrap().duration(), Duration::from_secs(1));
         assert_eq!(*numbers.count.unwrap(), 64);
-        assert_eq!(Count::<1, 9>::literal::<9>().get(), 9);
+        assert_eq!(BoundedCount::<1, 9>::literal::<9>().get(), 9);
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Bounded, Bytes, Count, Fraction};
+use super::{Bounded, BoundedCount, Bytes, Fraction};
 use crate::{ids::Name, record::ColumnType};
 
 /// `[source.contract]`.
@@ -322,10 +322,10 @@ pub struct JsonConfig {
     pub max_depth: Bounded<u32, 1, 128>,
     /// Most keys of one object, at least 1; a record with a larger object is rejected. Default
     /// 100,000.
-    pub max_keys: Count<1>,
+    pub max_keys: BoundedCount<1>,
     /// Most items of one list, at least 1; the list of records of a page is bounded too. A document
     /// with a longer list is refused. Default 1,000,000.
-    pub max_items: Count<1>,
+    pub max_items: BoundedCount<1>,
     /// Most bytes of one text, at least 1 B; a record with a longer text is rejected. Default 64
     /// MiB.
     pub max_text_bytes: Bytes<1>,

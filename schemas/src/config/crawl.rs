@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Bounded, Count, Milliseconds, Seconds};
+use super::{Bounded, BoundedCount, Milliseconds, Seconds};
 use crate::units::ByteSize;
 
 /// `[source.crawl]`: selection of pages, and rate limiting.
@@ -47,10 +47,10 @@ pub struct CrawlConfig {
     /// Most URLs that are requested, including redirects and sitemaps, 1 to 100,000,000. Default
     /// 10,000, a guard against endless sites. A known URL takes 20 to 40 bytes of memory, and about
     /// 15 more while it waits.
-    pub max_pages: Count<1, 100_000_000>,
+    pub max_pages: BoundedCount<1, 100_000_000>,
     /// Most URLs of one host. Default: `max_pages`.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub max_host_pages: Option<Count<1>>,
+    pub max_host_pages: Option<BoundedCount<1>>,
     /// If true, robots.txt is respected (RFC 9309, and Crawl-delay). Default true.
     pub robots: bool,
     /// Time between the starts of two requests to the same host, in milliseconds, 0 to 86,400,000.

@@ -16,7 +16,7 @@ pub struct FeatureConfig {
     /// Name of the feature. No landed column may have the same name.
     pub name: String,
     /// The operation.
-    pub feature: Feature,
+    pub feature: DerivedFeature,
 }
 
 /// Keys of every feature.
@@ -29,34 +29,34 @@ struct AnyFeature {
 
 /// The operation of a feature.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Feature {
+pub enum DerivedFeature {
     /// Mean of the values in the window.
-    RollingMean(Rolling<1>),
+    RollingMean(RollingFeature<1>),
     /// Volatility: the sample standard deviation (divided by n - 1) of the values in the window,
     /// missing below 2.
-    RollingStd(Rolling<2>),
+    RollingStd(RollingFeature<2>),
     /// Smallest value in the window.
-    RollingMin(Rolling<1>),
+    RollingMin(RollingFeature<1>),
     /// Largest value in the window.
-    RollingMax(Rolling<1>),
+    RollingMax(RollingFeature<1>),
     /// Newest value in the window minus its oldest; missing if the window has only one.
-    Momentum(Rolling<2>),
+    Momentum(RollingFeature<2>),
     /// The value `rows` rows earlier, or that of the newest row at least `window` earlier.
-    Lag(Lag),
+    Lag(LagFeature),
     /// The value of the previous row minus its lag; with `closed = "right"`, the value of the row
     /// itself minus its lag.
-    Difference(Difference),
+    Difference(DifferenceFeature),
     /// The row's value; if missing, the newest earlier one.
-    ForwardFill(Fill),
+    ForwardFill(FillFeature),
     /// The row's value; if missing, the value at its time on the line through the two newest
     /// earlier values, because later values are not known yet. Missing without two recent enough
     /// values.
-    Interpolate(Fill),
+    Interpolate(FillFeature),
     /// A part of the row's time, in the zone of the series.
-    Calendar(Calendar),
+    Calendar(CalendarFeature),
 }
 
-impl Tagged for Feature {
+impl Tagged for DerivedFeature {
     const TAG: &'static str = "type";
     const DOC: &'static str = "Type of the feature; its other keys depend on it. `rolling_mean`, `rolling_std` (the sample standard \
                                deviation, missing below 2 values), `rolling_min`, `rolling_max`; `momentum`: the newest value in \
@@ -119,7 +119,7 @@ impl Lookback {
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(try_from = "RollingKeys<LEAST>")]
 #[schemars(with = "RollingKeys<LEAST>")]
-pub struct Rolling<const LEAST: u64> {
+pub struct RollingFeature<const LEAST: u64> {
     /// Numeric column to compute it from.
     pub column: String,
     /// The window.
@@ -151,7 +151,7 @@ struct RollingKeys<const LEAST: u64> {
     closed: Option<Closed>,
 }
 
-impl<const LEAST: u64> TryFrom<RollingKeys<LEAST>> for Rolling<LEAST> {
+impl<const LEAST: u64> TryFrom<RollingKeys<LEAST>> for RollingFeature<LEAST> {
     type Error = KeyError;
 
     fn try_from(keys: RollingKeys<LEAST>) -> Result<Self, KeyError> {
@@ -181,7 +181,7 @@ impl<const LEAST: u64> TryFrom<RollingKeys<LEAST>> for Rolling<LEAST> {
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(try_from = "LagKeys")]
 #[schemars(with = "LagKeys")]
-pub struct Lag {
+pub struct LagFeature {
     /// Numeric column to compute it from.
     pub column: String,
     /// Age of the value.
@@ -201,7 +201,7 @@ struct LagKeys {
     rows: Option<Bounded<u32, 1, 1_000_000>>,
 }
 
-impl TryFrom<LagKeys> for Lag {
+impl TryFrom<LagKeys> for LagFeature {
     type Error = KeyError;
 
     fn try_from(keys: LagKeys) -> Result<Self, KeyError> {
@@ -216,7 +216,7 @@ impl TryFrom<LagKeys> for Lag {
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(try_from = "DifferenceKeys")]
 #[schemars(with = "DifferenceKeys")]
-pub struct Difference {
+pub struct DifferenceFeature {
     /// Numeric column to compute it from.
     pub column: String,
     /// Age of the earlier value.
@@ -242,7 +242,7 @@ struct DifferenceKeys {
     closed: Option<Closed>,
 }
 
-impl TryFrom<DifferenceKeys> for Difference {
+impl TryFrom<DifferenceKeys> for DifferenceFeature {
     type Error = KeyError;
 
     fn try_from(keys: DifferenceKeys) -> Result<Self, KeyError> {
@@ -258,7 +258,7 @@ impl TryFrom<DifferenceKeys> for Difference {
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(try_from = "FillKeys")]
 #[schemars(with = "FillKeys")]
-pub struct Fill {
+pub struct FillFeature {
     /// Numeric column to compute it from.
     pub column: String,
     /// Largest age of a value that is used.
@@ -278,7 +278,7 @@ struct FillKeys {
     rows: Option<Bounded<u32, 1, 1_000_000>>,
 }
 
-impl TryFrom<FillKeys> for Fill {
+impl TryFrom<FillKeys> for FillFeature {
     type Error = KeyError;
 
     fn try_from(keys: FillKeys) -> Result<Self, KeyError> {
@@ -292,12 +292,12 @@ impl TryFrom<FillKeys> for Fill {
 /// A part of the row's time, in the zone of the series.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Calendar {
+pub struct CalendarFeature {
     /// The part.
     pub part: CalendarPart,
 }
 
-impl Feature {
+impl DerivedFeature {
     /// `type` of the feature.
     #[must_use]
     pub const fn name(&self) -> &'static str {
@@ -428,7 +428,7 @@ impl JsonSchema for FeatureConfig {
     fn json_schema(generator: &mut SchemaGenerator) -> Schema {
         let description =
             "`[[dataset.feature]]`: a numeric feature computed from the past of its entity.";
-        tagged::schema::<AnyFeature, Feature>(generator, description)
+        tagged::schema::<AnyFeature, DerivedFeature>(generator, description)
     }
 }
 
@@ -468,7 +468,7 @@ impl Serialize for FeatureConfig {
             min_periods: feature.min_periods(),
             closed: feature.closed(),
             part: match feature {
-                Feature::Calendar(calendar) => Some(calendar.part),
+                DerivedFeature::Calendar(calendar) => Some(calendar.part),
                 _ => None,
             },
         };

@@ -12,6 +12,7 @@ mod crawl;
 mod dataset;
 mod device;
 mod document;
+mod embargo;
 mod error;
 mod expect;
 mod feature;
@@ -32,6 +33,7 @@ mod optimizer;
 mod pagination;
 mod parallel;
 mod precision;
+mod retry;
 mod schedule;
 mod secret;
 mod sequence;
@@ -57,9 +59,9 @@ pub use self::{
     },
     average::AverageConfig,
     bounded::{
-        AboveZero, BelowOne, Bounded, Bytes, Count, Float, Fraction, FromZero, InsideOne, Interval,
-        Millisecond, Milliseconds, NotNegative, OutOfRange, Plain, Positive, Read, Real, Second,
-        Seconds, ToThousand, Unit, Whole, ZeroToHalf, ZeroToOne,
+        AboveZero, BelowOne, Bounded, BoundedCount, Bytes, Float, Fraction, FromZero, InsideOne,
+        Interval, Millisecond, Milliseconds, NoUnit, NotNegative, OutOfRange, Positive, ReadNumber,
+        Real, Second, Seconds, ToThousand, Unit, Whole, ZeroToHalf, ZeroToOne,
     },
     contract::{
         ChildConfig, ColumnContract, ColumnsContract, ContractConfig, DeclaredType, DuplicateKeys,
@@ -72,11 +74,12 @@ pub use self::{
     },
     device::DeviceChoice,
     document::{DocumentConfig, PersonalData, QualityConfig},
+    embargo::Embargo,
     error::{ConfigError, MarkedLine},
     expect::{ExpectConfig, OnViolation},
     feature::{
-        Calendar, CalendarPart, Closed, Difference, Feature, FeatureConfig, Fill, Lag, Lookback,
-        Rolling,
+        CalendarFeature, CalendarPart, Closed, DerivedFeature, DifferenceFeature, FeatureConfig,
+        FillFeature, LagFeature, Lookback, RollingFeature,
     },
     for_each::{ForEachConfig, MissingValue},
     guard::{GuardConfig, NotFinitePolicy},
@@ -104,6 +107,7 @@ pub use self::{
     },
     parallel::{Collective, Compression, ParallelConfig},
     precision::{LossScaleConfig, Precision},
+    retry::RetryConfig,
     schedule::{ScheduleConfig, ScheduleKind, ScheduleUnit},
     secret::SecretRef,
     sequence::SequenceConfig,
@@ -111,15 +115,14 @@ pub use self::{
     slices::{SliceClock, SlicesConfig, UpperEnd},
     source::{
         ArchiveConfig, BatchConfig, CsvConfig, FetchConfig, FileFormat, FilesChanged, FilesConfig,
-        IdxConfig, InferConfig, NullSpellings, RetryConfig, SourceConfig, SourceKind, TextConfig,
-        TextOrSecret,
+        IdxConfig, InferConfig, NullSpellings, SourceConfig, SourceKind, TextConfig, TextOrSecret,
     },
     source_schedule::{Overlap, SourceScheduleConfig},
-    split::{Embargo, MissingKey, SplitBy, SplitConfig},
+    split::{MissingKey, SplitBy, SplitConfig},
     step::{
         Categories, Constant, Groups, HashBuckets, Impute, ImputeStrategy, Knn, MinMax,
         NeighbourWeights, Power, PowerMethod, Robust, Standardize, Step, StepConfig,
-        TargetEncoding, UnknownCategories, Vocabulary, Winsorize,
+        TargetEncoding, UnknownCategories, VocabularyCategories, Winsorize,
     },
     target::TargetColumns,
     train::{

@@ -6,11 +6,11 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    AuthConfig, Bounded, Bytes, ContractConfig, Count, CrawlConfig, ForEachConfig,
-    IncrementalConfig, LimitsConfig, PageConfig, PaginationConfig, Real, Refresh, Seconds,
-    SecretRef, SlicesConfig, SourceScheduleConfig, ZeroToHalf,
+    AuthConfig, Bounded, BoundedCount, Bytes, ContractConfig, CrawlConfig, ForEachConfig,
+    IncrementalConfig, LimitsConfig, PageConfig, PaginationConfig, Real, Refresh, RetryConfig,
+    Seconds, SecretRef, SlicesConfig, SourceScheduleConfig, ZeroToHalf,
 };
-use crate::{ids::Name, units::ByteSize};
+use crate::ids::Name;
 
 /// One source.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -219,71 +219,6 @@ pub enum TextOrSecret {
     Secret(SecretRef),
 }
 
-/// `[source.retry]`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, default)]
-pub struct RetryConfig {
-    /// Most tries of one request, 1 to 100. Default 8.
-    pub max_tries: Bounded<u32, 1, 100>,
-    /// First backoff in milliseconds; try n waits a random time up to `base_ms * 2^n` (full
-    /// jitter). Default 500.
-    pub base_ms: u64,
-    /// Longest backoff in milliseconds. Default 60,000.
-    pub cap_ms: u64,
-    /// Longest wait, in seconds, that a server may request with Retry-After, or with the reset of
-    /// an exhausted quota. After a longer request, the run ends as deferred (exit code 4). A run
-    /// before that time sends no request and ends the same way; a later run resumes. Default 300.
-    pub max_wait_s: u64,
-    /// Longest deferral, in seconds, 1 to 31,536,000. A server that requests more
-    /// (`Retry-After: 3153600000`, a reset years ahead) is requested again after this time.
-    /// `feedline ingest resume` ends a deferral at once. Default 86,400, a day; raise it for a
-    /// server that bans early requests.
-    pub max_deferral_s: Seconds<1, 31_536_000>,
-    /// Time to connect, in milliseconds. Default 10,000.
-    pub connect_timeout_ms: u64,
-    /// Longest time without received bytes while reading, in milliseconds. Default 30,000.
-    pub read_timeout_ms: u64,
-    /// Total time of one request, in milliseconds. Default 300,000.
-    pub total_timeout_ms: u64,
-    /// Largest response body, decompressed. Default 64 MiB.
-    pub max_body_bytes: ByteSize,
-    /// Lowest speed of a body, in bytes per second over 10 s, 0 to 1,000,000. A slower response is
-    /// stopped and requested again. Default 100; 0 for a server that sends few bytes while it
-    /// works.
-    pub min_bytes_per_s: Count<0, 1_000_000>,
-    /// Longest time of one request over all of its tries and waits, in seconds, at least 1; a wait
-    /// that would end later does not begin. Default 3,600. To outlast an outage, raise it together
-    /// with `max_tries`.
-    pub max_elapsed_s: Seconds<1>,
-    /// Number of consecutive failures of a host, after retries, that open its circuit breaker, 0 to
-    /// 1,000; 0 disables it. Until the host responds again, it gets one request per cooldown. Other
-    /// tries fail without being sent. Default 10.
-    pub circuit_failures: Bounded<u32, 0, 1_000>,
-    /// Time from the opening of a circuit breaker to the first probe, in seconds, 1 to 3,600. Each
-    /// failed probe doubles it, up to 600 s or to this value if it is larger. Default 30.
-    pub circuit_cooldown_s: Seconds<1, 3_600>,
-}
-
-impl Default for RetryConfig {
-    fn default() -> Self {
-        Self {
-            max_tries: Bounded::literal::<8>(),
-            base_ms: 500,
-            cap_ms: 60_000,
-            max_wait_s: 300,
-            max_deferral_s: Bounded::literal::<86_400>(),
-            connect_timeout_ms: 10_000,
-            read_timeout_ms: 30_000,
-            total_timeout_ms: 300_000,
-            max_body_bytes: ByteSize::mib(64),
-            min_bytes_per_s: Bounded::literal::<100>(),
-            max_elapsed_s: Bounded::literal::<3_600>(),
-            circuit_failures: Bounded::literal::<10>(),
-            circuit_cooldown_s: Bounded::literal::<30>(),
-        }
-    }
-}
-
 /// Format of files.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
@@ -454,7 +389,7 @@ pub struct InferConfig {
     /// Rows of `files` that are sampled before the first batch lands, 0 to 10,000,000, and at most
     /// 32 MiB of them. Default 100,000. A larger sample makes rejects of values of an unseen kind
     /// less likely; with 0, only the first batch is used.
-    pub rows: Count<0, 10_000_000>,
+    pub rows: BoundedCount<0, 10_000_000>,
     /// Largest fraction of values that do not fit, in a column that is inferred as numbers or
     /// dates, 0 to 0.5. A warning reports such values, and `contract.types` applies to them. A
     /// column with a larger fraction is text. If `contract.types` is `widen`, any such value makes
@@ -542,7 +477,7 @@ pub struct ArchiveConfig {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub member: Option<String>,
     /// Most members of an archive, at least 1; one with more is refused. Default 10,000,000.
-    pub max_members: Count<1>,
+    pub max_members: BoundedCount<1>,
     /// Most bytes of a member, unpacked, 1 B to 1 GiB; memory holds one member. A larger image is
     /// written to `rejects/`; a larger table or text ends the run. Default 64 MiB.
     pub max_member_bytes: Bytes<1, { 1 << 30 }>,
@@ -550,7 +485,7 @@ pub struct ArchiveConfig {
     /// more), at least 1. An archive beyond it is refused as a possible decompression bomb. It also
     /// bounds the rows of a Parquet file, by the bytes of their texts and 8 for each number. A
     /// Parquet file with few, repeated texts may need more. Default 200.
-    pub max_ratio: Count<1>,
+    pub max_ratio: BoundedCount<1>,
 }
 
 impl Default for ArchiveConfig {
@@ -601,9 +536,9 @@ pub struct BatchConfig {
     /// Number of records that end a batch, 1 to 1,000,000: it is committed at the end of the page
     /// that reaches this number. Default 10,000. Smaller batches lose less work in a crash, larger
     /// ones make fewer files.
-    pub rows: Count<1, 1_000_000>,
+    pub rows: BoundedCount<1, 1_000_000>,
     /// Number of pages after which a batch is committed at the latest, at least 1. Default 100.
-    pub pages: Count<1>,
+    pub pages: BoundedCount<1>,
     /// Size of records that ends a batch, 1 B to 128 MiB: it is committed at the end of the page
     /// that reaches this size. Default `32 MiB`. Up to four sources are read at a time. Each reads
     /// one batch while it writes another, and a record takes about twice the size of its text. A

@@ -6,7 +6,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 pub use self::categories::{
-    Categories, HashBuckets, TargetEncoding, UnknownCategories, Vocabulary,
+    Categories, HashBuckets, TargetEncoding, UnknownCategories, VocabularyCategories,
 };
 use super::{
     bounded::{Bounded, Fraction},

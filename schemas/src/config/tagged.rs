@@ -26,13 +26,13 @@ pub(crate) trait Tagged: Sized + 'static {
     fn variants() -> Vec<Variant<Self>>;
 }
 
-type Read<T> = Box<dyn Fn(Map<String, Value>) -> Result<T, KeyError>>;
+type ReadTable<T> = Box<dyn Fn(Map<String, Value>) -> Result<T, KeyError>>;
 
 /// One table that a tag chooses.
 pub(crate) struct Variant<T> {
     name: &'static str,
     keys: Vec<&'static str>,
-    read: Read<T>,
+    read: ReadTable<T>,
     schemas: fn(&mut SchemaGenerator) -> Vec<Map<String, Value>>,
 }
 

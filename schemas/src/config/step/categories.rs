@@ -15,11 +15,11 @@ use crate::{
 #[derive(Clone, Debug, PartialEq)]
 pub enum Categories {
     /// One element per known value.
-    OneHot(Vocabulary),
+    OneHot(VocabularyCategories),
     /// The id of the value.
-    Ordinal(Vocabulary),
+    Ordinal(VocabularyCategories),
     /// The fraction of training rows with the value.
-    Frequency(Vocabulary),
+    Frequency(VocabularyCategories),
     /// One element per id; several values share an id.
     Hash(HashBuckets),
     /// The mean target of the value's training rows.
@@ -28,7 +28,7 @@ pub enum Categories {
 
 impl Default for Categories {
     fn default() -> Self {
-        Self::OneHot(Vocabulary::default())
+        Self::OneHot(VocabularyCategories::default())
     }
 }
 
@@ -57,7 +57,7 @@ impl Categories {
 
     /// The known values; hashed ones have none.
     #[must_use]
-    pub const fn vocabulary(&self) -> Option<&Vocabulary> {
+    pub const fn vocabulary(&self) -> Option<&VocabularyCategories> {
         match self {
             Self::OneHot(vocabulary) | Self::Ordinal(vocabulary) | Self::Frequency(vocabulary) => {
                 Some(vocabulary)
@@ -107,7 +107,7 @@ impl Tagged for Categories {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(try_from = "VocabularyKeys")]
 #[schemars(with = "VocabularyKeys")]
-pub struct Vocabulary {
+pub struct VocabularyCategories {
     /// Largest number of known values; rarer ones become unknown.
     pub max_values: Option<Bounded<u32, 1, 100_000>>,
     /// Fewest training rows of a known value; rarer ones become unknown.
@@ -135,7 +135,7 @@ struct VocabularyKeys {
     unknown: Option<UnknownCategories>,
 }
 
-impl TryFrom<VocabularyKeys> for Vocabulary {
+impl TryFrom<VocabularyKeys> for VocabularyCategories {
     type Error = KeyError;
 
     fn try_from(keys: VocabularyKeys) -> Result<Self, KeyError> {
@@ -192,7 +192,7 @@ impl Default for HashBuckets {
 #[schemars(with = "TargetKeys")]
 pub struct TargetEncoding {
     /// The known values.
-    pub vocabulary: Vocabulary,
+    pub vocabulary: VocabularyCategories,
     /// Number of folds of the training split.
     pub folds: Bounded<u32, 2, 100>,
     /// Number of rows with the mean over all rows that are added to those of each value.
@@ -202,7 +202,7 @@ pub struct TargetEncoding {
 impl Default for TargetEncoding {
     fn default() -> Self {
         Self {
-            vocabulary: Vocabulary::default(),
+            vocabulary: VocabularyCategories::default(),
             folds: Bounded::literal::<5>(),
             smoothing: NotNegative::literal(10.0),
         }
