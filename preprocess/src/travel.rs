@@ -33,7 +33,7 @@ macro_rules! first_of_functions {
             missing::HasKey, missing::KeyGroup,
             named::ByName, named::NoSplit, payload::Part, payload::Image, payload::Text, plain::Plain,
             range::ByPlace, range::Embargo, sparse::Sparse, split::ShuffleKey, split::Splitter,
-            time::Behind, time::ByTime, time::Timeless,
+            time::AfterBorder, time::ByTime, time::Timeless,
             typing::Category, typing::Judge, typing::Numeric,
         )
     };

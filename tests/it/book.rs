@@ -85,12 +85,22 @@ fn assert_generated(path: &str, text: &str) {
 fn wrap(first: &str, text: &str) -> String {
     const WIDTH: usize = 100;
     let indent = " ".repeat(first.len());
-    let (mut out, mut used) = (first.to_owned(), first.len());
-    for (at, word) in text.split_whitespace().enumerate() {
-        let width = word.chars().count();
+    let mut units: Vec<String> = Vec::new();
+    for word in text.split_whitespace() {
         let is_marker =
             word.starts_with(['-', '+', '*', '#', '>', '=', '|']) || ["1.", "1)"].contains(&word);
-        if at > 0 && used + 1 + width > WIDTH && !is_marker {
+        match units.last_mut() {
+            Some(unit) if is_marker => {
+                unit.push(' ');
+                unit.push_str(word);
+            }
+            _ => units.push(word.to_owned()),
+        }
+    }
+    let (mut out, mut used) = (first.to_owned(), first.len());
+    for (at, unit) in units.iter().enumerate() {
+        let width = unit.chars().count();
+        if at > 0 && used + 1 + width > WIDTH {
             out.push('\n');
             out.push_str(&indent);
             used = indent.len();
@@ -98,7 +108,7 @@ fn wrap(first: &str, text: &str) -> String {
             out.push(' ');
             used += 1;
         }
-        out.push_str(word);
+        out.push_str(unit);
         used += width;
     }
     out.push('\n');

@@ -56,13 +56,13 @@ pub(crate) fn compared(loss: &LossConfig) -> &'static [&'static str] {
 
 /// A metric that is no better than the baseline's.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Behind {
+pub(crate) struct WorseThanBaseline {
     pub(crate) metric: String,
     pub(crate) found: f64,
     pub(crate) baseline: f64,
 }
 
-impl Behind {
+impl WorseThanBaseline {
     /// Says it of the model on a split.
     pub(crate) fn sentence(&self, split: Split) -> String {
         let Self {
@@ -88,7 +88,11 @@ impl Behind {
 }
 
 /// The main metric, where none of those compared is better than the baseline's.
-pub(crate) fn behind(loss: &LossConfig, metrics: &Metrics, baseline: &Metrics) -> Option<Behind> {
+pub(crate) fn behind(
+    loss: &LossConfig,
+    metrics: &Metrics,
+    baseline: &Metrics,
+) -> Option<WorseThanBaseline> {
     let both = compared(loss)
         .iter()
         .filter_map(|name| Some((*name, *metrics.get(*name)?, *baseline.get(*name)?)));
@@ -98,11 +102,13 @@ pub(crate) fn behind(loss: &LossConfig, metrics: &Metrics, baseline: &Metrics) -
         false => found < baseline,
     };
     match both.first() {
-        Some((metric, found, of_baseline)) if !both.iter().any(is_better) => Some(Behind {
-            metric: (*metric).to_owned(),
-            found: *found,
-            baseline: *of_baseline,
-        }),
+        Some((metric, found, of_baseline)) if !both.iter().any(is_better) => {
+            Some(WorseThanBaseline {
+                metric: (*metric).to_owned(),
+                found: *found,
+                baseline: *of_baseline,
+            })
+        }
         _ => None,
     }
 }
@@ -112,7 +118,7 @@ fn behind_of_target(
     loss: &LossConfig,
     metrics: &Metrics,
     baseline: &Metrics,
-) -> Option<(Behind, usize)> {
+) -> Option<(WorseThanBaseline, usize)> {
     let main = *compared(loss).first()?;
     let of_targets = metrics
         .iter()
@@ -124,7 +130,7 @@ fn behind_of_target(
             true => *found > baseline,
             false => *found < baseline,
         };
-        (!is_better).then(|| Behind {
+        (!is_better).then(|| WorseThanBaseline {
             metric: name.clone(),
             found: *found,
             baseline,

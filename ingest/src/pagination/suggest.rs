@@ -37,7 +37,7 @@ pub(crate) fn suggest(headers: &HeaderMap, body: &Value, url: &Url, records: &st
                 .into(),
         };
     };
-    let answer = Answer {
+    let answer = FirstAnswer {
         headers,
         url,
         list,
@@ -90,7 +90,7 @@ struct Total<'a> {
     number: u64,
 }
 
-struct Answer<'a> {
+struct FirstAnswer<'a> {
     headers: &'a HeaderMap,
     url: &'a Url,
     list: &'a [Value],
@@ -197,7 +197,7 @@ const SIZES: [&str; 9] = [
     "take",
 ];
 
-impl Answer<'_> {
+impl FirstAnswer<'_> {
     fn count(&self) -> u64 {
         self.list.len() as u64
     }

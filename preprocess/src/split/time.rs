@@ -185,7 +185,7 @@ impl TimeRule {
             system::SPLIT => ByTime(borders).over(vec![ident(last)]).alias(name),
             system::REJECT => {
                 let arguments = vec![ident(name), ident(system::TIME), ident(last)];
-                Behind(borders).over(arguments).alias(name)
+                AfterBorder(borders).over(arguments).alias(name)
             }
             name => ident(name),
         });
@@ -367,9 +367,9 @@ impl RowFunction for ByTime {
 /// Reason to reject a row, from its earlier reason, if any, its time, and the last time of its
 /// group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub(crate) struct Behind(Borders);
+pub(crate) struct AfterBorder(Borders);
 
-impl RowFunction for Behind {
+impl RowFunction for AfterBorder {
     const NAME: &'static str = "feedline_behind_time";
     const RETURNS: DataType = DataType::Utf8;
 
