@@ -60,46 +60,17 @@ fn check(source: &SourceConfig) -> Result<(), Error> {
     check_manners(source)?;
     check_contract(&source.contract)?;
     csv_cell::check(&source.csv).map_err(|(key, reason)| Error::config(key, reason))?;
-    if source.archive.member.is_some() && source.r#type != SourceKind::Files {
-        let reason = "is for sources of the type `files`; remove it";
-        return Err(Error::config("archive.member", reason));
-    }
-    if !source.files.is_default() && source.r#type != SourceKind::Files {
-        let reason = "is for sources of the type `files`; remove it";
-        return Err(Error::config("files", reason));
-    }
     check_idle_keys(source)?;
-    let is_rest = source.r#type == SourceKind::Rest;
-    for (key, is_given) in [
-        ("auth", source.auth.is_some()),
-        ("incremental", source.incremental.is_some()),
-        ("error_path", source.error_path.is_some()),
-        ("refresh", !source.refresh.is_never()),
-    ] {
-        if is_given && !is_rest {
-            let reason = match (key, source.r#type) {
-                ("refresh", SourceKind::Html) => {
-                    "is for sources of the type `rest`; write `crawl.refresh`"
-                }
-                _ => "is for sources of the type `rest`; remove it",
-            };
-            return Err(Error::config(key, reason));
-        }
-    }
     if !source.refresh.is_never() && source.incremental.is_some() {
         let reason = "reads everything again, and `incremental` asks for what is new alone; remove one of them";
         return Err(Error::config("refresh", reason));
     }
-    if source.archive_raw && source.r#type == SourceKind::Files {
-        let reason = "is for sources of the types `rest` and `html`; remove it, the files themselves are what would be kept";
-        return Err(Error::config("archive_raw", reason));
-    }
     Ok(())
 }
 
-/// Refuses keys that have no effect for the type of the source.
+/// Refuses keys that have no effect for such a source of its type.
 fn check_idle_keys(source: &SourceConfig) -> Result<(), Error> {
-    use SourceKind::{Files, Html, Rest};
+    use SourceKind::{Files, Rest};
     let kind = source.r#type;
     if kind == Rest && source.limits.concurrency.is_some() {
         let reason = "does nothing for a source of the type `rest`, which asks for one page at a time; remove it (sources of a pipeline run beside one another)";
@@ -109,44 +80,18 @@ fn check_idle_keys(source: &SourceConfig) -> Result<(), Error> {
     // A single file with a query is requested like an API.
     let downloads =
         kind == Files && source.is_web() && (source.url.contains('?') || !source.params.is_empty());
-    let keys: [(&str, bool, bool, &str); 9] = [
+    let keys: [(&str, bool, bool, &str); 3] = [
         (
             "params",
             source.params.is_empty(),
-            kind == Rest || downloads,
+            kind != Files || downloads,
             "`rest`, and for one file of `files` over http(s)",
-        ),
-        (
-            "pagination",
-            source.pagination == PaginationConfig::default(),
-            kind == Rest,
-            "`rest`",
         ),
         (
             "headers",
             source.headers.is_empty(),
             kind != Files || downloads,
             "`rest` and `html`, and for `files` behind a query",
-        ),
-        ("crawl", source.crawl.is_default(), kind == Html, "`html`"),
-        ("page", source.page.is_default(), kind == Html, "`html`"),
-        (
-            "csv",
-            source.csv == Default::default(),
-            kind == Files,
-            "`files`",
-        ),
-        (
-            "idx",
-            source.idx == Default::default(),
-            kind == Files,
-            "`files`",
-        ),
-        (
-            "text",
-            source.text == Default::default(),
-            kind == Files,
-            "`files`",
         ),
         (
             "limits",
@@ -375,36 +320,21 @@ mod tests {
             "`source.1.name`: `a` is the name of another source already, choose a name of its own"
         );
         for (key, value, range) in [
-            ("csv.thousands_separator", "'.'", "declare both"),
-            ("limits.burst", "5", "nothing is held back"),
-            ("private_hosts", "['http://a/']", "is no host"),
+            ("0.csv.thousands_separator", "'.'", "declare both"),
+            ("1.limits.burst", "5", "nothing is held back"),
+            ("1.private_hosts", "['http://a/']", "is no host"),
         ] {
-            let message = refused(&[&format!("source.1.{key}={value}")], None);
+            let message = refused(&[&format!("source.{key}={value}")], None);
             assert!(
-                message.starts_with(&format!("`source.1.{key}`: ")) && message.contains(range),
+                message.starts_with(&format!("`source.{key}`: ")) && message.contains(range),
                 "{message}"
             );
         }
-        assert_eq!(
-            refused(&["source.0.incremental={cursor='c',param='p'}"], None),
-            "`source.0.incremental`: is for sources of the type `rest`; remove it"
-        );
-        assert_eq!(
-            refused(&["source.0.refresh=if_changed"], None),
-            "`source.0.refresh`: is for sources of the type `rest`; remove it"
-        );
-        let kept = refused(&["source.0.archive_raw=true"], None);
-        assert!(kept.starts_with("`source.0.archive_raw`: is for sources of the types `rest` and"));
-        let pages = ["source.1.type=html", "source.1.refresh=if_changed"];
-        assert!(refused(&pages, None).contains("write `crawl.refresh`"));
         for (idle, key) in [
             ("source.1.limits.concurrency=8", "limits.concurrency"),
             ("source.0.limits.requests_per_s=1", "limits"),
             ("source.0.params.q='1'", "params"),
-            ("source.0.pagination.type=page", "pagination"),
             ("source.0.headers.h=v", "headers"),
-            ("source.0.crawl.depth=1", "crawl"),
-            ("source.1.csv.delimiter=';'", "csv"),
         ] {
             let (index, refused) = (&idle[..8], refused(&[idle], None));
             assert!(
@@ -477,7 +407,6 @@ mod tests {
             "infer.rows=5",
             "csv.null_spellings=none",
             "archive.max_ratio=7",
-            "pagination.type=page",
             "licence=MIT",
         ] {
             assert_eq!(
@@ -524,7 +453,6 @@ mod tests {
             "crawl.contact='x'",
             "crawl.concurrency=2",
             "crawl.refresh=if_changed",
-            "records=r",
         ] {
             assert_eq!(page(&[]), page(&[&format!("source.1.{same}")]), "{same}");
         }
@@ -535,7 +463,6 @@ mod tests {
             "headers.h={env='H'}",
             "pagination.max_pages=3",
             "retry.max_tries=2",
-            "format=csv",
             "auth={type='bearer',secret={env='T'}}",
             "error_path='error'",
             "refresh=if_changed",

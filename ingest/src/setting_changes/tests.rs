@@ -16,7 +16,8 @@ fn schema_keys() -> BTreeSet<String> {
         .unwrap();
     let pipeline = serde_json::to_value(&pipeline).unwrap();
     let mut keys = BTreeSet::new();
-    walk(&pipeline, &pipeline["$defs"]["SourceConfig"], "", &mut keys);
+    let source = &pipeline["properties"]["source"]["items"];
+    walk(&pipeline, source, "", &mut keys);
     keys
 }
 

@@ -419,7 +419,7 @@ mod tests {
             ),
             (
                 "[[dataset.step]]\ntype = \"power\"\ncolumns = \"a\"",
-                "p.toml:7: `dataset.step.0.columns`: invalid type: string \"a\", expected a sequence",
+                "p.toml:7: `dataset.step.0.columns`: invalid type: string \"a\", expected a list, such as [\"a\", \"b\"]",
             ),
             (
                 "[[dataset.step]]\ncolumns = [\"a\"]",

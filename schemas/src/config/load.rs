@@ -338,6 +338,28 @@ fn moved(key: &str, message: &str) -> Option<String> {
     Some(format!("this key is now called `{now}`"))
 }
 
+/// Replaces the types of Rust that serde expects by the words of TOML.
+fn in_words_of_toml(message: &str) -> String {
+    const WORDS: [(&[&str], &str); 5] = [
+        (
+            &["u8", "u16", "u32", "u64", "usize", "i32", "i64"],
+            "a whole number",
+        ),
+        (&["f32", "f64"], "a number"),
+        (&["a sequence"], "a list, such as [\"a\", \"b\"]"),
+        (&["a map"], "a table"),
+        (&["a boolean"], "true or false"),
+    ];
+    let Some((found, expected)) = message.rsplit_once(", expected ") else {
+        return message.to_owned();
+    };
+    let word = WORDS.iter().find(|(types, _)| types.contains(&expected));
+    match word {
+        Some((_, word)) => format!("{found}, expected {word}"),
+        None => message.to_owned(),
+    }
+}
+
 fn explain(message: &str) -> String {
     let Some((name, known)) = message
         .strip_prefix("unknown field `")
@@ -349,7 +371,7 @@ fn explain(message: &str) -> String {
             .and_then(|rest| rest.split('`').next())
         {
             Some(_) => "this key is required and absent, add it".to_owned(),
-            None => message.to_owned(),
+            None => in_words_of_toml(message),
         };
     };
     let what = if message.starts_with("unknown field") {
@@ -515,6 +537,20 @@ mod tests {
         );
     }
 
+    /// Error of a setting in a source of the type that it belongs to.
+    fn refused_of_any_type(text: &str, setting: &str) -> Option<ConfigError> {
+        let errors = ["rest", "html", "files"].map(|kind| {
+            let kind = format!("source.0.type={kind}").parse().unwrap();
+            load("p.toml", text, &[kind, setting.parse().unwrap()]).err()
+        });
+        let is_own = |error: &Option<ConfigError>| {
+            error
+                .as_ref()
+                .is_none_or(|error| !error.reason.starts_with("this key belongs to"))
+        };
+        errors.into_iter().find(is_own).unwrap()
+    }
+
     #[test]
     fn a_renamed_key_or_value_names_the_new_one() {
         let schema: serde_json::Value =
@@ -526,8 +562,7 @@ mod tests {
             let now = now.replace(".children.*", ".children.t").replace('*', "0");
             let whole = GOOD.to_owned()
                 + "[dataset]\n[[dataset.feature]]\nname = \"f\"\ntype = \"calendar\"\npart = \"hour\"\n";
-            let overrides = [format!("{key}=1").parse().unwrap()];
-            let error = load("p.toml", &whole, &overrides).unwrap_err();
+            let error = refused_of_any_type(&whole, &format!("{key}=1")).unwrap();
             assert_eq!(
                 (error.key.as_str(), error.reason),
                 (key.as_str(), format!("this key is now called `{now}`"))
@@ -540,14 +575,14 @@ mod tests {
         }
         for (key, before, now) in RENAMED_VALUES {
             let key = key.replace('*', "0");
-            let error = check(GOOD, &[&format!("{key}={before}")]).unwrap_err();
+            let error = refused_of_any_type(GOOD, &format!("{key}={before}"));
+            let error = error.unwrap().to_string();
             assert!(
                 error.ends_with(&format!("`{before}` is now called `{now}`")),
                 "{error}"
             );
-            let error = check(GOOD, &[&format!("{key}={now}")])
-                .err()
-                .unwrap_or_default();
+            let error = refused_of_any_type(GOOD, &format!("{key}={now}"));
+            let error = error.map(|error| error.to_string()).unwrap_or_default();
             assert!(!error.contains("unknown"), "{error}");
         }
     }
@@ -610,7 +645,7 @@ mod tests {
     fn the_line_is_shown_with_a_mark_under_key_or_value() {
         assert_eq!(
             shown(&GOOD.replace("epochs = 3", "epochs = \"many\""), &[]),
-            "p.toml:10:10: `train.epochs`: invalid type: string \"many\", expected u64\n   |\n10 | epochs = \"many\"\n   |          ^^^^^^"
+            "p.toml:10:10: `train.epochs`: invalid type: string \"many\", expected a whole number\n   |\n10 | epochs = \"many\"\n   |          ^^^^^^"
         );
         let unknown = shown(&GOOD.replace("epochs", "epoch"), &[]);
         assert!(

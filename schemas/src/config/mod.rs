@@ -9,6 +9,7 @@ mod average;
 mod bounded;
 mod contract;
 mod crawl;
+mod csv;
 mod dataset;
 mod device;
 mod document;
@@ -68,6 +69,7 @@ pub use self::{
         JsonConfig, ListContract, MissingColumns, NullContract, TypeContract,
     },
     crawl::{CrawlConfig, PageConfig, PageExtract, Refresh},
+    csv::{CsvConfig, NullSpellings},
     dataset::{
         ClassLabel, Conflicts, DatasetConfig, DatasetKind, DedupMode, PackMode, ShardConfig, Task,
         TokensConfig,
@@ -114,8 +116,8 @@ pub use self::{
     series::{Gaps, SameTime, SeriesConfig, TimeSpan, TimeUnit},
     slices::{SliceClock, SlicesConfig, UpperEnd},
     source::{
-        ArchiveConfig, BatchConfig, CsvConfig, FetchConfig, FileFormat, FilesChanged, FilesConfig,
-        IdxConfig, InferConfig, NullSpellings, SourceConfig, SourceKind, TextConfig, TextOrSecret,
+        ArchiveConfig, BatchConfig, FetchConfig, FileFormat, FilesChanged, FilesConfig, IdxConfig,
+        InferConfig, SourceConfig, SourceKind, TextConfig, TextOrSecret,
     },
     source_schedule::{Overlap, SourceScheduleConfig},
     split::{MissingKey, SplitBy, SplitConfig},
@@ -143,7 +145,8 @@ pub struct PipelineConfig {
     /// Name and place of the pipeline.
     pub pipeline: PipelineSection,
     /// Sources to ingest.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "source::read")]
+    #[schemars(schema_with = "source::schema")]
     pub source: Vec<SourceConfig>,
     /// Dataset to build from them.
     pub dataset: Option<DatasetConfig>,

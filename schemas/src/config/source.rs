@@ -2,13 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use schemars::{JsonSchema, Schema, SchemaGenerator};
+use serde::{Deserialize, Deserializer, Serialize};
 
 use super::{
-    AuthConfig, Bounded, BoundedCount, Bytes, ContractConfig, CrawlConfig, ForEachConfig,
-    IncrementalConfig, LimitsConfig, PageConfig, PaginationConfig, Real, Refresh, RetryConfig,
-    Seconds, SecretRef, SlicesConfig, SourceScheduleConfig, ZeroToHalf,
+    AuthConfig, Bounded, BoundedCount, Bytes, ContractConfig, CrawlConfig, CsvConfig,
+    ForEachConfig, IncrementalConfig, LimitsConfig, PageConfig, PaginationConfig, Real, Refresh,
+    RetryConfig, Seconds, SecretRef, SlicesConfig, SourceScheduleConfig, ZeroToHalf,
+    tagged::KeyTable,
 };
 use crate::ids::Name;
 
@@ -165,6 +166,65 @@ pub struct SourceConfig {
     pub licence: Option<String>,
 }
 
+/// The keys of each type.
+const KEYS: KeyTable = KeyTable {
+    tag: "type",
+    default: "",
+    common: &[
+        "name",
+        "url",
+        "retry",
+        "limits",
+        "private_hosts",
+        "trust_proxy",
+        "infer",
+        "contract",
+        "key",
+        "version",
+        "batch",
+        "schedule",
+        "licence",
+    ],
+    variants: &[
+        (
+            "rest",
+            &[
+                "records",
+                "params",
+                "headers",
+                "auth",
+                "pagination",
+                "incremental",
+                "refresh",
+                "slices",
+                "for_each",
+                "error_path",
+                "archive_raw",
+            ],
+        ),
+        ("html", &["headers", "crawl", "page", "archive_raw"]),
+        (
+            "files",
+            &[
+                "records", "params", "headers", "format", "files", "csv", "idx", "text", "archive",
+                "fetch",
+            ],
+        ),
+    ],
+};
+
+/// Reads `[[source]]`, and refuses a key of another type.
+pub(super) fn read<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Vec<SourceConfig>, D::Error> {
+    Ok(KEYS.read_list(deserializer)?.unwrap_or_default())
+}
+
+pub(super) fn schema(generator: &mut SchemaGenerator) -> Schema {
+    let table = KEYS.schema::<SourceConfig>(generator);
+    schemars::json_schema!({ "type": "array", "items": table })
+}
+
 impl SourceConfig {
     /// Returns true if its data come from web servers: it downloads files that rows name, or its
     /// own URL begins with `http://` or `https://`, in upper or lower case.
@@ -300,82 +360,6 @@ pub enum FilesChanged {
     Refuse,
 }
 
-/// `[source.csv]`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, default)]
-pub struct CsvConfig {
-    /// Field delimiter, one ASCII character. Default `,` (a tab for `.tsv`). With the default, the
-    /// header may be a single column. If one of `;`, tab, `|` and `,` then splits all of the first
-    /// lines into equally many fields, it is used, with a warning.
-    pub delimiter: Option<String>,
-    /// If true, the first line holds the names of the columns. Default true. Without a header, the
-    /// names are those of `columns`, or `column_1`, `column_2` and so on.
-    #[serde(skip_serializing_if = "is_true")]
-    pub header: bool,
-    /// Names of the columns, in order; they replace those of the header. Default `[]`: those of the
-    /// header.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub columns: Vec<String>,
-    /// Encoding of the file, such as `utf-8`, `utf-16`, `latin-1`, `windows-1252` or `shift_jis` (a
-    /// label of the WHATWG Encoding Standard). Default `utf-8`; a byte order mark of UTF-16
-    /// overrides the default, with a warning.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub encoding: Option<String>,
-    /// Quote character around fields that contain delimiters or line ends, one ASCII character. If
-    /// it is empty, no field is quoted and quotes are text. Default `"`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub quote: Option<String>,
-    /// First character of comment lines, which are skipped: one ASCII character such as `#`.
-    /// Default: no comment lines.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub comment: Option<String>,
-    /// Number of lines to skip before the header, or before the first row if there is no header, 0
-    /// to 1,000,000. Default 0.
-    #[serde(skip_serializing_if = "is_zero")]
-    pub skip_rows: u64,
-    /// Values that are read as missing in every column, besides the empty cell, compared after
-    /// trimming spaces. Default `[]`: only the usual ones, see `null_spellings`.
-    pub null_values: Vec<String>,
-    /// Words for a missing value in columns of numbers, booleans and timestamps: `usual` (default;
-    /// `NA`, `N/A`, `#N/A`, `NaN`, `NULL`, `None`, `-`, `?` and such) or `none`. With `none`, each
-    /// of them is a value that does not fit its column. Text columns keep these words: `None` may
-    /// be a category. The report counts the cells that are read as missing.
-    #[serde(skip_serializing_if = "NullSpellings::is_usual")]
-    pub null_spellings: NullSpellings,
-    /// Decimal separator of numbers, one character, such as `","` for `1000,14`. Text columns are
-    /// not changed. Default `"."`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub decimal_separator: Option<char>,
-    /// Thousands separator of numbers, one character, such as `"."` for `1.234,56` or `","` for
-    /// `1,234.56`. Numbers without groups are accepted too; numbers with groups of another length
-    /// are not. Default: none, so `1,234` is text.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub thousands_separator: Option<char>,
-    /// If true, numbers followed by a percent sign are accepted; `17%` is read as 17. Default
-    /// false: such a column is text.
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
-    pub percent: bool,
-}
-
-/// Words that are read as missing in columns that are not text.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum NullSpellings {
-    /// The usual words.
-    #[default]
-    Usual,
-    /// No words.
-    None,
-}
-
-impl NullSpellings {
-    /// Returns true for [`NullSpellings::Usual`].
-    #[must_use]
-    pub fn is_usual(&self) -> bool {
-        *self == Self::Usual
-    }
-}
-
 /// `[source.infer]`: inference of the types of columns before anything lands.
 ///
 /// The type of a column follows from the complete first batch, and for `files` from a sample of all
@@ -410,41 +394,6 @@ impl InferConfig {
     fn is_default(&self) -> bool {
         *self == Self::default()
     }
-}
-
-impl Default for CsvConfig {
-    fn default() -> Self {
-        Self {
-            delimiter: None,
-            header: true,
-            columns: Vec::new(),
-            encoding: None,
-            quote: None,
-            comment: None,
-            skip_rows: 0,
-            null_values: Vec::new(),
-            null_spellings: NullSpellings::default(),
-            decimal_separator: None,
-            thousands_separator: None,
-            percent: false,
-        }
-    }
-}
-
-#[expect(
-    clippy::trivially_copy_pass_by_ref,
-    reason = "serde passes a reference"
-)]
-const fn is_true(value: &bool) -> bool {
-    *value
-}
-
-#[expect(
-    clippy::trivially_copy_pass_by_ref,
-    reason = "serde passes a reference"
-)]
-const fn is_zero(count: &u64) -> bool {
-    *count == 0
 }
 
 /// `[source.idx]`.
@@ -586,6 +535,50 @@ mod tests {
     }
 
     #[test]
+    fn a_key_of_another_type_is_refused_at_its_line() {
+        for (lines, expected) in [
+            (
+                "type = \"files\"\nrefresh = \"if_changed\"",
+                "p.toml:6: `source.0.refresh`: this key belongs to `type = \"rest\"`; `type = \"files\"` has the keys",
+            ),
+            (
+                "type = \"html\"\nincremental = { cursor = \"c\", param = \"p\" }",
+                "p.toml:6: `source.0.incremental`: this key belongs to `type = \"rest\"`",
+            ),
+            (
+                "type = \"files\"\narchive_raw = true",
+                "p.toml:6: `source.0.archive_raw`: this key belongs to `type = \"rest\"` and `type = \"html\"`",
+            ),
+            (
+                "type = \"rest\"\ncsv = { delimiter = \";\" }",
+                "p.toml:6: `source.0.csv`: this key belongs to `type = \"files\"`",
+            ),
+            (
+                "type = \"rest\"\ncrawl = { depth = 1 }",
+                "p.toml:6: `source.0.crawl`: this key belongs to `type = \"html\"`",
+            ),
+            (
+                "type = \"ftp\"",
+                "p.toml:5: `source.0.type`: unknown value `ftp`; known here: rest, html, files",
+            ),
+            (
+                "csv = {}",
+                "`source.0.type`: this key is required and absent, add it",
+            ),
+            (
+                "type = \"rest\"\nrefesh = \"never\"",
+                "unknown key `refesh`, did you mean `refresh`?",
+            ),
+        ] {
+            let text = format!(
+                "[pipeline]\nname = \"p\"\n[[source]]\nname = \"s\"\n{lines}\nurl = \"u\"\n"
+            );
+            let error = load("p.toml", &text, &[]).unwrap_err().to_string();
+            assert!(error.contains(expected), "{lines}: {error}");
+        }
+    }
+
+    #[test]
     fn a_number_out_of_its_range_is_refused_with_the_range() {
         for (key, value, reason) in [
             ("batch.rows", "0", "must be 1 to 1,000,000, got 0"),
@@ -635,7 +628,7 @@ mod tests {
             (
                 "limits.requests_per_s",
                 "nan",
-                "must be more than 0 and at most 1000, got NaN",
+                "`NaN` is not a finite number, write one",
             ),
             ("limits.concurrency", "65", "must be 1 to 64, got 65"),
             ("limits.burst", "1001", "must be 1 to 1,000, got 1,001"),
@@ -675,9 +668,16 @@ mod tests {
                 "must be 1 to 64, got 0",
             ),
         ] {
-            let text = "[pipeline]\nname = \"p\"\n[[source]]\nname = \"s\"\ntype = \"files\"\nurl = \"x\"\n";
+            let kind = match key.split('.').next() {
+                Some("crawl") => "html",
+                Some("archive" | "fetch" | "files" | "csv") => "files",
+                _ => "rest",
+            };
+            let text = format!(
+                "[pipeline]\nname = \"p\"\n[[source]]\nname = \"s\"\ntype = \"{kind}\"\nurl = \"x\"\n"
+            );
             let set = format!("source.0.{key}={value}").parse().unwrap();
-            let error = load("p", text, &[set]).unwrap_err();
+            let error = load("p", &text, &[set]).unwrap_err();
             assert_eq!(error.reason, reason, "{key} = {value}");
             assert!(error.key.starts_with(&format!("source.0.{key}")), "{error}");
         }

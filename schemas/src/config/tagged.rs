@@ -295,11 +295,18 @@ impl KeyTable {
                 let reason = format!("invalid type: {}, expected a text", kind_of(other));
                 return Err(KeyError::new(self.tag, reason));
             }
+            // The struct itself reports that the tag is missing.
+            None if self.is_required() => return read_keys(map),
             None => self.default,
         };
         chosen(self.tag, name, &map, self.common, self.variants)?;
         map.extend(tag.map(|tag| (self.tag.to_owned(), tag)));
         read_keys(map)
+    }
+
+    /// Returns true if an absent tag chooses no variant.
+    fn is_required(&self) -> bool {
+        self.variants.iter().all(|(name, _)| *name != self.default)
     }
 
     /// The schema of the struct, as one object for each variant.
