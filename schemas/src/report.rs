@@ -112,8 +112,11 @@ pub struct SourceReport {
     /// The error that this run of the source ended with.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
-    /// Rows landed.
+    /// Rows landed by all runs.
     pub rows: u64,
+    /// Rows landed by this run; absent in `ingest status` and where the run failed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub new_rows: Option<u64>,
     /// Rows landed in each child table.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub children: BTreeMap<String, u64>,
@@ -473,6 +476,10 @@ pub struct ExpectReport {
 pub struct TrainReport {
     /// Optimizer steps taken.
     pub steps: u64,
+    /// Step of the checkpoint that the command began with: at `steps`, it trained nothing. Absent
+    /// for a run that began at its start.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub resumed_at: Option<u64>,
     /// Seed.
     pub seed: u64,
     /// Epochs finished.

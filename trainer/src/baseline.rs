@@ -7,7 +7,7 @@
 use feedline_schemas::{
     checkpoint::BestEpoch,
     config::{BaselinePolicy, LossConfig, LossKind, PositiveWeight, TrainConfig},
-    manifest::Split,
+    manifest::{NaiveForecast, Split},
     report::Warning,
 };
 
@@ -179,9 +179,52 @@ pub(crate) fn of_split(
     Some(Warning::new(CODE, message).with_key(KEY))
 }
 
+/// The warning of a forecast of one number that is worse on a split than the best naive forecast of
+/// the dataset.
+pub(crate) fn of_naive(
+    config: &TrainConfig,
+    naive: &[NaiveForecast],
+    split: Split,
+    metrics: &Metrics,
+) -> Option<Warning> {
+    if config.require_better_than_baseline == BaselinePolicy::Ignore {
+        return None;
+    }
+    let name = *compared(&config.loss).first()?;
+    let found = *metrics.get(name)?;
+    if metrics.keys().any(|name| name.contains('.')) {
+        return None;
+    }
+    let of_split = naive.iter().filter_map(|forecast| {
+        let metrics = forecast.splits.get(&split)?;
+        let value = match name {
+            "rmse" => metrics.rmse,
+            "mae" => metrics.mae,
+            _ => return None,
+        };
+        Some((forecast, value))
+    });
+    let (forecast, value) = of_split.min_by(|(_, a), (_, b)| a.total_cmp(b))?;
+    // NaN is no better.
+    let is_better = found <= value;
+    (!is_better).then(|| {
+        let message = format!(
+            "{name} on the {split} split is {}, and {} for the naive forecast `{}` of {} rows before, which needs no model",
+            metric(found),
+            metric(value),
+            forecast.method.as_str(),
+            forecast.lag
+        );
+        Warning::new("worse_than_naive", message).with_key(KEY)
+    })
+}
+
 #[cfg(test)]
 mod tests {
-    use feedline_schemas::config::{ClassWeightRule, ClassWeights};
+    use feedline_schemas::{
+        config::{ClassWeightRule, ClassWeights},
+        manifest::{NaiveMethod, NaiveMetrics},
+    };
 
     use super::*;
 
@@ -190,6 +233,45 @@ mod tests {
             r#type: Some(kind),
             ..LossConfig::default()
         }
+    }
+
+    #[test]
+    fn a_forecast_is_beside_the_best_naive_one_of_the_same_split_and_metric() {
+        let forecast = |method, lag, rmse, mae| {
+            let metrics = NaiveMetrics {
+                windows: 10,
+                rmse,
+                mae,
+                r2: None,
+            };
+            NaiveForecast {
+                method,
+                lag,
+                splits: [(Split::Test, metrics)].into(),
+            }
+        };
+        let naive = [
+            forecast(NaiveMethod::LastValue, 1, 2.0, 1.0),
+            forecast(NaiveMethod::Seasonal, 24, 3.0, 0.5),
+        ];
+        let mut config = TrainConfig::default();
+        let found = |config: &TrainConfig, split, values: &[(&str, f64)]| {
+            of_naive(config, &naive, split, &metrics(values)).map(|warning| warning.message)
+        };
+        let rmse = found(&config, Split::Test, &[("rmse", 2.5)]).unwrap();
+        assert!(rmse.contains("`last_value` of 1 rows before"), "{rmse}");
+        assert_eq!(found(&config, Split::Test, &[("rmse", 1.9)]), None);
+        assert_eq!(found(&config, Split::Validation, &[("rmse", 2.5)]), None);
+        assert_eq!(
+            found(&config, Split::Test, &[("rmse", 9.0), ("rmse.b", 9.0)]),
+            None
+        );
+        assert!(found(&config, Split::Test, &[("rmse", f64::NAN)]).is_some());
+        config.loss = of(LossKind::Mae);
+        let mae = found(&config, Split::Test, &[("rmse", 2.5), ("mae", 0.7)]).unwrap();
+        assert!(mae.contains("`seasonal` of 24 rows before"), "{mae}");
+        config.require_better_than_baseline = BaselinePolicy::Ignore;
+        assert_eq!(found(&config, Split::Test, &[("mae", 0.7)]), None);
     }
 
     fn metrics(values: &[(&str, f64)]) -> Metrics {

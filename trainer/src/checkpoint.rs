@@ -21,9 +21,14 @@ mod encode;
 mod saver;
 mod state;
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
 
-use feedline_schemas::{checkpoint::CheckpointHeader, config::TrainConfig, ids::Step};
+use feedline_schemas::{
+    checkpoint::CheckpointHeader, config::TrainConfig, ids::Step, report::Warning,
+};
 use feedline_storage::Listed;
 
 pub(crate) use self::{
@@ -82,6 +87,8 @@ pub(crate) struct Checkpoints {
     keep: Keep,
     /// Longest wait for the shares of other ranks.
     patience: Duration,
+    /// Damaged checkpoints for which an older one was used; clones share them.
+    passed_over: Arc<Mutex<Vec<String>>>,
 }
 
 /// Rule that selects the checkpoints to keep.
@@ -117,7 +124,35 @@ impl Checkpoints {
             },
             // The others wait for this one meanwhile.
             patience: Duration::from_secs(config.parallel.timeout_s) / 2,
+            passed_over: Arc::default(),
         }
+    }
+
+    /// Records a damaged checkpoint.
+    pub(crate) fn pass_over(&self, error: &Error) {
+        let mut passed_over = self
+            .passed_over
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        let reason = error.to_string();
+        if !passed_over.contains(&reason) {
+            passed_over.push(reason);
+        }
+    }
+
+    /// Warnings of damaged checkpoints for which an older one was used.
+    pub(crate) fn warnings(&self) -> Vec<Warning> {
+        let passed_over = self
+            .passed_over
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        let warning = |reason: &String| {
+            let message = format!(
+                "{reason}; an older checkpoint was used, and the steps after it are repeated"
+            );
+            Warning::new("damaged_checkpoint", message)
+        };
+        passed_over.iter().map(warning).collect()
     }
 
     /// Checkpoints of the same kind in another folder.
@@ -272,6 +307,7 @@ impl Checkpoints {
                 return Err(refusal);
             }
             tracing::warn!(error = %refusal, "a checkpoint cannot be used; trying the one before it");
+            self.pass_over(&refusal);
             first_refusal.get_or_insert(refusal);
         }
         match first_refusal {

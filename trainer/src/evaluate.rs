@@ -1,6 +1,10 @@
 //! Measures the kept weights of a run on one split.
 
-use feedline_schemas::{config::TrainConfig, manifest::Split, report::EvalReport};
+use feedline_schemas::{
+    config::TrainConfig,
+    manifest::Split,
+    report::{EvalReport, Warning},
+};
 
 use crate::{
     Context, Group, baseline,
@@ -108,6 +112,7 @@ fn measure(
         plan,
         checkpoint,
         at,
+        warnings: of_checkpoint,
     } = Kept::open(chosen, Some(&dataset), build, context, &runtime)?;
     let ranks = Ranks::alone();
     let watch = Watch {
@@ -145,6 +150,7 @@ fn measure(
     let (metrics, baseline) = (evaluation.metrics(), evaluation.baseline());
     let config = plan.settings.config();
     let behind = baseline::of_split(config, split, [&metrics, &baseline]);
+    let of_naive = baseline::of_naive(config, &loaders.manifest().naive, split, &metrics);
     let encoded = (split == Split::Train).then(|| encoded_by_target(dataset.artefact()));
     Ok(EvalReport {
         split: split.to_string(),
@@ -154,7 +160,12 @@ fn measure(
         tokens: evaluation.tokens(),
         metrics,
         baseline,
-        warnings: behind.into_iter().chain(encoded.flatten()).collect(),
+        warnings: behind
+            .into_iter()
+            .chain(of_naive)
+            .chain(encoded.flatten())
+            .chain(of_checkpoint)
+            .collect(),
         worst: evaluation.worst(),
         diagnostics: evaluation.diagnostics(),
         checkpoint,
@@ -170,10 +181,12 @@ fn measure(
 /// [`Error::NoCheckpoint`], or what storage says.
 pub(crate) fn best(opened: &Opened, engine: &Engine) -> Result<(String, Snapshot), Error> {
     let usable = |snapshot: &Snapshot| opened.plan.accepts(snapshot);
-    kept(&opened.plan, &opened.folder, engine, &usable)
+    let (checkpoint, snapshot, _) = kept(&opened.plan, &opened.folder, engine, &usable)?;
+    Ok((checkpoint, snapshot))
 }
 
-/// The snapshot that holds the best weights of the run in `folder`, of the checkpoints that are `usable`, and where it is.
+/// The snapshot that holds the best weights of the run in `folder`, of the checkpoints that are `usable`, where it is, and
+/// warnings of damaged ones.
 ///
 /// # Errors
 /// [`Error::NoCheckpoint`], or what storage says.
@@ -182,7 +195,7 @@ pub(crate) fn kept(
     folder: &RunFolder,
     engine: &Engine,
     usable: &dyn Fn(&Snapshot) -> Result<(), String>,
-) -> Result<(String, Snapshot), Error> {
+) -> Result<(String, Snapshot, Vec<Warning>), Error> {
     let parameters = engine.model().layout().entries();
     let state = plan.settings.optimizer_state(&engine.trained());
     let config = plan.settings.config();
@@ -191,16 +204,18 @@ pub(crate) fn kept(
     match checkpoints.best() {
         // A process that died between the two writes left a best file that is older than what the newest knows of.
         Ok(Some(snapshot)) if !is_stale(&snapshot, &newest) => {
-            return Ok((folder.url_of(BEST_PATH), snapshot));
+            return Ok((folder.url_of(BEST_PATH), snapshot, checkpoints.warnings()));
         }
         Ok(_) => {}
         Err(error @ Error::Damaged { .. }) => {
             tracing::warn!(%error, "the best weights cannot be read; taking them from the newest checkpoint");
+            checkpoints.pass_over(&error);
         }
         Err(other) => return Err(other),
     }
     let snapshot = newest?.ok_or_else(|| Error::NoCheckpoint { url: folder.url() })?;
-    Ok((checkpoints.url(snapshot.header.step), snapshot))
+    let url = checkpoints.url(snapshot.header.step);
+    Ok((url, snapshot, checkpoints.warnings()))
 }
 
 /// Returns true if the newest checkpoint records better weights than `best` holds.

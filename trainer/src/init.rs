@@ -101,6 +101,27 @@ impl FileFeatures {
     }
 }
 
+/// Warnings about a file of weights, which are logged too.
+#[derive(Debug, Default)]
+struct Warnings(Vec<Warning>);
+
+impl Warnings {
+    fn push(&mut self, code: &str, key: &str, message: String) {
+        tracing::warn!(code, key, "{message}");
+        self.0.push(Warning::new(code, message).with_key(key));
+    }
+
+    /// Outputs that are matched by the names of `of`, in the order of the file and of the dataset.
+    fn push_moved(&mut self, of: &str, url: &str, layer: &str, [file, dataset]: [&[String]; 2]) {
+        let message = format!(
+            "the {of} of `{url}` are in the order {}, and those of the dataset {}: the columns of `{layer}` were matched by name",
+            head::list(file),
+            head::list(dataset)
+        );
+        self.push("reordered_outputs", "train.init.from", message);
+    }
+}
+
 /// Returns whether a parameter of this name has a row for each feature that the layer reads.
 fn reads(layer: &str, name: &str) -> bool {
     let own = name.strip_prefix(layer);
@@ -189,11 +210,12 @@ impl Weights {
         let has_outputs = head
             .as_ref()
             .is_none_or(|head| taken.iter().any(|name| head.has(name)));
+        let mut warnings = Warnings::default();
         let places = match has_outputs {
             true if !target.targets.is_empty() => {
-                self.places_of_targets(target.targets, head.as_ref())?
+                self.places_of_targets(target.targets, head.as_ref(), &mut warnings)?
             }
-            true => self.places(config, target.classes, head.as_ref())?,
+            true => self.places(config, target.classes, head.as_ref(), &mut warnings)?,
             false => None,
         };
         let readers = layout.readers(target.features.len());
@@ -205,7 +227,7 @@ impl Weights {
         let matrices: Vec<(&Parameter, Vec<usize>)> = matrices
             .map(|(_, entry)| (entry, tensors[&entry.name].shape()))
             .collect();
-        let file_layout = self.layout(config, &matrices)?;
+        let file_layout = self.layout(config, &matrices, &mut warnings)?;
         let mut differences = Differences::default();
         for (i, entry) in entries.iter().enumerate() {
             let found = tensors.remove(&entry.name);
@@ -233,6 +255,7 @@ impl Weights {
             head.arrange(&places, bucket, |name| taken.contains(name));
         }
         let FileFeatures { places, warning } = moved;
+        warnings.0.extend(warning);
         if let Some(places) = places {
             arrange_rows(layout, &readers, &places, bucket, &taken);
             let outputs = Head::of(layout, places.len());
@@ -240,7 +263,7 @@ impl Weights {
                 outputs.arrange(&places, bucket, |name| taken.contains(name));
             }
         }
-        Ok(warning.into_iter().collect())
+        Ok(warnings.0)
     }
 
     /// Compares the features that the file's weights are for with those of the dataset. `readers` are the layers that read
@@ -358,6 +381,7 @@ impl Weights {
         config: &InitConfig,
         classes: &[String],
         head: Option<&Head<'_>>,
+        warnings: &mut Warnings,
     ) -> Result<Option<Vec<usize>>, Error> {
         if classes.is_empty() {
             return Ok(None);
@@ -389,26 +413,20 @@ impl Weights {
                 return Err(wrong("init.from", reason));
             }
             (FileClasses::Foreign, _) => {
-                tracing::warn!(
-                    url = self.url,
-                    classes = head::list(classes),
-                    "the file of weights does not name the classes of its outputs, so these are taken for the dataset's \
-                     classes in the order of their ids; name them in `train.init.classes`"
+                let message = format!(
+                    "the weights of `{}` do not name the classes of their outputs, which are taken for the dataset's classes in the \
+                     order of their ids: {}",
+                    self.url,
+                    head::list(classes)
                 );
+                warnings.push("unnamed_classes", "train.init.classes", message);
                 return Ok(None);
             }
         };
         match (head::match_classes(&found, classes), head) {
             (Ok(Outputs::InOrder), _) => Ok(None),
             (Ok(Outputs::Moved(places)), Some(head)) => {
-                tracing::warn!(
-                    url = self.url,
-                    file = head::list(&found),
-                    dataset = head::list(classes),
-                    layer = head.name(),
-                    "the classes of the weights have another order than those of the dataset; the columns of the output layer \
-                     were matched to them by name"
-                );
+                warnings.push_moved("classes", &self.url, head.name(), [&found, classes]);
                 Ok(Some(places))
             }
             (Ok(Outputs::Moved(_)), None) => {
@@ -440,6 +458,7 @@ impl Weights {
         &self,
         targets: &[String],
         head: Option<&Head<'_>>,
+        warnings: &mut Warnings,
     ) -> Result<Option<Vec<usize>>, Error> {
         let listed = head::list(targets);
         let Some(found) = self.names(TARGETS_KEY) else {
@@ -452,12 +471,12 @@ impl Weights {
                 );
                 return Err(wrong("init.from", reason));
             }
-            tracing::warn!(
-                url = self.url,
-                targets = listed,
-                "the file of weights does not name the targets of its outputs, so these are taken for the dataset's targets in \
-                 their order"
+            let message = format!(
+                "the weights of `{}` do not name the targets of their outputs, which are taken for the dataset's targets in their \
+                 order: {listed}",
+                self.url
             );
+            warnings.push("unnamed_targets", "train.init.replace", message);
             return Ok(None);
         };
         let replace = match head {
@@ -476,14 +495,7 @@ impl Weights {
         match (head::match_classes(&found, targets), head) {
             (Ok(Outputs::InOrder), _) => Ok(None),
             (Ok(Outputs::Moved(places)), Some(head)) => {
-                tracing::warn!(
-                    url = self.url,
-                    file = head::list(&found),
-                    dataset = listed,
-                    layer = head.name(),
-                    "the targets of the weights have another order than those of the dataset; the columns of the output layer \
-                     were matched to them by name"
-                );
+                warnings.push_moved("targets", &self.url, head.name(), [&found, targets]);
                 Ok(Some(places))
             }
             (Ok(Outputs::Moved(_)), None) => Err(refused(
@@ -503,6 +515,7 @@ impl Weights {
         &self,
         config: &InitConfig,
         matrices: &[(&Parameter, Vec<usize>)],
+        warnings: &mut Warnings,
     ) -> Result<WeightLayout, Error> {
         let of_file = self.stated_layout();
         if let (Some(own), Some(given)) = (of_file, config.layout)
@@ -571,13 +584,12 @@ impl Weights {
             return Err(wrong("init.layout", reason));
         }
         if let Some((entry, shape)) = torch {
-            tracing::warn!(
-                url = self.url,
-                tensor = entry.name,
-                ?shape,
-                "by their shapes the matrices of the file are [out, in], as PyTorch holds them, and were transposed; \
-                 `train.init.layout = \"torch\"` says so"
+            let message = format!(
+                "by their shapes, such as {shape:?} of `{}`, the matrices of `{}` are [out, in], as PyTorch holds them, and were \
+                 transposed",
+                entry.name, self.url
             );
+            warnings.push("transposed_weights", "train.init.layout", message);
             return Ok(WeightLayout::Torch);
         }
         Ok(WeightLayout::Feedline)

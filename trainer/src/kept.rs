@@ -495,6 +495,8 @@ pub(crate) struct Kept {
     pub(crate) checkpoint: String,
     /// Step and epoch of the weights.
     pub(crate) at: (Step, Epoch),
+    /// Warnings of damaged checkpoints.
+    pub(crate) warnings: Vec<Warning>,
 }
 
 impl Kept {
@@ -557,7 +559,7 @@ impl Kept {
                 false => Err("the average of the weights is missing, or one too many".to_owned()),
             }
         };
-        let (checkpoint, snapshot) = evaluate::kept(&plan, &folder, &engine, &usable)?;
+        let (checkpoint, snapshot, warnings) = evaluate::kept(&plan, &folder, &engine, &usable)?;
         let mut bucket = snapshot.best.unwrap_or(snapshot.parameters);
         let outputs = match_classes_of("the run", trained.classes(), plan.task.classes());
         let unfit = |reason| Error::UnfitRun {
@@ -586,6 +588,7 @@ impl Kept {
             plan,
             checkpoint,
             at: (snapshot.header.step, snapshot.header.epoch),
+            warnings,
         })
     }
 }

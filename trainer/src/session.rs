@@ -20,7 +20,7 @@ use feedline_schemas::{
     loader_state::LoaderState,
     manifest::Split,
     progress::{Event, Progress},
-    report::TrainReport,
+    report::{TrainReport, Warning},
 };
 use feedline_storage::clock::Clock;
 
@@ -104,13 +104,6 @@ impl<'a, D: Data> Session<'a, D> {
         let optimizer = plan.settings.optimizer(sharing.own());
         let state = plan.settings.optimizer_state(sharing.trained());
         let schedule = plan.settings.schedule(data.batches_per_epoch());
-        if schedule.warmup_steps >= schedule.total_steps {
-            tracing::warn!(
-                warmup_steps = schedule.warmup_steps,
-                total_steps = schedule.total_steps,
-                "the run ends before the learning rate has risen to its peak; lower `train.schedule.warmup_steps`"
-            );
-        }
         let checkpoints = Checkpoints::new(
             folder.clone(),
             engine.model().parameters(),
@@ -153,6 +146,17 @@ impl<'a, D: Data> Session<'a, D> {
         }
     }
 
+    /// A warning of a warm-up that is as long as the run.
+    fn schedule_warning(&self) -> Option<Warning> {
+        let (warmup, total) = (self.schedule.warmup_steps, self.schedule.total_steps);
+        (warmup >= total).then(|| {
+            let message = format!(
+                "the run has {total} steps and its warm-up {warmup}: it ends before the learning rate has reached its peak"
+            );
+            Warning::new("long_warmup", message).with_key("train.schedule.warmup_steps")
+        })
+    }
+
     /// Begins to load the first batches of a run that resumes, while the rest of it is set up. Those of one that begins are
     /// loaded already.
     ///
@@ -174,6 +178,7 @@ impl<'a, D: Data> Session<'a, D> {
     /// # Errors
     /// [`Error::Interrupted`] when the stop flag was set, [`Error::NotFinite`], or what data and storage say.
     pub(crate) fn run(mut self, measured: bool) -> Result<Option<TrainReport>, Error> {
+        let begun = self.position.step.get();
         let trained = self.train();
         self.settle();
         let flushed = if self.watch.ranks.leads() {
@@ -190,16 +195,14 @@ impl<'a, D: Data> Session<'a, D> {
         let Some(test) = self.evaluate(&best, Split::Test)? else {
             return Err(self.interrupted());
         };
-        let best_epoch = self
-            .position
-            .early_stopping
-            .best
-            .expect("an epoch has been measured");
+        let best = self.position.early_stopping.best.clone();
+        let best_epoch = best.expect("an epoch has been measured");
         let config = self.plan.settings.config();
         let (metrics, baseline) = (test.metrics(), test.baseline());
         let warning = baseline::warning(config, Some(&best_epoch), [&metrics, &baseline]);
         Ok(Some(TrainReport {
             steps: self.position.step.get(),
+            resumed_at: (begun > 0).then_some(begun),
             seed: self.plan.settings.config().seed.get(),
             epochs: self.position.epoch.get(),
             best_epoch: best_epoch.number(),
@@ -211,7 +214,11 @@ impl<'a, D: Data> Session<'a, D> {
             validation: best_epoch.metrics,
             validation_baseline: best_epoch.baseline,
             test_tokens: test.tokens(),
-            warnings: warning.into_iter().collect(),
+            warnings: warning
+                .into_iter()
+                .chain(self.saving.checkpoints().warnings())
+                .chain(self.schedule_warning())
+                .collect(),
             worst: best_epoch.worst,
             test_diagnostics: test.diagnostics(),
             validation_diagnostics: best_epoch.diagnostics,

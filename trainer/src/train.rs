@@ -12,7 +12,7 @@ use feedline_storage::Store;
 use tokio::runtime::Runtime;
 
 use crate::{
-    Context, Resume, checkpoint,
+    Context, Resume, baseline, checkpoint,
     data::Data as _,
     device::Backend,
     engine::Engine,
@@ -104,9 +104,10 @@ pub(crate) fn go(
         }
     }
     let engine = opened.engine(build)?;
-    if context.group.local_rank() == 0 {
-        opened.warn(&engine, context)?;
-    }
+    let fit = match context.group.local_rank() {
+        0 => opened.fit_warnings(&engine, context)?,
+        _ => Vec::new(),
+    };
     let (initial, of_init) = opened.initial(&engine)?;
     let largest = largest_message(
         engine.model().layout().len(),
@@ -160,8 +161,11 @@ pub(crate) fn go(
             .transpose()?;
         let mut report = session.run(opened.loaders.has(Split::Test));
         if let Ok(Some(report)) = &mut report {
+            let naive = &opened.loaders.manifest().naive;
+            let of_naive = baseline::of_naive(config, naive, Split::Test, &report.test);
+            report.warnings.extend(of_naive);
             report.warnings.extend(opened.leak.clone());
-            report.warnings.extend(of_init);
+            report.warnings.extend(fit.into_iter().chain(of_init));
         }
         if let Some(recorder) = recorder {
             if let Ok(Some(report)) = &mut report {
@@ -335,17 +339,16 @@ impl Opened {
             .run_name(self.plan.fingerprint, self.plan.init)
     }
 
-    /// Says in the log when training is about to take more memory than there is, and when its numbers depend on the ranks.
+    /// Warnings of too little memory, and of numbers that depend on the ranks.
     ///
     /// # Errors
     /// None that [`engine`](Self::engine) has not said.
-    fn warn(&self, engine: &Engine, context: &Context) -> Result<(), Error> {
+    fn fit_warnings(&self, engine: &Engine, context: &Context) -> Result<Vec<Warning>, Error> {
         let config = self.plan.settings.config();
         let machine = Machine::of(config, &context.group);
         let (model, shape) = (engine.model(), self.plan.shape());
         let describe = |config: &TrainConfig| summary::of_model(config, model, shape, &machine);
-        summary::fit_of(config, &machine, &describe)?.warn();
-        Ok(())
+        Ok(summary::fit_of(config, &machine, &describe)?.warnings())
     }
 
     /// An engine for the model that `build` makes, or the configured one.

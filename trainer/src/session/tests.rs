@@ -55,6 +55,7 @@ fn finished(store: &Store, report: TrainReport) -> (Vec<(String, Vec<u8>)>, Trai
         files,
         TrainReport {
             data_wait_share: 0.0,
+            resumed_at: None,
             ..report
         },
     )
@@ -541,7 +542,14 @@ fn a_damaged_checkpoint_falls_back_to_the_one_before() {
     let toy = regression(64).with_fault(Fault::StopAt(9));
     assert!(train(&config, &toy, Resume::Fresh, &store).is_err());
     damage(&store, "checkpoints/step-00000010.safetensors");
-    let report = train(&config, &regression(64), Resume::Continue, &store).unwrap();
+    let mut report = train(&config, &regression(64), Resume::Continue, &store).unwrap();
+    let warning = report.warnings.pop().expect("the damaged one is reported");
+    assert_eq!(warning.code, "damaged_checkpoint");
+    assert!(
+        warning.message.contains("step-00000010.safetensors"),
+        "{}",
+        warning.message
+    );
     assert_eq!(finished(&store, report).1, expected.1);
 }
 

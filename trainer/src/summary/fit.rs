@@ -1,6 +1,6 @@
 //! Check that a training fits, and advice where it does not.
 
-use feedline_schemas::{config::TrainConfig, manifest::Layout, units::ByteSize};
+use feedline_schemas::{config::TrainConfig, manifest::Layout, report::Warning, units::ByteSize};
 use serde::Serialize;
 
 use super::{Machine, Summary, layout_of, summary};
@@ -45,20 +45,27 @@ impl Fit {
         self.needs.iter().any(Need::is_too_much)
     }
 
-    /// Says in the log what is wrong, if something is.
-    pub(crate) fn warn(&self) {
-        for need in self.needs.iter().filter(|need| need.is_too_much()) {
-            tracing::warn!(
-                needed = %ByteSize::new(need.bytes),
-                available = %ByteSize::new(need.available_bytes.unwrap_or_default()),
-                advice = self.advice.join("; or "),
-                "training is about to take more {} than there is",
+    /// Warnings of what is wrong, in the log too.
+    pub(crate) fn warnings(&self) -> Vec<Warning> {
+        let too_much = self.needs.iter().filter(|need| need.is_too_much());
+        let needs = too_much.map(|need| {
+            let message = format!(
+                "training needs {} of {}, and {} are available: {}",
+                ByteSize::new(need.bytes),
                 need.of,
+                ByteSize::new(need.available_bytes.unwrap_or_default()),
+                self.advice.join("; or ")
             );
+            Warning::new("does_not_fit", message)
+        });
+        let ranks = self.ranks.iter().map(|ranks| {
+            Warning::new("ranks_do_not_divide", ranks.clone()).with_key("train.batch_size")
+        });
+        let warnings: Vec<Warning> = needs.chain(ranks).collect();
+        for warning in &warnings {
+            tracing::warn!(code = warning.code, "{}", warning.message);
         }
-        if let Some(ranks) = &self.ranks {
-            tracing::warn!("{ranks}");
-        }
+        warnings
     }
 }
 

@@ -66,6 +66,7 @@ fn report(said: &str, expected: &TrainReport) -> TrainReport {
         checkpoint: expected.checkpoint.clone(),
         metrics: expected.metrics.clone(),
         report: expected.report.clone(),
+        resumed_at: None,
         ..found
     }
 }
