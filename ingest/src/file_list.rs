@@ -7,7 +7,6 @@ use feedline_schemas::{
     config::{FileFormat, SourceConfig},
 };
 use feedline_storage::{Listed, Store, StoreOptions};
-use tracing::warn;
 
 use crate::{
     download::{Download, Downloaded},
@@ -17,6 +16,9 @@ use crate::{
     notices::{LeftOut, Notices},
     rows::Layout,
 };
+
+/// Code of the warning that read files no longer exist.
+pub(crate) const FILES_GONE: &str = "files_gone";
 
 /// The labels of a file of images.
 #[derive(Clone, Debug)]
@@ -56,16 +58,51 @@ pub(crate) struct FileList {
 }
 
 impl FileList {
-    /// Lists the files. If all of them were read before and no longer exist, there is nothing to
-    /// do.
+    /// Lists the files. If files of this URL were read before and no longer exist, there is nothing
+    /// to do, and a warning says so.
     pub(crate) async fn look(&self, at: &Position) -> Result<Vec<Found>, Error> {
         match self.labelled().await {
-            Err(Error::Config { reason, .. }) if matches!(at, Position::Done { .. }) => {
-                warn!(source = %self.config.name, reason, "all files had been read, and now they are gone");
+            Err(Error::Config { key, reason }) if key == "url" && self.has_read(at) => {
+                let message = format!(
+                    "no file is found, and those that were read are gone: {reason}; their rows stay in the landing zone"
+                );
+                self.notices.push(FILES_GONE, "url", message);
                 Ok(Vec::new())
             }
             found => found,
         }
+    }
+
+    /// Returns true if everything was read, and a file of the configured URL was among it.
+    fn has_read(&self, at: &Position) -> bool {
+        let Position::Done { files, .. } = at else {
+            return false;
+        };
+        files.iter().any(|file| self.names(&file.url))
+    }
+
+    /// Returns true if the configured URL is that of `file`, its folder, or a pattern that it
+    /// matches.
+    fn names(&self, file: &str) -> bool {
+        let url = self.config.url.as_str();
+        if let Some((folder, pattern)) = self.pattern() {
+            let name = file.strip_prefix(folder);
+            return name.is_some_and(|name| glob::matches(pattern, name));
+        }
+        let rest = file.strip_prefix(url.trim_end_matches('/'));
+        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+    }
+
+    /// Folder and pattern of a URL with wildcards.
+    fn pattern(&self) -> Option<(&str, &str)> {
+        let url = self.config.url.as_str();
+        let place = url.find("://").map_or(0, |at| at + "://".len());
+        let wildcard = url[place..].find(['*', '?'])?;
+        if self.config.is_web() {
+            return None;
+        }
+        let folder = url[place..place + wildcard].rfind('/');
+        Some(url.split_at(folder.map_or(place, |slash| place + slash + 1)))
     }
 
     /// Returns the image file with its label file.
@@ -121,12 +158,8 @@ impl FileList {
         if let Some(download) = &self.download {
             return self.downloaded(download).await;
         }
-        if !self.config.is_web()
-            && let Some(wildcard) = place.find(['*', '?'])
-        {
-            let folder = place[..wildcard].rfind('/').map_or(0, |slash| slash + 1)
-                + (url.len() - place.len());
-            return self.matching(&url[..folder], &url[folder..]).await;
+        if let Some((folder, pattern)) = self.pattern() {
+            return self.matching(folder, pattern).await;
         }
         match place.rfind('/') {
             Some(slash) if slash + 1 == place.len() => self.folder(url).await,

@@ -31,7 +31,7 @@ use crate::{
     file_bytes::FileBytes,
     file_change::{Change, Known, Policy, ends_in_a_line},
     file_format,
-    file_list::{FileList, Found},
+    file_list::{FILES_GONE, FileList, Found},
     infer::Survey,
     notices::Notices,
     rows::{self, Begin, Rows},
@@ -184,6 +184,13 @@ impl Source for Files {
 
     fn warnings(&mut self) -> Vec<Warning> {
         self.list.notices.all()
+    }
+
+    /// Files that are gone: no batch is committed then.
+    fn run_warnings(&self) -> Vec<Warning> {
+        let mut warnings = self.list.notices.all();
+        warnings.retain(|warning| warning.code == FILES_GONE);
+        warnings
     }
 }
 

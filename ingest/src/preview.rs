@@ -7,7 +7,7 @@ use std::{
 
 use feedline_schemas::{
     commit::Position,
-    config::{DeclaredType, PipelineConfig, SourceConfig},
+    config::{Bounded, DeclaredType, PipelineConfig, SourceConfig},
     ids::{Hash128, Name},
     record::ColumnType,
     report::Warning,
@@ -21,6 +21,13 @@ use crate::{
 
 /// Maximum number of rows compared to count distinct values.
 const MOST_COMPARED: usize = 10_000;
+
+/// The source with at most 4 tries of a request: a person waits for the result.
+pub(crate) fn with_few_tries(config: &SourceConfig) -> SourceConfig {
+    let mut config = config.clone();
+    config.retry.max_tries = config.retry.max_tries.min(Bounded::literal::<4>());
+    config
+}
 
 /// Columns of a source in the examined records.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -70,7 +77,7 @@ pub struct ColumnPreview {
 
 /// Previews the sources, or only the source `only`, with their first `rows` records; lands and
 /// writes nothing. For `files` it reads the sample for type inference, for other sources their
-/// first page.
+/// first page. A request is tried at most 4 times, or `retry.max_tries` if that is less.
 ///
 /// # Errors
 /// [`Error::Config`] for a source that cannot be read as configured, [`Error::Storage`],
@@ -105,6 +112,7 @@ async fn look(
     rows: usize,
     context: &Context,
 ) -> Result<SourcePreview, Error> {
+    let config = &with_few_tries(config);
     let mut source = open(config, context).await?;
     let page = source.next_page(&Position::Start).await?;
     let is_first_all = matches!(page.next, Position::Done { .. });

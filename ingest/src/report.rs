@@ -56,6 +56,7 @@ pub(crate) async fn source_report(
         name: config.name.to_string(),
         status: status.to_owned(),
         rows: totals.rows,
+        new_rows: None,
         children: totals.children,
         duplicates: totals.duplicates,
         rejected: totals.rejected,

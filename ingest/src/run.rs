@@ -269,6 +269,9 @@ async fn run_source(config: &SourceConfig, context: &Context) -> Result<SourceRe
     let mut report = source_report(config, log.landing(), log.entries(), requests).await;
     warnings.extend(log.tidied().cloned());
     // The report of a run has only the changes that this run found.
+    let of_run = log.entries().iter();
+    let of_run = of_run.filter(|entry| entry.sequence.get() >= begun);
+    report.new_rows = Some(of_run.map(|entry| entry.counts.rows).sum());
     let found = report.settings_changed.take();
     report.settings_changed = found.filter(|changed| changed.sequence >= begun);
     for (reason, count) in unlanded {

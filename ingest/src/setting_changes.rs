@@ -62,8 +62,7 @@ pub(crate) enum Effect {
 }
 
 /// Message that landed records stay unchanged.
-const STAYS: &str =
-    "landed data stays unchanged until `feedline ingest reread` or `ingest reset` re-reads it";
+const STAYS: &str = "landed data stays unchanged until `feedline ingest reset PIPELINE.toml SOURCE`, or `ingest reread` with `--file`, re-reads it";
 /// Maximum length of a displayed value, in characters.
 const SHOWN: usize = 60;
 

@@ -115,6 +115,23 @@ impl Mark {
         }
     }
 
+    /// This mark in the kind of `other`: a date as the beginning of its day in UTC beside a time, and
+    /// a time as its day in UTC beside a date.
+    fn beside(&self, other: &Self) -> Self {
+        let converted = match (self.kind, other.kind) {
+            (Kind::Date(date), Kind::Time(_)) => date
+                .to_zoned(TimeZone::UTC)
+                .ok()
+                .map(|begins| begins.timestamp().to_string()),
+            (Kind::Time(time), Kind::Date(_)) => {
+                Some(time.to_zoned(TimeZone::UTC).date().to_string())
+            }
+            _ => None,
+        };
+        let converted = converted.and_then(|text| Self::parse(&text).ok());
+        converted.unwrap_or_else(|| self.clone())
+    }
+
     /// Returns the mark `lookback` before this one, or the earliest one if that would be out of
     /// range.
     fn back(&self, lookback: Lookback) -> Result<Self, String> {
@@ -300,8 +317,9 @@ impl Incremental {
     /// The newest cursor less the lookback, and not before the start.
     fn bound(&self, high: &str) -> Result<Mark, String> {
         let bound = Mark::parse(high)?.back(self.lookback)?;
-        match &self.start {
-            Some(start) if bound.compare(start)? == Ordering::Less => Ok(start.clone()),
+        let start = self.start.as_ref().map(|start| start.beside(&bound));
+        match start {
+            Some(start) if bound.compare(&start)? == Ordering::Less => Ok(start),
             _ => Ok(bound),
         }
     }
@@ -473,6 +491,11 @@ mod tests {
         check_next(None, "1d", "2026-03-01", "2026-02-28");
         check_next(None, "100", "1700", "1600");
         check_next(Some("1650"), "100", "1700", "1650");
+        // A date beside times is the beginning of its day, and a time beside dates its day.
+        let time = "2026-03-01T02:00:00Z";
+        check_next(Some("2026-01-01"), "1d", time, "2026-02-28T02:00:00Z");
+        check_next(Some("2026-03-01"), "90d", time, "2026-03-01T00:00:00Z");
+        check_next(Some(time), "9d", "2026-03-02", "2026-03-01");
         check_next(
             Some("2026-03-01T00:00:00Z"),
             "90d",

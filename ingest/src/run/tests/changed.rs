@@ -22,6 +22,7 @@ use crate::run::ingest;
 struct Place {
     files: tempfile::TempDir,
     root: tempfile::TempDir,
+    pattern: String,
     /// Further settings of the source.
     more: String,
 }
@@ -31,6 +32,7 @@ impl Place {
         Self {
             files: tempfile::tempdir().unwrap(),
             root: tempfile::tempdir().unwrap(),
+            pattern: "*".to_owned(),
             more: more.to_owned(),
         }
     }
@@ -48,8 +50,9 @@ impl Place {
 
     async fn bring_to(&self, root: &Store) -> Result<IngestReport, Error> {
         let text = format!(
-            "[pipeline]\nname = \"p\"\n[[source]]\nname = \"s\"\ntype = \"files\"\nurl = '{}/*'\n{}\n",
+            "[pipeline]\nname = \"p\"\n[[source]]\nname = \"s\"\ntype = \"files\"\nurl = '{}/{}'\n{}\n",
             self.files.path().display(),
+            self.pattern,
             self.more
         );
         let config = load("p.toml", &text, &[]).unwrap().config;
@@ -293,6 +296,23 @@ async fn append_takes_what_is_added_alone_and_refuse_takes_nothing() {
     open.write("a.csv", "n\n9\n");
     let report = open.bring().await;
     open.check(&report, "n", &[9]).await;
+}
+
+#[tokio::test]
+async fn files_that_are_gone_are_a_warning_and_another_url_without_files_is_an_error() {
+    let mut place = Place::new("");
+    let path = place.write("a.csv", lines("a,b", &[1, 2, 3]));
+    place.check(&place.bring().await, "a", &[1, 2, 3]).await;
+    fs::remove_file(path).unwrap();
+    let gone = place.bring().await;
+    place.check(&gone, "a", &[1, 2, 3]).await;
+    assert_eq!(codes(&gone), ["files_gone"]);
+    let message = &gone.sources[0].warnings[0].message;
+    assert!(message.contains("no file matches"), "{message}");
+    // Another pattern, of which nothing was read.
+    place.pattern = "*.parquet".into();
+    let error = place.refused().await;
+    assert!(error.contains("no file matches"), "{error}");
 }
 
 #[tokio::test]
