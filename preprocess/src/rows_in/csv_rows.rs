@@ -3,7 +3,7 @@
 
 use std::{
     collections::HashSet,
-    io::Read,
+    io::{Cursor, Read},
     sync::{
         Arc,
         atomic::{AtomicU8, AtomicU64, Ordering},
@@ -54,13 +54,66 @@ pub(super) struct CsvRows {
     row: csv::ByteRecord,
 }
 
+/// Delimiters that are detected, as where the training data were ingested.
+const DELIMITERS: [u8; 4] = [b',', b';', b'\t', b'|'];
+
+/// Size of the sample that a header is looked for in, in bytes.
+const SAMPLE: u64 = 64 << 10;
+
+/// Delimiter of a file.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Delimiter {
+    /// As configured.
+    Given(u8),
+    /// By the file's name; another one that splits the header into wanted columns replaces it.
+    Usual(u8),
+}
+
+impl Delimiter {
+    /// The delimiter that splits the header of `sample` into the most wanted columns.
+    fn of(self, sample: &[u8], wanted: &[String]) -> u8 {
+        let usual = match self {
+            Self::Given(delimiter) => return delimiter,
+            Self::Usual(delimiter) => delimiter,
+        };
+        let found = |delimiter: u8| {
+            let mut reader = csv::ReaderBuilder::new()
+                .delimiter(delimiter)
+                .has_headers(false)
+                .flexible(true)
+                .from_reader(sample);
+            let mut row = csv::ByteRecord::new();
+            let names = match reader.read_byte_record(&mut row) {
+                Ok(true) => header(&row).unwrap_or_default(),
+                _ => Vec::new(),
+            };
+            names.iter().filter(|name| wanted.contains(name)).count()
+        };
+        if found(usual) > 0 {
+            return usual;
+        }
+        let most = DELIMITERS
+            .into_iter()
+            .max_by_key(|delimiter| found(*delimiter));
+        most.filter(|delimiter| found(*delimiter) > 0)
+            .unwrap_or(usual)
+    }
+}
+
 impl CsvRows {
     pub(super) fn new(
-        reader: Box<dyn Read + Send>,
-        delimiter: u8,
+        mut reader: Box<dyn Read + Send>,
+        delimiter: Delimiter,
         null_values: &[String],
         wanted: &[String],
     ) -> Result<Self, String> {
+        let mut sample = Vec::new();
+        (&mut reader)
+            .take(SAMPLE)
+            .read_to_end(&mut sample)
+            .map_err(|e| e.to_string())?;
+        let delimiter = delimiter.of(&sample, wanted);
+        let reader: Box<dyn Read + Send> = Box::new(Cursor::new(sample).chain(reader));
         let left = Arc::new(AtomicU64::new(ROW));
         let last_byte = Arc::new(AtomicU8::new(0));
         let mut reader = csv::ReaderBuilder::new()

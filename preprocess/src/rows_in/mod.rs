@@ -45,7 +45,7 @@ use flate2::read::MultiGzDecoder;
 pub use self::landed::landed_types;
 use self::{
     cell::{Input, Raw},
-    csv_rows::CsvRows,
+    csv_rows::{CsvRows, Delimiter},
     held::{Conflict, LandedAs},
     names::Named,
     ndjson_rows::NdjsonRows,
@@ -127,7 +127,8 @@ impl std::fmt::Debug for RowSource {
 /// Settings for reading CSV.
 #[derive(Clone, Debug, Default)]
 pub struct CsvReading {
-    /// Field separator; absent: a tab for `.tsv`, else a comma.
+    /// Field separator; absent: a tab for `.tsv`, else a comma, or that of `;`, tab and `|` which
+    /// splits the header into columns of the training data where the usual one does not.
     pub delimiter: Option<u8>,
     /// Cells that are missing besides the empty one, compared after trimming spaces.
     pub null_values: Vec<String>,
@@ -524,14 +525,15 @@ fn unreadable(name: &str, reason: String) -> Error {
     )
 }
 
-fn delimiter(csv: &CsvReading, name: &str) -> u8 {
+fn delimiter(csv: &CsvReading, name: &str) -> Delimiter {
     let name = name.to_ascii_lowercase();
     let usual = if ending(unpacked(&name).0) == "tsv" {
         b'\t'
     } else {
         b','
     };
-    csv.delimiter.unwrap_or(usual)
+    csv.delimiter
+        .map_or(Delimiter::Usual(usual), Delimiter::Given)
 }
 
 /// Reads the file at `path`, decompressed by its ending (`.gz`, `.zst`), at most `limit` bytes.

@@ -291,6 +291,20 @@ fn rows_that_cannot_be_read_keep_their_place_and_tell_their_line() {
 }
 
 #[test]
+fn another_delimiter_is_found_by_the_columns_of_the_training_data() {
+    let usual = b"kind,new,rooms,size\nz,true,1,2\n".to_vec();
+    let (expected, _, _) = read_all(usual, &reading(RowFormat::Csv, 9)).unwrap();
+    for delimiter in [";", "\t", "|"] {
+        let csv = "kind,new,rooms,size\nz,true,1,2\n".replace(',', delimiter);
+        let (x, bad, _) = read_all(csv.clone().into(), &reading(RowFormat::Csv, 9)).unwrap();
+        assert_eq!((x, bad.len()), (expected.clone(), 0), "{delimiter:?}");
+        let mut given = reading(RowFormat::Csv, 9);
+        given.csv.delimiter = Some(b',');
+        assert!(read_all(csv.into(), &given).is_err(), "{delimiter:?}");
+    }
+}
+
+#[test]
 fn unknown_categories_have_the_reserved_id_and_sparse_rows_are_told() {
     let csv = b"kind,new,rooms,size\nnever seen,,,\n".to_vec();
     let (x, bad, _) = read_all(csv.clone(), &reading(RowFormat::Csv, 9)).unwrap();
