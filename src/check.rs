@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, fmt};
 use feedline_ingest::SourcePreview;
 use feedline_preprocess::CheckedDataset;
 use feedline_schemas::{
-    config::Loaded,
+    config::{DatasetConfig, Loaded, PipelineConfig},
     ids::Name,
     record::{Column, ColumnType},
     report::Warning,
@@ -98,6 +98,7 @@ pub(crate) async fn check(
         }
     };
     let mut columns = BTreeMap::new();
+    let mut missing = BTreeMap::new();
     match feedline_ingest::check(config, ingest).await {
         Ok(()) => {}
         Err(feedline_ingest::Error::Config { key, reason }) => add(&key, reason),
@@ -124,6 +125,7 @@ pub(crate) async fn check(
             {
                 Ok(previews) => {
                     for preview in previews {
+                        found.count_missing(&preview, &mut missing);
                         found.take(preview, &source.name, &mut columns);
                     }
                 }
@@ -136,7 +138,13 @@ pub(crate) async fn check(
         }
         sources.push(found);
     }
-    let dataset = match feedline_preprocess::check_columns(config, preprocess, &columns).await {
+    // The log of a landed source is a file of the root.
+    let is_reached = !is_offline || preprocess.root.local_path().is_some();
+    let resolved = match is_reached {
+        true => feedline_preprocess::check_columns(config, preprocess, &columns).await,
+        false => feedline_preprocess::check(config).map(|()| not_reached(config)),
+    };
+    let dataset = match resolved {
         Ok(dataset) => dataset,
         Err(feedline_preprocess::Error::Config { key, reason }) => {
             add(&key, reason);
@@ -144,6 +152,9 @@ pub(crate) async fn check(
         }
         Err(error) => return Err(error.into()),
     };
+    if let (Some(dataset), Some(settings)) = (&dataset, &config.dataset) {
+        warn_of_missing_targets(dataset, settings, &missing, &mut sources);
+    }
     let mut checked = None;
     if let Some(train) = &config.train {
         match feedline_trainer::check(train) {
@@ -167,7 +178,59 @@ pub(crate) async fn check(
     })
 }
 
+/// Rows without a value by source and column.
+type Missing = BTreeMap<(String, String), (u64, u64)>;
+
+/// Warns where more rows have no target than may be rejected, by the rows looked at.
+fn warn_of_missing_targets(
+    dataset: &CheckedDataset,
+    settings: &DatasetConfig,
+    missing: &Missing,
+    sources: &mut [CheckedSource],
+) {
+    let limit = settings
+        .max_reject_fraction
+        .map_or(0.05, |limit| limit.get());
+    for source in sources {
+        for target in &dataset.targets {
+            let Some((without, rows)) = missing.get(&(source.name.clone(), target.clone())) else {
+                continue;
+            };
+            if *without as f64 <= limit * *rows as f64 {
+                continue;
+            }
+            let message = format!(
+                "target `{target}` is missing in {without} of {rows} rows looked at; such rows are rejected, and more than {limit} \
+                 of all stop the build"
+            );
+            let warning = Warning::new("target_missing", message);
+            source
+                .warnings
+                .push(warning.with_key("dataset.max_reject_fraction"));
+        }
+    }
+}
+
+/// A dataset of which only the settings are checked, since its root is not on this machine.
+fn not_reached(config: &PipelineConfig) -> Option<CheckedDataset> {
+    config.dataset.as_ref()?;
+    Some(CheckedDataset {
+        unchecked: Some(
+            "columns are not checked: `pipeline.root` is in an object store, and `--offline` sends no request"
+                .to_owned(),
+        ),
+        ..CheckedDataset::default()
+    })
+}
+
 impl CheckedSource {
+    fn count_missing(&self, preview: &SourcePreview, missing: &mut Missing) {
+        for column in &preview.columns {
+            let key = (self.name.clone(), column.name.clone());
+            missing.insert(key, (column.missing, preview.rows));
+        }
+    }
+
     fn take(
         &mut self,
         preview: SourcePreview,

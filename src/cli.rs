@@ -186,9 +186,14 @@ pub(crate) struct Init {
     /// folder of such files
     #[arg(value_name = "URL|FILE|FOLDER")]
     pub(crate) location: String,
-    /// Pipeline file to write; by default NAME.toml, after the URL or file
+    /// Pipeline file to write, and the name of the pipeline; by default NAME.toml, after the URL or
+    /// file
     #[arg(long, value_name = "FILE")]
     pub(crate) to: Option<PathBuf>,
+    /// Environment variable of a bearer token for the API; the file names the variable, not the
+    /// token
+    #[arg(long, value_name = "VARIABLE")]
+    pub(crate) bearer: Option<String>,
     /// Column that a model predicts; by default one with a usual name such as `label`, else the
     /// last suitable one
     #[arg(long, value_name = "COLUMN")]

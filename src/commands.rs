@@ -352,6 +352,13 @@ async fn run_ingest(ingest: Ingest, tools: &Tools) -> anyhow::Result<Outcome> {
 /// Inspects the data and writes a pipeline for it.
 async fn run_init(options: &Init, tools: &Tools) -> anyhow::Result<Outcome> {
     let mut location = Location::new(&options.location)?;
+    if let Some(file) = &options.to {
+        location.name_after(file);
+    }
+    if options.bearer.is_some() && location.content != Content::Api {
+        anyhow::bail!("`--bearer` is for an API, and `{}` is none", location.url);
+    }
+    location.bearer.clone_from(&options.bearer);
     let file = options.to.clone();
     let file = file.unwrap_or_else(|| format!("{}.toml", location.name).into());
     if file.exists() && !options.force {
@@ -374,11 +381,15 @@ async fn run_init(options: &Init, tools: &Tools) -> anyhow::Result<Outcome> {
     };
     if location.content == Content::Api {
         let work = work_of(&location, &hints.pagination)?;
-        let suggested = feedline_ingest::suggest(&work.loaded.config, &work.ingesting()).await;
+        let suggested = feedline_ingest::suggest(&work.loaded.config, &work.inspecting()).await;
         for suggestion in suggested.map_err(|e| work.ingest_error(e))? {
             if let Some(error) = suggestion.error {
+                let token = match location.bearer {
+                    Some(_) => "",
+                    None => "; `--bearer VARIABLE` sends a token",
+                };
                 anyhow::bail!(
-                    "`{}` cannot be read as an API of JSON: {error}",
+                    "`{}` cannot be read as an API of JSON: {error}{token}",
                     location.url
                 );
             }
@@ -391,11 +402,22 @@ async fn run_init(options: &Init, tools: &Tools) -> anyhow::Result<Outcome> {
     }
     let mut previewed = None;
     if matches!(location.content, Content::Table | Content::Api) {
-        let work = work_of(&location, &hints.pagination)?;
-        let (config, context) = (&work.loaded.config, work.ingesting());
-        let previews = feedline_ingest::preview(config, None, 0, &context).await;
-        let mut previews = previews.map_err(|e| work.ingest_error(e))?;
-        let preview = previews.remove(0);
+        let look = async |location: &Location| {
+            let work = work_of(location, &hints.pagination)?;
+            let (config, context) = (&work.loaded.config, work.inspecting());
+            let previews = Box::pin(feedline_ingest::preview(config, None, 0, &context)).await;
+            let mut previews = previews.map_err(|e| work.ingest_error(e))?;
+            anyhow::Ok(previews.remove(0))
+        };
+        let mut preview = look(&location).await?;
+        if init::has_decimal_commas(&preview) {
+            let mut with_commas = location.clone();
+            with_commas.has_decimal_commas = true;
+            let again = look(&with_commas).await?;
+            if init::numbers(&again) > init::numbers(&preview) {
+                (location, preview) = (with_commas, again);
+            }
+        }
         match &preview.error {
             Some(_) if location.is_archive() => {
                 location.content = Content::Images { has_classes: true };
@@ -420,6 +442,13 @@ async fn run_init(options: &Init, tools: &Tools) -> anyhow::Result<Outcome> {
         _ => None,
     };
     hints.rows = previewed.as_ref().map_or(0, |preview| preview.rows);
+    let mut columns = columns;
+    if let (true, Some(columns)) = (location.has_decimal_commas, &mut columns) {
+        columns.decisions.push(
+            "numbers are written with a decimal comma; `csv.decimal_separator` changes it"
+                .to_owned(),
+        );
+    }
     let text = init::text(&location, &shown_file, &hints, columns.as_ref());
     fs::write(&file, text).with_context(|| format!("cannot write `{shown_file}`"))?;
     let report = InitReport::new(shown_file, &location.content, previewed.as_ref(), columns);
@@ -561,7 +590,12 @@ impl Tools {
 /// Commands for a trained model.
 fn next_of_model(pipeline: &Pipeline) -> String {
     let file = pipeline.file.display();
-    format!("open the report; `feedline predict {file} NEW_ROWS`, `feedline eval {file}`")
+    // Another root, source or model is another run.
+    let set = pipeline.options.set.iter();
+    let set: String = set
+        .map(|set| format!(" --set '{}={}'", set.key, set.value))
+        .collect();
+    format!("open the report; `feedline predict {file} NEW_ROWS{set}`, `feedline eval {file}{set}`")
 }
 
 /// A loaded pipeline and the tools to work on it.
@@ -845,6 +879,14 @@ impl<'a> Work<'a> {
         let report = replay.map_err(|e| self.ingest_error(e))?;
         self.tools.print(&report, self.json)?;
         Ok(rejects.outcome(report.rejected))
+    }
+
+    /// As [`ingesting`](Self::ingesting), apart from what has landed.
+    fn inspecting(&self) -> feedline_ingest::Context {
+        feedline_ingest::Context {
+            root: Store::memory(),
+            ..self.ingesting()
+        }
     }
 
     fn ingesting(&self) -> feedline_ingest::Context {

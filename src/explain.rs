@@ -52,9 +52,12 @@ pub(crate) fn explain(key: Option<&str>) -> anyhow::Result<KeyReport> {
     let mut all = Vec::new();
     schema.walk("", &schema.root(), 0, &mut all);
     let last = |path: &String| path.rsplit('.').next().map(ToOwned::to_owned);
+    // Messages about a source name its keys without `source`.
+    let below = format!(".{key}");
+    let ends_with = |path: &&String| key.contains('.') && path.ends_with(&below);
     let named: Vec<&String> = all
         .iter()
-        .filter(|path| last(path) == Some(key.clone()))
+        .filter(|path| last(path) == Some(key.clone()) || ends_with(path))
         .collect();
     match named.as_slice() {
         [] => {}

@@ -12,7 +12,7 @@ use serde::Serialize;
 pub(crate) use self::{
     location::{Content, Location},
     pipeline::{Hints, Pagination, source_text, text},
-    table::{Columns, Dropped},
+    table::{Columns, Dropped, has_decimal_commas, numbers},
 };
 use crate::output::{Text, line};
 

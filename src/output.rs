@@ -395,7 +395,14 @@ impl Text for ExpectReport {
 
 impl Text for TrainReport {
     fn write(&self, out: &mut String) -> fmt::Result {
-        writeln!(out, "train")?;
+        let what = match self.resumed_at {
+            Some(step) if step >= self.steps => {
+                " (nothing new: trained before, measured again)".to_owned()
+            }
+            Some(step) => format!(" (resumed after step {})", grouped(step)),
+            None => String::new(),
+        };
+        writeln!(out, "train{what}")?;
         line(
             out,
             "steps",

@@ -6,6 +6,7 @@ use std::{
 };
 
 use anyhow::bail;
+use feedline_image::{Format, Header, ImageLimits};
 
 use super::Columns;
 
@@ -21,6 +22,8 @@ const TEXTS: [&str; 2] = ["txt", "md"];
 const ARCHIVES: [&str; 5] = ["zip", "tar", "tgz", "tar.gz", "tar.zst"];
 /// Maximum number of examined entries of a folder.
 const MAX_ENTRIES: usize = 10_000;
+/// Number of images whose size is read.
+const MEASURED: usize = 32;
 
 /// Kind of the data.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -73,9 +76,23 @@ pub(crate) struct Location {
     pub(crate) content: Content,
     /// Name of pipeline and source.
     pub(crate) name: String,
+    /// Median of the shorter sides of some images, in pixels; none if no header could be read.
+    pub(crate) shorter_side: Option<u32>,
+    /// Environment variable of a bearer token.
+    pub(crate) bearer: Option<String>,
+    /// True if numbers have a decimal comma.
+    pub(crate) has_decimal_commas: bool,
 }
 
 impl Location {
+    /// Takes the name of the pipeline from its file: two pipelines for one location have two folders
+    /// then.
+    pub(crate) fn name_after(&mut self, file: &Path) {
+        if let Some(stem) = file.file_stem() {
+            self.name = name_of(&stem.to_string_lossy());
+        }
+    }
+
     /// Returns true for an archive, whose members may be tables or images.
     pub(crate) fn is_archive(&self) -> bool {
         class_of(&self.url) == Some(Class::Archive)
@@ -108,6 +125,9 @@ impl Location {
                 url: given.to_owned(),
                 content,
                 name: name_of(last.unwrap_or(host)),
+                shorter_side: None,
+                bearer: None,
+                has_decimal_commas: false,
             });
         }
         let path = Path::new(given);
@@ -138,10 +158,20 @@ impl Location {
                 url: given.to_owned(),
                 content,
                 name,
+                shorter_side: None,
+                bearer: None,
+                has_decimal_commas: false,
             });
         }
-        let (url, content) = of_folder(path, given)?;
-        Ok(Self { url, content, name })
+        let (url, content, shorter_side) = of_folder(path, given)?;
+        Ok(Self {
+            url,
+            content,
+            name,
+            shorter_side,
+            bearer: None,
+            has_decimal_commas: false,
+        })
     }
 }
 
@@ -177,8 +207,8 @@ fn class_of(name: &str) -> Option<Class> {
     }
 }
 
-/// The pattern and the kind of the files that a folder has most of.
-fn of_folder(folder: &Path, given: &str) -> anyhow::Result<(String, Content)> {
+/// The pattern and the kind of the files that a folder has most of, and the shorter side of images.
+fn of_folder(folder: &Path, given: &str) -> anyhow::Result<(String, Content, Option<u32>)> {
     let mut files = Vec::new();
     collect(folder, &mut files);
     let of_class = |class: Class| {
@@ -195,7 +225,8 @@ fn of_folder(folder: &Path, given: &str) -> anyhow::Result<(String, Content)> {
     let base = given.trim_end_matches('/');
     if images.len() >= tables.len().max(texts.len()) && !images.is_empty() {
         let has_classes = images.iter().all(|path| path.parent() != Some(folder));
-        return Ok((base.to_owned(), Content::Images { has_classes }));
+        let content = Content::Images { has_classes };
+        return Ok((base.to_owned(), content, shorter_side(&images)));
     }
     // Files of one ending are one table or one set of documents.
     let most = if tables.len() >= texts.len() {
@@ -218,7 +249,21 @@ fn of_folder(folder: &Path, given: &str) -> anyhow::Result<(String, Content)> {
         true => Content::Table,
         false => Content::Texts { is_single: false },
     };
-    Ok((pattern, content))
+    Ok((pattern, content, None))
+}
+
+/// Median of the shorter sides of images spread over `files`.
+fn shorter_side(files: &[&PathBuf]) -> Option<u32> {
+    let stride = files.len().div_ceil(MEASURED).max(1);
+    let limits = ImageLimits::default();
+    let measured = files.iter().step_by(stride).filter_map(|path| {
+        let header = Header::read(&fs::read(path).ok()?, Format::ALL, &limits).ok()?;
+        let (width, height) = header.upright_sides();
+        Some(width.min(height))
+    });
+    let mut sides: Vec<u32> = measured.collect();
+    sides.sort_unstable();
+    sides.get(sides.len() / 2).copied()
 }
 
 fn commonest_ending(files: &[&PathBuf]) -> Option<String> {

@@ -5,6 +5,11 @@ use super::{
     location::{Content, Location},
 };
 
+/// Shorter side in pixels that larger images are stored with, and side that is trained on.
+const STORED_SIDE: u32 = 72;
+const TRAINED_SIDE: u32 = 64;
+/// Smallest side that the model accepts.
+const MIN_SIDE: u32 = 16;
 /// Rows up to which a training takes small batches and more epochs.
 const FEW_ROWS: u64 = 5_000;
 
@@ -29,7 +34,14 @@ pub(crate) struct Hints {
 
 /// `[pipeline]` and `[[source]]`: enough to preview the source.
 pub(crate) fn source_text(location: &Location, pagination: &Pagination) -> String {
-    let Location { url, content, name } = location;
+    let Location {
+        url,
+        content,
+        name,
+        bearer,
+        has_decimal_commas,
+        ..
+    } = location;
     let (kind, format) = match content {
         Content::Api => ("rest", None),
         Content::Table => ("files", None),
@@ -46,6 +58,16 @@ pub(crate) fn source_text(location: &Location, pagination: &Pagination) -> Strin
     ];
     lines.extend(format.map(|format| format!("format = {}", quoted(format))));
     lines.push(format!("url = {}", quoted(url)));
+    if let Some(variable) = bearer {
+        lines.push(format!(
+            "auth = {{ type = \"bearer\", secret = {{ env = {} }} }}",
+            quoted(variable)
+        ));
+    }
+    if *has_decimal_commas {
+        lines.push("# Numbers are written with a decimal comma.".to_owned());
+        lines.push("csv = { decimal_separator = \",\" }".to_owned());
+    }
     lines.extend(pagination.records.clone());
     if let Some(reason) = &pagination.reason {
         lines.push(format!("# {}", one_line(reason)));
@@ -74,15 +96,21 @@ pub(crate) fn text(
     );
     out += &source_text(location, &hints.pagination);
     if location.content == Content::Api {
-        out += "# Send credentials from the environment, and refresh every hour under `feedline serve`:\n\
-                # auth = { type = \"bearer\", secret = { env = \"API_TOKEN\" } }\n\
+        if location.bearer.is_none() {
+            out += "# Credentials come from the environment:\n\
+                    # auth = { type = \"bearer\", secret = { env = \"API_TOKEN\" } }\n";
+        }
+        out += "# Read the API every hour under `feedline serve`:\n\
                 # schedule = { every_s = 3600 }\n\
+                # A later run sends no request unless one of these says what is new:\n\
+                # refresh = \"if_changed\"\n\
+                # incremental = { cursor = \"updated_at\", param = \"since\", start = \"2026-01-01\" }\n\
                 # Rows with the same key are versions of one record; the newest is used:\n\
                 # key = [\"id\"]\n";
     }
     match (&location.content, columns) {
         (Content::Table | Content::Api, Some(columns)) => out += &table_text(hints, columns),
-        (Content::Images { has_classes: true }, _) => out += IMAGES,
+        (Content::Images { has_classes: true }, _) => out += &images_text(location.shorter_side),
         (Content::Images { has_classes: false }, _) => out += IMAGES_WITHOUT_CLASSES,
         (Content::Texts { is_single: true }, _) => out += ONE_TEXT,
         (Content::Texts { is_single: false }, _) => out += TEXTS,
@@ -99,6 +127,7 @@ fn table_text(hints: &Hints, columns: &Columns) -> String {
         time,
         entity,
         decisions,
+        missing_targets,
     } = columns;
     let said = decisions
         .iter()
@@ -113,6 +142,12 @@ fn table_text(hints: &Hints, columns: &Columns) -> String {
     let mut out = format!("\n[dataset]\n{said}target = {}\n", quoted(target));
     if *is_class {
         out += "task = \"classification\"\n";
+    }
+    if let Some((missing, limit)) = missing_targets {
+        out += &format!(
+            "# Rows without a target are rejected ({:.0} % of those looked at); a larger share stops the build.\nmax_reject_fraction = {limit}\n",
+            missing * 100.0
+        );
     }
     // The key of the split is no feature by itself.
     let is_key = |dropped: &&Dropped| entity.as_ref() == Some(&dropped.column);
@@ -154,18 +189,34 @@ fn table_text(hints: &Hints, columns: &Columns) -> String {
     out
 }
 
+/// `[dataset]` and `[train]` for images whose shorter side has about `side` pixels.
+fn images_text(side: Option<u32>) -> String {
+    let (stored, trained) = match side {
+        Some(side) if side < STORED_SIDE => (side.max(MIN_SIDE), side.max(MIN_SIDE)),
+        _ => (STORED_SIDE, TRAINED_SIDE),
+    };
+    let measured = match side {
+        Some(side) => format!(" (their shorter side has about {side} pixels)"),
+        None => String::new(),
+    };
+    IMAGES
+        .replace("{measured}", &measured)
+        .replace("{stored}", &stored.to_string())
+        .replace("{trained}", &trained.to_string())
+}
+
 const IMAGES: &str = "
 [dataset]
 kind = \"images\"
 # The name of the folder above an image is its class.
 target = \"folder\"
 task = \"classification\"
-# Images are turned upright, made smaller and stored as JPEG; an image and its resized copies share a split.
-image = { store = \"jpeg\", resize = \"shorter_side\", size = 72, duplicates = \"perceptual\" }
+# Images are turned upright, resized{measured} and stored as JPEG; an image and its resized copies share a split.
+image = { store = \"jpeg\", resize = \"shorter_side\", size = {stored}, duplicates = \"perceptual\" }
 
 [train]
 model = { type = \"cnn\", channels = [32, 64, 128], hidden = [128], dropout = 0.3 }
-images = { height = 64, width = 64, augment = true }
+images = { height = {trained}, width = {trained}, augment = true }
 batch_size = 32
 # At most; it ends when the validation loss has not improved for `patience` epochs.
 epochs = 20
@@ -248,6 +299,7 @@ mod tests {
             time: Some("when".into()),
             entity: Some("who\nelse".into()),
             decisions: vec!["`y`\nis a class".into()],
+            missing_targets: Some((0.25, 0.4)),
         };
         let contents = [
             Content::Table,
@@ -262,6 +314,9 @@ mod tests {
                 url: "https://a.org/it's \"x\"".into(),
                 content: content.clone(),
                 name: "data".into(),
+                shorter_side: Some(28),
+                bearer: (content == Content::Api).then(|| "TOKEN".into()),
+                has_decimal_commas: content == Content::Table,
             };
             for columns in [None, Some(&columns)] {
                 let text = text(&location, "p.toml", &Hints::default(), columns);

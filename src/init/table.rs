@@ -21,6 +21,8 @@ const TARGETS: [&str; 10] = [
 const MAX_CLASSES: u64 = 20;
 /// Most distinct values of text that is read as a category, and most of the values in it.
 const MAX_CATEGORIES: u64 = 200;
+/// Default of `dataset.max_reject_fraction`.
+const USUAL_REJECTS: f64 = 0.05;
 /// Minimum number of rows to decide if the values of a column differ in each row.
 const MIN_ROWS: u64 = 20;
 
@@ -44,6 +46,9 @@ pub(crate) struct Columns {
     pub(crate) entity: Option<String>,
     /// Decisions to review, each with its key.
     pub(crate) decisions: Vec<String>,
+    /// Fraction of rows without a target, and the fraction of rejected rows to allow, where that is
+    /// more than the default.
+    pub(crate) missing_targets: Option<(f64, f64)>,
 }
 
 impl Columns {
@@ -129,6 +134,14 @@ impl Columns {
                 "`{}` has {} distinct values in {} rows, so the task is {task}; `dataset.task = \"{other}\"` changes it",
                 target.name, target.distinct, target.compared
             ));
+            found.missing_targets = missing_targets(target.missing, preview.rows);
+            if let Some((_, limit)) = found.missing_targets {
+                found.decisions.push(format!(
+                    "`{}` is missing in {} of {} rows looked at, and such rows are rejected; `dataset.max_reject_fraction = {limit}` \
+                     allows it",
+                    target.name, target.missing, preview.rows
+                ));
+            }
         }
         let is_time = |column: &&ColumnPreview| column.column_type == Some(ColumnType::Timestamp);
         found.time = columns
@@ -157,6 +170,33 @@ impl Columns {
         }
         Ok(found)
     }
+}
+
+/// Returns true if columns look like numbers with a decimal comma.
+pub(crate) fn has_decimal_commas(preview: &SourcePreview) -> bool {
+    let mut keys = preview.warnings.iter().map(|warning| warning.code.as_str());
+    keys.any(|code| code == "looks_like_decimal_comma")
+}
+
+/// Number of columns of numbers.
+pub(crate) fn numbers(preview: &SourcePreview) -> usize {
+    let is_number = |column: &&ColumnPreview| {
+        matches!(
+            column.column_type,
+            Some(ColumnType::Int64 | ColumnType::Float64 | ColumnType::Decimal)
+        )
+    };
+    preview.columns.iter().filter(is_number).count()
+}
+
+/// Fraction of `rows` without a target, and a limit of rejected rows above it, where the default
+/// limit is close or exceeded.
+fn missing_targets(missing: u64, rows: u64) -> Option<(f64, f64)> {
+    let fraction = missing as f64 / rows.max(1) as f64;
+    (fraction > USUAL_REJECTS / 2.0).then(|| {
+        let limit = ((fraction * 1.5 + USUAL_REJECTS) * 100.0).ceil() / 100.0;
+        (fraction, limit.min(1.0))
+    })
 }
 
 /// Reason that a column is no feature.

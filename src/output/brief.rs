@@ -140,7 +140,9 @@ fn is_kept(text: &str) -> bool {
         (2 | 3, name) => !MINOR
             .iter()
             .any(|minor| name.split(' ').next() == Some(minor)),
-        (_, name) => name.starts_with("error") || name.starts_with("damaged"),
+        (_, name) => ["error", "damaged", "changed"]
+            .iter()
+            .any(|kept| name.starts_with(kept)),
     }
 }
 

@@ -327,11 +327,16 @@ fn write_suggestion(suggestion: &Suggestion, out: &mut String) -> fmt::Result {
 }
 
 pub(super) fn write_source(source: &SourceReport, out: &mut String) -> fmt::Result {
+    let new = match source.new_rows {
+        Some(0) if source.rows > 0 => "nothing new, ".to_owned(),
+        Some(new) if new < source.rows => format!("{} new rows, ", grouped(new)),
+        _ => String::new(),
+    };
     line(
         out,
         &source.name,
         format!(
-            "{}: {} rows landed, {} duplicates dropped, {} rejected; {} batches, {} pages or files, schema version {}",
+            "{}: {new}{} rows landed, {} duplicates dropped, {} rejected; {} batches, {} pages or files, schema version {}",
             source.status,
             grouped(source.rows),
             grouped(source.duplicates),

@@ -12,7 +12,7 @@ use std::{
 
 use serde_json::Value;
 
-use crate::support::{files, pipeline, run, serve};
+use crate::support::{feedline, files, finish, pipeline, run, serve};
 
 /// 400 rows of 50 customers, whose label follows from two columns.
 fn write_customers(folder: &Path) {
@@ -122,6 +122,162 @@ fn a_pipeline_that_init_writes_for_an_api_has_its_records_and_pages() {
         .expect(0)
         .json();
     assert_eq!(landed["rows"], 30, "{landed}");
+}
+
+#[test]
+fn init_sends_a_token_and_names_its_variable_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let base = serve(move |_| {
+        let body = serde_json::json!({"items": [{"id": 1, "size": 2.5}, {"id": 2, "size": 3.5}]});
+        (
+            "200 OK",
+            "Content-Type: application/json\r\n".to_owned(),
+            body.to_string(),
+        )
+    });
+    let url = format!("{base}/v1/things");
+    let init = [
+        "init",
+        &url,
+        "--to",
+        "mine.toml",
+        "--bearer",
+        "THINGS_TOKEN",
+    ];
+    let unset = run(folder, &init).expect(2);
+    assert!(unset.stderr.contains("THINGS_TOKEN"), "{unset:#?}");
+    let mut command = feedline(folder);
+    command.args(init).env("THINGS_TOKEN", "hush");
+    finish(command.output().unwrap()).expect(0);
+    let text = fs::read_to_string(folder.join("mine.toml")).unwrap();
+    assert!(text.contains("name = \"mine\""), "{text}");
+    assert!(
+        text.contains(r#"auth = { type = "bearer", secret = { env = "THINGS_TOKEN" } }"#),
+        "{text}"
+    );
+    assert!(!text.contains("hush"), "{text}");
+}
+
+#[test]
+fn a_target_that_is_missing_in_many_rows_is_reported_by_init_and_check() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let mut rows = "area,rooms,price\n".to_owned();
+    for i in 0..300_u32 {
+        let price = if i % 4 == 0 {
+            String::new()
+        } else {
+            format!("{}.5", i * 3)
+        };
+        writeln!(rows, "{i},{},{price}", i % 5).unwrap();
+    }
+    fs::write(folder.join("homes.csv"), rows).unwrap();
+    let init = run(folder, &["init", "homes.csv", "--target", "price"]).expect(0);
+    assert!(
+        init.stdout
+            .contains("`price` is missing in 75 of 300 rows looked at"),
+        "{init:#?}"
+    );
+    let text = fs::read_to_string(folder.join("homes.toml")).unwrap();
+    assert!(text.contains("max_reject_fraction = 0.43"), "{text}");
+    run(folder, &["run", "homes.toml", "--set", "train.epochs=1"]).expect(0);
+    let usual = [
+        "check",
+        "homes.toml",
+        "--set",
+        "dataset.max_reject_fraction=0.05",
+    ];
+    let checked = run(folder, &usual).expect(0);
+    assert!(
+        checked
+            .stdout
+            .contains("target `price` is missing in 75 of 300 rows looked at"),
+        "{checked:#?}"
+    );
+}
+
+#[test]
+fn a_table_with_decimal_commas_is_trained_on_numbers_and_predicted_as_it_is_written() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let mut rows = "area;rooms;price\n".to_owned();
+    for i in 0..400_u32 {
+        let area = (i * 37) % 91;
+        writeln!(rows, "{area},5;{};{},25", i % 5, 3 * area + i % 5).unwrap();
+    }
+    fs::write(folder.join("homes.csv"), rows).unwrap();
+    let init = run(folder, &["init", "homes.csv", "--json"])
+        .expect(0)
+        .json();
+    assert_eq!(
+        (&init["target"], &init["dropped"]),
+        (&"price".into(), &Value::Array(vec![]))
+    );
+    let text = fs::read_to_string(folder.join("homes.toml")).unwrap();
+    assert!(
+        text.contains(r#"csv = { decimal_separator = "," }"#),
+        "{text}"
+    );
+    let report = run(folder, &["run", "homes.toml", "--json"])
+        .expect(0)
+        .json();
+    let r2 = report["train"]["test"]["r2"].as_f64().unwrap();
+    assert!(r2 > 0.9, "{report}");
+    assert_eq!(report["train"].get("resumed_at"), None);
+    let again = run(folder, &["run", "homes.toml", "--json"])
+        .expect(0)
+        .json();
+    assert_eq!(again["train"]["resumed_at"], again["train"]["steps"]);
+    assert_eq!(again["ingest"]["sources"][0]["new_rows"], 0);
+    let again = run(folder, &["run", "homes.toml"]).expect(0);
+    for part in [
+        "nothing new, 400 rows landed",
+        "train (nothing new: trained before",
+    ] {
+        assert!(again.stdout.contains(part), "{again:#?}");
+    }
+    fs::write(folder.join("new.csv"), "area;rooms\n20,5;3\n").unwrap();
+    run(folder, &["predict", "homes.toml", "new.csv"]).expect(0);
+}
+
+#[test]
+fn an_offline_check_sends_no_request_to_the_store_of_the_root() {
+    let folder = tempfile::tempdir().unwrap();
+    let asked = Arc::new(AtomicU64::new(0));
+    let count = Arc::clone(&asked);
+    let base = serve(move |_| {
+        count.fetch_add(1, SeqCst);
+        ("404 Not Found", String::new(), String::new())
+    });
+    let file = pipeline(
+        folder.path(),
+        r#"
+[pipeline]
+name = "remote"
+root = "s3://lake/remote"
+[[source]]
+name = "numbers"
+type = "files"
+url = "numbers.csv"
+[dataset]
+target = "price"
+"#,
+    );
+    let mut command = feedline(folder.path());
+    command.args(["check", file, "--offline"]);
+    command.env("AWS_ENDPOINT_URL", base);
+    command.env("AWS_ALLOW_HTTP", "true");
+    command.env("AWS_ACCESS_KEY_ID", "id");
+    command.env("AWS_SECRET_ACCESS_KEY", "key");
+    let checked = finish(command.output().unwrap()).expect(0);
+    assert!(
+        checked
+            .stdout
+            .contains("columns are not checked: `pipeline.root`"),
+        "{checked:#?}"
+    );
+    assert_eq!(asked.load(SeqCst), 0);
 }
 
 #[test]
