@@ -7,6 +7,26 @@ use std::{
 };
 
 /// A source of time.
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use feedline_storage::clock::Clock;
+///
+/// /// A clock for tests: it shows the start of 2026.
+/// #[derive(Debug)]
+/// struct Stopped;
+///
+/// impl Clock for Stopped {
+///     fn monotonic(&self) -> Duration {
+///         Duration::ZERO
+///     }
+///     fn unix(&self) -> Duration {
+///         Duration::from_secs(1_767_225_600)
+///     }
+/// }
+/// assert_eq!(Stopped.boot(), Stopped.monotonic());
+/// ```
 pub trait Clock: Debug + Send + Sync {
     /// Time since an arbitrary start; never goes back. For measuring and waiting.
     fn monotonic(&self) -> Duration;

@@ -68,6 +68,24 @@ pub struct Rule {
 }
 
 /// A list of faults, shared with the stores that use it; rules may be added while they are in use.
+///
+/// ```
+/// use feedline_storage::{Effect, Faults, Operation, PutNew, Rule, Store};
+///
+/// # tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
+/// let rule = Rule {
+///     operation: Operation::Create,
+///     path_contains: "log/".to_owned(),
+///     skip: 0,
+///     times: 1,
+///     effect: Effect::FailAfter,
+/// };
+/// let store = Store::memory().with_faults(Faults::new(vec![rule]));
+/// // The response of the write is lost; reading back shows that it landed.
+/// assert_eq!(store.put_new("log/0", "run 7".into()).await?, PutNew::Created);
+/// # Ok::<(), feedline_storage::Error>(()) })?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Default)]
 pub struct Faults {
     rules: Mutex<Vec<Rule>>,

@@ -17,6 +17,21 @@ const MOST_OPEN: usize = 128;
 /// Files of a local folder, read at any position by any number of threads.
 ///
 /// An open file stays the same file when another one replaces it under its name.
+///
+/// ```
+/// use feedline_storage::{Store, StoreOptions};
+///
+/// # let folder = tempfile::tempdir()?;
+/// # let url = folder.path().to_str().ok_or("not UTF-8")?;
+/// # std::fs::write(folder.path().join("shard.bin"), "0123456789")?;
+/// let store = Store::open(url, &StoreOptions::default())?;
+/// let files = store.local_files().ok_or("the store is no local disk")?;
+/// let mut bytes = [0; 4];
+/// files.read("shard.bin", 3, &mut bytes)?;
+/// assert_eq!(&bytes, b"3456");
+/// assert_eq!(files.size("shard.bin")?, 10);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug)]
 pub struct LocalFiles {
     root: PathBuf,

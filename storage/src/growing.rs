@@ -23,6 +23,25 @@ const LEFT: Duration = Duration::from_secs(3600);
 
 /// A file on the local disk that is written piece by piece. It is not listed before
 /// [`Growing::put`], and removed if it is dropped without it.
+///
+/// ```
+/// use std::io::Write as _;
+///
+/// use feedline_storage::{Store, StoreOptions};
+///
+/// # let folder = tempfile::tempdir()?;
+/// # let url = folder.path().to_str().ok_or("not UTF-8")?;
+/// # tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
+/// let store = Store::open(url, &StoreOptions::default())?;
+/// let mut growing = store.grow("shards")?.ok_or("the store is no local disk")?;
+/// growing.write_all(b"first piece, ")?;
+/// growing.write_all(b"second piece")?;
+/// assert!(store.list("").await?.is_empty());
+/// growing.put("shards/0.bin")?;
+/// assert_eq!(store.get("shards/0.bin").await?, "first piece, second piece");
+/// # Ok::<(), Box<dyn std::error::Error>>(()) })?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug)]
 pub struct Growing {
     store: Store,

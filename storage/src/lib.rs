@@ -4,6 +4,59 @@
 //! `/`-separated. Writes are atomic and durable: an object exists completely or not at all.
 //! [`Store::put_new`] creates an object only if it is absent. If the response is lost, it reads
 //! back the stored object instead of guessing.
+//!
+//! A store in memory works like every other one, and needs no folder:
+//!
+//! ```
+//! use feedline_storage::Store;
+//!
+//! # tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
+//! let store = Store::memory();
+//! store.put("raw/a.json", "{}".into()).await?;
+//! store.put("raw/b.json", "[]".into()).await?;
+//! assert_eq!(store.get("raw/a.json").await?, "{}");
+//! let raw = store.child("raw");
+//! let paths: Vec<String> = raw.list("").await?.into_iter().map(|found| found.path).collect();
+//! assert_eq!(paths, ["a.json", "b.json"]);
+//! assert_eq!(raw.get_opt("c.json").await?, None);
+//! # Ok::<(), feedline_storage::Error>(()) })?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! Two writers of one object agree about the winner:
+//!
+//! ```
+//! use feedline_storage::{PutNew, Store};
+//!
+//! # tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
+//! let store = Store::memory();
+//! assert_eq!(store.put_new("log/0", "run 7".into()).await?, PutNew::Created);
+//! assert_eq!(store.put_new("log/0", "run 8".into()).await?, PutNew::Taken("run 7".into()));
+//! // The same bytes again are the same write.
+//! assert_eq!(store.put_new("log/0", "run 7".into()).await?, PutNew::Created);
+//! // A swap replaces an object only if it still holds the expected bytes.
+//! assert!(store.swap("lease", None, "run 7".into()).await?);
+//! assert!(!store.swap("lease", Some("run 6".into()), "run 8".into()).await?);
+//! assert_eq!(store.get("lease").await?, "run 7");
+//! # Ok::<(), feedline_storage::Error>(()) })?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! Credentials of a bucket are passed in, since only the program reads the environment. Opening
+//! a store sends no request:
+//!
+//! ```
+//! use feedline_storage::{Error, Store, StoreOptions};
+//!
+//! let vars = [("AWS_ACCESS_KEY_ID", "id"), ("AWS_SECRET_ACCESS_KEY", "secret")];
+//! let vars = vars.map(|(name, value)| (name.to_owned(), value.to_owned()));
+//! let options = StoreOptions { vars: vars.into(), ..StoreOptions::default() };
+//! let store = Store::open("s3://my-bucket/trades", &options)?;
+//! assert_eq!(store.child("landing").url(), "s3://my-bucket/trades/landing");
+//! assert!(store.local_path().is_none());
+//! assert!(matches!(Store::open("ftp://host/trades", &options), Err(Error::Location { .. })));
+//! # Ok::<(), feedline_storage::Error>(())
+//! ```
 
 mod attempt;
 mod backend;

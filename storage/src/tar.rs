@@ -42,6 +42,25 @@ pub enum Entry {
 }
 
 /// Reads the headers of an archive in order.
+///
+/// ```
+/// use feedline_storage::tar::{Entry, Headers, padded};
+///
+/// let mut header = [0_u8; 512];
+/// header[..5].copy_from_slice(b"a.jpg");
+/// header[124..136].copy_from_slice(b"00000000017\0"); // 15 bytes, in octal
+/// # header[148..156].fill(b' ');
+/// # let sum: u32 = header.iter().map(|byte| u32::from(*byte)).sum();
+/// # header[148..156].copy_from_slice(format!("{sum:06o}\0 ").as_bytes());
+/// // Its checksum is set, too.
+/// let mut headers = Headers::default();
+/// let name = "a.jpg".to_owned();
+/// assert_eq!(headers.header(&header)?, Entry::File { name, bytes: 15 });
+/// // The next header comes after the data, which is padded to a block.
+/// assert_eq!(padded(15), 512);
+/// assert_eq!(headers.header(&[0; 512])?, Entry::Zeros);
+/// # Ok::<(), String>(())
+/// ```
 #[derive(Debug, Default)]
 pub struct Headers {
     extension: Option<Extension>,

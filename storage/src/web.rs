@@ -49,6 +49,23 @@ pub const MAX_REDIRECTS: usize = 5;
 const OWN_HEADERS: [&str; 3] = ["authorization", "proxy-authorization", "cookie"];
 
 /// Options of requests for files over http and https.
+///
+/// ```
+/// use std::{sync::atomic::Ordering, time::Duration};
+///
+/// use feedline_storage::{Store, StoreOptions, web::WebOptions};
+///
+/// let web = WebOptions {
+///     private_hosts: vec!["files.internal".to_owned()],
+///     total_timeout: Duration::from_secs(60),
+///     ..WebOptions::default()
+/// };
+/// let options = StoreOptions { web, ..StoreOptions::default() };
+/// let store = Store::open("https://example.org/prices", &options)?;
+/// assert_eq!(store.url_of("2026.csv"), "https://example.org/prices/2026.csv");
+/// assert_eq!(options.web.requests.load(Ordering::Relaxed), 0);
+/// # Ok::<(), feedline_storage::Error>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct WebOptions {
     /// Hosts, by name or address, that redirects may lead to although their address is not public.

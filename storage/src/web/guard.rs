@@ -40,6 +40,22 @@ pub fn system() -> Lookup {
 }
 
 /// Rules for hosts that may be requested.
+///
+/// ```
+/// use feedline_storage::web::{Guard, Verdict};
+/// use url::Url;
+///
+/// let mut guard = Guard::new(false);
+/// guard.configure(&Url::parse("http://localhost:8080/")?);
+/// for (url, verdict) in [
+///     ("http://localhost:8080/rows", Verdict::Configured),
+///     ("https://example.org/rows", Verdict::Resolve),
+///     ("http://169.254.169.254/latest/meta-data", Verdict::Refuse),
+/// ] {
+///     assert_eq!(guard.judge(&Url::parse(url)?), verdict, "{url}");
+/// }
+/// # Ok::<(), url::ParseError>(())
+/// ```
 #[derive(Clone, Debug, Default)]
 pub struct Guard {
     /// True if all hosts are allowed.
