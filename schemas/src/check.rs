@@ -98,6 +98,26 @@ pub fn encode<T: Versioned>(document: &T) -> Vec<u8> {
 /// A document of a newer version that says `min_reader` at most this build's version is read too, without the fields that this
 /// build does not know: its writer has promised that they may be ignored.
 ///
+/// ```
+/// use feedline_schemas::{ContractError, decode, encode, failures::FailedRuns};
+/// use feedline_schemas::{format::FAILURES, ids::Name};
+///
+/// let runs = FailedRuns {
+///     format: FAILURES.format.to_owned(),
+///     version: FAILURES.version,
+///     source: Name::new("trades")?,
+///     failures: 2,
+///     since_unix_s: 1_767_225_600,
+///     last_unix_s: 1_767_229_200,
+///     error: "status 503".to_owned(),
+/// };
+/// assert_eq!(decode::<FailedRuns>("failures.json", &encode(&runs))?, runs);
+/// let newer = FailedRuns { version: 9, ..runs };
+/// let refused = decode::<FailedRuns>("failures.json", &encode(&newer));
+/// assert!(matches!(refused, Err(ContractError::Unsupported { found_version: 9, .. })));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
 /// # Errors
 /// [`ContractError`] when the bytes are not JSON, name another format or version, lack a field, or have one that is not known.
 pub fn decode<T: Versioned>(what: &str, bytes: &[u8]) -> Result<T, ContractError> {

@@ -22,6 +22,20 @@ const MISSING: [&str; 34] = [
 const PLUS_DIGITS: usize = 6;
 
 /// Format of the cells of a source.
+///
+/// ```
+/// use feedline_schemas::{config::CsvConfig, csv_cell::CellFormat};
+///
+/// let csv = CsvConfig {
+///     decimal_separator: Some(','),
+///     thousands_separator: Some('.'),
+///     ..CsvConfig::default()
+/// };
+/// let cells = CellFormat::new(&csv);
+/// assert_eq!(cells.number("1.234,56").as_deref(), Some("1234.56"));
+/// assert_eq!(cells.number("007"), None);
+/// assert!(cells.is_missing("N/A"));
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CellFormat {
     decimal: char,

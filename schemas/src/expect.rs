@@ -54,6 +54,18 @@ pub struct ExpectedColumn {
 impl Expectations {
     /// Reads a file.
     ///
+    /// ```
+    /// use feedline_schemas::expect::Expectations;
+    ///
+    /// let text = "[[column]]\nname = 'price'\nkind = 'numeric'\nmin = 0.0\nmax = 500.0\n";
+    /// let expected = Expectations::parse(text)?;
+    /// assert_eq!(expected.column[0].max, Some(500.0));
+    /// assert_eq!(Expectations::parse(&expected.to_toml())?, expected);
+    /// let error = Expectations::parse(&text.replace("500.0", "-1.0")).unwrap_err();
+    /// assert_eq!(error, "column `price`: `min` = 0 is above `max` = -1");
+    /// # Ok::<(), String>(())
+    /// ```
+    ///
     /// # Errors
     /// Description of the error, for people.
     pub fn parse(text: &str) -> Result<Self, String> {

@@ -79,6 +79,17 @@ pub struct Name(#[schemars(regex(pattern = r"^[a-z0-9][a-z0-9_-]{0,63}$"))] Stri
 impl Name {
     /// Checks and wraps `text`.
     ///
+    /// ```
+    /// use feedline_schemas::ids::{Name, TableName};
+    ///
+    /// assert_eq!(Name::new("daily-prices")?.as_str(), "daily-prices");
+    /// assert!(Name::new("Daily Prices").is_err());
+    /// let items = TableName::new("orders.items")?;
+    /// assert_eq!(items.source, Name::new("orders")?);
+    /// assert_eq!(items.to_string(), "orders.items");
+    /// # Ok::<(), String>(())
+    /// ```
+    ///
     /// # Errors
     /// A message that says what is allowed.
     pub fn new(text: &str) -> Result<Self, String> {
@@ -188,6 +199,15 @@ impl JsonSchema for TableName {
 /// A 128-bit content hash (xxh3-128), written as 32 lower-case hexadecimal digits, most significant first.
 ///
 /// It detects damage and names content; it is not a signature.
+///
+/// ```
+/// use feedline_schemas::ids::Hash128;
+///
+/// let hash = Hash128::of(b"id,price\n1,9.5\n");
+/// assert_ne!(hash, Hash128::of(b"id,price\n1,9.6\n"));
+/// assert_eq!(Hash128::new(0xfeed).to_string(), "0000000000000000000000000000feed");
+/// assert_eq!(hash.short(), hash.to_string()[..16]);
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Hash128(u128);
 

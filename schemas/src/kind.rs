@@ -24,6 +24,19 @@ pub enum ErrorKind {
 }
 
 /// Errors that know their kind. Each public error of feedline implements it.
+///
+/// ```
+/// use feedline_schemas::{Classified, ErrorKind, config::load};
+///
+/// let error = load("empty.toml", "", &[]).unwrap_err();
+/// assert_eq!(error.kind(), ErrorKind::Config);
+/// let exit_code = match error.kind() {
+///     ErrorKind::Config => 2,
+///     ErrorKind::Deferred => 4,
+///     _ => 1,
+/// };
+/// assert_eq!(exit_code, 2);
+/// ```
 pub trait Classified {
     /// Next step of the caller.
     fn kind(&self) -> ErrorKind;

@@ -150,6 +150,14 @@ pub mod system {
 }
 
 /// Joins path keys into a column name.
+///
+/// ```
+/// use feedline_schemas::record::{join_path, split_path};
+///
+/// let name = join_path(["user", "e.mail"]);
+/// assert_eq!(name, r"user.e\.mail");
+/// assert_eq!(split_path(&name), ["user", "e.mail"]);
+/// ```
 #[must_use]
 pub fn join_path<'a>(keys: impl IntoIterator<Item = &'a str>) -> String {
     let mut name = String::new();

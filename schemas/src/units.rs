@@ -6,6 +6,17 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 /// A number of bytes. Written in configuration as an integer or as text such as `"64 MiB"` or `"10 MB"`.
+///
+/// ```
+/// use feedline_schemas::units::ByteSize;
+///
+/// let size = ByteSize::parse("64 MiB")?;
+/// assert_eq!(size, ByteSize::mib(64));
+/// assert_eq!(size.bytes(), 67_108_864);
+/// assert_eq!(ByteSize::parse("10 MB")?.to_string(), "9.5 MiB");
+/// assert!(ByteSize::parse("10 megabytes").is_err());
+/// # Ok::<(), String>(())
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ByteSize(u64);
 

@@ -224,6 +224,21 @@ impl<T: Whole, const MIN: u64, const MAX: u64, U: Unit> Bounded<T, MIN, MAX, U> 
 
     /// Checks `value`.
     ///
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// use feedline_schemas::{config::{BoundedCount, Bytes, Seconds}, units::ByteSize};
+    ///
+    /// let rows = BoundedCount::<1, 4096>::new(256)?;
+    /// assert_eq!(*rows * 2, 512);
+    /// let error = BoundedCount::<1, 4096>::new(5000).unwrap_err();
+    /// assert_eq!(error.to_string(), "must be 1 to 4,096, got 5,000");
+    /// let error = Bytes::<1, { 128 << 20 }>::new(ByteSize::mib(129)).unwrap_err();
+    /// assert_eq!(error.to_string(), "must be 1 B to 128 MiB, got 129 MiB");
+    /// assert_eq!(Seconds::<1, 60>::new(30)?.duration(), Duration::from_secs(30));
+    /// # Ok::<(), feedline_schemas::config::OutOfRange>(())
+    /// ```
+    ///
     /// # Errors
     /// A message with the range and the value, if the value is out of the range.
     pub fn new(value: T) -> Result<Self, OutOfRange> {

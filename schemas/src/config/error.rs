@@ -18,6 +18,17 @@ pub struct MarkedLine {
 /// An error in a configuration, with its place.
 ///
 /// `Display` writes one line; [`ConfigError::with_excerpt`] adds the line of text with a mark under the key or value.
+///
+/// ```
+/// use feedline_schemas::config::load;
+///
+/// let text = "[pipeline]\nname = 'trades'\n[train]\nepoch = 30\n";
+/// let error = load("trades.toml", text, &[]).unwrap_err();
+/// assert_eq!(error.key, "train.epoch");
+/// assert!(error.reason.contains("did you mean `epochs`?"));
+/// let excerpt = "  |\n4 | epoch = 30\n  | ^^^^^";
+/// assert!(error.with_excerpt().ends_with(excerpt));
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConfigError {
     /// File.

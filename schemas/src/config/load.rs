@@ -59,6 +59,17 @@ impl Loaded {
     }
 
     /// An error about `key` (a path such as `dataset.target`), with its line when the file has the key.
+    ///
+    /// ```
+    /// use feedline_schemas::config::load;
+    ///
+    /// let text = "[pipeline]\nname = 'trades'\n[dataset]\ntarget = 'prise'\n";
+    /// let loaded = load("trades.toml", text, &[])?;
+    /// let error = loaded.error("dataset.target", "no source has this column");
+    /// let message = "trades.toml:4: `dataset.target`: no source has this column";
+    /// assert_eq!(error.to_string(), message);
+    /// # Ok::<(), feedline_schemas::config::ConfigError>(())
+    /// ```
     #[must_use]
     pub fn error(&self, key: &str, reason: impl Into<String>) -> ConfigError {
         let source = Source {
@@ -119,6 +130,17 @@ impl Source<'_> {
 }
 
 /// Parses the text of `file` and applies `overrides` in order.
+///
+/// ```
+/// use feedline_schemas::config::{Override, load};
+///
+/// let text = "[pipeline]\nname = 'trades'\n[train]\nepochs = 30\n";
+/// let overrides = ["train.epochs=5".parse::<Override>()?];
+/// let config = load("trades.toml", text, &overrides)?.config;
+/// assert_eq!(config.pipeline.root(), "feedline-data/trades");
+/// assert_eq!(config.train.map(|train| train.epochs), Some(5));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 ///
 /// # Errors
 /// [`ConfigError`] for malformed TOML, an unknown key (with the nearest known one), a key of another `type`, a wrong type,
