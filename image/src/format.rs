@@ -51,6 +51,15 @@ impl Format {
 
     /// Recognizes the format of a file.
     ///
+    /// ```
+    /// use feedline_image::{Format, ImageError};
+    ///
+    /// assert_eq!(Format::of(b"\xff\xd8\xff\xe0")?, Format::Jpeg);
+    /// assert_eq!(Format::of(b"P5 2 1 255\n\x00\xff")?.name(), "a PGM or PPM");
+    /// assert!(matches!(Format::of(b"%PDF-1.7"), Err(ImageError::Unsupported { .. })));
+    /// # Ok::<(), ImageError>(())
+    /// ```
+    ///
     /// # Errors
     /// [`ImageError::Empty`], [`ImageError::Unsupported`] for another format, and [`ImageError::Truncated`] for
     /// the beginning of a format's first bytes.

@@ -68,6 +68,19 @@ impl Header {
     }
 
     /// Width and height after turning upright, at least 1.
+    ///
+    /// ```
+    /// use feedline_image::{Encoding, Format, Header, ImageLimits};
+    ///
+    /// let jpeg = Encoding::Jpeg { quality: 90 }.encode(&[128; 8 * 6 * 3], 8, 6)?;
+    /// // EXIF data whose orientation is 6: turn by a quarter to the right.
+    /// let exif = b"\xff\xe1\0\x22Exif\0\0MM\0*\0\0\0\x08\0\x01\
+    ///              \x01\x12\0\x03\0\0\0\x01\0\x06\0\0\0\0\0\0";
+    /// let turned = [&jpeg[..2], exif, &jpeg[2..]].concat();
+    /// let header = Header::read(&turned, Format::ALL, &ImageLimits::DEFAULT)?;
+    /// assert_eq!(header.upright_sides(), (6, 8));
+    /// # Ok::<(), feedline_image::ImageError>(())
+    /// ```
     #[must_use]
     pub const fn upright_sides(&self) -> (u32, u32) {
         if self.orientation.transpose {

@@ -13,6 +13,26 @@
 //! allocated. The crate starts no threads and no processes, and only reads and writes its
 //! arguments; each thread brings its own [`Decoder`], which keeps its memory. [`serve`] and
 //! [`Remote`] are the two ends of decoding in another process.
+//!
+//! A PNG file, decoded at half its size:
+//!
+//! ```
+//! use feedline_image::{
+//!     Decoder, Encoding, Filter, Format, Header, ImageLimits, Target, UprightBox,
+//! };
+//!
+//! let grey = vec![128; 8 * 6 * 3];
+//! let file = Encoding::Png.encode(&grey, 8, 6)?;
+//! let header = Header::read(&file, Format::ALL, &ImageLimits::DEFAULT)?;
+//! assert_eq!((header.format(), header.upright_sides()), (Format::Png, (8, 6)));
+//! let filter = Filter::Bilinear;
+//! let target = Target { width: 4, height: 3, filter, scaled_decoding: false };
+//! let region = UprightBox::whole([8, 6]).stored(&header, target);
+//! let mut pixels = vec![0; target.bytes()];
+//! Decoder::default().decode(&file, &header, &region, &mut pixels)?;
+//! assert_eq!(pixels, [128; 4 * 3 * 3]);
+//! # Ok::<(), feedline_image::ImageError>(())
+//! ```
 
 mod bmp;
 mod codecs;

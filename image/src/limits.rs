@@ -5,6 +5,17 @@ use serde::{Deserialize, Serialize};
 use crate::ImageError;
 
 /// Limits that an image's header is checked against before anything is decoded.
+///
+/// ```
+/// use feedline_image::{Bound, Encoding, Format, Header, ImageError, ImageLimits};
+///
+/// let file = Encoding::Png.encode(&[0; 8 * 6 * 3], 8, 6)?;
+/// let limits = ImageLimits { side: 7, ..ImageLimits::DEFAULT };
+/// let error = Header::read(&file, Format::ALL, &limits).unwrap_err();
+/// assert_eq!(error, ImageError::TooLarge { bound: Bound::Side, found: 8, limit: 7 });
+/// assert_eq!(error.code(), "too_large");
+/// # Ok::<(), ImageError>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct ImageLimits {

@@ -16,6 +16,17 @@ pub const MOST_BITS: u32 = 8;
 /// An image without hashes matches no other. The groups depend on the images alone, not on their
 /// order.
 ///
+/// ```
+/// use feedline_image::{Groups, Looks, perceptual};
+///
+/// let looks = |phash| Some(Looks { phash, dhash: 0 });
+/// let images = [looks(0b1111), looks(!0), looks(0b0111), None];
+/// let mut groups = Groups::new(images.len());
+/// perceptual(&images, 4, &mut groups);
+/// // The third image is a duplicate of the first.
+/// assert_eq!(groups.into_firsts(), [0, 1, 0, 3]);
+/// ```
+///
 /// # Panics
 /// If `bits` is over [`MOST_BITS`], or `groups` has another number of members.
 pub fn perceptual(looks: &[Option<Looks>], bits: u32, groups: &mut Groups) {

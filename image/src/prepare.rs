@@ -131,6 +131,26 @@ impl ChannelSums {
 }
 
 /// Prepares images one after another, in memory that it reuses. Use one per thread.
+///
+/// ```
+/// use feedline_image::{Encoding, Filter, Format, ImageLimits, Preparation, Preparer, Sizing};
+///
+/// let how = Preparation {
+///     sizing: Sizing::ShorterSide(4),
+///     filter: Filter::Lanczos,
+///     encoding: Some(Encoding::Jpeg { quality: 90 }),
+///     keep_original: false,
+///     limits: ImageLimits::DEFAULT,
+///     scaled_decoding: true,
+///     hashes: true,
+/// };
+/// let prepared = Preparer::new(how).prepare(&Encoding::Png.encode(&[128; 288], 12, 8)?)?;
+/// assert_eq!(prepared.sides, [6, 4]);
+/// assert_eq!(Format::of(&prepared.file.unwrap_or_default())?, Format::Jpeg);
+/// // A box of the original image, in pixels of the stored one.
+/// assert_eq!(prepared.mapping.of_upright([2.0, 2.0, 4.0, 6.0]), Some([1.0, 1.0, 2.0, 3.0]));
+/// # Ok::<(), feedline_image::ImageError>(())
+/// ```
 #[derive(Debug)]
 pub struct Preparer {
     how: Preparation,

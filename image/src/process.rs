@@ -63,6 +63,33 @@ pub fn serve(input: impl Read, output: impl Write, mut busy: impl FnMut(bool)) -
 }
 
 /// Client of a process that [`serve`]s.
+///
+/// ```
+/// use std::{io::pipe, thread};
+///
+/// use feedline_image::{Encoding, Remote, serve};
+///
+/// # use feedline_image::{Filter, ImageLimits, Preparation, Sizing};
+/// # let how = Preparation {
+/// #     sizing: Sizing::ShorterSide(4),
+/// #     filter: Filter::Lanczos,
+/// #     encoding: Some(Encoding::Jpeg { quality: 90 }),
+/// #     keep_original: false,
+/// #     limits: ImageLimits::DEFAULT,
+/// #     scaled_decoding: true,
+/// #     hashes: true,
+/// # };
+/// // In earnest the other end is a process, and the pipes are its input and output.
+/// let ((requests, to), (from, responses)) = (pipe()?, pipe()?);
+/// let worker = thread::spawn(move || serve(requests, responses, |_| {}));
+/// let mut remote = Remote::new(from, to);
+/// remote.begin(&how)?;
+/// let file = Encoding::Png.encode(&[128; 12 * 8 * 3], 12, 8)?;
+/// assert_eq!(remote.prepare(&file)??.sides, [6, 4]);
+/// drop(remote);
+/// worker.join().expect("no decoder panicked")?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug)]
 pub struct Remote<R: Read, W: Write> {
     from: BufReader<R>,
