@@ -40,6 +40,29 @@ impl Context {
 }
 
 /// Resolver of secret references.
+///
+/// ```
+/// use std::collections::BTreeMap;
+///
+/// use feedline_ingest::Secrets;
+/// use feedline_schemas::config::SecretRef;
+///
+/// /// Variables that the program read when it started.
+/// #[derive(Debug)]
+/// struct Variables(BTreeMap<String, String>);
+///
+/// impl Secrets for Variables {
+///     fn resolve(&self, reference: &SecretRef) -> Result<String, String> {
+///         let name = reference.env.as_deref().ok_or("use `{ env = \"NAME\" }`")?;
+///         let value = self.0.get(name).ok_or(format!("set `{name}`"))?;
+///         Ok(format!("{}{value}", reference.prefix))
+///     }
+/// }
+/// # let variables = Variables(BTreeMap::from([("TOKEN".to_owned(), "abc".to_owned())]));
+/// # let (env, prefix) = (Some("TOKEN".to_owned()), "Bearer ".to_owned());
+/// # let resolved = variables.resolve(&SecretRef { env, file: None, prefix });
+/// # assert_eq!(resolved.as_deref(), Ok("Bearer abc"));
+/// ```
 pub trait Secrets: Debug + Send + Sync {
     /// Returns the secret, with the reference's prefix.
     ///

@@ -5,6 +5,51 @@
 //! the position to resume from. So data and position move in one atomic step. A run that dies at
 //! any instant resumes without a lost or doubled record: batches are a pure function of the pages,
 //! and files are a pure function of the batch.
+//!
+//! A file lands, and its log says so. A second run lands nothing twice:
+//!
+//! ```
+//! use feedline_ingest::{ingest, landed, status};
+//! use feedline_schemas::{config::load, ids::Name};
+//!
+//! # #[derive(Debug)]
+//! # struct NoSecrets;
+//! # impl feedline_ingest::Secrets for NoSecrets {
+//! #     fn resolve(&self, _: &feedline_schemas::config::SecretRef) -> Result<String, String> {
+//! #         Err("there are no secrets".to_owned())
+//! #     }
+//! # }
+//! # let context = feedline_ingest::Context {
+//! #     root: feedline_storage::Store::memory(),
+//! #     store_options: feedline_storage::StoreOptions::default(),
+//! #     progress: std::sync::Arc::new(feedline_schemas::progress::Silent),
+//! #     clock: std::sync::Arc::new(feedline_storage::clock::SystemClock),
+//! #     secrets: std::sync::Arc::new(NoSecrets),
+//! #     hosts: std::sync::Arc::default(),
+//! #     meters: std::sync::Arc::default(),
+//! #     run_id: "run".to_owned(),
+//! #     cancel: tokio::sync::watch::channel(false).1,
+//! # };
+//! # let folder = tempfile::tempdir()?;
+//! # let file = folder.path().join("trades.csv");
+//! # let url = file.display();
+//! # tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
+//! std::fs::write(&file, "id,price\n1,9.5\n2,8.25\n")?;
+//! let text = format!(
+//!     "[pipeline]\nname = 'p'\n[[source]]\nname = 'trades'\ntype = 'files'\nurl = '{url}'\n"
+//! );
+//! let config = load("p.toml", &text, &[])?.config;
+//! for _ in 0..2 {
+//!     let report = ingest(&config, None, &context).await?;
+//!     assert_eq!((report.rows, report.rejected), (2, 0));
+//! }
+//! assert_eq!(status(&config, &context.root).await?.sources[0].status, "complete");
+//! let log = landed(&context.root, &Name::new("trades")?).await?.ok_or("nothing landed")?;
+//! let names: Vec<&str> = log.schema.columns.iter().map(|column| column.name.as_str()).collect();
+//! assert_eq!(names, ["id", "price"]);
+//! # Ok::<(), Box<dyn std::error::Error>>(()) })?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 mod amend;
 mod archive;

@@ -79,6 +79,47 @@ pub struct ColumnPreview {
 /// writes nothing. For `files` it reads the sample for type inference, for other sources their
 /// first page. A request is tried at most 4 times, or `retry.max_tries` if that is less.
 ///
+/// ```
+/// use feedline_ingest::preview;
+/// use feedline_schemas::{config::load, record::ColumnType};
+///
+/// # #[derive(Debug)]
+/// # struct NoSecrets;
+/// # impl feedline_ingest::Secrets for NoSecrets {
+/// #     fn resolve(&self, _: &feedline_schemas::config::SecretRef) -> Result<String, String> {
+/// #         Err("there are no secrets".to_owned())
+/// #     }
+/// # }
+/// # let context = feedline_ingest::Context {
+/// #     root: feedline_storage::Store::memory(),
+/// #     store_options: feedline_storage::StoreOptions::default(),
+/// #     progress: std::sync::Arc::new(feedline_schemas::progress::Silent),
+/// #     clock: std::sync::Arc::new(feedline_storage::clock::SystemClock),
+/// #     secrets: std::sync::Arc::new(NoSecrets),
+/// #     hosts: std::sync::Arc::default(),
+/// #     meters: std::sync::Arc::default(),
+/// #     run_id: "run".to_owned(),
+/// #     cancel: tokio::sync::watch::channel(false).1,
+/// # };
+/// # let folder = tempfile::tempdir()?;
+/// # let file = folder.path().join("trades.csv");
+/// # let text = format!(
+/// #     "[pipeline]\nname = 'p'\n[[source]]\nname = 's'\ntype = 'files'\nurl = '{}'\n\
+/// #      csv = {{ delimiter = ';', decimal_separator = ',' }}\n", file.display()
+/// # );
+/// # tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
+/// // The source has `csv = { delimiter = ";", decimal_separator = "," }`.
+/// std::fs::write(&file, "id;price\n1;9,5\n2;8,25\n")?;
+/// let config = load("p.toml", &text, &[])?.config;
+/// let previews = preview(&config, None, 1, &context).await?;
+/// let price = &previews[0].columns[1];
+/// assert_eq!(price.name, "price");
+/// assert_eq!(price.column_type, Some(ColumnType::Float64));
+/// assert_eq!((previews[0].rows, previews[0].records.len()), (2, 1));
+/// # Ok::<(), Box<dyn std::error::Error>>(()) })?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
 /// # Errors
 /// [`Error::Config`] for a source that cannot be read as configured, [`Error::Storage`],
 /// [`Error::Cancelled`]. A [`SourcePreview`] reports the errors of reading its source.

@@ -24,6 +24,17 @@ pub struct BadText {
 
 /// Splits the bytes of a text file into documents, like a source of `format = "text"`. Without a
 /// `separator` the file is one document. Parts without a visible character are skipped.
+///
+/// ```
+/// use feedline_ingest::text_documents;
+///
+/// let file = b"First text.\n---\n \n---\nSecond text.\n---\n\xff".to_vec();
+/// let mut documents = text_documents(file, Some("\n---\n"));
+/// assert_eq!(documents.next(), Some(Ok("First text.".to_owned())));
+/// assert_eq!(documents.next(), Some(Ok("Second text.".to_owned())));
+/// let bad = documents.next().and_then(Result::err).map(|bad| bad.reason);
+/// assert_eq!(bad, Some("invalid_utf8"));
+/// ```
 pub fn text_documents(
     bytes: Vec<u8>,
     separator: Option<&str>,

@@ -24,6 +24,50 @@ const AT_ONCE: usize = 4;
 /// Reads the logs of the pipeline's sources (only of the source called `only`, if given) and every
 /// file that they name. Reports all faults and changes nothing.
 ///
+/// ```
+/// use feedline_ingest::{ingest, verify};
+/// # use feedline_schemas::config::load;
+///
+/// # #[derive(Debug)]
+/// # struct NoSecrets;
+/// # impl feedline_ingest::Secrets for NoSecrets {
+/// #     fn resolve(&self, _: &feedline_schemas::config::SecretRef) -> Result<String, String> {
+/// #         Err("there are no secrets".to_owned())
+/// #     }
+/// # }
+/// # let context = feedline_ingest::Context {
+/// #     root: feedline_storage::Store::memory(),
+/// #     store_options: feedline_storage::StoreOptions::default(),
+/// #     progress: std::sync::Arc::new(feedline_schemas::progress::Silent),
+/// #     clock: std::sync::Arc::new(feedline_storage::clock::SystemClock),
+/// #     secrets: std::sync::Arc::new(NoSecrets),
+/// #     hosts: std::sync::Arc::default(),
+/// #     meters: std::sync::Arc::default(),
+/// #     run_id: "run".to_owned(),
+/// #     cancel: tokio::sync::watch::channel(false).1,
+/// # };
+/// # let folder = tempfile::tempdir()?;
+/// # let file = folder.path().join("trades.csv");
+/// # std::fs::write(&file, "id,price\n1,9.5\n")?;
+/// # let text = format!(
+/// #     "[pipeline]\nname = 'p'\n[[source]]\nname = 'trades'\ntype = 'files'\nurl = '{}'\n",
+/// #     file.display()
+/// # );
+/// # let config = load("p.toml", &text, &[])?.config;
+/// # tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
+/// ingest(&config, None, &context).await?;
+/// let sound = verify(&config, None, &context.root).await?;
+/// assert!(sound.sources[0].damage.is_empty());
+///
+/// let data = context.root.child("landing/trades/data");
+/// let landed = data.list("").await?;
+/// data.put(&landed[0].path, "other bytes".into()).await?;
+/// let damaged = verify(&config, None, &context.root).await?;
+/// assert_eq!(damaged.sources[0].damage[0].path, format!("data/{}", landed[0].path));
+/// # Ok::<(), Box<dyn std::error::Error>>(()) })?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
 /// # Errors
 /// [`Error::Contract`] for a log that a newer release wrote, [`Error::Storage`] if the store fails,
 /// [`Error::Config`] as for [`crate::ingest`].

@@ -46,6 +46,40 @@ pub struct Suggestion {
 /// suggests its pagination. It uses the source's own client and rate limits, sends one request to
 /// each, and lands nothing.
 ///
+/// ```
+/// use feedline_ingest::suggest;
+/// use feedline_schemas::config::load;
+///
+/// # #[derive(Debug)]
+/// # struct NoSecrets;
+/// # impl feedline_ingest::Secrets for NoSecrets {
+/// #     fn resolve(&self, _: &feedline_schemas::config::SecretRef) -> Result<String, String> {
+/// #         Err("there are no secrets".to_owned())
+/// #     }
+/// # }
+/// # let context = feedline_ingest::Context {
+/// #     root: feedline_storage::Store::memory(),
+/// #     store_options: feedline_storage::StoreOptions::default(),
+/// #     progress: std::sync::Arc::new(feedline_schemas::progress::Silent),
+/// #     clock: std::sync::Arc::new(feedline_storage::clock::SystemClock),
+/// #     secrets: std::sync::Arc::new(NoSecrets),
+/// #     hosts: std::sync::Arc::default(),
+/// #     meters: std::sync::Arc::default(),
+/// #     run_id: "run".to_owned(),
+/// #     cancel: tokio::sync::watch::channel(false).1,
+/// # };
+/// # tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
+/// let text = "[pipeline]\nname = 'p'\n[[source]]\nname = 'market'\ntype = 'rest'\n\
+///             url = 'demo://market?rows=500&rude=false'\nrecords = 'data.items'\n";
+/// let config = load("p.toml", text, &[])?.config;
+/// let suggestions = suggest(&config, &context).await?;
+/// let pagination = suggestions[0].pagination.as_deref().ok_or("no further page")?;
+/// assert!(pagination.contains("type = \"cursor\""));
+/// assert!(pagination.contains("cursor_path = \"paging.next_cursor\""));
+/// # Ok::<(), Box<dyn std::error::Error>>(()) })?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
 /// # Errors
 /// [`Error::Config`] for a source that cannot be requested as configured, [`Error::Log`] and
 /// [`Error::Storage`] for its log, [`Error::Cancelled`]. A failed request is reported in its

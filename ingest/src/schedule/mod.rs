@@ -23,6 +23,23 @@ use crate::{
 };
 
 /// Runs every source with a `[source.schedule]` when it is due.
+///
+/// ```no_run
+/// use feedline_ingest::{Context, Error, Scheduler};
+/// use feedline_schemas::config::PipelineConfig;
+///
+/// # async fn example(config: PipelineConfig, context: Context) -> Result<(), Error> {
+/// let mut scheduler = Scheduler::new(4);
+/// scheduler.add(config, &context)?;
+/// let board = scheduler.board();
+/// let running = tokio::spawn(scheduler.run());
+/// for served in board.read() {
+///     let requests: u64 = served.meter.read().requests.values().sum();
+///     println!("{}: {requests} requests", served.source);
+/// }
+/// # drop(running);
+/// # Ok(()) }
+/// ```
 #[derive(Debug)]
 pub struct Scheduler {
     lines: Vec<Line>,
