@@ -9,6 +9,59 @@
 //! sources) → `columns` (role of each column) → `plan` (one typed frame with content hash,
 //! duplicates dropped, features of `series`, split) → `fit` (takes a [`TrainSplit`], nothing else)
 //! → [`Transform`] → `shard` → audit → `manifest`.
+//!
+//! A dataset is built from a Parquet file and split by a key. Its transform turns new rows into
+//! features and back:
+//!
+//! ```
+//! # use std::sync::Arc;
+//! # use arrow::array::{ArrayRef, Float64Array, Int64Array, RecordBatch};
+//! use feedline_preprocess::{Transform, build, read_manifest, read_transform};
+//! # use feedline_schemas::config::load;
+//!
+//! # let folder = tempfile::tempdir()?;
+//! # let file = folder.path().join("houses.parquet");
+//! # let context = feedline_preprocess::Context {
+//! #     root: feedline_storage::Store::memory(),
+//! #     progress: Arc::new(feedline_schemas::progress::Silent),
+//! #     clock: Arc::new(feedline_storage::clock::SystemClock),
+//! #     partitions: 1,
+//! #     memory_bytes: None,
+//! #     store_options: feedline_storage::StoreOptions::default(),
+//! #     decoder: None,
+//! #     engine: feedline_preprocess::Engine::Local,
+//! #     scratch: folder.path().join("scratch"),
+//! # };
+//! # let numbers = |number: fn(i64) -> i64| Int64Array::from_iter_values((0..300).map(number));
+//! # let column = |number| -> ArrayRef { Arc::new(numbers(number)) };
+//! # let rows = RecordBatch::try_from_iter([
+//! #     ("id", column(|i| i)),
+//! #     ("area", column(|i| i % 97)),
+//! #     ("price", column(|i| 3 * (i % 97) + 7 * i % 61)),
+//! # ])?;
+//! # let out = std::fs::File::create(&file)?;
+//! # let mut writer = parquet::arrow::ArrowWriter::try_new(out, rows.schema(), None)?;
+//! # writer.write(&rows)?;
+//! # writer.close()?;
+//! # let file = file.display();
+//! let text = format!(
+//!     "[pipeline]\nname = 'houses'\n[dataset]\nfiles = '{file}'\ntarget = 'price'\n\
+//!      drop = ['id']\nsplit = {{ key = ['id'], train = 0.8, validation = 0.1, test = 0.1 }}\n"
+//! );
+//! let config = load("houses.toml", &text, &[])?.config;
+//! # tokio::runtime::Builder::new_multi_thread().enable_all().build()?.block_on(async {
+//! let report = build(&config, &context).await?;
+//! assert_eq!((report.rows_in, report.train + report.validation + report.test), (300, 300));
+//! let dataset = context.root.child("dataset");
+//! let manifest = read_manifest(&dataset).await?;
+//! let transform = Transform::new(read_transform(&dataset, &manifest).await?)?;
+//! let area: ArrayRef = Arc::new(Float64Array::from(vec![50.0]));
+//! let applied = transform.apply(&RecordBatch::try_from_iter([("area", area)])?)?;
+//! let (name, cells) = &transform.invert(&applied.x)[0];
+//! assert!(*name == "area" && (cells[0] - 50.0).abs() < 1e-4);
+//! # Ok::<(), Box<dyn std::error::Error>>(()) })?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 mod audit;
 mod build;

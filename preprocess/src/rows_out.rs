@@ -51,6 +51,18 @@ impl From<Column> for ArrayRef {
 }
 
 /// Writer of predictions.
+///
+/// ```
+/// use feedline_preprocess::{Column, RowFormat, RowsOut};
+///
+/// let names = ["row", "price"].map(str::to_owned);
+/// let mut file = Vec::new();
+/// let mut out = RowsOut::new(&mut file, RowFormat::Csv, &names)?;
+/// out.write(vec![Column::Counts(vec![0, 1]), Column::Long(vec![Some(9.5), None])])?;
+/// out.finish()?;
+/// assert_eq!(String::from_utf8(file)?, "row,price\n0,9.5\n1,\n");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct RowsOut<W: Write + Send> {
     writer: Writer<W>,
     /// Names of the columns, in JSON.

@@ -18,6 +18,19 @@ use crate::{
 /// Reads every file of the current manifest and lists all faults: sizes, hashes, checksums of
 /// blocks, rows, schema, keys in two splits. It does not stop at the first.
 ///
+/// ```no_run
+/// use feedline_preprocess::{Error, verify};
+/// use feedline_storage::{Store, StoreOptions};
+///
+/// # async fn example() -> Result<(), Error> {
+/// let dataset = Store::open("out/dataset", &StoreOptions::default())?;
+/// let report = verify(&dataset).await?;
+/// println!("{} rows in {} shards", report.rows, report.shards);
+/// assert_eq!(report.leaked_keys, 0);
+/// assert!(report.problems.is_empty(), "{:?}", report.problems);
+/// # Ok(()) }
+/// ```
+///
 /// # Errors
 /// As [`read_manifest`]; a store that cannot be read. Damaged files are problems in the report, not errors.
 pub async fn verify(dataset: &Store) -> Result<VerifyReport, Error> {

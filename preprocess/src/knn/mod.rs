@@ -33,6 +33,19 @@ const QUERIES: usize = 512;
 const HELD: usize = 1 << 20;
 
 /// Reference rows to look for neighbours among.
+///
+/// ```
+/// use feedline_preprocess::knn::Neighbours;
+/// use feedline_schemas::config::NeighbourWeights;
+///
+/// let (area, price) = (vec![50.0, 100.0, 110.0], vec![1.0, 3.0, 5.0]);
+/// let means = vec![87.0, 3.0];
+/// let reference = Neighbours::new(vec![area, price], means, 2, NeighbourWeights::Uniform);
+/// let mut rows = [vec![105.0, 52.0], vec![f64::NAN, 9.0]];
+/// reference.fill(&mut rows);
+/// // The price of the first row is the mean over its two nearest neighbours.
+/// assert_eq!(rows[1], [4.0, 9.0]);
+/// ```
 #[derive(Clone, Debug)]
 pub struct Neighbours {
     /// Most neighbours of a cell.

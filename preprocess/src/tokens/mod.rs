@@ -26,6 +26,23 @@ pub(crate) use self::{
 };
 
 /// Turns texts into token ids.
+///
+/// ```
+/// use feedline_preprocess::Tokenizer;
+///
+/// let file = br#"{
+///     "version": "1.0", "added_tokens": [], "pre_tokenizer": { "type": "Whitespace" },
+///     "model": {
+///         "type": "WordLevel", "unk_token": "[UNK]", "vocab": { "[UNK]": 0, "the": 1, "cat": 2 }
+///     }
+/// }"#;
+/// let tokenizer = Tokenizer::new(file)?;
+/// let mut ids = Vec::new();
+/// tokenizer.encode("the cat sat", &mut ids)?;
+/// assert_eq!(ids, [1, 2, 0]);
+/// assert_eq!(tokenizer.vocabulary(), 3);
+/// # Ok::<(), String>(())
+/// ```
 pub struct Tokenizer {
     engine: Engine,
     hash: Hash128,

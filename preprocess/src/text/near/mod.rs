@@ -12,6 +12,30 @@
 //!
 //! Exact means: over 64-bit hashes of n-grams, which are equal for two of a million different ones with a probability
 //! of 3e-8.
+//!
+//! Of three documents, the second repeats the first one but for its end:
+//!
+//! ```
+//! use feedline_preprocess::text::near::{Entry, Index, Signer};
+//! use feedline_schemas::config::NearDupConfig;
+//!
+//! # let folder = tempfile::tempdir()?;
+//! # let scratch = folder.path().join("near");
+//! let text = |range: std::ops::Range<u32>| {
+//!     range.map(|number| format!("word{number} ")).collect::<String>()
+//! };
+//! let config = NearDupConfig::default();
+//! let (signer, mut index) = (Signer::new(&config), Index::new(&config, &scratch)?);
+//! let documents = [text(0..60), text(0..58), text(100..160)];
+//! for (id, document) in (0..).zip(&documents) {
+//!     let entry = Entry { is_frozen: false, id, group: 0 };
+//!     index.add(entry, id, &signer.sketch(document))?;
+//! }
+//! let clusters = index.cluster()?;
+//! assert_eq!((clusters.clusters, clusters.members.len()), (1, 1));
+//! assert_eq!(clusters.member(1).map(|member| member.first.id), Some(0));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 mod alike;
 mod bands;
