@@ -122,6 +122,30 @@ impl LoaderBuilder {
     }
 
     /// Resumes after the batch that carried this state, on any number of ranks.
+    ///
+    /// ```
+    /// use feedline_loader::{Loader, LoaderState};
+    /// use feedline_schemas::{decode, encode};
+    ///
+    /// # let folder = tempfile::tempdir()?;
+    /// # let url = folder.path().to_str().ok_or("not UTF-8")?;
+    /// # let cells = arrow::array::Float32Array::from_iter_values((0_u8..10).map(f32::from));
+    /// # let cells: arrow::array::ArrayRef = std::sync::Arc::new(cells);
+    /// # let rows = arrow::array::RecordBatch::try_from_iter([("area", cells)])?;
+    /// # let file = std::fs::File::create(folder.path().join("rows.parquet"))?;
+    /// # let mut writer = parquet::arrow::ArrowWriter::try_new(file, rows.schema(), None)?;
+    /// # writer.write(&rows)?;
+    /// # writer.close()?;
+    /// let loader = Loader::builder(url).batch_size(4).open_blocking()?;
+    /// assert_eq!((loader.samples(), loader.batches_per_epoch()), (10, 3));
+    /// let batch = loader.batches()?.next().ok_or("there are no batches")??;
+    /// // Saved with the model, and read back by the next process.
+    /// let saved = encode(batch.state());
+    /// let state: LoaderState = decode("loader-state.json", &saved)?;
+    /// let resumed = Loader::builder(url).batch_size(4).resume(state).open_blocking()?;
+    /// assert_eq!(resumed.batches()?.remaining(), 2);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn resume(mut self, state: LoaderState) -> Self {
         self.resume = Some(state);
         self

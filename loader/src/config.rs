@@ -114,6 +114,20 @@ impl BadShards {
 }
 
 /// Packing of tokenized documents into rows of a batch.
+///
+/// ```no_run
+/// use feedline_loader::{Loader, TokenLayout, TokensConfig};
+///
+/// // A model that reads 512 ids, and predicts the next id of each.
+/// let tokens = TokensConfig::new(513).with_layout(TokenLayout::Packed);
+/// let loader = Loader::builder("out/dataset").batch_size(32).tokens(tokens).open_blocking()?;
+/// for batch in loader.batches()? {
+///     let batch = batch?;
+///     assert_eq!(batch.tokens().len(), batch.rows() * 513);
+///     assert_eq!(batch.segments().len(), batch.tokens().len());
+/// }
+/// # Ok::<(), feedline_loader::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TokensConfig {
     /// Order: ids in a row, 1 to 16,777,216. For next-token training, one more than the model reads: inputs are the

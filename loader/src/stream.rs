@@ -11,6 +11,19 @@ use crate::{Batch, EpochBatches, Error};
 
 /// [`EpochBatches`] as a stream: waits without blocking a thread, on any executor. There is no stall timeout; put one
 /// around it. Dropping it blocks for as long as dropping [`EpochBatches`] does.
+///
+/// ```no_run
+/// use feedline_loader::{Error, Loader};
+/// use futures::TryStreamExt as _;
+///
+/// # async fn example() -> Result<(), Error> {
+/// let loader = Loader::builder("out/dataset").open().await?;
+/// let mut batches = loader.stream()?;
+/// while let Some(batch) = batches.try_next().await? {
+///     println!("{} rows, {} batches to come", batch.rows(), batches.remaining());
+/// }
+/// # Ok(()) }
+/// ```
 #[derive(Debug)]
 pub struct BatchStream(EpochBatches);
 

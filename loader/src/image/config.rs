@@ -8,6 +8,17 @@ use crate::Error;
 
 /// Transforms of each image. The pixels of a sample depend on these settings, so they belong to a
 /// run: changed on resuming, later batches differ from those of a run that was never stopped.
+///
+/// ```
+/// use feedline_loader::image::{Crop, ImageConfig};
+///
+/// let config = ImageConfig::evaluation(224, 224);
+/// assert_eq!(config.crop, Crop::Center { shorter_side: 256 });
+/// assert_eq!(config.bytes(), 224 * 224 * 3);
+/// let wrong = ImageConfig { width: 0, ..config };
+/// assert!(wrong.check().is_err());
+/// # assert!(ImageConfig::training(224, 224).check().is_ok());
+/// ```
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ImageConfig {

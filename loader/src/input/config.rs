@@ -7,6 +7,25 @@ use feedline_schemas::manifest::TargetKind;
 ///
 /// Our own shards need none of this. For the other formats the split is found in the names of folders and files, see
 /// [`SplitChoice`](crate::SplitChoice).
+///
+/// ```no_run
+/// use feedline_loader::{BadValues, ColumnMap, InputConfig, InputFormat, Loader, Target};
+///
+/// let columns = ColumnMap {
+///     x: vec!["area".to_owned(), "rooms".to_owned()],
+///     y: Some("price".to_owned()),
+///     ..ColumnMap::default()
+/// };
+/// let (format, bad_values) = (InputFormat::Parquet, BadValues::Skip);
+/// let input = InputConfig { format, columns, bad_values, ..InputConfig::new() };
+/// let loader = Loader::builder("houses/train").input(input).open_blocking()?;
+/// for batch in loader.batches()? {
+///     let batch = batch?;
+///     assert_eq!(batch.features(), 2);
+///     assert!(matches!(batch.y(), Target::Regression(prices) if prices.len() == batch.rows()));
+/// }
+/// # Ok::<(), feedline_loader::Error>(())
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct InputConfig {
     /// Format. Default: detected from the files at the URL.

@@ -40,6 +40,26 @@ const CELLS_KEPT: usize = 8;
 /// all repeat, it has as many samples as all sources together, so that with weights by size it is each sample once.
 /// Sources that repeat continue in the next epoch from their position; each round through a source
 /// has another order.
+///
+/// ```no_run
+/// use std::sync::Arc;
+///
+/// use feedline_loader::{Error, Loader, LoaderConfig, MixtureConfig, Seed, SourceWeight, Split};
+/// use feedline_storage::{Store, clock::SystemClock};
+///
+/// # async fn example(web: Store, books: Store) -> Result<(), Error> {
+/// let weight = |share| SourceWeight { weight: Some(share), ..SourceWeight::default() };
+/// let mixture = MixtureConfig {
+///     sources: vec![weight(0.7), weight(0.3)],
+///     stratified: true,
+///     samples_per_epoch: Some(1_000_000),
+/// };
+/// let config = LoaderConfig::new(Split::Train, Seed::new(7), 256);
+/// let config = LoaderConfig { mixture: Some(mixture), ..config };
+/// let loader = Loader::open_mixture(&[web, books], &config, Arc::new(SystemClock)).await?;
+/// assert_eq!(loader.sources().count(), 2);
+/// # Ok(()) }
+/// ```
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct MixtureConfig {
     /// Order, but for the weights: the sources' weights, in the order in which the sources are given. Either all of
