@@ -57,6 +57,18 @@ pub fn evaluate_with(
 
 /// Measures the best weights of a run that was chosen for the shards of the context's dataset.
 ///
+/// ```no_run
+/// use feedline_schemas::{config::TrainConfig, manifest::Split};
+/// use feedline_trainer::{Choice, Context, Error, Use, choose, evaluate_run};
+///
+/// # fn example(config: &TrainConfig, context: &Context) -> Result<(), Error> {
+/// let name = Choice::Named("b3cf76d3e05b9840".to_owned());
+/// let run = choose(config, &name, Use::Shards, context)?;
+/// let report = evaluate_run(&run, None, Split::Validation, context)?;
+/// println!("{}: {:?}", run.used().name, report.metrics);
+/// # Ok(()) }
+/// ```
+///
 /// # Errors
 /// As [`evaluate_with`].
 pub fn evaluate_run(

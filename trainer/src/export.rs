@@ -35,6 +35,19 @@ pub struct ExportOptions {
 /// The best weights of the run that `config` and the dataset name, or where nothing was trained by it, of the newest finished
 /// one that fits the dataset; see [`export_run`]. Blocks.
 ///
+/// ```no_run
+/// use feedline_schemas::config::{TrainConfig, WeightLayout};
+/// use feedline_trainer::{Context, ExportOptions, export};
+///
+/// # fn example(
+/// #     config: &TrainConfig, context: &Context,
+/// # ) -> Result<(), Box<dyn std::error::Error>> {
+/// let options = ExportOptions { layout: WeightLayout::Torch, ..ExportOptions::default() };
+/// let file = export(config, None, options, context)?;
+/// std::fs::write("model.safetensors", file)?;
+/// # Ok(()) }
+/// ```
+///
 /// # Errors
 /// [`Error::NoCheckpoint`] when nothing was trained yet, [`Error::NoFittingRun`], and as [`export_run`].
 pub fn export(

@@ -21,6 +21,35 @@ use crate::{
 };
 
 /// A network.
+///
+/// A model of one layer:
+///
+/// ```no_run
+/// # use feedline_trainer::{
+/// #     Context, Error, Input, Model, Resume, Shape, tensor::Tensor, train_with,
+/// #     layers::{Builder, Gain, Layout, Linear, Pass},
+/// # };
+/// #[derive(Debug)]
+/// struct OneLayer(Layout, Linear);
+///
+/// impl Model for OneLayer {
+///     fn layout(&self) -> &Layout { &self.0 }
+///     fn forward(&self, pass: &mut Pass<'_>, input: &Input) -> Tensor<2> {
+///         self.1.forward(pass, input.rows())
+///     }
+/// }
+/// # fn example(context: &Context) -> Result<(), Error> {
+/// # let config = feedline_schemas::config::TrainConfig::default();
+/// # let features = |shape| match shape { Shape::Rows { features } => features, _ => 0 };
+/// let build = |shape: Shape, outputs: usize| -> Result<Box<dyn Model>, Box<Error>> {
+///     let mut builder = Builder::new();
+///     let layer = Linear::new(&mut builder, "layer", &[features(shape)], outputs, Gain::Glorot);
+///     Ok(Box::new(OneLayer(builder.finish(), layer)))
+/// };
+/// let report = train_with(&config, Some(&build), Resume::Continue, context)?;
+/// # drop(report);
+/// # Ok(()) }
+/// ```
 pub trait Model: Debug + Send + Sync {
     /// Ranges of its parameters and buffers.
     fn layout(&self) -> &Layout;

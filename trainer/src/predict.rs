@@ -34,6 +34,22 @@ use crate::{
 const PART_ROWS: usize = 128;
 
 /// A trained model that predicts rows.
+///
+/// ```no_run
+/// use feedline_schemas::config::TrainConfig;
+/// use feedline_trainer::{Context, Error, Predicted, Predictor};
+///
+/// # fn example(config: &TrainConfig, context: &Context, x: &[f32]) -> Result<(), Error> {
+/// let predictor = Predictor::open(config, None, context)?;
+/// // `x` has the features of some rows, as the dataset's transform makes them.
+/// assert_eq!(x.len() % predictor.features(), 0);
+/// match predictor.predict(x) {
+///     Predicted::Numbers(numbers) => println!("{numbers:?}"),
+///     Predicted::Classes { ids, .. } => println!("classes {ids:?}"),
+///     other => println!("{other:?}"),
+/// }
+/// # Ok(()) }
+/// ```
 #[derive(Debug)]
 pub struct Predictor {
     engine: Engine,

@@ -230,6 +230,17 @@ fn without_places(mixture: &TrainMixture) -> TrainMixture {
 
 /// Checks every value of `config` that needs no dataset.
 ///
+/// ```
+/// use feedline_schemas::config::TrainConfig;
+/// use feedline_trainer::check;
+///
+/// let config = TrainConfig { epochs: 5, learning_rate: 0.003, ..TrainConfig::default() };
+/// check(&config)?;
+/// let error = check(&TrainConfig { learning_rate: 0.0, ..config }).unwrap_err();
+/// assert!(error.to_string().starts_with("cannot use `train.learning_rate`"));
+/// # Ok::<(), feedline_trainer::Error>(())
+/// ```
+///
 /// # Errors
 /// [`Error::Config`] for the first value that is out of range.
 pub fn check(config: &TrainConfig) -> Result<(), Error> {

@@ -11,6 +11,20 @@
 //!
 //! Sizes: a layer's constructor takes the sizes of one sample (`[channels, height, width]`), its `forward` takes tensors
 //! with the samples in front. Constructors assume sizes that fit, which the models check before they build.
+//!
+//! Two layers are laid out, each under its name:
+//!
+//! ```
+//! use feedline_trainer::layers::{Builder, Gain, Linear};
+//!
+//! let mut builder = Builder::new();
+//! builder.within("encoder", |b| Linear::new(b, "first", &[4], 8, Gain::He));
+//! Linear::new(&mut builder, "last", &[8], 1, Gain::Glorot);
+//! let layout = builder.finish();
+//! assert_eq!(layout.len(), (4 * 8 + 8) + (8 * 1 + 1));
+//! let names: Vec<&str> = layout.facts().iter().map(|layer| layer.name.as_str()).collect();
+//! assert_eq!(names, ["encoder.first", "last"]);
+//! ```
 
 mod activation;
 mod attention;

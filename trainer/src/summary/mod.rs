@@ -69,6 +69,19 @@ pub struct Summary {
 ///
 /// Nothing is allocated that grows with the model.
 ///
+/// ```
+/// use feedline_schemas::{config::load, manifest::{Layout, TargetKind}};
+/// use feedline_trainer::{Machine, summary};
+///
+/// let text = "[pipeline]\nname = 'houses'\n[train]\nmodel = { type = 'mlp', hidden = [8] }\n";
+/// let config = load("houses.toml", text, &[])?.config.train.unwrap_or_default();
+/// let layout = Layout::Dense { features: 4, target: TargetKind::Regression };
+/// let summary = summary(&config, &layout, &Machine::ALONE)?;
+/// assert_eq!(summary.parameters, (4 * 8 + 8) + (8 + 1));
+/// assert!(summary.memory.total() > 4 * summary.parameters);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
 /// # Errors
 /// [`Error::Config`] for a value that is out of range or does not fit the layout.
 pub fn summary(config: &TrainConfig, layout: &Layout, machine: &Machine) -> Result<Summary, Error> {

@@ -69,6 +69,30 @@ pub struct TuneReport {
 /// Runs a search, or resumes it. `make` makes the configuration of a trial, with nothing to change
 /// that of the base; `folder` holds one folder per search.
 ///
+/// ```no_run
+/// use feedline_schemas::config::{Override, TrainConfig, load};
+/// use feedline_storage::Store;
+/// use feedline_trainer::{Context, tune::tune};
+///
+/// # fn example(
+/// #     text: &str, searches: &Store, context: &Context,
+/// # ) -> Result<(), Box<dyn std::error::Error>> {
+/// // `text` is a pipeline with `[tune]`; a trial overrides keys of `[train]`.
+/// let pipeline = load("houses.toml", text, &[])?;
+/// let make = |values: &[(String, serde_json::Value)]| -> Result<TrainConfig, (String, String)> {
+///     let set = |(key, value): &(String, serde_json::Value)| {
+///         Override { key: key.clone(), value: value.to_string() }
+///     };
+///     let overrides: Vec<Override> = values.iter().map(set).collect();
+///     let trial = pipeline.again(&overrides).map_err(|error| (error.key, error.reason))?;
+///     Ok(trial.config.train.unwrap_or_default())
+/// };
+/// # let config = pipeline.config.tune.clone().unwrap_or_default();
+/// let report = tune(&config, &make, searches, context)?;
+/// println!("trial {} of {} is the best", report.best, report.trials.len());
+/// # Ok(()) }
+/// ```
+///
 /// # Errors
 /// [`Error::Config`] when the search or one of its values cannot be used; [`Error::Interrupted`] when the stop flag was
 /// set, with everything saved; [`Error::NoTrial`] when no trial finished; errors of dataset and
