@@ -211,7 +211,7 @@ fn warn_of_missing_targets(
     }
 }
 
-/// A dataset of which only the settings are checked, since its root is not on this machine.
+/// Result for a dataset whose root is not on this machine: only its settings are checked.
 fn not_reached(config: &PipelineConfig) -> Option<CheckedDataset> {
     config.dataset.as_ref()?;
     Some(CheckedDataset {

@@ -313,6 +313,7 @@ impl KeyTable {
     pub(crate) fn schema<S: JsonSchema>(&self, generator: &mut SchemaGenerator) -> Schema {
         let whole = object(S::json_schema(generator));
         let properties = whole.get("properties").and_then(Value::as_object);
+        let needed = whole.get("required").and_then(Value::as_array);
         let alternative = |(name, own): &(&str, &[&str])| {
             let mut listed = Map::new();
             let keys = [self.tag].into_iter().chain(self.common.iter().copied());
@@ -320,7 +321,14 @@ impl KeyTable {
                 let of_key = properties.and_then(|all| all.get(key)).cloned();
                 listed.extend(of_key.map(|schema| (key.to_owned(), schema)));
             }
-            let mut required = Vec::new();
+            let is_own = |key: &&Value| key.as_str().is_some_and(|key| listed.contains_key(key));
+            let mut required: Vec<Value> = needed
+                .into_iter()
+                .flatten()
+                .filter(is_own)
+                .cloned()
+                .collect();
+            required.retain(|key| key != self.tag);
             match *name {
                 "" => drop(listed.remove(self.tag)),
                 name => {

@@ -309,7 +309,7 @@ async fn files_that_are_gone_are_a_warning_and_another_url_without_files_is_an_e
     assert_eq!(codes(&gone), ["files_gone"]);
     let message = &gone.sources[0].warnings[0].message;
     assert!(message.contains("no file matches"), "{message}");
-    // Another pattern, of which nothing was read.
+    // Another pattern: none of its files was read.
     place.pattern = "*.parquet".into();
     let error = place.refused().await;
     assert!(error.contains("no file matches"), "{error}");
