@@ -58,7 +58,7 @@ $files
 target = "label"
 task = "classification"
 drop = ["id", "ts"]
-keep = ["id", "label"]
+passthrough = ["id", "label"]
 split = { by = "expression", expression = "$expression" }
 [[dataset.step]]
 type = "winsorize"
