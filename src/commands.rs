@@ -349,6 +349,90 @@ async fn run_ingest(ingest: Ingest, tools: &Tools) -> anyhow::Result<Outcome> {
     }
 }
 
+/// A look at the data that `init` writes a pipeline for.
+struct FirstLook<'a> {
+    /// File to be written.
+    file: &'a Path,
+    json: bool,
+    tools: &'a Tools,
+}
+
+impl<'a> FirstLook<'a> {
+    fn work(&self, location: &Location, pagination: &init::Pagination) -> anyhow::Result<Work<'a>> {
+        let pipeline = Pipeline {
+            file: self.file.to_owned(),
+            options: Options {
+                set: Vec::new(),
+                json: self.json,
+            },
+        };
+        let text = init::source_text(location, pagination);
+        Work::of_text(&text, &pipeline, self.tools)
+    }
+
+    /// Lines for the records and pages of an API, from its first response.
+    async fn pagination(&self, location: &Location) -> anyhow::Result<init::Pagination> {
+        let work = self.work(location, &init::Pagination::default())?;
+        let suggested = feedline_ingest::suggest(&work.loaded.config, &work.inspecting()).await;
+        let mut found = init::Pagination::default();
+        for suggestion in suggested.map_err(|e| work.ingest_error(e))? {
+            if let Some(error) = suggestion.error {
+                let token = match location.bearer {
+                    Some(_) => "",
+                    None => "; `--bearer VARIABLE` sends a token",
+                };
+                anyhow::bail!(
+                    "`{}` cannot be read as an API of JSON: {error}{token}",
+                    location.url
+                );
+            }
+            found = init::Pagination {
+                pagination: suggestion.pagination,
+                records: suggestion.records,
+                reason: suggestion.reason,
+            };
+        }
+        Ok(found)
+    }
+
+    /// Columns of a table or an API; none for an archive of images. Numbers with a decimal comma are
+    /// noted in `location`.
+    async fn preview(
+        &self,
+        location: &mut Location,
+        pagination: &init::Pagination,
+    ) -> anyhow::Result<Option<feedline_ingest::SourcePreview>> {
+        let look = async |location: &Location| {
+            let work = self.work(location, pagination)?;
+            let (config, context) = (&work.loaded.config, work.inspecting());
+            let previews = Box::pin(feedline_ingest::preview(config, None, 0, &context)).await;
+            let mut previews = previews.map_err(|e| work.ingest_error(e))?;
+            anyhow::Ok(previews.remove(0))
+        };
+        let mut preview = look(location).await?;
+        if init::has_decimal_commas(&preview) {
+            let mut with_commas = location.clone();
+            with_commas.has_decimal_commas = true;
+            let again = look(&with_commas).await?;
+            if init::numbers(&again) > init::numbers(&preview) {
+                (*location, preview) = (with_commas, again);
+            }
+        }
+        match &preview.error {
+            Some(_) if location.is_archive() => {
+                location.content = Content::Images { has_classes: true };
+                Ok(None)
+            }
+            Some(error) => anyhow::bail!("`{}` cannot be read: {error}", location.url),
+            None if preview.columns.is_empty() => anyhow::bail!(
+                "`{}` has no record with columns, so no pipeline can be written for it",
+                location.url
+            ),
+            None => Ok(Some(preview)),
+        }
+    }
+}
+
 /// Inspects the data and writes a pipeline for it.
 async fn run_init(options: &Init, tools: &Tools) -> anyhow::Result<Outcome> {
     let mut location = Location::new(&options.location)?;
@@ -369,67 +453,20 @@ async fn run_init(options: &Init, tools: &Tools) -> anyhow::Result<Outcome> {
     }
     let shown_file = file.display().to_string();
     let mut hints = Hints::default();
-    let work_of = |location: &Location, pagination: &init::Pagination| {
-        let pipeline = Pipeline {
-            file: file.clone(),
-            options: Options {
-                set: Vec::new(),
-                json: options.json,
-            },
-        };
-        Work::of_text(&init::source_text(location, pagination), &pipeline, tools)
+    let first_look = FirstLook {
+        file: &file,
+        json: options.json,
+        tools,
     };
     if location.content == Content::Api {
-        let work = work_of(&location, &hints.pagination)?;
-        let suggested = feedline_ingest::suggest(&work.loaded.config, &work.inspecting()).await;
-        for suggestion in suggested.map_err(|e| work.ingest_error(e))? {
-            if let Some(error) = suggestion.error {
-                let token = match location.bearer {
-                    Some(_) => "",
-                    None => "; `--bearer VARIABLE` sends a token",
-                };
-                anyhow::bail!(
-                    "`{}` cannot be read as an API of JSON: {error}{token}",
-                    location.url
-                );
-            }
-            hints.pagination = init::Pagination {
-                pagination: suggestion.pagination,
-                records: suggestion.records,
-                reason: suggestion.reason,
-            };
-        }
+        hints.pagination = first_look.pagination(&location).await?;
     }
-    let mut previewed = None;
-    if matches!(location.content, Content::Table | Content::Api) {
-        let look = async |location: &Location| {
-            let work = work_of(location, &hints.pagination)?;
-            let (config, context) = (&work.loaded.config, work.inspecting());
-            let previews = Box::pin(feedline_ingest::preview(config, None, 0, &context)).await;
-            let mut previews = previews.map_err(|e| work.ingest_error(e))?;
-            anyhow::Ok(previews.remove(0))
-        };
-        let mut preview = look(&location).await?;
-        if init::has_decimal_commas(&preview) {
-            let mut with_commas = location.clone();
-            with_commas.has_decimal_commas = true;
-            let again = look(&with_commas).await?;
-            if init::numbers(&again) > init::numbers(&preview) {
-                (location, preview) = (with_commas, again);
-            }
+    let previewed = match location.content {
+        Content::Table | Content::Api => {
+            first_look.preview(&mut location, &hints.pagination).await?
         }
-        match &preview.error {
-            Some(_) if location.is_archive() => {
-                location.content = Content::Images { has_classes: true };
-            }
-            Some(error) => anyhow::bail!("`{}` cannot be read: {error}", location.url),
-            None if preview.columns.is_empty() => anyhow::bail!(
-                "`{}` has no record with columns, so no pipeline can be written for it",
-                location.url
-            ),
-            None => previewed = Some(preview),
-        }
-    }
+        _ => None,
+    };
     let columns = match (&previewed, &location.content) {
         (Some(preview), Content::Table) => {
             Some(Columns::decide(preview, options.target.as_deref())?)
