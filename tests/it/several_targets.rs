@@ -202,7 +202,7 @@ fn linear_targets_of_different_scales_are_learnt_measured_and_predicted_by_name(
     fs::write(at.join("moved.toml"), moved).unwrap();
     let moved = run(at, &["run", "moved.toml", "--json"]).expect(0);
     assert!(
-        moved.stderr.contains("were matched to them by name"),
+        moved.stderr.contains("were matched by name"),
         "{}",
         moved.stderr
     );
