@@ -18,6 +18,8 @@ const MIN_WARNINGS: usize = 3;
 
 /// Results that a long report leaves out, as it does details.
 const MINOR: [&str; 2] = ["fingerprint", "metrics"];
+/// Column behind the names of lines.
+const NAMES_END: usize = 18;
 
 /// A report with its warnings last, in at most [`MAX_LINES`] lines unless `verbose`.
 pub(crate) struct Brief<'a, R> {
@@ -130,7 +132,17 @@ impl OmittedLines {
 fn name_of(text: &str) -> (usize, &str) {
     let body = text.trim_start();
     let indent = text.len() - body.len();
-    (indent, body.split("  ").next().unwrap_or(body).trim_end())
+    // The column of names ends here; a longer name goes on to its next space.
+    let column = text.char_indices().nth(NAMES_END);
+    let column = column.map_or(text.len(), |(at, _)| at);
+    let end = text[column..]
+        .find(' ')
+        .map_or(text.len(), |at| column + at);
+    let name = match indent < NAMES_END {
+        true => text[indent..end].trim_end(),
+        false => body,
+    };
+    (indent, name)
 }
 
 /// Returns true for a line that a long report keeps.
@@ -244,6 +256,24 @@ mod tests {
             ),
             "{more}"
         );
+    }
+
+    #[test]
+    fn names_end_at_their_column_or_at_the_space_behind_it() {
+        for (name, expected) in [
+            ("rows", (2, "rows")),
+            ("  coerced", (4, "coerced")),
+            ("  read as missing", (4, "read as missing")),
+            (
+                "a-name-longer-than-its-column",
+                (2, "a-name-longer-than-its-column"),
+            ),
+        ] {
+            let mut text = String::new();
+            line(&mut text, name, "7 in `a`, such as `n/a`").unwrap();
+            assert_eq!(name_of(text.trim_end()), expected);
+        }
+        assert_eq!(name_of("dataset (nothing new: kept as it was)").0, 0);
     }
 
     #[test]
