@@ -174,6 +174,7 @@ impl Predict {
             transform: self.transform.artefact().hash.to_string(),
             to: output.name(),
             ignored: rows.ignored(),
+            detected_delimiter: rows.detected_delimiter(),
             ..PredictReport::default()
         };
         let predictor = match &self.model {
@@ -706,6 +707,10 @@ impl Text for PredictReport {
         writeln!(out, "predict")?;
         line(out, "rows", self.rows.to_string())?;
         write_rejects(&self.rejected_by_reason, self.reject_sample.as_deref(), out)?;
+        if let Some(delimiter) = self.detected_delimiter {
+            let text = format!("{delimiter:?} was detected; `csv.delimiter` of the source sets it");
+            line(out, "delimiter", text)?;
+        }
         for (name, columns) in [("ignored", &self.ignored), ("absent", &self.absent)] {
             if !columns.is_empty() {
                 line(out, name, format!("columns `{}`", columns.join("`, `")))?;

@@ -8,7 +8,7 @@
 use std::io::{self, BufRead, BufReader, Cursor, Read};
 
 use encoding_rs::{DecoderResult, Encoding, UTF_8, UTF_16BE, UTF_16LE};
-use feedline_schemas::config::CsvConfig;
+use feedline_schemas::{config::CsvConfig, csv_cell::DELIMITERS};
 
 use crate::{error::Error, notices::Notices};
 
@@ -16,8 +16,6 @@ use crate::{error::Error, notices::Notices};
 const SAMPLE: usize = 64 << 10;
 /// Rows of it that a delimiter is judged by.
 const ROWS: usize = 200;
-/// Delimiters that are detected.
-const DELIMITERS: [u8; 4] = [b',', b';', b'\t', b'|'];
 /// Longest line that is passed over.
 const LINE: u64 = 1 << 20;
 

@@ -75,7 +75,8 @@ pub(crate) mod system {
     ];
 }
 
-const MAX_REJECT_SHARE: f64 = 0.05;
+/// Default of `dataset.max_reject_fraction`.
+pub const MAX_REJECT_FRACTION: f64 = 0.05;
 /// Most columns that an error lists.
 const LISTED: usize = 20;
 
@@ -261,7 +262,7 @@ pub(crate) fn resolve(
         steps,
         max_reject_fraction: config
             .max_reject_fraction
-            .map_or(MAX_REJECT_SHARE, Fraction::get),
+            .map_or(MAX_REJECT_FRACTION, Fraction::get),
         rule,
         kept,
         expect: None,

@@ -137,6 +137,7 @@ pub use build::{
     CheckedDataset, LandedRows, SeriesBatch, SeriesRequest, SeriesRows, build, check,
     check_columns, is_built_by, refit, series_rows,
 };
+pub use columns::MAX_REJECT_FRACTION;
 pub use context::Context;
 pub use edit::{EditSource, EditedShards};
 pub use engine::Engine;

@@ -18,6 +18,9 @@ const MISSING: [&str; 34] = [
     "#VALUE!", "#DIV/0!", "1.#QNAN", "\\N", "-", "--", "?", ".", "..", ":",
 ];
 
+/// Delimiters that are detected where none is configured.
+pub const DELIMITERS: [u8; 4] = [b',', b';', b'\t', b'|'];
+
 /// Most digits behind a plus sign of an integer.
 const PLUS_DIGITS: usize = 6;
 

@@ -750,6 +750,10 @@ pub struct PredictReport {
     pub reject_sample: Option<String>,
     /// Columns of the file that are not used, where its format names them.
     pub ignored: Vec<String>,
+    /// Delimiter of the CSV file, where another than the usual one was detected by the columns that
+    /// it gives. The key `csv.delimiter` of the source sets it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub detected_delimiter: Option<char>,
     /// Inputs that no row had: they were missing everywhere.
     pub absent: Vec<String>,
     /// Missing cells of each input in the rows with a prediction. Inputs without any are absent.

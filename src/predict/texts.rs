@@ -157,6 +157,13 @@ impl TextSource {
         }
     }
 
+    fn detected_delimiter(&self) -> Option<char> {
+        match self {
+            Self::Rows(rows) => rows.detected_delimiter(),
+            Self::Files(_) => None,
+        }
+    }
+
     fn next(&mut self) -> anyhow::Result<Option<NewTexts>> {
         match self {
             Self::Rows(rows) => Ok(rows.next_rows()?.map(|rows| rows.into_texts())),
@@ -350,6 +357,7 @@ impl PredictTexts {
             transform: self.chosen.transform().hash.to_string(),
             to: self.output.name(),
             ignored: self.source.ignored(),
+            detected_delimiter: self.source.detected_delimiter(),
             run: Some(scorer.run().to_owned()),
             checkpoint: Some(scorer.checkpoint().to_owned()),
             used: Some(self.chosen.used().clone()),

@@ -10,6 +10,8 @@ use std::{
     },
 };
 
+use feedline_schemas::csv_cell::DELIMITERS;
+
 use super::{Assembly, Fault, Reader, cell::Raw, names::Named};
 
 /// Most bytes of one row: a quote that is never closed must not read the rest of a file into memory.
@@ -50,12 +52,10 @@ pub(super) struct CsvRows {
     /// Line of the last row, if it may be in an open quote: at the end of the file that is an error.
     open_quote: Option<u64>,
     header: Named,
+    detected_delimiter: Option<char>,
     null_values: Vec<String>,
     row: csv::ByteRecord,
 }
-
-/// Delimiters that are detected, as where the training data were ingested.
-const DELIMITERS: [u8; 4] = [b',', b';', b'\t', b'|'];
 
 /// Size of the sample that a header is looked for in, in bytes.
 const SAMPLE: u64 = 64 << 10;
@@ -112,7 +112,8 @@ impl CsvRows {
             .take(SAMPLE)
             .read_to_end(&mut sample)
             .map_err(|e| e.to_string())?;
-        let delimiter = delimiter.of(&sample, wanted);
+        let (given, delimiter) = (delimiter, delimiter.of(&sample, wanted));
+        let is_detected = matches!(given, Delimiter::Usual(usual) if usual != delimiter);
         let reader: Box<dyn Read + Send> = Box::new(Cursor::new(sample).chain(reader));
         let left = Arc::new(AtomicU64::new(ROW));
         let last_byte = Arc::new(AtomicU8::new(0));
@@ -132,6 +133,7 @@ impl CsvRows {
             .map_err(|e| e.to_string())?;
         Ok(Self {
             header: Named::new(header(&row)?, wanted),
+            detected_delimiter: is_detected.then_some(char::from(delimiter)),
             reader,
             left,
             last_byte,
@@ -173,6 +175,10 @@ impl CsvRows {
 impl Reader for CsvRows {
     fn columns(&self) -> Option<&Named> {
         Some(&self.header)
+    }
+
+    fn detected_delimiter(&self) -> Option<char> {
+        self.detected_delimiter
     }
 
     fn fill(&mut self, rows: &mut Assembly) -> Result<bool, String> {

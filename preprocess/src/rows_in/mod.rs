@@ -508,6 +508,12 @@ impl RowsIn {
             .unwrap_or_default()
     }
 
+    /// Delimiter of a CSV file that was detected in place of the usual one.
+    #[must_use]
+    pub fn detected_delimiter(&self) -> Option<char> {
+        self.reader.detected_delimiter()
+    }
+
     /// Input columns that no row has had so far.
     #[must_use]
     pub fn absent(&self) -> Vec<String> {
@@ -575,6 +581,11 @@ fn stream(source: RowSource, name: &str) -> Result<Box<dyn Read + Send>, Error> 
 trait Reader: Send {
     /// Columns of the file, if it lists them beforehand.
     fn columns(&self) -> Option<&Named>;
+
+    /// Delimiter that was detected in place of the usual one.
+    fn detected_delimiter(&self) -> Option<char> {
+        None
+    }
 
     /// Adds some rows, good or bad; `false` at the end.
     ///

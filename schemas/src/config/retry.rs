@@ -10,7 +10,7 @@ use crate::units::ByteSize;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct RetryConfig {
-    /// Most tries of one request, 1 to 100. Default 8.
+    /// Most tries of one request, 1 to 100; `check` and `preview` make at most 4. Default 8.
     pub max_tries: Bounded<u32, 1, 100>,
     /// First backoff in milliseconds; try n waits a random time up to `base_ms * 2^n` (full
     /// jitter). Default 500.
