@@ -7,6 +7,7 @@ use feedline_schemas::{
     config::{FileFormat, SourceConfig},
 };
 use feedline_storage::{Listed, Store, StoreOptions};
+use tracing::warn;
 
 use crate::{
     download::{Download, Downloaded},
@@ -66,6 +67,7 @@ impl FileList {
                 let message = format!(
                     "no file is found, and those that were read are gone: {reason}; their rows stay in the landing zone"
                 );
+                warn!(source = %self.config.name, code = FILES_GONE, "{message}");
                 self.notices.push(FILES_GONE, "url", message);
                 Ok(Vec::new())
             }

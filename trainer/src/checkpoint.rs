@@ -22,7 +22,7 @@ mod saver;
 mod state;
 
 use std::{
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
@@ -87,7 +87,7 @@ pub(crate) struct Checkpoints {
     keep: Keep,
     /// Longest wait for the shares of other ranks.
     patience: Duration,
-    /// Damaged checkpoints for which an older one was used; clones share them.
+    /// Damaged checkpoints in whose place another one was used; clones share them.
     passed_over: Arc<Mutex<Vec<String>>>,
 }
 
@@ -128,31 +128,28 @@ impl Checkpoints {
         }
     }
 
+    fn passed_over(&self) -> MutexGuard<'_, Vec<String>> {
+        self.passed_over
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Records a damaged checkpoint.
     pub(crate) fn pass_over(&self, error: &Error) {
-        let mut passed_over = self
-            .passed_over
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut passed_over = self.passed_over();
         let reason = error.to_string();
         if !passed_over.contains(&reason) {
             passed_over.push(reason);
         }
     }
 
-    /// Warnings of damaged checkpoints for which an older one was used.
+    /// Warnings of damaged checkpoints in whose place another one was used.
     pub(crate) fn warnings(&self) -> Vec<Warning> {
-        let passed_over = self
-            .passed_over
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
         let warning = |reason: &String| {
-            let message = format!(
-                "{reason}; an older checkpoint was used, and the steps after it are repeated"
-            );
+            let message = format!("{reason}; another checkpoint was used");
             Warning::new("damaged_checkpoint", message)
         };
-        passed_over.iter().map(warning).collect()
+        self.passed_over().iter().map(warning).collect()
     }
 
     /// Checkpoints of the same kind in another folder.

@@ -82,25 +82,6 @@ enum FileClasses {
     Foreign,
 }
 
-/// Features of a file beside those of the dataset.
-#[derive(Debug, Default)]
-struct FileFeatures {
-    /// For each feature of the dataset its place among those of the file; `None` where they are in order.
-    places: Option<Vec<usize>>,
-    warning: Option<Warning>,
-}
-
-impl FileFeatures {
-    /// Features in order, with a warning that is logged too.
-    fn warned(code: &str, message: String) -> Self {
-        tracing::warn!(code, "{message}");
-        Self {
-            places: None,
-            warning: Some(Warning::new(code, message)),
-        }
-    }
-}
-
 /// Warnings about a file of weights, which are logged too.
 #[derive(Debug, Default)]
 struct Warnings(Vec<Warning>);
@@ -219,7 +200,7 @@ impl Weights {
             false => None,
         };
         let readers = layout.readers(target.features.len());
-        let moved = self.features(target.features, &readers, &taken)?;
+        let moved = self.features(target.features, &readers, &taken, &mut warnings)?;
         let matrices = entries
             .iter()
             .enumerate()
@@ -254,9 +235,7 @@ impl Weights {
         if let (Some(head), Some(places)) = (head, places) {
             head.arrange(&places, bucket, |name| taken.contains(name));
         }
-        let FileFeatures { places, warning } = moved;
-        warnings.0.extend(warning);
-        if let Some(places) = places {
+        if let Some(places) = moved {
             arrange_rows(layout, &readers, &places, bucket, &taken);
             let outputs = Head::of(layout, places.len());
             if let Some(outputs) = outputs.filter(|_| target.reconstructs) {
@@ -266,8 +245,8 @@ impl Weights {
         Ok(warnings.0)
     }
 
-    /// Compares the features that the file's weights are for with those of the dataset. `readers` are the layers that read
-    /// features.
+    /// For each feature of the dataset its place among those that the file's weights are for; `None` where they are in order.
+    /// `readers` are the layers that read features.
     ///
     /// # Errors
     /// [`Error::Config`] for other features, and for the same in another order where no layer is known to read them.
@@ -276,23 +255,25 @@ impl Weights {
         features: &[String],
         readers: &[&str],
         taken: &BTreeSet<String>,
-    ) -> Result<FileFeatures, Error> {
+        warnings: &mut Warnings,
+    ) -> Result<Option<Vec<usize>>, Error> {
         let is_read = |name: &String| readers.iter().any(|layer| reads(layer, name));
         let begins_as_usual = !readers.is_empty() && !taken.iter().any(is_read);
         if features.is_empty() || taken.is_empty() || begins_as_usual {
-            return Ok(FileFeatures::default());
+            return Ok(None);
         }
         let Some(found) = self.named_features() else {
             let message = format!(
                 "`{}` does not name the features that its weights are for, so they are taken for the dataset's features in order: \
-                 {}; weights that `feedline weights export` of this version writes name them (`train.init.from`)",
+                 {}; weights that `feedline weights export` of this version writes name them",
                 self.url,
                 head::list(features)
             );
-            return Ok(FileFeatures::warned("unnamed_features", message));
+            warnings.push("unnamed_features", "train.init.from", message);
+            return Ok(None);
         };
         if found == features {
-            return Ok(FileFeatures::default());
+            return Ok(None);
         }
         let patterns: Vec<String> = readers
             .iter()
@@ -349,13 +330,11 @@ impl Weights {
         }
         let message = format!(
             "the features of the weights of `{}` have another order than those of the dataset ({order}); the weights were matched \
-             to them by name (`train.init.from`)",
+             to them by name",
             self.url
         );
-        Ok(FileFeatures {
-            places: Some(features.iter().map(|name| places[name]).collect()),
-            ..FileFeatures::warned("moved_features", message)
-        })
+        warnings.push("moved_features", "train.init.from", message);
+        Ok(Some(features.iter().map(|name| places[name]).collect()))
     }
 
     /// The features that the weights are for, as the file says.

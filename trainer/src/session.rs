@@ -86,6 +86,17 @@ pub(crate) struct Session<'a, D> {
     agreed_to_stop: bool,
 }
 
+/// A warning of a warm-up that is as long as the run.
+fn warning_of(schedule: &Schedule) -> Option<Warning> {
+    let (warmup, total) = (schedule.warmup_steps, schedule.total_steps);
+    (warmup >= total).then(|| {
+        let message = format!(
+            "the run has {total} steps and its warm-up {warmup}: it ends before the learning rate has reached its peak"
+        );
+        Warning::new("long_warmup", message).with_key("train.schedule.warmup_steps")
+    })
+}
+
 impl<'a, D: Data> Session<'a, D> {
     /// A run at its start, with these weights.
     pub(crate) fn start(
@@ -104,6 +115,9 @@ impl<'a, D: Data> Session<'a, D> {
         let optimizer = plan.settings.optimizer(sharing.own());
         let state = plan.settings.optimizer_state(sharing.trained());
         let schedule = plan.settings.schedule(data.batches_per_epoch());
+        if let Some(warning) = warning_of(&schedule) {
+            tracing::warn!(code = warning.code, "{}", warning.message);
+        }
         let checkpoints = Checkpoints::new(
             folder.clone(),
             engine.model().parameters(),
@@ -144,17 +158,6 @@ impl<'a, D: Data> Session<'a, D> {
             schedule,
             bucket,
         }
-    }
-
-    /// A warning of a warm-up that is as long as the run.
-    fn schedule_warning(&self) -> Option<Warning> {
-        let (warmup, total) = (self.schedule.warmup_steps, self.schedule.total_steps);
-        (warmup >= total).then(|| {
-            let message = format!(
-                "the run has {total} steps and its warm-up {warmup}: it ends before the learning rate has reached its peak"
-            );
-            Warning::new("long_warmup", message).with_key("train.schedule.warmup_steps")
-        })
     }
 
     /// Begins to load the first batches of a run that resumes, while the rest of it is set up. Those of one that begins are
@@ -217,7 +220,7 @@ impl<'a, D: Data> Session<'a, D> {
             warnings: warning
                 .into_iter()
                 .chain(self.saving.checkpoints().warnings())
-                .chain(self.schedule_warning())
+                .chain(warning_of(&self.schedule))
                 .collect(),
             worst: best_epoch.worst,
             test_diagnostics: test.diagnostics(),
