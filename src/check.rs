@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, fmt};
 
 use feedline_ingest::SourcePreview;
-use feedline_preprocess::CheckedDataset;
+use feedline_preprocess::{CheckedDataset, MAX_REJECT_FRACTION};
 use feedline_schemas::{
     config::{DatasetConfig, Loaded, PipelineConfig},
     ids::Name,
@@ -190,7 +190,7 @@ fn warn_of_missing_targets(
 ) {
     let limit = settings
         .max_reject_fraction
-        .map_or(0.05, |limit| limit.get());
+        .map_or(MAX_REJECT_FRACTION, |limit| limit.get());
     for source in sources {
         for target in &dataset.targets {
             let Some((without, rows)) = missing.get(&(source.name.clone(), target.clone())) else {

@@ -45,10 +45,11 @@ impl InitReport {
     /// Report on a pipeline that is written to `file`.
     pub(crate) fn new(
         file: String,
-        content: &Content,
+        location: &Location,
         preview: Option<&SourcePreview>,
         columns: Option<Columns>,
     ) -> Self {
+        let content = &location.content;
         let trains = content.trains(columns.as_ref());
         let next = if trains {
             ["check", "run"]
@@ -67,7 +68,11 @@ impl InitReport {
             columns: preview.map_or(0, |preview| preview.columns.len()),
             target: columns.target,
             dropped: columns.dropped,
-            decisions: columns.decisions,
+            decisions: columns
+                .decisions
+                .into_iter()
+                .chain(location.decisions())
+                .collect(),
             next,
         }
     }

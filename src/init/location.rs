@@ -8,7 +8,7 @@ use std::{
 use anyhow::bail;
 use feedline_image::{Format, Header, ImageLimits};
 
-use super::Columns;
+use super::{Columns, pipeline::image_sides};
 
 /// Endings of tables, before `.gz` and `.zst`.
 const TABLES: [&str; 6] = ["csv", "tsv", "json", "ndjson", "jsonl", "parquet"];
@@ -85,6 +85,25 @@ pub(crate) struct Location {
 }
 
 impl Location {
+    /// Decisions by the data itself, each with its key.
+    pub(crate) fn decisions(&self) -> Vec<String> {
+        let mut decisions = Vec::new();
+        if self.has_decimal_commas {
+            decisions.push(
+                "numbers are written with a decimal comma; `csv.decimal_separator` changes it"
+                    .to_owned(),
+            );
+        }
+        if self.content == (Content::Images { has_classes: true }) {
+            let (stored, trained) = image_sides(self.shorter_side);
+            decisions.push(format!(
+                "images are stored with a shorter side of {stored} pixels and trained at {trained}; `dataset.image.size` and \
+                 `train.images` change it"
+            ));
+        }
+        decisions
+    }
+
     /// Takes the name of the pipeline from its file: two pipelines for one location have two folders
     /// then.
     pub(crate) fn name_after(&mut self, file: &Path) {

@@ -189,12 +189,17 @@ fn table_text(hints: &Hints, columns: &Columns) -> String {
     out
 }
 
-/// `[dataset]` and `[train]` for images whose shorter side has about `side` pixels.
-fn images_text(side: Option<u32>) -> String {
-    let (stored, trained) = match side {
+/// Sides in pixels that images are stored and trained with, for a shorter side of about `side`.
+pub(super) fn image_sides(side: Option<u32>) -> (u32, u32) {
+    match side {
         Some(side) if side < STORED_SIDE => (side.max(MIN_SIDE), side.max(MIN_SIDE)),
         _ => (STORED_SIDE, TRAINED_SIDE),
-    };
+    }
+}
+
+/// `[dataset]` and `[train]` for images whose shorter side has about `side` pixels.
+fn images_text(side: Option<u32>) -> String {
+    let (stored, trained) = image_sides(side);
     let measured = match side {
         Some(side) => format!(" (their shorter side has about {side} pixels)"),
         None => String::new(),
@@ -286,6 +291,13 @@ mod tests {
     use feedline_schemas::config::load;
 
     use super::*;
+
+    #[test]
+    fn small_images_keep_their_size_and_large_ones_are_bounded() {
+        let sides = [None, Some(9), Some(28), Some(71), Some(72), Some(4000)];
+        let expected = [(72, 64), (16, 16), (28, 28), (71, 71), (72, 64), (72, 64)];
+        assert_eq!(sides.map(image_sides), expected);
+    }
 
     #[test]
     fn every_kind_of_pipeline_loads() {

@@ -1,6 +1,7 @@
 //! Target, features and keys of a table, from a preview of its columns.
 
 use feedline_ingest::{ColumnPreview, SourcePreview};
+use feedline_preprocess::MAX_REJECT_FRACTION;
 use feedline_schemas::record::ColumnType;
 use serde::Serialize;
 
@@ -21,8 +22,6 @@ const TARGETS: [&str; 10] = [
 const MAX_CLASSES: u64 = 20;
 /// Most distinct values of text that is read as a category, and most of the values in it.
 const MAX_CATEGORIES: u64 = 200;
-/// Default of `dataset.max_reject_fraction`.
-const USUAL_REJECTS: f64 = 0.05;
 /// Minimum number of rows to decide if the values of a column differ in each row.
 const MIN_ROWS: u64 = 20;
 
@@ -193,8 +192,8 @@ pub(crate) fn numbers(preview: &SourcePreview) -> usize {
 /// limit is close or exceeded.
 fn missing_targets(missing: u64, rows: u64) -> Option<(f64, f64)> {
     let fraction = missing as f64 / rows.max(1) as f64;
-    (fraction > USUAL_REJECTS / 2.0).then(|| {
-        let limit = ((fraction * 1.5 + USUAL_REJECTS) * 100.0).ceil() / 100.0;
+    (fraction > MAX_REJECT_FRACTION / 2.0).then(|| {
+        let limit = ((fraction * 1.5 + MAX_REJECT_FRACTION) * 100.0).ceil() / 100.0;
         (fraction, limit.min(1.0))
     })
 }

@@ -132,7 +132,7 @@ impl OmittedLines {
 fn name_of(text: &str) -> (usize, &str) {
     let body = text.trim_start();
     let indent = text.len() - body.len();
-    // The column of names ends here; a longer name goes on to its next space.
+    // A name is as wide as its column, or reaches to its next space.
     let column = text.char_indices().nth(NAMES_END);
     let column = column.map_or(text.len(), |(at, _)| at);
     let end = text[column..]

@@ -129,7 +129,8 @@ fn init_sends_a_token_and_names_its_variable_alone() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
     let base = serve(move |_| {
-        let body = serde_json::json!({"items": [{"id": 1, "size": 2.5}, {"id": 2, "size": 3.5}]});
+        let body =
+            serde_json::json!({"items": [{"id": 1, "size": "2,5"}, {"id": 2, "size": "3,5"}]});
         (
             "200 OK",
             "Content-Type: application/json\r\n".to_owned(),
@@ -238,7 +239,16 @@ fn a_table_with_decimal_commas_is_trained_on_numbers_and_predicted_as_it_is_writ
         assert!(again.stdout.contains(part), "{again:#?}");
     }
     fs::write(folder.join("new.csv"), "area;rooms\n20,5;3\n").unwrap();
-    run(folder, &["predict", "homes.toml", "new.csv"]).expect(0);
+    let predict = [
+        "predict",
+        "homes.toml",
+        "new.csv",
+        "--to",
+        "out.csv",
+        "--json",
+    ];
+    let predicted = run(folder, &predict).expect(0).json();
+    assert_eq!(predicted["detected_delimiter"], ";");
 }
 
 #[test]
@@ -326,6 +336,11 @@ fn folders_of_images_and_of_texts_get_pipelines_of_their_kind() {
     }
     let report = run(folder, &["init", "photos", "--json"]).expect(0).json();
     assert_eq!(report["content"], "images in a folder for each class");
+    let decisions = report["decisions"].to_string();
+    assert!(
+        decisions.contains("a shorter side of 72 pixels and trained at 64"),
+        "{decisions}"
+    );
     run(folder, &["check", "photos.toml"]).expect(0);
     run(folder, &["shards", "build", "photos.toml"]).expect(1);
     run(folder, &["ingest", "photos.toml"]).expect(0);

@@ -1,0 +1,150 @@
+//! `feedline init`: a first look at data, and the pipeline that is written for it.
+
+use std::{fs, path::Path};
+
+use anyhow::Context as _;
+use feedline_ingest::SourcePreview;
+
+use super::{Tools, Work};
+use crate::{
+    cli::{Init, Options, Pipeline},
+    exit::Outcome,
+    init::{self, Columns, Content, Hints, InitReport, Location},
+};
+
+/// A look at the data that `init` writes a pipeline for.
+struct FirstLook<'a> {
+    /// File to be written.
+    file: &'a Path,
+    json: bool,
+    tools: &'a Tools,
+}
+
+impl<'a> FirstLook<'a> {
+    fn work(&self, location: &Location, pagination: &init::Pagination) -> anyhow::Result<Work<'a>> {
+        let pipeline = Pipeline {
+            file: self.file.to_owned(),
+            options: Options {
+                set: Vec::new(),
+                json: self.json,
+            },
+        };
+        let text = init::source_text(location, pagination);
+        Work::of_text(&text, &pipeline, self.tools)
+    }
+
+    /// Lines for the records and pages of an API, from its first response.
+    async fn pagination(&self, location: &Location) -> anyhow::Result<init::Pagination> {
+        let work = self.work(location, &init::Pagination::default())?;
+        let suggested = feedline_ingest::suggest(&work.loaded.config, &work.inspecting()).await;
+        let mut found = init::Pagination::default();
+        for suggestion in suggested.map_err(|e| work.ingest_error(e))? {
+            if let Some(error) = suggestion.error {
+                let token = match location.bearer {
+                    Some(_) => "",
+                    None => "; `--bearer VARIABLE` sends a token",
+                };
+                anyhow::bail!(
+                    "`{}` cannot be read as an API of JSON: {error}{token}",
+                    location.url
+                );
+            }
+            found = init::Pagination {
+                pagination: suggestion.pagination,
+                records: suggestion.records,
+                reason: suggestion.reason,
+            };
+        }
+        Ok(found)
+    }
+
+    /// Columns of a table or an API; none for an archive of images. Numbers with a decimal comma are
+    /// noted in `location`.
+    async fn preview(
+        &self,
+        location: &mut Location,
+        pagination: &init::Pagination,
+    ) -> anyhow::Result<Option<SourcePreview>> {
+        let look = async |location: &Location| {
+            let work = self.work(location, pagination)?;
+            let (config, context) = (&work.loaded.config, work.inspecting());
+            let previews = Box::pin(feedline_ingest::preview(config, None, 0, &context)).await;
+            let mut previews = previews.map_err(|e| work.ingest_error(e))?;
+            anyhow::Ok(previews.remove(0))
+        };
+        let mut preview = look(location).await?;
+        if init::has_decimal_commas(&preview) {
+            let mut with_commas = location.clone();
+            with_commas.has_decimal_commas = true;
+            let again = look(&with_commas).await?;
+            if init::numbers(&again) > init::numbers(&preview) {
+                (*location, preview) = (with_commas, again);
+            }
+        }
+        match &preview.error {
+            Some(_) if location.is_archive() => {
+                location.content = Content::Images { has_classes: true };
+                Ok(None)
+            }
+            Some(error) => anyhow::bail!("`{}` cannot be read: {error}", location.url),
+            None if preview.columns.is_empty() => anyhow::bail!(
+                "`{}` has no record with columns, so no pipeline can be written for it",
+                location.url
+            ),
+            None => Ok(Some(preview)),
+        }
+    }
+}
+
+/// Inspects the data and writes a pipeline for it.
+pub(super) async fn run_init(options: &Init, tools: &Tools) -> anyhow::Result<Outcome> {
+    let mut location = Location::new(&options.location)?;
+    if let Some(file) = &options.to {
+        location.name_after(file);
+    }
+    if options.bearer.is_some() && location.content != Content::Api {
+        anyhow::bail!("`--bearer` is for an API, and `{}` is none", location.url);
+    }
+    location.bearer.clone_from(&options.bearer);
+    let file = options.to.clone();
+    let file = file.unwrap_or_else(|| format!("{}.toml", location.name).into());
+    if file.exists() && !options.force {
+        anyhow::bail!(
+            "`{}` exists; choose another file by `--to`, or replace it by `--force`",
+            file.display()
+        );
+    }
+    let shown_file = file.display().to_string();
+    let mut hints = Hints::default();
+    let first_look = FirstLook {
+        file: &file,
+        json: options.json,
+        tools,
+    };
+    if location.content == Content::Api {
+        hints.pagination = first_look.pagination(&location).await?;
+    }
+    let previewed = match location.content {
+        Content::Table | Content::Api => {
+            first_look.preview(&mut location, &hints.pagination).await?
+        }
+        _ => None,
+    };
+    let columns = match (&previewed, &location.content) {
+        (Some(preview), Content::Table) => {
+            Some(Columns::decide(preview, options.target.as_deref())?)
+        }
+        // For API records, the target of a model is unknown unless it is given.
+        (Some(preview), Content::Api) => match &options.target {
+            Some(target) => Some(Columns::decide(preview, Some(target))?),
+            None => None,
+        },
+        _ => None,
+    };
+    hints.rows = previewed.as_ref().map_or(0, |preview| preview.rows);
+    let text = init::text(&location, &shown_file, &hints, columns.as_ref());
+    fs::write(&file, text).with_context(|| format!("cannot write `{shown_file}`"))?;
+    let report = InitReport::new(shown_file, &location, previewed.as_ref(), columns);
+    tools.print(&report, options.json)?;
+    Ok(Outcome::Done)
+}
