@@ -1,18 +1,25 @@
-//! SIGINT and SIGTERM: the first asks the stages to stop where they can resume, the second ends the
-//! process.
+//! SIGINT and SIGTERM: the first asks the stages to stop where they can resume, a later one ends
+//! the process.
 
 use std::{
+    pin::pin,
     process,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
     },
+    time::Duration,
 };
 
 use tokio::{
-    signal::unix::{SignalKind, signal},
+    signal::unix::{Signal, SignalKind, signal},
     sync::watch,
+    time::sleep,
 };
+
+/// Signals that follow the first one within this time are the same request: `timeout`, shells and
+/// supervisors send one to the process and one to its group, at once.
+const SAME_REQUEST: Duration = Duration::from_millis(250);
 
 /// Asks the stages to stop.
 #[derive(Clone, Debug)]
@@ -38,10 +45,7 @@ impl Stop {
         let (stop, term) = (Arc::clone(&flag), Arc::clone(&is_term));
         tokio::spawn(async move {
             loop {
-                let is_term = tokio::select! {
-                    _ = interrupt.recv() => false,
-                    _ = terminate.recv() => true,
-                };
+                let is_term = either(&mut interrupt, &mut terminate).await;
                 let again = stop.swap(true, Ordering::SeqCst);
                 if launched {
                     continue;
@@ -54,6 +58,14 @@ impl Stop {
                 );
                 term.store(is_term, Ordering::SeqCst);
                 sender.send_replace(true);
+                let mut window = pin!(sleep(SAME_REQUEST));
+                loop {
+                    tokio::select! {
+                        biased;
+                        _ = either(&mut interrupt, &mut terminate) => {}
+                        () = &mut window => break,
+                    }
+                }
             }
         });
         Ok(Self {
@@ -92,5 +104,13 @@ impl Stop {
                 anyhow::bail!("interrupted; nothing of this step was published, rerun the same command")
             }
         }
+    }
+}
+
+/// Waits for a signal; true if it is SIGTERM.
+async fn either(interrupt: &mut Signal, terminate: &mut Signal) -> bool {
+    tokio::select! {
+        _ = interrupt.recv() => false,
+        _ = terminate.recv() => true,
     }
 }

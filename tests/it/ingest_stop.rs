@@ -148,11 +148,17 @@ fn fault_11_a_second_sigterm_leaves_a_log_that_the_next_run_goes_on_from() {
         let child = waiting(folder.path(), file, &api);
         send("-TERM", &child);
         wait(Duration::from_micros(1 + random.below(3_000)));
-        // It may be gone already.
-        let _sent = Command::new("kill")
-            .args(["-TERM", &child.id().to_string()])
-            .stderr(Stdio::null())
-            .status();
+        // It is held where it is until the second signal is a request of its own. It may be gone
+        // already.
+        let try_send = |signal: &str| {
+            let mut kill = Command::new("kill");
+            let kill = kill.args([signal, child.id().to_string().as_str()]);
+            let _sent = kill.stderr(Stdio::null()).status();
+        };
+        try_send("-STOP");
+        wait(Duration::from_millis(300));
+        try_send("-CONT");
+        try_send("-TERM");
         let told = ended(child);
         assert!([0, 130].contains(&told.code), "{told:#?}");
         codes.push(told.code);
@@ -181,6 +187,26 @@ fn fault_11_a_second_sigterm_leaves_a_log_that_the_next_run_goes_on_from() {
         repair.json()["sources"][0].get("damage").is_none(),
         "{repair:#?}"
     );
+}
+
+#[test]
+fn signals_that_come_together_are_one_request() {
+    let (folder, api) = (tempfile::tempdir().unwrap(), Api::default());
+    let file = write(folder.path(), &api.start());
+    for page in [4, 6, 8, 10] {
+        api.hold(page);
+        let child = waiting(folder.path(), file, &api);
+        // `timeout` signals its child, and then the group that the child is in.
+        for micros in [0, 50, 1_000, 20_000] {
+            wait(Duration::from_micros(micros));
+            let mut kill = Command::new("kill");
+            let kill = kill.args(["-TERM", &child.id().to_string()]);
+            let _sent = kill.stderr(Stdio::null()).status();
+        }
+        let report = ended(child).expect(0).json();
+        assert_eq!(report["stopped"], true, "{report}");
+        api.let_go();
+    }
 }
 
 #[test]

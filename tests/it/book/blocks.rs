@@ -345,7 +345,19 @@ fn every_block_of_the_book_runs() {
     let (tally, failures) = run_pages(&pages, &tools);
     // Written directly, so that the counts of a passing test are shown too.
     let _shown = io::stderr().write_all(tally.text().as_bytes());
-    assert!(failures.is_empty(), "{}", failures.join("\n\n"));
+    assert!(failures.is_empty(), "{}", described(&failures));
+}
+
+/// The failures with their output, and their first lines once more at the end: of a long output
+/// only the end may be kept.
+fn described(failures: &[String]) -> String {
+    let first = failures.iter().filter_map(|failure| failure.lines().next());
+    let first: Vec<&str> = first.collect();
+    format!(
+        "{}\n\nfailed blocks:\n{}",
+        failures.join("\n\n"),
+        first.join("\n")
+    )
 }
 
 /// The failure of a page with this text.
