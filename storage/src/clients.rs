@@ -38,7 +38,7 @@ pub(crate) struct Clients {
 enum How {
     /// One client for all lanes: without a network they need not be separate.
     Same(Arc<dyn ObjectStore>),
-    Settings(Url, StoreOptions),
+    Settings(Url, Box<StoreOptions>),
 }
 
 impl std::fmt::Debug for Clients {
@@ -56,10 +56,10 @@ impl Clients {
         }
     }
 
-    pub(crate) const fn new(url: Url, options: StoreOptions) -> Self {
+    pub(crate) fn new(url: Url, options: StoreOptions) -> Self {
         Self {
             made: RwLock::new([None, None]),
-            how: How::Settings(url, options),
+            how: How::Settings(url, Box::new(options)),
         }
     }
 

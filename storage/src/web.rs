@@ -10,6 +10,7 @@
 mod guard;
 #[cfg(test)]
 mod tests;
+mod tls;
 
 use std::{
     error::Error as StdError,
@@ -31,7 +32,10 @@ use reqwest::{Client, ClientBuilder, redirect::Policy};
 use tokio::sync::OnceCell;
 use url::{Host, Url};
 
-pub use self::guard::{Found, Guard, Lookup, REFUSED, Resolver, Verdict, system};
+pub use self::{
+    guard::{Found, Guard, Lookup, REFUSED, Resolver, Verdict, system},
+    tls::Tls,
+};
 use crate::redacted::redacted;
 
 /// User agent with a contact URL.
@@ -73,6 +77,8 @@ pub struct WebOptions {
     /// Follows redirects to other hosts through the proxy from the environment, which then resolves
     /// their names for us.
     pub trust_proxy: bool,
+    /// Certificates beside those of the system.
+    pub tls: Tls,
     /// Time to connect.
     pub connect_timeout: Duration,
     /// Longest silence while reading. It does not apply to
@@ -90,6 +96,7 @@ impl Default for WebOptions {
         Self {
             private_hosts: Vec::new(),
             trust_proxy: false,
+            tls: Tls::default(),
             connect_timeout: Duration::from_secs(10),
             read_timeout: Duration::from_secs(30),
             total_timeout: Duration::from_secs(300),
@@ -169,7 +176,7 @@ impl HttpConnector for Connector {
         let mut guard = Guard::default();
         guard.configure(home);
         guard.let_in(&options.private_hosts);
-        let own = client(options, self.has_deadline);
+        let own = options.tls.add_to(client(options, self.has_deadline), true);
         let own = if is_loopback(home) {
             own.no_proxy()
         } else {
@@ -288,6 +295,7 @@ impl Asking {
     async fn guarded(&self) -> Result<HttpClient, HttpError> {
         let resolver = Arc::new(self.guard.resolver(&system()));
         let client = client(&self.options, self.has_deadline).dns_resolver(resolver);
+        let client = self.options.tls.add_to(client, false);
         // A proxy would resolve the name itself, and connect to any address it finds.
         let client = if self.options.trust_proxy {
             client

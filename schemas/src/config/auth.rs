@@ -6,16 +6,16 @@ use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 
 use super::{
-    SecretRef, TextOrSecret,
-    tagged::{self, KeyError, NoKeys, Tagged, Variant, plain},
+    OauthConfig, SecretRef, TextOrSecret,
+    tagged::{self, KeyError, NoKeys, Tagged, Variant, nested, plain},
 };
 
 /// Description of the table in its schema.
 const DESCRIPTION: &str = "`[source.auth]`: credentials for the host of a `rest` source's `url`. They are never sent to \
-                           another host, shown in a message or written anywhere.";
+                           another host, shown in a message or written anywhere; only `refresh_token_file` is rewritten.";
 
 /// `[source.auth]`: credentials for the host of a `rest` source's `url`. They are never sent to another host, shown in
-/// a message or written anywhere.
+/// a message or written anywhere; only `refresh_token_file` is rewritten.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AuthConfig {
     /// `Authorization: Bearer TOKEN` (RFC 6750).
@@ -24,19 +24,21 @@ pub enum AuthConfig {
     ApiKey(ApiKey),
     /// `Authorization: Basic`, user and password (RFC 7617).
     Basic(BasicAuth),
-    /// A bearer token from client credentials (RFC 6749, section 4.4).
-    Oauth2(ClientCredentials),
+    /// A bearer token of a token endpoint (RFC 6749).
+    Oauth2(OauthConfig),
     /// Given cookies (RFC 6265).
     Cookies(GivenCookies),
     /// Cookies of a login.
     Session(LoginSession),
+    /// Signed requests of AWS (SigV4).
+    Aws(AwsSignature),
 }
 
 impl Tagged for AuthConfig {
     const TAG: &'static str = "type";
     const DOC: &'static str = "Kind of the credentials; the other keys depend on it. `bearer`: a token in `Authorization`; `api_key`: \
-                               a key in a header or in the query; `basic`: user and password; `oauth2`: a token from client \
-                               credentials; `cookies`: given cookies; `session`: cookies of a login.";
+                               a key in a header or in the query; `basic`: user and password; `oauth2`: a token from a \
+                               token endpoint; `cookies`: given cookies; `session`: cookies of a login; `aws`: signed requests.";
     const DEFAULT: Option<&'static str> = None;
 
     fn variants() -> Vec<Variant<Self>> {
@@ -44,9 +46,12 @@ impl Tagged for AuthConfig {
             plain("bearer", Self::Bearer),
             plain("api_key", Self::ApiKey),
             plain("basic", Self::Basic),
-            plain("oauth2", Self::Oauth2),
+            nested("oauth2", |endpoint, grant| {
+                Self::Oauth2(OauthConfig { endpoint, grant })
+            }),
             plain("cookies", Self::Cookies),
             plain("session", Self::Session),
+            plain("aws", Self::Aws),
         ]
     }
 }
@@ -84,27 +89,6 @@ pub struct BasicAuth {
     pub password: SecretRef,
 }
 
-/// A bearer token from client credentials (RFC 6749, section 4.4).
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct ClientCredentials {
-    /// URL of the token endpoint, http or https. A token is requested with client credentials (RFC 6749, section
-    /// 4.4) before the first request, kept in memory until shortly before it expires, and requested once more when it is
-    /// refused (status 401). Required.
-    pub token_url: String,
-    /// The client's id. Required.
-    pub client_id: SecretRef,
-    /// The client's secret. Required.
-    pub client_secret: SecretRef,
-    /// Scopes to ask for, separated by spaces. Default: none are named.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub scope: Option<String>,
-    /// Place of id and secret in the request: `header` (default, HTTP basic authentication) or `body`, for servers that
-    /// take them only there.
-    #[serde(default)]
-    pub credentials: CredentialsIn,
-}
-
 /// Given cookies (RFC 6265).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -131,6 +115,23 @@ pub struct LoginSession {
     pub login_body: LoginBody,
 }
 
+/// Signed requests of AWS (SigV4).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct AwsSignature {
+    /// Region of the service, such as `"eu-central-1"`, as plain text or by reference. Required.
+    pub region: TextOrSecret,
+    /// Name that the service is signed with, such as `"execute-api"`, `"es"` or `"s3"`. Required.
+    pub service: String,
+    /// Id of the access key, as plain text or by reference. Required.
+    pub access_key_id: TextOrSecret,
+    /// Secret of the access key, as `{ env = "NAME" }` or `{ file = "PATH" }`. Required.
+    pub secret_access_key: SecretRef,
+    /// Session token of temporary credentials. Default: none, for a permanent key.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub session_token: Option<SecretRef>,
+}
+
 impl AuthConfig {
     fn check(&self) -> Result<(), KeyError> {
         let wrong = |key: &str, reason: &str| Err(KeyError::new(key, reason));
@@ -143,6 +144,7 @@ impl AuthConfig {
                 (None, Some(param)) if param.is_empty() => wrong("param", "must not be empty"),
                 _ => Ok(()),
             },
+            Self::Oauth2(keys) => keys.check(),
             Self::Cookies(keys) if keys.cookies.is_empty() => wrong("cookies", "must not be empty"),
             Self::Session(keys) if keys.fields.is_empty() => wrong("fields", "must not be empty"),
             _ => Ok(()),
@@ -191,6 +193,10 @@ impl Serialize for AuthConfig {
                 let r#type = "session";
                 Typed { r#type, keys }.serialize(serializer)
             }
+            Self::Aws(keys) => {
+                let r#type = "aws";
+                Typed { r#type, keys }.serialize(serializer)
+            }
         }
     }
 }
@@ -223,17 +229,6 @@ impl LoginBody {
     }
 }
 
-/// Place of client credentials in a request.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum CredentialsIn {
-    /// In the `Authorization` header.
-    #[default]
-    Header,
-    /// In the form, as `client_id` and `client_secret`.
-    Body,
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -253,7 +248,7 @@ mod tests {
         );
         check(
             &format!("type = \"bearer\"\n{secret}\nuser = \"u\""),
-            "at `user`: this key belongs to `type = \"basic\"`; `type = \"bearer\"` has the keys `type`, `secret`",
+            "at `user`: this key belongs to `type = \"basic\"` and `type = \"oauth2\"`; `type = \"bearer\"` has the keys `type`, `secret`",
         );
         check(
             "type = \"bearer\"\nsecret = { env = 1 }",

@@ -24,9 +24,15 @@ pub struct LimitsConfig {
     /// Default 1: evenly spread.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub burst: Option<Bounded<u32, 1, 1_000>>,
-    /// Most requests at a time, 1 to 64. Default: `fetch.concurrency` for `fetch`; a crawl requests
-    /// one page of a host at a time. Refused for a `rest` source, which requests one page at a
-    /// time.
+    /// Most requests to a host at a time, over all its sources, 1 to 64. Default: 16 for the host and
+    /// 4 for each `rest` source; `fetch.concurrency` for `fetch`. A crawl requests one page of a host
+    /// at a time.
+    ///
+    /// A `rest` source requests pages ahead whose address is known: numbers, offsets, slices and
+    /// values. They land in their order, as with one request at a time. Unread pages take at most
+    /// four times as many places and about 64 MiB. A page whose next cursor is in the page before
+    /// it is requested after that one. Without a total, up to twice as many requests may go
+    /// beyond the last page.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub concurrency: Option<Bounded<u32, 1, 64>>,
     /// Unit of `X-RateLimit-Reset`: `auto` (default), `delta_s`, `delta_ms`, `epoch_s` or

@@ -36,7 +36,7 @@ impl std::str::FromStr for Override {
 /// Returns true if a key may hold credentials in plain text, which no message may show.
 fn may_be_secret(key: &str) -> bool {
     key.split('.')
-        .any(|part| matches!(part, "auth" | "headers" | "params"))
+        .any(|part| matches!(part, "auth" | "headers" | "params" | "body" | "variables"))
 }
 
 /// A loaded configuration that knows the lines of its keys.

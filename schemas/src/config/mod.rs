@@ -30,10 +30,12 @@ mod loss;
 mod mixture;
 mod model;
 mod near_dup;
+mod oauth;
 mod optimizer;
 mod pagination;
 mod parallel;
 mod precision;
+mod request;
 mod retry;
 mod schedule;
 mod secret;
@@ -46,6 +48,7 @@ mod split;
 mod step;
 mod tagged;
 mod target;
+mod tls;
 mod train;
 mod tune;
 
@@ -55,8 +58,8 @@ use serde::{Deserialize, Serialize};
 pub use self::{
     augment::{AugmentStep, Augmentation, ImageMixConfig, NormaliseBy},
     auth::{
-        ApiKey, AuthConfig, BasicAuth, BearerToken, ClientCredentials, CredentialsIn, GivenCookies,
-        LoginBody, LoginSession,
+        ApiKey, AuthConfig, AwsSignature, BasicAuth, BearerToken, GivenCookies, LoginBody,
+        LoginSession,
     },
     average::AverageConfig,
     bounded::{
@@ -102,6 +105,10 @@ pub use self::{
         PoolKind,
     },
     near_dup::{Digits, NearDupConfig, NearDupKeep, NearDupUnit, Normalization, Punctuation},
+    oauth::{
+        ClientCredentials, CredentialsIn, JwtBearer, OauthConfig, OauthGrant, PasswordGrant,
+        RefreshToken, TokenEndpoint,
+    },
     optimizer::{OptimizerConfig, OptimizerKind, ParameterGroup},
     pagination::{
         BodyCursor, EndStatus, HeaderCursor, KeysetPages, LinkPages, NextUrlPages, NoPages,
@@ -109,6 +116,7 @@ pub use self::{
     },
     parallel::{Collective, Compression, ParallelConfig},
     precision::{LossScaleConfig, Precision},
+    request::{BodyConfig, GraphqlConfig, Method, ParamsIn, PartialData},
     retry::RetryConfig,
     schedule::{ScheduleConfig, ScheduleKind, ScheduleUnit},
     secret::SecretRef,
@@ -127,6 +135,7 @@ pub use self::{
         TargetEncoding, UnknownCategories, VocabularyCategories, Winsorize,
     },
     target::TargetColumns,
+    tls::TlsConfig,
     train::{
         BadShardsPolicy, BalanceRule, BaselinePolicy, CheckpointConfig, ClassBalanceConfig,
         LoaderCache, LoaderSettings, TrainConfig,
@@ -166,6 +175,11 @@ pub struct PipelineSection {
     /// Where everything lands, as a URL or path; `landing/`, `dataset/` and `train/` are made below it.
     /// Default `feedline-data/<name>` in the working folder. Change it to land in a bucket (`s3://bucket/prefix`).
     pub root: Option<String>,
+    /// Sources that are read at a time by `feedline ingest` and `feedline run`, 1 to 256. Default 8. Of these, at
+    /// most 4 read files, which keep a processor busy; a source of an API mostly waits. Each one
+    /// holds up to two batches in memory.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub parallel_sources: Option<Bounded<u32, 1, 256>>,
 }
 
 impl PipelineSection {

@@ -6,10 +6,10 @@ use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::{Deserialize, Deserializer, Serialize};
 
 use super::{
-    AuthConfig, Bounded, BoundedCount, Bytes, ContractConfig, CrawlConfig, CsvConfig,
-    ForEachConfig, IncrementalConfig, LimitsConfig, PageConfig, PaginationConfig, Real, Refresh,
-    RetryConfig, Seconds, SecretRef, SlicesConfig, SourceScheduleConfig, ZeroToHalf,
-    tagged::KeyTable,
+    AuthConfig, BodyConfig, Bounded, BoundedCount, Bytes, ContractConfig, CrawlConfig, CsvConfig,
+    ForEachConfig, GraphqlConfig, IncrementalConfig, LimitsConfig, Method, PageConfig,
+    PaginationConfig, ParamsIn, Real, Refresh, RetryConfig, Seconds, SecretRef, SlicesConfig,
+    SourceScheduleConfig, TlsConfig, ZeroToHalf, tagged::KeyTable,
 };
 use crate::ids::Name;
 
@@ -34,9 +34,37 @@ pub struct SourceConfig {
     #[serde(default)]
     pub params: BTreeMap<String, String>,
     /// `rest`, `html`, and `files` with a query: headers of each request to the host of `url`. A
-    /// secret is given as `{ env = "NAME" }` or `{ file = "PATH" }`.
+    /// secret is given as `{ env = "NAME" }` or `{ file = "PATH" }`. `rest`: a text may hold
+    /// placeholders such as `{since}`, as `body.json`; a header whose text is one placeholder alone
+    /// is left out of requests that do not have this parameter.
     #[serde(default)]
     pub headers: BTreeMap<String, TextOrSecret>,
+    /// `rest`: method of each request: `GET` (default), `POST` or `PUT`. The last two have a `body`.
+    #[serde(default, skip_serializing_if = "Method::is_get")]
+    pub method: Method,
+    /// `rest`: body of each request. Default: none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub body: Option<BodyConfig>,
+    /// `rest`: place of the parameters of `pagination`, `incremental`, `slices` and `for_each`:
+    /// `query` or `body`. `params` are always in the query, and a parameter with a placeholder is
+    /// only there. In `body.json` the name of a parameter is a path, keys joined with `.`, such as
+    /// `filter.since`. Page numbers, offsets, page sizes, and bounds that are integers are sent as
+    /// numbers there. Another value is sent as a number where the body has a number at its path,
+    /// otherwise as text. Default: `body` where there is `body.json` or `body.form`, otherwise
+    /// `query`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub params_in: Option<ParamsIn>,
+    /// `rest` with `method = "POST"`: true if the server does the same however often it receives a
+    /// request, as for a search. Requests are then repeated after any failure. Default false: after
+    /// a failure in which the server may have processed the request (a timeout, a broken response,
+    /// a status 5xx) the run ends with an error. A failed connection, a status 429, and a status 503
+    /// with `Retry-After` are always repeated. A run that resumes requests the page again that it
+    /// had not committed.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub idempotent: bool,
+    /// `rest`: query of a GraphQL API. Default: none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub graphql: Option<GraphqlConfig>,
     /// `rest`: authentication at the host of `url`. Default: only `headers` are sent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub auth: Option<AuthConfig>,
@@ -103,6 +131,10 @@ pub struct SourceConfig {
     /// refuses hosts of the private network.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub trust_proxy: bool,
+    /// `rest`, `html`, `fetch`, and `files` over http(s): certificates for https. Default: those of
+    /// the system.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tls: Option<TlsConfig>,
     /// `rest`, `html`: if true, the responses of each batch are archived for
     /// `feedline ingest replay`. Each batch has one Parquet file in `raw/`, with the bodies
     /// (decompressed), the status and the headers that pages are read by. Credentials from `auth`
@@ -177,6 +209,7 @@ const KEYS: KeyTable = KeyTable {
         "limits",
         "private_hosts",
         "trust_proxy",
+        "tls",
         "infer",
         "contract",
         "key",
@@ -192,6 +225,11 @@ const KEYS: KeyTable = KeyTable {
                 "records",
                 "params",
                 "headers",
+                "method",
+                "body",
+                "params_in",
+                "idempotent",
+                "graphql",
                 "auth",
                 "pagination",
                 "incremental",
