@@ -53,6 +53,7 @@ impl Download {
             url.query_pairs_mut().extend_pairs(&config.params);
         }
         let http = Http::new(&url, &config.headers, &config.retry, context)?;
+        let http = http.with_tls(config, context)?;
         Ok(Some(Self {
             url,
             http: Arc::new(http.accepting("*/*").with_manners(config, 1)),

@@ -61,6 +61,7 @@ pub(crate) fn open(
     one.batch.rows = Bounded::literal::<1>();
     one.limits.concurrency.get_or_insert(fetch.concurrency);
     let http = Http::for_images(fetch.private, &config.retry, context);
+    let http = http.with_tls(config, context)?;
     let http = http.with_manners(&one, fetch.concurrency.get() as usize);
     Ok(Box::new(Fetching {
         table: files::open(&one, context)?,

@@ -32,6 +32,7 @@ use crate::{
     file_change::{Change, Known, Policy, ends_in_a_line},
     file_format,
     file_list::{FILES_GONE, FileList, Found},
+    http::certificates,
     infer::Survey,
     notices::Notices,
     rows::{self, Begin, Rows},
@@ -56,6 +57,7 @@ pub(crate) fn open(config: &SourceConfig, context: &Context) -> Result<Box<dyn S
     let web = WebOptions {
         private_hosts: config.private_hosts.clone(),
         trust_proxy: config.trust_proxy,
+        tls: certificates(config, context)?,
         connect_timeout: Duration::from_millis(limits.connect_timeout_ms),
         read_timeout: Duration::from_millis(limits.read_timeout_ms),
         total_timeout: Duration::from_millis(limits.total_timeout_ms),

@@ -26,17 +26,20 @@ use tokio::{
 use self::circuit::{Asked, Circuit};
 pub(crate) use self::quota::{Quota, quota};
 use crate::{
+    http::Rotated,
     meter::{Cause, Meter, seconds},
     retry::{Again, Failure},
 };
 
+/// Requests to a host at a time, over all sources, by default.
+const CONCURRENCY: u32 = 16;
 /// Number of hosts above which those in their initial state are forgotten.
 const MANY: usize = 4_096;
 
 /// Hosts of the requests of a process. Sources that share it also share one budget per host and
-/// credential.
+/// credential, and refresh tokens that a server has replaced.
 #[derive(Debug, Default)]
-pub struct Hosts(Mutex<HashMap<Key, Arc<Host>>>);
+pub struct Hosts(Mutex<HashMap<Key, Arc<Host>>>, Rotated);
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Key {
@@ -64,6 +67,11 @@ impl Hosts {
             })
         };
         Arc::clone(hosts.entry(key).or_insert_with_key(named))
+    }
+
+    /// Refresh tokens that servers have replaced.
+    pub(crate) fn rotated(&self) -> &Rotated {
+        &self.1
     }
 
     /// Ends the delay that the host behind `origin` asked for, for all credentials.
@@ -102,7 +110,7 @@ impl Pacing {
         Self {
             interval: Duration::try_from_secs_f64(interval).unwrap_or_default(),
             burst: limits.burst.map_or(1, Bounded::get),
-            concurrency: limits.concurrency.map_or(64, Bounded::get),
+            concurrency: limits.concurrency.map_or(CONCURRENCY, Bounded::get),
             max_wait_s: retry.max_wait_s,
             max_hold: retry.max_deferral_s.duration(),
             circuit: circuit::Settings {
@@ -359,8 +367,10 @@ impl Turn {
                     state.hold(now, wait.min(self.pacing.max_hold));
                     state.circuit.released(self.is_probe);
                 }
-                Again::Backoff if self.is_limited => state.circuit.released(self.is_probe),
-                Again::Backoff => {
+                Again::Backoff | Again::Unprocessed if self.is_limited => {
+                    state.circuit.released(self.is_probe);
+                }
+                Again::Backoff | Again::Unprocessed => {
                     state
                         .circuit
                         .failed(&self.pacing.circuit, self.is_probe, now);

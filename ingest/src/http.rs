@@ -2,23 +2,27 @@
 //!
 //! The client follows redirects itself, since the library re-sends custom headers to other hosts
 //! and names the previous URL (with its query) in `Referer`. It decompresses itself, since the
-//! library has no size limit. It never retries: see [`crate::retry`].
+//! library has no size limit. It never retries, except that the library sends a request again on a
+//! new connection if an HTTP/2 server states that it has not processed it: see [`crate::retry`].
 //!
 //! A proxy of the environment is used for configured hosts. It resolves names itself, so no address
 //! can be checked before it connects. Hosts that come from data are therefore requested without it,
 //! unless `trust_proxy` is set.
 
 mod auth;
+mod encoding;
 #[cfg(test)]
 mod faults;
-mod gzip;
 mod headers;
 mod pace;
 mod page;
+mod proxy;
 mod redact;
 mod redirect;
+mod request;
 #[cfg(test)]
 pub(crate) mod testing;
+mod tls;
 
 use std::{
     collections::BTreeMap,
@@ -30,26 +34,31 @@ use std::{
 };
 
 use bytes::Bytes;
-use feedline_schemas::config::{ResetUnit, RetryConfig, SourceConfig, TextOrSecret};
+use feedline_schemas::{
+    config::{ResetUnit, RetryConfig, SourceConfig, TextOrSecret},
+    report::Warning,
+};
 pub(crate) use feedline_storage::web::USER_AGENT;
 use feedline_storage::{
     clock::Clock,
-    web::{self, Guard, Lookup, MAX_REDIRECTS, Verdict, is_loopback},
+    web::{self, Guard, Lookup, MAX_REDIRECTS, Tls, Verdict, is_loopback},
 };
 use reqwest::{
-    Client, ClientBuilder, Response, StatusCode,
-    header::{ACCEPT_ENCODING, CONTENT_ENCODING, DATE, HeaderMap, HeaderValue, RETRY_AFTER},
+    Client, ClientBuilder, Method, Response, StatusCode,
+    header::{ACCEPT_ENCODING, DATE, HeaderMap, HeaderValue, RETRY_AFTER},
 };
 use tokio::sync::{OnceCell, Semaphore, SemaphorePermit};
 use url::{Origin, Url};
 use xxhash_rust::xxh3::xxh3_64;
 
-pub(crate) use self::auth::without_param;
+pub(crate) use self::auth::{Rotated, without_param};
 pub(crate) use self::page::{Answer, Wanted, unzipped};
 pub(crate) use self::redact::redacted;
+pub(crate) use self::request::{Request, RequestBody};
+pub(crate) use self::tls::certificates;
 use self::{
     auth::{Auth, Proof},
-    gzip::gunzip,
+    encoding::BodyEncoding,
     pace::Pace,
     redact::Secretive,
 };
@@ -58,6 +67,7 @@ use crate::{
     error::Error,
     hosts::{Hosts, Pacing, Quota, Refused, Turn, quota},
     meter::{Meter, Meters},
+    notices::Notices,
     retry::{Again, Failure, retry_after},
     server_time::ServerTime,
 };
@@ -68,6 +78,8 @@ pub(crate) const ANSWERED: &str = "the server answered";
 pub(crate) const DOWN: &str = "its host failed";
 /// Bytes read of the body of an error, to show its beginning.
 const EXCERPT_BYTES: usize = 2_048;
+/// Largest head of a response over HTTP/2, about the limit of HTTP/1.1. The library's is 16 KiB.
+const MAX_HEADER_BYTES: u32 = 256 << 10;
 
 /// A client for one source.
 pub(crate) struct Http {
@@ -81,6 +93,7 @@ pub(crate) struct Http {
     no_proxy: bool,
     /// True if such a proxy may resolve the host names that data lead to.
     trust_proxy: bool,
+    tls: Tls,
     /// Sent to `origin` only.
     headers: HeaderMap,
     origin: Origin,
@@ -104,6 +117,7 @@ pub(crate) struct Http {
     auth: Auth,
     requests: AtomicU64,
     server_time: ServerTime,
+    notices: Notices,
 }
 
 impl std::fmt::Debug for Http {
@@ -173,6 +187,7 @@ impl Http {
             lookup: web::system(),
             no_proxy: false,
             trust_proxy: false,
+            tls: Tls::default(),
             headers: HeaderMap::new(),
             origin: Origin::new_opaque(),
             credential: 0,
@@ -191,6 +206,7 @@ impl Http {
             auth: Auth::None,
             requests: AtomicU64::new(0),
             server_time: ServerTime::default(),
+            notices: Notices::default(),
         }
     }
 
@@ -243,6 +259,11 @@ impl Http {
         self.requests.load(Ordering::Relaxed)
     }
 
+    /// Decisions of this client for the report.
+    pub(crate) fn notices(&self) -> Vec<Warning> {
+        self.notices.all()
+    }
+
     /// Clock of the requested servers.
     pub(crate) fn server_time(&self) -> &ServerTime {
         &self.server_time
@@ -255,19 +276,25 @@ impl Http {
 
     /// Fetches `url` and returns the response with its headers.
     pub(crate) async fn fetch(&self, url: &Url) -> Result<Got, Failure> {
-        let got = self.fetch_changed(url, &HeaderMap::new()).await?;
+        self.exchange(&Request::get(url.clone())).await
+    }
+
+    /// Sends `request` and returns the response with its headers.
+    pub(crate) async fn exchange(&self, request: &Request) -> Result<Got, Failure> {
+        let got = self.fetch_changed(request, &HeaderMap::new()).await?;
         Ok(got.expect("only a conditional request can be unchanged"))
     }
 
-    /// Fetches `url` if it has changed, by the conditional headers `conditions`. Returns `None` for
-    /// status 304, which only a conditional request gets. Redirected requests are sent without the
-    /// conditions.
+    /// Sends `request`, and returns its response if that has changed, by the conditional headers
+    /// `conditions`. Returns `None` for status 304, which only a conditional request gets.
+    /// Redirected requests are sent without the conditions.
     pub(crate) async fn fetch_changed(
         &self,
-        url: &Url,
+        request: &Request,
         conditions: &HeaderMap,
     ) -> Result<Option<Got>, Failure> {
-        let fetched = self.follow(url, conditions).await;
+        let url = &request.url;
+        let fetched = self.follow(request, conditions).await;
         fetched.map_err(|mut failure| {
             if let Error::Http { url: named, .. } = &mut *failure.error
                 && *named == redacted(url)
@@ -278,36 +305,43 @@ impl Http {
         })
     }
 
-    async fn follow(&self, url: &Url, conditions: &HeaderMap) -> Result<Option<Got>, Failure> {
-        let mut at = url.clone();
+    async fn follow(
+        &self,
+        request: &Request,
+        conditions: &HeaderMap,
+    ) -> Result<Option<Got>, Failure> {
+        let mut at = request.clone();
         for hop in 0..=MAX_REDIRECTS {
             let headers = Some(conditions).filter(|_| hop == 0).cloned();
             let headers = headers.unwrap_or_default();
             let is_asked = !headers.is_empty();
-            let (_slot, mut turn) = self.turn(&at).await?;
-            let hop = self.in_time(&at, async {
+            let (_slot, mut turn) = self.turn(&at.url).await?;
+            let hop = self.in_time(&at.url, async {
                 let response = self.send_proved(&at, headers, &mut turn).await?;
                 if is_asked && response.status() == StatusCode::NOT_MODIFIED {
                     return Ok(Hop::Unchanged);
                 }
-                match redirect::target(&at, response.status(), response.headers())? {
-                    Some(next) => Ok(Hop::On(self.without_proof(next))),
-                    None => self.read(at.clone(), response).await.map(Hop::Got),
+                match redirect::target(&at.url, response.status(), response.headers())? {
+                    Some(next) => {
+                        redirect::check_resent(&at, response.status(), &next)?;
+                        Ok(Hop::On(self.without_proof(next)))
+                    }
+                    None => self.read(at.url.clone(), response).await.map(Hop::Got),
                 }
             });
             let hop = hop.await;
             match turn.settle(hop)? {
                 Hop::Got(got) => return Ok(Some(got)),
                 Hop::Unchanged => return Ok(None),
-                Hop::On(next) => at = next,
+                Hop::On(next) => at.url = next,
             }
         }
         let what = format!(
             "it redirects more than {MAX_REDIRECTS} times, lastly to `{}`",
-            redacted(&at)
+            redacted(&at.url)
         );
         Err(terminal(
-            url,
+            &request.url,
             what,
             "set the source's `url` to the final URL",
         ))
@@ -359,7 +393,7 @@ impl Http {
                     self.limits.circuit_failures,
                     left.as_secs()
                 ),
-                Again::Backoff,
+                Again::Unprocessed,
             ),
         };
         Failure {
@@ -372,19 +406,32 @@ impl Http {
     /// response head in `turn`.
     async fn send(
         &self,
-        url: &Url,
+        request: &Request,
         mut headers: HeaderMap,
         proof: &Proof,
         turn: &mut Turn,
     ) -> Result<Response, Failure> {
+        let url = &request.url;
         let client = self.client(url).await?;
+        headers.extend(request.content_type());
         if url.origin() == self.origin {
             headers.extend(self.headers.clone());
+            request.add_headers(&mut headers);
         }
         proof.sign(&mut headers);
-        headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("gzip"));
+        headers.insert(
+            ACCEPT_ENCODING,
+            HeaderValue::from_static(encoding::ACCEPTED),
+        );
         self.requests.fetch_add(1, Ordering::Relaxed);
-        let response = client.get(proof.target(url)).headers(headers).send().await;
+        let mut sent = client.request(request.method.clone(), proof.target(url));
+        match &request.body {
+            Some(body) => sent = sent.body(body.bytes.clone()),
+            // An empty one, so that its length is sent.
+            None if request.method != Method::GET => sent = sent.body(Bytes::new()),
+            None => {}
+        }
+        let response = sent.headers(headers).send().await;
         let answered = response
             .as_ref()
             .ok()
@@ -405,7 +452,7 @@ impl Http {
         let client = match self.guard.judge(url) {
             Verdict::Configured => {
                 let setup = async {
-                    let client = client(&self.limits);
+                    let client = self.tls.add_to(client(&self.limits), true);
                     built(if self.no_proxy {
                         client.no_proxy()
                     } else {
@@ -417,7 +464,8 @@ impl Http {
             Verdict::Resolve => {
                 let resolver = Arc::new(self.guard.resolver(&self.lookup));
                 let setup = async {
-                    let client = client(&self.limits).dns_resolver(resolver);
+                    let client = self.tls.add_to(client(&self.limits), false);
+                    let client = client.dns_resolver(resolver);
                     // A proxy would resolve the name itself, and connect to any address.
                     built(if self.trust_proxy {
                         client
@@ -433,6 +481,12 @@ impl Http {
             error: Box::new(error),
             again: Again::Never,
         })
+    }
+
+    /// Keeps `secret` out of messages, archives and the log.
+    pub(crate) fn hide(&mut self, secret: &str) {
+        self.secretive.add_proof(secret);
+        self.secretive.mask(secret);
     }
 
     /// Returns true if a request to `url` bypasses the proxy because data lead to it.
@@ -474,38 +528,25 @@ impl Http {
     /// Reads the complete body, decompressed.
     async fn whole(&self, url: &Url, response: Response) -> Result<Bytes, Failure> {
         let limit = self.limits.max_body_bytes.bytes();
-        let is_gzip = match response
-            .headers()
-            .get(CONTENT_ENCODING)
-            .map(HeaderValue::as_bytes)
-        {
-            None | Some(b"" | b"identity") => false,
-            Some(b"gzip" | b"x-gzip") => true,
-            Some(other) => {
-                let what = format!(
-                    "the body is encoded as `{}`",
-                    String::from_utf8_lossy(other).escape_debug()
-                );
-                return Err(terminal(
-                    url,
-                    what,
-                    "only gzip is supported; ask the server's owner",
-                ));
-            }
-        };
+        let encoding = BodyEncoding::of(response.headers()).map_err(|named| {
+            let what = format!("the body is encoded as `{}`", named.escape_debug());
+            terminal(url, what, ENCODING_ADVICE)
+        })?;
         let body = self.body(url, response, limit).await?;
-        if !is_gzip {
+        let Some(encoding) = encoding else {
             return Ok(body);
-        }
-        gunzip(&body, limit).map(Bytes::from).map_err(|e| match e {
-            gzip::Error::Damaged(reason) => transient(
+        };
+        let name = encoding.name();
+        let decoded = encoding.decode(&body, limit);
+        decoded.map(Bytes::from).map_err(|e| match e {
+            encoding::Error::Damaged(reason) => transient(
                 url,
-                format!("the gzip body cannot be decompressed: {reason}"),
+                format!("the {name} body cannot be decompressed: {reason}"),
             ),
-            gzip::Error::Bomb(bytes) => terminal(
+            encoding::Error::Bomb(bytes) => terminal(
                 url,
                 format!(
-                    "the gzip body of {} bytes inflates to more than {bytes} bytes",
+                    "the {name} body of {} bytes inflates to more than {bytes} bytes",
                     body.len()
                 ),
                 BODY_ADVICE,
@@ -560,6 +601,7 @@ impl Http {
         let asked = asked.or(used_up.map(|quota| quota.reset));
         let is_transient =
             is_transient(status) || is_used_up(status, quota) || status == StatusCode::ACCEPTED;
+        let advice = proxy::advice(status, response.headers()).unwrap_or_else(|| advice(status));
         let mut start = Vec::new();
         while start.len() < EXCERPT_BYTES
             && let Ok(Some(chunk)) = response.chunk().await
@@ -568,7 +610,7 @@ impl Http {
         }
         let what = format!("{ANSWERED} {status}{}", self.secretive.excerpt(&start));
         if !is_transient {
-            let mut failure = terminal(url, what, advice(status));
+            let mut failure = terminal(url, what, advice);
             failure.again = match status {
                 StatusCode::BAD_REQUEST | StatusCode::GONE => Again::Gone,
                 StatusCode::NOT_FOUND => Again::Absent,
@@ -576,9 +618,13 @@ impl Http {
             };
             return failure;
         }
-        let again = asked.map_or(Again::Backoff, Again::After);
+        let unasked = if status == StatusCode::TOO_MANY_REQUESTS {
+            Again::Unprocessed
+        } else {
+            Again::Backoff
+        };
         Failure {
-            again,
+            again: asked.map_or(unasked, Again::After),
             ..transient(url, what)
         }
     }
@@ -590,12 +636,19 @@ impl Http {
             read_timeout_ms,
             ..
         } = self.limits;
+        if let Some(failure) = proxy::failure(url, &error) {
+            return failure;
+        }
         let cause = root_cause(&error);
+        let is_unsent = error.is_connect();
         let what = match () {
             () if error.is_timeout() && error.is_connect() => {
                 format!(
                     "connecting took longer than `retry.connect_timeout_ms` = {connect_timeout_ms}"
                 )
+            }
+            () if has_cause(&error, "keep-alive timed out") => {
+                "the server did not respond to a ping, so the connection was closed".into()
             }
             () if error.is_timeout() => {
                 format!(
@@ -607,16 +660,17 @@ impl Http {
                 return terminal(
                     url,
                     cause,
-                    "check the server's certificate and this machine's clock and root certificates",
+                    "check the server's certificate and this machine's clock and root certificates, or name an own certificate authority in the source's `tls.ca`",
                 );
             }
+            () if tls::is_refusal(&cause) => return terminal(url, cause, tls::REFUSAL_ADVICE),
             () if cause.contains(web::REFUSED) => {
                 return terminal(url, cause, PUBLIC_ADVICE);
             }
             () if error.is_builder() => return terminal(url, cause, "check the source's `url`"),
             () if error.is_connect() && self.goes_without_proxy(url) => {
                 return Failure {
-                    again: Again::Backoff,
+                    again: Again::Unprocessed,
                     ..terminal(url, format!("cannot connect: {cause}"), PROXY_ADVICE)
                 };
             }
@@ -626,7 +680,11 @@ impl Http {
             }
             () => format!("the connection failed: {cause}"),
         };
-        transient(url, what)
+        let mut failure = transient(url, what);
+        if is_unsent {
+            failure.again = Again::Unprocessed;
+        }
+        failure
     }
 }
 
@@ -659,14 +717,22 @@ enum Hop {
     On(Url),
 }
 
+/// Over TLS, HTTP/2 where the server has it, else HTTP/1.1; in clear text HTTP/1.1.
+///
+/// A timeout ends the connection of HTTP/1.1, but only the request of HTTP/2, and retries would use
+/// the same dead connection. Pings end it before the timeout. They are sent during requests only.
 fn client(limits: &RetryConfig) -> ClientBuilder {
     let ms = Duration::from_millis;
+    let ping = ms((limits.read_timeout_ms / 3).clamp(1_000, 20_000));
     Client::builder()
         .user_agent(USER_AGENT)
         .redirect(reqwest::redirect::Policy::none())
         .referer(false)
         .connect_timeout(ms(limits.connect_timeout_ms))
         .read_timeout(ms(limits.read_timeout_ms))
+        .http2_keep_alive_interval(ping)
+        .http2_keep_alive_timeout(ping)
+        .http2_max_header_list_size(MAX_HEADER_BYTES)
 }
 
 fn built(client: ClientBuilder) -> Result<Client, Error> {
@@ -678,6 +744,8 @@ fn built(client: ClientBuilder) -> Result<Client, Error> {
 /// Advice for a failed connection to a host that data lead to.
 const PROXY_ADVICE: &str = "the host comes from data, so it is requested without the proxy of the environment; if it is only reachable through that, set the source's `trust_proxy = true`, otherwise check that it is up, or run again later: it resumes from the last committed page";
 const PUBLIC_ADVICE: &str = "name it in the source's `private_hosts` if data may lead to it (for the files of rows, `fetch.private` lets them all in)";
+const ENCODING_ADVICE: &str =
+    "only one of gzip, br, zstd and deflate is supported; ask the server's owner";
 const BODY_ADVICE: &str =
     "request smaller pages, or raise `retry.max_body_bytes` if the size is right";
 
@@ -699,6 +767,14 @@ fn is_transient(status: StatusCode) -> bool {
 /// Returns true if a refusal means that the quota is used up. Some servers use 403 for that.
 fn is_used_up(status: StatusCode, quota: Option<Quota>) -> bool {
     status == StatusCode::FORBIDDEN && quota.is_some_and(|quota| quota.left == 0)
+}
+
+/// Returns true if one of the causes of `error` has this text.
+fn has_cause(error: &reqwest::Error, text: &str) -> bool {
+    let mut causes = std::iter::successors(Some(error as &dyn std::error::Error), |error| {
+        error.source()
+    });
+    causes.any(|cause| cause.to_string() == text)
 }
 
 /// Innermost cause, which names the problem; outer layers only name the place. None of them shows

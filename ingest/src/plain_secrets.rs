@@ -5,7 +5,10 @@ use feedline_schemas::{
     config::{SourceConfig, TextOrSecret},
     report::Warning,
 };
+use serde_json::Value;
 use url::Url;
+
+use crate::rest::reference;
 
 /// Parts of the names of credentials, without `-` and `_`.
 const PARTS: [&str; 9] = [
@@ -52,6 +55,21 @@ pub(crate) fn warning(config: &SourceConfig) -> Option<Warning> {
             places.push(format!("params.{name}"));
         }
     }
+    if let Some(body) = &config.body {
+        for (name, value) in body.form.iter().flatten() {
+            if matches!(value, TextOrSecret::Text(text) if is_secret(name, text)) {
+                places.push(format!("body.form.{name}"));
+            }
+        }
+        if let Some(json) = &body.json {
+            note_texts(json, "body.json", &mut places);
+        }
+    }
+    if let Some(graphql) = &config.graphql {
+        for (name, value) in &graphql.variables {
+            note_text(name, value, "graphql.variables", &mut places);
+        }
+    }
     if let Ok(url) = Url::parse(&config.url) {
         let is_in_query = url
             .query_pairs()
@@ -63,14 +81,40 @@ pub(crate) fn warning(config: &SourceConfig) -> Option<Warning> {
     let key = places.first()?.clone();
     let all = places.join("`, `");
     let message = format!(
-        "`{all}` seems to hold a secret in plain text, visible to every reader of the configuration; use a reference: a header as `{{ env = \"NAME\" }}`, a parameter or a password with `auth`"
+        "`{all}` seems to hold a secret in plain text, visible to every reader of the configuration; use a reference: a header or a field of a body as `{{ env = \"NAME\" }}`, a parameter or a password with `auth`"
     );
     Some(Warning::new("plain_secret", message).with_key(&key))
 }
 
+/// Adds the places of probable secrets below `key` to `places`.
+fn note_texts(value: &Value, key: &str, places: &mut Vec<String>) {
+    match value {
+        Value::Object(fields) => {
+            for (name, value) in fields {
+                note_text(name, value, key, places);
+            }
+        }
+        Value::Array(items) => items.iter().for_each(|item| note_texts(item, key, places)),
+        _ => {}
+    }
+}
+
+fn note_text(name: &str, value: &Value, key: &str, places: &mut Vec<String>) {
+    let key = format!("{key}.{name}");
+    match value {
+        // A placeholder is none.
+        Value::String(text) if !text.starts_with('{') && is_secret(name, text) => places.push(key),
+        other => {
+            if reference(other).is_none() {
+                note_texts(other, &key, places);
+            }
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use feedline_schemas::config::SecretRef;
+    use feedline_schemas::config::{BodyConfig, SecretRef};
 
     use super::*;
     use crate::http::testing;
@@ -118,10 +162,16 @@ mod tests {
             .insert("api_key".into(), "canary-param".into());
         let text = TextOrSecret::Text("canary-header".into());
         config.headers.insert("X-Api-Key".into(), text);
+        config.body = Some(BodyConfig {
+            json: Some(serde_json::json!({
+                "deep": [{"password": "canary-body"}], "token": {"env": "T"}, "page_token": "{cursor}"
+            })),
+            ..BodyConfig::default()
+        });
         let warning = warning(&config).unwrap();
         assert_eq!(warning.code, "plain_secret");
         assert_eq!(warning.key.as_deref(), Some("headers.X-Api-Key"));
-        let begin = "`headers.X-Api-Key`, `params.api_key`, `url` seems to hold a secret";
+        let begin = "`headers.X-Api-Key`, `params.api_key`, `body.json.deep.password`, `url` seems to hold a secret";
         assert!(warning.message.starts_with(begin), "{}", warning.message);
         assert!(!warning.message.contains("canary"), "{}", warning.message);
     }

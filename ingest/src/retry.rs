@@ -44,8 +44,25 @@ pub(crate) enum Again {
     End,
     /// After our own backoff.
     Backoff,
+    /// The same, for a request that the server did not process: it was not sent, or refused by a
+    /// rate limit.
+    Unprocessed,
     /// A retry after the delay that the server asked for.
     After(Duration),
+}
+
+impl Again {
+    /// Returns true if the request is tried again.
+    pub(crate) fn is_retried(self) -> bool {
+        matches!(self, Self::Backoff | Self::Unprocessed | Self::After(_))
+    }
+}
+
+impl Failure {
+    /// Error of the last of so many tries.
+    pub(crate) fn after(self, tries: u32) -> Error {
+        out_of_tries(self, tries, "")
+    }
 }
 
 /// Runs tries of requests, one request at a time.
@@ -178,7 +195,7 @@ impl Retry {
     fn wait(&mut self, failure: &Failure, tries: u32) -> Result<Option<Duration>, Error> {
         Ok(match failure.again {
             Again::Never | Again::Gone | Again::Absent | Again::End => None,
-            Again::Backoff => Some(self.backoff(tries - 1)),
+            Again::Backoff | Again::Unprocessed => Some(self.backoff(tries - 1)),
             Again::After(asked) if asked.as_secs() > self.settings.max_wait_s => {
                 return Err(self.deferred(asked, "than", "max_wait_s", failure));
             }

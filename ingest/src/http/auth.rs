@@ -3,6 +3,7 @@
 //! Credentials are attached at send time, so no URL that is stored, compared or shown contains
 //! them.
 
+mod aws;
 mod cookie;
 mod oauth;
 mod session;
@@ -17,17 +18,27 @@ use reqwest::{
 use url::{Url, form_urlencoded};
 use xxhash_rust::xxh3::xxh3_128;
 
-use self::{oauth::OAuth, session::Session};
-use super::{Context, Error, Failure, Http, Secretive, Turn, built, client, is_used_up};
+pub(crate) use self::oauth::Rotated;
+use self::{
+    aws::{Aws, Unsigned},
+    oauth::OAuth,
+    session::Session,
+};
+use super::{
+    Context, Error, Failure, Http, Request, Secretive, Turn, built, client, is_used_up, terminal,
+};
+
+const AWS_ADVICE: &str = "check the keys of `auth` and this machine's clock";
 
 /// Authentication of a client.
 #[derive(Default)]
 pub(super) enum Auth {
     #[default]
     None,
-    Fixed(Proof),
+    Fixed(Box<Proof>),
     Credentials(Box<OAuth>),
     Session(Box<Session>),
+    Aws(Box<Aws>),
 }
 
 impl fmt::Debug for Auth {
@@ -37,6 +48,7 @@ impl fmt::Debug for Auth {
             Self::Fixed(_) => "fixed",
             Self::Credentials(_) => "oauth2",
             Self::Session(_) => "session",
+            Self::Aws(_) => "aws",
         })
     }
 }
@@ -46,6 +58,8 @@ impl fmt::Debug for Auth {
 pub(super) struct Proof {
     header: Option<(HeaderName, HeaderValue)>,
     param: Option<(String, String)>,
+    /// URL as it is signed, and headers with the signature.
+    signed: Option<(Url, HeaderMap)>,
 }
 
 impl Proof {
@@ -60,12 +74,17 @@ impl Proof {
         value.set_sensitive(true);
         Ok(Self {
             header: Some((name, value)),
-            param: None,
+            ..Self::default()
         })
     }
 
-    /// Adds its header.
+    /// Adds its headers.
     pub(super) fn sign(&self, headers: &mut HeaderMap) {
+        if let Some((_, signed)) = &self.signed {
+            for (name, value) in signed {
+                headers.insert(name.clone(), value.clone());
+            }
+        }
         if let Some((name, value)) = &self.header {
             headers.insert(name.clone(), value.clone());
         }
@@ -73,6 +92,9 @@ impl Proof {
 
     /// `url` with its query parameter.
     pub(super) fn target(&self, url: &Url) -> Url {
+        if let Some((signed, _)) = &self.signed {
+            return signed.clone();
+        }
         let Some((param, key)) = &self.param else {
             return url.clone();
         };
@@ -120,8 +142,8 @@ impl Auth {
                         Proof::header(name, &key).map_err(|reason| wrong("secret", reason))?
                     }
                     (None, param) => Proof {
-                        header: None,
                         param: param.clone().map(|param| (param, key)),
+                        ..Proof::default()
                     },
                 }
             }
@@ -134,9 +156,7 @@ impl Auth {
                 basic(client, &user, &password, secretive)?
             }
             AuthConfig::Oauth2(keys) => {
-                let id = found("client_id", &keys.client_id)?;
-                let secret = found("client_secret", &keys.client_secret)?;
-                let oauth = OAuth::new(keys, &id, &secret, client, secretive)?;
+                let oauth = OAuth::new(keys, client, context, secretive)?;
                 return Ok(Self::Credentials(Box::new(oauth)));
             }
             AuthConfig::Cookies(keys) => cookies(keys, context, secretive)?,
@@ -144,8 +164,12 @@ impl Auth {
                 let session = Session::new(keys, context, secretive)?;
                 return Ok(Self::Session(Box::new(session)));
             }
+            AuthConfig::Aws(keys) => {
+                let aws = Aws::new(keys, context, secretive)?;
+                return Ok(Self::Aws(Box::new(aws)));
+            }
         };
-        Ok(Self::Fixed(proof))
+        Ok(Self::Fixed(Box::new(proof)))
     }
 
     /// Hash that identifies a user of a server; 0 without credentials.
@@ -159,6 +183,7 @@ impl Auth {
             }
             Self::Credentials(oauth) => oauth.credential(),
             Self::Session(session) => session.credential(),
+            Self::Aws(aws) => aws.credential(),
         }
     }
 
@@ -166,7 +191,7 @@ impl Auth {
     pub(super) fn header(&self) -> Option<&HeaderName> {
         match self {
             Self::Fixed(proof) => proof.header.as_ref().map(|(name, _)| name),
-            Self::Credentials(_) => Some(&AUTHORIZATION),
+            Self::Credentials(_) | Self::Aws(_) => Some(&AUTHORIZATION),
             Self::Session(_) => Some(&COOKIE),
             Self::None => None,
         }
@@ -176,7 +201,7 @@ impl Auth {
     pub(super) fn param(&self) -> Option<&str> {
         match self {
             Self::Fixed(proof) => proof.param.as_ref().map(|(name, _)| name.as_str()),
-            Self::None | Self::Credentials(_) | Self::Session(_) => None,
+            Self::None | Self::Credentials(_) | Self::Session(_) | Self::Aws(_) => None,
         }
     }
 }
@@ -197,7 +222,7 @@ fn secret(
         return Err(wrong("is empty; set it to the secret".into()));
     }
     // A user name alone is no secret, and may be a word of the data.
-    let is_name = matches!(key, "user" | "client_id");
+    let is_name = matches!(key, "user" | "client_id" | "access_key_id");
     for text in [&text, &encoded(&text)] {
         secretive.add_proof(text);
         if !is_name {
@@ -292,37 +317,53 @@ impl Http {
         Ok(self)
     }
 
-    /// Sends a request for `url` with `headers`, and with credentials where they belong. A refused
+    /// Sends `request` with `headers`, and with credentials where they belong. A refused
     /// token or session is replaced and the request sent again, once.
     pub(super) async fn send_proved(
         &self,
-        url: &Url,
+        request: &Request,
         mut headers: HeaderMap,
         turn: &mut Turn,
     ) -> Result<Response, Failure> {
+        let url = &request.url;
         headers.insert(ACCEPT, HeaderValue::from_static(self.accept));
         let is_home = url.origin() == self.origin;
         match &self.auth {
-            Auth::Fixed(proof) if is_home => self.send(url, headers, proof, turn).await,
+            Auth::Fixed(proof) if is_home => self.send(request, headers, proof, turn).await,
             Auth::Credentials(oauth) if is_home => {
                 let proof = oauth.proof(self, None).await?;
-                let response = self.send(url, headers.clone(), &proof, turn).await?;
+                let response = self.send(request, headers.clone(), &proof, turn).await?;
                 if response.status() != StatusCode::UNAUTHORIZED {
                     return Ok(response);
                 }
                 let proof = oauth.proof(self, Some(&proof)).await?;
-                self.send(url, headers, &proof, turn).await
+                self.send(request, headers, &proof, turn).await
             }
             Auth::Session(session) if is_home => {
                 let (proof, login) = session.proof(self, url, None).await?;
-                let response = self.send(url, headers.clone(), &proof, turn).await?;
+                let response = self.send(request, headers.clone(), &proof, turn).await?;
                 if !self.is_logged_out(&response) {
                     return Ok(response);
                 }
                 let (proof, _) = session.proof(self, url, Some(login)).await?;
-                self.send(url, headers, &proof, turn).await
+                self.send(request, headers, &proof, turn).await
             }
-            _ => self.send(url, headers, &Proof::default(), turn).await,
+            Auth::Aws(aws) if is_home => {
+                let mut all = self.headers.clone();
+                request.add_headers(&mut all);
+                all.extend(request.content_type());
+                all.extend(headers.clone());
+                let unsigned = Unsigned {
+                    method: &request.method,
+                    url,
+                    headers: &all,
+                    body: request.body.as_ref().map_or(b"", |body| &body.bytes),
+                };
+                let proof = aws.sign(&unsigned, self.clock.unix());
+                let proof = proof.map_err(|what| terminal(url, what, AWS_ADVICE))?;
+                self.send(request, headers, &proof, turn).await
+            }
+            _ => self.send(request, headers, &Proof::default(), turn).await,
         }
     }
 

@@ -199,7 +199,7 @@ async fn fault_23_a_name_that_is_not_found_and_addresses_that_are_not_reached_ar
     let transient = async |http: Http, part: &str| {
         let failure = http.get(&place).await.unwrap_err();
         let message = failure.error.to_string();
-        assert_eq!(failure.again, Again::Backoff, "{message}");
+        assert_eq!(failure.again, Again::Unprocessed, "{message}");
         assert!(message.contains(part), "{message}");
     };
     let absent: Lookup = Arc::new(|_| {

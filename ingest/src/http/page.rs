@@ -6,7 +6,9 @@ use reqwest::{
     header::{ACCEPT, HeaderMap, HeaderValue},
 };
 
-use super::{Failure, Http, Pace, Proof, Url, gzip, is_transient, is_used_up, redirect};
+use super::{
+    Failure, Http, Pace, Proof, Request, Url, encoding, is_transient, is_used_up, redirect,
+};
 use crate::raw::Exchange;
 
 /// Part of a body to read.
@@ -70,8 +72,9 @@ impl Http {
         let answer = self.in_time(url, async {
             let mut headers = headers.clone();
             headers.insert(ACCEPT, HeaderValue::from_static(accept));
+            let request = Request::get(url.clone());
             let response = self
-                .send(url, headers, &Proof::default(), &mut turn)
+                .send(&request, headers, &Proof::default(), &mut turn)
                 .await?;
             self.answer(url, response, wanted).await
         });
@@ -140,10 +143,12 @@ pub(crate) fn unzipped(body: Bytes, max_bytes: u64) -> Result<Bytes, String> {
     if !body.starts_with(&[0x1f, 0x8b]) {
         return Ok(body);
     }
-    match gzip::gunzip(&body, max_bytes) {
+    match encoding::gunzip(&body, max_bytes) {
         Ok(bytes) => Ok(bytes.into()),
-        Err(gzip::Error::Damaged(reason)) => Err(format!("it is a damaged gzip file: {reason}")),
-        Err(gzip::Error::Bomb(bytes)) => Err(format!("it inflates to more than {bytes} bytes")),
+        Err(encoding::Error::Damaged(reason)) => {
+            Err(format!("it is a damaged gzip file: {reason}"))
+        }
+        Err(encoding::Error::Bomb(bytes)) => Err(format!("it inflates to more than {bytes} bytes")),
     }
 }
 

@@ -2,12 +2,12 @@
 
 use feedline_storage::web::redirected;
 use reqwest::{
-    StatusCode,
+    Method, StatusCode,
     header::{HeaderMap, LOCATION},
 };
 use url::Url;
 
-use super::terminal;
+use super::{Request, redacted, terminal};
 use crate::retry::Failure;
 
 /// Returns the target of a redirect response of `from`; `None` for other responses.
@@ -22,6 +22,28 @@ pub(super) fn target(
     let location = headers.get(LOCATION).and_then(|value| value.to_str().ok());
     redirected(from, status.as_u16(), location)
         .map_err(|what| terminal(from, what, "set the source's `url` to the final URL"))
+}
+
+/// Refuses to send a request with a body to `next`, where `status` turns it into a GET or another
+/// server would receive its body.
+pub(super) fn check_resent(from: &Request, status: StatusCode, next: &Url) -> Result<(), Failure> {
+    if from.method == Method::GET {
+        return Ok(());
+    }
+    let keeps = matches!(status.as_u16(), 307 | 308);
+    if keeps && from.url.origin() == next.origin() {
+        return Ok(());
+    }
+    let (method, next) = (&from.method, redacted(next));
+    let what = if keeps {
+        format!("it redirects a {method} to another server, `{next}`, which would receive its body")
+    } else {
+        format!(
+            "it redirects a {method} to `{next}` with status {status}, after which a GET follows"
+        )
+    };
+    let advice = "set the source's `url` to that URL if it belongs to the API";
+    Err(terminal(&from.url, what, advice))
 }
 
 #[cfg(test)]

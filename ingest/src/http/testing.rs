@@ -11,14 +11,17 @@ use std::{
 use feedline_schemas::{
     commit::Position,
     config::{
-        Pagination, PaginationConfig, PaginationKind, RetryConfig, SecretRef, SourceConfig,
-        SourceKind,
+        LimitsConfig, Pagination, PaginationConfig, PaginationKind, RetryConfig, SecretRef,
+        SourceConfig, SourceKind,
     },
     ids::Name,
     progress::Silent,
 };
 use feedline_storage::{Store, StoreOptions, clock::Clock};
-use flate2::{Compression, write::GzEncoder};
+use flate2::{
+    Compression,
+    write::{GzEncoder, ZlibEncoder},
+};
 use serde_json::json;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
@@ -136,6 +139,11 @@ pub(crate) fn config(url: &str, r#type: PaginationKind) -> SourceConfig {
         records: "items".into(),
         params: BTreeMap::new(),
         headers: BTreeMap::new(),
+        method: Default::default(),
+        body: None,
+        params_in: None,
+        idempotent: false,
+        graphql: None,
         pagination: match r#type {
             PaginationKind::Cursor => pages(json!({"type": "cursor", "cursor_path": "next"})),
             kind => PaginationConfig {
@@ -149,9 +157,14 @@ pub(crate) fn config(url: &str, r#type: PaginationKind) -> SourceConfig {
             max_tries: Bounded::literal::<5>(),
             ..RetryConfig::default()
         },
-        limits: Default::default(),
+        // Scripted servers respond in the order of the requests.
+        limits: LimitsConfig {
+            concurrency: Some(Bounded::literal::<1>()),
+            ..LimitsConfig::default()
+        },
         private_hosts: Vec::new(),
         trust_proxy: false,
+        tls: None,
         crawl: Default::default(),
         page: Default::default(),
         format: Default::default(),
@@ -202,6 +215,33 @@ pub(crate) async fn read_all(
     Ok((records, source.requests()))
 }
 
+/// Encodings of bodies, as headers name them.
+pub(crate) const ENCODINGS: [&str; 4] = ["gzip", "deflate", "br", "zstd"];
+
+/// Compresses `bytes` with one of [`ENCODINGS`].
+pub(crate) fn encode(encoding: &str, bytes: &[u8]) -> Vec<u8> {
+    match encoding {
+        "gzip" => gzip(bytes),
+        "deflate" => {
+            let mut encoder = ZlibEncoder::new(Vec::new(), Compression::default());
+            encoder.write_all(bytes).unwrap();
+            encoder.finish().unwrap()
+        }
+        "br" => {
+            let mut encoder = brotli::CompressorWriter::new(Vec::new(), 4_096, 5, 22);
+            encoder.write_all(bytes).unwrap();
+            encoder.into_inner()
+        }
+        "zstd" => {
+            let mut encoder = zstd::Encoder::new(Vec::new(), 3).unwrap();
+            encoder.include_checksum(true).unwrap();
+            encoder.write_all(bytes).unwrap();
+            encoder.finish().unwrap()
+        }
+        other => panic!("{other} is no encoding"),
+    }
+}
+
 pub(crate) fn gzip(bytes: &[u8]) -> Vec<u8> {
     let mut encoder = GzEncoder::new(Vec::new(), Compression::default());
     encoder.write_all(bytes).unwrap();
@@ -236,6 +276,18 @@ pub(crate) enum Step {
     Drip(Vec<u8>),
     /// Never responds.
     Hang,
+    /// Sends these bytes when so many requests have come in all.
+    When(usize, Vec<u8>),
+}
+
+impl Step {
+    /// The same response when so many requests have come in all.
+    pub(crate) fn when(self, requests: usize) -> Self {
+        match self {
+            Self::Send(bytes) => Self::When(requests, bytes),
+            other => other,
+        }
+    }
 }
 
 /// A server on loopback that takes one step of its script for each request, and repeats the last
@@ -280,7 +332,19 @@ impl Scripted {
                 let step = answer(number, &head);
                 number += 1;
                 seen.lock().unwrap().push(head);
-                tokio::spawn(async move { take(step, socket).await });
+                let seen = Arc::clone(&seen);
+                tokio::spawn(async move {
+                    let step = match step {
+                        Step::When(requests, bytes) => {
+                            while seen.lock().unwrap().len() < requests {
+                                tokio::time::sleep(Duration::from_millis(1)).await;
+                            }
+                            Step::Send(bytes)
+                        }
+                        other => other,
+                    };
+                    take(step, socket).await;
+                });
             }
         });
         Self { url, heads, server }
@@ -327,7 +391,7 @@ async fn head(socket: &mut TcpStream) -> String {
 
 async fn take(step: Step, mut socket: TcpStream) {
     match step {
-        Step::Send(bytes) => {
+        Step::Send(bytes) | Step::When(_, bytes) => {
             // The client may close the connection before the end.
             drop(socket.write_all(&bytes).await);
             drop(socket.shutdown().await);

@@ -1,7 +1,7 @@
 use feedline_schemas::{config::SecretRef, units::ByteSize};
 
 use super::{
-    testing::{Scripted, Step, answer, context, gzip, ok, raw},
+    testing::{ENCODINGS, Scripted, Step, answer, context, encode, gzip, ok, raw},
     *,
 };
 
@@ -43,7 +43,7 @@ async fn a_body_arrives_with_our_name_and_headers_in_the_request() {
     for part in [
         "user-agent: feedline/",
         "+https://",
-        "accept-encoding: gzip\r\n",
+        "accept-encoding: gzip, br, zstd\r\n",
         "x-api-key: Bearer secret-KEY",
     ] {
         assert!(head.contains(part), "{head}");
@@ -56,12 +56,12 @@ async fn a_body_arrives_with_our_name_and_headers_in_the_request() {
 async fn statuses_are_transient_or_final() {
     for status in [408, 429, 500, 502, 503, 504, 599] {
         let text = format!("answered {status}");
-        check_failure(
-            answer(&format!("{status} Oops"), "{}"),
-            Again::Backoff,
-            &text,
-        )
-        .await;
+        // 429 says that the request was not processed.
+        let again = match status {
+            429 => Again::Unprocessed,
+            _ => Again::Backoff,
+        };
+        check_failure(answer(&format!("{status} Oops"), "{}"), again, &text).await;
     }
     for status in [400, 410] {
         let text = format!("answered {status}");
@@ -91,7 +91,7 @@ async fn fault_14_retry_after_is_taken_in_both_forms_and_garbage_is_not() {
     for own in ["-1", "soon", "Sun, 06 Nov 1994 08:00:00 GMT", "0"] {
         check_failure(
             asked("429", &format!("Retry-After: {own}")),
-            Again::Backoff,
+            Again::Unprocessed,
             "429",
         )
         .await;
@@ -111,12 +111,14 @@ async fn fault_18_a_body_that_is_cut_short_is_transient() {
     let chunked = "200 OK\r\nTransfer-Encoding: chunked";
     check_failure(raw(chunked, b"5\r\n[1, 2\r\n"), Again::Backoff, cut).await;
     check_failure(raw(chunked, b"50\r\n[1"), Again::Backoff, cut).await;
-    check_failure(
-        raw("200 OK\r\nContent-Encoding: gzip", &gzip(b"[1, 2]")[..12]),
-        Again::Backoff,
-        "gzip",
-    )
-    .await;
+    for encoding in ENCODINGS {
+        let head = format!("200 OK\r\nContent-Encoding: {encoding}");
+        let body = encode(encoding, b"[1, 2]");
+        let got = try_of(raw(&head, &body)).await;
+        assert_eq!(got.unwrap(), "[1, 2]", "{encoding}");
+        let cut = raw(&head, &body[..body.len() - 1]);
+        check_failure(cut, Again::Backoff, "cannot be decompressed").await;
+    }
     check_failure(Step::Send(vec![]), Again::Backoff, "connection failed").await;
     check_failure(
         Step::Send(b"SSH-2.0-OpenSSH\r\n".to_vec()),
@@ -137,7 +139,7 @@ async fn fault_23_nobody_listening_is_transient_and_named() {
         .get(&url)
         .await
         .unwrap_err();
-    assert_eq!(failure.again, Again::Backoff);
+    assert_eq!(failure.again, Again::Unprocessed);
     assert!(
         failure.error.to_string().contains("refused"),
         "{}",
@@ -155,12 +157,12 @@ async fn fault_22_compressed_bodies_are_read_and_bombs_are_not() {
         "inflates to more than",
     )
     .await;
-    check_failure(
-        raw("200 OK\r\nContent-Encoding: br", b"x"),
-        Again::Never,
-        "encoded as `br`",
-    )
-    .await;
+    for named in ["compress", "gzip, br", "gzip\r\nContent-Encoding: br"] {
+        let head = format!("200 OK\r\nContent-Encoding: {named}");
+        let shown = named.replace("\r\nContent-Encoding:", ",");
+        let part = format!("encoded as `{shown}`; only one of gzip, br, zstd and deflate");
+        check_failure(raw(&head, b"x"), Again::Never, &part).await;
+    }
 }
 
 #[tokio::test]

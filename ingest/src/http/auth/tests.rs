@@ -11,7 +11,7 @@ use std::{
 
 use feedline_schemas::config::{
     ApiKey, BasicAuth, BearerToken, ClientCredentials, CredentialsIn, LoginBody, LoginSession,
-    RetryConfig, TextOrSecret,
+    OauthConfig, OauthGrant, RetryConfig, TextOrSecret, TokenEndpoint,
 };
 use feedline_storage::clock::Clock;
 
@@ -19,7 +19,7 @@ use super::*;
 use crate::http::testing::{Scripted, Step, answer, context, ok, raw};
 use crate::retry::Again;
 
-fn env(name: &str) -> SecretRef {
+pub(super) fn env(name: &str) -> SecretRef {
     SecretRef {
         env: Some(name.into()),
         file: None,
@@ -43,21 +43,27 @@ fn api_key() -> AuthConfig {
     key_in(None, Some("api_key"))
 }
 
-fn credentials(token_url: &str) -> ClientCredentials {
-    ClientCredentials {
+fn endpoint(token_url: &str) -> TokenEndpoint {
+    TokenEndpoint {
         token_url: token_url.into(),
-        client_id: env("ID"),
-        client_secret: env("a b"),
         scope: None,
         credentials: CredentialsIn::Header,
     }
 }
 
-fn oauth(token_url: &str) -> AuthConfig {
-    AuthConfig::Oauth2(credentials(token_url))
+fn oauth_by(endpoint: TokenEndpoint) -> AuthConfig {
+    let grant = OauthGrant::ClientCredentials(ClientCredentials {
+        client_id: env("ID"),
+        client_secret: env("a b"),
+    });
+    AuthConfig::Oauth2(OauthConfig { endpoint, grant })
 }
 
-fn client_in(context: &Context, base: &Url, config: &AuthConfig) -> Result<Http, Error> {
+fn oauth(token_url: &str) -> AuthConfig {
+    oauth_by(endpoint(token_url))
+}
+
+pub(super) fn client_in(context: &Context, base: &Url, config: &AuthConfig) -> Result<Http, Error> {
     let mut http = Http::new(base, &BTreeMap::new(), &RetryConfig::default(), context)?
         .with_auth(Some(config), context)?;
     // Servers of a test are other ports of one host.
@@ -315,7 +321,7 @@ async fn guarded(good: &'static [&'static str]) -> Scripted {
     .await
 }
 
-fn count(server: &Scripted, method: &str) -> usize {
+pub(super) fn count(server: &Scripted, method: &str) -> usize {
     let heads = server.heads();
     heads.iter().filter(|head| head.starts_with(method)).count()
 }
@@ -324,10 +330,10 @@ fn count(server: &Scripted, method: &str) -> usize {
 async fn a_token_is_asked_for_once_with_the_clients_credentials() {
     for place in [CredentialsIn::Header, CredentialsIn::Body] {
         let server = guarded(&["secret-token-0"]).await;
-        let config = AuthConfig::Oauth2(ClientCredentials {
+        let config = oauth_by(TokenEndpoint {
             credentials: place,
             scope: Some("read all".into()),
-            ..credentials(server.url.join("token").unwrap().as_str())
+            ..endpoint(server.url.join("token").unwrap().as_str())
         });
         let http = client(&server.url, &config);
         for _ in 0..3 {

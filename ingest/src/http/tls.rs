@@ -1,0 +1,82 @@
+//! Certificates of `[source.tls]`.
+
+use feedline_schemas::config::{SecretRef, SourceConfig, TextOrSecret};
+use feedline_storage::web::Tls;
+
+use super::Http;
+use crate::{context::Context, error::Error};
+
+/// Failures of a handshake in which a server refuses the certificate of this client or its absence.
+const REFUSALS: [&str; 8] = [
+    "CertificateRequired",
+    "BadCertificate",
+    "UnsupportedCertificate",
+    "CertificateRevoked",
+    "CertificateExpired",
+    "CertificateUnknown",
+    "UnknownCA",
+    "AccessDenied",
+];
+pub(super) const REFUSAL_ADVICE: &str =
+    "check `tls.client_cert` and `tls.client_key`: the server wants a certificate that it accepts";
+
+/// Resolves and checks the certificates of `config`.
+///
+/// # Errors
+/// [`Error::Config`] with the faulty key.
+pub(crate) fn certificates(config: &SourceConfig, context: &Context) -> Result<Tls, Error> {
+    let Some(tls) = &config.tls else {
+        return Ok(Tls::default());
+    };
+    let secret = |key: &str, reference: &SecretRef| {
+        let wrong = |reason: String| Error::config(format!("tls.{key}"), reason);
+        if !reference.prefix.is_empty() {
+            return Err(wrong("has a `prefix`, which PEM has not; remove it".into()));
+        }
+        context.secrets.resolve(reference).map_err(wrong)
+    };
+    let text = |key: &str, value: &Option<TextOrSecret>| match value {
+        None => Ok(None),
+        Some(TextOrSecret::Text(text)) => Ok(Some(text.clone())),
+        Some(TextOrSecret::Secret(reference)) => secret(key, reference).map(Some),
+    };
+    let ca = text("ca", &tls.ca)?;
+    let cert = text("client_cert", &tls.client_cert)?;
+    let key = tls.client_key.as_ref();
+    let key = key.map(|key| secret("client_key", key)).transpose()?;
+    let client = match (&cert, &key) {
+        (None, None) => None,
+        (Some(cert), Some(key)) => Some((cert.as_str(), key.as_str())),
+        (Some(_), None) => {
+            let reason = "is missing: `tls.client_cert` needs its private key; add it";
+            return Err(Error::config("tls.client_key", reason));
+        }
+        (None, Some(_)) => {
+            let reason = "is missing: `tls.client_key` is the key of a certificate; add it";
+            return Err(Error::config("tls.client_cert", reason));
+        }
+    };
+    Tls::new(ca.as_deref(), client)
+        .map_err(|(key, reason)| Error::config(format!("tls.{key}"), reason))
+}
+
+/// Returns true if a server has refused the certificate of this client, by the cause of a failure.
+pub(super) fn is_refusal(cause: &str) -> bool {
+    let alert = cause.split_once("received fatal alert: ");
+    alert.is_some_and(|(_, alert)| REFUSALS.contains(&alert.trim()))
+}
+
+impl Http {
+    /// Uses the certificates of `config`.
+    ///
+    /// # Errors
+    /// [`Error::Config`] for certificates that cannot be found or used.
+    pub(crate) fn with_tls(
+        mut self,
+        config: &SourceConfig,
+        context: &Context,
+    ) -> Result<Self, Error> {
+        self.tls = certificates(config, context)?;
+        Ok(self)
+    }
+}
