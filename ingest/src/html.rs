@@ -1,8 +1,9 @@
 //! The `html` source: pages of a site, by links and sitemaps.
 //!
 //! A crawl follows the frontier ([`crate::frontier`]) breadth first. A page's links are appended to
-//! it in document order, each URL once. Requests to several hosts run concurrently, but responses
-//! are processed in frontier order, so what lands depends only on the pages. A redirect is appended
+//! it in document order, each URL once. Requests to several hosts run concurrently, also to URLs
+//! behind those that are processed next ([`ahead`]), but responses are processed in frontier order,
+//! so what lands depends only on the pages. A redirect is appended
 //! as a URL of its own. So every request is one URL, and robots.txt, hosts, patterns and caps apply
 //! to all of them alike.
 //!
@@ -11,6 +12,7 @@
 //! stops the run. A later run resumes it from the last commit.
 
 mod address;
+mod ahead;
 mod article;
 mod canonical;
 mod charset;
@@ -36,11 +38,11 @@ use feedline_schemas::{
     config::{PageExtract, SourceConfig},
 };
 use feedline_storage::Store;
-use futures::{StreamExt, stream};
 use url::Url;
 
 use self::{
     address::{Patterns, normalized},
+    ahead::VisitsAhead,
     canonical::Canonicals,
     drift::Drift,
     reader::{Readers, Rules},
@@ -88,11 +90,14 @@ pub(crate) fn open(config: &SourceConfig, context: &Context) -> Result<Box<dyn S
         drop_params: crawl.drop_params.clone(),
     };
     Ok(Box::new(Crawl {
-        site: Site::new(&first, config, context)?,
-        land: Patterns::new(&config.page.land),
-        readers: Readers::new(READERS),
+        visitor: Arc::new(Visitor {
+            site: Site::new(&first, config, context)?,
+            land: Patterns::new(&config.page.land),
+            readers: Readers::new(READERS),
+            rules: Arc::new(rules),
+        }),
+        ahead: VisitsAhead::default(),
         config: config.clone(),
-        rules: Arc::new(rules),
         walk: Walk::new(crawl, &pages, &sitemaps),
         drift: Drift::default(),
         canonicals: Canonicals::default(),
@@ -131,10 +136,8 @@ fn check(config: &SourceConfig) -> Result<(), Error> {
 /// A site that is being read.
 struct Crawl {
     config: SourceConfig,
-    rules: Arc<Rules>,
-    land: Patterns,
-    site: Site,
-    readers: Readers,
+    visitor: Arc<Visitor>,
+    ahead: VisitsAhead,
     walk: Walk,
     drift: Drift,
     canonicals: Canonicals,
@@ -202,25 +205,25 @@ impl Source for Crawl {
         let totals = &last.state.totals;
         self.landed = totals.rows + totals.duplicates;
         if !self.config.crawl.refresh.is_never() {
-            self.site
-                .remember(Validators::restore(landing, entries).await?);
+            let validators = Validators::restore(landing, entries).await?;
+            self.site_mut().remember(validators);
         }
         // A repeated crawl visits every URL that it ever found, and those that it finds now.
         self.walk.frontier.restore(landing, entries, asked).await
     }
 
     fn raw(&mut self) -> Option<&mut Kept> {
-        self.site.keeps().then_some(&mut self.kept)
+        self.visitor.site.keeps().then_some(&mut self.kept)
     }
 
     fn replay(&mut self, tape: Arc<Tape>) {
-        self.site.replay(tape);
+        self.site_mut().replay(tape);
     }
 
     fn requests(&self) -> Requests {
         Requests {
-            requests: self.site.requests(),
-            retries: self.site.retries(),
+            requests: self.visitor.site.requests(),
+            retries: self.visitor.site.retries(),
         }
     }
 }
@@ -253,52 +256,31 @@ impl Crawl {
         }
     }
 
+    /// The client, before the first request.
+    fn site_mut(&mut self) -> &mut Site {
+        let visitor = Arc::get_mut(&mut self.visitor);
+        &mut visitor.expect("no visit runs yet").site
+    }
+
     /// Fetches the next URLs, and processes their results in order.
     async fn chunk(&mut self) -> Result<(Vec<Record>, Crawled), Error> {
-        let most = usize::try_from(CHUNK.min(self.config.batch.pages.get())).unwrap_or(1);
-        let most = most.min(self.site.most().max(1));
-        let urls = self.walk.frontier.peek(most);
-        let (mut records, mut crawled) = (Vec::new(), Crawled::default());
-        let first = self.walk.frontier.next();
-        let Self {
-            site,
-            readers,
-            rules,
-            land,
-            ..
-        } = &*self;
-        let visitor = Visitor {
-            site,
-            readers,
-            rules,
-            land,
-        };
-        let visits = (first..)
-            .zip(urls)
-            .map(|(number, found)| visitor.visit(number, found));
-        // All responses of a chunk are held until the last one arrives. The number of URLs in a
-        // chunk bounds them. Visits that wait for their host hold no request slot of another host.
-        let mut visits = stream::iter(visits).buffered(most.max(1));
-        let mut done = Vec::new();
-        let mut stopped = None;
-        while let Some(visit) = visits.next().await {
-            match visit {
-                Ok(visit) => done.push(visit),
-                Err(error) => {
-                    stopped = Some(error);
-                    break;
-                }
-            }
-        }
-        drop(visits);
+        let site = &self.visitor.site;
+        let most = CHUNK.min(self.config.batch.pages.get());
+        let most = site.left().map_or(most, |left| most.min(left).max(1));
+        let frontier = &mut self.walk.frontier;
+        let count = most.min(frontier.len() - frontier.next());
+        let is_ahead = site.left().is_none();
+        let visits = self.ahead.take(&self.visitor, frontier, count, is_ahead);
+        let (visits, stopped) = visits.await;
         match stopped {
             // Results before a host that asks for a delay are kept: the next call gets the delay
             // again.
-            Some(Error::Deferred { .. }) if !done.is_empty() => {}
+            Some(Error::Deferred { .. }) if !visits.is_empty() => {}
             Some(error) => return Err(error),
             None => {}
         }
-        for (visit, kept) in done {
+        let (mut records, mut crawled) = (Vec::new(), Crawled::default());
+        for (visit, kept) in visits {
             self.take(visit, &mut records, &mut crawled)?;
             kept.into_iter().for_each(|kept| self.kept.push(kept));
         }

@@ -28,7 +28,7 @@ use crate::{
     context::Context,
     error::Error,
     frontier::Discovery,
-    http::{Answer, Http, USER_AGENT, Wanted},
+    http::{Answer, Http, Request, USER_AGENT, Wanted},
     meter::{Cause, Meter, seconds},
     raw::{Came, Exchange, Keeper, Tape},
     retry::{Again, Retry},
@@ -122,6 +122,7 @@ impl Site {
             Error::config("crawl.contact", "has characters that a header cannot carry")
         })?;
         let http = Http::new(url, &config.headers, &config.retry, context)?;
+        let http = http.with_tls(config, context)?;
         let mut http = http.with_manners(config, config.crawl.concurrency);
         let crawl = &config.crawl;
         for text in crawl.start.iter().chain(&crawl.sitemaps) {
@@ -159,9 +160,9 @@ impl Site {
         self.keeper.is_some()
     }
 
-    /// Maximum number of URLs that may be fetched now: in a replay, its remaining responses.
-    pub(super) fn most(&self) -> usize {
-        self.tape.as_ref().map_or(usize::MAX, |tape| tape.left())
+    /// Remaining responses of a replay; `None` if requests are sent.
+    pub(super) fn left(&self) -> Option<u64> {
+        self.tape.as_ref().map(|tape| tape.left() as u64)
     }
 
     /// Makes later requests conditional on these validators.
@@ -244,7 +245,7 @@ impl Site {
         url: &Url,
         is_sitemap: bool,
     ) -> Result<(Fetched, Option<Exchange>), Error> {
-        let kept = tape.take(url, self.http.origin(), &[])?;
+        let kept = tape.take(&Request::get(url.clone()), self.http.origin(), &[])?;
         let fetched = match kept.reason() {
             Some((reason, detail)) => unanswered(reason, detail),
             None => {
@@ -261,7 +262,7 @@ impl Site {
     /// Archive entry of a URL without a response.
     fn nothing(&self, url: &Url, reason: &str, detail: Option<String>) -> Option<Exchange> {
         let keeper = self.keeper.as_ref()?;
-        Some(keeper.nothing(&self.http, url, reason, detail))
+        Some(keeper.nothing(&self.http, &Request::get(url.clone()), reason, detail))
     }
 
     /// Archive entry of a response.
@@ -273,7 +274,7 @@ impl Site {
             from: url,
         };
         let keeper = self.keeper.as_ref()?;
-        Some(keeper.answer(&self.http, url, came))
+        Some(keeper.answer(&self.http, &Request::get(url.clone()), came))
     }
 
     fn host(&self, url: &Url) -> Arc<Host> {

@@ -17,6 +17,7 @@ use crate::{
     frontier::Discovery,
     http::{redacted, unzipped},
     raw::Exchange,
+    source::Record,
     validators::Validator,
 };
 
@@ -36,15 +37,30 @@ pub(super) enum Visit {
     },
 }
 
-/// State shared by concurrent visits.
-pub(super) struct Visitor<'a> {
-    pub(super) site: &'a Site,
-    pub(super) readers: &'a Readers,
-    pub(super) rules: &'a Arc<Rules>,
-    pub(super) land: &'a Patterns,
+impl Visit {
+    /// Approximate size in bytes.
+    pub(super) fn size(&self) -> u64 {
+        match self {
+            Self::Page(contents, _) => {
+                let records: u64 = contents.records.iter().map(Record::size).sum();
+                let links = contents.links.iter().map(|url| url.as_str().len() as u64);
+                records + links.sum::<u64>()
+            }
+            Self::Sitemap(sitemap, _) => sitemap.urls.iter().map(|url| url.len() as u64).sum(),
+            Self::Redirect(_) | Self::Skipped(_) | Self::Failed { .. } => 0,
+        }
+    }
 }
 
-impl Visitor<'_> {
+/// State shared by concurrent visits.
+pub(super) struct Visitor {
+    pub(super) site: Site,
+    pub(super) readers: Readers,
+    pub(super) rules: Arc<Rules>,
+    pub(super) land: Patterns,
+}
+
+impl Visitor {
     /// Fetches a URL with the index `number` in the frontier, and parses the response. With an
     /// archive, the response is archived.
     ///
@@ -118,7 +134,7 @@ impl Visitor<'_> {
             bytes,
             content_type,
             robots,
-            rules: Arc::clone(self.rules),
+            rules: Arc::clone(&self.rules),
         };
         Ok(match self.readers.read(page, slot).await {
             Ok(contents) => Visit::Page(contents, validator),

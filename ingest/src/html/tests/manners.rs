@@ -147,6 +147,32 @@ async fn fault_46_one_request_at_a_time_goes_to_a_host_while_others_are_asked() 
 }
 
 #[tokio::test]
+async fn urls_behind_a_batch_are_requested_while_its_last_page_is_awaited() {
+    let home = article("home", &["http://localhost:PORT/slow", "/fast"]);
+    let server = Scripted::answering(move |_, head| {
+        let port = head.split("Host: ").nth(1).or(head.split("host: ").nth(1));
+        let port = port
+            .and_then(|host| host.lines().next()?.split(':').nth(1))
+            .unwrap();
+        match head.split(' ').nth(1).unwrap() {
+            "/" => html(&home.replace("PORT", port)),
+            // The last of: robots.txt twice, `/`, this one and `/fast`.
+            "/slow" => html(&article("slow", &[])).when(5),
+            "/fast" => html(&article("fast", &[])),
+            _ => answer("404 Not Found", ""),
+        }
+    })
+    .await;
+    let mut config = config(&server);
+    config.crawl.hosts = vec!["localhost".into()];
+    config.batch.pages = Bounded::literal::<1>();
+    config.retry.max_tries = Bounded::literal::<1>();
+    let found = crawl(&config).await.unwrap();
+    assert_eq!(found.records, ["/", "/slow", "/fast"]);
+    assert_eq!((found.pages, server.targets().len()), (3, 5));
+}
+
+#[tokio::test]
 async fn a_host_that_is_down_stops_the_run() {
     let links: Vec<String> = (0..9).map(|i| format!("/{i}")).collect();
     let links: Vec<&str> = links.iter().map(String::as_str).collect();
