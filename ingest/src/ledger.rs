@@ -35,7 +35,7 @@ pub(crate) use self::{
     show::slices_report,
 };
 use self::{intervals::Intervals, slices::Slices, values::Values};
-use crate::{context::Context, error::Error, source::Record};
+use crate::{context::Context, error::Error, param::Param, source::Record};
 
 /// The range of a source without slices: each value is done at once.
 const WHOLE: Interval = [0, 1];
@@ -191,7 +191,7 @@ impl Plan {
     ///
     /// # Errors
     /// [`Error::Config`] if the value does not exist.
-    pub(crate) fn query(&self, ledger: &Ledger) -> Result<Vec<(&str, String)>, Error> {
+    pub(crate) fn query(&self, ledger: &Ledger) -> Result<Vec<Param<'_>>, Error> {
         let mut query = Vec::new();
         if let Some(values) = &self.values {
             let Some(text) = values.text(ledger.value) else {
@@ -199,7 +199,7 @@ impl Plan {
                     Error::config("for_each", "has fewer values than were read")
                 }));
             };
-            query.push((values.param.as_str(), text));
+            query.push(Param::text(&values.param, text));
         }
         if let (Some(slices), Some(slice)) = (&self.slices, ledger.slice) {
             query.extend(slices.query(slice));

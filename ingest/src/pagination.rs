@@ -1,6 +1,8 @@
 //! Pagination: the request of the next page, and the detection of the last one.
 
 mod ends;
+mod fields;
+mod foresee;
 mod keyset;
 mod link;
 mod overlap;
@@ -16,13 +18,13 @@ use feedline_schemas::{
     config::{BodyCursor, HeaderCursor, Pagination, PaginationConfig, PaginationKind},
     ids::Hash128,
 };
-use reqwest::header::{HeaderMap, HeaderName, HeaderValue, LINK};
 use url::Url;
 
-pub(crate) use self::{ends::Partial, urls::with_query};
+pub(crate) use self::{ends::Partial, fields::Fields, urls::with_query};
 use self::{keyset::Keyset, urls::NextUrls};
 use crate::{
-    error::Error, http::redacted, source::Record, value::shorten, warnings::WarningChanges,
+    error::Error, http::redacted, param::Param, source::Record, value::shorten,
+    warnings::WarningChanges,
 };
 
 /// Cursors remembered for the loop guard, about 50 MB at most. When full it is cleared: a shorter
@@ -35,12 +37,13 @@ pub(crate) struct Paginator {
     config: PaginationConfig,
     keyset: Option<Keyset>,
     urls: NextUrls,
-    cursor_header: Option<HeaderName>,
-    total_header: Option<HeaderName>,
+    fields: Fields,
     /// Hash of each cursor or page of this run of pages -> number of the page.
     seen: HashMap<Hash128, u64>,
     /// Records of this page run; `None` if this process did not read all of its pages.
     came: Option<u64>,
+    /// Most records of a page so far.
+    longest: u64,
     /// Last total record count that a page of this run of pages reported.
     total: Option<u64>,
     /// True if a source without a next link or cursor may be one that never names any.
@@ -55,6 +58,15 @@ pub(crate) struct At {
     pub(crate) page: u64,
     pub(crate) cursor: Option<String>,
     pub(crate) run: PageRun,
+}
+
+/// Place of a page.
+#[derive(Debug)]
+pub(crate) enum Target<'a> {
+    /// The source's own URL with these parameters.
+    Params(Vec<Param<'a>>),
+    /// A URL that the page before named.
+    Url(Url),
 }
 
 /// Contents of a page.
@@ -104,14 +116,6 @@ impl Paginator {
         base: &Url,
         hidden: Option<&str>,
     ) -> Result<Self, Error> {
-        let header = |key: &str, name: Option<&String>| {
-            let name = name.map(HeaderName::try_from).transpose();
-            name.map_err(|_| Error::config(format!("pagination.{key}"), "is not a header's name"))
-        };
-        let cursor_header = match &config.way {
-            Pagination::HeaderCursor(keys) => Some(&keys.cursor_header),
-            _ => None,
-        };
         Ok(Self {
             keyset: match &config.way {
                 Pagination::Keyset(keys) => Some(Keyset::new(keys, config.common.page_size)),
@@ -122,15 +126,20 @@ impl Paginator {
                 origins: config.way.next_origins().to_vec(),
                 hidden: hidden.map(ToOwned::to_owned),
             },
-            cursor_header: header("cursor_header", cursor_header)?,
-            total_header: header("total_header", config.common.total_header.as_ref())?,
+            fields: Fields::new(config)?,
             config: config.clone(),
             seen: HashMap::new(),
             came: None,
+            longest: 0,
             total: None,
             may_lack_next: true,
             warnings: WarningChanges::default(),
         })
+    }
+
+    /// Header fields that pages are read by.
+    pub(crate) fn fields(&self) -> Fields {
+        self.fields.clone()
     }
 
     /// Key and path of the next cursor or URL in a body, if configured.
@@ -159,69 +168,16 @@ impl Paginator {
         )
     }
 
-    /// Returns the next cursor or URL in the headers of a response, and true if they have a place
-    /// for it.
-    ///
-    /// # Errors
-    /// A message if it is invalid.
-    pub(crate) fn token_in(&self, headers: &HeaderMap) -> Result<(Option<String>, bool), String> {
-        match (self.config.way.kind(), &self.cursor_header) {
-            (PaginationKind::Link, _) => {
-                let values = headers.get_all(LINK).into_iter();
-                let links = link::read(values.map(HeaderValue::as_bytes)).map_err(|reason| {
-                    format!(
-                        "its `Link` header cannot be read ({reason}), so the next page is not known; report it to the server's owner, or choose another `pagination.type`"
-                    )
-                })?;
-                Ok((links.next, links.are_of_pages))
-            }
-            (PaginationKind::HeaderCursor, Some(name)) => {
-                let Some(value) = headers.get(name) else {
-                    return Ok((None, false));
-                };
-                let text = std::str::from_utf8(value.as_bytes()).map_err(|_| {
-                    format!(
-                        "its header `{name}` (`pagination.cursor_header`) is no UTF-8 text, so the next page is not known; report it to the server's owner, or choose another `pagination.type`"
-                    )
-                })?;
-                let text = text.trim();
-                Ok(((!text.is_empty()).then(|| text.to_owned()), true))
-            }
-            _ => Ok((None, false)),
-        }
-    }
-
     /// Path of the boolean that is true if further pages exist.
     pub(crate) fn has_more_path(&self) -> Option<&str> {
         self.config.way.has_more_path()
     }
 
-    /// Reads the total number of records from the headers of a response.
-    ///
-    /// # Errors
-    /// A message if it is no number.
-    pub(crate) fn total_in(&self, headers: &HeaderMap) -> Result<Option<u64>, String> {
-        let Some(value) = self
-            .total_header
-            .as_ref()
-            .and_then(|name| headers.get(name))
-        else {
-            return Ok(None);
-        };
-        let number = value
-            .to_str()
-            .ok()
-            .and_then(|text| text.trim().parse().ok());
-        number
-            .map(Some)
-            .ok_or_else(|| "the header of `pagination.total_header` is no whole number".to_owned())
-    }
-
-    /// Returns the URL of the page at `at`; `base` has the parameters of all requests.
+    /// Returns the place of the page at `at`.
     ///
     /// # Errors
     /// [`Error::Body`] if the page is beyond `max_pages` or its URL is not allowed.
-    pub(crate) fn url(&self, base: &Url, at: &At) -> Result<Url, Error> {
+    pub(crate) fn target(&self, at: &At) -> Result<Target<'_>, Error> {
         let config = &self.config;
         let cursor = at.cursor.as_deref();
         if at.page >= config.common.max_pages.get() {
@@ -236,29 +192,27 @@ impl Paginator {
         }
         let mut query = Vec::new();
         if let Some(param) = &config.common.size_param {
-            query.push((param.as_str(), config.common.page_size.to_string()));
+            query.push(Param::number(param, config.common.page_size));
         }
         match (&config.way, cursor) {
             (Pagination::Page(keys), _) => {
                 let number = keys.first_page.saturating_add(at.page);
-                query.push((keys.page_param.as_str(), number.to_string()));
+                query.push(Param::number(&keys.page_param, number));
             }
             (Pagination::Offset(keys), cursor) => {
                 let first = || keys.first_offset.to_string();
                 let offset = cursor.map_or_else(first, ToOwned::to_owned);
-                query.push((keys.offset_param.as_str(), offset));
+                query.push(Param::number(&keys.offset_param, offset));
             }
             (Pagination::Link(_) | Pagination::NextUrl(_), Some(cursor)) => {
-                return self
-                    .urls
-                    .kept_url(cursor)
-                    .map_err(|reason| self.wrong(reason));
+                let url = self.urls.kept_url(cursor);
+                return url.map(Target::Url).map_err(|reason| self.wrong(reason));
             }
             (
                 Pagination::Cursor(BodyCursor { cursor_param, .. })
                 | Pagination::HeaderCursor(HeaderCursor { cursor_param, .. }),
                 Some(cursor),
-            ) => query.push((cursor_param.as_str(), cursor.to_owned())),
+            ) => query.push(Param::text(cursor_param, cursor)),
             (Pagination::Keyset(_), Some(cursor)) => {
                 if let Some(keyset) = &self.keyset {
                     query.extend(keyset.query(cursor).map_err(|reason| self.wrong(reason))?);
@@ -266,7 +220,7 @@ impl Paginator {
             }
             _ => {}
         }
-        Ok(with_query(base, query))
+        Ok(Target::Params(query))
     }
 
     /// Returns the position after the page at `at`, which holds `contents`. Removes the records
@@ -287,6 +241,7 @@ impl Paginator {
         }
         self.total = contents.total.or(self.total);
         let count = contents.records.len() as u64;
+        self.longest = self.longest.max(count);
         let short = run.short.take().filter(|_| page > 0);
         let keyset = match &self.keyset {
             Some(keyset) => keyset

@@ -9,7 +9,7 @@
 //! | column | type | |
 //! |---|---|---|
 //! | `_feedline_seq`, `_feedline_row` | u64, u32 | the batch, and the number of the response in it |
-//! | `request` | text | xxh3-128 of the requested URL, as hexadecimal digits: a URL may hold a secret |
+//! | `request` | text | xxh3-128 of the requested URL, with method and body unless it is a GET, as hexadecimal digits: a URL may hold a secret |
 //! | `url` | text | the requested URL for display: the values of its query are masked |
 //! | `from` | text | URL of the body after redirects, if they led elsewhere, without its query |
 //! | `status` | u16 | status; null without a response |
@@ -38,7 +38,7 @@ use reqwest::{
 use url::{Origin, Url};
 
 pub(crate) use self::{file::file, tape::Tape};
-use crate::http::{Http, redacted};
+use crate::http::{Http, Request, redacted};
 
 /// Bytes of bodies after which a batch is committed at the end of its page.
 const MOST_BYTES: u64 = 128 << 20;
@@ -119,8 +119,8 @@ impl Keeper {
         Self { others }
     }
 
-    /// Records the response to a request for `url`.
-    pub(crate) fn answer(&self, http: &Http, url: &Url, came: Came<'_>) -> Exchange {
+    /// Records the response to `request`.
+    pub(crate) fn answer(&self, http: &Http, request: &Request, came: Came<'_>) -> Exchange {
         let mut masked = 0;
         let mut mask = |bytes: &Bytes| {
             let (kept, count) = http.masked(bytes);
@@ -153,36 +153,36 @@ impl Keeper {
             self::place(&place, home)
         };
         Exchange {
-            from: (from != url).then(place),
+            from: (*from != request.url).then(place),
             status: Some(came.status.as_u16()),
             headers,
             masked,
             body,
-            ..request(url, home)
+            ..unanswered(request, home)
         }
     }
 
-    /// Records a request for `url` without a usable response.
+    /// Records `request` without a usable response.
     pub(crate) fn nothing(
         &self,
         http: &Http,
-        url: &Url,
+        request: &Request,
         reason: &str,
         detail: Option<String>,
     ) -> Exchange {
         Exchange {
             reason: Some(reason.to_owned()),
             detail,
-            ..request(url, http.origin())
+            ..unanswered(request, http.origin())
         }
     }
 }
 
-/// A request for `url` without a response.
-fn request(url: &Url, home: &Origin) -> Exchange {
+/// A request without a response.
+fn unanswered(request: &Request, home: &Origin) -> Exchange {
     Exchange {
-        request: Hash128::of(place(url, home).as_bytes()),
-        url: shown(url, home),
+        request: Hash128::of(name(request, home).as_bytes()),
+        url: shown(&request.url, home),
         from: None,
         status: None,
         headers: BTreeMap::new(),
@@ -191,6 +191,11 @@ fn request(url: &Url, home: &Origin) -> Exchange {
         masked: 0,
         body: Bytes::new(),
     }
+}
+
+/// Name of a request: its [`place`], with method and body unless it is a plain GET.
+pub(crate) fn name(request: &Request, home: &Origin) -> String {
+    place(&request.url, home) + &request.variant()
 }
 
 /// Returns a URL without fragment, user and password, and without its origin if that is `home`.

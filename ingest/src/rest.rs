@@ -1,47 +1,54 @@
 //! The `rest` source: pages of a JSON API.
 
+mod ahead;
 mod answers;
 mod ask;
+mod body;
+mod fetcher;
+pub(crate) mod graphql;
 mod layout;
 mod place;
+mod template;
+mod upcoming;
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use async_trait::async_trait;
 use feedline_schemas::{
     commit::{CommitEntry, Ledger, PageRun, Position},
-    config::{AuthConfig, FileFormat, MissingValue, SourceConfig},
+    config::{AuthConfig, Bounded, MissingValue, SourceConfig},
     report::Warning,
 };
 use feedline_storage::{Store, clock::Clock};
-use reqwest::{
-    StatusCode,
-    header::{CONTENT_RANGE, CONTENT_TYPE},
-};
 use url::Url;
 
 pub use self::ask::{Suggestion, suggest};
+pub(crate) use self::template::reference;
 use self::{
+    ahead::RequestsAhead,
     answers::{Answered, Answers},
-    layout::{Layout, Unusable},
+    fetcher::{FetchOutcome, Fetched, Fetcher, Refused},
+    layout::Layout,
     place::Place,
 };
 use crate::{
-    blocking::computing,
     context::Context,
     demo::{self, DemoServer},
-    download,
     error::Error,
-    http::{Got, Http},
-    json::Reader,
+    http::{Http, Request},
     ledger::Plan,
-    pagination::{At, Contents, Paginator, Partial},
+    pagination::{At, Contents, Paginator, Target},
+    param::Param,
     raw::{Kept, Tape},
-    retry::{Again, Failure, Retry},
+    retry::{Again, Retry},
+    server_time::Clocks,
     source::{Crawled, Page, Record, Requests, Source},
-    warnings::WarningChange,
+    warnings::{WarningChange, WarningChanges},
     watermark::{Incremental, highs},
 };
+
+/// Requests of a source at a time, by default.
+const CONCURRENCY: u32 = 4;
 
 /// Refusal that is not a failure.
 enum Refusal {
@@ -84,9 +91,17 @@ async fn opened(config: &SourceConfig, context: &Context) -> Result<Rest, Error>
             return Err(Error::config("url", reason));
         }
     };
+    let config = &*graphql::effective(config);
     let plan = Plan::new(config, context).await?;
-    let params = plan.iter().flat_map(Plan::params);
-    let place = Place::new(config, url, params);
+    let incremental = config.incremental.as_ref().map(Incremental::new);
+    let incremental = incremental.transpose()?;
+    let in_url: Vec<&str> = plan.iter().flat_map(Plan::params).collect();
+    let mut params = in_url.clone();
+    params.extend(incremental.as_ref().map(Incremental::param));
+    params.extend(config.pagination.way.params());
+    params.extend(config.pagination.common.size_param.as_deref());
+    let (place, secrets) = Place::new(config, &url, (&params, &in_url), context)?;
+    let http = client(config, &place, &secrets, context)?;
     let each = config.for_each.as_ref();
     let base = place.base();
     let key = match &config.auth {
@@ -94,32 +109,56 @@ async fn opened(config: &SourceConfig, context: &Context) -> Result<Rest, Error>
         _ => None,
     };
     let pages = Paginator::new(&config.pagination, base, key)?;
-    let incremental = config.incremental.as_ref().map(Incremental::new);
-    let http = Http::new(base, &config.headers, &config.retry, context)?;
-    let mut http = http.with_manners(config, 1);
-    let origins = config.pagination.way.next_origins().iter();
-    for origin in origins.filter_map(|origin| Url::parse(origin).ok()) {
-        http.configure(&origin);
-    }
-    http.show_params(asked_params(config));
+    let clock = Arc::clone(&context.clock);
+    let layout = Layout::new(config, &pages);
+    let fetcher = Fetcher::new(http, layout, pages.fields(), Arc::clone(&clock));
     Ok(Rest {
-        layout: Layout::new(config, &pages),
         answers: Answers::new(config, &pages),
+        ahead: RequestsAhead::new(fetcher, retry, concurrency(config)),
+        depth: 1,
         place,
         plan,
         pages,
-        incremental: incremental.transpose()?,
+        incremental,
+        warnings: WarningChanges::default(),
         keeps_all: config.dedup_window() == 0,
         highs: Vec::new(),
         skips_absent: each.is_some_and(|each| each.missing == MissingValue::Skip),
         is_resumed: true,
         is_our_pass: false,
-        clock: Arc::clone(&context.clock),
-        retry,
-        http: http.with_auth(config.auth.as_ref(), context)?,
-        reader: Arc::default(),
+        clock,
         _demo: demo,
     })
+}
+
+/// The client of the source, which sends its headers and credentials.
+fn client(
+    config: &SourceConfig,
+    place: &Place,
+    secrets: &[String],
+    context: &Context,
+) -> Result<Http, Error> {
+    let mut headers = config.headers.clone();
+    headers.retain(|name, _| {
+        place
+            .own_headers()
+            .all(|own| !name.eq_ignore_ascii_case(own.as_str()))
+    });
+    let http = Http::new(place.base(), &headers, &config.retry, context)?;
+    let http = http.with_tls(config, context)?;
+    let mut http = http.with_manners(config, concurrency(config));
+    let origins = config.pagination.way.next_origins().iter();
+    for origin in origins.filter_map(|origin| Url::parse(origin).ok()) {
+        http.configure(&origin);
+    }
+    http.show_params(asked_params(config));
+    secrets.iter().for_each(|secret| http.hide(secret));
+    http.with_auth(config.auth.as_ref(), context)
+}
+
+/// Most requests of the source at a time.
+fn concurrency(config: &SourceConfig) -> usize {
+    config.limits.concurrency.map_or(CONCURRENCY, Bounded::get) as usize
 }
 
 /// Query parameters that select the requested data and need not be secret.
@@ -148,9 +187,10 @@ fn asked_params(config: &SourceConfig) -> Vec<String> {
 struct Rest {
     place: Place,
     plan: Option<Plan>,
-    layout: Layout,
     pages: Paginator,
     incremental: Option<Incremental>,
+    /// Warnings about what came, besides those about pages.
+    warnings: WarningChanges,
     /// Incremental: the highest cursors in the log.
     highs: Vec<String>,
     /// Origin of responses, and their archive.
@@ -164,10 +204,10 @@ struct Rest {
     /// Slices: true if this process began the pass.
     is_our_pass: bool,
     clock: Arc<dyn Clock>,
-    retry: Retry,
-    http: Http,
-    /// Reads the bodies.
-    reader: Arc<Mutex<Reader>>,
+    /// Requests on their way, and unread pages.
+    ahead: RequestsAhead,
+    /// Pages of the current run that may be on their way without knowing that they exist.
+    depth: u64,
     /// The embedded API lives as long as its reader.
     _demo: Option<DemoServer>,
 }
@@ -178,91 +218,75 @@ impl Source for Rest {
         let Some(mut at) = self.place(position)? else {
             return Ok(page(Vec::new(), position.clone()));
         };
-        let url = self.pages.url(&self.base(&at.run)?, &at)?;
-        // Only a cursor of an earlier process may have expired. A fresh one is refused for another
-        // reason.
-        let may_be_gone = (self.is_resumed || self.answers.are_replayed())
-            && at.page > 0
-            && self.pages.has_cursors()
-            && !at.run.restarted;
-        let may_be_absent = self.skips_absent && at.page == 0;
-        let asked = at.clone();
-        let (http, layout, pages) = (&self.http, &self.layout, &self.pages);
-        let (answers, reader) = (&self.answers, &self.reader);
-        let tried = self.retry.run(|| async {
-            match fetch(http, answers, (layout, reader), pages, &url).await {
-                Ok(answered) => Ok(Ok(answered)),
-                Err(Failure { error, again })
-                    if again == Again::End
-                        || error.status().is_some_and(|s| pages.is_end(&asked, s)) =>
-                {
-                    Ok(Err(Refusal::End(error)))
-                }
-                Err(Failure {
-                    error,
-                    again: Again::Gone,
-                }) if may_be_gone => Ok(Err(Refusal::Gone(error))),
-                Err(Failure {
-                    error,
-                    again: Again::Absent,
-                }) if may_be_absent => {
-                    tracing::warn!(%error, "the value does not exist: it is skipped");
-                    Ok(Err(Refusal::Absent))
-                }
-                Err(failure) => Err(failure),
-            }
+        let (
+            request,
+            Fetched {
+                outcome, clocks, ..
+            },
+        ) = self.fetched(&at).await?;
+        let tried = outcome.and_then(|outcome| match outcome {
+            FetchOutcome::Answered(answered) => Ok(Ok(answered.map(|answered| *answered))),
+            FetchOutcome::Refused(refused) => self.refusal(&at, refused).map(Err),
         });
-        let tried = tried.await;
         let tried = tried.map_err(|error| self.pages.advise(&at, error))?;
-        if let Some(next) = self.end_by_server(&mut at, position)? {
+        if let Some(next) = self.end_by_server(&mut at, position, clocks)? {
             return Ok(page(Vec::new(), next));
         }
         let answered = match tried {
             Ok(answered) => answered,
             Err(Refusal::End(error)) => {
                 tracing::info!(%error, "no page exists after the last one");
-                self.answers.keep_end(&self.http, &url, &error);
+                self.answers.keep_end(self.ahead.http(), &request, &error);
                 self.is_resumed = false;
-                let next = self.after(at, &mut Contents::nothing(url))?;
+                let next = self.after(at, &mut Contents::nothing(request.url))?;
+                self.deepen(&next);
                 return Ok(page(Vec::new(), next));
             }
             Err(Refusal::Gone(error)) => {
-                self.answers.keep_gone(&self.http, &url, &error);
+                self.answers.keep_gone(self.ahead.http(), &request, &error);
                 return self.restart(at.run, &error);
             }
             Err(Refusal::Absent) => return Ok(self.absent(at.run)),
         };
-        self.answers.keep(&self.http, &url, answered.as_ref());
+        self.answers
+            .keep(self.ahead.http(), &request, answered.as_ref());
         let Some(Answered {
             mut contents,
             headers,
+            errors,
             ..
         }) = answered
         else {
             self.is_resumed = false;
-            return Ok(unchanged(self.pages.next_unread(at)));
+            let next = self.pages.next_unread(at);
+            self.deepen(&next);
+            return Ok(unchanged(next));
         };
         let validator = self
             .answers
-            .validator(&self.http, &url, &contents, &headers);
+            .validator(self.ahead.http(), &request, &contents, &headers);
+        let url = request.url;
+        if let Some(errors) = errors {
+            self.warn_of_errors(&errors);
+        }
         self.is_resumed = false;
         if let Some(incremental) = &self.incremental {
-            let now = self.http.server_time().trusted(self.clock.unix());
-            let noted = incremental.note(&mut at.run, &contents.records, now);
+            let noted = incremental.note(&mut at.run, &contents.records, clocks.earlier());
             noted.map_err(|reason| Error::Body {
-                url: self.http.shown(&url),
+                url: self.ahead.http().shown(&url),
                 reason,
             })?;
         }
         let next = self.after(at, &mut contents)?;
+        self.deepen(&next);
         if let Position::Page {
             cursor: Some(cursor),
             ..
         } = &next
-            && self.http.is_revealed_by(cursor)
+            && self.ahead.http().is_revealed_by(cursor)
         {
             return Err(Error::Body {
-                url: self.http.shown(&url),
+                url: self.ahead.http().shown(&url),
                 reason: "its next cursor or URL contains the secret of `auth`, and would be stored in the commit log; if it is a query parameter, name it in `auth.param`".into(),
             });
         }
@@ -288,6 +312,7 @@ impl Source for Rest {
         }
         let held = entries.last().map(|last| &last.state.warnings[..]);
         let is_whole = self.plan.is_none() && self.incremental.is_none();
+        self.warnings.restore(held.unwrap_or_default());
         self.pages
             .restore(held.unwrap_or_default(), is_whole || entries.is_empty());
         self.answers.restore(landing, entries).await
@@ -302,24 +327,28 @@ impl Source for Rest {
     }
 
     fn take_warnings(&mut self) -> Vec<WarningChange> {
-        self.pages.take_warnings()
+        let mut all = self.pages.take_warnings();
+        all.extend(self.warnings.take());
+        all
     }
 
     fn run_warnings(&self) -> Vec<Warning> {
         let decides =
             self.incremental.is_some() || self.plan.as_ref().is_some_and(Plan::asks_server);
-        self.http
+        self.ahead
+            .http()
             .server_time()
             .warning()
             .filter(|_| decides)
             .into_iter()
+            .chain(self.ahead.http().notices())
             .collect()
     }
 
     fn requests(&self) -> Requests {
         Requests {
-            requests: self.http.requests(),
-            retries: self.retry.retries(),
+            requests: self.ahead.http().requests(),
+            retries: self.ahead.retries(),
         }
     }
 }
@@ -368,15 +397,61 @@ impl Rest {
         })
     }
 
-    /// The URL with the parameters that all pages of a run have.
-    fn base(&self, run: &PageRun) -> Result<Url, Error> {
-        match (&self.plan, &run.ledger) {
-            (Some(plan), Some(ledger)) => self.place.url(plan.query(ledger)?),
-            _ => {
-                let since = self.incremental.as_ref().and_then(|i| i.query(run));
-                self.place.url(since.into_iter().collect())
+    /// Returns what the refusal of the page at `at` means, if it is no failure.
+    fn refusal(&self, at: &At, refused: Refused) -> Result<Refusal, Error> {
+        let Refused { failure, tries } = refused;
+        // Only a cursor of an earlier process may have expired. A fresh one is refused for another
+        // reason.
+        let may_be_gone = (self.is_resumed || self.answers.are_replayed())
+            && at.page > 0
+            && self.pages.has_cursors()
+            && !at.run.restarted;
+        let status = failure.error.status();
+        if failure.again == Again::End || status.is_some_and(|s| self.pages.is_end(at, s)) {
+            return Ok(Refusal::End(failure.error));
+        }
+        match failure.again {
+            Again::Gone if may_be_gone => Ok(Refusal::Gone(failure.error)),
+            Again::Absent if self.skips_absent && at.page == 0 => {
+                tracing::warn!(error = %failure.error, "the value does not exist: it is skipped");
+                Ok(Refusal::Absent)
+            }
+            _ => Err(failure.after(tries)),
+        }
+    }
+
+    /// The request of the page at `at`.
+    fn request(&self, at: &At) -> Result<Request, Error> {
+        let target = self.pages.target(at)?;
+        let mut params = self.run_params(&at.run)?;
+        match target {
+            Target::Url(url) => self.place.request_at(url, &params),
+            Target::Params(of_page) => {
+                params.retain(|param| of_page.iter().all(|other| other.name != param.name));
+                params.extend(of_page);
+                self.place.request(&params)
             }
         }
+    }
+
+    /// The parameters that all pages of a run have.
+    fn run_params(&self, run: &PageRun) -> Result<Vec<Param<'_>>, Error> {
+        match (&self.plan, &run.ledger) {
+            (Some(plan), Some(ledger)) => plan.query(ledger),
+            _ => {
+                let since = self.incremental.as_ref().and_then(|i| i.query(run));
+                Ok(since.into_iter().collect())
+            }
+        }
+    }
+
+    /// Warns that a page has landed with errors beside its data.
+    fn warn_of_errors(&mut self, errors: &str) {
+        let message = format!(
+            "a page had errors beside its data{errors}; it was landed, and records or fields may be missing; set `graphql.partial_data` to `refuse` to end a run at such a page"
+        );
+        self.warnings
+            .raise("graphql_partial_data", "graphql.partial_data", message);
     }
 
     /// Returns the position after a page. If a page run ends or cannot return all records, that is
@@ -417,12 +492,16 @@ impl Rest {
     /// response. Changes `at` to the pass that ends there. Where the requested slice reaches beyond
     /// that time, its page does not count, and the result is the position to resume from. The same
     /// holds where this machine's clock proves to be behind and nothing has to be read again.
-    fn end_by_server(&self, at: &mut At, position: &Position) -> Result<Option<Position>, Error> {
+    fn end_by_server(
+        &self,
+        at: &mut At,
+        position: &Position,
+        clocks: Clocks,
+    ) -> Result<Option<Position>, Error> {
         let (Some(plan), Some(ledger), 0) = (&self.plan, &at.run.ledger, at.page) else {
             return Ok(None);
         };
-        let (local, server_time) = (self.clock.unix(), self.http.server_time());
-        let server = server_time.server().filter(|_| plan.asks_server());
+        let server = clocks.server.filter(|_| plan.asks_server());
         if let (Some(server), Some(before), Position::Done { .. }) =
             (server, position.ledger(), position)
             && ledger.reread.is_some()
@@ -430,7 +509,7 @@ impl Rest {
         {
             return Ok(Some(position.clone()));
         }
-        let now = server.map_or(local, |server| server.min(local));
+        let now = server.map_or(clocks.local, |server| server.min(clocks.local));
         let cut = plan.end_at(ledger, now, self.is_our_pass);
         if self.keeps_all
             && (ledger.reread.is_some() || cut.as_ref().is_some_and(|cut| cut.reread.is_some()))
@@ -554,104 +633,17 @@ fn unchanged(next: Position) -> Page {
     }
 }
 
-/// Requests a page once; `None` if it has not changed. A body that is not the expected document is
-/// retried: it may be an error page sent with 200.
-async fn fetch(
-    http: &Http,
-    answers: &Answers,
-    (layout, reader): (&Layout, &Arc<Mutex<Reader>>),
-    pages: &Paginator,
-    url: &Url,
-) -> Result<Option<Answered>, Failure> {
-    let Some(Got {
-        url: from,
-        status,
-        headers,
-        body,
-    }) = answers.get(http, url).await?
-    else {
-        return Ok(None);
-    };
-    let shown = || http.shown(url);
-    let wrong = |reason| Failure {
-        error: Box::new(Error::Body {
-            url: shown(),
-            reason,
-        }),
-        again: Again::Backoff,
-    };
-    let incomplete = |reason, again| Failure {
-        error: Box::new(Error::Incomplete {
-            url: shown(),
-            reason,
-        }),
-        again,
-    };
-    let kept = answers.body(&body);
-    let (layout, reader) = (layout.clone(), Arc::clone(reader));
-    let read = move || {
-        let mut reader = reader.lock().unwrap_or_else(PoisonError::into_inner);
-        Ok(layout.read(body.into(), &mut reader))
-    };
-    let read = computing(read).await;
-    let read = read.map_err(|error| Failure {
-        error: Box::new(error),
-        again: Again::Never,
-    })?;
-    let kind = headers.get(CONTENT_TYPE);
-    let kind = kind.and_then(|kind| kind.to_str().ok()).unwrap_or_default();
-    let found = read.map_err(|unusable| match unusable {
-        // A retry would get the same table.
-        Unusable::Wrong(reason) if download::format_of(kind) == Some(FileFormat::Csv) => Failure {
-            again: Again::Never,
-            ..wrong(format!(
-                "{reason}, but a table (`Content-Type: {kind}`): set the source's `type = \"files\"` and `format = \"csv\"`, with the same `url`, `params` and `headers`"
-            ))
-        },
-        Unusable::Wrong(reason) => wrong(reason),
-        Unusable::Error(text) => {
-            let text = http.excerpt(&text);
-            wrong(format!(
-                "it has status 200 and an error at `error_path`{text}"
-            ))
-        }
-        Unusable::Suspect(key, text) => {
-            let text = http.excerpt(&text);
-            let reason = format!(
-                "a page has status {}, no record and `{key}`{text}; set `error_path` to the path of the API's errors, or to \"\" if this is none",
-                status.as_u16()
-            );
-            incomplete(reason, Again::Backoff)
-        }
-    })?;
-    let total = pages.total_in(&headers).map_err(wrong)?;
-    // A server that sends unreadable headers would send them again.
-    let in_headers = pages
-        .token_in(&headers)
-        .map_err(|reason| incomplete(reason, Again::Never))?;
-    let is_partial = status == StatusCode::PARTIAL_CONTENT;
-    let range = headers.get(CONTENT_RANGE).and_then(|v| v.to_str().ok());
-    Ok(Some(Answered {
-        contents: Contents {
-            records: found.records,
-            token: found.token.or(in_headers.0),
-            names_next: found.names_next || in_headers.1,
-            has_more: found.has_more,
-            partial: is_partial.then(|| Partial::of(range)),
-            total: found.total.or(total),
-            hash: found.hash,
-            url: from,
-        },
-        headers,
-        body: kept,
-    }))
-}
-
+#[cfg(test)]
+mod ahead_tests;
 #[cfg(test)]
 mod faults;
 #[cfg(test)]
 mod keyset;
 #[cfg(test)]
+mod queries;
+#[cfg(test)]
 mod recorded;
+#[cfg(test)]
+mod requests;
 #[cfg(test)]
 mod tests;

@@ -18,19 +18,15 @@ use std::{
 
 use feedline_schemas::{
     commit::{BatchCounts, ChildTable, DataFile, Ledger, Position, SourceState, note},
-    config::{PipelineConfig, SourceConfig, SourceKind},
+    config::{Bounded, PipelineConfig, SourceConfig, SourceKind},
     csv_cell::CellFormat,
     ids::{Name, Sequence},
     record::ColumnType,
     report::{IngestReport, SourceReport, Warning, replace_warning},
 };
 use feedline_storage::Store;
-use futures::{
-    StreamExt as _,
-    future::{Either, select},
-    stream,
-};
-use tokio::time::Instant;
+use futures::future::{Either, join_all, select};
+use tokio::{sync::Semaphore, time::Instant};
 use tracing::{info, warn};
 
 use self::{
@@ -61,9 +57,10 @@ use crate::{
     watermark::Incremental,
 };
 
-/// Sources that run concurrently: one waits for its server while another decodes. Each holds a
-/// batch.
-const AT_ONCE: usize = 4;
+/// Sources that run concurrently by default: most wait for their servers. Each holds a batch.
+const PARALLEL_SOURCES: u32 = 8;
+/// Most sources of them that read files, which they decode without waiting for anything.
+const PARALLEL_FILES: usize = 4;
 
 /// Records after which the fraction of rejects is checked at every batch; before, only at the end.
 const JUDGED_AFTER: u64 = 1_000;
@@ -112,13 +109,14 @@ pub async fn ingest_all(
         ..IngestReport::default()
     };
     let mut all_ended = Vec::with_capacity(chosen.len());
+    let most = config.pipeline.parallel_sources;
+    let places = SourcePlaces::new(most.map_or(PARALLEL_SOURCES, Bounded::get) as usize);
     for wave in order::waves(&chosen, &config.source) {
         // Boxed: the future of a source is large.
         let runs = wave
             .iter()
-            .map(|(_, source)| Box::pin(run_source(source, context)));
-        let runs: Vec<_> = runs.collect();
-        let ended: Vec<_> = stream::iter(runs).buffered(AT_ONCE).collect().await;
+            .map(|(_, source)| Box::pin(places.run(source, context)));
+        let ended: Vec<_> = join_all(runs).await;
         all_ended.extend(wave.into_iter().zip(ended));
     }
     all_ended.sort_by_key(|((index, _), _)| *index);
@@ -148,6 +146,34 @@ pub async fn ingest_all(
         report,
         error: failed.or(stopped).or(deferred),
     })
+}
+
+/// Places for sources that run concurrently.
+struct SourcePlaces {
+    all: Semaphore,
+    files: Semaphore,
+}
+
+impl SourcePlaces {
+    fn new(most: usize) -> Self {
+        Self {
+            all: Semaphore::new(most),
+            files: Semaphore::new(most.min(PARALLEL_FILES)),
+        }
+    }
+
+    /// Runs a source when there is a place for it.
+    async fn run(&self, source: &SourceConfig, context: &Context) -> Result<SourceReport, Error> {
+        let is_files = source.r#type == SourceKind::Files;
+        // A source of files takes no place while it waits for another of files.
+        let _file = if is_files {
+            Some(self.files.acquire().await)
+        } else {
+            None
+        };
+        let _place = self.all.acquire().await;
+        run_source(source, context).await
+    }
 }
 
 /// Report of a source whose run ended with `error`.

@@ -31,13 +31,9 @@ impl ServerTime {
     /// Records a response that arrived at `local` by this machine's clock. Ignores one without a
     /// readable `Date`. `Age` is the time since a cache received the response.
     pub(crate) fn note(&self, headers: &HeaderMap, local: Duration) {
-        let text = |name| headers.get(name).and_then(|value| value.to_str().ok());
-        let date = text(DATE).and_then(|date| httpdate::parse_http_date(date).ok());
-        let Some(date) = date.and_then(|date| date.duration_since(UNIX_EPOCH).ok()) else {
+        let Some(server) = date_of(headers) else {
             return;
         };
-        let age = text(AGE).and_then(|age| age.trim().parse().ok());
-        let server = date.saturating_add(Duration::from_secs(age.unwrap_or(0)));
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(Noted { server, local });
     }
 
@@ -48,12 +44,6 @@ impl ServerTime {
     /// Time of the newest response by the server's clock.
     pub(crate) fn server(&self) -> Option<Duration> {
         self.noted().map(|noted| noted.server)
-    }
-
-    /// Time that can be trusted not to be ahead: the earlier of `local` and the server's. Call it
-    /// right after a response.
-    pub(crate) fn trusted(&self, local: Duration) -> Duration {
-        self.server().map_or(local, |server| server.min(local))
     }
 
     /// Warning about clocks that differed by more than [`TOLERANCE`] at the newest response.
@@ -82,6 +72,33 @@ impl ServerTime {
     }
 }
 
+/// Clocks when a response came, since 1970-01-01 UTC.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Clocks {
+    /// This machine's.
+    pub(crate) local: Duration,
+    /// The server's, if known.
+    pub(crate) server: Option<Duration>,
+}
+
+impl Clocks {
+    /// The earlier one: it can be trusted not to be ahead.
+    pub(crate) fn earlier(self) -> Duration {
+        self.server
+            .map_or(self.local, |server| server.min(self.local))
+    }
+}
+
+/// Time of a response by the server's clock, since 1970-01-01 UTC; `None` without a readable
+/// `Date`.
+pub(crate) fn date_of(headers: &HeaderMap) -> Option<Duration> {
+    let text = |name| headers.get(name).and_then(|value| value.to_str().ok());
+    let date = text(DATE).and_then(|date| httpdate::parse_http_date(date).ok())?;
+    let date = date.duration_since(UNIX_EPOCH).ok()?;
+    let age = text(AGE).and_then(|age| age.trim().parse().ok());
+    Some(date.saturating_add(Duration::from_secs(age.unwrap_or(0))))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -105,7 +122,9 @@ mod tests {
         let check = |headers: &[(&str, &str)], local: u64, trusted: u64, warning: Option<&str>| {
             let time = time(headers, local);
             let local = Duration::from_secs(local);
-            assert_eq!(time.trusted(local).as_secs(), trusted);
+            let server = time.server();
+            let earlier = Clocks { local, server }.earlier();
+            assert_eq!(earlier.as_secs(), trusted);
             let found = time.warning().map(|warning| warning.message);
             match warning {
                 None => assert_eq!(found, None),

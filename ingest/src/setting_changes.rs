@@ -31,6 +31,7 @@ use crate::{
     contract::{Before, Contract},
     error::Error,
     http::redacted,
+    request_settings::without_references,
     value::shorten,
     watermark::Mark,
 };
@@ -67,7 +68,8 @@ const STAYS: &str = "landed data stays unchanged until `feedline ingest reset PI
 const SHOWN: usize = 60;
 
 /// Settings that the log records, by key: those whose change is logged or refused. Headers,
-/// parameters and queries are recorded as hashes only, since they may contain a key in plain text.
+/// parameters, bodies and queries are recorded as hashes only, since they may contain a key in
+/// plain text.
 pub(crate) fn recorded(config: &SourceConfig) -> BTreeMap<String, String> {
     let json = |value: serde_json::Result<Value>| {
         value.expect("settings have string keys and finite numbers")
@@ -103,7 +105,8 @@ pub(crate) fn recorded(config: &SourceConfig) -> BTreeMap<String, String> {
 fn is_of(kind: SourceKind, key: &str) -> bool {
     let table = key.split('.').next().unwrap_or(key);
     match table {
-        "params" | "pagination" | "incremental" | "slices" | "for_each" => kind == SourceKind::Rest,
+        "params" | "pagination" | "incremental" | "slices" | "for_each" | "method" | "body"
+        | "params_in" | "graphql" => kind == SourceKind::Rest,
         "headers" => kind != SourceKind::Files,
         "records" => kind != SourceKind::Html,
         "crawl" | "page" => kind == SourceKind::Html,
@@ -118,8 +121,11 @@ fn is_of(kind: SourceKind, key: &str) -> bool {
 /// change at any time.
 fn flatten(path: &str, value: &Value, all: &mut BTreeMap<String, Value>) {
     match value {
+        value if matches!(path, "body.json" | "graphql.variables") => {
+            all.insert(path.to_owned(), without_references(value));
+        }
         Value::Object(fields) => {
-            if path.starts_with("headers.") {
+            if path.starts_with("headers.") || path.starts_with("body.form.") {
                 return;
             }
             for (key, value) in fields {
@@ -137,7 +143,16 @@ fn flatten(path: &str, value: &Value, all: &mut BTreeMap<String, Value>) {
 fn shown_value(key: &str, value: &Value) -> String {
     let text = value.to_string();
     let hash = |text: &str| format!("\"xxh3:{}\"", Hash128::of(text.as_bytes()).short());
-    if key.starts_with("headers.") || key.starts_with("params.") {
+    let hashed = [
+        "headers.",
+        "params.",
+        "body.json",
+        "body.form.",
+        "body.text",
+        "graphql.query",
+        "graphql.variables",
+    ];
+    if hashed.iter().any(|start| key.starts_with(start)) {
         return hash(&text);
     }
     let url = value.as_str().filter(|_| key == "url");
@@ -228,7 +243,7 @@ pub(crate) fn check_same(config: &SourceConfig, log: &CommitLog) -> Result<(), E
     Err(Error::config(
         "url",
         format!(
-            "`{}` was landed with other settings for fetching and parsing (url, records, params, headers, pagination, incremental, slices, for_each, crawl, page, format or csv), and its log does not record which; restore the settings, give the source another name, or run `feedline ingest reset PIPELINE.toml {name}`, which saves landed data under another name and re-reads everything",
+            "`{}` was landed with other settings for fetching and parsing (url, records, params, headers, method, body, graphql, pagination, incremental, slices, for_each, crawl, page, format or csv), and its log does not record which; restore the settings, give the source another name, or run `feedline ingest reset PIPELINE.toml {name}`, which saves landed data under another name and re-reads everything",
             log.landing().url()
         ),
     ))

@@ -9,7 +9,7 @@ use feedline_schemas::{
     ids::{Hash128, Name},
 };
 
-use crate::{children, contract::is_format, error::Error, ledger};
+use crate::{children, contract::is_format, error::Error, ledger, request_settings};
 
 /// The sources to run, with their index in the configuration.
 pub(crate) fn choose<'a>(
@@ -61,6 +61,7 @@ fn check(source: &SourceConfig) -> Result<(), Error> {
     check_contract(&source.contract)?;
     csv_cell::check(&source.csv).map_err(|(key, reason)| Error::config(key, reason))?;
     check_idle_keys(source)?;
+    request_settings::check(source)?;
     if !source.refresh.is_never() && source.incremental.is_some() {
         let reason = "reads everything again, and `incremental` asks for what is new alone; remove one of them";
         return Err(Error::config("refresh", reason));
@@ -70,17 +71,13 @@ fn check(source: &SourceConfig) -> Result<(), Error> {
 
 /// Refuses keys that have no effect for such a source of its type.
 fn check_idle_keys(source: &SourceConfig) -> Result<(), Error> {
-    use SourceKind::{Files, Rest};
+    use SourceKind::Files;
     let kind = source.r#type;
-    if kind == Rest && source.limits.concurrency.is_some() {
-        let reason = "does nothing for a source of the type `rest`, which asks for one page at a time; remove it (sources of a pipeline run beside one another)";
-        return Err(Error::config("limits.concurrency", reason));
-    }
     let fetches = kind != Files || source.fetch.is_some();
     // A single file with a query is requested like an API.
     let downloads =
         kind == Files && source.is_web() && (source.url.contains('?') || !source.params.is_empty());
-    let keys: [(&str, bool, bool, &str); 3] = [
+    let keys: [(&str, bool, bool, &str); 4] = [
         (
             "params",
             source.params.is_empty(),
@@ -98,6 +95,12 @@ fn check_idle_keys(source: &SourceConfig) -> Result<(), Error> {
             source.limits.is_default(),
             fetches,
             "`rest` and `html`, and for `files` with `fetch`",
+        ),
+        (
+            "tls",
+            source.tls.is_none(),
+            kind != Files || source.is_foreign(),
+            "`rest` and `html`, and for `files` over http(s) or with `fetch`",
         ),
     ];
     for (key, is_default, is_used, types) in keys {
@@ -176,12 +179,17 @@ pub(crate) fn config_hash(config: &SourceConfig) -> Hash128 {
             let bound = config.incremental.as_ref();
             let bound = bound.map(|bound| (&bound.cursor, &bound.param, &bound.start));
             let lists = ledger::hashed(config);
-            if !lists.is_empty() {
+            let all = if !lists.is_empty() {
                 serde_json::to_vec(&(plain, kind, bound, lists))
             } else if kind.is_empty() && bound.is_none() {
                 serde_json::to_vec(&plain)
             } else {
                 serde_json::to_vec(&(plain, kind, bound))
+            };
+            let request = request_settings::hashed(config);
+            match request.is_empty() {
+                true => all,
+                false => all.map(|all| [&all[..], b"\0request ", &request].concat()),
             }
         }
         SourceKind::Html => {
@@ -323,6 +331,7 @@ mod tests {
             ("0.csv.thousands_separator", "'.'", "declare both"),
             ("1.limits.burst", "5", "nothing is held back"),
             ("1.private_hosts", "['http://a/']", "is no host"),
+            ("0.tls", "{ca={file='ca.pem'}}", "does nothing here"),
         ] {
             let message = refused(&[&format!("source.{key}={value}")], None);
             assert!(
@@ -331,7 +340,6 @@ mod tests {
             );
         }
         for (idle, key) in [
-            ("source.1.limits.concurrency=8", "limits.concurrency"),
             ("source.0.limits.requests_per_s=1", "limits"),
             ("source.0.params.q='1'", "params"),
             ("source.0.headers.h=v", "headers"),
@@ -423,6 +431,8 @@ mod tests {
             "pagination.page_size=7",
             "pagination.type=link",
             "incremental={cursor='c',param='p'}",
+            "method=POST",
+            "graphql={query='{ a }'}",
         ] {
             assert_ne!(
                 hash(1, &[]),
@@ -460,6 +470,7 @@ mod tests {
             "limits.requests_per_s=2.5",
             "private_hosts=['a.corp']",
             "trust_proxy=true",
+            "tls={ca={file='ca.pem'}}",
             "headers.h={env='H'}",
             "pagination.max_pages=3",
             "retry.max_tries=2",

@@ -8,7 +8,7 @@ use feedline_schemas::{
     report::Warning,
 };
 
-use crate::infer;
+use crate::{infer, rest::graphql::effective};
 
 /// Code of the warning about values that do not fit the type of their column.
 const ODD_VALUES: &str = "odd_values";
@@ -113,6 +113,7 @@ pub(crate) fn apply(
 /// Returns the `landed` warnings that hold under `config`. A warning about a reverted setting does
 /// not.
 pub(crate) fn holding(config: &SourceConfig, landed: &[Warning]) -> Vec<Warning> {
+    let config = &*effective(config);
     let pages = &config.pagination;
     let kind = pages.way.kind();
     let is_rest = config.r#type == SourceKind::Rest;

@@ -12,6 +12,7 @@ use jiff::{SignedDuration, Timestamp, ToSpan, civil::Date, tz::TimeZone};
 
 use crate::{
     error::Error,
+    param::Param,
     source::Record,
     value::{Value, shorten},
 };
@@ -68,6 +69,11 @@ impl Mark {
             Some(Value::Text(text)) => Self::parse(text).map(Some).map_err(wrong),
             Some(other) => Err(wrong(format!("{} cannot be ordered by", other.kind()))),
         }
+    }
+
+    /// Returns true for an integer.
+    pub(crate) fn is_integer(&self) -> bool {
+        matches!(self.kind, Kind::Int(_))
     }
 
     /// The text as the source wrote it.
@@ -240,9 +246,20 @@ impl Incremental {
         })
     }
 
-    /// Query parameter with the bound of a run.
-    pub(crate) fn query(&self, run: &PageRun) -> Option<(&str, String)> {
-        run.since.clone().map(|since| (self.param.as_str(), since))
+    /// Name of its request parameter.
+    pub(crate) fn param(&self) -> &str {
+        &self.param
+    }
+
+    /// Request parameter with the bound of a run.
+    pub(crate) fn query(&self, run: &PageRun) -> Option<Param<'_>> {
+        let value = run.since.clone()?;
+        let is_number = Mark::parse(&value).is_ok_and(|mark| mark.is_integer());
+        Some(Param {
+            name: &self.param,
+            value,
+            is_number,
+        })
     }
 
     /// The first run of pages.

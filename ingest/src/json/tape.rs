@@ -558,14 +558,18 @@ impl Tape {
             "" => Vec::new(),
             path => split_path(path),
         };
-        keys.iter().try_fold(0, |at, key| {
-            let node = self.node(at);
-            let found = || {
-                self.below(at)
-                    .find(|below| self.keys.name(self.node(*below).key) == *key)
-            };
-            (node.kind == NodeKind::Object).then(found).flatten()
-        })
+        keys.iter().try_fold(0, |at, key| self.field(at, key))
+    }
+
+    /// The field `key` of the object at `place`.
+    pub(crate) fn field(&self, place: u32, key: &str) -> Option<u32> {
+        let found = || {
+            self.below(place)
+                .find(|below| self.keys.name(self.node(*below).key) == key)
+        };
+        (self.node(place).kind == NodeKind::Object)
+            .then(found)
+            .flatten()
     }
 
     /// Builds the value at `place` as a tree.

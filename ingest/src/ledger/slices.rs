@@ -11,7 +11,7 @@ use super::{
     intervals::Intervals,
     scale::{Scale, Step, seconds},
 };
-use crate::error::Error;
+use crate::{error::Error, param::Param};
 
 /// The slices of a range.
 #[derive(Clone, Debug)]
@@ -150,11 +150,17 @@ impl Slices {
     }
 
     /// Request parameters of a slice.
-    pub(super) fn query(&self, [from, to]: Interval) -> Vec<(&str, String)> {
-        let mut query = vec![(self.from_param.as_str(), self.scale.write(from))];
-        if let Some(param) = &self.to_param {
+    pub(super) fn query(&self, [from, to]: Interval) -> Vec<Param<'_>> {
+        let is_number = matches!(self.scale, Scale::Integer | Scale::Unix(_));
+        let param = |name, end| Param {
+            name,
+            value: self.scale.write(end),
+            is_number,
+        };
+        let mut query = vec![param(self.from_param.as_str(), from)];
+        if let Some(name) = &self.to_param {
             let is_last = self.is_inclusive && self.scale.is_whole();
-            query.push((param, self.scale.write(if is_last { to - 1 } else { to })));
+            query.push(param(name, if is_last { to - 1 } else { to }));
         }
         query
     }
@@ -226,7 +232,11 @@ mod tests {
             config.upper = upper;
             let slices = Slices::new(&config).unwrap();
             let slice = slices.first([0, i64::MAX]);
-            let query: Vec<String> = slices.query(slice).into_iter().map(|(_, to)| to).collect();
+            let query: Vec<String> = slices
+                .query(slice)
+                .into_iter()
+                .map(|param| param.value)
+                .collect();
             assert_eq!(query, expected);
             assert_eq!(slices.shares_ends(), shares);
         };

@@ -35,20 +35,22 @@ impl Paginator {
     /// Returns true if a refusal with `status` of the page at `at` means that the page before was
     /// the last one.
     pub(crate) fn is_end(&self, at: &At, status: u16) -> bool {
-        let configured: Vec<u16> = self
-            .config
-            .way
-            .end_status()
-            .iter()
-            .map(|s| s.get())
-            .collect();
-        if at.page == 0 || !configured.is_empty() {
-            return at.page > 0 && configured.contains(&status);
+        if at.page == 0 || !self.config.way.end_status().is_empty() {
+            return self.end_status(at).contains(&status);
         }
         // Servers whose pages are all short give no such sign, unless all records have come.
         let is_expected = !self.has_small_pages() || self.has_all(&at.run);
         let is_behind_last = at.run.short.is_some() && is_expected;
         self.hashes_pages() && is_behind_last && BEHIND_THE_LAST.contains(&status)
+    }
+
+    /// Configured statuses that mean that no page exists at `at`.
+    pub(crate) fn end_status(&self, at: &At) -> Vec<u16> {
+        let configured = self.config.way.end_status().iter();
+        configured
+            .map(|s| s.get())
+            .filter(|_| at.page > 0)
+            .collect()
     }
 
     /// Adds advice to `error` if it may be the refusal of a page after the last one.

@@ -9,7 +9,7 @@ use std::{cmp::Ordering, collections::HashSet};
 
 use feedline_schemas::{commit::PageRun, config::KeysetPages, ids::Hash128};
 
-use crate::{source::Record, value::Value, watermark::Mark};
+use crate::{param::Param, source::Record, value::Value, watermark::Mark};
 
 /// Maximum number of keys of one time that are kept, about 40 bytes each in a commit.
 const MOST_KEYS: usize = 100_000;
@@ -46,10 +46,15 @@ impl Keyset {
     }
 
     /// Query parameters for the records after `cursor`.
-    pub(super) fn query(&self, cursor: &str) -> Result<Vec<(&str, String)>, String> {
+    pub(super) fn query(&self, cursor: &str) -> Result<Vec<Param<'_>>, String> {
         let Last { time, key, .. } = Last::parse(cursor)?;
-        let mut query = vec![(self.time_param.as_str(), time.text().to_owned())];
-        query.extend(self.key_param.as_deref().map(|param| (param, key)));
+        let mut query = vec![Param {
+            name: &self.time_param,
+            value: time.text().to_owned(),
+            is_number: time.is_integer(),
+        }];
+        let param = self.key_param.as_deref();
+        query.extend(param.map(|name| Param::text(name, key)));
         Ok(query)
     }
 

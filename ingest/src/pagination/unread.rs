@@ -46,7 +46,6 @@ impl Paginator {
 
     /// Response headers to read.
     pub(crate) fn headers(&self) -> Vec<HeaderName> {
-        let headers = [&self.cursor_header, &self.total_header];
-        headers.into_iter().flatten().cloned().collect()
+        self.fields.names()
     }
 }

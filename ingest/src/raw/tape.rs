@@ -5,12 +5,12 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use feedline_schemas::commit::CommitEntry;
 use feedline_storage::Store;
 use reqwest::header::HeaderName;
-use url::{Origin, Url};
+use url::Origin;
 
-use super::{Exchange, file::read, place, shown};
-use crate::error::Error;
+use super::{Exchange, file::read, name, shown};
+use crate::{error::Error, http::Request};
 
-const ADVICE: &str = "a replay must send the same requests: restore `url`, `params`, `pagination`, `incremental`, `refresh` and `crawl`, or ingest again";
+const ADVICE: &str = "a replay must send the same requests: restore `url`, `params`, `body`, `pagination`, `incremental`, `refresh` and `crawl`, or ingest again";
 
 /// Responses of one batch of an archive. Each is returned once; a request for any other fails.
 #[derive(Debug, Default)]
@@ -51,18 +51,18 @@ impl Tape {
         self.reel().exchanges.len()
     }
 
-    /// Takes the response to a request for `url` of a source with the origin `home`. It must have
-    /// the headers `wanted`.
+    /// Takes the response to `request` of a source with the origin `home`. It must have the headers
+    /// `wanted`.
     ///
     /// # Errors
     /// [`Error::Archive`] if it is missing.
     pub(crate) fn take(
         &self,
-        url: &Url,
+        request: &Request,
         home: &Origin,
         wanted: &[HeaderName],
     ) -> Result<Exchange, Error> {
-        let name = feedline_schemas::ids::Hash128::of(place(url, home).as_bytes());
+        let name = feedline_schemas::ids::Hash128::of(name(request, home).as_bytes());
         let mut reel = self.reel();
         let found = reel.exchanges.iter().position(|e| e.request == name);
         let archive = reel.url.clone();
@@ -75,7 +75,7 @@ impl Tape {
                 Some(next) => format!("`{}` was requested then", next.url),
                 None => "no further request was sent then".into(),
             };
-            let url = shown(url, home);
+            let url = shown(&request.url, home);
             return Err(missing(format!(
                 "it has no response to `{url}`, which the settings request now; {next}; {ADVICE}"
             )));

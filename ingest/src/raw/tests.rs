@@ -47,7 +47,7 @@ fn answer(url: &str, from: &str, lines: &[(&'static str, &str)], body: &str) -> 
         from: &from,
     };
     let keeper = Keeper::new(vec![HeaderName::from_static("x-next")]);
-    keeper.answer(&http(&base), &url, came)
+    keeper.answer(&http(&base), &Request::get(url), came)
 }
 
 #[test]
@@ -130,9 +130,14 @@ async fn a_file_gives_back_what_was_written_byte_by_byte() {
         .collect();
     all[7].body = Bytes::from_static(&[0, 0xff, 0xfe, b'\n']);
     let keeper = Keeper::new(Vec::new());
-    all.push(keeper.nothing(&http(&base), &base, "robots", None));
+    all.push(keeper.nothing(&http(&base), &Request::get(base.clone()), "robots", None));
     let detail = Some("why".to_owned());
-    all.push(keeper.nothing(&http(&base), &base, "unreachable", detail));
+    all.push(keeper.nothing(
+        &http(&base),
+        &Request::get(base.clone()),
+        "unreachable",
+        detail,
+    ));
     let encoded = file(&all, Sequence::new(3)).unwrap().unwrap();
     assert_eq!(encoded.file.rows, 302);
     assert!(encoded.file.path.starts_with("raw/00000000000000000003-"));
@@ -172,11 +177,14 @@ async fn a_tape_gives_each_answer_once_in_the_order_of_its_url() {
     let url = Url::parse(url).unwrap();
     let home = url.origin();
     for (body, left) in [("first", 1), ("second", 0)] {
-        let kept = tape.take(&url, &home, &[]).unwrap();
+        let kept = tape.take(&Request::get(url.clone()), &home, &[]).unwrap();
         assert_eq!((&kept.body[..], tape.left()), (body.as_bytes(), left));
     }
     tape.check_used_up().unwrap();
-    let error = tape.take(&url, &home, &[]).unwrap_err().to_string();
+    let error = tape
+        .take(&Request::get(url.clone()), &home, &[])
+        .unwrap_err()
+        .to_string();
     assert!(error.contains("no response to `/v1?page=2`"), "{error}");
 }
 

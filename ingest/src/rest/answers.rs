@@ -14,13 +14,12 @@ use reqwest::{
     StatusCode,
     header::{HeaderMap, HeaderName},
 };
-use url::Url;
 
 use crate::{
     error::Error,
-    http::{Got, Http},
+    http::{Got, Http, Request},
     pagination::{Contents, Paginator},
-    raw::{Came, Keeper, Kept, Tape, place},
+    raw::{Came, Keeper, Kept, Tape, name},
     retry::{Again, Failure},
     validators::{self, Validator, Validators},
 };
@@ -31,11 +30,84 @@ const GONE: &str = "gone";
 const END: &str = "end";
 
 /// A page that was answered.
+#[derive(Debug)]
 pub(super) struct Answered {
     pub(super) contents: Contents,
     pub(super) headers: HeaderMap,
     /// Decompressed body; empty without an archive.
     pub(super) body: Bytes,
+    /// Size of the decompressed body in bytes.
+    pub(super) size: u64,
+    /// GraphQL: accepted errors beside the data.
+    pub(super) errors: Option<String>,
+}
+
+/// Origin of responses: a server or an archive.
+#[derive(Debug, Default)]
+pub(super) struct Origin {
+    /// Validators of the pages of earlier runs.
+    validators: Validators,
+    tape: Option<Arc<Tape>>,
+    /// Headers that pages are read by.
+    wanted: Vec<HeaderName>,
+    /// True if responses are archived.
+    is_archived: bool,
+}
+
+impl Origin {
+    /// Returns true if they come from an archive.
+    pub(super) fn is_replayed(&self) -> bool {
+        self.tape.is_some()
+    }
+
+    /// Returns the response to `request`; `None` if the page has not changed.
+    pub(super) async fn get(&self, http: &Http, request: &Request) -> Result<Option<Got>, Failure> {
+        if let Some(tape) = &self.tape {
+            return self.replayed(tape, http, request);
+        }
+        let known = self.validators.of(&name(request, http.origin()));
+        let conditions = known.map(Validator::conditions).unwrap_or_default();
+        http.fetch_changed(request, &conditions).await
+    }
+
+    fn replayed(
+        &self,
+        tape: &Tape,
+        http: &Http,
+        request: &Request,
+    ) -> Result<Option<Got>, Failure> {
+        let failed = |error, again| Failure {
+            error: Box::new(error),
+            again,
+        };
+        let exchange = tape
+            .take(request, http.origin(), &self.wanted)
+            .map_err(|error| failed(error, Again::Never))?;
+        if let Some((reason, detail)) = exchange.reason() {
+            let again = match reason {
+                GONE => Again::Gone,
+                END => Again::End,
+                _ => Again::Never,
+            };
+            return Err(failed(Error::Archived(detail.to_owned()), again));
+        }
+        let is_unchanged = exchange.status() == Some(StatusCode::NOT_MODIFIED);
+        Ok((!is_unchanged).then(|| Got {
+            url: exchange.from(&request.url),
+            status: exchange.status().unwrap_or_default(),
+            headers: exchange.headers(),
+            body: exchange.body().clone(),
+        }))
+    }
+
+    /// Body to hold until it is archived: empty without an archive.
+    pub(super) fn body(&self, body: &Bytes) -> Bytes {
+        if self.is_archived {
+            body.clone()
+        } else {
+            Bytes::new()
+        }
+    }
 }
 
 /// See the module.
@@ -44,13 +116,9 @@ pub(super) struct Answers {
     again: Refresh,
     /// True if there is one page.
     is_single: bool,
-    /// Validators of the pages of earlier runs.
-    validators: Validators,
     keeper: Option<Keeper>,
     kept: Kept,
-    tape: Option<Arc<Tape>>,
-    /// Headers that pages are read by.
-    wanted: Vec<HeaderName>,
+    origin: Arc<Origin>,
 }
 
 impl Answers {
@@ -59,11 +127,13 @@ impl Answers {
         Self {
             again: config.refresh,
             is_single: config.pagination.way.kind() == PaginationKind::None,
-            validators: Validators::default(),
             keeper: config.archive_raw.then(|| Keeper::new(wanted.clone())),
             kept: Kept::default(),
-            tape: None,
-            wanted,
+            origin: Arc::new(Origin {
+                wanted,
+                is_archived: config.archive_raw,
+                ..Origin::default()
+            }),
         }
     }
 
@@ -74,11 +144,25 @@ impl Answers {
 
     /// Returns true if they come from an archive.
     pub(super) fn are_replayed(&self) -> bool {
-        self.tape.is_some()
+        self.origin.is_replayed()
+    }
+
+    /// Origin of the responses.
+    pub(super) fn origin(&self) -> &Arc<Origin> {
+        &self.origin
     }
 
     pub(super) fn replay(&mut self, tape: Arc<Tape>) {
-        self.tape = Some(tape);
+        self.set_origin(Validators::default(), Some(tape));
+    }
+
+    fn set_origin(&mut self, validators: Validators, tape: Option<Arc<Tape>>) {
+        self.origin = Arc::new(Origin {
+            validators,
+            tape,
+            wanted: self.origin.wanted.clone(),
+            is_archived: self.keeper.is_some(),
+        });
     }
 
     /// Restores the validators of the pages that `entries` landed.
@@ -99,55 +183,13 @@ impl Answers {
             Some(last) if self.is_single => slice::from_ref(last),
             _ => entries,
         };
-        self.validators = Validators::restore(landing, entries).await?;
+        let validators = Validators::restore(landing, entries).await?;
+        self.set_origin(validators, self.origin.tape.clone());
         Ok(())
     }
 
-    /// Returns the response to a request for `url`; `None` if the page has not changed.
-    pub(super) async fn get(&self, http: &Http, url: &Url) -> Result<Option<Got>, Failure> {
-        if let Some(tape) = &self.tape {
-            return self.replayed(tape, http, url);
-        }
-        let known = self.validators.of(&place(url, http.origin()));
-        let conditions = known.map(Validator::conditions).unwrap_or_default();
-        http.fetch_changed(url, &conditions).await
-    }
-
-    fn replayed(&self, tape: &Tape, http: &Http, url: &Url) -> Result<Option<Got>, Failure> {
-        let failed = |error, again| Failure {
-            error: Box::new(error),
-            again,
-        };
-        let exchange = tape
-            .take(url, http.origin(), &self.wanted)
-            .map_err(|error| failed(error, Again::Never))?;
-        if let Some((reason, detail)) = exchange.reason() {
-            let again = match reason {
-                GONE => Again::Gone,
-                END => Again::End,
-                _ => Again::Never,
-            };
-            return Err(failed(Error::Archived(detail.to_owned()), again));
-        }
-        let is_unchanged = exchange.status() == Some(StatusCode::NOT_MODIFIED);
-        Ok((!is_unchanged).then(|| Got {
-            url: exchange.from(url),
-            status: exchange.status().unwrap_or_default(),
-            headers: exchange.headers(),
-            body: exchange.body().clone(),
-        }))
-    }
-
-    /// Body to hold until it is archived: empty without an archive.
-    pub(super) fn body(&self, body: &Bytes) -> Bytes {
-        self.keeper
-            .as_ref()
-            .map(|_| body.clone())
-            .unwrap_or_default()
-    }
-
-    /// Archives the response to a request for `url`, if there is an archive.
-    pub(super) fn keep(&mut self, http: &Http, url: &Url, answered: Option<&Answered>) {
+    /// Archives the response to `request`, if there is an archive.
+    pub(super) fn keep(&mut self, http: &Http, request: &Request, answered: Option<&Answered>) {
         let Some(keeper) = &self.keeper else { return };
         let (none, empty) = (HeaderMap::new(), Bytes::new());
         let came = match answered {
@@ -161,25 +203,25 @@ impl Answers {
                 status: StatusCode::NOT_MODIFIED,
                 headers: &none,
                 body: &empty,
-                from: url,
+                from: &request.url,
             },
         };
-        self.kept.push(keeper.answer(http, url, came));
+        self.kept.push(keeper.answer(http, request, came));
     }
 
-    /// Archives that the cursor in `url` was no longer known.
-    pub(super) fn keep_gone(&mut self, http: &Http, url: &Url, error: &Error) {
+    /// Archives that the cursor in `request` was no longer known.
+    pub(super) fn keep_gone(&mut self, http: &Http, request: &Request, error: &Error) {
         if let Some(keeper) = &self.keeper {
             let detail = Some(error.to_string());
-            self.kept.push(keeper.nothing(http, url, GONE, detail));
+            self.kept.push(keeper.nothing(http, request, GONE, detail));
         }
     }
 
-    /// Archives that no page exists at `url`, after the last one.
-    pub(super) fn keep_end(&mut self, http: &Http, url: &Url, error: &Error) {
+    /// Archives that no page exists at `request`, after the last one.
+    pub(super) fn keep_end(&mut self, http: &Http, request: &Request, error: &Error) {
         if let Some(keeper) = &self.keeper {
             let detail = Some(error.to_string());
-            self.kept.push(keeper.nothing(http, url, END, detail));
+            self.kept.push(keeper.nothing(http, request, END, detail));
         }
     }
 
@@ -188,18 +230,18 @@ impl Answers {
         self.keeper.is_some().then_some(&mut self.kept)
     }
 
-    /// Validator of the page at `url` for its next reading; `None` if it came from another URL.
+    /// Validator of the page of `request` for its next reading; `None` if it came from another URL.
     pub(super) fn validator(
         &self,
         http: &Http,
-        url: &Url,
+        request: &Request,
         contents: &Contents,
         headers: &HeaderMap,
     ) -> Option<(Hash128, Validator)> {
-        if !self.are_asked_again() || contents.url != *url {
+        if !self.are_asked_again() || contents.url != request.url {
             return None;
         }
         let validator = Validator::of(headers)?;
-        Some((validators::page(&place(url, http.origin())), validator))
+        Some((validators::page(&name(request, http.origin())), validator))
     }
 }

@@ -9,6 +9,8 @@ use url::Url;
 
 use super::{
     Rest,
+    fetcher::once,
+    graphql::QueryErrors,
     layout::{self, Unusable},
     opened,
 };
@@ -88,6 +90,7 @@ pub async fn suggest(config: &PipelineConfig, context: &Context) -> Result<Vec<S
     let mut all = Vec::new();
     for (index, source) in choose(config, None)? {
         let is_bare = source.r#type == SourceKind::Rest
+            && source.graphql.is_none()
             && source.pagination.way.kind() == PaginationKind::None;
         if !is_bare {
             continue;
@@ -155,9 +158,11 @@ async fn first_answer(config: &SourceConfig, context: &Context) -> Result<Sugges
             url: redacted(&url),
             reason: match unusable {
                 Unusable::Wrong(reason) => reason,
-                Unusable::Error(text) | Unusable::Suspect(_, text) => format!(
+                Unusable::Error(text)
+                | Unusable::Suspect(_, text)
+                | Unusable::Query(QueryErrors { text, .. }) => format!(
                     "it has status 200 and an error at `error_path`{}",
-                    rest.http.excerpt(&text)
+                    rest.ahead.http().excerpt(&text)
                 ),
             },
         }),
@@ -170,10 +175,14 @@ impl Rest {
         let Some(at) = self.place(&Position::Start)? else {
             return Ok(None);
         };
-        let url = self.pages.url(&self.base(&at.run)?, &at)?;
-        let http = &self.http;
-        let got = self.retry.run(|| http.fetch(&url)).await?;
-        Ok(Some((url, got)))
+        let request = self.request(&at)?;
+        let (http, mut retry) = (self.ahead.http(), self.ahead.retry());
+        let got = retry.run(|| async {
+            let got = http.exchange(&request).await;
+            got.map_err(|failure| once(&request, failure))
+        });
+        let got = got.await?;
+        Ok(Some((request.url, got)))
     }
 
     /// Returns the suggestion, unless a name in it holds a secret.
@@ -185,7 +194,8 @@ impl Rest {
         } = found;
         let lines = [pagination.as_deref(), records.as_deref(), Some(&reason)];
         let all = lines.into_iter().flatten().collect::<Vec<_>>().join("\n");
-        let is_secret = self.http.is_revealed_by(&all) || self.http.masked(&all.into()).1 > 0;
+        let is_secret =
+            self.ahead.http().is_revealed_by(&all) || self.ahead.http().masked(&all.into()).1 > 0;
         if is_secret {
             return Suggestion {
                 source,

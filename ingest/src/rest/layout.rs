@@ -3,11 +3,12 @@
 use std::sync::Arc;
 
 use feedline_schemas::{
-    config::{JsonConfig, SourceConfig},
+    config::{JsonConfig, PartialData, SourceConfig},
     ids::Hash128,
     record::{join_path, split_path},
 };
 
+use super::graphql::{self, QueryErrors};
 use crate::{
     json::{JsonRecord, NodeKind, Reader, Tape},
     pagination::Paginator,
@@ -32,6 +33,10 @@ pub(super) struct Layout {
     error: Option<String>,
     /// True if the records are hashed.
     is_hashed: bool,
+    /// GraphQL: action for errors beside data.
+    partial_data: Option<PartialData>,
+    /// GraphQL: path of a list whose items have a record at `node`, if there is none at `records`.
+    edges: Option<String>,
 }
 
 /// Contents of a body.
@@ -44,6 +49,8 @@ pub(super) struct Body {
     pub(super) has_more: Option<bool>,
     pub(super) total: Option<u64>,
     pub(super) hash: Option<Hash128>,
+    /// GraphQL: errors beside the data, which may contain secrets.
+    pub(super) errors: Option<QueryErrors>,
 }
 
 /// Reason for an unusable body.
@@ -55,6 +62,8 @@ pub(super) enum Unusable {
     Error(String),
     /// It has no records, and at this key a value that APIs report errors with.
     Suspect(&'static str, String),
+    /// GraphQL: it has errors.
+    Query(QueryErrors),
 }
 
 impl Layout {
@@ -65,8 +74,13 @@ impl Layout {
             token: pages.token_path().map(|(key, path)| (key, path.to_owned())),
             total: config.pagination.common.total_path.clone(),
             more: pages.has_more_path().map(ToOwned::to_owned),
-            error: config.error_path.clone(),
+            error: match config.graphql {
+                Some(_) => Some(String::new()),
+                None => config.error_path.clone(),
+            },
             is_hashed: pages.hashes_pages(),
+            partial_data: config.graphql.as_ref().map(|graphql| graphql.partial_data),
+            edges: graphql::edges_path(config),
         }
     }
 
@@ -93,6 +107,9 @@ impl Layout {
         {
             return None;
         }
+        if self.partial_data.is_some() && value("errors").as_ref().is_some_and(is_something) {
+            return None;
+        }
         let (token, names_next) = match &self.token {
             Some((key, path)) => {
                 let found = value(path);
@@ -108,7 +125,12 @@ impl Layout {
             Some(path) => total(value(path).as_ref(), path).ok()?,
             None => None,
         };
-        let list = at(&self.records).filter(|place| tape.node(*place).kind == NodeKind::List)?;
+        let list = |path: &str| at(path).filter(|place| tape.node(*place).kind == NodeKind::List);
+        let edges = self.edges.as_deref();
+        let (list, is_of_edges) = match list(&self.records) {
+            Some(list) => (list, false),
+            None => (list(edges?)?, true),
+        };
         if self.error.is_none() && tape.below(list).next().is_none() {
             // It may be an error; the tree shows this.
             let is_suspect = ERRORS
@@ -118,12 +140,16 @@ impl Layout {
                 return None;
             }
         }
-        let record = |(i, place): (usize, u32)| match tape.node(place).kind {
-            NodeKind::Object => Record::Json(JsonRecord {
-                tape: Arc::clone(tape),
-                place,
-            }),
-            _ => Record::of(tape.value(place), || format!("record {i} of the page")),
+        let record = |(i, place): (usize, u32)| {
+            let node = is_of_edges.then(|| tape.field(place, NODE)).flatten();
+            let place = node.unwrap_or(place);
+            match tape.node(place).kind {
+                NodeKind::Object => Record::Json(JsonRecord {
+                    tape: Arc::clone(tape),
+                    place,
+                }),
+                _ => Record::of(tape.value(place), || format!("record {i} of the page")),
+            }
         };
         let records: Vec<Record> = tape.below(list).enumerate().map(record).collect();
         let is_hashed = self.is_hashed && !records.is_empty();
@@ -134,11 +160,13 @@ impl Layout {
             names_next,
             has_more,
             total,
+            errors: None,
         })
     }
 
     fn tree(&self, body: &[u8]) -> Result<Body, Unusable> {
         let document = document(body, &self.json).map_err(Unusable::Wrong)?;
+        let errors = self.query_errors(&document)?;
         let error = self.error.as_ref().filter(|path| !path.is_empty());
         if let Some(error) = error.and_then(|path| document.at(path))
             && is_something(error)
@@ -168,7 +196,14 @@ impl Layout {
         };
         let records = match document.at(&self.records) {
             Some(Value::List(_)) => take_list(document, &self.records),
-            other => return Err(Unusable::Wrong(self.no_list(&document, other))),
+            _ if self.has_edges(&document) => {
+                let edges = take_list(document, self.edges.as_deref().unwrap_or_default());
+                edges.into_iter().map(into_node).collect()
+            }
+            other => {
+                let wrong = || Unusable::Wrong(self.no_list(&document, other));
+                return Err(errors.map_or_else(wrong, Unusable::Query));
+            }
         };
         let hash = (self.is_hashed && !records.is_empty()).then(|| hash(&records));
         let record = |(i, value)| Record::of(value, || format!("record {i} of the page"));
@@ -179,7 +214,25 @@ impl Layout {
             has_more,
             total,
             hash,
+            errors,
         })
+    }
+
+    /// GraphQL: errors beside data that are accepted; `None` without one.
+    fn query_errors(&self, document: &Value) -> Result<Option<QueryErrors>, Unusable> {
+        let Some(partial) = self.partial_data else {
+            return Ok(None);
+        };
+        match QueryErrors::of(document) {
+            Some(errors) if errors.has_data && partial == PartialData::Warn => Ok(Some(errors)),
+            Some(errors) => Err(Unusable::Query(errors)),
+            None => Ok(None),
+        }
+    }
+
+    fn has_edges(&self, document: &Value) -> bool {
+        let edges = self.edges.as_ref().and_then(|path| document.at(path));
+        matches!(edges, Some(Value::List(_)))
     }
 
     /// Something at a key that APIs report errors with, in a document without records.
@@ -239,6 +292,20 @@ pub(super) fn document(body: &[u8], bounds: &JsonConfig) -> Result<Value, String
         };
         format!("it is not valid JSON: {reason}{kind}")
     })
+}
+
+/// Key of the record in an edge of a GraphQL connection.
+const NODE: &str = "node";
+
+/// The record of an edge; the edge itself if it has none.
+fn into_node(edge: Value) -> Value {
+    match edge {
+        Value::Object(mut fields) => match fields.iter().position(|(key, _)| key == NODE) {
+            Some(at) => fields.swap_remove(at).1,
+            None => Value::Object(fields),
+        },
+        other => other,
+    }
 }
 
 /// Keys that APIs report errors with.

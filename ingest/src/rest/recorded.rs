@@ -6,7 +6,8 @@ use std::{
 };
 
 use feedline_schemas::config::{
-    AuthConfig, ClientCredentials, CredentialsIn, PaginationKind, SecretRef,
+    AuthConfig, ClientCredentials, CredentialsIn, OauthConfig, OauthGrant, PaginationKind,
+    SecretRef, TokenEndpoint,
 };
 use flate2::read::GzDecoder;
 use serde_json::Value as Json;
@@ -209,12 +210,16 @@ async fn recorded_reddit_posts_are_read_with_a_token_of_client_credentials() {
         file: None,
         prefix: String::new(),
     };
-    config.auth = Some(AuthConfig::Oauth2(ClientCredentials {
-        token_url: server.url.join("api/v1/access_token").unwrap().into(),
-        client_id: secret("ID"),
-        client_secret: secret("SECRET"),
-        scope: None,
-        credentials: CredentialsIn::Header,
+    config.auth = Some(AuthConfig::Oauth2(OauthConfig {
+        endpoint: TokenEndpoint {
+            token_url: server.url.join("api/v1/access_token").unwrap().into(),
+            scope: None,
+            credentials: CredentialsIn::Header,
+        },
+        grant: OauthGrant::ClientCredentials(ClientCredentials {
+            client_id: secret("ID"),
+            client_secret: secret("SECRET"),
+        }),
     }));
     let (read, _) = read_all(&config, usize::MAX).await.unwrap();
     assert_eq!(read.len(), 100);

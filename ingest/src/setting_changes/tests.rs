@@ -123,7 +123,7 @@ fn the_table_of_settings_in_the_docs_is_that_of_the_code() {
         table += &format!("| `{}` | {class} | {meaning} |\n", key.pattern);
     }
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/settings-after-landing.md");
-    if option_env!("FEEDLINE_WRITE_SCHEMAS").is_some() {
+    if std::env::var_os("FEEDLINE_WRITE_SCHEMAS").is_some() {
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         fs::write(&path, &table).unwrap();
     }
@@ -158,4 +158,36 @@ fn no_secret_and_no_parameter_is_recorded_in_plain_text() {
     );
     assert!(recorded.contains_key("params.key") && recorded.contains_key("headers.X-A"));
     assert!(recorded["url"].contains("h.example/x"), "{all}");
+}
+
+#[test]
+fn a_body_is_recorded_as_a_hash_that_no_reference_to_a_secret_changes() {
+    let of = |lines: &str| {
+        let text = format!(
+            "[pipeline]\nname = \"p\"\n[[source]]\nname = \"s\"\ntype = \"rest\"\nurl = \"http://h/\"\nmethod = \"POST\"\n{lines}"
+        );
+        let config = feedline_schemas::config::load("p", &text, &[]).unwrap();
+        recorded(&config.config.source[0])
+    };
+    let json = |key: &str| {
+        of(&format!(
+            "body.json = {{ q = \"geheim1\", key = {{ env = \"{key}\" }} }}"
+        ))
+    };
+    let form = |key: &str| {
+        of(&format!(
+            "body.form = {{ q = \"geheim1\", key = {{ env = \"{key}\" }} }}"
+        ))
+    };
+    for all in [json("GEHEIM2"), form("GEHEIM2")] {
+        let shown = format!("{all:?}").to_lowercase();
+        assert!(
+            !shown.contains("geheim") && shown.contains("post"),
+            "{shown}"
+        );
+    }
+    assert_eq!(json("A"), json("B"));
+    assert_eq!(form("A"), form("B"));
+    assert_ne!(json("A"), of("body.json = { q = \"geheim3\" }"));
+    assert!(form("A").contains_key("body.form.q") && !form("A").contains_key("body.form.key"));
 }

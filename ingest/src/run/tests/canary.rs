@@ -80,6 +80,15 @@ fn proofs(token_url: &str) -> Vec<AuthConfig> {
         format!(
             "type = 'oauth2'\ntoken_url = '{token_url}'\ncredentials = 'body'\nclient_id = {secret}\nclient_secret = {secret}"
         ),
+        format!(
+            "type = 'oauth2'\ngrant = 'refresh_token'\ntoken_url = '{token_url}'\nclient_id = {secret}\nrefresh_token = {secret}"
+        ),
+        format!(
+            "type = 'aws'\nregion = 'r'\nservice = 's'\naccess_key_id = {secret}\nsecret_access_key = {secret}\nsession_token = {secret}"
+        ),
+        format!(
+            "type = 'oauth2'\ngrant = 'password'\ntoken_url = '{token_url}'\nuser = {secret}\npassword = {secret}"
+        ),
     ];
     texts
         .map(|text| {
@@ -115,7 +124,9 @@ async fn a_canary_is_found_in_no_log_line_error_report_or_landed_file() {
                 return answer(cookie, "");
             }
             if head.starts_with("POST") {
-                return ok(r#"{"access_token":"token-CANARY","token_type":"bearer"}"#);
+                return ok(
+                    r#"{"access_token":"token-CANARY","token_type":"bearer","refresh_token":"next-CANARY"}"#,
+                );
             }
             let steps = failures(head, &place).swap_remove(number);
             steps[at.min(steps.len() - 1)].clone()

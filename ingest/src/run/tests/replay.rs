@@ -306,3 +306,38 @@ async fn the_embedded_api_is_replayed_wherever_it_had_listened() {
     ingest_once(&second, &config).await.unwrap();
     assert_eq!(snapshot(&second).await, snapshot(&root).await);
 }
+
+#[tokio::test]
+async fn pages_that_only_their_bodies_tell_apart_are_replayed_and_need_no_secret() {
+    let server = Server::start([
+        ok(r#"{"items": [{"i": 0}], "next": "a"}"#),
+        ok(r#"{"items": [{"i": 1}], "next": "b"}"#),
+        ok(r#"{"items": [{"i": 2, "echo": "secret-KEY"}]}"#),
+    ])
+    .await;
+    let mut config = testing::config(server.url.as_str(), PaginationKind::Cursor);
+    config.archive_raw = true;
+    config.method = feedline_schemas::config::Method::Post;
+    config.body = Some(feedline_schemas::config::BodyConfig {
+        json: Some(serde_json::json!({"q": 1, "key": {"env": "KEY"}})),
+        ..Default::default()
+    });
+    let root = Store::memory();
+    ingest_once(&root, &config).await.unwrap();
+    drop(server);
+    let to = elsewhere();
+    let replayed = replay_once(&root, &to, &config).await.unwrap();
+    assert_eq!((replayed.rows, replayed.requests), (3, 0));
+    assert_eq!(
+        snapshot(&to).await.keys().collect::<Vec<_>>(),
+        snapshot(&root).await.keys().collect::<Vec<_>>()
+    );
+    config.body = Some(feedline_schemas::config::BodyConfig {
+        json: Some(serde_json::json!({"q": 2, "key": {"env": "KEY"}})),
+        ..Default::default()
+    });
+    let other = elsewhere().child("other");
+    let error = replay_once(&root, &other, &config).await.unwrap_err();
+    let error = error.to_string();
+    assert!(error.contains("it has no response to `/`"), "{error}");
+}

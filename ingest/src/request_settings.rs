@@ -1,0 +1,320 @@
+//! Checking the settings of requests: `method`, `body`, `params_in`, `idempotent` and `graphql`.
+
+use feedline_schemas::config::{BodyConfig, Method, ParamsIn, SourceConfig, TextOrSecret};
+use serde_json::Value;
+
+use crate::{error::Error, rest};
+
+/// Refuses settings that contradict each other or have no effect.
+///
+/// # Errors
+/// [`Error::Config`].
+pub(crate) fn check(source: &SourceConfig) -> Result<(), Error> {
+    let wrong = |key: &str, reason: String| Err(Error::config(key, reason));
+    if let Some(graphql) = &source.graphql {
+        if source.body.is_some() {
+            let reason = "cannot be combined with `graphql`, which has a body of its own; remove one of them";
+            return wrong("body", reason.into());
+        }
+        if source.method == Method::Put {
+            return wrong("method", "must be `POST` for `graphql`; remove it".into());
+        }
+        if source.params_in == Some(ParamsIn::Query) {
+            let reason = "must be `body` for `graphql`, whose parameters are variables; remove it";
+            return wrong("params_in", reason.into());
+        }
+        rest::graphql::check(source, graphql)?;
+    }
+    if let Some(body) = &source.body {
+        if source.method.is_get() {
+            let reason = "is not sent with `method = \"GET\"`, the default; set `method = \"POST\"` or `\"PUT\"`, or remove it";
+            return wrong("body", reason.into());
+        }
+        check_body(source, body)?;
+    }
+    if source.params_in == Some(ParamsIn::Body) && source.graphql.is_none() {
+        let body = source.body.as_ref();
+        let takes = body.is_some_and(|body| {
+            body.form.is_some() || body.json.as_ref().is_some_and(Value::is_object)
+        });
+        if !takes {
+            let reason = "is `body`, but there is no `body.form` and no table in `body.json`; add one (`body = { json = {} }`), or use placeholders such as `{since}` in `body`";
+            return wrong("params_in", reason.into());
+        }
+    }
+    if source.idempotent && (source.method != Method::Post || source.graphql.is_some()) {
+        let reason = "is for `method = \"POST\"`; other requests are always repeated; remove it";
+        return wrong("idempotent", reason.into());
+    }
+    let is_plain = source.method.is_get() && source.graphql.is_none();
+    if is_plain {
+        return Ok(());
+    }
+    let method = if source.graphql.is_some() {
+        "POST"
+    } else {
+        source.method.as_str()
+    };
+    if !source.refresh.is_never() {
+        let reason = format!(
+            "needs `method = \"GET\"`: conditional requests exist for GET only (RFC 9110), and the source sends {method}; use `incremental` or `slices`"
+        );
+        return wrong("refresh", reason);
+    }
+    if !source.pagination.way.next_origins().is_empty() {
+        let reason = format!(
+            "needs `method = \"GET\"`: the body of a {method} is not sent to another origin; remove it"
+        );
+        return wrong("pagination.next_origins", reason);
+    }
+    Ok(())
+}
+
+fn check_body(source: &SourceConfig, body: &BodyConfig) -> Result<(), Error> {
+    let wrong = |key: &str, reason: String| Err(Error::config(key, reason));
+    let given = [
+        ("json", body.json.is_some()),
+        ("form", body.form.is_some()),
+        ("text", body.text.is_some()),
+    ];
+    let given: Vec<&str> = given
+        .iter()
+        .filter(|(_, is)| *is)
+        .map(|(key, _)| *key)
+        .collect();
+    match given.as_slice() {
+        [] => return wrong("body", "is empty; give `json`, `form` or `text`".into()),
+        [_] => {}
+        several => {
+            let reason = format!(
+                "has `{}`, but a request can have only one of them; remove the others",
+                several.join("` and `")
+            );
+            return wrong("body", reason);
+        }
+    }
+    let header = source
+        .headers
+        .keys()
+        .find(|name| name.eq_ignore_ascii_case("content-type"));
+    match (&body.content_type, header) {
+        (Some(_), Some(name)) => {
+            let reason = format!("is given in `headers.{name}` too; remove one of them");
+            wrong("body.content_type", reason)
+        }
+        (None, None) if body.text.is_some() => wrong(
+            "body.content_type",
+            "is missing; say what `body.text` is, such as `application/xml`".into(),
+        ),
+        _ => Ok(()),
+    }
+}
+
+/// Settings that decide which data is requested; empty for plain GET requests.
+pub(crate) fn hashed(source: &SourceConfig) -> Vec<u8> {
+    let body = source.body.as_ref().map(|body| {
+        let form = body.form.iter().flatten();
+        let form: Vec<_> = form
+            .filter(|(_, value)| matches!(value, TextOrSecret::Text(_)))
+            .collect();
+        let json = body.json.as_ref().map(without_references);
+        (json, form, &body.text, &body.content_type)
+    });
+    let graphql = source.graphql.as_ref().map(|graphql| {
+        let variables = Value::Object(graphql.variables.clone());
+        (
+            &graphql.query,
+            &graphql.operation,
+            without_references(&variables),
+            &graphql.connection,
+            &graphql.cursor,
+        )
+    });
+    let all = (source.method, body, source.params_in, graphql);
+    if matches!(all, (Method::Get, None, None, None)) {
+        return Vec::new();
+    }
+    serde_json::to_vec(&all).expect("settings have string keys and finite numbers")
+}
+
+/// The value with null in place of each reference to a secret, which may change at any time.
+pub(crate) fn without_references(value: &Value) -> Value {
+    if rest::reference(value).is_some() {
+        return Value::Null;
+    }
+    match value {
+        Value::Object(fields) => {
+            let fields = fields.iter();
+            Value::Object(
+                fields
+                    .map(|(key, value)| (key.clone(), without_references(value)))
+                    .collect(),
+            )
+        }
+        Value::Array(items) => items.iter().map(without_references).collect(),
+        other => other.clone(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use feedline_schemas::config::load;
+
+    use super::*;
+
+    fn source(lines: &str) -> SourceConfig {
+        let text = format!(
+            "[pipeline]\nname = 'p'\n[[source]]\nname = 's'\ntype = 'rest'\nurl = 'http://h/'\n{lines}"
+        );
+        load("p.toml", &text, &[]).unwrap().config.source.remove(0)
+    }
+
+    /// Checks that a source with these `lines` is refused at `key`, with a message that has `part`.
+    fn refused(lines: &str, key: &str, part: &str) {
+        let error = check(&source(lines)).unwrap_err().to_string();
+        assert!(
+            error.starts_with(&format!("`{key}`: ")) && error.contains(part),
+            "{lines}: {error}"
+        );
+    }
+
+    #[test]
+    fn a_request_that_contradicts_or_does_nothing_names_its_key() {
+        let post = |rest: &str| format!("method = 'POST'\n{rest}");
+        refused("body.json = {}", "body", "set `method = \"POST\"`");
+        refused(
+            &post("body.json = {}\nbody.form = {}"),
+            "body",
+            "has `json` and `form`",
+        );
+        refused(&post("body = {}"), "body", "give `json`, `form` or `text`");
+        refused(
+            &post("body.text = '<a/>'"),
+            "body.content_type",
+            "say what `body.text` is",
+        );
+        refused(
+            &post("headers.Content-Type = 'a/b'\nbody = { json = {}, content_type = 'a/c' }"),
+            "body.content_type",
+            "`headers.Content-Type` too",
+        );
+        refused(
+            &post("params_in = 'body'"),
+            "params_in",
+            "no table in `body.json`",
+        );
+        refused(
+            &post("params_in = 'body'\nbody.json = []"),
+            "params_in",
+            "no table in `body.json`",
+        );
+        refused("idempotent = true", "idempotent", "always repeated");
+        refused(
+            &post("refresh = 'if_changed'"),
+            "refresh",
+            "the source sends POST",
+        );
+        refused(
+            "method = 'PUT'\nrefresh = 'if_changed'",
+            "refresh",
+            "the source sends PUT",
+        );
+        refused(
+            &post("pagination = { type = 'link', next_origins = ['http://i'] }"),
+            "pagination.next_origins",
+            "not sent to another origin",
+        );
+    }
+
+    #[test]
+    fn a_query_that_contradicts_or_does_nothing_names_its_key() {
+        let query = |rest: &str| {
+            format!(
+                "graphql.query = 'query($after: String) {{ a(after: $after) {{ nodes {{ b }} pageInfo {{ endCursor hasNextPage }} }} }}'\n{rest}"
+            )
+        };
+        refused(
+            "graphql.query = 'mutation { a }'",
+            "graphql.query",
+            "has a `mutation`",
+        );
+        refused("graphql.query = '{ a'", "graphql.query", "not closed");
+        refused(
+            &query("body.json = {}\nmethod = 'POST'"),
+            "body",
+            "a body of its own",
+        );
+        refused(&query("method = 'PUT'"), "method", "must be `POST`");
+        refused(&query("params_in = 'query'"), "params_in", "are variables");
+        refused(&query("idempotent = true"), "idempotent", "always repeated");
+        refused(
+            &query("error_path = 'e'"),
+            "error_path",
+            "always read at `errors`",
+        );
+        refused(
+            &query("refresh = 'if_changed'"),
+            "refresh",
+            "the source sends POST",
+        );
+        refused(
+            &query("graphql.variables.x = 1"),
+            "graphql.variables.x",
+            "does not use `$x`",
+        );
+        refused(
+            &query("graphql.connection = 'a'\nrecords = 'r'"),
+            "records",
+            "is set by `graphql.connection`",
+        );
+        refused(
+            &query("graphql.connection = 'a'\npagination.type = 'link'"),
+            "pagination.type",
+            "is set by `graphql.connection`",
+        );
+        refused(
+            &query("graphql.cursor = 'c'"),
+            "graphql.cursor",
+            "is for `graphql.connection`",
+        );
+        refused(
+            "graphql = { query = '{ a { nodes } }', connection = 'a' }",
+            "graphql.query",
+            "does not request `pageInfo`",
+        );
+    }
+
+    #[test]
+    fn what_fits_is_accepted() {
+        for lines in [
+            "",
+            "method = 'POST'",
+            "method = 'POST'\nbody = { json = {} }\nparams_in = 'body'\nidempotent = true",
+            "method = 'PUT'\nbody = { form = { a = 'b' } }\nparams_in = 'query'",
+            "method = 'POST'\nheaders.content-type = 'text/xml'\nbody.text = '<a/>'",
+            "method = 'POST'\ngraphql.query = '{ a }'",
+        ] {
+            check(&source(lines)).unwrap();
+        }
+    }
+
+    #[test]
+    fn the_hash_covers_the_request_but_no_reference_to_a_secret() {
+        let hash = |lines: &str| hashed(&source(lines));
+        assert!(hash("").is_empty());
+        assert!(hash("idempotent = true").is_empty());
+        let one = "method = 'POST'\nbody.json = { a = 1, key = { env = 'A' } }";
+        assert_ne!(
+            hash(one),
+            hash("method = 'POST'\nbody.json = { a = 2, key = { env = 'A' } }")
+        );
+        assert_eq!(
+            hash(one),
+            hash("method = 'POST'\nbody.json = { a = 1, key = { file = 'B' } }")
+        );
+        assert_ne!(
+            hash("graphql.query = '{ a }'"),
+            hash("graphql.query = '{ b }'")
+        );
+    }
+}

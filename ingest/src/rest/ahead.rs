@@ -1,0 +1,188 @@
+//! Requests on their way: that of the page to be read, and those of pages behind it whose address
+//! is known.
+
+use std::{
+    collections::{HashMap, HashSet},
+    sync::Arc,
+};
+
+use tokio::task::{AbortHandle, JoinSet};
+
+use super::{
+    answers::{Answered, Origin},
+    fetcher::{FetchOutcome, Fetched, Fetcher},
+};
+use crate::{
+    error::Error,
+    http::{Http, Request},
+    retry::Retry,
+};
+
+/// Pages on their way or unread, for each request at a time. More than one, so that a page that
+/// takes longer does not stop the requests behind it.
+const PER_REQUEST: usize = 4;
+/// Bytes of unread pages above which no further one is requested.
+const UNREAD_BYTES: u64 = 64 << 20;
+
+/// Requests on their way, and pages that came and are unread.
+#[derive(Debug)]
+pub(super) struct RequestsAhead {
+    fetcher: Arc<Fetcher>,
+    retry: Retry,
+    /// Most requests at a time.
+    concurrency: usize,
+    asked: HashMap<Request, Asked>,
+    tasks: JoinSet<(Request, u64, Fetched)>,
+    /// Number of the newest request.
+    number: u64,
+    /// Retries of the pages that came.
+    retries: u64,
+}
+
+/// A page that was requested.
+#[derive(Debug)]
+enum Asked {
+    /// Not here yet; with the number of its request.
+    Sent(u64, AbortHandle),
+    Came(Box<Fetched>),
+}
+
+/// A page to request.
+pub(super) struct Wanted {
+    pub(super) request: Request,
+    /// Statuses that are not retried.
+    pub(super) end_status: Vec<u16>,
+}
+
+impl RequestsAhead {
+    pub(super) fn new(fetcher: Fetcher, retry: Retry, concurrency: usize) -> Self {
+        Self {
+            fetcher: Arc::new(fetcher),
+            retry,
+            concurrency,
+            asked: HashMap::new(),
+            tasks: JoinSet::new(),
+            number: 0,
+            retries: 0,
+        }
+    }
+
+    pub(super) fn http(&self) -> &Http {
+        &self.fetcher.http
+    }
+
+    /// Executor of the retries of one more request.
+    pub(super) fn retry(&self) -> Retry {
+        self.retry.beside(self.number + 1)
+    }
+
+    /// Retries so far.
+    pub(super) fn retries(&self) -> u64 {
+        self.retries
+    }
+
+    /// Most pages that are on their way or unread.
+    pub(super) fn window(&self) -> usize {
+        match self.concurrency {
+            1 => 1,
+            more => more * PER_REQUEST,
+        }
+    }
+
+    /// The page of `request`, if it came and is unread.
+    pub(super) fn peek(&self, request: &Request) -> Option<&Answered> {
+        match self.asked.get(request)? {
+            Asked::Came(fetched) => match &fetched.outcome {
+                Ok(FetchOutcome::Answered(answered)) => answered.as_deref(),
+                _ => None,
+            },
+            Asked::Sent(..) => None,
+        }
+    }
+
+    /// Requests the pages that are `wanted`, in this order, as far as the limits allow; always the
+    /// first one. Gives up those that are wanted no longer.
+    pub(super) fn ask(&mut self, origin: &Arc<Origin>, wanted: Vec<Wanted>) {
+        let requests: HashSet<&Request> = wanted.iter().map(|wanted| &wanted.request).collect();
+        self.asked.retain(|request, asked| {
+            let is_wanted = requests.contains(request);
+            if let (false, Asked::Sent(_, task)) = (is_wanted, &*asked) {
+                task.abort();
+            }
+            is_wanted
+        });
+        let is_sent = |asked: &&Asked| matches!(asked, Asked::Sent(..));
+        let mut sent = self.asked.values().filter(is_sent).count();
+        let unread = self.asked.values().map(Asked::size).sum::<u64>();
+        for (place, wanted) in wanted.into_iter().enumerate() {
+            if self.asked.contains_key(&wanted.request) {
+                continue;
+            }
+            if place > 0 && (sent >= self.concurrency || unread >= UNREAD_BYTES) {
+                break;
+            }
+            self.send(origin, wanted);
+            sent += 1;
+        }
+    }
+
+    fn send(&mut self, origin: &Arc<Origin>, wanted: Wanted) {
+        let Wanted {
+            request,
+            end_status,
+        } = wanted;
+        self.number += 1;
+        let (number, retry) = (self.number, self.retry.beside(self.number));
+        let (fetcher, origin) = (Arc::clone(&self.fetcher), Arc::clone(origin));
+        let sent = request.clone();
+        let task = self.tasks.spawn(async move {
+            let is_final = |status| end_status.contains(&status);
+            let fetched = fetcher.fetch(&origin, &sent, retry, is_final).await;
+            (sent, number, fetched)
+        });
+        self.asked.insert(request, Asked::Sent(number, task));
+    }
+
+    /// Takes the page of `request`, if it came.
+    pub(super) fn take(&mut self, request: &Request) -> Option<Fetched> {
+        match self.asked.remove(request)? {
+            Asked::Came(fetched) => Some(*fetched),
+            sent @ Asked::Sent(..) => {
+                self.asked.insert(request.clone(), sent);
+                None
+            }
+        }
+    }
+
+    /// Waits until a page comes.
+    ///
+    /// # Errors
+    /// [`Error::Cancelled`] if none is on its way.
+    pub(super) async fn arrival(&mut self) -> Result<(), Error> {
+        loop {
+            let (request, number, fetched) = match self.tasks.join_next().await {
+                Some(Ok(came)) => came,
+                Some(Err(e)) if e.is_panic() => std::panic::resume_unwind(e.into_panic()),
+                // Given up.
+                Some(Err(_)) => continue,
+                None => return Err(Error::Cancelled),
+            };
+            self.retries += fetched.retries;
+            if let Some(asked) = self.asked.get_mut(&request)
+                && matches!(asked, Asked::Sent(sent, _) if *sent == number)
+            {
+                *asked = Asked::Came(Box::new(fetched));
+                return Ok(());
+            }
+        }
+    }
+}
+
+impl Asked {
+    fn size(&self) -> u64 {
+        match self {
+            Self::Sent(..) => 0,
+            Self::Came(fetched) => fetched.size(),
+        }
+    }
+}

@@ -1,0 +1,284 @@
+//! The request of a page: sent, tried again, and read.
+
+use std::sync::{
+    Arc, Mutex, PoisonError,
+    atomic::{AtomicU32, Ordering},
+};
+
+use bytes::Bytes;
+use feedline_schemas::config::FileFormat;
+use feedline_storage::clock::Clock;
+use reqwest::{
+    StatusCode,
+    header::{CONTENT_RANGE, CONTENT_TYPE},
+};
+use url::Url;
+
+use super::{
+    answers::{Answered, Origin},
+    layout::{Body, Layout, Unusable},
+};
+use crate::{
+    blocking::computing,
+    download,
+    error::Error,
+    http::{Got, Http, Request},
+    json::Reader,
+    pagination::{Contents, Fields, Partial},
+    retry::{Again, Failure, Retry},
+    server_time::{Clocks, date_of},
+};
+
+/// Fetches pages; shared by the tasks that do.
+#[derive(Debug)]
+pub(super) struct Fetcher {
+    pub(super) http: Http,
+    layout: Layout,
+    fields: Fields,
+    clock: Arc<dyn Clock>,
+    /// Readers of bodies that are not in use. Each keeps its buffers.
+    readers: Arc<Mutex<Vec<Reader>>>,
+}
+
+/// Result of the request of a page, with the clocks at that time.
+#[derive(Debug)]
+pub(super) struct Fetched {
+    pub(super) outcome: Result<FetchOutcome, Error>,
+    pub(super) clocks: Clocks,
+    pub(super) retries: u64,
+}
+
+/// A final response.
+#[derive(Debug)]
+pub(super) enum FetchOutcome {
+    /// A page; `None` if it has not changed.
+    Answered(Option<Box<Answered>>),
+    /// A refusal that no retry changes.
+    Refused(Refused),
+}
+
+/// A refusal, and the number of tries that it took.
+#[derive(Debug)]
+pub(super) struct Refused {
+    pub(super) failure: Failure,
+    pub(super) tries: u32,
+}
+
+impl Fetched {
+    /// Approximate size in bytes.
+    pub(super) fn size(&self) -> u64 {
+        match &self.outcome {
+            Ok(FetchOutcome::Answered(Some(answered))) => answered.size,
+            _ => 0,
+        }
+    }
+}
+
+impl Fetcher {
+    pub(super) fn new(http: Http, layout: Layout, fields: Fields, clock: Arc<dyn Clock>) -> Self {
+        Self {
+            http,
+            layout,
+            fields,
+            clock,
+            readers: Arc::default(),
+        }
+    }
+
+    /// Fetches the page of `request`, with retries. A refusal with a status for which `is_final` is true
+    /// is not retried.
+    pub(super) async fn fetch(
+        &self,
+        origin: &Origin,
+        request: &Request,
+        mut retry: Retry,
+        is_final: impl Fn(u16) -> bool,
+    ) -> Fetched {
+        let tries = AtomicU32::new(0);
+        let tried = retry.run(|| async {
+            let tries = tries.fetch_add(1, Ordering::Relaxed) + 1;
+            let tried = self.try_once(origin, request).await;
+            match tried.map_err(|failure| once(request, failure)) {
+                Ok(answered) => Ok(FetchOutcome::Answered(answered.map(Box::new))),
+                Err(failure)
+                    if !failure.again.is_retried()
+                        || failure.error.status().is_some_and(&is_final) =>
+                {
+                    Ok(FetchOutcome::Refused(Refused { failure, tries }))
+                }
+                Err(failure) => Err(failure),
+            }
+        });
+        let outcome = tried.await;
+        let headers = match &outcome {
+            Ok(FetchOutcome::Answered(Some(answered))) => Some(&answered.headers),
+            _ => None,
+        };
+        let server = || {
+            let own = headers.and_then(date_of);
+            own.or_else(|| self.http.server_time().server())
+        };
+        Fetched {
+            clocks: Clocks {
+                local: self.clock.unix(),
+                server: if origin.is_replayed() { None } else { server() },
+            },
+            retries: retry.retries(),
+            outcome,
+        }
+    }
+
+    /// Requests the page once; `None` if it has not changed. A body that is not the expected document
+    /// is retried: it may be an error page sent with 200.
+    async fn try_once(
+        &self,
+        origin: &Origin,
+        request: &Request,
+    ) -> Result<Option<Answered>, Failure> {
+        let (http, url) = (&self.http, &request.url);
+        let Some(Got {
+            url: from,
+            status,
+            headers,
+            body,
+        }) = origin.get(http, request).await?
+        else {
+            return Ok(None);
+        };
+        let kept = origin.body(&body);
+        let size = body.len() as u64;
+        let read = self.read(body).await;
+        let read = read.map_err(|error| Failure {
+            error: Box::new(error),
+            again: Again::Never,
+        })?;
+        let kind = headers.get(CONTENT_TYPE);
+        let kind = kind.and_then(|kind| kind.to_str().ok()).unwrap_or_default();
+        let found = read.map_err(|unusable| self.failure(url, status, kind, unusable))?;
+        let wrong = |reason| self.wrong(url, reason);
+        let total = self.fields.total_in(&headers).map_err(wrong)?;
+        // A server that sends unreadable headers would send them again.
+        let in_headers = self
+            .fields
+            .token_in(&headers)
+            .map_err(|reason| self.incomplete(url, reason, Again::Never))?;
+        let is_partial = status == StatusCode::PARTIAL_CONTENT;
+        let range = headers.get(CONTENT_RANGE).and_then(|v| v.to_str().ok());
+        Ok(Some(Answered {
+            contents: Contents {
+                records: found.records,
+                token: found.token.or(in_headers.0),
+                names_next: found.names_next || in_headers.1,
+                has_more: found.has_more,
+                partial: is_partial.then(|| Partial::of(range)),
+                total: found.total.or(total),
+                hash: found.hash,
+                url: from,
+            },
+            headers,
+            body: kept,
+            size,
+            errors: found.errors.map(|errors| http.excerpt(&errors.text)),
+        }))
+    }
+
+    fn wrong(&self, url: &Url, reason: String) -> Failure {
+        Failure {
+            error: Box::new(Error::Body {
+                url: self.http.shown(url),
+                reason,
+            }),
+            again: Again::Backoff,
+        }
+    }
+
+    fn incomplete(&self, url: &Url, reason: String, again: Again) -> Failure {
+        Failure {
+            error: Box::new(Error::Incomplete {
+                url: self.http.shown(url),
+                reason,
+            }),
+            again,
+        }
+    }
+
+    /// The failure of a response of the media type `kind` whose body cannot be used.
+    fn failure(&self, url: &Url, status: StatusCode, kind: &str, unusable: Unusable) -> Failure {
+        let (http, wrong) = (&self.http, |reason| self.wrong(url, reason));
+        match unusable {
+            // A retry would get the same table.
+            Unusable::Wrong(reason) if download::format_of(kind) == Some(FileFormat::Csv) => {
+                Failure {
+                    again: Again::Never,
+                    ..wrong(format!(
+                        "{reason}, but a table (`Content-Type: {kind}`): set the source's `type = \"files\"` and `format = \"csv\"`, with the same `url`, `params` and `headers`"
+                    ))
+                }
+            }
+            Unusable::Wrong(reason) => wrong(reason),
+            Unusable::Error(text) => {
+                let text = http.excerpt(&text);
+                wrong(format!(
+                    "it has status 200 and an error at `error_path`{text}"
+                ))
+            }
+            Unusable::Suspect(key, text) => {
+                let text = http.excerpt(&text);
+                let reason = format!(
+                    "a page has status {}, no record and `{key}`{text}; set `error_path` to the path of the API's errors, or to \"\" if this is none",
+                    status.as_u16()
+                );
+                self.incomplete(url, reason, Again::Backoff)
+            }
+            Unusable::Query(errors) => {
+                let again = if errors.is_transient {
+                    Again::Backoff
+                } else {
+                    Again::Never
+                };
+                let text = http.excerpt(&errors.text);
+                if errors.has_data {
+                    let reason = format!(
+                        "it has GraphQL errors beside its data{text}, so records or fields may be missing; correct the query or the rights of the credentials, or set `graphql.partial_data = \"warn\"` to land such pages"
+                    );
+                    return self.incomplete(url, reason, again);
+                }
+                Failure {
+                    again,
+                    ..wrong(format!("it has GraphQL errors and no data{text}"))
+                }
+            }
+        }
+    }
+
+    /// Reads a body.
+    async fn read(&self, body: Bytes) -> Result<Result<Body, Unusable>, Error> {
+        let (layout, readers) = (self.layout.clone(), Arc::clone(&self.readers));
+        computing(move || {
+            let locked = || readers.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut reader = locked().pop().unwrap_or_default();
+            let read = layout.read(body.into(), &mut reader);
+            locked().push(reader);
+            Ok(read)
+        })
+        .await
+    }
+}
+
+/// The failure of a request, which is not retried if the server may have processed a request that
+/// may not be repeated.
+pub(super) fn once(request: &Request, mut failure: Failure) -> Failure {
+    if request.is_repeatable || failure.again != Again::Backoff {
+        return failure;
+    }
+    let advice = "the server may have processed this POST, so it is not repeated; if repeating it changes nothing there, as for a search, set the source's `idempotent = true`; otherwise find out, and run again";
+    failure.again = Again::Never;
+    match &mut *failure.error {
+        Error::Http { advice: usual, .. } => *usual = advice.to_owned(),
+        Error::Body { reason, .. } | Error::Incomplete { reason, .. } => {
+            *reason = format!("{reason}; {advice}");
+        }
+        _ => {}
+    }
+    failure
+}
