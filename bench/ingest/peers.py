@@ -70,8 +70,10 @@ def by_dlt(url, folder):
         for n in STREAMS
     ]
     # Lists stay one column, as with the others.
-    defaults = {"write_disposition": "append", "max_table_nesting": 0, "parallelized": True}
-    source = rest_api_source({"client": {"base_url": url}, "resource_defaults": defaults, "resources": resources})
+    defaults = {"write_disposition": "append", "max_table_nesting": 0}
+    config = {"client": {"base_url": url}, "resource_defaults": defaults, "resources": resources}
+    # Among the defaults of resources it has no effect.
+    source = rest_api_source(config, parallelized=True)
     pipeline = dlt.pipeline("bench", destination="filesystem", dataset_name="d", pipelines_dir=f"{folder}/pipelines")
     pipeline.run(source, loader_file_format="parquet")
 
