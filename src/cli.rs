@@ -215,7 +215,7 @@ pub(crate) struct Serve {
     #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:8701")]
     pub(crate) listen: SocketAddr,
     /// Sources that are run at a time, 1 to 1024
-    #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u16).range(1..=1024))]
+    #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub(crate) at_once: u16,
     /// Consecutive failed runs of a source before `/healthz` responds with 503, 1 to 1000
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..=1000))]

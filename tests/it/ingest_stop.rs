@@ -59,7 +59,8 @@ impl Api {
 fn write(folder: &Path, origin: &str) -> &'static str {
     let text = format!(
         "[pipeline]\nname = \"p\"\nroot = \"out\"\n[[source]]\nname = \"items\"\ntype = \"rest\"\n\
-         url = \"{origin}/items\"\npagination = {{ type = \"page\" }}\nbatch = {{ pages = 2 }}\n"
+         url = \"{origin}/items\"\npagination = {{ type = \"page\" }}\nbatch = {{ pages = 2 }}\n\
+         limits = {{ concurrency = 1 }}\n"
     );
     pipeline(folder, &text)
 }

@@ -7,7 +7,9 @@
 )]
 
 mod additions;
+mod ahead;
 mod augment;
+mod aws;
 mod book;
 mod children;
 mod classes;
@@ -24,6 +26,8 @@ mod fault_table;
 mod features;
 mod forecast;
 mod front_door;
+mod graphql;
+mod http2;
 mod images;
 mod ingest_stop;
 mod inputs;
@@ -32,6 +36,8 @@ mod kills;
 mod market;
 mod memory;
 mod multi;
+mod nginx;
+mod oauth;
 mod orphans;
 mod pages;
 mod predict;

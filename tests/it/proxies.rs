@@ -2,12 +2,19 @@
 //! requests.
 
 use std::{
-    fs,
+    fs::{self, File, Permissions},
+    net::TcpStream,
+    os::unix::fs::PermissionsExt as _,
     path::Path,
+    process::{Child, Command, Stdio},
     sync::{Arc, Mutex},
+    time::Duration,
 };
 
-use crate::support::{Finished, feedline, finish, pipeline, serve};
+use crate::{
+    nginx::{free_port, program},
+    support::{Finished, feedline, finish, pipeline, serve, wait},
+};
 
 /// Requests that a proxy received.
 type Asked = Arc<Mutex<Vec<String>>>;
@@ -38,7 +45,8 @@ fn ingest(folder: &Path, proxy: &str, source: &str) -> Finished {
     let file = pipeline(folder, &text);
     let mut command = feedline(folder);
     command.args(["ingest", file, "--json"]);
-    finish(command.env("http_proxy", proxy).output().unwrap())
+    command.env("http_proxy", proxy).env("https_proxy", proxy);
+    finish(command.output().unwrap())
 }
 
 #[test]
@@ -102,4 +110,103 @@ fn hosts_that_the_configuration_names_are_asked_through_the_proxy() {
     let landed = ingest(folder.path(), &proxy, rest).expect(0).json();
     assert_eq!(landed["rows"], 1, "{landed}");
     assert_eq!(*asked.lock().unwrap(), ["http://api.corp.invalid/items"]);
+}
+
+/// A squid that serves the user `fox` and refuses the host `closed.corp.test`; ends with the value.
+struct Squid {
+    process: Child,
+    port: u16,
+}
+
+impl Drop for Squid {
+    fn drop(&mut self) {
+        self.process
+            .kill()
+            .and_then(|()| self.process.wait())
+            .unwrap();
+    }
+}
+
+/// Reads user and password and decides about them.
+const HELPER: &str = "while read -r pair; do\n\
+    if [ \"$pair\" = \"fox canary-pass\" ]; then echo OK; else echo ERR; fi\ndone\n";
+
+impl Squid {
+    /// Starts squid with `api.corp.test` as a name of this machine; `None` (with a message) without
+    /// it. In CI it must be there.
+    fn start(folder: &Path) -> Option<Self> {
+        let program = program("squid")?;
+        // As root, it changes to a user of its own.
+        fs::set_permissions(folder, Permissions::from_mode(0o777)).unwrap();
+        fs::write(folder.join("hosts"), "127.0.0.1 api.corp.test\n").unwrap();
+        fs::write(folder.join("helper.sh"), HELPER).unwrap();
+        let port = free_port();
+        let text = format!(
+            "http_port 127.0.0.1:{port}\npid_filename none\ncache_log {0}/squid.log\n\
+             access_log none\ncache deny all\ncache_mem 1 MB\ncoredump_dir {0}\n\
+             hosts_file {0}/hosts\npinger_enable off\nnetdb_filename none\n\
+             max_filedescriptors 1024\nauth_param basic program /bin/sh {0}/helper.sh\n\
+             auth_param basic realm squid\nacl known proxy_auth REQUIRED\n\
+             acl closed dstdomain closed.corp.test\nhttp_access deny closed\n\
+             http_access allow known\nhttp_access deny all\n",
+            folder.display()
+        );
+        fs::write(folder.join("squid.conf"), text).unwrap();
+        let output = File::create(folder.join("squid.out")).unwrap();
+        let mut command = Command::new(program);
+        command.arg("-N").arg("-f").arg(folder.join("squid.conf"));
+        command.stdin(Stdio::null()).stdout(Stdio::null());
+        let process = command.stderr(output).spawn().unwrap();
+        let squid = Self { process, port };
+        for _ in 0..600 {
+            if TcpStream::connect(("127.0.0.1", port)).is_ok() {
+                return Some(squid);
+            }
+            wait(Duration::from_millis(50));
+        }
+        let output = fs::read_to_string(folder.join("squid.out"));
+        panic!("squid does not start: {output:?}");
+    }
+
+    /// Its URL with credentials.
+    fn url(&self, password: &str) -> String {
+        format!("http://fox:{password}@127.0.0.1:{}", self.port)
+    }
+}
+
+#[test]
+fn squid_is_used_with_its_credentials_and_its_refusals_are_one_clear_error_without_them() {
+    let folder = tempfile::tempdir().unwrap();
+    let Some(squid) = Squid::start(folder.path()) else {
+        return;
+    };
+    let home = serve(|_| ("200 OK", String::new(), r#"[{"id":1}]"#.to_owned()));
+    let port = home.rsplit(':').next().unwrap();
+    let rest = |scheme: &str, host: &str| {
+        format!(
+            "type = \"rest\"\nurl = \"{scheme}://{host}.corp.test:{port}/items\"\npagination = {{ type = \"none\" }}"
+        )
+    };
+    let good = squid.url("canary-pass");
+    let landed = ingest(folder.path(), &good, &rest("http", "api"));
+    assert_eq!(landed.expect(0).json()["rows"], 1);
+    let check = |proxy: &str, source: String, parts: [&str; 2]| {
+        let refused = ingest(folder.path(), proxy, &source);
+        assert_eq!(refused.code, 1, "{refused:#?}");
+        let is_named = parts.iter().all(|part| refused.stderr.contains(part));
+        assert!(is_named, "{refused:#?}");
+        assert!(!refused.stderr.contains("canary"), "{refused:#?}");
+        assert!(!refused.stdout.contains("canary"), "{refused:#?}");
+    };
+    let bad = squid.url("canary-guess");
+    let user = "check the user and the password in the URL of the proxy";
+    check(&bad, rest("http", "api"), ["answered 407", user]);
+    check(&bad, rest("https", "api"), ["status 407", user]);
+    let access = "check that it allows this host";
+    check(&good, rest("http", "closed"), ["answered 403", access]);
+    let refused = "the proxy of the environment did not connect to the host";
+    check(&good, rest("https", "closed"), [refused, access]);
+    let absent = format!("http://fox:canary-pass@127.0.0.1:{}", free_port());
+    let refused = "cannot connect to the proxy of the environment";
+    check(&absent, rest("https", "api"), [refused, "`HTTPS_PROXY`"]);
 }

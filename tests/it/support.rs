@@ -97,7 +97,11 @@ pub(crate) fn serve_bytes(mut answer: impl FnMut(&str) -> Vec<u8> + Send + 'stat
             while reader.read_line(&mut header).unwrap() > 2 {
                 header.clear();
             }
-            let answer = answer(request.split(' ').nth(1).unwrap_or_default());
+            let Some(target) = request.split(' ').nth(1) else {
+                // A client that gave up before it sent its request.
+                continue;
+            };
+            let answer = answer(target);
             // A client that has what it wants may be gone.
             let _sent = reader.get_mut().write_all(&answer);
         }
@@ -218,6 +222,31 @@ pub(crate) fn python(modules: &str) -> Option<Command> {
     );
     eprintln!(
         "skipped: no Python with {modules}; install tests/requirements.txt and set FEEDLINE_PYTHON"
+    );
+    None
+}
+
+/// Node.js, and the folder of its packages, if `package` is among them; or `None` (with a message).
+/// In CI it must be there.
+pub(crate) fn node(package: &str) -> Option<(Command, PathBuf)> {
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "the environment names the packages that tests use"
+    )]
+    let (folder, ci) = (env::var("FEEDLINE_NODE").ok(), env::var("CI").is_ok());
+    let packages = folder.map(|folder| Path::new(&folder).join("node_modules"));
+    let packages = packages.filter(|packages| packages.join(package).is_dir());
+    let works = Command::new("node").arg("--version").output();
+    let is_there = works.is_ok_and(|output| output.status.success());
+    if let Some(packages) = packages.filter(|_| is_there) {
+        return Some((Command::new("node"), packages));
+    }
+    assert!(
+        !ci,
+        "CI must have Node.js with {package}: see tests/node/package.json"
+    );
+    eprintln!(
+        "skipped: no Node.js with {package}; run `npm ci` beside a copy of tests/node/package.json and set FEEDLINE_NODE to that folder"
     );
     None
 }

@@ -1,4 +1,4 @@
-//! A server whose certificate is signed by an own CA.
+//! Servers whose certificates are signed by an own CA, and that ask for one of the client.
 
 use std::{
     fs,
@@ -7,11 +7,14 @@ use std::{
     process::{Child, Command, Stdio},
 };
 
-use crate::support::{feedline, finish, pipeline, python};
+use crate::{
+    nginx::{Nginx, free_port},
+    support::{Finished, feedline, finish, pipeline, python},
+};
 
 /// Serves one record over TLS and prints its port.
 const SERVER: &str = r#"
-import http.server, ssl
+import http.server, ssl, sys
 class Handler(http.server.BaseHTTPRequestHandler):
     def do_GET(self):
         body = b'[{"id":1}]'
@@ -25,6 +28,9 @@ class Handler(http.server.BaseHTTPRequestHandler):
 server = http.server.HTTPServer(("127.0.0.1", 0), Handler)
 context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
 context.load_cert_chain("leaf.pem", "leaf.key")
+if len(sys.argv) > 1:
+    context.verify_mode = ssl.CERT_REQUIRED
+    context.load_verify_locations("ca.pem")
 server.socket = context.wrap_socket(server.socket, server_side=True)
 print(server.server_port, flush=True)
 server.serve_forever()
@@ -39,8 +45,24 @@ impl Drop for Server {
     }
 }
 
+impl Server {
+    /// Starts [`SERVER`] and returns its port.
+    fn start(python: &mut Command, arguments: &[&str]) -> (Self, u16) {
+        let server = python
+            .args(["-c", SERVER])
+            .args(arguments)
+            .stdout(Stdio::piped())
+            .spawn();
+        let mut server = Self(server.unwrap());
+        let mut port = String::new();
+        let mut printed = BufReader::new(server.0.stdout.take().unwrap());
+        printed.read_line(&mut port).unwrap();
+        (server, port.trim().parse().unwrap())
+    }
+}
+
 /// Makes a CA (`ca.pem`) and a certificate for 127.0.0.1 that it signed (`leaf.pem`) in `folder`.
-fn make_certificates(folder: &Path) {
+pub(crate) fn make_certificates(folder: &Path) {
     fs::write(folder.join("leaf.ext"), "subjectAltName=IP:127.0.0.1\n").unwrap();
     let key = "-newkey rsa:2048 -nodes";
     for arguments in [
@@ -65,19 +87,10 @@ fn an_own_ca_is_trusted_where_ssl_cert_file_names_it() {
     };
     let folder = tempfile::tempdir().unwrap();
     make_certificates(folder.path());
-    let server = python
-        .current_dir(folder.path())
-        .args(["-c", SERVER])
-        .stdout(Stdio::piped())
-        .spawn();
-    let mut server = Server(server.unwrap());
-    let mut port = String::new();
-    let mut printed = BufReader::new(server.0.stdout.take().unwrap());
-    printed.read_line(&mut port).unwrap();
+    let (_server, port) = Server::start(python.current_dir(folder.path()), &[]);
     let text = format!(
         "[pipeline]\nname = \"p\"\nroot = \"out\"\n[[source]]\nname = \"s\"\ntype = \"rest\"\n\
-         url = \"https://127.0.0.1:{}/items\"\npagination = {{ type = \"none\" }}\nretry = {{ max_tries = 1 }}\n",
-        port.trim()
+         url = \"https://127.0.0.1:{port}/items\"\npagination = {{ type = \"none\" }}\nretry = {{ max_tries = 1 }}\n"
     );
     let file = pipeline(folder.path(), &text);
     let ingest = || {
@@ -89,4 +102,72 @@ fn an_own_ca_is_trusted_where_ssl_cert_file_names_it() {
     assert!(refused.stderr.contains("certificate"), "{refused:?}");
     let trusted = ingest().env("SSL_CERT_FILE", "ca.pem").output().unwrap();
     assert_eq!(finish(trusted).expect(0).json()["rows"], 1);
+}
+
+/// Ingests `source` with the keys `tls` of `[source.tls]`.
+fn ingest(folder: &Path, source: &str, tls: &str) -> Finished {
+    let text = format!(
+        "[pipeline]\nname = \"p\"\nroot = \"out\"\n[[source]]\nname = \"s\"\n{source}\n\
+         retry = {{ max_tries = 2, base_ms = 1 }}\ntls = {{ {tls} }}\n"
+    );
+    fs::remove_dir_all(folder.join("out")).ok();
+    let file = pipeline(folder, &text);
+    let mut command = feedline(folder);
+    finish(command.args(["ingest", file, "--json"]).output().unwrap())
+}
+
+fn api(port: u16) -> String {
+    format!(
+        "type = \"rest\"\nurl = \"https://127.0.0.1:{port}/items\"\npagination = {{ type = \"none\" }}"
+    )
+}
+
+const CA: &str = "ca = { file = \"ca.pem\" }";
+const CLIENT: &str = "client_cert = { file = \"leaf.pem\" }, client_key = { file = \"leaf.key\" }";
+
+#[test]
+fn a_client_shows_its_certificate_to_a_server_that_asks_for_it() {
+    let folder = tempfile::tempdir().unwrap();
+    make_certificates(folder.path());
+    fs::write(folder.path().join("a.csv"), "id\n1\n2\n").unwrap();
+    let port = free_port();
+    let http = format!(
+        "server {{ listen 127.0.0.1:{port} ssl http2; root {0};\n\
+         ssl_certificate {0}/leaf.pem; ssl_certificate_key {0}/leaf.key;\n\
+         ssl_client_certificate {0}/ca.pem; ssl_verify_client on;\n\
+         location /items {{ default_type application/json; return 200 '[{{\"id\":1}}]'; }} }}",
+        folder.path().display()
+    );
+    let Some(_nginx) = Nginx::start(folder.path(), port, &http) else {
+        return;
+    };
+    let both = format!("{CA}, {CLIENT}");
+    let landed = ingest(folder.path(), &api(port), &both).expect(0).json();
+    assert_eq!(landed["rows"], 1, "{landed}");
+    let file = format!("type = \"files\"\nurl = \"https://127.0.0.1:{port}/a.csv\"");
+    let landed = ingest(folder.path(), &file, &both).expect(0).json();
+    assert_eq!(landed["rows"], 2, "{landed}");
+    let refused = ingest(folder.path(), &api(port), CA).expect(1);
+    let reason = "400 Bad Request: `<html> <head><title>400 No required SSL certificate was sent";
+    assert!(refused.stderr.contains(reason), "{refused:#?}");
+    let unknown = ingest(folder.path(), &api(port), CLIENT).expect(1);
+    assert!(unknown.stderr.contains("`tls.ca`"), "{unknown:#?}");
+}
+
+#[test]
+fn a_refused_certificate_is_one_clear_error_and_not_retried() {
+    let Some(mut python) = python("ssl") else {
+        return;
+    };
+    let folder = tempfile::tempdir().unwrap();
+    make_certificates(folder.path());
+    let python = python.current_dir(folder.path());
+    let (_server, port) = Server::start(python, &["client"]);
+    let refused = ingest(folder.path(), &api(port), CA).expect(1).stderr;
+    assert!(refused.contains("`tls.client_cert`"), "{refused}");
+    assert!(!refused.contains("tries"), "{refused}");
+    let keys = CLIENT.replace("leaf.key", "ca.key");
+    let wrong = ingest(folder.path(), &api(port), &format!("{CA}, {keys}")).expect(2);
+    let reason = "`source.0.tls.client_key`: does not belong to the first certificate";
+    assert!(wrong.stderr.contains(reason), "{wrong:#?}");
 }

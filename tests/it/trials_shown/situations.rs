@@ -1,6 +1,12 @@
 //! Servers and data of the findings in `tests/trials-shown.md`. A table of a finding is the file `rows.csv`.
 
-use std::{fs, path::Path};
+use std::{
+    fs,
+    io::{BufRead as _, BufReader, Write as _},
+    net::{TcpListener, TcpStream},
+    path::Path,
+    thread,
+};
 
 use crate::{
     decisions, ends,
@@ -15,7 +21,7 @@ pub(super) type Situation = fn(&Path) -> Option<String>;
 pub(super) const SITUATIONS: [(&str, Situation); 33] = [
     ("ingest 8", write_numbers),
     ("ingest 10", write_numbers),
-    ("ingest 13", |_| None),
+    ("ingest 13", |_| Some(serve_pages_together())),
     ("ingest 17", |_| Some(serve_pages_of_one_canonical())),
     ("ingest 25", |_| Some(ends::serve_two_hundred())),
     ("ingest 26", |_| Some(serve_links())),
@@ -311,6 +317,39 @@ fn serve_flags(is_float: fn(u64, u64) -> bool) -> String {
         let body = format!("{{\"items\": [{}]}}", records.join(","));
         ("200 OK", String::new(), body)
     })
+}
+
+/// Serves 8 pages of 10 records with their total. Pages 2 to 8 are sent once all of them are requested.
+fn serve_pages_together() -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let origin = format!("http://{}", listener.local_addr().unwrap());
+    thread::spawn(move || {
+        let mut held: Vec<(TcpStream, u64)> = Vec::new();
+        for stream in listener.incoming() {
+            let stream = stream.unwrap();
+            let mut lines = BufReader::new(stream.try_clone().unwrap()).lines();
+            let request = lines.next().unwrap().unwrap();
+            while !lines.next().unwrap().unwrap().is_empty() {}
+            let target = request.split(' ').nth(1).unwrap();
+            let page = parameter(target, "page").unwrap().parse().unwrap();
+            held.push((stream, page));
+            let is_between = |(_, page): &&(TcpStream, u64)| (2..=8).contains(page);
+            if held.iter().filter(is_between).count() % 7 == 0 {
+                for (mut stream, page) in held.drain(..) {
+                    let ids =
+                        (page * 10 - 9..=(page * 10).min(80)).map(|id| format!("{{\"id\":{id}}}"));
+                    let ids: Vec<String> = ids.collect();
+                    let body = format!("{{\"items\":[{}],\"total\":80}}", ids.join(","));
+                    let length = body.len();
+                    let head = format!(
+                        "HTTP/1.1 200 OK\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n"
+                    );
+                    stream.write_all((head + &body).as_bytes()).unwrap();
+                }
+            }
+        }
+    });
+    origin
 }
 
 /// Serves three records; the first request shall be made again after a hundred years.
