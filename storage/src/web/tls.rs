@@ -85,7 +85,7 @@ fn certificates(pem: &str) -> Result<Vec<Certificate>, String> {
     let found = Certificate::from_pem_bundle(pem.as_bytes());
     let found = found.map_err(|_| "is damaged: it is not valid PEM".to_owned())?;
     if found.is_empty() {
-        let reason = "has no certificate in PEM, which begins with `-----BEGIN CERTIFICATE-----`; convert DER with `openssl x509 -inform der`";
+        let reason = "has no certificate in PEM, which begins with `-----BEGIN CERTIFICATE-----`; a file is given as `{ file = \"PATH\" }`, and one in DER is converted with `openssl x509 -inform der`";
         return Err(reason.into());
     }
     Ok(found)
@@ -99,7 +99,7 @@ fn check_key(pem: &str) -> Result<(), &'static str> {
     }
     if !pem.contains("PRIVATE KEY-----") {
         return Err(
-            "has no private key in PEM, which begins with `-----BEGIN PRIVATE KEY-----`, `-----BEGIN RSA PRIVATE KEY-----` or `-----BEGIN EC PRIVATE KEY-----`",
+            "has no private key in PEM, which begins with `-----BEGIN PRIVATE KEY-----`, `-----BEGIN RSA PRIVATE KEY-----` or `-----BEGIN EC PRIVATE KEY-----`; a file is given as `{ file = \"PATH\" }`",
         );
     }
     Ok(())
