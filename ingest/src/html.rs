@@ -15,7 +15,7 @@ mod address;
 mod ahead;
 mod article;
 mod canonical;
-mod charset;
+pub(crate) mod charset;
 mod drift;
 mod nesting;
 mod pattern;

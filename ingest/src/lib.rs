@@ -121,6 +121,7 @@ mod value;
 mod verify;
 mod warnings;
 mod watermark;
+mod xml;
 
 pub use self::{
     amend::{Reread, delete, reread, reset, retry_rejects},

@@ -18,7 +18,7 @@ pub(super) fn decode(bytes: &[u8], content_type: &str) -> String {
 }
 
 /// Returns the encoding named after `charset=`.
-fn label(text: &str) -> Option<&'static Encoding> {
+pub(crate) fn label(text: &str) -> Option<&'static Encoding> {
     let lower = text.to_ascii_lowercase();
     let value = lower.split_once("charset")?.1.trim_start();
     let value = value.strip_prefix('=')?.trim_start();
