@@ -174,17 +174,17 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_table_where_an_api_should_be_says_so_at_once() {
+    async fn a_table_where_json_should_be_says_so_at_once() {
         let server = Scripted::start([csv("FREQ,V\nM,1\n")]).await;
-        let text = format!("type = \"rest\"\nurl = \"{}t?x=1\"\n", server.url);
+        let text = format!(
+            "type = \"rest\"\nurl = \"{}t?x=1\"\nresponse = {{ format = \"json\" }}\n",
+            server.url
+        );
         let error = bring(&text, &Store::memory())
             .await
             .unwrap_err()
             .to_string();
-        assert!(
-            error.contains("`type = \"files\"` and `format = \"csv\"`"),
-            "{error}"
-        );
+        assert!(error.contains("`response.format = \"csv\"`"), "{error}");
         assert_eq!(server.heads().len(), 1, "{error}");
     }
 }

@@ -274,7 +274,7 @@ pub(crate) fn of_first(
     found
 }
 
-/// Infers the columns that are not `known` in a later batch of CSV or Parquet records.
+/// Infers the columns that are not `known` in a later batch of records with cells.
 pub(crate) fn of_new_columns(
     records: &[Record],
     config: &SourceConfig,
@@ -288,15 +288,18 @@ pub(crate) fn of_new_columns(
         };
         // The records of a file have the same columns in the same order.
         let before = mem::replace(&mut last, entries);
+        let is_flat = !entries.iter().any(|(_, value)| is_nested(value));
         let names = entries.iter().map(|(key, _)| key);
-        if names.eq(before.iter().map(|(key, _)| key)) {
+        if is_flat && names.eq(before.iter().map(|(key, _)| key)) {
             continue;
         }
-        let cells = entries.iter().filter(|(_, value)| {
-            matches!(value, Value::Cell(_) | Value::ByteCell(_) | Value::Null)
-        });
-        let names = cells.map(|(key, _)| join_path([key.as_str()]));
-        new.extend(names.filter(|name| !known.contains(name.as_str())));
+        let mut note = |name: &str| {
+            if !known.contains(name) && !new.contains(name) {
+                new.insert(name.to_owned());
+            }
+        };
+        let levels = config.contract.max_depth.get();
+        note_cells(entries, &mut String::new(), levels, &mut note);
     }
     if new.is_empty() {
         return Inferred::default();
@@ -305,6 +308,29 @@ pub(crate) fn of_new_columns(
     records.iter().for_each(|record| survey.add(record));
     survey.columns.retain(|column| new.contains(&column.name));
     survey.infer(config)
+}
+
+/// Passes the path of each cell and null of a record to `note`. `name` is the path of `entries`.
+fn note_cells(
+    entries: &[(String, Value)],
+    name: &mut String,
+    levels: u32,
+    note: &mut impl FnMut(&str),
+) {
+    let prefix = name.len();
+    for (key, value) in entries {
+        push_key(name, key);
+        match value {
+            Value::Cell(_) | Value::ByteCell(_) => note(name),
+            Value::Null if prefix == 0 => note(name),
+            Value::Object(inner) if levels > 1 => {
+                name.push('.');
+                note_cells(inner, name, levels - 1, note);
+            }
+            _ => {}
+        }
+        name.truncate(prefix);
+    }
 }
 
 /// Settings of a decision.

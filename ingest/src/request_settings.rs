@@ -1,6 +1,9 @@
 //! Checking the settings of requests: `method`, `body`, `params_in`, `idempotent` and `graphql`.
 
-use feedline_schemas::config::{BodyConfig, Method, ParamsIn, SourceConfig, TextOrSecret};
+use feedline_schemas::config::{
+    BodyConfig, CsvConfig, Method, Pagination, ParamsIn, ResponseFormat, SourceConfig, SourceKind,
+    TextOrSecret,
+};
 use serde_json::Value;
 
 use crate::{error::Error, rest};
@@ -25,6 +28,7 @@ pub(crate) fn check(source: &SourceConfig) -> Result<(), Error> {
         }
         rest::graphql::check(source, graphql)?;
     }
+    check_response(source)?;
     if let Some(body) = &source.body {
         if source.method.is_get() {
             let reason = "is not sent with `method = \"GET\"`, the default; set `method = \"POST\"` or `\"PUT\"`, or remove it";
@@ -68,6 +72,96 @@ pub(crate) fn check(source: &SourceConfig) -> Result<(), Error> {
         return wrong("pagination.next_origins", reason);
     }
     Ok(())
+}
+
+/// Settings of responses that contradict the format, or have no effect in it.
+fn check_response(source: &SourceConfig) -> Result<(), Error> {
+    use ResponseFormat::{Auto, Csv, Json, Ndjson, Xml};
+    if source.r#type != SourceKind::Rest {
+        return Ok(());
+    }
+    let wrong = |key: &str, reason: String| Err(Error::config(key, reason));
+    let format = source.response.format;
+    let name = format.as_str();
+    if source.graphql.is_some() && !matches!(format, Auto | Json) {
+        let reason = "must be `json` for `graphql`, whose responses are JSON; remove it";
+        return wrong("response.format", reason.into());
+    }
+    let is_json = matches!(format, Json | Ndjson) || source.graphql.is_some();
+    if is_json && source.csv != CsvConfig::default() {
+        let reason = "is for responses in CSV or XML, and does nothing in JSON; remove it, or set `response.format`";
+        return wrong("csv", reason.into());
+    }
+    if format == Xml && !is_of_cells(&source.csv) {
+        let reason = "has keys for tables, which do nothing in XML; keep only `null_values`, `null_spellings`, `decimal_separator`, `thousands_separator` and `percent`";
+        return wrong("csv", reason.into());
+    }
+    if !source.response.lists.is_empty() && !matches!(format, Auto | Xml) {
+        let reason = format!("is for XML, and does nothing in `{name}`; remove it");
+        return wrong("response.lists", reason);
+    }
+    if let Some(path) = source.response.lists.iter().find(|path| path.is_empty()) {
+        let reason = format!("has the empty path `{path}`; name an element below a record");
+        return wrong("response.lists", reason);
+    }
+    if format == Xml && source.records.is_empty() {
+        let reason = "is missing: in XML it is the path of the elements that are the records, from the root element on, such as `feed.entry`";
+        return wrong("records", reason.into());
+    }
+    if matches!(format, Csv | Ndjson)
+        && let Some(key) = path_key(source)
+    {
+        let reason = format!(
+            "is a path in a document, and a page in `{name}` has none; remove it, or use headers (`pagination.total_header`, `pagination.cursor_header`)"
+        );
+        return wrong(key, reason);
+    }
+    Ok(())
+}
+
+/// Returns true if only keys differ from the defaults that apply to single cells.
+fn is_of_cells(csv: &CsvConfig) -> bool {
+    let plain = CsvConfig {
+        null_values: csv.null_values.clone(),
+        null_spellings: csv.null_spellings,
+        decimal_separator: csv.decimal_separator,
+        thousands_separator: csv.thousands_separator,
+        percent: csv.percent,
+        ..CsvConfig::default()
+    };
+    *csv == plain
+}
+
+/// The first key with a path in a document.
+fn path_key(source: &SourceConfig) -> Option<&'static str> {
+    let pages = &source.pagination;
+    let has = |path: Option<&str>| path.is_some_and(|path| !path.is_empty());
+    let of_way = match &pages.way {
+        Pagination::Cursor(_) => Some("pagination.cursor_path"),
+        Pagination::NextUrl(_) => Some("pagination.next_path"),
+        _ => None,
+    };
+    let keys = [
+        ("records", has(Some(source.records.as_str()))),
+        ("error_path", has(source.error_path.as_deref())),
+        ("pagination.has_more_path", has(pages.way.has_more_path())),
+        (
+            "pagination.total_path",
+            has(pages.common.total_path.as_deref()),
+        ),
+    ];
+    let found = keys.into_iter().find(|(_, has)| *has);
+    found.map(|(key, _)| key).or(of_way)
+}
+
+/// Settings of the format of responses that decide how pages are read; empty for the defaults.
+pub(crate) fn hashed_response(source: &SourceConfig) -> Vec<u8> {
+    let csv = (source.csv != CsvConfig::default()).then_some(&source.csv);
+    if source.response.is_default() && csv.is_none() {
+        return Vec::new();
+    }
+    let all = (&source.response, csv);
+    serde_json::to_vec(&all).expect("settings have string keys and finite numbers")
 }
 
 fn check_body(source: &SourceConfig, body: &BodyConfig) -> Result<(), Error> {

@@ -1,4 +1,4 @@
-//! The `rest` source: pages of a JSON API.
+//! The `rest` source: pages of an API.
 
 mod ahead;
 mod answers;
@@ -7,7 +7,9 @@ mod body;
 mod fetcher;
 pub(crate) mod graphql;
 mod layout;
+mod markup;
 mod place;
+mod response;
 mod template;
 mod upcoming;
 
@@ -16,27 +18,29 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use feedline_schemas::{
     commit::{CommitEntry, Ledger, PageRun, Position},
-    config::{AuthConfig, Bounded, MissingValue, SourceConfig},
+    config::{AuthConfig, Bounded, MissingValue, ResponseFormat, SourceConfig},
     report::Warning,
 };
 use feedline_storage::{Store, clock::Clock};
 use url::Url;
 
 pub use self::ask::{Suggestion, suggest};
-pub(crate) use self::template::reference;
 use self::{
     ahead::RequestsAhead,
     answers::{Answered, Answers},
     fetcher::{FetchOutcome, Fetched, Fetcher, Refused},
     layout::Layout,
     place::Place,
+    response::{Form, Forms, NotedPage, Response},
 };
+pub(crate) use self::{response::has_cells, template::reference};
 use crate::{
     context::Context,
     demo::{self, DemoServer},
     error::Error,
     http::{Http, Request},
     ledger::Plan,
+    notices::Notices,
     pagination::{At, Contents, Paginator, Target},
     param::Param,
     raw::{Kept, Tape},
@@ -110,7 +114,8 @@ async fn opened(config: &SourceConfig, context: &Context) -> Result<Rest, Error>
     };
     let pages = Paginator::new(&config.pagination, base, key)?;
     let clock = Arc::clone(&context.clock);
-    let layout = Layout::new(config, &pages);
+    let notices = Notices::default();
+    let layout = Layout::new(config, &pages, &notices)?;
     let fetcher = Fetcher::new(http, layout, pages.fields(), Arc::clone(&clock));
     Ok(Rest {
         answers: Answers::new(config, &pages),
@@ -121,6 +126,10 @@ async fn opened(config: &SourceConfig, context: &Context) -> Result<Rest, Error>
         pages,
         incremental,
         warnings: WarningChanges::default(),
+        notices,
+        forms: Forms::default(),
+        is_auto: config.response.format.is_auto(),
+        records: config.records.clone(),
         keeps_all: config.dedup_window() == 0,
         highs: Vec::new(),
         skips_absent: each.is_some_and(|each| each.missing == MissingValue::Skip),
@@ -146,6 +155,7 @@ fn client(
     });
     let http = Http::new(place.base(), &headers, &config.retry, context)?;
     let http = http.with_tls(config, context)?;
+    let http = http.accepting(Response::accept(config));
     let mut http = http.with_manners(config, concurrency(config));
     let origins = config.pagination.way.next_origins().iter();
     for origin in origins.filter_map(|origin| Url::parse(origin).ok()) {
@@ -182,7 +192,7 @@ fn asked_params(config: &SourceConfig) -> Vec<String> {
     all
 }
 
-/// A JSON API that is being read.
+/// An API that is being read.
 #[derive(Debug)]
 struct Rest {
     place: Place,
@@ -191,6 +201,14 @@ struct Rest {
     incremental: Option<Incremental>,
     /// Warnings about what came, besides those about pages.
     warnings: WarningChanges,
+    /// Decisions about the texts of responses.
+    notices: Notices,
+    /// Forms of the pages so far.
+    forms: Forms,
+    /// True if `Content-Type` decides the format of a page.
+    is_auto: bool,
+    /// Path of the records.
+    records: String,
     /// Incremental: the highest cursors in the log.
     highs: Vec<String>,
     /// Origin of responses, and their archive.
@@ -253,6 +271,7 @@ impl Source for Rest {
         let Some(Answered {
             mut contents,
             headers,
+            form,
             errors,
             ..
         }) = answered
@@ -266,6 +285,7 @@ impl Source for Rest {
             .answers
             .validator(self.ahead.http(), &request, &contents, &headers);
         let url = request.url;
+        self.note_form(form, &contents, &url)?;
         if let Some(errors) = errors {
             self.warn_of_errors(&errors);
         }
@@ -313,6 +333,9 @@ impl Source for Rest {
         let held = entries.last().map(|last| &last.state.warnings[..]);
         let is_whole = self.plan.is_none() && self.incremental.is_none();
         self.warnings.restore(held.unwrap_or_default());
+        if entries.iter().any(|entry| !entry.files.is_empty()) {
+            self.forms.note_landed();
+        }
         self.pages
             .restore(held.unwrap_or_default(), is_whole || entries.is_empty());
         self.answers.restore(landing, entries).await
@@ -342,6 +365,7 @@ impl Source for Rest {
             .filter(|_| decides)
             .into_iter()
             .chain(self.ahead.http().notices())
+            .chain(self.notices.all())
             .collect()
     }
 
@@ -443,6 +467,31 @@ impl Rest {
                 Ok(since.into_iter().collect())
             }
         }
+    }
+
+    /// Notes the form of the next page.
+    ///
+    /// # Errors
+    /// [`Error::Body`] for a page unlike those before.
+    fn note_form(&mut self, mut form: Form, contents: &Contents, url: &Url) -> Result<(), Error> {
+        if form.format == ResponseFormat::Xml {
+            form.mix(self.forms.newly_single(&contents.records));
+        }
+        let page = NotedPage {
+            records: contents.records.len(),
+            is_auto: self.is_auto,
+        };
+        let noted = self
+            .forms
+            .note(form, page, &self.records, &mut self.warnings);
+        noted.map_err(|reason| {
+            let http = self.ahead.http();
+            let (shown, _) = http.masked(&reason.into());
+            Error::Body {
+                url: http.shown(url),
+                reason: String::from_utf8_lossy(&shown).into_owned(),
+            }
+        })
     }
 
     /// Warns that a page has landed with errors beside its data.

@@ -165,6 +165,15 @@ pub(crate) fn of_reader(
     })
 }
 
+/// Reads the rows of a table. Returns the names of its columns too.
+pub(crate) fn table(
+    reader: Box<dyn Read + Send>,
+    layout: &Layout,
+) -> Result<(Vec<String>, Box<dyn Rows>), String> {
+    let rows = CsvRows::new(reader, layout)?;
+    Ok((rows.header.clone(), Box::new(rows)))
+}
+
 fn read_whole(reader: impl Read) -> Result<Vec<u8>, String> {
     let mut bytes = Vec::new();
     reader

@@ -18,7 +18,7 @@ use std::{cmp::Ordering, collections::BTreeMap, fmt::Write as _};
 use feedline_schemas::{
     amendment::{SettingChange, SettingsChanged, SettingsRecord},
     commit::{CommitEntry, PageRun, Position},
-    config::{SourceConfig, SourceKind},
+    config::{CsvConfig, SourceConfig, SourceKind},
     ids::Hash128,
 };
 use serde_json::Value;
@@ -88,9 +88,14 @@ pub(crate) fn recorded(config: &SourceConfig) -> BTreeMap<String, String> {
         let path = child.path.clone().unwrap_or_else(|| name.to_string());
         all.insert(format!("contract.children.{name}.path"), path.into());
     }
+    // Most APIs have no tables.
+    let has_no_table = config.r#type == SourceKind::Rest && config.csv == CsvConfig::default();
     let is_recorded = |key: &str| {
         let class = class_of(key);
-        is_of(config.r#type, key) && matches!(class, Some(Class::Logged(_) | Class::Refused(_)))
+        let is_idle = has_no_table && key.starts_with("csv.");
+        !is_idle
+            && is_of(config.r#type, key)
+            && matches!(class, Some(Class::Logged(_) | Class::Refused(_)))
     };
     all.into_iter()
         .filter(|(key, _)| is_recorded(key))
@@ -106,13 +111,12 @@ fn is_of(kind: SourceKind, key: &str) -> bool {
     let table = key.split('.').next().unwrap_or(key);
     match table {
         "params" | "pagination" | "incremental" | "slices" | "for_each" | "method" | "body"
-        | "params_in" | "graphql" => kind == SourceKind::Rest,
+        | "params_in" | "graphql" | "response" => kind == SourceKind::Rest,
         "headers" => kind != SourceKind::Files,
         "records" => kind != SourceKind::Html,
         "crawl" | "page" => kind == SourceKind::Html,
-        "format" | "csv" | "idx" | "text" | "archive" | "fetch" | "files" => {
-            kind == SourceKind::Files
-        }
+        "csv" => kind != SourceKind::Html,
+        "format" | "idx" | "text" | "archive" | "fetch" | "files" => kind == SourceKind::Files,
         _ => true,
     }
 }
@@ -325,6 +329,9 @@ fn effect(
             } => Err(format!(
                 "`{}` is being read and {} of its records have landed: finish it with the old value first",
                 file.url, file.records
+            )),
+            _ if config.r#type == SourceKind::Rest => Ok(format!(
+                "it applies to the reading of the next page; {STAYS}"
             )),
             _ => Ok(format!("it applies to unread files; {STAYS}")),
         },

@@ -187,9 +187,14 @@ pub(crate) fn config_hash(config: &SourceConfig) -> Hash128 {
                 serde_json::to_vec(&(plain, kind, bound))
             };
             let request = request_settings::hashed(config);
-            match request.is_empty() {
+            let all = match request.is_empty() {
                 true => all,
                 false => all.map(|all| [&all[..], b"\0request ", &request].concat()),
+            };
+            let response = request_settings::hashed_response(config);
+            match response.is_empty() {
+                true => all,
+                false => all.map(|all| [&all[..], b"\0response ", &response].concat()),
             }
         }
         SourceKind::Html => {
@@ -433,6 +438,8 @@ mod tests {
             "incremental={cursor='c',param='p'}",
             "method=POST",
             "graphql={query='{ a }'}",
+            "response.format=csv",
+            "csv.delimiter=';'",
         ] {
             assert_ne!(
                 hash(1, &[]),

@@ -13,6 +13,9 @@ use crate::{infer, rest::graphql::effective};
 /// Code of the warning about values that do not fit the type of their column.
 const ODD_VALUES: &str = "odd_values";
 
+/// Beginning of the codes of warnings about the format of pages.
+const DECIDED_FORMAT: &str = "response_is_";
+
 /// A change of the warnings of a source.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum WarningChange {
@@ -131,13 +134,15 @@ pub(crate) fn holding(config: &SourceConfig, landed: &[Warning]) -> Vec<Warning>
             pages.common.total_path.is_some() || pages.common.total_header.is_some()
         }
         "common_cap" => pages.common.max_records.is_none(),
+        code if code.starts_with(DECIDED_FORMAT) => config.response.format.is_auto(),
         _ => true,
     };
     let is_odd = |warning: &Warning| warning.code == ODD_VALUES;
     let has_fate = |warning: &&Warning| {
         !is_odd(warning) || infer::is_about_odd_values(&warning.message, config.contract.types)
     };
-    let is_of_pages = |code: &str| is_end(code) || code == "small_pages";
+    let is_of_pages =
+        |code: &str| is_end(code) || code == "small_pages" || code.starts_with(DECIDED_FORMAT);
     let holds = |warning: &&Warning| !is_of_pages(&warning.code) || (is_rest && holds(warning));
     landed
         .iter()

@@ -67,6 +67,7 @@ impl Mark {
                 text: number.to_string(),
             })),
             Some(Value::Text(text)) => Self::parse(text).map(Some).map_err(wrong),
+            Some(Value::Cell(text)) => Self::parse(text.trim()).map(Some).map_err(wrong),
             Some(other) => Err(wrong(format!("{} cannot be ordered by", other.kind()))),
         }
     }

@@ -87,7 +87,7 @@ fn list_type(items: &[Value]) -> ColumnType {
             Value::Bool(_) => ColumnType::ListBool,
             Value::Int(_) => ColumnType::ListInt64,
             Value::Float(_) => ColumnType::ListFloat64,
-            Value::Text(_) => ColumnType::ListUtf8,
+            Value::Text(_) | Value::Cell(_) => ColumnType::ListUtf8,
             _ => return ColumnType::Json,
         };
         list = list.widest(this);

@@ -144,6 +144,7 @@ pub(crate) fn config(url: &str, r#type: PaginationKind) -> SourceConfig {
         params_in: None,
         idempotent: false,
         graphql: None,
+        response: Default::default(),
         pagination: match r#type {
             PaginationKind::Cursor => pages(json!({"type": "cursor", "cursor_path": "next"})),
             kind => PaginationConfig {

@@ -138,6 +138,7 @@ impl Keyset {
         })?;
         let key = match record.at(&self.key_path) {
             Some(Value::Text(key)) => key.clone(),
+            Some(Value::Cell(key)) => key.trim().to_owned(),
             Some(Value::Int(key)) => key.to_string(),
             other => {
                 return Err(format!(

@@ -15,6 +15,7 @@ use reqwest::{
     header::{HeaderMap, HeaderName},
 };
 
+use super::response::Form;
 use crate::{
     error::Error,
     http::{Got, Http, Request},
@@ -38,6 +39,7 @@ pub(super) struct Answered {
     pub(super) body: Bytes,
     /// Size of the decompressed body in bytes.
     pub(super) size: u64,
+    pub(super) form: Form,
     /// GraphQL: accepted errors beside the data.
     pub(super) errors: Option<String>,
 }

@@ -4,6 +4,7 @@ use feedline_schemas::{
     commit::Position,
     config::{Bounded, PaginationKind, PipelineConfig, SourceConfig, SourceKind},
 };
+use reqwest::header::CONTENT_TYPE;
 use serde::Serialize;
 use url::Url;
 
@@ -13,6 +14,7 @@ use super::{
     graphql::QueryErrors,
     layout::{self, Unusable},
     opened,
+    response::Response,
 };
 use crate::{
     blocking::blocking,
@@ -20,6 +22,7 @@ use crate::{
     context::Context,
     error::Error,
     http::{Got, redacted},
+    notices::Notices,
     pagination::suggest::{Found, suggest as speaks_for},
     settings::choose,
     value::Value,
@@ -132,14 +135,14 @@ async fn first_answer(config: &SourceConfig, context: &Context) -> Result<Sugges
         });
     };
     let Got { headers, body, .. } = got;
-    let (json, records, at) = (
-        config.contract.json.clone(),
-        config.records.clone(),
-        url.clone(),
-    );
+    let response = Response::new(config, &Notices::default())?;
+    let kind = headers.get(CONTENT_TYPE);
+    let kind = kind.and_then(|kind| kind.to_str().ok()).unwrap_or_default();
+    let kind = kind.to_owned();
+    let (records, at) = (config.records.clone(), url.clone());
     let error_path = config.error_path.clone().filter(|path| !path.is_empty());
     let read = move || {
-        let document = match layout::document(&body, &json) {
+        let document = match response.document(&body, &kind) {
             Ok(document) => document,
             Err(reason) => return Ok(Err(Unusable::Wrong(reason))),
         };
@@ -157,7 +160,7 @@ async fn first_answer(config: &SourceConfig, context: &Context) -> Result<Sugges
         Err(unusable) => Err(Error::Body {
             url: redacted(&url),
             reason: match unusable {
-                Unusable::Wrong(reason) => reason,
+                Unusable::Wrong(reason) | Unusable::Unfit(reason) => reason,
                 Unusable::Error(text)
                 | Unusable::Suspect(_, text)
                 | Unusable::Query(QueryErrors { text, .. }) => format!(

@@ -16,7 +16,7 @@ use url::Url;
 
 use super::{
     answers::{Answered, Origin},
-    layout::{Body, Layout, Unusable},
+    layout::{Body, Layout, NOT_JSON, Unusable},
 };
 use crate::{
     blocking::computing,
@@ -147,13 +147,13 @@ impl Fetcher {
         };
         let kept = origin.body(&body);
         let size = body.len() as u64;
-        let read = self.read(body).await;
+        let kind = headers.get(CONTENT_TYPE);
+        let kind = kind.and_then(|kind| kind.to_str().ok()).unwrap_or_default();
+        let read = self.read(body, kind.to_owned()).await;
         let read = read.map_err(|error| Failure {
             error: Box::new(error),
             again: Again::Never,
         })?;
-        let kind = headers.get(CONTENT_TYPE);
-        let kind = kind.and_then(|kind| kind.to_str().ok()).unwrap_or_default();
         let found = read.map_err(|unusable| self.failure(url, status, kind, unusable))?;
         let wrong = |reason| self.wrong(url, reason);
         let total = self.fields.total_in(&headers).map_err(wrong)?;
@@ -178,6 +178,7 @@ impl Fetcher {
             headers,
             body: kept,
             size,
+            form: found.form,
             errors: found.errors.map(|errors| http.excerpt(&errors.text)),
         }))
     }
@@ -207,15 +208,17 @@ impl Fetcher {
         let (http, wrong) = (&self.http, |reason| self.wrong(url, reason));
         match unusable {
             // A retry would get the same table.
-            Unusable::Wrong(reason) if download::format_of(kind) == Some(FileFormat::Csv) => {
-                Failure {
-                    again: Again::Never,
-                    ..wrong(format!(
-                        "{reason}, but a table (`Content-Type: {kind}`): set the source's `type = \"files\"` and `format = \"csv\"`, with the same `url`, `params` and `headers`"
-                    ))
-                }
-            }
+            Unusable::Wrong(reason) if is_other_table(&reason, kind) => Failure {
+                again: Again::Never,
+                ..wrong(format!(
+                    "{reason}, but a table (`Content-Type: {kind}`): set the source's `response.format = \"csv\"`"
+                ))
+            },
             Unusable::Wrong(reason) => wrong(reason),
+            Unusable::Unfit(reason) => Failure {
+                again: Again::Never,
+                ..wrong(reason)
+            },
             Unusable::Error(text) => {
                 let text = http.excerpt(&text);
                 wrong(format!(
@@ -251,18 +254,28 @@ impl Fetcher {
         }
     }
 
-    /// Reads a body.
-    async fn read(&self, body: Bytes) -> Result<Result<Body, Unusable>, Error> {
+    /// Reads a body that came with this `Content-Type`.
+    async fn read(
+        &self,
+        body: Bytes,
+        content_type: String,
+    ) -> Result<Result<Body, Unusable>, Error> {
         let (layout, readers) = (self.layout.clone(), Arc::clone(&self.readers));
         computing(move || {
             let locked = || readers.lock().unwrap_or_else(PoisonError::into_inner);
             let mut reader = locked().pop().unwrap_or_default();
-            let read = layout.read(body.into(), &mut reader);
+            let read = layout.read(body.into(), &content_type, &mut reader);
             locked().push(reader);
             Ok(read)
         })
         .await
     }
+}
+
+/// Returns true for a table in the place of a document of JSON.
+fn is_other_table(reason: &str, content_type: &str) -> bool {
+    let is_csv = download::format_of(content_type) == Some(FileFormat::Csv);
+    is_csv && reason.starts_with(NOT_JSON)
 }
 
 /// The failure of a request, which is not retried if the server may have processed a request that

@@ -1,16 +1,22 @@
 //! Paths of records and fields in a body.
 
-use std::sync::Arc;
+use std::{borrow::Cow, sync::Arc};
 
 use feedline_schemas::{
-    config::{JsonConfig, PartialData, SourceConfig},
+    config::{JsonConfig, PartialData, ResponseFormat, SourceConfig},
     ids::Hash128,
     record::{join_path, split_path},
 };
 
-use super::graphql::{self, QueryErrors};
+use super::{
+    graphql::{self, QueryErrors},
+    markup,
+    response::{Form, Response},
+};
 use crate::{
+    error::Error,
     json::{JsonRecord, NodeKind, Reader, Tape},
+    notices::Notices,
     pagination::Paginator,
     source::Record,
     value::Value,
@@ -19,8 +25,7 @@ use crate::{
 /// Paths of records and fields in a body.
 #[derive(Clone, Debug)]
 pub(super) struct Layout {
-    /// Bounds of the body.
-    json: JsonConfig,
+    response: Response,
     /// Path of the list of records; empty for the body itself.
     records: String,
     /// Key of the configuration and path of the next cursor or URL.
@@ -49,6 +54,7 @@ pub(super) struct Body {
     pub(super) has_more: Option<bool>,
     pub(super) total: Option<u64>,
     pub(super) hash: Option<Hash128>,
+    pub(super) form: Form,
     /// GraphQL: errors beside the data, which may contain secrets.
     pub(super) errors: Option<QueryErrors>,
 }
@@ -58,18 +64,26 @@ pub(super) struct Body {
 pub(super) enum Unusable {
     /// It does not match the configuration. Nothing of it is quoted: it may echo a secret.
     Wrong(String),
+    /// The same, and a retry would not change it.
+    Unfit(String),
     /// It is an error with this text, which may contain secrets.
     Error(String),
     /// It has no records, and at this key a value that APIs report errors with.
-    Suspect(&'static str, String),
+    Suspect(String, String),
     /// GraphQL: it has errors.
     Query(QueryErrors),
 }
 
 impl Layout {
-    pub(super) fn new(config: &SourceConfig, pages: &Paginator) -> Self {
-        Self {
-            json: config.contract.json.clone(),
+    /// # Errors
+    /// [`Error::Config`] for settings of CSV that cannot be used.
+    pub(super) fn new(
+        config: &SourceConfig,
+        pages: &Paginator,
+        notices: &Notices,
+    ) -> Result<Self, Error> {
+        Ok(Self {
+            response: Response::new(config, notices)?,
             records: config.records.clone(),
             token: pages.token_path().map(|(key, path)| (key, path.to_owned())),
             total: config.pagination.common.total_path.clone(),
@@ -81,12 +95,82 @@ impl Layout {
             is_hashed: pages.hashes_pages(),
             partial_data: config.graphql.as_ref().map(|graphql| graphql.partial_data),
             edges: graphql::edges_path(config),
+        })
+    }
+
+    /// Reads the contents of `body`, which came with this `Content-Type`.
+    pub(super) fn read(
+        &self,
+        body: Vec<u8>,
+        content_type: &str,
+        reader: &mut Reader,
+    ) -> Result<Body, Unusable> {
+        let has_paths = self.first_path().is_some();
+        match self.response.format_of(&body, content_type, has_paths) {
+            ResponseFormat::Auto | ResponseFormat::Json => self.json(body, reader),
+            ResponseFormat::Xml => {
+                let document = self.response.xml(&body, content_type);
+                self.document(document.map_err(Unusable::Wrong)?, ResponseFormat::Xml)
+            }
+            format @ (ResponseFormat::Csv | ResponseFormat::Ndjson) => {
+                self.table(body, content_type, format)
+            }
         }
     }
 
-    /// Reads the contents of `body`. It builds a value tree only if the fast path does not apply.
-    pub(super) fn read(&self, body: Vec<u8>, reader: &mut Reader) -> Result<Body, Unusable> {
-        match reader.read(body, &self.json) {
+    /// Key and value of the first path in a document that is configured.
+    fn first_path(&self) -> Option<(&'static str, &str)> {
+        let records = Some(&self.records).filter(|path| !path.is_empty());
+        let error = self.error.as_ref().filter(|path| !path.is_empty());
+        let token = self.token.as_ref();
+        records
+            .map(|path| ("records", path.as_str()))
+            .or_else(|| error.map(|path| ("error_path", path.as_str())))
+            .or_else(|| token.map(|(key, path)| (pagination_key(key), path.as_str())))
+            .or_else(|| {
+                let more = self.more.as_ref()?;
+                Some(("pagination.has_more_path", more.as_str()))
+            })
+            .or_else(|| {
+                let total = self.total.as_ref()?;
+                Some(("pagination.total_path", total.as_str()))
+            })
+    }
+
+    /// Reads a body of CSV or NDJSON.
+    fn table(
+        &self,
+        body: Vec<u8>,
+        content_type: &str,
+        format: ResponseFormat,
+    ) -> Result<Body, Unusable> {
+        if let Some((key, path)) = self.first_path() {
+            let name = format.as_str().to_uppercase();
+            return Err(Unusable::Unfit(format!(
+                "it is {name}, in which `{key}` = `{path}` names nothing; remove that key, or set `response.format` to what the pages are"
+            )));
+        }
+        let table = self.response.table(body, content_type, format);
+        let table = table.map_err(Unusable::Wrong)?;
+        let is_hashed = self.is_hashed && !table.records.is_empty();
+        Ok(Body {
+            hash: is_hashed.then(|| {
+                let texts: Vec<String> = table.records.iter().map(Record::canonical).collect();
+                Hash128::of(texts.join("\n").as_bytes())
+            }),
+            records: table.records,
+            token: None,
+            names_next: false,
+            has_more: None,
+            total: None,
+            form: table.form,
+            errors: None,
+        })
+    }
+
+    /// Reads a document of JSON. It builds a value tree only if the fast path does not apply.
+    fn json(&self, body: Vec<u8>, reader: &mut Reader) -> Result<Body, Unusable> {
+        match reader.read(body, self.response.bounds()) {
             Ok(tape) => {
                 let tape = Arc::new(tape);
                 match self.plain(&tape) {
@@ -160,40 +244,71 @@ impl Layout {
             names_next,
             has_more,
             total,
+            form: Form::of(ResponseFormat::Json),
             errors: None,
         })
     }
 
     fn tree(&self, body: &[u8]) -> Result<Body, Unusable> {
-        let document = document(body, &self.json).map_err(Unusable::Wrong)?;
+        let document = document(body, self.response.bounds()).map_err(Unusable::Wrong)?;
+        self.document(document, ResponseFormat::Json)
+    }
+
+    /// Reads a document of JSON or XML.
+    fn document(&self, document: Value, format: ResponseFormat) -> Result<Body, Unusable> {
+        let is_xml = format == ResponseFormat::Xml;
+        let at = |path: &str| match is_xml {
+            true => markup::at(&document, path),
+            false => document.at(path).map(Cow::Borrowed),
+        };
         let errors = self.query_errors(&document)?;
         let error = self.error.as_ref().filter(|path| !path.is_empty());
-        if let Some(error) = error.and_then(|path| document.at(path))
-            && is_something(error)
+        if let Some(error) = error.and_then(|path| at(path))
+            && is_something(&error)
+            && !(is_xml && markup::is_no_error(&error))
         {
-            return Err(Unusable::Error(error_text(error)));
+            return Err(Unusable::Error(error_text(&error)));
         }
         if self.error.is_none()
-            && let Some((key, error)) = self.suspect(&document)
+            && let Some((key, error)) = self.suspect(&document, is_xml)
         {
             return Err(Unusable::Suspect(key, error_text(error)));
         }
         let (token, names_next) = match &self.token {
             Some((key, path)) => {
-                let found = document.at(path);
-                let token = token(found, key, path).map_err(Unusable::Wrong)?;
+                let found = at(path);
+                let token = token(found.as_deref(), key, path).map_err(Unusable::Wrong)?;
                 (token, found.is_some())
             }
             None => (None, false),
         };
         let has_more = match &self.more {
-            Some(path) => boolean(document.at(path), path).map_err(Unusable::Wrong)?,
+            Some(path) => {
+                let found = match is_xml {
+                    true => at(path).map(markup::as_boolean),
+                    false => at(path),
+                };
+                boolean(found.as_deref(), path).map_err(Unusable::Wrong)?
+            }
             None => None,
         };
         let total = match &self.total {
-            Some(path) => total(document.at(path), path).map_err(Unusable::Wrong)?,
+            Some(path) => total(at(path).as_deref(), path).map_err(Unusable::Wrong)?,
             None => None,
         };
+        if is_xml {
+            let (mut records, absent) = self.elements(document)?;
+            let record = |value: &mut Value| self.response.make_lists(value);
+            records.iter_mut().for_each(record);
+            let form = Form::of_xml(&records, absent);
+            return Ok(Body {
+                token,
+                names_next,
+                has_more,
+                total,
+                ..self.body(records, form)
+            });
+        }
         let records = match document.at(&self.records) {
             Some(Value::List(_)) => take_list(document, &self.records),
             _ if self.has_edges(&document) => {
@@ -205,17 +320,51 @@ impl Layout {
                 return Err(errors.map_or_else(wrong, Unusable::Query));
             }
         };
-        let hash = (self.is_hashed && !records.is_empty()).then(|| hash(&records));
-        let record = |(i, value)| Record::of(value, || format!("record {i} of the page"));
         Ok(Body {
-            records: records.into_iter().enumerate().map(record).collect(),
             token,
             names_next,
             has_more,
             total,
-            hash,
             errors,
+            ..self.body(records, Form::of(format))
         })
+    }
+
+    /// A body that has only records.
+    fn body(&self, records: Vec<Value>, form: Form) -> Body {
+        let hash = (self.is_hashed && !records.is_empty()).then(|| hash(&records));
+        let record = |(i, value)| Record::of(value, || format!("record {i} of the page"));
+        Body {
+            records: records.into_iter().enumerate().map(record).collect(),
+            token: None,
+            names_next: false,
+            has_more: None,
+            total: None,
+            hash,
+            form,
+            errors: None,
+        }
+    }
+
+    /// The elements at `records` of a document of XML, and the names beside them if there are none.
+    fn elements(&self, document: Value) -> Result<(Vec<Value>, Option<String>), Unusable> {
+        if self.records.is_empty() {
+            let elements = markup::repeated(&document);
+            let found = match elements.is_empty() {
+                true => format!("it has `{}`", markup::names(&document)),
+                false => format!("elements are repeated at `{}`", elements.join("`, `")),
+            };
+            return Err(Unusable::Unfit(format!(
+                "it is XML, in which `records` must name the elements that are the records; {found}"
+            )));
+        }
+        match markup::elements(document, &self.records) {
+            Ok(found) => Ok(found),
+            Err(document) => {
+                let found = document.at(&self.records);
+                Err(Unusable::Wrong(self.no_list(&document, found)))
+            }
+        }
     }
 
     /// GraphQL: errors beside data that are accepted; `None` without one.
@@ -236,14 +385,18 @@ impl Layout {
     }
 
     /// Something at a key that APIs report errors with, in a document without records.
-    fn suspect<'a>(&self, document: &'a Value) -> Option<(&'static str, &'a Value)> {
+    fn suspect<'a>(&self, document: &'a Value, is_xml: bool) -> Option<(String, &'a Value)> {
+        if is_xml {
+            let has_records = document.at(&self.records).is_some();
+            return markup::error(document).filter(|_| !has_records);
+        }
         if let Some(Value::List(items)) = document.at(&self.records)
             && !items.is_empty()
         {
             return None;
         }
         let errors = ERRORS.iter().filter(|key| **key != self.records);
-        let mut found = errors.filter_map(|key| Some((*key, document.at(key)?)));
+        let mut found = errors.filter_map(|key| Some(((*key).to_owned(), document.at(key)?)));
         found.find(|(_, error)| is_something(error))
     }
 
@@ -278,20 +431,16 @@ impl Layout {
     }
 }
 
+/// Beginning of the reason why a body is no document of JSON.
+pub(super) const NOT_JSON: &str = "it is not valid JSON";
+
 /// Parses `body` as a document.
 ///
 /// # Errors
 /// The reason why it is invalid. Nothing of the body is quoted.
 pub(super) fn document(body: &[u8], bounds: &JsonConfig) -> Result<Value, String> {
-    Value::parse_within(body, bounds, 0).map_err(|reason| {
-        let is_markup = body.trim_ascii_start().starts_with(b"<");
-        let kind = if is_markup {
-            "; it looks like HTML or XML"
-        } else {
-            ""
-        };
-        format!("it is not valid JSON: {reason}{kind}")
-    })
+    Value::parse_within(body, bounds, 0)
+        .map_err(|reason| format!("{NOT_JSON}: {reason}{}", markup::kind_of(body)))
 }
 
 /// Key of the record in an edge of a GraphQL connection.
@@ -333,6 +482,14 @@ pub(super) fn is_something(value: &Value) -> bool {
 fn hash(records: &[Value]) -> Hash128 {
     let texts: Vec<String> = records.iter().map(Value::canonical).collect();
     Hash128::of(texts.join("\n").as_bytes())
+}
+
+/// Full name of a key of the pagination.
+fn pagination_key(key: &str) -> &'static str {
+    match key {
+        "next_path" => "pagination.next_path",
+        _ => "pagination.cursor_path",
+    }
 }
 
 /// Reads the cursor or URL at `path`: text or (a cursor only) an integer; null, absent or empty is

@@ -29,6 +29,7 @@ use crate::{
     error::Error,
     file_format::{Kind, named},
     landed_file,
+    rest::has_cells,
     setting_changes::adopt,
     settings::config_hash,
     source::{Crawled, Page, PagePart, Record},
@@ -114,7 +115,11 @@ pub async fn retry_rejects(
 /// [`Error::Config`] for a source whose rejected records are not stored unchanged.
 fn cells(config: &SourceConfig, last: Option<&CommitEntry>) -> Result<bool, Error> {
     let is_bytes = match config.r#type {
-        SourceKind::Rest => return Ok(false),
+        SourceKind::Rest => {
+            let warnings = last.map_or(&[][..], |last| &last.state.warnings[..]);
+            let has_warning = |code: &str| warnings.iter().any(|warning| warning.code == code);
+            return Ok(has_cells(config, has_warning));
+        }
         SourceKind::Html => return Ok(config.page.extract == PageExtract::Tables),
         SourceKind::Files => {
             config.fetch.is_some()
@@ -356,7 +361,7 @@ fn record(config: &SourceConfig, reason: &str, detail: &str, raw: &str, cells: b
     }
 }
 
-/// Converts a string back to a cell.
+/// Converts strings back to cells.
 fn cell(config: &SourceConfig, value: Value) -> Value {
     match value {
         Value::Text(text) => {
@@ -370,6 +375,14 @@ fn cell(config: &SourceConfig, value: Value) -> Value {
             } else {
                 Value::Cell(text)
             }
+        }
+        Value::Object(fields) => {
+            let fields = fields.into_iter();
+            Value::Object(
+                fields
+                    .map(|(name, value)| (name, cell(config, value)))
+                    .collect(),
+            )
         }
         other => other,
     }

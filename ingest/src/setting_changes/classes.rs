@@ -48,6 +48,8 @@ pub(crate) const KEYS: &[Key] = &[
     key("graphql.connection", Refused(OTHER_DATA)),
     key("graphql.cursor", Logged(Next("of the next request"))),
     key("graphql.partial_data", Immediate("from the next page on")),
+    key("response.format", Logged(Next("of the next page"))),
+    key("response.lists", Logged(Next("of the next records"))),
     key("auth.type", Immediate("from the next request on")),
     key("auth.secret", Immediate("from the next request on")),
     key("auth.header", Immediate("from the next request on")),

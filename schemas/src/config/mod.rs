@@ -36,6 +36,7 @@ mod pagination;
 mod parallel;
 mod precision;
 mod request;
+mod response;
 mod retry;
 mod schedule;
 mod secret;

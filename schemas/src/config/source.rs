@@ -8,8 +8,8 @@ use serde::{Deserialize, Deserializer, Serialize};
 use super::{
     AuthConfig, BodyConfig, Bounded, BoundedCount, Bytes, ContractConfig, CrawlConfig, CsvConfig,
     ForEachConfig, GraphqlConfig, IncrementalConfig, LimitsConfig, Method, PageConfig,
-    PaginationConfig, ParamsIn, Real, Refresh, RetryConfig, Seconds, SecretRef, SlicesConfig,
-    SourceScheduleConfig, TlsConfig, ZeroToHalf, tagged::KeyTable,
+    PaginationConfig, ParamsIn, Real, Refresh, ResponseConfig, RetryConfig, Seconds, SecretRef,
+    SlicesConfig, SourceScheduleConfig, TlsConfig, ZeroToHalf, tagged::KeyTable,
 };
 use crate::ids::Name;
 
@@ -19,7 +19,7 @@ use crate::ids::Name;
 pub struct SourceConfig {
     /// Name, unique in the pipeline; also the name of its landing folder.
     pub name: Name,
-    /// Kind of the source: `rest` (a JSON API), `html` (pages of a site) or `files`.
+    /// Kind of the source: `rest` (an API), `html` (pages of a site) or `files`.
     pub r#type: SourceKind,
     /// `rest`: URL of the first page; `demo://market` starts the embedded API. `files`: a path, URL
     /// or glob (`data/*.csv.gz`); files are read in the order of their names. A URL with a query
@@ -27,7 +27,7 @@ pub struct SourceConfig {
     /// read by `format` or by its `Content-Type`. `html`: the start page of the crawl.
     pub url: String,
     /// `rest`: path of the list of records in a page, keys joined with `.`; empty when the page is
-    /// the list itself.
+    /// the list itself. In XML it is the path of the elements that are the records.
     #[serde(default)]
     pub records: String,
     /// `rest`, and `files` over http(s): query parameters of each request.
@@ -65,6 +65,9 @@ pub struct SourceConfig {
     /// `rest`: query of a GraphQL API. Default: none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub graphql: Option<GraphqlConfig>,
+    /// `rest`: format of the responses. Default: JSON, or what their `Content-Type` names.
+    #[serde(default, skip_serializing_if = "ResponseConfig::is_default")]
+    pub response: ResponseConfig,
     /// `rest`: authentication at the host of `url`. Default: only `headers` are sent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub auth: Option<AuthConfig>,
@@ -150,7 +153,7 @@ pub struct SourceConfig {
     /// `files`: actions for files that change, and for those that are still being written.
     #[serde(default, skip_serializing_if = "FilesConfig::is_default")]
     pub files: FilesConfig,
-    /// `files`: details of CSV.
+    /// `files`: details of CSV. `rest`: the same for responses in CSV.
     #[serde(default)]
     pub csv: CsvConfig,
     /// `files`: details of idx.
@@ -230,6 +233,8 @@ const KEYS: KeyTable = KeyTable {
                 "params_in",
                 "idempotent",
                 "graphql",
+                "response",
+                "csv",
                 "auth",
                 "pagination",
                 "incremental",
@@ -296,7 +301,7 @@ impl SourceConfig {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum SourceKind {
-    /// A JSON API.
+    /// An API, mostly one of JSON.
     Rest,
     /// Pages of a site, found by links and sitemaps.
     Html,
@@ -588,8 +593,12 @@ mod tests {
                 "p.toml:6: `source.0.archive_raw`: this key belongs to `type = \"rest\"` and `type = \"html\"`",
             ),
             (
-                "type = \"rest\"\ncsv = { delimiter = \";\" }",
-                "p.toml:6: `source.0.csv`: this key belongs to `type = \"files\"`",
+                "type = \"html\"\ncsv = { delimiter = \";\" }",
+                "p.toml:6: `source.0.csv`: this key belongs to `type = \"rest\"` and `type = \"files\"`",
+            ),
+            (
+                "type = \"rest\"\nformat = \"csv\"",
+                "p.toml:6: `source.0.format`: this key belongs to `type = \"files\"`",
             ),
             (
                 "type = \"rest\"\ncrawl = { depth = 1 }",

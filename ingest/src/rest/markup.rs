@@ -1,0 +1,340 @@
+//! Records and fields in a document of XML.
+
+use std::borrow::Cow;
+
+use feedline_schemas::record::{join_path, split_path};
+
+use crate::{
+    value::{Value, shorten},
+    xml::{ATTRIBUTE, TEXT, is_html},
+};
+
+/// Local names of elements that APIs report errors with, in lower case.
+const ERRORS: [&str; 3] = ["error", "errors", "fault"];
+/// Deepest level of such an element: `Envelope`, `Body` and `Fault` of SOAP are three.
+const ERROR_LEVELS: usize = 3;
+/// Most paths in a message.
+const MOST_PATHS: usize = 5;
+/// Most characters of names in a message.
+const SHOWN: usize = 200;
+
+/// A hint about a body that is not JSON.
+pub(super) fn kind_of(body: &[u8]) -> &'static str {
+    let begin = body.trim_ascii_start();
+    let begin = String::from_utf8_lossy(&begin[..begin.len().min(64)]).into_owned();
+    if begin.starts_with("<?xml") {
+        "; it looks like XML, which `response.format = \"xml\"` reads"
+    } else if begin.starts_with('<') && !is_html(&begin) {
+        "; it looks like HTML or XML; XML is read with `response.format = \"xml\"`"
+    } else if begin.starts_with('<') {
+        "; it looks like HTML or XML"
+    } else {
+        ""
+    }
+}
+
+/// The field at `path`. An element with text is its text; elements with `rel` and `href` are the
+/// `href` of `rel="next"`.
+pub(super) fn at<'a>(document: &'a Value, path: &str) -> Option<Cow<'a, Value>> {
+    let found = document.at(path).or_else(|| text_of_bare(document, path))?;
+    Some(match found {
+        Value::Cell(text) => Cow::Owned(Value::Text(text.trim().to_owned())),
+        found if is_link(found) => Cow::Owned(next_link(found)),
+        Value::Object(fields) => match fields.iter().find(|(key, _)| key == TEXT) {
+            Some((_, Value::Cell(text))) => Cow::Owned(Value::Text(text.trim().to_owned())),
+            None if fields.iter().all(|(key, _)| key.starts_with(ATTRIBUTE)) => {
+                Cow::Owned(Value::Null)
+            }
+            _ => Cow::Borrowed(found),
+        },
+        found => Cow::Borrowed(found),
+    })
+}
+
+/// The text at a path that ends with `#text`, of an element that has nothing else.
+fn text_of_bare<'a>(document: &'a Value, path: &str) -> Option<&'a Value> {
+    let keys = split_path(path);
+    let (last, above) = keys.split_last()?;
+    let element = document.at(&join_path(above.iter().map(String::as_str)))?;
+    (last == TEXT && matches!(element, Value::Cell(_) | Value::Null)).then_some(element)
+}
+
+/// Returns true for an element with `rel` and `href`, or a list with one.
+fn is_link(value: &Value) -> bool {
+    match value {
+        Value::Object(_) => {
+            attribute(value, "@rel").is_some() && attribute(value, "@href").is_some()
+        }
+        Value::List(items) => items.iter().any(is_link),
+        _ => false,
+    }
+}
+
+/// The `href` of the next page; null without one.
+fn next_link(value: &Value) -> Value {
+    let items = match value {
+        Value::List(items) => items.as_slice(),
+        one => std::slice::from_ref(one),
+    };
+    let is_next = |item: &&Value| {
+        let rel = attribute(item, "@rel").unwrap_or_default();
+        rel.split_ascii_whitespace()
+            .any(|rel| rel.eq_ignore_ascii_case("next"))
+    };
+    let next = items.iter().find(is_next);
+    let href = next.and_then(|item| attribute(item, "@href"));
+    href.map_or(Value::Null, |href| Value::Text(href.trim().to_owned()))
+}
+
+fn attribute<'a>(value: &'a Value, key: &str) -> Option<&'a str> {
+    let Value::Object(fields) = value else {
+        return None;
+    };
+    fields.iter().find_map(|(name, value)| match value {
+        Value::Cell(text) if name == key => Some(text.as_str()),
+        _ => None,
+    })
+}
+
+/// The boolean that a text is; any other value unchanged.
+pub(super) fn as_boolean(value: Cow<'_, Value>) -> Cow<'_, Value> {
+    match &*value {
+        Value::Text(text) if matches!(text.as_str(), "true" | "True" | "TRUE" | "1") => {
+            Cow::Owned(Value::Bool(true))
+        }
+        Value::Text(text) if matches!(text.as_str(), "false" | "False" | "FALSE" | "0") => {
+            Cow::Owned(Value::Bool(false))
+        }
+        _ => value,
+    }
+}
+
+/// Returns true for a value in the place of an error that reports none.
+pub(super) fn is_no_error(value: &Value) -> bool {
+    let Value::Text(text) = value else {
+        return false;
+    };
+    text == "0" || text.eq_ignore_ascii_case("false")
+}
+
+/// An element that APIs report errors with, and its path.
+pub(super) fn error(document: &Value) -> Option<(String, &Value)> {
+    let mut path = Vec::new();
+    let found = find_error(document, &mut path, ERROR_LEVELS)?;
+    Some((join_path(path.iter().copied()), found))
+}
+
+fn find_error<'a>(value: &'a Value, path: &mut Vec<&'a str>, levels: usize) -> Option<&'a Value> {
+    let Value::Object(fields) = value else {
+        return None;
+    };
+    for (key, value) in fields {
+        let local = key.rsplit(':').next().unwrap_or(key);
+        let is_error = ERRORS.iter().any(|name| local.eq_ignore_ascii_case(name));
+        path.push(key);
+        if is_error && !is_nothing(value) {
+            return Some(value);
+        }
+        if levels > 1
+            && let Some(found) = find_error(value, path, levels - 1)
+        {
+            return Some(found);
+        }
+        path.pop();
+    }
+    None
+}
+
+/// Returns true for an element that reports no error: empty, `0` or `false`.
+fn is_nothing(value: &Value) -> bool {
+    match value {
+        Value::Null => true,
+        Value::Cell(text) => {
+            let text = text.trim();
+            text == "0" || text.eq_ignore_ascii_case("false")
+        }
+        _ => false,
+    }
+}
+
+/// The elements at `path`, one or many. If there are none of them although the element above exists,
+/// the names in that are returned too.
+///
+/// # Errors
+/// The unchanged document, if something else is at the path.
+pub(super) fn elements(document: Value, path: &str) -> Result<(Vec<Value>, Option<String>), Value> {
+    let keys = split_path(path);
+    let Some((_, above)) = keys.split_last() else {
+        return Err(document);
+    };
+    match document.at(path) {
+        Some(
+            Value::List(_) | Value::Object(_) | Value::Cell(_) | Value::Null | Value::Fault(_),
+        ) => {}
+        Some(_) => return Err(document),
+        None => {
+            let above = match above {
+                [] => None,
+                above => document.at(&join_path(above.iter().map(String::as_str))),
+            };
+            return match above {
+                Some(found @ (Value::Object(_) | Value::Null)) => {
+                    let names = names(found);
+                    Ok((Vec::new(), Some(format!("`{names}`"))))
+                }
+                _ => Err(document),
+            };
+        }
+    }
+    Ok((records(taken(document, &keys)), None))
+}
+
+/// The value at `keys`, which exists, without a copy.
+fn taken(document: Value, keys: &[String]) -> Value {
+    let found = keys.iter().try_fold(document, |at, key| match at {
+        Value::Object(fields) => fields
+            .into_iter()
+            .find(|(name, _)| name == key)
+            .map(|(_, value)| value),
+        _ => None,
+    });
+    found.unwrap_or(Value::Null)
+}
+
+/// The records that elements are.
+fn records(found: Value) -> Vec<Value> {
+    let items = match found {
+        Value::List(items) => items,
+        one => vec![one],
+    };
+    let record = |item| match item {
+        Value::Cell(_) => Value::Object(vec![(TEXT.to_owned(), item)]),
+        Value::Null => Value::Object(Vec::new()),
+        other => other,
+    };
+    items.into_iter().map(record).collect()
+}
+
+/// Names in an element, for messages.
+pub(super) fn names(element: &Value) -> String {
+    let Value::Object(fields) = element else {
+        return "nothing".into();
+    };
+    let names: Vec<&str> = fields.iter().map(|(name, _)| name.as_str()).collect();
+    shorten(&names.join("`, `"), SHOWN).into_owned()
+}
+
+/// Paths of the first repeated elements, for messages.
+pub(super) fn repeated(document: &Value) -> Vec<String> {
+    let (mut path, mut found) = (Vec::new(), Vec::new());
+    find_repeated(document, &mut path, &mut found);
+    found
+}
+
+fn find_repeated<'a>(value: &'a Value, path: &mut Vec<&'a str>, found: &mut Vec<String>) {
+    match value {
+        Value::List(_) if found.len() < MOST_PATHS => found.push(join_path(path.iter().copied())),
+        Value::Object(fields) => {
+            for (key, value) in fields {
+                path.push(key);
+                find_repeated(value, path, found);
+                path.pop();
+            }
+        }
+        _ => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use feedline_schemas::config::JsonConfig;
+
+    use super::*;
+    use crate::{
+        notices::Notices,
+        xml::{XmlRules, parse},
+    };
+
+    fn document(text: &str) -> Value {
+        let rules = XmlRules {
+            bounds: &JsonConfig::default(),
+            null_values: &[],
+            notices: &Notices::default(),
+        };
+        parse(text.as_bytes(), "", rules).unwrap()
+    }
+
+    #[test]
+    fn fields_are_texts_attributes_and_the_next_link() {
+        let check = |text: &str, path: &str, expected: Option<Value>| {
+            let document = document(text);
+            let found = at(&document, path).map(Cow::into_owned);
+            assert_eq!(found, expected, "{text} {path}");
+        };
+        let text = |text: &str| Some(Value::Text(text.into()));
+        let page = "<r n='3'><next> b </next><token size='9'>c</token><end size='9'/><void/></r>";
+        check(page, "r.@n", text("3"));
+        check(page, "r.next", text("b"));
+        check(page, "r.next.#text", text("b"));
+        check(page, "r.token", text("c"));
+        check(page, "r.token.#text", text("c"));
+        check(page, "r.end", Some(Value::Null));
+        check(page, "r.void", Some(Value::Null));
+        check(page, "r.other", None);
+        let feed = "<feed><link rel='self' href='/1'/><link rel='next' href='/2'/></feed>";
+        check(feed, "feed.link", text("/2"));
+        check(
+            "<feed><link rel='self' href='/1'/></feed>",
+            "feed.link",
+            Some(Value::Null),
+        );
+        check(
+            "<feed><link rel='NEXT' href='/2'/></feed>",
+            "feed.link",
+            text("/2"),
+        );
+    }
+
+    #[test]
+    fn one_element_many_and_none_are_lists_of_records() {
+        let check = |text: &str, path: &str, expected: &[&str], absent: Option<&str>| {
+            let (records, names) = elements(document(text), path).unwrap();
+            let records: Vec<String> = records.iter().map(Value::canonical).collect();
+            assert_eq!(records, expected, "{text}");
+            assert_eq!(names.as_deref(), absent, "{text}");
+        };
+        check("<f><e><a>1</a></e></f>", "f.e", &[r#"{"a":"1"}"#], None);
+        check(
+            "<f><e>1</e><e/></f>",
+            "f.e",
+            &[r##"{"#text":"1"}"##, "{}"],
+            None,
+        );
+        check("<f><t>1</t></f>", "f.e", &[], Some("`t`"));
+        check("<f/>", "f.e", &[], Some("`nothing`"));
+        check("<f><e i='1'/></f>", "f", &[r#"{"e":{"@i":"1"}}"#], None);
+        for (text, path) in [
+            ("<g><e/></g>", "f.e"),
+            ("<f>1</f>", "f.e"),
+            ("<f/>", "f.e.x"),
+        ] {
+            assert!(elements(document(text), path).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn errors_are_found_by_their_names_in_any_case_and_with_any_prefix() {
+        let check = |text: &str, expected: Option<&str>| {
+            let document = document(text);
+            let found = error(&document).map(|(path, _)| path);
+            assert_eq!(found.as_deref(), expected, "{text}");
+        };
+        check("<Error><Code>5</Code></Error>", Some("Error"));
+        check("<r><errors><e>1</e></errors></r>", Some("r.errors"));
+        let soap = "<s:Envelope><s:Body><s:Fault><c>1</c></s:Fault></s:Body></s:Envelope>";
+        check(soap, Some("s:Envelope.s:Body.s:Fault"));
+        check("<r><error>0</error></r>", None);
+        check("<r><error>false</error><fault/></r>", None);
+        check("<r><a><b><error>1</error></b></a></r>", None);
+    }
+}
