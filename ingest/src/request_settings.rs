@@ -169,6 +169,7 @@ fn check_body(source: &SourceConfig, body: &BodyConfig) -> Result<(), Error> {
     let given = [
         ("json", body.json.is_some()),
         ("form", body.form.is_some()),
+        ("xml", body.xml.is_some()),
         ("text", body.text.is_some()),
     ];
     let given: Vec<&str> = given
@@ -177,7 +178,12 @@ fn check_body(source: &SourceConfig, body: &BodyConfig) -> Result<(), Error> {
         .map(|(key, _)| *key)
         .collect();
     match given.as_slice() {
-        [] => return wrong("body", "is empty; give `json`, `form` or `text`".into()),
+        [] => {
+            return wrong(
+                "body",
+                "is empty; give `json`, `form`, `xml` or `text`".into(),
+            );
+        }
         [_] => {}
         several => {
             let reason = format!(
@@ -186,6 +192,11 @@ fn check_body(source: &SourceConfig, body: &BodyConfig) -> Result<(), Error> {
             );
             return wrong("body", reason);
         }
+    }
+    if let Some(xml) = &body.xml
+        && let Err(reason) = crate::xml::check(xml)
+    {
+        return wrong("body.xml", format!("is no XML document: {reason}"));
     }
     let header = source
         .headers
@@ -212,7 +223,10 @@ pub(crate) fn hashed(source: &SourceConfig) -> Vec<u8> {
             .filter(|(_, value)| matches!(value, TextOrSecret::Text(_)))
             .collect();
         let json = body.json.as_ref().map(without_references);
-        (json, form, &body.text, &body.content_type)
+        // A new kind of body must not change the hash of the others.
+        let text = body.xml.as_ref().map(|xml| format!("xml {xml}"));
+        let text = text.or_else(|| body.text.clone());
+        (json, form, text, &body.content_type)
     });
     let graphql = source.graphql.as_ref().map(|graphql| {
         let variables = Value::Object(graphql.variables.clone());
@@ -281,7 +295,11 @@ mod tests {
             "body",
             "has `json` and `form`",
         );
-        refused(&post("body = {}"), "body", "give `json`, `form` or `text`");
+        refused(
+            &post("body = {}"),
+            "body",
+            "give `json`, `form`, `xml` or `text`",
+        );
         refused(
             &post("body.text = '<a/>'"),
             "body.content_type",
@@ -379,9 +397,80 @@ mod tests {
     }
 
     #[test]
+    fn settings_of_another_format_of_responses_name_their_key() {
+        let refused = |lines: &str, key: &str, part: &str| {
+            let error = check(&source(lines)).unwrap_err().to_string();
+            assert!(
+                error.starts_with(&format!("`{key}`: ")) && error.contains(part),
+                "{lines}: {error}"
+            );
+        };
+        let of = |format: &str, more: &str| format!("response.format = '{format}'\n{more}");
+        refused(&of("xml", ""), "records", "such as `feed.entry`");
+        refused(
+            &of("xml", "records = 'a.b'\ncsv.delimiter = ';'"),
+            "csv",
+            "which do nothing in XML",
+        );
+        refused(&of("csv", "records = 'a'"), "records", "has none");
+        refused(&of("csv", "error_path = 'a'"), "error_path", "has none");
+        refused(
+            &of("ndjson", "pagination.total_path = 'a'"),
+            "pagination.total_path",
+            "`pagination.total_header`",
+        );
+        refused(
+            &of("csv", "pagination.type = 'cursor'"),
+            "pagination.cursor_path",
+            "has none",
+        );
+        refused(
+            &of("json", "csv.delimiter = ';'"),
+            "csv",
+            "does nothing in JSON",
+        );
+        refused(
+            &of("csv", "response.lists = ['a']"),
+            "response.lists",
+            "is for XML",
+        );
+        refused("response.lists = ['']", "response.lists", "the empty path");
+        refused(
+            &of("xml", "records = 'a'\ngraphql.query = '{ a }'"),
+            "response.format",
+            "whose responses are JSON",
+        );
+        refused(
+            "method = 'POST'\nbody.xml = '<a>{b}'",
+            "body.xml",
+            "ends early",
+        );
+        refused(
+            "method = 'POST'\nbody.xml = \"<?xml version='1.0' encoding='latin1'?><a/>\"",
+            "body.xml",
+            "sent in UTF-8",
+        );
+    }
+
+    #[test]
+    fn the_hash_of_responses_covers_their_format_and_nothing_else() {
+        let hash = |lines: &str| hashed_response(&source(lines));
+        assert!(hash("").is_empty());
+        assert!(hash("response.format = 'auto'\nmethod = 'POST'").is_empty());
+        assert_ne!(hash("response.format = 'csv'"), hash("csv.delimiter = ';'"));
+        assert_ne!(
+            hash("response.lists = ['a']"),
+            hash("response.lists = ['b']")
+        );
+    }
+
+    #[test]
     fn what_fits_is_accepted() {
         for lines in [
             "",
+            "response.format = 'xml'\nrecords = 'a.b'\ncsv.decimal_separator = ','",
+            "response.format = 'csv'\ncsv.delimiter = ';'\npagination.type = 'link'",
+            "method = 'POST'\nbody.xml = '<a b=\"{c}\">{d}</a>'",
             "method = 'POST'",
             "method = 'POST'\nbody = { json = {} }\nparams_in = 'body'\nidempotent = true",
             "method = 'PUT'\nbody = { form = { a = 'b' } }\nparams_in = 'query'",

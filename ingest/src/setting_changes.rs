@@ -152,6 +152,7 @@ fn shown_value(key: &str, value: &Value) -> String {
         "params.",
         "body.json",
         "body.form.",
+        "body.xml",
         "body.text",
         "graphql.query",
         "graphql.variables",

@@ -27,6 +27,7 @@ enum BodyContent {
         is_graphql: bool,
     },
     Form(Vec<(String, TemplateNode)>),
+    Xml(Text),
     Text(Text),
 }
 
@@ -77,7 +78,9 @@ impl Body {
         match &self.content {
             BodyContent::Json { node, .. } => node.note_holes(holes),
             BodyContent::Form(fields) => fields.iter().for_each(|(_, node)| node.note_holes(holes)),
-            BodyContent::Text(text) => holes.extend(text.holes().map(ToOwned::to_owned)),
+            BodyContent::Xml(text) | BodyContent::Text(text) => {
+                holes.extend(text.holes().map(ToOwned::to_owned))
+            }
         }
     }
 
@@ -86,7 +89,7 @@ impl Body {
         match &self.content {
             BodyContent::Json { node, .. } => matches!(node, TemplateNode::Table(_)),
             BodyContent::Form(_) => true,
-            BodyContent::Text(_) => false,
+            BodyContent::Xml(_) | BodyContent::Text(_) => false,
         }
     }
 
@@ -116,6 +119,15 @@ impl Body {
     ) -> Result<Bytes, Error> {
         match &self.content {
             BodyContent::Text(text) => Ok(text.filled(params).into()),
+            BodyContent::Xml(text) => match text.filled_in_xml(params) {
+                Ok(text) => Ok(text.into()),
+                Err(name) => Err(Error::config(
+                    "body.xml",
+                    format!(
+                        "has in its placeholder `{{{name}}}` a value with a control character, which XML cannot carry"
+                    ),
+                )),
+            },
             BodyContent::Form(fields) => {
                 let mut form = form_urlencoded::Serializer::new(String::new());
                 let is_other = |name: &str| others.iter().any(|other| other.name == name);
@@ -182,6 +194,11 @@ fn content(
                 BodyContent::Form(fields),
                 "application/x-www-form-urlencoded",
             ))
+        }
+        BodyConfig { xml: Some(xml), .. } => {
+            let text = Text::parse(xml, params);
+            let text = text.map_err(|reason| Error::config("body.xml", reason))?;
+            Ok((BodyContent::Xml(text), "application/xml"))
         }
         BodyConfig { text, .. } => {
             let text = text.as_deref().unwrap_or_default();

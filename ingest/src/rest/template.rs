@@ -80,6 +80,28 @@ impl Text {
         self.0.iter().map(text).collect()
     }
 
+    /// The text with the values of `params`, escaped for XML.
+    ///
+    /// # Errors
+    /// The name of a parameter whose value XML cannot carry.
+    pub(super) fn filled_in_xml(&self, params: &[Param<'_>]) -> Result<String, String> {
+        let mut filled = String::new();
+        for piece in &self.0 {
+            match piece {
+                Piece::Plain(text) => filled += text,
+                Piece::Hole(name) => {
+                    let found = params.iter().find(|param| param.name == name);
+                    let value = found.map(|param| &*param.value).unwrap_or_default();
+                    if value.chars().any(is_no_xml) {
+                        return Err(name.clone());
+                    }
+                    filled += &quick_xml::escape::escape(value);
+                }
+            }
+        }
+        Ok(filled)
+    }
+
     /// The same; `None` for one placeholder alone whose parameter is absent.
     pub(super) fn filled_or_left_out(&self, params: &[Param<'_>]) -> Option<String> {
         match self.0.as_slice() {
@@ -87,6 +109,11 @@ impl Text {
             _ => Some(self.filled(params)),
         }
     }
+}
+
+/// Returns true for a character that no document of XML 1.0 can have.
+fn is_no_xml(c: char) -> bool {
+    matches!(c, '\u{0}'..='\u{8}' | '\u{b}' | '\u{c}' | '\u{e}'..='\u{1f}' | '\u{fffe}' | '\u{ffff}')
 }
 
 /// The name in `{name}` at the beginning of `text`.
@@ -341,6 +368,21 @@ mod tests {
             Err("the placeholder `{sinse}`, which names no parameter"),
         );
         check("{sinse}", Err("write `{{sinse}}` to send it as it is"));
+    }
+
+    #[test]
+    fn values_are_escaped_for_xml_and_control_characters_are_refused() {
+        let parsed = Text::parse(
+            "<a b=\"{since}\">{page[n]} &amp; {none}</a>",
+            &["since", "page[n]", "none"],
+        );
+        let parsed = parsed.unwrap();
+        let value = Param::text("since", "\"<&>'");
+        let filled = parsed.filled_in_xml(&[value, Param::number("page[n]", 3)]);
+        let expected = "<a b=\"&quot;&lt;&amp;&gt;&apos;\">3 &amp; </a>";
+        assert_eq!(filled.as_deref(), Ok(expected));
+        let refused = parsed.filled_in_xml(&[Param::text("since", "a\u{1}")]);
+        assert_eq!(refused, Err("since".to_owned()));
     }
 
     #[test]

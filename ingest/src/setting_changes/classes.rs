@@ -38,6 +38,7 @@ pub(crate) const KEYS: &[Key] = &[
     key("method", Logged(Pages)),
     key("body.json", Logged(Pages)),
     key("body.form.*", Logged(Pages)),
+    key("body.xml", Logged(Pages)),
     key("body.text", Logged(Pages)),
     key("body.content_type", Logged(Next("of the next request"))),
     key("params_in", Logged(Pages)),

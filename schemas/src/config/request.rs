@@ -55,7 +55,7 @@ pub enum ParamsIn {
 }
 
 /// `[source.body]`: body of each request of a `rest` source with `method = "POST"` or `"PUT"`. One
-/// of `json`, `form` and `text` is given.
+/// of `json`, `form`, `xml` and `text` is given.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct BodyConfig {
@@ -75,12 +75,18 @@ pub struct BodyConfig {
     /// secret is given as `{ env = "NAME" }` or `{ file = "PATH" }`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub form: Option<BTreeMap<String, TextOrSecret>>,
-    /// Text of any kind, such as XML, with placeholders as in `json`. Values are inserted as they
-    /// are; of a parameter that a request does not have, nothing is inserted.
+    /// An XML document in UTF-8, with placeholders as in `json` in its texts and in the values of its
+    /// attributes. Values are escaped for XML; of a parameter that a request does not have, nothing
+    /// is inserted. Secrets are given by `auth` or `headers`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub xml: Option<String>,
+    /// Text of any kind, with placeholders as in `json`. Values are inserted as they are; of a
+    /// parameter that a request does not have, nothing is inserted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub text: Option<String>,
     /// `Content-Type` of the body. Default: `application/json` of `json`,
-    /// `application/x-www-form-urlencoded` of `form`; required with `text`.
+    /// `application/x-www-form-urlencoded` of `form`, `application/xml` of `xml`; required with
+    /// `text`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub content_type: Option<String>,
 }
