@@ -525,13 +525,17 @@ impl<'a> Work<'a> {
             &tools.environment.store_options(),
         )
         .map_err(|e| loaded.error("pipeline.root", e.to_string()))?;
-        Ok(Self {
+        let mut work = Self {
             loaded,
             set: set.clone(),
             root,
             json: *json,
             tools,
-        })
+        };
+        let folder = pipeline.file.parent().unwrap_or(Path::new(""));
+        let read = feedline_ingest::read_queries(&mut work.loaded.config, folder);
+        read.map_err(|error| work.ingest_error(error))?;
+        Ok(work)
     }
 
     /// Runs all stages.

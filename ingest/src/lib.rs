@@ -96,6 +96,7 @@ mod parquet_limits;
 mod parquet_rows;
 mod plain_secrets;
 mod preview;
+mod query_files;
 mod raw;
 #[cfg(test)]
 mod recorded;
@@ -132,6 +133,7 @@ pub use self::{
     hosts::Hosts,
     meter::{Cause, LogTotals, Meter, Meters, Reading},
     preview::{ColumnPreview, SourcePreview, preview},
+    query_files::read_queries,
     repair::repair,
     rest::{Suggestion, suggest},
     resume::resume,

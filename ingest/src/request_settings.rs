@@ -231,7 +231,7 @@ pub(crate) fn hashed(source: &SourceConfig) -> Vec<u8> {
     let graphql = source.graphql.as_ref().map(|graphql| {
         let variables = Value::Object(graphql.variables.clone());
         (
-            &graphql.query,
+            graphql.query.text(),
             &graphql.operation,
             without_references(&variables),
             &graphql.connection,

@@ -82,6 +82,26 @@ fn all_records_of_a_connection_land_once_by_nodes_and_by_edges() {
 }
 
 #[test]
+fn a_query_in_a_file_reads_the_same_and_a_changed_file_is_a_changed_setting() {
+    let folder = tempfile::tempdir().unwrap();
+    let Some((_server, url)) = start(folder.path()) else {
+        return;
+    };
+    let query = |field: &str| {
+        let text = format!("{{ limited {{ {field} }} }}");
+        fs::write(folder.path().join("limited.graphql"), text).unwrap();
+    };
+    let source = "records = \"data.limited\"\nretry = { base_ms = 1 }\ngraphql.query = { file = \"limited.graphql\" }\n";
+    query("number");
+    let report = ingest(folder.path(), &url, source).expect(0).json();
+    assert_eq!(report["rows"], 2, "{report}");
+    query("number title");
+    let report = ingest(folder.path(), &url, source).expect(0).json();
+    let changed = report["sources"][0]["settings_changed"].to_string();
+    assert!(changed.contains("graphql.query"), "{report}");
+}
+
+#[test]
 fn a_bound_in_a_variable_asks_for_newer_records_only() {
     let folder = tempfile::tempdir().unwrap();
     let Some((_server, url)) = start(folder.path()) else {

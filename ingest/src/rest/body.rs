@@ -218,7 +218,7 @@ fn graphql_content(
     let variables = TemplateNode::read(&variables, "graphql.variables", params, secrets)?;
     // The braces of a query are no placeholders.
     let fixed = |text: &str| TemplateNode::Fixed(Value::from(text));
-    let mut fields = vec![("query".to_owned(), fixed(&config.query))];
+    let mut fields = vec![("query".to_owned(), fixed(config.query.text()))];
     let operation = config.operation.as_deref();
     fields.extend(operation.map(|name| ("operationName".to_owned(), fixed(name))));
     fields.push((VARIABLES.to_owned(), variables));

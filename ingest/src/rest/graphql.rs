@@ -3,7 +3,9 @@
 use std::borrow::Cow;
 
 use feedline_schemas::{
-    config::{BodyCursor, GraphqlConfig, Pagination, PaginationKind, SourceConfig},
+    config::{
+        BodyCursor, GraphqlConfig, Pagination, PaginationKind, QueryFile, QueryText, SourceConfig,
+    },
     record::join_path,
 };
 
@@ -43,7 +45,13 @@ pub(super) fn edges_path(config: &SourceConfig) -> Option<String> {
 /// [`Error::Config`].
 pub(crate) fn check(config: &SourceConfig, graphql: &GraphqlConfig) -> Result<(), Error> {
     let wrong = |key: &str, reason: String| Err(Error::config(key, reason));
-    let query = Query::read(&graphql.query);
+    if let QueryText::File(QueryFile { file }) = &graphql.query {
+        let reason = format!(
+            "names the file `{file}`, which was not read with the configuration; read it by `read_queries`"
+        );
+        return wrong("graphql.query", reason);
+    }
+    let query = Query::read(graphql.query.text());
     let query = query.map_err(|reason| Error::config("graphql.query", reason))?;
     query
         .check(graphql.operation.as_deref())
@@ -99,7 +107,7 @@ pub(crate) fn check(config: &SourceConfig, graphql: &GraphqlConfig) -> Result<()
 /// # Errors
 /// [`Error::Config`].
 pub(super) fn check_params(graphql: &GraphqlConfig, params: &[&str]) -> Result<(), Error> {
-    let query = Query::read(&graphql.query);
+    let query = Query::read(graphql.query.text());
     let query = query.map_err(|reason| Error::config("graphql.query", reason))?;
     for param in params {
         let keys = feedline_schemas::record::split_path(param);

@@ -101,8 +101,9 @@ pub struct BodyConfig {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct GraphqlConfig {
-    /// Text of the query. A `mutation` or `subscription` is refused. Required.
-    pub query: String,
+    /// Text of the query, or its file as `{ file = "PATH" }`, a path that begins at the folder of the
+    /// pipeline file. A `mutation` or `subscription` is refused. Required.
+    pub query: QueryText,
     /// Name of the operation, if the text has several. Default: none is sent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub operation: Option<String>,
@@ -127,6 +128,39 @@ pub struct GraphqlConfig {
     /// with `graphql_partial_data`).
     #[serde(default, skip_serializing_if = "is_refuse")]
     pub partial_data: PartialData,
+}
+
+/// Text of a query, or its file.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(
+    untagged,
+    expecting = "expected the text of a query, or its file, `{ file = \"PATH\" }`"
+)]
+pub enum QueryText {
+    /// The text.
+    Text(String),
+    /// A file with the text, which is read when the pipeline file is.
+    File(QueryFile),
+}
+
+/// A file with the text of a query.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct QueryFile {
+    /// Path of the file, such as `queries/issues.graphql`. A relative one begins at the folder of
+    /// the pipeline file. Required.
+    pub file: String,
+}
+
+impl QueryText {
+    /// The text; empty for a file that has not been read.
+    #[must_use]
+    pub fn text(&self) -> &str {
+        match self {
+            Self::Text(text) => text,
+            Self::File(_) => "",
+        }
+    }
 }
 
 /// Action for a page with both `data` and `errors`.
@@ -226,6 +260,7 @@ mod tests {
     fn a_query_has_defaults_and_needs_its_text() {
         let read = source("graphql.query = '{ a }'\ngraphql.variables.since = 2026-01-02");
         let graphql = read.graphql.unwrap();
+        assert_eq!(graphql.query.text(), "{ a }");
         assert_eq!(graphql.cursor, "after");
         assert_eq!(graphql.variables["since"], "2026-01-02");
         let error = serde_json::from_value::<GraphqlConfig>(json!({})).unwrap_err();
@@ -233,5 +268,10 @@ mod tests {
             error.to_string().contains("missing field `query`"),
             "{error}"
         );
+        let read = source("graphql.query = { file = 'q/a.graphql' }");
+        let expected = QueryFile {
+            file: "q/a.graphql".into(),
+        };
+        assert_eq!(read.graphql.unwrap().query, QueryText::File(expected));
     }
 }
