@@ -687,6 +687,8 @@ mod ahead_tests;
 #[cfg(test)]
 mod faults;
 #[cfg(test)]
+mod formats;
+#[cfg(test)]
 mod keyset;
 #[cfg(test)]
 mod queries;

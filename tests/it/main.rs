@@ -25,6 +25,7 @@ mod exit_codes;
 mod fault_table;
 mod features;
 mod forecast;
+mod formats;
 mod front_door;
 mod graphql;
 mod http2;

@@ -1,0 +1,442 @@
+//! Pages of XML, CSV and NDJSON.
+
+use feedline_schemas::{
+    config::{PipelineConfig, load},
+    report::IngestReport,
+};
+use feedline_storage::Store;
+
+use super::{tests::read, *};
+use crate::{
+    http::testing::{Scripted, Step, answer, context, ok, raw, read_all},
+    run::{ingest, replay::replay},
+};
+
+fn pipeline(server: &Scripted, lines: &str) -> PipelineConfig {
+    let text = format!(
+        "[pipeline]\nname = 'p'\n[[source]]\nname = 's'\ntype = 'rest'\nurl = '{}items'\nretry = {{ base_ms = 1, cap_ms = 2, max_tries = 3 }}\nlimits = {{ concurrency = 1 }}\n{lines}",
+        server.url
+    );
+    load("p.toml", &text, &[]).unwrap().config
+}
+
+fn source(server: &Scripted, lines: &str) -> SourceConfig {
+    pipeline(server, lines).source.remove(0)
+}
+
+fn typed(content_type: &str, body: &str) -> Step {
+    answer(&format!("200 OK\r\nContent-Type: {content_type}"), body)
+}
+
+fn xml(body: &str) -> Step {
+    typed("application/xml", body)
+}
+
+fn csv(body: &str) -> Step {
+    typed("text/csv; charset=utf-8", body)
+}
+
+async fn bring(server: &Scripted, lines: &str, root: &Store) -> Result<IngestReport, Error> {
+    let context = Context {
+        root: root.clone(),
+        ..context()
+    };
+    ingest(&pipeline(server, lines), None, &context).await
+}
+
+fn codes(report: &IngestReport) -> Vec<&str> {
+    let warnings = report.sources[0].warnings.iter();
+    warnings.map(|warning| warning.code.as_str()).collect()
+}
+
+const FEED: &str = "records = 'feed.entry'\nresponse.format = 'xml'\n";
+
+#[tokio::test]
+async fn an_atom_feed_is_read_along_its_next_links() {
+    let page = |id: u64, next: &str| {
+        xml(&format!(
+            "<?xml version='1.0'?><feed xmlns='http://www.w3.org/2005/Atom'><link rel='self' href='/a'/>{next}<entry><id>{id}</id><link href='/{id}'/></entry></feed>"
+        ))
+    };
+    for reopen_every in [1, usize::MAX] {
+        let server = Scripted::start([
+            page(1, "<link rel='next' href='/items?after=1'/>"),
+            page(2, "<link rel='next' href='/items?after=2'/>"),
+            page(3, ""),
+        ])
+        .await;
+        let lines = format!("{FEED}pagination = {{ type = 'next_url', next_path = 'feed.link' }}");
+        let (records, _) = read_all(&source(&server, &lines), reopen_every)
+            .await
+            .unwrap();
+        let record = |id: u64| format!("{{\"id\":\"{id}\",\"link\":{{\"@href\":\"/{id}\"}}}}");
+        assert_eq!(records, [record(1), record(2), record(3)]);
+        assert_eq!(
+            server.targets(),
+            ["/items", "/items?after=1", "/items?after=2"]
+        );
+        let accept = "accept: application/xml, text/xml;q=0.9, */*;q=0.1\r\n";
+        assert!(server.heads()[0].contains(accept), "{:?}", server.heads());
+    }
+}
+
+#[tokio::test]
+async fn tokens_totals_and_flags_are_elements_and_attributes() {
+    let page = |id: u64, token: &str| {
+        xml(&format!(
+            "<r total='2'><item><id>{id}</id></item><token size='2'>{token}</token><more>{}</more></r>",
+            !token.is_empty()
+        ))
+    };
+    let server = Scripted::start([page(1, "a b"), page(2, "")]).await;
+    let lines = "records = 'r.item'\nresponse.format = 'xml'\n[source.pagination]\ntype = 'cursor'\ncursor_path = 'r.token'\nhas_more_path = 'r.more'\ntotal_path = 'r.@total'\nstrict_total = true\n";
+    let (records, _) = read(&source(&server, lines)).await.unwrap();
+    assert_eq!(records, [r#"{"id":"1"}"#, r#"{"id":"2"}"#]);
+    assert_eq!(server.targets(), ["/items", "/items?cursor=a+b"]);
+}
+
+#[tokio::test]
+async fn one_element_is_a_list_and_none_is_the_end_of_numbered_pages() {
+    let server = Scripted::start([
+        xml("<feed><entry><id>1</id></entry><entry><id>2</id></entry></feed>"),
+        xml("<feed><entry><id>3</id></entry></feed>"),
+        xml("<feed/>"),
+    ])
+    .await;
+    let lines = format!("{FEED}pagination = {{ type = 'page', page_size = 2 }}");
+    let (records, _) = read(&source(&server, &lines)).await.unwrap();
+    assert_eq!(records, [r#"{"id":"1"}"#, r#"{"id":"2"}"#, r#"{"id":"3"}"#]);
+}
+
+#[tokio::test]
+async fn broken_pages_of_xml_are_tried_again_and_nothing_is_lost() {
+    let good = "<feed><entry><id>1</id></entry></feed>";
+    let faults = [
+        xml("<feed><entry><id>1</id></entry>"),
+        xml("<feed><entry><id>1</i"),
+        xml(""),
+        xml("<html><body>Bad gateway</body></html>"),
+        xml("<!DOCTYPE html><html></html>"),
+        xml("<Error><Code>SlowDown</Code></Error>"),
+        xml("<feed><error>quota</error></feed>"),
+        ok(r#"{"error": "quota"}"#),
+        raw("200 OK\r\nContent-Length: 99", good.as_bytes()),
+    ];
+    for fault in faults {
+        let server = Scripted::start([fault.clone(), xml(good)]).await;
+        let (records, requests) = read(&source(&server, FEED)).await.unwrap();
+        assert_eq!(records, [r#"{"id":"1"}"#], "{fault:?}");
+        assert_eq!(requests.retries, 1, "{fault:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_fault_of_xml_that_stays_names_its_reason() {
+    let check = async |body: &str, lines: &str, part: &str, requests: usize| {
+        let server = Scripted::start([xml(body)]).await;
+        let error = read(&source(&server, lines)).await.unwrap_err().to_string();
+        assert!(error.contains(part), "{error}");
+        assert_eq!(server.heads().len(), requests, "{error}");
+    };
+    check(
+        "<feed><entry>",
+        FEED,
+        "the element `entry` at byte 6 is not closed",
+        3,
+    )
+    .await;
+    check("<html/>", FEED, "it is an HTML page", 3).await;
+    let dtd = "<!DOCTYPE feed [<!ENTITY a 'b'>]><feed/>";
+    check(dtd, FEED, "it has a DTD of its own", 3).await;
+    let error = "<r><fault><text>no rights</text></fault></r>";
+    check(error, FEED, "no record and `r.fault`", 3).await;
+    let own = format!("{FEED}error_path = 'feed.status.code'\n");
+    let body = "<feed><status><code>17</code></status></feed>";
+    check(body, &own, "an error at `error_path`: `17`", 3).await;
+    let other = "<rss><channel><item/><item/></channel></rss>";
+    check(other, FEED, "it has lists at `rss.channel.item`", 3).await;
+    // The response of a retry would be the same.
+    check(other, "", "elements are repeated at `rss.channel.item`", 1).await;
+}
+
+/// Six entries; the last one has an element twice.
+fn entries() -> String {
+    let entry = |i: u64| {
+        let tags = if i == 6 {
+            "<tag>a</tag><tag>b</tag>"
+        } else {
+            "<tag>a</tag>"
+        };
+        format!(
+            "<entry n='{i}'><price>{i}.5</price><code>0{i}</code>{tags}<at><x>{i}</x></at></entry>"
+        )
+    };
+    let entries: String = (1..=6).map(entry).collect();
+    format!("<feed>{entries}</feed>")
+}
+
+#[tokio::test]
+async fn texts_of_xml_get_the_types_of_their_columns_and_decisions_are_reported() {
+    let server = Scripted::start([xml(&entries())]).await;
+    let root = Store::memory();
+    let report = bring(&server, "records = 'feed.entry'", &root)
+        .await
+        .unwrap();
+    assert_eq!((report.rows, report.rejected), (5, 1));
+    let found = codes(&report);
+    assert!(found.contains(&"response_is_xml"), "{found:?}");
+    assert!(found.contains(&"xml_lists"), "{found:?}");
+    let columns = columns(&root).await;
+    for expected in ["@n Int64", "price Float64", "code Utf8", "at.x Int64"] {
+        assert!(
+            columns.iter().any(|column| column == expected),
+            "{columns:?}"
+        );
+    }
+    let lists = "records = 'feed.entry'\nresponse = { format = 'xml', lists = ['tag'] }";
+    let report = bring(&server, lists, &Store::memory()).await.unwrap();
+    assert_eq!((report.rows, report.rejected), (6, 0));
+    let found = codes(&report);
+    let own = ["response_is_xml", "xml_lists"];
+    assert!(found.iter().all(|code| !own.contains(code)), "{found:?}");
+}
+
+/// Names and types of the landed columns.
+async fn columns(root: &Store) -> Vec<String> {
+    let name = feedline_schemas::ids::Name::new("s").unwrap();
+    let landed = crate::landed(root, &name).await.unwrap().unwrap();
+    let columns = landed.schema.columns.iter();
+    columns
+        .map(|column| format!("{} {:?}", column.name, column.r#type))
+        .collect()
+}
+
+#[tokio::test]
+async fn a_path_without_an_element_is_warned_of_until_a_record_comes() {
+    let server = Scripted::start([xml("<feed><title>t</title></feed>")]).await;
+    let report = bring(&server, FEED, &Store::memory()).await.unwrap();
+    let warnings = &report.sources[0].warnings;
+    let warning = warnings.iter().find(|w| w.code == "no_xml_records");
+    let message = &warning.unwrap().message;
+    assert!(
+        message.contains("`feed.entry`") && message.contains("`title`"),
+        "{message}"
+    );
+    assert_eq!(report.rows, 0);
+}
+
+#[tokio::test]
+async fn cursors_of_xml_ask_for_newer_records() {
+    let entry = |id: u64, at: &str| format!("<entry><id>{id}</id><updated>{at}</updated></entry>");
+    let server = Scripted::answering(move |_, head| {
+        let is_later = head.starts_with("GET /items?since=1994-11-03");
+        let entries = match is_later {
+            true => entry(3, "1994-11-04T00:00:00Z"),
+            false => entry(1, "1994-11-02T00:00:00Z") + &entry(2, "1994-11-03T00:00:00Z"),
+        };
+        xml(&format!("<feed>{entries}</feed>"))
+    })
+    .await;
+    let lines = format!("{FEED}incremental = {{ cursor = 'updated', param = 'since' }}");
+    let root = Store::memory();
+    for rows in [2, 3] {
+        let report = bring(&server, &lines, &root).await.unwrap();
+        assert_eq!(report.rows, rows, "{report:?}");
+    }
+}
+
+#[tokio::test]
+async fn tables_are_read_by_page_with_a_header_on_each_and_a_total_in_a_header() {
+    let head = "200 OK\r\nContent-Type: text/csv\r\nX-Total-Count: 3";
+    let server = Scripted::start([
+        answer(head, "id;price\n1;1,5\n2;2,5\n"),
+        answer(head, "id;price\n3;\n"),
+    ])
+    .await;
+    let lines = "response.format = 'csv'\ncsv = { delimiter = ';', decimal_separator = ',' }\n[source.pagination]\ntype = 'offset'\npage_size = 2\nsize_param = 'limit'\ntotal_header = 'x-total-count'\nstrict_total = true\n";
+    let root = Store::memory();
+    let report = bring(&server, lines, &root).await.unwrap();
+    assert_eq!((report.rows, report.rejected), (3, 0));
+    let targets = server.targets();
+    assert_eq!(targets.len(), 2, "{targets:?}");
+    assert!(targets[1].contains("offset=2"), "{targets:?}");
+    assert!(server.heads()[0].contains("accept: text/csv, */*;q=0.1\r\n"));
+    assert_eq!(columns(&root).await, ["id Int64", "price Float64"]);
+}
+
+#[tokio::test]
+async fn tables_end_with_an_empty_page_or_a_repeated_one_or_their_links() {
+    let check = async |pages: &[&str], pagination: &str, requests: usize| {
+        let pages = pages.iter().map(|page| csv(page)).collect::<Vec<_>>();
+        let server = Scripted::start(pages).await;
+        let lines = format!("response.format = 'csv'\npagination = {{ {pagination} }}");
+        let (records, _) = read(&source(&server, &lines)).await.unwrap();
+        assert_eq!(records, [r#"{"a":"1"}"#, r#"{"a":"2"}"#, r#"{"a":"3"}"#]);
+        assert_eq!(server.heads().len(), requests);
+    };
+    let by_page = "type = 'page', page_size = 2";
+    check(&["a\n1\n2\n", "a\n3\n", "a\n"], by_page, 3).await;
+    check(&["a\n1\n2\n", "a\n3", ""], by_page, 3).await;
+    check(&["a\n1\n2\n", "a\n3\n", "a\n3\n"], by_page, 3).await;
+
+    let link = "200 OK\r\nContent-Type: text/csv\r\nLink: </items?p=2>; rel=\"next\"";
+    let server = Scripted::start([answer(link, "a\n1\n"), csv("a\n2\n")]).await;
+    let (records, _) = read(&source(&server, "pagination.type = 'link'"))
+        .await
+        .unwrap();
+    assert_eq!(records, [r#"{"a":"1"}"#, r#"{"a":"2"}"#]);
+}
+
+#[tokio::test]
+async fn what_is_no_table_is_tried_again_and_named() {
+    let check = async |body: &str, part: &str| {
+        let server = Scripted::start([csv(body), csv("a,b\n1,2\n")]).await;
+        let config = source(&server, "response.format = 'csv'");
+        let (records, requests) = read(&config).await.unwrap();
+        assert_eq!((records.len(), requests.retries), (1, 1), "{body}");
+        let server = Scripted::start([csv(body)]).await;
+        let config = source(&server, "response.format = 'csv'");
+        let error = read(&config).await.unwrap_err().to_string();
+        assert!(error.contains(part), "{error}");
+    };
+    check(
+        "<!doctype html><p>Bad gateway",
+        "it is HTML, where CSV should be",
+    )
+    .await;
+    check(
+        "<?xml version='1.0'?><e/>",
+        "it is XML, where CSV should be",
+    )
+    .await;
+    check("{\"error\": \"quota\"}", "it is JSON, where CSV should be").await;
+    check("a,b\n1,2\n3", "it ends in the middle of a record: line 3").await;
+    check("a,b\n1,\"2\n", "a quote is not closed").await;
+    check("a,a\n1,2\n", "has `a` twice").await;
+}
+
+#[tokio::test]
+async fn a_message_in_the_place_of_a_table_is_no_end() {
+    let pages = [csv("a\n1\n2\n"), csv("Error: too many requests\n")];
+    let server = Scripted::start(pages).await;
+    let lines = "response.format = 'csv'\npagination = { type = 'page', page_size = 2 }";
+    let error = read(&source(&server, lines)).await.unwrap_err().to_string();
+    assert!(
+        error.contains("its header has no column of this table"),
+        "{error}"
+    );
+    let server = Scripted::start([csv("rate limit exceeded\n")]).await;
+    let error = read(&source(&server, lines)).await.unwrap_err().to_string();
+    assert!(error.contains("`rate limit exceeded`"), "{error}");
+}
+
+#[tokio::test]
+async fn the_content_type_decides_where_no_format_is_given() {
+    let check = async |step: Step, lines: &str, expected: &str, code: Option<&str>| {
+        let server = Scripted::start([step]).await;
+        let (records, _) = read(&source(&server, lines)).await.unwrap();
+        assert_eq!(records, [expected]);
+        let report = bring(&server, lines, &Store::memory()).await.unwrap();
+        let found = codes(&report);
+        let found = found.iter().find(|code| code.starts_with("response_is_"));
+        assert_eq!(found.copied(), code);
+    };
+    let (number, cell) = (r#"{"a":1}"#, r#"{"a":"1"}"#);
+    check(csv("a\n1\n"), "", cell, Some("response_is_csv")).await;
+    let tabs = typed("text/tab-separated-values", "a\tb\n1\t\n");
+    check(tabs, "", r#"{"a":"1","b":null}"#, Some("response_is_csv")).await;
+    let lines = typed("application/x-ndjson", "{\"a\": 1}\n\n");
+    check(lines, "", number, Some("response_is_ndjson")).await;
+    let atom = typed("application/atom+xml", "<f><e><a>1</a></e></f>");
+    check(atom, "records = 'f.e'", cell, Some("response_is_xml")).await;
+    // JSON that is named otherwise.
+    check(csv("[{\"a\": 1}]"), "", number, None).await;
+    check(xml("\u{feff} [{\"a\": 1}]"), "", number, None).await;
+    let one = typed("application/x-ndjson", "{\"r\": [{\"a\": 1}]}");
+    check(one, "records = 'r'", number, None).await;
+}
+
+#[tokio::test]
+async fn another_format_in_the_middle_ends_the_run() {
+    let server = Scripted::start([ok("[{\"a\": 1}]"), csv("a\n2\n")]).await;
+    let lines = "pagination = { type = 'page', page_size = 1 }";
+    let error = read(&source(&server, lines)).await.unwrap_err().to_string();
+    assert!(
+        error.contains("it is CSV, and the pages before were JSON"),
+        "{error}"
+    );
+    let server = Scripted::start([csv("a\n1\n")]).await;
+    let error = read(&source(&server, "records = 'r'")).await.unwrap_err();
+    let error = error.to_string();
+    assert!(
+        error.contains("it is CSV, in which `records` = `r` names nothing"),
+        "{error}"
+    );
+    assert_eq!(server.heads().len(), 1);
+}
+
+#[tokio::test]
+async fn lines_of_json_are_records_and_truncated_ones_are_no_page() {
+    let of = "response.format = 'ndjson'";
+    let server = Scripted::start([ok("{\"a\": 1}\n{\"a\": 2}\n")]).await;
+    let (records, _) = read(&source(&server, of)).await.unwrap();
+    assert_eq!(records, [r#"{"a":1}"#, r#"{"a":2}"#]);
+    for body in ["{\"a\": 1}\n{\"a\": ", "Bad gateway\n", "<html>\n"] {
+        let server = Scripted::start([ok(body), ok("{\"a\": 1}\n")]).await;
+        let (records, requests) = read(&source(&server, of)).await.unwrap();
+        assert_eq!((records.len(), requests.retries), (1, 1), "{body}");
+    }
+}
+
+#[tokio::test]
+async fn archived_pages_are_replayed_in_their_format() {
+    for (page, lines) in [
+        (xml("<feed><entry><id>1</id></entry></feed>"), FEED),
+        (
+            typed(
+                "text/xml; charset=iso-8859-1",
+                "<feed><entry><id>1</id></entry></feed>",
+            ),
+            "records = 'feed.entry'\n",
+        ),
+        (csv("id\n1\n"), ""),
+    ] {
+        let server = Scripted::start([page]).await;
+        let lines = format!("{lines}archive_raw = true\n");
+        let (root, to) = (Store::memory(), Store::memory().child("again"));
+        let report = bring(&server, &lines, &root).await.unwrap();
+        assert_eq!(report.rows, 1, "{lines}");
+        let config = pipeline(&server, &lines);
+        drop(server);
+        let context = Context {
+            root: to,
+            ..context()
+        };
+        let replayed = replay(&config, None, &root, &context).await.unwrap();
+        assert_eq!(replayed.sources[0].rows, 1, "{lines}");
+        assert_eq!(replayed.sources[0].requests, 0, "{lines}");
+    }
+}
+
+#[tokio::test]
+async fn a_body_of_xml_has_escaped_values_in_its_places() {
+    let server = Scripted::start([
+        xml("<r><i><a>1</a></i><next>&lt;2&gt;</next></r>"),
+        xml("<r><i><a>2</a></i><next/></r>"),
+    ])
+    .await;
+    let lines = "records = 'r.i'\nmethod = 'POST'\nresponse.format = 'xml'\nbody.xml = '<q><after at=\"{cursor}\">{cursor}</after></q>'\npagination = { type = 'cursor', cursor_path = 'r.next' }";
+    let (records, _) = read(&source(&server, lines)).await.unwrap();
+    assert_eq!(records, [r#"{"a":"1"}"#, r#"{"a":"2"}"#]);
+    let heads = server.heads();
+    assert!(
+        heads[0].ends_with("<q><after at=\"\"></after></q>"),
+        "{heads:?}"
+    );
+    let second = "<q><after at=\"&lt;2&gt;\">&lt;2&gt;</after></q>";
+    assert!(heads[1].ends_with(second), "{heads:?}");
+    assert!(
+        heads[1].contains("content-type: application/xml\r\n"),
+        "{heads:?}"
+    );
+}
