@@ -89,6 +89,13 @@ pub const RUN: FormatTag = FormatTag {
     oldest: 2,
     remedy: TRAIN,
 };
+/// Record of an export.
+pub const EXPORT: FormatTag = FormatTag {
+    format: "feedline.export",
+    version: 1,
+    oldest: 1,
+    remedy: "export into another folder with `feedline export PIPELINE.toml --to FOLDER`",
+};
 
 /// Implements [`crate::Versioned`] for a struct with fields `format: String` and `version: u32`.
 macro_rules! versioned {

@@ -43,6 +43,10 @@ pub fn all() -> Vec<(&'static str, Schema)> {
             "checkpoint.schema.json",
             schema_for!(crate::checkpoint::CheckpointHeader),
         ),
+        (
+            "export.schema.json",
+            schema_for!(crate::export::ExportRecord),
+        ),
         ("run.schema.json", schema_for!(crate::run::RunRecord)),
         (
             "run-report.schema.json",

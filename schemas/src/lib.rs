@@ -14,6 +14,7 @@ pub mod csv_cell;
 pub mod diagnostics;
 pub mod edit;
 pub mod expect;
+pub mod export;
 pub mod failures;
 pub mod format;
 pub mod ids;

@@ -13,6 +13,7 @@ use crate::{
     commit::CommitEntry,
     config::{StoredImageConfig, TrainConfig},
     decode, encode,
+    export::{ExportFormat, ExportRecord, ExportState, ExportedFile, ExportedRows},
     failures::FailedRuns,
     format::FormatTag,
     ids::{Epoch, Hash128, Name, Seed, Sequence, Step, TableName},
@@ -119,6 +120,7 @@ fn samples_of_the_current_versions_load_and_those_of_others_are_refused_with_the
     check(&run());
     check(&loader_state());
     check(&failures());
+    check(&export());
     check_versions::<CommitEntry>(&read(CommitEntry::TAG, 2));
     check_versions::<LeaseEntry>(&read(LeaseEntry::TAG, 1));
 }
@@ -492,6 +494,29 @@ fn loader_state() -> LoaderState {
         skipped: None,
         epoch: Epoch::new(1),
         batch: Step::new(0),
+    }
+}
+
+fn export() -> ExportRecord {
+    ExportRecord {
+        format: ExportRecord::TAG.format.into(),
+        version: ExportRecord::TAG.version,
+        pipeline: name("prices"),
+        of: ExportedRows::Source {
+            name: TableName::from(name("prices")),
+            sequence: Sequence::new(3),
+            entry_hash: hash(7),
+            latest: true,
+        },
+        files_format: ExportFormat::HuggingFace,
+        state: ExportState::Complete,
+        files: vec![ExportedFile {
+            path: "data/train-00000-of-00001.parquet".into(),
+            split: Some(Split::Train),
+            rows: 7,
+            bytes: 2_135,
+            hash: hash(8),
+        }],
     }
 }
 

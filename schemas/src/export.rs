@@ -1,0 +1,166 @@
+//! Record of an export, `_feedline_export.json` in its folder, and the report of the command.
+//!
+//! Order of writes: the record as `writing`, files with rows under names that no reader takes for files of its format
+//! (`.train-000000.tar.incoming`), their own names once all rows are written, the index or card of the format, the record as
+//! `complete`. So a folder whose record says `writing` belongs to an export that is in progress or was killed, and a folder
+//! without a record is not ours.
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    format::{EXPORT, versioned},
+    ids::{Hash128, Name, Sequence, TableName},
+    manifest::Split,
+};
+
+/// Name of the record in the folder of an export. Readers of Parquet folders skip names that begin with `_`.
+pub const RECORD: &str = "_feedline_export.json";
+
+/// Record of an export.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ExportRecord {
+    /// `feedline.export`.
+    pub format: String,
+    /// Format version.
+    pub version: u32,
+    /// The pipeline.
+    pub pipeline: Name,
+    /// Exported rows.
+    pub of: ExportedRows,
+    /// Format of the files.
+    pub files_format: ExportFormat,
+    /// State of the folder.
+    pub state: ExportState,
+    /// Files, in the order of their rows, then those that describe them; empty while the export is in progress.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub files: Vec<ExportedFile>,
+}
+versioned!(ExportRecord, EXPORT);
+
+/// State of the folder of an export.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case", tag = "is", deny_unknown_fields)]
+pub enum ExportState {
+    /// The export is in progress, or was killed.
+    Writing {
+        /// Id of the process.
+        run: String,
+    },
+    /// All files are complete.
+    Complete,
+}
+
+/// Rows of an export.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case", tag = "kind", deny_unknown_fields)]
+pub enum ExportedRows {
+    /// Landed rows of a source, or of a child table.
+    Source {
+        /// The table.
+        name: TableName,
+        /// Last log entry that counts.
+        sequence: Sequence,
+        /// xxh3-128 of that entry.
+        entry_hash: Hash128,
+        /// True for only the latest version of each key.
+        latest: bool,
+    },
+    /// A built dataset.
+    Dataset {
+        /// Its name.
+        name: Name,
+        /// Fingerprint of its manifest.
+        fingerprint: Hash128,
+        /// Hash of its transform artefact.
+        transform: Hash128,
+    },
+}
+
+/// A file of an export.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ExportedFile {
+    /// Path in the folder.
+    pub path: String,
+    /// Its split; absent for landed rows, and for files without rows.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub split: Option<Split>,
+    /// Rows; 0 for a file that describes others.
+    pub rows: u64,
+    /// Size in bytes.
+    pub bytes: u64,
+    /// xxh3-128 of the file.
+    pub hash: Hash128,
+}
+
+/// Format of exported files.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum ExportFormat {
+    /// Parquet files.
+    Parquet,
+    /// Parquet files with a card, as `datasets.load_dataset` reads them.
+    HuggingFace,
+    /// Tar files of samples.
+    WebDataset,
+    /// Shards of MosaicML Streaming.
+    Mds,
+}
+
+impl ExportFormat {
+    /// Its name for people.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Parquet => "Parquet",
+            Self::HuggingFace => "Hugging Face",
+            Self::WebDataset => "WebDataset",
+            Self::Mds => "MDS",
+        }
+    }
+}
+
+/// Report of `export`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct DataExportReport {
+    /// Exported rows.
+    pub of: ExportedRows,
+    /// Format of the files.
+    pub format: ExportFormat,
+    /// Folder that was written.
+    pub url: String,
+    /// Rows written: as many as the log or the manifest has.
+    pub rows: u64,
+    /// Of a dataset, the rows of each split; a split without rows has no file.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub splits: BTreeMap<Split, u64>,
+    /// Landed rows that a later version of their key replaces; they were left out.
+    #[serde(default)]
+    pub older_versions: u64,
+    /// Columns written.
+    pub columns: u64,
+    /// Files with rows.
+    pub files: u64,
+    /// Bytes of all files.
+    pub bytes: u64,
+    /// Columns whose values have another type or name in the files than before, and the reason.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub converted: BTreeMap<String, String>,
+    /// Columns whose values are JSON text, as they landed: lists, and objects whose keys are data.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub json_text: Vec<String>,
+    /// NaN and infinite numbers in JSON, written as Python's `json` does. Standard JSON has no such
+    /// numbers.
+    #[serde(default)]
+    pub not_finite: u64,
+    /// Columns that were left out, and the reason.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub left_out: BTreeMap<String, String>,
+    /// True when a finished export was replaced.
+    #[serde(default)]
+    pub replaced: bool,
+}
