@@ -63,6 +63,7 @@ use crate::{
 pub use check::{CheckedDataset, check, check_columns};
 use grown::NotGrown;
 pub use past::{LandedRows, SeriesBatch, SeriesRequest, SeriesRows, series_rows};
+pub(crate) use sources::check_table;
 use sources::{chosen, columns_hash, frozen, input_hash, joined, landed};
 use tokenizer::TokenizerFile;
 use warnings::Earlier;

@@ -114,6 +114,17 @@ pub enum Error {
         /// Rows that were kept or rejected.
         found: u64,
     },
+    /// An export wrote another number of rows than the log or the manifest has; it is not complete.
+    #[error(
+        "{found} rows were exported of the {rows} that the log or the manifest has; the export is incomplete; this is a defect of \
+         feedline, please report it"
+    )]
+    ExportCount {
+        /// Rows of the log or the manifest.
+        rows: u64,
+        /// Rows written.
+        found: u64,
+    },
     /// The audit found the same content in two splits; nothing was published.
     #[error(
         "{keys} keys appear in more than one split ({}); nothing was published; with `dataset.dedup = \"none\"` duplicates are kept, \
@@ -197,7 +208,7 @@ impl Classified for Error {
             | Self::Miscounted { .. }
             | Self::Engine(_)
             | Self::Arrow(_) => ErrorKind::Retry,
-            Self::Lost { .. } => ErrorKind::Bug,
+            Self::Lost { .. } | Self::ExportCount { .. } => ErrorKind::Bug,
             Self::Storage(error) => error.kind(),
             Self::Contract(error) => error.kind(),
         }

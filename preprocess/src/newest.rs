@@ -49,6 +49,22 @@ pub(crate) fn of_newest(
     let Some(newest) = Newest::of(records)? else {
         return Ok(rows.select(own)?);
     };
+    let Some(all) = versions(session, records, &newest)? else {
+        return Ok(rows.select(own)?);
+    };
+    let kept = newest.keep(all)?;
+    let kept = kept.select(vec![ident(system::ORIGIN).alias(KEPT)])?;
+    // The side that comes first is held in memory: 8 bytes for each record.
+    let rows = kept.join(rows, JoinType::RightSemi, &[KEPT], &[RECORD], None)?;
+    Ok(rows.select(own)?)
+}
+
+/// Origins of all `records` beside the columns of `newest`; `None` without a record.
+pub(crate) fn versions(
+    session: &SessionContext,
+    records: &Landed,
+    newest: &Newest<'_>,
+) -> Result<Option<DataFrame>, Error> {
     let mut all: Option<DataFrame> = None;
     for generation in &records.generations {
         let mut columns = vec![origin(0).alias(system::ORIGIN)];
@@ -59,14 +75,7 @@ pub(crate) fn of_newest(
             None => found,
         });
     }
-    let Some(all) = all else {
-        return Ok(rows.select(own)?);
-    };
-    let kept = newest.keep(all)?;
-    let kept = kept.select(vec![ident(system::ORIGIN).alias(KEPT)])?;
-    // The side that comes first is held in memory: 8 bytes for each record.
-    let rows = kept.join(rows, JoinType::RightSemi, &[KEPT], &[RECORD], None)?;
-    Ok(rows.select(own)?)
+    Ok(all)
 }
 
 /// Columns that decide the latest version of each key of a source.

@@ -177,7 +177,10 @@ fn listed<'a>(
 }
 
 /// A source has the child tables that its contract names.
-fn check_table(key: &str, source: &SourceConfig, table: &Name) -> Result<(), Error> {
+///
+/// # Errors
+/// [`Error::Config`] about `key` for another table.
+pub(crate) fn check_table(key: &str, source: &SourceConfig, table: &Name) -> Result<(), Error> {
     let tables = &source.contract.children;
     if tables.contains_key(table) {
         return Ok(());

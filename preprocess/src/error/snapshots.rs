@@ -16,8 +16,8 @@ use super::Error;
 fn the_texts_of_all_errors_are_those_of_the_snapshot() {
     let mut texts = Texts::default();
     let variants = variants!(
-        Error: Config, Input, TooManyRejects, Unexpected, EmptySplit, Lost, Miscounted, Leak, Scratch,
-        UntrustedScratch, Decoder, Memory, Engine, Arrow, Storage, Contract
+        Error: Config, Input, TooManyRejects, Unexpected, EmptySplit, Lost, Miscounted, ExportCount, Leak,
+        Scratch, UntrustedScratch, Decoder, Memory, Engine, Arrow, Storage, Contract
     );
     let mut samples = of_data();
     samples.extend(of_machine());
@@ -76,6 +76,10 @@ fn of_data() -> Vec<Error> {
             what: "tokens".into(),
             documents: 100,
             shards: 99,
+        },
+        Error::ExportCount {
+            rows: 100,
+            found: 99,
         },
         Error::Miscounted {
             rows: 100,

@@ -1,0 +1,464 @@
+//! Landed rows of a table at the latest position of its log, with the columns and types of all schema versions together.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use arrow::{
+    array::{ArrayRef, AsArray, BooleanArray, Decimal128Array, RecordBatch, new_null_array},
+    compute::filter_record_batch,
+    datatypes::{DataType, Float64Type, SchemaRef, UInt64Type},
+};
+use bytes::Bytes;
+use datafusion::{logical_expr::ident, prelude::DataFrame};
+use feedline_schemas::{
+    config::SourceConfig,
+    export::ExportedRows,
+    ids::{Name, Origin},
+    record::{ColumnType, DECIMAL_PRECISION, DECIMAL_SCALE, RecordSchema, system},
+};
+use futures::TryStreamExt as _;
+use parquet::arrow::arrow_reader::{ArrowReaderMetadata, ParquetRecordBatchReaderBuilder};
+
+use super::table::{
+    ExportColumn, ExportPart, ExportTable, ReadRows, RowFile, TakeRows, cast_all, schema_of,
+};
+use crate::{
+    Context, Error, columns,
+    columns::{MergedColumn, merge},
+    landing::Landed,
+    newest::{self, Newest},
+    plain::{self, Plain},
+    plan::{self, landed_type},
+    scalar::RowFunction as _,
+    scratch::Scratch,
+};
+
+/// Bytes of the rows that are read together, about.
+const BATCH_BYTES: u64 = 8 << 20;
+/// Rows that are read together, at most.
+const BATCH_ROWS: u64 = 8192;
+
+/// Opens what `source`, or its child table, has landed. Of a source with a key, only the latest version of each key is read,
+/// as by datasets, unless `all_versions` are wanted.
+///
+/// # Errors
+/// As [`Landed::read`].
+pub(super) async fn open(
+    (source, table): (&SourceConfig, Option<&Name>),
+    all_versions: bool,
+    context: &Context,
+) -> Result<ExportTable, Error> {
+    let landed = Landed::read(&context.root, source, table).await?;
+    let latest = match all_versions {
+        true => None,
+        false => latest(&landed, context).await?.map(Arc::new),
+    };
+    let columns = merge(landed.generations.iter().map(|g| &g.schema));
+    let system = system_columns(&landed).await?;
+    let own = columns.iter();
+    let own = own.map(|c| ExportColumn::plain(&c.name, landed_type(c.r#type), true));
+    let exported: Vec<ExportColumn> = system.iter().cloned().chain(own).collect();
+    let mut files = Vec::new();
+    for generation in &landed.generations {
+        let reader = Arc::new(LandedReader {
+            system: system.clone(),
+            columns: columns.clone(),
+            schema: generation.schema.clone(),
+            parent: landed.records.is_some(),
+            latest: latest.clone(),
+        });
+        files.extend(generation.files.iter().map(|file| RowFile {
+            path: file.path.clone(),
+            bytes: file.bytes,
+            hash: file.hash,
+            rows: file.rows,
+            reader: Arc::clone(&reader) as Arc<dyn ReadRows>,
+        }));
+    }
+    let all = landed.rows();
+    let mut table = ExportTable {
+        of: ExportedRows::Source {
+            name: landed.reference.name.clone(),
+            sequence: landed.reference.sequence,
+            entry_hash: landed.reference.entry_hash,
+            latest: latest.is_some(),
+        },
+        store: landed.store.clone(),
+        columns: exported,
+        parts: vec![ExportPart {
+            split: None,
+            rows: all,
+            files,
+        }],
+        older_versions: 0,
+        converted: widened(&landed, &columns),
+        json_text: json_text(&columns),
+        left_out: BTreeMap::from([(
+            system::HASH.to_owned(),
+            "it only serves to find duplicates".to_owned(),
+        )]),
+        facts: facts(&landed),
+        notes: notes(&landed, latest.is_some()),
+        beside: Vec::new(),
+        text: None,
+    };
+    if let Some(latest) = latest {
+        let kept = match landed.records {
+            None => latest.len() as u64,
+            Some(_) => count_kept(&table).await?,
+        };
+        table.older_versions = all.saturating_sub(kept);
+        table.parts[0].rows = kept;
+    }
+    Ok(table)
+}
+
+/// Origins of the latest versions in landing order; of a child table, of the records whose rows are read. `None` for a source
+/// without a key. 8 bytes a record are held in memory.
+async fn latest(landed: &Landed, context: &Context) -> Result<Option<Vec<u64>>, Error> {
+    let records = landed.records.as_deref().unwrap_or(landed);
+    let Some(newest) = Newest::of(records)? else {
+        return Ok(None);
+    };
+    // The engine would report a damaged file less clearly.
+    landed.verify_files(|_| {}).await?;
+    let scratch = Scratch::claim(&context.scratch)?;
+    let session = plan::session(
+        context,
+        &scratch.path("spill"),
+        records.key.len() + 2,
+        None,
+        0,
+    )?;
+    let Some(all) = newest::versions(&session, records, &newest)? else {
+        return Ok(Some(Vec::new()));
+    };
+    let origins = Box::pin(sorted(newest.keep(all)?)).await?;
+    drop(scratch);
+    Ok(Some(origins))
+}
+
+async fn sorted(rows: DataFrame) -> Result<Vec<u64>, Error> {
+    let origin = ident(columns::system::ORIGIN);
+    let rows = rows
+        .select(vec![origin.clone()])?
+        .sort(vec![origin.sort(true, false)])?;
+    let mut batches = rows.execute_stream().await?;
+    let mut origins = Vec::new();
+    while let Some(batch) = batches.try_next().await? {
+        let column = batch.column(0).as_primitive::<UInt64Type>();
+        origins.extend_from_slice(column.values());
+    }
+    Ok(origins)
+}
+
+/// Counts the rows of a child table whose record is a latest version.
+async fn count_kept(table: &ExportTable) -> Result<u64, Error> {
+    let mut kept = 0;
+    for file in &table.parts[0].files {
+        kept = table
+            .read(file, kept, |kept, rows| {
+                *kept += rows.num_rows() as u64;
+                Ok(())
+            })
+            .await?;
+    }
+    Ok(kept)
+}
+
+/// Columns that find a row in the landing zone. Those of a child table depend on how deep its list is, so its first file names
+/// them.
+async fn system_columns(landed: &Landed) -> Result<Vec<ExportColumn>, Error> {
+    let column = |name: &str| {
+        let r#type = match name {
+            system::SEQUENCE => DataType::UInt64,
+            _ => DataType::UInt32,
+        };
+        ExportColumn::plain(name, r#type, false)
+    };
+    let mut found = vec![column(system::SEQUENCE), column(system::ROW)];
+    let first = landed.files().next();
+    if let Some(first) = first.filter(|_| landed.reference.name.table.is_some()) {
+        let bytes = landed.store.get(&first.path).await?;
+        let metadata = ArrowReaderMetadata::load(&bytes, Default::default());
+        let metadata = metadata.map_err(|e| unreadable(landed.store.url_of(&first.path), e))?;
+        let names = metadata.schema().fields().iter().map(|field| field.name());
+        let others = [system::SEQUENCE, system::ROW, system::HASH];
+        let is_place =
+            |name: &&String| name.starts_with(system::PREFIX) && !others.contains(&name.as_str());
+        found.extend(names.filter(is_place).map(|name| column(name)));
+    }
+    Ok(found)
+}
+
+fn unreadable(url: String, error: impl std::fmt::Display) -> Error {
+    let advice = "it was changed or damaged after it landed: restore it, or remove the source's landing folder and ingest again";
+    Error::input(format!("`{url}`"), error.to_string(), advice)
+}
+
+fn facts(landed: &Landed) -> Vec<(String, String)> {
+    let reference = &landed.reference;
+    let mut facts = vec![
+        ("feedline.source".to_owned(), reference.name.to_string()),
+        (
+            "feedline.sequence".to_owned(),
+            reference.sequence.get().to_string(),
+        ),
+        (
+            "feedline.entry_hash".to_owned(),
+            reference.entry_hash.to_string(),
+        ),
+    ];
+    if let Some(licence) = &reference.licence {
+        facts.push(("feedline.licence".to_owned(), licence.clone()));
+    }
+    facts
+}
+
+fn notes(landed: &Landed, is_latest: bool) -> Vec<String> {
+    let reference = &landed.reference;
+    let mut notes = vec![format!(
+        "Rows of the source `{}` as they had landed up to entry {} of its commit log, in landing order. `{}` and `{}` are the \
+         batch of a row and its place there.",
+        reference.name,
+        reference.sequence.get(),
+        system::SEQUENCE,
+        system::ROW
+    )];
+    if is_latest {
+        let key = landed.newest().0.join("`, `");
+        notes.push(format!("Only the latest version of each `{key}` is here."));
+    }
+    if let Some(licence) = &reference.licence {
+        notes.push(format!("Licence: {licence}."));
+    }
+    notes
+}
+
+fn json_text(columns: &[MergedColumn]) -> Vec<String> {
+    let columns = columns.iter().filter(|c| c.r#type == ColumnType::Json);
+    columns.map(|column| column.name.clone()).collect()
+}
+
+/// Columns that have another type in some schema versions, with these types.
+fn widened(landed: &Landed, columns: &[MergedColumn]) -> BTreeMap<String, String> {
+    let mut widened = BTreeMap::new();
+    for column in columns {
+        let versions = landed.generations.iter().flat_map(|g| &g.schema.columns);
+        let mut earlier: Vec<String> = Vec::new();
+        for version in versions.filter(|version| version.name == column.name) {
+            let landed_as = landed_type(version.r#type);
+            let text = format!("`{landed_as}`");
+            let has_values = version.r#type != ColumnType::Null;
+            let is_other = landed_as != landed_type(column.r#type);
+            if has_values && is_other && !earlier.contains(&text) {
+                earlier.push(text);
+            }
+        }
+        if !earlier.is_empty() {
+            let earlier = earlier.join(" and ");
+            let now = landed_type(column.r#type);
+            let text = format!("{earlier} in some schema versions, here all `{now}`");
+            widened.insert(column.name.clone(), text);
+        }
+    }
+    widened
+}
+
+/// Reads the files of one schema version.
+#[derive(Debug)]
+struct LandedReader {
+    system: Vec<ExportColumn>,
+    /// The source's columns, with their types over all versions.
+    columns: Vec<MergedColumn>,
+    /// The version of the files.
+    schema: RecordSchema,
+    /// True if `latest` are records, and rows are those of a child table.
+    parent: bool,
+    /// Origins of the rows to read, sorted; all rows if absent.
+    latest: Option<Arc<Vec<u64>>>,
+}
+
+impl ReadRows for LandedReader {
+    fn read(&self, file: Bytes, take: &mut TakeRows<'_>) -> Result<(), Error> {
+        let failed = |e: parquet::errors::ParquetError| Error::Arrow(e.into());
+        let builder = ParquetRecordBatchReaderBuilder::try_new(file).map_err(failed)?;
+        let metadata = builder.metadata();
+        let bytes = metadata.row_groups().iter().map(|g| g.total_byte_size());
+        let bytes = u64::try_from(bytes.sum::<i64>()).unwrap_or_default();
+        let rows = u64::try_from(metadata.file_metadata().num_rows()).unwrap_or_default();
+        let batch = (BATCH_BYTES * rows / bytes.max(1)).clamp(1, BATCH_ROWS);
+        let batch = usize::try_from(batch).unwrap_or(1);
+        let reader = builder.with_batch_size(batch).build().map_err(failed)?;
+        let exported = self.exported();
+        for rows in reader {
+            let rows = self.kept(rows?)?;
+            if rows.num_rows() > 0 {
+                take(&self.aligned(&rows, &exported)?)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl LandedReader {
+    fn exported(&self) -> SchemaRef {
+        let own = self.columns.iter();
+        let own = own.map(|c| ExportColumn::plain(&c.name, landed_type(c.r#type), true));
+        schema_of(self.system.iter().cloned().chain(own))
+    }
+
+    /// The rows that are read.
+    fn kept(&self, rows: RecordBatch) -> Result<RecordBatch, Error> {
+        let Some(latest) = &self.latest else {
+            return Ok(rows);
+        };
+        let place = if self.parent {
+            system::PARENT
+        } else {
+            system::ROW
+        };
+        let [sequences, places] = [system::SEQUENCE, place].map(|name| number_column(&rows, name));
+        let (sequences, places) = (sequences?, places?);
+        let (sequences, places) = (
+            sequences.as_primitive::<UInt64Type>().values(),
+            places.as_primitive::<UInt64Type>().values(),
+        );
+        let origins = sequences.iter().zip(places.iter());
+        let is_kept = origins.map(|(sequence, place)| {
+            let origin = Origin::pack(0, *sequence, *place);
+            origin.is_some_and(|origin| latest.binary_search(&origin.packed()).is_ok())
+        });
+        let is_kept: BooleanArray = is_kept.map(Some).collect();
+        Ok(filter_record_batch(&rows, &is_kept)?)
+    }
+
+    /// The exported columns of rows of this schema version.
+    fn aligned(&self, rows: &RecordBatch, exported: &SchemaRef) -> Result<RecordBatch, Error> {
+        let system = self.system.iter();
+        let system = system.map(|c| cast_all(&column_of(rows, &c.name)?, &c.r#type));
+        let own = self.columns.iter().map(|c| self.own(rows, c));
+        let columns = system.chain(own).collect::<Result<Vec<_>, Error>>()?;
+        Ok(RecordBatch::try_new(Arc::clone(exported), columns)?)
+    }
+
+    fn own(&self, rows: &RecordBatch, column: &MergedColumn) -> Result<ArrayRef, Error> {
+        let wanted = landed_type(column.r#type);
+        let mut known = self.schema.columns.iter();
+        let Some(found) = known.find(|known| known.name == column.name) else {
+            return Ok(new_null_array(&wanted, rows.num_rows()));
+        };
+        let cells = cast_all(&column_of(rows, &column.name)?, &landed_type(found.r#type))?;
+        match wanted {
+            DataType::Utf8 if plain::is_needed(found.r#type) => {
+                Ok(Plain.call(&[cells], rows.num_rows())?)
+            }
+            DataType::Decimal128(..) if found.r#type == ColumnType::Float64 => {
+                to_decimals(&cells, &column.name)
+            }
+            wanted => cast_all(&cells, &wanted),
+        }
+    }
+}
+
+/// Floats of an earlier schema version as decimals with the digits that name them. The cast of the engine multiplies floats, which
+/// adds digits.
+fn to_decimals(cells: &ArrayRef, name: &str) -> Result<ArrayRef, Error> {
+    let refuse = |value: f64| {
+        Error::input(
+            format!("column `{name}`"),
+            format!(
+                "it has {value} in an earlier schema version, which no decimal of its type today holds"
+            ),
+            format!(
+                "declare `contract.column.{name}.type` as `float` or `text`, and ingest again into another root"
+            ),
+        )
+    };
+    let floats = cells.as_primitive::<Float64Type>().iter();
+    let units = floats.map(|float| {
+        float
+            .map(|value| units_of(value).ok_or_else(|| refuse(value)))
+            .transpose()
+    });
+    let units = units.collect::<Result<Vec<Option<i128>>, Error>>()?;
+    let decimals = Decimal128Array::from(units);
+    let decimals = decimals.with_precision_and_scale(DECIMAL_PRECISION, DECIMAL_SCALE)?;
+    Ok(Arc::new(decimals))
+}
+
+/// A float in units of a decimal's last digit, from its shortest digits, rounded to nearest; `None` if no decimal holds it.
+fn units_of(value: f64) -> Option<i128> {
+    const DIGITS: usize = DECIMAL_SCALE.unsigned_abs() as usize;
+    let text = format!("{value}");
+    let (sign, digits) = match text.strip_prefix('-') {
+        Some(digits) => (-1, digits),
+        None => (1, text.as_str()),
+    };
+    let (whole, part) = digits.split_once('.').unwrap_or((digits, ""));
+    let first = part.get(..DIGITS).unwrap_or(part);
+    let is_up = part
+        .as_bytes()
+        .get(DIGITS)
+        .is_some_and(|next| *next >= b'5');
+    let units: i128 = format!("{whole}{first:0<DIGITS$}").parse().ok()?;
+    let units = units + i128::from(is_up);
+    (units < 10_i128.pow(DECIMAL_PRECISION.into())).then_some(sign * units)
+}
+
+fn column_of(rows: &RecordBatch, name: &str) -> Result<ArrayRef, Error> {
+    let column = rows.column_by_name(name).cloned();
+    column.ok_or_else(|| {
+        let reason = format!("it has no column `{name}`, which the commit log names");
+        Error::input(
+            "a landed file",
+            reason,
+            "run `feedline ingest verify` for all damage",
+        )
+    })
+}
+
+fn number_column(rows: &RecordBatch, name: &str) -> Result<ArrayRef, Error> {
+    cast_all(&column_of(rows, name)?, &DataType::UInt64)
+}
+
+#[cfg(test)]
+mod tests {
+    use arrow::array::{Array as _, Float64Array};
+
+    use super::*;
+
+    #[test]
+    fn floats_become_decimals_with_the_digits_that_name_them() {
+        const ONE: i128 = 10_i128.pow(18);
+        for (value, expected) in [
+            (0.0, Some(0)),
+            (-2.5, Some(-5 * ONE / 2)),
+            (1_234_567.891, Some(1_234_567_891 * ONE / 1000)),
+            (0.1, Some(ONE / 10)),
+            (1e-18, Some(1)),
+            (5e-19, Some(1)),
+            (4e-19, Some(0)),
+            (9_007_199_254_740_992.0, Some(9_007_199_254_740_992 * ONE)),
+            (1e19, Some(10 * ONE * ONE)),
+            (1e20, None),
+            (1e300, None),
+            (f64::NAN, None),
+            (f64::NEG_INFINITY, None),
+        ] {
+            assert_eq!(units_of(value), expected, "{value}");
+        }
+    }
+
+    #[test]
+    fn a_float_that_no_decimal_holds_is_an_error_that_names_it() {
+        let cells: ArrayRef = Arc::new(Float64Array::from(vec![Some(1.5), None]));
+        let decimals = to_decimals(&cells, "a").unwrap();
+        assert_eq!(decimals.null_count(), 1);
+        let cells: ArrayRef = Arc::new(Float64Array::from(vec![f64::NAN]));
+        let error = to_decimals(&cells, "a").unwrap_err().to_string();
+        assert!(
+            error.contains("column `a`") && error.contains("NaN"),
+            "{error}"
+        );
+    }
+}
