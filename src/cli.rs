@@ -7,8 +7,10 @@ use feedline_preprocess::{Engine, RowFormat};
 use feedline_schemas::{
     config::{FileFormat, Override, Precision, WeightLayout},
     edit::EditRule,
+    export::ExportFormat,
     ids::Seed,
     manifest::Split,
+    units::ByteSize,
 };
 use feedline_trainer::Choice;
 
@@ -61,6 +63,8 @@ pub(crate) enum Command {
     /// Build, verify and inspect shards
     #[command(subcommand)]
     Shards(Shards),
+    /// Export landed rows, or the dataset, as files that other tools read
+    Export(Export),
     /// Train the pipeline's model on its shards
     Train {
         #[command(flatten)]
@@ -315,6 +319,80 @@ impl Edit {
             top_p: self.top_p,
             seed: Seed::new(self.seed),
         }
+    }
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Export {
+    #[command(flatten)]
+    pub(crate) pipeline: Pipeline,
+    /// URL or path of the folder to write; it must be empty, or hold an earlier export of this
+    /// pipeline
+    #[arg(long, value_name = "FOLDER")]
+    pub(crate) to: String,
+    /// Format of the files
+    #[arg(long, value_enum)]
+    pub(crate) format: ExportName,
+    /// Export the rows that this source has landed, or `SOURCE.TABLE` for a child table. Default:
+    /// the dataset if the pipeline has a `[dataset]`, else its only source
+    #[arg(long, value_name = "NAME", conflicts_with = "dataset")]
+    pub(crate) source: Option<String>,
+    /// Export the built dataset, split by split, with the values of its shards
+    #[arg(long)]
+    pub(crate) dataset: bool,
+    /// Export all landed rows of a source with a `key`; by default only the latest version of each
+    /// key, as datasets read them. The source is then exported even if there is a dataset
+    #[arg(long, conflicts_with = "dataset")]
+    pub(crate) all_versions: bool,
+    /// Rows of a file, at most
+    #[arg(long, value_name = "ROWS", value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) rows_per_file: Option<u64>,
+    /// Size of a file, about, such as `64 MiB`. Default: 256 MiB; of MDS 64 MiB
+    #[arg(long, value_name = "SIZE", value_parser = file_size)]
+    pub(crate) max_bytes: Option<u64>,
+    /// Compression of the files. Default: `zstd` for Parquet, `none` for MDS
+    #[arg(long, value_enum)]
+    pub(crate) compression: Option<CompressionName>,
+    /// Replace a finished export; its files are removed before new ones are written
+    #[arg(long)]
+    pub(crate) overwrite: bool,
+}
+
+/// Format of an export.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ExportName {
+    /// Parquet files
+    Parquet,
+    /// Parquet files with a card, for `datasets.load_dataset`
+    Huggingface,
+    /// Tar files of samples
+    Webdataset,
+    /// Shards of MosaicML Streaming
+    Mds,
+}
+
+impl From<ExportName> for ExportFormat {
+    fn from(name: ExportName) -> Self {
+        match name {
+            ExportName::Parquet => Self::Parquet,
+            ExportName::Huggingface => Self::HuggingFace,
+            ExportName::Webdataset => Self::WebDataset,
+            ExportName::Mds => Self::Mds,
+        }
+    }
+}
+
+/// Compression of an export.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum CompressionName {
+    Zstd,
+    None,
+}
+
+fn file_size(text: &str) -> Result<u64, String> {
+    match ByteSize::parse(text)?.bytes() {
+        0 => Err("use a size of at least one byte".into()),
+        bytes => Ok(bytes),
     }
 }
 

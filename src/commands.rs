@@ -1,5 +1,6 @@
 //! The commands: load the configuration, wire the stages, print the report.
 
+mod export;
 mod first_look;
 
 use std::{collections::BTreeMap, fs, num::NonZero, path::Path, sync::Arc, thread};
@@ -120,6 +121,10 @@ async fn dispatch(command: Command, tools: &Tools) -> anyhow::Result<Outcome> {
             let report = work.build(building).await?;
             work.print(&report, detail, None)?;
             Ok(rejects.outcome(report.rejected))
+        }
+        Command::Export(options) => {
+            let work = Work::load(&options.pipeline, tools)?;
+            work.export_rows(&options).await
         }
         Command::Shards(Shards::Verify(dataset)) => verify(&dataset, tools).await,
         Command::Shards(Shards::Inspect(dataset)) => inspect(&dataset, tools).await,

@@ -2,6 +2,7 @@
 
 mod brief;
 mod dataset;
+mod export;
 mod ingest;
 mod preview;
 pub(crate) mod used_run;

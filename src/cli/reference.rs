@@ -107,6 +107,11 @@ const EXAMPLES: &[Example] = &[
         "",
         "feedline shards expect homes.toml --to expect.toml",
     ),
+    example(
+        "export",
+        "",
+        "feedline export homes.toml --to exported --format huggingface",
+    ),
     example("train", "", "feedline train homes.toml --resume"),
     example("eval", "", "feedline eval homes.toml --split validation"),
     example(
