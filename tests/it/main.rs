@@ -22,6 +22,7 @@ mod ends;
 mod evolved;
 mod examples;
 mod exit_codes;
+mod export;
 mod fault_table;
 mod features;
 mod forecast;

@@ -95,7 +95,7 @@ fn album(folder: &Path) {
 }
 
 /// A folder with the dataset, and the name of the pipeline file in it.
-fn prepared() -> (tempfile::TempDir, &'static str, Value) {
+pub(crate) fn prepared() -> (tempfile::TempDir, &'static str, Value) {
     let folder = tempfile::tempdir().unwrap();
     album(folder.path());
     let file = pipeline(folder.path(), PIPELINE);

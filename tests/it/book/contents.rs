@@ -56,6 +56,7 @@ const FORMATS: &[&str] = &[
     "transform",
     "loader-state",
     "checkpoint",
+    "exports",
     "reports",
 ];
 
