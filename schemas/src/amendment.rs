@@ -74,10 +74,11 @@ pub enum WithdrawnReason {
     Retried,
 }
 
-/// Report of `ingest reset`, `ingest reread`, `ingest delete` and `ingest retry-rejects`.
+/// Report of `ingest reset`, `ingest reread`, `ingest rewind`, `ingest delete`, `ingest retry-rejects` and
+/// `ingest compact`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct AmendReport {
-    /// The command: `reset`, `reread`, `delete` or `retry-rejects`.
+    /// The command: `reset`, `reread`, `rewind`, `delete`, `retry-rejects` or `compact`.
     pub command: String,
     /// Source name.
     pub source: String,
@@ -106,7 +107,13 @@ pub struct AmendReport {
     /// `retry-rejects`: those by reason.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub rejected_by_reason: BTreeMap<String, u64>,
-    /// `reread`: what is read again, as slices or files.
+    /// `rewind`: the last entry that counts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rewound_to: Option<u64>,
+    /// `compact`: what was merged, and what retention deleted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub compacted: Option<CompactionReport>,
+    /// `reread`: what is read again, as slices or files; `rewind`: the same, as files.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub ranges: Vec<String>,
     /// Folder that what no longer counts is kept in; absent where it is not kept.
@@ -120,4 +127,29 @@ pub struct AmendReport {
     /// `reread`: what the run that followed landed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ingest: Option<IngestReport>,
+}
+
+/// Counts of a compaction.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct CompactionReport {
+    /// Data files that were merged.
+    pub files_before: u64,
+    /// Files that have taken their place.
+    pub files_after: u64,
+    /// Rows of both.
+    pub rows: u64,
+    /// Bytes of the files before.
+    pub bytes_before: u64,
+    /// Bytes of the files after.
+    pub bytes_after: u64,
+    /// Entries that were added to the log, one for each merged file and one for retention.
+    pub entries: Vec<u64>,
+    /// Superseded files whose bytes retention has deleted.
+    pub expired_files: u64,
+    /// Their size in bytes.
+    pub expired_bytes: u64,
+    /// Superseded files that remain.
+    pub superseded_files: u64,
+    /// Their size in bytes.
+    pub superseded_bytes: u64,
 }

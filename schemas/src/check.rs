@@ -220,12 +220,18 @@ mod tests {
 
     const COMMIT_1: &str = include_str!("../samples/commit-1.json");
     const COMMIT_2: &str = include_str!("../samples/commit-2.json");
-    const COMMIT_3: &str = include_str!("../samples/commit-3-readable-by-2.json");
+    const COMMIT_3: &str = include_str!("../samples/commit-3.json");
+    const COMMIT_4: &str = include_str!("../samples/commit-4-readable-by-3.json");
     const LEASE_1: &str = include_str!("../samples/lease-1.json");
 
     #[test]
-    fn sample_entries_of_both_versions_are_read_and_written_as_they_were() {
-        for (text, version, oldest) in [(COMMIT_1, 1, None), (COMMIT_2, 2, Some(2))] {
+    fn sample_entries_of_all_versions_are_read_and_written_as_they_were() {
+        let all = [
+            (COMMIT_1, 1, None),
+            (COMMIT_2, 2, Some(2)),
+            (COMMIT_3, 3, Some(3)),
+        ];
+        for (text, version, oldest) in all {
             let entry: CommitEntry = decode("sample", text.as_bytes()).unwrap();
             assert_eq!((entry.version, entry.min_reader), (version, oldest));
             assert_eq!(entry.state.totals.rows, 900, "version {version}");
@@ -237,20 +243,20 @@ mod tests {
 
     #[test]
     fn a_newer_entry_that_may_be_read_is_read_without_what_is_not_known() {
-        let entry: CommitEntry = decode("sample", COMMIT_3.as_bytes()).unwrap();
+        let entry: CommitEntry = decode("sample", COMMIT_4.as_bytes()).unwrap();
         let before: CommitEntry = decode("sample", COMMIT_2.as_bytes()).unwrap();
-        assert_eq!((entry.version, entry.state), (3, before.state));
+        assert_eq!((entry.version, entry.state), (4, before.state));
         assert_eq!(entry.files, before.files);
-        let must = COMMIT_3.replace("\"min_reader\": 2", "\"min_reader\": 3");
-        assert_ne!(must, COMMIT_3);
+        let must = COMMIT_4.replace("\"min_reader\": 3", "\"min_reader\": 4");
+        assert_ne!(must, COMMIT_4);
         let error = decode::<CommitEntry>("sample", must.as_bytes()).unwrap_err();
         assert!(
             matches!(error, ContractError::Unsupported { .. }),
             "{error}"
         );
         // A value that is not known cannot be left aside.
-        let value = COMMIT_3.replace("\"int64\"", "\"int128\"");
-        assert_ne!(value, COMMIT_3);
+        let value = COMMIT_4.replace("\"int64\"", "\"int128\"");
+        assert_ne!(value, COMMIT_4);
         let error = decode::<CommitEntry>("sample", value.as_bytes()).unwrap_err();
         assert!(matches!(error, ContractError::Newer { .. }), "{error}");
     }
@@ -258,9 +264,9 @@ mod tests {
     #[test]
     fn a_field_that_is_not_known_is_told_apart_from_damage() {
         let version = COMMIT.version;
-        assert_eq!(version, 2, "add a sample of the new version");
-        let more = COMMIT_2.replace("\"epoch\": ", "\"mood\": 1,\n  \"epoch\": ");
-        assert_ne!(more, COMMIT_2);
+        assert_eq!(version, 3, "add a sample of the new version");
+        let more = COMMIT_3.replace("\"epoch\": ", "\"mood\": 1,\n  \"epoch\": ");
+        assert_ne!(more, COMMIT_3);
         let error = decode::<CommitEntry>("x.json", more.as_bytes()).unwrap_err();
         assert!(matches!(error, ContractError::Newer { .. }), "{error}");
         let text = error.to_string();

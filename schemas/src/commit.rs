@@ -6,6 +6,9 @@
 //! `orphans/`. Entries are created only if absent, contiguous from sequence 0, and chained by
 //! `prev_hash`.
 
+mod read_files;
+mod replaced;
+
 use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
@@ -13,10 +16,15 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     amendment::{SettingsRecord, Withdrawn},
-    format::{COMMIT, versioned},
+    format::{COMMIT, COMMIT_MIN_READER, versioned},
     ids::{Hash128, Name, Sequence, WriterEpoch},
     record::{ColumnType, RecordSchema},
     report::Warning,
+};
+
+pub use self::{
+    read_files::{FileMark, FilePart},
+    replaced::{Compacted, Replaced},
 };
 
 /// One entry.
@@ -72,6 +80,13 @@ pub struct CommitEntry {
     /// Data files of earlier entries that no longer count, since what they hold has been superseded.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub replaced: Vec<Replaced>,
+    /// `ingest compact`: ranges of earlier entries whose data files were merged.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub compacted: Vec<Compacted>,
+    /// `files`: files with the marks of read files that the position no longer lists (Parquet), as far as this entry
+    /// adds them; see [`SourceState::marks`].
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub marks: Vec<DataFile>,
     /// Counts of this batch alone.
     pub counts: BatchCounts,
     /// Settings of the source that hold from this entry on, where none are recorded before or others are.
@@ -84,6 +99,17 @@ pub struct CommitEntry {
     /// counts any more, and reading begins at the beginning.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reset_to: Option<String>,
+    /// `ingest rewind`: the last entry that counts; those between it and this one have landed nothing, and the state is
+    /// the one after it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rewound_to: Option<Sequence>,
+    /// Retention: files that no longer count and whose bytes are deleted once this entry is there, by the paths that they
+    /// had.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub expired: Vec<String>,
+    /// In memory and in snapshots, never in the log: the entry whose files have the rows of this one, after a compaction.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub merged_into: Option<Sequence>,
     /// State after this batch.
     pub state: SourceState,
 }
@@ -98,10 +124,30 @@ impl CommitEntry {
             .as_ref()
             .is_some_and(|settings| !settings.changes.is_empty());
         let landed = self.counts.pages + self.counts.rows + self.counts.rejected;
-        landed == 0 && (has_changes || !self.withdrawn.is_empty() || self.reset_to.is_some())
+        let is_other = !self.withdrawn.is_empty()
+            || self.reset_to.is_some()
+            || self.rewound_to.is_some()
+            || !self.compacted.is_empty()
+            || !self.expired.is_empty();
+        landed == 0 && (has_changes || is_other)
     }
 
-    /// All files that the entry names, of whatever kind, but for those in `replaced`: readers of a log put
+    /// Oldest format version whose builds may read the entry and resume from it: older ones know neither what
+    /// `compacted`, `rewound_to` and `expired` do to earlier entries, nor where `marks` are.
+    #[must_use]
+    pub fn oldest_reader(&self) -> u32 {
+        let has_new = !self.compacted.is_empty()
+            || self.rewound_to.is_some()
+            || !self.expired.is_empty()
+            || !self.marks.is_empty()
+            || !self.state.marks.is_empty();
+        match has_new {
+            true => COMMIT.version,
+            false => COMMIT_MIN_READER,
+        }
+    }
+
+    /// All files that the entry names, of whatever kind, but for those in `replaced` and `compacted`: readers of a log put
     /// them into the entries that they belong to ([`Replaced::put_into`]). A file of a landing zone's folders that no entry names is garbage.
     pub fn named_files(&self) -> impl Iterator<Item = &DataFile> {
         // Every field is looked at here, so that a new list of files cannot be forgotten.
@@ -112,7 +158,9 @@ impl CommitEntry {
             validators,
             raw,
             children,
+            marks,
             replaced: _,
+            compacted: _,
             parts: _,
             format: _,
             version: _,
@@ -129,61 +177,14 @@ impl CommitEntry {
             settings: _,
             withdrawn: _,
             reset_to: _,
+            rewound_to: _,
+            expired: _,
+            merged_into: _,
             state: _,
         } = self;
-        let lists = [files, rejects, frontier, validators, raw];
+        let lists = [files, rejects, frontier, validators, raw, marks];
         let tables = children.values().map(|table| &table.files);
         lists.into_iter().chain(tables).flatten()
-    }
-}
-
-/// A file that records of a batch come from.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct FilePart {
-    /// URL.
-    pub url: String,
-    /// Records of it in the batch, those that did not land counted: they have so many `_feedline_row`s.
-    pub records: u64,
-}
-
-/// Replacement of the data files of an earlier entry, in effect from the entry that has it. The files that no longer
-/// count are moved to `superseded/`, under the path that they had.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct Replaced {
-    /// The earlier entry.
-    pub sequence: Sequence,
-    /// Rows of its data files that no longer count.
-    pub rows: u64,
-    /// The data files that count in place of those it names, with the schema that it has.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub files: Vec<DataFile>,
-    /// The same of its child tables.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub children: BTreeMap<Name, Vec<DataFile>>,
-    /// The files of rejected records that count in place of those it names; absent where all of them count.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub rejects: Option<Vec<DataFile>>,
-}
-
-impl Replaced {
-    /// Puts the files that count into `entry`, and gives those that no longer do.
-    pub fn put_into(&self, entry: &mut CommitEntry) -> Vec<DataFile> {
-        let mut old = std::mem::replace(&mut entry.files, self.files.clone());
-        let mut kept: Vec<&DataFile> = self.files.iter().collect();
-        if let Some(rejects) = &self.rejects {
-            old.extend(std::mem::replace(&mut entry.rejects, rejects.clone()));
-            kept.extend(rejects);
-        }
-        for (name, files) in &self.children {
-            if let Some(table) = entry.children.get_mut(name) {
-                old.extend(std::mem::replace(&mut table.files, files.clone()));
-                kept.extend(files);
-            }
-        }
-        old.retain(|file| kept.iter().all(|kept| kept.path != file.path));
-        old
     }
 }
 
@@ -389,6 +390,10 @@ pub struct SourceState {
     /// Types found before anything landed, of columns that no record has brought a value for yet.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub planned: BTreeMap<String, ColumnType>,
+    /// `files`: files with the marks of read files that `position` does not list, from the oldest to the newest; of a file
+    /// with several marks the latest counts, and one in `position` before all of them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub marks: Vec<DataFile>,
 }
 
 /// Position to resume reading from.
@@ -411,7 +416,7 @@ pub enum Position {
     },
     /// In a list of files.
     File {
-        /// Files read to their end, by URL, in order.
+        /// Files read to their end, by URL, in order; further ones are in [`SourceState::marks`].
         done: Vec<FileMark>,
         /// File being read and records already committed from it.
         current: Option<FileProgress>,
@@ -420,7 +425,8 @@ pub enum Position {
     Done {
         /// Pages read, in total.
         pages: u64,
-        /// Files read, for a `files` source; a later run reads only files that are not listed.
+        /// Files read, for a `files` source, and further ones in [`SourceState::marks`]; a later run reads only files that
+        /// are not listed.
         files: Vec<FileMark>,
         /// `rest`: the run of pages that has ended.
         #[serde(default, skip_serializing_if = "PageRun::is_default")]
@@ -556,24 +562,6 @@ impl PageRun {
     fn is_default(&self) -> bool {
         *self == Self::default()
     }
-}
-
-/// A file that was read to its end.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct FileMark {
-    /// URL.
-    pub url: String,
-    /// Size in bytes when it was read.
-    pub bytes: u64,
-    /// xxh3-128 of its bytes.
-    pub hash: Hash128,
-    /// When it was written, in milliseconds since 1970-01-01 UTC by the clock of its store; absent where that is not known.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub modified_unix_ms: Option<u64>,
-    /// Mark of its content that its store has; absent where there is none.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub etag: Option<String>,
 }
 
 /// A file that is being read.

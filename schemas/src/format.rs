@@ -22,16 +22,25 @@ const BUILD: &str = "build the dataset again with `feedline shards build PIPELIN
 /// Way to get new documents of a run.
 const TRAIN: &str = "train again with `feedline train PIPELINE.toml`";
 
-/// Entry of a source's commit log. Version 2 has `min_reader` and the fields that were added to version 1 one by one.
+/// Entry of a source's commit log. Version 2 has `min_reader` and the fields that were added to version 1 one by one;
+/// version 3 has `compacted`, `rewound_to`, `expired` and `marks`.
 pub const COMMIT: FormatTag = FormatTag {
     format: "feedline.commit",
-    version: 2,
+    version: 3,
     oldest: 1,
     remedy: "repair the log with `feedline ingest repair PIPELINE.toml`",
 };
-/// Oldest version whose builds may read an entry that this build writes and resume from it. A field that they may ignore
+/// Oldest version whose builds may read an entry that this build writes and resume from it, unless it has fields of
+/// version 3 ([`crate::commit::CommitEntry::oldest_reader`]). A field that they may ignore
 /// raises [`COMMIT`] alone; one that decides what is read next, or what counts as landed, or that names files, raises this too.
 pub const COMMIT_MIN_READER: u32 = 2;
+/// Head of a snapshot of a commit log.
+pub const LOG_SNAPSHOT: FormatTag = FormatTag {
+    format: "feedline.log-snapshot",
+    version: 1,
+    oldest: 1,
+    remedy: "remove it: the log itself has everything",
+};
 /// Lease of a scheduled source.
 pub const LEASE: FormatTag = FormatTag {
     format: "feedline.lease",

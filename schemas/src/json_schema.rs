@@ -14,6 +14,10 @@ pub fn all() -> Vec<(&'static str, Schema)> {
             "commit.schema.json",
             schema_for!(crate::commit::CommitEntry),
         ),
+        (
+            "log-snapshot.schema.json",
+            schema_for!(crate::log_snapshot::LogSnapshot),
+        ),
         ("lease.schema.json", schema_for!(crate::lease::LeaseEntry)),
         (
             "failures.schema.json",

@@ -22,6 +22,8 @@ pub mod json_schema;
 mod kind;
 pub mod lease;
 pub mod loader_state;
+pub mod log_effect;
+pub mod log_snapshot;
 pub mod manifest;
 pub mod number;
 pub mod pnm;

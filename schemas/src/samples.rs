@@ -19,6 +19,7 @@ use crate::{
     ids::{Epoch, Hash128, Name, Seed, Sequence, Step, TableName},
     lease::LeaseEntry,
     loader_state::{LastBatch, LoaderState, SampleUnit},
+    log_snapshot::{LogPart, LogSnapshot, LogSums},
     manifest::{
         Addition, Block, DatasetCounts, KeptColumn, Layout, Manifest, NearImageCounts, Shard,
         SourceReference, Split, SplitContent, SplitShards, TargetKind,
@@ -76,7 +77,7 @@ fn check_versions<T: Versioned + Debug>(text: &str) {
         let own = format!("\"version\": {},", tag.version);
         let other = text.replacen(&own, &format!("\"version\": {version},"), 1);
         let other = other.replacen(
-            "\"min_reader\": 2",
+            &format!("\"min_reader\": {}", tag.version),
             &format!("\"min_reader\": {version}"),
             1,
         );
@@ -121,7 +122,8 @@ fn samples_of_the_current_versions_load_and_those_of_others_are_refused_with_the
     check(&loader_state());
     check(&failures());
     check(&export());
-    check_versions::<CommitEntry>(&read(CommitEntry::TAG, 2));
+    check(&log_snapshot());
+    check_versions::<CommitEntry>(&read(CommitEntry::TAG, 3));
     check_versions::<LeaseEntry>(&read(LeaseEntry::TAG, 1));
 }
 
@@ -143,8 +145,10 @@ fn older_versions_that_are_still_read_load() {
         (LastBatch::Keep, SampleUnit::Rows)
     );
     assert_eq!(state.mixture, None);
-    let text = read(CommitEntry::TAG, 1);
-    decode::<CommitEntry>("sample", text.as_bytes()).unwrap();
+    for version in [1, 2] {
+        let text = read(CommitEntry::TAG, version);
+        decode::<CommitEntry>("sample", text.as_bytes()).unwrap();
+    }
 }
 
 const fn hash(value: u128) -> Hash128 {
@@ -153,6 +157,31 @@ const fn hash(value: u128) -> Hash128 {
 
 fn name(text: &str) -> Name {
     Name::new(text).unwrap()
+}
+
+fn log_snapshot() -> LogSnapshot {
+    let text = read(CommitEntry::TAG, 3);
+    let entry: CommitEntry = decode("sample", text.as_bytes()).unwrap();
+    LogSnapshot {
+        format: LogSnapshot::TAG.format.into(),
+        version: LogSnapshot::TAG.version,
+        min_reader: 1,
+        source: entry.source.clone(),
+        sequence: entry.sequence,
+        entry_hash: hash(1),
+        parts: vec![LogPart {
+            path: "snapshot-parts/00000000000000000000-00000000000000000005-0000000000000002.ndjson.zst"
+                .into(),
+            first: Sequence::new(0),
+            last: entry.sequence,
+            rows: 900,
+            bytes: 700,
+            hash: hash(2),
+            sums: LogSums::default().with(std::slice::from_ref(&entry)),
+        }],
+        newest: vec![entry],
+        tidied: Sequence::new(4),
+    }
 }
 
 fn manifest() -> Manifest {

@@ -5,7 +5,20 @@ use std::{fmt::Debug, ops::Range, time::Duration};
 use async_trait::async_trait;
 use bytes::Bytes;
 
-use crate::{Answer, Error, Listed, ReadFailure, ReadOnce};
+use crate::{Answer, Error, ReadFailure, ReadOnce};
+
+/// An object found by [`Store::list`](crate::Store::list).
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Listed {
+    /// Path relative to the store's folder.
+    pub path: String,
+    /// Size in bytes.
+    pub bytes: u64,
+    /// Time of the write, by the clock of the store; absent if the store has none.
+    pub modified: Option<Duration>,
+    /// Entity tag of the content; absent if the store has none, such as a local disk.
+    pub etag: Option<String>,
+}
 
 /// Outcome of one attempt to create an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,6 +61,19 @@ pub(crate) trait Backend: Debug + Send + Sync {
     async fn swap(&self, path: &str, before: Option<Bytes>, bytes: Bytes) -> Result<bool, Error>;
     /// All objects below a folder (the empty one is everything), in any order.
     async fn list(&self, folder: &str) -> Result<Vec<Listed>, Error>;
+    /// The objects of a folder, without those of folders below it, whose names come after `name`, in any order.
+    async fn list_after(&self, folder: &str, name: &str) -> Result<Vec<Listed>, Error> {
+        let mut found = self.list(folder).await?;
+        found.retain(|listed| is_after(&listed.path, folder, name));
+        Ok(found)
+    }
     /// Removes it; an absent one is fine.
     async fn delete(&self, path: &str) -> Result<(), Error>;
+}
+
+/// Returns true if the object at `path` is directly in `folder`, and its name comes after `name`.
+pub(crate) fn is_after(path: &str, folder: &str, name: &str) -> bool {
+    let own = path.strip_prefix(folder).unwrap_or(path);
+    let own = own.strip_prefix('/').unwrap_or(own);
+    !own.contains('/') && own > name
 }

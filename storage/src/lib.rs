@@ -67,6 +67,7 @@ mod faults;
 mod files;
 mod growing;
 mod local;
+pub mod log;
 mod object;
 #[cfg(feature = "pages")]
 pub mod pages;
@@ -78,8 +79,9 @@ pub mod tar;
 pub mod web;
 
 pub use attempt::{Answer, FailureClass, Lane, ReadFailure, ReadOnce};
+pub use backend::Listed;
 pub use error::Error;
 pub use faults::{Effect, Faults, Operation, Rule};
 pub use files::LocalFiles;
 pub use growing::Growing;
-pub use store::{Listed, PutNew, Store, StoreOptions};
+pub use store::{PutNew, Store, StoreOptions};

@@ -210,6 +210,17 @@ impl Backend for LocalBackend {
         .await
     }
 
+    async fn list_after(&self, folder: &str, name: &str) -> Result<Vec<Listed>, Error> {
+        let (prefix, after) = (folder.to_owned(), name.to_owned());
+        self.blocking("list", folder, move |target| {
+            match files_after(target, &prefix, &after) {
+                Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
+                found => found,
+            }
+        })
+        .await
+    }
+
     async fn delete(&self, path: &str) -> Result<(), Error> {
         self.blocking("delete", path, |target| match fs::remove_file(target) {
             Err(e) if e.kind() != io::ErrorKind::NotFound => Err(e),
@@ -288,6 +299,33 @@ fn listed(path: String, metadata: &fs::Metadata) -> Listed {
         modified: modified.map(|time| time.duration_since(UNIX_EPOCH).unwrap_or_default()),
         etag: None,
     }
+}
+
+/// The files of a folder whose names come after `after`. Only of these the metadata is read, since a folder may have a
+/// million others.
+fn files_after(folder: &Path, prefix: &str, after: &str) -> io::Result<Vec<Listed>> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(folder)? {
+        let entry = entry?;
+        let Ok(name) = entry.file_name().into_string() else {
+            continue;
+        };
+        if name.starts_with(TEMPORARY) || name.as_str() <= after {
+            continue;
+        }
+        let metadata = match fs::metadata(entry.path()) {
+            Err(e) if e.kind() == io::ErrorKind::NotFound => continue,
+            other => other?,
+        };
+        if !metadata.is_dir() {
+            let path = match prefix {
+                "" => name,
+                prefix => format!("{prefix}/{name}"),
+            };
+            found.push(listed(path, &metadata));
+        }
+    }
+    Ok(found)
 }
 
 fn walk(folder: &Path, prefix: &str, found: &mut Vec<Listed>) -> io::Result<()> {

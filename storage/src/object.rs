@@ -6,13 +6,13 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 use object_store::{
-    Extensions, GetOptions, GetRange, GetResult, ObjectStore, ObjectStoreExt as _, PutMode,
-    PutOptions, PutPayload, UpdateVersion, path::Path,
+    Extensions, GetOptions, GetRange, GetResult, ObjectMeta, ObjectStore, ObjectStoreExt as _,
+    PutMode, PutOptions, PutPayload, UpdateVersion, path::Path,
 };
 
 use crate::{
     Answer, Error, FailureClass, Listed, ReadFailure, ReadOnce,
-    backend::{Backend, Created},
+    backend::{Backend, Created, is_after},
     clients::{Clients, Note, Notes},
 };
 
@@ -60,6 +60,20 @@ impl ObjectBackend {
         path.split('/')
             .filter(|part| !part.is_empty())
             .fold(self.root.clone(), Path::join_part)
+    }
+
+    /// Objects with their paths below the root.
+    fn below_root(&self, found: Vec<ObjectMeta>) -> Vec<Listed> {
+        let root = match self.root.as_ref() {
+            "" => 0,
+            root => root.len() + 1,
+        };
+        let path = |meta: &ObjectMeta| {
+            let path = meta.location.as_ref().get(root..);
+            path.unwrap_or_default().to_owned()
+        };
+        let listed = |meta: ObjectMeta| listed(path(&meta), meta);
+        found.into_iter().map(listed).collect()
     }
 
     fn error(&self, operation: &'static str, path: &str, source: object_store::Error) -> Error {
@@ -314,17 +328,17 @@ impl Backend for ObjectBackend {
         let prefix = self.location(folder);
         let found: Result<Vec<_>, _> = self.store.list(Some(&prefix)).try_collect().await;
         let found = found.map_err(|e| self.error("list", folder, e))?;
-        let root = if self.root.as_ref().is_empty() {
-            0
-        } else {
-            self.root.as_ref().len() + 1
-        };
-        let path = |meta: &object_store::ObjectMeta| {
-            let path = meta.location.as_ref().get(root..);
-            path.unwrap_or_default().to_owned()
-        };
-        let listed = |meta: object_store::ObjectMeta| listed(path(&meta), meta);
-        Ok(found.into_iter().map(listed).collect())
+        Ok(self.below_root(found))
+    }
+
+    async fn list_after(&self, folder: &str, name: &str) -> Result<Vec<Listed>, Error> {
+        let (prefix, offset) = (self.location(folder), self.location(folder).join(name));
+        let found = self.store.list_with_offset(Some(&prefix), &offset);
+        let found: Result<Vec<_>, _> = found.try_collect().await;
+        let found = found.map_err(|e| self.error("list", folder, e))?;
+        let mut found = self.below_root(found);
+        found.retain(|listed| is_after(&listed.path, folder, name));
+        Ok(found)
     }
 
     async fn delete(&self, path: &str) -> Result<(), Error> {
@@ -335,7 +349,7 @@ impl Backend for ObjectBackend {
     }
 }
 
-fn listed(path: String, meta: object_store::ObjectMeta) -> Listed {
+fn listed(path: String, meta: ObjectMeta) -> Listed {
     let unix_ms = u64::try_from(meta.last_modified.timestamp_millis());
     Listed {
         path,

@@ -16,7 +16,7 @@ use tokio::sync::OnceCell;
 use url::Url;
 
 use crate::{
-    Answer, Error, Faults, Growing, LocalFiles, ReadFailure, ReadOnce,
+    Answer, Error, Faults, Growing, Listed, LocalFiles, ReadFailure, ReadOnce,
     backend::{Backend, Created},
     clients::{self, Clients},
     faults::FaultyBackend,
@@ -45,19 +45,6 @@ impl std::fmt::Debug for StoreOptions {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_set().entries(self.vars.keys()).finish()
     }
-}
-
-/// An object found by [`Store::list`].
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Listed {
-    /// Path relative to the store's folder.
-    pub path: String,
-    /// Size in bytes.
-    pub bytes: u64,
-    /// Time of the write, by the clock of the store; absent if the store has none.
-    pub modified: Option<Duration>,
-    /// Entity tag of the content; absent if the store has none, such as a local disk.
-    pub etag: Option<String>,
 }
 
 /// Outcome of [`Store::put_new`].
@@ -519,7 +506,22 @@ impl Store {
     /// # Errors
     /// The error of the store. A folder that does not exist is an empty one.
     pub async fn list(&self, prefix: &str) -> Result<Vec<Listed>, Error> {
-        let mut found = self.backend.list(&self.full(prefix)).await?;
+        let found = self.backend.list(&self.full(prefix)).await?;
+        Ok(self.inside(found))
+    }
+
+    /// Lists the objects of `folder` whose names come after `name`, sorted by path, without those of folders below it. An
+    /// object store lists only these; a local disk reads the names of all, and the metadata of these.
+    ///
+    /// # Errors
+    /// The error of the store. A folder that does not exist is an empty one.
+    pub async fn list_after(&self, folder: &str, name: &str) -> Result<Vec<Listed>, Error> {
+        let found = self.backend.list_after(&self.full(folder), name).await?;
+        Ok(self.inside(found))
+    }
+
+    /// Sorts objects, with their paths in this folder.
+    fn inside(&self, mut found: Vec<Listed>) -> Vec<Listed> {
         let cut = if self.folder.is_empty() {
             0
         } else {
@@ -529,7 +531,7 @@ impl Store {
             listed.path = listed.path.get(cut..).unwrap_or_default().to_owned();
         }
         found.sort();
-        Ok(found)
+        found
     }
 
     /// Renames an object, replacing one that has the new name. Atomic on a local disk. Elsewhere
@@ -613,6 +615,27 @@ mod tests {
         let parts = [first, second].map(Bytes::copy_from_slice).to_vec();
         store.put_parts("large", parts).await.unwrap();
         assert!(store.get("large").await.unwrap() == bytes);
+    }
+
+    #[tokio::test]
+    async fn a_listing_after_a_name_has_the_later_objects_of_that_folder_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let local = Store::open(&folder.path().display().to_string(), &Default::default());
+        for store in [Store::memory(), local.unwrap()] {
+            let store = store.child("zone");
+            for path in [
+                "data/1", "data/2", "data/3", "data/4/5", "datb/9", "data.x/7",
+            ] {
+                store.put(path, path.into()).await.unwrap();
+            }
+            let list = async |folder: &str, name: &str| {
+                let found = store.list_after(folder, name).await.unwrap();
+                found.into_iter().map(|f| f.path).collect::<Vec<_>>()
+            };
+            assert_eq!(list("data", "1").await, ["data/2", "data/3"]);
+            assert_eq!(list("data", "").await, ["data/1", "data/2", "data/3"]);
+            assert!(list("data", "3").await.is_empty() && list("none", "").await.is_empty());
+        }
     }
 
     #[tokio::test]
