@@ -8,29 +8,33 @@
 //! exist. If a repair has truncated the log meanwhile, the new entry is withdrawn. See
 //! [`feedline_schemas::commit`] for the format.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use feedline_schemas::{
-    ContractError,
     amendment::{SettingsRecord, Withdrawn},
     commit::{
-        BatchCounts, ChildTable, CommitEntry, DataFile, FilePart, Position, Presence, Replaced,
-        SourceState,
+        BatchCounts, ChildTable, CommitEntry, Compacted, DataFile, FilePart, Replaced, SourceState,
     },
     decode, encode,
-    format::{COMMIT, COMMIT_MIN_READER},
+    format::COMMIT,
     ids::{Hash128, Name, Sequence, WriterEpoch},
+    log_effect::Reach,
+    log_snapshot::LogSums,
     record::RecordSchema,
     report::Warning,
 };
+pub(crate) use feedline_storage::log::entry_path;
 use feedline_storage::{PutNew, Store};
-use futures::{StreamExt, TryStreamExt};
+use tracing::warn;
 
-use crate::{batch::Encoded, error::Error, landing_files};
-
-/// Entries read at the same time.
-const READS: usize = 16;
+use crate::{
+    batch::Encoded,
+    error::Error,
+    landing_files,
+    log_entries::{Kept, LogEntries},
+    log_snapshots,
+};
 
 /// Verified state of what a source has landed: entries are contiguous and each names the hash of
 /// the one before.
@@ -43,27 +47,29 @@ pub struct Landed {
     /// Schema of the last entry.
     pub schema: RecordSchema,
     /// All entries in order, at least one. They name the data files that count after the last
-    /// entry.
+    /// entry. Those that come from a snapshot lack totals, warnings and presence.
     pub entries: Vec<CommitEntry>,
 }
 
-/// Reads the log of `source` below the pipeline's root folder; `None` before its first commit.
+/// Reads the log of `source` below the pipeline's root folder, from its newest snapshot on; `None`
+/// before its first commit.
 ///
 /// # Errors
 /// [`Error::Log`] if entries are missing or damaged or the hash chain is broken,
 /// [`Error::Contract`] for an entry of another version, [`Error::Storage`].
 pub async fn landed(root: &Store, source: &Name) -> Result<Option<Landed>, Error> {
-    let (entries, last_hash) = read(&landing(root, source), source, Kept::All).await?;
+    let mut entries = LogEntries::open(&landing(root, source), source, Kept::All).await?;
+    entries.load_all().await?;
     let last = entries
         .last()
         .map(|entry| (entry.sequence, entry.schema.clone()));
     Ok(last
-        .zip(last_hash)
+        .zip(entries.last_hash())
         .map(|((sequence, schema), entry_hash)| Landed {
             sequence,
             entry_hash,
             schema,
-            entries,
+            entries: entries.into_all(),
         }))
 }
 
@@ -82,11 +88,16 @@ pub(crate) struct CommitLog {
     config_hash: Hash128,
     /// Settings for the next entry to record, if none are recorded yet.
     settings: BTreeMap<String, String>,
-    entries: Vec<CommitEntry>,
-    last_hash: Option<Hash128>,
+    entries: LogEntries,
+    /// Position of the next entry when the log was opened, and files were compared with it.
+    opened: Sequence,
+    /// Entries after which a snapshot is written.
+    snapshot_every: u64,
+    /// Rows of the entries that were appended.
+    appended_rows: u64,
     /// Files of the next entry that have been written.
     written: Vec<Encoded>,
-    tidied: Option<Warning>,
+    tidied: Vec<Warning>,
     /// Files that no longer count since an entry was appended.
     gone: Vec<DataFile>,
 }
@@ -103,10 +114,14 @@ pub(crate) struct Commit {
     pub(crate) children: BTreeMap<Name, ChildTable>,
     pub(crate) parts: Vec<FilePart>,
     pub(crate) replaced: Vec<Replaced>,
+    pub(crate) compacted: Vec<Compacted>,
+    pub(crate) marks: Vec<DataFile>,
     pub(crate) counts: BatchCounts,
     pub(crate) settings: Option<SettingsRecord>,
     pub(crate) withdrawn: Vec<Withdrawn>,
     pub(crate) reset_to: Option<String>,
+    pub(crate) rewound_to: Option<Sequence>,
+    pub(crate) expired: Vec<String>,
     pub(crate) state: SourceState,
 }
 
@@ -127,10 +142,14 @@ impl Commit {
             children,
             parts: Vec::new(),
             replaced: Vec::new(),
+            compacted: Vec::new(),
+            marks: Vec::new(),
             counts: BatchCounts::default(),
             settings: None,
             withdrawn: Vec::new(),
             reset_to: None,
+            rewound_to: None,
+            expired: Vec::new(),
             state: last.state.clone(),
         }
     }
@@ -148,7 +167,25 @@ impl CommitLog {
         run_id: &str,
         config_hash: Hash128,
     ) -> Result<Self, Error> {
-        Self::open_kept(root, source, run_id, config_hash, Kept::Newest).await
+        let mut log = Self::open_tail(root, source, run_id, config_hash).await?;
+        log.load_all().await?;
+        Ok(log)
+    }
+
+    /// Like [`Self::open`], with the entries after the newest snapshot alone. Older ones leave memory
+    /// with each further snapshot, until they are loaded.
+    ///
+    /// # Errors
+    /// Like [`Self::open`].
+    pub(crate) async fn open_tail(
+        root: &Store,
+        source: &Name,
+        run_id: &str,
+        config_hash: Hash128,
+    ) -> Result<Self, Error> {
+        let mut log = Self::open_kept(root, source, run_id, config_hash, Kept::Newest).await?;
+        log.entries.need_newest_only();
+        Ok(log)
     }
 
     /// Like [`Self::open`], with complete entries.
@@ -161,7 +198,9 @@ impl CommitLog {
         run_id: &str,
         config_hash: Hash128,
     ) -> Result<Self, Error> {
-        Self::open_kept(root, source, run_id, config_hash, Kept::All).await
+        let mut log = Self::open_kept(root, source, run_id, config_hash, Kept::All).await?;
+        log.load_all().await?;
+        Ok(log)
     }
 
     async fn open_kept(
@@ -173,8 +212,9 @@ impl CommitLog {
     ) -> Result<Self, Error> {
         root.check_creates().await?;
         let landing = landing(root, source);
-        let (entries, last_hash) = read(&landing, source, kept).await?;
-        let tidied = landing_files::tidy(&landing, &entries).await?;
+        let mut entries = LogEntries::open(&landing, source, kept).await?;
+        let tidied = landing_files::tidy(&landing, &mut entries).await?;
+        let tidied = tidied.into_iter().chain(entries.warning()).collect();
         let epoch = entries
             .last()
             .map_or(WriterEpoch::new(1), |last| last.epoch.next());
@@ -185,17 +225,59 @@ impl CommitLog {
             epoch,
             config_hash,
             settings: BTreeMap::new(),
+            opened: entries.next_sequence(),
             entries,
-            last_hash,
+            snapshot_every: log_snapshots::EVERY,
+            appended_rows: 0,
             written: Vec::new(),
             tidied,
             gone: Vec::new(),
         })
     }
 
-    /// Warning about unnamed files that were found when the log was opened.
-    pub(crate) fn tidied(&self) -> Option<&Warning> {
-        self.tidied.as_ref()
+    /// Reads all older entries into memory, and keeps them there.
+    ///
+    /// # Errors
+    /// Like [`landed`].
+    pub(crate) async fn load_all(&mut self) -> Result<(), Error> {
+        self.entries.load_all().await
+    }
+
+    /// Reads older entries into memory until those in memory name data files with `rows` rows.
+    ///
+    /// # Errors
+    /// Like [`landed`].
+    pub(crate) async fn load_rows(&mut self, rows: u64) -> Result<(), Error> {
+        self.entries.load_rows(rows).await
+    }
+
+    /// Sums over all entries, for reports.
+    ///
+    /// # Errors
+    /// Like [`landed`].
+    pub(crate) async fn sums(&mut self) -> Result<LogSums, Error> {
+        self.entries.sums().await
+    }
+
+    /// Sums over all entries, but for changes of older ones since the newest snapshot.
+    pub(crate) fn known_sums(&self) -> LogSums {
+        self.entries.sums_of_loaded()
+    }
+
+    /// Rows of the entries that were appended since the log was opened.
+    pub(crate) fn appended_rows(&self) -> u64 {
+        self.appended_rows
+    }
+
+    /// Sets the number of entries after which a snapshot is written.
+    #[cfg(test)]
+    pub(crate) fn snapshot_every(&mut self, entries: u64) {
+        self.snapshot_every = entries;
+    }
+
+    /// Warnings about unnamed files and unusable snapshots that were found when the log was opened.
+    pub(crate) fn tidied(&self) -> &[Warning] {
+        &self.tidied
     }
 
     /// Writes a file of the next entry, durably.
@@ -221,10 +303,10 @@ impl CommitLog {
     }
 
     /// The settings that the newest record has; none of a log without one.
-    pub(crate) fn settings(&self) -> Option<&SettingsRecord> {
-        let records = self.entries.iter().rev();
-        let mut records = records.filter_map(|entry| entry.settings.as_ref());
-        records.next()
+    pub(crate) fn settings(&self) -> Option<SettingsRecord> {
+        let records = self.entries.all().iter().rev();
+        let mut records = records.filter_map(|entry| entry.settings.clone());
+        records.next().or_else(|| self.known_sums().settings)
     }
 
     /// Makes the next entry record `settings`, if no earlier entry does.
@@ -245,16 +327,14 @@ impl CommitLog {
     }
 
     /// Names of the folders where resets have saved landed data.
-    pub(crate) fn kept_folders(&self) -> impl Iterator<Item = &str> {
-        self.entries
-            .iter()
-            .filter_map(|entry| entry.reset_to.as_deref())
+    pub(crate) fn kept_folders(&self) -> Vec<String> {
+        self.known_sums().kept_folders
     }
 
-    /// All entries. Those before the last two keep only the parts that older entries are needed
-    /// for: see [`lighten`].
+    /// The entries in memory: all of them, unless the log was opened by [`Self::open_tail`]. Those
+    /// before the last two keep only the parts that older entries are needed for.
     pub(crate) fn entries(&self) -> &[CommitEntry] {
-        &self.entries
+        self.entries.all()
     }
 
     /// The newest entry.
@@ -264,7 +344,7 @@ impl CommitLog {
 
     /// Position of the next entry.
     pub(crate) fn next_sequence(&self) -> Sequence {
-        Sequence::new(self.entries.len() as u64)
+        self.entries.next_sequence()
     }
 
     /// Appends an entry. Its files must be durable already.
@@ -279,13 +359,14 @@ impl CommitLog {
             values: self.settings.clone(),
             changes: Vec::new(),
         });
-        let entry = CommitEntry {
+        let last_hash = self.entries.last_hash();
+        let mut entry = CommitEntry {
             format: COMMIT.format.to_owned(),
             version: COMMIT.version,
-            min_reader: Some(COMMIT_MIN_READER),
+            min_reader: None,
             source: self.source.clone(),
             sequence,
-            prev_hash: self.last_hash,
+            prev_hash: last_hash,
             epoch: self.epoch,
             run_id: self.run_id.clone(),
             batch_id: format!("{}-{}-{sequence}", self.run_id, self.epoch),
@@ -299,12 +380,18 @@ impl CommitLog {
             children: commit.children,
             parts: commit.parts,
             replaced: commit.replaced,
+            compacted: commit.compacted,
+            marks: commit.marks,
             counts: commit.counts,
             settings: commit.settings.or(recorded),
             withdrawn: commit.withdrawn,
             reset_to: commit.reset_to,
+            rewound_to: commit.rewound_to,
+            expired: commit.expired,
+            merged_into: None,
             state: commit.state,
         };
+        entry.min_reader = Some(entry.oldest_reader());
         let bytes = Bytes::from(encode(&entry));
         let hash = Hash128::of(&bytes);
         if let PutNew::Taken(body) = self.landing.put_new(&path(sequence), bytes).await? {
@@ -326,18 +413,53 @@ impl CommitLog {
             }
         }
         self.confirm(sequence).await?;
-        self.last_hash = Some(hash);
         self.settings = BTreeMap::new();
-        self.gone
-            .extend(push(&mut self.entries, entry, Kept::Newest));
+        self.appended_rows += entry.counts.rows;
+        self.gone.extend(self.entries.append(entry, hash));
+        self.take_snapshot().await;
         Ok(())
+    }
+
+    /// Writes a snapshot of a log that is long enough, after amendments whose files have left their
+    /// folders.
+    pub(crate) async fn cover_amendments(&mut self) {
+        if self.next_sequence().get() >= self.snapshot_every {
+            self.write_snapshot().await;
+        }
+    }
+
+    /// Writes a snapshot if one is due.
+    async fn take_snapshot(&mut self) {
+        // Files that the newest entry withdraws are still in their folders. As long as no snapshot covers
+        // it, the next writer compares these with the log.
+        let withdraws = self.last().is_some_and(|last| !Reach::of(last).is_empty());
+        if !withdraws && log_snapshots::is_due(&self.entries, self.snapshot_every) {
+            self.write_snapshot().await;
+        }
+    }
+
+    /// Writes a snapshot. A failure does no harm: the log has everything.
+    async fn write_snapshot(&mut self) {
+        let (landing, source) = (&self.landing, &self.source);
+        match log_snapshots::write(landing, source, &self.entries, self.opened).await {
+            Ok(None) => {}
+            Ok(Some(snapshot)) => self.entries.cover(snapshot),
+            Err(error) => {
+                warn!(source = %self.source, %error, "no snapshot of the commit log was written: opening the source costs one read for each entry since the last one");
+                if let Error::Log { reason, .. } = error
+                    && let Err(error) = self.entries.read_log(reason).await
+                {
+                    warn!(source = %self.source, %error, "the commit log cannot be read either");
+                }
+            }
+        }
     }
 
     /// Checks that the entry before the new one still exists, and the files of the new one.
     async fn confirm(&mut self, sequence: Sequence) -> Result<(), Error> {
         if let Some(before) = sequence.get().checked_sub(1) {
             let found = self.landing.get_opt(&entry_path(before)).await?;
-            if found.map(|body| Hash128::of(&body)) != self.last_hash {
+            if found.map(|body| Hash128::of(&body)) != self.entries.last_hash() {
                 self.landing.delete(&path(sequence)).await?;
                 return Err(Error::Replaced {
                     source: self.source.to_string(),
@@ -359,204 +481,6 @@ impl CommitLog {
     }
 }
 
-/// Entries that are kept in memory completely.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kept {
-    All,
-    /// The last two: a log may be long, and a run adds to it.
-    Newest,
-}
-
-/// Appends an entry in memory and applies its amendments to earlier ones. Stored entries stay as
-/// written. Returns the files that no longer count.
-pub(crate) fn push(
-    entries: &mut Vec<CommitEntry>,
-    entry: CommitEntry,
-    kept: Kept,
-) -> Vec<DataFile> {
-    entries.push(entry);
-    let gone = amend(entries);
-    if kept == Kept::Newest
-        && let [.., old, _, _] = &mut entries[..]
-    {
-        lighten(old);
-    }
-    gone
-}
-
-/// Applies the amendments of the newest entry to earlier ones. Returns the files that no longer
-/// count.
-fn amend(entries: &mut [CommitEntry]) -> Vec<DataFile> {
-    let mut gone = Vec::new();
-    let Some((newest, before)) = entries.split_last_mut() else {
-        return gone;
-    };
-    if newest.reset_to.is_some() {
-        before.iter_mut().for_each(forget);
-    }
-    for replaced in &newest.replaced {
-        if let Some(entry) = at(before, replaced.sequence) {
-            gone.extend(replaced.put_into(entry));
-        }
-    }
-    for withdrawn in &newest.withdrawn {
-        let Some(entry) = at(before, withdrawn.sequence) else {
-            continue;
-        };
-        let paths: BTreeSet<&str> = withdrawn.files.iter().map(String::as_str).collect();
-        for files in files_mut(entry) {
-            files.retain(|file| !paths.contains(file.path.as_str()));
-        }
-    }
-    let mut changes = newest.settings.iter().flat_map(|record| &record.changes);
-    if changes.any(|change| change.key == "incremental.cursor") {
-        // The progress of another cursor does not apply to this one.
-        before.iter_mut().for_each(forget_cursor);
-    }
-    gone
-}
-
-fn at(entries: &mut [CommitEntry], sequence: Sequence) -> Option<&mut CommitEntry> {
-    let place = usize::try_from(sequence.get()).unwrap_or(usize::MAX);
-    entries.get_mut(place)
-}
-
-/// All lists of files that an entry names.
-fn files_mut(entry: &mut CommitEntry) -> impl Iterator<Item = &mut Vec<DataFile>> {
-    let children = entry.children.values_mut().map(|table| &mut table.files);
-    [
-        &mut entry.files,
-        &mut entry.rejects,
-        &mut entry.frontier,
-        &mut entry.validators,
-        &mut entry.raw,
-    ]
-    .into_iter()
-    .chain(children)
-}
-
-/// Clears an entry except for its existence.
-fn forget(entry: &mut CommitEntry) {
-    files_mut(entry).for_each(Vec::clear);
-    entry.state = SourceState::default();
-    entry.counts = BatchCounts::default();
-    entry.settings = None;
-}
-
-fn forget_cursor(entry: &mut CommitEntry) {
-    if let Position::Page { run, .. } | Position::Done { run, .. } = &mut entry.state.position {
-        run.high = None;
-    }
-}
-
-/// Clears an entry except for its files, pages and position: runs need no more of older entries.
-fn lighten(entry: &mut CommitEntry) {
-    entry.schema.columns = Vec::new();
-    entry.counts = BatchCounts {
-        pages: entry.counts.pages,
-        ..BatchCounts::default()
-    };
-    entry.state.totals = BatchCounts::default();
-    entry.state.presence = Presence::default();
-    entry.state.warnings = Vec::new();
-    entry.state.planned.clear();
-    for table in entry.children.values_mut() {
-        table.schema.columns = Vec::new();
-        table.presence = Presence::default();
-    }
-}
-
 fn path(sequence: Sequence) -> String {
     entry_path(sequence.get())
-}
-
-/// Path of the entry with this sequence number.
-pub(crate) fn entry_path(sequence: u64) -> String {
-    format!("log/{sequence:020}.json")
-}
-
-/// Decodes and checks the entry in `body`, found at `path` at the position `sequence`, after an
-/// entry with the hash `before`.
-///
-/// # Errors
-/// [`Error::Log`] for an entry that is damaged or belongs to another position or source,
-/// [`Error::Contract`] for one of another version or with parts that only a newer release knows.
-pub(crate) fn checked(
-    landing: &Store,
-    source: &Name,
-    sequence: u64,
-    before: Option<Hash128>,
-    path: &str,
-    body: &[u8],
-) -> Result<CommitEntry, Error> {
-    let damaged = |reason: String| Error::Log {
-        url: landing.url_of("log"),
-        reason,
-    };
-    let entry: CommitEntry = match decode(&landing.url_of(path), body) {
-        Err(ContractError::Malformed {
-            path: at, reason, ..
-        }) => {
-            return Err(damaged(format!(
-                "`{path}` cannot be read: {reason} at `{at}`"
-            )));
-        }
-        entry => entry?,
-    };
-    if entry.sequence.get() != sequence || entry.source != *source {
-        let CommitEntry {
-            source, sequence, ..
-        } = entry;
-        return Err(damaged(format!(
-            "`{path}` claims to be entry {sequence} of source `{source}`"
-        )));
-    }
-    if entry.prev_hash != before {
-        return Err(damaged(format!(
-            "the entry before `{path}` is not the one it was written after"
-        )));
-    }
-    Ok(entry)
-}
-
-/// All entries, verified, and the hash of the last one's bytes.
-async fn read(
-    landing: &Store,
-    source: &Name,
-    kept: Kept,
-) -> Result<(Vec<CommitEntry>, Option<Hash128>), Error> {
-    let damaged = |reason: String| Error::Log {
-        url: landing.url_of("log"),
-        reason,
-    };
-    let listed = landing.list("log").await?;
-    for (i, file) in listed.iter().enumerate() {
-        let wanted = path(Sequence::new(i as u64));
-        if file.path != wanted {
-            return Err(damaged(format!(
-                "`{}` was found where `{wanted}` should be",
-                file.path
-            )));
-        }
-    }
-    let reads: Vec<_> = listed.iter().map(|file| landing.get(&file.path)).collect();
-    let mut bodies = futures::stream::iter(reads).buffered(READS);
-    let mut entries: Vec<CommitEntry> = Vec::with_capacity(listed.len());
-    let mut last_hash = None;
-    for file in &listed {
-        let Some(body) = bodies.try_next().await? else {
-            break;
-        };
-        let entry = checked(
-            landing,
-            source,
-            entries.len() as u64,
-            last_hash,
-            &file.path,
-            &body,
-        )?;
-        last_hash = Some(Hash128::of(&body));
-        push(&mut entries, entry, kept);
-    }
-    Ok((entries, last_hash))
 }

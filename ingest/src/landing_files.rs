@@ -19,31 +19,41 @@
 //!
 //! Nothing is deleted: `orphans/` may be removed by hand while no run is in progress. A start costs
 //! one listing of the source's landing folder (a request for each 1,000 objects) and the last bytes
-//! of its newest files. A batch costs a metadata request for each of its files and a read of the
-//! entry before.
+//! of its newest files. If there is a snapshot of the log, only files whose numbers are not lower
+//! than its mark are listed: an earlier writer has compared the others. A batch costs a metadata
+//! request for each of its files and a read of the entry before.
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use bytes::Bytes;
 use feedline_schemas::{
     commit::{CommitEntry, DataFile},
-    ids::Hash128,
+    ids::{Hash128, Name, Sequence},
     report::{Damage, SourceReport, Warning},
 };
 use feedline_storage::{Listed, Store};
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 use tracing::info;
 
-use crate::{commit_log::entry_path, error::Error};
+use crate::{
+    commit_log::entry_path,
+    error::Error,
+    log_entries::LogEntries,
+    supersede::{ASIDE, set_paths_aside},
+};
 
 /// Folders of a source's landing zone with files that log entries name.
-const FOLDERS: [&str; 6] = [
+const FOLDERS: [&str; 7] = [
     "data",
     "rejects",
     "frontier",
     "validators",
     "raw",
-    "children",
+    "marks",
+    CHILDREN,
 ];
+/// The one of them that has a folder for each table.
+const CHILDREN: &str = "children";
 /// Folder for files that no entry names.
 pub(crate) const ORPHANS: &str = "orphans";
 /// Folder for files and entries that a repair removes from the log.
@@ -86,12 +96,48 @@ pub(crate) struct Stock {
 }
 
 impl Stock {
-    /// Lists the landing zone and compares it with `entries`, which the caller must read first.
+    /// Lists the landing zone and compares it with `entries`, all of the log, which the caller must
+    /// read first.
     ///
     /// # Errors
     /// [`Error::Storage`].
     pub(crate) async fn take(landing: &Store, entries: &[CommitEntry]) -> Result<Self, Error> {
         let listed = landing.list("").await?;
+        Self::compare(landing, entries, &listed, 0).await
+    }
+
+    /// Like [`Self::take`], for files whose numbers are not lower than those that an earlier writer
+    /// has compared. Reads older entries if these may name files that are listed.
+    ///
+    /// # Errors
+    /// [`Error::Storage`], and those of the log.
+    pub(crate) async fn take_new(landing: &Store, entries: &mut LogEntries) -> Result<Self, Error> {
+        let since = entries.compare_since();
+        if since.get() == 0 {
+            entries.load_for_comparison(since).await?;
+            return Self::take(landing, entries.all()).await;
+        }
+        entries.load_for_comparison(since).await?;
+        let last = entries.last();
+        let tables: Vec<&Name> = last.iter().flat_map(|last| last.children.keys()).collect();
+        let listed = list_since(landing, &tables, since).await?;
+        let stock = Self::compare(landing, entries.all(), &listed, since.get()).await?;
+        if stock.unnamed.is_empty() {
+            return Ok(stock);
+        }
+        // An older entry may name a file with a later number, which has taken the place of its own.
+        entries.load_for_comparison(Sequence::new(0)).await?;
+        Self::compare(landing, entries.all(), &listed, since.get()).await
+    }
+
+    /// Compares the files in `listed` with those that `entries` name, except those with numbers below
+    /// `since`.
+    async fn compare(
+        landing: &Store,
+        entries: &[CommitEntry],
+        listed: &[Listed],
+        since: u64,
+    ) -> Result<Self, Error> {
         let found: BTreeMap<&str, u64> = listed
             .iter()
             .map(|file| (file.path.as_str(), file.bytes))
@@ -104,6 +150,7 @@ impl Stock {
                     .named_files()
                     .map(move |file| (file.path.as_str(), (sequence, file)))
             })
+            .filter(|(path, _)| since == 0 || sequence_of(path).is_none_or(|own| own >= since))
             .collect();
         let mut stock = Self::default();
         for (path, (sequence, file)) in &named {
@@ -153,7 +200,7 @@ impl Stock {
             }
         }
         stock.bad.sort_by_key(|bad| bad.sequence);
-        for file in &listed {
+        for file in listed {
             if let Some(path) = file.path.strip_prefix(ORPHANS) {
                 stock.orphans.push(Listed {
                     path: path.trim_start_matches('/').to_owned(),
@@ -183,6 +230,33 @@ impl Stock {
     }
 }
 
+/// Lists the files whose numbers are not lower than `since`, those of the child tables `tables`
+/// included.
+async fn list_since(
+    landing: &Store,
+    tables: &[&Name],
+    since: Sequence,
+) -> Result<Vec<Listed>, Error> {
+    let after = format!("{:020}", since.get());
+    let mut folders: Vec<String> = FOLDERS
+        .iter()
+        .filter(|folder| **folder != CHILDREN)
+        .map(|folder| (*folder).to_owned())
+        .collect();
+    folders.extend(tables.iter().map(|table| format!("{CHILDREN}/{table}")));
+    let lists: Vec<_> = folders
+        .iter()
+        .map(|folder| landing.list_after(folder, &after))
+        .collect();
+    let listed: Vec<Vec<Listed>> = stream::iter(lists).buffered(AT_ONCE).try_collect().await?;
+    let mut listed = listed.concat();
+    if tables.is_empty() {
+        // Files of the first batch with a child table, which no entry names.
+        listed.extend(landing.list(CHILDREN).await?);
+    }
+    Ok(listed)
+}
+
 /// Checks the end of a file whose size is right; returns its fault.
 async fn wrong_end(landing: &Store, file: &DataFile) -> Result<Option<String>, Error> {
     if file.bytes < LEAST_BYTES {
@@ -210,8 +284,8 @@ pub(crate) fn sequence_of(path: &str) -> Option<u64> {
     is_ours.then(|| number.parse().ok()).flatten()
 }
 
-/// Brings a landing zone in line with its log, for a writer that has just read `entries`. Files
-/// that no entry names move to `orphans/`, and named files in `orphans/` come back. Temporary files
+/// Brings a landing zone in line with its log, for a writer that has just opened `entries`. Files
+/// that no entry names any more move to `superseded/`, files that none ever named to `orphans/`, and named files in `orphans/` come back. Temporary files
 /// of dead processes are removed.
 ///
 /// Returns a warning if files have moved to `orphans/`.
@@ -220,12 +294,19 @@ pub(crate) fn sequence_of(path: &str) -> Option<u64> {
 /// [`Error::Landed`] when a named file is missing or damaged, [`Error::Storage`].
 pub(crate) async fn tidy(
     landing: &Store,
-    entries: &[CommitEntry],
+    entries: &mut LogEntries,
 ) -> Result<Option<Warning>, Error> {
-    sweep(landing).await;
-    let mut stock = Stock::take(landing, entries).await?;
+    if entries.snapshot().is_none() {
+        sweep(landing).await;
+    }
+    let mut stock = Stock::take_new(landing, entries).await?;
     bring_back(landing, &mut stock).await?;
-    let moved = move_unnamed(landing, entries.len() as u64, &stock.unnamed, ORPHANS).await?;
+    let bad = stock.error(landing);
+    let next = entries.next_sequence().get();
+    let all = (entries.all(), next);
+    let (superseded, unnamed) = split_superseded(landing, all, stock.unnamed).await?;
+    set_paths_aside(landing, superseded.iter().map(String::as_str)).await?;
+    let moved = move_unnamed(landing, next, &unnamed, ORPHANS).await?;
     let warning = (!moved.is_empty()).then(|| {
         let bytes: u64 = moved.iter().map(|file| file.bytes).sum();
         Warning {
@@ -241,10 +322,49 @@ pub(crate) async fn tidy(
             key: None,
         }
     });
-    match stock.error(landing) {
+    match bad {
         Some(error) => Err(error),
         None => Ok(warning),
     }
+}
+
+/// Separates the files that counted until a later entry replaced them from those that never counted.
+/// A writer died before it moved the former to `superseded/`, where readers with an older view of the
+/// log look for them. Files of deleted batches and of before a reset are none of them, and neither are
+/// those of entries from `next` on, which a live writer may have added since.
+async fn split_superseded(
+    landing: &Store,
+    (entries, next): (&[CommitEntry], u64),
+    unnamed: Vec<Listed>,
+) -> Result<(Vec<String>, Vec<Listed>), Error> {
+    let withdrawn = entries.iter().flat_map(|entry| &entry.withdrawn);
+    let withdrawn: BTreeSet<&str> = withdrawn
+        .flat_map(|withdrawn| withdrawn.files.iter().map(String::as_str))
+        .collect();
+    let resets = entries.iter().filter(|entry| entry.reset_to.is_some());
+    let reset = resets.map(|entry| entry.sequence.get()).max();
+    let mut bodies: BTreeMap<u64, Option<Bytes>> = BTreeMap::new();
+    let (mut superseded, mut others) = (Vec::new(), Vec::new());
+    for file in unnamed {
+        let own = sequence_of(&file.path).filter(|own| *own < next);
+        let own = own.filter(|own| reset.is_none_or(|reset| *own > reset));
+        let own = own.filter(|_| !withdrawn.contains(file.path.as_str()));
+        let is_superseded = match own {
+            None => false,
+            Some(own) => {
+                if !bodies.contains_key(&own) {
+                    bodies.insert(own, landing.get_opt(&entry_path(own)).await?);
+                }
+                let body = bodies.get(&own).and_then(Option::as_ref);
+                body.is_some_and(|body| names(body, &file.path))
+            }
+        };
+        match is_superseded {
+            true => superseded.push(file.path),
+            false => others.push(file),
+        }
+    }
+    Ok((superseded, others))
 }
 
 /// Adds to a source's report what one listing shows of lost and damaged files. Nothing is changed.
@@ -253,10 +373,10 @@ pub(crate) async fn tidy(
 /// [`Error::Storage`].
 pub(crate) async fn report_damage(
     landing: &Store,
-    entries: &[CommitEntry],
+    entries: &mut LogEntries,
     report: &mut SourceReport,
 ) -> Result<(), Error> {
-    let stock = Stock::take(landing, entries).await?;
+    let stock = Stock::take_new(landing, entries).await?;
     if !stock.bad.is_empty() {
         report.status = "damaged".to_owned();
     }
@@ -279,14 +399,19 @@ pub(crate) async fn sweep(landing: &Store) {
     }
 }
 
-/// Rewrites named files that are missing or damaged, if `orphans/` has their bytes.
+/// Rewrites named files that are missing or damaged, if `orphans/` or `superseded/` has their bytes.
 async fn bring_back(landing: &Store, stock: &mut Stock) -> Result<(), Error> {
     let mut bad = Vec::new();
     // The listing may be outdated: a concurrent start may have moved a file back and forth.
     for file in std::mem::take(&mut stock.bad) {
         let DataFile { path, bytes, .. } = &file.file;
-        if restore(landing, &file.file, &format!("{ORPHANS}/{path}")).await? {
-            info!(%path, "a landed file was missing and was restored from the orphans");
+        let mut is_restored = false;
+        for folder in [ORPHANS, ASIDE] {
+            let copy = format!("{folder}/{path}");
+            is_restored = is_restored || restore(landing, &file.file, &copy).await?;
+        }
+        if is_restored {
+            info!(%path, "a landed file was missing and was restored from a copy");
             continue;
         }
         let is_back = file.reason == MISSING

@@ -15,7 +15,8 @@ use crate::{
     commit_log::{entry_path, landing},
     context::Context,
     error::Error,
-    landing_files::{DAMAGED, ORPHANS, Stock, move_unnamed, restore, sweep},
+    landing_files::{DAMAGED, ORPHANS, Stock, move_unnamed, restore, sequence_of, sweep},
+    log_snapshots,
     schedule::Holding,
     settings::choose,
     verify::{Chain, read_chain, wrong_files},
@@ -177,6 +178,9 @@ async fn find_bad(
             }
             let path = entry_path(entry.sequence.get());
             let reason = format!("`{}`, which `{path}` names: {reason}", file.path);
+            // A file that a later entry put in the place of others: without that entry these count.
+            let written = sequence_of(&file.path).and_then(|own| usize::try_from(own).ok());
+            let index = written.filter(|own| *own < entries.len()).unwrap_or(index);
             return Ok(Some((index, reason)));
         }
     }
@@ -231,6 +235,7 @@ async fn repair_source(
             }
         }
         let (entries, next) = (found.entries(), found.good as u64);
+        log_snapshots::remove_from(landing, next).await?;
         let stock = Stock::take(landing, &entries).await?;
         let to = if found.damage.is_some() {
             to.as_str()

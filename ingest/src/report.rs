@@ -2,8 +2,9 @@
 
 use arrow::array::{Array, AsArray};
 use feedline_schemas::{
-    commit::{BatchCounts, CommitEntry, Position},
+    commit::{BatchCounts, CommitEntry, DataFile, Position},
     config::SourceConfig,
+    log_snapshot::LogSums,
     report::{IngestReport, SourceReport, Warning},
 };
 use feedline_storage::Store;
@@ -14,7 +15,6 @@ use crate::{
     landed_file,
     ledger::slices_report,
     plain_secrets,
-    setting_changes::newest_change,
     source::Requests,
     warnings::holding,
 };
@@ -30,14 +30,15 @@ pub(crate) fn add(report: &mut IngestReport, source: SourceReport) {
     report.sources.push(source);
 }
 
-/// Builds the report of a source from its log and the requests of this run.
+/// Builds the report of a source from the newest entry of its log, the sums over all entries, and the
+/// requests of this run.
 pub(crate) async fn source_report(
     config: &SourceConfig,
     landing: &Store,
-    entries: &[CommitEntry],
+    last: Option<&CommitEntry>,
+    sums: LogSums,
     requests: Requests,
 ) -> SourceReport {
-    let last = entries.last();
     let totals = last
         .map(|entry| entry.state.totals.clone())
         .unwrap_or_default();
@@ -48,7 +49,7 @@ pub(crate) async fn source_report(
         Some(_) => "partial",
     };
     // The counts are worth having even if the sample cannot be read.
-    let sample = reject_sample(landing, entries)
+    let sample = reject_sample(landing, sums.rejects.as_ref())
         .await
         .unwrap_or_else(|e| Some(e.to_string()));
     let dropped = duplicates_dropped(config, &totals);
@@ -73,22 +74,15 @@ pub(crate) async fn source_report(
             .chain(dropped)
             .collect(),
         slices: slices_report(config, last.map(|entry| &entry.state.position)),
-        batches: batches(entries),
+        batches: sums.batches,
         pages: totals.pages,
         requests: requests.requests,
         retries: requests.retries,
-        bytes: entries
-            .iter()
-            .flat_map(|entry| {
-                let children = entry.children.values().flat_map(|table| &table.files);
-                entry.files.iter().chain(children)
-            })
-            .map(|file| file.bytes)
-            .sum(),
+        bytes: sums.bytes,
         schema_version: last.map_or(0, |entry| entry.schema.version.get()),
         url: landing.url(),
         damage: Vec::new(),
-        settings_changed: newest_change(entries),
+        settings_changed: sums.change,
         standing: None,
         error: None,
     }
@@ -114,19 +108,12 @@ fn duplicates_dropped(config: &SourceConfig, totals: &BatchCounts) -> Option<War
     Some(Warning::new("duplicates_dropped", message).with_key("batch.dedup_window"))
 }
 
-/// Batches since the last reset, without amendments.
-fn batches(entries: &[CommitEntry]) -> u64 {
-    let since = entries.iter().rev();
-    let since = since.take_while(|entry| entry.reset_to.is_none());
-    since.filter(|entry| !entry.is_amendment()).count() as u64
-}
-
-/// Reads the first record of the newest rejects file, for display.
+/// Reads the first record of a rejects file, for display.
 pub(crate) async fn reject_sample(
     landing: &Store,
-    entries: &[CommitEntry],
+    file: Option<&DataFile>,
 ) -> Result<Option<String>, Error> {
-    let Some(file) = entries.iter().rev().find_map(|entry| entry.rejects.last()) else {
+    let Some(file) = file else {
         return Ok(None);
     };
     let rows = landed_file::read(

@@ -16,7 +16,7 @@ mod classes;
 use std::{cmp::Ordering, collections::BTreeMap, fmt::Write as _};
 
 use feedline_schemas::{
-    amendment::{SettingChange, SettingsChanged, SettingsRecord},
+    amendment::{SettingChange, SettingsRecord},
     commit::{CommitEntry, PageRun, Position},
     config::{CsvConfig, SourceConfig, SourceKind},
     ids::Hash128,
@@ -175,17 +175,6 @@ fn is_revealing(url: &Url) -> bool {
     url.query().is_some() || !url.username().is_empty() || url.password().is_some()
 }
 
-/// Newest change of settings in a log.
-pub(crate) fn newest_change(entries: &[CommitEntry]) -> Option<SettingsChanged> {
-    entries.iter().rev().find_map(|entry| {
-        let changes = &entry.settings.as_ref()?.changes;
-        (!changes.is_empty()).then(|| SettingsChanged {
-            sequence: entry.sequence.get(),
-            changes: changes.clone(),
-        })
-    })
-}
-
 /// Compares the settings with those in the log; logs a change or refuses it.
 ///
 /// # Errors
@@ -196,7 +185,7 @@ pub(crate) async fn adopt(config: &SourceConfig, log: &mut CommitLog) -> Result<
         log.record(now);
         return Ok(());
     };
-    let Some(before) = log.settings().map(|record| record.values.clone()) else {
+    let Some(before) = log.settings().map(|record| record.values) else {
         check_same(config, log)?;
         log.record(now);
         return Ok(());
@@ -211,6 +200,7 @@ pub(crate) async fn adopt(config: &SourceConfig, log: &mut CommitLog) -> Result<
     let is_crawl = config.r#type == SourceKind::Html;
     if totals.rows + totals.rejected == 0 && !is_crawl {
         commit.state.position = Position::Start;
+        commit.state.marks = Vec::new();
         for change in &mut changes {
             change.effect = "nothing has landed, so reading starts from the beginning".to_owned();
         }

@@ -1,21 +1,23 @@
 //! Status, lag and next run of sources: from their logs and leases alone, without a request.
 
-use std::{collections::BTreeSet, time::Duration};
+use std::time::Duration;
 
 use feedline_schemas::{
     commit::{CommitEntry, FileProgress, Position, SourceState},
     config::{PipelineConfig, SourceConfig, SourceKind},
     decode,
+    log_snapshot::LogSums,
     report::{IngestReport, Standing},
 };
-use feedline_storage::Store;
+use feedline_storage::{Store, log::newest_sequence};
 
 use crate::{
-    commit_log::{entry_path, landed, landing},
+    commit_log::{entry_path, landing},
     error::{Error, when},
     failures,
     landing_files::report_damage,
     ledger::slices_report,
+    log_entries::{Kept, LogEntries},
     meter::LogTotals,
     report::{add, source_report},
     schedule::lease,
@@ -23,7 +25,7 @@ use crate::{
     source::Requests,
     value::shorten,
     warnings::holding,
-    watermark::{Incremental, Mark, highs},
+    watermark::{Incremental, Mark},
 };
 
 /// Reports what the pipeline's sources have landed, and their lag at `now` (since 1970-01-01 UTC).
@@ -42,12 +44,15 @@ pub async fn standing(
         ..IngestReport::default()
     };
     for source in &config.source {
-        let landed = landed(root, &source.name).await?;
-        let entries = landed.map(|landed| landed.entries).unwrap_or_default();
         let folder = landing(root, &source.name);
-        let mut told = source_report(source, &folder, &entries, Requests::default()).await;
-        report_damage(&folder, &entries, &mut told).await?;
-        told.standing = Some(of(source, &folder, &entries, now.as_secs()).await?);
+        let mut entries = LogEntries::open(&folder, &source.name, Kept::All).await?;
+        let sums = entries.sums().await?;
+        let last = entries.last();
+        let mut told =
+            source_report(source, &folder, last, sums.clone(), Requests::default()).await;
+        told.warnings.extend(entries.warning());
+        told.standing = Some(of(source, &folder, last, &sums, now.as_secs()).await?);
+        report_damage(&folder, &mut entries, &mut told).await?;
         add(&mut report, told);
     }
     Ok(report)
@@ -58,13 +63,13 @@ pub async fn standing(
 /// # Errors
 /// [`Error::Contract`] for an entry that cannot be read, [`Error::Storage`].
 pub(crate) async fn newest(landing: &Store) -> Result<Option<LogTotals>, Error> {
-    let listed = landing.list("log").await?;
-    let Some(newest) = listed.last() else {
+    let Some(newest) = newest_sequence(landing).await? else {
         return Ok(None);
     };
-    let bytes = landing.get(&newest.path).await?;
-    let entry: CommitEntry = decode(&landing.url_of(&newest.path), &bytes)?;
-    let committed = landing.modified(&newest.path).await?;
+    let path = entry_path(newest);
+    let bytes = landing.get(&path).await?;
+    let entry: CommitEntry = decode(&landing.url_of(&path), &bytes)?;
+    let committed = landing.modified(&path).await?;
     Ok(Some(LogTotals::of(&entry, committed.as_secs())))
 }
 
@@ -74,22 +79,22 @@ pub(crate) async fn newest(landing: &Store) -> Result<Option<LogTotals>, Error> 
 /// # Errors
 /// Like [`newest`].
 pub(crate) async fn is_deferred_by_log(landing: &Store) -> Result<bool, Error> {
-    let listed = landing.list("log").await?;
-    let Some(newest) = listed.last() else {
+    let Some(newest) = newest_sequence(landing).await? else {
         return Ok(false);
     };
-    let bytes = landing.get(&newest.path).await?;
-    let entry: CommitEntry = decode(&landing.url_of(&newest.path), &bytes)?;
+    let path = entry_path(newest);
+    let bytes = landing.get(&path).await?;
+    let entry: CommitEntry = decode(&landing.url_of(&path), &bytes)?;
     Ok(entry.state.not_before_unix_s.is_some())
 }
 
 async fn of(
     config: &SourceConfig,
     landing: &Store,
-    entries: &[CommitEntry],
+    last: Option<&CommitEntry>,
+    sums: &LogSums,
     now_s: u64,
 ) -> Result<Standing, Error> {
-    let last = entries.last();
     let committed_unix_s = match last {
         None => None,
         Some(entry) => {
@@ -116,11 +121,6 @@ async fn of(
         .filter(|_| !is_ahead)
         .map(|at| u64::try_from(now.saturating_sub(at)).unwrap_or(0));
     let lease = lease(landing).await?;
-    let versions: BTreeSet<u32> = entries
-        .iter()
-        .filter(|entry| !entry.schema.columns.is_empty())
-        .map(|entry| entry.schema.version.get())
-        .collect();
     Ok(Standing {
         committed_unix_s,
         lag_s: committed_unix_s.map(|at| now_s.saturating_sub(at)),
@@ -133,14 +133,9 @@ async fn of(
             .map(|lease| lease.holder.clone()),
         failures: failures::read(landing).await?,
         last_run: lease.and_then(|lease| lease.last),
-        schema_versions: u32::try_from(versions.len()).unwrap_or(u32::MAX),
+        schema_versions: u32::try_from(sums.schema_versions.len()).unwrap_or(u32::MAX),
         columns: last.map_or(0, |entry| entry.schema.columns.len() as u64),
-        next: next(
-            config,
-            last.map(|entry| &entry.state),
-            &highs(entries),
-            now_s,
-        ),
+        next: next(config, last.map(|entry| &entry.state), &sums.highs, now_s),
     })
 }
 
@@ -180,7 +175,10 @@ pub(crate) fn next(
             current: Some(FileProgress { url, records, .. }),
             ..
         } => format!("resumes in `{url}` after {records} records"),
-        Position::File { done, .. } => format!("resumes after {} files", done.len()),
+        Position::File { done, .. } => {
+            let older: u64 = state.marks.iter().map(|file| file.rows).sum();
+            format!("resumes after {} files", done.len() as u64 + older)
+        }
         Position::Done { .. } if !looks_for_more(config) => all_read(config, state),
         Position::Done { .. } if config.slices.is_some() || config.for_each.is_some() => {
             next_slices(config, state)

@@ -6,20 +6,28 @@ use feedline_schemas::{
     commit::{CommitEntry, DataFile},
     config::PipelineConfig,
     ids::{Hash128, Name},
+    log_effect,
+    log_snapshot::HEADS,
     report::{Damage, LandingVerifyReport, VerifiedSource},
 };
-use feedline_storage::{Listed, Store};
+use feedline_storage::{
+    Listed, Store,
+    log::{self, LogError, check_entry, newest_sequence},
+};
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 
 use crate::{
-    commit_log::{Kept, checked, entry_path, landing, push},
+    commit_log::{entry_path, landing},
     error::Error,
     landing_files::{MISSING, Stock},
+    log_entries::log_error,
     settings::choose,
 };
 
 /// Files that are read concurrently; each is in memory completely.
 const AT_ONCE: usize = 4;
+/// Number of times that a source is verified which a writer keeps changing.
+const TRIES: u32 = 4;
 
 /// Reads the logs of the pipeline's sources (only of the source called `only`, if given) and every
 /// file that they name. Reports all faults and changes nothing.
@@ -86,7 +94,19 @@ pub async fn verify(
     Ok(report)
 }
 
+/// Verifies a source. If a writer has moved files meanwhile, damage is looked for again.
 async fn verify_source(landing: &Store, source: &Name) -> Result<VerifiedSource, Error> {
+    for _ in 1..TRIES {
+        let before = newest_sequence(landing).await?;
+        let verified = verify_once(landing, source).await?;
+        if verified.damage.is_empty() || newest_sequence(landing).await? == before {
+            return Ok(verified);
+        }
+    }
+    verify_once(landing, source).await
+}
+
+async fn verify_once(landing: &Store, source: &Name) -> Result<VerifiedSource, Error> {
     let listed = landing.list("log").await?;
     let chain = read_chain(landing, source, &listed).await?;
     let entries = chain.entries();
@@ -116,8 +136,76 @@ async fn verify_source(landing: &Store, source: &Name) -> Result<VerifiedSource,
             }
         }
     }
+    if chain.damage.is_none() {
+        let snapshots = wrong_snapshots(landing, source, &entries).await?;
+        verified.damage.extend(snapshots);
+    }
     verified.damage.extend(chain.damage);
     Ok(verified)
+}
+
+/// Compares the newest snapshot with the log, and reports the others that do not fit. A wrong
+/// snapshot does no harm by itself: it is passed over.
+async fn wrong_snapshots(
+    landing: &Store,
+    source: &Name,
+    entries: &[CommitEntry],
+) -> Result<Vec<Damage>, Error> {
+    let entry = entries.last().map_or(0, |last| last.sequence.get());
+    let damage = |reason: String| Damage {
+        path: HEADS.to_owned(),
+        entry,
+        reason: format!("{reason}; remove it, the log itself has everything"),
+    };
+    let open = async || {
+        let opened = log::open(landing, source, None).await;
+        opened.map_err(|e| log_error(landing, e))
+    };
+    let mut opened = open().await?;
+    loop {
+        let passed_over = std::mem::take(&mut opened.passed_over);
+        let mut found: Vec<Damage> = passed_over.into_iter().map(damage).collect();
+        let Some(snapshot) = &opened.snapshot else {
+            return Ok(found);
+        };
+        match log::read_parts(landing, &snapshot.parts).await? {
+            Ok(covered) => {
+                found.extend(difference(covered, &opened.entries, entries).map(damage));
+                return Ok(found);
+            }
+            Err(reason) => {
+                // A writer removes the parts of a snapshot after it has written newer ones.
+                let now = open().await?;
+                if now.snapshot == opened.snapshot {
+                    found.push(damage(reason));
+                    return Ok(found);
+                }
+                opened = now;
+            }
+        }
+    }
+}
+
+/// First difference of the entries `covered` by a snapshot from those of the log, once the entries
+/// `later` than the snapshot are applied to them.
+fn difference(
+    mut covered: Vec<CommitEntry>,
+    later: &[CommitEntry],
+    entries: &[CommitEntry],
+) -> Option<String> {
+    for newer in later {
+        log_effect::apply(&mut covered, newer);
+    }
+    let differs = covered.iter().zip(entries).find(|(covered, entry)| {
+        let mut entry = (*entry).clone();
+        log_effect::settle(&mut entry);
+        entry != **covered
+    });
+    let (differs, _) = differs?;
+    Some(format!(
+        "the newest snapshot has another entry {} than the log amounts to",
+        differs.sequence
+    ))
 }
 
 /// The valid part of a log, and its end.
@@ -144,7 +232,7 @@ impl Chain {
     pub(crate) fn first(&self, count: usize) -> Vec<CommitEntry> {
         let mut entries = Vec::with_capacity(count);
         for entry in self.written.iter().take(count) {
-            push(&mut entries, entry.clone(), Kept::All);
+            log_effect::push(&mut entries, entry.clone());
         }
         entries
     }
@@ -177,23 +265,24 @@ pub(crate) async fn read_chain(
         }
         let body = landing.get(&file.path).await?;
         let hash = Hash128::of(&body);
-        match checked(landing, source, sequence, before, &file.path, &body) {
+        let url = landing.url_of(&file.path);
+        match check_entry(&url, source, sequence, before, &file.path, &body) {
             Ok(entry) => chain.written.push(entry),
-            Err(Error::Log { reason, .. }) => {
+            Err(LogError::Damaged(reason)) => {
                 chain.damage = Some(damaged(reason));
                 return Ok(chain);
             }
-            Err(error @ Error::Contract(_)) => {
+            Err(LogError::Contract(error)) => {
                 let next = listed.get(index + 1);
                 if !contradicts(landing, next, hash).await? {
-                    return Err(error);
+                    return Err(error.into());
                 }
                 chain.damage = Some(damaged(
                     "the entry after it was written after other bytes than it has".to_owned(),
                 ));
                 return Ok(chain);
             }
-            Err(error) => return Err(error),
+            Err(LogError::Storage(error)) => return Err(error.into()),
         }
         before = Some(hash);
     }

@@ -27,10 +27,10 @@ impl KeptFolder {
     /// [`Error::Storage`].
     pub(super) async fn next(log: &CommitLog, context: &Context) -> Result<Self, Error> {
         let own = log.landing().get_opt(&entry_path(0)).await?;
-        let used: BTreeSet<&str> = log.kept_folders().collect();
+        let used: BTreeSet<String> = log.kept_folders().into_iter().collect();
         for n in 1_u64.. {
             let name = format!("{}.{n}", log.source());
-            if used.contains(name.as_str()) {
+            if used.contains(&name) {
                 continue;
             }
             let store = context.root.child(&format!("landing/{name}"));

@@ -60,10 +60,14 @@ async fn append(log: &mut CommitLog, file: &Encoded) -> Result<(), Error> {
         children: BTreeMap::new(),
         parts: Vec::new(),
         replaced: Vec::new(),
+        compacted: Vec::new(),
+        marks: Vec::new(),
         counts: Default::default(),
         settings: None,
         withdrawn: Vec::new(),
         reset_to: None,
+        rewound_to: None,
+        expired: Vec::new(),
         state: SourceState::default(),
     };
     log.append(commit).await
@@ -111,7 +115,7 @@ async fn what_a_killed_run_wrote_without_an_entry_is_moved_by_the_next_start() {
         let landing = root.child("landing/s");
         landing.put("data/_SUCCESS", "".into()).await.unwrap();
         let mut log = open(&root, "b").await.unwrap();
-        let warning = log.tidied().unwrap();
+        let warning = &log.tidied()[0];
         assert_eq!(warning.code, "files_moved_to_orphans");
         assert!(warning.message.contains("3 files"), "{warning:?}");
         landing.delete("data/_SUCCESS").await.unwrap();
@@ -125,7 +129,7 @@ async fn what_a_killed_run_wrote_without_an_entry_is_moved_by_the_next_start() {
             append(&mut log, &second).await.unwrap();
         }
         let log = open(&root, "c").await.unwrap();
-        assert!(log.tidied().is_none());
+        assert!(log.tidied().is_empty());
         assert_eq!(check_data(&root).await.len(), 3);
     }
 }
@@ -388,7 +392,7 @@ async fn a_log_of_a_newer_release_is_not_cut_and_damage_to_its_bytes_is() {
     // Another version the same.
     let text = landing.get(&entry_path(11)).await.unwrap();
     let text = String::from_utf8(text.to_vec()).unwrap();
-    let other = text.replace("\"version\": 2,\n  \"min_reader\": 2,", "\"version\": 7,");
+    let other = text.replace("\"version\": 3,\n  \"min_reader\": 2,", "\"version\": 7,");
     assert_ne!(other, text);
     landing.put(&entry_path(11), other.into()).await.unwrap();
     let error = repair(&config, None, &context, false).await.unwrap_err();

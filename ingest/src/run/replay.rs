@@ -166,8 +166,9 @@ async fn replay_source(
         }
         opened = Some(source);
     }
-    let log = &run.log;
-    Ok(source_report(config, log.landing(), log.entries(), Requests::default()).await)
+    let sums = run.log.sums().await?;
+    let (landing, last) = (run.log.landing(), run.log.last());
+    Ok(source_report(config, landing, last, sums, Requests::default()).await)
 }
 
 /// Refuses a log that is not a complete or partial replay of these entries.
