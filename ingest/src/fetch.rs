@@ -14,10 +14,11 @@ use std::{
 use async_trait::async_trait;
 use bytes::Bytes;
 use feedline_schemas::{
-    commit::Position,
+    commit::{CommitEntry, FileMark, Position},
     config::{Bounded, FetchConfig, FileFormat, SourceConfig},
     report::Warning,
 };
+use feedline_storage::Store;
 use tokio::task::JoinSet;
 use url::Url;
 
@@ -134,6 +135,14 @@ impl Source for Fetching {
             self.ahead = Ahead::default();
         }
         page
+    }
+
+    async fn restore(&mut self, landing: &Store, entries: &[CommitEntry]) -> Result<(), Error> {
+        self.table.restore(landing, entries).await
+    }
+
+    fn fold(&mut self, marks: &[FileMark]) {
+        self.table.fold(marks);
     }
 
     fn warnings(&mut self) -> Vec<Warning> {

@@ -60,10 +60,10 @@ pub(crate) struct FileList {
 
 impl FileList {
     /// Lists the files. If files of this URL were read before and no longer exist, there is nothing
-    /// to do, and a warning says so.
-    pub(crate) async fn look(&self, at: &Position) -> Result<Vec<Found>, Error> {
+    /// to do, and a warning says so. `has_more` is true if more files were read than `at` lists.
+    pub(crate) async fn look(&self, at: &Position, has_more: bool) -> Result<Vec<Found>, Error> {
         match self.labelled().await {
-            Err(Error::Config { key, reason }) if key == "url" && self.has_read(at) => {
+            Err(Error::Config { key, reason }) if key == "url" && self.has_read(at, has_more) => {
                 let message = format!(
                     "no file is found, and those that were read are gone: {reason}; their rows stay in the landing zone"
                 );
@@ -76,11 +76,12 @@ impl FileList {
     }
 
     /// Returns true if everything was read, and a file of the configured URL was among it.
-    fn has_read(&self, at: &Position) -> bool {
+    fn has_read(&self, at: &Position, has_more: bool) -> bool {
         let Position::Done { files, .. } = at else {
             return false;
         };
-        files.iter().any(|file| self.names(&file.url))
+        // Another folder would be refused as a change of settings.
+        has_more || files.iter().any(|file| self.names(&file.url))
     }
 
     /// Returns true if the configured URL is that of `file`, its folder, or a pattern that it

@@ -16,12 +16,12 @@ use std::{
 
 use async_trait::async_trait;
 use feedline_schemas::{
-    commit::{FileMark, FilePart, FileProgress, PageRun, Position},
+    commit::{CommitEntry, FileMark, FilePart, FileProgress, PageRun, Position},
     config::{FileFormat, SourceConfig},
     ids::Hash128,
     report::Warning,
 };
-use feedline_storage::{StoreOptions, clock::Clock, web::WebOptions};
+use feedline_storage::{Store, StoreOptions, clock::Clock, web::WebOptions};
 
 use crate::{
     blocking::blocking,
@@ -32,6 +32,7 @@ use crate::{
     file_change::{Change, Known, Policy, ends_in_a_line},
     file_format,
     file_list::{FILES_GONE, FileList, Found},
+    file_marks::{self, Marks},
     http::certificates,
     infer::Survey,
     notices::Notices,
@@ -78,8 +79,10 @@ pub(crate) fn open(config: &SourceConfig, context: &Context) -> Result<Box<dyn S
         requests,
         clock: Arc::clone(&context.clock),
         found: None,
+        passed: None,
         open: None,
         seen: HashSet::new(),
+        marks: Marks::default(),
     }))
 }
 
@@ -90,9 +93,13 @@ struct Files {
     clock: Arc<dyn Clock>,
     /// Files in reading order, once listed.
     found: Option<Vec<Found>>,
+    /// Position after the last page, and the number of files before the next one.
+    passed: Option<(Position, usize)>,
     open: Option<OpenFile>,
     /// Files that were opened since. Their size in `found` may be outdated.
     seen: HashSet<String>,
+    /// Read files that positions do not list.
+    marks: Marks,
 }
 
 #[async_trait]
@@ -101,8 +108,11 @@ impl Source for Files {
         let (done, begun, pages) = split(at)?;
         let found = match self.found.take() {
             Some(found) => found,
-            None => self.list.look(at).await?,
+            None => self.list.look(at, !self.marks.is_empty()).await?,
         };
+        // A page at an earlier position than the last one ended at looks at all files again.
+        let passed = self.passed.take().filter(|(end, _)| end == at);
+        let passed = passed.map_or(0, |(_, passed)| passed);
         let found = &*self.found.insert(found);
         let config = &self.list.config;
         let young = Young {
@@ -110,7 +120,8 @@ impl Source for Files {
             settle: config.files.settle_s.duration(),
             notices: &self.list.notices,
         };
-        let mut unread = Unread::new(found, done, young, &mut self.seen);
+        let known = (done, &self.marks);
+        let mut unread = Unread::new((found, passed), known, young, &mut self.seen);
         let mut file = unread.first(begun.as_ref())?;
         let mut begun = begun;
         let mut gathered = Gathered {
@@ -126,7 +137,7 @@ impl Source for Files {
                 _ => {
                     let known = match begun.take() {
                         Some(begun) => Some(Known::begun(begun)),
-                        None => unread.mark(&now.url).map(Known::read),
+                        None => unread.mark(&now.url).as_ref().map(Known::read),
                     };
                     let policy = Policy::of(config);
                     match OpenFile::open(now, known, policy, unread.young.now).await? {
@@ -145,20 +156,22 @@ impl Source for Files {
             if open.ahead.is_some() {
                 let current = Some(open.progress());
                 self.open = Some(open);
-                return Ok(gathered.page(Position::File {
-                    done: unread.done,
-                    current,
-                }));
+                let (passed, done) = (unread.passed, unread.done);
+                let next = Position::File { done, current };
+                self.passed = Some((next.clone(), passed));
+                return Ok(gathered.page(next));
             }
             unread.push(open.mark().clone());
             file = unread.next();
             // An image is a file of one record: a page gathers as many as fit.
             let is_over = gathered.is_full() || config.format != FileFormat::Image;
             if is_over && file.is_some() {
-                return Ok(gathered.page(Position::File {
-                    done: unread.done,
-                    current: None,
-                }));
+                // The next page begins with this file.
+                let (passed, done) = (unread.passed - 1, unread.done);
+                let current = None;
+                let next = Position::File { done, current };
+                self.passed = Some((next.clone(), passed));
+                return Ok(gathered.page(next));
             }
             begun = None;
         }
@@ -167,6 +180,21 @@ impl Source for Files {
             files: unread.done,
             run: PageRun::default(),
         }))
+    }
+
+    async fn restore(&mut self, landing: &Store, entries: &[CommitEntry]) -> Result<(), Error> {
+        if let Some(last) = entries.last() {
+            self.marks = Marks::restore(landing, &last.state).await?;
+        }
+        Ok(())
+    }
+
+    fn fold(&mut self, marks: &[FileMark]) {
+        self.marks.add(marks);
+        let end = self.passed.as_mut().map(|(end, _)| end);
+        if let Some(listed) = end.and_then(file_marks::listed) {
+            listed.clear();
+        }
     }
 
     async fn survey(&mut self) -> Result<Option<Survey>, Error> {
@@ -262,26 +290,31 @@ impl Young<'_> {
 /// The files that have not been read, one after another.
 struct Unread<'f> {
     found: &'f [Found],
-    rest: std::slice::Iter<'f, Found>,
+    /// Number of `found` files that were passed. Another page need not look at them: with many files
+    /// that would take most of the time.
+    passed: usize,
     young: Young<'f>,
     /// Indices in `done`, by URL.
     places: HashMap<String, usize>,
     done: Vec<FileMark>,
+    /// Marks that `done` does not have, or has newer ones of.
+    older: &'f Marks,
     /// Files that this process has opened.
     seen: &'f mut HashSet<String>,
 }
 
 impl<'f> Unread<'f> {
     fn new(
-        found: &'f [Found],
-        done: Vec<FileMark>,
+        (found, passed): (&'f [Found], usize),
+        (done, older): (Vec<FileMark>, &'f Marks),
         young: Young<'f>,
         seen: &'f mut HashSet<String>,
     ) -> Self {
         let places = done.iter().enumerate();
         Self {
             found,
-            rest: found.iter(),
+            passed,
+            older,
             young,
             places: places.map(|(i, mark)| (mark.url.clone(), i)).collect(),
             done,
@@ -307,10 +340,11 @@ impl<'f> Unread<'f> {
     /// The next file that has not been read, or may have changed since.
     fn next(&mut self) -> Option<&'f Found> {
         loop {
-            let file = self.rest.next()?;
+            let file = self.found.get(self.passed)?;
+            self.passed += 1;
             let is_seen = self.seen.contains(&file.url);
             let mark = self.mark(&file.url);
-            let is_known = mark.is_some_and(|mark| is_seen || is_same(mark, file));
+            let is_known = mark.is_some_and(|mark| is_seen || is_same(&mark, file));
             if !is_known && !self.young.is(file) {
                 return Some(file);
             }
@@ -318,8 +352,11 @@ impl<'f> Unread<'f> {
     }
 
     /// Returns the recorded mark of a file that was read.
-    fn mark(&self, url: &str) -> Option<&FileMark> {
-        self.places.get(url).map(|place| &self.done[*place])
+    fn mark(&self, url: &str) -> Option<FileMark> {
+        match self.places.get(url) {
+            Some(place) => Some(self.done[*place].clone()),
+            None => self.older.of(url),
+        }
     }
 
     /// Records a checked file that has not changed.
@@ -327,6 +364,8 @@ impl<'f> Unread<'f> {
         self.seen.insert(mark.url.clone());
         if let Some(place) = self.places.get(&mark.url) {
             self.done[*place] = mark;
+        } else if self.older.of(&mark.url).is_some_and(|older| older != mark) {
+            self.push(mark);
         }
     }
 
@@ -560,8 +599,10 @@ pub(crate) mod tests {
             requests: Arc::default(),
             clock: Arc::new(SystemClock),
             found: None,
+            passed: None,
             open: None,
             seen: HashSet::new(),
+            marks: Marks::default(),
         }
     }
 

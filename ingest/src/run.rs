@@ -17,10 +17,11 @@ use std::{
 };
 
 use feedline_schemas::{
-    commit::{BatchCounts, ChildTable, DataFile, Ledger, Position, SourceState, note},
+    commit::{BatchCounts, ChildTable, CommitEntry, DataFile, Ledger, Position, SourceState, note},
     config::{Bounded, PipelineConfig, SourceConfig, SourceKind},
     csv_cell::CellFormat,
     ids::{Name, Sequence},
+    log_snapshot::LogSums,
     record::ColumnType,
     report::{IngestReport, SourceReport, Warning, replace_warning},
 };
@@ -38,15 +39,18 @@ use crate::{
     amend::{subtract, sweep},
     batch::{Batch, Decided, Encoded},
     blocking::computing,
-    commit_log::{Commit, CommitLog, landed, landing},
+    commit_log::{Commit, CommitLog, landing},
     context::Context,
     contract::{self, Before},
     dedup::{Window, read_rows},
     error::Error,
-    failures, fetch, files, html,
+    failures, fetch,
+    file_marks::{self, Folded},
+    files, html,
     infer::{self, Inferred, Types},
     known::known,
     landing_files::report_damage,
+    log_entries::{Kept, LogEntries},
     raw::{self, Exchange, Tape},
     report::{add, reject_sample, source_report},
     rest,
@@ -179,15 +183,15 @@ impl SourcePlaces {
 /// Report of a source whose run ended with `error`.
 async fn failed_report(config: &SourceConfig, error: &Error, context: &Context) -> SourceReport {
     // An unreadable log is the subject of this error or of the next one.
-    let landed = landed(&context.root, &config.name).await.ok().flatten();
-    let entries = landed.map(|landed| landed.entries).unwrap_or_default();
+    let read = read_for_report(&context.root, &config.name).await;
+    let (last, sums) = read.unwrap_or_default();
     let made = context.meters.of(config.name.as_str()).read();
     let requests = Requests {
         requests: made.requests.values().sum(),
         retries: made.retries,
     };
     let folder = landing(&context.root, &config.name);
-    let mut report = source_report(config, &folder, &entries, requests).await;
+    let mut report = source_report(config, &folder, last.as_ref(), sums, requests).await;
     match error {
         Error::Cancelled => return report,
         Error::Deferred { .. } => "deferred".clone_into(&mut report.status),
@@ -213,8 +217,7 @@ pub async fn stopped(
         ..IngestReport::default()
     };
     for (_, source) in choose(config, only)? {
-        let landed = landed(&context.root, &source.name).await?;
-        let entries = landed.map(|landed| landed.entries).unwrap_or_default();
+        let (last, sums) = read_for_report(&context.root, &source.name).await?;
         let made = context.meters.of(source.name.as_str()).read();
         let requests = Requests {
             requests: made.requests.values().sum(),
@@ -223,10 +226,20 @@ pub async fn stopped(
         let folder = landing(&context.root, &source.name);
         add(
             &mut report,
-            source_report(source, &folder, &entries, requests).await,
+            source_report(source, &folder, last.as_ref(), sums, requests).await,
         );
     }
     Ok(report)
+}
+
+/// Newest entry of a source's log, and the sums over all entries.
+async fn read_for_report(
+    root: &Store,
+    source: &Name,
+) -> Result<(Option<CommitEntry>, LogSums), Error> {
+    let mut entries = LogEntries::open(&landing(root, source), source, Kept::All).await?;
+    let sums = entries.sums().await?;
+    Ok((entries.last().cloned(), sums))
 }
 
 /// Reports what the pipeline's sources have landed, from their commit logs alone.
@@ -239,20 +252,20 @@ pub async fn status(config: &PipelineConfig, root: &Store) -> Result<IngestRepor
         ..IngestReport::default()
     };
     for source in &config.source {
-        let entries = landed(root, &source.name)
-            .await?
-            .map(|landed| landed.entries)
-            .unwrap_or_default();
         let folder = landing(root, &source.name);
-        let mut told = source_report(source, &folder, &entries, Requests::default()).await;
-        report_damage(&folder, &entries, &mut told).await?;
+        let mut entries = LogEntries::open(&folder, &source.name, Kept::All).await?;
+        let sums = entries.sums().await?;
+        let last = entries.last();
+        let mut told = source_report(source, &folder, last, sums, Requests::default()).await;
+        told.warnings.extend(entries.warning());
+        report_damage(&folder, &mut entries, &mut told).await?;
         add(&mut report, told);
     }
     Ok(report)
 }
 
 async fn run_source(config: &SourceConfig, context: &Context) -> Result<SourceReport, Error> {
-    let mut log = CommitLog::open(
+    let mut log = CommitLog::open_tail(
         &context.root,
         &config.name,
         &context.run_id,
@@ -261,9 +274,13 @@ async fn run_source(config: &SourceConfig, context: &Context) -> Result<SourceRe
     .await?;
     let begun = log.next_sequence().get();
     adopt(config, &mut log).await?;
+    if needs_older(config) {
+        log.load_all().await?;
+    }
     let mut entries = log.entries().iter();
     if entries.any(|entry| entry.reset_to.is_some() || !entry.withdrawn.is_empty()) {
         // Cleans up after a command that was killed.
+        log.load_all().await?;
         sweep(log.landing(), log.entries()).await?;
     }
     if let Some(entry) = log.last() {
@@ -292,12 +309,11 @@ async fn run_source(config: &SourceConfig, context: &Context) -> Result<SourceRe
         warnings.extend(source.run_warnings());
         requests = source.requests();
     }
-    let mut report = source_report(config, log.landing(), log.entries(), requests).await;
-    warnings.extend(log.tidied().cloned());
+    let sums = log.sums().await?;
+    let mut report = source_report(config, log.landing(), log.last(), sums, requests).await;
+    warnings.extend(log.tidied().iter().cloned());
     // The report of a run has only the changes that this run found.
-    let of_run = log.entries().iter();
-    let of_run = of_run.filter(|entry| entry.sequence.get() >= begun);
-    report.new_rows = Some(of_run.map(|entry| entry.counts.rows).sum());
+    report.new_rows = Some(log.appended_rows());
     let found = report.settings_changed.take();
     report.settings_changed = found.filter(|changed| changed.sequence >= begun);
     for (reason, count) in unlanded {
@@ -307,6 +323,22 @@ async fn run_source(config: &SourceConfig, context: &Context) -> Result<SourceRe
         replace_warning(&mut report.warnings, warning);
     }
     Ok(report)
+}
+
+/// Returns true if reading the source needs more of its log than the newest entries: what earlier
+/// batches have read, found or landed.
+fn needs_older(config: &SourceConfig) -> bool {
+    match config.r#type {
+        // A file that has changed, and a window of landed rows, need more: both are read then.
+        SourceKind::Files => false,
+        SourceKind::Html => true,
+        SourceKind::Rest => {
+            let has_key = !config.key.is_empty() && config.dedup_window() > 0;
+            let has_passes = config.slices.is_some() || config.for_each.is_some();
+            let is_again = !config.refresh.is_never() || config.incremental.is_some();
+            has_key || has_passes || is_again
+        }
+    }
 }
 
 /// Opens the source that `config` describes.
@@ -364,14 +396,17 @@ struct Run<'a> {
     recalled: BTreeSet<usize>,
     /// Columns inferred from a sample, before anything landed.
     sample: Option<Arc<Inferred>>,
+    /// Marks of read files for the next entry to name.
+    folded: Option<Folded>,
 }
 
 impl<'a> Run<'a> {
     async fn begin(
         config: &'a SourceConfig,
         context: &'a Context,
-        log: CommitLog,
+        mut log: CommitLog,
     ) -> Result<Self, Error> {
+        log.load_rows(config.dedup_window()).await?;
         let window = Window::rebuild(
             log.landing(),
             log.entries(),
@@ -390,6 +425,7 @@ impl<'a> Run<'a> {
             tape: None,
             recalled: BTreeSet::new(),
             sample: None,
+            folded: None,
         };
         // For an unchanged feed, the landed records are not read.
         if config.refresh.is_never() {
@@ -403,6 +439,9 @@ impl<'a> Run<'a> {
         if self.config.slices.is_some() || self.config.for_each.is_some() {
             // Each batch finds it out for itself.
             return Ok(());
+        }
+        if self.needs_known() {
+            self.log.load_all().await?;
         }
         let incremental = self.config.incremental.as_ref().map(Incremental::new);
         let incremental = incremental.transpose()?;
@@ -418,6 +457,14 @@ impl<'a> Run<'a> {
         }
         self.knows = true;
         Ok(())
+    }
+
+    /// Returns true if older records may come again: in a page run after the first one, and with a key
+    /// whose versions are compared.
+    fn needs_known(&self) -> bool {
+        let run = self.log.last().and_then(|last| last.state.position.run());
+        let is_first = run.is_none_or(|run| run.number == 0);
+        !is_first || !key_of(self.config).is_empty() || needs_older(self.config)
     }
 
     /// The last committed position.
@@ -449,6 +496,7 @@ impl<'a> Run<'a> {
             let batch = &pages.batch;
             let is_done = matches!(next, Position::Done { .. });
             let is_empty = batch.len() == 0 && next == from && !batch.has_skipped();
+            let next = self.fold_marks(source, next).await?;
             let not_before = match &ended {
                 Some(Error::Deferred {
                     until_unix_s,
@@ -488,6 +536,33 @@ impl<'a> Run<'a> {
                 }
             };
         }
+    }
+
+    /// Moves the read files that `next` lists out of it, if these are many, for the next commit.
+    async fn fold_marks(
+        &mut self,
+        source: &mut dyn Source,
+        mut next: Position,
+    ) -> Result<Position, Error> {
+        let Some(listed) = file_marks::listed(&mut next) else {
+            return Ok(next);
+        };
+        if listed.len() <= file_marks::MOST_LISTED {
+            return Ok(next);
+        }
+        let marks = mem::take(listed);
+        source.fold(&marks);
+        let older = self.marks();
+        let (landing, sequence) = (self.log.landing(), self.log.next_sequence());
+        self.folded = Some(file_marks::fold(landing, older, marks, sequence).await?);
+        Ok(next)
+    }
+
+    /// Files with the marks of read files that the newest entry names.
+    fn marks(&self) -> Vec<DataFile> {
+        let last = self.log.last();
+        last.map(|last| last.state.marks.clone())
+            .unwrap_or_default()
     }
 
     /// Samples the records to be read, if nothing has landed yet and more follows the first batch,
@@ -595,6 +670,10 @@ impl<'a> Run<'a> {
         let frontier = self.put(frontier).await?;
         let validators = self.put(validators).await?;
         let raw = self.put(raw).await?;
+        let (marks, all_marks) = match self.folded.take() {
+            Some(Folded { encoded, all }) => (self.put(encoded).await?, all),
+            None => (Vec::new(), self.marks()),
+        };
         let mut children = BTreeMap::new();
         for (name, (table, encoded)) in child_files {
             self.put(encoded).await?;
@@ -617,6 +696,7 @@ impl<'a> Run<'a> {
             presence,
             planned,
             warnings,
+            marks: all_marks,
         };
         self.log
             .append(Commit {
@@ -629,10 +709,14 @@ impl<'a> Run<'a> {
                 children,
                 parts,
                 replaced,
+                compacted: Vec::new(),
+                marks,
                 counts,
                 settings: None,
                 withdrawn: Vec::new(),
                 reset_to: None,
+                rewound_to: None,
+                expired: Vec::new(),
                 state,
             })
             .await?;
@@ -787,7 +871,10 @@ impl<'a> Run<'a> {
             .find(|reject| reject.reason == reason);
         let sample = match sample.or(decided.rejects().first()) {
             Some(reject) => Some(reject.sample()),
-            None => reject_sample(self.log.landing(), self.log.entries()).await?,
+            None => {
+                let rejects = self.log.known_sums().rejects;
+                reject_sample(self.log.landing(), rejects.as_ref()).await?
+            }
         };
         Err(Error::TooManyRejects {
             source: self.config.name.to_string(),

@@ -4,7 +4,7 @@ use std::{borrow::Cow, collections::BTreeMap, sync::Arc};
 
 use async_trait::async_trait;
 use feedline_schemas::{
-    commit::{CommitEntry, FilePart, Position},
+    commit::{CommitEntry, FileMark, FilePart, Position},
     ids::Hash128,
     report::Warning,
 };
@@ -149,6 +149,9 @@ pub(crate) trait Source: Send {
     async fn restore(&mut self, _landing: &Store, _entries: &[CommitEntry]) -> Result<(), Error> {
         Ok(())
     }
+
+    /// Takes the marks of read files that positions no longer list, from the oldest to the newest.
+    fn fold(&mut self, _marks: &[FileMark]) {}
 
     /// Responses of the pages since they were last taken; `None` for a source that archives none.
     fn raw(&mut self) -> Option<&mut Kept> {

@@ -7,13 +7,16 @@ use feedline_schemas::{
     commit::{CommitEntry, PageRun, Position},
     config::{PipelineConfig, SourceKind},
     ids::Name,
+    log_effect::holder,
 };
 
 use super::{Amending, count, delete::withdrawn, files, keep::KeptFolder, sweep, without};
 use crate::{
-    commit_log::Commit,
+    batch::Encoded,
+    commit_log::{Commit, CommitLog},
     context::Context,
     error::Error,
+    file_marks::{MOST_LISTED, expand, fold, listed},
     glob,
     ledger::{self, BatchRange},
     setting_changes::adopt,
@@ -58,7 +61,11 @@ pub async fn reread(
             .map_err(|e| e.under(&format!("source.{}", amending.index)))?;
     }
     let mut report = amending.report("reread", dry_run);
-    let planned = plan(&amending, what, &mut report).map_err(|e| amending.under(e))?;
+    let position = match amending.log.last() {
+        Some(last) => expand(amending.log.landing(), &last.state).await?,
+        None => Position::Start,
+    };
+    let planned = plan(&amending, &position, what, &mut report).map_err(|e| amending.under(e))?;
     let log = &mut amending.log;
     let (Some(last), Some((position, batches))) = (log.last().cloned(), planned) else {
         report
@@ -75,10 +82,11 @@ pub async fn reread(
     };
     let mut commit = Commit::amending(&last);
     commit.state.position = position;
+    let folded = fold_again(log, &mut commit).await?;
     let mut paths = Vec::new();
     for index in &batches {
         let entry = &log.entries()[*index];
-        if files(entry).next().is_none() {
+        if files(entry).next().is_none() && entry.merged_into.is_none() {
             continue;
         }
         count(&mut report, entry);
@@ -98,6 +106,9 @@ pub async fn reread(
         }
     }
     if !dry_run {
+        if let Some(encoded) = folded {
+            log.put(encoded).await?;
+        }
         log.append(commit).await?;
         sweep(log.landing(), log.entries()).await?;
         report.sequence = Some(sequence.get());
@@ -106,19 +117,42 @@ pub async fn reread(
     Ok(report)
 }
 
+/// Moves the read files of a position that lists all of them into a file of marks, if they are many.
+async fn fold_again(log: &CommitLog, commit: &mut Commit) -> Result<Option<Encoded>, Error> {
+    if commit.state.marks.is_empty() {
+        return Ok(None);
+    }
+    commit.state.marks = Vec::new();
+    let Some(listed) = listed(&mut commit.state.position) else {
+        return Ok(None);
+    };
+    if listed.len() <= MOST_LISTED {
+        return Ok(None);
+    }
+    let marks = std::mem::take(listed);
+    let folded = fold(log.landing(), Vec::new(), marks, log.next_sequence()).await?;
+    commit.state.marks = folded.all;
+    commit.marks = folded
+        .encoded
+        .iter()
+        .map(|encoded| encoded.file.clone())
+        .collect();
+    Ok(folded.encoded)
+}
+
 /// Position to resume from, and the batches that no longer count.
 type Plan = (Position, BTreeSet<usize>);
 
 fn plan(
     amending: &Amending<'_>,
+    position: &Position,
     what: &Reread,
     report: &mut AmendReport,
 ) -> Result<Option<Plan>, Error> {
     let (config, entries) = (amending.config, amending.log.entries());
-    let Some(last) = entries.last() else {
+    if entries.is_empty() {
         return Ok(None);
-    };
-    let position = &last.state.position;
+    }
     match (config.r#type, &what.files) {
         (SourceKind::Files, Some(pattern)) if what.from.is_none() && what.to.is_none() => {
             return Ok(plan_files(entries, position, pattern, report));
@@ -214,7 +248,7 @@ fn plan(
 }
 
 /// Batches that depend on `batches`: their retried rejects have landed in a later batch, together
-/// with those of others.
+/// with those of others, or a compaction has merged their rows with those of others.
 fn retried_with(entries: &[CommitEntry], batches: &BTreeSet<usize>) -> BTreeSet<usize> {
     let mut all = batches.clone();
     for (index, entry) in entries.iter().enumerate() {
@@ -228,6 +262,9 @@ fn retried_with(entries: &[CommitEntry], batches: &BTreeSet<usize>) -> BTreeSet<
             all.extend(of);
         }
     }
+    let holders: BTreeSet<usize> = all.iter().map(|index| holder(entries, *index)).collect();
+    let merged = (0..entries.len()).filter(|index| holders.contains(&holder(entries, *index)));
+    all.extend(merged);
     all
 }
 

@@ -1,11 +1,11 @@
 //! Records that a batch of slices may return again.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 
-use feedline_schemas::commit::Position;
+use feedline_schemas::{commit::Position, log_effect::holder};
 
 use super::Run;
-use crate::{dedup::read_hashes, error::Error, ledger::neighbours};
+use crate::{dedup::read_hashes_of, error::Error, ledger::neighbours};
 
 impl Run<'_> {
     /// Returns true if a pass over slices and values is in progress.
@@ -39,9 +39,19 @@ impl Run<'_> {
             self.recalled.clear();
         }
         let mut hashes = Vec::new();
+        // Rows of several batches may be in the files of one.
+        let mut batches: BTreeMap<usize, BTreeSet<u64>> = BTreeMap::new();
         for index in near.difference(&self.recalled) {
-            for file in &entries[*index].files {
-                hashes.extend(read_hashes(self.log.landing(), file).await?);
+            let own = entries[*index].sequence.get();
+            batches
+                .entry(holder(entries, *index))
+                .or_default()
+                .insert(own);
+        }
+        for (index, own) in batches {
+            for file in &entries[index].files {
+                let landing = self.log.landing();
+                hashes.extend(read_hashes_of(landing, file, |batch| own.contains(&batch)).await?);
             }
         }
         self.window.know_more(hashes);

@@ -28,6 +28,7 @@ use crate::{
     dedup::read_hashes,
     error::Error,
     file_format::{Kind, named},
+    file_marks::expand,
     landed_file,
     rest::has_cells,
     setting_changes::adopt,
@@ -80,7 +81,12 @@ pub async fn retry_rejects(
     };
     let has_rejects = log.entries().iter().any(|entry| !entry.rejects.is_empty());
     if has_rejects {
-        let cells = cells(config, log.last()).map_err(under)?;
+        let last = log.last();
+        let read = match last {
+            Some(last) => Some(expand(log.landing(), &last.state).await?),
+            None => None,
+        };
+        let cells = cells(config, read.as_ref()).map_err(under)?;
         let mut run = Run::begin(config, context, log).await?;
         Box::pin(run.retry(cells, dry_run, &mut report))
             .await
@@ -113,7 +119,7 @@ pub async fn retry_rejects(
 ///
 /// # Errors
 /// [`Error::Config`] for a source whose rejected records are not stored unchanged.
-fn cells(config: &SourceConfig, last: Option<&CommitEntry>) -> Result<bool, Error> {
+fn cells(config: &SourceConfig, read: Option<&Position>) -> Result<bool, Error> {
     let is_bytes = match config.r#type {
         SourceKind::Rest => {
             let warnings = last.map_or(&[][..], |last| &last.state.warnings[..]);
@@ -129,7 +135,7 @@ fn cells(config: &SourceConfig, last: Option<&CommitEntry>) -> Result<bool, Erro
                 )
         }
     };
-    let kinds = last.map(|last| files_read(&last.state.position));
+    let kinds = read.map(files_read);
     let kinds: Vec<Kind> = kinds
         .into_iter()
         .flatten()

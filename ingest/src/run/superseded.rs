@@ -34,6 +34,7 @@ impl Run<'_> {
         if urls.is_empty() {
             return Ok(superseded);
         }
+        self.log.load_all().await?;
         for (place, rows) in spans(self.log.entries(), urls)? {
             let entry = &self.log.entries()[place];
             let Some(Without {

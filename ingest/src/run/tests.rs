@@ -739,9 +739,9 @@ async fn fault_10_a_log_of_another_version_is_refused_by_name() {
     run(&root, &config(), &mut scripted()).await.unwrap();
     let path = "landing/s/log/00000000000000000009.json";
     let entry = String::from_utf8(root.get(path).await.unwrap().to_vec()).unwrap();
-    for version in [0, 3] {
+    for version in [0, 4] {
         let other = entry.replace(
-            "\"version\": 2,\n  \"min_reader\": 2,",
+            "\"version\": 3,\n  \"min_reader\": 2,",
             &format!("\"version\": {version},"),
         );
         assert_ne!(other, entry);
