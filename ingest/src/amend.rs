@@ -1,4 +1,4 @@
-//! Amendments of a source: a reset, deleted batches, ranges to re-read.
+//! Amendments of a source: a reset, a rewind, deleted batches, ranges to re-read, compaction.
 //!
 //! An amendment is one entry of the log that names the entries and files that no longer count. It
 //! is atomic. A concurrent run finds its position in the log taken and stops. Files are removed
@@ -6,10 +6,13 @@
 //! remaining files. Before the entry is written, everything that a reset or a reread replaces is
 //! saved in a folder beside the landing folder. Deleted data is not saved.
 
+mod compact;
 mod delete;
 mod keep;
 mod reread;
 mod reset;
+mod retain;
+mod rewind;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -22,9 +25,11 @@ use feedline_schemas::{
 use feedline_storage::Store;
 
 pub use self::{
+    compact::{TARGET_BYTES, compact},
     delete::delete,
     reread::{Reread, reread},
     reset::reset,
+    rewind::rewind,
 };
 pub use crate::run::retry_rejects::retry_rejects;
 use crate::{
@@ -160,9 +165,13 @@ pub(crate) fn subtract(totals: &mut BTreeMap<String, u64>, counts: &BTreeMap<Str
 /// # Errors
 /// [`Error::Storage`].
 pub(crate) async fn sweep(landing: &Store, entries: &[CommitEntry]) -> Result<(), Error> {
-    let others = entries
-        .iter()
-        .flat_map(|entry| entry.frontier.iter().chain(&entry.validators));
+    let others = entries.iter().flat_map(|entry| {
+        entry
+            .frontier
+            .iter()
+            .chain(&entry.validators)
+            .chain(&entry.marks)
+    });
     let named = entries.iter().flat_map(files).chain(others);
     let named: BTreeSet<&str> = named.map(|file| file.path.as_str()).collect();
     let withdrawn = entries.iter().flat_map(|entry| &entry.withdrawn);
@@ -186,5 +195,7 @@ pub(crate) async fn sweep(landing: &Store, entries: &[CommitEntry]) -> Result<()
     Ok(())
 }
 
+#[cfg(test)]
+mod history_tests;
 #[cfg(test)]
 mod tests;

@@ -39,7 +39,7 @@ use feedline_schemas::{
     report::{Warning, replace_warning},
 };
 
-pub(crate) use self::file::{Encoded, encode_again};
+pub(crate) use self::file::{Encoded, MergedFile, encode_again};
 use self::{
     cells::Cells,
     children::{Children, DecidedChildren, Setup},

@@ -7,6 +7,7 @@ use std::{
 
 use arrow::{
     array::{Array as _, AsArray, RecordBatch},
+    datatypes::UInt64Type,
     util::display::array_value_to_string,
 };
 use bytes::Bytes;
@@ -278,9 +279,28 @@ fn hash_parts(parts: impl Iterator<Item = Option<String>>) -> Option<u128> {
 
 /// The `_feedline_hash` column of a landed file.
 pub(crate) async fn read_hashes(landing: &Store, file: &DataFile) -> Result<Vec<Hash128>, Error> {
+    read_hashes_of(landing, file, |_| true).await
+}
+
+/// Content hashes of the rows of a data file that are of batches that `is_wanted`: a compaction may have
+/// merged the rows of others into the file.
+pub(crate) async fn read_hashes_of(
+    landing: &Store,
+    file: &DataFile,
+    is_wanted: impl Fn(u64) -> bool,
+) -> Result<Vec<Hash128>, Error> {
     let mut hashes = Vec::new();
-    for batch in landed_file::read(landing, file, &[system::HASH], None).await? {
-        hashes.extend(hashes_of(&batch));
+    for batch in landed_file::read(landing, file, &[system::SEQUENCE, system::HASH], None).await? {
+        let sequences = batch.column_by_name(system::SEQUENCE);
+        let sequences = sequences.and_then(|column| column.as_primitive_opt::<UInt64Type>());
+        let of_batch = hashes_of(&batch).into_iter().enumerate();
+        hashes.extend(
+            of_batch
+                .filter(|(row, _)| {
+                    sequences.is_none_or(|sequences| is_wanted(sequences.value(*row)))
+                })
+                .map(|(_, hash)| hash),
+        );
     }
     Ok(hashes)
 }

@@ -134,7 +134,7 @@ pub enum Error {
     },
     /// A source is being run.
     #[error(
-        "source `{source}` is in use by `{holder}`, and its log cannot be repaired meanwhile; stop that program, then repair again"
+        "source `{source}` is in use by `{holder}`, and its log cannot be changed meanwhile; stop that program, then run this command again"
     )]
     Running {
         /// Source name.

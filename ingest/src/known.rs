@@ -1,12 +1,19 @@
 //! Landed records that a page run may return again.
 
-use std::{cmp::Ordering, collections::HashSet, time::Duration};
+use std::{
+    cmp::Ordering,
+    collections::{BTreeSet, HashSet},
+    time::Duration,
+};
 
-use feedline_schemas::commit::{CommitEntry, PageRun, Position};
+use feedline_schemas::{
+    commit::{CommitEntry, PageRun, Position},
+    log_effect::holder,
+};
 use feedline_storage::Store;
 
 use crate::{
-    dedup::read_hashes,
+    dedup::read_hashes_of,
     error::Error,
     watermark::{Incremental, Mark, highs},
 };
@@ -47,7 +54,8 @@ pub(crate) async fn known(
     let before: Vec<&CommitEntry> = before.collect();
     known.extend(run.ahead.iter().filter_map(|ahead| Some(ahead.hash?.get())));
     let has_unknown = run.ahead.iter().any(|ahead| ahead.hash.is_none());
-    let mut first = before.len();
+    let count = before.len();
+    let mut first = count;
     for entry in before.into_iter().rev() {
         let high = entry
             .state
@@ -58,10 +66,17 @@ pub(crate) async fn known(
             break;
         }
         first -= 1;
-        for file in &entry.files {
-            let hashes = read_hashes(landing, file).await?;
-            known.extend(hashes.into_iter().map(|hash| hash.get()));
-        }
+    }
+    // A compaction may have merged rows of these batches into the files of a later one.
+    let wanted = first..count;
+    let begins = entries.get(first).map_or(0, |entry| entry.sequence.get());
+    let ends = entries
+        .get(count)
+        .map_or(u64::MAX, |entry| entry.sequence.get());
+    let holders: BTreeSet<usize> = wanted.map(|index| holder(entries, index)).collect();
+    for file in holders.iter().flat_map(|index| &entries[*index].files) {
+        let hashes = read_hashes_of(landing, file, |own| (begins..ends).contains(&own)).await?;
+        known.extend(hashes.into_iter().map(|hash| hash.get()));
     }
     Ok((known, first))
 }

@@ -72,6 +72,7 @@ mod file_bytes;
 mod file_change;
 mod file_format;
 mod file_list;
+mod file_marks;
 mod files;
 mod flatten;
 mod frontier;
@@ -88,6 +89,8 @@ mod known;
 mod landed_file;
 mod landing_files;
 mod ledger;
+mod log_entries;
+mod log_snapshots;
 mod meter;
 mod notices;
 mod pagination;
@@ -125,7 +128,7 @@ mod watermark;
 mod xml;
 
 pub use self::{
-    amend::{Reread, delete, reread, reset, retry_rejects},
+    amend::{Reread, TARGET_BYTES, compact, delete, reread, reset, retry_rejects, rewind},
     check::check,
     commit_log::{Landed, landed},
     context::{Context, Secrets},

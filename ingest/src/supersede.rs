@@ -5,18 +5,22 @@
 //! rewritten without them. The entry that lands the new content names the replacements
 //! ([`Replaced`]). From then on, and not before, readers of the log skip the old files. These move
 //! to `superseded/` after that, so that the folder of data files holds each valid row once. If a
-//! run dies before, the next start moves them to `orphans/`.
+//! run dies before, the next start does.
 
-use std::{collections::BTreeMap, ops::Range};
+use std::{
+    collections::BTreeMap,
+    ops::{Range, RangeInclusive},
+};
 
 use arrow::{
     array::{AsArray, BooleanArray, RecordBatch},
     compute::{concat_batches, filter_record_batch},
-    datatypes::UInt32Type,
+    datatypes::{UInt32Type, UInt64Type},
 };
 use feedline_schemas::{
     commit::{CommitEntry, DataFile, Position, Replaced},
     ids::{Name, Sequence},
+    log_effect::holder,
     record::system,
 };
 use feedline_storage::Store;
@@ -30,12 +34,13 @@ use crate::{
 };
 
 /// Folder of the files that no longer count.
-const ASIDE: &str = "superseded";
+pub(crate) const ASIDE: &str = "superseded";
 
-/// Rows of a batch, by `_feedline_row`.
-type Rows = Range<u64>;
+/// Rows of a batch: its sequence number and a range of `_feedline_row`.
+type Rows = (Sequence, Range<u64>);
 
 /// Finds the landed rows of the files at `urls`, by index in `entries`, the log from its beginning.
+/// Rows of a merged batch are found at its own entry, and at the one that has its data files.
 ///
 /// # Errors
 /// [`Error::File`] if an entry of an earlier version has rows of one and of another file.
@@ -45,24 +50,29 @@ pub(crate) fn spans(
 ) -> Result<BTreeMap<usize, Vec<Rows>>, Error> {
     let mut spans: BTreeMap<usize, Vec<Rows>> = BTreeMap::new();
     let mut before = &Position::Start;
+    let mut add = |place: usize, rows: Rows| {
+        let holder = holder(entries, place);
+        if holder != place {
+            spans.entry(holder).or_default().push(rows.clone());
+        }
+        spans.entry(place).or_default().push(rows);
+    };
     for (place, entry) in entries.iter().enumerate() {
         let mut first = 0;
         for part in &entry.parts {
             let rows = first..first + part.records;
             first = rows.end;
             if !rows.is_empty() && urls.contains(&part.url) {
-                spans.entry(place).or_default().push(rows);
+                add(place, (entry.sequence, rows));
             }
         }
-        let has_landed = !entry.files.is_empty();
+        let has_landed = !entry.files.is_empty() || entry.merged_into.is_some();
         if entry.parts.is_empty() && has_landed && entry.withdrawn.is_empty() {
             let read = files_between(before, &entry.state.position);
             let own = read.iter().filter(|url| urls.iter().any(|own| own == *url));
             match own.count() {
                 0 => {}
-                own if own == read.len() => {
-                    spans.insert(place, std::iter::once(0..u64::MAX).collect());
-                }
+                own if own == read.len() => add(place, (entry.sequence, 0..u64::MAX)),
                 _ => return Err(mixed(urls, entry.sequence)),
             }
         }
@@ -176,8 +186,10 @@ async fn count_rejects(
                     reason: "its columns are not those of rejected records".into(),
                 });
             };
-            for (number, reason) in numbers.values().iter().zip(reasons.iter()) {
-                if rows.iter().any(|gone| gone.contains(&u64::from(*number))) {
+            let sequences = sequences(&batch).unwrap_or_default();
+            let both = sequences.iter().zip(numbers.values());
+            for ((sequence, number), reason) in both.zip(reasons.iter()) {
+                if has(rows, *sequence, *number) {
                     let reason = reason.unwrap_or_default().to_owned();
                     *counts.entry(reason).or_default() += 1;
                 }
@@ -229,24 +241,75 @@ fn filtered(
     column: &str,
     rows: &[Rows],
 ) -> Result<RecordBatch, ParquetError> {
+    let whole = concatenated(batches)?;
+    let numbers = whole.column_by_name(column);
+    let numbers = numbers.and_then(|column| column.as_primitive_opt::<UInt32Type>());
+    let (Some(numbers), Some(sequences)) = (numbers, sequences(&whole)) else {
+        return Err(ParquetError::General(format!(
+            "it has no column `{column}`, or none `{}`",
+            system::SEQUENCE
+        )));
+    };
+    let both = sequences.iter().zip(numbers.values());
+    let stay: BooleanArray = both
+        .map(|(sequence, row)| Some(!has(rows, *sequence, *row)))
+        .collect();
+    Ok(filter_record_batch(&whole, &stay)?)
+}
+
+/// Sequence numbers of the batches that rows are of.
+fn sequences(batch: &RecordBatch) -> Option<Vec<u64>> {
+    let column = batch.column_by_name(system::SEQUENCE)?;
+    let column = column.as_primitive_opt::<UInt64Type>()?;
+    Some(column.values().to_vec())
+}
+
+/// Returns true if `rows` include the row with this number of a batch.
+fn has(rows: &[Rows], sequence: u64, row: u32) -> bool {
+    rows.iter()
+        .any(|(own, gone)| own.get() == sequence && gone.contains(&u64::from(row)))
+}
+
+/// Returns the files without the rows of batches outside of `batches`, under names of the entry `next`,
+/// and the files to be written.
+///
+/// # Errors
+/// [`Error::Landed`], [`Error::Storage`], [`Error::Encode`].
+pub(crate) async fn only_batches(
+    landing: &Store,
+    files: &[DataFile],
+    batches: RangeInclusive<u64>,
+    next: Sequence,
+) -> Result<(Vec<DataFile>, Vec<Encoded>), Error> {
+    let (mut kept, mut encoded) = (Vec::new(), Vec::new());
+    for file in files {
+        let read = landed_file::read_whole(landing, file).await?;
+        let (batches, path) = (batches.clone(), file.path.clone());
+        let work = move || {
+            let folder = path.rsplit_once('/').map_or("", |(folder, _)| folder);
+            let fault = |cause| Error::Encode {
+                what: "a data file without later batches".into(),
+                cause,
+            };
+            let whole = concatenated(&read).map_err(fault)?;
+            let own = sequences(&whole).unwrap_or_default();
+            let stay: BooleanArray = own.iter().map(|own| Some(batches.contains(own))).collect();
+            let left = filter_record_batch(&whole, &stay).map_err(|e| fault(e.into()))?;
+            encode_again(folder, next, &left)
+        };
+        if let Some(left) = computing(work).await? {
+            kept.push(left.file.clone());
+            encoded.push(left);
+        }
+    }
+    Ok((kept, encoded))
+}
+
+fn concatenated(batches: &[RecordBatch]) -> Result<RecordBatch, ParquetError> {
     let Some(first) = batches.first() else {
         return Err(ParquetError::General("it has no rows".into()));
     };
-    let whole = concat_batches(&first.schema(), batches)?;
-    let numbers = whole.column_by_name(column);
-    let numbers = numbers.and_then(|column| column.as_primitive_opt::<UInt32Type>());
-    let Some(numbers) = numbers else {
-        return Err(ParquetError::General(format!(
-            "it has no column `{column}`"
-        )));
-    };
-    let stays = |row: u32| !rows.iter().any(|gone| gone.contains(&u64::from(row)));
-    let stay: BooleanArray = numbers
-        .values()
-        .iter()
-        .map(|row| Some(stays(*row)))
-        .collect();
-    Ok(filter_record_batch(&whole, &stay)?)
+    Ok(concat_batches(&first.schema(), batches)?)
 }
 
 /// Moves files that no longer count out of the data folders; absent ones have been moved already.
@@ -254,10 +317,22 @@ fn filtered(
 /// # Errors
 /// [`Error::Storage`].
 pub(crate) async fn set_aside(landing: &Store, gone: &[DataFile]) -> Result<(), Error> {
-    for file in gone {
-        if let Some(bytes) = landing.get_opt(&file.path).await? {
-            landing.put(&aside(file), bytes).await?;
-            landing.delete(&file.path).await?;
+    set_paths_aside(landing, gone.iter().map(|file| file.path.as_str())).await
+}
+
+/// Like [`set_aside`], for files with these paths. They are copied, so that their age counts from
+/// now on.
+///
+/// # Errors
+/// [`Error::Storage`].
+pub(crate) async fn set_paths_aside<'p>(
+    landing: &Store,
+    gone: impl Iterator<Item = &'p str>,
+) -> Result<(), Error> {
+    for path in gone {
+        if let Some(bytes) = landing.get_opt(path).await? {
+            landing.put(&format!("{ASIDE}/{path}"), bytes).await?;
+            landing.delete(path).await?;
         }
     }
     Ok(())

@@ -6,7 +6,8 @@ use feedline_schemas::{
     amendment::{AmendReport, Withdrawn, WithdrawnReason},
     commit::CommitEntry,
     config::PipelineConfig,
-    ids::Name,
+    ids::{Name, Sequence},
+    log_effect::{holder, index_of},
 };
 
 use super::{Amending, count, files, sweep, without};
@@ -31,6 +32,7 @@ pub async fn delete(
     let mut report = amending.report("delete", dry_run);
     let batches: BTreeSet<u64> = batches.iter().copied().collect();
     let log = &mut amending.log;
+    check_merged(log.entries(), &batches)?;
     let mut chosen = Vec::new();
     for batch in &batches {
         chosen.push(find(log.entries(), *batch)?.clone());
@@ -84,6 +86,33 @@ pub(super) fn withdrawn(entry: &CommitEntry, reason: WithdrawnReason) -> Withdra
     }
 }
 
+/// Refuses to delete some of the batches whose rows a compaction has merged.
+fn check_merged(entries: &[CommitEntry], batches: &BTreeSet<u64>) -> Result<(), Error> {
+    for batch in batches {
+        let Some(index) = index_of(entries, Sequence::new(*batch)) else {
+            continue;
+        };
+        let of = holder(entries, index);
+        let together = (0..=of).filter(|other| holder(entries, *other) == of);
+        let with_rows = together.filter(|other| entries[*other].counts.rows > 0);
+        let with_rows: Vec<u64> = with_rows.map(|i| entries[i].sequence.get()).collect();
+        if with_rows.iter().all(|other| batches.contains(other)) {
+            continue;
+        }
+        let (first, last) = (with_rows.first(), with_rows.last());
+        return Err(Error::config(
+            "--batch",
+            format!(
+                "the rows of batch {batch} are in one file with those of {} batches from {} to {}, since `feedline ingest compact` has merged them; delete all of them, or go back with `feedline ingest rewind`",
+                with_rows.len(),
+                first.unwrap_or(batch),
+                last.unwrap_or(batch)
+            ),
+        ));
+    }
+    Ok(())
+}
+
 /// The batch with this sequence number.
 fn find(entries: &[CommitEntry], batch: u64) -> Result<&CommitEntry, Error> {
     let index = usize::try_from(batch).unwrap_or(usize::MAX);
@@ -94,7 +123,7 @@ fn find(entries: &[CommitEntry], batch: u64) -> Result<&CommitEntry, Error> {
             entries.len().saturating_sub(1)
         ));
     };
-    if files(entry).next().is_none() {
+    if files(entry).next().is_none() && entry.merged_into.is_none() {
         return wrong(format!(
             "entry {batch} has no files: it landed nothing, or was deleted or reset before"
         ));

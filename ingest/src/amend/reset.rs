@@ -49,6 +49,7 @@ pub async fn reset(
     let named = |files: &mut Vec<String>| {
         for entry in log.entries() {
             let others = entry.frontier.iter().chain(&entry.validators);
+            let others = others.chain(&entry.marks);
             files.extend(
                 super::files(entry)
                     .chain(others)

@@ -4,7 +4,7 @@ use std::{collections::HashMap, sync::Arc};
 
 use arrow::{
     array::{ArrayRef, RecordBatch, UInt32Array, UInt64Array},
-    datatypes::{Field, Schema},
+    datatypes::{Field, Schema, SchemaRef},
 };
 use bytes::Bytes;
 use feedline_schemas::{
@@ -108,19 +108,69 @@ pub(crate) fn encode_again(
         return Ok(None);
     }
     let bytes = write(batch).map_err(|cause| encode_error(folder, cause))?;
+    Ok(Some(encoded(folder, sequence, count as u64, bytes)))
+}
+
+/// A file that is written batch by batch: the rows of other files, in their order.
+pub(crate) struct MergedFile {
+    writer: ArrowWriter<Vec<u8>>,
+    rows: u64,
+}
+
+impl MergedFile {
+    /// Begins a file with these columns.
+    ///
+    /// # Errors
+    /// [`Error::Encode`].
+    pub(crate) fn begin(schema: SchemaRef) -> Result<Self, Error> {
+        let writer = properties()
+            .and_then(|properties| ArrowWriter::try_new(Vec::new(), schema, Some(properties)));
+        let writer = writer.map_err(|cause| encode_error("merged", cause))?;
+        Ok(Self { writer, rows: 0 })
+    }
+
+    /// Appends rows.
+    ///
+    /// # Errors
+    /// [`Error::Encode`].
+    pub(crate) fn push(&mut self, batch: &RecordBatch) -> Result<(), Error> {
+        let written = self.writer.write(batch);
+        written.map_err(|cause| encode_error("merged", cause))?;
+        self.rows += batch.num_rows() as u64;
+        Ok(())
+    }
+
+    /// Ends the file: one of the kind `folder`, which the entry `sequence` names.
+    ///
+    /// # Errors
+    /// [`Error::Encode`].
+    pub(crate) fn finish(self, folder: &str, sequence: Sequence) -> Result<Encoded, Error> {
+        let bytes = self.writer.into_inner();
+        let bytes = bytes.map_err(|cause| encode_error("merged", cause))?;
+        Ok(encoded(folder, sequence, self.rows, bytes.into()))
+    }
+}
+
+fn encoded(folder: &str, sequence: Sequence, rows: u64, bytes: Bytes) -> Encoded {
     let hash = Hash128::of(&bytes);
     let path = format!("{folder}/{:020}-{}.parquet", sequence.get(), hash.short());
     let file = DataFile {
         path,
-        rows: count as u64,
+        rows,
         bytes: bytes.len() as u64,
         hash,
     };
-    Ok(Some(Encoded { file, bytes }))
+    Encoded { file, bytes }
 }
 
 /// Parquet with fixed settings: nothing in it depends on time, machine or release.
 fn write(batch: &RecordBatch) -> Result<Bytes, ParquetError> {
+    let mut writer = ArrowWriter::try_new(Vec::new(), batch.schema(), Some(properties()?))?;
+    writer.write(batch)?;
+    Ok(writer.into_inner()?.into())
+}
+
+fn properties() -> Result<WriterProperties, ParquetError> {
     let [hash, row] = [system::HASH, system::ROW].map(ColumnPath::from);
     let properties = WriterProperties::builder()
         .set_created_by("feedline".to_owned())
@@ -134,9 +184,7 @@ fn write(batch: &RecordBatch) -> Result<Bytes, ParquetError> {
         .set_column_dictionary_enabled(row.clone(), false)
         .set_column_encoding(row, Encoding::DELTA_BINARY_PACKED)
         .build();
-    let mut writer = ArrowWriter::try_new(Vec::new(), batch.schema(), Some(properties))?;
-    writer.write(batch)?;
-    Ok(writer.into_inner()?.into())
+    Ok(properties)
 }
 
 pub(super) fn encode_error(what: &str, cause: ParquetError) -> Error {

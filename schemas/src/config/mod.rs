@@ -21,6 +21,7 @@ mod for_each;
 mod guard;
 mod image;
 mod incremental;
+mod ingest;
 mod init;
 mod join;
 mod limits;
@@ -94,6 +95,7 @@ pub use self::{
         StoredImageConfig,
     },
     incremental::IncrementalConfig,
+    ingest::{IngestConfig, RetentionConfig},
     init::{InitConfig, WeightLayout},
     join::{JoinConfig, JoinDuplicates, KeyMatch, TimeColumn, Unmatched},
     limits::{LimitsConfig, ResetUnit},
@@ -159,6 +161,9 @@ pub struct PipelineConfig {
     #[serde(default, deserialize_with = "source::read")]
     #[schemars(schema_with = "source::schema")]
     pub source: Vec<SourceConfig>,
+    /// Landing zones of all sources.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ingest: Option<IngestConfig>,
     /// Dataset to build from them.
     pub dataset: Option<DatasetConfig>,
     /// Model to train on the dataset.
