@@ -16,7 +16,7 @@ use feedline_storage::Store;
 use parquet::arrow::{ProjectionMask, arrow_reader::ParquetRecordBatchReaderBuilder};
 use serde::Deserialize;
 
-use crate::{Error, landing::Landed};
+use crate::{Error, landing::Landed, superseded};
 
 /// Sequence of a batch, and the row in it.
 pub type LandedPlace = (u64, u64);
@@ -34,7 +34,7 @@ pub async fn landed_texts(
     let landed = Landed::read(root, source, None).await?;
     let mut found = BTreeMap::new();
     for file in landed.generations.iter().flat_map(|g| &g.files) {
-        let bytes = landed.store.get(&file.path).await?;
+        let bytes = superseded::get(&landed.store, &file.path).await?;
         let unreadable = |reason: String| {
             Error::input(
                 landed.store.url_of(&file.path),

@@ -1,27 +1,25 @@
 //! Landing zone of a source at its latest log position. The log is verified entry by entry, and its
 //! files before anything reads them.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    sync::Arc,
-};
+use std::{collections::BTreeMap, sync::Arc};
 
 use datafusion::error::DataFusionError;
 use feedline_schemas::{
-    commit::{CommitEntry, DataFile, Position, Replaced},
+    commit::{CommitEntry, DataFile, Position},
     config::SourceConfig,
-    decode,
-    ids::{Hash128, Name, Origin, SchemaVersion, Sequence, TableName},
+    ids::{Hash128, Name, SchemaVersion, Sequence, TableName},
     manifest::SourceReference,
     record::RecordSchema,
 };
-use feedline_storage::Store;
+use feedline_storage::{Store, log};
 use futures::{StreamExt, TryStreamExt, stream};
 
 use crate::{
     Error,
     files::{self, Files},
+    landed_log::{hash_of, read_log, split_merged, taken_back},
     scan::ScanFile,
+    superseded,
 };
 
 /// Objects read at the same time.
@@ -75,49 +73,27 @@ impl Landed {
         table: Option<&Name>,
     ) -> Result<Self, Error> {
         let store = root.child(&format!("landing/{}", source.name));
-        let paths = log_paths(&store, &source.name).await?;
-        let mut entries = stream::iter(paths)
-            .map(|path| read_entry(&store, path))
-            .buffered(READS);
+        let (entries, last_hash) = read_log(&store, &source.name, None).await?;
+        let end = entries.last().map(|entry| entry.sequence).zip(last_hash);
+        let empty = entries.last().map(files_without_rows).unwrap_or_default();
         let (mut generations, mut children) = (BTreeMap::new(), BTreeMap::new());
-        let mut last: Option<(Sequence, Hash128)> = None;
         let (mut left_out, mut rejected) = (0, 0);
-        let mut all: Vec<Named> = Vec::new();
-        let mut empty = Vec::new();
-        let (mut since, mut gone) = (0, BTreeSet::new());
-        while let Some((path, entry, hash)) = entries.try_next().await? {
-            let expected = last.map_or(Sequence::new(0), |(sequence, _)| sequence.next());
-            check_link(&entry, &source.name, expected, last.map(|l| l.1))
-                .map_err(|reason| damaged(store.url_of(&path), reason))?;
-            if entry.reset_to.is_some() {
-                // Earlier entries no longer count, and schema versions restart at the first.
-                (since, left_out, rejected) = (all.len(), 0, 0);
-            }
+        for entry in entries {
             left_out += entry.counts.duplicates;
             rejected += entry.counts.rejected;
-            empty = files_without_rows(&entry);
-            gone.extend(withdrawn(&entry));
-            put_replaced(&mut all, &entry.replaced, table);
-            all.push(Named::of(path, entry, table));
-            last = Some((expected, hash));
-        }
-        drop(entries);
-        for named in all.into_iter().skip(since) {
             let Named {
                 path,
                 schema,
                 files,
                 child,
-            } = named;
+            } = Named::of(entry, table);
             let child = child.map_or(Ok(()), |(schema, files)| add(&mut children, schema, files));
             child
                 .and_then(|()| add(&mut generations, schema, files))
                 .map_err(|reason| damaged(store.url_of(&path), reason))?;
         }
-        remove(&mut generations, &gone);
-        remove(&mut children, &gone);
         let mut name = TableName::from(source.name.clone());
-        let Some((sequence, entry_hash)) = last else {
+        let Some((sequence, entry_hash)) = end else {
             let has_run = !store.list("").await?.is_empty();
             let why = if has_run {
                 NoRows::NoBatch
@@ -223,48 +199,29 @@ impl Landed {
         }
         let TableName { source, table } = &self.reference.name;
         let (first, last) = (before.sequence, self.reference.sequence);
-        let paths = log_paths(&self.store, source).await?;
-        let paths = paths.into_iter().zip(0..=last.get()).map(|(path, _)| path);
-        let mut entries = stream::iter(paths)
-            .map(|path| read_entry(&self.store, path))
-            .buffered(READS);
-        let (mut old, mut new) = (BTreeMap::new(), BTreeMap::new());
-        let mut ends = (None, None);
-        let (mut since, mut gone, mut taken_back) = (0, BTreeSet::new(), None);
-        let mut all: Vec<Named> = Vec::new();
-        while let Some((path, entry, hash)) = entries.try_next().await? {
-            if entry.sequence == first {
-                ends.0 = Some(hash);
-            }
-            if entry.sequence == last {
-                ends.1 = Some(hash);
-            }
-            let by = entry.sequence;
-            let is_old = by <= first;
-            if entry.reset_to.is_some() {
-                since = all.len();
-                if !is_old {
-                    taken_back = Some(format!("was reset by entry {by}"));
-                }
-            }
-            let lost = entry.withdrawn.iter();
-            let mut lost = lost.filter(|lost| lost.sequence <= first && has_rows(&lost.files));
-            let lost = lost.next().map(|lost| lost.sequence);
-            let mut replaced = entry.replaced.iter();
-            let replaced = replaced.find(|replaced| replaced.sequence <= first);
-            let lost = lost.or(replaced.map(|replaced| replaced.sequence));
-            if let (false, None, Some(lost)) = (is_old, &taken_back, lost) {
-                taken_back = Some(format!("has withdrawn rows of batch {lost} by entry {by}"));
-            }
-            gone.extend(withdrawn(&entry));
-            put_replaced(&mut all, &entry.replaced, table.as_ref());
-            all.push(Named::of(path, entry, table.as_ref()));
+        if first > last || hash_of(&self.store, first).await? != Some(before.entry_hash) {
+            return Ok(Err(self.goes_elsewhere()));
         }
-        for (place, named) in (0..).zip(all).skip(since) {
-            let generations = match place <= first.get() {
+        let (mut entries, last_hash) = read_log(&self.store, source, Some(last)).await?;
+        // The entries are chained by their hashes, so those of the two ends say that all between them are the same.
+        if last_hash != Some(self.reference.entry_hash) {
+            return Ok(Err(self.goes_elsewhere()));
+        }
+        let taken_back = match taken_back(&entries, first) {
+            None => split_merged(&self.store, &mut entries, first).await?.err(),
+            reason => reason,
+        };
+        if let Some(reason) = taken_back {
+            let name = &self.reference.name;
+            return Ok(Err(format!("source `{name}` {reason}")));
+        }
+        let (mut old, mut new) = (BTreeMap::new(), BTreeMap::new());
+        for entry in entries {
+            let generations = match entry.sequence <= first {
                 true => &mut old,
                 false => &mut new,
             };
+            let named = Named::of(entry, table.as_ref());
             let (schema, files) = match table {
                 None => (named.schema, named.files),
                 Some(_) => match named.child {
@@ -274,19 +231,6 @@ impl Landed {
             };
             add(generations, schema, files)
                 .map_err(|reason| damaged(self.store.url_of(&named.path), reason))?;
-        }
-        remove(&mut old, &gone);
-        remove(&mut new, &gone);
-        // The entries are chained by their hashes, so those of the two ends say that all between them are the same.
-        let goes_on = ends == (Some(before.entry_hash), Some(self.reference.entry_hash));
-        if !goes_on {
-            return Ok(Err(self.goes_elsewhere()));
-        }
-        if let Some(reason) = taken_back {
-            let name = &self.reference.name;
-            return Ok(Err(format!(
-                "source `{name}` {reason}: rows that the dataset was built from no longer count"
-            )));
         }
         Ok(Ok(Behind {
             landed: with(new.into_values().collect(), None),
@@ -369,10 +313,10 @@ struct Named {
 }
 
 impl Named {
-    fn of(path: String, mut entry: CommitEntry, table: Option<&Name>) -> Self {
+    fn of(mut entry: CommitEntry, table: Option<&Name>) -> Self {
         let child = table.and_then(|table| entry.children.remove(table));
         Self {
-            path,
+            path: log::entry_path(entry.sequence.get()),
             schema: entry.schema,
             files: entry.files,
             child: child.map(|child| (child.schema, child.files)),
@@ -380,118 +324,10 @@ impl Named {
     }
 }
 
-/// Replaces the files that earlier entries named with those that count now. `all` is the log from
-/// its beginning.
-fn put_replaced(all: &mut [Named], replaced: &[Replaced], table: Option<&Name>) {
-    for replaced in replaced {
-        let place = usize::try_from(replaced.sequence.get()).unwrap_or(usize::MAX);
-        let Some(named) = all.get_mut(place) else {
-            continue;
-        };
-        named.files.clone_from(&replaced.files);
-        let files = table.and_then(|table| replaced.children.get(table));
-        if let (Some((_, old)), Some(files)) = (&mut named.child, files) {
-            old.clone_from(files);
-        }
-    }
-}
-
 /// Returns true if `source` has a commit log.
 pub(crate) async fn has_landed(root: &Store, source: &Name) -> Result<bool, Error> {
     let store = root.child(&format!("landing/{source}"));
-    Ok(!log_paths(&store, source).await?.is_empty())
-}
-
-async fn log_paths(store: &Store, name: &Name) -> Result<Vec<String>, Error> {
-    let listed = store.list("log").await?;
-    let mut paths = Vec::with_capacity(listed.len());
-    for (position, path) in listed
-        .into_iter()
-        .map(|l| l.path)
-        .filter(|p| is_entry(p))
-        .enumerate()
-    {
-        let expected = format!("log/{position:020}.json");
-        if path != expected {
-            return Err(damaged(
-                store.url(),
-                format!(
-                    "the commit log of source `{name}` continues with `{path}` where `{expected}` should be"
-                ),
-            ));
-        }
-        paths.push(path);
-    }
-    Ok(paths)
-}
-
-fn is_entry(path: &str) -> bool {
-    let name = path
-        .strip_prefix("log/")
-        .and_then(|p| p.strip_suffix(".json"));
-    name.is_some_and(|n| n.len() == 20 && n.bytes().all(|b| b.is_ascii_digit()))
-}
-
-async fn read_entry(store: &Store, path: String) -> Result<(String, CommitEntry, Hash128), Error> {
-    let bytes = store.get(&path).await?;
-    let entry = decode(&store.url_of(&path), &bytes)?;
-    Ok((path, entry, Hash128::of(&bytes)))
-}
-
-fn check_link(
-    entry: &CommitEntry,
-    source: &Name,
-    sequence: Sequence,
-    previous: Option<Hash128>,
-) -> Result<(), String> {
-    if entry.source != *source || entry.sequence != sequence {
-        return Err(format!(
-            "it is entry {} of source `{}`, expected entry {sequence} of `{source}`",
-            entry.sequence, entry.source
-        ));
-    }
-    if entry.prev_hash != previous {
-        return Err("it does not continue the entry before it, whose hash is another".into());
-    }
-    let records = entry.counts.rows + entry.counts.duplicates + entry.counts.rejected;
-    let records = entry
-        .counts
-        .children
-        .values()
-        .copied()
-        .fold(records, u64::max);
-    // The last row of a batch must have an origin.
-    match Origin::pack(0, sequence.get(), records.saturating_sub(1)) {
-        Some(_) => Ok(()),
-        None => Err(format!(
-            "batch {sequence} of {records} records is beyond what a dataset can refer to"
-        )),
-    }
-}
-
-/// Returns the files that an entry withdraws.
-fn withdrawn(entry: &CommitEntry) -> impl Iterator<Item = String> + '_ {
-    let withdrawn = entry.withdrawn.iter();
-    withdrawn.flat_map(|withdrawn| withdrawn.files.iter().cloned())
-}
-
-/// Returns whether the files of a batch include rows, beyond rejects and raw responses.
-fn has_rows(files: &[String]) -> bool {
-    let others = ["rejects/", "raw/"];
-    files
-        .iter()
-        .any(|file| !others.iter().any(|folder| file.starts_with(folder)))
-}
-
-/// Removes withdrawn files from generations, and generations without files.
-fn remove(generations: &mut BTreeMap<SchemaVersion, Generation>, gone: &BTreeSet<String>) {
-    if gone.is_empty() {
-        return;
-    }
-    for generation in generations.values_mut() {
-        generation.files.retain(|file| !gone.contains(&file.path));
-    }
-    generations.retain(|_, generation| !generation.files.is_empty());
+    Ok(log::newest_sequence(&store).await?.is_some())
 }
 
 fn add(
@@ -516,9 +352,9 @@ fn add(
     Ok(())
 }
 
-/// Checks a file, and hands on `rows`.
+/// Checks a file, and hands on `rows`. One that a writer has superseded since the log was read is found in another folder.
 async fn verify_file(store: &Store, file: &DataFile, rows: u64) -> Result<u64, Error> {
-    let bytes = store.get(&file.path).await?;
+    let bytes = superseded::get(store, &file.path).await?;
     if bytes.len() as u64 != file.bytes {
         let reason = format!(
             "it has {} bytes, the commit log says {}",
@@ -538,7 +374,7 @@ async fn verify_file(store: &Store, file: &DataFile, rows: u64) -> Result<u64, E
     Ok(rows)
 }
 
-fn damaged(url: String, reason: String) -> Error {
+pub(crate) fn damaged(url: String, reason: String) -> Error {
     Error::input(
         format!("`{url}`"),
         reason,

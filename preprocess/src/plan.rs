@@ -53,6 +53,7 @@ use crate::{
         missing::{self, HasKey, KeyGroup, MISSING_KEY},
     },
     stage::{Pieces, Staged},
+    superseded::WithSuperseded,
     typing::{Category, Judge, Judged, Missing, NanSeen, Numeric},
 };
 
@@ -186,6 +187,7 @@ pub(crate) fn session(
     };
     functions::register(&session);
     let (_, store, _) = context.root.object_store();
+    let store = Arc::new(WithSuperseded(store));
     session.register_object_store(shared::url_of(&context.root)?.as_ref(), store);
     Ok(session)
 }

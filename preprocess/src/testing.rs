@@ -18,11 +18,15 @@ use arrow::{
     ipc::reader::FileReader,
 };
 use bytes::Bytes;
-use datafusion::parquet::arrow::{ArrowWriter, PARQUET_FIELD_ID_META_KEY};
+use datafusion::parquet::arrow::{
+    ArrowWriter, PARQUET_FIELD_ID_META_KEY, arrow_reader::ParquetRecordBatchReaderBuilder,
+};
 use feedline_image::Encoding;
 use feedline_schemas::{
     amendment::{Withdrawn, WithdrawnReason},
-    commit::{BatchCounts, ChildTable, CommitEntry, DataFile, ItemKind, Presence, SourceState},
+    commit::{
+        BatchCounts, ChildTable, CommitEntry, Compacted, DataFile, ItemKind, Presence, SourceState,
+    },
     config::{PipelineConfig, load},
     decode, encode,
     format::{COMMIT, COMMIT_MIN_READER},
@@ -169,6 +173,8 @@ impl LandingZone {
             children,
             parts: Vec::new(),
             replaced: Vec::new(),
+            compacted: Vec::new(),
+            marks: Vec::new(),
             counts: BatchCounts {
                 rows: rows.len() as u64,
                 ..BatchCounts::default()
@@ -176,6 +182,9 @@ impl LandingZone {
             settings: None,
             withdrawn: Vec::new(),
             reset_to: None,
+            rewound_to: None,
+            expired: Vec::new(),
+            merged_into: None,
             state: SourceState::default(),
         };
         self.append(&entry).await;
@@ -216,6 +225,66 @@ impl LandingZone {
             }
         }
         self.append(&amendment).await;
+    }
+
+    /// Merges the data files of the batches from `first` to `last`, as a compaction does.
+    pub(crate) async fn merge(&mut self, first: u64, last: u64) {
+        let mut merged = Vec::new();
+        let mut entry = None;
+        for sequence in first..=last {
+            let path = format!("log/{sequence:020}.json");
+            let bytes = self.store.get(&path).await.unwrap();
+            let of = entry.insert(decode::<CommitEntry>(&path, &bytes).unwrap());
+            for file in &of.files {
+                let bytes = self.store.get(&file.path).await.unwrap();
+                let reader = ParquetRecordBatchReaderBuilder::try_new(bytes).unwrap();
+                merged.extend(reader.build().unwrap().map(Result::unwrap));
+                let moved = format!("superseded/{}", file.path);
+                self.store.rename(&file.path, &moved).await.unwrap();
+            }
+        }
+        let schema = merged[0].schema();
+        let rows = merged.iter().map(RecordBatch::num_rows).sum();
+        let mut writer = ArrowWriter::try_new(Vec::new(), schema, None).unwrap();
+        for batch in &merged {
+            writer.write(batch).unwrap();
+        }
+        let file = self
+            .file("data", rows, writer.into_inner().unwrap().into())
+            .await;
+        let compacted = Compacted {
+            first: Sequence::new(first),
+            last: Sequence::new(last),
+            files: vec![file],
+            children: BTreeMap::new(),
+        };
+        let mut amendment = self.amendment(entry.unwrap());
+        amendment.compacted = vec![compacted];
+        self.append(&amendment).await;
+    }
+
+    /// Takes the log back to the entry `to`.
+    pub(crate) async fn rewind(&mut self, to: u64) {
+        let path = format!("log/{to:020}.json");
+        let bytes = self.store.get(&path).await.unwrap();
+        let mut amendment = self.amendment(decode(&path, &bytes).unwrap());
+        amendment.rewound_to = Some(Sequence::new(to));
+        self.append(&amendment).await;
+    }
+
+    /// The next entry, which lands nothing and has the schema of `entry`.
+    fn amendment(&self, entry: CommitEntry) -> CommitEntry {
+        CommitEntry {
+            min_reader: Some(COMMIT.version),
+            sequence: self.sequence,
+            prev_hash: self.prev_hash,
+            batch_id: format!("batch-{}", self.sequence),
+            files: Vec::new(),
+            children: BTreeMap::new(),
+            counts: BatchCounts::default(),
+            withdrawn: Vec::new(),
+            ..entry
+        }
     }
 
     async fn append(&mut self, entry: &CommitEntry) {

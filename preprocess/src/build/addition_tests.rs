@@ -802,3 +802,81 @@ async fn an_amendment_that_takes_no_rows_back_lets_rows_be_added() {
     assert_eq!((report.anew, report.added.unwrap().rows_in), (None, 200));
     check(&root).await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn merged_files_change_no_dataset_and_rows_are_added_behind_them() {
+    let expected = {
+        let root = Store::memory();
+        let mut zone = market(&root).await;
+        build_with(&root, DATASET, 2).await.unwrap();
+        zone.batch(&rows(600..700)).await;
+        zone.batch(&rows(700..900)).await;
+        build_with(&root, DATASET, 2).await.unwrap();
+        placed(&root).await
+    };
+    // Ranges of batches that are merged: before the position of the dataset, after it, and across it.
+    for (first, last) in [(0, 1), (2, 3), (1, 2), (0, 3)] {
+        let root = Store::memory();
+        let mut zone = market(&root).await;
+        build_with(&root, DATASET, 2).await.unwrap();
+        zone.batch(&rows(600..700)).await;
+        zone.batch(&rows(700..900)).await;
+        zone.merge(first, last).await;
+        let report = build_with(&root, DATASET, 2).await.unwrap();
+        let added = report.added.unwrap();
+        assert_eq!(
+            (report.anew, added.rows_in),
+            (None, 300),
+            "{first} to {last}"
+        );
+        assert_eq!(placed(&root).await, expected, "{first} to {last}");
+        check(&root).await;
+        // All rows are read from the merged file.
+        refit_with(&root, DATASET).await.unwrap();
+        assert_eq!(placed(&root).await, expected, "{first} to {last}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_dataset_says_why_it_cannot_follow_a_merge_or_a_rewind() {
+    // Retention has deleted the files that were merged across the position of the dataset.
+    let root = Store::memory();
+    let mut zone = market(&root).await;
+    build_with(&root, DATASET, 2).await.unwrap();
+    zone.batch(&rows(600..900)).await;
+    zone.merge(1, 2).await;
+    let landed = root.child("landing/a");
+    for file in landed.list("superseded").await.unwrap() {
+        landed.delete(&file.path).await.unwrap();
+    }
+    let report = build_with(&root, DATASET, 2).await.unwrap();
+    assert_eq!(report.rows_in, 900);
+    let why = report.anew.unwrap();
+    assert!(
+        why.contains("had batches 1 to 2 merged by entry 3") && why.contains("retention"),
+        "{why}"
+    );
+    check(&root).await;
+
+    let root = Store::memory();
+    let mut zone = market(&root).await;
+    build_with(&root, DATASET, 2).await.unwrap();
+    zone.rewind(0).await;
+    zone.batch(&rows(300..500)).await;
+    let report = build_with(&root, DATASET, 2).await.unwrap();
+    assert_eq!(report.rows_in, 500);
+    let why = report.anew.unwrap();
+    assert!(why.contains("was rewound to entry 0 by entry 2"), "{why}");
+    check(&root).await;
+
+    // A rewind to the position of the dataset, or a later one, takes none of its rows back.
+    let root = Store::memory();
+    let mut zone = market(&root).await;
+    build_with(&root, DATASET, 2).await.unwrap();
+    zone.batch(&rows(600..700)).await;
+    zone.rewind(1).await;
+    zone.batch(&rows(600..900)).await;
+    let report = build_with(&root, DATASET, 2).await.unwrap();
+    assert_eq!((report.anew, report.added.unwrap().rows_in), (None, 300));
+    check(&root).await;
+}

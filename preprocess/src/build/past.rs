@@ -45,6 +45,7 @@ use crate::{
     series::{self, KnownTargets, NaiveLags, Sequence, Windows},
     shared,
     stage::column,
+    superseded::WithSuperseded,
     typing::Reason,
 };
 
@@ -294,6 +295,7 @@ impl Build<'_> {
         )?;
         for root in roots {
             let (_, store, _) = root.object_store();
+            let store = Arc::new(WithSuperseded(store));
             session.register_object_store(shared::url_of(&root)?.as_ref(), store);
         }
         let series = self.spec.series.iter();

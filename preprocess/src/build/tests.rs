@@ -489,14 +489,14 @@ async fn a_commit_log_with_a_gap_or_a_changed_entry_is_refused() {
     let error = failure(&root, DATASET).await;
     assert!(
         error.contains("00000000000000000002.json")
-            && error.contains("does not continue the entry before it"),
+            && error.contains("is not the one it was written after"),
         "{error}"
     );
 
     log.delete(entry).await.unwrap();
     let error = failure(&root, DATASET).await;
     assert!(
-        error.contains("continues with `log/00000000000000000002.json`"),
+        error.contains("`log/00000000000000000002.json` was found where"),
         "{error}"
     );
 }
