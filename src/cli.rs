@@ -732,6 +732,36 @@ pub(crate) enum IngestCommand {
         #[command(flatten)]
         rejects: RejectRule,
     },
+    /// Take a source back to an entry of its log: later rows no longer count, and the next run
+    /// reads from there
+    Rewind {
+        #[command(flatten)]
+        pipeline: Pipeline,
+        /// The source
+        #[arg(value_name = "SOURCE")]
+        source: String,
+        /// Last entry that counts, as in the column `_feedline_seq`
+        #[arg(long, value_name = "SEQUENCE")]
+        to: u64,
+        /// Report what would no longer count and what would be read again, and change nothing
+        #[arg(long)]
+        dry_run: bool,
+    },
+    /// Merge the small data files of a source into large ones, and delete superseded files as
+    /// `ingest.retention` says
+    Compact {
+        #[command(flatten)]
+        pipeline: Pipeline,
+        /// The source
+        #[arg(value_name = "SOURCE")]
+        source: String,
+        /// Size of the merged files, such as `64 MiB`
+        #[arg(long, value_name = "BYTES", default_value = "128 MiB", value_parser = ByteSize::parse)]
+        target_bytes: ByteSize,
+        /// Report what would be merged and deleted, and change nothing
+        #[arg(long)]
+        dry_run: bool,
+    },
     /// Retry the rejected records of a source under its current contract; matching ones land
     RetryRejects {
         #[command(flatten)]

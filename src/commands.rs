@@ -302,6 +302,30 @@ async fn run_ingest(ingest: Ingest, tools: &Tools) -> anyhow::Result<Outcome> {
             let what = feedline_ingest::Reread { from, to, files };
             return work.reread(&source, &what, dry_run, rejects).await;
         }
+        Some(IngestCommand::Rewind {
+            pipeline,
+            source,
+            to,
+            dry_run,
+        }) => {
+            let work = Work::load(&pipeline, tools)?;
+            let (name, context) = (work.source(&source)?, work.ingesting());
+            let config = &work.loaded.config;
+            let rewound = feedline_ingest::rewind(config, &name, to, &context, dry_run);
+            return work.amended(Box::pin(rewound).await, RejectRule::default());
+        }
+        Some(IngestCommand::Compact {
+            pipeline,
+            source,
+            target_bytes,
+            dry_run,
+        }) => {
+            let work = Work::load(&pipeline, tools)?;
+            let (name, context) = (work.source(&source)?, work.ingesting());
+            let (config, bytes) = (&work.loaded.config, target_bytes.bytes());
+            let merged = feedline_ingest::compact(config, &name, bytes, &context, dry_run);
+            return work.amended(Box::pin(merged).await, RejectRule::default());
+        }
         Some(IngestCommand::RetryRejects {
             pipeline,
             source,

@@ -76,6 +76,16 @@ const EXAMPLES: &[Example] = &[
         "feedline ingest reread homes.toml homes --file homes.csv --dry-run",
     ),
     example(
+        "ingest rewind",
+        "",
+        "feedline ingest rewind homes.toml homes --to 0 --dry-run",
+    ),
+    example(
+        "ingest compact",
+        "",
+        "feedline ingest compact homes.toml homes --dry-run",
+    ),
+    example(
         "ingest retry-rejects",
         "",
         "feedline ingest retry-rejects homes.toml homes --dry-run",

@@ -7,7 +7,7 @@ use std::{
 
 use feedline_ingest::Suggestion;
 use feedline_schemas::{
-    amendment::{AmendReport, SettingChange, SettingsChanged},
+    amendment::{AmendReport, CompactionReport, SettingChange, SettingsChanged},
     commit::Noted,
     lease::LastRun,
     report::{
@@ -231,6 +231,8 @@ impl Text for AmendReport {
                 "{rejected} rejected records: {landed} land, {duplicates} have landed before, {still_rejected} are still rejected"
             );
             line(out, "read again", text)?;
+        } else if let Some(compacted) = &self.compacted {
+            write_compaction(compacted, out)?;
         } else if !self.batches.is_empty() {
             let text = format!(
                 "{} in {} of the log, {} bytes",
@@ -261,6 +263,33 @@ impl Text for AmendReport {
         }
         line(out, "next run", &self.next)
     }
+}
+
+fn write_compaction(compacted: &CompactionReport, out: &mut String) -> fmt::Result {
+    let CompactionReport {
+        files_before,
+        files_after,
+        rows,
+        bytes_before,
+        bytes_after,
+        entries: _,
+        expired_files,
+        expired_bytes,
+        superseded_files,
+        superseded_bytes,
+    } = compacted;
+    let text = match files_before {
+        0 => "no files: all are large enough, or alone with their columns".to_owned(),
+        _ => format!(
+            "{files_before} files into {files_after}, {}, {bytes_before} bytes into {bytes_after}",
+            counted(*rows, "row")
+        ),
+    };
+    line(out, "merged", text)?;
+    let text = format!("{expired_files} superseded files, {expired_bytes} bytes");
+    line(out, "deleted", text)?;
+    let text = format!("{superseded_files} superseded files, {superseded_bytes} bytes");
+    line(out, "kept", text)
 }
 
 fn write_settings(changed: &SettingsChanged, out: &mut String) -> fmt::Result {

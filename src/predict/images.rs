@@ -94,6 +94,7 @@ pub(crate) fn landing(
             dataset: dataset.map(|dataset| without_target(dataset, format)),
             train: None,
             tune: None,
+            ingest: None,
         },
         root: Store::open(root, &StoreOptions::default())?,
         file: place.to_owned(),

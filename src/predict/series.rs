@@ -113,6 +113,7 @@ impl Landing {
                 dataset: None,
                 train: None,
                 tune: None,
+                ingest: None,
             },
             root: Store::open(root_url, &StoreOptions::default())?,
             file: file.to_owned(),
