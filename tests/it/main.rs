@@ -35,6 +35,7 @@ mod ingest_stop;
 mod inputs;
 mod kept_models;
 mod kills;
+mod log_kills;
 mod market;
 mod memory;
 mod multi;

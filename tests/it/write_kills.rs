@@ -10,7 +10,7 @@ use std::{
 
 use crate::{
     kills::{landing, named_files},
-    support::{feedline, finish, pipeline, run},
+    support::{count_files, feedline, finish, pipeline, run},
 };
 
 /// A few batches, with repeated records, rejects, a child table and an archive of responses.
@@ -60,6 +60,11 @@ fn has_strace() -> bool {
 
 /// An ingest under strace with these options; its exit code (-1 when it was killed) and the calls.
 fn traced(folder: &Path, options: &[&str]) -> (i32, String) {
+    traced_command(folder, options, &["ingest", pipeline(folder, SMALL)])
+}
+
+/// The same of another command.
+fn traced_command(folder: &Path, options: &[&str], arguments: &[&str]) -> (i32, String) {
     let log = folder.join("calls");
     let mut command = feedline(folder);
     let program = command.get_program().to_owned();
@@ -72,9 +77,7 @@ fn traced(folder: &Path, options: &[&str]) -> (i32, String) {
         .args(["-f", "-y", "-qq", "-s", "0", "-o"])
         .arg(&log)
         .args(options);
-    strace
-        .arg(program)
-        .args(["ingest", pipeline(folder, SMALL)]);
+    strace.arg(program).args(arguments);
     command = strace;
     let ended = finish(command.output().unwrap());
     (ended.code, fs::read_to_string(log).unwrap())
@@ -119,6 +122,85 @@ fn a_kill_at_every_call_that_writes_loses_and_doubles_nothing() {
     }
     eprintln!("{killed} kills at calls that write, the same rows and bytes each time");
     assert!(killed > 30, "{killed}");
+}
+
+/// Of the calls of a compaction, one in so many is killed; `FEEDLINE_COMPACT_CALLS=1` kills all.
+const COMPACT_CALLS: usize = 5;
+
+/// Copies a folder with what is in it.
+fn copy(from: &Path, to: &Path) {
+    fs::create_dir_all(to).unwrap();
+    for entry in fs::read_dir(from).unwrap() {
+        let entry = entry.unwrap();
+        let target = to.join(entry.file_name());
+        if entry.file_type().unwrap().is_dir() {
+            copy(&entry.path(), &target);
+        } else {
+            fs::copy(entry.path(), target).unwrap();
+        }
+    }
+}
+
+/// Verifies the landing zone; returns its rows and the number of files that no entry names.
+fn verified(folder: &Path) -> (u64, usize) {
+    let report = run(folder, &["ingest", "verify", "pipeline.toml", "--json"]).expect(0);
+    let source = &report.json()["sources"][0];
+    let unnamed = source["unnamed"].as_array().map(Vec::len);
+    (
+        source["rows"].as_u64().unwrap(),
+        unnamed.unwrap_or_default(),
+    )
+}
+
+#[test]
+fn a_compaction_killed_at_a_call_that_writes_leaves_every_row_once() {
+    if !has_strace() {
+        return;
+    }
+    let asked = std::env::var_os("FEEDLINE_COMPACT_CALLS");
+    let step = asked.map_or(COMPACT_CALLS, |text| {
+        text.to_str().unwrap().parse().unwrap()
+    });
+    let landed = tempfile::tempdir().unwrap();
+    let file = pipeline(landed.path(), SMALL);
+    run(landed.path(), &["ingest", file]).expect(0);
+    let (rows, _) = verified(landed.path());
+    let compact = ["ingest", "compact", file, "market"];
+    let undisturbed = tempfile::tempdir().unwrap();
+    copy(landed.path(), undisturbed.path());
+    let (code, calls) = traced_command(undisturbed.path(), &["-e", &trace_all()], &compact);
+    assert_eq!(code, 0, "{calls}");
+    let merged = |folder: &Path| {
+        let zone = folder.join("out/landing/market");
+        ["data", "children/flags"].map(|folder| count_files(&zone.join(folder)))
+    };
+    // A new column begins another file.
+    let expected = merged(undisturbed.path());
+    assert!(expected[0] < 3 && expected[1] < 3, "{expected:?}");
+    let mut killed = 0;
+    for call in CALLS {
+        let made = calls
+            .lines()
+            .filter(|line| line.contains(&format!(" {call}(")))
+            .count();
+        for number in (1..=made).step_by(step) {
+            let folder = tempfile::tempdir().unwrap();
+            copy(landed.path(), folder.path());
+            let inject = format!("inject={call}:signal=KILL:when={number}");
+            let options = ["-e", &format!("trace={call}"), "-e", &inject];
+            let (code, _) = traced_command(folder.path(), &options, &compact);
+            killed += usize::from(code != 0);
+            // A reader between the kill and the next writer sees all rows.
+            assert_eq!(verified(folder.path()).0, rows, "after {call} {number}");
+            run(folder.path(), &["ingest", file]).expect(0);
+            assert_eq!(verified(folder.path()), (rows, 0), "after {call} {number}");
+            run(folder.path(), &compact).expect(0);
+            assert_eq!(verified(folder.path()), (rows, 0), "after {call} {number}");
+            assert_eq!(merged(folder.path()), expected, "after {call} {number}");
+        }
+    }
+    eprintln!("{killed} kills of a compaction at calls that write");
+    assert!(killed > 5, "{killed}");
 }
 
 /// State that is sure to be on the disk after a power cut.
