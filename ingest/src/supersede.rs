@@ -24,6 +24,7 @@ use feedline_schemas::{
     record::system,
 };
 use feedline_storage::Store;
+use futures::{StreamExt as _, TryStreamExt as _, future::ready, stream};
 use parquet::errors::ParquetError;
 
 use crate::{
@@ -35,6 +36,8 @@ use crate::{
 
 /// Folder of the files that no longer count.
 pub(crate) const ASIDE: &str = "superseded";
+/// Files that are moved there at the same time: each is in memory, and waits for the disk.
+const MOVES: usize = 4;
 
 /// Rows of a batch: its sequence number and a range of `_feedline_row`.
 type Rows = (Sequence, Range<u64>);
@@ -329,11 +332,15 @@ pub(crate) async fn set_paths_aside<'p>(
     landing: &Store,
     gone: impl Iterator<Item = &'p str>,
 ) -> Result<(), Error> {
-    for path in gone {
-        if let Some(bytes) = landing.get_opt(path).await? {
-            landing.put(&format!("{ASIDE}/{path}"), bytes).await?;
-            landing.delete(path).await?;
-        }
+    let moves: Vec<_> = gone.map(|path| move_aside(landing, path)).collect();
+    let moves = stream::iter(moves).buffer_unordered(MOVES);
+    moves.try_for_each(|()| ready(Ok(()))).await
+}
+
+async fn move_aside(landing: &Store, path: &str) -> Result<(), Error> {
+    if let Some(bytes) = landing.get_opt(path).await? {
+        landing.put(&format!("{ASIDE}/{path}"), bytes).await?;
+        landing.delete(path).await?;
     }
     Ok(())
 }

@@ -15,6 +15,7 @@ use feedline_schemas::{
     ids::{Name, Sequence},
     log_effect::holder,
 };
+use futures::{StreamExt as _, TryStreamExt as _, stream};
 
 use super::{Amending, retain::expire};
 use crate::{
@@ -31,6 +32,8 @@ use crate::{
 
 /// Size of merged files in bytes, unless another is given.
 pub const TARGET_BYTES: u64 = 128 << 20;
+/// Files that are read at the same time, in their order.
+const READS: usize = 8;
 /// Most entries that one merge covers.
 const MOST_ENTRIES: usize = 10_000;
 
@@ -232,9 +235,17 @@ async fn merge_all(
 async fn merge(log: &CommitLog, files: &[DataFile], sequence: Sequence) -> Result<Encoded, Error> {
     let mut merged: Option<(MergedFile, Arc<Schema>)> = None;
     let rows: u64 = files.iter().map(|file| file.rows).sum();
+    let landing = log.landing();
+    let reads: Vec<_> = files
+        .iter()
+        .map(|file| landed_file::read_whole(landing, file))
+        .collect();
+    let mut reads = stream::iter(reads).buffered(READS);
     for file in files {
-        let batches = landed_file::read_whole(log.landing(), file).await?;
-        let url = log.landing().url_of(&file.path);
+        let Some(batches) = reads.try_next().await? else {
+            break;
+        };
+        let url = landing.url_of(&file.path);
         merged = computing(move || push(merged, &batches, url)).await?;
     }
     let folder = files.first().and_then(|file| file.path.rsplit_once('/'));

@@ -17,6 +17,7 @@ use crate::{
     file_marks::{MOST_LISTED, listed},
     http::testing,
     landed_file,
+    repair::repair,
     run::ingest,
     schedule::Holding,
     verify::verify,
@@ -295,6 +296,26 @@ async fn rows_of_a_merged_file_are_superseded_rewound_deleted_and_read_again_by_
     assert_eq!((report.rows, report.ranges.len()), (18, 3));
     bring(&config, &root).await;
     assert_eq!(ids(&root).await, (0..18).collect::<Vec<_>>());
+    check(&config, &root).await;
+}
+
+#[tokio::test]
+async fn a_damaged_merged_file_is_repaired_from_the_files_that_it_was_made_of() {
+    let folder = three_files();
+    let config = pipeline(&folder, "");
+    let root = Store::memory();
+    bring(&config, &root).await;
+    let before = rows(&root).await;
+    merge(&config, &root).await;
+    let data = root.child("landing/s/data");
+    let merged = data.list("").await.unwrap();
+    data.put(&merged[0].path, "other bytes".into())
+        .await
+        .unwrap();
+    let report = repair(&config, None, &context(&root), false).await.unwrap();
+    let source = &report.sources[0];
+    assert_eq!((source.kept, source.restored.len()), (9, 9), "{source:?}");
+    assert_eq!(rows(&root).await, before);
     check(&config, &root).await;
 }
 
