@@ -107,7 +107,7 @@ pub(crate) async fn split_merged(
     for (by, merged) in found {
         let reason = |why: &str| {
             Ok(Err(format!(
-                "had batches {} to {} merged by entry {by}, some of which the dataset has: {why}, so the dataset is built from all rows",
+                "had batches {} to {} merged by entry {by}, and the dataset has a part of them: {why}, so it is built from all rows",
                 merged.first, merged.last
             )))
         };

@@ -80,11 +80,11 @@ pub struct ExportRequest<'a> {
     pub rows_per_file: Option<u64>,
     /// Bytes of a file, about; by default 256 MiB, of MDS 64 MiB.
     pub max_bytes: Option<u64>,
-    /// Whether files are compressed; by default those of Parquet are. WebDataset files never are.
+    /// True if files are compressed; by default those of Parquet are. WebDataset files never are.
     pub compress: Option<bool>,
     /// Column with texts of documents, which WebDataset stores as files of their own; used if the rows have it.
     pub text_column: Option<&'a str>,
-    /// Whether a finished export is replaced.
+    /// True if a finished export is replaced.
     pub overwrite: bool,
     /// Id of this process, unlike that of any other.
     pub run: String,
