@@ -16,6 +16,7 @@ use feedline_schemas::{
     config::{FileFormat, PageExtract, PipelineConfig, SourceConfig, SourceKind},
     ids::{Hash128, Name},
     record::system,
+    report::Warning,
 };
 use feedline_storage::Store;
 
@@ -81,12 +82,13 @@ pub async fn retry_rejects(
     };
     let has_rejects = log.entries().iter().any(|entry| !entry.rejects.is_empty());
     if has_rejects {
-        let last = log.last();
-        let read = match last {
-            Some(last) => Some(expand(log.landing(), &last.state).await?),
-            None => None,
+        let cells = match log.last() {
+            Some(last) => {
+                let read = expand(log.landing(), &last.state).await?;
+                cells(config, &last.state.warnings, &read).map_err(under)?
+            }
+            None => false,
         };
-        let cells = cells(config, read.as_ref()).map_err(under)?;
         let mut run = Run::begin(config, context, log).await?;
         Box::pin(run.retry(cells, dry_run, &mut report))
             .await
@@ -94,6 +96,7 @@ pub async fn retry_rejects(
         log = run.log;
         if !dry_run {
             sweep(log.landing(), log.entries()).await?;
+            log.cover_amendments().await;
         }
     } else {
         report.notes.push("no rejected records exist".to_owned());
@@ -119,10 +122,9 @@ pub async fn retry_rejects(
 ///
 /// # Errors
 /// [`Error::Config`] for a source whose rejected records are not stored unchanged.
-fn cells(config: &SourceConfig, read: Option<&Position>) -> Result<bool, Error> {
+fn cells(config: &SourceConfig, warnings: &[Warning], read: &Position) -> Result<bool, Error> {
     let is_bytes = match config.r#type {
         SourceKind::Rest => {
-            let warnings = last.map_or(&[][..], |last| &last.state.warnings[..]);
             let has_warning = |code: &str| warnings.iter().any(|warning| warning.code == code);
             return Ok(has_cells(config, has_warning));
         }
@@ -135,10 +137,8 @@ fn cells(config: &SourceConfig, read: Option<&Position>) -> Result<bool, Error> 
                 )
         }
     };
-    let kinds = read.map(files_read);
-    let kinds: Vec<Kind> = kinds
+    let kinds: Vec<Kind> = files_read(read)
         .into_iter()
-        .flatten()
         .filter_map(|url| named(&url, config.format, None).map(|(kind, _)| kind))
         .collect();
     if is_bytes || kinds.contains(&Kind::Parquet) {
