@@ -132,6 +132,14 @@ impl CommitEntry {
         landed == 0 && (has_changes || is_other)
     }
 
+    /// True for an entry of a batch: it is no amendment, and no rewind or reset has taken it back.
+    #[must_use]
+    pub fn is_batch(&self) -> bool {
+        let is_forgotten =
+            self.state == SourceState::default() && self.counts == BatchCounts::default();
+        !self.is_amendment() && !is_forgotten
+    }
+
     /// Oldest format version whose builds may read the entry and resume from it: older ones know neither what
     /// `compacted`, `rewound_to` and `expired` do to earlier entries, nor where `marks` are.
     #[must_use]
@@ -148,7 +156,8 @@ impl CommitEntry {
     }
 
     /// All files that the entry names, of whatever kind, but for those in `replaced` and `compacted`: readers of a log put
-    /// them into the entries that they belong to ([`Replaced::put_into`]). A file of a landing zone's folders that no entry names is garbage.
+    /// them into the entries that they belong to ([`Replaced::put_into`]). A file of a landing zone's folders that no entry
+    /// names is garbage.
     pub fn named_files(&self) -> impl Iterator<Item = &DataFile> {
         // Every field is looked at here, so that a new list of files cannot be forgotten.
         let Self {

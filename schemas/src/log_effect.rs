@@ -94,6 +94,23 @@ impl Reach {
         )
     }
 
+    /// The reach of an entry, but for what it merges: that moves rows to other files and changes none.
+    #[must_use]
+    pub fn on_rows(entry: &CommitEntry) -> Self {
+        let mut entry = entry.clone();
+        entry.compacted.clear();
+        Self::of(&entry)
+    }
+
+    /// The lowest entry in reach; `None` if there is none.
+    #[must_use]
+    pub fn first(&self) -> Option<Sequence> {
+        match self {
+            Self::All => Some(Sequence::new(0)),
+            Self::Ranges(ranges) => ranges.iter().map(|(first, _)| *first).min(),
+        }
+    }
+
     /// Returns true for an entry that changes no other.
     #[must_use]
     pub fn is_empty(&self) -> bool {
@@ -206,17 +223,28 @@ pub fn settle(entry: &mut CommitEntry) {
     entry.state.presence = Presence::default();
     entry.state.warnings = Vec::new();
     entry.state.planned.clear();
+    // Entries of version 1 do not record which file each record is of: their positions show it.
+    if entry.version > 1
+        && let Position::File { done: listed, .. } | Position::Done { files: listed, .. } =
+            &mut entry.state.position
+    {
+        *listed = Vec::new();
+    }
     for table in entry.children.values_mut() {
         table.presence = Presence::default();
     }
 }
 
-/// Clears a settled entry further, except for its files, pages and position: runs need no more of older entries.
+/// Clears a settled entry further, except for its files, position, pages, rows and rejects: runs need no more of older
+/// entries.
 pub fn lighten(entry: &mut CommitEntry) {
     settle(entry);
     entry.schema.columns = Vec::new();
+    // These three say whether an entry is a batch.
     entry.counts = BatchCounts {
         pages: entry.counts.pages,
+        rows: entry.counts.rows,
+        rejected: entry.counts.rejected,
         ..BatchCounts::default()
     };
     for table in entry.children.values_mut() {
@@ -227,7 +255,12 @@ pub fn lighten(entry: &mut CommitEntry) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{commit::Replaced, decode, ids::Hash128};
+    use crate::{
+        amendment::{Withdrawn, WithdrawnReason},
+        commit::{FileMark, Replaced},
+        decode,
+        ids::Hash128,
+    };
 
     const SAMPLE: &str = include_str!("../samples/commit-2.json");
 
@@ -297,6 +330,64 @@ mod tests {
         newest.reset_to = Some("s.1".into());
         assert!(push(&mut entries, newest).is_empty());
         assert!(entries.iter().all(|entry| entry.named_files().count() == 0));
+    }
+
+    #[test]
+    fn merging_moves_rows_and_changes_none() {
+        let mut newest = amendment(9);
+        newest.compacted = vec![Compacted {
+            first: Sequence::new(1),
+            last: Sequence::new(2),
+            files: vec![file("merged")],
+            children: Default::default(),
+        }];
+        assert!(!Reach::of(&newest).is_empty() && Reach::on_rows(&newest).is_empty());
+        assert_eq!(Reach::of(&newest).first(), Some(Sequence::new(1)));
+        newest.rewound_to = Some(Sequence::new(4));
+        let reach = Reach::on_rows(&newest);
+        assert_eq!(reach.first(), Some(Sequence::new(5)));
+        assert!(!reach.touches(Sequence::new(0), Sequence::new(4)));
+    }
+
+    #[test]
+    fn a_settled_entry_keeps_no_list_of_read_files() {
+        let mut of_files = entry(1);
+        let mark = |number: u64| FileMark {
+            url: format!("s3://b/{number}"),
+            bytes: number,
+            hash: Hash128::of(b""),
+            modified_unix_ms: None,
+            etag: None,
+        };
+        of_files.state.position = Position::File {
+            done: (0..9).map(mark).collect(),
+            current: None,
+        };
+        let mut old = of_files.clone();
+        old.version = 1;
+        settle(&mut of_files);
+        settle(&mut old);
+        let listed = |entry: &CommitEntry| match &entry.state.position {
+            Position::File { done, .. } => done.len(),
+            _ => 0,
+        };
+        assert_eq!((listed(&of_files), listed(&old)), (0, 9));
+    }
+
+    #[test]
+    fn a_light_entry_is_a_batch_if_it_was_one() {
+        let mut retried = entry(3);
+        retried.counts = BatchCounts {
+            rows: 4,
+            ..BatchCounts::default()
+        };
+        retried.withdrawn = vec![Withdrawn {
+            sequence: Sequence::new(1),
+            reason: WithdrawnReason::Retried,
+            files: Vec::new(),
+        }];
+        lighten(&mut retried);
+        assert!(retried.is_batch() && !amendment(4).is_batch());
     }
 
     #[test]

@@ -8,9 +8,11 @@
 //! - A **part** is `snapshot-parts/<first>-<last>-<hash>.ndjson.zst`: entries as they count now, one a line, in order, after
 //!   [`crate::log_effect::apply`] and [`crate::log_effect::settle`], compressed with zstd. Parts follow each other from
 //!   sequence 0 without a gap.
+//! - A **merged file** is `snapshot-parts/<sequence>-<hash>.parquet`: what many entries have added to the frontier of a crawl,
+//!   or the validators of many entries, of each page the latest.
 //!
-//! Parts are written before the head that names them, all are created only if absent, and none ever changes. A writer removes
-//! old heads, then parts that no head names.
+//! Parts and merged files are written before the head that names them, all are created only if absent, and none ever changes.
+//! A writer removes old heads, then parts that no head names.
 
 use std::collections::BTreeSet;
 
@@ -19,12 +21,12 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     amendment::{SettingsChanged, SettingsRecord},
-    commit::{BatchCounts, CommitEntry, DataFile, SourceState},
+    commit::{CommitEntry, DataFile, Interval},
     format::{LOG_SNAPSHOT, versioned},
     ids::{Hash128, Name, Sequence},
 };
 
-/// Most highest cursors that [`LogSums::highs`] has: the newest ones.
+/// Most elements of [`LogSums::highs`] and [`LogSums::ends`]: the newest ones.
 pub const MOST_HIGHS: usize = 16;
 
 /// Head of a snapshot.
@@ -49,8 +51,24 @@ pub struct LogSnapshot {
     pub newest: Vec<CommitEntry>,
     /// Files whose names begin with a lower number were compared with the log.
     pub tidied: Sequence,
+    /// `html`: merged files of the frontier, in the order of the discoveries: all that the covered entries have added.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub frontier: Vec<MergedList>,
+    /// With `refresh`: merged files of validators of the covered entries; of a page the latest counts.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub validators: Vec<MergedList>,
 }
 versioned!(LogSnapshot, LOG_SNAPSHOT);
+
+/// Merged file of what a range of entries has added to a list.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct MergedList {
+    /// Last entry of the range; the first one follows on that of the file before.
+    pub last: Sequence,
+    /// The file.
+    pub file: DataFile,
+}
 
 impl LogSnapshot {
     /// Sums over all entries that it covers.
@@ -58,6 +76,31 @@ impl LogSnapshot {
     pub fn sums(&self) -> LogSums {
         let parts = self.parts.iter();
         parts.fold(LogSums::default(), |sums, part| sums.join(&part.sums))
+    }
+
+    /// Highest cursors: the newest ones of each part, so that there are some of all times.
+    #[must_use]
+    pub fn highs(&self) -> Vec<String> {
+        let highs = self.parts.iter().flat_map(|part| &part.sums.highs);
+        let mut highs: Vec<String> = highs.cloned().collect();
+        highs.dedup();
+        highs
+    }
+
+    /// Ends of passes over slices: the newest ones of each part, so that there are some of all times.
+    #[must_use]
+    pub fn ends(&self) -> Vec<i64> {
+        let ends = self.parts.iter().flat_map(|part| &part.sums.ends);
+        let mut ends: Vec<i64> = ends.copied().collect();
+        ends.dedup();
+        ends
+    }
+
+    /// Paths of the parts and merged files that it names.
+    pub fn paths(&self) -> impl Iterator<Item = &str> {
+        let parts = self.parts.iter().map(|part| part.path.as_str());
+        let lists = self.frontier.iter().chain(&self.validators);
+        parts.chain(lists.map(|list| list.file.path.as_str()))
     }
 }
 
@@ -79,6 +122,9 @@ pub struct LogPart {
     pub hash: Hash128,
     /// Sums over its entries.
     pub sums: LogSums,
+    /// `slices`: an interval that has all those that its batches have read; absent if they have read none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub slices: Option<Interval>,
 }
 
 impl LogPart {
@@ -95,6 +141,9 @@ impl LogPart {
 pub struct LogSums {
     /// Batches since the last reset; amendments are none.
     pub batches: u64,
+    /// Data files, those of child tables included.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub files: u64,
     /// Bytes of the data files, those of child tables included.
     pub bytes: u64,
     /// Newest file of rejected records.
@@ -114,32 +163,40 @@ pub struct LogSums {
     /// Highest cursors of the source, each once, at most [`MOST_HIGHS`].
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub highs: Vec<String>,
-    /// True if an entry is an amendment that withdrew files or reset the source.
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
-    pub has_withdrawn: bool,
+    /// Ends of the passes over slices, each once, at most [`MOST_HIGHS`].
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub ends: Vec<i64>,
+}
+
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "serde passes a reference"
+)]
+const fn is_zero(count: &u64) -> bool {
+    *count == 0
+}
+
+/// Appends the elements of `more`, each once if equal ones follow each other, and keeps the newest [`MOST_HIGHS`].
+fn append_newest<T: Clone + PartialEq>(list: &mut Vec<T>, more: &[T]) {
+    list.extend_from_slice(more);
+    list.dedup();
+    let surplus = list.len().saturating_sub(MOST_HIGHS);
+    list.drain(..surplus);
 }
 
 impl LogSums {
     /// Adds the next entry.
     pub fn add(&mut self, entry: &CommitEntry) {
         if let Some(folder) = &entry.reset_to {
-            (self.batches, self.highs) = (0, Vec::new());
+            self.begin_again();
             self.kept_folders.push(folder.clone());
         }
-        self.has_withdrawn |= entry.reset_to.is_some() || !entry.withdrawn.is_empty();
-        // A rewind leaves nothing of an entry.
-        let is_forgotten =
-            entry.state == SourceState::default() && entry.counts == BatchCounts::default();
-        if !entry.is_amendment() && !is_forgotten {
-            self.batches += 1;
-        }
+        self.batches += u64::from(entry.is_batch());
         let children = entry.children.values().flat_map(|table| &table.files);
-        self.bytes += entry
-            .files
-            .iter()
-            .chain(children)
-            .map(|file| file.bytes)
-            .sum::<u64>();
+        for file in entry.files.iter().chain(children) {
+            self.files += 1;
+            self.bytes += file.bytes;
+        }
         if let Some(file) = entry.rejects.last() {
             self.rejects = Some(file.clone());
         }
@@ -155,35 +212,37 @@ impl LogSums {
         if !entry.schema.columns.is_empty() {
             self.schema_versions.insert(entry.schema.version.get());
         }
-        let run = entry.state.position.run();
-        if let Some(high) = run.and_then(|run| run.high.as_ref())
-            && self.highs.last() != Some(high)
-        {
-            self.highs.push(high.clone());
-            let surplus = self.highs.len().saturating_sub(MOST_HIGHS);
-            self.highs.drain(..surplus);
-        }
+        let position = &entry.state.position;
+        let high = position.run().and_then(|run| run.high.clone());
+        append_newest(&mut self.highs, high.as_slice());
+        let end = position.ledger().map(|ledger| ledger.target[1]);
+        append_newest(&mut self.ends, end.as_slice());
+    }
+
+    /// Forgets what a reset ends.
+    fn begin_again(&mut self) {
+        self.batches = 0;
+        self.highs.clear();
+        self.ends.clear();
     }
 
     /// Sums over the entries of `self` and, after them, those of `next`.
     #[must_use]
     pub fn join(mut self, next: &Self) -> Self {
-        let next = next.clone();
         if !next.kept_folders.is_empty() {
-            (self.batches, self.highs) = (0, Vec::new());
+            self.begin_again();
         }
+        let next = next.clone();
         self.batches += next.batches;
+        self.files += next.files;
         self.bytes += next.bytes;
         self.rejects = next.rejects.or(self.rejects);
         self.settings = next.settings.or(self.settings);
         self.change = next.change.or(self.change);
         self.schema_versions.extend(next.schema_versions);
         self.kept_folders.extend(next.kept_folders);
-        self.highs.extend(next.highs);
-        self.highs.dedup();
-        let surplus = self.highs.len().saturating_sub(MOST_HIGHS);
-        self.highs.drain(..surplus);
-        self.has_withdrawn |= next.has_withdrawn;
+        append_newest(&mut self.highs, &next.highs);
+        append_newest(&mut self.ends, &next.ends);
         self
     }
 

@@ -178,9 +178,12 @@ fn log_snapshot() -> LogSnapshot {
             bytes: 700,
             hash: hash(2),
             sums: LogSums::default().with(std::slice::from_ref(&entry)),
+            slices: None,
         }],
         newest: vec![entry],
         tidied: Sequence::new(4),
+        frontier: Vec::new(),
+        validators: Vec::new(),
     }
 }
 
