@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    amendment::SettingsChanged,
+    amendment::{CompactionReport, SettingsChanged},
     checkpoint::WorstSample,
     commit::{Decisions, Position},
     diagnostics::Diagnostics,
@@ -154,6 +154,16 @@ pub struct SourceReport {
     pub retries: u64,
     /// Bytes landed.
     pub bytes: u64,
+    /// Data files, those of child tables included.
+    #[serde(default)]
+    pub files: u64,
+    /// Landed files of all kinds that this start, or `ingest status`, has compared with the log: those that are new since
+    /// another start, and in a run also a slice of the older ones that differs from run to run.
+    #[serde(default)]
+    pub compared_files: u64,
+    /// Compaction after the run, if `ingest.compact` is set and files were many.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub compacted: Option<CompactionReport>,
     /// Version of the record schema.
     pub schema_version: u32,
     /// Landing folder.

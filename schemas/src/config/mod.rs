@@ -95,7 +95,7 @@ pub use self::{
         StoredImageConfig,
     },
     incremental::IncrementalConfig,
-    ingest::{IngestConfig, RetentionConfig},
+    ingest::{CompactConfig, IngestConfig, RetentionConfig},
     init::{InitConfig, WeightLayout},
     join::{JoinConfig, JoinDuplicates, KeyMatch, TimeColumn, Unmatched},
     limits::{LimitsConfig, ResetUnit},
