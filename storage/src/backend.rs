@@ -20,6 +20,32 @@ pub struct Listed {
     pub etag: Option<String>,
 }
 
+/// Range of names of objects.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NameRange {
+    /// They come after this one.
+    pub after: String,
+    /// They come before this one; absent for a range without an end.
+    pub before: Option<String>,
+}
+
+impl NameRange {
+    /// All names after this one.
+    #[must_use]
+    pub fn after(name: impl Into<String>) -> Self {
+        Self {
+            after: name.into(),
+            before: None,
+        }
+    }
+
+    /// Returns true if it has `name`.
+    #[must_use]
+    pub fn has(&self, name: &str) -> bool {
+        name > self.after.as_str() && self.before.as_deref().is_none_or(|before| name < before)
+    }
+}
+
 /// Outcome of one attempt to create an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Created {
@@ -61,19 +87,19 @@ pub(crate) trait Backend: Debug + Send + Sync {
     async fn swap(&self, path: &str, before: Option<Bytes>, bytes: Bytes) -> Result<bool, Error>;
     /// All objects below a folder (the empty one is everything), in any order.
     async fn list(&self, folder: &str) -> Result<Vec<Listed>, Error>;
-    /// The objects of a folder, without those of folders below it, whose names come after `name`, in any order.
-    async fn list_after(&self, folder: &str, name: &str) -> Result<Vec<Listed>, Error> {
+    /// The objects of a folder, without those of folders below it, whose names are in one of `ranges`, in any order.
+    async fn list_ranges(&self, folder: &str, ranges: &[NameRange]) -> Result<Vec<Listed>, Error> {
         let mut found = self.list(folder).await?;
-        found.retain(|listed| is_after(&listed.path, folder, name));
+        found.retain(|listed| is_in_ranges(&listed.path, folder, ranges));
         Ok(found)
     }
     /// Removes it; an absent one is fine.
     async fn delete(&self, path: &str) -> Result<(), Error>;
 }
 
-/// Returns true if the object at `path` is directly in `folder`, and its name comes after `name`.
-pub(crate) fn is_after(path: &str, folder: &str, name: &str) -> bool {
+/// Returns true if the object at `path` is directly in `folder`, and its name is in one of `ranges`.
+pub(crate) fn is_in_ranges(path: &str, folder: &str, ranges: &[NameRange]) -> bool {
     let own = path.strip_prefix(folder).unwrap_or(path);
     let own = own.strip_prefix('/').unwrap_or(own);
-    !own.contains('/') && own > name
+    !own.contains('/') && ranges.iter().any(|range| range.has(own))
 }

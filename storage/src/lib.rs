@@ -79,7 +79,7 @@ pub mod tar;
 pub mod web;
 
 pub use attempt::{Answer, FailureClass, Lane, ReadFailure, ReadOnce};
-pub use backend::Listed;
+pub use backend::{Listed, NameRange};
 pub use error::Error;
 pub use faults::{Effect, Faults, Operation, Rule};
 pub use files::LocalFiles;

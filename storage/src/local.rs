@@ -21,7 +21,7 @@ use futures::{StreamExt as _, stream};
 
 use crate::{
     Answer, Error, Listed, ReadFailure, ReadOnce,
-    backend::{Backend, Created},
+    backend::{Backend, Created, NameRange},
     clock::{Clock as _, SystemClock},
 };
 
@@ -210,10 +210,10 @@ impl Backend for LocalBackend {
         .await
     }
 
-    async fn list_after(&self, folder: &str, name: &str) -> Result<Vec<Listed>, Error> {
-        let (prefix, after) = (folder.to_owned(), name.to_owned());
+    async fn list_ranges(&self, folder: &str, ranges: &[NameRange]) -> Result<Vec<Listed>, Error> {
+        let (prefix, ranges) = (folder.to_owned(), ranges.to_vec());
         self.blocking("list", folder, move |target| {
-            match files_after(target, &prefix, &after) {
+            match files_in(target, &prefix, &ranges) {
                 Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
                 found => found,
             }
@@ -301,16 +301,16 @@ fn listed(path: String, metadata: &fs::Metadata) -> Listed {
     }
 }
 
-/// The files of a folder whose names come after `after`. Only of these the metadata is read, since a folder may have a
+/// The files of a folder whose names are in one of `ranges`. Only of these the metadata is read, since a folder may have a
 /// million others.
-fn files_after(folder: &Path, prefix: &str, after: &str) -> io::Result<Vec<Listed>> {
+fn files_in(folder: &Path, prefix: &str, ranges: &[NameRange]) -> io::Result<Vec<Listed>> {
     let mut found = Vec::new();
     for entry in fs::read_dir(folder)? {
         let entry = entry?;
         let Ok(name) = entry.file_name().into_string() else {
             continue;
         };
-        if name.starts_with(TEMPORARY) || name.as_str() <= after {
+        if name.starts_with(TEMPORARY) || !ranges.iter().any(|range| range.has(&name)) {
             continue;
         }
         let metadata = match fs::metadata(entry.path()) {

@@ -4,7 +4,7 @@ use std::{collections::VecDeque, ops::Range, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use futures::{StreamExt as _, TryStreamExt as _, stream};
+use futures::{StreamExt as _, TryStreamExt as _, future::ready, stream};
 use object_store::{
     Extensions, GetOptions, GetRange, GetResult, ObjectMeta, ObjectStore, ObjectStoreExt as _,
     PutMode, PutOptions, PutPayload, UpdateVersion, path::Path,
@@ -12,7 +12,7 @@ use object_store::{
 
 use crate::{
     Answer, Error, FailureClass, Listed, ReadFailure, ReadOnce,
-    backend::{Backend, Created, is_after},
+    backend::{Backend, Created, NameRange, is_in_ranges},
     clients::{Clients, Note, Notes},
 };
 
@@ -331,13 +331,24 @@ impl Backend for ObjectBackend {
         Ok(self.below_root(found))
     }
 
-    async fn list_after(&self, folder: &str, name: &str) -> Result<Vec<Listed>, Error> {
-        let (prefix, offset) = (self.location(folder), self.location(folder).join(name));
-        let found = self.store.list_with_offset(Some(&prefix), &offset);
-        let found: Result<Vec<_>, _> = found.try_collect().await;
-        let found = found.map_err(|e| self.error("list", folder, e))?;
-        let mut found = self.below_root(found);
-        found.retain(|listed| is_after(&listed.path, folder, name));
+    async fn list_ranges(&self, folder: &str, ranges: &[NameRange]) -> Result<Vec<Listed>, Error> {
+        let prefix = self.location(folder);
+        let mut all = Vec::new();
+        for range in ranges {
+            let offset = self.location(folder).join(range.after.as_str());
+            let end = range.before.as_deref();
+            let end = end.map(|end| self.location(folder).join(end));
+            // Stores list in the order of names, so pages after the end are not requested.
+            let found = self.store.list_with_offset(Some(&prefix), &offset);
+            let found = found.try_take_while(|meta| {
+                let is_before = end.as_ref().is_none_or(|end| meta.location < *end);
+                ready(Ok(is_before))
+            });
+            let found: Result<Vec<_>, _> = found.try_collect().await;
+            all.extend(found.map_err(|e| self.error("list", folder, e))?);
+        }
+        let mut found = self.below_root(all);
+        found.retain(|listed| is_in_ranges(&listed.path, folder, ranges));
         Ok(found)
     }
 

@@ -17,7 +17,7 @@ use url::Url;
 
 use crate::{
     Answer, Error, Faults, Growing, Listed, LocalFiles, ReadFailure, ReadOnce,
-    backend::{Backend, Created},
+    backend::{Backend, Created, NameRange},
     clients::{self, Clients},
     faults::FaultyBackend,
     growing::{Depth, sweep},
@@ -510,13 +510,17 @@ impl Store {
         Ok(self.inside(found))
     }
 
-    /// Lists the objects of `folder` whose names come after `name`, sorted by path, without those of folders below it. An
-    /// object store lists only these; a local disk reads the names of all, and the metadata of these.
+    /// Lists the objects of `folder` whose names are in one of `ranges`, sorted by path, without those of folders below it.
+    /// An object store lists only these; a local disk reads the names of all once, and the metadata of these.
     ///
     /// # Errors
     /// The error of the store. A folder that does not exist is an empty one.
-    pub async fn list_after(&self, folder: &str, name: &str) -> Result<Vec<Listed>, Error> {
-        let found = self.backend.list_after(&self.full(folder), name).await?;
+    pub async fn list_ranges(
+        &self,
+        folder: &str,
+        ranges: &[NameRange],
+    ) -> Result<Vec<Listed>, Error> {
+        let found = self.backend.list_ranges(&self.full(folder), ranges).await?;
         Ok(self.inside(found))
     }
 
@@ -618,7 +622,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_listing_after_a_name_has_the_later_objects_of_that_folder_alone() {
+    async fn a_listing_of_ranges_has_these_objects_of_that_folder_alone() {
         let folder = tempfile::tempdir().unwrap();
         let local = Store::open(&folder.path().display().to_string(), &Default::default());
         for store in [Store::memory(), local.unwrap()] {
@@ -628,13 +632,22 @@ mod tests {
             ] {
                 store.put(path, path.into()).await.unwrap();
             }
-            let list = async |folder: &str, name: &str| {
-                let found = store.list_after(folder, name).await.unwrap();
+            let list_in = async |folder: &str, ranges: &[NameRange]| {
+                let found = store.list_ranges(folder, ranges).await.unwrap();
                 found.into_iter().map(|f| f.path).collect::<Vec<_>>()
             };
+            let list =
+                async |folder: &str, name: &str| list_in(folder, &[NameRange::after(name)]).await;
             assert_eq!(list("data", "1").await, ["data/2", "data/3"]);
             assert_eq!(list("data", "").await, ["data/1", "data/2", "data/3"]);
             assert!(list("data", "3").await.is_empty() && list("none", "").await.is_empty());
+            let first = NameRange {
+                after: String::new(),
+                before: Some("2".into()),
+            };
+            let ranges = [first.clone(), NameRange::after("2")];
+            assert_eq!(list_in("data", &ranges).await, ["data/1", "data/3"]);
+            assert_eq!(list_in("data", &[first]).await, ["data/1"]);
         }
     }
 
