@@ -160,15 +160,23 @@ impl Window {
             rows += file.rows;
             files.push(file);
         }
+        // A merged file may have many more rows than the window: these are not looked at.
+        let mut surplus = rows.saturating_sub(size);
         for file in files.into_iter().rev() {
-            if window.has_key() {
-                let rows = read_rows(landing, file, &window.key).await?;
-                rows.iter().for_each(|(hash, _)| window.push(*hash, None));
-                window.note_rows(rows);
-                continue;
-            }
-            for hash in read_hashes(landing, file).await? {
-                window.push(hash, None);
+            let columns = columns_of(&window.key);
+            for batch in landed_file::read(landing, file, &columns, None).await? {
+                let skipped = surplus.min(batch.num_rows() as u64);
+                surplus -= skipped;
+                let skipped = usize::try_from(skipped).unwrap_or(usize::MAX);
+                let batch = batch.slice(skipped, batch.num_rows() - skipped);
+                if window.has_key() {
+                    let rows = rows_of(&batch, &window.key);
+                    rows.iter().for_each(|(hash, _)| window.push(*hash, None));
+                    window.note_rows(rows);
+                } else {
+                    let hashes = hashes_of(&batch);
+                    hashes.into_iter().for_each(|hash| window.push(hash, None));
+                }
             }
         }
         Ok(window)

@@ -14,7 +14,7 @@ use std::{
 use async_trait::async_trait;
 use bytes::Bytes;
 use feedline_schemas::{
-    commit::{CommitEntry, FileMark, Position},
+    commit::{FileMark, Position},
     config::{Bounded, FetchConfig, FileFormat, SourceConfig},
     report::Warning,
 };
@@ -28,6 +28,7 @@ use crate::{
     files,
     http::Http,
     infer::Survey,
+    log_entries::Resumed,
     retry::Retry,
     source::{Page, PagePart, Record, Requests, Source},
     value::Value,
@@ -137,8 +138,8 @@ impl Source for Fetching {
         page
     }
 
-    async fn restore(&mut self, landing: &Store, entries: &[CommitEntry]) -> Result<(), Error> {
-        self.table.restore(landing, entries).await
+    async fn restore(&mut self, landing: &Store, resumed: &Resumed) -> Result<(), Error> {
+        self.table.restore(landing, resumed).await
     }
 
     fn fold(&mut self, marks: &[FileMark]) {

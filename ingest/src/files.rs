@@ -16,7 +16,7 @@ use std::{
 
 use async_trait::async_trait;
 use feedline_schemas::{
-    commit::{CommitEntry, FileMark, FilePart, FileProgress, PageRun, Position},
+    commit::{FileMark, FilePart, FileProgress, PageRun, Position},
     config::{FileFormat, SourceConfig},
     ids::Hash128,
     report::Warning,
@@ -35,6 +35,7 @@ use crate::{
     file_marks::{self, Marks},
     http::certificates,
     infer::Survey,
+    log_entries::Resumed,
     notices::Notices,
     rows::{self, Begin, Rows},
     sample,
@@ -182,8 +183,8 @@ impl Source for Files {
         }))
     }
 
-    async fn restore(&mut self, landing: &Store, entries: &[CommitEntry]) -> Result<(), Error> {
-        if let Some(last) = entries.last() {
+    async fn restore(&mut self, landing: &Store, resumed: &Resumed) -> Result<(), Error> {
+        if let Some(last) = &resumed.last {
             self.marks = Marks::restore(landing, &last.state).await?;
         }
         Ok(())

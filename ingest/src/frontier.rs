@@ -14,7 +14,7 @@
 //! | `redirects` | u8 | consecutive redirects that led to it |
 //!
 //! So the frontier of a run that died is rebuilt from the log, exactly as it was after the last
-//! batch. In memory a known URL is a hash of 16 bytes (collisions are expected at 2^64 of them).
+//! batch. A snapshot of the log has many of these files merged into few. In memory a known URL is a hash of 16 bytes (collisions are expected at 2^64 of them).
 //! Only waiting URLs are kept as text, compressed: a million of them take about 50 MB.
 
 mod waiting;
@@ -30,10 +30,7 @@ use arrow::{
     },
     datatypes::{UInt8Type, UInt16Type},
 };
-use feedline_schemas::{
-    commit::{CommitEntry, DataFile},
-    ids::Hash128,
-};
+use feedline_schemas::{commit::DataFile, ids::Hash128};
 use feedline_storage::Store;
 use url::Url;
 
@@ -115,7 +112,7 @@ impl Frontier {
         Some(found)
     }
 
-    /// Adds the discoveries of `entries`, and removes the first `asked` URLs, which were fetched.
+    /// Adds the discoveries that `files` have, and removes the first `asked` URLs, which were fetched.
     ///
     /// # Errors
     /// [`Error::Landed`] for a damaged or absent file, [`Error::Log`] if the log counts more URLs
@@ -123,10 +120,10 @@ impl Frontier {
     pub(crate) async fn restore(
         &mut self,
         landing: &Store,
-        entries: &[CommitEntry],
+        files: &[DataFile],
         asked: u64,
     ) -> Result<(), Error> {
-        for file in entries.iter().flat_map(|entry| &entry.frontier) {
+        for file in files {
             for found in read(landing, file).await? {
                 self.push(&found);
                 // Fetched URLs need not be held until the complete log has been read.
@@ -159,6 +156,21 @@ fn host_of(url: &str) -> Box<str> {
     let host = Url::parse(url).ok();
     let host = host.as_ref().and_then(Url::host_str).unwrap_or_default();
     host.into()
+}
+
+/// The discoveries of `files` in their order, as columns of one file.
+///
+/// # Errors
+/// [`Error::Landed`] for a damaged or absent file, [`Error::Storage`].
+pub(crate) async fn merged(
+    landing: &Store,
+    files: &[DataFile],
+) -> Result<Vec<(&'static str, ArrayRef)>, Error> {
+    let mut all = Vec::new();
+    for file in files {
+        all.extend(read(landing, file).await?);
+    }
+    Ok(columns(&all))
 }
 
 /// The columns of a frontier file.

@@ -34,7 +34,7 @@ use std::{collections::HashMap, sync::Arc};
 
 use async_trait::async_trait;
 use feedline_schemas::{
-    commit::{CommitEntry, PageRun, Position},
+    commit::{PageRun, Position},
     config::{PageExtract, SourceConfig},
 };
 use feedline_storage::Store;
@@ -54,6 +54,7 @@ use crate::{
     context::Context,
     error::Error,
     http::redacted,
+    log_entries::Resumed,
     raw::{Kept, Tape},
     source::{Crawled, Page, Record, Requests, Source},
     validators::{self, Validator, Validators},
@@ -185,8 +186,8 @@ impl Source for Crawl {
         Ok(self.page(records, crawled))
     }
 
-    async fn restore(&mut self, landing: &Store, entries: &[CommitEntry]) -> Result<(), Error> {
-        let Some(last) = entries.last() else {
+    async fn restore(&mut self, landing: &Store, resumed: &Resumed) -> Result<(), Error> {
+        let Some(last) = &resumed.last else {
             return Ok(());
         };
         let asked = match &last.state.position {
@@ -205,11 +206,12 @@ impl Source for Crawl {
         let totals = &last.state.totals;
         self.landed = totals.rows + totals.duplicates;
         if !self.config.crawl.refresh.is_never() {
-            let validators = Validators::restore(landing, entries).await?;
+            let validators = Validators::restore(landing, &resumed.validators).await?;
             self.site_mut().remember(validators);
         }
         // A repeated crawl visits every URL that it ever found, and those that it finds now.
-        self.walk.frontier.restore(landing, entries, asked).await
+        let files = &resumed.frontier;
+        self.walk.frontier.restore(landing, files, asked).await
     }
 
     fn raw(&mut self) -> Option<&mut Kept> {

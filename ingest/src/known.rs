@@ -7,7 +7,7 @@ use std::{
 };
 
 use feedline_schemas::{
-    commit::{CommitEntry, PageRun, Position},
+    commit::{CommitEntry, DataFile, PageRun, Position},
     log_effect::holder,
 };
 use feedline_storage::Store;
@@ -15,54 +15,83 @@ use feedline_storage::Store;
 use crate::{
     dedup::read_hashes_of,
     error::Error,
-    watermark::{Incremental, Mark, highs},
+    log_entries::FilesBefore,
+    watermark::{Incremental, Mark},
 };
 
-/// Loads the content hashes of landed records that the current page run may return again. These are
-/// all records that may be at or after its bound, or all records if a finished source is read again
-/// (`is_again`). The first page run has none. Also returns the index of their first entry.
-///
-/// The result depends only on the log, the configuration and, for cursors ahead of it, the time
-/// `now`. So a resumed run skips the same records as an uninterrupted one.
+/// The page run that is in progress after the entry `last`, or that begins then: `None` if there is
+/// none, or it is another kind of source. `highs` are the highest cursors of the log. `is_again` is
+/// true if a finished source is read again.
 ///
 /// # Errors
-/// [`Error::Landed`], [`Error::Storage`], [`Error::Config`].
-pub(crate) async fn known(
-    landing: &Store,
-    entries: &[CommitEntry],
+/// [`Error::Config`].
+pub(crate) fn page_run(
+    last: Option<&CommitEntry>,
     incremental: Option<&Incremental>,
+    highs: &[String],
     is_again: bool,
     now: Duration,
-) -> Result<(HashSet<u128>, usize), Error> {
-    let mut known = HashSet::new();
-    let run = match (entries.last().map(|last| &last.state.position), incremental) {
+) -> Result<Option<PageRun>, Error> {
+    Ok(match (last.map(|last| &last.state.position), incremental) {
         (Some(Position::Done { run, .. }), Some(incremental)) => {
-            incremental.next_run(run, &highs(entries), now)?
+            Some(incremental.next_run(run, highs, now)?)
         }
         // Every page is read again: no record is below a bound.
-        (Some(Position::Done { run, .. }), None) if is_again => PageRun {
+        (Some(Position::Done { run, .. }), None) if is_again => Some(PageRun {
             number: run.number + 1,
             ..PageRun::default()
-        },
-        (Some(Position::Page { run, .. }), _) => run.clone(),
-        _ => return Ok((known, entries.len())),
-    };
-    let number = |entry: &CommitEntry| entry.state.position.run().map_or(0, |run| run.number);
-    let before = entries
-        .iter()
-        .take_while(|entry| number(entry) < run.number);
+        }),
+        (Some(Position::Page { run, .. }), _) => Some(run.clone()),
+        _ => None,
+    })
+}
+
+/// Content hashes of records that were ahead of the cursors of the run.
+pub(crate) fn ahead(run: &PageRun) -> HashSet<u128> {
+    let hashes = run.ahead.iter().filter_map(|ahead| ahead.hash);
+    hashes.map(|hash| hash.get()).collect()
+}
+
+/// Returns true if records of earlier page runs that may come again have cursors at or after a bound.
+pub(crate) fn is_bounded(run: &PageRun) -> bool {
+    run.since.is_some() && run.ahead.iter().all(|ahead| ahead.hash.is_some())
+}
+
+/// Returns true if the entry is of an earlier page run than `run`.
+pub(crate) fn is_earlier(entry: &CommitEntry, run: &PageRun) -> bool {
+    let number = entry.state.position.run().map_or(0, |run| run.number);
+    number < run.number
+}
+
+/// Returns true if the entry and all before it have no record that may come again in `run`, which is
+/// bounded.
+pub(crate) fn is_below_bound(entry: &CommitEntry, run: &PageRun) -> bool {
+    let own = entry.state.position.run();
+    let high = own.and_then(|own| own.high.as_deref());
+    is_earlier(entry, run) && is_below(high, run.since.as_deref())
+}
+
+/// Loads the content hashes of landed records that the bounded page run `run` may return again: those
+/// at or after its bound. `entries` are the newest ones of the log, from one that is below the bound
+/// on or from the first one. Also returns the data files from the first entry with such records on.
+///
+/// The result depends only on the log, the configuration and, for cursors ahead of it, the time. So a
+/// resumed run skips the same records as an uninterrupted one.
+///
+/// # Errors
+/// [`Error::Landed`], [`Error::Storage`].
+pub(crate) async fn known_from_bound(
+    landing: &Store,
+    entries: &[CommitEntry],
+    run: &PageRun,
+) -> Result<(HashSet<u128>, Vec<DataFile>), Error> {
+    let mut known = HashSet::new();
+    let before = entries.iter().take_while(|entry| is_earlier(entry, run));
     let before: Vec<&CommitEntry> = before.collect();
-    known.extend(run.ahead.iter().filter_map(|ahead| Some(ahead.hash?.get())));
-    let has_unknown = run.ahead.iter().any(|ahead| ahead.hash.is_none());
     let count = before.len();
     let mut first = count;
     for entry in before.into_iter().rev() {
-        let high = entry
-            .state
-            .position
-            .run()
-            .and_then(|run| run.high.as_deref());
-        if !has_unknown && is_below(high, run.since.as_deref()) {
+        if is_below_bound(entry, run) {
             break;
         }
         first -= 1;
@@ -78,7 +107,25 @@ pub(crate) async fn known(
         let hashes = read_hashes_of(landing, file, |own| (begins..ends).contains(&own)).await?;
         known.extend(hashes.into_iter().map(|hash| hash.get()));
     }
-    Ok((known, first))
+    let files = entries.iter().skip(first).flat_map(|entry| &entry.files);
+    Ok((known, files.cloned().collect()))
+}
+
+/// Loads the content hashes of all landed records of earlier page runs, which `files` have.
+///
+/// # Errors
+/// [`Error::Landed`], [`Error::Storage`].
+pub(crate) async fn known_of_all(
+    landing: &Store,
+    files: &FilesBefore,
+) -> Result<HashSet<u128>, Error> {
+    let mut known = HashSet::new();
+    for file in files.first() {
+        let is_earlier = |own: u64| own < files.ends.get();
+        let hashes = read_hashes_of(landing, file, is_earlier).await?;
+        known.extend(hashes.into_iter().map(|hash| hash.get()));
+    }
+    Ok(known)
 }
 
 /// Returns true if the highest cursor of an entry and all before it is below the bound.

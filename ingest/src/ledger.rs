@@ -30,7 +30,7 @@ use feedline_schemas::{
 pub(crate) use self::{
     absent::warn_of_absent,
     again::{BatchRange, range_of, show_ranges, undone, widen},
-    known::neighbours,
+    known::{neighbours, span},
     settings::{check, depth, hashed},
     show::slices_report,
 };

@@ -1,10 +1,12 @@
 //! Entries of a commit log in memory: those after the newest snapshot, and older ones where they are needed.
 
+mod found;
+
 use feedline_schemas::{
-    commit::{CommitEntry, DataFile},
+    commit::{CommitEntry, DataFile, Interval},
     ids::{Hash128, Name, Sequence},
     log_effect::{self, Reach, lighten, settle},
-    log_snapshot::{LogPart, LogSnapshot, LogSums},
+    log_snapshot::{LogPart, LogSnapshot, LogSums, MergedList},
     report::Warning,
 };
 use feedline_storage::{
@@ -13,7 +15,8 @@ use feedline_storage::{
 };
 use tracing::warn;
 
-use crate::error::Error;
+pub(crate) use self::found::{FilesBefore, Resumed};
+use crate::{error::Error, watermark::highs};
 
 /// Entries that are kept in memory completely.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -83,9 +86,30 @@ impl LogEntries {
         Ok(entries)
     }
 
+    /// Reads the log again, after another writer has added entries.
+    ///
+    /// # Errors
+    /// Like [`Self::open`].
+    pub(crate) async fn reopen(&mut self) -> Result<(), Error> {
+        *self = Self::open(&self.landing, &self.source, self.kept).await?;
+        Ok(())
+    }
+
     /// The entries in memory: all of them after [`Self::load_all`].
     pub(crate) fn all(&self) -> &[CommitEntry] {
         &self.all
+    }
+
+    /// The entries after the snapshot.
+    pub(crate) fn tail(&self) -> &[CommitEntry] {
+        let first = match &self.snapshot {
+            Some(snapshot) => {
+                let is_covered = |entry: &CommitEntry| entry.sequence <= snapshot.sequence;
+                self.all.partition_point(is_covered)
+            }
+            None => 0,
+        };
+        &self.all[first..]
     }
 
     /// The newest entry.
@@ -129,7 +153,7 @@ impl LogEntries {
     }
 
     /// Adds the entry that was appended, whose bytes have the hash `hash`. Returns the files that no
-    /// longer count.
+    /// longer count, as far as entries in memory named them.
     pub(crate) fn append(&mut self, entry: CommitEntry, hash: Hash128) -> Vec<DataFile> {
         self.last_hash = Some(hash);
         self.push(entry)
@@ -151,14 +175,11 @@ impl LogEntries {
         let Some(snapshot) = &self.snapshot else {
             return Sequence::new(0);
         };
-        let covered = snapshot.sequence;
-        let tail = self.all.iter().filter(|entry| entry.sequence > covered);
-        let reached = tail.map(|entry| match Reach::of(entry) {
-            Reach::All => Some(Sequence::new(0)),
-            Reach::Ranges(ranges) => ranges.into_iter().map(|(first, _)| first).min(),
-        });
-        let reached = reached.flatten().min();
-        reached.map_or(snapshot.tidied, |reached| reached.min(snapshot.tidied))
+        let reached = self
+            .tail()
+            .iter()
+            .filter_map(|entry| Reach::of(entry).first());
+        reached.fold(snapshot.tidied, Sequence::min)
     }
 
     /// Reads older entries from `first` on into memory. They leave it with the next snapshot.
@@ -169,15 +190,120 @@ impl LogEntries {
         self.load_from(first).await
     }
 
+    /// A part of the entries below the number `below`, as they count now, chosen by `seed`; none if
+    /// no part is below it.
+    ///
+    /// # Errors
+    /// Like [`Self::open`].
+    pub(crate) async fn slice(
+        &mut self,
+        seed: Hash128,
+        below: Sequence,
+    ) -> Result<Vec<CommitEntry>, Error> {
+        let parts = self.snapshot.iter().flat_map(|snapshot| &snapshot.parts);
+        let parts: Vec<&LogPart> = parts.filter(|part| part.last < below).collect();
+        let count = u128::try_from(parts.len().max(1)).unwrap_or(1);
+        let chosen = usize::try_from(seed.get() % count).unwrap_or_default();
+        let Some(part) = parts.get(chosen).map(|part| (*part).clone()) else {
+            return Ok(Vec::new());
+        };
+        match self.read_part(&part).await? {
+            Ok(entries) => Ok(entries),
+            Err(reason) => {
+                // All of them are compared then.
+                self.read_log(reason).await?;
+                Ok(Vec::new())
+            }
+        }
+    }
+
     /// Returns true if entries after the snapshot change some that it covers: then its sums are
     /// outdated.
     fn changes_covered(&self) -> bool {
         let Some(covered) = self.snapshot.as_ref().map(|snapshot| snapshot.sequence) else {
             return false;
         };
-        let tail = self.all.iter().filter(|entry| entry.sequence > covered);
-        tail.map(Reach::of)
-            .any(|reach| reach.touches(Sequence::new(0), covered))
+        let mut reaches = self.tail().iter().map(Reach::of);
+        reaches.any(|reach| reach.touches(Sequence::new(0), covered))
+    }
+
+    /// Returns true if entries after the snapshot take back entries or cursors that it covers.
+    fn takes_back_covered(&self) -> bool {
+        let Some(covered) = self.snapshot.as_ref().map(|snapshot| snapshot.sequence) else {
+            return false;
+        };
+        let is_back = |entry: &CommitEntry| {
+            entry.rewound_to.is_some_and(|to| to < covered) || Reach::of(entry) == Reach::All
+        };
+        self.tail().iter().any(is_back)
+    }
+
+    /// Landed state that a source resumes from. Reads older entries only if some were taken back
+    /// since the snapshot.
+    ///
+    /// # Errors
+    /// Like [`Self::open`].
+    pub(crate) async fn resumed(&mut self) -> Result<Resumed, Error> {
+        self.load_taken_back().await?;
+        let snapshot = self
+            .snapshot
+            .as_ref()
+            .filter(|_| !self.takes_back_covered());
+        let (entries, highs_before, ends_before) = match snapshot {
+            Some(snapshot) => (self.tail(), snapshot.highs(), snapshot.ends()),
+            None => (self.all(), Vec::new(), Vec::new()),
+        };
+        let lists = |merged: fn(&LogSnapshot) -> &Vec<MergedList>,
+                     own: fn(&CommitEntry) -> &Vec<DataFile>|
+         -> Vec<DataFile> {
+            let merged = snapshot.map(merged).into_iter().flatten();
+            let merged = merged.map(|list| &list.file);
+            merged
+                .chain(entries.iter().flat_map(own))
+                .cloned()
+                .collect()
+        };
+        let ledgers = entries
+            .iter()
+            .filter_map(|entry| entry.state.position.ledger());
+        Ok(Resumed {
+            last: self.last().cloned(),
+            highs: highs_before.into_iter().chain(highs(entries)).collect(),
+            ends: ends_before
+                .into_iter()
+                .chain(ledgers.map(|ledger| ledger.target[1]))
+                .collect(),
+            frontier: lists(|snapshot| &snapshot.frontier, |entry| &entry.frontier),
+            validators: lists(|snapshot| &snapshot.validators, |entry| &entry.validators),
+        })
+    }
+
+    /// Highest cursors of the log in their order: all newer ones, and some of the older ones.
+    ///
+    /// # Errors
+    /// Like [`Self::open`].
+    pub(crate) async fn highs(&mut self) -> Result<Vec<String>, Error> {
+        self.load_taken_back().await?;
+        let snapshot = self
+            .snapshot
+            .as_ref()
+            .filter(|_| !self.takes_back_covered());
+        Ok(match snapshot {
+            Some(snapshot) => {
+                let mut all = snapshot.highs();
+                all.extend(highs(self.tail()));
+                all
+            }
+            None => highs(self.all()),
+        })
+    }
+
+    /// Reads all entries if some were taken back since the snapshot.
+    async fn load_taken_back(&mut self) -> Result<(), Error> {
+        if self.base().get() > 0 && self.takes_back_covered() {
+            self.load_from(Sequence::new(0)).await?;
+        }
+        Ok(())
     }
 
     /// Reads all older entries into memory.
@@ -215,6 +341,116 @@ impl LogEntries {
         }
     }
 
+    /// Reads older entries into memory, part by part, until one of those in memory `is_enough`.
+    ///
+    /// # Errors
+    /// Like [`Self::open`].
+    pub(crate) async fn load_until(
+        &mut self,
+        is_enough: impl Fn(&CommitEntry) -> bool,
+    ) -> Result<(), Error> {
+        while self.base().get() > 0 && !self.all.iter().any(&is_enough) {
+            let base = self.base();
+            let older = self.snapshot.iter().flat_map(|snapshot| &snapshot.parts);
+            let before = older.filter(|part| part.first < base).next_back();
+            let first = before.map_or(Sequence::new(0), |part| part.first);
+            self.load_from(first).await?;
+        }
+        Ok(())
+    }
+
+    /// Reads older entries into memory, from before the first one that may have read slices near
+    /// `interval`. If entries remain that are not in memory, the first one in memory is none of these.
+    ///
+    /// # Errors
+    /// Like [`Self::open`].
+    pub(crate) async fn load_near(&mut self, interval: Interval) -> Result<(), Error> {
+        let [from, to] = interval;
+        let mut parts = self.snapshot.iter().flat_map(|snapshot| &snapshot.parts);
+        let is_near = |part: &LogPart| {
+            part.slices
+                .is_some_and(|[begin, end]| begin <= to && from <= end)
+        };
+        if let Some(near) = parts.find(|part| is_near(part)) {
+            let before = near.first.get().saturating_sub(1);
+            self.load_from(Sequence::new(before)).await?;
+        }
+        Ok(())
+    }
+
+    /// All data files, and which of them have rows of the first entries: those before the first one
+    /// that is not `is_first`. Older entries are read part by part and do not stay in memory.
+    ///
+    /// # Errors
+    /// Like [`Self::open`].
+    pub(crate) async fn files_before(
+        &mut self,
+        is_first: impl Fn(&CommitEntry) -> bool,
+    ) -> Result<FilesBefore, Error> {
+        let mut found = FilesBefore::default();
+        let base = self.base();
+        let parts = self.snapshot.iter().flat_map(|snapshot| &snapshot.parts);
+        let older: Vec<LogPart> = parts.filter(|part| part.first < base).cloned().collect();
+        for part in older {
+            match self.read_part(&part).await? {
+                Ok(entries) => {
+                    for entry in entries.iter().filter(|entry| entry.sequence < base) {
+                        found.add(entry, &is_first);
+                    }
+                }
+                Err(reason) => {
+                    // All entries are in memory then.
+                    self.read_log(reason).await?;
+                    found = FilesBefore::default();
+                    break;
+                }
+            }
+        }
+        for entry in &self.all {
+            found.add(entry, &is_first);
+        }
+        Ok(found)
+    }
+
+    /// Adds all entries, as they count now, to what `start` gives. Those of the snapshot are read part by
+    /// part, so that memory holds those of one part only. They lack what [`settle`] clears.
+    ///
+    /// # Errors
+    /// Like [`Self::open`].
+    pub(crate) async fn fold<T>(
+        &mut self,
+        start: impl Fn() -> T,
+        add: impl Fn(&mut T, &CommitEntry),
+    ) -> Result<T, Error> {
+        let mut all = start();
+        let parts = self.snapshot.iter().flat_map(|snapshot| &snapshot.parts);
+        let parts: Vec<LogPart> = parts.cloned().collect();
+        for part in parts {
+            match self.read_part(&part).await? {
+                Ok(entries) => entries.iter().for_each(|entry| add(&mut all, entry)),
+                Err(reason) => {
+                    // All entries are in memory then, and none is of a snapshot.
+                    self.read_log(reason).await?;
+                    all = start();
+                    break;
+                }
+            }
+        }
+        self.tail().iter().for_each(|entry| add(&mut all, entry));
+        Ok(all)
+    }
+
+    /// Entries of a part of the snapshot, as they count now; the reason if it is unreadable.
+    async fn read_part(&self, part: &LogPart) -> Result<Result<Vec<CommitEntry>, String>, Error> {
+        let read = log::read_parts(&self.landing, std::slice::from_ref(part)).await?;
+        Ok(read.map(|mut entries| {
+            for newer in self.tail() {
+                log_effect::apply(&mut entries, newer);
+            }
+            entries
+        }))
+    }
+
     async fn load_from(&mut self, first: Sequence) -> Result<(), Error> {
         let base = self.base();
         if first >= base {
@@ -226,22 +462,22 @@ impl LogEntries {
         let parts = snapshot.parts.iter();
         let parts = parts.filter(|part| part.first < base && part.last >= first);
         let parts: Vec<LogPart> = parts.cloned().collect();
-        match log::read_parts(&self.landing, &parts).await? {
-            Ok(mut older) => {
-                older.retain(|entry| entry.sequence < base);
-                let covered = snapshot.sequence;
-                for newer in self.all.iter().filter(|entry| entry.sequence > covered) {
-                    log_effect::apply(&mut older, newer);
+        let mut older = Vec::new();
+        for part in &parts {
+            match self.read_part(part).await? {
+                Ok(mut entries) => {
+                    entries.retain(|entry| entry.sequence < base);
+                    if self.kept == Kept::Newest {
+                        entries.iter_mut().for_each(lighten);
+                    }
+                    older.append(&mut entries);
                 }
-                if self.kept == Kept::Newest {
-                    older.iter_mut().for_each(lighten);
-                }
-                older.append(&mut self.all);
-                self.all = older;
-                Ok(())
+                Err(reason) => return self.read_log(reason).await,
             }
-            Err(reason) => self.read_log(reason).await,
         }
+        older.append(&mut self.all);
+        self.all = older;
+        Ok(())
     }
 
     /// Reads the log from its first entry, since a part of the snapshot is unreadable.
@@ -274,7 +510,7 @@ impl LogEntries {
     /// Like [`Self::open`].
     pub(crate) async fn sums(&mut self) -> Result<LogSums, Error> {
         if self.base().get() > 0 && self.changes_covered() {
-            self.load_all().await?;
+            self.load_from(Sequence::new(0)).await?;
         }
         Ok(self.sums_of_loaded())
     }
@@ -282,12 +518,8 @@ impl LogEntries {
     /// Sums over all entries, as far as they are known without reading older ones.
     pub(crate) fn sums_of_loaded(&self) -> LogSums {
         match &self.snapshot {
-            Some(snapshot) if self.base().get() > 0 => {
-                let covered = snapshot.sequence;
-                let tail = self.all.iter().filter(|entry| entry.sequence > covered);
-                let mut sums = snapshot.sums();
-                tail.for_each(|entry| sums.add(entry));
-                sums
+            Some(snapshot) if self.base().get() > 0 || !self.changes_covered() => {
+                snapshot.sums().with(self.tail())
             }
             _ => {
                 let mut sums = LogSums::default().with(&self.all);

@@ -3,13 +3,15 @@
 //! A snapshot is never needed: one that cannot be written is a warning in the log of the program, and
 //! the next one is tried later. Its parts double in size: the new entries take in the last parts while
 //! these are not larger, up to [`MOST`] entries. So an entry is written about six times until its part
-//! is full. Parts whose entries an amendment has changed are written again.
+//! is full. Parts whose entries an amendment has changed are written again, one after another.
 
-use std::collections::{BTreeMap, BTreeSet};
+mod merged;
+
+use std::collections::BTreeSet;
 
 use bytes::Bytes;
 use feedline_schemas::{
-    commit::CommitEntry,
+    commit::{CommitEntry, Interval, Position},
     decode, encode,
     format::LOG_SNAPSHOT,
     ids::{Name, Sequence},
@@ -18,10 +20,13 @@ use feedline_schemas::{
         HEADS, LogPart, LogSnapshot, LogSums, PARTS, head_path, parse_head_path, part_path,
     },
 };
-use feedline_storage::{PutNew, Store, log};
+use feedline_storage::{Listed, PutNew, Store, log};
 
+use self::merged::{List, merge};
 use crate::{
+    commit_log::entry_path,
     error::Error,
+    ledger::span,
     log_entries::{LogEntries, NEWEST},
 };
 
@@ -43,11 +48,16 @@ pub(crate) fn is_due(entries: &LogEntries, every: u64) -> bool {
     entries.next_sequence().get() - covered >= every
 }
 
+/// Returns true if the file at `url` belongs to a snapshot of the log in `landing`.
+pub(crate) fn is_own(landing: &Store, url: &str) -> bool {
+    url.starts_with(&landing.url_of(PARTS))
+}
+
 /// Writes a snapshot of all entries of the log in `landing`. Files with numbers below `tidied` were
 /// compared with the log, and those far below the end by earlier writers.
 ///
 /// # Errors
-/// [`Error::Storage`], [`Error::Log`] for a part of the last snapshot that is unreadable.
+/// [`Error::Storage`], [`Error::Log`] or [`Error::Landed`] if a file of the last snapshot is unreadable.
 pub(crate) async fn write(
     landing: &Store,
     source: &Name,
@@ -59,15 +69,20 @@ pub(crate) async fn write(
     };
     let sequence = last.sequence;
     let before = entries.snapshot();
-    let covered = before.map(|before| before.sequence);
-    let tail: Vec<CommitEntry> = entries
-        .all()
-        .iter()
-        .filter(|entry| covered.is_none_or(|covered| entry.sequence > covered))
-        .cloned()
-        .collect();
+    let tail = entries.tail();
     let old = before.map(|before| &before.parts[..]).unwrap_or_default();
-    let parts = parts(landing, old, tail).await?;
+    let begins = entries.all().len() - tail.len();
+    let start = Position::Start;
+    let position = match begins.checked_sub(1) {
+        Some(last) => &entries.all()[last].state.position,
+        None => &start,
+    };
+    let parts = parts(landing, old, tail, position).await?;
+    let [frontier, validators] = [List::Frontier, List::Validators];
+    let (frontier, validators) = (
+        merge(landing, frontier, before, &parts, tail).await?,
+        merge(landing, validators, before, &parts, tail).await?,
+    );
     let newest = entries.all().len().saturating_sub(NEWEST);
     let behind = sequence.next().get().saturating_sub(TIDIED_BEHIND);
     let earlier = before.map_or(Sequence::new(0), |before| before.tidied);
@@ -82,57 +97,76 @@ pub(crate) async fn write(
         parts,
         newest: entries.all()[newest..].to_vec(),
         tidied,
+        frontier,
+        validators,
     };
     let bytes = Bytes::from(encode(&snapshot));
-    create(landing, &head_path(sequence, &bytes), bytes).await?;
-    prune(landing).await?;
+    let path = head_path(sequence, &bytes);
+    create(landing, &path, bytes).await?;
+    prune(landing, &snapshot, &path).await?;
     Ok(Some(snapshot))
 }
 
 /// Writes the parts of a snapshot whose predecessor had the parts `old`, with the entries `tail` after
-/// them. Returns all parts.
+/// them, the first of which begins at the position `before`. Returns all parts.
 async fn parts(
     landing: &Store,
     old: &[LogPart],
-    mut tail: Vec<CommitEntry>,
+    tail: &[CommitEntry],
+    mut before: &Position,
 ) -> Result<Vec<LogPart>, Error> {
-    let reaches: Vec<Reach> = tail.iter().map(Reach::of).collect();
+    let reaches = tail.iter().map(Reach::of);
+    let reaches: Vec<Reach> = reaches.filter(|reach| !reach.is_empty()).collect();
     let mut kept = Vec::with_capacity(old.len() + 1);
-    let mut changed: BTreeMap<Sequence, Vec<CommitEntry>> = BTreeMap::new();
     for part in old {
         let is_touched = reaches.iter().any(|r| r.touches(part.first, part.last));
-        if is_touched {
-            let mut entries = read(landing, part).await?;
-            for newer in &tail {
-                log_effect::apply(&mut entries, newer);
+        kept.push(match is_touched {
+            true => {
+                let mut entries = read(landing, part).await?;
+                for newer in tail {
+                    log_effect::apply(&mut entries, newer);
+                }
+                put_part(landing, &entries, part.slices).await?
             }
-            changed.insert(part.first, entries);
-        }
-        kept.push(part.clone());
+            false => part.clone(),
+        });
     }
-    tail.iter_mut().for_each(settle);
+    let (mut open, mut slices) = (Vec::new(), None);
+    let mut count = tail.len() as u64;
     while let Some(part) = kept.last()
-        && part.entries() <= tail.len() as u64
-        && part.entries() + tail.len() as u64 <= MOST
+        && part.entries() <= count
+        && part.entries() + count <= MOST
     {
-        let mut entries = match changed.remove(&part.first) {
-            Some(entries) => entries,
-            None => read(landing, part).await?,
-        };
-        entries.append(&mut tail);
-        tail = entries;
+        let mut entries = read(landing, part).await?;
+        entries.append(&mut open);
+        (open, slices) = (entries, both(part.slices, slices));
+        count += part.entries();
         kept.pop();
     }
-    for part in &mut kept {
-        if let Some(entries) = changed.remove(&part.first) {
-            *part = put_part(landing, &entries).await?;
+    for newer in tail {
+        let position = &newer.state.position;
+        slices = both(slices, span(before, position));
+        before = position;
+        let mut entry = newer.clone();
+        settle(&mut entry);
+        open.push(entry);
+        if open.len() as u64 >= MOST {
+            kept.push(put_part(landing, &open, slices.take()).await?);
+            open.clear();
         }
     }
-    let most = usize::try_from(MOST).unwrap_or(usize::MAX);
-    for entries in tail.chunks(most) {
-        kept.push(put_part(landing, entries).await?);
+    if !open.is_empty() {
+        kept.push(put_part(landing, &open, slices).await?);
     }
     Ok(kept)
+}
+
+/// An interval that has both.
+fn both(a: Option<Interval>, b: Option<Interval>) -> Option<Interval> {
+    match (a, b) {
+        (Some(a), Some(b)) => Some([a[0].min(b[0]), a[1].max(b[1])]),
+        (a, b) => a.or(b),
+    }
 }
 
 async fn read(landing: &Store, part: &LogPart) -> Result<Vec<CommitEntry>, Error> {
@@ -143,7 +177,11 @@ async fn read(landing: &Store, part: &LogPart) -> Result<Vec<CommitEntry>, Error
     })
 }
 
-async fn put_part(landing: &Store, entries: &[CommitEntry]) -> Result<LogPart, Error> {
+async fn put_part(
+    landing: &Store,
+    entries: &[CommitEntry],
+    slices: Option<Interval>,
+) -> Result<LogPart, Error> {
     let fault = |reason: String| Error::Log {
         url: landing.url_of(PARTS),
         reason,
@@ -161,6 +199,7 @@ async fn put_part(landing: &Store, entries: &[CommitEntry]) -> Result<LogPart, E
         bytes: bytes.len() as u64,
         hash: feedline_schemas::ids::Hash128::of(&bytes),
         sums: LogSums::default().with(entries),
+        slices,
     };
     create(landing, &part.path, bytes).await?;
     Ok(part)
@@ -175,35 +214,54 @@ async fn create(landing: &Store, path: &str, bytes: Bytes) -> Result<(), Error> 
     Ok(())
 }
 
-/// Removes old heads, and then the parts that no other head names.
-async fn prune(landing: &Store) -> Result<(), Error> {
-    let mut heads: Vec<String> = landing
-        .list(HEADS)
-        .await?
-        .into_iter()
-        .map(|head| head.path)
-        .filter(|path| parse_head_path(path).is_some())
-        .collect();
-    if heads.len() <= MOST_HEADS {
-        return Ok(());
-    }
-    let kept = heads.split_off(heads.len() - HEADS_KEPT);
-    let mut named = BTreeSet::new();
-    for path in &kept {
-        let Some(body) = landing.get_opt(path).await? else {
+/// Removes old heads, and then the parts that no other head names. `own` is the snapshot that was just
+/// written, at `path`: a listing may not show it yet.
+async fn prune(landing: &Store, own: &LogSnapshot, path: &str) -> Result<(), Error> {
+    let found = landing.list(HEADS).await?;
+    let mut heads: Vec<(Sequence, Listed)> = Vec::with_capacity(found.len());
+    for head in found {
+        let Some((sequence, _)) = parse_head_path(&head.path) else {
             continue;
         };
-        // A head of a newer release may name parts that this one does not know of.
-        let Ok(head) = decode::<LogSnapshot>(path, &body) else {
+        if sequence <= own.sequence {
+            heads.push((sequence, head));
+            continue;
+        }
+        match landing.size(&entry_path(sequence.get())).await {
+            // The log was restored from a copy or repaired since: it is a head of entries that are gone.
+            Err(e) if e.is_not_found() => landing.delete(&head.path).await?,
+            // Another writer continues the log, and removes what is old.
+            size => return size.map(|_| ()).map_err(Error::from),
+        }
+    }
+    heads.retain(|(_, head)| head.path != path);
+    if heads.len() < MOST_HEADS {
+        return Ok(());
+    }
+    heads.sort_unstable();
+    let kept = heads.split_off(heads.len() + 1 - HEADS_KEPT);
+    let mut named: BTreeSet<String> = own.paths().map(str::to_owned).collect();
+    for (_, head) in &kept {
+        let Some(body) = landing.get_opt(&head.path).await? else {
+            continue;
+        };
+        // A head of a newer release may name files that this one does not know of.
+        let Ok(decoded) = decode::<LogSnapshot>(&head.path, &body) else {
             return Ok(());
         };
-        named.extend(head.parts.into_iter().map(|part| part.path));
+        named.extend(decoded.paths().map(str::to_owned));
     }
-    for path in &heads {
-        landing.delete(path).await?;
+    for (_, head) in &heads {
+        landing.delete(&head.path).await?;
     }
+    // A part that is newer than a head may belong to one that is being written.
+    let oldest = kept.iter().filter_map(|(_, head)| head.modified).min();
     for part in landing.list(PARTS).await? {
-        if !named.contains(&part.path) {
+        let is_old = part
+            .modified
+            .zip(oldest)
+            .is_none_or(|(part, head)| part < head);
+        if is_old && !named.contains(&part.path) {
             landing.delete(&part.path).await?;
         }
     }

@@ -17,7 +17,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use feedline_schemas::{
-    commit::{CommitEntry, Ledger, PageRun, Position},
+    commit::{Ledger, PageRun, Position},
     config::{AuthConfig, Bounded, MissingValue, ResponseFormat, SourceConfig},
     report::Warning,
 };
@@ -40,6 +40,7 @@ use crate::{
     error::Error,
     http::{Http, Request},
     ledger::Plan,
+    log_entries::Resumed,
     notices::Notices,
     pagination::{At, Contents, Paginator, Target},
     param::Param,
@@ -48,7 +49,7 @@ use crate::{
     server_time::Clocks,
     source::{Crawled, Page, Record, Requests, Source},
     warnings::{WarningChange, WarningChanges},
-    watermark::{Incremental, highs},
+    watermark::Incremental,
 };
 
 /// Requests of a source at a time, by default.
@@ -321,24 +322,25 @@ impl Source for Rest {
         })
     }
 
-    async fn restore(&mut self, landing: &Store, entries: &[CommitEntry]) -> Result<(), Error> {
-        let ledger = entries.last().and_then(|last| last.state.position.ledger());
+    async fn restore(&mut self, landing: &Store, resumed: &Resumed) -> Result<(), Error> {
+        let last = resumed.last.as_ref();
+        let ledger = last.and_then(|last| last.state.position.ledger());
         if let (Some(plan), Some(ledger)) = (&mut self.plan, ledger) {
             plan.check(ledger)?;
-            plan.learn(entries);
+            plan.learn(&resumed.ends);
         }
         if self.incremental.is_some() {
-            self.highs = highs(entries);
+            self.highs.clone_from(&resumed.highs);
         }
-        let held = entries.last().map(|last| &last.state.warnings[..]);
+        let held = last.map(|last| &last.state.warnings[..]);
         let is_whole = self.plan.is_none() && self.incremental.is_none();
         self.warnings.restore(held.unwrap_or_default());
-        if entries.iter().any(|entry| !entry.files.is_empty()) {
+        if last.is_some_and(|last| last.state.totals.rows > 0) {
             self.forms.note_landed();
         }
         self.pages
-            .restore(held.unwrap_or_default(), is_whole || entries.is_empty());
-        self.answers.restore(landing, entries).await
+            .restore(held.unwrap_or_default(), is_whole || last.is_none());
+        self.answers.restore(landing, &resumed.validators).await
     }
 
     fn raw(&mut self) -> Option<&mut Kept> {

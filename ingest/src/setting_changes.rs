@@ -222,7 +222,10 @@ pub(crate) async fn adopt(config: &SourceConfig, log: &mut CommitLog) -> Result<
         values: now,
         changes,
     });
-    log.append(commit).await
+    log.append(commit).await?;
+    // Another cursor changes all entries before.
+    log.cover_amendments().await;
+    Ok(())
 }
 
 /// Refuses a log that has no record of settings and was written with other ones.

@@ -4,7 +4,7 @@ use std::{borrow::Cow, collections::BTreeMap, sync::Arc};
 
 use async_trait::async_trait;
 use feedline_schemas::{
-    commit::{CommitEntry, FileMark, FilePart, Position},
+    commit::{FileMark, FilePart, Position},
     ids::Hash128,
     report::Warning,
 };
@@ -15,6 +15,7 @@ use crate::{
     frontier::Discovery,
     infer::Survey,
     json::JsonRecord,
+    log_entries::Resumed,
     raw::{Kept, Tape},
     validators::Validator,
     value::Value,
@@ -146,7 +147,7 @@ pub(crate) trait Source: Send {
     ///
     /// # Errors
     /// [`Error::Landed`], [`Error::Storage`].
-    async fn restore(&mut self, _landing: &Store, _entries: &[CommitEntry]) -> Result<(), Error> {
+    async fn restore(&mut self, _landing: &Store, _resumed: &Resumed) -> Result<(), Error> {
         Ok(())
     }
 

@@ -11,13 +11,13 @@
 //! | `etag` | text | `ETag`, or null |
 //! | `modified` | text | `Last-Modified`, or null |
 
-use std::{collections::HashMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::Arc,
+};
 
 use arrow::array::{Array, ArrayRef, AsArray, RecordBatch, StringArray};
-use feedline_schemas::{
-    commit::{CommitEntry, DataFile},
-    ids::Hash128,
-};
+use feedline_schemas::{commit::DataFile, ids::Hash128};
 use feedline_storage::Store;
 use reqwest::header::{
     ETAG, HeaderMap, HeaderName, HeaderValue, IF_MODIFIED_SINCE, IF_NONE_MATCH, LAST_MODIFIED,
@@ -71,13 +71,13 @@ impl Validator {
 pub(crate) struct Validators(HashMap<u128, Validator>);
 
 impl Validators {
-    /// Restores the validators that `entries` landed.
+    /// Restores the validators that `files` have, from the oldest to the newest.
     ///
     /// # Errors
     /// [`Error::Landed`] for a damaged or absent file, [`Error::Storage`].
-    pub(crate) async fn restore(landing: &Store, entries: &[CommitEntry]) -> Result<Self, Error> {
+    pub(crate) async fn restore(landing: &Store, files: &[DataFile]) -> Result<Self, Error> {
         let mut all = HashMap::new();
-        for file in entries.iter().flat_map(|entry| &entry.validators) {
+        for file in files {
             let read = read(landing, file).await?;
             all.extend(read.into_iter().map(|(page, v)| (page.get(), v)));
         }
@@ -93,6 +93,23 @@ impl Validators {
 /// Name of the page at `url`.
 pub(crate) fn page(url: &str) -> Hash128 {
     Hash128::of(url.as_bytes())
+}
+
+/// The validators of `files`, of each page the latest, as columns of one file sorted by page.
+///
+/// # Errors
+/// [`Error::Landed`] for a damaged or absent file, [`Error::Storage`].
+pub(crate) async fn merged(
+    landing: &Store,
+    files: &[DataFile],
+) -> Result<Vec<(&'static str, ArrayRef)>, Error> {
+    let mut all = BTreeMap::new();
+    for file in files {
+        let read = read(landing, file).await?;
+        all.extend(read.into_iter().map(|(page, v)| (page.get(), v)));
+    }
+    let all = all.into_iter().map(|(page, v)| (Hash128::new(page), v));
+    Ok(columns(&all.collect::<Vec<_>>()))
 }
 
 /// The columns of a file.

@@ -75,7 +75,7 @@ impl Intervals {
     }
 
     /// The intervals in order.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = Interval> + '_ {
+    pub(crate) fn iter(&self) -> impl DoubleEndedIterator<Item = Interval> + '_ {
         self.0.iter().copied()
     }
 

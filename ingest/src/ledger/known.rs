@@ -32,6 +32,17 @@ pub(crate) fn neighbours<'a>(
         .collect()
 }
 
+/// An interval that has all those that a batch from `before` to `after` has read, of any value; `None`
+/// if it has read none.
+pub(crate) fn span(before: &Position, after: &Position) -> Option<Interval> {
+    let reading = Reading::of(before, after)?;
+    let absent = reading.absent.iter().flat_map(|(_, absent)| absent);
+    let all = Intervals::of(absent.copied()).plus(&reading.of_some_values());
+    let (mut all, first) = (all.iter(), all.first()?);
+    let last = all.next_back().unwrap_or(first);
+    Some([first[0], last[1]])
+}
+
 /// Intervals read by one batch.
 pub(super) struct Reading {
     target: Intervals,
@@ -106,6 +117,11 @@ impl Reading {
         {
             *begun = Intervals::of(ledger.part.iter().copied());
         }
+        self.of_some_values()
+    }
+
+    /// Intervals that it has read of any value, but for those of values that were absent before.
+    fn of_some_values(&self) -> Intervals {
         // Values between these have been read like one of them.
         let last = self.end().saturating_sub(1);
         let some = [

@@ -134,8 +134,18 @@ fn check_neighbours(ends: &[Position], batches: &[Vec<(u64, Interval)>]) {
     let touch = |a: &(u64, Interval), b: &(u64, Interval)| {
         a.0 == b.0 && a.1[0] <= b.1[1] && b.1[0] <= a.1[1]
     };
+    let start = Position::Start;
+    let before = |index: usize| index.checked_sub(1).map_or(&start, |before| &ends[before]);
+    let spans: Vec<_> = (0..ends.len())
+        .map(|index| span(before(index), &ends[index]))
+        .collect();
     for (index, batch) in batches.iter().enumerate() {
         let near = neighbours(ends[..index].iter(), &ends[index]);
+        for near in &near {
+            // A snapshot of the log has the spans of its parts, by which neighbours are looked for.
+            let [a, b] = [spans[*near].unwrap(), spans[index].unwrap()];
+            assert!(a[0] <= b[1] && b[0] <= a[1], "{near} {index}: {a:?} {b:?}");
+        }
         for (earlier, read) in batches[..index].iter().enumerate() {
             let is_near = read.iter().any(|a| batch.iter().any(|b| touch(a, b)));
             assert!(!is_near || near.contains(&earlier), "{earlier} {index}");

@@ -8,18 +8,15 @@
 
 use std::time::Duration;
 
-use feedline_schemas::commit::{CommitEntry, Interval, Ledger};
+use feedline_schemas::commit::{Interval, Ledger};
 
 use super::{Plan, intervals::Intervals};
 use crate::server_time::TOLERANCE;
 
 impl Plan {
-    /// Reads the ends of the passes of `entries`.
-    pub(crate) fn learn(&mut self, entries: &[CommitEntry]) {
-        let ledgers = entries
-            .iter()
-            .filter_map(|entry| entry.state.position.ledger());
-        self.ends = ledgers.map(|ledger| ledger.target[1]).collect();
+    /// Takes the ends of earlier passes.
+    pub(crate) fn learn(&mut self, ends: &[i64]) {
+        self.ends = ends.to_vec();
         self.ends.sort_unstable();
         self.ends.dedup();
     }

@@ -1,20 +1,30 @@
+use arrow::array::{ArrayRef, RecordBatch};
 use feedline_schemas::{
     amendment::{Withdrawn, WithdrawnReason},
-    commit::{BatchCounts, Compacted, DataFile, Position, Replaced, SourceState},
+    commit::{
+        BatchCounts, ChildTable, Compacted, DataFile, FilePart, Ledger, PageRun, Position,
+        Replaced, SourceState,
+    },
     ids::{Hash128, SchemaVersion},
     log_effect::index_of,
+    log_snapshot::MergedList,
     record::{Column, ColumnType, RecordSchema},
 };
 use feedline_storage::clock::{Clock as _, SystemClock};
 use proptest::prelude::*;
+use reqwest::header::{ETAG, HeaderMap, HeaderValue};
 use tokio::runtime::Builder;
 
 use super::*;
 use crate::{
-    batch::Encoded,
-    commit_log::{Commit, CommitLog, entry_path},
+    batch::{Encoded, encode_again},
+    commit_log::{Commit, CommitLog},
+    frontier::{self, Discovery},
+    landing_files::tidy,
     log_entries::Kept,
     supersede::set_aside,
+    validators::{self, Validator},
+    watermark::highs,
 };
 
 /// Entries after which a snapshot is written, in these tests.
@@ -64,10 +74,43 @@ fn schema() -> RecordSchema {
     }
 }
 
-/// Lands a batch of one file.
+fn batch_of(columns: Vec<(&'static str, ArrayRef)>) -> RecordBatch {
+    RecordBatch::try_from_iter(columns).unwrap()
+}
+
+fn encoded(log: &CommitLog, folder: &str, columns: Vec<(&'static str, ArrayRef)>) -> Encoded {
+    let encoded = encode_again(folder, log.next_sequence(), &batch_of(columns));
+    encoded.unwrap().unwrap()
+}
+
+/// A file of two URLs that a batch has found.
+fn found(log: &CommitLog) -> Encoded {
+    let number = log.next_sequence().get();
+    let url = |i: u64| Discovery {
+        url: format!("https://h.example/{number}/{i}").into(),
+        is_start: false,
+        is_sitemap: false,
+        depth: 1,
+        redirects: 0,
+    };
+    encoded(log, "frontier", frontier::columns(&[url(0), url(1)]))
+}
+
+/// A file of the validator of one of five pages.
+fn validator(log: &CommitLog) -> Encoded {
+    let number = log.next_sequence().get();
+    let tag = HeaderValue::try_from(format!("\"{number}\"")).unwrap();
+    let headers = HeaderMap::from_iter([(ETAG, tag)]);
+    let page = validators::page(&format!("https://h.example/{}", number % 5));
+    let columns = validators::columns(&[(page, Validator::of(&headers).unwrap())]);
+    encoded(log, "validators", columns)
+}
+
+/// Lands a batch of one data file, with more of a frontier and of validators.
 async fn land(log: &mut CommitLog) {
     let number = log.next_sequence().get();
     let encoded = file(log, &number.to_string());
+    let (found, validator) = (found(log), validator(log));
     let counts = BatchCounts {
         rows: 2,
         pages: 1,
@@ -79,14 +122,21 @@ async fn land(log: &mut CommitLog) {
     };
     commit.schema = schema();
     commit.files = vec![encoded.file.clone()];
+    commit.frontier = vec![found.file.clone()];
+    commit.validators = vec![validator.file.clone()];
     commit.state.totals.rows += 2;
     commit.state.position = Position::Page {
         page: number,
         cursor: None,
-        run: Default::default(),
+        run: PageRun {
+            high: Some(number.to_string()),
+            ..PageRun::default()
+        },
     };
     commit.counts = counts;
-    log.put(encoded).await.unwrap();
+    for encoded in [encoded, found, validator] {
+        log.put(encoded).await.unwrap();
+    }
     log.append(commit).await.unwrap();
 }
 
@@ -187,6 +237,7 @@ async fn apply(log: &mut CommitLog, step: &HistoryStep) {
     log.append(commit).await.unwrap();
     let gone = log.take_gone();
     set_aside(log.landing(), &gone).await.unwrap();
+    log.snapshot_if_due().await;
 }
 
 /// Entries as they count, without what only the newest ones have.
@@ -210,6 +261,7 @@ async fn check(root: &Store) {
     assert_eq!(opened.last(), all.last());
     assert_eq!(opened.last_hash(), hash);
     let mut opened = opened;
+    check_resumed(&landing, &mut opened.clone(), &all).await;
     let sums = opened.sums().await.unwrap();
     assert_eq!(sums, LogSums::default().with(&all));
     opened.load_all().await.unwrap();
@@ -223,6 +275,27 @@ async fn check(root: &Store) {
     let mut part = part.await.unwrap();
     part.load_all().await.unwrap();
     assert_eq!(part.all().len(), at + 1);
+}
+
+/// Compares what a source resumes from with what all entries have.
+async fn check_resumed(landing: &Store, opened: &mut LogEntries, all: &[CommitEntry]) {
+    let resumed = opened.resumed().await.unwrap();
+    assert_eq!(resumed.last.as_ref(), all.last());
+    let own = |of: fn(&CommitEntry) -> &Vec<DataFile>| -> Vec<DataFile> {
+        all.iter().flat_map(of).cloned().collect()
+    };
+    let (found, valid) = (own(|entry| &entry.frontier), own(|entry| &entry.validators));
+    assert!(resumed.frontier.len() <= found.len());
+    let merged = frontier::merged(landing, &resumed.frontier).await;
+    let expected = frontier::merged(landing, &found).await;
+    assert_eq!(batch_of(merged.unwrap()), batch_of(expected.unwrap()));
+    let merged = validators::merged(landing, &resumed.validators).await;
+    let expected = validators::merged(landing, &valid).await;
+    assert_eq!(batch_of(merged.unwrap()), batch_of(expected.unwrap()));
+    let expected = highs(all);
+    assert_eq!(resumed.highs.last(), expected.last());
+    assert!(resumed.highs.iter().all(|high| expected.contains(high)));
+    assert_eq!(opened.highs().await.unwrap(), resumed.highs);
 }
 
 fn run<T>(work: impl Future<Output = T>) -> T {
@@ -471,8 +544,14 @@ async fn write_long(zone: &Store, entries: u64) {
         entry.sequence = Sequence::new(sequence);
         entry.run_id = format!("run-{}", sequence / 1_000);
         let hash = Hash128::of(&sequence.to_be_bytes());
-        entry.files[0].path = format!("data/{sequence:020}-{}.parquet", hash.short());
-        entry.files[0].hash = hash;
+        // No files, since they would be looked for.
+        for files in [&mut entry.files, &mut entry.frontier, &mut entry.validators] {
+            files.clear();
+        }
+        entry.parts = vec![FilePart {
+            url: format!("s3://bucket/prefix/{sequence:020}-{}.parquet", hash.short()),
+            records: 2,
+        }];
         entry
     };
     let mut parts = Vec::new();
@@ -481,7 +560,7 @@ async fn write_long(zone: &Store, entries: u64) {
         let last = entries.min(first + MOST);
         let mut part: Vec<CommitEntry> = (first..last).map(numbered).collect();
         part.iter_mut().for_each(settle);
-        parts.push(put_part(zone, &part).await.unwrap());
+        parts.push(put_part(zone, &part, None).await.unwrap());
         first = last;
     }
     let last = numbered(entries - 1);
@@ -496,6 +575,8 @@ async fn write_long(zone: &Store, entries: u64) {
         parts,
         newest: vec![numbered(entries - 2), last],
         tidied: Sequence::new(entries),
+        frontier: Vec::new(),
+        validators: Vec::new(),
     };
     zone.put(&entry_path(entries - 1), bytes).await.unwrap();
     let bytes = Bytes::from(encode(&head));
@@ -546,4 +627,283 @@ async fn a_long_log_opens_by_its_end_alone() {
             .map(|part| part.bytes)
             .sum::<u64>(),
     );
+}
+
+#[tokio::test]
+async fn few_merged_files_hold_a_frontier_and_validators_and_follow_a_rewind_and_a_reset() {
+    let root = Store::memory();
+    long(&root, 40 * FEW).await;
+    let landing = landing(&root);
+    let lists = async || {
+        let opened = LogEntries::open(&landing, &name(), Kept::All).await;
+        let snapshot = opened.unwrap().snapshot().unwrap().clone();
+        let rows = |lists: &[MergedList]| -> Vec<u64> {
+            lists.iter().map(|list| list.file.rows).collect()
+        };
+        (rows(&snapshot.frontier), rows(&snapshot.validators))
+    };
+    let (found, valid) = lists().await;
+    assert_eq!(found.iter().sum::<u64>(), 2 * 40 * FEW);
+    assert!(found.len() <= 8, "{found:?}");
+    assert_eq!(valid, [5]);
+    check(&root).await;
+    let mut log = open(&root).await;
+    apply(&mut log, &HistoryStep::Rewind(10)).await;
+    log.cover_amendments().await;
+    check(&root).await;
+    let (found, _) = lists().await;
+    assert_eq!(found.iter().sum::<u64>(), 2 * 11);
+    for _ in 0..FEW {
+        land(&mut log).await;
+    }
+    check(&root).await;
+    apply(&mut log, &HistoryStep::Reset).await;
+    log.cover_amendments().await;
+    assert_eq!(lists().await, (Vec::new(), Vec::new()));
+    check(&root).await;
+}
+
+#[tokio::test]
+async fn an_unreadable_merged_file_is_replaced_by_those_of_the_entries() {
+    let root = Store::memory();
+    long(&root, 10 * FEW + 1).await;
+    let landing = landing(&root);
+    let merged = landing.list(PARTS).await.unwrap();
+    for file in merged.iter().filter(|file| file.path.ends_with(".parquet")) {
+        landing.put(&file.path, "other bytes".into()).await.unwrap();
+    }
+    let mut log = open(&root).await;
+    let resumed = log.resumed().await.unwrap();
+    let (url, reason) = match frontier::merged(&landing, &resumed.frontier).await {
+        Err(Error::Landed { url, reason }) => (url, reason),
+        other => panic!("{other:?}"),
+    };
+    assert!(is_own(&landing, &url), "{url}");
+    log.read_log(reason).await.unwrap();
+    let resumed = log.resumed().await.unwrap();
+    assert_eq!(resumed.frontier.len() as u64, 10 * FEW + 1);
+    // The next snapshot has new ones.
+    for _ in 0..FEW {
+        land(&mut log).await;
+    }
+    check(&root).await;
+}
+
+#[tokio::test]
+async fn heads_of_a_log_that_was_restored_from_an_older_copy_are_removed() {
+    let root = Store::memory();
+    long(&root, 30 * FEW).await;
+    let landing = landing(&root);
+    let old = 5 * FEW;
+    for sequence in old..30 * FEW {
+        landing.delete(&entry_path(sequence)).await.unwrap();
+    }
+    for folder in ["data", "frontier", "validators"] {
+        for file in landing.list(folder).await.unwrap() {
+            if file.path > format!("{folder}/{old:020}") {
+                landing.delete(&file.path).await.unwrap();
+            }
+        }
+    }
+    let mut log = open(&root).await;
+    assert_eq!(log.next_sequence().get(), old);
+    assert!(!log.tidied().is_empty());
+    for _ in 0..2 * FEW {
+        land(&mut log).await;
+    }
+    let opened = LogEntries::open(&landing, &name(), Kept::All).await;
+    let opened = opened.unwrap();
+    assert!(opened.warning().is_none(), "{:?}", opened.warning());
+    assert!(opened.snapshot().is_some_and(|s| s.sequence.get() >= old));
+    check(&root).await;
+}
+
+#[tokio::test]
+async fn a_lost_file_of_an_old_batch_is_found_by_one_of_the_next_starts() {
+    let root = Store::memory();
+    long(&root, 40 * FEW).await;
+    let mut log = open(&root).await;
+    for _ in 0..FEW {
+        land(&mut log).await;
+    }
+    let landing = landing(&root);
+    let lost = landing.list("data").await.unwrap()[3].path.clone();
+    landing.delete(&lost).await.unwrap();
+    let hash = Hash128::of(b"settings");
+    let mut starts = 0;
+    let error = loop {
+        starts += 1;
+        let opened = CommitLog::open_tail(&root, &name(), &format!("run-{starts}"), hash).await;
+        match opened {
+            Ok(log) => assert!(log.compared_files() > 0 && starts < 200),
+            Err(error) => break error.to_string(),
+        }
+    };
+    assert!(error.contains(&lost), "{error}");
+}
+
+#[tokio::test]
+async fn a_writer_whose_log_is_outdated_brings_no_superseded_file_back() {
+    let root = Store::memory();
+    long(&root, 3 * FEW).await;
+    let landing = landing(&root);
+    let mut outdated = LogEntries::open(&landing, &name(), Kept::Newest)
+        .await
+        .unwrap();
+    let mut log = open(&root).await;
+    let merged = file(&log, "merged");
+    let mut commit = Commit::amending(log.last().unwrap());
+    commit.compacted = vec![Compacted {
+        first: Sequence::new(0),
+        last: Sequence::new(3 * FEW - 1),
+        files: vec![merged.file.clone()],
+        children: Default::default(),
+    }];
+    log.put(merged).await.unwrap();
+    log.append(commit).await.unwrap();
+    let gone = log.take_gone();
+    set_aside(&landing, &gone).await.unwrap();
+    let before = landing.list("data").await.unwrap();
+    let seed = Hash128::of(b"run");
+    let tidied = tidy(&landing, &mut outdated, seed, false).await.unwrap();
+    assert!(tidied.is_none());
+    outdated.reopen().await.unwrap();
+    let tidied = tidy(&landing, &mut outdated, seed, false).await.unwrap();
+    assert!(tidied.unwrap().warning.is_none());
+    assert_eq!(landing.list("data").await.unwrap(), before);
+}
+
+#[tokio::test]
+async fn of_a_long_log_only_batches_with_slices_nearby_are_read() {
+    let root = Store::memory();
+    let mut log = open(&root).await;
+    for day in 0..44 * i64::try_from(FEW).unwrap() {
+        let mut commit = match log.last() {
+            Some(last) => Commit::amending(last),
+            None => empty(),
+        };
+        // One slice a batch; the next one is begun.
+        let ledger = Ledger {
+            target: [0, 1_000],
+            values: 1,
+            part: vec![[0, day + 1]],
+            slice: Some([day + 1, day + 2]),
+            ..Ledger::default()
+        };
+        commit.counts.pages = 1;
+        commit.state.position = Position::Page {
+            page: 0,
+            cursor: None,
+            run: PageRun {
+                ledger: Some(Box::new(ledger)),
+                ..PageRun::default()
+            },
+        };
+        log.append(commit).await.unwrap();
+    }
+    let landing = landing(&root);
+    let near = async |interval: Interval| {
+        let mut opened = LogEntries::open(&landing, &name(), Kept::Newest)
+            .await
+            .unwrap();
+        opened.load_near(interval).await.unwrap();
+        opened.all().len()
+    };
+    let all = usize::try_from(44 * FEW).unwrap();
+    assert_eq!(near([2_000, 2_001]).await, NEWEST);
+    let newest = near([176, 177]).await;
+    assert!((16..all).contains(&newest), "{newest}");
+    assert_eq!(near([0, 1]).await, all);
+}
+
+#[tokio::test]
+async fn files_of_a_child_table_that_is_no_longer_configured_stay() {
+    let root = Store::memory();
+    let landing = landing(&root);
+    let mut log = open(&root).await;
+    land(&mut log).await;
+    let name = Name::new("tags").unwrap();
+    let mut of_table = validator(&log);
+    of_table.file.path = of_table.file.path.replace("validators/", "children/tags/");
+    let mut commit = Commit::amending(log.last().unwrap());
+    let table = ChildTable {
+        lists: vec!["tags".into()],
+        items: None,
+        schema: schema(),
+        files: vec![of_table.file.clone()],
+        presence: Default::default(),
+    };
+    commit.children.insert(name, table);
+    let path = of_table.file.path.clone();
+    log.put(of_table).await.unwrap();
+    log.append(commit).await.unwrap();
+    let mut commit = Commit::amending(log.last().unwrap());
+    commit.children.clear();
+    log.append(commit).await.unwrap();
+    for _ in 0..3 {
+        for _ in 0..FEW {
+            land(&mut log).await;
+        }
+        log = open(&root).await;
+        assert!(log.tidied().is_empty(), "{:?}", log.tidied());
+    }
+    assert!(landing.get_opt(&path).await.unwrap().is_some());
+    check(&root).await;
+}
+
+#[tokio::test]
+async fn older_entries_are_read_as_far_as_they_are_needed() {
+    let root = Store::memory();
+    long(&root, 44 * FEW).await;
+    let landing = landing(&root);
+    let mut opened = LogEntries::open(&landing, &name(), Kept::Newest)
+        .await
+        .unwrap();
+    assert_eq!(opened.all().len(), NEWEST);
+    // The parts have 128, 32 and 16 entries.
+    let files = opened
+        .files_before(|entry| entry.sequence.get() < 100)
+        .await
+        .unwrap();
+    assert_eq!((files.all.len(), files.first().count()), (176, 100));
+    assert_eq!(files.ends, Sequence::new(100));
+    assert_eq!(opened.all().len(), NEWEST);
+    let is_enough = |entry: &CommitEntry| entry.sequence.get() < 150;
+    opened.load_until(is_enough).await.unwrap();
+    assert_eq!(opened.all().len(), 48);
+    opened.load_until(|_| false).await.unwrap();
+    assert_eq!(opened.all().len(), 176);
+    let count = opened.fold(|| 0, |count, _| *count += 1).await.unwrap();
+    assert_eq!(count, 176);
+}
+
+#[tokio::test]
+async fn the_first_snapshot_of_a_log_is_written_after_sixty_four_entries() {
+    let root = Store::memory();
+    let mut log = open(&root).await;
+    log.snapshot_every(EVERY);
+    let landing = landing(&root);
+    for entries in 1..=2 * EVERY + 1 {
+        land(&mut log).await;
+        let heads = landing.list(HEADS).await.unwrap().len() as u64;
+        assert_eq!(heads, entries / EVERY, "{entries}");
+        if entries % EVERY <= 1 || entries % EVERY == EVERY - 1 {
+            check(&root).await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_log_whose_every_entry_supersedes_another_has_snapshots() {
+    let root = Store::memory();
+    let mut log = open(&root).await;
+    land(&mut log).await;
+    for _ in 0..3 * FEW {
+        apply(&mut log, &HistoryStep::Supersede(0)).await;
+    }
+    let opened = LogEntries::open(&landing(&root), &name(), Kept::All).await;
+    assert!(opened.unwrap().snapshot().is_some());
+    check(&root).await;
+    let log = open(&root).await;
+    assert!(log.tidied().is_empty(), "{:?}", log.tidied());
 }

@@ -5,7 +5,7 @@ use std::{slice, sync::Arc};
 
 use bytes::Bytes;
 use feedline_schemas::{
-    commit::CommitEntry,
+    commit::DataFile,
     config::{PaginationKind, Refresh, SourceConfig},
     ids::Hash128,
 };
@@ -167,25 +167,24 @@ impl Answers {
         });
     }
 
-    /// Restores the validators of the pages that `entries` landed.
+    /// Restores the validators of pages that `files` have.
     ///
     /// # Errors
     /// [`Error::Landed`], [`Error::Storage`].
     pub(super) async fn restore(
         &mut self,
         landing: &Store,
-        entries: &[CommitEntry],
+        files: &[DataFile],
     ) -> Result<(), Error> {
         if !self.are_asked_again() {
             return Ok(());
         }
         // Of a single page the latest is all that counts.
-        let last = entries.iter().rfind(|entry| !entry.validators.is_empty());
-        let entries = match last {
+        let files = match files.last() {
             Some(last) if self.is_single => slice::from_ref(last),
-            _ => entries,
+            _ => files,
         };
-        let validators = Validators::restore(landing, entries).await?;
+        let validators = Validators::restore(landing, files).await?;
         self.set_origin(validators, self.origin.tape.clone());
         Ok(())
     }

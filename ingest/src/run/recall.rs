@@ -2,10 +2,14 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
-use feedline_schemas::{commit::Position, log_effect::holder};
+use feedline_schemas::{commit::Position, ids::Sequence, log_effect::holder};
 
 use super::Run;
-use crate::{dedup::read_hashes_of, error::Error, ledger::neighbours};
+use crate::{
+    dedup::read_hashes_of,
+    error::Error,
+    ledger::{neighbours, span},
+};
 
 impl Run<'_> {
     /// Returns true if a pass over slices and values is in progress.
@@ -31,9 +35,21 @@ impl Run<'_> {
             self.recalled.clear();
             return Ok(());
         }
+        if let Some(interval) = span(&before, next) {
+            self.log.load_near(interval).await?;
+        }
         let entries = self.log.entries();
+        let at = |index: usize| entries[index].sequence;
         let ends = entries.iter().map(|entry| &entry.state.position);
-        let near = neighbours(ends, next);
+        let mut indices = neighbours(ends, next);
+        if entries
+            .first()
+            .is_some_and(|first| first.sequence.get() > 0)
+        {
+            // What it has read is not known without the entry before, and is not near.
+            indices.remove(&0);
+        }
+        let near: BTreeSet<Sequence> = indices.iter().map(|index| at(*index)).collect();
         if self.recalled.is_empty() || !self.recalled.is_subset(&near) {
             self.window.know(HashSet::new());
             self.recalled.clear();
@@ -41,12 +57,11 @@ impl Run<'_> {
         let mut hashes = Vec::new();
         // Rows of several batches may be in the files of one.
         let mut batches: BTreeMap<usize, BTreeSet<u64>> = BTreeMap::new();
-        for index in near.difference(&self.recalled) {
-            let own = entries[*index].sequence.get();
-            batches
-                .entry(holder(entries, *index))
-                .or_default()
-                .insert(own);
+        for index in indices {
+            if !self.recalled.contains(&at(index)) {
+                let own = batches.entry(holder(entries, index)).or_default();
+                own.insert(at(index).get());
+            }
         }
         for (index, own) in batches {
             for file in &entries[index].files {
@@ -57,7 +72,7 @@ impl Run<'_> {
         self.window.know_more(hashes);
         self.recalled = near;
         // The window will also contain the records of this batch.
-        self.recalled.insert(entries.len());
+        self.recalled.insert(self.log.next_sequence());
         Ok(())
     }
 }

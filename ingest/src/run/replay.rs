@@ -127,8 +127,10 @@ async fn replay_source(
     let mut log = CommitLog::open(&context.root, name, &context.run_id, hash).await?;
     check_same(config, &log)?;
     log.record(recorded(config));
-    check_side_by_side(log.entries(), entries, log.landing())?;
-    let done = log.entries().len();
+    let own = log.entries().iter().filter(|entry| entry.is_batch());
+    let own: Vec<u64> = own.map(|entry| entry.counts.pages).collect();
+    check_side_by_side(&own, entries, log.landing())?;
+    let done = own.len();
     let tape = Arc::new(Tape::default());
     let mut run = Run::begin(config, context, log).await?;
     run.tape = Some(Arc::clone(&tape));
@@ -144,7 +146,8 @@ async fn replay_source(
             None => {
                 let mut source = open(&asked, context).await?;
                 source.replay(Arc::clone(&tape));
-                source.restore(run.log.landing(), run.log.entries()).await?;
+                let resumed = run.log.resumed().await?;
+                source.restore(run.log.landing(), &resumed).await?;
                 run.know().await?;
                 source
             }
@@ -171,14 +174,11 @@ async fn replay_source(
     Ok(source_report(config, landing, last, sums, Requests::default()).await)
 }
 
-/// Refuses a log that is not a complete or partial replay of these entries.
-fn check_side_by_side(
-    own: &[CommitEntry],
-    archived: &[CommitEntry],
-    landing: &Store,
-) -> Result<(), Error> {
+/// Refuses a log that is not a complete or partial replay of these entries; `own` are the pages of
+/// its batches. Amendments of it, such as compactions, land nothing.
+fn check_side_by_side(own: &[u64], archived: &[CommitEntry], landing: &Store) -> Result<(), Error> {
     let mut both = own.iter().zip(archived);
-    if both.all(|(own, archived)| own.counts.pages == archived.counts.pages) {
+    if both.all(|(own, archived)| *own == archived.counts.pages) {
         return Ok(());
     }
     let reason = format!(
