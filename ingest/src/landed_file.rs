@@ -9,10 +9,10 @@ use parquet::{
     errors::ParquetError,
 };
 
-use crate::error::Error;
+use crate::{error::Error, supersede::aside};
 
 /// Reads the named `columns` of a landed file, all rows or the first `limit`. The file is checked
-/// against its hash first.
+/// against its hash first. One that was superseded since the log was read is found in `superseded/`.
 ///
 /// # Errors
 /// [`Error::Landed`] if the file is absent or does not match its log entry, [`Error::Storage`].
@@ -46,10 +46,12 @@ async fn read_columns(
         url: landing.url_of(&file.path),
         reason,
     };
-    let bytes = match landing.get(&file.path).await {
-        Err(e) if e.is_not_found() => return Err(damaged("it is absent".into())),
-        bytes => bytes?,
+    let bytes = match landing.get_opt(&file.path).await? {
+        Some(bytes) => Some(bytes),
+        // Another program may have superseded it since the log was read.
+        None => landing.get_opt(&aside(file)).await?,
     };
+    let bytes = bytes.ok_or_else(|| damaged("it is absent".into()))?;
     let hash = Hash128::of(&bytes);
     if hash != file.hash {
         return Err(damaged(format!(

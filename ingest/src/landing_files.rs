@@ -19,22 +19,25 @@
 //!
 //! Nothing is deleted: `orphans/` may be removed by hand while no run is in progress. A start costs
 //! one listing of the source's landing folder (a request for each 1,000 objects) and the last bytes
-//! of its newest files. If there is a snapshot of the log, only files whose numbers are not lower
-//! than its mark are listed: an earlier writer has compared the others. A batch costs a metadata
+//! of its newest files. If there is a snapshot of the log, files are listed whose numbers are not lower
+//! than its mark, since an earlier writer has compared the others, and those of one part of the
+//! snapshot: a slice of at most 4,096 entries that the id of the run chooses. A batch costs a metadata
 //! request for each of its files and a read of the entry before.
+
+mod stock;
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
 use feedline_schemas::{
     commit::{CommitEntry, DataFile},
-    ids::{Hash128, Name, Sequence},
+    ids::Hash128,
     report::{Damage, SourceReport, Warning},
 };
 use feedline_storage::{Listed, Store};
-use futures::{StreamExt as _, TryStreamExt as _, stream};
 use tracing::info;
 
+pub(crate) use self::stock::Stock;
 use crate::{
     commit_log::entry_path,
     error::Error,
@@ -59,217 +62,14 @@ pub(crate) const ORPHANS: &str = "orphans";
 /// Folder for files and entries that a repair removes from the log.
 pub(crate) const DAMAGED: &str = "damaged";
 
-/// Number of newest files whose end is read at each start.
-const ENDS_READ: usize = 8;
-/// Last bytes of each Parquet file, after four bytes with the length of its footer.
-const MAGIC: &[u8] = b"PAR1";
-/// Size of the smallest Parquet file: a magic at either end and the length of the footer.
-const LEAST_BYTES: u64 = 12;
-
 /// Reason that is reported for a missing file.
 pub(crate) const MISSING: &str = "it is missing";
 
-/// Requests that are made at the same time.
-const AT_ONCE: usize = 16;
-
-/// A file that does not match its entry.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct BadFile {
-    /// File as the entry describes it.
-    pub(crate) file: DataFile,
-    /// Number of the entry.
-    pub(crate) sequence: u64,
-    /// Difference between the file and its entry.
-    pub(crate) reason: String,
-}
-
-/// A landing zone's files, as one listing shows them.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Stock {
-    /// Named files that are missing, have another size, or (of the newest) lack the end of a
-    /// Parquet file; by entry.
-    pub(crate) bad: Vec<BadFile>,
-    /// Files of batches that no entry names.
-    pub(crate) unnamed: Vec<Listed>,
-    /// Files in `orphans/`, by their former path.
-    pub(crate) orphans: Vec<Listed>,
-}
-
-impl Stock {
-    /// Lists the landing zone and compares it with `entries`, all of the log, which the caller must
-    /// read first.
-    ///
-    /// # Errors
-    /// [`Error::Storage`].
-    pub(crate) async fn take(landing: &Store, entries: &[CommitEntry]) -> Result<Self, Error> {
-        let listed = landing.list("").await?;
-        Self::compare(landing, entries, &listed, 0).await
-    }
-
-    /// Like [`Self::take`], for files whose numbers are not lower than those that an earlier writer
-    /// has compared. Reads older entries if these may name files that are listed.
-    ///
-    /// # Errors
-    /// [`Error::Storage`], and those of the log.
-    pub(crate) async fn take_new(landing: &Store, entries: &mut LogEntries) -> Result<Self, Error> {
-        let since = entries.compare_since();
-        if since.get() == 0 {
-            entries.load_for_comparison(since).await?;
-            return Self::take(landing, entries.all()).await;
-        }
-        entries.load_for_comparison(since).await?;
-        let last = entries.last();
-        let tables: Vec<&Name> = last.iter().flat_map(|last| last.children.keys()).collect();
-        let listed = list_since(landing, &tables, since).await?;
-        let stock = Self::compare(landing, entries.all(), &listed, since.get()).await?;
-        if stock.unnamed.is_empty() {
-            return Ok(stock);
-        }
-        // An older entry may name a file with a later number, which has taken the place of its own.
-        entries.load_for_comparison(Sequence::new(0)).await?;
-        Self::compare(landing, entries.all(), &listed, since.get()).await
-    }
-
-    /// Compares the files in `listed` with those that `entries` name, except those with numbers below
-    /// `since`.
-    async fn compare(
-        landing: &Store,
-        entries: &[CommitEntry],
-        listed: &[Listed],
-        since: u64,
-    ) -> Result<Self, Error> {
-        let found: BTreeMap<&str, u64> = listed
-            .iter()
-            .map(|file| (file.path.as_str(), file.bytes))
-            .collect();
-        let named: BTreeMap<&str, (u64, &DataFile)> = entries
-            .iter()
-            .flat_map(|entry| {
-                let sequence = entry.sequence.get();
-                entry
-                    .named_files()
-                    .map(move |file| (file.path.as_str(), (sequence, file)))
-            })
-            .filter(|(path, _)| since == 0 || sequence_of(path).is_none_or(|own| own >= since))
-            .collect();
-        let mut stock = Self::default();
-        for (path, (sequence, file)) in &named {
-            let mut bytes = found.get(path).copied();
-            if bytes.is_none() {
-                // A listing is not of one moment: another start may just have moved it back.
-                bytes = match landing.size(path).await {
-                    Err(e) if e.is_not_found() => None,
-                    size => Some(size?),
-                };
-            }
-            let reason = match bytes {
-                Some(bytes) if bytes == file.bytes => continue,
-                Some(bytes) => format!("it has {bytes} bytes and should have {}", file.bytes),
-                None => MISSING.to_owned(),
-            };
-            stock.bad.push(BadFile {
-                file: (*file).clone(),
-                sequence: *sequence,
-                reason,
-            });
-        }
-        let newest: Vec<_> = entries
-            .iter()
-            .rev()
-            .flat_map(|entry| {
-                let files: Vec<_> = entry.named_files().collect();
-                files
-                    .into_iter()
-                    .map(move |file| (entry.sequence.get(), file))
-            })
-            .filter(|(_, file)| found.get(file.path.as_str()) == Some(&file.bytes))
-            .take(ENDS_READ)
-            .collect();
-        let ends = newest
-            .iter()
-            .map(|(_, file)| wrong_end(landing, file))
-            .collect::<Vec<_>>();
-        let ends: Vec<_> = stream::iter(ends).buffered(AT_ONCE).try_collect().await?;
-        for ((sequence, file), reason) in newest.into_iter().zip(ends) {
-            if let Some(reason) = reason {
-                stock.bad.push(BadFile {
-                    file: file.clone(),
-                    sequence,
-                    reason,
-                });
-            }
-        }
-        stock.bad.sort_by_key(|bad| bad.sequence);
-        for file in listed {
-            if let Some(path) = file.path.strip_prefix(ORPHANS) {
-                stock.orphans.push(Listed {
-                    path: path.trim_start_matches('/').to_owned(),
-                    ..file.clone()
-                });
-            } else if sequence_of(&file.path).is_some() && !named.contains_key(file.path.as_str()) {
-                stock.unnamed.push(file.clone());
-            }
-        }
-        Ok(stock)
-    }
-
-    /// Error about the first bad file; `None` if all are good.
-    pub(crate) fn error(&self, landing: &Store) -> Option<Error> {
-        let first = self.bad.first()?;
-        let more = match self.bad.len() - 1 {
-            0 => String::new(),
-            more => format!(", and so with {more} more"),
-        };
-        Some(Error::Landed {
-            url: landing.url_of(&first.file.path),
-            reason: format!(
-                "{}, as entry {} of the log has it{more}",
-                first.reason, first.sequence
-            ),
-        })
-    }
-}
-
-/// Lists the files whose numbers are not lower than `since`, those of the child tables `tables`
-/// included.
-async fn list_since(
-    landing: &Store,
-    tables: &[&Name],
-    since: Sequence,
-) -> Result<Vec<Listed>, Error> {
-    let after = format!("{:020}", since.get());
-    let mut folders: Vec<String> = FOLDERS
-        .iter()
-        .filter(|folder| **folder != CHILDREN)
-        .map(|folder| (*folder).to_owned())
-        .collect();
-    folders.extend(tables.iter().map(|table| format!("{CHILDREN}/{table}")));
-    let lists: Vec<_> = folders
-        .iter()
-        .map(|folder| landing.list_after(folder, &after))
-        .collect();
-    let listed: Vec<Vec<Listed>> = stream::iter(lists).buffered(AT_ONCE).try_collect().await?;
-    let mut listed = listed.concat();
-    if tables.is_empty() {
-        // Files of the first batch with a child table, which no entry names.
-        listed.extend(landing.list(CHILDREN).await?);
-    }
-    Ok(listed)
-}
-
-/// Checks the end of a file whose size is right; returns its fault.
-async fn wrong_end(landing: &Store, file: &DataFile) -> Result<Option<String>, Error> {
-    if file.bytes < LEAST_BYTES {
-        return Ok(Some("it is too short to be a Parquet file".to_owned()));
-    }
-    let end = landing
-        .get_range(&file.path, file.bytes - 8..file.bytes)
-        .await?;
-    let footer = end.first_chunk().copied().map(u32::from_le_bytes);
-    let fits = footer.is_some_and(|footer| u64::from(footer) + LEAST_BYTES <= file.bytes);
-    let is_whole = end.ends_with(MAGIC) && fits;
-    Ok((!is_whole).then(|| "it does not end as a Parquet file does".to_owned()))
-}
+/// Entries up to which each start looks for temporary files. With more, only compaction and repair do:
+/// that reads the metadata of every file.
+const SWEPT: u64 = 65_536;
+/// Times that a source is looked at which a writer keeps changing.
+const TRIES: u32 = 4;
 
 /// The number of the entry that a batch's file was written for; none of a file that no batch wrote.
 pub(crate) fn sequence_of(path: &str) -> Option<u64> {
@@ -284,25 +84,42 @@ pub(crate) fn sequence_of(path: &str) -> Option<u64> {
     is_ours.then(|| number.parse().ok()).flatten()
 }
 
+/// Result of a comparison of a landing zone with its log.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Tidied {
+    /// Warning about files that have moved to `orphans/`.
+    pub(crate) warning: Option<Warning>,
+    /// Files that were compared.
+    pub(crate) compared: u64,
+}
+
 /// Brings a landing zone in line with its log, for a writer that has just opened `entries`. Files
-/// that no entry names any more move to `superseded/`, files that none ever named to `orphans/`, and named files in `orphans/` come back. Temporary files
-/// of dead processes are removed.
+/// that no entry names any more move to `superseded/`, files that none ever named to `orphans/`, and
+/// named files in `orphans/` come back. Temporary files of dead processes are removed. `seed` chooses
+/// the slice of older files that is compared too.
 ///
-/// Returns a warning if files have moved to `orphans/`.
+/// Returns `None` if files are missing since another writer has added entries, which may have replaced
+/// them: the log must be read again. With `is_last` they are damage.
 ///
 /// # Errors
 /// [`Error::Landed`] when a named file is missing or damaged, [`Error::Storage`].
 pub(crate) async fn tidy(
     landing: &Store,
     entries: &mut LogEntries,
-) -> Result<Option<Warning>, Error> {
-    if entries.snapshot().is_none() {
+    seed: Hash128,
+    is_last: bool,
+) -> Result<Option<Tidied>, Error> {
+    if entries.next_sequence().get() <= SWEPT {
         sweep(landing).await;
     }
-    let mut stock = Stock::take_new(landing, entries).await?;
+    let mut stock = Stock::take_new(landing, entries, Some(seed)).await?;
+    let next = entries.next_sequence().get();
+    // An entry that replaces files exists before they are moved.
+    if !is_last && !stock.bad.is_empty() && has_entry(landing, next).await? {
+        return Ok(None);
+    }
     bring_back(landing, &mut stock).await?;
     let bad = stock.error(landing);
-    let next = entries.next_sequence().get();
     let all = (entries.all(), next);
     let (superseded, unnamed) = split_superseded(landing, all, stock.unnamed).await?;
     set_paths_aside(landing, superseded.iter().map(String::as_str)).await?;
@@ -324,7 +141,17 @@ pub(crate) async fn tidy(
     });
     match bad {
         Some(error) => Err(error),
-        None => Ok(warning),
+        None => Ok(Some(Tidied {
+            warning,
+            compared: stock.compared,
+        })),
+    }
+}
+
+async fn has_entry(landing: &Store, sequence: u64) -> Result<bool, Error> {
+    match landing.size(&entry_path(sequence)).await {
+        Err(e) if e.is_not_found() => Ok(false),
+        size => Ok(size.map(|_| true)?),
     }
 }
 
@@ -376,7 +203,17 @@ pub(crate) async fn report_damage(
     entries: &mut LogEntries,
     report: &mut SourceReport,
 ) -> Result<(), Error> {
-    let stock = Stock::take_new(landing, entries).await?;
+    let mut stock = Stock::take_new(landing, entries, None).await?;
+    for _ in 1..TRIES {
+        let next = entries.next_sequence().get();
+        if stock.bad.is_empty() || !has_entry(landing, next).await? {
+            break;
+        }
+        // A writer has added entries, and moved files that they replace.
+        entries.reopen().await?;
+        stock = Stock::take_new(landing, entries, None).await?;
+    }
+    report.compared_files = stock.compared;
     if !stock.bad.is_empty() {
         report.status = "damaged".to_owned();
     }

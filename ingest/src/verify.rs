@@ -27,7 +27,7 @@ use crate::{
 /// Files that are read concurrently; each is in memory completely.
 const AT_ONCE: usize = 4;
 /// Number of times that a source is verified which a writer keeps changing.
-const TRIES: u32 = 4;
+const TRIES: u32 = 16;
 
 /// Reads the logs of the pipeline's sources (only of the source called `only`, if given) and every
 /// file that they name. Reports all faults and changes nothing.
@@ -171,6 +171,11 @@ async fn wrong_snapshots(
         match log::read_parts(landing, &snapshot.parts).await? {
             Ok(covered) => {
                 found.extend(difference(covered, &opened.entries, entries).map(damage));
+                let lists = snapshot.frontier.iter().chain(&snapshot.validators);
+                let lists: Vec<_> = lists.map(|list| &list.file).collect();
+                let wrong = wrong_files(landing, &lists).await?;
+                let wrong = wrong.into_iter();
+                found.extend(wrong.map(|(path, reason)| damage(format!("`{path}`: {reason}"))));
                 return Ok(found);
             }
             Err(reason) => {
