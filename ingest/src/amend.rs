@@ -17,13 +17,14 @@ mod rewind;
 use std::collections::{BTreeMap, BTreeSet};
 
 use feedline_schemas::{
-    amendment::AmendReport,
+    amendment::{AmendReport, WithdrawnReason},
     commit::{BatchCounts, CommitEntry, DataFile, SourceState},
     config::{PipelineConfig, SourceConfig},
     ids::Name,
 };
 use feedline_storage::Store;
 
+pub(crate) use self::compact::compact_when_due;
 pub use self::{
     compact::{TARGET_BYTES, compact},
     delete::delete,
@@ -39,6 +40,7 @@ use crate::{
     landing_files::{ORPHANS, sequence_of},
     settings::{choose, config_hash},
     standing,
+    supersede::ASIDE,
 };
 
 /// Source whose log is being amended.
@@ -47,11 +49,11 @@ struct Amending<'a> {
     context: &'a Context,
     /// Index in the configuration.
     index: usize,
-    /// The log with all entries in memory.
     log: CommitLog,
 }
 
 impl<'a> Amending<'a> {
+    /// Opens the log with all entries in memory.
     async fn open(
         config: &'a PipelineConfig,
         source: &Name,
@@ -60,6 +62,23 @@ impl<'a> Amending<'a> {
         let (index, config) = one(config, source)?;
         let hash = config_hash(config);
         let log = CommitLog::open_whole(&context.root, &config.name, &context.run_id, hash).await?;
+        Ok(Self {
+            config,
+            context,
+            index,
+            log,
+        })
+    }
+
+    /// Opens the log with its newest entries in memory.
+    async fn open_tail(
+        config: &'a PipelineConfig,
+        source: &Name,
+        context: &'a Context,
+    ) -> Result<Self, Error> {
+        let (index, config) = one(config, source)?;
+        let hash = config_hash(config);
+        let log = CommitLog::open_tail(&context.root, &config.name, &context.run_id, hash).await?;
         Ok(Self {
             config,
             context,
@@ -159,8 +178,8 @@ pub(crate) fn subtract(totals: &mut BTreeMap<String, u64>, counts: &BTreeMap<Str
 
 /// Removes the files that amendments of the log withdraw, and after a reset all files of earlier
 /// entries. This includes withdrawn files that a killed command left, and that the next start moved
-/// to `orphans/`. All other files stay: `superseded/`, `orphans/` and `damaged/` are kept for
-/// inspection and repair.
+/// to `orphans/`. Files in `superseded/` are removed if they have rows of deleted batches. All others
+/// stay there, in `orphans/` and in `damaged/`, for inspection and repair.
 ///
 /// # Errors
 /// [`Error::Storage`].
@@ -174,16 +193,24 @@ pub(crate) async fn sweep(landing: &Store, entries: &[CommitEntry]) -> Result<()
     });
     let named = entries.iter().flat_map(files).chain(others);
     let named: BTreeSet<&str> = named.map(|file| file.path.as_str()).collect();
-    let withdrawn = entries.iter().flat_map(|entry| &entry.withdrawn);
-    let withdrawn: BTreeSet<&str> = withdrawn
-        .flat_map(|withdrawn| withdrawn.files.iter().map(String::as_str))
-        .collect();
+    let (mut withdrawn, mut deleted) = (BTreeSet::new(), BTreeSet::new());
+    for own in entries.iter().flat_map(|entry| &entry.withdrawn) {
+        withdrawn.extend(own.files.iter().map(String::as_str));
+        if own.reason == WithdrawnReason::Deleted {
+            deleted.extend(own.files.iter().map(String::as_str));
+        }
+    }
     let resets = entries.iter().filter(|entry| entry.reset_to.is_some());
     let reset = resets.map(|entry| entry.sequence.get()).max();
     for found in landing.list("").await? {
-        let orphan = found.path.strip_prefix(ORPHANS);
-        let orphan = orphan.and_then(|path| path.strip_prefix('/'));
-        let path = orphan.unwrap_or(&found.path);
+        let inside = |folder: &str| found.path.strip_prefix(folder)?.strip_prefix('/');
+        if let Some(path) = inside(ASIDE) {
+            if deleted.contains(path) {
+                landing.delete(&found.path).await?;
+            }
+            continue;
+        }
+        let path = inside(ORPHANS).unwrap_or(&found.path);
         let is_before_reset = sequence_of(path)
             .zip(reset)
             .is_some_and(|(own, reset)| own < reset);

@@ -1,4 +1,4 @@
-//! The commit log of a source: reads all of it, and appends to it.
+//! The commit log of a source: opens it from its newest snapshot on, and appends to it.
 //!
 //! A batch lands in this order. Its files are written and durable. Then one log entry that names
 //! them is created if its position is free. A crash before the entry leaves files that no entry
@@ -14,7 +14,8 @@ use bytes::Bytes;
 use feedline_schemas::{
     amendment::{SettingsRecord, Withdrawn},
     commit::{
-        BatchCounts, ChildTable, CommitEntry, Compacted, DataFile, FilePart, Replaced, SourceState,
+        BatchCounts, ChildTable, CommitEntry, Compacted, DataFile, FilePart, Interval, Replaced,
+        SourceState,
     },
     decode, encode,
     format::COMMIT,
@@ -29,12 +30,16 @@ use feedline_storage::{PutNew, Store};
 use tracing::warn;
 
 use crate::{
+    amend,
     batch::Encoded,
     error::Error,
     landing_files,
-    log_entries::{Kept, LogEntries},
+    log_entries::{FilesBefore, Kept, LogEntries, Resumed},
     log_snapshots,
 };
+
+/// Times that a log is opened again because other writers have added entries meanwhile.
+const TRIES: u32 = 8;
 
 /// Verified state of what a source has landed: entries are contiguous and each names the hash of
 /// the one before.
@@ -93,6 +98,10 @@ pub(crate) struct CommitLog {
     opened: Sequence,
     /// Entries after which a snapshot is written.
     snapshot_every: u64,
+    /// Position of the next entry when the last snapshot was tried.
+    snapshot_tried: Sequence,
+    /// Files that were compared with the log when it was opened.
+    compared_files: u64,
     /// Rows of the entries that were appended.
     appended_rows: u64,
     /// Files of the next entry that have been written.
@@ -213,8 +222,26 @@ impl CommitLog {
         root.check_creates().await?;
         let landing = landing(root, source);
         let mut entries = LogEntries::open(&landing, source, kept).await?;
-        let tidied = landing_files::tidy(&landing, &mut entries).await?;
-        let tidied = tidied.into_iter().chain(entries.warning()).collect();
+        let seed = Hash128::of(run_id.as_bytes());
+        let mut tries = 0;
+        let tidied = loop {
+            tries += 1;
+            let is_last = tries == TRIES;
+            match landing_files::tidy(&landing, &mut entries, seed, is_last).await? {
+                Some(tidied) => break tidied,
+                None => entries.reopen().await?,
+            }
+        };
+        let withdraws =
+            |entry: &CommitEntry| entry.reset_to.is_some() || !entry.withdrawn.is_empty();
+        if entries.tail().iter().any(withdraws) {
+            // Cleans up after a command that was killed, before a snapshot covers its entry.
+            entries.load_for_comparison(Sequence::new(0)).await?;
+            amend::sweep(&landing, entries.all()).await?;
+        }
+        let compared_files = tidied.compared;
+        let tidied = tidied.warning.into_iter().chain(entries.warning());
+        let tidied = tidied.collect();
         let epoch = entries
             .last()
             .map_or(WriterEpoch::new(1), |last| last.epoch.next());
@@ -228,6 +255,8 @@ impl CommitLog {
             opened: entries.next_sequence(),
             entries,
             snapshot_every: log_snapshots::EVERY,
+            snapshot_tried: Sequence::new(0),
+            compared_files,
             appended_rows: 0,
             written: Vec::new(),
             tidied,
@@ -249,6 +278,79 @@ impl CommitLog {
     /// Like [`landed`].
     pub(crate) async fn load_rows(&mut self, rows: u64) -> Result<(), Error> {
         self.entries.load_rows(rows).await
+    }
+
+    /// Landed state that a source resumes from.
+    ///
+    /// # Errors
+    /// Like [`landed`].
+    pub(crate) async fn resumed(&mut self) -> Result<Resumed, Error> {
+        self.entries.resumed().await
+    }
+
+    /// Highest cursors of the log in their order: all newer ones, and some of the older ones.
+    ///
+    /// # Errors
+    /// Like [`landed`].
+    pub(crate) async fn highs(&mut self) -> Result<Vec<String>, Error> {
+        self.entries.highs().await
+    }
+
+    /// Reads older entries into memory, part by part, until one of those in memory `is_enough`.
+    ///
+    /// # Errors
+    /// Like [`landed`].
+    pub(crate) async fn load_until(
+        &mut self,
+        is_enough: impl Fn(&CommitEntry) -> bool,
+    ) -> Result<(), Error> {
+        self.entries.load_until(is_enough).await
+    }
+
+    /// Reads older entries into memory, from before the first one that may have read slices near
+    /// `interval`.
+    ///
+    /// # Errors
+    /// Like [`landed`].
+    pub(crate) async fn load_near(&mut self, interval: Interval) -> Result<(), Error> {
+        self.entries.load_near(interval).await
+    }
+
+    /// All data files, and which of them have rows of the first entries, before the first one that is
+    /// not `is_first`.
+    ///
+    /// # Errors
+    /// Like [`landed`].
+    pub(crate) async fn files_before(
+        &mut self,
+        is_first: impl Fn(&CommitEntry) -> bool,
+    ) -> Result<FilesBefore, Error> {
+        self.entries.files_before(is_first).await
+    }
+
+    /// Adds all entries, as they count now, to what `start` gives, without holding them in memory.
+    ///
+    /// # Errors
+    /// Like [`landed`].
+    pub(crate) async fn fold<T>(
+        &mut self,
+        start: impl Fn() -> T,
+        add: impl Fn(&mut T, &CommitEntry),
+    ) -> Result<T, Error> {
+        self.entries.fold(start, add).await
+    }
+
+    /// Reads the log from its first entry, since a file of its snapshot is unreadable.
+    ///
+    /// # Errors
+    /// Like [`landed`].
+    pub(crate) async fn read_log(&mut self, reason: String) -> Result<(), Error> {
+        self.entries.read_log(reason).await
+    }
+
+    /// Files that were compared with the log when it was opened.
+    pub(crate) fn compared_files(&self) -> u64 {
+        self.compared_files
     }
 
     /// Sums over all entries, for reports.
@@ -416,7 +518,9 @@ impl CommitLog {
         self.settings = BTreeMap::new();
         self.appended_rows += entry.counts.rows;
         self.gone.extend(self.entries.append(entry, hash));
-        self.take_snapshot().await;
+        if self.last().is_some_and(|last| Reach::of(last).is_empty()) {
+            self.snapshot_if_due().await;
+        }
         Ok(())
     }
 
@@ -428,25 +532,28 @@ impl CommitLog {
         }
     }
 
-    /// Writes a snapshot if one is due.
-    async fn take_snapshot(&mut self) {
-        // Files that the newest entry withdraws are still in their folders. As long as no snapshot covers
-        // it, the next writer compares these with the log.
-        let withdraws = self.last().is_some_and(|last| !Reach::of(last).is_empty());
-        if !withdraws && log_snapshots::is_due(&self.entries, self.snapshot_every) {
+    /// Writes a snapshot if one is due. Files that the newest entry withdraws must have left their
+    /// folders: as long as no snapshot covers it, the next writer compares these with the log.
+    pub(crate) async fn snapshot_if_due(&mut self) {
+        // One that failed is tried again after as many entries.
+        let since = self.next_sequence().get() - self.snapshot_tried.get();
+        let is_due = log_snapshots::is_due(&self.entries, self.snapshot_every);
+        if is_due && since >= self.snapshot_every {
             self.write_snapshot().await;
         }
     }
 
     /// Writes a snapshot. A failure does no harm: the log has everything.
     async fn write_snapshot(&mut self) {
+        self.snapshot_tried = self.next_sequence();
         let (landing, source) = (&self.landing, &self.source);
-        match log_snapshots::write(landing, source, &self.entries, self.opened).await {
+        let written = log_snapshots::write(landing, source, &self.entries, self.opened).await;
+        match written {
             Ok(None) => {}
             Ok(Some(snapshot)) => self.entries.cover(snapshot),
             Err(error) => {
                 warn!(source = %self.source, %error, "no snapshot of the commit log was written: opening the source costs one read for each entry since the last one");
-                if let Error::Log { reason, .. } = error
+                if let Error::Log { reason, .. } | Error::Landed { reason, .. } = error
                     && let Err(error) = self.entries.read_log(reason).await
                 {
                     warn!(source = %self.source, %error, "the commit log cannot be read either");

@@ -17,7 +17,10 @@ use std::{
 };
 
 use feedline_schemas::{
-    commit::{BatchCounts, ChildTable, CommitEntry, DataFile, Ledger, Position, SourceState, note},
+    commit::{
+        BatchCounts, ChildTable, CommitEntry, DataFile, Ledger, PageRun, Position, SourceState,
+        note,
+    },
     config::{Bounded, PipelineConfig, SourceConfig, SourceKind},
     csv_cell::CellFormat,
     ids::{Name, Sequence},
@@ -36,7 +39,7 @@ use self::{
     superseded::Superseded,
 };
 use crate::{
-    amend::{subtract, sweep},
+    amend::{compact_when_due, subtract},
     batch::{Batch, Decided, Encoded},
     blocking::computing,
     commit_log::{Commit, CommitLog, landing},
@@ -48,9 +51,12 @@ use crate::{
     file_marks::{self, Folded},
     files, html,
     infer::{self, Inferred, Types},
-    known::known,
+    known::{
+        ahead, is_below_bound, is_bounded, is_earlier, known_from_bound, known_of_all, page_run,
+    },
     landing_files::report_damage,
     log_entries::{Kept, LogEntries},
+    log_snapshots,
     raw::{self, Exchange, Tape},
     report::{add, reject_sample, source_report},
     rest,
@@ -119,7 +125,7 @@ pub async fn ingest_all(
         // Boxed: the future of a source is large.
         let runs = wave
             .iter()
-            .map(|(_, source)| Box::pin(places.run(source, context)));
+            .map(|(_, source)| Box::pin(places.run(config, source, context)));
         let ended: Vec<_> = join_all(runs).await;
         all_ended.extend(wave.into_iter().zip(ended));
     }
@@ -166,8 +172,13 @@ impl SourcePlaces {
         }
     }
 
-    /// Runs a source when there is a place for it.
-    async fn run(&self, source: &SourceConfig, context: &Context) -> Result<SourceReport, Error> {
+    /// Runs a source when there is a place for it, and merges its small files if that is configured.
+    async fn run(
+        &self,
+        config: &PipelineConfig,
+        source: &SourceConfig,
+        context: &Context,
+    ) -> Result<SourceReport, Error> {
         let is_files = source.r#type == SourceKind::Files;
         // A source of files takes no place while it waits for another of files.
         let _file = if is_files {
@@ -176,7 +187,9 @@ impl SourcePlaces {
             None
         };
         let _place = self.all.acquire().await;
-        run_source(source, context).await
+        let mut report = run_source(source, context).await?;
+        compact_when_due(config, &source.name, context, &mut report).await;
+        Ok(report)
     }
 }
 
@@ -274,15 +287,6 @@ async fn run_source(config: &SourceConfig, context: &Context) -> Result<SourceRe
     .await?;
     let begun = log.next_sequence().get();
     adopt(config, &mut log).await?;
-    if needs_older(config) {
-        log.load_all().await?;
-    }
-    let mut entries = log.entries().iter();
-    if entries.any(|entry| entry.reset_to.is_some() || !entry.withdrawn.is_empty()) {
-        // Cleans up after a command that was killed.
-        log.load_all().await?;
-        sweep(log.landing(), log.entries()).await?;
-    }
     if let Some(entry) = log.last() {
         telling::stands(context, log.landing(), entry).await;
     }
@@ -296,8 +300,7 @@ async fn run_source(config: &SourceConfig, context: &Context) -> Result<SourceRe
         info!(%source, "finished by an earlier run; only `files`, `incremental`, `refresh` and `crawl.refresh` look for more");
     } else {
         log = Box::pin(check_deferral(config, context, log)).await?;
-        let mut source = open(config, context).await?;
-        source.restore(log.landing(), log.entries()).await?;
+        let mut source = open_restored(config, context, &mut log).await?;
         let mut run = Box::pin(Run::begin(config, context, log)).await?;
         let goes_on = run.is_in_pass();
         Box::pin(run.drive(source.as_mut())).await?;
@@ -314,6 +317,7 @@ async fn run_source(config: &SourceConfig, context: &Context) -> Result<SourceRe
     warnings.extend(log.tidied().iter().cloned());
     // The report of a run has only the changes that this run found.
     report.new_rows = Some(log.appended_rows());
+    report.compared_files = log.compared_files();
     let found = report.settings_changed.take();
     report.settings_changed = found.filter(|changed| changed.sequence >= begun);
     for (reason, count) in unlanded {
@@ -325,20 +329,26 @@ async fn run_source(config: &SourceConfig, context: &Context) -> Result<SourceRe
     Ok(report)
 }
 
-/// Returns true if reading the source needs more of its log than the newest entries: what earlier
-/// batches have read, found or landed.
-fn needs_older(config: &SourceConfig) -> bool {
-    match config.r#type {
-        // A file that has changed, and a window of landed rows, need more: both are read then.
-        SourceKind::Files => false,
-        SourceKind::Html => true,
-        SourceKind::Rest => {
-            let has_key = !config.key.is_empty() && config.dedup_window() > 0;
-            let has_passes = config.slices.is_some() || config.for_each.is_some();
-            let is_again = !config.refresh.is_never() || config.incremental.is_some();
-            has_key || has_passes || is_again
+/// Opens the source that `config` describes, and restores what it resumes from.
+async fn open_restored(
+    config: &SourceConfig,
+    context: &Context,
+    log: &mut CommitLog,
+) -> Result<Box<dyn Source>, Error> {
+    let mut source = open(config, context).await?;
+    let resumed = log.resumed().await?;
+    let restored = source.restore(log.landing(), &resumed).await;
+    match restored {
+        // What a snapshot has is in the files of entries too.
+        Err(Error::Landed { url, reason }) if log_snapshots::is_own(log.landing(), &url) => {
+            log.read_log(format!("`{url}`: {reason}")).await?;
+            source = open(config, context).await?;
+            let resumed = log.resumed().await?;
+            source.restore(log.landing(), &resumed).await?;
         }
+        restored => restored?,
     }
+    Ok(source)
 }
 
 /// Opens the source that `config` describes.
@@ -392,8 +402,8 @@ struct Run<'a> {
     unlanded_warnings: Vec<Warning>,
     /// Archive of responses to replay. The batches are then those of the archive.
     tape: Option<Arc<Tape>>,
-    /// Slices: entries whose records the window contains.
-    recalled: BTreeSet<usize>,
+    /// Slices: batches whose records the window contains.
+    recalled: BTreeSet<Sequence>,
     /// Columns inferred from a sample, before anything landed.
     sample: Option<Arc<Inferred>>,
     /// Marks of read files for the next entry to name.
@@ -440,31 +450,59 @@ impl<'a> Run<'a> {
             // Each batch finds it out for itself.
             return Ok(());
         }
-        if self.needs_known() {
-            self.log.load_all().await?;
-        }
         let incremental = self.config.incremental.as_ref().map(Incremental::new);
         let incremental = incremental.transpose()?;
-        let (landing, entries) = (self.log.landing(), self.log.entries());
+        let highs = match incremental {
+            Some(_) => self.log.highs().await?,
+            None => Vec::new(),
+        };
         let is_again = !self.config.refresh.is_never();
         let now = self.context.clock.unix();
-        let (known, first) = known(landing, entries, incremental.as_ref(), is_again, now).await?;
+        let last = self.log.last();
+        let run = page_run(last, incremental.as_ref(), &highs, is_again, now)?;
+        let (known, files) = match &run {
+            Some(run) => self.known_of(run).await?,
+            None => (HashSet::new(), Vec::new()),
+        };
+        // The keys of the window's own records are known already.
+        let key = match known.is_empty() {
+            true => Vec::new(),
+            false => key_of(self.config),
+        };
         self.window.know(known);
-        let key = key_of(self.config);
-        let files = entries.iter().skip(first).flat_map(|entry| &entry.files);
-        for file in files.filter(|_| !key.is_empty()) {
-            self.window.note_rows(read_rows(landing, file, &key).await?);
+        for file in files.iter().filter(|_| !key.is_empty()) {
+            let rows = read_rows(self.log.landing(), file, &key).await?;
+            self.window.note_rows(rows);
         }
         self.knows = true;
         Ok(())
     }
 
-    /// Returns true if older records may come again: in a page run after the first one, and with a key
-    /// whose versions are compared.
-    fn needs_known(&self) -> bool {
-        let run = self.log.last().and_then(|last| last.state.position.run());
-        let is_first = run.is_none_or(|run| run.number == 0);
-        !is_first || !key_of(self.config).is_empty() || needs_older(self.config)
+    /// Loads the hashes of landed records that the page run `run` may return again. Also returns the
+    /// data files whose keys decide about them. Of older entries, those are read that may have such
+    /// records.
+    async fn known_of(&mut self, run: &PageRun) -> Result<(HashSet<u128>, Vec<DataFile>), Error> {
+        let mut known = ahead(run);
+        let has_key = !key_of(self.config).is_empty();
+        if run.number == 0 && (known.is_empty() || !has_key) {
+            return Ok((known, Vec::new()));
+        }
+        if run.number > 0 && is_bounded(run) {
+            self.log
+                .load_until(|entry| is_below_bound(entry, run))
+                .await?;
+            let (found, files) =
+                known_from_bound(self.log.landing(), self.log.entries(), run).await?;
+            known.extend(found);
+            return Ok((known, files));
+        }
+        let files = self
+            .log
+            .files_before(|entry| is_earlier(entry, run))
+            .await?;
+        known.extend(known_of_all(self.log.landing(), &files).await?);
+        let all = files.all.into_iter().map(|(_, file)| file);
+        Ok((known, all.collect()))
     }
 
     /// The last committed position.
@@ -722,6 +760,7 @@ impl<'a> Run<'a> {
             .await?;
         let gone = self.log.take_gone();
         supersede::set_aside(self.log.landing(), &gone).await?;
+        self.log.snapshot_if_due().await;
         self.committed(began.elapsed());
         info!(source = %self.config.name, %sequence, rows, rejected, pages, "batch landed");
         self.warn(sequence);

@@ -1,4 +1,4 @@
-//! OpenMerge small data files into large ones, and deleting superseded files.
+//! Merging small data files into large ones, and deleting superseded files.
 //!
 //! A merge is one entry of the log for each merged file ([`Compacted`]), so memory holds one of them. A
 //! killed command leaves whole merges, and the next one continues. Rows, their order and their
@@ -10,12 +10,14 @@ use std::{collections::BTreeMap, sync::Arc};
 use arrow::{array::RecordBatch, datatypes::Schema};
 use feedline_schemas::{
     amendment::{AmendReport, CompactionReport},
-    commit::{ChildTable, CommitEntry, Compacted, DataFile},
+    commit::{CommitEntry, Compacted, DataFile},
     config::PipelineConfig,
     ids::{Name, Sequence},
-    log_effect::holder,
+    record::RecordSchema,
+    report::{SourceReport, Warning},
 };
 use futures::{StreamExt as _, TryStreamExt as _, stream};
+use tracing::warn;
 
 use super::{Amending, retain::expire};
 use crate::{
@@ -32,10 +34,12 @@ use crate::{
 
 /// Size of merged files in bytes, unless another is given.
 pub const TARGET_BYTES: u64 = 128 << 20;
-/// Files that are read at the same time, in their order.
-const READS: usize = 8;
+/// Files that are read at the same time, in their order, if they are small.
+const READS: u64 = 8;
+/// Bytes of files that are read at the same time, unless one file has more.
+const READ_BYTES: u64 = 32 << 20;
 /// Most entries that one merge covers.
-const MOST_ENTRIES: usize = 10_000;
+const MOST_ENTRIES: u64 = 10_000;
 
 /// Merges the small data files of a source into files of about `target_bytes` bytes, and then deletes
 /// superseded files as `ingest.retention` says. Neighbouring files of one schema version are merged,
@@ -55,7 +59,7 @@ pub async fn compact(
     context: &Context,
     dry_run: bool,
 ) -> Result<AmendReport, Error> {
-    let mut amending = Amending::open(config, source, context).await?;
+    let mut amending = Amending::open_tail(config, source, context).await?;
     let mut report = amending.report("compact", dry_run);
     if amending.log.last().is_none() {
         report
@@ -64,29 +68,86 @@ pub async fn compact(
         report.next = amending.next(&Default::default());
         return Ok(report);
     }
-    sweep(amending.log.landing()).await;
+    let log = &mut amending.log;
     let mut counts = CompactionReport::default();
     if dry_run {
-        for group in groups(amending.log.entries(), target_bytes) {
+        for group in groups(log, target_bytes).await? {
             add(&mut counts, &group);
         }
-        expire(config, &mut amending.log, &mut counts, true).await?;
+        let now = context.clock.unix();
+        expire(config, log, &mut counts, now, true).await?;
     } else {
-        let holding = Holding::of(amending.log.landing(), source, context);
-        let log = &mut amending.log;
+        let holding = Holding::of(log.landing(), source, context);
         // Boxed: the future of an amendment is large.
-        let work = Box::pin(async {
-            merge_all(log, target_bytes, context, &mut counts).await?;
-            expire(config, log, &mut counts, false).await?;
-            log.cover_amendments().await;
-            Ok(())
-        });
-        holding.during(work).await?;
+        let work = Box::pin(merge_and_expire(config, log, target_bytes, context));
+        counts = holding.during(work).await?;
     }
     report.compacted = Some(counts);
     let state = amending.log.last().map(|last| last.state.clone());
     report.next = amending.next(&state.unwrap_or_default());
     Ok(report)
+}
+
+/// Merges the files of a source after its run, if `ingest.compact` is set and they are many. The run
+/// holds the lease, or none: a program that commits meanwhile ends the compaction. Its failure is a
+/// warning, since the run itself has succeeded.
+pub(crate) async fn compact_when_due(
+    config: &PipelineConfig,
+    source: &Name,
+    context: &Context,
+    report: &mut SourceReport,
+) {
+    let compact = config.ingest.as_ref();
+    let Some(compact) = compact.and_then(|ingest| ingest.compact.as_ref()) else {
+        return;
+    };
+    let target_bytes = compact.target_bytes.get().bytes();
+    // Files of half the size stay.
+    let large = (2 * report.bytes).div_ceil(target_bytes);
+    if report.files.saturating_sub(large) <= compact.files.get() || context.is_cancelled() {
+        return;
+    }
+    let work = async {
+        let mut amending = Amending::open_tail(config, source, context).await?;
+        let log = &mut amending.log;
+        let counts = merge_and_expire(config, log, target_bytes, context).await?;
+        Ok::<_, Error>((counts, log.sums().await?))
+    };
+    // Boxed: the future of an amendment is large.
+    match Box::pin(work).await {
+        Ok((counts, sums)) => {
+            (report.files, report.bytes) = (sums.files, sums.bytes);
+            report.compacted = Some(counts);
+        }
+        Err(Error::Cancelled) => {}
+        Err(error) => {
+            warn!(%source, %error, "small files were not merged");
+            let message = format!("small files were not merged after the run: {error}");
+            let warning = Warning::new("compaction_failed", message).with_key("ingest.compact");
+            report.warnings.push(warning);
+        }
+    }
+}
+
+async fn merge_and_expire(
+    config: &PipelineConfig,
+    log: &mut CommitLog,
+    target_bytes: u64,
+    context: &Context,
+) -> Result<CompactionReport, Error> {
+    let mut counts = CompactionReport::default();
+    sweep(log.landing()).await;
+    for group in groups(log, target_bytes).await? {
+        if context.is_cancelled() {
+            return Err(Error::Cancelled);
+        }
+        merge_group(log, &group, &mut counts).await?;
+    }
+    expire(config, log, &mut counts, context.clock.unix(), false).await?;
+    if !counts.entries.is_empty() {
+        log.cover_amendments().await;
+    }
+    Ok(counts)
 }
 
 /// Entries whose data files become one.
@@ -99,148 +160,196 @@ struct MergeGroup {
 }
 
 impl MergeGroup {
-    fn files(&self) -> impl Iterator<Item = &DataFile> {
-        self.files.iter().chain(self.children.values().flatten())
-    }
-
+    /// Lists of files that become one each.
     fn tables(&self) -> impl Iterator<Item = &Vec<DataFile>> {
         let lists = std::iter::once(&self.files).chain(self.children.values());
-        lists.filter(|files| !files.is_empty())
+        lists.filter(|files| files.len() > 1)
     }
 }
 
 fn add(counts: &mut CompactionReport, group: &MergeGroup) {
-    counts.files_before += group.files().count() as u64;
-    counts.files_after += group.tables().count() as u64;
-    counts.rows += group.files().map(|file| file.rows).sum::<u64>();
-    counts.bytes_before += group.files().map(|file| file.bytes).sum::<u64>();
+    for files in group.tables() {
+        counts.files_before += files.len() as u64;
+        counts.files_after += 1;
+        counts.rows += files.iter().map(|file| file.rows).sum::<u64>();
+        counts.bytes_before += files.iter().map(|file| file.bytes).sum::<u64>();
+    }
 }
 
-/// Neighbouring entries whose files are small and have the same columns.
-fn groups(entries: &[CommitEntry], target_bytes: u64) -> Vec<MergeGroup> {
-    let mut groups = Vec::new();
-    let mut open: Option<(MergeGroup, &CommitEntry, usize)> = None;
-    let starts = starts(entries);
-    for (index, entry) in entries.iter().enumerate() {
+/// Groups of the log's entries whose files are merged.
+async fn groups(log: &mut CommitLog, target_bytes: u64) -> Result<Vec<MergeGroup>, Error> {
+    let start = || Grouping::new(target_bytes);
+    let grouping = log.fold(start, Grouping::add).await?;
+    Ok(grouping.finish())
+}
+
+/// Neighbouring entries whose files are small and have the same columns, found entry by entry.
+#[derive(Debug, Default)]
+struct Grouping {
+    target_bytes: u64,
+    groups: Vec<MergeGroup>,
+    open: Option<OpenGroup>,
+    /// The entry that has the files of merged ones, and the first of these.
+    merged: Option<(Sequence, Sequence)>,
+}
+
+/// A group that takes in further entries.
+#[derive(Debug)]
+struct OpenGroup {
+    group: MergeGroup,
+    bytes: u64,
+    schema: RecordSchema,
+    /// Schemas of the child tables that have files.
+    tables: BTreeMap<Name, RecordSchema>,
+}
+
+impl OpenGroup {
+    fn fits(&self, entry: &CommitEntry, bytes: u64, target_bytes: u64) -> bool {
+        let used = entry.children.iter();
+        let mut used = used.filter(|(_, table)| !table.files.is_empty());
+        let is_same = used.all(|(name, table)| {
+            let own = self.tables.get(name);
+            own.is_none_or(|own| *own == table.schema)
+        });
+        let count = entry.sequence.get() - self.group.first.get();
+        self.schema == entry.schema
+            && is_same
+            && self.bytes + bytes <= target_bytes
+            && count < MOST_ENTRIES
+    }
+}
+
+impl Grouping {
+    fn new(target_bytes: u64) -> Self {
+        Self {
+            target_bytes,
+            ..Self::default()
+        }
+    }
+
+    /// Adds the next entry of the log.
+    fn add(&mut self, entry: &CommitEntry) {
+        let first = self.first_of(entry);
         let tables = || entry.children.values().flat_map(|table| &table.files);
         let bytes: u64 = entry.files.iter().chain(tables()).map(|f| f.bytes).sum();
         if bytes == 0 {
-            continue;
+            return;
         }
-        let is_large = bytes.saturating_mul(2) >= target_bytes && entry.files.len() <= 1;
-        let fits = |(group, of, began): &(MergeGroup, &CommitEntry, usize)| {
-            let own: u64 = group.files().map(|file| file.bytes).sum();
-            have_same_columns(of, entry)
-                && own + bytes <= target_bytes
-                && index - began < MOST_ENTRIES
-        };
-        if is_large || !open.as_ref().is_some_and(fits) {
-            groups.extend(open.take().map(|(group, ..)| group));
+        let is_large = bytes.saturating_mul(2) >= self.target_bytes && entry.files.len() <= 1;
+        let open = self.open.as_ref();
+        if is_large || !open.is_some_and(|open| open.fits(entry, bytes, self.target_bytes)) {
+            self.close();
         }
         if is_large {
-            continue;
+            return;
         }
-        let start = starts[index];
-        let (group, ..) = open.get_or_insert_with(|| {
-            let group = MergeGroup {
-                first: entries[start].sequence,
+        let open = self.open.get_or_insert_with(|| OpenGroup {
+            group: MergeGroup {
+                first,
                 last: entry.sequence,
                 files: Vec::new(),
                 children: BTreeMap::new(),
-            };
-            (group, entry, start)
+            },
+            bytes: 0,
+            schema: entry.schema.clone(),
+            tables: BTreeMap::new(),
         });
-        group.last = entry.sequence;
-        group.files.extend(entry.files.iter().cloned());
-        for (name, table) in &entry.children {
-            let files = group.children.entry(name.clone()).or_default();
+        open.bytes += bytes;
+        open.group.last = entry.sequence;
+        open.group.files.extend(entry.files.iter().cloned());
+        let used = entry.children.iter();
+        for (name, table) in used.filter(|(_, table)| !table.files.is_empty()) {
+            open.tables
+                .entry(name.clone())
+                .or_insert_with(|| table.schema.clone());
+            let files = open.group.children.entry(name.clone()).or_default();
             files.extend(table.files.iter().cloned());
         }
     }
-    groups.extend(open.map(|(group, ..)| group));
-    groups.iter_mut().for_each(|group| {
-        group.children.retain(|_, files| files.len() > 1);
-    });
-    groups.retain(|group| group.files.len() > 1 || !group.children.is_empty());
-    groups
-}
 
-/// For each entry, the first one whose rows its files have.
-fn starts(entries: &[CommitEntry]) -> Vec<usize> {
-    let mut starts: Vec<usize> = (0..entries.len()).collect();
-    for index in 0..entries.len() {
-        let holder = holder(entries, index);
-        starts[holder] = starts[holder].min(index);
+    /// The first entry whose rows the files of `entry` have.
+    fn first_of(&mut self, entry: &CommitEntry) -> Sequence {
+        match (entry.merged_into, self.merged) {
+            (Some(holder), Some((of, _))) if of == holder => {}
+            (Some(holder), _) => self.merged = Some((holder, entry.sequence)),
+            (None, Some((holder, first))) if holder == entry.sequence => return first,
+            (None, _) => {}
+        }
+        entry.sequence
     }
-    starts
+
+    fn close(&mut self) {
+        let Some(OpenGroup { mut group, .. }) = self.open.take() else {
+            return;
+        };
+        group.children.retain(|_, files| files.len() > 1);
+        if group.files.len() > 1 || !group.children.is_empty() {
+            self.groups.push(group);
+        }
+    }
+
+    fn finish(mut self) -> Vec<MergeGroup> {
+        self.close();
+        self.groups
+    }
 }
 
-fn have_same_columns(a: &CommitEntry, b: &CommitEntry) -> bool {
-    let tables = a.children.iter();
-    let mut tables = tables.filter_map(|(name, table)| Some((table, b.children.get(name)?)));
-    let is_used = |table: &ChildTable| !table.files.is_empty();
-    let is_same =
-        |(a, b): (&ChildTable, &ChildTable)| a.schema == b.schema || !is_used(a) || !is_used(b);
-    a.schema == b.schema && tables.all(is_same)
-}
-
-/// Merges group after group.
-async fn merge_all(
+/// Writes the merged files of a group and the entry that names them.
+async fn merge_group(
     log: &mut CommitLog,
-    target_bytes: u64,
-    context: &Context,
+    group: &MergeGroup,
     counts: &mut CompactionReport,
 ) -> Result<(), Error> {
-    for group in groups(log.entries(), target_bytes) {
-        if context.is_cancelled() {
-            return Err(Error::Cancelled);
-        }
-        let Some(last) = log.last() else {
-            return Ok(());
-        };
-        let mut commit = Commit::amending(last);
-        let sequence = log.next_sequence();
-        let mut compacted = Compacted {
-            first: group.first,
-            last: group.last,
-            files: group.files.clone(),
-            children: BTreeMap::new(),
-        };
-        let mut bytes_after = 0;
-        if group.files.len() > 1 {
-            let merged = merge(log, &group.files, sequence).await?;
-            compacted.files = vec![merged.file.clone()];
-            bytes_after += merged.file.bytes;
-            log.put(merged).await?;
-        }
-        for (name, files) in &group.children {
-            let merged = merge(log, files, sequence).await?;
-            let file = merged.file.clone();
-            bytes_after += file.bytes;
-            compacted.children.insert(name.clone(), vec![file]);
-            log.put(merged).await?;
-        }
-        commit.compacted = vec![compacted];
-        log.append(commit).await?;
-        let gone = log.take_gone();
-        set_aside(log.landing(), &gone).await?;
-        add(counts, &group);
-        counts.bytes_after += bytes_after;
-        counts.entries.push(sequence.get());
+    let Some(last) = log.last() else {
+        return Ok(());
+    };
+    let mut commit = Commit::amending(last);
+    let sequence = log.next_sequence();
+    let mut compacted = Compacted {
+        first: group.first,
+        last: group.last,
+        files: group.files.clone(),
+        children: BTreeMap::new(),
+    };
+    let mut bytes_after = 0;
+    if group.files.len() > 1 {
+        let merged = merge(log, &group.files, sequence).await?;
+        compacted.files = vec![merged.file.clone()];
+        bytes_after += merged.file.bytes;
+        log.put(merged).await?;
     }
+    for (name, files) in &group.children {
+        let merged = merge(log, files, sequence).await?;
+        let file = merged.file.clone();
+        bytes_after += file.bytes;
+        compacted.children.insert(name.clone(), vec![file]);
+        log.put(merged).await?;
+    }
+    commit.compacted = vec![compacted];
+    log.append(commit).await?;
+    // Older entries may not be in memory, so the log does not name all files that are gone.
+    log.take_gone();
+    let gone: Vec<DataFile> = group.tables().flatten().cloned().collect();
+    set_aside(log.landing(), &gone).await?;
+    add(counts, group);
+    counts.bytes_after += bytes_after;
+    counts.entries.push(sequence.get());
     Ok(())
 }
 
 /// Writes the rows of `files` as one file that the entry `sequence` names.
 async fn merge(log: &CommitLog, files: &[DataFile], sequence: Sequence) -> Result<Encoded, Error> {
-    let mut merged: Option<(MergedFile, Arc<Schema>)> = None;
+    let mut merged: OpenMerge = None;
     let rows: u64 = files.iter().map(|file| file.rows).sum();
     let landing = log.landing();
+    let largest = files.iter().map(|file| file.bytes).max().unwrap_or(1);
+    let at_once = (READ_BYTES / largest.max(1)).clamp(1, READS);
     let reads: Vec<_> = files
         .iter()
         .map(|file| landed_file::read_whole(landing, file))
         .collect();
-    let mut reads = stream::iter(reads).buffered(READS);
+    let at_once = usize::try_from(at_once).unwrap_or(1);
+    let mut reads = stream::iter(reads).buffered(at_once);
     for file in files {
         let Some(batches) = reads.try_next().await? else {
             break;
@@ -265,6 +374,7 @@ async fn merge(log: &CommitLog, files: &[DataFile], sequence: Sequence) -> Resul
     Ok(encoded)
 }
 
+/// The merged file so far, with its columns.
 type OpenMerge = Option<(MergedFile, Arc<Schema>)>;
 
 fn push(merged: OpenMerge, batches: &[RecordBatch], url: String) -> Result<OpenMerge, Error> {
@@ -287,7 +397,10 @@ fn push(merged: OpenMerge, batches: &[RecordBatch], url: String) -> Result<OpenM
 
 #[cfg(test)]
 mod tests {
-    use feedline_schemas::{decode, ids::Hash128};
+    use feedline_schemas::{
+        decode,
+        ids::{Hash128, SchemaVersion},
+    };
 
     use super::*;
 
@@ -307,7 +420,9 @@ mod tests {
     }
 
     fn ends(entries: &[CommitEntry], target: u64) -> Vec<(u64, u64)> {
-        let groups = groups(entries, target);
+        let mut grouping = Grouping::new(target);
+        entries.iter().for_each(|entry| grouping.add(entry));
+        let groups = grouping.finish();
         let ends = |group: &MergeGroup| (group.first.get(), group.last.get());
         groups.iter().map(ends).collect()
     }
@@ -339,5 +454,24 @@ mod tests {
             entry.merged_into = Some(Sequence::new(2));
         }
         assert_eq!(ends(&entries, 1_000), [(0, 3)]);
+    }
+
+    #[test]
+    fn each_child_table_of_a_group_has_one_schema() {
+        let table = |version: u32, files: usize| {
+            let mut entry: CommitEntry = decode("sample", SAMPLE.as_bytes()).unwrap();
+            let (_, mut table) = entry.children.pop_first().unwrap();
+            table.schema.version = SchemaVersion::new(version);
+            table.files.truncate(files);
+            table
+        };
+        let mut entries: Vec<CommitEntry> = (0..6).map(|i| entry(i, 10)).collect();
+        let name = Name::new("tags").unwrap();
+        // It is not in the first entries, and one entry has no rows of it.
+        for (index, version, files) in [(1, 1, 0), (2, 1, 1), (3, 2, 0), (4, 2, 1), (5, 2, 1)] {
+            let table = table(version, files);
+            entries[index].children.insert(name.clone(), table);
+        }
+        assert_eq!(ends(&entries, 100_000), [(0, 3), (4, 5)]);
     }
 }

@@ -4,14 +4,18 @@ use std::collections::BTreeSet;
 
 use feedline_schemas::{
     amendment::{AmendReport, Withdrawn, WithdrawnReason},
-    commit::CommitEntry,
+    commit::{CommitEntry, DataFile},
     config::PipelineConfig,
     ids::{Name, Sequence},
     log_effect::{holder, index_of},
 };
 
-use super::{Amending, count, files, sweep, without};
-use crate::{commit_log::Commit, context::Context, error::Error};
+use super::{Amending, count, files, rewind::written, sweep, without};
+use crate::{
+    commit_log::{Commit, CommitLog},
+    context::Context,
+    error::Error,
+};
 
 /// Deletes batches of a source, by the sequence numbers of their entries. An entry records that
 /// their files no longer count. Then the files are removed: rows, rows of child tables, rejected
@@ -44,9 +48,13 @@ pub async fn delete(
     for entry in &chosen {
         count(&mut report, entry);
         without(&mut commit.state.totals, entry);
-        commit
-            .withdrawn
-            .push(withdrawn(entry, WithdrawnReason::Deleted));
+        let mut own = withdrawn(entry, WithdrawnReason::Deleted);
+        for path in earlier_files(log, entry.sequence).await? {
+            if !own.files.contains(&path) {
+                own.files.push(path);
+            }
+        }
+        commit.withdrawn.push(own);
     }
     for entry in log.entries() {
         let mut retried = entry.withdrawn.iter();
@@ -69,12 +77,34 @@ pub async fn delete(
         let state = commit.state.clone();
         log.append(commit).await?;
         sweep(log.landing(), log.entries()).await?;
+        log.cover_amendments().await;
         report.sequence = Some(sequence.get());
         report.next = amending.next(&state);
     } else {
         report.next = amending.next(&last.state);
     }
     Ok(report)
+}
+
+/// Files that have had rows or rejects of a batch: what was merged or rewritten since is in
+/// `superseded/`, and is removed too.
+async fn earlier_files(log: &CommitLog, batch: Sequence) -> Result<Vec<String>, Error> {
+    let entry = written(log, batch).await?;
+    let mut all: Vec<DataFile> = files(&entry).cloned().collect();
+    for later in log.entries() {
+        let merged = later.compacted.iter().filter(|_| entry.counts.rows > 0);
+        for merged in merged.filter(|merged| (merged.first..=merged.last).contains(&batch)) {
+            all.extend(merged.files.iter().cloned());
+            all.extend(merged.children.values().flatten().cloned());
+        }
+        let replaced = later.replaced.iter();
+        for replaced in replaced.filter(|replaced| replaced.sequence == batch) {
+            all.extend(replaced.files.iter().cloned());
+            all.extend(replaced.rejects.iter().flatten().cloned());
+            all.extend(replaced.children.values().flatten().cloned());
+        }
+    }
+    Ok(all.into_iter().map(|file| file.path).collect())
 }
 
 /// Withdrawal of the files of a batch, for the log entry.
@@ -89,7 +119,8 @@ pub(super) fn withdrawn(entry: &CommitEntry, reason: WithdrawnReason) -> Withdra
 /// Refuses to delete some of the batches whose rows a compaction has merged.
 fn check_merged(entries: &[CommitEntry], batches: &BTreeSet<u64>) -> Result<(), Error> {
     for batch in batches {
-        let Some(index) = index_of(entries, Sequence::new(*batch)) else {
+        let index = index_of(entries, Sequence::new(*batch));
+        let Some(index) = index.filter(|index| entries[*index].counts.rows > 0) else {
             continue;
         };
         let of = holder(entries, index);
@@ -103,7 +134,7 @@ fn check_merged(entries: &[CommitEntry], batches: &BTreeSet<u64>) -> Result<(), 
         return Err(Error::config(
             "--batch",
             format!(
-                "the rows of batch {batch} are in one file with those of {} batches from {} to {}, since `feedline ingest compact` has merged them; delete all of them, or go back with `feedline ingest rewind`",
+                "the rows of batch {batch} are in one file with those of {} batches from {} to {}, since `feedline ingest compact` has merged them; delete all of them, or use `feedline ingest rewind`",
                 with_rows.len(),
                 first.unwrap_or(batch),
                 last.unwrap_or(batch)

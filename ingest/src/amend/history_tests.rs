@@ -247,7 +247,7 @@ async fn rows_of_a_merged_file_are_superseded_rewound_deleted_and_read_again_by_
         merge(&config, &root).await;
         root
     };
-    // A file that has changed: its rows alone go.
+    // A file that has changed: its rows alone are dropped.
     let root = merged().await;
     fs::write(folder.path().join("b.csv"), "id,price\n100,1\n").unwrap();
     let report = bring(&config, &root).await;
@@ -397,4 +397,54 @@ async fn an_entry_stays_small_however_many_files_have_been_read() {
     let bytes = root.child("landing/s").size(&path).await.unwrap();
     assert!(bytes < 400_000, "{bytes}");
     assert!(newest.sequence > Sequence::new(25));
+}
+
+#[tokio::test]
+async fn no_copy_of_deleted_rows_stays() {
+    let folder = three_files();
+    let config = pipeline(&folder, "");
+    let root = Store::memory();
+    bring(&config, &root).await;
+    merge(&config, &root).await;
+    put(&folder, "d.csv", 18..20);
+    bring(&config, &root).await;
+    merge(&config, &root).await;
+    // The first files, and the merged one that was merged again.
+    let superseded = root.list("landing/s/superseded/data").await.unwrap();
+    assert_eq!(superseded.len(), 11);
+    let all = entries(&root).await;
+    let batches = all.iter().filter(|entry| entry.counts.rows > 0);
+    let batches: Vec<u64> = batches.map(|entry| entry.sequence.get()).collect();
+    let report = delete(&config, &name(), &batches, &context(&root), false)
+        .await
+        .unwrap();
+    assert_eq!(report.rows, 20);
+    for folder in ["landing/s/superseded", "landing/s/data"] {
+        assert!(root.list(folder).await.unwrap().is_empty(), "{folder}");
+    }
+}
+
+#[tokio::test]
+async fn a_run_merges_small_files_if_they_are_many_and_that_is_configured() {
+    let folder = three_files();
+    let plain = pipeline(&folder, "");
+    let config = pipeline(&folder, "[ingest]\ncompact = { files = 3 }\n");
+    let root = Store::memory();
+    let report = bring(&plain, &root).await;
+    assert_eq!((report.files, report.compacted), (9, None));
+    let before = rows(&root).await;
+    let report = bring(&config, &root).await;
+    let merged = report.compacted.unwrap();
+    assert_eq!((merged.files_before, merged.files_after), (9, 1));
+    assert_eq!((report.files, report.new_rows), (1, Some(0)));
+    assert_eq!(rows(&root).await, before);
+    check(&config, &root).await;
+    let report = bring(&config, &root).await;
+    assert_eq!((report.files, report.compacted), (1, None));
+    // Merged files are merged with new ones.
+    put(&folder, "d.csv", 18..26);
+    let report = bring(&config, &root).await;
+    assert_eq!(report.new_rows, Some(8));
+    assert_eq!(report.compacted.unwrap().files_before, 5);
+    check(&config, &root).await;
 }

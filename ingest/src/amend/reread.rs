@@ -111,6 +111,7 @@ pub async fn reread(
         }
         log.append(commit).await?;
         sweep(log.landing(), log.entries()).await?;
+        log.cover_amendments().await;
         report.sequence = Some(sequence.get());
     }
     report.next = amending.next(&state);
@@ -298,8 +299,8 @@ fn plan_files(
         let after = &entry.state.position;
         let parts = entry.parts.iter().map(|part| part.url.clone());
         let mut of: BTreeSet<String> = parts.collect();
-        // An entry of an earlier version does not name the files of its records.
-        if of.is_empty() && !entry.is_amendment() {
+        // An entry of version 1 does not name the files of its records, but its position lists all of them.
+        if of.is_empty() && !entry.is_amendment() && entry.version < 2 {
             of = urls(after).difference(&urls(before)).cloned().collect();
             of.extend(begun(before));
         }

@@ -92,6 +92,7 @@ pub async fn reset(
     };
     log.append(commit).await?;
     sweep(log.landing(), log.entries()).await?;
+    log.cover_amendments().await;
     report.sequence = Some(sequence.get());
     Ok(report)
 }

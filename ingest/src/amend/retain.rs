@@ -18,7 +18,9 @@ const MOST_FILES: usize = 10_000;
 /// a rewind behind it then fails with a reason, and a killed command is completed by the next one.
 ///
 /// The age of a file counts from when it was superseded to when the newest entry was written, both by
-/// the clock of the store: no other clock can delete a file too early.
+/// the clock of the store. An entry that is newer than `now`, by the clock of this machine, was written
+/// by a clock that was ahead: then the age counts to `now`. So a file is not deleted too early unless
+/// both clocks are ahead.
 ///
 /// # Errors
 /// [`Error::Fenced`], [`Error::Storage`].
@@ -26,6 +28,7 @@ pub(super) async fn expire(
     config: &PipelineConfig,
     log: &mut CommitLog,
     counts: &mut CompactionReport,
+    now: Duration,
     dry_run: bool,
 ) -> Result<(), Error> {
     let mut listed = log.landing().list(ASIDE).await?;
@@ -33,7 +36,7 @@ pub(super) async fn expire(
         Some(last) => {
             let path = entry_path(last.sequence.get());
             let newest = log.landing().modified(&path).await?;
-            choose(config, &mut listed, newest)
+            choose(config, &mut listed, newest.min(now))
         }
         None => Vec::new(),
     };

@@ -30,7 +30,7 @@ use crate::{
 /// Data files that were superseded by a changed file after `to` count again, if they still exist.
 ///
 /// # Errors
-/// [`Error::Config`] for an entry that the source cannot go back to, [`Error::Running`] while another
+/// [`Error::Config`] for an entry that the source cannot return to, [`Error::Running`] while another
 /// program holds the source's lease, [`Error::Log`] for a damaged log, [`Error::Fenced`] if a run
 /// committed meanwhile, [`Error::Storage`].
 pub async fn rewind(
@@ -83,6 +83,13 @@ async fn rewind_log(
         "files that no longer count move to `superseded/` of the source's landing folder".into(),
     );
     let planned = plan(amending, to, target).await?;
+    // A merged file has rows of both sides.
+    for kept in &planned.commit.compacted {
+        let files = kept.files.iter();
+        report.rows = report
+            .rows
+            .saturating_sub(files.map(|file| file.rows).sum());
+    }
     report.next = amending.next(&planned.commit.state);
     if dry_run {
         return Ok(report);
@@ -112,17 +119,17 @@ fn check(entries: &[CommitEntry], to: Sequence) -> Result<(), Error> {
         let by = entry.sequence;
         if let Some(folder) = &entry.reset_to {
             return wrong(format!(
-                "entry {by} has reset the source: what had landed before is in the folder `landing/{folder}` of the pipeline; go back to entry {by} or a later one"
+                "entry {by} has reset the source: what had landed before is in the folder `landing/{folder}` of the pipeline; choose entry {by} or a later one"
             ));
         }
         if entry.rewound_to.is_some_and(|rewound| rewound < to) {
             return wrong(format!(
-                "entry {to} was taken back by the rewind of entry {by}; go back to an entry before the one that it names, or to {by} or a later one"
+                "entry {to} was taken back by the rewind of entry {by}; choose an entry before the one that it names, or to {by} or a later one"
             ));
         }
         if let Some(lost) = entry.withdrawn.iter().find(|lost| lost.sequence <= to) {
             return wrong(format!(
-                "entry {by} has withdrawn files of entry {}, and they are gone; go back to entry {by} or a later one",
+                "entry {by} has withdrawn files of entry {}, and they are gone; choose entry {by} or a later one",
                 lost.sequence
             ));
         }
@@ -143,7 +150,7 @@ fn describe(entries: &[CommitEntry], to: Sequence, report: &mut AmendReport) {
 }
 
 /// The entry `sequence` as it was written: with the state after it.
-async fn written(log: &CommitLog, sequence: Sequence) -> Result<CommitEntry, Error> {
+pub(super) async fn written(log: &CommitLog, sequence: Sequence) -> Result<CommitEntry, Error> {
     let path = entry_path(sequence.get());
     let bytes = log.landing().get(&path).await?;
     Ok(decode(&log.landing().url_of(&path), &bytes)?)
@@ -247,7 +254,7 @@ async fn bring_back(
     let superseded: BTreeMap<Sequence, Sequence> = later
         .flat_map(|entry| {
             let earlier = entry.replaced.iter().map(|replaced| replaced.sequence);
-            earlier.map(|earlier| (earlier, entry.sequence))
+            earlier.map(move |earlier| (earlier, entry.sequence))
         })
         .filter(|(earlier, _)| *earlier <= to)
         .collect();
@@ -273,16 +280,18 @@ async fn bring_back(
             return Err(Error::config(
                 "--to",
                 format!(
-                    "entry {by} has superseded rows of entry {sequence}, which a compaction has merged with others; go back to entry {by} or a later one"
+                    "entry {by} has superseded rows of entry {sequence}, which a compaction has merged with others; choose entry {by} or a later one"
                 ),
             ));
         }
         let mut replaced = Replaced::same_rows(sequence, Vec::new());
-        replaced.files = restore(log, &then.files, by, &mut planned.encoded).await?;
-        let rejects = restore(log, &then.rejects, by, &mut planned.encoded).await?;
+        let own: Vec<&DataFile> = now.named_files().collect();
+        let known = (&own[..], by);
+        replaced.files = restore(log, &then.files, known, &mut planned.encoded).await?;
+        let rejects = restore(log, &then.rejects, known, &mut planned.encoded).await?;
         replaced.rejects = Some(rejects);
         for (name, table) in &then.children {
-            let files = restore(log, &table.files, by, &mut planned.encoded).await?;
+            let files = restore(log, &table.files, known, &mut planned.encoded).await?;
             replaced.children.insert(name.clone(), files);
         }
         planned.commit.replaced.push(replaced);
@@ -290,20 +299,20 @@ async fn bring_back(
     Ok(())
 }
 
-/// The files under names that they can have now: those that are in place keep theirs, and copies of
-/// superseded ones are added to `encoded`.
+/// The files under names that they can have now: those of the entry that are in place, `own`, keep
+/// theirs, and copies of those that the entry `by` has superseded are added to `encoded`.
 async fn restore(
     log: &CommitLog,
     files: &[DataFile],
-    by: Sequence,
+    (own, by): (&[&DataFile], Sequence),
     encoded: &mut Vec<Encoded>,
 ) -> Result<Vec<DataFile>, Error> {
     let landing = log.landing();
     let mut found = Vec::with_capacity(files.len());
     for file in files {
-        let named = log.entries().iter().flat_map(CommitEntry::named_files);
-        if named.into_iter().any(|own| own == file) {
-            found.push(file.clone());
+        // An earlier rewind may have given it another name.
+        if let Some(own) = own.iter().find(|own| own.hash == file.hash) {
+            found.push((*own).clone());
             continue;
         }
         let copy = landing.get_opt(&aside(file)).await?;
@@ -312,7 +321,7 @@ async fn restore(
             return Err(Error::config(
                 "--to",
                 format!(
-                    "entry {by} has superseded `{}`, and retention has deleted it since; go back to entry {by} or a later one",
+                    "entry {by} has superseded `{}`, and retention has deleted it since; choose entry {by} or a later one",
                     file.path
                 ),
             ));
