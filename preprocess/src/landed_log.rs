@@ -101,7 +101,7 @@ pub(crate) async fn split_merged(
     let found: Vec<(Sequence, Compacted)> = later
         .flat_map(|entry| {
             let merged = entry.compacted.iter().filter(across).cloned();
-            merged.map(|merged| (entry.sequence, merged))
+            merged.map(move |merged| (entry.sequence, merged))
         })
         .collect();
     for (by, merged) in found {
@@ -111,10 +111,11 @@ pub(crate) async fn split_merged(
                 merged.first, merged.last
             )))
         };
+        // A further merge of them changes no row: the files that they were landed with have all of them.
         let changes = |entry: &CommitEntry| {
             entry.sequence > first
                 && entry.sequence != by
-                && Reach::of(entry).touches(first.next(), merged.last)
+                && Reach::on_rows(entry).touches(first.next(), merged.last)
         };
         if entries.iter().any(changes) {
             return reason("they have changed since");

@@ -41,7 +41,7 @@ use flate2::read::GzDecoder;
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::{Context, Engine, Error, build, read_manifest};
+use crate::{Context, Engine, Error, build, read_manifest, superseded};
 
 /// Key that a configuration error is about.
 pub(crate) fn config_key(error: &Error) -> Option<&str> {
@@ -236,11 +236,13 @@ impl LandingZone {
             let bytes = self.store.get(&path).await.unwrap();
             let of = entry.insert(decode::<CommitEntry>(&path, &bytes).unwrap());
             for file in &of.files {
-                let bytes = self.store.get(&file.path).await.unwrap();
+                // An earlier merge has moved it.
+                let bytes = superseded::get(&self.store, &file.path).await.unwrap();
+                let moved = superseded::path(&file.path);
+                self.store.put(&moved, bytes.clone()).await.unwrap();
+                self.store.delete(&file.path).await.unwrap();
                 let reader = ParquetRecordBatchReaderBuilder::try_new(bytes).unwrap();
                 merged.extend(reader.build().unwrap().map(Result::unwrap));
-                let moved = format!("superseded/{}", file.path);
-                self.store.rename(&file.path, &moved).await.unwrap();
             }
         }
         let schema = merged[0].schema();

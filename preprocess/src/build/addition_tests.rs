@@ -814,26 +814,31 @@ async fn merged_files_change_no_dataset_and_rows_are_added_behind_them() {
         build_with(&root, DATASET, 2).await.unwrap();
         placed(&root).await
     };
-    // Ranges of batches that are merged: before the position of the dataset, after it, and across it.
-    for (first, last) in [(0, 1), (2, 3), (1, 2), (0, 3)] {
+    // Ranges of batches that are merged: before the position of the dataset, after it, and across it, also twice.
+    let ranges: [&[(u64, u64)]; 5] = [
+        &[(0, 1)],
+        &[(2, 3)],
+        &[(1, 2)],
+        &[(0, 3)],
+        &[(1, 2), (0, 3)],
+    ];
+    for ranges in ranges {
         let root = Store::memory();
         let mut zone = market(&root).await;
         build_with(&root, DATASET, 2).await.unwrap();
         zone.batch(&rows(600..700)).await;
         zone.batch(&rows(700..900)).await;
-        zone.merge(first, last).await;
+        for (first, last) in ranges {
+            zone.merge(*first, *last).await;
+        }
         let report = build_with(&root, DATASET, 2).await.unwrap();
         let added = report.added.unwrap();
-        assert_eq!(
-            (report.anew, added.rows_in),
-            (None, 300),
-            "{first} to {last}"
-        );
-        assert_eq!(placed(&root).await, expected, "{first} to {last}");
+        assert_eq!((report.anew, added.rows_in), (None, 300), "{ranges:?}");
+        assert_eq!(placed(&root).await, expected, "{ranges:?}");
         check(&root).await;
         // All rows are read from the merged file.
         refit_with(&root, DATASET).await.unwrap();
-        assert_eq!(placed(&root).await, expected, "{first} to {last}");
+        assert_eq!(placed(&root).await, expected, "{ranges:?}");
     }
 }
 
