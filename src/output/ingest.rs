@@ -392,6 +392,9 @@ pub(super) fn write_source(source: &SourceReport, out: &mut String) -> fmt::Resu
     if let Some(changed) = &source.settings_changed {
         write_settings(changed, out)?;
     }
+    if let Some(compacted) = &source.compacted {
+        write_compaction(compacted, out)?;
+    }
     for (reason, count) in &source.skipped {
         line(out, "  skipped", format!("{count} {reason}"))?;
     }
