@@ -40,8 +40,26 @@ fn write_files(folder: &Path) {
     }
 }
 
+/// Entries that the source can return to: those that no later rewind has taken back.
+fn counting(zone: &Path) -> Vec<u64> {
+    let entries = fs::read_dir(zone.join("log")).unwrap();
+    let mut paths: Vec<_> = entries.map(|entry| entry.unwrap().path()).collect();
+    paths.retain(|path| path.extension().is_some_and(|ending| ending == "json"));
+    paths.sort();
+    let (mut counting, mut lowest) = (Vec::new(), u64::MAX);
+    for path in paths.iter().rev() {
+        let entry: Value = serde_json::from_slice(&fs::read(path).unwrap()).unwrap();
+        let sequence = entry["sequence"].as_u64().unwrap();
+        if sequence <= lowest {
+            counting.push(sequence);
+        }
+        lowest = lowest.min(entry["rewound_to"].as_u64().unwrap_or(u64::MAX));
+    }
+    counting
+}
+
 /// The command of a kill: compactions of several sizes, rewinds, and runs.
-fn command(kill: u64, random: &mut Random, entries: u64) -> Vec<String> {
+fn command(kill: u64, random: &mut Random, zone: &Path) -> Vec<String> {
     let mut words: Vec<String> = vec!["ingest".into()];
     let of_source = ["pipeline.toml".to_owned(), "numbers".to_owned()];
     match kill % 3 {
@@ -55,7 +73,9 @@ fn command(kill: u64, random: &mut Random, entries: u64) -> Vec<String> {
         1 => {
             words.push("rewind".into());
             words.extend(of_source);
-            let to = entries - 1 - random.below(entries / 2);
+            let counting = counting(zone);
+            let half = u64::try_from(counting.len()).unwrap() / 2 + 1;
+            let to = counting[usize::try_from(random.below(half)).unwrap()];
             words.extend(["--to".to_owned(), to.to_string()]);
         }
         _ => words.push("pipeline.toml".into()),
@@ -110,8 +130,7 @@ fn a_compaction_a_rewind_or_a_run_killed_anywhere_leaves_a_complete_table() {
     let mut random = Random(11);
     let (mut killed, mut longest) = (0, 150_000);
     for kill in 0..kills {
-        let entries = count_files(&zone.join("log"));
-        let words = command(kill, &mut random, entries);
+        let words = command(kill, &mut random, &zone);
         let words: Vec<&str> = words.iter().map(String::as_str).collect();
         // A reader beside it finds all files that the log names.
         let reader = start(folder, &["ingest", "verify", "pipeline.toml"]);
