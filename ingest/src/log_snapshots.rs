@@ -22,7 +22,7 @@ use feedline_schemas::{
 };
 use feedline_storage::{Listed, PutNew, Store, log};
 
-use self::merged::{List, merge};
+use self::merged::{MergedKind, merge};
 use crate::{
     commit_log::entry_path,
     error::Error,
@@ -78,7 +78,7 @@ pub(crate) async fn write(
         None => &start,
     };
     let parts = parts(landing, old, tail, position).await?;
-    let [frontier, validators] = [List::Frontier, List::Validators];
+    let [frontier, validators] = [MergedKind::Frontier, MergedKind::Validators];
     let (frontier, validators) = (
         merge(landing, frontier, before, &parts, tail).await?,
         merge(landing, validators, before, &parts, tail).await?,

@@ -21,12 +21,12 @@ const MOST_ROWS: u64 = 1 << 20;
 
 /// A list that entries add to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum List {
+pub(super) enum MergedKind {
     Frontier,
     Validators,
 }
 
-impl List {
+impl MergedKind {
     /// Files that an entry adds.
     fn of(self, entry: &CommitEntry) -> &[DataFile] {
         match self {
@@ -68,7 +68,7 @@ impl List {
 /// [`Error::Landed`] for a damaged or absent file, [`Error::Log`], [`Error::Storage`].
 pub(super) async fn merge(
     landing: &Store,
-    list: List,
+    list: MergedKind,
     before: Option<&LogSnapshot>,
     parts: &[LogPart],
     tail: &[CommitEntry],
@@ -96,7 +96,7 @@ pub(super) async fn merge(
 /// Merges files into one, together with the last ones that are not much larger.
 async fn push(
     landing: &Store,
-    list: List,
+    list: MergedKind,
     kept: &mut Vec<MergedList>,
     (mut files, last): (Vec<DataFile>, Sequence),
 ) -> Result<(), Error> {
@@ -129,7 +129,7 @@ async fn push(
 /// that still count: entries before `first` that follow on the files that remain.
 async fn lost(
     landing: &Store,
-    list: List,
+    list: MergedKind,
     kept: &mut Vec<MergedList>,
     (parts, tail, first): (&[LogPart], &[CommitEntry], Sequence),
 ) -> Result<Vec<DataFile>, Error> {
