@@ -21,18 +21,39 @@ pub(crate) async fn read_log(
     at_most: Option<Sequence>,
 ) -> Result<(Vec<CommitEntry>, Option<Hash128>), Error> {
     let read = log::read_all(store, source, at_most).await;
-    let (entries, last_hash) = read.map_err(|error| match error {
+    let (entries, last_hash) = read.map_err(|error| log_error(store, error))?;
+    for entry in &entries {
+        check_entry(store, entry)?;
+    }
+    Ok((entries, last_hash))
+}
+
+/// Reads and verifies the log of `source`, and adds its entries as they count now to what `start` gives, without holding all
+/// of them in memory. Also returns the hash of the last one's bytes.
+pub(crate) async fn fold_log<T>(
+    store: &Store,
+    source: &Name,
+    start: impl Fn() -> T,
+    add: impl Fn(&mut T, CommitEntry),
+) -> Result<(T, Option<Hash128>), Error> {
+    let read = log::fold_all(store, source, None, start, add).await;
+    read.map_err(|error| log_error(store, error))
+}
+
+fn log_error(store: &Store, error: LogError) -> Error {
+    match error {
         LogError::Damaged(reason) => damaged(store.url_of("log"), reason),
         LogError::Contract(error) => error.into(),
         LogError::Storage(error) => error.into(),
-    })?;
-    for entry in &entries {
-        check_origins(entry).map_err(|reason| {
-            let path = log::entry_path(entry.sequence.get());
-            damaged(store.url_of(&path), reason)
-        })?;
     }
-    Ok((entries, last_hash))
+}
+
+/// Checks that the rows of an entry can have origins.
+pub(crate) fn check_entry(store: &Store, entry: &CommitEntry) -> Result<(), Error> {
+    check_origins(entry).map_err(|reason| {
+        let path = log::entry_path(entry.sequence.get());
+        damaged(store.url_of(&path), reason)
+    })
 }
 
 /// Checks that the last row of a batch can have an origin.

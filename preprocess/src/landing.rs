@@ -17,7 +17,7 @@ use futures::{StreamExt, TryStreamExt, stream};
 use crate::{
     Error,
     files::{self, Files},
-    landed_log::{hash_of, read_log, split_merged, taken_back},
+    landed_log::{check_entry, fold_log, hash_of, read_log, split_merged, taken_back},
     scan::ScanFile,
     superseded,
 };
@@ -73,25 +73,22 @@ impl Landed {
         table: Option<&Name>,
     ) -> Result<Self, Error> {
         let store = root.child(&format!("landing/{}", source.name));
-        let (entries, last_hash) = read_log(&store, &source.name, None).await?;
-        let end = entries.last().map(|entry| entry.sequence).zip(last_hash);
-        let empty = entries.last().map(files_without_rows).unwrap_or_default();
-        let (mut generations, mut children) = (BTreeMap::new(), BTreeMap::new());
-        let (mut left_out, mut rejected) = (0, 0);
-        for entry in entries {
-            left_out += entry.counts.duplicates;
-            rejected += entry.counts.rejected;
-            let Named {
-                path,
-                schema,
-                files,
-                child,
-            } = Named::of(entry, table);
-            let child = child.map_or(Ok(()), |(schema, files)| add(&mut children, schema, files));
-            child
-                .and_then(|()| add(&mut generations, schema, files))
-                .map_err(|reason| damaged(store.url_of(&path), reason))?;
+        let add_entry = |found: &mut LogFiles, entry: CommitEntry| found.add(&store, entry, table);
+        let (found, last_hash) =
+            fold_log(&store, &source.name, LogFiles::default, add_entry).await?;
+        let LogFiles {
+            last,
+            empty,
+            generations,
+            children,
+            left_out,
+            rejected,
+            fault,
+        } = found;
+        if let Some(fault) = fault {
+            return Err(fault);
         }
+        let end = last.zip(last_hash);
         let mut name = TableName::from(source.name.clone());
         let Some((sequence, entry_hash)) = end else {
             let has_run = !store.list("").await?.is_empty();
@@ -299,6 +296,48 @@ impl Landed {
 
     pub(crate) fn files(&self) -> impl Iterator<Item = &DataFile> {
         self.generations.iter().flat_map(|g| &g.files)
+    }
+}
+
+/// Data that the entries of a log name.
+#[derive(Debug, Default)]
+struct LogFiles {
+    last: Option<Sequence>,
+    /// Files that were read without a row.
+    empty: Vec<String>,
+    generations: BTreeMap<SchemaVersion, Generation>,
+    /// Those of the child table that is read.
+    children: BTreeMap<SchemaVersion, Generation>,
+    left_out: u64,
+    rejected: u64,
+    /// Fault of the first entry that cannot be used.
+    fault: Option<Error>,
+}
+
+impl LogFiles {
+    /// Adds the next entry of the log in `store`, and its child table `table`.
+    fn add(&mut self, store: &Store, entry: CommitEntry, table: Option<&Name>) {
+        if self.fault.is_some() {
+            return;
+        }
+        self.fault = check_entry(store, &entry).err();
+        self.last = Some(entry.sequence);
+        self.empty = files_without_rows(&entry);
+        self.left_out += entry.counts.duplicates;
+        self.rejected += entry.counts.rejected;
+        let Named {
+            path,
+            schema,
+            files,
+            child,
+        } = Named::of(entry, table);
+        let child = child.map_or(Ok(()), |(schema, files)| {
+            add(&mut self.children, schema, files)
+        });
+        let added = child.and_then(|()| add(&mut self.generations, schema, files));
+        if let Err(reason) = added {
+            self.fault = Some(damaged(store.url_of(&path), reason));
+        }
     }
 }
 

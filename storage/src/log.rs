@@ -3,6 +3,8 @@
 //! See [`feedline_schemas::commit`] and [`feedline_schemas::log_snapshot`] for the formats. An opening costs one listing of
 //! the snapshots' heads, two reads, and the entries after the snapshot. The log itself is listed only if there is no snapshot.
 
+use std::slice;
+
 use bytes::Bytes;
 use feedline_schemas::{
     ContractError,
@@ -386,24 +388,50 @@ pub async fn read_all(
     source: &Name,
     at_most: Option<Sequence>,
 ) -> Result<(Vec<CommitEntry>, Option<Hash128>), LogError> {
+    fold_all(landing, source, at_most, Vec::new, Vec::push).await
+}
+
+/// Like [`read_all`], and adds the entries one after another to what `start` gives, so that memory holds those of one part of
+/// the snapshot and those after it.
+///
+/// # Errors
+/// [`LogError`].
+pub async fn fold_all<T>(
+    landing: &Store,
+    source: &Name,
+    at_most: Option<Sequence>,
+    start: impl Fn() -> T,
+    add: impl Fn(&mut T, CommitEntry),
+) -> Result<(T, Option<Hash128>), LogError> {
     let tail = open(landing, source, at_most).await?;
-    let mut entries = Vec::new();
+    let mut all = start();
     let (mut later, mut last_hash) = (tail.entries, tail.last_hash);
+    let mut newest = Vec::new();
     if let Some(snapshot) = &tail.snapshot {
-        match read_parts(landing, &snapshot.parts).await? {
-            Ok(mut covered) => {
-                covered.truncate(covered.len().saturating_sub(snapshot.newest.len()));
-                covered.extend(snapshot.newest.iter().cloned());
-                entries = covered;
-            }
-            Err(reason) => {
-                tracing::warn!(%source, "the commit log is read from its first entry, since a part of its snapshot is unreadable: {reason}");
-                (later, last_hash) = all_entries(landing, source, at_most).await?;
+        newest.clone_from(&snapshot.newest);
+        let first = newest.first().map(|first| first.sequence);
+        let first = first.unwrap_or(snapshot.sequence.next());
+        for part in &snapshot.parts {
+            match read_parts(landing, slice::from_ref(part)).await? {
+                Ok(mut entries) => {
+                    entries.retain(|entry| entry.sequence < first);
+                    for newer in &later {
+                        log_effect::apply(&mut entries, newer);
+                    }
+                    entries.into_iter().for_each(|entry| add(&mut all, entry));
+                }
+                Err(reason) => {
+                    tracing::warn!(%source, "the commit log is read from its first entry, since a part of its snapshot is unreadable: {reason}");
+                    (all, newest) = (start(), Vec::new());
+                    (later, last_hash) = all_entries(landing, source, at_most).await?;
+                    break;
+                }
             }
         }
     }
     for entry in later {
-        log_effect::push(&mut entries, entry);
+        log_effect::push(&mut newest, entry);
     }
-    Ok((entries, last_hash))
+    newest.into_iter().for_each(|entry| add(&mut all, entry));
+    Ok((all, last_hash))
 }

@@ -7,16 +7,17 @@ use arrow::{
     datatypes::{DataType, Int64Type},
 };
 use feedline_schemas::{
-    commit::Ledger,
+    commit::{DataFile, Ledger},
     config::{ForEachConfig, SourceConfig},
     ids::{Hash128, Name},
 };
 
 use crate::{
-    commit_log::{landed, landing},
+    commit_log::landing,
     context::Context,
     error::Error,
     landed_file,
+    log_entries::{Kept, LogEntries},
     source::Record,
     value::Value,
 };
@@ -38,7 +39,7 @@ impl Values {
     /// the URL path; they are dropped from the list of a source.
     ///
     /// # Errors
-    /// [`Error::Config`], and those of [`landed`].
+    /// [`Error::Config`], and those of [`crate::landed`].
     pub(super) async fn new(
         config: &SourceConfig,
         each: &ForEachConfig,
@@ -196,35 +197,27 @@ fn text(value: &Value) -> String {
 
 /// Distinct values of a landed column of a source, in the order of their first rows.
 async fn read(source: &Name, column: &str, context: &Context) -> Result<Vec<Value>, Error> {
-    let Some(landed) = landed(&context.root, source).await? else {
+    let folder = landing(&context.root, source);
+    let mut entries = LogEntries::open(&folder, source, Kept::Newest).await?;
+    let Some(columns) = entries.last().map(|last| last.schema.columns.clone()) else {
         tracing::info!(%source, "has landed no values yet");
         return Ok(Vec::new());
     };
-    let has_column = |name: &str| {
-        landed
-            .schema
-            .columns
-            .iter()
-            .any(|column| column.name == name)
-    };
-    if !landed.schema.columns.is_empty() && !has_column(column) {
-        let names: Vec<&str> = landed
-            .schema
-            .columns
-            .iter()
-            .map(|c| c.name.as_str())
-            .take(30)
-            .collect();
+    if !columns.is_empty() && !columns.iter().any(|own| own.name == column) {
+        let names = columns.iter().map(|own| own.name.as_str());
+        let names: Vec<&str> = names.take(30).collect();
         let reason = format!(
             "`{source}` has no column `{column}`; it has: {}",
             names.join(", ")
         );
         return Err(Error::config("for_each.column", reason));
     }
-    let folder = landing(&context.root, source);
+    let files = entries.fold(Vec::new, |files: &mut Vec<DataFile>, entry| {
+        files.extend(entry.files.iter().cloned());
+    });
     let (mut values, mut seen) = (Vec::new(), HashSet::new());
-    for file in landed.entries.iter().flat_map(|entry| &entry.files) {
-        for rows in landed_file::read(&folder, file, &[column], None).await? {
+    for file in files.await? {
+        for rows in landed_file::read(&folder, &file, &[column], None).await? {
             let Some(array) = rows.column_by_name(column) else {
                 continue;
             };
