@@ -37,7 +37,7 @@ pub async fn resume(
 
 async fn resume_source(config: &SourceConfig, context: &Context) -> Result<ResumedSource, Error> {
     let hash = config_hash(config);
-    let mut log = CommitLog::open(&context.root, &config.name, &context.run_id, hash).await?;
+    let mut log = CommitLog::open_tail(&context.root, &config.name, &context.run_id, hash).await?;
     let name = config.name.to_string();
     let now_s = context.clock.unix().as_secs();
     let last = log.last();
