@@ -145,7 +145,10 @@ async fn parts(
     }
     for newer in tail {
         let position = &newer.state.position;
-        slices = both(slices, span(before, position));
+        // A rewind seems to read everything up to where it returns to, and reads nothing.
+        if !newer.is_amendment() {
+            slices = both(slices, span(before, position));
+        }
         before = position;
         let mut entry = newer.clone();
         settle(&mut entry);

@@ -773,33 +773,37 @@ async fn a_writer_whose_log_is_outdated_brings_no_superseded_file_back() {
     assert_eq!(landing.list("data").await.unwrap(), before);
 }
 
+/// Appends a batch of the slice of a day, with the next one begun.
+async fn read_day(log: &mut CommitLog, day: i64) {
+    let mut commit = match log.last() {
+        Some(last) => Commit::amending(last),
+        None => empty(),
+    };
+    let ledger = Ledger {
+        target: [0, 1_000],
+        values: 1,
+        part: vec![[0, day + 1]],
+        slice: Some([day + 1, day + 2]),
+        ..Ledger::default()
+    };
+    commit.counts.pages = 1;
+    commit.state.position = Position::Page {
+        page: 0,
+        cursor: None,
+        run: PageRun {
+            ledger: Some(Box::new(ledger)),
+            ..PageRun::default()
+        },
+    };
+    log.append(commit).await.unwrap();
+}
+
 #[tokio::test]
 async fn of_a_long_log_only_batches_with_slices_nearby_are_read() {
     let root = Store::memory();
     let mut log = open(&root).await;
     for day in 0..44 * i64::try_from(FEW).unwrap() {
-        let mut commit = match log.last() {
-            Some(last) => Commit::amending(last),
-            None => empty(),
-        };
-        // One slice a batch; the next one is begun.
-        let ledger = Ledger {
-            target: [0, 1_000],
-            values: 1,
-            part: vec![[0, day + 1]],
-            slice: Some([day + 1, day + 2]),
-            ..Ledger::default()
-        };
-        commit.counts.pages = 1;
-        commit.state.position = Position::Page {
-            page: 0,
-            cursor: None,
-            run: PageRun {
-                ledger: Some(Box::new(ledger)),
-                ..PageRun::default()
-            },
-        };
-        log.append(commit).await.unwrap();
+        read_day(&mut log, day).await;
     }
     let landing = landing(&root);
     let near = async |interval: Interval| {
@@ -814,6 +818,23 @@ async fn of_a_long_log_only_batches_with_slices_nearby_are_read() {
     let newest = near([176, 177]).await;
     assert!((16..all).contains(&newest), "{newest}");
     assert_eq!(near([0, 1]).await, all);
+    // A rewind reads nothing itself, so its part is not near to everything.
+    let mut log = open(&root).await;
+    let entry = log.entries()[100].clone();
+    let mut commit = Commit::amending(&entry);
+    commit.rewound_to = Some(entry.sequence);
+    log.append(commit).await.unwrap();
+    log.cover_amendments().await;
+    let opened = LogEntries::open(&landing, &name(), Kept::Newest).await;
+    let spans: Vec<_> = opened
+        .unwrap()
+        .snapshot()
+        .unwrap()
+        .parts
+        .iter()
+        .map(|part| part.slices)
+        .collect();
+    assert_eq!(spans.last(), Some(&None), "{spans:?}");
 }
 
 #[tokio::test]
