@@ -762,6 +762,19 @@ pub(crate) enum IngestCommand {
         #[arg(long)]
         dry_run: bool,
     },
+    /// Write Delta tables over landed files, for DuckDB, polars, Spark and others, or bring them up to
+    /// the commit logs
+    Delta {
+        #[command(flatten)]
+        pipeline: Pipeline,
+        /// Only this source
+        #[arg(long, value_name = "NAME")]
+        source: Option<String>,
+        /// Remove the logs of the tables and write them again, such as after another program has
+        /// changed them; landed files stay
+        #[arg(long)]
+        rebuild: bool,
+    },
     /// Retry the rejected records of a source under its current contract; matching ones land
     RetryRejects {
         #[command(flatten)]

@@ -326,6 +326,14 @@ async fn run_ingest(ingest: Ingest, tools: &Tools) -> anyhow::Result<Outcome> {
             let merged = feedline_ingest::compact(config, &name, bytes, &context, dry_run);
             return work.amended(Box::pin(merged).await, RejectRule::default());
         }
+        Some(IngestCommand::Delta {
+            pipeline,
+            source,
+            rebuild,
+        }) => {
+            let work = Work::load(&pipeline, tools)?;
+            return work.delta(source, rebuild).await;
+        }
         Some(IngestCommand::RetryRejects {
             pipeline,
             source,
@@ -694,6 +702,15 @@ impl<'a> Work<'a> {
         Ok(Outcome::Done)
     }
 
+    async fn delta(&self, source: Option<String>, rebuild: bool) -> anyhow::Result<Outcome> {
+        let only = source.map(|text| self.source(&text)).transpose()?;
+        let (config, context) = (&self.loaded.config, self.ingesting());
+        let report = feedline_ingest::delta(config, only.as_ref(), &context, rebuild);
+        let report = Box::pin(report).await.map_err(|e| self.ingest_error(e))?;
+        self.tools.print(&report, self.json)?;
+        Ok(Outcome::Done)
+    }
+
     fn has_sources(&self) -> Result<(), ConfigError> {
         if self.loaded.config.source.is_empty() {
             let reason = "the pipeline has no source; add a `[[source]]`";
@@ -817,6 +834,7 @@ impl<'a> Work<'a> {
     }
 
     fn ingesting(&self) -> feedline_ingest::Context {
+        let config = &self.loaded.config;
         feedline_ingest::Context {
             root: self.root.clone(),
             progress: Arc::clone(&self.tools.progress),
@@ -825,6 +843,7 @@ impl<'a> Work<'a> {
             hosts: Arc::clone(&self.tools.hosts),
             meters: Arc::default(),
             run_id: self.run_id(),
+            delta: config.ingest.as_ref().is_some_and(|ingest| ingest.delta),
             cancel: self.tools.stop.watch.clone(),
             store_options: self.tools.environment.store_options(),
         }

@@ -2,6 +2,7 @@
 
 mod brief;
 mod dataset;
+mod delta;
 mod export;
 mod ingest;
 mod preview;

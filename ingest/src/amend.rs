@@ -36,6 +36,7 @@ pub use crate::run::retry_rejects::retry_rejects;
 use crate::{
     commit_log::CommitLog,
     context::Context,
+    delta::copied_from,
     error::Error,
     landing_files::{ORPHANS, sequence_of},
     settings::{choose, config_hash},
@@ -62,6 +63,7 @@ impl<'a> Amending<'a> {
         let (index, config) = one(config, source)?;
         let hash = config_hash(config);
         let log = CommitLog::open_whole(&context.root, &config.name, &context.run_id, hash).await?;
+        let log = log.with_delta(context);
         Ok(Self {
             config,
             context,
@@ -177,9 +179,10 @@ pub(crate) fn subtract(totals: &mut BTreeMap<String, u64>, counts: &BTreeMap<Str
 }
 
 /// Removes the files that amendments of the log withdraw, and after a reset all files of earlier
-/// entries. This includes withdrawn files that a killed command left, and that the next start moved
-/// to `orphans/`. Files in `superseded/` are removed if they have rows of deleted batches. All others
-/// stay there, in `orphans/` and in `damaged/`, for inspection and repair.
+/// entries, with the copies that Delta tables have of them. This includes withdrawn files that a
+/// killed command left, and that the next start moved to `orphans/`. Files in `superseded/` are
+/// removed if they have rows of deleted batches. All others stay there, in `orphans/` and in
+/// `damaged/`, for inspection and repair.
 ///
 /// # Errors
 /// [`Error::Storage`].
@@ -215,7 +218,8 @@ pub(crate) async fn sweep(landing: &Store, entries: &[CommitEntry]) -> Result<()
             .zip(reset)
             .is_some_and(|(own, reset)| own < reset);
         let is_gone = is_before_reset || withdrawn.contains(path);
-        if is_gone && !named.contains(found.path.as_str()) {
+        let is_copy = copied_from(path).is_some_and(|own| !named.contains(own.as_str()));
+        if is_copy || is_gone && !named.contains(found.path.as_str()) {
             landing.delete(&found.path).await?;
         }
     }

@@ -32,6 +32,8 @@ use tracing::warn;
 use crate::{
     amend,
     batch::Encoded,
+    context::Context,
+    delta::DeltaFollower,
     error::Error,
     landing_files,
     log_entries::{FilesBefore, Kept, LogEntries, Resumed},
@@ -109,6 +111,8 @@ pub(crate) struct CommitLog {
     tidied: Vec<Warning>,
     /// Files that no longer count since an entry was appended.
     gone: Vec<DataFile>,
+    /// Delta tables that follow the log, if they are wanted.
+    delta: Option<DeltaFollower>,
 }
 
 /// Contents of the log entry of a batch.
@@ -261,7 +265,23 @@ impl CommitLog {
             written: Vec::new(),
             tidied,
             gone: Vec::new(),
+            delta: None,
         })
+    }
+
+    /// Writes Delta tables behind further entries, if the run is asked to.
+    #[must_use]
+    pub(crate) fn with_delta(mut self, context: &Context) -> Self {
+        self.delta = context.delta.then(|| DeltaFollower::new(context));
+        self
+    }
+
+    /// Brings the Delta tables to the newest entry, where an earlier program has not.
+    pub(crate) async fn catch_up_delta(&mut self) {
+        let last = self.entries.last().zip(self.entries.last_hash());
+        if let (Some(delta), Some((last, hash))) = (&mut self.delta, last) {
+            Box::pin(delta.catch_up(&self.landing, &self.source, last, hash)).await;
+        }
     }
 
     /// Reads all older entries into memory, and keeps them there.
@@ -380,6 +400,11 @@ impl CommitLog {
     /// Warnings about unnamed files and unusable snapshots that were found when the log was opened.
     pub(crate) fn tidied(&self) -> &[Warning] {
         &self.tidied
+    }
+
+    /// Warnings about Delta tables.
+    pub(crate) fn delta_warnings(&self) -> &[Warning] {
+        self.delta.as_ref().map_or(&[][..], DeltaFollower::warnings)
     }
 
     /// Writes a file of the next entry, durably.
@@ -518,6 +543,10 @@ impl CommitLog {
         self.settings = BTreeMap::new();
         self.appended_rows += entry.counts.rows;
         self.gone.extend(self.entries.append(entry, hash));
+        // Before the caller moves the files that no longer count.
+        if let (Some(delta), Some(last)) = (&mut self.delta, self.entries.last()) {
+            Box::pin(delta.follow(&self.landing, &self.source, last, hash)).await;
+        }
         if self.last().is_some_and(|last| Reach::of(last).is_empty()) {
             self.snapshot_if_due().await;
         }

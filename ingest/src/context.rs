@@ -27,6 +27,8 @@ pub struct Context {
     pub meters: Arc<Meters>,
     /// Unique id of this process run, recorded in each commit.
     pub run_id: String,
+    /// True if Delta tables are written behind commits (`ingest.delta`).
+    pub delta: bool,
     /// Becomes true when the run should stop. It is checked between pages and in every wait. Pages
     /// read before that are committed, and a later run resumes after them.
     pub cancel: watch::Receiver<bool>,

@@ -162,6 +162,16 @@ pub enum Error {
         /// The problem.
         reason: String,
     },
+    /// A Delta table does not follow the commit log.
+    #[error(
+        "the Delta table at `{url}` cannot be used: {reason}; landed rows are not affected; `feedline ingest delta PIPELINE.toml --rebuild` writes it again from the commit log"
+    )]
+    Delta {
+        /// Folder of the table, or a landed file that it cannot have.
+        url: String,
+        /// The problem.
+        reason: String,
+    },
     /// An archive of responses lacks a requested response.
     #[error("cannot replay from `{url}`: {reason}")]
     Archive {
@@ -207,6 +217,7 @@ impl Classified for Error {
             | Self::Frozen { .. }
             | Self::Log { .. }
             | Self::Landed { .. }
+            | Self::Delta { .. }
             | Self::Archive { .. }
             | Self::Archived(_) => ErrorKind::Data,
             Self::Encode { .. } => ErrorKind::Bug,

@@ -28,6 +28,7 @@
 //! #     hosts: std::sync::Arc::default(),
 //! #     meters: std::sync::Arc::default(),
 //! #     run_id: "run".to_owned(),
+//! #     delta: false,
 //! #     cancel: tokio::sync::watch::channel(false).1,
 //! # };
 //! # let folder = tempfile::tempdir()?;
@@ -63,6 +64,7 @@ mod context;
 mod contract;
 mod csv_dialect;
 mod dedup;
+mod delta;
 pub mod demo;
 mod download;
 mod error;
@@ -132,6 +134,7 @@ pub use self::{
     check::check,
     commit_log::{Landed, landed},
     context::{Context, Secrets},
+    delta::delta,
     error::Error,
     hosts::Hosts,
     meter::{Cause, LogTotals, Meter, Meters, Reading},

@@ -99,6 +99,7 @@ pub struct ColumnPreview {
 /// #     hosts: std::sync::Arc::default(),
 /// #     meters: std::sync::Arc::default(),
 /// #     run_id: "run".to_owned(),
+/// #     delta: false,
 /// #     cancel: tokio::sync::watch::channel(false).1,
 /// # };
 /// # let folder = tempfile::tempdir()?;

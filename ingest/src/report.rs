@@ -87,6 +87,7 @@ pub(crate) async fn source_report(
         damage: Vec::new(),
         settings_changed: sums.change,
         standing: None,
+        delta: Vec::new(),
         error: None,
     }
 }

@@ -37,7 +37,8 @@ pub async fn resume(
 
 async fn resume_source(config: &SourceConfig, context: &Context) -> Result<ResumedSource, Error> {
     let hash = config_hash(config);
-    let mut log = CommitLog::open_tail(&context.root, &config.name, &context.run_id, hash).await?;
+    let log = CommitLog::open_tail(&context.root, &config.name, &context.run_id, hash).await?;
+    let mut log = log.with_delta(context);
     let name = config.name.to_string();
     let now_s = context.clock.unix().as_secs();
     let last = log.last();

@@ -13,6 +13,7 @@ use feedline_storage::{Store, log::newest_sequence};
 
 use crate::{
     commit_log::{entry_path, landing},
+    delta,
     error::{Error, when},
     failures,
     landing_files::report_damage,
@@ -52,6 +53,7 @@ pub async fn standing(
             source_report(source, &folder, last, sums.clone(), Requests::default()).await;
         told.warnings.extend(entries.warning());
         told.standing = Some(of(source, &folder, last, &sums, now.as_secs()).await?);
+        told.delta = delta::status(&folder, &source.name, entries.last()).await?;
         report_damage(&folder, &mut entries, &mut told).await?;
         add(&mut report, told);
     }

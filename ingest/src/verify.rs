@@ -18,6 +18,7 @@ use futures::{StreamExt as _, TryStreamExt as _, stream};
 
 use crate::{
     commit_log::{entry_path, landing},
+    delta,
     error::Error,
     landing_files::{MISSING, Stock},
     log_entries::log_error,
@@ -52,6 +53,7 @@ const TRIES: u32 = 16;
 /// #     hosts: std::sync::Arc::default(),
 /// #     meters: std::sync::Arc::default(),
 /// #     run_id: "run".to_owned(),
+/// #     delta: false,
 /// #     cancel: tokio::sync::watch::channel(false).1,
 /// # };
 /// # let folder = tempfile::tempdir()?;
@@ -139,6 +141,8 @@ async fn verify_once(landing: &Store, source: &Name) -> Result<VerifiedSource, E
     if chain.damage.is_none() {
         let snapshots = wrong_snapshots(landing, source, &entries).await?;
         verified.damage.extend(snapshots);
+        let tables = delta::verify(landing, source, &chain).await?;
+        verified.damage.extend(tables);
     }
     verified.damage.extend(chain.damage);
     Ok(verified)

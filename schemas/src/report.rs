@@ -176,6 +176,9 @@ pub struct SourceReport {
     /// newest change.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub settings_changed: Option<SettingsChanged>,
+    /// `ingest status`: Delta tables over what has landed, and how far they are behind.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub delta: Vec<DeltaTableReport>,
     /// `ingest status`: the source's schedule and last runs, and the plan of its next run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub standing: Option<Standing>,
@@ -235,6 +238,44 @@ pub struct SlicesReport {
     /// The slice or value that is being read.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub in_work: Option<String>,
+}
+
+/// Report of `ingest delta`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct DeltaReport {
+    /// True if the tables were removed and written again.
+    pub rebuilt: bool,
+    /// Per table: of each source its records, and its child tables.
+    pub tables: Vec<DeltaTableReport>,
+}
+
+/// A Delta table over landed files.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct DeltaTableReport {
+    /// `SOURCE`, or `SOURCE.TABLE` for a child table.
+    pub table: String,
+    /// Folder of the table, as Delta readers open it.
+    pub url: String,
+    /// Newest version; absent for a table that cannot be used.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub version: Option<u64>,
+    /// Entry of the commit log that it follows.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sequence: Option<u64>,
+    /// Entries of the commit log after that one.
+    pub behind: u64,
+    /// `ingest delta`: files of the table.
+    pub files: u64,
+    /// `ingest delta`: files that were written again, since a column has a wider type by now.
+    pub copies: u64,
+    /// Bytes of these.
+    pub copied_bytes: u64,
+    /// Reason why the table cannot be used.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub problem: Option<String>,
+    /// Decisions about the table.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<Warning>,
 }
 
 /// Report of `ingest resume`.

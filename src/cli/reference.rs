@@ -85,6 +85,7 @@ const EXAMPLES: &[Example] = &[
         "",
         "feedline ingest compact homes.toml homes --dry-run",
     ),
+    example("ingest delta", "", "feedline ingest delta homes.toml"),
     example(
         "ingest retry-rejects",
         "",

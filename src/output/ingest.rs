@@ -16,7 +16,7 @@ use feedline_schemas::{
     },
 };
 
-use super::{Text, grouped, line, shortened, write_rejects, write_warnings};
+use super::{Text, delta::write_tables, grouped, line, shortened, write_rejects, write_warnings};
 
 impl Text for IngestReport {
     fn write(&self, out: &mut String) -> fmt::Result {
@@ -384,6 +384,9 @@ pub(super) fn write_source(source: &SourceReport, out: &mut String) -> fmt::Resu
     }
     if let Some(standing) = &source.standing {
         write_standing(standing, out)?;
+    }
+    if !source.delta.is_empty() {
+        write_tables(&source.delta, out)?;
     }
     if let Some(slices) = &source.slices {
         write_slices(slices, out)?;

@@ -18,7 +18,7 @@ fn the_texts_of_all_errors_are_those_of_the_snapshot() {
     let mut texts = Texts::default();
     let variants = variants!(
         Error: Config, Http, Body, Incomplete, Deferred, Cancelled, File, TooManyRejects, Frozen, Fenced,
-        Replaced, Running, Log, Landed, Archive, Archived, Encode, Storage, Contract
+        Replaced, Running, Log, Landed, Delta, Archive, Archived, Encode, Storage, Contract
     );
     let mut samples = of_requests();
     samples.extend(of_records());
@@ -121,6 +121,12 @@ fn of_logs() -> Vec<Error> {
         Error::Landed {
             url: "file:///data/landing/prices/data/6.parquet".into(),
             reason: "it has 10 bytes and its log entry says 4096".into(),
+        },
+        Error::Delta {
+            url: "/data/landing/prices/data".into(),
+            reason:
+                "its version 7 was written by `Apache-Spark/4.0.0`, and only feedline may change it"
+                    .into(),
         },
         Error::Storage(feedline_storage::Error::NotFound { url: LOG.into() }),
         Error::Contract(ContractError::Newer {

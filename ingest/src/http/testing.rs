@@ -79,6 +79,7 @@ pub(crate) fn context_after(seconds: u64) -> Context {
         hosts: Arc::default(),
         meters: Arc::default(),
         run_id: "run".into(),
+        delta: false,
         cancel: watch::channel(false).1,
     }
 }

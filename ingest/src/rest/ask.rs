@@ -71,6 +71,7 @@ pub struct Suggestion {
 /// #     hosts: std::sync::Arc::default(),
 /// #     meters: std::sync::Arc::default(),
 /// #     run_id: "run".to_owned(),
+/// #     delta: false,
 /// #     cancel: tokio::sync::watch::channel(false).1,
 /// # };
 /// # tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {

@@ -124,7 +124,8 @@ async fn replay_source(
         return Err(Error::config("archive_raw", reason));
     }
     let (name, hash) = (&config.name, config_hash(config));
-    let mut log = CommitLog::open(&context.root, name, &context.run_id, hash).await?;
+    let log = CommitLog::open(&context.root, name, &context.run_id, hash).await?;
+    let mut log = log.with_delta(context);
     check_same(config, &log)?;
     log.record(recorded(config));
     let own = log.entries().iter().filter(|entry| entry.is_batch());

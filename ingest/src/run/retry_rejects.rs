@@ -70,7 +70,8 @@ pub async fn retry_rejects(
     let (index, config) = one(config, source)?;
     let under = |error: Error| error.under(&format!("source.{index}"));
     let hash = config_hash(config);
-    let mut log = CommitLog::open(&context.root, &config.name, &context.run_id, hash).await?;
+    let log = CommitLog::open(&context.root, &config.name, &context.run_id, hash).await?;
+    let mut log = log.with_delta(context);
     if !dry_run {
         adopt(config, &mut log).await.map_err(under)?;
     }

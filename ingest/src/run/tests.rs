@@ -64,6 +64,7 @@ fn context(root: &Store) -> Context {
         hosts: Arc::default(),
         meters: Arc::default(),
         run_id: format!("run-{}", RUN.fetch_add(1, Ordering::Relaxed)),
+        delta: false,
         cancel: watch::channel(false).1,
     }
 }

@@ -12,6 +12,13 @@ pub struct IngestConfig {
     /// Compaction after runs. Not set by default: files are merged by `feedline ingest compact` alone.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub compact: Option<CompactConfig>,
+    /// Writes a Delta table behind each commit, for each source and child table: `_delta_log/` in
+    /// `landing/<source>/data` and `landing/<source>/children/<table>`. Default false:
+    /// `feedline ingest delta` writes the tables when they are wanted. Set it if other tools should
+    /// see rows as soon as they have landed. It costs one small object for each commit and table,
+    /// and a copy of all files of a table whose column gets a wider type.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub delta: bool,
     /// Retention of superseded files.
     #[serde(skip_serializing_if = "RetentionConfig::is_default")]
     pub retention: RetentionConfig,

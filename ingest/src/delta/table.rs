@@ -1,0 +1,220 @@
+//! Files and columns of a Delta table as the commit log has them.
+
+use std::collections::BTreeSet;
+
+use feedline_schemas::{
+    commit::{CommitEntry, DataFile},
+    ids::{Hash128, Name},
+    record::{ColumnType, RecordSchema},
+};
+
+use super::columns::{DeltaColumns, stored_type};
+
+/// Folder for files that were written again with wider types, below a table's folder.
+pub(super) const WIDENED: &str = "widened";
+
+/// A source's records, or one of its child tables.
+pub(super) type Table = Option<Name>;
+
+/// All tables that entries of a log have.
+pub(super) fn tables<'a>(entries: impl IntoIterator<Item = &'a CommitEntry>) -> BTreeSet<Table> {
+    let children = entries.into_iter().flat_map(|entry| entry.children.keys());
+    std::iter::once(None)
+        .chain(children.cloned().map(Some))
+        .collect()
+}
+
+/// Folder of a table, below the source's landing folder. It has no other files than the table's, so
+/// a program that deletes those that a table does not name can do no harm.
+pub(super) fn folder(table: &Table) -> String {
+    match table {
+        None => "data".to_owned(),
+        Some(name) => format!("children/{name}"),
+    }
+}
+
+/// A file of a table.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct TableFile {
+    /// The landed file.
+    pub(super) file: DataFile,
+    /// Path relative to the table's folder: of the landed file, or of its copy with wider types.
+    pub(super) path: String,
+    /// Columns that the copy has with another type: name, type in the landed file, type in the copy.
+    pub(super) widened: Vec<Widened>,
+}
+
+/// A column of a file that gets a wider type.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Widened {
+    pub(super) name: String,
+    pub(super) from: ColumnType,
+    pub(super) to: ColumnType,
+}
+
+/// A table at one position of the log.
+#[derive(Clone, Debug)]
+pub(super) struct DeltaTable {
+    pub(super) columns: DeltaColumns,
+    pub(super) files: Vec<TableFile>,
+}
+
+impl DeltaTable {
+    /// The table after the last of `entries`, which are complete and all of the log up to there.
+    pub(super) fn of(entries: &[CommitEntry], table: &Table) -> Self {
+        let parts: Vec<_> = entries.iter().filter_map(|e| part(e, table)).collect();
+        let with_files = parts.iter().filter(|part| !part.files.is_empty());
+        let mut schemas: Vec<&RecordSchema> = with_files.map(|part| part.schema).collect();
+        schemas.dedup();
+        if schemas.is_empty() {
+            schemas.extend(parts.last().map(|part| part.schema));
+        }
+        let depth = parts.last().map_or(0, |part| part.depth);
+        let columns = DeltaColumns::of(schemas, depth);
+        let files = parts
+            .iter()
+            .flat_map(|part| {
+                let schema = part.schema;
+                part.files.iter().map(move |file| (schema, file))
+            })
+            .map(|(schema, file)| table_file(file, schema, &columns, table))
+            .collect();
+        Self { columns, files }
+    }
+}
+
+/// A table as one entry has it.
+pub(super) struct EntryPart<'a> {
+    pub(super) schema: &'a RecordSchema,
+    pub(super) files: &'a [DataFile],
+    depth: usize,
+}
+
+impl EntryPart<'_> {
+    /// Columns of the entry's files.
+    pub(super) fn columns(&self) -> DeltaColumns {
+        DeltaColumns::of([self.schema], self.depth)
+    }
+}
+
+/// The part of an entry about a table; `None` if it does not have the table.
+pub(super) fn part<'a>(entry: &'a CommitEntry, table: &Table) -> Option<EntryPart<'a>> {
+    match table {
+        None => Some(EntryPart {
+            schema: &entry.schema,
+            files: &entry.files,
+            depth: 0,
+        }),
+        Some(name) => entry.children.get(name).map(|child| EntryPart {
+            schema: &child.schema,
+            files: &child.files,
+            depth: child.lists.len(),
+        }),
+    }
+}
+
+fn table_file(
+    file: &DataFile,
+    schema: &RecordSchema,
+    columns: &DeltaColumns,
+    table: &Table,
+) -> TableFile {
+    let widened: Vec<Widened> = schema
+        .columns
+        .iter()
+        .filter_map(|column| {
+            let to = columns.type_of(&column.name)?;
+            let is_same = stored_type(column.r#type) == stored_type(to);
+            (!is_same).then(|| Widened {
+                name: column.name.clone(),
+                from: column.r#type,
+                to,
+            })
+        })
+        .collect();
+    let own = own_path(file, table);
+    let path = match widened.is_empty() {
+        true => own.to_owned(),
+        false => copy_path(own, &widened),
+    };
+    TableFile {
+        file: file.clone(),
+        path,
+        widened,
+    }
+}
+
+/// Path of a landed file in the folder of its table.
+pub(super) fn own_path<'f>(file: &'f DataFile, table: &Table) -> &'f str {
+    let below = file.path.strip_prefix(folder(table).as_str());
+    below.map_or(file.path.as_str(), |path| path.trim_start_matches('/'))
+}
+
+/// Path of the copy of the landed file `own`. Equal files with equal types have equal copies.
+fn copy_path(own: &str, widened: &[Widened]) -> String {
+    let stem = own.strip_suffix(".parquet").unwrap_or(own);
+    let types: String = widened
+        .iter()
+        .map(|column| format!("{}\0{:?}\0", column.name, stored_type(column.to)))
+        .collect();
+    let types = Hash128::of(types.as_bytes()).short();
+    format!("{WIDENED}/{stem}-{types}.parquet")
+}
+
+#[cfg(test)]
+mod tests {
+    use feedline_schemas::{decode, record::Column};
+
+    use super::*;
+    use crate::landing_files::sequence_of;
+
+    const SAMPLE: &str = include_str!("../../../schemas/samples/commit-2.json");
+
+    fn entry(sequence: u64, r#type: ColumnType) -> CommitEntry {
+        let mut entry: CommitEntry = decode("sample", SAMPLE.as_bytes()).unwrap();
+        entry.sequence = feedline_schemas::ids::Sequence::new(sequence);
+        entry.children.clear();
+        entry.schema.columns = vec![Column {
+            field_id: 1,
+            name: "amount".into(),
+            r#type,
+            whole: false,
+        }];
+        entry.files = vec![DataFile {
+            path: format!("data/{sequence:020}-0123456789abcdef.parquet"),
+            rows: 1,
+            bytes: 12,
+            hash: Hash128::of(b""),
+        }];
+        entry
+    }
+
+    #[test]
+    fn files_with_narrower_types_are_copies() {
+        let entries = [entry(0, ColumnType::Int64), entry(1, ColumnType::Float64)];
+        let table = DeltaTable::of(&entries, &None);
+        let [old, new] = &table.files[..] else {
+            panic!("{table:?}");
+        };
+        assert_eq!(old.widened.len(), 1);
+        assert!(
+            old.path.starts_with("widened/00000000000000000000-"),
+            "{old:?}"
+        );
+        assert_eq!(new.path, "00000000000000000001-0123456789abcdef.parquet");
+        // Writers that tidy the folder do not take copies for files of a batch.
+        assert_eq!(sequence_of(&format!("data/{}", old.path)), None);
+    }
+
+    #[test]
+    fn a_column_without_values_needs_a_copy_once_it_has_another_type_than_text() {
+        let copies = |to| {
+            let entries = [entry(0, ColumnType::Null), entry(1, to)];
+            let table = DeltaTable::of(&entries, &None);
+            table.files.iter().filter(|f| !f.widened.is_empty()).count()
+        };
+        assert_eq!(copies(ColumnType::Null), 0);
+        assert_eq!(copies(ColumnType::Utf8), 0);
+        assert_eq!(copies(ColumnType::Int64), 1);
+    }
+}
