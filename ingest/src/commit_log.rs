@@ -111,7 +111,7 @@ pub(crate) struct CommitLog {
     tidied: Vec<Warning>,
     /// Files that no longer count since an entry was appended.
     gone: Vec<DataFile>,
-    /// Delta tables that follow the log, if they are wanted.
+    /// Delta tables that follow the log.
     delta: Option<DeltaFollower>,
 }
 
@@ -269,18 +269,19 @@ impl CommitLog {
         })
     }
 
-    /// Writes Delta tables behind further entries, if the run is asked to.
+    /// Writes Delta tables behind further entries: all of them if the run is asked to, otherwise those
+    /// that exist where an entry moves their files.
     #[must_use]
     pub(crate) fn with_delta(mut self, context: &Context) -> Self {
-        self.delta = context.delta.then(|| DeltaFollower::new(context));
+        self.delta = Some(DeltaFollower::new(context));
         self
     }
 
     /// Brings the Delta tables to the newest entry, where an earlier program has not.
     pub(crate) async fn catch_up_delta(&mut self) {
-        let last = self.entries.last().zip(self.entries.last_hash());
-        if let (Some(delta), Some((last, hash))) = (&mut self.delta, last) {
-            Box::pin(delta.catch_up(&self.landing, &self.source, last, hash)).await;
+        if let (Some(delta), Some(hash)) = (&mut self.delta, self.entries.last_hash()) {
+            let tail = self.entries.all();
+            Box::pin(delta.catch_up(&self.landing, &self.source, tail, hash)).await;
         }
     }
 

@@ -53,8 +53,9 @@ fn position(table: &DeltaTableReport) -> String {
     match table.behind {
         0 => format!("version {version}, up to entry {sequence}"),
         behind => format!(
-            "version {version}, up to entry {sequence}, {} entries behind: run `feedline ingest delta`",
-            grouped(behind)
+            "version {version}, up to entry {sequence}, {} {} behind: run `feedline ingest delta`",
+            grouped(behind),
+            if behind == 1 { "entry" } else { "entries" }
         ),
     }
 }

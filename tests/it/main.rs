@@ -17,6 +17,7 @@ mod classes;
 mod cluster;
 mod decisions;
 mod deferred;
+mod delta;
 mod edit;
 mod ends;
 mod evolved;

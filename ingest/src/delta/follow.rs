@@ -2,12 +2,15 @@
 //!
 //! The commit log alone decides what has landed. So a table that cannot be written is a warning, and
 //! the next run or command brings it up to the log.
+//!
+//! Without `ingest.delta` a table that exists stays behind. But an entry that changes earlier ones
+//! moves files that the table names, so the table follows such an entry in any case.
 
 use std::collections::BTreeMap;
 
 use feedline_schemas::{
     commit::CommitEntry,
-    ids::{Hash128, Name},
+    ids::{Hash128, Name, Sequence},
     log_effect::Reach,
     report::{Warning, replace_warning},
 };
@@ -29,6 +32,9 @@ use crate::{
 #[derive(Debug)]
 pub(crate) struct DeltaFollower {
     stamp: Stamp,
+    /// True if tables are created and follow each entry (`ingest.delta`), and false if only tables that
+    /// exist follow, and only entries that move their files.
+    follows_all: bool,
     /// Newest versions that are known.
     heads: BTreeMap<Table, Head>,
     warnings: Vec<Warning>,
@@ -44,6 +50,7 @@ impl DeltaFollower {
     pub(crate) fn new(context: &Context) -> Self {
         Self {
             stamp: Stamp::of(context),
+            follows_all: context.delta,
             heads: BTreeMap::new(),
             warnings: Vec::new(),
             has_failed: false,
@@ -55,15 +62,22 @@ impl DeltaFollower {
         &self.warnings
     }
 
-    /// Brings the tables to `last`, the newest entry of the log, whose bytes have the hash `hash`.
+    /// Brings the tables to the last of `tail`, the newest entries of the log, whose bytes have the
+    /// hash `hash`.
     pub(crate) async fn catch_up(
         &mut self,
         landing: &Store,
         source: &Name,
-        last: &CommitEntry,
+        tail: &[CommitEntry],
         hash: Hash128,
     ) {
-        let done = Box::pin(self.bring(landing, source, last, hash, Known::Stored)).await;
+        let mut changes = tail.iter().rev().filter(|e| !Reach::of(e).is_empty());
+        let changed = changes.next().map(|entry| entry.sequence);
+        let (Some(last), true) = (tail.last(), self.follows_all || changed.is_some()) else {
+            return;
+        };
+        let known = Known::Stored { changed };
+        let done = Box::pin(self.bring(landing, source, last, hash, known)).await;
         self.note(source, done);
     }
 
@@ -75,6 +89,9 @@ impl DeltaFollower {
         entry: &CommitEntry,
         hash: Hash128,
     ) {
+        if !self.follows_all && Reach::of(entry).is_empty() {
+            return;
+        }
         let done = Box::pin(self.bring(landing, source, entry, hash, Known::Held)).await;
         self.note(source, done);
     }
@@ -101,6 +118,9 @@ impl DeltaFollower {
                 self.heads.insert(table, head);
                 continue;
             }
+            if !self.follows_all && self.needs_nothing(&of, known).await? {
+                continue;
+            }
             if whole.is_none() {
                 whole = read_whole(landing, source).await?;
             }
@@ -124,7 +144,7 @@ impl DeltaFollower {
         known: Known,
     ) -> Result<Option<Head>, Error> {
         match known {
-            Known::Stored => {
+            Known::Stored { .. } => {
                 let head = log::head(&of.root()).await?;
                 let is_same = |head: &Head| {
                     (head.mark.sequence, head.mark.entry_hash) == (entry.sequence, hash)
@@ -138,6 +158,19 @@ impl DeltaFollower {
                 _ => Ok(None),
             },
         }
+    }
+
+    /// Returns true if there is no table, or if no later entry has moved its files.
+    async fn needs_nothing(&self, of: &TableRef<'_>, known: Known) -> Result<bool, Error> {
+        let Some(head) = log::head(&of.root()).await? else {
+            return Ok(true);
+        };
+        Ok(match known {
+            Known::Held => false,
+            Known::Stored { changed } => {
+                changed.is_none_or(|changed| changed <= head.mark.sequence)
+            }
+        })
     }
 
     fn note(&mut self, source: &Name, done: Result<(), Error>) {
@@ -173,8 +206,8 @@ impl DeltaFollower {
 /// Versions that are compared with the log.
 #[derive(Clone, Copy, Debug)]
 enum Known {
-    /// Those in the store.
-    Stored,
+    /// Those in the store, with the newest entry that changes earlier ones.
+    Stored { changed: Option<Sequence> },
     /// Those that this program has read or written.
     Held,
 }

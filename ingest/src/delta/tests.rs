@@ -324,6 +324,33 @@ async fn the_command_makes_the_tables_of_a_source_that_was_landed_without_them()
 }
 
 #[tokio::test]
+async fn a_table_that_is_not_followed_stays_behind_until_its_files_are_moved() {
+    let folder = tempfile::tempdir().unwrap();
+    let (config, root) = (pipeline(&folder), Store::memory());
+    let without = Context {
+        delta: false,
+        ..context(&root)
+    };
+    for day in 0..3 {
+        put(&folder, day, &format!("{{\"id\": {day}}}\n"));
+        ingest(&config, None, &without).await.unwrap();
+        if day == 0 {
+            delta(&config, None, &without, false).await.unwrap();
+        }
+    }
+    assert_eq!(rows(&root).await, ["0"]);
+    let report = standing(&config, &root, std::time::Duration::ZERO)
+        .await
+        .unwrap();
+    assert_eq!(report.sources[0].delta[0].behind, 2);
+    compact(&config, &name(), TARGET_BYTES, &without, false)
+        .await
+        .unwrap();
+    assert_eq!(rows(&root).await, ["0", "1", "2"]);
+    check(&config, &root).await;
+}
+
+#[tokio::test]
 async fn a_checkpoint_spares_the_versions_before_it() {
     let folder = tempfile::tempdir().unwrap();
     let (config, root) = (pipeline(&folder), Store::memory());
