@@ -66,7 +66,7 @@ impl History {
         }
     }
 
-    /// Writes a file of a few records, one of which may be broken, over the file `number`.
+    /// Writes a file of a few records, some of them broken, over the file `number`.
     fn write(&mut self, folder: &Path, number: u64) {
         let mut text = String::new();
         for _ in 0..1 + self.random.below(6) {

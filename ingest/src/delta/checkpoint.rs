@@ -2,7 +2,7 @@
 //! versions after the newest one alone.
 //!
 //! A checkpoint is written after every 100 versions, of a table of more than 100,000 files after one
-//! version for each 1,000 of them: it costs about 100 bytes a file. It is never needed: one that
+//! version for each 1,000 of them: it costs about 25 bytes a file. It is never needed: one that
 //! cannot be written is a warning in the log of the program, and the next one is tried later.
 
 use std::sync::Arc;

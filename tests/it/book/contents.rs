@@ -51,6 +51,7 @@ const EXPLANATIONS: &[&str] = &[
 const FORMATS: &[&str] = &[
     "commit-log",
     "landing-files",
+    "delta-tables",
     "manifest",
     "shards",
     "transform",
