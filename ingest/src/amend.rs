@@ -219,7 +219,7 @@ pub(crate) async fn sweep(landing: &Store, entries: &[CommitEntry]) -> Result<()
             .is_some_and(|(own, reset)| own < reset);
         let is_gone = is_before_reset || withdrawn.contains(path);
         let is_copy = copied_from(path).is_some_and(|own| !named.contains(own.as_str()));
-        if is_copy || is_gone && !named.contains(found.path.as_str()) {
+        if is_copy || (is_gone && !named.contains(found.path.as_str())) {
             landing.delete(&found.path).await?;
         }
     }

@@ -4,6 +4,9 @@
 //! A checkpoint is written after every 100 versions, of a table of more than 100,000 files after one
 //! version for each 1,000 of them: it costs about 25 bytes a file. It is never needed: one that
 //! cannot be written is a warning in the log of the program, and the next one is tried later.
+//!
+//! Then versions before an older checkpoint are deleted, at least [`KEPT`] versions back. Otherwise each
+//! start on an object store would list all of them: their folder sorts after the names of data files.
 
 use std::sync::Arc;
 
@@ -31,8 +34,13 @@ use crate::{blocking::computing, error::Error, landed_file};
 
 /// Versions after which a checkpoint is written.
 pub(super) const EVERY: u64 = 100;
+/// Least number of newest versions that are kept.
+const KEPT: u64 = 1_000;
 /// Actions of a checkpoint for each further version between two of them.
 const ACTIONS: u64 = 1_000;
+
+/// End of the name of a checkpoint.
+const ENDING: &str = ".checkpoint.parquet";
 
 /// Returns true if a checkpoint is due at the version of `head`.
 pub(super) fn is_due(head: &Head, every: u64) -> bool {
@@ -43,7 +51,7 @@ pub(super) fn is_due(head: &Head, every: u64) -> bool {
 }
 
 fn path(version: u64) -> String {
-    format!("{LOG}/{version:020}.checkpoint.parquet")
+    format!("{LOG}/{version:020}{ENDING}")
 }
 
 /// Writes a checkpoint of the table in the folder `root`, and then the pointer to it.
@@ -109,6 +117,35 @@ fn rows(actions: &[Value]) -> Result<RecordBatch, ArrowError> {
     decoder.serialize(actions)?;
     let rows = decoder.flush()?;
     rows.ok_or_else(|| ArrowError::JsonError("a checkpoint has no actions".to_owned()))
+}
+
+/// Deletes the versions before the newest checkpoint that has at least [`KEPT`] versions after it, up to
+/// `newest`. Oldest first: a killed program leaves no gap.
+///
+/// # Errors
+/// [`Error::Storage`].
+pub(super) async fn prune(root: &Store, newest: u64) -> Result<(), Error> {
+    let Some(end) = newest.checked_sub(KEPT) else {
+        return Ok(());
+    };
+    let listed = root.list(LOG).await?;
+    let checkpoints = listed.iter().filter(|file| file.path.ends_with(ENDING));
+    let checkpoints = checkpoints.filter_map(|file| version_of(&file.path));
+    let Some(first) = checkpoints.filter(|version| *version <= end).max() else {
+        return Ok(());
+    };
+    for file in &listed {
+        if version_of(&file.path).is_some_and(|version| version < first) {
+            root.delete(&file.path).await?;
+        }
+    }
+    Ok(())
+}
+
+/// Version of a file in the log.
+fn version_of(path: &str) -> Option<u64> {
+    let name = path.strip_prefix(LOG)?.strip_prefix('/')?;
+    name.split('.').next()?.parse().ok()
 }
 
 /// Columns of a checkpoint: one for each kind of action. Of a removed file the bytes are gone, so no
@@ -253,6 +290,27 @@ mod tests {
         );
         assert_eq!(state.files.get("a.parquet"), Some(&file));
         assert_eq!(state.files.len(), 1);
+    }
+
+    #[tokio::test]
+    async fn versions_before_an_old_checkpoint_are_deleted() {
+        let root = Store::memory();
+        for version in [0, 99, 100, 101, 200, 1_150] {
+            let path = super::super::log::version_path(version);
+            root.put(&path, "{}".into()).await.unwrap();
+        }
+        for version in [100, 200] {
+            root.put(&path(version), "PAR1".into()).await.unwrap();
+        }
+        prune(&root, 999).await.unwrap();
+        assert_eq!(root.list(LOG).await.unwrap().len(), 8);
+        prune(&root, 1_150).await.unwrap();
+        let left = root.list(LOG).await.unwrap();
+        let left: Vec<u64> = left
+            .iter()
+            .filter_map(|file| version_of(&file.path))
+            .collect();
+        assert_eq!(left, [100, 100, 101, 200, 200, 1_150]);
     }
 
     #[test]

@@ -128,9 +128,14 @@ pub(super) async fn sync(
             Some(head) => log::replay(&root, head).await?,
             None => TableState::default(),
         };
-        let changes_data = head
-            .as_ref()
-            .is_none_or(|head| changes_rows(entries, head.mark.sequence));
+        let changes_data = match &head {
+            None => true,
+            // After a repair the rows of the removed entries are unknown.
+            Some(head) => {
+                !is_of_log(of.landing, &head.mark).await?
+                    || changes_rows(entries, head.mark.sequence)
+            }
+        };
         let change = Change {
             of,
             root: &root,
@@ -319,7 +324,12 @@ pub(super) async fn take_checkpoint(of: &TableRef<'_>, head: &mut Head, stamp: &
     let names = (app_id.as_str(), name.as_str());
     let written = Box::pin(checkpoint::write(&root, head, names, stamp.now_ms())).await;
     match written {
-        Ok(last) => head.checkpoint = Some(last),
+        Ok(last) => {
+            head.checkpoint = Some(last);
+            if let Err(error) = checkpoint::prune(&root, last.version).await {
+                warn!(table = %name, %error, "old versions of the Delta table stay: each listing of its folder includes them");
+            }
+        }
         Err(error) => {
             warn!(table = %name, %error, "no checkpoint of the Delta table was written: opening it costs one read for each version since the last one");
         }
