@@ -6,7 +6,7 @@
 //! Without `ingest.delta` a table that exists stays behind. But an entry that changes earlier ones
 //! moves files that the table names, so the table follows such an entry in any case.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use feedline_schemas::{
     commit::CommitEntry,
@@ -37,6 +37,8 @@ pub(crate) struct DeltaFollower {
     follows_all: bool,
     /// Newest versions that are known.
     heads: BTreeMap<Table, Head>,
+    /// Tables that do not exist, where only those that exist follow.
+    absent: BTreeSet<Table>,
     warnings: Vec<Warning>,
     /// True if the tables are no longer written in this run.
     has_failed: bool,
@@ -52,6 +54,7 @@ impl DeltaFollower {
             stamp: Stamp::of(context),
             follows_all: context.delta,
             heads: BTreeMap::new(),
+            absent: BTreeSet::new(),
             warnings: Vec::new(),
             has_failed: false,
         }
@@ -109,6 +112,9 @@ impl DeltaFollower {
         }
         let mut whole: Option<WholeLog> = None;
         for table in tables([entry]) {
+            if self.absent.contains(&table) {
+                continue;
+            }
             let of = TableRef {
                 landing,
                 source,
@@ -161,8 +167,9 @@ impl DeltaFollower {
     }
 
     /// Returns true if there is no table, or if no later entry has moved its files.
-    async fn needs_nothing(&self, of: &TableRef<'_>, known: Known) -> Result<bool, Error> {
+    async fn needs_nothing(&mut self, of: &TableRef<'_>, known: Known) -> Result<bool, Error> {
         let Some(head) = log::head(&of.root()).await? else {
+            self.absent.insert(of.table.clone());
             return Ok(true);
         };
         Ok(match known {
