@@ -5,12 +5,13 @@ deltalake, polars and DuckDB, and compares the rows with those in the Parquet fi
 commit log entry that the version follows. With `--each-since` it also counts the rows of each version after that one: only
 commits that added rows may be among these. It prints the version, its entry, its rows, and the way DuckDB read it, as JSON.
 
-DuckDB reads Delta tables by an extension that it downloads. Where it is not installed, DuckDB queries the files and columns that
-deltalake finds.
+DuckDB reads Delta tables by an extension. It comes from the package `duckdb-extension-delta` of the same version as DuckDB, or
+was installed by DuckDB. Without it, DuckDB queries the files and columns that deltalake finds.
 """
 
 import datetime
 import decimal
+import importlib.util
 import json
 import sys
 from pathlib import Path
@@ -51,11 +52,19 @@ def by_polars(folder):
     return polars.read_delta(folder).to_dicts()
 
 
+def extension():
+    """The extension of the package, or the name of an installed one."""
+    package = importlib.util.find_spec("duckdb_extension_delta")
+    places = package.submodule_search_locations if package else []
+    found = [Path(place) / f"extensions/v{duckdb.__version__}/delta.duckdb_extension" for place in places]
+    return next((path for path in found if path.exists()), "delta")
+
+
 def by_duckdb(folder):
     connection = duckdb.connect()
     connection.execute("SET TimeZone = 'UTC'")
     try:
-        connection.execute("LOAD delta")
+        connection.execute(f"LOAD '{extension()}'")
         table, way = connection.sql(f"SELECT * FROM delta_scan('{folder}')"), "extension"
     except duckdb.Error:
         dataset = deltalake.DeltaTable(folder).to_pyarrow_dataset()

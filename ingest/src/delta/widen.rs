@@ -1,8 +1,8 @@
 //! Files written again with the wider types that their columns have by now.
 //!
 //! A Delta table has one type for each column. Readers of tables without the feature
-//! `typeWidening`, which few know, refuse a file with a narrower one (polars), or cast it by rules of
-//! their own. So such files are copied. Values become those that exports and datasets read.
+//! `typeWidening`, which few know, refuse a file with a narrower one (polars, Spark), or cast it by
+//! rules of their own. So such files are copied. Values become those that exports and datasets read.
 
 use std::sync::Arc;
 
