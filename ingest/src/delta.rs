@@ -35,7 +35,7 @@ use feedline_storage::Store;
 pub(crate) use self::follow::DeltaFollower;
 use self::{
     follow::{left_out, read_whole},
-    log::Head,
+    log::TableHead,
     sync::{Stamp, TableRef, is_of_log, sync},
     table::{DeltaTable, WIDENED, folder, tables},
 };
@@ -113,7 +113,7 @@ async fn write_source(
 }
 
 /// Removes copies that the newest version of a table does not name, of killed programs.
-async fn remove_unused(root: &Store, head: &Head) -> Result<(), Error> {
+async fn remove_unused(root: &Store, head: &TableHead) -> Result<(), Error> {
     let copies = root.list(WIDENED).await?;
     if copies.is_empty() {
         return Ok(());

@@ -27,7 +27,7 @@ use parquet::{
 use serde_json::{Value, json};
 
 use super::log::{
-    AddedFile, Head, LAST_CHECKPOINT, LOG, LastCheckpoint, Metadata, TableState, add_action,
+    AddedFile, LAST_CHECKPOINT, LOG, LastCheckpoint, Metadata, TableHead, TableState, add_action,
     protocol, replay, rows_of, unusable,
 };
 use crate::{blocking::computing, error::Error, landed_file};
@@ -43,7 +43,7 @@ const ACTIONS: u64 = 1_000;
 const ENDING: &str = ".checkpoint.parquet";
 
 /// Returns true if a checkpoint is due at the version of `head`.
-pub(super) fn is_due(head: &Head, every: u64) -> bool {
+pub(super) fn is_due(head: &TableHead, every: u64) -> bool {
     let (last, size) = head
         .checkpoint
         .map_or((0, 0), |last| (last.version, last.size));
@@ -60,7 +60,7 @@ fn path(version: u64) -> String {
 /// [`Error::Delta`], [`Error::Encode`], [`Error::Storage`].
 pub(super) async fn write(
     root: &Store,
-    head: &Head,
+    head: &TableHead,
     (app_id, name): (&str, &str),
     now_ms: u64,
 ) -> Result<LastCheckpoint, Error> {
@@ -317,12 +317,12 @@ mod tests {
     fn checkpoints_of_large_tables_are_further_apart() {
         let due = |version, checkpoint: Option<(u64, u64)>| {
             let checkpoint = checkpoint.map(|(version, size)| LastCheckpoint { version, size });
-            let mark = super::super::log::Mark {
+            let mark = super::super::log::LogMark {
                 sequence: feedline_schemas::ids::Sequence::new(version),
                 entry_hash: feedline_schemas::ids::Hash128::of(b""),
                 columns: String::new(),
             };
-            let head = Head {
+            let head = TableHead {
                 version,
                 mark,
                 checkpoint,

@@ -18,9 +18,9 @@ use feedline_storage::Store;
 use tracing::warn;
 
 use super::{
-    log::{self, AddedFile, CreateOutcome, Head, Mark, NewVersion},
+    log::{self, AddedFile, CreateOutcome, LogMark, NewVersion, TableHead},
     sync::{Stamp, Synced, TableRef, sync, take_checkpoint},
-    table::{Table, own_path, part, tables},
+    table::{TableKey, own_path, part, tables},
 };
 use crate::{
     context::Context,
@@ -36,9 +36,9 @@ pub(crate) struct DeltaFollower {
     /// exist follow, and only entries that move their files.
     follows_all: bool,
     /// Newest versions that are known.
-    heads: BTreeMap<Table, Head>,
+    heads: BTreeMap<TableKey, TableHead>,
     /// Tables that do not exist, where only those that exist follow.
-    absent: BTreeSet<Table>,
+    absent: BTreeSet<TableKey>,
     warnings: Vec<Warning>,
     /// True if the tables are no longer written in this run.
     has_failed: bool,
@@ -148,11 +148,11 @@ impl DeltaFollower {
         entry: &CommitEntry,
         hash: Hash128,
         known: Known,
-    ) -> Result<Option<Head>, Error> {
+    ) -> Result<Option<TableHead>, Error> {
         match known {
             Known::Stored { .. } => {
                 let head = log::head(&of.root()).await?;
-                let is_same = |head: &Head| {
+                let is_same = |head: &TableHead| {
                     (head.mark.sequence, head.mark.entry_hash) == (entry.sequence, hash)
                 };
                 Ok(head.filter(is_same))
@@ -245,8 +245,8 @@ pub(super) async fn read_whole(landing: &Store, source: &Name) -> Result<Option<
 
 /// Returns true if `entry` follows the one of `head`, changes no earlier one, and has files with the
 /// columns of the table.
-fn only_adds(head: &Head, entry: &CommitEntry, table: &Table) -> bool {
-    let Mark {
+fn only_adds(head: &TableHead, entry: &CommitEntry, table: &TableKey) -> bool {
+    let LogMark {
         sequence,
         entry_hash,
         columns,
@@ -260,12 +260,12 @@ fn only_adds(head: &Head, entry: &CommitEntry, table: &Table) -> bool {
 /// Writes the version of an entry that [`only_adds`] files; `None` if another program was quicker.
 async fn append(
     of: &TableRef<'_>,
-    head: &Head,
+    head: &TableHead,
     entry: &CommitEntry,
     hash: Hash128,
     stamp: &Stamp,
-) -> Result<Option<Head>, Error> {
-    let mark = Mark {
+) -> Result<Option<TableHead>, Error> {
+    let mark = LogMark {
         sequence: entry.sequence,
         entry_hash: hash,
         columns: head.mark.columns.clone(),
@@ -296,7 +296,7 @@ async fn append(
     if log::create(&of.root(), number, &version).await? == CreateOutcome::Changed {
         return Ok(None);
     }
-    let mut head = Head {
+    let mut head = TableHead {
         version: number,
         mark,
         checkpoint: head.checkpoint,

@@ -27,7 +27,7 @@ const READS: usize = 16;
 /// Position of the commit log that a version follows.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Mark {
+pub(super) struct LogMark {
     /// Our entry.
     pub(super) sequence: Sequence,
     /// Hash of its bytes.
@@ -47,9 +47,9 @@ pub(super) struct LastCheckpoint {
 
 /// Newest version of a table.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Head {
+pub(super) struct TableHead {
     pub(super) version: u64,
-    pub(super) mark: Mark,
+    pub(super) mark: LogMark,
     pub(super) checkpoint: Option<LastCheckpoint>,
 }
 
@@ -74,7 +74,7 @@ pub(super) struct TableState {
 /// Actions of a new version.
 #[derive(Clone, Debug)]
 pub(super) struct NewVersion<'a> {
-    pub(super) mark: &'a Mark,
+    pub(super) mark: &'a LogMark,
     /// Transaction identifier of the source's table.
     pub(super) app_id: &'a str,
     pub(super) run_id: &'a str,
@@ -228,7 +228,7 @@ fn parse_version_path(path: &str) -> Option<u64> {
 ///
 /// # Errors
 /// [`Error::Delta`] if feedline did not write it, or if it is damaged, [`Error::Storage`].
-pub(super) async fn head(root: &Store) -> Result<Option<Head>, Error> {
+pub(super) async fn head(root: &Store) -> Result<Option<TableHead>, Error> {
     let checkpoint = match root.get_opt(LAST_CHECKPOINT).await? {
         None => None,
         Some(body) => {
@@ -253,7 +253,7 @@ pub(super) async fn head(root: &Store) -> Result<Option<Head>, Error> {
         };
     };
     let body = root.get(&version_path(version)).await?;
-    Ok(Some(Head {
+    Ok(Some(TableHead {
         version,
         mark: mark_of(root, version, &body)?,
         checkpoint,
@@ -261,7 +261,7 @@ pub(super) async fn head(root: &Store) -> Result<Option<Head>, Error> {
 }
 
 /// Position of the commit log in the bytes of a version.
-fn mark_of(root: &Store, version: u64, body: &[u8]) -> Result<Mark, Error> {
+fn mark_of(root: &Store, version: u64, body: &[u8]) -> Result<LogMark, Error> {
     let mut writer = "another program".to_owned();
     for action in actions(root, version, body)? {
         let Some(info) = action.get("commitInfo") else {
@@ -295,7 +295,7 @@ fn actions(root: &Store, version: u64, body: &[u8]) -> Result<Vec<Value>, Error>
 ///
 /// # Errors
 /// [`Error::Delta`] if a version is missing or damaged, [`Error::Storage`].
-pub(super) async fn replay(root: &Store, head: &Head) -> Result<TableState, Error> {
+pub(super) async fn replay(root: &Store, head: &TableHead) -> Result<TableState, Error> {
     let mut state = TableState::default();
     let mut next = 0;
     if let Some(last) = head.checkpoint {

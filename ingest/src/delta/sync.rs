@@ -11,8 +11,11 @@ use tracing::warn;
 
 use super::{
     checkpoint,
-    log::{self, AddedFile, CreateOutcome, Head, Mark, Metadata, NewVersion, TableState, unusable},
-    table::{DeltaTable, Table, TableFile, WIDENED, folder},
+    log::{
+        self, AddedFile, CreateOutcome, LogMark, Metadata, NewVersion, TableHead, TableState,
+        unusable,
+    },
+    table::{DeltaTable, TableFile, TableKey, WIDENED, folder},
     widen,
 };
 use crate::{commit_log::entry_path, context::Context, error::Error};
@@ -54,7 +57,7 @@ impl Stamp {
 pub(super) struct TableRef<'a> {
     pub(super) landing: &'a Store,
     pub(super) source: &'a Name,
-    pub(super) table: &'a Table,
+    pub(super) table: &'a TableKey,
 }
 
 impl TableRef<'_> {
@@ -80,7 +83,7 @@ impl TableRef<'_> {
 /// Outcome of [`sync`].
 #[derive(Clone, Debug)]
 pub(super) struct Synced {
-    pub(super) head: Head,
+    pub(super) head: TableHead,
     /// Files of the table.
     pub(super) files: u64,
     /// Files that were written again with wider types.
@@ -104,7 +107,7 @@ pub(super) async fn sync(
 ) -> Result<Synced, Error> {
     let table = DeltaTable::of(entries, of.table);
     let last = entries.last().map(|last| last.sequence);
-    let mark = Mark {
+    let mark = LogMark {
         sequence: last.unwrap_or(Sequence::new(0)),
         entry_hash,
         columns: table.columns.hash(),
@@ -112,7 +115,7 @@ pub(super) async fn sync(
     for _ in 0..TRIES {
         let root = of.root();
         let head = log::head(&root).await?;
-        let synced = |head: Head, (copies, copied_bytes): (u64, u64)| Synced {
+        let synced = |head: TableHead, (copies, copied_bytes): (u64, u64)| Synced {
             head,
             files: table.files.len() as u64,
             copies,
@@ -136,7 +139,7 @@ pub(super) async fn sync(
                     || changes_rows(entries, head.mark.sequence)
             }
         };
-        let change = Change {
+        let change = TableChange {
             of,
             root: &root,
             table: &table,
@@ -156,7 +159,7 @@ pub(super) async fn sync(
 
 /// Returns true if a table follows an entry after the one of `mark`: another program has added it.
 /// After a repair that has truncated the log it follows one that no longer exists.
-async fn is_ahead(landing: &Store, found: &Mark, mark: &Mark) -> Result<bool, Error> {
+async fn is_ahead(landing: &Store, found: &LogMark, mark: &LogMark) -> Result<bool, Error> {
     if found.sequence <= mark.sequence {
         return Ok(false);
     }
@@ -164,7 +167,7 @@ async fn is_ahead(landing: &Store, found: &Mark, mark: &Mark) -> Result<bool, Er
 }
 
 /// Returns true if the log has the entry that a table follows.
-pub(super) async fn is_of_log(landing: &Store, mark: &Mark) -> Result<bool, Error> {
+pub(super) async fn is_of_log(landing: &Store, mark: &LogMark) -> Result<bool, Error> {
     let entry = landing.get_opt(&entry_path(mark.sequence.get())).await?;
     Ok(entry.is_some_and(|entry| Hash128::of(&entry) == mark.entry_hash))
 }
@@ -184,23 +187,23 @@ fn changes_rows(entries: &[CommitEntry], since: Sequence) -> bool {
 }
 
 /// A version that makes a table what the log has.
-struct Change<'a> {
+struct TableChange<'a> {
     of: &'a TableRef<'a>,
     root: &'a Store,
     table: &'a DeltaTable,
-    mark: &'a Mark,
+    mark: &'a LogMark,
     changes_data: bool,
     stamp: &'a Stamp,
 }
 
-impl Change<'_> {
+impl TableChange<'_> {
     /// Writes the version after `head`, whose contents are `state`. Returns it with the number of
     /// copies and their bytes; `None` if another program was quicker.
     async fn write(
         &self,
-        head: Option<Head>,
+        head: Option<TableHead>,
         state: &TableState,
-    ) -> Result<Option<(Head, (u64, u64))>, Error> {
+    ) -> Result<Option<(TableHead, (u64, u64))>, Error> {
         let paths: BTreeSet<&str> = self.table.files.iter().map(|f| f.path.as_str()).collect();
         let gone = state.files.keys().filter(|p| !paths.contains(p.as_str()));
         let removed: Vec<String> = gone.cloned().collect();
@@ -236,7 +239,7 @@ impl Change<'_> {
         for path in removed.iter().filter(|path| path.starts_with(WIDENED)) {
             self.root.delete(path).await?;
         }
-        let mut head = Head {
+        let mut head = TableHead {
             version: number,
             mark: self.mark.clone(),
             checkpoint: head.and_then(|head| head.checkpoint),
@@ -315,7 +318,7 @@ impl Change<'_> {
 }
 
 /// Writes a checkpoint if one is due. A failure does no harm: the versions have everything.
-pub(super) async fn take_checkpoint(of: &TableRef<'_>, head: &mut Head, stamp: &Stamp) {
+pub(super) async fn take_checkpoint(of: &TableRef<'_>, head: &mut TableHead, stamp: &Stamp) {
     if !checkpoint::is_due(head, stamp.checkpoint_every) {
         return;
     }

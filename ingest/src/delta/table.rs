@@ -14,10 +14,10 @@ use super::columns::{DeltaColumns, stored_type};
 pub(super) const WIDENED: &str = "widened";
 
 /// A source's records, or one of its child tables.
-pub(super) type Table = Option<Name>;
+pub(super) type TableKey = Option<Name>;
 
 /// All tables that entries of a log have.
-pub(super) fn tables<'a>(entries: impl IntoIterator<Item = &'a CommitEntry>) -> BTreeSet<Table> {
+pub(super) fn tables<'a>(entries: impl IntoIterator<Item = &'a CommitEntry>) -> BTreeSet<TableKey> {
     let children = entries.into_iter().flat_map(|entry| entry.children.keys());
     std::iter::once(None)
         .chain(children.cloned().map(Some))
@@ -26,7 +26,7 @@ pub(super) fn tables<'a>(entries: impl IntoIterator<Item = &'a CommitEntry>) -> 
 
 /// Folder of a table, below the source's landing folder. It has no other files than the table's, so
 /// a program that deletes those that a table does not name can do no harm.
-pub(super) fn folder(table: &Table) -> String {
+pub(super) fn folder(table: &TableKey) -> String {
     match table {
         None => "data".to_owned(),
         Some(name) => format!("children/{name}"),
@@ -61,7 +61,7 @@ pub(super) struct DeltaTable {
 
 impl DeltaTable {
     /// The table after the last of `entries`, which are complete and all of the log up to there.
-    pub(super) fn of(entries: &[CommitEntry], table: &Table) -> Self {
+    pub(super) fn of(entries: &[CommitEntry], table: &TableKey) -> Self {
         let parts: Vec<_> = entries.iter().filter_map(|e| part(e, table)).collect();
         let with_files = parts.iter().filter(|part| !part.files.is_empty());
         let mut schemas: Vec<&RecordSchema> = with_files.map(|part| part.schema).collect();
@@ -98,7 +98,7 @@ impl EntryPart<'_> {
 }
 
 /// The part of an entry about a table; `None` if it does not have the table.
-pub(super) fn part<'a>(entry: &'a CommitEntry, table: &Table) -> Option<EntryPart<'a>> {
+pub(super) fn part<'a>(entry: &'a CommitEntry, table: &TableKey) -> Option<EntryPart<'a>> {
     match table {
         None => Some(EntryPart {
             schema: &entry.schema,
@@ -117,7 +117,7 @@ fn table_file(
     file: &DataFile,
     schema: &RecordSchema,
     columns: &DeltaColumns,
-    table: &Table,
+    table: &TableKey,
 ) -> TableFile {
     let widened: Vec<Widened> = schema
         .columns
@@ -145,7 +145,7 @@ fn table_file(
 }
 
 /// Path of a landed file in the folder of its table.
-pub(super) fn own_path<'f>(file: &'f DataFile, table: &Table) -> &'f str {
+pub(super) fn own_path<'f>(file: &'f DataFile, table: &TableKey) -> &'f str {
     let below = file.path.strip_prefix(folder(table).as_str());
     below.map_or(file.path.as_str(), |path| path.trim_start_matches('/'))
 }

@@ -54,7 +54,7 @@ async fn bring(config: &PipelineConfig, root: &Store) -> SourceReport {
 }
 
 /// The table of the records, at its newest version.
-async fn state(root: &Store) -> (Head, TableState) {
+async fn state(root: &Store) -> (TableHead, TableState) {
     let root = root.child("landing/s/data");
     let head = log::head(&root).await.unwrap().unwrap();
     let state = log::replay(&root, &head).await.unwrap();
