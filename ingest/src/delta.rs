@@ -44,6 +44,9 @@ use crate::{
     verify::Chain,
 };
 
+/// Remedy for a table that differs from the log.
+const REBUILD: &str = "`feedline ingest delta PIPELINE.toml --rebuild` writes it again";
+
 /// Brings the Delta tables of the pipeline's sources (only of the source called `only`, if given) up
 /// to their commit logs, and creates those that are missing. With `rebuild` they are removed and
 /// written again; landed files stay.
@@ -203,16 +206,14 @@ pub(crate) async fn verify(
         };
         let (entry, reason) = match wrong_table(&of, chain).await {
             Ok(None) => continue,
-            Ok(Some(wrong)) => wrong,
+            Ok(Some((entry, reason))) => (entry, format!("{reason}; {REBUILD}")),
             Err(Error::Delta { reason, .. }) => (0, reason),
             Err(error) => return Err(error),
         };
         damage.push(Damage {
             path: format!("{}/{}", folder(&table), log::LOG),
             entry,
-            reason: format!(
-                "the Delta table: {reason}; `feedline ingest delta --rebuild` writes it again"
-            ),
+            reason: format!("the Delta table: {reason}"),
         });
     }
     Ok(damage)

@@ -164,12 +164,12 @@ pub enum Error {
     },
     /// A Delta table does not follow the commit log.
     #[error(
-        "the Delta table at `{url}` cannot be used: {reason}; landed rows are not affected; `feedline ingest delta PIPELINE.toml --rebuild` writes it again from the commit log"
+        "the Delta table at `{url}` does not follow the commit log: {reason}; landed rows are not affected"
     )]
     Delta {
         /// Folder of the table, or a landed file that it cannot have.
         url: String,
-        /// The problem.
+        /// The problem and its remedy.
         reason: String,
     },
     /// An archive of responses lacks a requested response.

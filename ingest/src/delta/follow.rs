@@ -186,9 +186,12 @@ impl DeltaFollower {
         };
         warn!(%source, %error, "the Delta table does not follow the commit log");
         self.has_failed = true;
-        let message = format!(
-            "{error}; all that has landed is in the commit log, and `feedline ingest delta` or the next run brings the table up to it"
-        );
+        let message = match &error {
+            Error::Delta { .. } => error.to_string(),
+            error => format!(
+                "a Delta table is behind: {error}; landed rows are not affected, and `feedline ingest delta` or the next run brings the table up to them"
+            ),
+        };
         let warning = Warning::new("delta_behind", message).with_key("ingest.delta");
         replace_warning(&mut self.warnings, warning);
     }

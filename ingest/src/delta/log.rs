@@ -367,16 +367,24 @@ pub(super) async fn remove(root: &Store) -> Result<(), Error> {
             root.delete(&file.path).await?;
         }
     }
-    Err(unusable(
-        root,
-        "another program writes to it at this moment".to_owned(),
-    ))
+    Err(busy(root))
 }
 
-/// Error about the table in the folder `root`.
+/// Error about the table in the folder `root`, which must be written again.
 pub(super) fn unusable(root: &Store, reason: String) -> Error {
     Error::Delta {
         url: root.url(),
-        reason,
+        reason: format!(
+            "{reason}; `feedline ingest delta PIPELINE.toml --rebuild` writes it again from the commit log"
+        ),
+    }
+}
+
+/// Error about the table in the folder `root`, which other programs of feedline write.
+pub(super) fn busy(root: &Store) -> Error {
+    Error::Delta {
+        url: root.url(),
+        reason: "other programs write to it at this moment; run `feedline ingest delta PIPELINE.toml` after them"
+            .to_owned(),
     }
 }

@@ -11,10 +11,7 @@ use tracing::warn;
 
 use super::{
     checkpoint,
-    log::{
-        self, AddedFile, CreateOutcome, LogMark, Metadata, NewVersion, TableHead, TableState,
-        unusable,
-    },
+    log::{self, AddedFile, CreateOutcome, LogMark, Metadata, NewVersion, TableHead, TableState},
     table::{DeltaTable, TableFile, TableKey, WIDENED, folder},
     widen,
 };
@@ -151,10 +148,7 @@ pub(super) async fn sync(
             return Ok(synced(head, copied));
         }
     }
-    Err(unusable(
-        &of.root(),
-        "other programs change it at this moment, run the command again after them".to_owned(),
-    ))
+    Err(log::busy(&of.root()))
 }
 
 /// Returns true if a table follows an entry after the one of `mark`: another program has added it.

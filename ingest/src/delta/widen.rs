@@ -70,7 +70,10 @@ fn widen(rows: &RecordBatch, widened: &[Widened]) -> Result<RecordBatch, String>
             continue;
         };
         let cells = convert(cells, column).map_err(|reason| {
-            format!("its column `{}` cannot be widened: {reason}", column.name)
+            format!(
+                "column `{0}` has a wider type now, and {reason}; declare `contract.column.{0}.type` as `float` or `text`, and ingest again into another root",
+                column.name
+            )
         })?;
         let field = field.as_ref().clone();
         fields.push(field.with_data_type(cells.data_type().clone()));
@@ -158,9 +161,8 @@ fn unknown(found: &DataType) -> ArrowError {
 fn decimals(cells: &ArrayRef) -> Result<ArrayRef, String> {
     let floats = cells.as_primitive::<Float64Type>().iter();
     let units = floats.map(|float| {
-        let decimal = |value: f64| {
-            units_of(value).ok_or_else(|| format!("no decimal of its type today holds {value}"))
-        };
+        let decimal =
+            |value: f64| units_of(value).ok_or_else(|| format!("no decimal holds {value}"));
         float.map(decimal).transpose()
     });
     let units = units.collect::<Result<Vec<Option<i128>>, String>>()?;

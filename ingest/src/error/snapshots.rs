@@ -124,9 +124,7 @@ fn of_logs() -> Vec<Error> {
         },
         Error::Delta {
             url: "/data/landing/prices/data".into(),
-            reason:
-                "its version 7 was written by `Apache-Spark/4.0.0`, and only feedline may change it"
-                    .into(),
+            reason: "its version 7 was written by `Apache-Spark/4.0.0`, and only feedline may change it; `feedline ingest delta PIPELINE.toml --rebuild` writes it again from the commit log".into(),
         },
         Error::Storage(feedline_storage::Error::NotFound { url: LOG.into() }),
         Error::Contract(ContractError::Newer {
