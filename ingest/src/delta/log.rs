@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use feedline_schemas::ids::{Hash128, Sequence};
-use feedline_storage::{PutNew, Store};
+use feedline_storage::{NameRange, PutNew, Store};
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -242,7 +242,7 @@ pub(super) async fn head(root: &Store) -> Result<Option<TableHead>, Error> {
         || "0".to_owned(),
         |checkpoint| format!("{:020}", checkpoint.version),
     );
-    let listed = root.list_after(LOG, &since).await?;
+    let listed = root.list_ranges(LOG, &[NameRange::after(since)]).await?;
     let versions = listed
         .iter()
         .filter_map(|file| parse_version_path(&file.path));
