@@ -271,7 +271,8 @@ async fn check(root: &Store) {
     let newest = log::newest_sequence(&landing).await.unwrap();
     assert_eq!(newest, all.last().map(|last| last.sequence.get()));
     let at = all.len() / 2;
-    let part = LogEntries::open_at(&landing, &name(), Kept::All, Some(all[at].sequence));
+    let (name, until) = (name(), Some(all[at].sequence));
+    let part = LogEntries::open_at(&landing, &name, Kept::All, until);
     let mut part = part.await.unwrap();
     part.load_all().await.unwrap();
     assert_eq!(part.all().len(), at + 1);

@@ -36,6 +36,7 @@ use tokio::sync::watch;
 
 use super::*;
 use crate::{
+    commit_log::landed,
     context::Secrets,
     files::tests::source,
     source::{Page, Record},

@@ -1,6 +1,9 @@
 //! Child tables land with their records, whenever a run dies.
 
-use feedline_schemas::config::{ChildConfig, PipelineConfig, load};
+use feedline_schemas::{
+    config::{ChildConfig, PipelineConfig, load},
+    log_snapshot::LogSums,
+};
 
 use super::*;
 use crate::{commit_log::landing, repair::repair, run::ingest};
@@ -84,10 +87,13 @@ async fn records_and_items_are_counted_and_have_versions_of_their_own() {
         .map(|f| f.rows)
         .sum();
     assert_eq!(landed, 30);
+    let mut sums = LogSums::default();
+    entries.iter().for_each(|entry| sums.add(entry));
     let report = source_report(
         &config(),
         &landing(&root, &config().name),
-        &entries,
+        entries.last(),
+        sums,
         Requests::default(),
     )
     .await;
