@@ -81,6 +81,7 @@ impl<'a> Amending<'a> {
         let (index, config) = one(config, source)?;
         let hash = config_hash(config);
         let log = CommitLog::open_tail(&context.root, &config.name, &context.run_id, hash).await?;
+        let log = log.with_delta(context);
         Ok(Self {
             config,
             context,
@@ -108,6 +109,15 @@ impl<'a> Amending<'a> {
 
     fn under(&self, error: Error) -> Error {
         error.under(&format!("source.{}", self.index))
+    }
+
+    /// Completes a report: the next run's work from `state` on, and warnings about Delta tables.
+    fn finish(&self, report: &mut AmendReport, state: &SourceState) {
+        report.next = self.next(state);
+        let warnings = self.log.delta_warnings();
+        report
+            .notes
+            .extend(warnings.map(|warning| warning.message.clone()));
     }
 }
 

@@ -277,7 +277,8 @@ impl CommitLog {
         self
     }
 
-    /// Brings the Delta tables to the newest entry, where an earlier program has not.
+    /// Brings the Delta tables to the newest entry, where an earlier program has not. The first append does
+    /// so too.
     pub(crate) async fn catch_up_delta(&mut self) {
         if let (Some(delta), Some(hash)) = (&mut self.delta, self.entries.last_hash()) {
             let tail = self.entries.all();
@@ -404,8 +405,8 @@ impl CommitLog {
     }
 
     /// Warnings about Delta tables.
-    pub(crate) fn delta_warnings(&self) -> &[Warning] {
-        self.delta.as_ref().map_or(&[][..], DeltaFollower::warnings)
+    pub(crate) fn delta_warnings(&self) -> impl Iterator<Item = &Warning> {
+        self.delta.iter().flat_map(DeltaFollower::warnings)
     }
 
     /// Writes a file of the next entry, durably.
@@ -482,6 +483,7 @@ impl CommitLog {
     /// truncated meanwhile (in both cases nothing of the entry stays), [`Error::Storage`]. After
     /// the latter the entry may have landed, which the next run finds out from the log.
     pub(crate) async fn append(&mut self, commit: Commit) -> Result<(), Error> {
+        self.catch_up_delta().await;
         let sequence = self.next_sequence();
         let recorded = (!self.settings.is_empty()).then(|| SettingsRecord {
             values: self.settings.clone(),
@@ -575,6 +577,14 @@ impl CommitLog {
 
     /// Writes a snapshot. A failure does no harm: the log has everything.
     async fn write_snapshot(&mut self) {
+        if self
+            .delta
+            .as_ref()
+            .is_some_and(DeltaFollower::needs_entries)
+        {
+            // The next program finds in the log that files of a Delta table have moved.
+            return;
+        }
         self.snapshot_tried = self.next_sequence();
         let (landing, source) = (&self.landing, &self.source);
         let written = log_snapshots::write(landing, source, &self.entries, self.opened).await;

@@ -8,7 +8,8 @@
 //! - A version follows one entry of the commit log, or several after a kill, and names it: see
 //!   [`log`]. It is written after that entry, and before files that no longer count are moved.
 //! - Files are those that landed, without a copy. The exception are files whose columns have wider
-//!   types by now: see [`widen`].
+//!   types by now, or names that differ from others in case only: see [`widen`]. The landed files stay
+//!   in the folder, so the table asks `VACUUM` to keep files that it does not name.
 //! - No deletion vector is needed: feedline rewrites a file to remove a part of its rows.
 //! - Two writers: the commit log fences them. A version is created only if it is absent, and a writer
 //!   that finds another one reads the table again.
@@ -137,20 +138,20 @@ pub(crate) fn copied_from(path: &str) -> Option<String> {
     Some(format!("{folder}{stem}.parquet"))
 }
 
-/// Reports the Delta tables of a source whose log ends with `last`; none if there are none.
+/// Reports the Delta tables of a source whose log ends with `entries`; none if there are none.
 ///
 /// # Errors
 /// [`Error::Storage`].
 pub(crate) async fn status(
     landing: &Store,
     source: &Name,
-    last: Option<&CommitEntry>,
+    entries: &[CommitEntry],
 ) -> Result<Vec<DeltaTableReport>, Error> {
-    let Some(last) = last else {
+    let Some(last) = entries.last() else {
         return Ok(Vec::new());
     };
     let mut reports = Vec::new();
-    for table in tables([last]) {
+    for table in tables(entries) {
         let of = TableRef {
             landing,
             source,
@@ -169,7 +170,7 @@ pub(crate) async fn status(
                 report.version = Some(head.version);
                 report.sequence = Some(followed);
                 report.behind = last.sequence.get().saturating_sub(followed);
-                if followed <= last.sequence.get() && !is_of_log(landing, &head.mark).await? {
+                if !is_of_log(landing, &head.mark).await? {
                     report.problem = Some(not_of_log(followed));
                 }
             }
@@ -251,7 +252,7 @@ async fn wrong_table(of: &TableRef<'_>, chain: &Chain) -> Result<Option<(u64, St
         if found.rows != file.file.rows {
             return wrong(format!("it has another number of rows of `{}`", file.path));
         }
-        if file.widened.is_empty() {
+        if !file.is_copy() {
             continue;
         }
         match root.size(&file.path).await {

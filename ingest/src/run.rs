@@ -317,7 +317,7 @@ async fn run_source(config: &SourceConfig, context: &Context) -> Result<SourceRe
     let sums = log.sums().await?;
     let mut report = source_report(config, log.landing(), log.last(), sums, requests).await;
     warnings.extend(log.tidied().iter().cloned());
-    warnings.extend(log.delta_warnings().iter().cloned());
+    warnings.extend(log.delta_warnings().cloned());
     // The report of a run has only the changes that this run found.
     report.new_rows = Some(log.appended_rows());
     report.compared_files = log.compared_files();

@@ -53,7 +53,7 @@ pub async fn standing(
             source_report(source, &folder, last, sums.clone(), Requests::default()).await;
         told.warnings.extend(entries.warning());
         told.standing = Some(of(source, &folder, last, &sums, now.as_secs()).await?);
-        told.delta = delta::status(&folder, &source.name, entries.last()).await?;
+        told.delta = delta::status(&folder, &source.name, entries.all()).await?;
         report_damage(&folder, &mut entries, &mut told).await?;
         add(&mut report, told);
     }

@@ -81,6 +81,7 @@ impl History {
             let more = match self.random.below(4) {
                 0 if self.files > 4 => ", \"seen\": true, \"at\": \"2026-01-02T03:04:05.25Z\"",
                 1 if self.files > 7 => ", \"seen\": \"maybe\", \"deep\": {\"x y\": 1}",
+                2 if self.files > 9 => ", \"late\": [1]",
                 _ => ", \"late\": null",
             };
             text += &format!(
@@ -268,6 +269,71 @@ fn every_commit_of_a_random_history_has_the_same_rows_for_all_readers() {
         entries(folder)
     );
     assert!(counted > 0);
+    let last_entry = || (entries(folder) - 1).to_string();
+    let commands: [&[&str]; 3] = [
+        &["compact", "pipeline.toml", "s"],
+        &["rewind", "pipeline.toml", "s", "--to"],
+        &["delete", "pipeline.toml", "s", "--batch"],
+    ];
+    for command in commands {
+        let before = last_entry();
+        history.add(folder);
+        run(folder, &["ingest", "pipeline.toml"]).expect(0);
+        let to = match command[0] {
+            "rewind" => Some(before),
+            "delete" => Some(last_entry()),
+            _ => None,
+        };
+        let words = ["ingest"].into_iter().chain(command.iter().copied());
+        let words: Vec<&str> = words.chain(to.as_deref()).collect();
+        run(folder, &words).expect(0);
+        for (table, source) in tables {
+            compare(folder, table, source, None).unwrap();
+        }
+    }
+}
+
+/// Landed files of which a table has copies, or that it does not name yet, survive `VACUUM`, and a reset
+/// leaves no child table that names removed files.
+#[test]
+fn vacuum_keeps_landed_files_and_a_reset_empties_child_tables() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    fs::create_dir(folder.join("in")).unwrap();
+    pipeline(folder, &PIPELINE.replace("delta = true", "delta = false"));
+    let write = |number: u32, amount: &str| {
+        let text = format!("{{\"id\": {number}, \"amount\": {amount}, \"parts\": [1]}}\n");
+        fs::write(folder.join(format!("in/{number}.ndjson")), text).unwrap();
+        run(folder, &["ingest", "pipeline.toml"]).expect(0);
+    };
+    write(1, "1");
+    write(2, "2.5");
+    run(folder, &["ingest", "delta", "pipeline.toml"]).expect(0);
+    write(3, "4");
+    let Some(mut python) = python("deltalake") else {
+        return;
+    };
+    let script = "import os, sys, glob, deltalake
+for file in glob.glob(sys.argv[1] + '/**/*.parquet', recursive=True):
+    os.utime(file, (1e9, 1e9))
+table = deltalake.DeltaTable(sys.argv[1])
+print(len(table.file_uris()), table.vacuum(dry_run=True, full=True), table.vacuum(dry_run=True))";
+    let table = folder.join("out/landing/s/data");
+    let out = finish(python.args(["-c", script]).arg(&table).output().unwrap()).expect(0);
+    assert_eq!(out.stdout.trim(), "2 [] []");
+    let data = fs::read_dir(&table).unwrap();
+    let landed =
+        data.filter(|entry| entry.as_ref().unwrap().path().extension() == Some("parquet".as_ref()));
+    assert_eq!(landed.count(), 3);
+
+    run(folder, &["ingest", "reset", "pipeline.toml", "s"]).expect(0);
+    for table in ["data", "children/parts"] {
+        let table = folder.join("out/landing/s").join(table);
+        let script = "import sys, deltalake; print(deltalake.DeltaTable(sys.argv[1]).to_pyarrow_table().num_rows)";
+        let mut python = crate::support::python("deltalake").unwrap();
+        let out = finish(python.args(["-c", script]).arg(table).output().unwrap()).expect(0);
+        assert_eq!(out.stdout.trim(), "0");
+    }
 }
 
 #[test]

@@ -84,7 +84,7 @@ pub async fn compact(
     }
     report.compacted = Some(counts);
     let state = amending.log.last().map(|last| last.state.clone());
-    report.next = amending.next(&state.unwrap_or_default());
+    amending.finish(&mut report, &state.unwrap_or_default());
     Ok(report)
 }
 
@@ -111,12 +111,15 @@ pub(crate) async fn compact_when_due(
         let mut amending = Amending::open_tail(config, source, context).await?;
         let log = &mut amending.log;
         let counts = merge_and_expire(config, log, target_bytes, context).await?;
-        Ok::<_, Error>((counts, log.sums().await?))
+        let sums = log.sums().await?;
+        let warnings: Vec<Warning> = log.delta_warnings().cloned().collect();
+        Ok::<_, Error>((counts, sums, warnings))
     };
     // Boxed: the future of an amendment is large.
     match Box::pin(work).await {
-        Ok((counts, sums)) => {
+        Ok((counts, sums, warnings)) => {
             (report.files, report.bytes) = (sums.files, sums.bytes);
+            report.warnings.extend(warnings);
             report.compacted = Some(counts);
         }
         Err(Error::Cancelled) => {}

@@ -79,7 +79,7 @@ pub async fn delete(
         sweep(log.landing(), log.entries()).await?;
         log.cover_amendments().await;
         report.sequence = Some(sequence.get());
-        report.next = amending.next(&state);
+        amending.finish(&mut report, &state);
     } else {
         report.next = amending.next(&last.state);
     }

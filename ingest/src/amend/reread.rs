@@ -114,7 +114,7 @@ pub async fn reread(
         log.cover_amendments().await;
         report.sequence = Some(sequence.get());
     }
-    report.next = amending.next(&state);
+    amending.finish(&mut report, &state);
     Ok(report)
 }
 

@@ -94,5 +94,6 @@ pub async fn reset(
     sweep(log.landing(), log.entries()).await?;
     log.cover_amendments().await;
     report.sequence = Some(sequence.get());
+    amending.finish(&mut report, &SourceState::default());
     Ok(report)
 }

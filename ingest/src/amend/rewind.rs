@@ -99,10 +99,12 @@ async fn rewind_log(
         log.put(encoded).await?;
     }
     report.sequence = Some(log.next_sequence().get());
+    let state = planned.commit.state.clone();
     log.append(planned.commit).await?;
     let gone = log.take_gone();
     set_aside(log.landing(), &gone).await?;
     log.cover_amendments().await;
+    amending.finish(&mut report, &state);
     Ok(report)
 }
 

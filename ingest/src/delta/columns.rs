@@ -71,6 +71,16 @@ impl DeltaColumns {
         found.map(|(_, r#type)| *r#type)
     }
 
+    /// Returns true for a column that the table does not have, but that a reader for whom case does not
+    /// matter takes for one of its columns.
+    pub(super) fn is_shadow(&self, name: &str) -> bool {
+        let folded = name.to_lowercase();
+        let mut own = self.own.iter();
+        self.type_of(name).is_none()
+            && (own.any(|(own, _)| own.to_lowercase() == folded)
+                || self.system.iter().any(|(own, _)| *own == folded))
+    }
+
     /// The schema as a table's metadata has it.
     pub(super) fn schema_string(&self) -> String {
         let field = |name: &str, r#type: Value| json!({ "name": name, "type": r#type, "nullable": true, "metadata": {} });
@@ -183,6 +193,9 @@ mod tests {
         let columns = DeltaColumns::of([&own], 0);
         assert_eq!(columns.left_out, ["id"]);
         assert_eq!(columns.type_of("Id"), Some(ColumnType::Int64));
+        let shadows =
+            ["Id", "id", "ID", "_Feedline_Row", "other"].map(|name| columns.is_shadow(name));
+        assert_eq!(shadows, [false, true, true, true, false]);
     }
 
     #[test]

@@ -12,14 +12,14 @@ use feedline_schemas::{
     commit::CommitEntry,
     ids::{Hash128, Name, Sequence},
     log_effect::Reach,
-    report::{Warning, replace_warning},
+    report::Warning,
 };
 use feedline_storage::Store;
 use tracing::warn;
 
 use super::{
     log::{self, AddedFile, CreateOutcome, LogMark, NewVersion, TableHead},
-    sync::{Stamp, Synced, TableRef, sync, take_checkpoint},
+    sync::{Stamp, Synced, TableRef, is_of_log, sync, take_checkpoint},
     table::{TableKey, own_path, part, tables},
 };
 use crate::{
@@ -39,9 +39,13 @@ pub(crate) struct DeltaFollower {
     heads: BTreeMap<TableKey, TableHead>,
     /// Tables that do not exist, where only those that exist follow.
     absent: BTreeSet<TableKey>,
-    warnings: Vec<Warning>,
-    /// True if the tables are no longer written in this run.
-    has_failed: bool,
+    warnings: BTreeMap<(TableKey, String), Warning>,
+    /// Tables that are no longer written in this run.
+    failed: BTreeSet<TableKey>,
+    /// True once the tables were compared with the log as it was opened.
+    has_caught_up: bool,
+    /// True if a table names files that have moved.
+    needs_entries: bool,
 }
 
 /// All entries of a log, complete, with the hash of the last one.
@@ -55,18 +59,26 @@ impl DeltaFollower {
             follows_all: context.delta,
             heads: BTreeMap::new(),
             absent: BTreeSet::new(),
-            warnings: Vec::new(),
-            has_failed: false,
+            warnings: BTreeMap::new(),
+            failed: BTreeSet::new(),
+            has_caught_up: false,
+            needs_entries: false,
         }
     }
 
     /// Warnings about the tables.
-    pub(crate) fn warnings(&self) -> &[Warning] {
-        &self.warnings
+    pub(crate) fn warnings(&self) -> impl Iterator<Item = &Warning> {
+        self.warnings.values()
+    }
+
+    /// Returns true if the next program must find in the log that files of a table have moved, since the
+    /// table could not be written. A table that is unusable is written again as a whole.
+    pub(crate) fn needs_entries(&self) -> bool {
+        self.needs_entries
     }
 
     /// Brings the tables to the last of `tail`, the newest entries of the log, whose bytes have the
-    /// hash `hash`.
+    /// hash `hash`. A second call does nothing.
     pub(crate) async fn catch_up(
         &mut self,
         landing: &Store,
@@ -74,14 +86,22 @@ impl DeltaFollower {
         tail: &[CommitEntry],
         hash: Hash128,
     ) {
-        let mut changes = tail.iter().rev().filter(|e| !Reach::of(e).is_empty());
-        let changed = changes.next().map(|entry| entry.sequence);
-        let (Some(last), true) = (tail.last(), self.follows_all || changed.is_some()) else {
+        let Some(last) = tail.last().filter(|_| !self.has_caught_up) else {
             return;
         };
-        let known = Known::Stored { changed };
-        let done = Box::pin(self.bring(landing, source, last, hash, known)).await;
-        self.note(source, done);
+        self.has_caught_up = true;
+        let mut changes = tail.iter().rev().filter(|e| !Reach::of(e).is_empty());
+        let known = Known::Stored {
+            changed: changes.next().map(|entry| entry.sequence),
+            loses_tables: tail.iter().any(loses_tables),
+        };
+        let at = EntryRef {
+            landing,
+            source,
+            entry: last,
+            hash,
+        };
+        Box::pin(self.bring(at, known)).await;
     }
 
     /// Writes the version of `entry`, which has just been appended and whose bytes have the hash `hash`.
@@ -95,48 +115,70 @@ impl DeltaFollower {
         if !self.follows_all && Reach::of(entry).is_empty() {
             return;
         }
-        let done = Box::pin(self.bring(landing, source, entry, hash, Known::Held)).await;
-        self.note(source, done);
+        let at = EntryRef {
+            landing,
+            source,
+            entry,
+            hash,
+        };
+        Box::pin(self.bring(at, Known::Held)).await;
     }
 
-    async fn bring(
+    async fn bring(&mut self, at: EntryRef<'_>, known: Known) {
+        let loses = match known {
+            Known::Stored { loses_tables, .. } => loses_tables,
+            Known::Held => loses_tables(at.entry),
+        };
+        let mut whole: Option<WholeLog> = None;
+        let mut keys = tables([at.entry]);
+        if loses {
+            // Their files have moved all the same.
+            match read_whole(at.landing, at.source).await {
+                Ok(found) => {
+                    keys.extend(found.iter().flat_map(|(entries, _)| tables(entries)));
+                    whole = found;
+                }
+                Err(error) => self.note(at, &None, &error),
+            }
+        }
+        for key in keys {
+            if self.absent.contains(&key) || self.failed.contains(&key) {
+                continue;
+            }
+            if let Err(error) = self.bring_table(at, &key, known, &mut whole).await {
+                self.note(at, &key, &error);
+            }
+        }
+    }
+
+    async fn bring_table(
         &mut self,
-        landing: &Store,
-        source: &Name,
-        entry: &CommitEntry,
-        hash: Hash128,
+        at: EntryRef<'_>,
+        key: &TableKey,
         known: Known,
+        whole: &mut Option<WholeLog>,
     ) -> Result<(), Error> {
-        if self.has_failed {
+        let of = TableRef {
+            landing: at.landing,
+            source: at.source,
+            table: key,
+        };
+        if let Some(head) = self.simple(&of, at, known).await? {
+            self.heads.insert(key.clone(), head);
             return Ok(());
         }
-        let mut whole: Option<WholeLog> = None;
-        for table in tables([entry]) {
-            if self.absent.contains(&table) {
-                continue;
-            }
-            let of = TableRef {
-                landing,
-                source,
-                table: &table,
-            };
-            if let Some(head) = self.simple(&of, entry, hash, known).await? {
-                self.heads.insert(table, head);
-                continue;
-            }
-            if !self.follows_all && self.needs_nothing(&of, known).await? {
-                continue;
-            }
-            if whole.is_none() {
-                whole = read_whole(landing, source).await?;
-            }
-            let Some((entries, entry_hash)) = &whole else {
-                return Ok(());
-            };
-            let synced = sync(&of, entries, *entry_hash, &self.stamp).await?;
-            self.warn_of(&of, &synced);
-            self.heads.insert(table, synced.head);
+        if !self.follows_all && self.needs_nothing(&of, known).await? {
+            return Ok(());
         }
+        if whole.is_none() {
+            *whole = read_whole(at.landing, at.source).await?;
+        }
+        let Some((entries, entry_hash)) = whole else {
+            return Ok(());
+        };
+        let synced = sync(&of, entries, *entry_hash, &self.stamp).await?;
+        self.warn_of(&of, &synced);
+        self.heads.insert(key.clone(), synced.head);
         Ok(())
     }
 
@@ -145,8 +187,7 @@ impl DeltaFollower {
     async fn simple(
         &self,
         of: &TableRef<'_>,
-        entry: &CommitEntry,
-        hash: Hash128,
+        EntryRef { entry, hash, .. }: EntryRef<'_>,
         known: Known,
     ) -> Result<Option<TableHead>, Error> {
         match known {
@@ -166,7 +207,8 @@ impl DeltaFollower {
         }
     }
 
-    /// Returns true if there is no table, or if no later entry has moved its files.
+    /// Returns true if there is no table, or if no later entry has moved its files and no repair has removed
+    /// the entry that it follows.
     async fn needs_nothing(&mut self, of: &TableRef<'_>, known: Known) -> Result<bool, Error> {
         let Some(head) = log::head(&of.root()).await? else {
             self.absent.insert(of.table.clone());
@@ -174,50 +216,78 @@ impl DeltaFollower {
         };
         Ok(match known {
             Known::Held => false,
-            Known::Stored { changed } => {
+            Known::Stored { changed, .. } => {
                 changed.is_none_or(|changed| changed <= head.mark.sequence)
+                    && is_of_log(of.landing, &head.mark).await?
             }
         })
     }
 
-    fn note(&mut self, source: &Name, done: Result<(), Error>) {
-        let Err(error) = done else {
-            return;
-        };
+    fn note(&mut self, at: EntryRef<'_>, key: &TableKey, error: &Error) {
+        let source = at.source;
         warn!(%source, %error, "the Delta table does not follow the commit log");
-        self.has_failed = true;
-        let message = match &error {
+        self.failed.insert(key.clone());
+        let message = match error {
             Error::Delta { .. } => error.to_string(),
-            error => format!(
-                "a Delta table is behind: {error}; landed rows are not affected, and `feedline ingest delta` or the next run brings the table up to them"
-            ),
+            error => {
+                self.needs_entries = true;
+                format!(
+                    "a Delta table is behind: {error}; landed rows are not affected, and `feedline ingest delta` or the next run brings the table up to them"
+                )
+            }
         };
-        let warning = Warning::new("delta_behind", message).with_key("ingest.delta");
-        replace_warning(&mut self.warnings, warning);
+        self.warn(key, Warning::new("delta_behind", message));
+    }
+
+    /// Adds a warning, in place of one of the table with its code.
+    fn warn(&mut self, key: &TableKey, warning: Warning) {
+        let place = (key.clone(), warning.code.clone());
+        self.warnings
+            .insert(place, warning.with_key("ingest.delta"));
     }
 
     fn warn_of(&mut self, of: &TableRef<'_>, synced: &Synced) {
         if synced.copies > 0 {
             let message = format!(
-                "Delta table `{}`: {} files were written again as {} bytes below `widened/`, since columns have wider types by now and a Delta table has one type for each",
+                "Delta table `{}`: {} files were written again as {} bytes below `widened/`, since columns have wider types by now, or names that differ in case only, and a Delta table has one type for each name",
                 of.name(),
                 synced.copies,
                 synced.copied_bytes
             );
             let warning = Warning::new("delta_files_copied", message);
-            replace_warning(&mut self.warnings, warning.with_key("ingest.delta"));
+            self.warn(of.table, warning);
         }
         if let Some(warning) = left_out(&of.name(), &synced.left_out) {
-            replace_warning(&mut self.warnings, warning);
+            self.warn(of.table, warning);
         }
     }
+}
+
+/// An entry of a log, with the hash of its bytes.
+#[derive(Clone, Copy, Debug)]
+struct EntryRef<'a> {
+    landing: &'a Store,
+    source: &'a Name,
+    entry: &'a CommitEntry,
+    hash: Hash128,
+}
+
+/// Returns true if an entry may lack child tables of earlier ones: a reset has none, and a rewind none that
+/// came later.
+fn loses_tables(entry: &CommitEntry) -> bool {
+    entry.reset_to.is_some() || entry.rewound_to.is_some()
 }
 
 /// Versions that are compared with the log.
 #[derive(Clone, Copy, Debug)]
 enum Known {
-    /// Those in the store, with the newest entry that changes earlier ones.
-    Stored { changed: Option<Sequence> },
+    /// Those in the store.
+    Stored {
+        /// Newest entry that changes earlier ones.
+        changed: Option<Sequence>,
+        /// True if an entry lacks child tables of earlier ones.
+        loses_tables: bool,
+    },
     /// Those that this program has read or written.
     Held,
 }
@@ -255,8 +325,12 @@ fn only_adds(head: &TableHead, entry: &CommitEntry, table: &TableKey) -> bool {
         columns,
     } = &head.mark;
     let is_next = sequence.next() == entry.sequence && entry.prev_hash == Some(*entry_hash);
-    let fits = part(entry, table)
-        .is_some_and(|part| part.files.is_empty() || part.columns().hash() == *columns);
+    let fits = part(entry, table).is_some_and(|part| {
+        let own = part.columns();
+        let mut names = part.schema.columns.iter().map(|column| &column.name);
+        let has_shadows = names.any(|name| own.is_shadow(name));
+        part.files.is_empty() || (own.hash() == *columns && !has_shadows)
+    });
     is_next && fits && Reach::of(entry).is_empty()
 }
 

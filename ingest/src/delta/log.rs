@@ -23,6 +23,10 @@ pub(super) const LOG: &str = "_delta_log";
 pub(super) const LAST_CHECKPOINT: &str = "_delta_log/_last_checkpoint";
 /// Versions that are read at the same time.
 const READS: usize = 16;
+/// Age from which `VACUUM` deletes files that a table does not name, unless another is given. The only
+/// copy of landed rows is among these files: of those with a narrower type, and of those that landed
+/// after the newest version.
+const RETENTION: &str = "interval 5200 weeks";
 
 /// Position of the commit log that a version follows.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
@@ -105,7 +109,7 @@ impl Metadata {
             "format": { "provider": "parquet", "options": {} },
             "schemaString": self.schema,
             "partitionColumns": [],
-            "configuration": {},
+            "configuration": { "delta.deletedFileRetentionDuration": RETENTION },
             "createdTime": now_ms,
         })
     }
@@ -350,8 +354,8 @@ pub(super) fn rows_of(stats: &str) -> u64 {
         .unwrap_or_default()
 }
 
-/// Removes the log of the table in the folder `root`, newest version first: a killed rebuild leaves an
-/// older state of the table.
+/// Removes the log of the table in the folder `root`, oldest version first: meanwhile a reader fails. It
+/// never sees fewer rows.
 ///
 /// # Errors
 /// [`Error::Delta`] if another program keeps writing to it, [`Error::Storage`].
@@ -363,7 +367,7 @@ pub(super) async fn remove(root: &Store) -> Result<(), Error> {
         if listed.is_empty() {
             return Ok(());
         }
-        for file in listed.iter().rev() {
+        for file in &listed {
             root.delete(&file.path).await?;
         }
     }

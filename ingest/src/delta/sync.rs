@@ -83,7 +83,7 @@ pub(super) struct Synced {
     pub(super) head: TableHead,
     /// Files of the table.
     pub(super) files: u64,
-    /// Files that were written again with wider types.
+    /// Files that were written again with other columns.
     pub(super) copies: u64,
     pub(super) copied_bytes: u64,
     /// Columns that the table cannot have.
@@ -250,9 +250,9 @@ impl TableChange<'_> {
         let mut added = Vec::with_capacity(new.len());
         let (mut copies, mut copied_bytes) = (0, 0);
         for file in new {
-            let bytes = match file.widened.is_empty() {
-                true => file.file.bytes,
-                false => {
+            let bytes = match file.is_copy() {
+                false => file.file.bytes,
+                true => {
                     let bytes = self.copy(file).await?;
                     (copies, copied_bytes) = (copies + 1, copied_bytes + bytes);
                     bytes
@@ -278,7 +278,7 @@ impl TableChange<'_> {
 
     /// Writes copies again that another program has removed since, as unused ones.
     async fn confirm(&self, new: &[&TableFile]) -> Result<(), Error> {
-        for file in new.iter().filter(|file| !file.widened.is_empty()) {
+        for file in new.iter().filter(|file| file.is_copy()) {
             match self.root.size(&file.path).await {
                 Err(e) if e.is_not_found() => {
                     self.copy(file).await?;

@@ -24,8 +24,8 @@ pub(super) fn tables<'a>(entries: impl IntoIterator<Item = &'a CommitEntry>) -> 
         .collect()
 }
 
-/// Folder of a table, below the source's landing folder. It has no other files than the table's, so
-/// a program that deletes those that a table does not name can do no harm.
+/// Folder of a table, below the source's landing folder. It also has landed files that the table does
+/// not name: those of which it has a copy, and those that landed after its newest version.
 pub(super) fn folder(table: &TableKey) -> String {
     match table {
         None => "data".to_owned(),
@@ -38,10 +38,19 @@ pub(super) fn folder(table: &TableKey) -> String {
 pub(super) struct TableFile {
     /// The landed file.
     pub(super) file: DataFile,
-    /// Path relative to the table's folder: of the landed file, or of its copy with wider types.
+    /// Path relative to the table's folder: of the landed file, or of its copy.
     pub(super) path: String,
     /// Columns that the copy has with another type: name, type in the landed file, type in the copy.
     pub(super) widened: Vec<Widened>,
+    /// Columns that the copy does not have, since their names differ from others in case only.
+    pub(super) dropped: Vec<String>,
+}
+
+impl TableFile {
+    /// Returns true if the table has a copy of the landed file.
+    pub(super) fn is_copy(&self) -> bool {
+        !self.widened.is_empty() || !self.dropped.is_empty()
+    }
 }
 
 /// A column of a file that gets a wider type.
@@ -132,16 +141,17 @@ fn table_file(
             })
         })
         .collect();
-    let own = own_path(file, table);
-    let path = match widened.is_empty() {
-        true => own.to_owned(),
-        false => copy_path(own, &widened),
-    };
-    TableFile {
+    let names = schema.columns.iter().map(|column| column.name.clone());
+    let mut copied = TableFile {
         file: file.clone(),
-        path,
+        path: own_path(file, table).to_owned(),
         widened,
+        dropped: names.filter(|name| columns.is_shadow(name)).collect(),
+    };
+    if copied.is_copy() {
+        copied.path = copy_path(&copied);
     }
+    copied
 }
 
 /// Path of a landed file in the folder of its table.
@@ -150,15 +160,15 @@ pub(super) fn own_path<'f>(file: &'f DataFile, table: &TableKey) -> &'f str {
     below.map_or(file.path.as_str(), |path| path.trim_start_matches('/'))
 }
 
-/// Path of the copy of the landed file `own`. Equal files with equal types have equal copies.
-fn copy_path(own: &str, widened: &[Widened]) -> String {
-    let stem = own.strip_suffix(".parquet").unwrap_or(own);
-    let types: String = widened
-        .iter()
-        .map(|column| format!("{}\0{:?}\0", column.name, stored_type(column.to)))
-        .collect();
-    let types = Hash128::of(types.as_bytes()).short();
-    format!("{WIDENED}/{stem}-{types}.parquet")
+/// Path of the copy of a landed file. Equal files with equal columns have equal copies.
+fn copy_path(file: &TableFile) -> String {
+    let stem = file.path.strip_suffix(".parquet").unwrap_or(&file.path);
+    let types = file.widened.iter();
+    let types = types.map(|column| format!("{}\0{:?}\0", column.name, stored_type(column.to)));
+    let dropped = file.dropped.iter().map(|name| format!("{name}\0\0"));
+    let columns: String = types.chain(dropped).collect();
+    let columns = Hash128::of(columns.as_bytes()).short();
+    format!("{WIDENED}/{stem}-{columns}.parquet")
 }
 
 #[cfg(test)]
@@ -211,10 +221,22 @@ mod tests {
         let copies = |to| {
             let entries = [entry(0, ColumnType::Null), entry(1, to)];
             let table = DeltaTable::of(&entries, &None);
-            table.files.iter().filter(|f| !f.widened.is_empty()).count()
+            table.files.iter().filter(|f| f.is_copy()).count()
         };
         assert_eq!(copies(ColumnType::Null), 0);
         assert_eq!(copies(ColumnType::Utf8), 0);
         assert_eq!(copies(ColumnType::Int64), 1);
+    }
+
+    #[test]
+    fn a_copy_lacks_columns_whose_names_differ_from_others_in_case_only() {
+        let (old, mut new) = (entry(0, ColumnType::Int64), entry(1, ColumnType::Int64));
+        let mut other = new.schema.columns[0].clone();
+        other.name = "Amount".into();
+        new.schema.columns.push(other);
+        let table = DeltaTable::of(&[old, new], &None);
+        let copies: Vec<bool> = table.files.iter().map(TableFile::is_copy).collect();
+        assert_eq!(copies, [false, true]);
+        assert_eq!(table.files[1].dropped, ["Amount"]);
     }
 }

@@ -3,6 +3,7 @@
 //! A Delta table has one type for each column. Readers of tables without the feature
 //! `typeWidening`, which few know, refuse a file with a narrower one (polars, Spark), or cast it by
 //! rules of their own. So such files are copied. Values become those that exports and datasets read.
+//! A copy also lacks the columns that readers for whom case does not matter take for others.
 
 use std::sync::Arc;
 
@@ -18,6 +19,7 @@ use arrow::{
 use bytes::Bytes;
 use feedline_schemas::{
     ids::Sequence,
+    number::exact,
     record::{ColumnType, DECIMAL_PRECISION, DECIMAL_SCALE},
 };
 use feedline_storage::Store;
@@ -38,7 +40,7 @@ const ONE: u128 = 10_u128.pow(DECIMAL_SCALE.unsigned_abs() as u32);
 /// hold.
 pub(super) async fn copy(landing: &Store, file: &TableFile) -> Result<Bytes, Error> {
     let batches = landed_file::read_whole(landing, &file.file).await?;
-    let (widened, url) = (file.widened.clone(), landing.url_of(&file.file.path));
+    let (file, url) = (file.clone(), landing.url_of(&file.file.path));
     computing(move || {
         let refused = |reason: String| Error::Delta {
             url: url.clone(),
@@ -46,12 +48,12 @@ pub(super) async fn copy(landing: &Store, file: &TableFile) -> Result<Bytes, Err
         };
         let mut copied: Option<MergedFile> = None;
         for batch in &batches {
-            let rows = widen(batch, &widened).map_err(refused)?;
-            let file = match &mut copied {
+            let rows = widen(batch, &file).map_err(refused)?;
+            let merged = match &mut copied {
                 Some(file) => file,
                 None => copied.insert(MergedFile::begin(rows.schema())?),
             };
-            file.push(&rows)?;
+            merged.push(&rows)?;
         }
         let copied = copied.ok_or_else(|| refused("the landed file has no rows".to_owned()))?;
         Ok(copied.finish(WIDENED, Sequence::new(0))?.bytes)
@@ -59,12 +61,16 @@ pub(super) async fn copy(landing: &Store, file: &TableFile) -> Result<Bytes, Err
     .await
 }
 
-fn widen(rows: &RecordBatch, widened: &[Widened]) -> Result<RecordBatch, String> {
+fn widen(rows: &RecordBatch, file: &TableFile) -> Result<RecordBatch, String> {
     let schema = rows.schema();
     let mut fields: Vec<Field> = Vec::with_capacity(rows.num_columns());
     let mut columns: Vec<ArrayRef> = Vec::with_capacity(rows.num_columns());
     for (field, cells) in schema.fields().iter().zip(rows.columns()) {
-        let Some(column) = widened.iter().find(|column| column.name == *field.name()) else {
+        if file.dropped.contains(field.name()) {
+            continue;
+        }
+        let mut widened = file.widened.iter();
+        let Some(column) = widened.find(|column| column.name == *field.name()) else {
             fields.push(field.as_ref().clone());
             columns.push(Arc::clone(cells));
             continue;
@@ -92,12 +98,32 @@ fn convert(cells: &ArrayRef, column: &Widened) -> Result<ArrayRef, String> {
         (from, DataType::Utf8) if from.is_list() => texts(cells),
         (ColumnType::Float64, DataType::Decimal128(..)) => decimals(cells),
         _ => {
+            if matches!(column.to, ColumnType::Float64 | ColumnType::ListFloat64) {
+                refuse_inexact(cells)?;
+            }
             let strict = CastOptions {
                 safe: false,
                 ..CastOptions::default()
             };
             cast_with_options(cells, &wanted, &strict).map_err(|e| e.to_string())
         }
+    }
+}
+
+/// Refuses integers that a float may round.
+fn refuse_inexact(cells: &ArrayRef) -> Result<(), String> {
+    let lists = cells.as_list_opt::<i32>();
+    let items = lists.map_or(cells, |lists| lists.values());
+    let Some(integers) = items.as_primitive_opt::<Int64Type>() else {
+        return Ok(());
+    };
+    match integers
+        .iter()
+        .flatten()
+        .find(|value| exact(*value).is_none())
+    {
+        None => Ok(()),
+        Some(value) => Err(format!("a float may round its {value}")),
     }
 }
 
@@ -235,6 +261,28 @@ mod tests {
         let from = ColumnType::ListInt64;
         check(Arc::clone(&lists), from, ColumnType::Json, &["[1,null]"]);
         check(lists, from, ColumnType::ListFloat64, &["[1.0,null]"]);
+    }
+
+    #[test]
+    fn an_integer_that_a_float_may_round_is_refused() {
+        let large = (1 << 53) + 1;
+        let integers: ArrayRef = Arc::new(Int64Array::from(vec![Some(1), None, Some(large)]));
+        let mut lists = ListBuilder::new(arrow::array::Int64Builder::new());
+        lists.append_value([Some(large)]);
+        let lists: ArrayRef = Arc::new(lists.finish());
+        let columns = [
+            (integers, ColumnType::Int64, ColumnType::Float64),
+            (lists, ColumnType::ListInt64, ColumnType::ListFloat64),
+        ];
+        for (cells, from, to) in columns {
+            let column = Widened {
+                name: "c".into(),
+                from,
+                to,
+            };
+            let refused = convert(&cells, &column).unwrap_err();
+            assert!(refused.contains("9007199254740993"), "{refused}");
+        }
     }
 
     #[test]

@@ -108,6 +108,10 @@ pub async fn retry_rejects(
     if report.still_rejected > 0 {
         report.notes.push("remaining rejects stay in `rejects/`: change the contract and rerun this command, or, for lines that could not be parsed, correct the source and re-read it (`feedline ingest reread`)".to_owned());
     }
+    let warnings = log.delta_warnings();
+    report
+        .notes
+        .extend(warnings.map(|warning| warning.message.clone()));
     let state = log.last().map(|last| last.state.clone());
     let highs = highs(log.entries());
     report.next = standing::next(
