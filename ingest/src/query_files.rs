@@ -56,13 +56,13 @@ pub fn read_queries(config: &mut PipelineConfig, folder: &Path) -> Result<(), Er
 fn read(path: &Path) -> Result<String, String> {
     let unreadable = |e: std::io::Error| format!("cannot be read: {e}");
     let file = File::open(path).map_err(unreadable)?;
-    let mut text = String::new();
-    let read = file.take(MOST_BYTES + 1).read_to_string(&mut text);
+    let mut bytes = Vec::new();
+    let read = file.take(MOST_BYTES + 1).read_to_end(&mut bytes);
     read.map_err(unreadable)?;
-    if text.len() as u64 > MOST_BYTES {
+    if bytes.len() as u64 > MOST_BYTES {
         return Err("is larger than 1 MiB, which no query is".into());
     }
-    Ok(text)
+    String::from_utf8(bytes).map_err(|_| "is not valid UTF-8".to_owned())
 }
 
 #[cfg(test)]
@@ -97,6 +97,8 @@ mod tests {
         check("bytes", "UTF-8");
         std::fs::write(folder.path().join("large"), vec![b' '; (1 << 20) + 1]).unwrap();
         check("large", "larger than 1 MiB");
+        std::fs::write(folder.path().join("wide"), "é".repeat(1 << 20)).unwrap();
+        check("wide", "larger than 1 MiB");
     }
 
     #[test]

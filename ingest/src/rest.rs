@@ -13,7 +13,10 @@ mod response;
 mod template;
 mod upcoming;
 
-use std::sync::Arc;
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering},
+};
 
 use async_trait::async_trait;
 use feedline_schemas::{
@@ -117,6 +120,7 @@ async fn opened(config: &SourceConfig, context: &Context) -> Result<Rest, Error>
     let clock = Arc::clone(&context.clock);
     let notices = Notices::default();
     let layout = Layout::new(config, &pages, &notices)?;
+    let known_xml = layout.known_xml();
     let fetcher = Fetcher::new(http, layout, pages.fields(), Arc::clone(&clock));
     Ok(Rest {
         answers: Answers::new(config, &pages),
@@ -130,6 +134,7 @@ async fn opened(config: &SourceConfig, context: &Context) -> Result<Rest, Error>
         notices,
         forms: Forms::default(),
         is_auto: config.response.format.is_auto(),
+        known_xml,
         records: config.records.clone(),
         keeps_all: config.dedup_window() == 0,
         highs: Vec::new(),
@@ -208,6 +213,8 @@ struct Rest {
     forms: Forms,
     /// True if `Content-Type` decides the format of a page.
     is_auto: bool,
+    /// True once a page of XML had records, now or in an earlier run.
+    known_xml: Arc<AtomicBool>,
     /// Path of the records.
     records: String,
     /// Incremental: the highest cursors in the log.
@@ -335,6 +342,9 @@ impl Source for Rest {
         let held = last.map(|last| &last.state.warnings[..]);
         let is_whole = self.plan.is_none() && self.incremental.is_none();
         self.warnings.restore(held.unwrap_or_default());
+        if self.warnings.has("response_is_xml") {
+            self.known_xml.store(true, Ordering::Relaxed);
+        }
         if last.is_some_and(|last| last.state.totals.rows > 0) {
             self.forms.note_landed();
         }
@@ -478,6 +488,9 @@ impl Rest {
     fn note_form(&mut self, mut form: Form, contents: &Contents, url: &Url) -> Result<(), Error> {
         if form.format == ResponseFormat::Xml {
             form.mix(self.forms.newly_single(&contents.records));
+            if !contents.records.is_empty() {
+                self.known_xml.store(true, Ordering::Relaxed);
+            }
         }
         let page = NotedPage {
             records: contents.records.len(),

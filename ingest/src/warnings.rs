@@ -28,7 +28,7 @@ pub(crate) enum WarningChange {
 }
 
 /// Warnings about the ends of pages; the next reading of all pages decides them again.
-const ENDS: [&str; 10] = [
+const ENDS: [&str; 11] = [
     "repeated_page",
     "no_link_header",
     "no_cursor_header",
@@ -39,6 +39,7 @@ const ENDS: [&str; 10] = [
     "total_differs",
     "no_total",
     "common_cap",
+    "xml_end",
 ];
 
 /// Changes of warnings, and the codes that hold.

@@ -7,7 +7,7 @@
 //! | element repeated in its parent | list |
 //! | text beside attributes or elements | `#text` |
 //! | element with text alone | that text, as a cell |
-//! | empty element, or one with `xsi:nil="true"` | null |
+//! | empty element, or one with `xsi:nil="true"` or `i:nil="true"` | null |
 //!
 //! The document is an object with the root element. Prefixes of names stay as they are written, and
 //! declarations of namespaces are left out. White space around text is removed. Comments and
@@ -41,12 +41,10 @@ const LINEAR_KEYS: usize = 16;
 /// Bytes that are kept of a value that is too deep or too long.
 const KEPT: usize = 1 << 20;
 
-/// XmlRules for reading a document.
+/// Rules for reading a document.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct XmlRules<'a> {
     pub(crate) bounds: &'a JsonConfig,
-    /// Texts that are read as missing, trimmed.
-    pub(crate) null_values: &'a [String],
     pub(crate) notices: &'a Notices,
 }
 
@@ -100,10 +98,33 @@ pub(crate) fn check(text: &str) -> Result<(), String> {
     }
     let rules = XmlRules {
         bounds: &JsonConfig::default(),
-        null_values: &[],
         notices: &Notices::default(),
     };
     parse(text.as_bytes(), "", rules).map(|_| ())
+}
+
+/// Returns true if a document has `marker` elsewhere than in texts and in values of attributes. No
+/// value can be escaped there.
+pub(crate) fn is_outside_of_values(text: &str, marker: &str) -> bool {
+    let marker = marker.as_bytes();
+    let has = |bytes: &[u8]| bytes.windows(marker.len()).any(|part| part == marker);
+    let mut reader = Reader::from_str(text);
+    loop {
+        let is_found = match reader.read_event() {
+            Err(_) | Ok(Event::Eof) => return false,
+            Ok(Event::Text(_)) => false,
+            Ok(Event::Start(tag) | Event::Empty(tag)) => {
+                let mut attributes = tag.attributes();
+                attributes.with_checks(false);
+                let mut keys = attributes.flatten().map(|attribute| attribute.key);
+                has(tag.name().as_ref()) || keys.any(|key| has(key.as_ref()))
+            }
+            Ok(other) => has(&other),
+        };
+        if is_found {
+            return true;
+        }
+    }
 }
 
 /// Returns true if a document begins like a page of HTML.
@@ -112,7 +133,12 @@ pub(crate) fn is_html(text: &str) -> bool {
         let begin = text.get(..start.len());
         begin.is_some_and(|begin| begin.eq_ignore_ascii_case(start))
     };
-    begins("<!doctype html") || begins("<html")
+    let ends_name = |c: char| c.is_whitespace() || matches!(c, '>' | '/');
+    let is_name = || {
+        let rest = text.get("<html".len()..).unwrap_or_default();
+        rest.is_empty() || rest.starts_with(ends_name)
+    };
+    begins("<!doctype html") || begins("<html") && is_name()
 }
 
 /// Keys and values of an element.
@@ -204,16 +230,13 @@ impl XmlScan<'_> {
         let event = match self.reader.read_event() {
             Ok(event) => event,
             Err(error @ quick_xml::Error::Syntax(_)) => {
-                return Err(format!("it ends early: {error}"));
+                return Err(format!("it ends early or is not well-formed: {error}"));
             }
             Err(error) => return Err(not_xml(&error, self.reader.buffer_position())),
         };
         match event {
             Event::Start(start) => self.begin(&start, at)?,
-            Event::Empty(start) => {
-                let open = self.opened(&start, at)?;
-                self.close(open)?;
-            }
+            Event::Empty(start) => self.add_empty(&start, at)?,
             Event::End(_) => {
                 if let Some(open) = self.open.pop() {
                     self.close(open)?;
@@ -250,13 +273,32 @@ impl XmlScan<'_> {
     /// An element that begins at byte `at`; one that is too deep is skipped.
     fn begin(&mut self, start: &BytesStart<'_>, at: u64) -> Result<(), String> {
         let open = self.opened(start, at)?;
-        let most = self.rules.bounds.max_depth.get();
-        if self.open.len() < most as usize {
+        if !self.is_at_limit() {
             self.open.push(open);
             return Ok(());
         }
         let read = self.reader.read_to_end(start.name());
         read.map_err(|error| format!("it ends early or is not well-formed: {error}"))?;
+        self.put_too_deep(open.name, at)
+    }
+
+    /// An empty element that begins at byte `at`.
+    fn add_empty(&mut self, start: &BytesStart<'_>, at: u64) -> Result<(), String> {
+        let open = self.opened(start, at)?;
+        match self.is_at_limit() {
+            true => self.put_too_deep(open.name, at),
+            false => self.close(open),
+        }
+    }
+
+    /// Returns true if no element may be in the open one.
+    fn is_at_limit(&self) -> bool {
+        self.open.len() >= self.rules.bounds.max_depth.get() as usize
+    }
+
+    /// Puts a fault in the place of the element `name` from byte `at` to the end of what was read.
+    fn put_too_deep(&mut self, name: String, at: u64) -> Result<(), String> {
+        let most = self.rules.bounds.max_depth;
         let bytes = |at: u64| usize::try_from(at).unwrap_or(usize::MAX);
         let whole = self
             .text
@@ -264,7 +306,7 @@ impl XmlScan<'_> {
         let kept = beginning(whole.unwrap_or_default());
         let detail = format!("more than {most} levels of nesting at byte {at}");
         let value = fault("too_deep", detail, Value::Text(kept.to_owned()));
-        self.put(open.name, value)
+        self.put(name, value)
     }
 
     fn opened(&self, start: &BytesStart<'_>, at: u64) -> Result<OpenElement, String> {
@@ -288,7 +330,8 @@ impl XmlScan<'_> {
             let decoder = self.reader.decoder();
             let value = attribute.decode_and_unescape_value(decoder);
             let value = value.map_err(|e| not_xml(&e, at))?;
-            if key == "xsi:nil" && matches!(value.as_ref(), "true" | "1") {
+            let is_nil = matches!(key.as_str(), "xsi:nil" | "i:nil");
+            if is_nil && matches!(value.as_ref(), "true" | "1") {
                 continue;
             }
             let key = format!("{ATTRIBUTE}{key}");
@@ -349,8 +392,7 @@ impl XmlScan<'_> {
 
     /// The value of a text in an element at byte `at`.
     fn cell(&self, mut text: String, at: u64) -> Value {
-        let trimmed = text.trim();
-        if trimmed.is_empty() || self.rules.null_values.iter().any(|null| null == trimmed) {
+        if text.trim().is_empty() {
             return Value::Null;
         }
         let most = self.rules.bounds.max_text_bytes;

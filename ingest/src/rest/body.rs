@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 use url::form_urlencoded;
 
 use super::template::{TemplateNode, Text, put};
-use crate::{context::Context, error::Error, param::Param};
+use crate::{context::Context, error::Error, param::Param, xml::is_outside_of_values};
 
 /// Body of the requests of a source.
 #[derive(Debug)]
@@ -31,6 +31,8 @@ enum BodyContent {
     Text(Text),
 }
 
+/// Text in the placeholders of a body of XML while it is checked.
+const MARKER: &str = "feedline-place";
 /// Key of the variables in the body of a GraphQL request.
 const VARIABLES: &str = "variables";
 
@@ -196,7 +198,7 @@ fn content(
             ))
         }
         BodyConfig { xml: Some(xml), .. } => {
-            let text = Text::parse(xml, params);
+            let text = xml_text(xml, params);
             let text = text.map_err(|reason| Error::config("body.xml", reason))?;
             Ok((BodyContent::Xml(text), "application/xml"))
         }
@@ -207,6 +209,18 @@ fn content(
             Ok((BodyContent::Text(text), "text/plain"))
         }
     }
+}
+
+/// A document of XML with placeholders.
+///
+/// # Errors
+/// A message about an unknown placeholder, or one whose values cannot be escaped.
+fn xml_text(xml: &str, params: &[&str]) -> Result<Text, String> {
+    let text = Text::parse(xml, params)?;
+    if is_outside_of_values(&text.marked(MARKER), MARKER) {
+        return Err("has a placeholder in a comment, a CDATA section, a processing instruction or a name, where values cannot be escaped; move it into a text or an attribute".into());
+    }
+    Ok(text)
 }
 
 fn graphql_content(

@@ -1,15 +1,16 @@
 //! Pages of XML, CSV and NDJSON.
 
 use feedline_schemas::{
-    config::{PipelineConfig, load},
+    config::{PaginationKind, PipelineConfig, load},
     report::IngestReport,
 };
 use feedline_storage::Store;
 
 use super::{tests::read, *};
 use crate::{
-    http::testing::{Scripted, Step, answer, context, ok, raw, read_all},
+    http::testing::{Scripted, Step, answer, config, context, ok, raw, read_all},
     run::{ingest, replay::replay},
+    value::Value,
 };
 
 fn pipeline(server: &Scripted, lines: &str) -> PipelineConfig {
@@ -47,6 +48,21 @@ async fn bring(server: &Scripted, lines: &str, root: &Store) -> Result<IngestRep
 fn codes(report: &IngestReport) -> Vec<&str> {
     let warnings = report.sources[0].warnings.iter();
     warnings.map(|warning| warning.code.as_str()).collect()
+}
+
+/// Messages of the warnings with this code that reading raises.
+async fn raised(config: &SourceConfig, code: &str) -> Vec<String> {
+    let mut source = open(config, &context()).await.unwrap();
+    let mut at = Position::Start;
+    while !matches!(at, Position::Done { .. }) {
+        at = source.next_page(&at).await.unwrap().next;
+    }
+    let changes = source.take_warnings().into_iter();
+    let message = |change: WarningChange| match change {
+        WarningChange::Raise(warning) if warning.code == code => Some(warning.message),
+        _ => None,
+    };
+    changes.filter_map(message).collect()
 }
 
 const FEED: &str = "records = 'feed.entry'\nresponse.format = 'xml'\n";
@@ -100,12 +116,69 @@ async fn one_element_is_a_list_and_none_is_the_end_of_numbered_pages() {
     let server = Scripted::start([
         xml("<feed><entry><id>1</id></entry><entry><id>2</id></entry></feed>"),
         xml("<feed><entry><id>3</id></entry></feed>"),
-        xml("<feed/>"),
+        xml("<feed><errors count='0'/></feed>"),
     ])
     .await;
     let lines = format!("{FEED}pagination = {{ type = 'page', page_size = 2 }}");
     let (records, _) = read(&source(&server, &lines)).await.unwrap();
     assert_eq!(records, [r#"{"id":"1"}"#, r#"{"id":"2"}"#, r#"{"id":"3"}"#]);
+}
+
+#[tokio::test]
+async fn a_next_page_in_an_attribute_is_warned_of_until_its_path_names_the_attribute() {
+    let check = async |path: &str, requests: usize, is_warned: bool| {
+        let server = Scripted::start([
+            xml("<feed><next href='/items?page=2'/><entry><id>1</id></entry></feed>"),
+            xml("<feed><entry><id>2</id></entry></feed>"),
+        ])
+        .await;
+        let lines = format!("{FEED}pagination = {{ type = 'next_url', next_path = '{path}' }}");
+        let report = bring(&server, &lines, &Store::memory()).await.unwrap();
+        assert_eq!(server.heads().len(), requests, "{path}");
+        assert_eq!(codes(&report).contains(&"no_next_url"), is_warned, "{path}");
+    };
+    check("feed.next", 1, true).await;
+    check("feed.next.@href", 2, false).await;
+}
+
+#[tokio::test]
+async fn a_page_with_other_elements_in_the_place_of_records_is_no_silent_end() {
+    let check = async |last: &str, is_warned: bool| {
+        let server = Scripted::start([
+            xml("<feed><title>t</title><entry><id>1</id></entry></feed>"),
+            xml(last),
+        ])
+        .await;
+        let lines = format!("{FEED}pagination = {{ type = 'page', page_size = 1 }}");
+        let messages = raised(&source(&server, &lines), "xml_end").await;
+        let is_named = |message: &String| message.contains("has `message` in their place");
+        assert_eq!(messages.iter().any(is_named), is_warned, "{messages:?}");
+        assert_eq!(messages.is_empty(), !is_warned, "{messages:?}");
+    };
+    check("<feed><message>Throttled</message></feed>", true).await;
+    check("<feed><title>t</title></feed>", false).await;
+    check("<feed/>", false).await;
+}
+
+#[tokio::test]
+async fn a_page_of_xml_from_an_api_of_json_is_tried_again() {
+    let message = "<response><message>busy</message></response>";
+    let good = r#"{"response": {"items": [{"a": 1}]}}"#;
+    let of_items = "records = 'response.items'";
+    let server = Scripted::start([xml(message), ok(good)]).await;
+    let (records, requests) = read(&source(&server, of_items)).await.unwrap();
+    assert_eq!((records.len(), requests.retries), (1, 1));
+    let server = Scripted::start([xml(message)]).await;
+    let error = read(&source(&server, of_items)).await.unwrap_err();
+    let error = error.to_string();
+    assert!(
+        error.contains("without an element at `records` = `response.items`"),
+        "{error}"
+    );
+    let slow = xml("<Error><Code>SlowDown</Code></Error>");
+    let server = Scripted::start([slow, ok("[{\"a\": 1}]")]).await;
+    let (records, requests) = read(&source(&server, "")).await.unwrap();
+    assert_eq!((records.len(), requests.retries), (1, 1));
 }
 
 #[tokio::test]
@@ -153,6 +226,9 @@ async fn a_fault_of_xml_that_stays_names_its_reason() {
     let own = format!("{FEED}error_path = 'feed.status.code'\n");
     let body = "<feed><status><code>17</code></status></feed>";
     check(body, &own, "an error at `error_path`: `17`", 3).await;
+    let own = format!("{FEED}error_path = 'feed.error'\n");
+    let body = "<feed><error code='17' message='quota'/></feed>";
+    check(body, &own, "quota", 3).await;
     let other = "<rss><channel><item/><item/></channel></rss>";
     check(other, FEED, "it has lists at `rss.channel.item`", 3).await;
     // The response of a retry would be the same.
@@ -199,6 +275,73 @@ async fn texts_of_xml_get_the_types_of_their_columns_and_decisions_are_reported(
     let found = codes(&report);
     let own = ["response_is_xml", "xml_lists"];
     assert!(found.iter().all(|code| !own.contains(code)), "{found:?}");
+}
+
+#[tokio::test]
+async fn elements_with_two_forms_are_named_over_all_pages() {
+    let check = async |pages: &[&str], code: &str, names: &str| {
+        let pages = pages.iter().enumerate().map(|(number, entries)| {
+            let next = format!("<link rel='next' href='/items?after={number}'/>");
+            xml(&format!("<feed>{next}{entries}</feed>"))
+        });
+        let last = xml("<feed><entry><id>9</id></entry></feed>");
+        let pages: Vec<Step> = pages.chain([last]).collect();
+        let server = Scripted::start(pages).await;
+        let lines = format!("{FEED}pagination = {{ type = 'next_url', next_path = 'feed.link' }}");
+        let messages = raised(&source(&server, &lines), code).await;
+        let message = messages.last().unwrap();
+        assert!(message.starts_with(names), "{message}");
+    };
+    let (plain, priced) = (
+        "<entry><price>9.5</price></entry>",
+        "<entry><price currency='EUR'>9.5</price></entry>",
+    );
+    let both = format!("{plain}{priced}");
+    check(&[both.as_str()], "xml_texts", "`price` is text in some").await;
+    check(&[priced, plain], "xml_texts", "`price` is text in some").await;
+    let (a, b) = (
+        "<entry><a>1</a></entry><entry><a>1</a><a>2</a></entry>",
+        "<entry><b>1</b></entry><entry><b>1</b><b>2</b></entry>",
+    );
+    check(&[a, b], "xml_lists", "`a`, `b` is a list in some").await;
+}
+
+#[test]
+fn a_warning_of_lists_ends_when_the_configuration_names_them() {
+    let record = |tag: Value| Value::Object(vec![("tag".to_owned(), tag)]);
+    let (one, many) = (record(Value::Null), record(Value::List(Vec::new())));
+    let check = |lists: &[&str], records: &[Value], holds: bool| {
+        let mut config = config("http://h/", PaginationKind::None);
+        config.response.lists = lists.iter().map(|path| (*path).to_owned()).collect();
+        let response = Response::new(&config, &Notices::default()).unwrap();
+        let mut warnings = WarningChanges::default();
+        warnings.restore(&[Warning::new("xml_lists", "")]);
+        let page = NotedPage {
+            records: records.len(),
+            is_auto: false,
+        };
+        let form = response.xml_form(records, Vec::new());
+        let noted = Forms::default().note(form, page, "f.e", &mut warnings);
+        assert_eq!(noted, Ok(()));
+        assert_eq!(warnings.has("xml_lists"), holds, "{lists:?}");
+    };
+    check(&[], std::slice::from_ref(&many), true);
+    check(&["tag"], std::slice::from_ref(&many), false);
+    check(&["other"], &[one, many], true);
+}
+
+#[tokio::test]
+async fn null_values_are_those_of_records_and_not_of_cursors() {
+    let page = |value: &str, token: &str| {
+        xml(&format!(
+            "<r><item><v>{value}</v></item><token>{token}</token></r>"
+        ))
+    };
+    let server = Scripted::start([page("NA", "NA"), page("1", "")]).await;
+    let lines = "records = 'r.item'\nresponse.format = 'xml'\ncsv.null_values = ['NA']\npagination = { type = 'cursor', cursor_path = 'r.token' }";
+    let (records, _) = read(&source(&server, lines)).await.unwrap();
+    assert_eq!(records, [r#"{"v":null}"#, r#"{"v":"1"}"#]);
+    assert_eq!(server.targets(), ["/items", "/items?cursor=NA"]);
 }
 
 /// Names and types of the landed columns.
@@ -309,7 +452,9 @@ async fn what_is_no_table_is_tried_again_and_named() {
         "it is XML, where CSV should be",
     )
     .await;
-    check("{\"error\": \"quota\"}", "it is JSON, where CSV should be").await;
+    for body in ["{\"error\": \"quota\"}", "[{\"error\": 1}]", "[ ]"] {
+        check(body, "it is JSON, where CSV should be").await;
+    }
     check("a,b\n1,2\n3", "it ends in the middle of a record: line 3").await;
     check("a,b\n1,\"2\n", "a quote is not closed").await;
     check("a,a\n1,2\n", "has `a` twice").await;
@@ -328,6 +473,38 @@ async fn a_message_in_the_place_of_a_table_is_no_end() {
     let server = Scripted::start([csv("rate limit exceeded\n")]).await;
     let error = read(&source(&server, lines)).await.unwrap_err().to_string();
     assert!(error.contains("`rate limit exceeded`"), "{error}");
+    let server = Scripted::start([csv("<error>busy</error>\n<hint>later</hint>\n")]).await;
+    let error = read(&source(&server, lines)).await.unwrap_err().to_string();
+    assert!(error.contains("`<error>busy</error>`"), "{error}");
+    let server = Scripted::start([csv("1,2\n3,4\n"), csv("busy\n")]).await;
+    let lines = format!("csv.header = false\n{lines}");
+    let error = read(&source(&server, &lines)).await.unwrap_err();
+    let error = error.to_string();
+    assert!(
+        error.contains("it has 1 fields a row, and the pages before have 2"),
+        "{error}"
+    );
+}
+
+#[tokio::test]
+async fn names_in_brackets_are_a_header() {
+    for (header, expected) in [
+        ("<TICKER>,<PER>", r#"{"<PER>":"2","<TICKER>":"1"}"#),
+        ("[Date],[Value]", r#"{"[Date]":"1","[Value]":"2"}"#),
+    ] {
+        let server = Scripted::start([csv(&format!("{header}\n1,2\n"))]).await;
+        let config = source(&server, "response.format = 'csv'");
+        assert_eq!(read(&config).await.unwrap().0, [expected]);
+    }
+}
+
+#[tokio::test]
+async fn pages_of_bad_rows_alone_are_different_pages() {
+    let pages = ["a,b\n1\n2\n", "a,b\n3\n4\n", "a,b\n"];
+    let server = Scripted::start(pages.map(csv)).await;
+    let lines = "response.format = 'csv'\npagination = { type = 'page', page_size = 2 }";
+    let (records, _) = read(&source(&server, lines)).await.unwrap();
+    assert_eq!(records.len(), 4, "{records:?}");
 }
 
 #[tokio::test]
@@ -381,11 +558,16 @@ async fn lines_of_json_are_records_and_truncated_ones_are_no_page() {
     let server = Scripted::start([ok("{\"a\": 1}\n{\"a\": 2}\n")]).await;
     let (records, _) = read(&source(&server, of)).await.unwrap();
     assert_eq!(records, [r#"{"a":1}"#, r#"{"a":2}"#]);
-    for body in ["{\"a\": 1}\n{\"a\": ", "Bad gateway\n", "<html>\n"] {
+    let error = "{\"error\": \"quota\"}\n";
+    for body in ["{\"a\": 1}\n{\"a\": ", "Bad gateway\n", "<html>\n", error] {
         let server = Scripted::start([ok(body), ok("{\"a\": 1}\n")]).await;
         let (records, requests) = read(&source(&server, of)).await.unwrap();
         assert_eq!((records.len(), requests.retries), (1, 1), "{body}");
     }
+    let server = Scripted::start([ok(error)]).await;
+    let of = format!("error_path = ''\n{of}");
+    let (records, _) = read(&source(&server, &of)).await.unwrap();
+    assert_eq!(records, [r#"{"error":"quota"}"#]);
 }
 
 #[tokio::test]
@@ -439,4 +621,27 @@ async fn a_body_of_xml_has_escaped_values_in_its_places() {
         heads[1].contains("content-type: application/xml\r\n"),
         "{heads:?}"
     );
+}
+
+#[tokio::test]
+async fn a_placeholder_where_no_value_can_be_escaped_is_refused() {
+    let server = Scripted::start([xml("<r/>")]).await;
+    for body in [
+        "<q><!-- {cursor} --></q>",
+        "<q><![CDATA[{cursor}]]></q>",
+        "<q><?p {cursor}?></q>",
+        "<q><{cursor}>1</{cursor}></q>",
+        "<q {cursor}=\"1\"/>",
+    ] {
+        let lines = format!(
+            "records = 'r.i'\nmethod = 'POST'\nresponse.format = 'xml'\nbody.xml = '{body}'\npagination = {{ type = 'cursor', cursor_path = 'r.next' }}"
+        );
+        let error = read(&source(&server, &lines)).await.unwrap_err();
+        let error = error.to_string();
+        assert!(
+            error.contains("`body.xml`") && error.contains("cannot be escaped"),
+            "{error}"
+        );
+    }
+    assert!(server.heads().is_empty());
 }

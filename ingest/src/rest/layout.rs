@@ -1,6 +1,9 @@
 //! Paths of records and fields in a body.
 
-use std::{borrow::Cow, sync::Arc};
+use std::{
+    borrow::Cow,
+    sync::{Arc, atomic::AtomicBool},
+};
 
 use feedline_schemas::{
     config::{JsonConfig, PartialData, ResponseFormat, SourceConfig},
@@ -10,7 +13,7 @@ use feedline_schemas::{
 
 use super::{
     graphql::{self, QueryErrors},
-    markup,
+    markup::{self, FoundElements},
     response::{Form, Response},
 };
 use crate::{
@@ -75,6 +78,11 @@ pub(super) enum Unusable {
 }
 
 impl Layout {
+    /// Flag that a page of XML had records, for all clones.
+    pub(super) fn known_xml(&self) -> Arc<AtomicBool> {
+        self.response.known_xml()
+    }
+
     /// # Errors
     /// [`Error::Config`] for settings of CSV that cannot be used.
     pub(super) fn new(
@@ -152,12 +160,15 @@ impl Layout {
         }
         let table = self.response.table(body, content_type, format);
         let table = table.map_err(Unusable::Wrong)?;
+        if format == ResponseFormat::Ndjson
+            && self.error.is_none()
+            && let Some((key, text)) = error_alone(&table.records)
+        {
+            return Err(Unusable::Suspect(key, text));
+        }
         let is_hashed = self.is_hashed && !table.records.is_empty();
         Ok(Body {
-            hash: is_hashed.then(|| {
-                let texts: Vec<String> = table.records.iter().map(Record::canonical).collect();
-                Hash128::of(texts.join("\n").as_bytes())
-            }),
+            hash: is_hashed.then(|| hash_rows(&table.records)),
             records: table.records,
             token: None,
             names_next: false,
@@ -262,23 +273,13 @@ impl Layout {
             false => document.at(path).map(Cow::Borrowed),
         };
         let errors = self.query_errors(&document)?;
-        let error = self.error.as_ref().filter(|path| !path.is_empty());
-        if let Some(error) = error.and_then(|path| at(path))
-            && is_something(&error)
-            && !(is_xml && markup::is_no_error(&error))
-        {
-            return Err(Unusable::Error(error_text(&error)));
-        }
-        if self.error.is_none()
-            && let Some((key, error)) = self.suspect(&document, is_xml)
-        {
-            return Err(Unusable::Suspect(key, error_text(error)));
-        }
+        self.refuse_error(&document, is_xml)?;
         let (token, names_next) = match &self.token {
             Some((key, path)) => {
                 let found = at(path);
                 let token = token(found.as_deref(), key, path).map_err(Unusable::Wrong)?;
-                (token, found.is_some())
+                let is_bare = is_xml && markup::has_attributes_alone(&document, path);
+                (token, found.is_some() && !is_bare)
             }
             None => (None, false),
         };
@@ -297,10 +298,13 @@ impl Layout {
             None => None,
         };
         if is_xml {
-            let (mut records, absent) = self.elements(document)?;
-            let record = |value: &mut Value| self.response.make_lists(value);
-            records.iter_mut().for_each(record);
-            let form = Form::of_xml(&records, absent);
+            let FoundElements {
+                mut records,
+                beside,
+            } = self.elements(document)?;
+            let finish = |record: &mut Value| self.response.finish(record);
+            records.iter_mut().for_each(finish);
+            let form = self.response.xml_form(&records, beside);
             return Ok(Body {
                 token,
                 names_next,
@@ -330,6 +334,27 @@ impl Layout {
         })
     }
 
+    /// Refuses a document that is an error, or may be one.
+    fn refuse_error(&self, document: &Value, is_xml: bool) -> Result<(), Unusable> {
+        let path = self.error.as_ref().filter(|path| !path.is_empty());
+        let error = path.and_then(|path| match is_xml {
+            true => markup::error_at(document, path),
+            false => document.at(path).map(Cow::Borrowed),
+        });
+        if let Some(error) = error
+            && is_something(&error)
+            && !(is_xml && markup::is_no_error(&error))
+        {
+            return Err(Unusable::Error(error_text(&error)));
+        }
+        if self.error.is_none()
+            && let Some((key, error)) = self.suspect(document, is_xml)
+        {
+            return Err(Unusable::Suspect(key, error_text(error)));
+        }
+        Ok(())
+    }
+
     /// A body that has only records.
     fn body(&self, records: Vec<Value>, form: Form) -> Body {
         let hash = (self.is_hashed && !records.is_empty()).then(|| hash(&records));
@@ -346,8 +371,8 @@ impl Layout {
         }
     }
 
-    /// The elements at `records` of a document of XML, and the names beside them if there are none.
-    fn elements(&self, document: Value) -> Result<(Vec<Value>, Option<String>), Unusable> {
+    /// The elements at `records` of a document of XML, and the names beside them.
+    fn elements(&self, document: Value) -> Result<FoundElements, Unusable> {
         if self.records.is_empty() {
             let elements = markup::repeated(&document);
             let found = match elements.is_empty() {
@@ -359,6 +384,13 @@ impl Layout {
             )));
         }
         match markup::elements(document, &self.records) {
+            Ok(found) if found.is_replaced() && self.response.may_be_other() => {
+                Err(Unusable::Wrong(format!(
+                    "it is XML without an element at `records` = `{}`, in whose place it has {}; set `response.format = \"xml\"` if such a page is empty",
+                    self.records,
+                    markup::shown_names(&found.beside)
+                )))
+            }
             Ok(found) => Ok(found),
             Err(document) => {
                 let found = document.at(&self.records);
@@ -387,7 +419,7 @@ impl Layout {
     /// Something at a key that APIs report errors with, in a document without records.
     fn suspect<'a>(&self, document: &'a Value, is_xml: bool) -> Option<(String, &'a Value)> {
         if is_xml {
-            let has_records = document.at(&self.records).is_some();
+            let has_records = !self.records.is_empty() && document.at(&self.records).is_some();
             return markup::error(document).filter(|_| !has_records);
         }
         if let Some(Value::List(items)) = document.at(&self.records)
@@ -460,6 +492,20 @@ fn into_node(edge: Value) -> Value {
 /// Keys that APIs report errors with.
 const ERRORS: [&str; 2] = ["error", "errors"];
 
+/// Key and text of the error that is the only record of a page of lines.
+fn error_alone(records: &[Record]) -> Option<(String, String)> {
+    let [record] = records else { return None };
+    let value = record.value()?;
+    let Value::Object(fields) = &*value else {
+        return None;
+    };
+    let [(key, error)] = fields.as_slice() else {
+        return None;
+    };
+    let is_error = ERRORS.contains(&key.as_str()) && is_something(error);
+    is_error.then(|| (key.clone(), error_text(error)))
+}
+
 /// Formats an error for messages; it may contain secrets.
 fn error_text(error: &Value) -> String {
     match error {
@@ -477,6 +523,16 @@ pub(super) fn is_something(value: &Value) -> bool {
         Value::Object(entries) => !entries.is_empty(),
         _ => true,
     }
+}
+
+/// Hash of the rows of a table; that of a bad one is of its text.
+fn hash_rows(records: &[Record]) -> Hash128 {
+    let text = |record: &Record| match record {
+        Record::Bad { raw, .. } => raw.clone(),
+        record => record.canonical(),
+    };
+    let texts: Vec<String> = records.iter().map(text).collect();
+    Hash128::of(texts.join("\n").as_bytes())
 }
 
 fn hash(records: &[Value]) -> Hash128 {

@@ -17,6 +17,8 @@ const ERROR_LEVELS: usize = 3;
 const MOST_PATHS: usize = 5;
 /// Most characters of names in a message.
 const SHOWN: usize = 200;
+/// Most names or paths of elements that are noted.
+pub(super) const MOST_NAMES: usize = 64;
 
 /// A hint about a body that is not JSON.
 pub(super) fn kind_of(body: &[u8]) -> &'static str {
@@ -42,13 +44,34 @@ pub(super) fn at<'a>(document: &'a Value, path: &str) -> Option<Cow<'a, Value>> 
         found if is_link(found) => Cow::Owned(next_link(found)),
         Value::Object(fields) => match fields.iter().find(|(key, _)| key == TEXT) {
             Some((_, Value::Cell(text))) => Cow::Owned(Value::Text(text.trim().to_owned())),
-            None if fields.iter().all(|(key, _)| key.starts_with(ATTRIBUTE)) => {
-                Cow::Owned(Value::Null)
-            }
+            None if is_attributes(found) => Cow::Owned(Value::Null),
             _ => Cow::Borrowed(found),
         },
         found => Cow::Borrowed(found),
     })
+}
+
+/// The field at the path of an error. An element with attributes alone is one, unless all of them
+/// report nothing.
+pub(super) fn error_at<'a>(document: &'a Value, path: &str) -> Option<Cow<'a, Value>> {
+    match document.at(path) {
+        Some(found) if is_attributes(found) && !is_nothing(found) => Some(Cow::Borrowed(found)),
+        _ => at(document, path),
+    }
+}
+
+/// Returns true if the element at `path` has attributes alone, and is no link.
+pub(super) fn has_attributes_alone(document: &Value, path: &str) -> bool {
+    let found = document.at(path);
+    found.is_some_and(|found| is_attributes(found) && !is_link(found))
+}
+
+/// Returns true for an element with attributes alone.
+fn is_attributes(value: &Value) -> bool {
+    match value {
+        Value::Object(fields) => fields.iter().all(|(key, _)| key.starts_with(ATTRIBUTE)),
+        _ => false,
+    }
 }
 
 /// The text at a path that ends with `#text`, of an element that has nothing else.
@@ -145,10 +168,14 @@ fn find_error<'a>(value: &'a Value, path: &mut Vec<&'a str>, levels: usize) -> O
     None
 }
 
-/// Returns true for an element that reports no error: empty, `0` or `false`.
+/// Returns true for an element that reports no error: empty, `0` or `false`, or with attributes
+/// alone that are.
 fn is_nothing(value: &Value) -> bool {
     match value {
         Value::Null => true,
+        Value::Object(fields) => {
+            is_attributes(value) && fields.iter().all(|(_, value)| is_nothing(value))
+        }
         Value::Cell(text) => {
             let text = text.trim();
             text == "0" || text.eq_ignore_ascii_case("false")
@@ -157,36 +184,61 @@ fn is_nothing(value: &Value) -> bool {
     }
 }
 
-/// The elements at `path`, one or many. If there are none of them although the element above exists,
-/// the names in that are returned too.
+/// The elements of a document that are its records.
+#[derive(Debug)]
+pub(super) struct FoundElements {
+    pub(super) records: Vec<Value>,
+    /// Names beside the records, or in their place if there are none.
+    pub(super) beside: Vec<String>,
+}
+
+impl FoundElements {
+    /// Returns true if other elements are in the place of the records.
+    pub(super) fn is_replaced(&self) -> bool {
+        let is_element = |name: &String| !name.starts_with(ATTRIBUTE);
+        self.records.is_empty() && self.beside.iter().any(is_element)
+    }
+}
+
+/// The elements at `path`, one or many; none if only the element above exists.
 ///
 /// # Errors
 /// The unchanged document, if something else is at the path.
-pub(super) fn elements(document: Value, path: &str) -> Result<(Vec<Value>, Option<String>), Value> {
+pub(super) fn elements(document: Value, path: &str) -> Result<FoundElements, Value> {
     let keys = split_path(path);
-    let Some((_, above)) = keys.split_last() else {
+    let Some((last, above)) = keys.split_last() else {
         return Err(document);
     };
+    let above = join_path(above.iter().map(String::as_str));
+    let beside = names_beside(document.at(&above), last);
     match document.at(path) {
         Some(
             Value::List(_) | Value::Object(_) | Value::Cell(_) | Value::Null | Value::Fault(_),
-        ) => {}
-        Some(_) => return Err(document),
-        None => {
-            let above = match above {
-                [] => None,
-                above => document.at(&join_path(above.iter().map(String::as_str))),
-            };
-            return match above {
-                Some(found @ (Value::Object(_) | Value::Null)) => {
-                    let names = names(found);
-                    Ok((Vec::new(), Some(format!("`{names}`"))))
-                }
-                _ => Err(document),
-            };
-        }
+        ) => Ok(FoundElements {
+            records: records(taken(document, &keys)),
+            beside,
+        }),
+        None if !above.is_empty() && is_element(document.at(&above)) => Ok(FoundElements {
+            records: Vec::new(),
+            beside,
+        }),
+        _ => Err(document),
     }
-    Ok((records(taken(document, &keys)), None))
+}
+
+/// Returns true for an element that has no text alone.
+fn is_element(found: Option<&Value>) -> bool {
+    matches!(found, Some(Value::Object(_) | Value::Null))
+}
+
+/// The first names in an element, but for that of the records.
+fn names_beside(element: Option<&Value>, record: &str) -> Vec<String> {
+    let Some(Value::Object(fields)) = element else {
+        return Vec::new();
+    };
+    let names = fields.iter().map(|(name, _)| name);
+    let others = names.filter(|name| name.as_str() != record);
+    others.take(MOST_NAMES).cloned().collect()
 }
 
 /// The value at `keys`, which exists, without a copy.
@@ -224,6 +276,14 @@ pub(super) fn names(element: &Value) -> String {
     shorten(&names.join("`, `"), SHOWN).into_owned()
 }
 
+/// The same of a list of names.
+pub(super) fn shown_names(names: &[String]) -> String {
+    match names {
+        [] => "nothing".into(),
+        names => format!("`{}`", shorten(&names.join("`, `"), SHOWN)),
+    }
+}
+
 /// Paths of the first repeated elements, for messages.
 pub(super) fn repeated(document: &Value) -> Vec<String> {
     let (mut path, mut found) = (Vec::new(), Vec::new());
@@ -258,7 +318,6 @@ mod tests {
     fn document(text: &str) -> Value {
         let rules = XmlRules {
             bounds: &JsonConfig::default(),
-            null_values: &[],
             notices: &Notices::default(),
         };
         parse(text.as_bytes(), "", rules).unwrap()
@@ -296,23 +355,37 @@ mod tests {
     }
 
     #[test]
-    fn one_element_many_and_none_are_lists_of_records() {
-        let check = |text: &str, path: &str, expected: &[&str], absent: Option<&str>| {
-            let (records, names) = elements(document(text), path).unwrap();
-            let records: Vec<String> = records.iter().map(Value::canonical).collect();
-            assert_eq!(records, expected, "{text}");
-            assert_eq!(names.as_deref(), absent, "{text}");
+    fn an_element_with_attributes_alone_is_an_error_and_no_next_page() {
+        let check = |text: &str, is_error: bool, is_bare: bool| {
+            let document = document(text);
+            let is_found = error_at(&document, "r.x").is_some_and(|found| *found != Value::Null);
+            assert_eq!(is_found, is_error, "{text}");
+            assert_eq!(has_attributes_alone(&document, "r.x"), is_bare, "{text}");
         };
-        check("<f><e><a>1</a></e></f>", "f.e", &[r#"{"a":"1"}"#], None);
-        check(
-            "<f><e>1</e><e/></f>",
-            "f.e",
-            &[r##"{"#text":"1"}"##, "{}"],
-            None,
-        );
-        check("<f><t>1</t></f>", "f.e", &[], Some("`t`"));
-        check("<f/>", "f.e", &[], Some("`nothing`"));
-        check("<f><e i='1'/></f>", "f", &[r#"{"e":{"@i":"1"}}"#], None);
+        check("<r><x code='17' message='quota'/></r>", true, true);
+        check("<r><x code='0' message=''/></r>", false, true);
+        check("<r><x code='17'>quota</x></r>", true, false);
+        check("<r><x><y/></x></r>", true, false);
+        check("<r><x/></r>", false, false);
+        check("<r><x rel='self' href='/1'/></r>", true, false);
+        check("<r/>", false, false);
+    }
+
+    #[test]
+    fn one_element_many_and_none_are_lists_of_records() {
+        let check = |text: &str, path: &str, expected: &[&str], beside: &[&str]| {
+            let found = elements(document(text), path).unwrap();
+            let records: Vec<String> = found.records.iter().map(Value::canonical).collect();
+            assert_eq!(records, expected, "{text}");
+            assert_eq!(found.beside, beside, "{text}");
+        };
+        check("<f><e><a>1</a></e></f>", "f.e", &[r#"{"a":"1"}"#], &[]);
+        let page = "<f n='1'><e>1</e><t/><e/></f>";
+        let records = [r##"{"#text":"1"}"##, "{}"];
+        check(page, "f.e", &records, &["@n", "t"]);
+        check("<f><t>1</t></f>", "f.e", &[], &["t"]);
+        check("<f/>", "f.e", &[], &[]);
+        check("<f><e i='1'/></f>", "f", &[r#"{"e":{"@i":"1"}}"#], &[]);
         for (text, path) in [
             ("<g><e/></g>", "f.e"),
             ("<f>1</f>", "f.e"),
@@ -320,6 +393,18 @@ mod tests {
         ] {
             assert!(elements(document(text), path).is_err(), "{text}");
         }
+    }
+
+    #[test]
+    fn other_elements_replace_records_and_attributes_do_not() {
+        let check = |text: &str, expected: bool| {
+            let found = elements(document(text), "f.e").unwrap();
+            assert_eq!(found.is_replaced(), expected, "{text}");
+        };
+        check("<f><message>busy</message></f>", true);
+        check("<f n='0'>busy</f>", true);
+        check("<f n='0'/>", false);
+        check("<f><e/><t/></f>", false);
     }
 
     #[test]
@@ -335,6 +420,8 @@ mod tests {
         check(soap, Some("s:Envelope.s:Body.s:Fault"));
         check("<r><error>0</error></r>", None);
         check("<r><error>false</error><fault/></r>", None);
+        check("<r><errors count='0'/></r>", None);
+        check("<r><error code='17'/></r>", Some("r.error"));
         check("<r><a><b><error>1</error></b></a></r>", None);
     }
 }

@@ -1,12 +1,20 @@
 //! Format of responses: JSON, NDJSON, XML or CSV.
 
-use std::{collections::BTreeSet, io::Cursor, sync::Arc};
+use std::{
+    collections::BTreeSet,
+    io::Cursor,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+};
 
 use feedline_schemas::{
     config::{FileFormat, JsonConfig, ResponseFormat, SourceConfig},
     record::{join_path, split_path},
 };
 
+use super::markup::{MOST_NAMES, shown_names};
 use crate::{
     csv_dialect, download,
     error::Error,
@@ -14,15 +22,13 @@ use crate::{
     notices::Notices,
     rows::{self, Rows},
     source::Record,
-    value::{Value, shorten},
+    value::Value,
     warnings::WarningChanges,
-    xml::{self, XmlRules},
+    xml::{self, TEXT, XmlRules},
 };
 
-/// Most elements that are followed as lists of some records only.
-const MOST_LISTS: usize = 64;
-/// Most characters of names in a message.
-const SHOWN: usize = 200;
+/// Code of the warning about elements that are lists in some records only.
+const LISTS: &str = "xml_lists";
 
 /// Reads bodies in the formats of a source.
 #[derive(Clone, Debug)]
@@ -34,6 +40,8 @@ pub(super) struct Response {
     null_values: Arc<[String]>,
     /// Layout of a table.
     table: Arc<rows::Layout>,
+    /// True once a page of XML had records.
+    is_known_xml: Arc<AtomicBool>,
 }
 
 /// Form of a page, which its position does not depend on.
@@ -42,12 +50,14 @@ pub(super) struct Form {
     pub(super) format: ResponseFormat,
     /// CSV: names of the columns.
     header: Vec<String>,
-    /// XML: names in the place of the records, if it has none of them.
-    absent: Option<String>,
-    /// XML: paths of elements that are lists in some records.
-    lists: Vec<String>,
-    /// XML: paths of those that are no lists in others.
-    mixed: Vec<String>,
+    /// XML: names beside the records, or in their place.
+    beside: Vec<String>,
+    /// XML: elements by their form in some records.
+    elements: XmlPaths,
+    /// XML: those of them that have another form in others.
+    mixed: XmlPaths,
+    /// XML: true if the configuration names lists.
+    has_lists: bool,
 }
 
 impl Form {
@@ -55,27 +65,84 @@ impl Form {
         Self {
             format,
             header: Vec::new(),
-            absent: None,
-            lists: Vec::new(),
-            mixed: Vec::new(),
+            beside: Vec::new(),
+            elements: XmlPaths::default(),
+            mixed: XmlPaths::default(),
+            has_lists: false,
         }
     }
 
-    /// The form of a page of XML with these records.
-    pub(super) fn of_xml(records: &[Value], absent: Option<String>) -> Self {
-        let mut lists = BTreeSet::new();
-        for record in records {
-            find_lists(record, "", &mut lists);
-        }
-        let lists: Vec<String> = lists.into_iter().collect();
-        let is_mixed = |path: &&String| records.iter().any(|record| is_single(record, path));
-        Self {
-            mixed: lists.iter().filter(is_mixed).cloned().collect(),
-            lists,
-            absent,
-            ..Self::of(ResponseFormat::Xml)
+    /// Adds paths that have another form in some of its records.
+    pub(super) fn mix(&mut self, paths: XmlPaths) {
+        self.mixed.add(&paths);
+    }
+}
+
+/// Paths of elements below a record.
+#[derive(Debug, Default, PartialEq)]
+pub(super) struct XmlPaths {
+    /// Those of lists.
+    lists: BTreeSet<String>,
+    /// Those of elements with their text at `#text`.
+    texts: BTreeSet<String>,
+}
+
+impl XmlPaths {
+    /// Adds the lists and the elements with `#text` in a value below `above`.
+    fn find(&mut self, value: &Value, above: &str) {
+        let Value::Object(entries) = value else {
+            return;
+        };
+        for (key, value) in entries {
+            if !matches!(value, Value::List(_) | Value::Object(_)) {
+                continue;
+            }
+            let dot = if above.is_empty() { "" } else { "." };
+            let path = format!("{above}{dot}{}", join_path([key.as_str()]));
+            match value {
+                Value::List(_) => insert(&mut self.lists, &path),
+                Value::Object(fields) if fields.iter().any(|(name, _)| name == TEXT) => {
+                    insert(&mut self.texts, &path);
+                }
+                _ => {}
+            }
+            self.find(value, &path);
         }
     }
+
+    fn add(&mut self, others: &Self) {
+        others
+            .lists
+            .iter()
+            .for_each(|path| insert(&mut self.lists, path));
+        others
+            .texts
+            .iter()
+            .for_each(|path| insert(&mut self.texts, path));
+    }
+
+    /// Those that have another form in one of `records`.
+    fn mixed_in<'v>(&self, records: impl Iterator<Item = &'v Value> + Clone) -> Self {
+        let is_single = |path: &&String| records.clone().any(|record| is_single(record, path));
+        let is_text = |path: &&String| records.clone().any(|record| is_text(record, path));
+        Self {
+            lists: self.lists.iter().filter(is_single).cloned().collect(),
+            texts: self.texts.iter().filter(is_text).cloned().collect(),
+        }
+    }
+}
+
+/// Adds a name or path, up to a bound.
+fn insert(names: &mut BTreeSet<String>, name: &str) {
+    if names.len() < MOST_NAMES {
+        names.insert(name.to_owned());
+    }
+}
+
+/// Paths for messages.
+fn shown_paths(paths: &BTreeSet<String>) -> String {
+    let paths: Vec<String> = paths.iter().cloned().collect();
+    shown_names(&paths)
 }
 
 /// Records of a table or of lines.
@@ -111,6 +178,7 @@ impl Response {
                 text: config.text.clone(),
                 archive: config.archive.clone(),
             }),
+            is_known_xml: Arc::default(),
         })
     }
 
@@ -122,6 +190,16 @@ impl Response {
             ResponseFormat::Xml => "application/xml, text/xml;q=0.9, */*;q=0.1",
             ResponseFormat::Csv => "text/csv, */*;q=0.1",
         }
+    }
+
+    /// Returns true if neither the configuration nor a page with records says that pages are XML.
+    pub(super) fn may_be_other(&self) -> bool {
+        self.format.is_auto() && !self.is_known_xml.load(Ordering::Relaxed)
+    }
+
+    /// Flag that a page of XML had records, for all clones.
+    pub(super) fn known_xml(&self) -> Arc<AtomicBool> {
+        Arc::clone(&self.is_known_xml)
     }
 
     /// Bounds of a body.
@@ -160,16 +238,32 @@ impl Response {
     pub(super) fn xml(&self, body: &[u8], content_type: &str) -> Result<Value, String> {
         let rules = XmlRules {
             bounds: self.bounds(),
-            null_values: &self.null_values,
             notices: &self.table.notices,
         };
         xml::parse(body, content_type, rules)
     }
 
-    /// Makes lists of the elements of a record that are always lists.
-    pub(super) fn make_lists(&self, record: &mut Value) {
+    /// Makes nulls of the null values of a record of XML, and lists of the elements that are always
+    /// lists.
+    pub(super) fn finish(&self, record: &mut Value) {
+        nullify(record, &self.null_values);
         for keys in self.lists.iter() {
             make_list(record, keys);
+        }
+    }
+
+    /// The form of a page of XML with these records and names beside them.
+    pub(super) fn xml_form(&self, records: &[Value], beside: Vec<String>) -> Form {
+        let mut elements = XmlPaths::default();
+        for record in records {
+            elements.find(record, "");
+        }
+        Form {
+            mixed: elements.mixed_in(records.iter()),
+            elements,
+            beside,
+            has_lists: !self.lists.is_empty(),
+            ..Form::of(ResponseFormat::Xml)
         }
     }
 
@@ -250,8 +344,12 @@ impl Response {
 pub(super) struct Forms {
     format: Option<ResponseFormat>,
     header: Vec<String>,
-    /// XML: paths that are lists in some records.
-    lists: BTreeSet<String>,
+    /// XML: elements by their form in some records.
+    elements: XmlPaths,
+    /// XML: those of them that have another form in others.
+    mixed: XmlPaths,
+    /// XML: names beside the records of pages; `None` before a page with records.
+    beside: Option<BTreeSet<String>>,
     /// True if records have landed, or came before.
     has_records: bool,
 }
@@ -282,6 +380,7 @@ impl Forms {
         records_path: &str,
         warnings: &mut WarningChanges,
     ) -> Result<(), String> {
+        let is_first = self.format.is_none();
         self.check(&form, page)?;
         if page.is_auto
             && let Some(code) = code_of(form.format)
@@ -294,28 +393,76 @@ impl Forms {
             );
             warnings.raise(code, "response.format", message);
         }
-        if let (Some(found), false) = (&form.absent, self.has_records) {
-            let message = format!(
-                "no page has an element at `records` = `{records_path}` yet; in its place are {found}; check `records`"
-            );
-            warnings.raise("no_xml_records", "records", message);
+        if form.format == ResponseFormat::Xml {
+            if is_first && form.has_lists {
+                // A page that is still mixed raises it again.
+                warnings.lift(LISTS);
+            }
+            self.note_names(&form, page, records_path, warnings);
+            self.note_elements(&form, warnings);
         }
         if page.records > 0 {
             self.has_records = true;
             warnings.lift("no_xml_records");
         }
-        let is_new = |path: &&String| self.lists.len() < MOST_LISTS || self.lists.contains(*path);
-        let lists: Vec<String> = form.lists.iter().filter(is_new).cloned().collect();
-        self.lists.extend(lists);
-        if !form.mixed.is_empty() {
-            let names = form.mixed.join("`, `");
-            let message = format!(
-                "`{}` is a list in some records only, because the element is repeated there; name it in `response.lists` to make it one in all of them",
-                shorten(&names, SHOWN)
-            );
-            warnings.raise("xml_lists", "response.lists", message);
-        }
         Ok(())
+    }
+
+    /// Notes the names beside the records of a page of XML. Warns of a page without records if no
+    /// page had one, or if it has names that no page with records had.
+    fn note_names(
+        &mut self,
+        form: &Form,
+        page: NotedPage,
+        records_path: &str,
+        warnings: &mut WarningChanges,
+    ) {
+        if page.records > 0 {
+            let known = self.beside.get_or_insert_with(BTreeSet::new);
+            form.beside.iter().for_each(|name| insert(known, name));
+            return;
+        }
+        if !self.has_records {
+            let found = shown_names(&form.beside);
+            let message = format!(
+                "no page has an element at `records` = `{records_path}` yet; in its place: {found}; check `records`"
+            );
+            warnings.raise("no_xml_records", "records", message);
+        }
+        // Beyond the bound some names may be unknown.
+        let known = self.beside.as_ref();
+        let Some(known) = known.filter(|known| known.len() < MOST_NAMES) else {
+            return;
+        };
+        let names = form.beside.iter().filter(|name| !known.contains(*name));
+        let names: Vec<String> = names.cloned().collect();
+        if !names.is_empty() {
+            let names = shown_names(&names);
+            let message = format!(
+                "a page without records has {names} in their place, which no page with records had: it may be a message and not the end; check `records` and `error_path`"
+            );
+            warnings.raise("xml_end", "records", message);
+        }
+    }
+
+    /// Notes the elements of a page of XML. Warns of those that have two forms.
+    fn note_elements(&mut self, form: &Form, warnings: &mut WarningChanges) {
+        self.elements.add(&form.elements);
+        self.mixed.add(&form.mixed);
+        if !form.mixed.lists.is_empty() {
+            let names = shown_paths(&self.mixed.lists);
+            let message = format!(
+                "{names} is a list in some records only, because the element is repeated there; name it in `response.lists` to make it one in all of them"
+            );
+            warnings.raise(LISTS, "response.lists", message);
+        }
+        if !form.mixed.texts.is_empty() {
+            let names = shown_paths(&self.mixed.texts);
+            let message = format!(
+                "{names} is text in some records and has its text at `#text` in others, because the element has attributes or elements there: the values land in two columns"
+            );
+            warnings.raise("xml_texts", "records", message);
+        }
     }
 
     fn check(&mut self, form: &Form, page: NotedPage) -> Result<(), String> {
@@ -332,18 +479,8 @@ impl Forms {
         if form.format != ResponseFormat::Csv || form.header.is_empty() {
             return Ok(());
         }
-        let is_message = |name: &String| name.contains([' ', ':', '<', '{']);
-        let is_unlike = match self.header.is_empty() {
-            true => {
-                page.records == 0 && form.header.len() == 1 && form.header.iter().any(is_message)
-            }
-            false => !form.header.iter().any(|name| self.header.contains(name)),
-        };
-        if is_unlike {
-            return Err(format!(
-                "its header has no column of this table, `{}`: it may be a message; run again, or correct `csv` if it is a table",
-                shorten(&form.header.join("`, `"), SHOWN)
-            ));
+        if let Some(reason) = self.unlike_table(&form.header, page) {
+            return Err(reason);
         }
         if self.header.is_empty() {
             self.header.clone_from(&form.header);
@@ -351,27 +488,49 @@ impl Forms {
         Ok(())
     }
 
-    /// Paths that are lists in a record of an earlier page, and none in one of `records`.
-    pub(super) fn newly_single(&self, records: &[Record]) -> Vec<String> {
-        let single = |path: &&String| {
-            records.iter().any(|record| match record {
-                Record::Value(value) => is_single(value, path),
-                _ => false,
-            })
+    /// The reason why a table with this header is unlike those before, or a message.
+    fn unlike_table(&self, header: &[String], page: NotedPage) -> Option<String> {
+        const ADVICE: &str = "it may be a message; run again, or correct `csv` if it is a table";
+        let is_message = |name: &String| name.contains([' ', ':', '<', '{']);
+        let is_unlike = match self.header.is_empty() {
+            true => {
+                let is_message =
+                    |name: &String| name.starts_with('<') || page.records == 0 && is_message(name);
+                header.len() == 1 && header.iter().any(is_message)
+            }
+            false => !header.iter().any(|name| self.header.contains(name)),
         };
-        self.lists.iter().filter(single).cloned().collect()
+        if is_unlike {
+            let header = shown_names(header);
+            return Some(format!(
+                "its header has no column of this table, {header}: {ADVICE}"
+            ));
+        }
+        let has_names =
+            self.header.is_empty() || !is_numbered(header) || !is_numbered(&self.header);
+        (!has_names && header.len() != self.header.len()).then(|| {
+            format!(
+                "it has {} fields a row, and the pages before have {}: {ADVICE}",
+                header.len(),
+                self.header.len()
+            )
+        })
+    }
+
+    /// Paths that have one form in a record of an earlier page, and another in one of `records`.
+    pub(super) fn newly_single(&self, records: &[Record]) -> XmlPaths {
+        let values = records.iter().filter_map(|record| match record {
+            Record::Value(value) => Some(value),
+            _ => None,
+        });
+        self.elements.mixed_in(values)
     }
 }
 
-impl Form {
-    /// Adds paths that are no lists in some of its records.
-    pub(super) fn mix(&mut self, paths: Vec<String>) {
-        for path in paths {
-            if !self.mixed.contains(&path) {
-                self.mixed.push(path);
-            }
-        }
-    }
+/// Returns true for the names of columns without a header.
+fn is_numbered(header: &[String]) -> bool {
+    let mut names = header.iter().zip(1..);
+    names.all(|(name, number)| *name == format!("column_{number}"))
 }
 
 /// Code of the warning about a format that was decided; none for JSON.
@@ -430,7 +589,7 @@ fn refuse_markup(body: &[u8], format: ResponseFormat) -> Result<(), String> {
         "HTML"
     } else if begin.starts_with("<?xml") {
         "XML"
-    } else if format == ResponseFormat::Csv && begin.starts_with('{') {
+    } else if format == ResponseFormat::Csv && is_json(&begin) {
         "JSON"
     } else {
         return Ok(());
@@ -439,30 +598,35 @@ fn refuse_markup(body: &[u8], format: ResponseFormat) -> Result<(), String> {
     Err(format!("it is {found}, where {wanted} should be"))
 }
 
-/// Adds the paths of the lists in a value, below `above`.
-fn find_lists(value: &Value, above: &str, found: &mut BTreeSet<String>) {
-    let Value::Object(entries) = value else {
-        return;
-    };
-    for (key, value) in entries {
-        if !matches!(value, Value::List(_) | Value::Object(_)) {
-            continue;
-        }
-        let dot = if above.is_empty() { "" } else { "." };
-        let path = format!("{above}{dot}{}", join_path([key.as_str()]));
-        match value {
-            Value::List(_) if found.len() < MOST_LISTS => {
-                found.insert(path);
-            }
-            _ => find_lists(value, &path, found),
-        }
-    }
+/// Returns true if a body begins like a document of JSON. A header may begin with `[` too.
+fn is_json(begin: &str) -> bool {
+    let inner = begin.strip_prefix('[').map(str::trim_start);
+    begin.starts_with('{') || inner.is_some_and(|inner| inner.starts_with(['{', '[', ']']))
 }
 
 /// Returns true if the value at `path` of a record exists and is no list.
 fn is_single(record: &Value, path: &str) -> bool {
     let found = record.at(path);
     found.is_some_and(|value| !matches!(value, Value::List(_)))
+}
+
+/// Returns true if the value at `path` of a record is a text.
+fn is_text(record: &Value, path: &str) -> bool {
+    matches!(record.at(path), Some(Value::Cell(_)))
+}
+
+/// Makes nulls of the texts that are among `null_values`.
+fn nullify(value: &mut Value, null_values: &[String]) {
+    match value {
+        Value::Cell(text) if null_values.iter().any(|null| null == text.trim()) => {
+            *value = Value::Null;
+        }
+        Value::List(items) => items.iter_mut().for_each(|item| nullify(item, null_values)),
+        Value::Object(entries) => entries
+            .iter_mut()
+            .for_each(|(_, value)| nullify(value, null_values)),
+        _ => {}
+    }
 }
 
 /// Makes a list of the value at `keys`, in each item of a list on the way.

@@ -95,20 +95,37 @@ impl Text {
                     if value.chars().any(is_no_xml) {
                         return Err(name.clone());
                     }
-                    filled += &quick_xml::escape::escape(value);
+                    filled += &escaped_for_xml(value);
                 }
             }
         }
         Ok(filled)
     }
 
-    /// The same; `None` for one placeholder alone whose parameter is absent.
+    /// The text with `marker` in each placeholder.
+    pub(super) fn marked(&self, marker: &str) -> String {
+        let pieces = self.0.iter().map(|piece| match piece {
+            Piece::Plain(text) => text.as_str(),
+            Piece::Hole(_) => marker,
+        });
+        pieces.collect()
+    }
+
+    /// The text with the values of `params`; `None` for one placeholder alone whose parameter is
+    /// absent.
     pub(super) fn filled_or_left_out(&self, params: &[Param<'_>]) -> Option<String> {
         match self.0.as_slice() {
             [Piece::Hole(name)] if params.iter().all(|param| param.name != name) => None,
             _ => Some(self.filled(params)),
         }
     }
+}
+
+/// The text of a value in an element or an attribute. A reader would change line ends and tabs that
+/// are not escaped.
+fn escaped_for_xml(value: &str) -> String {
+    let escaped = quick_xml::escape::escape(value).replace('\r', "&#13;");
+    escaped.replace('\n', "&#10;").replace('\t', "&#9;")
 }
 
 /// Returns true for a character that no document of XML 1.0 can have.
@@ -377,10 +394,11 @@ mod tests {
             &["since", "page[n]", "none"],
         );
         let parsed = parsed.unwrap();
-        let value = Param::text("since", "\"<&>'");
+        let value = Param::text("since", "\"<&>'\r\n\t");
         let filled = parsed.filled_in_xml(&[value, Param::number("page[n]", 3)]);
-        let expected = "<a b=\"&quot;&lt;&amp;&gt;&apos;\">3 &amp; </a>";
+        let expected = "<a b=\"&quot;&lt;&amp;&gt;&apos;&#13;&#10;&#9;\">3 &amp; </a>";
         assert_eq!(filled.as_deref(), Ok(expected));
+        assert_eq!(parsed.marked("m"), "<a b=\"m\">m &amp; m</a>");
         let refused = parsed.filled_in_xml(&[Param::text("since", "a\u{1}")]);
         assert_eq!(refused, Err("since".to_owned()));
     }

@@ -1,8 +1,9 @@
 //! Encoding of XML documents.
 //!
 //! A byte order mark decides, else the `Content-Type` header, else the XML declaration (RFC 7303),
-//! else it is UTF-8. Where header and declaration differ and only one of them fits the bytes, that
-//! one is used.
+//! else it is UTF-8. Where header and declaration differ, a declaration of UTF-8 that fits the bytes
+//! decides: other encodings rarely do, and a header is often a default of the server. Where only one
+//! of the two fits, that one is used.
 
 use std::borrow::Cow;
 
@@ -34,13 +35,16 @@ pub(super) fn decode<'b>(
         (None, None) => vec![UTF_8],
         (Some(one), None) | (None, Some(one)) => vec![one],
         (Some(header), Some(declaration)) if header == declaration => vec![header],
+        (Some(header), Some(declaration)) if declaration == UTF_8 => vec![declaration, header],
         (Some(header), Some(declaration)) => vec![header, declaration],
     };
     let mut fitting = candidates
         .iter()
         .filter_map(|encoding| Some((*encoding, decoded(bytes, encoding)?)));
     let (used, text) = fitting.next().ok_or_else(|| invalid(&candidates))?;
-    if let Some(other) = candidates.iter().find(|other| **other != used) {
+    if let Some(other) = candidates.iter().find(|other| **other != used)
+        && decoded(bytes, other).is_some_and(|another| another != text)
+    {
         let message = format!(
             "pages are decoded from {} and not from {}: their `Content-Type` and their XML declaration differ",
             used.name(),

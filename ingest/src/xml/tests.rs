@@ -9,7 +9,6 @@ use super::*;
 fn read_within(bytes: &[u8], content_type: &str, bounds: &JsonConfig) -> Result<Value, String> {
     let rules = XmlRules {
         bounds,
-        null_values: &["n.a.".to_owned()],
         notices: &Notices::default(),
     };
     parse(bytes, content_type, rules)
@@ -34,7 +33,6 @@ fn elements_become_objects_lists_texts_and_nulls() {
     check("<a>1</a>", r#"{"a":"1"}"#);
     check("<a/>", r#"{"a":null}"#);
     check("<a>  </a>", r#"{"a":null}"#);
-    check("<a>n.a.</a>", r#"{"a":null}"#);
     check("<a b='1' c=''/>", r#"{"a":{"@b":"1","@c":null}}"#);
     check("<a b='1'> x </a>", r##"{"a":{"#text":"x","@b":"1"}}"##);
     check(
@@ -50,6 +48,11 @@ fn elements_become_objects_lists_texts_and_nulls() {
         "<a xmlns:xsi='u'><b xsi:nil='true'/><c xsi:nil='false'/></a>",
         r#"{"a":{"b":null,"c":{"@xsi:nil":"false"}}}"#,
     );
+    check(
+        "<a xmlns:i='u'><b i:nil='true'/></a>",
+        r#"{"a":{"b":null}}"#,
+    );
+    check("<htmlReport>1</htmlReport>", r#"{"htmlReport":"1"}"#);
 }
 
 #[test]
@@ -86,6 +89,7 @@ fn what_is_no_document_says_why() {
     refused("<!DOCTYPE html><html><body/></html>", "it is an HTML page");
     refused("<HTML><p>Bad gateway</p></HTML>", "it is an HTML page");
     refused("<?xml version='1.0'?><html/>", "it is an HTML page");
+    refused("<html\nlang='de'/>", "it is an HTML page");
 }
 
 #[test]
@@ -121,7 +125,6 @@ fn a_dtd_elsewhere_is_not_read_and_reported() {
     let notices = Notices::default();
     let rules = XmlRules {
         bounds: &JsonConfig::default(),
-        null_values: &[],
         notices: &notices,
     };
     let text = "<!DOCTYPE a PUBLIC '-//N//DTD a//EN' 'http://h.invalid/a.dtd'><a>1</a>";
@@ -145,6 +148,8 @@ fn values_beyond_the_bounds_are_faults_in_their_place() {
     };
     let deep = fault("<a><b><c><d>1</d></c></b></a>");
     assert_eq!(deep, ("a.b.c.d".into(), "too_deep", "\"<d>1</d>\"".into()));
+    let empty = fault("<a><b><c><d/></c></b></a>");
+    assert_eq!(empty, ("a.b.c.d".into(), "too_deep", "\"<d/>\"".into()));
     let wide = fault("<a><b/><c/><d/><e/></a>");
     let kept = r#"{"b":null,"c":null}"#;
     assert_eq!(wide, ("a".into(), "too_wide", kept.into()));
@@ -226,7 +231,6 @@ fn bytes_of_another_encoding_are_an_error_and_a_decision_is_reported() {
     let notices = Notices::default();
     let rules = XmlRules {
         bounds: &JsonConfig::default(),
-        null_values: &[],
         notices: &notices,
     };
     let text = "<?xml version='1.0' encoding='iso-8859-1'?><a>\u{e9}</a>";
@@ -254,6 +258,45 @@ fn a_body_that_is_sent_must_be_a_document_in_utf_8() {
     assert!(latin.contains("sent in UTF-8"), "{latin}");
 }
 
+#[test]
+fn a_declaration_of_utf_8_that_fits_decides_and_only_another_text_is_reported() {
+    let check = |text: &str, content_type: &str, is_reported: bool| {
+        let notices = Notices::default();
+        let rules = XmlRules {
+            bounds: &JsonConfig::default(),
+            notices: &notices,
+        };
+        let page = format!("<?xml version='1.0' encoding='UTF-8'?><a>{text}</a>");
+        let value = parse(page.as_bytes(), content_type, rules).unwrap();
+        assert_eq!(value.at("a"), Some(&Value::Cell(text.into())));
+        assert_eq!(!notices.all().is_empty(), is_reported, "{text}");
+    };
+    check("Grün", "text/xml; charset=iso-8859-1", true);
+    check("plain", "text/xml; charset=iso-8859-1", false);
+    check("Grün", "text/xml; charset=utf-8", false);
+}
+
+#[test]
+fn values_can_be_escaped_in_texts_and_attributes_only() {
+    let check = |text: &str, expected: bool| {
+        assert_eq!(is_outside_of_values(text, "place"), expected, "{text}");
+    };
+    check("<a b='place'>place &amp; <c d=\"xplace\"/>place</a>", false);
+    for text in [
+        "<!-- place --><a/>",
+        "<a><![CDATA[ place ]]></a>",
+        "<a><?p place?></a>",
+        "<?xml version='1.0' standalone='place'?><a/>",
+        "<!DOCTYPE place><a/>",
+        "<place/>",
+        "<a:place></a:place>",
+        "<a place='1'/>",
+        "<a>&place;</a>",
+    ] {
+        check(text, true);
+    }
+}
+
 /// An element as it is written, and its value.
 #[derive(Clone, Debug)]
 struct Element {
@@ -272,7 +315,7 @@ fn any_text() -> impl Strategy<Value = String> {
 
 fn cell(text: &str) -> Value {
     match text {
-        "" | "n.a." => Value::Null,
+        "" => Value::Null,
         text => Value::Cell(text.to_owned()),
     }
 }
