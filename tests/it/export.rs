@@ -29,14 +29,14 @@ url = "in/*.ndjson"
 contract = { types = "widen", lists = "list", dates = ["rfc3339"] }
 "#;
 
-/// Rows by day: wider numbers, new columns, nulls, lists, and text beyond ASCII.
+/// Rows by day: wider numbers, new columns, nulls, lists, also after nulls alone, and text beyond ASCII.
 const DAYS: [&str; 3] = [
-    r#"{"id": 1, "amount": 10, "big": 9007199254740993, "seen": true, "sizes": [1, 2], "text": "Zoë 😀"}
+    r#"{"id": 1, "amount": 10, "big": 9007199254740993, "seen": true, "sizes": [1, 2], "tags": null, "text": "Zoë 😀"}
 {"id": 2, "amount": 20, "big": 2, "seen": false, "sizes": [], "text": "two\nlines, \"quoted\""}
 "#,
     r#"{"id": 3, "amount": 2.5, "big": 3, "seen": true, "sizes": [3], "text": "", "note": "a"}
 "#,
-    r#"{"id": 4, "amount": 18446744073709551615, "big": 4, "at": "2026-01-02T03:04:05.25Z", "text": "four"}
+    r#"{"id": 4, "amount": 18446744073709551615, "big": 4, "at": "2026-01-02T03:04:05.25Z", "tags": [1], "text": "four"}
 "#,
 ];
 
@@ -56,38 +56,46 @@ fn evolved_rows() -> Vec<Value> {
             0,
             0,
             "10",
-            json!({"big": 9_007_199_254_740_993_u64, "seen": true, "sizes": [1, 2], "text": "Zoë 😀", "note": null, "at": null}),
+            json!({"big": 9_007_199_254_740_993_u64, "seen": true, "sizes": [1, 2],
+                   "tags": null, "text": "Zoë 😀", "note": null, "at": null}),
         ),
         row(
             2,
             0,
             1,
             "20",
-            json!({"big": 2, "seen": false, "sizes": [], "text": "two\nlines, \"quoted\"", "note": null, "at": null}),
+            json!({"big": 2, "seen": false, "sizes": [],
+                   "tags": null, "text": "two\nlines, \"quoted\"", "note": null, "at": null}),
         ),
         row(
             3,
             1,
             0,
             "2.5",
-            json!({"big": 3, "seen": true, "sizes": [3], "text": "", "note": "a", "at": null}),
+            json!({"big": 3, "seen": true, "sizes": [3], "tags": null, "text": "", "note": "a", "at": null}),
         ),
         row(
             4,
             2,
             0,
             "18446744073709551615",
-            json!({"big": 4, "seen": null, "sizes": null, "text": "four", "note": null, "at": "2026-01-02T03:04:05.250000"}),
+            json!({"big": 4, "seen": null, "sizes": null,
+                   "tags": [1], "text": "four", "note": null, "at": "2026-01-02T03:04:05.250000"}),
         ),
     ]
 }
 
-/// A folder with the landed rows of all days, and the name of the pipeline file in it.
+/// A folder with the landed rows of all [`DAYS`], and the name of the pipeline file in it.
 fn evolved() -> (tempfile::TempDir, &'static str) {
+    landed(EVOLVED, &DAYS)
+}
+
+/// A folder where the pipeline `config` has landed a file for each day, one after another, and the name of its file.
+fn landed(config: &str, days: &[&str]) -> (tempfile::TempDir, &'static str) {
     let folder = tempfile::tempdir().unwrap();
-    let file = pipeline(folder.path(), EVOLVED);
+    let file = pipeline(folder.path(), config);
     fs::create_dir(folder.path().join("in")).unwrap();
-    for (day, text) in DAYS.iter().enumerate() {
+    for (day, text) in days.iter().enumerate() {
         fs::write(folder.path().join(format!("in/{day}.ndjson")), text).unwrap();
         run(folder.path(), &["ingest", file]).expect(0);
     }
@@ -176,12 +184,8 @@ fn landed_rows_of_all_types_are_equal_in_parquet() {
 
 #[test]
 fn lists_that_landed_as_json_text_are_named_as_such() {
-    let folder = tempfile::tempdir().unwrap();
+    let (folder, file) = landed(&EVOLVED.replace("lists = \"list\", ", ""), &DAYS[..1]);
     let folder = folder.path();
-    let file = pipeline(folder, &EVOLVED.replace("lists = \"list\", ", ""));
-    fs::create_dir(folder.join("in")).unwrap();
-    fs::write(folder.join("in/0.ndjson"), DAYS[0]).unwrap();
-    run(folder, &["ingest", file]).expect(0);
     let report = export(folder, file, "hub", &["--format", "huggingface"]);
     assert_eq!(report["json_text"], json!(["sizes"]));
     let card = fs::read_to_string(folder.join("hub/README.md")).unwrap();
@@ -196,6 +200,35 @@ fn lists_that_landed_as_json_text_are_named_as_such() {
     if let Some(rows) = read(folder, "pyarrow", &["rows", "pyarrow", "parquet"]) {
         let sizes: Vec<&Value> = rows.iter().map(|row| &row["sizes"]).collect();
         assert_eq!(sizes, ["[1,2]", "[]"]);
+    }
+}
+
+#[test]
+fn integers_that_a_later_float_rounds_are_counted_once_with_the_remedy() {
+    let days = [
+        r#"{"id": 1, "big": 9007199254740993, "bigs": [1, -9007199254740993], "small": 1}
+{"id": 2, "big": 9007199254740992, "bigs": null, "small": 2}
+"#,
+        r#"{"id": 3, "big": 2.5, "bigs": [0.5], "small": 0.5}
+"#,
+    ];
+    let (folder, file) = landed(EVOLVED, &days);
+    let folder = folder.path();
+    // MDS reads all rows twice.
+    for format in ["parquet", "mds"] {
+        let report = export(folder, file, format, &["--format", format]);
+        let note = |column: &str| report["converted"][column].as_str().unwrap();
+        for (column, first, types) in [
+            ("big", "9007199254740993", "`decimal` or `text`"),
+            ("bigs", "-9007199254740993", "`json`"),
+        ] {
+            let expected = format!(
+                "; rounded integers beyond 2^53: 1, the first is `{first}`; to export all of their digits, declare \
+                 `contract.column.{column}.type` as {types}, and ingest again into another root"
+            );
+            assert!(note(column).ends_with(&expected), "{report}");
+        }
+        assert!(note("small").ends_with("here all `Float64`"), "{report}");
     }
 }
 
@@ -287,21 +320,17 @@ key = ["id"]
 items = { parent = { order = "id" } }
 "#;
 
+/// Two versions of one order, and one of another, with their items.
+const ORDERS: [&str; 2] = [
+    "{\"id\": 1, \"price\": 5, \"items\": [{\"sku\": \"a\"}, {\"sku\": \"b\"}]}\n\
+     {\"id\": 2, \"price\": 6, \"items\": [{\"sku\": \"c\"}]}\n",
+    "{\"id\": 1, \"price\": 7, \"items\": [{\"sku\": \"d\"}]}\n",
+];
+
 #[test]
 fn only_latest_versions_of_keys_are_exported_unless_all_are_wanted() {
-    let folder = tempfile::tempdir().unwrap();
+    let (folder, file) = landed(KEYED, &ORDERS);
     let folder = folder.path();
-    let file = pipeline(folder, KEYED);
-    fs::create_dir(folder.join("in")).unwrap();
-    let days = [
-        "{\"id\": 1, \"price\": 5, \"items\": [{\"sku\": \"a\"}, {\"sku\": \"b\"}]}\n\
-         {\"id\": 2, \"price\": 6, \"items\": [{\"sku\": \"c\"}]}\n",
-        "{\"id\": 1, \"price\": 7, \"items\": [{\"sku\": \"d\"}]}\n",
-    ];
-    for (day, text) in days.iter().enumerate() {
-        fs::write(folder.join(format!("in/{day}.ndjson")), text).unwrap();
-        run(folder, &["ingest", file]).expect(0);
-    }
     let parquet = ["--format", "parquet"];
     let report = export(folder, file, "latest", &parquet);
     assert_eq!(
@@ -338,6 +367,30 @@ fn only_latest_versions_of_keys_are_exported_unless_all_are_wanted() {
 }
 
 #[test]
+fn files_that_were_superseded_after_the_log_was_read_are_exported() {
+    let (folder, file) = landed(KEYED, &ORDERS);
+    let folder = folder.path();
+    let exports = |to: &str| {
+        let sources: [&[&str]; 3] = [&[], &["--all-versions"], &["--source", "orders.items"]];
+        let written = sources.iter().enumerate().map(|(place, source)| {
+            let to = format!("{to}-{place}");
+            let options = [&["--format", "parquet"], *source].concat();
+            export(folder, file, &to, &options);
+            files(&folder.join(to))
+        });
+        written.collect::<Vec<_>>()
+    };
+    let before = exports("before");
+    // A compaction moves them so after it has written its log entry, which an export that is in progress has not read.
+    let landing = folder.join("out/landing/orders");
+    fs::create_dir_all(landing.join("superseded")).unwrap();
+    for moved in ["data", "children"] {
+        fs::rename(landing.join(moved), landing.join("superseded").join(moved)).unwrap();
+    }
+    assert!(exports("after") == before);
+}
+
+#[test]
 fn superseded_rows_are_not_exported() {
     let (folder, file) = evolved();
     let folder = folder.path();
@@ -364,6 +417,7 @@ url = "homes.csv"
 
 [dataset]
 target = "kind"
+task = "classification"
 passthrough = ["id", "area", "note"]
 drop = ["id", "note"]
 split = { train = 0.7, validation = 0.15, test = 0.15 }
@@ -690,7 +744,7 @@ fn a_folder_of_others_and_a_finished_export_are_not_replaced() {
 }
 
 #[test]
-fn sources_without_rows_and_damaged_files_are_errors_that_write_nothing() {
+fn sources_without_rows_and_damaged_files_are_errors_that_finish_no_export() {
     let (folder, file) = evolved();
     let folder = folder.path();
     let parquet = ["--format", "parquet"];

@@ -3,9 +3,9 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use arrow::{
-    array::{ArrayRef, AsArray, BooleanArray, Decimal128Array, RecordBatch, new_null_array},
+    array::{ArrayRef, AsArray, BooleanArray, RecordBatch, new_null_array},
     compute::filter_record_batch,
-    datatypes::{DataType, Float64Type, SchemaRef, UInt64Type},
+    datatypes::{DataType, SchemaRef, UInt64Type},
 };
 use bytes::Bytes;
 use datafusion::{logical_expr::ident, prelude::DataFrame};
@@ -13,23 +13,25 @@ use feedline_schemas::{
     config::SourceConfig,
     export::ExportedRows,
     ids::{Name, Origin},
-    record::{ColumnType, DECIMAL_PRECISION, DECIMAL_SCALE, RecordSchema, system},
+    record::{ColumnType, RecordSchema, system},
 };
 use futures::TryStreamExt as _;
 use parquet::arrow::arrow_reader::{ArrowReaderMetadata, ParquetRecordBatchReaderBuilder};
 
-use super::table::{
-    ExportColumn, ExportPart, ExportTable, ReadRows, RowFile, TakeRows, cast_all, schema_of,
+use super::{
+    table::{
+        ExportColumn, ExportPart, ExportTable, ReadRows, RowFile, TakeRows, cast_all, schema_of,
+    },
+    widen::{RoundedNumbers, WidenedColumn},
 };
 use crate::{
     Context, Error, columns,
     columns::{MergedColumn, merge},
     landing::Landed,
     newest::{self, Newest},
-    plain::{self, Plain},
     plan::{self, landed_type},
-    scalar::RowFunction as _,
     scratch::Scratch,
+    superseded,
 };
 
 /// Bytes of the rows that are read together, about.
@@ -155,7 +157,7 @@ async fn sorted(rows: DataFrame) -> Result<Vec<u64>, Error> {
 async fn count_kept(table: &ExportTable) -> Result<u64, Error> {
     let mut kept = 0;
     for file in &table.parts[0].files {
-        kept = table
+        (kept, _) = table
             .read(file, kept, |kept, rows| {
                 *kept += rows.num_rows() as u64;
                 Ok(())
@@ -178,7 +180,7 @@ async fn system_columns(landed: &Landed) -> Result<Vec<ExportColumn>, Error> {
     let mut found = vec![column(system::SEQUENCE), column(system::ROW)];
     let first = landed.files().next();
     if let Some(first) = first.filter(|_| landed.reference.name.table.is_some()) {
-        let bytes = landed.store.get(&first.path).await?;
+        let bytes = superseded::get(&landed.store, &first.path).await?;
         let metadata = ArrowReaderMetadata::load(&bytes, Default::default());
         let metadata = metadata.map_err(|e| unreadable(landed.store.url_of(&first.path), e))?;
         let names = metadata.schema().fields().iter().map(|field| field.name());
@@ -279,7 +281,7 @@ struct LandedReader {
 }
 
 impl ReadRows for LandedReader {
-    fn read(&self, file: Bytes, take: &mut TakeRows<'_>) -> Result<(), Error> {
+    fn read(&self, file: Bytes, take: &mut TakeRows<'_>) -> Result<RoundedNumbers, Error> {
         let failed = |e: parquet::errors::ParquetError| Error::Arrow(e.into());
         let builder = ParquetRecordBatchReaderBuilder::try_new(file).map_err(failed)?;
         let metadata = builder.metadata();
@@ -290,13 +292,14 @@ impl ReadRows for LandedReader {
         let batch = usize::try_from(batch).unwrap_or(1);
         let reader = builder.with_batch_size(batch).build().map_err(failed)?;
         let exported = self.exported();
+        let mut rounded = RoundedNumbers::default();
         for rows in reader {
             let rows = self.kept(rows?)?;
             if rows.num_rows() > 0 {
-                take(&self.aligned(&rows, &exported)?)?;
+                take(&self.aligned(&rows, &exported, &mut rounded)?)?;
             }
         }
-        Ok(())
+        Ok(rounded)
     }
 }
 
@@ -333,76 +336,37 @@ impl LandedReader {
     }
 
     /// The exported columns of rows of this schema version.
-    fn aligned(&self, rows: &RecordBatch, exported: &SchemaRef) -> Result<RecordBatch, Error> {
+    fn aligned(
+        &self,
+        rows: &RecordBatch,
+        exported: &SchemaRef,
+        rounded: &mut RoundedNumbers,
+    ) -> Result<RecordBatch, Error> {
         let system = self.system.iter();
         let system = system.map(|c| cast_all(&column_of(rows, &c.name)?, &c.r#type));
-        let own = self.columns.iter().map(|c| self.own(rows, c));
+        let own = self.columns.iter().map(|c| self.own(rows, c, rounded));
         let columns = system.chain(own).collect::<Result<Vec<_>, Error>>()?;
         Ok(RecordBatch::try_new(Arc::clone(exported), columns)?)
     }
 
-    fn own(&self, rows: &RecordBatch, column: &MergedColumn) -> Result<ArrayRef, Error> {
-        let wanted = landed_type(column.r#type);
+    fn own(
+        &self,
+        rows: &RecordBatch,
+        column: &MergedColumn,
+        rounded: &mut RoundedNumbers,
+    ) -> Result<ArrayRef, Error> {
         let mut known = self.schema.columns.iter();
         let Some(found) = known.find(|known| known.name == column.name) else {
+            let wanted = landed_type(column.r#type);
             return Ok(new_null_array(&wanted, rows.num_rows()));
         };
-        let cells = cast_all(&column_of(rows, &column.name)?, &landed_type(found.r#type))?;
-        match wanted {
-            DataType::Utf8 if plain::is_needed(found.r#type) => {
-                Ok(Plain.call(&[cells], rows.num_rows())?)
-            }
-            DataType::Decimal128(..) if found.r#type == ColumnType::Float64 => {
-                to_decimals(&cells, &column.name)
-            }
-            wanted => cast_all(&cells, &wanted),
-        }
+        let widened = WidenedColumn {
+            name: &column.name,
+            from: found.r#type,
+            to: column.r#type,
+        };
+        widened.widen(&column_of(rows, &column.name)?, rounded)
     }
-}
-
-/// Floats of an earlier schema version as decimals with the digits that name them. The cast of the engine multiplies floats, which
-/// adds digits.
-fn to_decimals(cells: &ArrayRef, name: &str) -> Result<ArrayRef, Error> {
-    let refuse = |value: f64| {
-        Error::input(
-            format!("column `{name}`"),
-            format!(
-                "it has {value} in an earlier schema version, which no decimal of its type today holds"
-            ),
-            format!(
-                "declare `contract.column.{name}.type` as `float` or `text`, and ingest again into another root"
-            ),
-        )
-    };
-    let floats = cells.as_primitive::<Float64Type>().iter();
-    let units = floats.map(|float| {
-        float
-            .map(|value| units_of(value).ok_or_else(|| refuse(value)))
-            .transpose()
-    });
-    let units = units.collect::<Result<Vec<Option<i128>>, Error>>()?;
-    let decimals = Decimal128Array::from(units);
-    let decimals = decimals.with_precision_and_scale(DECIMAL_PRECISION, DECIMAL_SCALE)?;
-    Ok(Arc::new(decimals))
-}
-
-/// A float in units of a decimal's last digit, from its shortest digits, rounded to nearest; `None` if no decimal holds it.
-fn units_of(value: f64) -> Option<i128> {
-    const DIGITS: usize = DECIMAL_SCALE.unsigned_abs() as usize;
-    let text = format!("{value}");
-    let (sign, digits) = match text.strip_prefix('-') {
-        Some(digits) => (-1, digits),
-        None => (1, text.as_str()),
-    };
-    let (whole, part) = digits.split_once('.').unwrap_or((digits, ""));
-    let first = part.get(..DIGITS).unwrap_or(part);
-    let is_up = part
-        .as_bytes()
-        .get(DIGITS)
-        .is_some_and(|next| *next >= b'5');
-    let units: i128 = format!("{whole}{first:0<DIGITS$}").parse().ok()?;
-    let units = units + i128::from(is_up);
-    (units < 10_i128.pow(DECIMAL_PRECISION.into())).then_some(sign * units)
 }
 
 fn column_of(rows: &RecordBatch, name: &str) -> Result<ArrayRef, Error> {
@@ -419,46 +383,4 @@ fn column_of(rows: &RecordBatch, name: &str) -> Result<ArrayRef, Error> {
 
 fn number_column(rows: &RecordBatch, name: &str) -> Result<ArrayRef, Error> {
     cast_all(&column_of(rows, name)?, &DataType::UInt64)
-}
-
-#[cfg(test)]
-mod tests {
-    use arrow::array::{Array as _, Float64Array};
-
-    use super::*;
-
-    #[test]
-    fn floats_become_decimals_with_the_digits_that_name_them() {
-        const ONE: i128 = 10_i128.pow(18);
-        for (value, expected) in [
-            (0.0, Some(0)),
-            (-2.5, Some(-5 * ONE / 2)),
-            (1_234_567.891, Some(1_234_567_891 * ONE / 1000)),
-            (0.1, Some(ONE / 10)),
-            (1e-18, Some(1)),
-            (5e-19, Some(1)),
-            (4e-19, Some(0)),
-            (9_007_199_254_740_992.0, Some(9_007_199_254_740_992 * ONE)),
-            (1e19, Some(10 * ONE * ONE)),
-            (1e20, None),
-            (1e300, None),
-            (f64::NAN, None),
-            (f64::NEG_INFINITY, None),
-        ] {
-            assert_eq!(units_of(value), expected, "{value}");
-        }
-    }
-
-    #[test]
-    fn a_float_that_no_decimal_holds_is_an_error_that_names_it() {
-        let cells: ArrayRef = Arc::new(Float64Array::from(vec![Some(1.5), None]));
-        let decimals = to_decimals(&cells, "a").unwrap();
-        assert_eq!(decimals.null_count(), 1);
-        let cells: ArrayRef = Arc::new(Float64Array::from(vec![f64::NAN]));
-        let error = to_decimals(&cells, "a").unwrap_err().to_string();
-        assert!(
-            error.contains("column `a`") && error.contains("NaN"),
-            "{error}"
-        );
-    }
 }

@@ -30,8 +30,8 @@ use crate::Error;
 pub(super) const INDEX: &str = "index.json";
 const LEVEL: i32 = 3;
 const COMPRESSION: &str = "zstd:3";
-/// Largest shard: its offsets have 32 bits.
-pub(super) const MOST_BYTES: u64 = (1 << 32) - 1;
+/// Largest limit of a shard. Its offsets have 32 bits, and the row that reaches the limit is in the shard.
+pub(super) const MOST_BYTES: u64 = 1 << 31;
 
 /// Encoding of a column.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -317,7 +317,10 @@ impl MdsParts {
         let too_large = || {
             Error::input(
                 "the rows of an MDS shard",
-                format!("they have {} bytes, more than 4 GiB", samples.len()),
+                format!(
+                    "they have {} bytes, more than the 4 GiB that offsets of 32 bits reach",
+                    head + samples.len()
+                ),
                 "lower `--rows-per-file` or `--max-bytes`, or export as Parquet",
             )
         };

@@ -15,6 +15,7 @@ mod samples;
 mod shards;
 mod table;
 mod target;
+mod widen;
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -39,6 +40,7 @@ use self::{
     samples::SampleParts,
     table::{ColumnFacts, ExportPart, ExportTable},
     target::ExportTarget,
+    widen::RoundedNumbers,
 };
 use crate::{Context, Error, build::check_table, meter::Meter};
 
@@ -78,7 +80,7 @@ pub struct ExportRequest<'a> {
     pub format: ExportFormat,
     /// Rows of a file, at most, 1 or more; without a limit if absent.
     pub rows_per_file: Option<u64>,
-    /// Bytes of a file, about; by default 256 MiB, of MDS 64 MiB.
+    /// Bytes of a file, about; by default 256 MiB, of MDS 64 MiB and at most 2 GiB.
     pub max_bytes: Option<u64>,
     /// True if files are compressed; by default those of Parquet are. WebDataset files never are.
     pub compress: Option<bool>,
@@ -175,7 +177,7 @@ pub async fn export(
     );
     folder.begin(&record).await?;
     let out = OutFolder::new(target);
-    let written = write(&table, &format, &context.progress, &out).await?;
+    let (written, rounded) = write(&table, &format, &context.progress, &out).await?;
     folder.check_undisturbed(&record).await?;
     name_files(target, &written.files).await?;
     let described = describe(&request, &table, &format, &written, target).await?;
@@ -183,7 +185,7 @@ pub async fn export(
         &request,
         &table,
         format,
-        (&written, &described),
+        (&written, &rounded, &described),
         &folder,
         target,
     );
@@ -313,21 +315,22 @@ async fn survey(
     table.survey(&meter).await
 }
 
-/// Writes the files with rows, under their incoming names.
+/// Writes the files with rows, under their incoming names. Returns the numbers that were rounded too.
 async fn write(
     table: &ExportTable,
     format: &FormatPlan,
     progress: &Arc<dyn Progress>,
     out: &OutFolder,
-) -> Result<PartFiles, Error> {
+) -> Result<(PartFiles, RoundedNumbers), Error> {
     let meter = Meter::new(progress, "export: write", table.rows_in_files());
-    let mut all = PartFiles::default();
+    let (mut all, mut rounded) = (PartFiles::default(), RoundedNumbers::default());
     for part in table.parts.iter().filter(|part| part.rows > 0) {
         let mut writer = format.open(table, part, out.clone());
         for file in &part.files {
-            writer = table
-                .read(file, writer, |writer, rows| writer.write(rows))
-                .await?;
+            let read = table.read(file, writer, |writer, rows| writer.write(rows));
+            let (next, of_file) = read.await?;
+            writer = next;
+            rounded.append(of_file);
             meter.add(file.rows);
         }
         let finish = tokio::task::spawn_blocking(move || writer.finish());
@@ -343,7 +346,7 @@ async fn write(
         all.closing.extend(written.closing);
         all.not_finite += written.not_finite;
     }
-    Ok(all)
+    Ok((all, rounded))
 }
 
 /// Writes the files that describe those with rows.
@@ -382,7 +385,7 @@ fn report(
     request: &ExportRequest<'_>,
     table: &ExportTable,
     format: FormatPlan,
-    (written, described): (&PartFiles, &[ExportedFile]),
+    (written, rounded, described): (&PartFiles, &RoundedNumbers, &[ExportedFile]),
     folder: &ExportTarget<'_>,
     target: &Store,
 ) -> DataExportReport {
@@ -400,7 +403,7 @@ fn report(
         columns: table.columns.len() as u64,
         files: written.files.len() as u64,
         bytes: files.map(|file| file.bytes).sum(),
-        converted: converted(table, format),
+        converted: converted(table, format, rounded),
         json_text: table.json_text.clone(),
         not_finite: written.not_finite,
         left_out: table.left_out.clone(),
@@ -409,7 +412,11 @@ fn report(
 }
 
 /// Columns whose values differ from those of the table, with the reason.
-fn converted(table: &ExportTable, format: FormatPlan) -> BTreeMap<String, String> {
+fn converted(
+    table: &ExportTable,
+    format: FormatPlan,
+    rounded: &RoundedNumbers,
+) -> BTreeMap<String, String> {
     let mut converted = table.converted.clone();
     let by_format = match format {
         FormatPlan::Parquet(_) => Vec::new(),
@@ -417,7 +424,7 @@ fn converted(table: &ExportTable, format: FormatPlan) -> BTreeMap<String, String
         FormatPlan::Samples(_) => in_samples(table),
         FormatPlan::Mds(columns, ..) => columns.converted,
     };
-    for (name, reason) in by_format {
+    for (name, reason) in by_format.into_iter().chain(rounded.notes()) {
         let reason = match converted.remove(&name) {
             Some(earlier) => format!("{earlier}; {reason}"),
             None => reason,

@@ -44,6 +44,7 @@ pub(super) struct StoredFile {
 }
 
 /// Gives files their final names, the first one last: until all have theirs, the numbers do not begin with the first.
+/// Until then, a reader of a pattern may see some of them.
 pub(super) async fn name_files(store: &Store, files: &[StoredFile]) -> Result<(), Error> {
     for StoredFile { incoming, file } in files.iter().rev() {
         store.rename(incoming, &file.path).await?;

@@ -12,8 +12,8 @@ use feedline_image::Format;
 use feedline_schemas::{export::ExportedRows, ids::Hash128, manifest::Split};
 use feedline_storage::Store;
 
-use super::joined;
-use crate::{Error, meter::Meter};
+use super::{joined, widen::RoundedNumbers};
+use crate::{Error, meter::Meter, superseded};
 
 /// The rows of an export.
 pub(super) struct ExportTable {
@@ -104,8 +104,9 @@ pub(super) type TakeRows<'a> = dyn FnMut(&RecordBatch) -> Result<(), Error> + 'a
 
 /// Reads the exported columns from a file.
 pub(super) trait ReadRows: Send + Sync + Debug {
-    /// Gives the rows of the file to `take`, in their order; blocks the thread.
-    fn read(&self, file: Bytes, take: &mut TakeRows<'_>) -> Result<(), Error>;
+    /// Gives the rows of the file to `take`, in their order, and returns the numbers in them that their columns round.
+    /// Blocks the thread.
+    fn read(&self, file: Bytes, take: &mut TakeRows<'_>) -> Result<RoundedNumbers, Error>;
 }
 
 impl ExportTable {
@@ -125,7 +126,8 @@ impl ExportTable {
         files.map(|file| file.rows).sum()
     }
 
-    /// Reads a file and gives its rows to `state` on a thread that may be blocked. One file is in memory at a time.
+    /// Reads a file and gives its rows to `state` on a thread that may be blocked. Returns the state, and the numbers
+    /// that were rounded. One file is in memory at a time. It may have been superseded since the log was read.
     ///
     /// # Errors
     /// [`Error::Input`] for a file that differs from its entry in the log or the manifest.
@@ -134,14 +136,15 @@ impl ExportTable {
         file: &RowFile,
         mut state: S,
         mut take: impl FnMut(&mut S, &RecordBatch) -> Result<(), Error> + Send + 'static,
-    ) -> Result<S, Error> {
-        let bytes = self.store.get(&file.path).await?;
+    ) -> Result<(S, RoundedNumbers), Error> {
+        let bytes = superseded::get(&self.store, &file.path).await?;
         let (file, url) = (file.clone(), self.store.url_of(&file.path));
         let work = move || {
             check_file(&bytes, &file, url)?;
-            file.reader
+            let rounded = file
+                .reader
                 .read(bytes, &mut |rows| take(&mut state, rows))?;
-            Ok(state)
+            Ok((state, rounded))
         };
         tokio::task::spawn_blocking(work).await.map_err(joined)?
     }
@@ -150,7 +153,7 @@ impl ExportTable {
     pub(super) async fn survey(&self, meter: &Meter) -> Result<Vec<ColumnFacts>, Error> {
         let mut facts = vec![ColumnFacts::default(); self.columns.len()];
         for file in self.parts.iter().flat_map(|part| &part.files) {
-            facts = self
+            (facts, _) = self
                 .read(file, facts, |facts, rows| {
                     let columns = facts.iter_mut().zip(rows.columns());
                     columns.for_each(|(facts, column)| facts.add(column));
@@ -218,7 +221,7 @@ pub(super) fn bytes_of(column: &ArrayRef, row: usize) -> Option<&[u8]> {
     }
 }
 
-/// Casts a column without losing a value.
+/// Casts a column. A value that the type does not hold is an error, but integers beyond 2^53 are rounded to floats.
 pub(super) fn cast_all(column: &ArrayRef, to: &DataType) -> Result<ArrayRef, Error> {
     if column.data_type() == to {
         return Ok(Arc::clone(column));
