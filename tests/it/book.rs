@@ -117,10 +117,21 @@ fn wrap(first: &str, text: &str) -> String {
 
 /// The text with `<` escaped outside of code, and links of Rust's documentation as plain code.
 fn escaped(text: &str) -> String {
-    let text = text.replace("[`", "`").replace("`]", "`");
-    let parts = text.split('`').enumerate().map(|(at, part)| match at % 2 {
-        0 => part.replace('<', "&lt;"),
-        _ => part.to_owned(),
+    let parts: Vec<&str> = text.split('`').collect();
+    let last = parts.len() - 1;
+    let parts = parts.into_iter().enumerate().map(|(at, part)| {
+        if at % 2 == 1 {
+            return part.to_owned();
+        }
+        let part = match at > 0 {
+            true => part.strip_prefix(']').unwrap_or(part),
+            false => part,
+        };
+        let part = match at < last {
+            true => part.strip_suffix('[').unwrap_or(part),
+            false => part,
+        };
+        part.replace('<', "&lt;")
     });
     parts.collect::<Vec<_>>().join("`")
 }

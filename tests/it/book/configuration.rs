@@ -824,7 +824,7 @@ fn default(entry: &Value) -> Option<String> {
 
 /// Tables with pages, in the order of the index: each section, then the tables in it.
 fn page_tables(schema: &Schema) -> Vec<Table<'_>> {
-    const ORDER: [&str; 5] = ["pipeline", "source", "dataset", "train", "tune"];
+    const ORDER: [&str; 6] = ["pipeline", "ingest", "source", "dataset", "train", "tune"];
     let sections = schema.0["properties"].as_object().unwrap();
     let mut names: Vec<&String> = sections.keys().collect();
     names.sort_by_key(|name| {
