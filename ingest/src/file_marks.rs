@@ -38,7 +38,7 @@ use crate::{
 };
 
 /// Most files that a position lists when a batch begins.
-pub(crate) const MOST_LISTED: usize = 1_000;
+pub(crate) const MOST_LISTED: usize = 128;
 /// Folder of the files.
 const FOLDER: &str = "marks";
 const COLUMNS: [&str; 5] = ["url", "bytes", "hash", "modified_unix_ms", "etag"];

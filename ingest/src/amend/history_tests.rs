@@ -186,10 +186,8 @@ async fn a_source_that_another_program_runs_is_neither_rewound_nor_merged() {
         assert!(matches!(merged, Err(Error::Running { .. })));
         Ok(())
     };
-    Holding::of(&landing, &name(), &other)
-        .during(work)
-        .await
-        .unwrap();
+    let holding = Holding::of(&landing, &name(), &other);
+    Box::pin(holding.during(work)).await.unwrap();
     assert_eq!(root.list("landing/s/log").await.unwrap(), before);
 }
 
@@ -355,7 +353,7 @@ async fn a_rewind_brings_superseded_rows_back_unless_retention_has_deleted_them(
 #[tokio::test]
 async fn an_entry_stays_small_however_many_files_have_been_read() {
     let folder = tempfile::tempdir().unwrap();
-    let many = 2 * MOST_LISTED + 500;
+    let many = 2_500_u64;
     for number in 0..many {
         fs::write(folder.path().join(format!("{number:05}.csv")), "id\n1\n").unwrap();
     }
@@ -365,7 +363,7 @@ async fn an_entry_stays_small_however_many_files_have_been_read() {
     );
     let config = load("p.toml", &text, &[]).unwrap().config;
     let root = Store::memory();
-    assert_eq!(bring(&config, &root).await.rows, many as u64);
+    assert_eq!(bring(&config, &root).await.rows, many);
     let mut all = entries(&root).await;
     for entry in &mut all {
         let listed = listed(&mut entry.state.position).map_or(0, |listed| listed.len());
@@ -374,14 +372,14 @@ async fn an_entry_stays_small_however_many_files_have_been_read() {
     let last = all.last().unwrap();
     assert_eq!(last.min_reader, Some(3));
     let marks: u64 = last.state.marks.iter().map(|file| file.rows).sum();
-    assert!(marks >= 2 * MOST_LISTED as u64, "{marks}");
+    assert!(marks + 2 * (MOST_LISTED as u64) >= many, "{marks}");
     // Files that were read are known to the next run, and after a rewind to an earlier position.
     fs::write(folder.path().join("99999.csv"), "id\n2\n").unwrap();
     assert_eq!(bring(&config, &root).await.new_rows, Some(1));
     let middle = all[all.len() / 2].sequence.get();
     go_back(&config, &root, middle).await.unwrap();
     check(&config, &root).await;
-    assert_eq!(bring(&config, &root).await.rows, many as u64 + 1);
+    assert_eq!(bring(&config, &root).await.rows, many + 1);
     // A single file is read again, with those of its batch.
     let what = Reread {
         files: Some("00007.csv".into()),
@@ -391,11 +389,11 @@ async fn an_entry_stays_small_however_many_files_have_been_read() {
         .await
         .unwrap();
     assert_eq!(report.ranges.len(), 100);
-    assert_eq!(bring(&config, &root).await.rows, many as u64 + 1);
+    assert_eq!(bring(&config, &root).await.rows, many + 1);
     let newest = entries(&root).await.pop().unwrap();
     let path = entry_path(newest.sequence.get());
     let bytes = root.child("landing/s").size(&path).await.unwrap();
-    assert!(bytes < 400_000, "{bytes}");
+    assert!(bytes < 80_000, "{bytes}");
     assert!(newest.sequence > Sequence::new(25));
 }
 
