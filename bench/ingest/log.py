@@ -34,15 +34,15 @@ batch = { pages = 1 }
 def measured(name, program, *words):
     """Runs a command; prints its time and most resident memory."""
     began = time.monotonic()
-    child = subprocess.Popen([program, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    out, err = child.stdout.read(), child.stderr.read()
-    _, status, usage = os.wait4(child.pid, 0)
+    with open("output.txt", "w") as output:
+        child = subprocess.Popen([program, *words], stdout=output, stderr=output)
+        _, status, usage = os.wait4(child.pid, 0)
     seconds = time.monotonic() - began
     if status != 0:
-        sys.exit(f"{name}: ended with {os.waitstatus_to_exitcode(status)}\n{out[-2000:]}{err[-2000:]}")
+        output = Path("output.txt").read_text()
+        sys.exit(f"{name}: ended with {os.waitstatus_to_exitcode(status)}\n{output[-2000:]}")
     cpu = usage.ru_utime + usage.ru_stime
     print(f"{name:<28} {seconds:10.2f} s {cpu:10.2f} CPU s {usage.ru_maxrss / 1024:8.0f} MiB", flush=True)
-    return out
 
 
 def write(folder, file):
