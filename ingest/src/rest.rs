@@ -9,9 +9,11 @@ pub(crate) mod graphql;
 mod layout;
 mod markup;
 mod place;
+mod reported;
 mod response;
 mod template;
 mod upcoming;
+mod xml_paths;
 
 use std::sync::{
     Arc,
@@ -702,7 +704,7 @@ mod ahead_tests;
 #[cfg(test)]
 mod faults;
 #[cfg(test)]
-mod formats;
+mod formats_tests;
 #[cfg(test)]
 mod keyset;
 #[cfg(test)]

@@ -9,11 +9,7 @@ use serde::Serialize;
 use url::Url;
 
 use super::{
-    Rest,
-    fetcher::once,
-    graphql::QueryErrors,
-    layout::{self, Unusable},
-    opened,
+    Rest, fetcher::once, graphql::QueryErrors, layout::Unusable, opened, reported::is_something,
     response::Response,
 };
 use crate::{
@@ -148,7 +144,7 @@ async fn first_answer(config: &SourceConfig, context: &Context) -> Result<Sugges
             Err(reason) => return Ok(Err(Unusable::Wrong(reason))),
         };
         let error = error_path.and_then(|path| document.at(&path).cloned());
-        if let Some(error) = error.filter(layout::is_something) {
+        if let Some(error) = error.filter(is_something) {
             return Ok(Err(Unusable::Error(match error {
                 Value::Text(text) => text,
                 other => other.canonical(),

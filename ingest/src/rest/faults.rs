@@ -182,7 +182,7 @@ async fn fault_27_a_round_number_below_the_total_is_incomplete_without_being_tol
         let server = offset_server(total, 1_000, end).await;
         let mut config = paged(&server, kind);
         config.pagination.common.total_path = has_total.then(|| "n".into());
-        let (lines, read) = traced(read_all(&config, 1)).await;
+        let (lines, read) = traced(Box::pin(read_all(&config, 1))).await;
         let warns = lines.contains("`pagination.max_records`");
         match read {
             Ok((records, _)) => (Ok(records.len()), warns),
@@ -223,7 +223,7 @@ async fn fault_27_an_end_at_a_common_cap_without_a_total_is_told() {
         let server = offset_server(20_500, 500, end).await;
         let mut config = paged(&server, PaginationKind::Offset);
         config.pagination.common.max_records = max_records.map(|most| Bounded::new(most).unwrap());
-        let (lines, read) = traced(read_all(&config, reopen_every)).await;
+        let (lines, read) = traced(Box::pin(read_all(&config, reopen_every))).await;
         assert_eq!(read.unwrap().0.len() as u64, end);
         lines.contains("records have come, a number") && lines.contains("`pagination.max_records`")
     };
@@ -243,7 +243,7 @@ async fn fault_32_a_total_that_disagrees_fails_where_it_is_strict() {
         config.pagination.common.total_path = path.map(Into::into);
         config.pagination.common.total_header = header.map(Into::into);
         config.pagination.common.strict_total = false;
-        let (lines, read_) = traced(read_all(&config, 1)).await;
+        let (lines, read_) = traced(Box::pin(read_all(&config, 1))).await;
         assert_eq!(read_.unwrap().0.len(), 7);
         assert!(
             lines.contains("7 records have come, and the API says that there are 9"),

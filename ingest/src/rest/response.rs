@@ -11,10 +11,13 @@ use std::{
 
 use feedline_schemas::{
     config::{FileFormat, JsonConfig, ResponseFormat, SourceConfig},
-    record::{join_path, split_path},
+    record::split_path,
 };
 
-use super::markup::{MOST_NAMES, shown_names};
+use super::{
+    markup::{MOST_NAMES, shown_names},
+    xml_paths::{XmlPaths, insert, shown_paths},
+};
 use crate::{
     csv_dialect, download,
     error::Error,
@@ -24,7 +27,7 @@ use crate::{
     source::Record,
     value::Value,
     warnings::WarningChanges,
-    xml::{self, TEXT, XmlRules},
+    xml::{self, XmlRules},
 };
 
 /// Code of the warning about elements that are lists in some records only.
@@ -76,73 +79,6 @@ impl Form {
     pub(super) fn mix(&mut self, paths: XmlPaths) {
         self.mixed.add(&paths);
     }
-}
-
-/// Paths of elements below a record.
-#[derive(Debug, Default, PartialEq)]
-pub(super) struct XmlPaths {
-    /// Those of lists.
-    lists: BTreeSet<String>,
-    /// Those of elements with their text at `#text`.
-    texts: BTreeSet<String>,
-}
-
-impl XmlPaths {
-    /// Adds the lists and the elements with `#text` in a value below `above`.
-    fn find(&mut self, value: &Value, above: &str) {
-        let Value::Object(entries) = value else {
-            return;
-        };
-        for (key, value) in entries {
-            if !matches!(value, Value::List(_) | Value::Object(_)) {
-                continue;
-            }
-            let dot = if above.is_empty() { "" } else { "." };
-            let path = format!("{above}{dot}{}", join_path([key.as_str()]));
-            match value {
-                Value::List(_) => insert(&mut self.lists, &path),
-                Value::Object(fields) if fields.iter().any(|(name, _)| name == TEXT) => {
-                    insert(&mut self.texts, &path);
-                }
-                _ => {}
-            }
-            self.find(value, &path);
-        }
-    }
-
-    fn add(&mut self, others: &Self) {
-        others
-            .lists
-            .iter()
-            .for_each(|path| insert(&mut self.lists, path));
-        others
-            .texts
-            .iter()
-            .for_each(|path| insert(&mut self.texts, path));
-    }
-
-    /// Those that have another form in one of `records`.
-    fn mixed_in<'v>(&self, records: impl Iterator<Item = &'v Value> + Clone) -> Self {
-        let is_single = |path: &&String| records.clone().any(|record| is_single(record, path));
-        let is_text = |path: &&String| records.clone().any(|record| is_text(record, path));
-        Self {
-            lists: self.lists.iter().filter(is_single).cloned().collect(),
-            texts: self.texts.iter().filter(is_text).cloned().collect(),
-        }
-    }
-}
-
-/// Adds a name or path, up to a bound.
-fn insert(names: &mut BTreeSet<String>, name: &str) {
-    if names.len() < MOST_NAMES {
-        names.insert(name.to_owned());
-    }
-}
-
-/// Paths for messages.
-fn shown_paths(paths: &BTreeSet<String>) -> String {
-    let paths: Vec<String> = paths.iter().cloned().collect();
-    shown_names(&paths)
 }
 
 /// Records of a table or of lines.
@@ -602,17 +538,6 @@ fn refuse_markup(body: &[u8], format: ResponseFormat) -> Result<(), String> {
 fn is_json(begin: &str) -> bool {
     let inner = begin.strip_prefix('[').map(str::trim_start);
     begin.starts_with('{') || inner.is_some_and(|inner| inner.starts_with(['{', '[', ']']))
-}
-
-/// Returns true if the value at `path` of a record exists and is no list.
-fn is_single(record: &Value, path: &str) -> bool {
-    let found = record.at(path);
-    found.is_some_and(|value| !matches!(value, Value::List(_)))
-}
-
-/// Returns true if the value at `path` of a record is a text.
-fn is_text(record: &Value, path: &str) -> bool {
-    matches!(record.at(path), Some(Value::Cell(_)))
 }
 
 /// Makes nulls of the texts that are among `null_values`.
