@@ -109,7 +109,7 @@ async fn dispatch(command: Command, tools: &Tools) -> anyhow::Result<Outcome> {
             work.run(&pipeline, building, ranks, (rejects, detail))
                 .await
         }
-        Command::Ingest(ingest) => run_ingest(ingest, tools).await,
+        Command::Ingest(ingest) => Box::pin(run_ingest(ingest, tools)).await,
         Command::Serve(options) => run_serve(options, tools).await,
         Command::Shards(Shards::Build {
             pipeline,
@@ -174,7 +174,7 @@ async fn dispatch(command: Command, tools: &Tools) -> anyhow::Result<Outcome> {
             let work = Work::load(&pipeline, tools)?;
             let predictions = predictions.as_deref();
             let (choice, dataset) = (run.choice(), dataset.as_deref());
-            work.eval(&choice, dataset, split.into(), predictions).await
+            Box::pin(work.eval(&choice, dataset, split.into(), predictions)).await
         }
         Command::Predict(options) => {
             let work = Work::load(&options.pipeline, tools)?;

@@ -8,15 +8,14 @@
 //! exist. If a repair has truncated the log meanwhile, the new entry is withdrawn. See
 //! [`feedline_schemas::commit`] for the format.
 
+mod commit;
+
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use feedline_schemas::{
-    amendment::{SettingsRecord, Withdrawn},
-    commit::{
-        BatchCounts, ChildTable, CommitEntry, Compacted, DataFile, FilePart, Interval, Replaced,
-        SourceState,
-    },
+    amendment::SettingsRecord,
+    commit::{CommitEntry, DataFile, Interval},
     decode, encode,
     format::COMMIT,
     ids::{Hash128, Name, Sequence, WriterEpoch},
@@ -29,6 +28,7 @@ pub(crate) use feedline_storage::log::entry_path;
 use feedline_storage::{PutNew, Store};
 use tracing::warn;
 
+pub(crate) use self::commit::Commit;
 use crate::{
     amend,
     batch::Encoded,
@@ -113,59 +113,6 @@ pub(crate) struct CommitLog {
     gone: Vec<DataFile>,
     /// Delta tables that follow the log.
     delta: Option<DeltaFollower>,
-}
-
-/// Contents of the log entry of a batch.
-#[derive(Clone, Debug)]
-pub(crate) struct Commit {
-    pub(crate) schema: RecordSchema,
-    pub(crate) files: Vec<DataFile>,
-    pub(crate) rejects: Vec<DataFile>,
-    pub(crate) frontier: Vec<DataFile>,
-    pub(crate) validators: Vec<DataFile>,
-    pub(crate) raw: Vec<DataFile>,
-    pub(crate) children: BTreeMap<Name, ChildTable>,
-    pub(crate) parts: Vec<FilePart>,
-    pub(crate) replaced: Vec<Replaced>,
-    pub(crate) compacted: Vec<Compacted>,
-    pub(crate) marks: Vec<DataFile>,
-    pub(crate) counts: BatchCounts,
-    pub(crate) settings: Option<SettingsRecord>,
-    pub(crate) withdrawn: Vec<Withdrawn>,
-    pub(crate) reset_to: Option<String>,
-    pub(crate) rewound_to: Option<Sequence>,
-    pub(crate) expired: Vec<String>,
-    pub(crate) state: SourceState,
-}
-
-impl Commit {
-    /// An amendment that lands nothing and leaves the state that `last` left.
-    pub(crate) fn amending(last: &CommitEntry) -> Self {
-        let mut children = last.children.clone();
-        children
-            .values_mut()
-            .for_each(|table| table.files = Vec::new());
-        Self {
-            schema: last.schema.clone(),
-            files: Vec::new(),
-            rejects: Vec::new(),
-            frontier: Vec::new(),
-            validators: Vec::new(),
-            raw: Vec::new(),
-            children,
-            parts: Vec::new(),
-            replaced: Vec::new(),
-            compacted: Vec::new(),
-            marks: Vec::new(),
-            counts: BatchCounts::default(),
-            settings: None,
-            withdrawn: Vec::new(),
-            reset_to: None,
-            rewound_to: None,
-            expired: Vec::new(),
-            state: last.state.clone(),
-        }
-    }
 }
 
 impl CommitLog {

@@ -26,7 +26,7 @@
 
 mod stock;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, btree_map::Entry};
 
 use bytes::Bytes;
 use feedline_schemas::{
@@ -179,11 +179,11 @@ async fn split_superseded(
         let is_superseded = match own {
             None => false,
             Some(own) => {
-                if !bodies.contains_key(&own) {
-                    bodies.insert(own, landing.get_opt(&entry_path(own)).await?);
-                }
-                let body = bodies.get(&own).and_then(Option::as_ref);
-                body.is_some_and(|body| names(body, &file.path))
+                let body = match bodies.entry(own) {
+                    Entry::Occupied(known) => known.into_mut(),
+                    Entry::Vacant(new) => new.insert(landing.get_opt(&entry_path(own)).await?),
+                };
+                body.as_ref().is_some_and(|body| names(body, &file.path))
             }
         };
         match is_superseded {

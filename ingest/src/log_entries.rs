@@ -351,8 +351,8 @@ impl LogEntries {
     ) -> Result<(), Error> {
         while self.base().get() > 0 && !self.all.iter().any(&is_enough) {
             let base = self.base();
-            let older = self.snapshot.iter().flat_map(|snapshot| &snapshot.parts);
-            let before = older.filter(|part| part.first < base).next_back();
+            let mut older = self.snapshot.iter().flat_map(|snapshot| &snapshot.parts);
+            let before = older.rfind(|part| part.first < base);
             let first = before.map_or(Sequence::new(0), |part| part.first);
             self.load_from(first).await?;
         }

@@ -108,7 +108,7 @@ pub(crate) async fn write(
 }
 
 /// Writes the parts of a snapshot whose predecessor had the parts `old`, with the entries `tail` after
-/// them, the first of which begins at the position `before`. Returns all parts.
+/// them, which begin at the position `before`. Returns all parts.
 async fn parts(
     landing: &Store,
     old: &[LogPart],

@@ -91,7 +91,8 @@ pub async fn ingest(
     only: Option<&Name>,
     context: &Context,
 ) -> Result<IngestReport, Error> {
-    let IngestEnd { report, error } = ingest_all(config, only, context).await?;
+    // Boxed: the future of all sources is large.
+    let IngestEnd { report, error } = Box::pin(ingest_all(config, only, context)).await?;
     error.map_or(Ok(report), Err)
 }
 

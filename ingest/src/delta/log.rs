@@ -23,9 +23,9 @@ pub(super) const LOG: &str = "_delta_log";
 pub(super) const LAST_CHECKPOINT: &str = "_delta_log/_last_checkpoint";
 /// Versions that are read at the same time.
 const READS: usize = 16;
-/// Age from which `VACUUM` deletes files that a table does not name, unless another is given. The only
-/// copy of landed rows is among these files: of those with a narrower type, and of those that landed
-/// after the newest version.
+/// Least age of unnamed files that `VACUUM` deletes, unless another is given. Landed rows
+/// may have no other copy than these files: files with a narrower type, and files that landed after the
+/// newest version.
 const RETENTION: &str = "interval 5200 weeks";
 
 /// Position of the commit log that a version follows.

@@ -25,7 +25,7 @@ pub(super) fn tables<'a>(entries: impl IntoIterator<Item = &'a CommitEntry>) -> 
 }
 
 /// Folder of a table, below the source's landing folder. It also has landed files that the table does
-/// not name: those of which it has a copy, and those that landed after its newest version.
+/// not name: those with a copy in the table, and those that landed after its newest version.
 pub(super) fn folder(table: &TableKey) -> String {
     match table {
         None => "data".to_owned(),

@@ -142,7 +142,7 @@ fn check_neighbours(ends: &[Position], batches: &[Vec<(u64, Interval)>]) {
     for (index, batch) in batches.iter().enumerate() {
         let near = neighbours(ends[..index].iter(), &ends[index]);
         for near in &near {
-            // A snapshot of the log has the spans of its parts, by which neighbours are looked for.
+            // A snapshot of the log has the spans of its parts: neighbours are looked for by them.
             let [a, b] = [spans[*near].unwrap(), spans[index].unwrap()];
             assert!(a[0] <= b[1] && b[0] <= a[1], "{near} {index}: {a:?} {b:?}");
         }

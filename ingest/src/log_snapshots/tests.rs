@@ -1,3 +1,5 @@
+use std::path::Path;
+
 use arrow::array::{ArrayRef, RecordBatch};
 use feedline_schemas::{
     amendment::{Withdrawn, WithdrawnReason},
@@ -532,21 +534,38 @@ async fn a_file_that_a_killed_writer_left_behind_is_found_beside_a_snapshot() {
 /// Default count of entries of the long log; `FEEDLINE_LOG_ENTRIES` overrides it.
 const LONG: u64 = 3 * MOST;
 
-/// A snapshot of a log of so many entries, and its last entry. Older entries are not written: they are
-/// not read either.
-async fn write_long(zone: &Store, entries: u64) {
+/// A snapshot of a log of so many entries, its last entry, and a data file of each entry. Older entries
+/// are not written: they are not read either. `folder` is that of `zone`.
+async fn write_long(zone: &Store, folder: &Path, entries: u64) {
     let root = Store::memory();
     long(&root, 2).await;
     let (template, _) = log::all_entries(&landing(&root), &name(), None)
         .await
         .unwrap();
+    let bytes = landing(&root).get(&template[1].files[0].path).await;
+    let bytes = bytes.unwrap();
+    let file_of = |sequence: u64| {
+        let mut file = template[1].files[0].clone();
+        file.path = format!("data/{sequence:020}-0123456789abcdef.parquet");
+        file
+    };
+    std::fs::create_dir_all(folder.join("data")).unwrap();
+    for sequence in 0..entries {
+        // File systems bound the links of a file.
+        let path = |sequence: u64| folder.join(file_of(sequence).path);
+        match sequence % 50_000 {
+            0 => std::fs::write(path(sequence), &bytes).unwrap(),
+            link => std::fs::hard_link(path(sequence - link), path(sequence)).unwrap(),
+        }
+    }
     let numbered = |sequence: u64| {
         let mut entry = template[1].clone();
         entry.sequence = Sequence::new(sequence);
         entry.run_id = format!("run-{}", sequence / 1_000);
         let hash = Hash128::of(&sequence.to_be_bytes());
-        // No files, since they would be looked for.
-        for files in [&mut entry.files, &mut entry.frontier, &mut entry.validators] {
+        entry.files = vec![file_of(sequence)];
+        // None of these, since they would be looked for.
+        for files in [&mut entry.frontier, &mut entry.validators] {
             files.clear();
         }
         entry.parts = vec![FilePart {
@@ -593,13 +612,17 @@ async fn a_long_log_opens_by_its_end_alone() {
     let folder = tempfile::tempdir().unwrap();
     let root = Store::open(folder.path().to_str().unwrap(), &Default::default()).unwrap();
     let landing = landing(&root);
-    write_long(&landing, entries).await;
+    write_long(&landing, &folder.path().join("landing/s"), entries).await;
+    // The most memory is counted from here on.
+    std::fs::write("/proc/self/clear_refs", "5").ok();
     let began = SystemClock.monotonic();
     let hash = Hash128::of(b"settings");
     let mut log = CommitLog::open_tail(&root, &name(), "run", hash)
         .await
         .unwrap();
     let opened = SystemClock.monotonic() - began;
+    let memory = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let memory = memory.lines().find(|line| line.starts_with("VmHWM"));
     assert_eq!(
         (log.next_sequence().get(), log.entries().len()),
         (entries, NEWEST)
@@ -616,8 +639,9 @@ async fn a_long_log_opens_by_its_end_alone() {
     assert_eq!(opened_again.next_sequence().get(), entries + FEW);
     let head = landing.list(HEADS).await.unwrap().pop().unwrap();
     eprintln!(
-        "a log of {entries} entries opened in {} ms; its head has {} bytes, its {} parts {}",
+        "a log of {entries} entries opened in {} ms, {}; its head has {} bytes, its {} parts {}",
         opened.as_millis(),
+        memory.unwrap_or_default(),
         head.bytes,
         opened_again.snapshot().unwrap().parts.len(),
         landing

@@ -115,7 +115,7 @@ impl WidenedColumn<'_> {
             return Ok(Plain.call(&[cells], rows)?);
         }
         match (self.from, self.to) {
-            (ColumnType::Float64, ColumnType::Decimal) => self.to_decimals(&cells, rounded),
+            (ColumnType::Float64, ColumnType::Decimal) => self.decimals_of(&cells, rounded),
             (ColumnType::Int64, ColumnType::Float64)
             | (ColumnType::ListInt64, ColumnType::ListFloat64) => {
                 self.count_rounded(&cells, rounded);
@@ -140,7 +140,7 @@ impl WidenedColumn<'_> {
     }
 
     /// Floats as decimals with the digits that name them. The cast of the engine multiplies floats, which adds digits.
-    fn to_decimals(
+    fn decimals_of(
         &self,
         cells: &ArrayRef,
         rounded: &mut RoundedNumbers,

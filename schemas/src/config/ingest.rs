@@ -77,6 +77,7 @@ impl RetentionConfig {
     }
 }
 
+#[expect(clippy::derivable_impls, reason = "the default is no zero")]
 impl Default for RetentionConfig {
     fn default() -> Self {
         Self {

@@ -297,7 +297,7 @@ async fn settings_that_cannot_work_are_told_before_any_request() {
         config.url = server.url.to_string();
         config.for_each = Some(each("symbol", &["A"]));
         change(&mut config);
-        match ingest_once(&Store::memory(), &config).await {
+        match Box::pin(ingest_once(&Store::memory(), &config)).await {
             Err(Error::Config { key: found, .. }) => assert_eq!(found, key),
             other => panic!("{key}: {other:?}"),
         }
