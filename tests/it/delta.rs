@@ -8,7 +8,7 @@ use crate::support::{Random, finish, kill_when, pipeline, python, run, start};
 
 const SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/delta.py");
 /// Default number of steps of a history; `FEEDLINE_DELTA_STEPS` overrides it.
-const STEPS: u64 = 24;
+const STEPS: u64 = 10;
 
 const PIPELINE: &str = r#"
 [pipeline]
@@ -293,7 +293,7 @@ fn every_commit_of_a_random_history_has_the_same_rows_for_all_readers() {
     }
 }
 
-/// Landed files of which a table has copies, or that it does not name yet, survive `VACUUM`, and a reset
+/// Landed files that a table has copies of, or does not name yet, survive `VACUUM`, and a reset
 /// leaves no child table that names removed files.
 #[test]
 fn vacuum_keeps_landed_files_and_a_reset_empties_child_tables() {

@@ -419,7 +419,7 @@ url = "homes.csv"
 target = "kind"
 task = "classification"
 passthrough = ["id", "area", "note"]
-drop = ["id", "note"]
+features = ["area", "city"]
 split = { train = 0.7, validation = 0.15, test = 0.15 }
 shards = { block_bytes = "4 KiB", shard_bytes = "64 KiB" }
 "#;
