@@ -26,9 +26,19 @@ impl Average {
         &self.weights
     }
 
+    /// The averaged weights, to be written by what averages elsewhere.
+    pub(crate) fn weights_mut(&mut self) -> &mut [f32] {
+        &mut self.weights
+    }
+
+    /// By how much it moves after `step` steps.
+    pub(crate) fn share(&self, step: Step) -> f32 {
+        share(&self.config, step)
+    }
+
     /// Takes in the weights after `step` steps.
     pub(crate) fn update(&mut self, step: Step, bucket: &[f32]) {
-        let share = share(&self.config, step);
+        let share = self.share(step);
         self.weights
             .par_chunks_mut(PIECE)
             .zip(bucket.par_chunks(PIECE))

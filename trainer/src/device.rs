@@ -2,10 +2,53 @@
 //!
 //! A GPU is looked for before the tensor library touches it: the library panics where there is no driver.
 
-use burn::tensor::Device;
-use feedline_schemas::config::DeviceChoice;
+use std::{
+    fmt,
+    future::Future,
+    pin::{Pin, pin},
+    sync::Arc,
+    task::{Context, Poll, Wake, Waker},
+    thread::{self, Thread},
+};
+
+use burn::{
+    backend::DispatchDevice,
+    tensor::{DType, Device, ExecutionError, Tensor, TensorData},
+};
+use feedline_schemas::config::{DeviceChoice, Precision};
 
 use crate::error::{Error, config as wrong};
+
+mod wgpu;
+
+/// Kind of a device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum DeviceKind {
+    /// The processor.
+    Processor,
+    /// NVIDIA GPU of this number, through CUDA.
+    #[cfg(feature = "cuda")]
+    Cuda(u32),
+    /// Adapter of this number, through Vulkan, Metal or DirectX 12.
+    #[cfg(any(test, feature = "wgpu"))]
+    Wgpu(u32),
+}
+
+impl DeviceKind {
+    /// Returns true for one to which whole batches are worth more than parts of them, and where weights stay.
+    pub(crate) const fn is_gpu(self) -> bool {
+        !matches!(self, Self::Processor)
+    }
+
+    /// Number of an NVIDIA GPU.
+    pub(crate) const fn cuda(self) -> Option<u32> {
+        match self {
+            #[cfg(feature = "cuda")]
+            Self::Cuda(number) => Some(number),
+            _ => None,
+        }
+    }
+}
 
 /// An available device.
 #[derive(Clone, Debug)]
@@ -13,8 +56,8 @@ pub(crate) struct Backend {
     pub(crate) device: Device,
     /// Name for people, such as `NVIDIA H200 (cuda:0)`.
     pub(crate) name: String,
-    /// The number of a GPU, to which whole batches are worth more than parts of them.
-    pub(crate) gpu: Option<u32>,
+    /// Kind and number.
+    pub(crate) kind: DeviceKind,
     /// Free bytes of a GPU's memory, where it reports them.
     pub(crate) memory_bytes: Option<u64>,
 }
@@ -25,8 +68,17 @@ impl Backend {
         Self {
             device: Device::flex(),
             name: "cpu".to_owned(),
-            gpu: None,
+            kind: DeviceKind::Processor,
             memory_bytes: None,
+        }
+    }
+
+    /// The processor in the place of a GPU: what stays on a device stays in tensors of its own.
+    #[cfg(test)]
+    pub(crate) fn stand_in() -> Self {
+        Self {
+            kind: DeviceKind::Wgpu(0),
+            ..Self::cpu()
         }
     }
 
@@ -42,6 +94,26 @@ impl Backend {
         Ok(backend)
     }
 
+    /// Refuses a type of products that the device does not compute in.
+    ///
+    /// # Errors
+    /// [`Error::Config`].
+    pub(crate) fn check(&self, precision: Precision) -> Result<(), Error> {
+        let products = match precision {
+            Precision::F32 => return Ok(()),
+            Precision::Bf16 => DType::BF16,
+            Precision::F16 => DType::F16,
+        };
+        if self.device.supports_dtype(products) {
+            return Ok(());
+        }
+        let reason = format!(
+            "{} does not compute in it; set it to `f32`, or `train.device` to another device",
+            self.name
+        );
+        Err(wrong("precision", reason))
+    }
+
     /// The same, and nothing is said of it in the log.
     ///
     /// # Errors
@@ -50,24 +122,104 @@ impl Backend {
         let refused = |reason| wrong("device", format!("{reason}, or set it to `cpu`"));
         match choice {
             DeviceChoice::Cpu => Ok(Self::cpu()),
-            DeviceChoice::Cuda(number) => gpu(number.unwrap_or(local_rank)).map_err(refused),
-            DeviceChoice::Auto => Ok(gpu(local_rank).unwrap_or_else(|reason| {
-                tracing::debug!(reason, "computing on the processor");
-                Self::cpu()
-            })),
+            DeviceChoice::Cuda(number) => cuda(number.unwrap_or(local_rank)).map_err(refused),
+            DeviceChoice::Wgpu(number) => {
+                let adapter = wgpu::adapter(number.unwrap_or(local_rank), false);
+                adapter.map_err(refused)
+            }
+            DeviceChoice::Auto => {
+                let found = cuda(local_rank).or_else(|of_cuda| {
+                    wgpu::adapter(local_rank, true).map_err(|of_wgpu| [of_cuda, of_wgpu])
+                });
+                Ok(found.unwrap_or_else(|[of_cuda, of_wgpu]| {
+                    tracing::debug!(of_cuda, of_wgpu, "computing on the processor");
+                    Self::cpu()
+                }))
+            }
+        }
+    }
+}
+
+/// Returns true for the processor, where what is made on the host needs no copy.
+pub(crate) fn is_processor(device: &Device) -> bool {
+    matches!(
+        device.clone().inner().as_dispatch(),
+        DispatchDevice::Flex(_)
+    )
+}
+
+/// Numbers on the way from a device to the host, which nothing waits for before they are asked for.
+pub(crate) struct Reading(Pin<Box<dyn Future<Output = Result<TensorData, ExecutionError>> + Send>>);
+
+impl Reading {
+    /// Begins to read; what is computed later does not delay it.
+    pub(crate) fn begin(tensor: Tensor<1>) -> Self {
+        let mut reading: Pin<Box<dyn Future<Output = _> + Send>> =
+            Box::pin(tensor.into_data_async());
+        // The copy is ordered when the future is first polled.
+        match reading
+            .as_mut()
+            .poll(&mut Context::from_waker(Waker::noop()))
+        {
+            Poll::Ready(data) => Self(Box::pin(std::future::ready(data))),
+            Poll::Pending => Self(reading),
+        }
+    }
+
+    /// Waits for the numbers.
+    ///
+    /// # Errors
+    /// [`Error::Device`].
+    pub(crate) fn finish(self) -> Result<Vec<f32>, Error> {
+        let failed = |reason: String| Error::Device { reason };
+        let data = wait(self.0).map_err(|error| failed(error.to_string()))?;
+        data.try_into_vec()
+            .map_err(|error| failed(format!("{error:?}")))
+    }
+}
+
+impl fmt::Debug for Reading {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Reading").finish_non_exhaustive()
+    }
+}
+
+/// Reads a tensor, once all that it is computed from is computed.
+///
+/// # Errors
+/// [`Error::Device`].
+pub(crate) fn read(tensor: Tensor<1>) -> Result<Vec<f32>, Error> {
+    Reading::begin(tensor).finish()
+}
+
+/// Waits for a future on this thread, which need not be one of a runtime.
+fn wait<F: Future>(future: F) -> F::Output {
+    struct Unpark(Thread);
+    impl Wake for Unpark {
+        fn wake(self: Arc<Self>) {
+            self.0.unpark();
+        }
+    }
+    let mut future = pin!(future);
+    let waker = Waker::from(Arc::new(Unpark(thread::current())));
+    let mut context = Context::from_waker(&waker);
+    loop {
+        match future.as_mut().poll(&mut context) {
+            Poll::Ready(output) => return output,
+            Poll::Pending => thread::park(),
         }
     }
 }
 
 /// GPU number `ordinal`, or why there is none and what to do.
 #[cfg(not(feature = "cuda"))]
-fn gpu(_ordinal: u32) -> Result<Backend, String> {
+fn cuda(_ordinal: u32) -> Result<Backend, String> {
     Err("no GPU: this program was built without them; build it with `--features cuda`".to_owned())
 }
 
 /// GPU number `ordinal`, or why there is none and what to do.
 #[cfg(feature = "cuda")]
-fn gpu(ordinal: u32) -> Result<Backend, String> {
+fn cuda(ordinal: u32) -> Result<Backend, String> {
     use feedline_loader::device::cuda::{Cuda, compiler_is_installed};
 
     let absent = |what: &str| format!("no GPU: {what}");
@@ -96,7 +248,7 @@ fn gpu(ordinal: u32) -> Result<Backend, String> {
     Ok(Backend {
         device: Device::cuda(ordinal as usize),
         name: format!("{name} (cuda:{ordinal})"),
-        gpu: Some(ordinal),
+        kind: DeviceKind::Cuda(ordinal),
         memory_bytes,
     })
 }
@@ -111,7 +263,7 @@ mod tests {
     fn the_processor_is_always_there() {
         let backend = Backend::choose(DeviceChoice::Cpu, 3).unwrap();
         assert_eq!(backend.name, "cpu");
-        assert_eq!(backend.gpu, None);
+        assert_eq!(backend.kind, DeviceKind::Processor);
     }
 
     /// A machine with a GPU would have number 4,000,000 no more than one without.

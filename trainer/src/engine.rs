@@ -28,6 +28,7 @@
 
 mod gradient;
 mod memory;
+mod on_device;
 pub(crate) mod parts;
 pub(crate) mod sections;
 
@@ -35,11 +36,11 @@ use std::ops::Range;
 
 use burn::tensor::{Device, Tensor, TensorData};
 
-pub(crate) use self::gradient::Computed;
 use self::parts::{Cut, Workers};
+pub(crate) use self::{gradient::Computed, on_device::OnDevice};
 use crate::{
     data::{Samples, Targets},
-    device::Backend,
+    device::{Backend, DeviceKind},
     input::{self, Normalisation},
     layers::{MOMENTUM, Pass, PassSettings, in_f32},
     loss::Loss,
@@ -57,7 +58,7 @@ pub(crate) struct Engine {
     normalisation: Normalisation,
     passes: PassSettings,
     device: Device,
-    gpu: Option<u32>,
+    kind: DeviceKind,
     cut: Cut,
     workers: Workers,
 }
@@ -94,7 +95,7 @@ impl Engine {
             normalisation: Normalisation::default(),
             passes: PassSettings::default(),
             device: Device::flex(),
-            gpu: None,
+            kind: DeviceKind::Processor,
             cut: Cut::BY_SHAPE,
             workers: Workers::new(threads),
         }
@@ -103,8 +104,8 @@ impl Engine {
     /// The same on another device. A GPU computes batches whole, as far as `train.parallel.parts` does not say otherwise,
     /// one part after the other.
     pub(crate) fn on(self, backend: Backend) -> Self {
-        let Backend { device, gpu, .. } = backend;
-        let workers = if gpu.is_some() {
+        let Backend { device, kind, .. } = backend;
+        let workers = if kind.is_gpu() {
             Workers::new(0)
         } else {
             self.workers
@@ -112,18 +113,23 @@ impl Engine {
         Self {
             device,
             cut: Cut {
-                by_shape: gpu.is_none(),
+                by_shape: !kind.is_gpu(),
                 ..self.cut
             },
             workers,
-            gpu,
+            kind,
             ..self
         }
     }
 
-    /// The number of the GPU that it computes on.
-    pub(crate) const fn gpu(&self) -> Option<u32> {
-        self.gpu
+    /// Kind of the device that it computes on.
+    pub(crate) const fn kind(&self) -> DeviceKind {
+        self.kind
+    }
+
+    /// The device that it computes on.
+    pub(crate) const fn device(&self) -> &Device {
+        &self.device
     }
 
     /// The same, with images normalised like this.
@@ -163,20 +169,25 @@ impl Engine {
     /// Moves the buffers of `bucket` towards what a batch of `rows` observed: by the share [`MOMENTUM`] for a full batch, and
     /// in proportion to its rows for a shorter one.
     pub(crate) fn move_buffers(&self, bucket: &mut [f32], observed: &[f32], rows: usize) {
-        let share = MOMENTUM * self.cut.share_of_full(rows);
+        let share = self.buffer_share(rows);
         let buffers = &mut bucket[self.model.layout().trained_len()..];
         for (buffer, observed) in buffers.iter_mut().zip(observed) {
             *buffer += share * (observed - *buffer);
         }
     }
 
-    /// Computes outputs and losses, without dropout and with running statistics.
-    pub(crate) fn predict(&self, bucket: &[f32], samples: Samples<'_>) -> Prediction {
-        let weights = self.weights(bucket);
+    /// The share by which the buffers move towards what a batch of `rows` observed.
+    pub(crate) fn buffer_share(&self, rows: usize) -> f32 {
+        MOMENTUM * self.cut.share_of_full(rows)
+    }
+
+    /// Computes outputs and losses, without dropout and with running statistics. `weights` are those that
+    /// [`weights`](Self::weights) made of a bucket.
+    pub(crate) fn predict(&self, weights: &[Tensor<1>], samples: Samples<'_>) -> Prediction {
         let work = |_, part: Samples<'_>| {
             let input = input::tensors(part, &self.normalisation, &self.device);
             let mut pass =
-                Pass::new(self.model.layout(), &weights, None).with_settings(&self.passes);
+                Pass::new(self.model.layout(), weights, None).with_settings(&self.passes);
             let outputs = in_f32(self.model.forward(&mut pass, &input));
             let losses = self.losses(&self.measured, outputs.clone(), part, &self.device);
             let outputs = match self.model.objective() {
@@ -298,8 +309,8 @@ impl Engine {
         }
     }
 
-    /// One flat tensor per parameter and buffer, which the parts share.
-    fn weights(&self, bucket: &[f32]) -> Vec<Tensor<1>> {
+    /// One flat tensor per parameter and buffer on the device, which parts and batches share.
+    pub(crate) fn weights(&self, bucket: &[f32]) -> Vec<Tensor<1>> {
         let tensor = |values: &[f32]| {
             Tensor::from_data(
                 TensorData::new(values.to_vec(), [values.len()]),

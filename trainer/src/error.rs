@@ -244,6 +244,15 @@ pub enum Error {
         /// The ranks that are not of the majority; all where there is none.
         ranks: String,
     },
+    /// The device that computes failed.
+    #[error(
+        "the device failed: {reason}; look at its driver's log, then resume the run (`--resume`), or set `train.device` to \
+         `cpu`"
+    )]
+    Device {
+        /// Report of its driver.
+        reason: String,
+    },
     /// The runtime for I/O could not be started.
     #[error(
         "cannot start the I/O runtime; the machine may be out of threads or file handles: raise these limits"
@@ -281,6 +290,7 @@ impl Classified for Error {
             | Self::Meeting { .. }
             | Self::StateMissing { .. }
             | Self::WeightsDiffer { .. }
+            | Self::Device { .. }
             | Self::Runtime(_) => ErrorKind::Retry,
             Self::Storage(error) => error.kind(),
             Self::Loader(error) => error.kind(),

@@ -581,7 +581,9 @@ mod tests {
                 Column::Classes(y) => Targets::Classes(&y[range]),
             };
             let samples = Samples::of_rows(x, features, targets);
-            let prediction = predictor.engine.predict(&predictor.bucket, samples);
+            let prediction = predictor
+                .engine
+                .predict(&predictor.engine.weights(&predictor.bucket), samples);
             evaluation.add(&prediction, targets);
             outputs.extend(prediction.outputs);
         }

@@ -6,6 +6,7 @@
 mod exchange;
 mod guarding;
 mod measure;
+mod on_device;
 mod saving;
 mod shares;
 mod sharing;
@@ -30,7 +31,12 @@ pub(crate) use self::{
     measure::{MeasuredBatch, evaluate_each},
     stragglers::Pace,
 };
-use self::{saving::Saving, sharing::Sharing, step::Taken};
+use self::{
+    on_device::{Pending, stays_on_device},
+    saving::Saving,
+    sharing::Sharing,
+    step::Taken,
+};
 use crate::{
     average::Average,
     baseline,
@@ -45,6 +51,7 @@ use crate::{
     optimizer::Optimizer,
     parallel::{Phase, Ranks},
     plan::{Plan, Position},
+    resident::Resident,
     run_folder::RunFolder,
     schedule::Schedule,
     track::{record::REPORT_PATH, status::Tracker},
@@ -81,6 +88,10 @@ pub(crate) struct Session<'a, D> {
     /// Best weights, once an epoch has been measured.
     best: Option<Numbers>,
     gradient: Vec<f32>,
+    /// Weights, average and optimizer, where they stay on a device; what is above of them is a copy.
+    resident: Option<Resident>,
+    /// The last step on the device, whose numbers were not yet looked at.
+    pending: Option<Pending>,
     meter: Meter,
     /// The ranks agreed in the last step to stop.
     agreed_to_stop: bool,
@@ -107,6 +118,7 @@ impl<'a, D: Data> Session<'a, D> {
         watch: Watch<'a>,
     ) -> Self {
         let len = bucket.len();
+        let stays = stays_on_device(&engine, watch.ranks);
         let now = watch.clock.monotonic();
         let average = plan.settings.config().average.clone();
         let loss_scale = plan.settings.config().loss_scale.as_ref();
@@ -145,7 +157,9 @@ impl<'a, D: Data> Session<'a, D> {
             optimizer,
             average: average.map(|config| Average::new(config, bucket.clone())),
             best: None,
-            gradient: vec![0.0; len],
+            gradient: if stays { Vec::new() } else { vec![0.0; len] },
+            resident: None,
+            pending: None,
             meter: Meter::new(now),
             agreed_to_stop: false,
             plan,
@@ -304,6 +318,7 @@ impl<'a, D: Data> Session<'a, D> {
 
     /// Measures the validation split, decides whether to continue, and writes checkpoints.
     fn finish_epoch(&mut self) -> Result<(), Error> {
+        self.fetch()?;
         let Some(validation) = self.evaluate(self.weights(), Split::Validation)? else {
             return Err(self.interrupt()?);
         };

@@ -32,6 +32,7 @@ use feedline_storage::{
 use crate::{
     Resume,
     data::{Batch, Batches, Data, Samples, Targets},
+    device::Backend,
     engine::Engine,
     error::Error,
     metrics::Metrics,
@@ -409,6 +410,18 @@ pub(crate) fn train(
     train_in(&Group::alone(), config, toy, resume, store)
 }
 
+/// The same on a device.
+pub(crate) fn train_at(
+    (group, backend): (&Group, Backend),
+    config: &TrainConfig,
+    toy: &Toy,
+    resume: Resume,
+    store: &Store,
+) -> Result<TrainReport, Error> {
+    let engine = engine_at(&plan(config, toy), toy.place).on(backend);
+    train_on((group, engine), config, toy, resume, store)
+}
+
 /// The same, as one of a group.
 pub(crate) fn train_in(
     group: &Group,
@@ -417,8 +430,7 @@ pub(crate) fn train_in(
     resume: Resume,
     store: &Store,
 ) -> Result<TrainReport, Error> {
-    let engine = engine_at(&plan(config, toy), toy.place);
-    train_on((group, engine), config, toy, resume, store)
+    train_at((group, Backend::cpu()), config, toy, resume, store)
 }
 
 /// The same, with an engine of one's own.

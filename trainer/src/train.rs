@@ -119,7 +119,7 @@ pub(crate) fn go(
         &config.parallel,
         opened.runtime.handle(),
     )?;
-    let ranks = ranks.adding_up(&config.parallel, engine.gpu())?;
+    let ranks = ranks.adding_up(&config.parallel, engine.kind().cuda())?;
     let _lock = ranks.leads().then(|| opened.folder.lock()).transpose()?;
     let page = settings::metrics_listen(config)?
         .filter(|_| ranks.leads())
@@ -390,12 +390,14 @@ pub(crate) fn engine_of(
         mean: images.mean.unwrap_or(mean),
         deviation: images.deviation.unwrap_or(deviation),
     };
+    let backend = Backend::choose(config.device, group.local_rank())?;
+    backend.check(config.precision)?;
     let engine = Engine::with_threads(model, plan.settings.loss().clone(), threads);
     Ok(engine
         .with_normalisation(normalisation)
         .with_passes(passes)
         .with_cut(plan.settings.cut(group.place(), rows))
-        .on(Backend::choose(config.device, group.local_rank())?))
+        .on(backend))
 }
 
 /// The warning of training rows that are measured: what the target says of their categories is taken from other rows than for

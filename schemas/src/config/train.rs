@@ -32,10 +32,11 @@ pub struct TrainConfig {
     /// Datasets whose training splits are mixed by weight. Default: none, only the one dataset.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mixture: Option<TrainMixture>,
-    /// Device that computes the model: `"auto"`, `"cpu"`, `"cuda"`, or one of several GPUs by its
-    /// number, `"cuda:1"`. Results of different devices differ in their last bits; a run may resume
-    /// on another device. Default `"auto"`: a GPU if this program was built for GPUs and the
-    /// machine has one, otherwise the CPU.
+    /// Device that computes the model: `"auto"`, `"cpu"`, `"cuda"` (NVIDIA), `"wgpu"` (any GPU with
+    /// a driver for Vulkan, Metal or DirectX 12), or one of several by its number, `"cuda:1"`.
+    /// Results of different devices differ in their last bits; a run may resume on another device.
+    /// Default `"auto"`: a GPU if this program was built for GPUs and the machine has one,
+    /// otherwise the CPU.
     #[serde(skip_serializing_if = "DeviceChoice::is_auto")]
     pub device: DeviceChoice,
     /// Model.

@@ -11,7 +11,7 @@ use super::{
 use crate::{
     data::Samples,
     input,
-    layers::{Ghosts, Harvest, Pass, Training},
+    layers::{self, Ghosts, Harvest, Pass, Training},
     loss,
     number::{exact_len, single},
     parallel::Tree,
@@ -33,6 +33,14 @@ pub(crate) struct Computed {
     pub(crate) nominal: f64,
     /// Observed values of the buffers.
     pub(crate) buffers: Vec<f32>,
+}
+
+/// Result of a forward pass in training.
+#[derive(Debug)]
+pub(super) struct Forward {
+    pub(super) outputs: Tensor<2>,
+    /// Observed values of buffers, by their number in the layout.
+    pub(super) observed: Vec<(usize, Tensor<1>)>,
 }
 
 /// Sums over parts.
@@ -161,16 +169,14 @@ impl Engine {
         }
     }
 
-    /// Losses of a part of a batch, and what the part adds to the step; the gradient of their sum over `nominal` goes to
-    /// `harvest`.
-    fn part_step(
+    /// The forward pass of a part of a batch in training, whose gradients will go to `harvest`.
+    pub(super) fn forward_part(
         &self,
-        (bucket, weights): (&[f32], &[Tensor<1>]),
+        weights: &[Tensor<1>],
         part: Samples<'_>,
-        nominal: f64,
         (dropout, ghosts): (Stream, Ghosts),
-        harvest: Harvest,
-    ) -> (Vec<f32>, Sums) {
+        harvest: &Harvest,
+    ) -> Forward {
         let training = Training {
             stream: dropout,
             first_row: part.first_row(),
@@ -193,11 +199,29 @@ impl Engine {
         let input = input::tensors(part, &self.normalisation, &device);
         let mut pass = Pass::new(layout, &weights, Some(training))
             .with_settings(&self.passes)
-            .with_harvest(&harvest);
+            .with_harvest(harvest);
         let outputs = self.model.forward(&mut pass, &input);
         harvest.forward_done();
+        Forward {
+            outputs,
+            observed: pass.into_observed(),
+        }
+    }
+
+    /// Losses of a part of a batch, and what the part adds to the step; the gradient of their sum over `nominal` goes to
+    /// `harvest`.
+    fn part_step(
+        &self,
+        (bucket, weights): (&[f32], &[Tensor<1>]),
+        part: Samples<'_>,
+        nominal: f64,
+        drawn: (Stream, Ghosts),
+        harvest: Harvest,
+    ) -> (Vec<f32>, Sums) {
+        let device = self.device.clone().autodiff();
+        let Forward { outputs, observed } = self.forward_part(weights, part, drawn, &harvest);
         let share = single(exact_len(part.rows()) / exact_len(part.global_rows()));
-        let mut buffers = pass.into_observed(bucket);
+        let mut buffers = layers::observed_in(self.model.layout(), observed, bucket);
         buffers.iter_mut().for_each(|value| *value *= share);
         let unsmoothed = self.smooths().then(|| {
             let outputs = outputs.clone().inner();

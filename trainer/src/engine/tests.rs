@@ -221,10 +221,13 @@ fn dropout_follows_the_step_and_is_off_in_prediction() {
     assert_eq!(losses(1), losses(1));
     assert_ne!(losses(1), losses(2));
     assert_eq!(
-        engine.predict(&bucket, samples),
-        engine.predict(&bucket, samples)
+        engine.predict(&engine.weights(&bucket), samples),
+        engine.predict(&engine.weights(&bucket), samples)
     );
-    assert_ne!(engine.predict(&bucket, samples).losses, losses(1));
+    assert_ne!(
+        engine.predict(&engine.weights(&bucket), samples).losses,
+        losses(1)
+    );
 }
 
 #[test]
@@ -233,7 +236,12 @@ fn prediction_of_many_rows_comes_in_row_order() {
     let rows = u16::try_from(5 * PART_ROWS + 1).unwrap();
     let x: Vec<f32> = (0..rows).map(f32::from).collect();
     let samples = Samples::of_rows(&x, 1, Targets::Numbers(&x));
-    assert_eq!(engine.predict(&[1.0, 0.0], samples).outputs, x);
+    assert_eq!(
+        engine
+            .predict(&engine.weights(&[1.0, 0.0]), samples)
+            .outputs,
+        x
+    );
 }
 
 /// A perceptron with one hidden layer of three and a batch norm.

@@ -20,7 +20,7 @@ fn the_texts_of_all_errors_are_those_of_the_snapshot() {
     let variants = variants!(
         Error: Config, Dataset, RunExists, NoCheckpoint, NoRun, NoFittingRun, UnfitRun, NoTrial, Damaged,
         AllDamaged, NotFinite, TooManySkipped, Diverged, Interrupted, InterruptedUnsaved, TooSlow, Busy, Rank,
-        StateMissing, Meeting, WeightsDiffer, Runtime, Storage, Loader, Contract
+        StateMissing, Meeting, WeightsDiffer, Device, Runtime, Storage, Loader, Contract
     );
     let mut samples = of_runs();
     samples.extend(of_training());
@@ -155,6 +155,9 @@ fn of_machines() -> Vec<Error> {
         Error::WeightsDiffer {
             step: Step::new(100),
             ranks: "1".into(),
+        },
+        Error::Device {
+            reason: "Unknown: the adapter was reset".into(),
         },
         Error::Runtime(io::Error::other("the limit on threads is reached")),
         Error::Storage(feedline_storage::Error::NotFound { url: run() }),

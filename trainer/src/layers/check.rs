@@ -8,8 +8,12 @@ use feedline_schemas::{
     ids::{Seed, Step},
 };
 
-use super::{Builder, Ghosts, Harvest, Layout, Pass, PassSettings, Segment, Training};
-use crate::{device::Backend, random::Stream, testing::uniform};
+use super::{Builder, Ghosts, Harvest, Layout, Pass, PassSettings, Segment, Training, observed_in};
+use crate::{
+    device::{Backend, DeviceKind},
+    random::Stream,
+    testing::uniform,
+};
 
 /// Half of the distance of two points of a central difference.
 const SHIFT: f64 = 1e-5;
@@ -149,7 +153,7 @@ impl<L, const D: usize> Bench<L, D> {
             outputs,
             of_weights,
             of_x: of_x.into_data().try_into_vec().unwrap(),
-            observed: pass.into_observed(&self.bucket),
+            observed: observed_in(&self.layout, pass.into_observed(), &self.bucket),
         }
     }
 }
@@ -182,18 +186,28 @@ impl Gradients {
     }
 }
 
-/// The first GPU, in a build for them and where there is one; says so where there is none.
-pub(crate) fn gpu() -> Option<Backend> {
-    if !cfg!(feature = "cuda") {
-        return None;
-    }
-    match Backend::choose(DeviceChoice::Cuda(Some(0)), 0) {
-        Ok(backend) => Some(backend),
-        Err(refusal) => {
-            eprintln!("not compared with a GPU: {refusal}");
-            None
+/// GPUs and adapters to compare with, in a build for them and where there are some; says so where there is none.
+pub(crate) fn gpus() -> Vec<Backend> {
+    let mut found = Vec::new();
+    for (built, choice) in [
+        (cfg!(feature = "cuda"), DeviceChoice::Cuda(Some(0))),
+        (cfg!(feature = "wgpu"), DeviceChoice::Wgpu(Some(0))),
+    ] {
+        if !built {
+            continue;
+        }
+        match Backend::choose(choice, 0) {
+            Ok(backend) => found.push(backend),
+            Err(refusal) => eprintln!("not compared with {choice}: {refusal}"),
         }
     }
+    found
+}
+
+/// The adapter of the tests, as [`gpus`].
+pub(crate) fn adapter() -> Option<Backend> {
+    let is_adapter = |backend: &Backend| matches!(backend.kind, DeviceKind::Wgpu(_));
+    gpus().into_iter().find(is_adapter)
 }
 
 fn wide(values: &[f32]) -> Vec<f64> {
@@ -260,11 +274,11 @@ fn check_bench<L, const D: usize, const E: usize>(
         bench.gradients(&Device::flex(), forward.clone(), &checkpoint, precision)
     };
     let found = of(&[], Precision::F32);
-    if let Some(gpu) = gpu() {
+    for gpu in gpus() {
         let error = bench
             .gradients(&gpu.device, forward.clone(), &[], Precision::F32)
             .error(&found);
-        assert!(error <= ON_GPU, "on a GPU: error {error}");
+        assert!(error <= ON_GPU, "on {}: error {error}", gpu.name);
     }
     for (precision, rounding) in [
         (Precision::F32, 0.0),
@@ -365,7 +379,7 @@ pub(crate) fn observed<const D: usize>(
         .collect();
     let mut pass = Pass::new(layout, &weights, training());
     drop(forward(&mut pass, &device));
-    pass.into_observed(bucket)
+    observed_in(layout, pass.into_observed(), bucket)
 }
 
 /// Asserts that numbers agree to this absolute difference.

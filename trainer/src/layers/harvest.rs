@@ -184,9 +184,9 @@ pub(super) fn marked<const D: usize>(
     x: &Tensor<D>,
     mark: Option<&Mark>,
 ) -> Option<(Tensor<D>, Mark)> {
-    #[cfg(feature = "cuda")]
-    if <burn::backend::Cuda as Reach>::on_graph(x.clone()).is_some() {
-        return marked_on::<burn::backend::Cuda, D>(x, mark);
+    #[cfg(any(feature = "cuda", feature = "wgpu"))]
+    if <burn::backend::Cube as Reach>::on_graph(x.clone()).is_some() {
+        return marked_on::<burn::backend::Cube, D>(x, mark);
     }
     marked_on::<burn::backend::Flex, D>(x, mark)
 }
@@ -294,9 +294,9 @@ pub(super) fn handed_out<const D: usize>(
 ) -> Tensor<D> {
     taker.expect(parameter, 1);
     let to = (taker.clone(), parameter);
-    #[cfg(feature = "cuda")]
-    if <burn::backend::Cuda as Reach>::on_graph(weight.clone()).is_some() {
-        return handed_out_on::<burn::backend::Cuda, D>(weight, shape, to, mark);
+    #[cfg(any(feature = "cuda", feature = "wgpu"))]
+    if <burn::backend::Cube as Reach>::on_graph(weight.clone()).is_some() {
+        return handed_out_on::<burn::backend::Cube, D>(weight, shape, to, mark);
     }
     handed_out_on::<burn::backend::Flex, D>(weight, shape, to, mark)
 }

@@ -58,5 +58,5 @@ pub use self::{
 pub(crate) use self::{
     builder::bucket_len,
     harvest::Harvest,
-    pass::{Ghosts, PassSettings, Training},
+    pass::{Ghosts, PassSettings, Training, observed_in},
 };

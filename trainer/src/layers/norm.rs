@@ -204,6 +204,7 @@ mod tests {
     use crate::layers::{
         Ghosts, Training,
         check::{self, check},
+        observed_in,
     };
 
     #[test]
@@ -307,7 +308,7 @@ mod tests {
             let data = TensorData::new(flat, [rows.len(), 2]);
             let y = norm.forward(&mut pass, Tensor::<2>::from_data(data, &device));
             let y: Vec<f32> = y.into_data().try_into_vec().unwrap();
-            (y, pass.into_observed(&bucket))
+            (y, observed_in(&layout, pass.into_observed(), &bucket))
         };
         let two = Ghosts {
             first_row: 0,

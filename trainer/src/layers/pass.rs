@@ -2,7 +2,7 @@
 
 use std::{cell::RefCell, collections::BTreeMap, ops::Range, sync::Arc};
 
-use burn::tensor::{DType, Tensor, TensorData};
+use burn::tensor::{DType, Device, Int, Tensor, TensorData};
 use feedline_schemas::config::{LoraConfig, Precision};
 use rayon::prelude::*;
 
@@ -12,7 +12,7 @@ use super::{
     harvest::{self, Mark, Taker},
     segment,
 };
-use crate::{error::Error, pattern, random::Stream};
+use crate::{device::is_processor, error::Error, pattern, random::Stream};
 
 /// Randomness of a pass in training.
 #[derive(Clone, Copy, Debug)]
@@ -322,18 +322,9 @@ impl<'a> Pass<'a> {
             .push((self.layout.trained() + buffer.0, value.inner()));
     }
 
-    /// Observed values, in bucket order from the first buffer on; a buffer without observations
-    /// stays as it was. Empty for a model without buffers.
-    pub(crate) fn into_observed(self, bucket: &[f32]) -> Vec<f32> {
-        let entries = self.layout.entries();
-        let begin = bucket_len(&entries[..self.layout.trained()]);
-        let mut values = bucket[begin..].to_vec();
-        for (entry, value) in self.observed {
-            let range = &entries[entry].range;
-            let place = &mut values[range.start - begin..range.end - begin];
-            place.copy_from_slice(&crate::engine::numbers(value));
-        }
-        values
+    /// Observed values of buffers, by their number in the layout.
+    pub(crate) fn into_observed(self) -> Vec<(usize, Tensor<1>)> {
+        self.observed
     }
 
     /// Inverted dropout: multiplies by 0 with probability `share`, else by `1 / (1 - share)`; in training only.
@@ -351,10 +342,33 @@ impl<'a> Pass<'a> {
         let shape = x.dims();
         let width = shape[1..].iter().product();
         let stream = training.stream.part(site);
-        let mask = mask([shape[0], width], share, training.first_row, stream);
-        let options = (&x.device(), x.dtype());
-        (x * Tensor::from_data(TensorData::new(mask, shape), options)).cast(given)
+        let sizes = [shape[0], width];
+        let mask = if is_processor(&x.device()) {
+            let mask = mask(sizes, share, training.first_row, stream);
+            Tensor::from_data(TensorData::new(mask, shape), (&x.device(), x.dtype()))
+        } else {
+            mask_on_device(sizes, share, training.first_row, stream, &x.device()).reshape(shape)
+        };
+        (x * mask).cast(given)
     }
+}
+
+/// Observed values, in bucket order from the first buffer on; a buffer without observations stays as it was. Empty for a
+/// model without buffers.
+pub(crate) fn observed_in(
+    layout: &Layout,
+    observed: Vec<(usize, Tensor<1>)>,
+    bucket: &[f32],
+) -> Vec<f32> {
+    let entries = layout.entries();
+    let begin = bucket_len(&entries[..layout.trained()]);
+    let mut values = bucket[begin..].to_vec();
+    for (entry, value) in observed {
+        let range = &entries[entry].range;
+        let place = &mut values[range.start - begin..range.end - begin];
+        place.copy_from_slice(&crate::engine::numbers(value));
+    }
+    values
 }
 
 /// bf16 and f16 as f32, all else as it is: for sums, norms, exponentials and losses.
@@ -393,6 +407,34 @@ fn mask([rows, width]: [usize; 2], share: f64, first_row: usize, stream: Stream)
     mask
 }
 
+/// The same, `[rows * width]`, of one bit for each element that travels to the device.
+fn mask_on_device(
+    sizes: [usize; 2],
+    share: f64,
+    first_row: usize,
+    stream: Stream,
+    device: &Device,
+) -> Tensor<1> {
+    const BITS: usize = i32::BITS as usize;
+    let mask = mask(sizes, share, first_row, stream);
+    let word = |mask: &[f32]| {
+        let bits = mask.iter().enumerate();
+        bits.fold(0_i32, |word, (i, kept)| {
+            word | (i32::from(*kept > 0.0) << i)
+        })
+    };
+    let words: Vec<i32> = mask.par_chunks(BITS).map(word).collect();
+    let (count, number) = (mask.len(), words.len());
+    let words = Tensor::<2, Int>::from_data(TensorData::new(words, [number, 1]), device);
+    let places = Tensor::<1, Int>::arange(0..i64::from(i32::BITS), device).reshape([1, BITS]);
+    let bits = words
+        .expand([number, BITS])
+        .bitwise_right_shift(places.expand([number, BITS]))
+        .bitwise_and_scalar(1);
+    let kept = 1.0 / (1.0 - share);
+    bits.reshape([number * BITS]).narrow(0, 0, count).float() * kept
+}
+
 #[cfg(test)]
 mod tests {
     use feedline_schemas::ids::Seed;
@@ -408,6 +450,19 @@ mod tests {
             mask.iter()
                 .all(|&v| v < 0.5 || (v - 4.0 / 3.0).abs() < 1e-6)
         );
+    }
+
+    #[test]
+    fn mask_is_the_same_made_on_a_device() {
+        let stream = Stream::initialization(Seed::new(1));
+        let adapter = crate::layers::check::adapter().map(|adapter| adapter.device);
+        for device in [Some(Device::flex()), adapter].into_iter().flatten() {
+            let found = mask_on_device([7, 13], 0.25, 3, stream, &device);
+            assert_eq!(
+                crate::engine::numbers(found),
+                mask([7, 13], 0.25, 3, stream)
+            );
+        }
     }
 
     #[test]

@@ -66,8 +66,8 @@ macro_rules! reach {
 }
 
 reach!(burn::backend::Flex);
-#[cfg(feature = "cuda")]
-reach!(burn::backend::Cuda);
+#[cfg(any(feature = "cuda", feature = "wgpu"))]
+reach!(burn::backend::Cube);
 
 const ONE_BACKEND: &str = "all tensors of a pass are on one backend, in a graph in training";
 
@@ -95,9 +95,9 @@ pub(super) fn record<const D: usize, const E: usize>(
     training: Training,
     forward: impl Fn(&mut Pass<'_>, Tensor<D>) -> Tensor<E> + Send + Sync + 'static,
 ) -> Tensor<E> {
-    #[cfg(feature = "cuda")]
-    if <burn::backend::Cuda as Reach>::on_graph(x.clone()).is_some() {
-        return record_on::<burn::backend::Cuda, D, E>(pass, x, training, forward);
+    #[cfg(any(feature = "cuda", feature = "wgpu"))]
+    if <burn::backend::Cube as Reach>::on_graph(x.clone()).is_some() {
+        return record_on::<burn::backend::Cube, D, E>(pass, x, training, forward);
     }
     record_on::<burn::backend::Flex, D, E>(pass, x, training, forward)
 }

@@ -314,7 +314,7 @@ fn every_parameter_takes_part() {
         }
         assert!(gradient[trained..].iter().all(|g| g.to_bits() == 0));
         assert_eq!(computed.buffers.len(), layout.len() - trained, "{name}");
-        let predicted = engine.predict(&bucket, data.samples());
+        let predicted = engine.predict(&engine.weights(&bucket), data.samples());
         assert_eq!(predicted.losses.len(), computed.losses.len(), "{name}");
         let facts = layout
             .facts()
@@ -418,7 +418,7 @@ fn branches_over_numbers_and_images_are_joined() {
         let mut gradient = vec![0.0; bucket.len()];
         engine.loss_and_gradient(&bucket, samples, (stream(), 1.0), &mut gradient);
         assert!(gradient.iter().all(|g| g.is_finite()));
-        engine.predict(&bucket, samples).outputs
+        engine.predict(&engine.weights(&bucket), samples).outputs
     };
     let plain = joined(&rows, &images);
     let mut other = Data::new(ROWS);
@@ -439,7 +439,9 @@ fn of_parts(model: &ModelConfig, change: impl Fn(&mut Data)) -> Vec<f32> {
     let engine = engine(model, &data);
     let bucket = bucket(&engine);
     change(&mut data);
-    engine.predict(&bucket, data.samples()).outputs
+    engine
+        .predict(&engine.weights(&bucket), data.samples())
+        .outputs
 }
 
 #[test]

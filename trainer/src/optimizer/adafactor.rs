@@ -7,9 +7,10 @@
 //! the weights, at least `epsilon_scale`; an update whose root mean square is above `update_clip` is scaled down to
 //! it. Epsilon is that of f32; its square bounds the second moment from below.
 
+use burn::tensor::Tensor;
 use rayon::prelude::*;
 
-use super::{Algorithm, PIECE, Penalty, Update};
+use super::{Algorithm, DeviceUpdate, PIECE, Penalty, Update};
 use crate::clip::sum_of_squares;
 use crate::number::{exact, single};
 
@@ -84,6 +85,49 @@ impl Algorithm for Adafactor {
                 }
             });
     }
+
+    fn step_on_device(
+        &self,
+        of: DeviceUpdate<'_>,
+        weights: Tensor<1>,
+        state: &mut [Tensor<1>],
+    ) -> Tensor<1> {
+        let device = weights.device();
+        let t = exact(of.step);
+        let share = t.powf(self.beta2_decay);
+        let (mut updates, mut moments) = (Vec::new(), [Vec::new(), Vec::new(), Vec::new()]);
+        for (entry, member) in of.members.iter().enumerate() {
+            if of.pack.len_of(entry) == 0 {
+                continue;
+            }
+            let view = |i: usize| of.places[i].view(&state[i], entry);
+            let gradient = of.pack.view(&of.gradient, entry);
+            let update = match matrices(&member.shape) {
+                Some(sizes) => {
+                    let [rows, columns, update] =
+                        factored_on_device(gradient, sizes, [view(0), view(1)], share);
+                    moments[0].push((entry, rows));
+                    moments[1].push((entry, columns));
+                    update
+                }
+                None => {
+                    let square = gradient.clone() * gradient.clone();
+                    let moment = view(2).clone() + (square - view(2)) * share;
+                    moments[2].push((entry, moment.clone()));
+                    gradient / moment.clamp_min(FLOOR).sqrt()
+                }
+            };
+            let rate = (of.rate * member.rate_factor).min(1.0 / t.sqrt());
+            let rms = root_mean_square(of.pack.view(&weights, entry));
+            let step_size = rms.clamp_min(self.epsilon_scale) * rate;
+            let too_long = root_mean_square(update.clone()) / self.update_clip;
+            updates.push((entry, update * (step_size / too_long.clamp_min(1.0))));
+        }
+        for (i, moments) in moments.into_iter().enumerate() {
+            state[i] = of.places[i].join(moments, &device);
+        }
+        of.decayed(weights) - of.pack.join(updates, &device)
+    }
 }
 
 fn penalize(gradient: &mut [f32], weights: &[f32], penalty: Penalty) {
@@ -113,6 +157,35 @@ fn whole(gradient: &mut [f32], moments: &mut [f32], share: f32) {
                 *g /= v.max(FLOOR).sqrt();
             }
         });
+}
+
+/// Second moments of rows and columns of `count` matrices of `height` times `width`, and the gradient divided by the root
+/// of what these make of its second moment; all flat.
+fn factored_on_device(
+    gradient: Tensor<1>,
+    (count, height, width): (usize, usize, usize),
+    [rows, columns]: [Tensor<1>; 2],
+    share: f64,
+) -> [Tensor<1>; 3] {
+    let len = count * height * width;
+    let gradient = gradient.reshape([count, height, width]);
+    let square = gradient.clone() * gradient.clone();
+    let rows = rows.reshape([count, height, 1]);
+    let rows = rows.clone() + (square.clone().mean_dim(2) - rows) * share;
+    let columns = columns.reshape([count, 1, width]);
+    let columns = columns.clone() + (square.mean_dim(1) - columns) * share;
+    let mean = rows.clone().mean_dim(1).clamp_min(f32::EPSILON);
+    let moment = rows.clone() / mean * columns.clone();
+    let update = gradient / moment.clamp_min(FLOOR).sqrt();
+    [
+        rows.reshape([count * height]),
+        columns.reshape([count * width]),
+        update.reshape([len]),
+    ]
+}
+
+fn root_mean_square(x: Tensor<1>) -> Tensor<1> {
+    (x.clone() * x).mean().sqrt()
 }
 
 const FLOOR: f32 = f32::EPSILON * f32::EPSILON;

@@ -2,9 +2,10 @@
 //! 2019, arXiv 1711.05101, algorithm 2, with the schedule multiplier inside the rate). As PyTorch has it: decay is
 //! `rate * weight_decay`, epsilon is added outside the root.
 
+use burn::tensor::Tensor;
 use rayon::prelude::*;
 
-use super::{Algorithm, PIECE, Penalty, Update};
+use super::{Algorithm, DeviceUpdate, PIECE, Penalty, Update};
 use crate::number::{exact, single};
 
 /// The algorithm.
@@ -57,6 +58,17 @@ impl Moments {
         *v = self.beta2 * *v + self.one_minus_beta2 * (g * g);
     }
 
+    /// Both moments of a gradient on a device, and [`direction`](Self::direction).
+    pub(super) fn on_device(self, g: Tensor<1>, moments: &mut [Tensor<1>]) -> Tensor<1> {
+        let [m, v] = moments else {
+            unreachable!("two moments")
+        };
+        *v = v.clone() * self.beta2 + g.clone() * g.clone() * self.one_minus_beta2;
+        *m = m.clone() * self.beta1 + g * self.one_minus_beta1;
+        let root = v.clone().sqrt() * self.second_root_scale + self.epsilon;
+        m.clone() / root * self.first_scale
+    }
+
     /// The corrected first moment over the root of the corrected second.
     #[inline]
     pub(super) fn direction(self, m: f32, v: f32) -> f32 {
@@ -88,6 +100,16 @@ impl Algorithm for Adam {
             .for_each(|(((weights, gradients), first), second)| {
                 update(c, weights, gradients, first, second);
             });
+    }
+
+    fn step_on_device(
+        &self,
+        of: DeviceUpdate<'_>,
+        weights: Tensor<1>,
+        state: &mut [Tensor<1>],
+    ) -> Tensor<1> {
+        let direction = self.moments(of.step).on_device(of.gradient.clone(), state);
+        of.moved(weights, direction)
     }
 }
 

@@ -2,12 +2,13 @@
 //! `weight_decay * w`, made as long as the weights before the rate is applied. Where weights or update are all 0 the
 //! ratio is 1, and so it is for biases and norms, as in the authors' code.
 
+use burn::tensor::Tensor;
 use rayon::prelude::*;
 
 use super::{
-    Algorithm, PIECE, Penalty, Update,
+    Algorithm, DeviceUpdate, PIECE, Penalty, Update,
     adam::{Adam, Moments},
-    trust_ratio,
+    on_device, trust_ratio,
 };
 use crate::number::single;
 
@@ -69,6 +70,21 @@ impl Algorithm for Lamb {
                     *w -= rate * c.direction(m, v, *w);
                 }
             });
+    }
+
+    fn step_on_device(
+        &self,
+        of: DeviceUpdate<'_>,
+        weights: Tensor<1>,
+        state: &mut [Tensor<1>],
+    ) -> Tensor<1> {
+        let moments = self.0.moments(of.step);
+        let direction = moments.on_device(of.gradient.clone(), state)
+            + of.weight_decay.times(weights.clone(), 1.0);
+        let ratio = |_: &_, of_weights, of_update| on_device::trust_ratio(of_weights, of_update);
+        let ratios = of.factors(&weights, &direction, ratio);
+        let direction = of.scaled(&direction, ratios);
+        weights - of.rate_factor.times(direction, of.rate)
     }
 }
 

@@ -3,9 +3,10 @@
 //! `local = trust * |w| / (|g| + weight_decay * |w|)`. Where weights or gradient are all 0 `local` is 1, and so it is
 //! for biases and norms, as is usual.
 
+use burn::tensor::Tensor;
 use rayon::prelude::*;
 
-use super::{Algorithm, PIECE, Update, trust_ratio};
+use super::{Algorithm, DeviceUpdate, Member, PIECE, Update, on_device, trust_ratio};
 use crate::number::single;
 
 /// The algorithm.
@@ -69,5 +70,27 @@ impl Algorithm for Lars {
                     *w -= *v;
                 }
             });
+    }
+
+    fn step_on_device(
+        &self,
+        of: DeviceUpdate<'_>,
+        weights: Tensor<1>,
+        state: &mut [Tensor<1>],
+    ) -> Tensor<1> {
+        let [velocity] = state else {
+            unreachable!("one moment")
+        };
+        // A gradient of 0 has the ratio 1, as decay alone moves the weights then.
+        let local = |member: &Member, of_weights: Tensor<1>, of_gradient: Tensor<1>| {
+            let by = of_gradient.clone() + of_weights.clone() * member.weight_decay;
+            let moves = of_gradient.greater_elem(0.0).float();
+            on_device::trust_ratio(of_weights * moves * self.trust, by)
+        };
+        let ratios = of.factors(&weights, &of.gradient, local);
+        let decayed = of.gradient.clone() + of.weight_decay.times(weights.clone(), 1.0);
+        let step = of.rate_factor.times(of.scaled(&decayed, ratios), of.rate);
+        *velocity = velocity.clone() * self.momentum + step;
+        weights - velocity.clone()
     }
 }

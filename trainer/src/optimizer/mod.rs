@@ -12,6 +12,7 @@ mod adafactor;
 mod adam;
 mod lamb;
 mod lars;
+mod on_device;
 mod settings;
 mod sgd;
 mod share;
@@ -19,9 +20,12 @@ mod share;
 use crate::number::single;
 use std::{fmt::Debug, ops::Range};
 
+use burn::tensor::Tensor;
 use feedline_schemas::config::OptimizerConfig;
 
+use self::on_device::DeviceUpdate;
 pub(crate) use self::{
+    on_device::{DeviceOptimizer, chosen, length},
     settings::{check_groups, resolve},
     share::shares,
 };
@@ -49,6 +53,14 @@ trait Algorithm: Debug + Send + Sync {
 
     /// Updates one parameter and its parts of the buckets, which come in the order of [`Algorithm::state`].
     fn step(&self, of: &Update<'_>, weights: &mut [f32], state: &mut [&mut [f32]]);
+
+    /// The weights of all parameters after the same step on a device; `state` becomes that after it.
+    fn step_on_device(
+        &self,
+        of: DeviceUpdate<'_>,
+        weights: Tensor<1>,
+        state: &mut [Tensor<1>],
+    ) -> Tensor<1>;
 }
 
 /// Step of one parameter.
@@ -122,6 +134,26 @@ pub(crate) fn state_layout(config: &OptimizerConfig, parameters: &[Parameter]) -
     layout
 }
 
+/// The parameters as the optimizer sees them, with their parts of the state.
+fn members(
+    config: &OptimizerConfig,
+    parameters: &[Parameter],
+    algorithm: &dyn Algorithm,
+) -> Vec<Member> {
+    let mut ends: Vec<usize> = Vec::new();
+    let members = parameters.iter().map(|parameter| {
+        let lens = algorithm.state(&parameter.shape);
+        ends.resize(lens.len(), 0);
+        let take = |(end, (_, len)): (&mut usize, (_, usize))| {
+            *end += len;
+            *end - len..*end
+        };
+        let state = ends.iter_mut().zip(lens).map(take).collect();
+        settings::member(config, parameter, state)
+    });
+    members.collect()
+}
+
 impl Optimizer {
     /// An optimizer of these parameters before its first step. `config` is what [`resolve`] returned.
     pub(crate) fn new(config: &OptimizerConfig, parameters: &[Parameter]) -> Self {
@@ -151,18 +183,8 @@ impl Optimizer {
             "state has the optimizer's layout"
         );
         let algorithm = settings::algorithm(config);
-        let mut ends = vec![0; state.len()];
-        let members = parameters.iter().map(|parameter| {
-            let lens = algorithm.state(&parameter.shape).into_iter();
-            let take = |(end, (_, len)): (&mut usize, (_, usize))| {
-                *end += len;
-                *end - len..*end
-            };
-            let state = ends.iter_mut().zip(lens).map(take).collect();
-            settings::member(config, parameter, state)
-        });
         Self {
-            members: members.collect(),
+            members: members(config, parameters, &*algorithm),
             algorithm,
             state,
         }

@@ -2,9 +2,10 @@
 //! velocity): `v = momentum * v + (1 - dampening) * g`, at the first step `v = g`; then `w -= rate * v`, or with
 //! Nesterov's look-ahead `w -= rate * (g + momentum * v)`.
 
+use burn::tensor::Tensor;
 use rayon::prelude::*;
 
-use super::{Algorithm, PIECE, Update};
+use super::{Algorithm, DeviceUpdate, PIECE, Update};
 use crate::number::single;
 
 /// The algorithm.
@@ -51,5 +52,28 @@ impl Algorithm for Sgd {
                     *w = *w * keep - rate * along;
                 }
             });
+    }
+
+    fn step_on_device(
+        &self,
+        of: DeviceUpdate<'_>,
+        weights: Tensor<1>,
+        state: &mut [Tensor<1>],
+    ) -> Tensor<1> {
+        let g = of.gradient.clone();
+        let Some(velocity) = state.first_mut() else {
+            return of.moved(weights, g);
+        };
+        *velocity = if of.step == 1 {
+            g.clone()
+        } else {
+            velocity.clone() * self.momentum + g.clone() * (1.0 - self.dampening)
+        };
+        let along = if self.nesterov {
+            g + velocity.clone() * self.momentum
+        } else {
+            velocity.clone()
+        };
+        of.moved(weights, along)
     }
 }

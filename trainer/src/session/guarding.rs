@@ -10,7 +10,7 @@ use feedline_schemas::{
 use super::{
     Session,
     exchange::RowsOfAll,
-    step::{Taken, not_finite, rows_to_name},
+    step::{not_finite, rows_to_name},
 };
 use crate::{
     average::Average,
@@ -21,22 +21,22 @@ use crate::{
 };
 
 impl<D: Data> Session<'_, D> {
-    /// Leaves a batch out that said something that is not finite, or ends the run, as configured.
+    /// Leaves a batch out that gave something that is not finite, after `taken` steps, or ends the run, as configured.
     pub(super) fn leave_out(
         &mut self,
         what: &'static str,
         value: f64,
-        losses: &[f32],
-        batch: &D::Batch,
-    ) -> Result<Taken, Error> {
+        rows: RowsOfAll,
+        taken: Step,
+    ) -> Result<(), Error> {
         let config = &self.plan.settings.config().guard;
         let RowsOfAll {
             losses,
             keys,
             origins,
-        } = self.of_all(losses, batch)?;
-        let (step, epoch) = (self.position.step.next(), self.position.epoch);
-        let at = (self.position.step, epoch);
+        } = rows;
+        let (step, epoch) = (taken.next(), self.position.epoch);
+        let at = (taken, epoch);
         let error = not_finite(at, what, value, Split::Train, &losses, &keys);
         if config.not_finite == NotFinitePolicy::Stop {
             return Err(error);
@@ -68,14 +68,13 @@ impl<D: Data> Session<'_, D> {
         };
         self.write_line(&line);
         self.position.guard.dropped += 1;
-        self.step_past(batch, 0);
-        Ok(Taken::LeftOut)
+        Ok(())
     }
 
-    /// Says that a value is far over its mean.
-    pub(super) fn tell(&mut self, alarm: Alarm) {
+    /// Says that a value of a step is far over its mean.
+    pub(super) fn tell(&mut self, alarm: Alarm, step: Step) {
         let Alarm { what, value, mean } = alarm;
-        let (step, epoch) = (self.position.step.next(), self.position.epoch);
+        let epoch = self.position.epoch;
         tracing::warn!(step = step.get(), what, value, mean, "far over its mean");
         let line = Line::Alarm {
             step,
@@ -87,18 +86,12 @@ impl<D: Data> Session<'_, D> {
         self.write_line(&line);
     }
 
-    /// Takes the weights, the optimizer and the average back to the last clean checkpoint, and steps past this batch and
-    /// those since.
-    pub(super) fn go_back(
-        &mut self,
-        loss: f64,
-        mean: f64,
-        batch: &D::Batch,
-    ) -> Result<Taken, Error> {
-        let (step, epoch) = (self.position.step.next(), self.position.epoch);
+    /// Takes the weights, the optimizer and the average back to the last clean checkpoint, after the loss diverged in `step`.
+    pub(super) fn go_back(&mut self, loss: f64, mean: f64, step: Step) -> Result<(), Error> {
+        let epoch = self.position.epoch;
         let rollbacks = self.position.guard.rollbacks.len();
         let max_rollbacks = self.plan.settings.config().guard.max_rollbacks;
-        let taken = self.position.step;
+        let taken = Step::new(step.get() - 1);
         let diverged = || Error::Diverged {
             step: taken,
             epoch,
@@ -130,13 +123,13 @@ impl<D: Data> Session<'_, D> {
             to,
         };
         self.write_line(&line);
-        self.step_past(batch, 0);
-        Ok(Taken::WentBack)
+        Ok(())
     }
 
     /// Takes the numbers of the last clean checkpoint, or of one before it when that cannot be read, or those of the
     /// start. Returns its step and what the guard remembered; `None` when that start was a file of weights.
     fn restore(&mut self) -> Result<Option<(Step, GuardState)>, Error> {
+        self.resident = None;
         let anchor = self.position.guard.anchor;
         let found = self.agreed(|checkpoints, usable| {
             match checkpoints.newest_up_to(anchor, usable) {

@@ -93,11 +93,12 @@ pub(crate) fn evaluate_each<D: Data>(
 ) -> Result<Option<Evaluation>, Error> {
     let stage = format!("evaluate {split}");
     let mut evaluation = Evaluation::new(&plan.task);
+    let weights = engine.weights(bucket);
     for batch in data.sequential(split)? {
         let batch = batch?;
         let samples = batch.samples();
         plan.check_targets(samples, batch.keys())?;
-        let prediction = engine.predict(bucket, samples);
+        let prediction = engine.predict(&weights, samples);
         let goes_on = each(MeasuredBatch {
             samples,
             outputs: &prediction.outputs,

@@ -197,6 +197,7 @@ impl<D: Data> Session<'_, D> {
             .is_some()
             .then(|| Numbers::new(best.unwrap_or_else(|| parameters.clone())));
         self.bucket = parameters;
+        (self.resident, self.pending) = (None, None);
         self.take_state_of(checkpoints, &header, state)?;
         if self.watch.ranks.leads() {
             let at = (header.step, header.epoch);
@@ -277,6 +278,7 @@ impl<D: Data> Session<'_, D> {
     /// # Errors
     /// [`Error::Storage`] when the first could not be written.
     pub(super) fn save(&mut self) -> Result<(), Error> {
+        self.fetch()?;
         self.at(Phase::Saving);
         self.compare_weights()?;
         let config = &self.plan.settings.config().guard;
@@ -503,6 +505,7 @@ impl<D: Data> Session<'_, D> {
 
     /// Saves everything, as far as the folder is fast enough; the error to leave with.
     pub(super) fn interrupt(&mut self) -> Result<Error, Error> {
+        self.fetch()?;
         self.at(Phase::Saving);
         self.compare_weights()?;
         if self.writes() {

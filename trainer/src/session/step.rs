@@ -5,7 +5,7 @@ use feedline_schemas::{
     manifest::Split,
 };
 
-use super::Session;
+use super::{Session, on_device::stays_on_device};
 use crate::{
     clip,
     data::{Batch, Data},
@@ -47,6 +47,9 @@ impl<D: Data> Session<'_, D> {
     /// Computes a batch, looks at it, then updates the weights. Nothing is changed before loss, gradient and running
     /// statistics are known to be finite. All ranks look at the same numbers, and so find the same.
     fn take(&mut self, batch: &D::Batch) -> Result<Taken, Error> {
+        if stays_on_device(&self.engine, self.watch.ranks) {
+            return self.take_on_device(batch);
+        }
         let samples = batch.samples();
         self.plan.check_targets(samples, batch.keys())?;
         let taken = self.position.step;
@@ -69,7 +72,10 @@ impl<D: Data> Session<'_, D> {
             ("sum of running statistics", buffers),
         ] {
             if !f64::is_finite(value) {
-                return self.leave_out(what, value, &computed.losses, batch);
+                let rows = self.of_all(&computed.losses, batch)?;
+                self.leave_out(what, value, rows, taken)?;
+                self.step_past(batch, 0);
+                return Ok(Taken::LeftOut);
             }
         }
         let seen = Seen {
@@ -80,8 +86,12 @@ impl<D: Data> Session<'_, D> {
         };
         match guard::look(&config.guard, &mut self.position.guard, seen) {
             Verdict::Fine => {}
-            Verdict::Alarm(alarm) => self.tell(alarm),
-            Verdict::Diverged { mean } => return self.go_back(loss, mean, batch),
+            Verdict::Alarm(alarm) => self.tell(alarm, seen.step),
+            Verdict::Diverged { mean } => {
+                self.go_back(loss, mean, seen.step)?;
+                self.step_past(batch, 0);
+                return Ok(Taken::WentBack);
+            }
         }
         self.update(&computed, (factor, samples.global_rows()), seen)?;
         self.pass(batch, &computed);
@@ -115,14 +125,19 @@ impl<D: Data> Session<'_, D> {
         Ok(())
     }
 
-    /// The batch is behind, and its loss counts.
-    fn pass(&mut self, batch: &D::Batch, computed: &Computed) {
-        self.position.running.loss_sum += computed.loss_sum;
+    /// Counts the loss of a batch: the sum, that without label smoothing, and their weight.
+    pub(super) fn count_loss(&mut self, [loss_sum, unsmoothed_sum, weight]: [f64; 3]) {
+        self.position.running.loss_sum += loss_sum;
         if self.engine.smooths() {
             let sum = &mut self.position.running.unsmoothed_sum;
-            *sum.get_or_insert(0.0) += computed.unsmoothed_sum;
+            *sum.get_or_insert(0.0) += unsmoothed_sum;
         }
-        self.position.running.weight += computed.weight;
+        self.position.running.weight += weight;
+    }
+
+    /// The batch is behind, and its loss counts.
+    fn pass(&mut self, batch: &D::Batch, computed: &Computed) {
+        self.count_loss([computed.loss_sum, computed.unsmoothed_sum, computed.weight]);
         // The other ranks were about as fast.
         let samples = batch.samples();
         let seen = computed.losses.len() * samples.global_rows() / samples.rows().max(1);
@@ -136,7 +151,7 @@ impl<D: Data> Session<'_, D> {
         self.meter.computed(self.watch.clock.monotonic(), samples);
     }
 
-    fn log_step(&mut self, seen: Seen) -> Result<(), Error> {
+    pub(super) fn log_step(&mut self, seen: Seen) -> Result<(), Error> {
         if !self.plan.settings.log_due(seen.step) {
             return Ok(());
         }
@@ -167,7 +182,7 @@ impl<D: Data> Session<'_, D> {
     }
 
     /// Lowers the scale of the loss, with f16, after a gradient that is not finite; false where it cannot be lowered.
-    fn lower_loss_scale(&mut self) -> bool {
+    pub(super) fn lower_loss_scale(&mut self) -> bool {
         let config = self.plan.settings.config().loss_scale.as_ref();
         let Some((config, state)) = config.zip(self.position.loss_scale.as_mut()) else {
             return false;

@@ -28,6 +28,7 @@ use crate::{
 
 mod guards;
 mod injections;
+mod on_device;
 mod saving;
 mod shares;
 

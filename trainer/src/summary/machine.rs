@@ -40,14 +40,14 @@ impl Machine {
     pub fn of(config: &TrainConfig, group: &Group) -> Self {
         let processors = thread::available_parallelism().map_or(1, NonZero::get);
         let backend = Backend::find(config.device, group.local_rank()).ok();
-        let asked = matches!(config.device, DeviceChoice::Cuda(_));
+        let asked = matches!(config.device, DeviceChoice::Cuda(_) | DeviceChoice::Wgpu(_));
         Self {
             threads: group.threads_of(processors),
             ranks: group.place().world,
             local_ranks: group.local_ranks(),
             gpu: backend
                 .as_ref()
-                .map_or(asked, |backend| backend.gpu.is_some()),
+                .map_or(asked, |backend| backend.kind.is_gpu()),
             memory_bytes: available_memory(),
             gpu_memory_bytes: backend.and_then(|backend| backend.memory_bytes),
         }

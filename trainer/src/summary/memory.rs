@@ -16,15 +16,16 @@ pub struct Memory {
     /// Parameters and buffers, and the copy of them that a step computes with.
     pub parameters: u64,
     /// The batch's gradient, one for each level of the tree in which parts are added, and two for each part that is
-    /// computed: the tensors' own, and the flat one made of them.
+    /// computed: the tensors' own, and the flat one made of them. Where the weights stay on the GPU, these two and two for
+    /// what an update makes on its way.
     pub gradients: u64,
-    /// State of the optimizer.
+    /// State of the optimizer, on the GPU and in main memory where the weights stay on the GPU.
     pub optimizer: u64,
     /// Values of the layers that the computed parts keep for the backward pass. An estimate: each
     /// layer's inputs as it says, twice for the gradients that take their place, and the outputs
     /// that the loss is made of.
     pub activations: u64,
-    /// The average of the weights, where one is kept.
+    /// The average of the weights, where one is kept; as the optimizer's state.
     pub average: u64,
     /// The best weights so far.
     pub best: u64,
@@ -61,6 +62,8 @@ pub(super) struct Work {
     pub(super) parts: [usize; 2],
     pub(super) threads: usize,
     pub(super) gpu: bool,
+    /// Ranks that share a batch.
+    pub(super) ranks: usize,
     /// True when 16 bits of a number are kept. The processor computes in f32 and keeps that too.
     pub(super) short: bool,
     /// True when an average of the weights is kept.
@@ -95,23 +98,38 @@ impl Work {
             0
         };
         let activations = parts * rows as u64 * of_row + short_weights;
-        let on_gpu = if self.gpu {
-            set + parts * set + activations
-        } else {
-            0
-        };
-        Memory {
+        let checkpoint = set + average + optimizer;
+        let held = Memory {
             parameters: 2 * set,
             gradients: (1 + u64::from(all.max(1).ilog2()) + 2 * parts) * set,
             optimizer,
             activations,
             average,
             best: set,
-            checkpoint: set + average + optimizer,
-            on_gpu,
+            checkpoint,
+            on_gpu: 0,
+        };
+        if !self.gpu {
+            return held;
+        }
+        // Ranks that share a batch move their weights in main memory.
+        if self.ranks > 1 {
+            let on_gpu = set + parts * set + activations;
+            return Memory { on_gpu, ..held };
+        }
+        let gradients = UPDATE_SETS * set;
+        Memory {
+            gradients,
+            optimizer: 2 * optimizer,
+            average: 2 * average,
+            on_gpu: set + gradients + optimizer + average + activations,
+            ..held
         }
     }
 }
+
+/// Sets of numbers that an update on a GPU takes: gradients of the parameters, the flat one, and two on the way.
+const UPDATE_SETS: u64 = 4;
 
 /// Copies of the outputs that a loss takes: themselves, their logarithms or differences, and the gradients.
 const LOSS_SETS: u64 = 3;

@@ -120,6 +120,7 @@ pub(crate) fn of_model(
         parts: cut.of_rank(shape, config.batch_size as usize, layout.len()),
         threads: if machine.gpu { 1 } else { machine.threads },
         gpu: machine.gpu,
+        ranks: machine.ranks,
         short: machine.gpu && config.precision != Precision::F32,
         average: config.average.is_some(),
         remembered: remembered.div_ceil(holders),
@@ -346,6 +347,29 @@ model mlp
             (two.parameters, two.optimizer),
             (one.parameters, one.optimizer)
         );
+    }
+
+    #[test]
+    fn a_gpu_holds_what_a_step_takes_and_main_memory_the_copies() {
+        let of = |ranks| {
+            let machine = Machine {
+                gpu: true,
+                ranks,
+                ..Machine::ALONE
+            };
+            summary(&TrainConfig::default(), &ROWS, &machine).unwrap()
+        };
+        let (alone, shared) = (of(1).memory, of(2).memory);
+        let set = alone.best;
+        let optimizer = 2 * set;
+        assert_eq!(alone.optimizer, 2 * optimizer);
+        assert_eq!(alone.on_gpu, 5 * set + optimizer + alone.activations);
+        assert_eq!(
+            alone.in_main(),
+            set + optimizer + alone.best + alone.checkpoint
+        );
+        assert_eq!(shared.optimizer, optimizer);
+        assert!(shared.on_gpu < alone.on_gpu && shared.in_main() > alone.in_main());
     }
 
     #[test]

@@ -29,7 +29,9 @@ fn packed_losses(kind: ModelKind, changed: Option<usize>) -> Vec<u32> {
     let samples = Samples::new(2, inputs, Targets::None);
     let model = build(&resolved(&config), shape, 7).unwrap();
     let engine = Engine::new(model, LossKind::CrossEntropy.into());
-    let losses = engine.predict(&bucket(&engine), samples).losses;
+    let losses = engine
+        .predict(&engine.weights(&bucket(&engine)), samples)
+        .losses;
     losses.iter().map(|loss| loss.to_bits()).collect()
 }
 

@@ -1,17 +1,27 @@
 //! Models on a GPU beside the processor.
 
+use feedline_schemas::config::OptimizerConfig;
+
 use super::*;
 use crate::{
     device::Backend,
-    layers::{PassSettings, check::gpu},
+    layers::{
+        PassSettings,
+        check::{adapter, gpus},
+    },
+    optimizer::{self, Optimizer},
+    resident::{Resident, Stepping},
 };
 
 /// In a build for GPUs, on a machine that has one.
 #[test]
 fn a_step_of_every_model_is_about_the_same_on_a_gpu() {
-    let Some(gpu) = gpu() else {
-        return;
-    };
+    for gpu in gpus() {
+        compare(&gpu);
+    }
+}
+
+fn compare(gpu: &Backend) {
     for (name, shape, config) in small() {
         let checkpoints = ["*".to_owned()];
         let data = Data::new(shape);
@@ -41,6 +51,72 @@ fn a_step_of_every_model_is_about_the_same_on_a_gpu() {
             assert!(error < 1e-3, "{name}: error {error}");
             let loss = (found.1 - expected.1).abs() / expected.1;
             assert!(loss < 1e-4, "{name}: losses differ by {loss}");
+        }
+    }
+}
+
+const RATE: f64 = 1e-3;
+
+/// Mean losses of `steps` steps on the processor, the flat bucket being the reference.
+fn losses_on_processor(engine: &Engine, data: &Data, steps: u64) -> Vec<f64> {
+    let config = optimizer::resolve(&OptimizerConfig::default()).unwrap();
+    let mut bucket = bucket(engine);
+    let mut optimizer = Optimizer::new(&config, &engine.trained());
+    let mut gradient = vec![0.0; bucket.len()];
+    let mut step = |number| {
+        let random = Stream::dropout(Seed::new(1), Step::new(number));
+        let found = engine.loss_and_gradient(&bucket, data.samples(), (random, 1.0), &mut gradient);
+        let factor = found.nominal / found.weight;
+        optimizer.step(&mut bucket, &gradient, number, RATE, factor);
+        let rows = data.samples().rows();
+        engine.move_buffers(&mut bucket, &found.buffers, rows);
+        found.loss_sum / found.weight
+    };
+    (1..=steps).map(&mut step).collect()
+}
+
+/// The same with weights that stay on the engine's device.
+fn losses_on_device(engine: &Engine, data: &Data, steps: u64) -> Vec<f64> {
+    let config = optimizer::resolve(&OptimizerConfig::default()).unwrap();
+    let optimizer = Optimizer::new(&config, &engine.trained());
+    let mut resident = Resident::upload(engine, &config, &bucket(engine), (&optimizer, None));
+    let mut step = |number| {
+        let random = Stream::dropout(Seed::new(1), Step::new(number));
+        let weights = resident.weights();
+        let found = engine.compute_on_device(&weights, data.samples(), (random, 1.0));
+        let weight = found.weight;
+        let stepping = Stepping {
+            number,
+            rate: RATE,
+            factor: found.nominal / weight,
+            clip_norm: 0.0,
+            buffer_share: engine.buffer_share(data.samples().rows()),
+            average: None,
+        };
+        resident.step(found, stepping).finish().unwrap().loss_sum / weight
+    };
+    (1..=steps).map(&mut step).collect()
+}
+
+#[test]
+fn two_hundred_steps_on_a_device_have_the_losses_of_the_processor() {
+    for device in [Some(Backend::stand_in()), adapter()].into_iter().flatten() {
+        for (name, shape, config) in small() {
+            if !["mlp, layer", "cnn, layer", "lstm, tokens", "transformer"].contains(&name) {
+                continue;
+            }
+            let data = Data::new(shape);
+            let expected = losses_on_processor(&engine(&config, &data), &data, 200);
+            let found = losses_on_device(&engine(&config, &data).on(device.clone()), &data, 200);
+            assert!(expected[199] < 0.95 * expected[0], "{name}: {expected:?}");
+            for (step, (found, expected)) in found.iter().zip(&expected).enumerate() {
+                let difference = (found - expected).abs() / expected;
+                assert!(
+                    difference < 1e-3,
+                    "{name} on {}, step {step}: {found}, expected {expected}",
+                    device.name
+                );
+            }
         }
     }
 }

@@ -14,11 +14,25 @@ use feedline_storage::clock::Clock;
 
 use super::*;
 use crate::parallel::{Group, Place};
-use crate::testing::train_in;
+use crate::{
+    device::Backend,
+    testing::{train_at, train_in},
+};
 
 /// Trains on `world` ranks, each with a dataset of its own making; the results by rank.
 pub(super) fn on_ranks(
     world: usize,
+    config: &TrainConfig,
+    make: impl Fn(usize) -> Toy + Sync,
+    resume: Resume,
+    store: &Store,
+) -> Vec<Result<TrainReport, String>> {
+    on_ranks_at((world, &Backend::cpu()), config, make, resume, store)
+}
+
+/// The same on a device.
+pub(super) fn on_ranks_at(
+    (world, device): (usize, &Backend),
     config: &TrainConfig,
     make: impl Fn(usize) -> Toy + Sync,
     resume: Resume,
@@ -30,7 +44,8 @@ pub(super) fn on_ranks(
             scope.spawn(move || {
                 let mut toy = make(rank);
                 toy.place = Place { rank, world };
-                let report = train_in(&group, config, &toy, resume, store);
+                let at = (&group, device.clone());
+                let report = train_at(at, config, &toy, resume, store);
                 report.map_err(|error| error.to_string())
             })
         };

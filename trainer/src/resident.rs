@@ -1,0 +1,298 @@
+//! Weights, optimizer and averages that stay on a device for a whole run.
+//!
+//! A step orders its work and waits for nothing: loss, norm of the gradient and whether both were finite are read while the
+//! next batch is computed. An update by numbers that are not finite is suppressed by the device itself, whenever the host
+//! learns of it. The buckets in host memory are copies: they are right after [`Resident::download`].
+
+use burn::tensor::{Bool, Device, Tensor};
+use feedline_schemas::{config::OptimizerConfig, ids::Step};
+
+use crate::{
+    average::Average,
+    device::{Reading, read},
+    engine::{Engine, OnDevice},
+    error::Error,
+    optimizer::{self, DeviceOptimizer, Optimizer, StateBucket},
+    pack::Pack,
+};
+
+/// State of a run on a device.
+#[derive(Debug)]
+pub(crate) struct Resident {
+    device: Device,
+    /// The pack that each entry of the layout is in, and its number there.
+    places: Vec<(Part, usize)>,
+    frozen: Pack,
+    buffers: Pack,
+    optimizer: DeviceOptimizer,
+    weights: Numbers,
+    average: Option<Numbers>,
+    /// True when the host has the same numbers.
+    downloaded: bool,
+}
+
+/// Where an entry of the layout belongs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Part {
+    Trained,
+    Frozen,
+    Buffer,
+}
+
+/// All numbers of a bucket, packed.
+#[derive(Clone, Debug)]
+struct Numbers {
+    trained: Tensor<1>,
+    frozen: Tensor<1>,
+    buffers: Tensor<1>,
+}
+
+/// A step's settings.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Stepping<'a> {
+    /// Number of the step; the first is 1.
+    pub(crate) number: u64,
+    /// Learning rate.
+    pub(crate) rate: f64,
+    /// Factor that makes of the computed gradient that of the mean.
+    pub(crate) factor: f64,
+    /// Longest gradient of the mean; 0 for any length.
+    pub(crate) clip_norm: f64,
+    /// Share by which the buffers move.
+    pub(crate) buffer_share: f32,
+    /// The average of the host, for its decay.
+    pub(crate) average: Option<&'a Average>,
+}
+
+/// Numbers of a step that are on their way to the host.
+#[derive(Debug)]
+pub(crate) struct Report {
+    reading: Reading,
+    /// Losses of each part, which are read only when something is not finite.
+    losses: Vec<Tensor<1>>,
+}
+
+/// Numbers of a step.
+#[derive(Debug)]
+pub(crate) struct Seen {
+    /// Sum of the losses.
+    pub(crate) loss_sum: f64,
+    /// The same without label smoothing.
+    pub(crate) unsmoothed_sum: f64,
+    /// Norm of the computed gradient.
+    pub(crate) norm: f64,
+    /// Sum of the observed values of the buffers.
+    pub(crate) buffers: f64,
+    /// False where the device left the step out because a number was not finite.
+    pub(crate) taken: bool,
+    losses: Vec<Tensor<1>>,
+}
+
+impl Report {
+    /// Waits for the numbers.
+    ///
+    /// # Errors
+    /// [`Error::Device`].
+    pub(crate) fn finish(self) -> Result<Seen, Error> {
+        let numbers = self.reading.finish()?;
+        let [loss_sum, unsmoothed_sum, norm, buffers, taken] = numbers[..] else {
+            unreachable!("five numbers are read")
+        };
+        Ok(Seen {
+            loss_sum: loss_sum.into(),
+            unsmoothed_sum: unsmoothed_sum.into(),
+            norm: norm.into(),
+            buffers: buffers.into(),
+            taken: taken > 0.5,
+            losses: self.losses,
+        })
+    }
+}
+
+impl Seen {
+    /// The loss of each row or predicted token.
+    ///
+    /// # Errors
+    /// [`Error::Device`].
+    pub(crate) fn losses(&self) -> Result<Vec<f32>, Error> {
+        let parts = self.losses.iter().cloned().map(read);
+        Ok(parts.collect::<Result<Vec<_>, _>>()?.concat())
+    }
+}
+
+impl Resident {
+    /// Takes the numbers of the host to the engine's device.
+    pub(crate) fn upload(
+        engine: &Engine,
+        config: &OptimizerConfig,
+        bucket: &[f32],
+        (optimizer, average): (&Optimizer, Option<&Average>),
+    ) -> Self {
+        let device = engine.device();
+        let layout = engine.model().layout();
+        let trained = engine.trained();
+        let optimizer = DeviceOptimizer::new(config, &trained, optimizer.state(), device);
+        let mut counts = [0; 3];
+        let mut ranges = [Vec::new(), Vec::new(), Vec::new()];
+        let places = layout.entries().iter().enumerate().map(|(i, entry)| {
+            let part = if i >= layout.trained() {
+                Part::Buffer
+            } else if trained
+                .iter()
+                .any(|parameter| parameter.range == entry.range)
+            {
+                Part::Trained
+            } else {
+                Part::Frozen
+            };
+            ranges[part as usize].push(entry.range.clone());
+            counts[part as usize] += 1;
+            (part, counts[part as usize] - 1)
+        });
+        let places: Vec<_> = places.collect();
+        let [_, frozen, buffers] = ranges.map(Pack::new);
+        let numbers = |bucket: &[f32]| Numbers {
+            trained: optimizer.pack().upload(bucket, device),
+            frozen: frozen.upload(bucket, device),
+            buffers: buffers.upload(bucket, device),
+        };
+        Self {
+            weights: numbers(bucket),
+            average: average.map(|average| numbers(average.weights())),
+            downloaded: true,
+            device: device.clone(),
+            places,
+            frozen,
+            buffers,
+            optimizer,
+        }
+    }
+
+    /// One flat tensor per entry of the layout.
+    pub(crate) fn weights(&self) -> Vec<Tensor<1>> {
+        let Numbers {
+            trained,
+            frozen,
+            buffers,
+        } = &self.weights;
+        let places = self.places.iter();
+        let views = places.map(|&(part, entry)| match part {
+            Part::Trained => self.optimizer.pack().view(trained, entry),
+            Part::Frozen => self.frozen.view(frozen, entry),
+            Part::Buffer => self.buffers.view(buffers, entry),
+        });
+        views.collect()
+    }
+
+    /// Takes a step along the gradient of a batch, unless a number of it is not finite.
+    pub(crate) fn step(&mut self, computed: OnDevice, stepping: Stepping<'_>) -> Report {
+        self.downloaded = false;
+        let gradient = self.gradient(&computed);
+        let norm = optimizer::length(gradient.clone());
+        let none = || Tensor::zeros([1], &self.device);
+        let sums = computed.losses.iter().map(|losses| losses.clone().sum());
+        let loss_sum = sums.reduce(|sum, part| sum + part).unwrap_or_else(none);
+        let observed = self.observed(&computed);
+        let of_buffers = observed.clone().map_or_else(none, Tensor::sum);
+        let all = Tensor::cat(vec![loss_sum.clone(), norm.clone(), of_buffers.clone()], 0);
+        let good = all.is_finite().all();
+        self.update((gradient, norm.clone()), &good, stepping);
+        if let Some(observed) = observed {
+            let buffers = &self.weights.buffers;
+            let moved = buffers.clone() + (observed - buffers.clone()) * stepping.buffer_share;
+            self.weights.buffers = optimizer::chosen(&good, moved, buffers.clone());
+        }
+        self.update_average(&good, stepping);
+        let unsmoothed = computed.unsmoothed_sum.unwrap_or_else(|| loss_sum.clone());
+        let seen = vec![loss_sum, unsmoothed, norm, of_buffers, good.float()];
+        Report {
+            reading: Reading::begin(Tensor::cat(seen, 0)),
+            losses: computed.losses,
+        }
+    }
+
+    /// The gradient of the trained parameters, packed.
+    fn gradient(&self, computed: &OnDevice) -> Tensor<1> {
+        let found = computed.gradients.iter().map(|(parameter, gradient)| {
+            let (_, entry) = self.places[*parameter];
+            (entry, gradient.clone())
+        });
+        self.optimizer.pack().join(found, &self.device)
+    }
+
+    /// What a batch observed of the buffers, packed; `None` for a model without any.
+    fn observed(&self, computed: &OnDevice) -> Option<Tensor<1>> {
+        let found = computed.observed.iter().map(|(number, value)| {
+            let (_, entry) = self.places[*number];
+            (entry, value.clone())
+        });
+        (self.buffers.entries() > 0).then(|| self.buffers.join(found, &self.device))
+    }
+
+    fn update(
+        &mut self,
+        (gradient, norm): (Tensor<1>, Tensor<1>),
+        good: &Tensor<1, Bool>,
+        stepping: Stepping<'_>,
+    ) {
+        let factor = stepping.factor;
+        let scale = if stepping.clip_norm > 0.0 {
+            let clipped = (norm * factor).recip() * stepping.clip_norm;
+            clipped.clamp_max(1.0) * factor
+        } else {
+            Tensor::full([1], factor, &self.device)
+        };
+        self.weights.trained = self.optimizer.step(
+            &self.weights.trained,
+            (gradient, scale),
+            good,
+            stepping.number,
+            stepping.rate,
+        );
+    }
+
+    fn update_average(&mut self, good: &Tensor<1, Bool>, stepping: Stepping<'_>) {
+        let Some((average, of_host)) = self.average.as_mut().zip(stepping.average) else {
+            return;
+        };
+        let share = of_host.share(Step::new(stepping.number));
+        for (average, weights) in [
+            (&mut average.trained, &self.weights.trained),
+            (&mut average.buffers, &self.weights.buffers),
+        ] {
+            let moved = average.clone() + (weights.clone() - average.clone()) * share;
+            *average = optimizer::chosen(good, moved, average.clone());
+        }
+    }
+
+    /// Writes the numbers to those of the host, if a step was taken since that was last done.
+    ///
+    /// # Errors
+    /// [`Error::Device`].
+    pub(crate) fn download(
+        &mut self,
+        bucket: &mut [f32],
+        state: &mut [StateBucket],
+        average: Option<&mut [f32]>,
+    ) -> Result<(), Error> {
+        if self.downloaded {
+            return Ok(());
+        }
+        let write = |numbers: &Numbers, bucket: &mut [f32]| -> Result<(), Error> {
+            let trained = read(numbers.trained.clone())?;
+            self.optimizer.pack().unpack(&trained, bucket);
+            if self.buffers.entries() > 0 {
+                let buffers = read(numbers.buffers.clone())?;
+                self.buffers.unpack(&buffers, bucket);
+            }
+            Ok(())
+        };
+        write(&self.weights, bucket)?;
+        if let Some((numbers, average)) = self.average.as_ref().zip(average) {
+            write(numbers, average)?;
+        }
+        self.optimizer.download(state)?;
+        self.downloaded = true;
+        Ok(())
+    }
+}

@@ -1,0 +1,214 @@
+//! Steps of a run whose weights stay on the device.
+//!
+//! The device is given the forward and backward pass of a batch before the numbers of the step before are looked at, so it
+//! has work while the host looks. They are looked at before the weights move again: what the guard decides of a step is
+//! decided before the next one, as on the processor.
+
+use feedline_schemas::ids::Step;
+
+use super::{Session, exchange::RowsOfAll, saving::live, step::Taken};
+use crate::{
+    data::{Batch, Data, Samples},
+    engine::{Engine, OnDevice},
+    error::Error,
+    guard::{self, Seen, Verdict},
+    loss, loss_scale,
+    parallel::{Phase, Ranks},
+    random::Stream,
+    resident::{Report, Resident, Stepping},
+};
+
+/// Returns true where weights, gradients and optimizer stay on the device. Ranks that share a batch add up their gradients in
+/// host memory, and so move their weights there.
+pub(super) fn stays_on_device(engine: &Engine, ranks: &Ranks) -> bool {
+    engine.kind().is_gpu() && !ranks.are_many()
+}
+
+/// A step whose numbers are still to be looked at.
+#[derive(Debug)]
+pub(super) struct Pending {
+    report: Report,
+    /// Steps before it.
+    taken: Step,
+    rate: f64,
+    /// Factor that makes of the computed gradient that of the mean.
+    factor: f64,
+    /// Divisor of the sum of the losses.
+    weight: f64,
+    keys: Vec<u64>,
+    origins: Vec<u64>,
+}
+
+impl<D: Data> Session<'_, D> {
+    /// Orders a step, after the numbers of the one before were looked at.
+    pub(super) fn take_on_device(&mut self, batch: &D::Batch) -> Result<Taken, Error> {
+        let samples = batch.samples();
+        self.plan.check_targets(samples, batch.keys())?;
+        // The scale of the loss follows from the step before.
+        if self.position.loss_scale.is_some() {
+            self.look_back()?;
+        }
+        let mut computed = self.compute_on_device(samples);
+        // The weights were others: the batch is computed again with those of the checkpoint.
+        while self.look_back()? == Taken::WentBack {
+            computed = self.compute_on_device(samples);
+        }
+        self.at(Phase::Updating);
+        let losses = computed.losses.iter().map(|part| part.dims()[0]).sum();
+        self.pending = Some(self.order_step(computed, batch));
+        self.step_past(batch, losses);
+        if self.looks_now() {
+            return self.look();
+        }
+        Ok(Taken::Updated)
+    }
+
+    /// Orders the forward and backward pass of a batch, beside which a checkpoint that is due is copied.
+    fn compute_on_device(&mut self, samples: Samples<'_>) -> OnDevice {
+        self.at(Phase::Computing);
+        let loss_scale = self.position.loss_scale.as_ref().map_or(1.0, |s| s.scale);
+        let seed = self.plan.settings.config().seed;
+        let randomness = (Stream::dropout(seed, self.position.step), loss_scale);
+        let weights = self.resident().weights();
+        let computed = self.engine.compute_on_device(&weights, samples, randomness);
+        if let Some(due) = self.saving.due.take() {
+            let live = live(&self.bucket, self.average.as_ref(), &self.optimizer, &due);
+            let copied = Some(self.saving.snapshots.copy(live));
+            self.saving.saver.start(due.with(copied));
+        }
+        computed
+    }
+
+    /// The numbers on the device, which are taken there where they are not.
+    fn resident(&mut self) -> &mut Resident {
+        let engine = &self.engine;
+        let config = &self.plan.settings.config().optimizer;
+        let state = (&self.optimizer, self.average.as_ref());
+        let bucket = &self.bucket;
+        self.resident
+            .get_or_insert_with(|| Resident::upload(engine, config, bucket, state))
+    }
+
+    /// Orders the update by what was computed of a batch.
+    fn order_step(&mut self, computed: OnDevice, batch: &D::Batch) -> Pending {
+        let loss_scale = self.position.loss_scale.as_ref().map_or(1.0, |s| s.scale);
+        let weight = computed.weight;
+        let of_mean = if weight > 0.0 {
+            computed.nominal / weight
+        } else {
+            1.0
+        };
+        let taken = self.position.step;
+        let rate = self.schedule.rate(taken, &self.position.plateau);
+        let factor = of_mean / loss_scale;
+        let stepping = Stepping {
+            number: self.position.updates() + 1,
+            rate,
+            factor,
+            clip_norm: self.plan.settings.config().clip_norm,
+            buffer_share: self.engine.buffer_share(batch.samples().global_rows()),
+            average: self.average.as_ref(),
+        };
+        let resident = self.resident.as_mut().expect("a batch was computed on it");
+        Pending {
+            report: resident.step(computed, stepping),
+            taken,
+            rate,
+            factor,
+            weight,
+            keys: batch.keys().to_vec(),
+            origins: batch.origins().to_vec(),
+        }
+    }
+
+    /// Returns true if a checkpoint or the end of the run waits for the numbers of the step that was ordered.
+    fn looks_now(&self) -> bool {
+        self.plan.settings.checkpoint_due(self.position.step) || self.stopping()
+    }
+
+    /// Looks at the numbers of the step before, if they were not. After a rollback the checkpoint of it is written.
+    fn look_back(&mut self) -> Result<Taken, Error> {
+        let taken = self.look()?;
+        if taken == Taken::WentBack {
+            self.save()?;
+        }
+        Ok(taken)
+    }
+
+    /// Looks at the numbers of the last step, if they were not, and does what the guard says.
+    fn look(&mut self) -> Result<Taken, Error> {
+        let Some(pending) = self.pending.take() else {
+            return Ok(Taken::Updated);
+        };
+        let Pending {
+            report,
+            taken,
+            rate,
+            factor,
+            weight,
+            keys,
+            origins,
+        } = pending;
+        let found = report.finish()?;
+        let loss = loss::mean(found.loss_sum, weight);
+        let norm = found.norm * factor;
+        let sums = [found.loss_sum, found.unsmoothed_sum, weight];
+        if !found.taken {
+            if loss.is_finite() && !norm.is_finite() && self.lower_loss_scale() {
+                self.position.guard.dropped += 1;
+                self.count_loss(sums);
+                return Ok(Taken::LeftOut);
+            }
+            let rows = RowsOfAll {
+                losses: found.losses()?,
+                keys,
+                origins,
+            };
+            let (what, value) = [("loss", loss), ("gradient norm", norm)]
+                .into_iter()
+                .find(|(_, value)| !value.is_finite())
+                .unwrap_or(("sum of running statistics", found.buffers));
+            self.leave_out(what, value, rows, taken)?;
+            return Ok(Taken::LeftOut);
+        }
+        let seen = Seen {
+            step: taken.next(),
+            loss,
+            norm,
+            rate,
+        };
+        let config = self.plan.settings.config();
+        match guard::look(&config.guard, &mut self.position.guard, seen) {
+            Verdict::Fine => {}
+            Verdict::Alarm(alarm) => self.tell(alarm, seen.step),
+            Verdict::Diverged { mean } => {
+                self.go_back(loss, mean, seen.step)?;
+                return Ok(Taken::WentBack);
+            }
+        }
+        let scaling = config.loss_scale.as_ref();
+        if let Some((config, state)) = scaling.zip(self.position.loss_scale.as_mut()) {
+            loss_scale::good(config, state);
+        }
+        self.count_loss(sums);
+        self.report(loss);
+        self.log_step(seen)?;
+        Ok(Taken::Updated)
+    }
+
+    /// Looks at the last step, and copies what is on the device to host memory.
+    ///
+    /// # Errors
+    /// [`Error::Device`], or what the guard says of the step.
+    pub(super) fn fetch(&mut self) -> Result<(), Error> {
+        self.look()?;
+        if let Some(resident) = &mut self.resident {
+            let average = self
+                .average
+                .as_mut()
+                .map(crate::average::Average::weights_mut);
+            resident.download(&mut self.bucket, self.optimizer.state_mut(), average)?;
+        }
+        Ok(())
+    }
+}

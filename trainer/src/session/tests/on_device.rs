@@ -1,0 +1,412 @@
+//! Runs whose weights stay on a device, beside those of the processor. The device is the processor itself in the place of a
+//! GPU, and in a build with `wgpu` an adapter too, where there is one.
+
+use feedline_schemas::config::{NotFinitePolicy, ParallelConfig};
+use safetensors::SafeTensors;
+
+use super::{
+    guards::{hard, lenient, lines, poisoned, tensors, watchful},
+    ranks::{assert_close, in_parts, on_ranks_at},
+    *,
+};
+use crate::{device::Backend, layers::check::adapter, parallel::Group, testing::train_at};
+
+/// Stand-in, and an adapter where there is one.
+fn devices() -> Vec<Backend> {
+    [Some(Backend::stand_in()), adapter()]
+        .into_iter()
+        .flatten()
+        .collect()
+}
+
+/// Numbers of the newest checkpoint by tensor.
+fn newest(store: &Store) -> BTreeMap<String, Vec<f32>> {
+    let files = contents(store);
+    let newest = files
+        .iter()
+        .rfind(|(path, _)| path.starts_with("checkpoints/"));
+    let file = SafeTensors::deserialize(newest.unwrap().1).unwrap();
+    let numbers = |bytes: &[u8]| {
+        let bytes = bytes.as_chunks::<4>().0.iter();
+        bytes.map(|bytes| f32::from_le_bytes(*bytes)).collect()
+    };
+    file.iter()
+        .map(|(name, view)| (name.to_owned(), numbers(view.data())))
+        .collect()
+}
+
+/// Length of the difference as a share of the length.
+fn error(found: &[f32], expected: &[f32]) -> f64 {
+    assert_eq!(found.len(), expected.len());
+    let length = |values: &mut dyn Iterator<Item = f32>| {
+        let squares = values.map(|value| f64::from(value).powi(2));
+        squares.sum::<f64>().sqrt()
+    };
+    let difference = length(&mut found.iter().zip(expected).map(|(a, b)| a - b));
+    difference / length(&mut expected.iter().copied()).max(1e-6)
+}
+
+/// Trains on the processor and on each device, and compares checkpoints and losses.
+fn check_devices(name: &str, config: &TrainConfig, make: fn(usize) -> Toy) {
+    let expected = Store::memory();
+    let report = train(config, &make(64), Resume::Fresh, &expected).unwrap();
+    for device in devices() {
+        if device.check(config.precision).is_err() {
+            continue;
+        }
+        let store = Store::memory();
+        let name = format!("{name} on {}", device.name);
+        let found = train_at(
+            (&Group::alone(), device),
+            config,
+            &make(64),
+            Resume::Fresh,
+            &store,
+        )
+        .unwrap();
+        // Sums in another order round to other short numbers.
+        let tolerance = match config.precision {
+            Precision::F32 => 1e-3,
+            Precision::Bf16 | Precision::F16 => 1e-2,
+        };
+        let (numbers, of_processor) = (newest(&store), newest(&expected));
+        assert!(numbers.keys().eq(of_processor.keys()), "{name}");
+        for (tensor, expected) in &of_processor {
+            let error = error(&numbers[tensor], expected);
+            assert!(
+                error < 2.0 * tolerance,
+                "{name}: {tensor} differs by {error}"
+            );
+        }
+        for (metric, expected) in &report.test {
+            let difference = (found.test[metric] - expected).abs();
+            assert!(
+                difference < tolerance * expected.abs().max(0.1),
+                "{name}: {metric} {} {expected}",
+                found.test[metric]
+            );
+        }
+        let steps = |store: &Store| {
+            let lines = lines(&contents(store), "step");
+            let of_line = |line: &serde_json::Value| {
+                ["loss", "gradient_norm", "learning_rate"].map(|key| line[key].as_f64().unwrap())
+            };
+            lines.iter().map(of_line).collect::<Vec<_>>()
+        };
+        let (found, expected) = (steps(&store), steps(&expected));
+        assert_eq!(found.len(), expected.len(), "{name}");
+        for (found, expected) in found.iter().zip(expected) {
+            for (found, expected) in found.iter().zip(expected) {
+                assert!(
+                    (found - expected).abs() <= tolerance * expected.abs(),
+                    "{name}: {found} {expected}"
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn every_optimizer_moves_weights_on_a_device_as_on_the_processor() {
+    use OptimizerKind::{Adafactor, Adam, Adamw, Lamb, Lars, Sgd};
+    for (kind, momentum, rate) in [
+        (Sgd, None, 0.1),
+        (Sgd, Some(0.9), 0.02),
+        (Adam, None, 0.02),
+        (Adamw, None, 0.02),
+        (Lamb, None, 0.02),
+        (Lars, Some(0.8), 5.0),
+        (Adafactor, None, 0.1),
+    ] {
+        let mut config = config();
+        config.learning_rate = rate;
+        (config.optimizer.r#type, config.optimizer.momentum) = (kind, momentum);
+        (config.optimizer.l1, config.optimizer.l2) = (1e-4, 1e-3);
+        if kind != Adam {
+            config.optimizer.weight_decay = Some(0.05);
+        }
+        config.optimizer.group = vec![ParameterGroup {
+            rate_factor: 0.5,
+            ..group("layer.0.*")
+        }];
+        config.clip_norm = 0.5;
+        check_devices(&format!("{kind:?} {momentum:?}"), &config, regression);
+    }
+}
+
+fn group(parameters: &str) -> ParameterGroup {
+    ParameterGroup {
+        parameters: parameters.into(),
+        rate_factor: 1.0,
+        weight_decay: None,
+        l2: None,
+        l1: None,
+    }
+}
+
+/// Name, data, and what is asked for.
+type Case<'a> = (&'a str, fn(usize) -> Toy, &'a dyn Fn(&mut TrainConfig));
+
+#[test]
+fn what_a_run_is_asked_for_happens_on_a_device_too() {
+    // The gradient of a bias before a norm is 0 but for rounding, which Adam would make steps of.
+    let batch_norm = |c: &mut TrainConfig| {
+        c.model.norm = Some(NormKind::Batch);
+        c.optimizer.r#type = OptimizerKind::Sgd;
+    };
+    let cases: [Case<'_>; 8] = [
+        ("classes", classification, &|c| {
+            c.loss.label_smoothing = Some(0.1);
+        }),
+        ("average", regression, &|c| {
+            c.average = Some(AverageConfig {
+                decay: 0.9,
+                warmup: true,
+            });
+        }),
+        ("batch norm", regression, &batch_norm),
+        ("micro-batches", regression, &|c| c.micro_batch = Some(16)),
+        ("parts", regression, &|c| {
+            c.parallel = ParallelConfig {
+                parts: 4,
+                ..ParallelConfig::default()
+            };
+        }),
+        ("frozen", regression, &|c| {
+            c.freeze = vec!["layer.0.*".into()]
+        }),
+        ("adapters", regression, &|c| {
+            c.lora = Some(LoraConfig::default());
+        }),
+        ("bf16", regression, &|c| c.precision = Precision::Bf16),
+    ];
+    for (name, make, change) in cases {
+        let mut config = config();
+        change(&mut config);
+        check_devices(name, &config, make);
+    }
+}
+
+/// Stops or dies on a device, resumes there, and compares everything with the undisturbed run, bit by bit.
+fn check_resumed_on(
+    device: &Backend,
+    config: &TrainConfig,
+    make: fn(usize) -> Toy,
+    faults: &[Fault],
+) {
+    if device.check(config.precision).is_err() {
+        return;
+    }
+    let run = |toy: &Toy, resume, store: &Store| {
+        train_at(
+            (&Group::alone(), device.clone()),
+            config,
+            toy,
+            resume,
+            store,
+        )
+    };
+    let undisturbed = Store::memory();
+    let report = run(&make(64), Resume::Fresh, &undisturbed).unwrap();
+    let expected = finished(&undisturbed, report);
+    let store = Store::memory();
+    for fault in faults {
+        let toy = make(64).with_fault(fault.clone());
+        run(&toy, Resume::Continue, &store).unwrap_err();
+    }
+    let report = run(&make(64), Resume::Continue, &store).unwrap();
+    let (files, report) = finished(&store, report);
+    assert_eq!(report, expected.1, "{faults:?}");
+    for ((path, bytes), (expected_path, expected_bytes)) in
+        last(&files).iter().zip(&last(&expected.0))
+    {
+        assert_eq!(path, expected_path, "{faults:?}");
+        assert!(bytes == expected_bytes, "{path} differs: {faults:?}");
+    }
+}
+
+#[test]
+fn a_run_on_a_device_that_is_stopped_and_resumed_has_the_same_bits() {
+    let mut config = lenient();
+    config.checkpoint.every_steps = 3;
+    for device in devices() {
+        for fault in [
+            Fault::StopAt(1),
+            Fault::StopAt(4),
+            Fault::DieAt(8),
+            Fault::StopInValidation(1),
+        ] {
+            check_resumed_on(&device, &config, regression, &[fault]);
+        }
+        check_resumed_on(&device, &config, poisoned, &[Fault::StopAt(3)]);
+        check_resumed_on(
+            &device,
+            &overflowing(),
+            regression,
+            &[Fault::StopAt(1), Fault::StopAt(5)],
+        );
+    }
+    let stand_in = Backend::stand_in();
+    for step in [42, 44, 45, 46] {
+        check_resumed_on(&stand_in, &watchful(), hard, &[Fault::StopAt(step)]);
+    }
+}
+
+/// Whether the host learns of a bad batch at once or only while the next one is computed, its numbers change nothing.
+#[test]
+fn no_batch_of_nan_changes_a_number_on_a_device() {
+    let mut config = lenient();
+    config.guard.max_skipped = 1000;
+    config.epochs = 34;
+    let run = |device: Backend, every_steps| {
+        let store = Store::memory();
+        let config = TrainConfig {
+            checkpoint: feedline_schemas::config::CheckpointConfig {
+                every_steps,
+                keep: 999,
+                ..config.checkpoint.clone()
+            },
+            ..config.clone()
+        };
+        // Three of the four batches of an epoch have such a row.
+        let mut toy = poisoned(64);
+        toy.splits[0].x[4 * 17] = f32::INFINITY;
+        toy.splits[0].x[4 * 180] = f32::NAN;
+        let report = train_at(
+            (&Group::alone(), device),
+            &config,
+            &toy,
+            Resume::Fresh,
+            &store,
+        )
+        .unwrap();
+        (store, report)
+    };
+    for device in devices() {
+        let (store, report) = run(device.clone(), 1);
+        let files = contents(&store);
+        let skipped = lines(&files, "skipped");
+        assert!(skipped.len() >= 68, "{}", skipped.len());
+        assert_eq!(report.skipped_batches, skipped.len() as u64);
+        for line in &skipped {
+            let step = line["step"].as_u64().unwrap();
+            if step > 1 {
+                assert!(tensors(&files, step) == tensors(&files, step - 1), "{step}");
+            }
+        }
+        let (unseen, late) = run(device, 0);
+        assert_eq!(late.skipped_batches, report.skipped_batches);
+        assert!(newest(&unseen) == newest(&store), "the same bits");
+    }
+}
+
+#[test]
+fn a_device_reports_the_same_faults_as_the_processor() {
+    let mut strict = config();
+    strict.checkpoint.every_steps = 0;
+    let refused = |config: &TrainConfig, toy: &Toy, device: Option<Backend>| {
+        let store = Store::memory();
+        let run = match device {
+            Some(device) => train_at(
+                (&Group::alone(), device),
+                config,
+                toy,
+                Resume::Fresh,
+                &store,
+            ),
+            None => train(config, toy, Resume::Fresh, &store),
+        };
+        run.unwrap_err().to_string()
+    };
+    let mut watchful = watchful();
+    watchful.guard.max_rollbacks = 0;
+    watchful.guard.not_finite = NotFinitePolicy::Stop;
+    let at_floor = || {
+        let mut config = overflowing();
+        let scale = config.loss_scale.as_mut().unwrap();
+        scale.floor = scale.initial;
+        config
+    };
+    for device in devices() {
+        let of = |config: &TrainConfig, toy: &Toy| {
+            let expected = refused(config, toy, None);
+            (refused(config, toy, Some(device.clone())), expected)
+        };
+        let (found, expected) = of(&strict, &poisoned(50));
+        assert_eq!(found, expected);
+        if device.check(Precision::F16).is_ok() {
+            let (found, expected) = of(&at_floor(), &regression(64));
+            let before_value = |text: &str| text.split(" is ").next().unwrap().to_owned();
+            assert_eq!(before_value(&found), before_value(&expected));
+        }
+        let (found, expected) = of(&watchful, &hard(8));
+        let before_loss = |text: &str| text.split("the loss is").next().unwrap().to_owned();
+        assert_eq!(before_loss(&found), before_loss(&expected));
+    }
+}
+
+#[test]
+fn a_divergence_on_a_device_takes_the_weights_back() {
+    for device in devices() {
+        let store = Store::memory();
+        let report = train_at(
+            (&Group::alone(), device),
+            &watchful(),
+            &hard(8),
+            Resume::Fresh,
+            &store,
+        )
+        .unwrap();
+        assert_eq!((report.rollbacks, report.steps), (1, 75));
+        let files = contents(&store);
+        let line = &lines(&files, "rollback")[0];
+        assert_eq!((&line["step"], &line["to"]), (&45.into(), &35.into()));
+        assert!(tensors(&files, 45) == tensors(&files, 35));
+        assert!(tensors(&files, 40) != tensors(&files, 35));
+    }
+}
+
+#[test]
+fn a_checkpoint_of_one_device_is_read_on_another() {
+    let mut config = lenient();
+    config.checkpoint.every_steps = 3;
+    let expected = Store::memory();
+    train(&config, &regression(64), Resume::Fresh, &expected).unwrap();
+    for device in devices() {
+        for device_first in [true, false] {
+            let store = Store::memory();
+            let run = |on_device: bool, toy: &Toy| match on_device {
+                true => train_at(
+                    (&Group::alone(), device.clone()),
+                    &config,
+                    toy,
+                    Resume::Continue,
+                    &store,
+                ),
+                false => train(&config, toy, Resume::Continue, &store),
+            };
+            let stopped = regression(64).with_fault(Fault::StopAt(5));
+            run(device_first, &stopped).unwrap_err();
+            run(!device_first, &regression(64)).unwrap();
+            let found = newest(&store);
+            for (tensor, expected) in &newest(&expected) {
+                let error = error(&found[tensor], expected);
+                assert!(error < 2e-3, "{tensor} differs by {error}");
+            }
+        }
+    }
+}
+
+#[test]
+fn ranks_on_devices_train_what_one_rank_does() {
+    let expected = Store::memory();
+    let alone = train(&in_parts(), &regression(64), Resume::Fresh, &expected).unwrap();
+    for device in devices() {
+        let store = Store::memory();
+        let at = (2, &device);
+        let reports = on_ranks_at(at, &in_parts(), |_| regression(64), Resume::Fresh, &store);
+        for report in reports {
+            assert_close(&report.unwrap(), &alone);
+        }
+    }
+}
