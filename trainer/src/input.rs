@@ -4,6 +4,7 @@ use burn::tensor::{DType, Device, Int, Tensor, TensorData};
 
 use crate::{
     data::{Inputs, Samples},
+    device::is_processor,
     layers::Mask,
     model::{Input, Objective, TokenInput},
 };
@@ -53,6 +54,9 @@ pub(crate) fn tensors(
             Tensor::from_data(data, device)
         }),
         images: (height > 0).then(|| {
+            if !is_processor(device) {
+                return planes_on_device(inputs.pixels, inputs.sides, normalisation, device);
+            }
             let planes = planes(inputs.pixels, height * width, normalisation);
             let sizes = [rows, normalisation.channels, height, width];
             Tensor::from_data(TensorData::new(planes, sizes), device)
@@ -82,6 +86,43 @@ fn planes(pixels: &[u8], size: usize, normalisation: &Normalisation) -> Vec<f32>
         }
     }
     planes
+}
+
+/// The same, made on the device of pixels that travel as bytes: four in a word, as not every device knows bytes.
+fn planes_on_device(
+    pixels: &[u8],
+    [height, width]: [usize; 2],
+    normalisation: &Normalisation,
+    device: &Device,
+) -> Tensor<4> {
+    let count = pixels.len();
+    let (whole, rest) = pixels.as_chunks::<4>();
+    let mut last = [0; 4];
+    last[..rest.len()].copy_from_slice(rest);
+    let rest = (!rest.is_empty()).then_some(last);
+    let words = whole.iter().copied().chain(rest).map(i32::from_le_bytes);
+    let words = words.collect::<Vec<i32>>();
+    let number = words.len();
+    let words = Tensor::<1, Int>::from_data(TensorData::new(words, [number]), device);
+    let byte = |i: i32| (words.clone().bitwise_right_shift_scalar(8 * i)).bitwise_and_scalar(255);
+    let bytes: Tensor<2, Int> = Tensor::stack((0..4).map(byte).collect(), 1);
+    let bytes = bytes.reshape([4 * number]).narrow(0, 0, count);
+    let colours = bytes.reshape([count / (3 * height * width), height, width, 3]);
+    let channels = normalisation.channels;
+    let of_each = |which: usize| {
+        let values: Vec<f32> = (0..channels)
+            .map(|colour| normalisation.of(colour)[which])
+            .collect();
+        Tensor::<4>::from_data(TensorData::new(values, [1, channels, 1, 1]), device)
+    };
+    let planes = if channels == 1 {
+        let colour = |i: usize, share: i32| colours.clone().narrow(3, i, 1) * share;
+        let sum = colour(0, 19_595) + colour(1, 38_470) + colour(2, 7_471) + (1 << 15);
+        sum.bitwise_right_shift_scalar(16)
+    } else {
+        colours
+    };
+    planes.permute([0, 3, 1, 2]).float() * of_each(0) - of_each(1)
 }
 
 /// ITU-R 601-2 in fixed point, rounded, as Pillow converts to `L`: of three equal values, that value.
@@ -284,6 +325,33 @@ mod tests {
         let expected = [-0.4, 0.4, 76.0 / 127.5 - 0.4, 1.6];
         for (found, expected) in numbers(found).iter().zip(expected) {
             assert!((found - expected).abs() < 1e-6, "{found} {expected}");
+        }
+    }
+
+    #[test]
+    fn images_are_the_same_made_on_a_device() {
+        // 3 images of 5 times 3 pixels: their bytes do not fill whole words.
+        let pixels: Vec<u8> = (0..135_u32)
+            .map(|i| u8::try_from(i * 37 % 256).unwrap())
+            .collect();
+        let devices = [
+            Some(Device::flex()),
+            crate::layers::check::adapter().map(|a| a.device),
+        ];
+        for device in devices.into_iter().flatten() {
+            for channels in [1, 3] {
+                let normalisation = Normalisation {
+                    channels,
+                    mean: [0.1, 0.2, 0.5],
+                    deviation: [1.0, 2.0, 0.5],
+                };
+                let found = planes_on_device(&pixels, [5, 3], &normalisation, &device);
+                assert_eq!(found.dims(), [3, channels, 5, 3]);
+                let expected = planes(&pixels, 15, &normalisation);
+                for (found, expected) in numbers(found).iter().zip(&expected) {
+                    assert!((found - expected).abs() < 1e-6, "{found} {expected}");
+                }
+            }
         }
     }
 

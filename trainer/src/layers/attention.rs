@@ -1,7 +1,7 @@
 //! Multi-head self-attention.
 
-use crate::number::exact_len;
-use burn::tensor::{DType, Device, Tensor, TensorData, activation};
+use crate::{device::is_processor, number::exact_len};
+use burn::tensor::{Bool, DType, Device, Int, Tensor, TensorData, activation};
 
 use super::{Builder, Gain, Linear, Pass, in_f32, kernel};
 
@@ -13,6 +13,9 @@ impl Mask {
     /// Each position of `length` looks at itself and those before it.
     #[must_use]
     pub fn causal(length: usize, device: &Device, dtype: DType) -> Self {
+        if !is_processor(device) {
+            return Self(hidden(later(length, device).unsqueeze(), dtype));
+        }
         let seen = |from: usize, to: usize| if to <= from { 0.0 } else { f32::NEG_INFINITY };
         let mask = (0..length * length).map(|i| seen(i / length, i % length));
         let data = TensorData::new(mask.collect::<Vec<f32>>(), [1, 1, length, length]);
@@ -24,6 +27,14 @@ impl Mask {
     #[must_use]
     pub fn packed(segments: &[u32], length: usize, device: &Device, dtype: DType) -> Self {
         let rows = segments.len() / length;
+        if !is_processor(device) {
+            let other = others(segments, [rows, length], device);
+            let later: Tensor<4, Bool> = later(length, device).unsqueeze();
+            return Self(hidden(
+                other.bool_or(later.expand([rows, 1, length, length])),
+                dtype,
+            ));
+        }
         let mut mask = Vec::with_capacity(segments.len() * length);
         for row in segments.chunks_exact(length) {
             for (from, segment) in row.iter().enumerate() {
@@ -39,6 +50,32 @@ impl Mask {
         let data = TensorData::new(mask, [rows, 1, length, length]);
         Self(Tensor::from_data(data, (device, dtype)))
     }
+}
+
+/// True where a position would see one after it, `[length, length]`.
+fn later(length: usize, device: &Device) -> Tensor<2, Bool> {
+    Tensor::tril_mask([length, length], 0, device)
+}
+
+/// True where a position would see one of another document, `[rows, 1, length, length]`.
+fn others(segments: &[u32], [rows, length]: [usize; 2], device: &Device) -> Tensor<4, Bool> {
+    let segments: Vec<i32> = segments
+        .iter()
+        .map(|segment| segment.cast_signed())
+        .collect();
+    let data = TensorData::new(segments, [rows, length]);
+    let segments = Tensor::<2, Int>::from_data(data, device);
+    let of = |sizes: [usize; 4]| {
+        let one = segments.clone().reshape(sizes);
+        one.expand([rows, 1, length, length])
+    };
+    of([rows, 1, length, 1]).not_equal(of([rows, 1, 1, length]))
+}
+
+/// Minus infinity where `mask` is true, else 0, made on its device.
+fn hidden(mask: Tensor<4, Bool>, dtype: DType) -> Tensor<4> {
+    let zeros = Tensor::zeros(mask.dims(), (&mask.device(), dtype));
+    zeros.mask_fill(mask, f32::NEG_INFINITY)
 }
 
 /// Multi-head self-attention (Vaswani et al. 2017, arXiv 1706.03762): `softmax(q k^T / sqrt(width / heads) + mask) v` in
@@ -127,6 +164,26 @@ mod tests {
             let mask = packed(&x);
             a.forward(pass, x, Some(&mask))
         });
+    }
+
+    #[test]
+    fn masks_are_the_same_made_on_a_device() {
+        let devices = [Some(Device::flex()), check::adapter().map(|a| a.device)];
+        for device in devices.into_iter().flatten() {
+            let causal = hidden(later(5, &device).unsqueeze(), DType::F32);
+            let later: Tensor<4, Bool> = later(5, &device).unsqueeze();
+            let other = others(&SEGMENTS, [2, 5], &device);
+            let packed = hidden(other.bool_or(later.expand([2, 1, 5, 5])), DType::F32);
+            let flex = Device::flex();
+            for (found, expected) in [
+                (causal, Mask::causal(5, &flex, DType::F32)),
+                (packed, Mask::packed(&SEGMENTS, 5, &flex, DType::F32)),
+            ] {
+                assert_eq!(found.dims(), expected.0.dims());
+                let [found, expected] = [found, expected.0].map(crate::engine::numbers);
+                assert_eq!(found, expected);
+            }
+        }
     }
 
     /// Outputs of row 0 at each position, with the input at one position changed or not.
