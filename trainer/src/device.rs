@@ -13,7 +13,7 @@ use std::{
 
 use burn::{
     backend::DispatchDevice,
-    tensor::{DType, Device, ExecutionError, Tensor, TensorData},
+    tensor::{DType, Device, Tensor},
 };
 use feedline_schemas::config::{DeviceChoice, Precision};
 
@@ -148,33 +148,61 @@ pub(crate) fn is_processor(device: &Device) -> bool {
     )
 }
 
-/// Numbers on the way from a device to the host, which nothing waits for before they are asked for.
-pub(crate) struct Reading(Pin<Box<dyn Future<Output = Result<TensorData, ExecutionError>> + Send>>);
+/// Numbers on the way from a device to the host, in bytes or as they are.
+type Arriving = Pin<Box<dyn Future<Output = Result<Vec<f32>, String>> + Send>>;
 
-impl Reading {
-    /// Begins to read; what is computed later does not delay it.
-    pub(crate) fn begin(tensor: Tensor<1>) -> Self {
-        let mut reading: Pin<Box<dyn Future<Output = _> + Send>> =
-            Box::pin(tensor.into_data_async());
-        // The copy is ordered when the future is first polled.
-        match reading
-            .as_mut()
-            .poll(&mut Context::from_waker(Waker::noop()))
-        {
-            Poll::Ready(data) => Self(Box::pin(std::future::ready(data))),
-            Poll::Pending => Self(reading),
+/// Begins to read tensors of a device: the copy is ordered at once, so what is computed later does not delay it.
+pub(crate) struct Reader(Box<dyn Fn(Tensor<1>) -> Arriving + Send + Sync>);
+
+impl Reader {
+    /// Reads tensors of the device that a tensor is on.
+    pub(crate) fn of(tensor: &Tensor<1>) -> Self {
+        #[cfg(any(feature = "cuda", feature = "wgpu"))]
+        if let Ok(tensor) = tensor.clone().try_into_primitive::<burn::backend::Cube>() {
+            // A copy under way borrows what ordered it, which is a handle of a few bytes for a run.
+            let client = &*Box::leak(Box::new(tensor.client));
+            return Self(Box::new(move |tensor: Tensor<1>| {
+                let tensor = tensor.try_into_primitive::<burn::backend::Cube>();
+                let tensor = tensor.expect("the tensors of a run are on one device");
+                let reading = client.read_async(vec![tensor.handle]);
+                Box::pin(async move {
+                    let read = reading.await.map_err(|error| error.to_string())?;
+                    let bytes = read.first().map(|bytes| bytes.as_chunks::<4>().0);
+                    let numbers = bytes.unwrap_or_default().iter();
+                    Ok(numbers.map(|bytes| f32::from_le_bytes(*bytes)).collect())
+                })
+            }));
         }
+        let is_here = is_processor(&tensor.device());
+        debug_assert!(is_here, "a tensor is on a device or on the processor");
+        Self(Box::new(|tensor| {
+            let read = tensor.try_into_vec_as::<f32>();
+            Box::pin(std::future::ready(read.map_err(|error| error.to_string())))
+        }))
     }
 
+    /// Begins to read a tensor.
+    pub(crate) fn begin(&self, tensor: Tensor<1>) -> Reading {
+        Reading((self.0)(tensor))
+    }
+}
+
+impl fmt::Debug for Reader {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Reader").finish_non_exhaustive()
+    }
+}
+
+/// Numbers that are read.
+pub(crate) struct Reading(Arriving);
+
+impl Reading {
     /// Waits for the numbers.
     ///
     /// # Errors
     /// [`Error::Device`].
     pub(crate) fn finish(self) -> Result<Vec<f32>, Error> {
-        let failed = |reason: String| Error::Device { reason };
-        let data = wait(self.0).map_err(|error| failed(error.to_string()))?;
-        data.try_into_vec()
-            .map_err(|error| failed(format!("{error:?}")))
+        wait(self.0).map_err(|reason| Error::Device { reason })
     }
 }
 
@@ -184,12 +212,15 @@ impl fmt::Debug for Reading {
     }
 }
 
-/// Reads a tensor, once all that it is computed from is computed.
+/// Reads a tensor, once all that was ordered before is computed.
 ///
 /// # Errors
 /// [`Error::Device`].
 pub(crate) fn read(tensor: Tensor<1>) -> Result<Vec<f32>, Error> {
-    Reading::begin(tensor).finish()
+    let read = tensor.try_into_vec_as::<f32>();
+    read.map_err(|error| Error::Device {
+        reason: error.to_string(),
+    })
 }
 
 /// Waits for a future on this thread, which need not be one of a runtime.

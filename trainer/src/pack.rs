@@ -1,7 +1,7 @@
 //! Runs of a bucket as one flat tensor.
 //!
-//! Each entry begins at a multiple of [`ALIGNMENT`] numbers: a part of a tensor that begins there is a view of it on a GPU,
-//! anywhere else a copy. What is between entries is 0 and stays 0: its gradient is 0, and every update is 0 where weight
+//! Each entry begins at a multiple of [`ALIGNMENT`] numbers: a part of a tensor that begins there, and whose length is a
+//! multiple too, is a view of it on a GPU; any other is a copy. What is between entries is 0 and stays 0: its gradient is 0, and every update is 0 where weight
 //! and gradient are.
 
 use std::ops::Range;

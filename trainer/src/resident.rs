@@ -4,12 +4,14 @@
 //! next batch is computed. An update by numbers that are not finite is suppressed by the device itself, whenever the host
 //! learns of it. The buckets in host memory are copies: they are right after [`Resident::download`].
 
+use std::collections::BTreeMap;
+
 use burn::tensor::{Bool, Device, Tensor};
 use feedline_schemas::{config::OptimizerConfig, ids::Step};
 
 use crate::{
     average::Average,
-    device::{Reading, read},
+    device::{Reader, Reading, read},
     engine::{Engine, OnDevice},
     error::Error,
     optimizer::{self, DeviceOptimizer, Optimizer, StateBucket},
@@ -25,6 +27,9 @@ pub(crate) struct Resident {
     frozen: Pack,
     buffers: Pack,
     optimizer: DeviceOptimizer,
+    reader: Reader,
+    /// Numbers of the parameters that are not trained.
+    kept: Tensor<1>,
     weights: Numbers,
     average: Option<Numbers>,
     /// True when the host has the same numbers.
@@ -39,11 +44,10 @@ enum Part {
     Buffer,
 }
 
-/// All numbers of a bucket, packed.
+/// The numbers of a bucket that change, packed.
 #[derive(Clone, Debug)]
 struct Numbers {
     trained: Tensor<1>,
-    frozen: Tensor<1>,
     buffers: Tensor<1>,
 }
 
@@ -153,11 +157,13 @@ impl Resident {
         let [_, frozen, buffers] = ranges.map(Pack::new);
         let numbers = |bucket: &[f32]| Numbers {
             trained: optimizer.pack().upload(bucket, device),
-            frozen: frozen.upload(bucket, device),
             buffers: buffers.upload(bucket, device),
         };
+        let weights = numbers(bucket);
         Self {
-            weights: numbers(bucket),
+            reader: Reader::of(&weights.trained),
+            kept: frozen.upload(bucket, device),
+            weights,
             average: average.map(|average| numbers(average.weights())),
             downloaded: true,
             device: device.clone(),
@@ -170,30 +176,29 @@ impl Resident {
 
     /// One flat tensor per entry of the layout.
     pub(crate) fn weights(&self) -> Vec<Tensor<1>> {
-        let Numbers {
-            trained,
-            frozen,
-            buffers,
-        } = &self.weights;
+        let Numbers { trained, buffers } = &self.weights;
         let places = self.places.iter();
         let views = places.map(|&(part, entry)| match part {
             Part::Trained => self.optimizer.pack().view(trained, entry),
-            Part::Frozen => self.frozen.view(frozen, entry),
+            Part::Frozen => self.frozen.view(&self.kept, entry),
             Part::Buffer => self.buffers.view(buffers, entry),
         });
         views.collect()
     }
 
     /// Takes a step along the gradient of a batch, unless a number of it is not finite.
-    pub(crate) fn step(&mut self, computed: OnDevice, stepping: Stepping<'_>) -> Report {
+    pub(crate) fn step(&mut self, mut computed: OnDevice, stepping: Stepping<'_>) -> Report {
         self.downloaded = false;
-        let gradient = self.gradient(&computed);
+        let gradient = self.gradient(std::mem::take(&mut computed.gradients));
         let norm = optimizer::length(gradient.clone());
         let none = || Tensor::zeros([1], &self.device);
-        let sums = computed.losses.iter().map(|losses| losses.clone().sum());
+        let sums = computed
+            .losses
+            .iter()
+            .map(|losses| optimizer::total(losses.clone()));
         let loss_sum = sums.reduce(|sum, part| sum + part).unwrap_or_else(none);
         let observed = self.observed(&computed);
-        let of_buffers = observed.clone().map_or_else(none, Tensor::sum);
+        let of_buffers = observed.clone().map_or_else(none, optimizer::total);
         let all = Tensor::cat(vec![loss_sum.clone(), norm.clone(), of_buffers.clone()], 0);
         let good = all.is_finite().all();
         self.update((gradient, norm.clone()), &good, stepping);
@@ -206,16 +211,16 @@ impl Resident {
         let unsmoothed = computed.unsmoothed_sum.unwrap_or_else(|| loss_sum.clone());
         let seen = vec![loss_sum, unsmoothed, norm, of_buffers, good.float()];
         Report {
-            reading: Reading::begin(Tensor::cat(seen, 0)),
+            reading: self.reader.begin(Tensor::cat(seen, 0)),
             losses: computed.losses,
         }
     }
 
     /// The gradient of the trained parameters, packed.
-    fn gradient(&self, computed: &OnDevice) -> Tensor<1> {
-        let found = computed.gradients.iter().map(|(parameter, gradient)| {
-            let (_, entry) = self.places[*parameter];
-            (entry, gradient.clone())
+    fn gradient(&self, found: BTreeMap<usize, Tensor<1>>) -> Tensor<1> {
+        let found = found.into_iter().map(|(parameter, gradient)| {
+            let (_, entry) = self.places[parameter];
+            (entry, gradient)
         });
         self.optimizer.pack().join(found, &self.device)
     }

@@ -285,11 +285,16 @@ impl<'a, D: Data> Session<'a, D> {
             self.meter.noted(self.watch.clock.monotonic());
             let next = batches.next();
             self.meter.waited(self.watch.clock.monotonic());
-            let batch = next.ok_or_else(|| self.plan.dataset_error(format!(
+            let batch = next.unwrap_or_else(|| Err(self.plan.dataset_error(format!(
                 "epoch {} ended after {} of {per_epoch} batches; verify it with `feedline shards verify`",
                 self.position.epoch.next(),
                 batch_number - 1,
-            )))??;
+            ))));
+            let batch = match batch {
+                Ok(batch) => batch,
+                // What the step before has to say comes first.
+                Err(error) => return Err(self.look().err().unwrap_or(error)),
+            };
             if batch_number == per_epoch {
                 self.prepare_what_follows(batch.state())?;
             }

@@ -391,7 +391,13 @@ pub(crate) fn engine_of(
         deviation: images.deviation.unwrap_or(deviation),
     };
     let backend = Backend::choose(config.device, group.local_rank())?;
-    backend.check(config.precision)?;
+    let backend = match backend.check(config.precision) {
+        Err(refusal) if config.device.is_auto() => {
+            tracing::warn!(key = "train.device", %refusal, "computing on the processor");
+            Backend::cpu()
+        }
+        checked => checked.map(|()| backend)?,
+    };
     let engine = Engine::with_threads(model, plan.settings.loss().clone(), threads);
     Ok(engine
         .with_normalisation(normalisation)

@@ -14,6 +14,7 @@ use crate::{
     data::Samples,
     layers::Harvest,
     number::{exact_len, single},
+    optimizer,
     random::Stream,
 };
 
@@ -97,9 +98,10 @@ impl Engine {
         if self.smooths() {
             let outputs = forward.outputs.clone().inner();
             if let Some(losses) = self.losses(&self.measured, outputs, part, &self.device) {
+                let of_part = optimizer::total(losses);
                 computed.unsmoothed_sum = Some(match computed.unsmoothed_sum.take() {
-                    Some(sum) => sum + losses.sum(),
-                    None => losses.sum(),
+                    Some(sum) => sum + of_part,
+                    None => of_part,
                 });
             }
         }

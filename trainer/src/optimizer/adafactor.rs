@@ -10,7 +10,7 @@
 use burn::tensor::Tensor;
 use rayon::prelude::*;
 
-use super::{Algorithm, DeviceUpdate, PIECE, Penalty, Update};
+use super::{Algorithm, DeviceUpdate, PIECE, Penalty, Update, on_device};
 use crate::clip::sum_of_squares;
 use crate::number::{exact, single};
 
@@ -185,7 +185,8 @@ fn factored_on_device(
 }
 
 fn root_mean_square(x: Tensor<1>) -> Tensor<1> {
-    (x.clone() * x).mean().sqrt()
+    let count = exact(x.dims()[0] as u64);
+    (on_device::total(x.clone() * x) / count).sqrt()
 }
 
 const FLOOR: f32 = f32::EPSILON * f32::EPSILON;

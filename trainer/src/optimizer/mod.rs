@@ -25,7 +25,7 @@ use feedline_schemas::config::OptimizerConfig;
 
 use self::on_device::DeviceUpdate;
 pub(crate) use self::{
-    on_device::{DeviceOptimizer, chosen, length},
+    on_device::{DeviceOptimizer, chosen, length, total},
     settings::{check_groups, resolve},
     share::shares,
 };

@@ -1,8 +1,8 @@
 //! The same optimizers in operations on tensors, for weights that stay on a device.
 //!
 //! Weights, gradient and each kind of state are one flat tensor, a [`Pack`] of the trained parameters. Numbers are f32, and
-//! sums are those of the backend, so a step is that of the processor up to rounding; on one device it is the same bits each
-//! time. A step that must not be taken is suppressed by the device itself: whoever asks for it need not know yet.
+//! sums are in an order of their own, so a step is that of the processor up to rounding; on one device it is the same bits
+//! each time. A step that must not be taken is suppressed by the device itself: whoever asks for it need not know yet.
 
 use std::fmt::Debug;
 
@@ -106,9 +106,36 @@ impl DeviceUpdate<'_> {
 /// The Euclidean length of a vector, `[1]`. Not finite when an element is not; elements up to the largest f32 do not
 /// overflow.
 pub(crate) fn length(x: Tensor<1>) -> Tensor<1> {
-    let largest = x.clone().abs().max().clamp_min(f32::MIN_POSITIVE);
+    let largest = in_stages(x.clone().abs(), |x| x.max_dim(1)).clamp_min(f32::MIN_POSITIVE);
     let shares = x / largest.clone();
-    (shares.clone() * shares).sum().sqrt() * largest
+    total(shares.clone() * shares).sqrt() * largest
+}
+
+/// The sum of a vector, `[1]`, in an order that follows from its length.
+pub(crate) fn total(x: Tensor<1>) -> Tensor<1> {
+    in_stages(x, |x| x.sum_dim(1))
+}
+
+/// Numbers that one thread of a device takes in.
+const STAGE: usize = 128;
+
+/// Reduces runs of a vector until one number is left. The library reduces a whole vector by one thread, or by additions in
+/// any order.
+fn in_stages(mut x: Tensor<1>, reduce: impl Fn(Tensor<2>) -> Tensor<2>) -> Tensor<1> {
+    let device = x.device();
+    if x.dims() == [0] {
+        return Tensor::zeros([1], &device);
+    }
+    while let [len] = x.dims()
+        && len > 1
+    {
+        let rows = len.div_ceil(STAGE);
+        if rows * STAGE > len {
+            x = Tensor::zeros([rows * STAGE], &device).slice_assign([0..len], x);
+        }
+        x = reduce(x.reshape([rows, STAGE])).reshape([rows]);
+    }
+    x
 }
 
 /// `of / by`, or 1 where one of them is 0.

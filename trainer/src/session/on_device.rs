@@ -43,7 +43,11 @@ impl<D: Data> Session<'_, D> {
     /// Orders a step, after the numbers of the one before were looked at.
     pub(super) fn take_on_device(&mut self, batch: &D::Batch) -> Result<Taken, Error> {
         let samples = batch.samples();
-        self.plan.check_targets(samples, batch.keys())?;
+        if let Err(error) = self.plan.check_targets(samples, batch.keys()) {
+            // What the step before has to say comes first.
+            self.look()?;
+            return Err(error);
+        }
         // The scale of the loss follows from the step before.
         if self.position.loss_scale.is_some() {
             self.look_back()?;
@@ -72,8 +76,11 @@ impl<D: Data> Session<'_, D> {
         let weights = self.resident().weights();
         let computed = self.engine.compute_on_device(&weights, samples, randomness);
         if let Some(due) = self.saving.due.take() {
+            let begun = self.watch.clock.monotonic();
             let live = live(&self.bucket, self.average.as_ref(), &self.optimizer, &due);
             let copied = Some(self.saving.snapshots.copy(live));
+            let copying = self.watch.clock.monotonic().saturating_sub(begun);
+            self.meter.stalled(copying);
             self.saving.saver.start(due.with(copied));
         }
         computed
@@ -136,7 +143,7 @@ impl<D: Data> Session<'_, D> {
     }
 
     /// Looks at the numbers of the last step, if they were not, and does what the guard says.
-    fn look(&mut self) -> Result<Taken, Error> {
+    pub(super) fn look(&mut self) -> Result<Taken, Error> {
         let Some(pending) = self.pending.take() else {
             return Ok(Taken::Updated);
         };
@@ -154,7 +161,7 @@ impl<D: Data> Session<'_, D> {
         let norm = found.norm * factor;
         let sums = [found.loss_sum, found.unsmoothed_sum, weight];
         if !found.taken {
-            if loss.is_finite() && !norm.is_finite() && self.lower_loss_scale() {
+            if loss.is_finite() && !norm.is_finite() && self.lower_loss_scale(taken) {
                 self.position.guard.dropped += 1;
                 self.count_loss(sums);
                 return Ok(Taken::LeftOut);
@@ -200,8 +207,8 @@ impl<D: Data> Session<'_, D> {
     ///
     /// # Errors
     /// [`Error::Device`], or what the guard says of the step.
-    pub(super) fn fetch(&mut self) -> Result<(), Error> {
-        self.look()?;
+    pub(super) fn fetch(&mut self) -> Result<Taken, Error> {
+        let taken = self.look()?;
         if let Some(resident) = &mut self.resident {
             let average = self
                 .average
@@ -209,6 +216,6 @@ impl<D: Data> Session<'_, D> {
                 .map(crate::average::Average::weights_mut);
             resident.download(&mut self.bucket, self.optimizer.state_mut(), average)?;
         }
-        Ok(())
+        Ok(taken)
     }
 }

@@ -9,7 +9,7 @@ use feedline_schemas::{
     run::ContinuedFrom,
 };
 
-use super::{Session, Watch, is_out_of_patience, shares};
+use super::{Session, Watch, is_out_of_patience, shares, step::Taken};
 use crate::{
     average::Average,
     checkpoint::{
@@ -278,6 +278,7 @@ impl<D: Data> Session<'_, D> {
     /// # Errors
     /// [`Error::Storage`] when the first could not be written.
     pub(super) fn save(&mut self) -> Result<(), Error> {
+        let begun = self.watch.clock.monotonic();
         self.fetch()?;
         self.at(Phase::Saving);
         self.compare_weights()?;
@@ -286,7 +287,6 @@ impl<D: Data> Session<'_, D> {
         if !self.writes() {
             return Ok(());
         }
-        let begun = self.watch.clock.monotonic();
         self.settle();
         self.freeze_state()?;
         if self.saving.durable.is_none() {
@@ -505,7 +505,11 @@ impl<D: Data> Session<'_, D> {
 
     /// Saves everything, as far as the folder is fast enough; the error to leave with.
     pub(super) fn interrupt(&mut self) -> Result<Error, Error> {
-        self.fetch()?;
+        if self.fetch()? == Taken::WentBack {
+            // Its checkpoint is one of those to go back to.
+            let config = &self.plan.settings.config().guard;
+            guard::planned(config, &mut self.position.guard, self.position.step);
+        }
         self.at(Phase::Saving);
         self.compare_weights()?;
         if self.writes() {

@@ -60,7 +60,7 @@ impl<D: Data> Session<'_, D> {
         let loss = mean(computed.loss_sum, computed.weight);
         let factor = factor(&computed) / loss_scale;
         let norm = self.sharing.norm(self.watch.ranks, &self.gradient)? * factor;
-        if loss.is_finite() && !norm.is_finite() && self.lower_loss_scale() {
+        if loss.is_finite() && !norm.is_finite() && self.lower_loss_scale(taken) {
             self.position.guard.dropped += 1;
             self.pass(batch, &computed);
             return Ok(Taken::LeftOut);
@@ -181,15 +181,15 @@ impl<D: Data> Session<'_, D> {
         Ok(())
     }
 
-    /// Lowers the scale of the loss, with f16, after a gradient that is not finite; false where it cannot be lowered.
-    pub(super) fn lower_loss_scale(&mut self) -> bool {
+    /// Lowers the scale of the loss, with f16, after a gradient that is not finite after `taken` steps; false where it cannot be lowered.
+    pub(super) fn lower_loss_scale(&mut self, taken: Step) -> bool {
         let config = self.plan.settings.config().loss_scale.as_ref();
         let Some((config, state)) = config.zip(self.position.loss_scale.as_mut()) else {
             return false;
         };
         let lowered = loss_scale::bad(config, state);
         if lowered {
-            let (step, scale) = (self.position.step.get(), state.scale);
+            let (step, scale) = (taken.get(), state.scale);
             tracing::info!(
                 step,
                 scale,

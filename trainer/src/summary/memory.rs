@@ -16,8 +16,8 @@ pub struct Memory {
     /// Parameters and buffers, and the copy of them that a step computes with.
     pub parameters: u64,
     /// The batch's gradient, one for each level of the tree in which parts are added, and two for each part that is
-    /// computed: the tensors' own, and the flat one made of them. Where the weights stay on the GPU, these two and two for
-    /// what an update makes on its way.
+    /// computed: the tensors' own, and the flat one made of them. Where the weights stay on the GPU, what an update takes
+    /// besides the memory of the activations, which are freed by then.
     pub gradients: u64,
     /// State of the optimizer, on the GPU and in main memory where the weights stay on the GPU.
     pub optimizer: u64,
@@ -117,7 +117,9 @@ impl Work {
             let on_gpu = set + parts * set + activations;
             return Memory { on_gpu, ..held };
         }
-        let gradients = UPDATE_SETS * set;
+        // An update begins when the activations are freed.
+        let update = UPDATE_SETS * set + optimizer;
+        let gradients = set.max(update.saturating_sub(activations));
         Memory {
             gradients,
             optimizer: 2 * optimizer,
@@ -128,7 +130,8 @@ impl Work {
     }
 }
 
-/// Sets of numbers that an update on a GPU takes: gradients of the parameters, the flat one, and two on the way.
+/// Sets of numbers that an update on a GPU takes besides the new state: gradients of the parameters, the flat one, and two on
+/// the way.
 const UPDATE_SETS: u64 = 4;
 
 /// Copies of the outputs that a loss takes: themselves, their logarithms or differences, and the gradients.
