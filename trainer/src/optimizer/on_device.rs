@@ -131,7 +131,8 @@ fn in_stages(mut x: Tensor<1>, reduce: impl Fn(Tensor<2>) -> Tensor<2>) -> Tenso
     {
         let rows = len.div_ceil(STAGE);
         if rows * STAGE > len {
-            x = Tensor::zeros([rows * STAGE], &device).slice_assign([0..len], x);
+            let place = 0..len;
+            x = Tensor::zeros([rows * STAGE], &device).slice_assign([place], x);
         }
         x = reduce(x.reshape([rows, STAGE])).reshape([rows]);
     }
