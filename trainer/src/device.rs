@@ -124,18 +124,13 @@ impl Backend {
             DeviceChoice::Cpu => Ok(Self::cpu()),
             DeviceChoice::Cuda(number) => cuda(number.unwrap_or(local_rank)).map_err(refused),
             DeviceChoice::Wgpu(number) => {
-                let adapter = wgpu::adapter(number.unwrap_or(local_rank), false);
+                let adapter = wgpu::adapter(number.unwrap_or(local_rank));
                 adapter.map_err(refused)
             }
-            DeviceChoice::Auto => {
-                let found = cuda(local_rank).or_else(|of_cuda| {
-                    wgpu::adapter(local_rank, true).map_err(|of_wgpu| [of_cuda, of_wgpu])
-                });
-                Ok(found.unwrap_or_else(|[of_cuda, of_wgpu]| {
-                    tracing::debug!(of_cuda, of_wgpu, "computing on the processor");
-                    Self::cpu()
-                }))
-            }
+            DeviceChoice::Auto => Ok(cuda(local_rank).unwrap_or_else(|reason| {
+                tracing::debug!(reason, "computing on the processor");
+                Self::cpu()
+            })),
         }
     }
 }
@@ -152,9 +147,9 @@ pub(crate) fn is_processor(device: &Device) -> bool {
 type Arriving = Pin<Box<dyn Future<Output = Result<Vec<f32>, String>> + Send>>;
 
 /// Begins to read tensors of a device: the copy is ordered at once, so what is computed later does not delay it.
-pub(crate) struct Reader(Box<dyn Fn(Tensor<1>) -> Arriving + Send + Sync>);
+pub(crate) struct DeviceReader(Box<dyn Fn(Tensor<1>) -> Arriving + Send + Sync>);
 
-impl Reader {
+impl DeviceReader {
     /// Reads tensors of the device that a tensor is on.
     pub(crate) fn of(tensor: &Tensor<1>) -> Self {
         #[cfg(any(feature = "cuda", feature = "wgpu"))]
@@ -182,21 +177,21 @@ impl Reader {
     }
 
     /// Begins to read a tensor.
-    pub(crate) fn begin(&self, tensor: Tensor<1>) -> Reading {
-        Reading((self.0)(tensor))
+    pub(crate) fn begin(&self, tensor: Tensor<1>) -> DeviceRead {
+        DeviceRead((self.0)(tensor))
     }
 }
 
-impl fmt::Debug for Reader {
+impl fmt::Debug for DeviceReader {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Reader").finish_non_exhaustive()
+        f.debug_struct("DeviceReader").finish_non_exhaustive()
     }
 }
 
 /// Numbers that are read.
-pub(crate) struct Reading(Arriving);
+pub(crate) struct DeviceRead(Arriving);
 
-impl Reading {
+impl DeviceRead {
     /// Waits for the numbers.
     ///
     /// # Errors
@@ -206,9 +201,9 @@ impl Reading {
     }
 }
 
-impl fmt::Debug for Reading {
+impl fmt::Debug for DeviceRead {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Reading").finish_non_exhaustive()
+        f.debug_struct("DeviceRead").finish_non_exhaustive()
     }
 }
 

@@ -176,7 +176,7 @@ impl Engine {
         }
     }
 
-    /// The share by which the buffers move towards what a batch of `rows` observed.
+    /// Share of the way that the buffers move towards what a batch of `rows` observed.
     pub(crate) fn buffer_share(&self, rows: usize) -> f32 {
         MOMENTUM * self.cut.share_of_full(rows)
     }

@@ -14,20 +14,20 @@ const ALIGNMENT: usize = 128;
 /// Places of entries in a flat tensor.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Pack {
-    places: Vec<Place>,
+    places: Vec<EntryPlace>,
     len: usize,
 }
 
-/// Place of an entry.
+/// EntryPlace of an entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Place {
+struct EntryPlace {
     /// Elements of the bucket.
     of_bucket: Range<usize>,
     /// First element in the tensor.
     begin: usize,
 }
 
-impl Place {
+impl EntryPlace {
     fn range(&self) -> Range<usize> {
         self.begin..self.begin + self.of_bucket.len()
     }
@@ -40,7 +40,7 @@ impl Pack {
         let place = |of_bucket: Range<usize>| {
             let begin = len;
             len += of_bucket.len().next_multiple_of(ALIGNMENT);
-            Place { of_bucket, begin }
+            EntryPlace { of_bucket, begin }
         };
         let places = ranges.into_iter().map(place).collect();
         // Tensors without numbers are a special case of every operation.
@@ -90,11 +90,11 @@ impl Pack {
 
     /// An entry of a packed tensor.
     pub(crate) fn view(&self, packed: &Tensor<1>, entry: usize) -> Tensor<1> {
-        let Place { of_bucket, begin } = &self.places[entry];
+        let EntryPlace { of_bucket, begin } = &self.places[entry];
         packed.clone().narrow(0, *begin, of_bucket.len())
     }
 
-    /// Packs the tensors of entries; one that is not there is 0.
+    /// Packs the tensors of entries; an entry without one is 0.
     pub(crate) fn join(
         &self,
         tensors: impl IntoIterator<Item = (usize, Tensor<1>)>,

@@ -2,7 +2,7 @@
 //!
 //! A step orders its work and waits for nothing: loss, norm of the gradient and whether both were finite are read while the
 //! next batch is computed. An update by numbers that are not finite is suppressed by the device itself, whenever the host
-//! learns of it. The buckets in host memory are copies: they are right after [`Resident::download`].
+//! learns of it. The buckets in host memory are copies: they are right after [`DeviceState::download`].
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use feedline_schemas::{config::OptimizerConfig, ids::Step};
 
 use crate::{
     average::Average,
-    device::{Reader, Reading, read},
+    device::{DeviceRead, DeviceReader, read},
     engine::{Engine, OnDevice},
     error::Error,
     optimizer::{self, DeviceOptimizer, Optimizer, StateBucket},
@@ -20,25 +20,25 @@ use crate::{
 
 /// State of a run on a device.
 #[derive(Debug)]
-pub(crate) struct Resident {
+pub(crate) struct DeviceState {
     device: Device,
     /// The pack that each entry of the layout is in, and its number there.
-    places: Vec<(Part, usize)>,
+    places: Vec<(EntryKind, usize)>,
     frozen: Pack,
     buffers: Pack,
     optimizer: DeviceOptimizer,
-    reader: Reader,
-    /// Numbers of the parameters that are not trained.
+    reader: DeviceReader,
+    /// PackedNumbers of the parameters that are not trained.
     kept: Tensor<1>,
-    weights: Numbers,
-    average: Option<Numbers>,
+    weights: PackedNumbers,
+    average: Option<PackedNumbers>,
     /// True when the host has the same numbers.
     downloaded: bool,
 }
 
-/// Where an entry of the layout belongs.
+/// Kind of an entry of the layout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Part {
+enum EntryKind {
     Trained,
     Frozen,
     Buffer,
@@ -46,7 +46,7 @@ enum Part {
 
 /// The numbers of a bucket that change, packed.
 #[derive(Clone, Debug)]
-struct Numbers {
+struct PackedNumbers {
     trained: Tensor<1>,
     buffers: Tensor<1>,
 }
@@ -62,23 +62,23 @@ pub(crate) struct Stepping<'a> {
     pub(crate) factor: f64,
     /// Longest gradient of the mean; 0 for any length.
     pub(crate) clip_norm: f64,
-    /// Share by which the buffers move.
+    /// Share of the way that the buffers move.
     pub(crate) buffer_share: f32,
     /// The average of the host, for its decay.
     pub(crate) average: Option<&'a Average>,
 }
 
-/// Numbers of a step that are on their way to the host.
+/// PackedNumbers of a step that are on their way to the host.
 #[derive(Debug)]
-pub(crate) struct Report {
-    reading: Reading,
+pub(crate) struct StepReport {
+    reading: DeviceRead,
     /// Losses of each part, which are read only when something is not finite.
     losses: Vec<Tensor<1>>,
 }
 
-/// Numbers of a step.
+/// PackedNumbers of a step.
 #[derive(Debug)]
-pub(crate) struct Seen {
+pub(crate) struct StepNumbers {
     /// Sum of the losses.
     pub(crate) loss_sum: f64,
     /// The same without label smoothing.
@@ -92,17 +92,17 @@ pub(crate) struct Seen {
     losses: Vec<Tensor<1>>,
 }
 
-impl Report {
+impl StepReport {
     /// Waits for the numbers.
     ///
     /// # Errors
     /// [`Error::Device`].
-    pub(crate) fn finish(self) -> Result<Seen, Error> {
+    pub(crate) fn finish(self) -> Result<StepNumbers, Error> {
         let numbers = self.reading.finish()?;
         let [loss_sum, unsmoothed_sum, norm, buffers, taken] = numbers[..] else {
             unreachable!("five numbers are read")
         };
-        Ok(Seen {
+        Ok(StepNumbers {
             loss_sum: loss_sum.into(),
             unsmoothed_sum: unsmoothed_sum.into(),
             norm: norm.into(),
@@ -113,7 +113,7 @@ impl Report {
     }
 }
 
-impl Seen {
+impl StepNumbers {
     /// The loss of each row or predicted token.
     ///
     /// # Errors
@@ -124,7 +124,7 @@ impl Seen {
     }
 }
 
-impl Resident {
+impl DeviceState {
     /// Takes the numbers of the host to the engine's device.
     pub(crate) fn upload(
         engine: &Engine,
@@ -140,14 +140,14 @@ impl Resident {
         let mut ranges = [Vec::new(), Vec::new(), Vec::new()];
         let places = layout.entries().iter().enumerate().map(|(i, entry)| {
             let part = if i >= layout.trained() {
-                Part::Buffer
+                EntryKind::Buffer
             } else if trained
                 .iter()
                 .any(|parameter| parameter.range == entry.range)
             {
-                Part::Trained
+                EntryKind::Trained
             } else {
-                Part::Frozen
+                EntryKind::Frozen
             };
             ranges[part as usize].push(entry.range.clone());
             counts[part as usize] += 1;
@@ -155,13 +155,13 @@ impl Resident {
         });
         let places: Vec<_> = places.collect();
         let [_, frozen, buffers] = ranges.map(Pack::new);
-        let numbers = |bucket: &[f32]| Numbers {
+        let numbers = |bucket: &[f32]| PackedNumbers {
             trained: optimizer.pack().upload(bucket, device),
             buffers: buffers.upload(bucket, device),
         };
         let weights = numbers(bucket);
         Self {
-            reader: Reader::of(&weights.trained),
+            reader: DeviceReader::of(&weights.trained),
             kept: frozen.upload(bucket, device),
             weights,
             average: average.map(|average| numbers(average.weights())),
@@ -176,18 +176,18 @@ impl Resident {
 
     /// One flat tensor per entry of the layout.
     pub(crate) fn weights(&self) -> Vec<Tensor<1>> {
-        let Numbers { trained, buffers } = &self.weights;
+        let PackedNumbers { trained, buffers } = &self.weights;
         let places = self.places.iter();
         let views = places.map(|&(part, entry)| match part {
-            Part::Trained => self.optimizer.pack().view(trained, entry),
-            Part::Frozen => self.frozen.view(&self.kept, entry),
-            Part::Buffer => self.buffers.view(buffers, entry),
+            EntryKind::Trained => self.optimizer.pack().view(trained, entry),
+            EntryKind::Frozen => self.frozen.view(&self.kept, entry),
+            EntryKind::Buffer => self.buffers.view(buffers, entry),
         });
         views.collect()
     }
 
     /// Takes a step along the gradient of a batch, unless a number of it is not finite.
-    pub(crate) fn step(&mut self, mut computed: OnDevice, stepping: Stepping<'_>) -> Report {
+    pub(crate) fn step(&mut self, mut computed: OnDevice, stepping: Stepping<'_>) -> StepReport {
         self.downloaded = false;
         let gradient = self.gradient(std::mem::take(&mut computed.gradients));
         let norm = optimizer::length(gradient.clone());
@@ -210,7 +210,7 @@ impl Resident {
         self.update_average(&good, stepping);
         let unsmoothed = computed.unsmoothed_sum.unwrap_or_else(|| loss_sum.clone());
         let seen = vec![loss_sum, unsmoothed, norm, of_buffers, good.float()];
-        Report {
+        StepReport {
             reading: self.reader.begin(Tensor::cat(seen, 0)),
             losses: computed.losses,
         }
@@ -225,7 +225,7 @@ impl Resident {
         self.optimizer.pack().join(found, &self.device)
     }
 
-    /// What a batch observed of the buffers, packed; `None` for a model without any.
+    /// Values of the buffers that a batch observed, packed; `None` for a model without any.
     fn observed(&self, computed: &OnDevice) -> Option<Tensor<1>> {
         let found = computed.observed.iter().map(|(number, value)| {
             let (_, entry) = self.places[*number];
@@ -283,7 +283,7 @@ impl Resident {
         if self.downloaded {
             return Ok(());
         }
-        let write = |numbers: &Numbers, bucket: &mut [f32]| -> Result<(), Error> {
+        let write = |numbers: &PackedNumbers, bucket: &mut [f32]| -> Result<(), Error> {
             let trained = read(numbers.trained.clone())?;
             self.optimizer.pack().unpack(&trained, bucket);
             if self.buffers.entries() > 0 {

@@ -51,7 +51,7 @@ use crate::{
     optimizer::Optimizer,
     parallel::{Phase, Ranks},
     plan::{Plan, Position},
-    resident::Resident,
+    resident::DeviceState,
     run_folder::RunFolder,
     schedule::Schedule,
     track::{record::REPORT_PATH, status::Tracker},
@@ -89,7 +89,7 @@ pub(crate) struct Session<'a, D> {
     best: Option<Numbers>,
     gradient: Vec<f32>,
     /// Weights, average and optimizer, where they stay on a device; what is above of them is a copy.
-    resident: Option<Resident>,
+    resident: Option<DeviceState>,
     /// The last step on the device, whose numbers were not yet looked at.
     pending: Option<Pending>,
     meter: Meter,

@@ -2,10 +2,9 @@
 
 use super::Backend;
 
-/// Adapter number `number`, or why there is none and what to do. With `hardware_only`, those that compute on the processor
-/// do not count.
+/// Adapter number `number`, or why there is none and what to do.
 #[cfg(not(feature = "wgpu"))]
-pub(super) fn adapter(_number: u32, _hardware_only: bool) -> Result<Backend, String> {
+pub(super) fn adapter(_number: u32) -> Result<Backend, String> {
     Err(
         "no adapter: this program was built without them; build it with `--features wgpu`"
             .to_owned(),
@@ -17,79 +16,71 @@ pub(super) use self::found::adapter;
 
 #[cfg(feature = "wgpu")]
 mod found {
-    use std::{
-        collections::BTreeMap,
-        sync::{Mutex, OnceLock, PoisonError},
-    };
+    use std::sync::{Mutex, PoisonError};
 
     use burn::{
-        backend::{CubeDevice, DispatchDevice, WgpuDeviceKind},
-        tensor::{Device, DeviceKind as AdapterKind, DeviceType},
+        backend::wgpu::WgpuBackend,
+        tensor::{Device, DeviceKind as Kind},
     };
 
     use super::Backend;
     use crate::device::DeviceKind;
 
-    /// Kinds of the adapters, those that are GPUs first. Their order is that of the numbers.
-    fn adapters() -> &'static [AdapterKind] {
-        static ADAPTERS: OnceLock<Vec<AdapterKind>> = OnceLock::new();
-        ADAPTERS.get_or_init(|| {
-            let kind = |device: &Device| match device.as_dispatch() {
-                DispatchDevice::Cube(CubeDevice::Wgpu(device)) => match device.kind {
-                    WgpuDeviceKind::DiscreteGpu(i) => Some((0, i, AdapterKind::DiscreteGpu(i))),
-                    WgpuDeviceKind::IntegratedGpu(i) => Some((1, i, AdapterKind::IntegratedGpu(i))),
-                    WgpuDeviceKind::VirtualGpu(i) => Some((2, i, AdapterKind::VirtualGpu(i))),
-                    WgpuDeviceKind::Cpu => Some((3, 0, AdapterKind::Cpu)),
-                    _ => None,
-                },
-                _ => None,
-            };
-            let found = Device::enumerate(DeviceType::Wgpu).into_vec();
-            let mut found: Vec<_> = found.iter().filter_map(kind).collect();
-            found.sort_by_key(|(order, i, _)| (*order, *i));
-            found.into_iter().map(|(_, _, kind)| kind).collect()
-        })
-    }
+    /// Interface that adapters are looked for behind. A look at all of them loads drivers for OpenGL too, which write to the
+    /// terminal and, where there is no GPU, can corrupt memory.
+    const INTERFACE: WgpuBackend = if cfg!(target_os = "linux") {
+        WgpuBackend::Vulkan
+    } else {
+        WgpuBackend::Auto
+    };
 
-    /// Adapter number `number`, or why there is none and what to do. With `hardware_only`, those that compute on the
-    /// processor do not count.
-    pub(in crate::device) fn adapter(number: u32, hardware_only: bool) -> Result<Backend, String> {
-        let all = adapters();
-        let Some(kind) = all.get(number as usize) else {
-            return Err(match all.len() {
+    /// Adapters of a kind that are looked for.
+    const OF_KIND_MAX: usize = 16;
+
+    /// Adapter number `number`, or why there is none and what to do.
+    pub(in crate::device) fn adapter(number: u32) -> Result<Backend, String> {
+        // A process opens an adapter once. Those before it are opened to be counted.
+        static OPENED: Mutex<Vec<Device>> = Mutex::new(Vec::new());
+        let mut opened = OPENED.lock().unwrap_or_else(PoisonError::into_inner);
+        if opened.is_empty() {
+            *opened = open_all();
+        }
+        let Some(device) = opened.get(number as usize) else {
+            return Err(match opened.len() {
                 0 => "no adapter: no driver for Vulkan, Metal or DirectX 12 was found; install that of the GPU".to_owned(),
                 1 => format!("no adapter {number}: there is one, `wgpu:0`"),
                 count => format!("no adapter {number}: there are {count}, from `wgpu:0`"),
             });
         };
-        if hardware_only && *kind == AdapterKind::Cpu {
-            return Err(
-                "the adapter computes on the processor, more slowly than without it".to_owned(),
-            );
-        }
-        let device = opened(number, kind)?;
         let name = device.identity().map(|identity| identity.name);
         let name = name.unwrap_or_else(|| "adapter".to_owned());
         Ok(Backend {
-            device,
+            device: device.clone(),
             name: format!("{name} (wgpu:{number})"),
             kind: DeviceKind::Wgpu(number),
             memory_bytes: None,
         })
     }
 
-    /// The device, which a process opens once.
-    fn opened(number: u32, kind: &AdapterKind) -> Result<Device, String> {
-        static OPENED: Mutex<BTreeMap<u32, Device>> = Mutex::new(BTreeMap::new());
-        let mut opened = OPENED.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(device) = opened.get(&number) {
-            return Ok(device.clone());
+    /// All adapters, those that are GPUs first.
+    fn open_all() -> Vec<Device> {
+        let kinds: [fn(usize) -> Kind; 3] =
+            [Kind::DiscreteGpu, Kind::IntegratedGpu, Kind::VirtualGpu];
+        let gpus = kinds.into_iter().flat_map(|kind| {
+            let of_kind = (0..OF_KIND_MAX).map(move |i| open(kind(i)));
+            of_kind.take_while(Option::is_some).flatten()
+        });
+        gpus.chain(open(Kind::Cpu)).collect()
+    }
+
+    fn open(kind: Kind) -> Option<Device> {
+        let options = Device::wgpu_options().device_kind(kind.clone());
+        match options.graphics_api(INTERFACE).init() {
+            Ok(device) => Some(device),
+            Err(reason) => {
+                tracing::debug!(?kind, %reason, "no adapter");
+                None
+            }
         }
-        let device = Device::wgpu_options().device_kind(kind.clone()).init();
-        let device = device.map_err(|error| {
-            format!("adapter {number} cannot be used: {error}; update its driver")
-        })?;
-        opened.insert(number, device.clone());
-        Ok(device)
     }
 }

@@ -37,7 +37,7 @@ pub(crate) struct Computed {
 
 /// Result of a forward pass in training.
 #[derive(Debug)]
-pub(super) struct Forward {
+pub(super) struct ForwardPass {
     pub(super) outputs: Tensor<2>,
     /// Observed values of buffers, by their number in the layout.
     pub(super) observed: Vec<(usize, Tensor<1>)>,
@@ -176,7 +176,7 @@ impl Engine {
         part: Samples<'_>,
         (dropout, ghosts): (Stream, Ghosts),
         harvest: &Harvest,
-    ) -> Forward {
+    ) -> ForwardPass {
         let training = Training {
             stream: dropout,
             first_row: part.first_row(),
@@ -202,7 +202,7 @@ impl Engine {
             .with_harvest(harvest);
         let outputs = self.model.forward(&mut pass, &input);
         harvest.forward_done();
-        Forward {
+        ForwardPass {
             outputs,
             observed: pass.into_observed(),
         }
@@ -219,7 +219,7 @@ impl Engine {
         harvest: Harvest,
     ) -> (Vec<f32>, Sums) {
         let device = self.device.clone().autodiff();
-        let Forward { outputs, observed } = self.forward_part(weights, part, drawn, &harvest);
+        let ForwardPass { outputs, observed } = self.forward_part(weights, part, drawn, &harvest);
         let share = single(exact_len(part.rows()) / exact_len(part.global_rows()));
         let mut buffers = layers::observed_in(self.model.layout(), observed, bucket);
         buffers.iter_mut().for_each(|value| *value *= share);

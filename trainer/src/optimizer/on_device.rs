@@ -70,7 +70,7 @@ impl DeviceUpdate<'_> {
         weights.clone() - self.decay.times(weights, self.rate)
     }
 
-    /// What `factor` makes of the lengths of weights and update of each parameter whose updates follow the length of its
+    /// Factors by `factor` of the lengths of weights and update, for each parameter whose updates follow the length of its
     /// weights; `None` for the others.
     pub(super) fn factors(
         &self,

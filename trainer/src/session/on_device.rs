@@ -15,7 +15,7 @@ use crate::{
     loss, loss_scale,
     parallel::{Phase, Ranks},
     random::Stream,
-    resident::{Report, Resident, Stepping},
+    resident::{DeviceState, StepReport, Stepping},
 };
 
 /// Returns true where weights, gradients and optimizer stay on the device. Ranks that share a batch add up their gradients in
@@ -27,7 +27,7 @@ pub(super) fn stays_on_device(engine: &Engine, ranks: &Ranks) -> bool {
 /// A step whose numbers are still to be looked at.
 #[derive(Debug)]
 pub(super) struct Pending {
-    report: Report,
+    report: StepReport,
     /// Steps before it.
     taken: Step,
     rate: f64,
@@ -87,13 +87,13 @@ impl<D: Data> Session<'_, D> {
     }
 
     /// The numbers on the device, which are taken there where they are not.
-    fn resident(&mut self) -> &mut Resident {
+    fn resident(&mut self) -> &mut DeviceState {
         let engine = &self.engine;
         let config = &self.plan.settings.config().optimizer;
         let state = (&self.optimizer, self.average.as_ref());
         let bucket = &self.bucket;
         self.resident
-            .get_or_insert_with(|| Resident::upload(engine, config, bucket, state))
+            .get_or_insert_with(|| DeviceState::upload(engine, config, bucket, state))
     }
 
     /// Orders the update by what was computed of a batch.

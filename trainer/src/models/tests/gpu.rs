@@ -10,7 +10,7 @@ use crate::{
         check::{adapter, gpus},
     },
     optimizer::{self, Optimizer},
-    resident::{Resident, Stepping},
+    resident::{DeviceState, Stepping},
 };
 
 /// In a build for GPUs, on a machine that has one.
@@ -79,7 +79,7 @@ fn losses_on_processor(engine: &Engine, data: &Data, steps: u64) -> Vec<f64> {
 fn losses_on_device(engine: &Engine, data: &Data, steps: u64) -> Vec<f64> {
     let config = optimizer::resolve(&OptimizerConfig::default()).unwrap();
     let optimizer = Optimizer::new(&config, &engine.trained());
-    let mut resident = Resident::upload(engine, &config, &bucket(engine), (&optimizer, None));
+    let mut resident = DeviceState::upload(engine, &config, &bucket(engine), (&optimizer, None));
     let mut step = |number| {
         let random = Stream::dropout(Seed::new(1), Step::new(number));
         let weights = resident.weights();

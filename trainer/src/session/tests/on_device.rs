@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{device::Backend, layers::check::adapter, parallel::Group, testing::train_at};
 
-/// Stand-in, and an adapter where there is one.
+/// The processor as a device, and an adapter where there is one.
 fn devices() -> Vec<Backend> {
     [Some(Backend::stand_in()), adapter()]
         .into_iter()
@@ -145,7 +145,7 @@ fn group(parameters: &str) -> ParameterGroup {
 }
 
 /// Name, data, and what is asked for.
-type Case<'a> = (&'a str, fn(usize) -> Toy, &'a dyn Fn(&mut TrainConfig));
+type DeviceCase<'a> = (&'a str, fn(usize) -> Toy, &'a dyn Fn(&mut TrainConfig));
 
 #[test]
 fn what_a_run_is_asked_for_happens_on_a_device_too() {
@@ -154,7 +154,7 @@ fn what_a_run_is_asked_for_happens_on_a_device_too() {
         c.model.norm = Some(NormKind::Batch);
         c.optimizer.r#type = OptimizerKind::Sgd;
     };
-    let cases: [Case<'_>; 8] = [
+    let cases: [DeviceCase<'_>; 8] = [
         ("classes", classification, &|c| {
             c.loss.label_smoothing = Some(0.1);
         }),
@@ -252,7 +252,7 @@ fn a_run_on_a_device_that_is_stopped_and_resumed_has_the_same_bits() {
     }
 }
 
-/// Whether the host learns of a bad batch at once or only while the next one is computed, its numbers change nothing.
+/// Numbers of a bad batch change nothing, if the host learns of it at once or only while the next one is computed.
 #[test]
 fn no_batch_of_nan_changes_a_number_on_a_device() {
     let mut config = lenient();
