@@ -94,26 +94,6 @@ impl Backend {
         Ok(backend)
     }
 
-    /// Refuses a type of products that the device does not compute in.
-    ///
-    /// # Errors
-    /// [`Error::Config`].
-    pub(crate) fn check(&self, precision: Precision) -> Result<(), Error> {
-        let products = match precision {
-            Precision::F32 => return Ok(()),
-            Precision::Bf16 => DType::BF16,
-            Precision::F16 => DType::F16,
-        };
-        if self.device.supports_dtype(products) {
-            return Ok(());
-        }
-        let reason = format!(
-            "{} does not compute in it; set it to `f32`, or `train.device` to another device",
-            self.name
-        );
-        Err(wrong("precision", reason))
-    }
-
     /// The same, and nothing is said of it in the log.
     ///
     /// # Errors
@@ -132,6 +112,26 @@ impl Backend {
                 Self::cpu()
             })),
         }
+    }
+
+    /// Refuses a type of products that the device does not compute in.
+    ///
+    /// # Errors
+    /// [`Error::Config`].
+    pub(crate) fn check(&self, precision: Precision) -> Result<(), Error> {
+        let products = match precision {
+            Precision::F32 => return Ok(()),
+            Precision::Bf16 => DType::BF16,
+            Precision::F16 => DType::F16,
+        };
+        if self.device.supports_dtype(products) {
+            return Ok(());
+        }
+        let reason = format!(
+            "{} does not compute in it; set it to `f32`, or `train.device` to another device",
+            self.name
+        );
+        Err(wrong("precision", reason))
     }
 }
 
@@ -154,7 +154,7 @@ impl DeviceReader {
     pub(crate) fn of(tensor: &Tensor<1>) -> Self {
         #[cfg(any(feature = "cuda", feature = "wgpu"))]
         if let Ok(tensor) = tensor.clone().try_into_primitive::<burn::backend::Cube>() {
-            // A copy under way borrows what ordered it, which is a handle of a few bytes for a run.
+            // A read in progress borrows the client that ordered it: a handle of a few bytes, one for each upload of the state.
             let client = &*Box::leak(Box::new(tensor.client));
             return Self(Box::new(move |tensor: Tensor<1>| {
                 let tensor = tensor.try_into_primitive::<burn::backend::Cube>();
@@ -168,8 +168,6 @@ impl DeviceReader {
                 })
             }));
         }
-        let is_here = is_processor(&tensor.device());
-        debug_assert!(is_here, "a tensor is on a device or on the processor");
         Self(Box::new(|tensor| {
             let read = tensor.try_into_vec_as::<f32>();
             Box::pin(std::future::ready(read.map_err(|error| error.to_string())))

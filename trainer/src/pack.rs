@@ -1,8 +1,8 @@
 //! Runs of a bucket as one flat tensor.
 //!
 //! Each entry begins at a multiple of [`ALIGNMENT`] numbers: a part of a tensor that begins there, and whose length is a
-//! multiple too, is a view of it on a GPU; any other is a copy. What is between entries is 0 and stays 0: its gradient is 0, and every update is 0 where weight
-//! and gradient are.
+//! multiple too, is a view of it on a GPU; any other is a copy. The numbers between entries are 0 and stay 0: their gradient
+//! is 0, and every update is 0 where weight and gradient are.
 
 use std::ops::Range;
 
@@ -18,7 +18,7 @@ pub(crate) struct Pack {
     len: usize,
 }
 
-/// EntryPlace of an entry.
+/// Place of an entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct EntryPlace {
     /// Elements of the bucket.

@@ -42,6 +42,7 @@ use crate::{
     baseline,
     checkpoint::{BEST_PATH, Checkpoints, Numbers, Saver},
     data::{Batch, Data},
+    device_state::DeviceState,
     engine::{Engine, sections::Sections},
     error::Error,
     log::{Line, MetricsLog},
@@ -51,7 +52,6 @@ use crate::{
     optimizer::Optimizer,
     parallel::{Phase, Ranks},
     plan::{Plan, Position},
-    resident::DeviceState,
     run_folder::RunFolder,
     schedule::Schedule,
     track::{record::REPORT_PATH, status::Tracker},
@@ -89,7 +89,7 @@ pub(crate) struct Session<'a, D> {
     best: Option<Numbers>,
     gradient: Vec<f32>,
     /// Weights, average and optimizer, where they stay on a device; what is above of them is a copy.
-    resident: Option<DeviceState>,
+    device_state: Option<DeviceState>,
     /// The last step on the device, whose numbers were not yet looked at.
     pending: Option<Pending>,
     meter: Meter,
@@ -158,7 +158,7 @@ impl<'a, D: Data> Session<'a, D> {
             average: average.map(|config| Average::new(config, bucket.clone())),
             best: None,
             gradient: if stays { Vec::new() } else { vec![0.0; len] },
-            resident: None,
+            device_state: None,
             pending: None,
             meter: Meter::new(now),
             agreed_to_stop: false,

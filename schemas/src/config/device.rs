@@ -9,8 +9,8 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(into = "String", try_from = "String")]
 pub enum DeviceChoice {
-    /// A GPU if the program was built for GPUs and the machine has one, otherwise the CPU; the log
-    /// reports the choice.
+    /// An NVIDIA GPU if the program was built with `cuda`, the machine has one and it computes in
+    /// `train.precision`, otherwise the CPU; the log reports the choice.
     #[default]
     Auto,
     /// The CPU.

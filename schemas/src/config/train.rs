@@ -35,8 +35,8 @@ pub struct TrainConfig {
     /// Device that computes the model: `"auto"`, `"cpu"`, `"cuda"` (NVIDIA), `"wgpu"` (any GPU with
     /// a driver for Vulkan, Metal or DirectX 12), or one of several by its number, `"cuda:1"`.
     /// Results of different devices differ in their last bits; a run may resume on another device.
-    /// Default `"auto"`: a GPU if this program was built for GPUs and the machine has one,
-    /// otherwise the CPU.
+    /// Default `"auto"`: an NVIDIA GPU if this program was built with `cuda` and the machine has one
+    /// that computes in `precision`, otherwise the CPU; never `wgpu`. The log names the choice.
     #[serde(skip_serializing_if = "DeviceChoice::is_auto")]
     pub device: DeviceChoice,
     /// Model.

@@ -26,9 +26,9 @@ mod found {
     use super::Backend;
     use crate::device::DeviceKind;
 
-    /// Interface that adapters are looked for behind. A look at all of them loads drivers for OpenGL too, which write to the
-    /// terminal and, where there is no GPU, can corrupt memory.
-    const INTERFACE: WgpuBackend = if cfg!(target_os = "linux") {
+    /// Graphics API of the adapters. Trying all APIs loads OpenGL drivers too, which write to the terminal and, where there is
+    /// no GPU, can corrupt memory.
+    const API: WgpuBackend = if cfg!(target_os = "linux") {
         WgpuBackend::Vulkan
     } else {
         WgpuBackend::Auto
@@ -39,7 +39,7 @@ mod found {
 
     /// Adapter number `number`, or why there is none and what to do.
     pub(in crate::device) fn adapter(number: u32) -> Result<Backend, String> {
-        // A process opens an adapter once. Those before it are opened to be counted.
+        // A process opens each adapter once, and all of them to count them.
         static OPENED: Mutex<Vec<Device>> = Mutex::new(Vec::new());
         let mut opened = OPENED.lock().unwrap_or_else(PoisonError::into_inner);
         if opened.is_empty() {
@@ -48,8 +48,8 @@ mod found {
         let Some(device) = opened.get(number as usize) else {
             return Err(match opened.len() {
                 0 => "no adapter: no driver for Vulkan, Metal or DirectX 12 was found; install that of the GPU".to_owned(),
-                1 => format!("no adapter {number}: there is one, `wgpu:0`"),
-                count => format!("no adapter {number}: there are {count}, from `wgpu:0`"),
+                1 => format!("no adapter {number}: there is one; use `wgpu:0`"),
+                count => format!("no adapter {number}: there are {count}; use `wgpu:0` to `wgpu:{}`", count - 1),
             });
         };
         let name = device.identity().map(|identity| identity.name);
@@ -75,7 +75,7 @@ mod found {
 
     fn open(kind: Kind) -> Option<Device> {
         let options = Device::wgpu_options().device_kind(kind.clone());
-        match options.graphics_api(INTERFACE).init() {
+        match options.graphics_api(API).init() {
             Ok(device) => Some(device),
             Err(reason) => {
                 tracing::debug!(?kind, %reason, "no adapter");

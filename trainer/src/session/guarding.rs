@@ -129,7 +129,7 @@ impl<D: Data> Session<'_, D> {
     /// Takes the numbers of the last clean checkpoint, or of one before it when that cannot be read, or those of the
     /// start. Returns its step and what the guard remembered; `None` when that start was a file of weights.
     fn restore(&mut self) -> Result<Option<(Step, GuardState)>, Error> {
-        self.resident = None;
+        self.device_state = None;
         let anchor = self.position.guard.anchor;
         let found = self.agreed(|checkpoints, usable| {
             match checkpoints.newest_up_to(anchor, usable) {

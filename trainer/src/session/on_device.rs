@@ -6,16 +6,21 @@
 
 use feedline_schemas::ids::Step;
 
-use super::{Session, exchange::RowsOfAll, saving::live, step::Taken};
+use super::{
+    Session,
+    exchange::RowsOfAll,
+    saving::live,
+    step::{Taken, factor},
+};
 use crate::{
     data::{Batch, Data, Samples},
+    device_state::{DeviceState, StepReport, Stepping},
     engine::{Engine, OnDevice},
     error::Error,
     guard::{self, Seen, Verdict},
     loss, loss_scale,
     parallel::{Phase, Ranks},
     random::Stream,
-    resident::{DeviceState, StepReport, Stepping},
 };
 
 /// Returns true where weights, gradients and optimizer stay on the device. Ranks that share a batch add up their gradients in
@@ -53,7 +58,7 @@ impl<D: Data> Session<'_, D> {
             self.look_back()?;
         }
         let mut computed = self.compute_on_device(samples);
-        // The weights were others: the batch is computed again with those of the checkpoint.
+        // After a rollback the batch is computed again, with the weights of the checkpoint.
         while self.look_back()? == Taken::WentBack {
             computed = self.compute_on_device(samples);
         }
@@ -70,10 +75,9 @@ impl<D: Data> Session<'_, D> {
     /// Orders the forward and backward pass of a batch, beside which a checkpoint that is due is copied.
     fn compute_on_device(&mut self, samples: Samples<'_>) -> OnDevice {
         self.at(Phase::Computing);
-        let loss_scale = self.position.loss_scale.as_ref().map_or(1.0, |s| s.scale);
         let seed = self.plan.settings.config().seed;
-        let randomness = (Stream::dropout(seed, self.position.step), loss_scale);
-        let weights = self.resident().weights();
+        let randomness = (Stream::dropout(seed, self.position.step), self.loss_scale());
+        let weights = self.device_state().weights();
         let computed = self.engine.compute_on_device(&weights, samples, randomness);
         if let Some(due) = self.saving.due.take() {
             let begun = self.watch.clock.monotonic();
@@ -87,27 +91,21 @@ impl<D: Data> Session<'_, D> {
     }
 
     /// The numbers on the device, which are taken there where they are not.
-    fn resident(&mut self) -> &mut DeviceState {
+    fn device_state(&mut self) -> &mut DeviceState {
         let engine = &self.engine;
         let config = &self.plan.settings.config().optimizer;
         let state = (&self.optimizer, self.average.as_ref());
         let bucket = &self.bucket;
-        self.resident
+        self.device_state
             .get_or_insert_with(|| DeviceState::upload(engine, config, bucket, state))
     }
 
     /// Orders the update by what was computed of a batch.
     fn order_step(&mut self, computed: OnDevice, batch: &D::Batch) -> Pending {
-        let loss_scale = self.position.loss_scale.as_ref().map_or(1.0, |s| s.scale);
         let weight = computed.weight;
-        let of_mean = if weight > 0.0 {
-            computed.nominal / weight
-        } else {
-            1.0
-        };
         let taken = self.position.step;
         let rate = self.schedule.rate(taken, &self.position.plateau);
-        let factor = of_mean / loss_scale;
+        let factor = factor(computed.nominal, weight) / self.loss_scale();
         let stepping = Stepping {
             number: self.position.updates() + 1,
             rate,
@@ -116,9 +114,12 @@ impl<D: Data> Session<'_, D> {
             buffer_share: self.engine.buffer_share(batch.samples().global_rows()),
             average: self.average.as_ref(),
         };
-        let resident = self.resident.as_mut().expect("a batch was computed on it");
+        let state = self
+            .device_state
+            .as_mut()
+            .expect("a batch was computed on it");
         Pending {
-            report: resident.step(computed, stepping),
+            report: state.step(computed, stepping),
             taken,
             rate,
             factor,
@@ -209,12 +210,12 @@ impl<D: Data> Session<'_, D> {
     /// [`Error::Device`], or what the guard says of the step.
     pub(super) fn fetch(&mut self) -> Result<Taken, Error> {
         let taken = self.look()?;
-        if let Some(resident) = &mut self.resident {
+        if let Some(state) = &mut self.device_state {
             let average = self
                 .average
                 .as_mut()
                 .map(crate::average::Average::weights_mut);
-            resident.download(&mut self.bucket, self.optimizer.state_mut(), average)?;
+            state.download(&mut self.bucket, self.optimizer.state_mut(), average)?;
         }
         Ok(taken)
     }

@@ -197,7 +197,7 @@ impl<D: Data> Session<'_, D> {
             .is_some()
             .then(|| Numbers::new(best.unwrap_or_else(|| parameters.clone())));
         self.bucket = parameters;
-        (self.resident, self.pending) = (None, None);
+        (self.device_state, self.pending) = (None, None);
         self.take_state_of(checkpoints, &header, state)?;
         if self.watch.ranks.leads() {
             let at = (header.step, header.epoch);

@@ -54,11 +54,11 @@ impl<D: Data> Session<'_, D> {
         self.plan.check_targets(samples, batch.keys())?;
         let taken = self.position.step;
         let config = self.plan.settings.config();
-        let loss_scale = self.position.loss_scale.as_ref().map_or(1.0, |s| s.scale);
+        let loss_scale = self.loss_scale();
         let computed = self.compute(samples, loss_scale)?;
         self.at(Phase::Updating);
         let loss = mean(computed.loss_sum, computed.weight);
-        let factor = factor(&computed) / loss_scale;
+        let factor = factor(computed.nominal, computed.weight) / loss_scale;
         let norm = self.sharing.norm(self.watch.ranks, &self.gradient)? * factor;
         if loss.is_finite() && !norm.is_finite() && self.lower_loss_scale(taken) {
             self.position.guard.dropped += 1;
@@ -181,6 +181,11 @@ impl<D: Data> Session<'_, D> {
         Ok(())
     }
 
+    /// Scale of the loss; 1 without one.
+    pub(super) fn loss_scale(&self) -> f64 {
+        self.position.loss_scale.as_ref().map_or(1.0, |s| s.scale)
+    }
+
     /// Lowers the scale of the loss, with f16, after a gradient that is not finite after `taken` steps; false where it cannot be lowered.
     pub(super) fn lower_loss_scale(&mut self, taken: Step) -> bool {
         let config = self.plan.settings.config().loss_scale.as_ref();
@@ -200,13 +205,9 @@ impl<D: Data> Session<'_, D> {
     }
 }
 
-/// Factor that turns the computed gradient into that of the mean.
-fn factor(computed: &Computed) -> f64 {
-    if computed.weight > 0.0 {
-        computed.nominal / computed.weight
-    } else {
-        1.0
-    }
+/// Factor that turns the computed gradient, divided by `nominal`, into that of the mean of losses of this weight.
+pub(super) fn factor(nominal: f64, weight: f64) -> f64 {
+    if weight > 0.0 { nominal / weight } else { 1.0 }
 }
 
 /// The error for a loss or gradient that is not finite. Names the samples whose own loss is not, or else the first.

@@ -5,12 +5,12 @@ use feedline_schemas::config::OptimizerConfig;
 use super::*;
 use crate::{
     device::Backend,
+    device_state::{DeviceState, Stepping},
     layers::{
         PassSettings,
         check::{adapter, gpus},
     },
     optimizer::{self, Optimizer},
-    resident::{DeviceState, Stepping},
 };
 
 /// In a build for GPUs, on a machine that has one.
@@ -79,10 +79,10 @@ fn losses_on_processor(engine: &Engine, data: &Data, steps: u64) -> Vec<f64> {
 fn losses_on_device(engine: &Engine, data: &Data, steps: u64) -> Vec<f64> {
     let config = optimizer::resolve(&OptimizerConfig::default()).unwrap();
     let optimizer = Optimizer::new(&config, &engine.trained());
-    let mut resident = DeviceState::upload(engine, &config, &bucket(engine), (&optimizer, None));
+    let mut state = DeviceState::upload(engine, &config, &bucket(engine), (&optimizer, None));
     let mut step = |number| {
         let random = Stream::dropout(Seed::new(1), Step::new(number));
-        let weights = resident.weights();
+        let weights = state.weights();
         let found = engine.compute_on_device(&weights, data.samples(), (random, 1.0));
         let weight = found.weight;
         let stepping = Stepping {
@@ -93,7 +93,7 @@ fn losses_on_device(engine: &Engine, data: &Data, steps: u64) -> Vec<f64> {
             buffer_share: engine.buffer_share(data.samples().rows()),
             average: None,
         };
-        resident.step(found, stepping).finish().unwrap().loss_sum / weight
+        state.step(found, stepping).finish().unwrap().loss_sum / weight
     };
     (1..=steps).map(&mut step).collect()
 }

@@ -28,7 +28,7 @@ pub(crate) struct DeviceState {
     buffers: Pack,
     optimizer: DeviceOptimizer,
     reader: DeviceReader,
-    /// PackedNumbers of the parameters that are not trained.
+    /// The parameters that are not trained.
     kept: Tensor<1>,
     weights: PackedNumbers,
     average: Option<PackedNumbers>,
@@ -68,7 +68,7 @@ pub(crate) struct Stepping<'a> {
     pub(crate) average: Option<&'a Average>,
 }
 
-/// PackedNumbers of a step that are on their way to the host.
+/// Numbers of a step that are on their way to the host.
 #[derive(Debug)]
 pub(crate) struct StepReport {
     reading: DeviceRead,
@@ -76,7 +76,7 @@ pub(crate) struct StepReport {
     losses: Vec<Tensor<1>>,
 }
 
-/// PackedNumbers of a step.
+/// Numbers of a step.
 #[derive(Debug)]
 pub(crate) struct StepNumbers {
     /// Sum of the losses.
@@ -139,7 +139,7 @@ impl DeviceState {
         let mut counts = [0; 3];
         let mut ranges = [Vec::new(), Vec::new(), Vec::new()];
         let places = layout.entries().iter().enumerate().map(|(i, entry)| {
-            let part = if i >= layout.trained() {
+            let kind = if i >= layout.trained() {
                 EntryKind::Buffer
             } else if trained
                 .iter()
@@ -149,9 +149,9 @@ impl DeviceState {
             } else {
                 EntryKind::Frozen
             };
-            ranges[part as usize].push(entry.range.clone());
-            counts[part as usize] += 1;
-            (part, counts[part as usize] - 1)
+            ranges[kind as usize].push(entry.range.clone());
+            counts[kind as usize] += 1;
+            (kind, counts[kind as usize] - 1)
         });
         let places: Vec<_> = places.collect();
         let [_, frozen, buffers] = ranges.map(Pack::new);
@@ -178,7 +178,7 @@ impl DeviceState {
     pub(crate) fn weights(&self) -> Vec<Tensor<1>> {
         let PackedNumbers { trained, buffers } = &self.weights;
         let places = self.places.iter();
-        let views = places.map(|&(part, entry)| match part {
+        let views = places.map(|&(kind, entry)| match kind {
             EntryKind::Trained => self.optimizer.pack().view(trained, entry),
             EntryKind::Frozen => self.frozen.view(&self.kept, entry),
             EntryKind::Buffer => self.buffers.view(buffers, entry),
