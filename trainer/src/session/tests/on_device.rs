@@ -233,6 +233,7 @@ fn a_run_on_a_device_that_is_stopped_and_resumed_has_the_same_bits() {
         for fault in [
             Fault::StopAt(1),
             Fault::StopAt(4),
+            Fault::DieAt(7),
             Fault::DieAt(8),
             Fault::StopInValidation(1),
         ] {
