@@ -151,6 +151,10 @@ pub(crate) struct DeviceReader(Box<dyn Fn(Tensor<1>) -> Arriving + Send + Sync>)
 
 impl DeviceReader {
     /// Reads tensors of the device that a tensor is on.
+    #[cfg_attr(
+        not(any(feature = "cuda", feature = "wgpu")),
+        expect(unused_variables, reason = "the processor is the only device")
+    )]
     pub(crate) fn of(tensor: &Tensor<1>) -> Self {
         #[cfg(any(feature = "cuda", feature = "wgpu"))]
         if let Ok(tensor) = tensor.clone().try_into_primitive::<burn::backend::Cube>() {
