@@ -17,7 +17,7 @@ use feedline_schemas::{config::LoraConfig, ids::Seed};
 pub(crate) use crate::layers::{Parameter, bucket_len};
 use crate::{
     error::Error,
-    layers::{Layout, Mask, Pass},
+    layers::{KeyValueCache, Layout, Mask, Pass},
 };
 
 /// A network.
@@ -61,6 +61,19 @@ pub trait Model: Debug + Send + Sync {
     /// Objective that the outputs are compared with.
     fn objective(&self) -> Objective {
         Objective::Target
+    }
+
+    /// Scores of the token after each row of `ids`, `[rows, new]`, which come after the tokens whose keys and values are in
+    /// `cache`: `[rows, vocabulary]`. Adds the new ones to the cache. `None` for a model without keys and values, whose
+    /// texts are continued by whole passes.
+    fn extend(
+        &self,
+        pass: &Pass<'_>,
+        ids: Tensor<2, Int>,
+        cache: &mut KeyValueCache,
+    ) -> Option<Tensor<2>> {
+        drop((pass, ids, cache));
+        None
     }
 
     /// The parameters and buffers in bucket order, without gaps.
@@ -230,6 +243,15 @@ impl Model for Adapted {
 
     fn objective(&self) -> Objective {
         self.model.objective()
+    }
+
+    fn extend(
+        &self,
+        pass: &Pass<'_>,
+        ids: Tensor<2, Int>,
+        cache: &mut KeyValueCache,
+    ) -> Option<Tensor<2>> {
+        self.model.extend(pass, ids, cache)
     }
 }
 

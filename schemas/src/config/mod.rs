@@ -105,7 +105,7 @@ pub use self::{
     mixture::{SourceAtEnd, TrainMixture, TrainSource},
     model::{
         ActivationKind, BranchConfig, BranchKind, ImagesConfig, ModelConfig, ModelKind, NormKind,
-        PoolKind,
+        PoolKind, PositionKind,
     },
     near_dup::{Digits, NearDupConfig, NearDupKeep, NearDupUnit, Normalization, Punctuation},
     oauth::{

@@ -31,8 +31,10 @@ pub struct ModelConfig {
     /// `conv.N` of a `cnn`, and the hidden `layer.N`. Default: none.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub checkpoint: Vec<String>,
-    /// `mlp`, `cnn`: normalisation before each activation function: `none`, `batch`, `layer` or
-    /// `group`. Default `none` for `mlp`, `batch` for `cnn`.
+    /// `mlp`, `cnn`: normalisation before each activation function: `none`, `batch`, `layer`,
+    /// `group` or, for `mlp`, `rms`. Default `none` for `mlp`, `batch` for `cnn`. `transformer`:
+    /// normalisation before attention, before the feed-forward layers and before the output:
+    /// `layer` or `rms`. Default `layer`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub norm: Option<NormKind>,
     /// `mlp` and `cnn` with `norm = "batch"`, `resnet`, `multi`: number of rows that batch norm
@@ -47,8 +49,10 @@ pub struct ModelConfig {
     /// its own. Default false.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub skip: Option<bool>,
-    /// `mlp`, `cnn`, `autoencoder`: activation function: `gelu`, `relu` or `silu`. Default `gelu`,
-    /// for `cnn` `relu`.
+    /// `mlp`, `cnn`, `autoencoder`, `transformer`: activation function: `gelu`, `relu` or `silu`.
+    /// Default `gelu`, for `cnn` `relu`. A `transformer` also has `swiglu`: its feed-forward layers
+    /// have a gate, and are 8/3 of the width, rounded up to a multiple of 16, instead of 4 times
+    /// the width, so that the number of parameters is about the same.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub activation: Option<ActivationKind>,
     /// `cnn`: channels of each convolution, 1 to 65,536. Default `[32, 64]`.
@@ -79,6 +83,19 @@ pub struct ModelConfig {
     /// `transformer`, `vit`: number of attention heads, a divisor of the width. Default 4.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub heads: Option<u32>,
+    /// `transformer`: number of heads of keys and values, a divisor of `heads`, whose queries share
+    /// them in equal groups (grouped-query attention). 1 is multi-query attention. Default: as many
+    /// as `heads`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub kv_heads: Option<u32>,
+    /// `transformer`: encoding of positions: `learned` (a vector for each position, added to that of
+    /// the token) or `rotary` (queries and keys are rotated by angles that follow from the position;
+    /// base 10,000). `rotary` needs an even number of values in each head. Default `learned`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub positions: Option<PositionKind>,
+    /// `transformer`: if false, the linear layers of its blocks have no bias. Default true.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bias: Option<bool>,
     /// `transformer`, `lstm`: number of token ids that the model reads of a row, 1 to 65,536.
     /// Default 128 for `transformer`. An `lstm` with this key reads tokens, otherwise rows of
     /// numbers.
@@ -132,7 +149,18 @@ const KEYS: KeyTable = KeyTable {
         ("lstm", &["layers", "width", "steps", "context"]),
         (
             "transformer",
-            &["layers", "width", "heads", "context", "tied"],
+            &[
+                "layers",
+                "width",
+                "heads",
+                "kv_heads",
+                "positions",
+                "norm",
+                "activation",
+                "bias",
+                "context",
+                "tied",
+            ],
         ),
         ("vit", &["layers", "width", "heads", "patch"]),
         ("autoencoder", &["hidden", "width", "activation"]),
@@ -187,6 +215,9 @@ pub enum NormKind {
     /// Group norm, with the largest number of groups, up to 32, that divides the channels and
     /// leaves at least 16 numbers in each.
     Group,
+    /// Root-mean-square norm: divided by the root of the mean square, then scaled; without a shift.
+    /// Not in a `cnn`.
+    Rms,
 }
 
 /// Kind of an activation function.
@@ -199,6 +230,18 @@ pub enum ActivationKind {
     Relu,
     /// `x sigmoid(x)`.
     Silu,
+    /// `silu(gate(x)) up(x)`, where `gate` and `up` are linear layers. Only in a `transformer`.
+    Swiglu,
+}
+
+/// Kind of an encoding of positions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum PositionKind {
+    /// A learned vector for each position, added to that of the token.
+    Learned,
+    /// Rotation of queries and keys by angles that follow from the position.
+    Rotary,
 }
 
 /// Kind of pooling.

@@ -9,24 +9,25 @@ use super::tagged::KeyTable;
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct OptimizerConfig {
-    /// Kind of the optimizer: `sgd`, `adam`, `adamw`, `lamb`, `lars` or `adafactor`. Default
-    /// `adamw`.
+    /// Kind of the optimizer: `sgd`, `adam`, `adamw`, `lamb`, `lars`, `adafactor` or `muon`.
+    /// Default `adamw`.
     pub r#type: OptimizerKind,
-    /// `sgd`, `lars`: momentum, the factor of the previous update, 0 to below 1. Default 0 for
-    /// `sgd`, 0.9 for `lars`.
+    /// `sgd`, `lars`, `muon`: momentum, the factor of the previous update, 0 to below 1. Default 0
+    /// for `sgd`, 0.9 for `lars`, 0.95 for `muon`.
     pub momentum: Option<f64>,
     /// `sgd`: dampening, a fraction that is removed from each gradient before it enters the
     /// momentum, 0 to 1. Default 0.
     pub dampening: Option<f64>,
-    /// `sgd`: if true, Nesterov momentum is used; needs `momentum` above 0 and `dampening = 0`.
-    /// Default false.
+    /// `sgd`, `muon`: if true, Nesterov momentum is used; needs `momentum` above 0 and, for `sgd`,
+    /// `dampening = 0`. Default false for `sgd`, true for `muon`.
     pub nesterov: Option<bool>,
-    /// `adam`, `adamw`, `lamb`: decay of the first moment, 0 to below 1. Default 0.9.
+    /// `adam`, `adamw`, `lamb`, `muon`: decay of the first moment, 0 to below 1. Default 0.9. `muon`
+    /// uses it for the parameters that AdamW updates.
     pub beta1: Option<f64>,
-    /// `adam`, `adamw`, `lamb`: decay of the second moment, 0 to below 1. Default 0.999.
+    /// `adam`, `adamw`, `lamb`, `muon`: decay of the second moment, 0 to below 1. Default 0.999.
     pub beta2: Option<f64>,
-    /// `adam`, `adamw`, `lamb`: number added to the root of the second moment, above 0. Default
-    /// 1e-8, for `lamb` 1e-6.
+    /// `adam`, `adamw`, `lamb`, `muon`: number added to the root of the second moment, above 0.
+    /// Default 1e-8, for `lamb` 1e-6.
     pub epsilon: Option<f64>,
     /// `lars`: norm of an update as a fraction of the norm of the weights, above 0. Default 0.001.
     pub trust: Option<f64>,
@@ -39,7 +40,7 @@ pub struct OptimizerConfig {
     pub update_clip: Option<f64>,
     /// All but `adam`: decoupled weight decay, at least 0; biases are not decayed. `lamb` and
     /// `lars` include it in the norm of the update, as their papers do. Default 0.01 for `adamw`
-    /// and `lamb`, 0 for the others.
+    /// and `lamb`, 0.1 for `muon`, 0 for the others.
     pub weight_decay: Option<f64>,
     /// L2 penalty `l2 / 2 * |w|²`, at least 0; its gradient `l2 * w` is added to the gradient of
     /// the loss. Biases have none. PyTorch calls it the weight decay of `SGD` and `Adam`. Default
@@ -67,6 +68,17 @@ const KEYS: KeyTable = KeyTable {
         ("adamw", &["beta1", "beta2", "epsilon", "weight_decay"]),
         ("lamb", &["beta1", "beta2", "epsilon", "weight_decay"]),
         ("lars", &["momentum", "trust", "weight_decay"]),
+        (
+            "muon",
+            &[
+                "momentum",
+                "nesterov",
+                "beta1",
+                "beta2",
+                "epsilon",
+                "weight_decay",
+            ],
+        ),
         (
             "adafactor",
             &[
@@ -109,6 +121,10 @@ pub enum OptimizerKind {
     Lars,
     /// Second moments factored into rows and columns (Shazeer and Stern 2018), for less memory.
     Adafactor,
+    /// Momentum made orthogonal (Jordan et al. 2024, Liu et al. 2025) for the matrices inside a
+    /// model: weights of fully connected, LSTM and convolution layers. Embeddings, the last fully
+    /// connected layer, biases and norms are updated by AdamW with the same learning rate.
+    Muon,
 }
 
 /// `[[train.optimizer.group]]`: settings of a parameter group.

@@ -679,7 +679,7 @@ fn images_and_tokens_per_second() {
         let each = (clock.monotonic() - start).as_secs_f64() / 5.0;
         println!("{:?}: {:.0} ms a step", config.model.r#type, 1e3 * each);
         let facts = engine.model().layout().facts().iter();
-        let kept: usize = facts.map(|layer| layer.kept).sum();
+        let kept: usize = facts.map(|layer| layer.kept + layer.scores).sum();
         let parts = part_count(shape, samples.rows(), bucket.len(), 1);
         let rows = samples.rows().div_ceil(parts);
         let status = std::fs::read_to_string("/proc/self/status").unwrap();

@@ -19,6 +19,8 @@ pub struct Parameter {
     pub(crate) range: Range<usize>,
     /// True when weight decay applies to it.
     pub(crate) decays: bool,
+    /// True for a matrix or kernel inside the model: no table of vectors, and not the last layer's.
+    pub(crate) is_hidden: bool,
 }
 
 /// Number of elements in the bucket of `parameters`.
@@ -65,6 +67,8 @@ pub struct LayerFacts {
     pub parameters: usize,
     /// Numbers per sample that are kept for the backward pass.
     pub kept: usize,
+    /// Scores of attention per sample, which the processor keeps too, and a GPU computes again.
+    pub scores: usize,
 }
 
 /// Lays out parameters, buffers and the places where randomness is drawn.
@@ -77,6 +81,8 @@ pub struct Builder {
     facts: Vec<LayerFacts>,
     segments: Vec<SegmentFacts>,
     linears: Vec<usize>,
+    /// Numbers of parameters that are tables of vectors.
+    tables: Vec<usize>,
 }
 
 impl Builder {
@@ -152,12 +158,37 @@ impl Builder {
             output: output.to_vec(),
             parameters,
             kept,
+            scores: 0,
         });
     }
 
     /// Says that a parameter is the weight of a fully connected layer, `[in, out]`.
     pub(super) fn linear(&mut self, weight: Slot) {
         self.linears.push(weight.0);
+    }
+
+    /// Adds scores of attention to the layer that was noted last.
+    pub(super) fn note_scores(&mut self, scores: usize) {
+        if let Some(facts) = self.facts.last_mut() {
+            facts.scores = scores;
+        }
+    }
+
+    /// Notes that a parameter is a table with a vector for each id or position: no matrix that inputs are multiplied by.
+    pub fn table(&mut self, weight: Slot) {
+        self.tables.push(weight.0);
+    }
+
+    /// The weight of the fully connected layer that nothing is laid out behind, by custom that of the model's outputs.
+    fn output(&self) -> Option<usize> {
+        let weight = *self.linears.last()?;
+        let (name, ..) = &self.parameters[weight];
+        let layer = name.strip_suffix("weight")?;
+        let behind = self.parameters[weight + 1..].iter();
+        let mut names = behind.map(|(name, ..)| name);
+        names
+            .all(|name| name.strip_prefix(layer) == Some("bias"))
+            .then_some(weight)
     }
 
     /// The next place where dropout draws.
@@ -170,6 +201,7 @@ impl Builder {
     #[must_use]
     pub fn finish(self) -> Layout {
         let trained = self.parameters.len();
+        let output = self.output();
         let (mut entries, mut initials): (Vec<Parameter>, Vec<Initial>) = Default::default();
         let buffers = self.buffers.into_iter();
         let buffers = buffers.map(|(name, shape, initial)| (name, shape, false, initial));
@@ -177,7 +209,10 @@ impl Builder {
             let begin = bucket_len(&entries);
             let range = begin..begin + shape.iter().product::<usize>();
             initials.push(initial);
+            let number = entries.len();
+            let is_inside = output != Some(number) && !self.tables.contains(&number);
             entries.push(Parameter {
+                is_hidden: decays && shape.len() > 1 && is_inside,
                 name,
                 shape,
                 range,
@@ -259,6 +294,7 @@ impl Parts {
             shape: shape.to_vec(),
             range: begin..begin + shape[0] * shape[1],
             decays: true,
+            is_hidden: false,
         };
         self.parameters.push((parameter, initial));
         self.parameters.len() - 1

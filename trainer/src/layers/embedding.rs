@@ -23,6 +23,7 @@ impl Embedding {
         let weight = builder.within(name, |b| {
             b.parameter("weight", &[count, width], true, initial)
         });
+        builder.table(weight);
         builder.note(
             name,
             "embedding".into(),

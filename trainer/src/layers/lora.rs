@@ -67,6 +67,7 @@ impl Layout {
                 output: vec![out],
                 parameters: rank * (from + out),
                 kept: from + rank,
+                scores: 0,
             });
         }
         Ok(adapted.finish())
@@ -120,7 +121,7 @@ mod tests {
 
     use super::*;
     use crate::layers::{
-        Attention, Builder, Gain, LayerNorm, Linear,
+        Attention, Builder, Gain, Heads, LayerNorm, Linear,
         check::{check_adapted, outputs_adapted},
     };
 
@@ -146,11 +147,14 @@ mod tests {
             [2, 3, 4],
             |b| {
                 let norm = LayerNorm::new(b, "n", &[3, 4]);
-                (norm, Attention::new(b, "a", [3, 4], 2, [Gain::Glorot; 2]))
+                (
+                    norm,
+                    Attention::new(b, "a", [3, 4], Heads::equal(2), [Gain::Glorot; 2], true),
+                )
             },
             |(norm, attention), pass, x| {
                 let x = norm.forward(pass, x);
-                attention.forward(pass, x, None)
+                attention.forward(pass, x, None, None)
             },
         );
     }

@@ -28,6 +28,7 @@
 
 mod activation;
 mod attention;
+mod blockwise;
 mod builder;
 mod conv;
 mod embedding;
@@ -45,13 +46,13 @@ pub(crate) mod check;
 
 pub use self::{
     activation::{Activation, Dropout},
-    attention::{Attention, Mask},
+    attention::{AngleTable, Angles, Attention, Heads, KeyValueCache, Mask},
     builder::{Buffer, Builder, Initial, LayerFacts, Layout, Parameter, Slot},
     conv::{AveragePool, Conv2d, MaxPool, global_average},
     embedding::Embedding,
     linear::{Gain, Linear},
     lstm::Lstm,
-    norm::{BatchNorm, GroupNorm, LayerNorm, MOMENTUM},
+    norm::{BatchNorm, GroupNorm, LayerNorm, MOMENTUM, RmsNorm},
     pass::{Pass, in_f32},
     segment::Segment,
 };

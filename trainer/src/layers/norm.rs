@@ -154,6 +154,36 @@ impl LayerNorm {
     }
 }
 
+/// Root-mean-square norm (Zhang and Sennrich 2019, arXiv 1910.07467): `x / sqrt(mean(x^2) + 1e-5) * scale` over the last
+/// size, for each row and place.
+#[derive(Clone, Copy, Debug)]
+pub struct RmsNorm {
+    scale: Slot,
+}
+
+impl RmsNorm {
+    /// Over samples of `sizes`; the last is normalized.
+    ///
+    /// # Panics
+    /// For samples without sizes.
+    pub fn new(builder: &mut Builder, name: &str, sizes: &[usize]) -> Self {
+        let width = *sizes.last().expect("a sample has sizes");
+        let ones = Initial::Constant(1.0);
+        let scale = builder.within(name, |b| b.parameter("scale", &[width], false, ones));
+        let kept = sizes.iter().product();
+        builder.note(name, "rms norm".into(), sizes, width, kept);
+        Self { scale }
+    }
+
+    /// Normalises `[.., width]`.
+    #[must_use]
+    pub fn forward<const D: usize>(&self, pass: &Pass<'_>, x: Tensor<D>) -> Tensor<D> {
+        let given = x.dtype();
+        let scale = pass.parameter(self.scale);
+        kernel::rms_norm(in_f32(x), scale, EPSILON).cast(given)
+    }
+}
+
 /// Group norm (Wu and He 2018, arXiv 1803.08494): mean and variance over groups of neighbouring channels and all places,
 /// for each row. It knows no batch, so it is the same in training and after.
 #[derive(Clone, Copy, Debug)]
@@ -225,6 +255,11 @@ mod tests {
             |n, pass, x| n.forward(pass, x),
         );
         check(
+            [2, 3, 5],
+            |b| RmsNorm::new(b, "n", &[3, 5]),
+            |n, pass, x| n.forward(pass, x),
+        );
+        check(
             [2, 4, 3, 2],
             |b| GroupNorm::new(b, "n", &[4, 3, 2], 2),
             |n, pass, x| n.forward(pass, x),
@@ -248,6 +283,18 @@ mod tests {
                 (square.sqrt() - bucket[i % 2].abs()).abs() < 1e-3,
                 "{square}"
             );
+        }
+    }
+
+    #[test]
+    fn rms_norm_divides_by_the_root_of_the_mean_square() {
+        let build = |b: &mut Builder| RmsNorm::new(b, "n", &[3]);
+        let (scale, x, y) = check::outputs([2, 3], build, |n, pass, x| n.forward(pass, x));
+        for (x, y) in x.chunks(3).zip(y.chunks(3)) {
+            let square = x.iter().map(|v| v * v).sum::<f64>() / 3.0;
+            let normed = x.iter().map(|v| v / (square + EPSILON).sqrt());
+            let expected: Vec<f64> = normed.zip(&scale).map(|(v, scale)| v * scale).collect();
+            check::assert_near(y, &expected, 1e-9);
         }
     }
 

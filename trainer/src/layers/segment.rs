@@ -69,7 +69,8 @@ reach!(burn::backend::Flex);
 #[cfg(any(feature = "cuda", feature = "wgpu"))]
 reach!(burn::backend::Cube);
 
-const ONE_BACKEND: &str = "all tensors of a pass are on one backend, in a graph in training";
+pub(super) const ONE_BACKEND: &str =
+    "all tensors of a pass are on one backend, in a graph in training";
 
 const HARVEST: &str = "weights that want gradients come with a harvest";
 

@@ -4,8 +4,8 @@ use burn::tensor::Tensor;
 use feedline_schemas::config::{ActivationKind, ModelConfig, NormKind};
 
 use crate::layers::{
-    Activation, Attention, BatchNorm, Builder, Dropout, Gain, GroupNorm, LayerNorm, Linear, Mask,
-    Pass, Segment,
+    Activation, Angles, Attention, BatchNorm, Builder, Dropout, Gain, GroupNorm, Heads,
+    KeyValueCache, LayerNorm, Linear, Mask, Pass, RmsNorm, Segment,
 };
 
 /// Most groups of a group norm, the number of its paper.
@@ -28,9 +28,17 @@ pub(super) fn size(value: Option<u32>) -> usize {
 /// The nonlinearity of a configuration.
 pub(super) const fn activation(config: &ModelConfig) -> Activation {
     match config.activation {
-        Some(ActivationKind::Relu) => Activation::Relu,
-        Some(ActivationKind::Silu) => Activation::Silu,
-        Some(ActivationKind::Gelu) | None => Activation::Gelu,
+        Some(kind) => of_kind(kind),
+        None => Activation::Gelu,
+    }
+}
+
+/// The nonlinearity of a kind; of one with a gate, that of the gate.
+const fn of_kind(kind: ActivationKind) -> Activation {
+    match kind {
+        ActivationKind::Relu => Activation::Relu,
+        ActivationKind::Silu | ActivationKind::Swiglu => Activation::Silu,
+        ActivationKind::Gelu => Activation::Gelu,
     }
 }
 
@@ -40,6 +48,7 @@ pub(super) enum Norm {
     Batch(BatchNorm),
     Layer(LayerNorm),
     Group(GroupNorm),
+    Rms(RmsNorm),
 }
 
 impl Norm {
@@ -56,6 +65,7 @@ impl Norm {
             NormKind::Layer if sizes.len() == 1 => {
                 Some(Self::Layer(LayerNorm::new(builder, name, sizes)))
             }
+            NormKind::Rms => Some(Self::Rms(RmsNorm::new(builder, name, sizes))),
             NormKind::Layer => Some(Self::Group(GroupNorm::new(builder, name, sizes, 1))),
             NormKind::Group => {
                 let numbers = sizes.iter().product::<usize>();
@@ -71,6 +81,7 @@ impl Norm {
             Self::Batch(norm) => norm.forward(pass, x),
             Self::Layer(norm) => norm.forward(pass, x),
             Self::Group(norm) => norm.forward(pass, x),
+            Self::Rms(norm) => norm.forward(pass, x),
         }
     }
 }
@@ -191,15 +202,157 @@ impl Dense {
     }
 }
 
-/// A transformer block with the norms before its parts (GPT-2, Radford et al. 2019): `x + attention(norm(x))`, then
-/// `x + out(gelu(up(norm(x))))` with four times the width inside.
+/// A norm over the last size, which a transformer has.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum LastNorm {
+    Layer(LayerNorm),
+    Rms(RmsNorm),
+}
+
+impl LastNorm {
+    pub(super) fn new(builder: &mut Builder, name: &str, style: BlockStyle) -> Self {
+        match style.norm {
+            NormKind::Rms => Self::Rms(RmsNorm::new(builder, name, &style.sizes)),
+            _ => Self::Layer(LayerNorm::new(builder, name, &style.sizes)),
+        }
+    }
+
+    pub(super) fn forward(&self, pass: &Pass<'_>, x: Tensor<3>) -> Tensor<3> {
+        match self {
+            Self::Layer(norm) => norm.forward(pass, x),
+            Self::Rms(norm) => norm.forward(pass, x),
+        }
+    }
+}
+
+/// Style of the blocks of a transformer.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct BlockStyle {
+    /// Length and width.
+    pub(super) sizes: [usize; 2],
+    pub(super) heads: Heads,
+    /// Number of blocks.
+    pub(super) layers: usize,
+    norm: NormKind,
+    activation: ActivationKind,
+    bias: bool,
+    dropout: f64,
+}
+
+impl BlockStyle {
+    /// GPT-2's, with the sizes of a configuration whose defaults are filled in, for `length` positions.
+    pub(super) fn plain(config: &ModelConfig, length: usize) -> Self {
+        Self {
+            sizes: [length, size(config.width)],
+            heads: Heads::equal(size(config.heads)),
+            layers: size(config.layers),
+            norm: NormKind::Layer,
+            activation: ActivationKind::Gelu,
+            bias: true,
+            dropout: config.dropout,
+        }
+    }
+
+    /// The style of a configuration whose defaults are filled in, for `length` positions.
+    pub(super) fn of(config: &ModelConfig, length: usize) -> Self {
+        let plain = Self::plain(config, length);
+        let queries = plain.heads.queries;
+        Self {
+            heads: Heads {
+                queries,
+                keys: config.kv_heads.map_or(queries, |keys| keys as usize),
+            },
+            norm: config.norm.unwrap_or(plain.norm),
+            activation: config.activation.unwrap_or(plain.activation),
+            bias: config.bias.unwrap_or(plain.bias),
+            ..plain
+        }
+    }
+
+    /// Numbers in a head.
+    pub(super) const fn inside(&self) -> usize {
+        self.sizes[1] / self.heads.queries
+    }
+
+    /// The blocks `block.0`, `block.1` and so on.
+    pub(super) fn blocks(self, builder: &mut Builder) -> Vec<(Segment, Block)> {
+        let block = |i: usize| {
+            let name = format!("block.{i}");
+            builder.segment(&name, &self.sizes, |b| Block::new(b, &name, self))
+        };
+        (0..self.layers).map(block).collect()
+    }
+}
+
+/// The feed-forward layers of a block: `out(activation(up(x)))` with four times the width inside, or `out(silu(g) u)` where
+/// `up` gives `g` and `u` beside each other (SwiGLU, Shazeer 2020, arXiv 2002.05202).
 #[derive(Clone, Debug)]
-pub(super) struct Block {
-    attention_norm: LayerNorm,
-    attention: Attention,
-    norm: LayerNorm,
+struct FeedForward {
     up: Linear,
     out: Linear,
+    activation: Activation,
+    /// True for a gate.
+    gated: bool,
+}
+
+/// The width inside feed-forward layers with a gate is a multiple of this.
+const GATED_MULTIPLE: usize = 16;
+
+impl FeedForward {
+    fn new(b: &mut Builder, style: BlockStyle, [inner, added]: [Gain; 2]) -> Self {
+        let [length, width] = style.sizes;
+        let gated = style.activation == ActivationKind::Swiglu;
+        let (inside, columns) = match gated {
+            true => {
+                let inside = (8 * width).div_ceil(3).next_multiple_of(GATED_MULTIPLE);
+                (inside, 2 * inside)
+            }
+            false => (4 * width, 4 * width),
+        };
+        let up = Linear::with_bias(b, "up", &style.sizes, columns, inner, style.bias);
+        let activation = of_kind(style.activation);
+        match gated {
+            // Both factors are kept.
+            true => b.note(
+                "activation",
+                "swiglu".into(),
+                &[length, inside],
+                0,
+                3 * length * inside,
+            ),
+            false => activation.note(b, "activation", &[length, inside]),
+        }
+        let out = Linear::with_bias(b, "out", &[length, inside], width, added, style.bias);
+        Self {
+            up,
+            out,
+            activation,
+            gated,
+        }
+    }
+
+    fn forward(&self, pass: &Pass<'_>, x: Tensor<3>) -> Tensor<3> {
+        let inner = self.up.forward(pass, x);
+        let inner = match self.gated {
+            true => {
+                let inside = inner.dims()[2] / 2;
+                let gate = inner.clone().narrow(2, 0, inside);
+                self.activation.forward(gate) * inner.narrow(2, inside, inside)
+            }
+            false => self.activation.forward(inner),
+        };
+        self.out.forward(pass, inner)
+    }
+}
+
+/// A transformer block with the norms before its parts (GPT-2, Radford et al. 2019): `x + attention(norm(x))`, then
+/// `x + feed_forward(norm(x))`.
+#[derive(Clone, Debug)]
+pub(super) struct Block {
+    attention_norm: LastNorm,
+    attention: Attention,
+    norm: LastNorm,
+    feed_forward: FeedForward,
     dropouts: [Dropout; 2],
 }
 
@@ -207,47 +360,57 @@ pub(super) struct Block {
 pub(super) const DEVIATION: f64 = 0.02;
 
 impl Block {
-    /// `layers` of them make a model; what they add to the residual stream begins smaller by `1 / sqrt(2 layers)`, as in
-    /// GPT-2.
-    pub(super) fn new(
-        builder: &mut Builder,
-        name: &str,
-        [length, width]: [usize; 2],
-        heads: usize,
-        layers: usize,
-        dropout: f64,
-    ) -> Self {
-        let sizes = [length, width];
-        let layers = u32::try_from(layers).unwrap_or(u32::MAX);
+    /// A model's blocks whose additions to the residual stream begin smaller by `1 / sqrt(2 layers)`, as in GPT-2.
+    fn new(builder: &mut Builder, name: &str, style: BlockStyle) -> Self {
+        let layers = u32::try_from(style.layers).unwrap_or(u32::MAX);
         let added = Gain::Normal(DEVIATION / (2.0 * f64::from(layers)).sqrt());
-        let inner = Gain::Normal(DEVIATION);
-        builder.within(name, |b| {
-            let attention_norm = LayerNorm::new(b, "attention_norm", &sizes);
-            let attention = Attention::new(b, "attention", sizes, heads, [inner, added]);
-            let norm = LayerNorm::new(b, "norm", &sizes);
-            let up = Linear::new(b, "up", &sizes, 4 * width, inner);
-            Activation::Gelu.note(b, "activation", &[length, 4 * width]);
-            let out = Linear::new(b, "out", &[length, 4 * width], width, added);
-            Self {
-                attention_norm,
-                attention,
-                norm,
-                up,
-                out,
-                dropouts: [Dropout::new(b, dropout), Dropout::new(b, dropout)],
-            }
+        let gains = [Gain::Normal(DEVIATION), added];
+        builder.within(name, |b| Self {
+            attention_norm: LastNorm::new(b, "attention_norm", style),
+            attention: Attention::new(b, "attention", style.sizes, style.heads, gains, style.bias),
+            norm: LastNorm::new(b, "norm", style),
+            feed_forward: FeedForward::new(b, style, gains),
+            dropouts: [(); 2].map(|()| Dropout::new(b, style.dropout)),
         })
     }
 
     /// `[rows, length, width]` to the same. What is added to `x` is computed in the type of products, the sum is not.
-    pub(super) fn forward(&self, pass: &Pass<'_>, x: Tensor<3>, mask: Option<&Mask>) -> Tensor<3> {
+    pub(super) fn forward(
+        &self,
+        pass: &Pass<'_>,
+        x: Tensor<3>,
+        mask: Option<&Mask>,
+        angles: Option<&Angles>,
+    ) -> Tensor<3> {
+        self.around(pass, x, |normed| {
+            self.attention.forward(pass, normed, mask, angles)
+        })
+    }
+
+    /// The same for the positions after those in `cache`.
+    pub(super) fn extend(
+        &self,
+        pass: &Pass<'_>,
+        x: Tensor<3>,
+        cache: &mut KeyValueCache,
+        angles: Option<&Angles>,
+    ) -> Tensor<3> {
+        self.around(pass, x, |normed| {
+            self.attention.extend(pass, normed, cache, angles)
+        })
+    }
+
+    fn around(
+        &self,
+        pass: &Pass<'_>,
+        x: Tensor<3>,
+        attend: impl FnOnce(Tensor<3>) -> Tensor<3>,
+    ) -> Tensor<3> {
         let given = x.dtype();
         let normed = pass.for_product(self.attention_norm.forward(pass, x.clone()));
-        let seen = self.attention.forward(pass, normed, mask).cast(given);
-        let x = x + self.dropouts[0].forward(pass, seen);
+        let x = x + self.dropouts[0].forward(pass, attend(normed).cast(given));
         let normed = pass.for_product(self.norm.forward(pass, x.clone()));
-        let inner = Activation::Gelu.forward(self.up.forward(pass, normed));
-        let added = self.out.forward(pass, inner).cast(given);
+        let added = self.feed_forward.forward(pass, normed).cast(given);
         x + self.dropouts[1].forward(pass, added)
     }
 }

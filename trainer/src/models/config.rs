@@ -1,7 +1,7 @@
 //! Keys of each model type, their defaults and ranges.
 
 use feedline_schemas::config::{
-    ActivationKind, ModelConfig, ModelKind, NormKind, PoolKind, TrainConfig,
+    ActivationKind, ModelConfig, ModelKind, NormKind, PoolKind, PositionKind, TrainConfig,
 };
 
 use super::branch;
@@ -47,7 +47,18 @@ const fn keys(kind: ModelKind) -> &'static [&'static str] {
         ],
         ModelKind::Resnet => &["depth", "small_images", "ghost_batch"],
         ModelKind::Lstm => &["layers", "width", "steps", "context"],
-        ModelKind::Transformer => &["layers", "width", "heads", "context", "tied"],
+        ModelKind::Transformer => &[
+            "layers",
+            "width",
+            "heads",
+            "kv_heads",
+            "positions",
+            "norm",
+            "activation",
+            "bias",
+            "context",
+            "tied",
+        ],
         ModelKind::Vit => &["layers", "width", "heads", "patch"],
         ModelKind::Autoencoder => &["hidden", "width", "activation"],
         ModelKind::Multi => &["branches", "hidden", "ghost_batch"],
@@ -79,6 +90,9 @@ fn given(config: &ModelConfig) -> impl Iterator<Item = &'static str> {
         ("layers", config.layers.is_some()),
         ("width", config.width.is_some()),
         ("heads", config.heads.is_some()),
+        ("kv_heads", config.kv_heads.is_some()),
+        ("positions", config.positions.is_some()),
+        ("bias", config.bias.is_some()),
         ("context", config.context.is_some()),
         ("tied", config.tied.is_some()),
         ("steps", config.steps.is_some()),
@@ -116,7 +130,8 @@ pub(crate) fn filled(config: &TrainConfig) -> ModelConfig {
     } else {
         128
     };
-    let norm = default(knows("norm"), model.norm, norm);
+    let is_transformer = kind == ModelKind::Transformer;
+    let norm = default(knows("norm") && !is_transformer, model.norm, norm);
     let normalises = norm == Some(NormKind::Batch) || kind == ModelKind::Resnet;
     let ghost_batch = match kind {
         ModelKind::Mlp => GHOST_ROWS,
@@ -127,7 +142,11 @@ pub(crate) fn filled(config: &TrainConfig) -> ModelConfig {
         norm,
         ghost_batch: default(normalises, model.ghost_batch, ghost_batch),
         skip: default(knows("skip"), model.skip, false),
-        activation: default(knows("activation"), model.activation, activation),
+        activation: default(
+            knows("activation") && !is_transformer,
+            model.activation,
+            activation,
+        ),
         channels: default(knows("channels"), model.channels, vec![32, 64]),
         kernel: default(knows("kernel"), model.kernel, 3),
         pool: default(knows("pool"), model.pool, PoolKind::Max),
@@ -136,7 +155,7 @@ pub(crate) fn filled(config: &TrainConfig) -> ModelConfig {
         layers: default(knows("layers"), model.layers, if is_lstm { 1 } else { 4 }),
         width: default(knows("width"), model.width, width),
         heads: default(knows("heads"), model.heads, 4),
-        context: default(kind == ModelKind::Transformer, model.context, 128),
+        context: default(is_transformer, model.context, 128),
         tied: default(knows("tied"), model.tied, true),
         patch: default(knows("patch"), model.patch, if small { 4 } else { 16 }),
         ..model
@@ -186,9 +205,11 @@ pub(crate) fn check(config: &ModelConfig) -> Result<(), Error> {
         let reason = "only batch norm has it; set `train.model.norm = \"batch\"`, or take it out";
         return Err(wrong("model.ghost_batch", reason));
     }
+    check_kinds(config)?;
     within("layers", config.layers, 1, 256)?;
     within("width", config.width, 1, WIDTH_MAX)?;
     within("heads", config.heads, 1, WIDTH_MAX)?;
+    within("kv_heads", config.kv_heads, 1, WIDTH_MAX)?;
     within("context", config.context, 1, WIDTH_MAX)?;
     within("steps", config.steps, 1, WIDTH_MAX)?;
     within("patch", config.patch, 1, 8192)?;
@@ -202,16 +223,51 @@ pub(crate) fn check(config: &ModelConfig) -> Result<(), Error> {
     Ok(())
 }
 
+/// Checks that the type has the norm and the activation that are given.
+fn check_kinds(config: &ModelConfig) -> Result<(), Error> {
+    let kind = config.r#type;
+    let reason = match (kind, config.norm) {
+        (ModelKind::Transformer, Some(NormKind::None | NormKind::Batch | NormKind::Group)) => {
+            "a `transformer` has `layer` or `rms`"
+        }
+        (ModelKind::Cnn, Some(NormKind::Rms)) => "a `cnn` has `none`, `batch`, `layer` or `group`",
+        _ => "",
+    };
+    if !reason.is_empty() {
+        return Err(wrong("model.norm", reason));
+    }
+    if kind != ModelKind::Transformer && config.activation == Some(ActivationKind::Swiglu) {
+        let reason = format!(
+            "only a `transformer` has `swiglu`; a model of type `{}` has `gelu`, `relu` or `silu`",
+            name(kind)
+        );
+        return Err(wrong("model.activation", reason));
+    }
+    Ok(())
+}
+
 fn check_heads(config: &ModelConfig) -> Result<(), Error> {
     if !keys(config.r#type).contains(&"heads") {
         return Ok(());
     }
     let (width, heads) = (config.width.unwrap_or(128), config.heads.unwrap_or(4));
-    if width.is_multiple_of(heads) {
-        return Ok(());
+    if !width.is_multiple_of(heads) {
+        let reason = format!("it is {heads} and must divide the width, {width}");
+        return Err(wrong("model.heads", reason));
     }
-    let reason = format!("it is {heads} and must divide the width, {width}");
-    Err(wrong("model.heads", reason))
+    if let Some(keys) = config.kv_heads.filter(|keys| !heads.is_multiple_of(*keys)) {
+        let reason = format!("it is {keys} and must divide the number of heads, {heads}");
+        return Err(wrong("model.kv_heads", reason));
+    }
+    let inside = width / heads;
+    if config.positions == Some(PositionKind::Rotary) && inside % 2 == 1 {
+        let reason = format!(
+            "`rotary` needs an even number of values in each head, and {width} / {heads} is {inside}; change \
+             `train.model.width` or `train.model.heads`"
+        );
+        return Err(wrong("model.positions", reason));
+    }
+    Ok(())
 }
 
 pub(super) fn widths(key: &str, widths: Option<&[u32]>) -> Result<(), Error> {
@@ -262,7 +318,7 @@ mod tests {
         assert_eq!(
             refused(config),
             "cannot use `train.model.kernel`: it is not a key of a model of type `transformer`, which knows `layers`, \
-             `width`, `heads`, `context`, `tied` and `dropout`; take it out, or set `train.model.type`"
+             `width`, `heads`, `kv_heads`, `positions`, `norm`, `activation`, `bias`, `context`, `tied` and `dropout`; take it out, or set `train.model.type`"
         );
     }
 
@@ -277,6 +333,50 @@ mod tests {
         assert_eq!(
             refused(config),
             "cannot use `train.model.heads`: it is 3 and must divide the width, 100"
+        );
+    }
+
+    #[test]
+    fn choices_that_do_not_go_together_are_refused() {
+        let transformer = || ModelConfig {
+            r#type: ModelKind::Transformer,
+            width: Some(12),
+            heads: Some(4),
+            ..ModelConfig::default()
+        };
+        let keys = ModelConfig {
+            kv_heads: Some(3),
+            ..transformer()
+        };
+        assert_eq!(
+            refused(keys),
+            "cannot use `train.model.kv_heads`: it is 3 and must divide the number of heads, 4"
+        );
+        let rotary = ModelConfig {
+            positions: Some(PositionKind::Rotary),
+            ..transformer()
+        };
+        assert_eq!(
+            refused(rotary),
+            "cannot use `train.model.positions`: `rotary` needs an even number of values in each head, and 12 / 4 is 3; \
+             change `train.model.width` or `train.model.heads`"
+        );
+        let norm = ModelConfig {
+            norm: Some(NormKind::Batch),
+            ..transformer()
+        };
+        assert_eq!(
+            refused(norm),
+            "cannot use `train.model.norm`: a `transformer` has `layer` or `rms`"
+        );
+        let gated = ModelConfig {
+            activation: Some(ActivationKind::Swiglu),
+            ..ModelConfig::default()
+        };
+        assert_eq!(
+            refused(gated),
+            "cannot use `train.model.activation`: only a `transformer` has `swiglu`; a model of type `mlp` has `gelu`, \
+             `relu` or `silu`"
         );
     }
 

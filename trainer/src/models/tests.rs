@@ -8,7 +8,7 @@ mod sections;
 use feedline_schemas::{
     config::{
         ActivationKind, BranchConfig, BranchKind, ImagesConfig, LossKind, NormKind, PoolKind,
-        TrainConfig,
+        PositionKind, TrainConfig,
     },
     ids::{Seed, Step},
 };
@@ -157,6 +157,20 @@ fn small() -> Vec<(&'static str, Shape, ModelConfig)> {
                 ..attention(ModelKind::Transformer)
             },
         ),
+        (
+            "transformer, rotary",
+            TOKENS,
+            ModelConfig {
+                heads: Some(4),
+                kv_heads: Some(2),
+                positions: Some(PositionKind::Rotary),
+                norm: Some(NormKind::Rms),
+                activation: Some(ActivationKind::Swiglu),
+                bias: Some(false),
+                ..attention(ModelKind::Transformer)
+            },
+        ),
+        ("mlp, rms", ROWS, dense(NormKind::Rms, ActivationKind::Relu)),
         (
             "autoencoder",
             ROWS,
@@ -323,6 +337,36 @@ fn every_parameter_takes_part() {
             .sum::<usize>();
         assert_eq!(facts, trained, "{name}: parameters in its summary");
     }
+}
+
+#[test]
+fn muon_updates_the_matrices_between_tables_and_the_last_layer() {
+    let hidden = |name: &str| -> Vec<String> {
+        let (_, shape, config) = small().into_iter().find(|(n, ..)| *n == name).unwrap();
+        let engine = engine(&config, &Data::new(shape));
+        let entries = engine.model().layout().entries().iter();
+        let hidden = entries.filter(|entry| entry.is_hidden);
+        hidden.map(|entry| entry.name.clone()).collect()
+    };
+    let of_blocks = ["attention.qkv", "attention.out", "up", "out"];
+    let blocks: Vec<String> = (0..2)
+        .flat_map(|i| of_blocks.map(|layer| format!("block.{i}.{layer}.weight")))
+        .collect();
+    // Scores are those of the embedding, or of a last layer.
+    for name in ["transformer", "transformer, untied", "transformer, rotary"] {
+        assert_eq!(hidden(name), blocks, "{name}");
+    }
+    assert_eq!(hidden("mlp, layer"), ["layer.0.weight", "layer.1.weight"]);
+    let cnn = ["conv.0.conv.weight", "conv.1.conv.weight", "layer.0.weight"];
+    assert_eq!(hidden("cnn, layer"), cnn);
+    let lstm = [
+        "lstm.0.input",
+        "lstm.0.state",
+        "lstm.1.input",
+        "lstm.1.state",
+    ];
+    assert_eq!(hidden("lstm, tokens"), lstm);
+    assert_eq!(hidden("vit")[0], "patches.weight");
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use burn::tensor::Tensor;
 use feedline_schemas::config::ModelConfig;
 
-use super::blocks::{Block, DEVIATION, size};
+use super::blocks::{Block, BlockStyle, DEVIATION, size};
 use crate::{
     layers::{Builder, Dropout, Embedding, Gain, LayerNorm, Pass, Segment},
     model::TokenInput,
@@ -50,18 +50,12 @@ impl Pooled {
         config: &ModelConfig,
         [length, vocabulary]: [usize; 2],
     ) -> Self {
-        let (width, layers, heads) = (size(config.width), size(config.layers), size(config.heads));
+        let width = size(config.width);
         let (sizes, normal) = ([length, width], Gain::Normal(DEVIATION));
         let tokens = Embedding::new(b, "tokens", [vocabulary, width], length, normal);
         let positions = Embedding::new(b, "positions", sizes, length, normal);
         let dropout = Dropout::new(b, config.dropout);
-        let block = |i: usize| {
-            let name = format!("block.{i}");
-            b.segment(&name, &sizes, |b| {
-                Block::new(b, &name, sizes, heads, layers, config.dropout)
-            })
-        };
-        let blocks = (0..layers).map(block).collect();
+        let blocks = BlockStyle::plain(config, length).blocks(b);
         Self {
             tokens,
             dropout,
@@ -91,7 +85,7 @@ impl Pooled {
                 for (segment, block) in &attended.blocks {
                     let (block, mask) = (block.clone(), input.mask.clone());
                     x = pass.checkpoint(*segment, x, move |pass, x| {
-                        block.forward(pass, x, Some(&mask))
+                        block.forward(pass, x, Some(&mask), None)
                     });
                 }
                 attended.norm.forward(pass, x)

@@ -4,7 +4,7 @@
 use burn::tensor::Tensor;
 use feedline_schemas::config::ModelConfig;
 
-use super::blocks::{Block, DEVIATION, size};
+use super::blocks::{Block, BlockStyle, DEVIATION, size};
 use crate::{
     error::{Error, config as wrong},
     layers::{
@@ -41,21 +41,16 @@ impl Trunk {
             let reason = format!("it is {patch} and must divide the images' sides, {high}x{wide}");
             return Err(wrong("model.patch", reason));
         }
-        let (width, layers, heads) = (size(config.width), size(config.layers), size(config.heads));
+        let width = size(config.width);
         let patches = Conv2d::patches(b, "patches", image, width, patch, Gain::Glorot);
         let [_, down, across] = patches.output();
         let sizes = [down * across, width];
         let deviation = DEVIATION;
         let positions = b.parameter("positions", &sizes, true, Initial::Normal { deviation });
+        b.table(positions);
         b.note("positions", "embedding".into(), &sizes, sizes[0] * width, 0);
         let dropout = Dropout::new(b, config.dropout);
-        let block = |i: usize| {
-            let name = format!("block.{i}");
-            b.segment(&name, &sizes, |b| {
-                Block::new(b, &name, sizes, heads, layers, config.dropout)
-            })
-        };
-        let blocks = (0..layers).map(block).collect();
+        let blocks = BlockStyle::plain(config, down * across).blocks(b);
         let norm = LayerNorm::new(b, "norm", &sizes);
         Ok(Self {
             patches,
@@ -82,7 +77,9 @@ impl Trunk {
         let mut x = self.dropout.forward(pass, x);
         for (segment, block) in &self.blocks {
             let block = block.clone();
-            x = pass.checkpoint(*segment, x, move |pass, x| block.forward(pass, x, None));
+            x = pass.checkpoint(*segment, x, move |pass, x| {
+                block.forward(pass, x, None, None)
+            });
         }
         let x = self.norm.forward(pass, x).mean_dim(1);
         x.reshape([rows, width])

@@ -10,7 +10,7 @@
 use burn::tensor::Tensor;
 use rayon::prelude::*;
 
-use super::{Algorithm, DeviceUpdate, PIECE, Penalty, Update, on_device};
+use super::{Algorithm, DeviceUpdate, PIECE, Parameter, Penalty, Update, on_device};
 use crate::clip::sum_of_squares;
 use crate::number::{exact, single};
 
@@ -31,10 +31,10 @@ fn matrices(shape: &[usize]) -> Option<(usize, usize, usize)> {
 }
 
 impl Algorithm for Adafactor {
-    fn state(&self, shape: &[usize]) -> Vec<(&'static str, usize)> {
-        let [rows, columns, elements] = match matrices(shape) {
+    fn state(&self, parameter: &Parameter) -> Vec<(&'static str, usize)> {
+        let [rows, columns, elements] = match matrices(&parameter.shape) {
             Some((count, rows, columns)) => [count * rows, count * columns, 0],
-            None => [0, 0, shape.iter().product()],
+            None => [0, 0, parameter.range.len()],
         };
         vec![
             ("row_moment", rows),

@@ -5,7 +5,7 @@
 use burn::tensor::Tensor;
 use rayon::prelude::*;
 
-use super::{Algorithm, DeviceUpdate, PIECE, Penalty, Update};
+use super::{Algorithm, DeviceUpdate, PIECE, Parameter, Penalty, Update};
 use crate::number::{exact, single};
 
 /// The algorithm.
@@ -77,8 +77,8 @@ impl Moments {
 }
 
 impl Algorithm for Adam {
-    fn state(&self, shape: &[usize]) -> Vec<(&'static str, usize)> {
-        let len = shape.iter().product();
+    fn state(&self, parameter: &Parameter) -> Vec<(&'static str, usize)> {
+        let len = parameter.range.len();
         vec![("first_moment", len), ("second_moment", len)]
     }
 

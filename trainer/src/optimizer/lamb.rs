@@ -6,7 +6,7 @@ use burn::tensor::Tensor;
 use rayon::prelude::*;
 
 use super::{
-    Algorithm, DeviceUpdate, PIECE, Penalty, Update,
+    Algorithm, DeviceUpdate, PIECE, Parameter, Penalty, Update,
     adam::{Adam, Moments},
     on_device, trust_ratio,
 };
@@ -31,8 +31,8 @@ impl Constants {
 }
 
 impl Algorithm for Lamb {
-    fn state(&self, shape: &[usize]) -> Vec<(&'static str, usize)> {
-        self.0.state(shape)
+    fn state(&self, parameter: &Parameter) -> Vec<(&'static str, usize)> {
+        self.0.state(parameter)
     }
 
     fn step(&self, of: &Update<'_>, weights: &mut [f32], state: &mut [&mut [f32]]) {

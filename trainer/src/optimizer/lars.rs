@@ -6,7 +6,7 @@
 use burn::tensor::Tensor;
 use rayon::prelude::*;
 
-use super::{Algorithm, DeviceUpdate, Member, PIECE, Update, on_device, trust_ratio};
+use super::{Algorithm, DeviceUpdate, Member, PIECE, Parameter, Update, on_device, trust_ratio};
 use crate::number::single;
 
 /// The algorithm.
@@ -44,8 +44,8 @@ impl Lars {
 }
 
 impl Algorithm for Lars {
-    fn state(&self, shape: &[usize]) -> Vec<(&'static str, usize)> {
-        vec![("momentum", shape.iter().product())]
+    fn state(&self, parameter: &Parameter) -> Vec<(&'static str, usize)> {
+        vec![("momentum", parameter.range.len())]
     }
 
     fn step(&self, of: &Update<'_>, weights: &mut [f32], state: &mut [&mut [f32]]) {

@@ -12,6 +12,7 @@ mod adafactor;
 mod adam;
 mod lamb;
 mod lars;
+mod muon;
 mod on_device;
 mod settings;
 mod sgd;
@@ -48,8 +49,8 @@ pub(crate) type StateLayout = Vec<(String, usize)>;
 
 /// Rule that turns a gradient into an update.
 trait Algorithm: Debug + Send + Sync {
-    /// Names of the buckets of state, and how many elements of each a parameter of this shape has.
-    fn state(&self, shape: &[usize]) -> Vec<(&'static str, usize)>;
+    /// Names of the buckets of state, and how many elements of each a parameter has.
+    fn state(&self, parameter: &Parameter) -> Vec<(&'static str, usize)>;
 
     /// Updates one parameter and its parts of the buckets, which come in the order of [`Algorithm::state`].
     fn step(&self, of: &Update<'_>, weights: &mut [f32], state: &mut [&mut [f32]]);
@@ -78,6 +79,8 @@ struct Update<'a> {
     /// True when the length of its updates may follow the length of its weights. That of biases and
     /// of the scales of norms does not: they start at 0 and 1.
     adapts: bool,
+    /// True for a matrix inside the model.
+    is_hidden: bool,
 }
 
 /// Makes the gradient that is meant of the one that was computed.
@@ -103,6 +106,7 @@ struct Member {
     range: Range<usize>,
     shape: Vec<usize>,
     adapts: bool,
+    is_hidden: bool,
     rate_factor: f64,
     weight_decay: f64,
     l2: f64,
@@ -124,7 +128,7 @@ pub(crate) fn state_layout(config: &OptimizerConfig, parameters: &[Parameter]) -
     let algorithm = settings::algorithm(config);
     let mut layout = StateLayout::new();
     for parameter in parameters {
-        for (i, (name, len)) in algorithm.state(&parameter.shape).into_iter().enumerate() {
+        for (i, (name, len)) in algorithm.state(parameter).into_iter().enumerate() {
             match layout.get_mut(i) {
                 Some((_, sum)) => *sum += len,
                 None => layout.push((name.to_owned(), len)),
@@ -142,7 +146,7 @@ fn members(
 ) -> Vec<Member> {
     let mut ends: Vec<usize> = Vec::new();
     let members = parameters.iter().map(|parameter| {
-        let lens = algorithm.state(&parameter.shape);
+        let lens = algorithm.state(parameter);
         ends.resize(lens.len(), 0);
         let take = |(end, (_, len)): (&mut usize, (_, usize))| {
             *end += len;
@@ -226,6 +230,7 @@ impl Optimizer {
                 rate: rate * member.rate_factor,
                 weight_decay: member.weight_decay,
                 adapts: member.adapts,
+                is_hidden: member.is_hidden,
             };
             let parts = self.state.iter_mut().zip(&member.state);
             let mut state: Vec<&mut [f32]> = parts

@@ -5,7 +5,8 @@ use std::ops::Range;
 use feedline_schemas::config::{OptimizerConfig, OptimizerKind, ParameterGroup};
 
 use super::{
-    Algorithm, Member, adafactor::Adafactor, adam::Adam, lamb::Lamb, lars::Lars, sgd::Sgd,
+    Algorithm, Member, adafactor::Adafactor, adam::Adam, lamb::Lamb, lars::Lars, muon::Muon,
+    sgd::Sgd,
 };
 use crate::{
     error::{Error, config as wrong},
@@ -51,6 +52,12 @@ fn defaults(kind: OptimizerKind) -> OptimizerConfig {
             momentum: Some(0.9),
             trust: Some(0.001),
             ..none
+        },
+        OptimizerKind::Muon => OptimizerConfig {
+            momentum: Some(0.95),
+            nesterov: Some(true),
+            weight_decay: Some(0.1),
+            ..adam
         },
         OptimizerKind::Adafactor => OptimizerConfig {
             beta2_decay: Some(-0.8),
@@ -123,7 +130,8 @@ fn check(config: &OptimizerConfig) -> Result<(), Error> {
     each("weight_decay", config.weight_decay, at_least_zero)?;
     at_least_zero("optimizer.l2", config.l2)?;
     at_least_zero("optimizer.l1", config.l1)?;
-    let plain = config.momentum == Some(0.0) || config.dampening != Some(0.0);
+    let is_damped = config.dampening.is_some_and(|dampening| dampening > 0.0);
+    let plain = config.momentum == Some(0.0) || is_damped;
     if config.nesterov == Some(true) && plain {
         let reason = "it needs `optimizer.momentum` above 0 and `optimizer.dampening = 0`";
         return Err(wrong("optimizer.nesterov", reason));
@@ -184,6 +192,7 @@ pub(super) fn member(
         range: parameter.range.clone(),
         shape: parameter.shape.clone(),
         adapts: parameter.decays,
+        is_hidden: parameter.is_hidden,
         rate_factor: group.map_or(1.0, |group| group.rate_factor),
         weight_decay: own(|g| g.weight_decay, config.weight_decay.unwrap_or(0.0)),
         l2: own(|g| g.l2, config.l2),
@@ -212,6 +221,11 @@ pub(super) fn algorithm(config: &OptimizerConfig) -> Box<dyn Algorithm> {
             momentum: number(config.momentum),
             trust: number(config.trust),
         }),
+        OptimizerKind::Muon => Box::new(Muon {
+            momentum: number(config.momentum),
+            nesterov: config.nesterov == Some(true),
+            adam: adam(),
+        }),
         OptimizerKind::Adafactor => Box::new(Adafactor {
             beta2_decay: number(config.beta2_decay),
             epsilon_scale: number(config.epsilon_scale),
@@ -232,8 +246,8 @@ mod tests {
 
     #[test]
     fn every_type_has_defaults_and_resolving_twice_changes_nothing() {
-        use OptimizerKind::{Adafactor, Adam, Adamw, Lamb, Lars, Sgd};
-        for kind in [Sgd, Adam, Adamw, Lamb, Lars, Adafactor] {
+        use OptimizerKind::{Adafactor, Adam, Adamw, Lamb, Lars, Muon, Sgd};
+        for kind in [Sgd, Adam, Adamw, Lamb, Lars, Adafactor, Muon] {
             let config = OptimizerConfig {
                 r#type: kind,
                 ..OptimizerConfig::default()
@@ -335,6 +349,7 @@ mod tests {
             shape: vec![2],
             range: 0..2,
             decays,
+            is_hidden: false,
         };
         let mut config = resolve(&OptimizerConfig::default()).unwrap();
         config.l1 = 0.5;
@@ -370,6 +385,7 @@ mod tests {
             shape: vec![1],
             range: 0..1,
             decays: false,
+            is_hidden: false,
         };
         assert_eq!(
             check_groups(&config, &[parameter]).unwrap_err().to_string(),

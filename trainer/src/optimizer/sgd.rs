@@ -5,7 +5,7 @@
 use burn::tensor::Tensor;
 use rayon::prelude::*;
 
-use super::{Algorithm, DeviceUpdate, PIECE, Update};
+use super::{Algorithm, DeviceUpdate, PIECE, Parameter, Update};
 use crate::number::single;
 
 /// The algorithm.
@@ -17,9 +17,9 @@ pub(super) struct Sgd {
 }
 
 impl Algorithm for Sgd {
-    fn state(&self, shape: &[usize]) -> Vec<(&'static str, usize)> {
+    fn state(&self, parameter: &Parameter) -> Vec<(&'static str, usize)> {
         if self.momentum > 0.0 {
-            vec![("momentum", shape.iter().product())]
+            vec![("momentum", parameter.range.len())]
         } else {
             vec![]
         }

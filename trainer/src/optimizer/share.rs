@@ -44,6 +44,7 @@ mod tests {
                     shape: vec![*len],
                     range: end - len..end,
                     decays: true,
+                    is_hidden: false,
                 }
             })
             .collect();

@@ -25,6 +25,7 @@ fn parameters() -> Vec<Parameter> {
                 shape: shape.into(),
                 range: begin - len..begin,
                 decays: shape.len() > 1,
+                is_hidden: shape.len() > 1,
             }
         })
         .collect()
@@ -212,6 +213,83 @@ fn lars_follows_its_paper() {
     }
 }
 
+/// `orthogonal(u)` for the rows of a matrix, by the iteration of Newton and Schulz in f64.
+fn orthogonal_reference(u: &[Vec<f64>]) -> Vec<Vec<f64>> {
+    let product = |a: &[Vec<f64>], b: &[Vec<f64>]| -> Vec<Vec<f64>> {
+        let cell = |row: &[f64], j: usize| row.iter().zip(b).map(|(a, b)| a * b[j]).sum();
+        let row = |row: &Vec<f64>| (0..b[0].len()).map(|j| cell(row, j)).collect();
+        a.iter().map(row).collect()
+    };
+    let turned = |a: &[Vec<f64>]| -> Vec<Vec<f64>> {
+        let column = |j: usize| a.iter().map(|row| row[j]).collect();
+        (0..a[0].len()).map(column).collect()
+    };
+    let length = u.iter().flatten().map(|v| v * v).sum::<f64>().sqrt();
+    let scaled = |row: &Vec<f64>| row.iter().map(|v| v / (length + 1e-7)).collect();
+    let mut x: Vec<Vec<f64>> = u.iter().map(scaled).collect();
+    for _ in 0..5 {
+        let square = product(&x, &turned(&x));
+        let fourth = product(&square, &square);
+        let (third, fifth) = (product(&square, &x), product(&fourth, &x));
+        for (i, row) in x.iter_mut().enumerate() {
+            for (j, v) in row.iter_mut().enumerate() {
+                *v = 3.4445 * *v - 4.7750 * third[i][j] + 2.0315 * fifth[i][j];
+            }
+        }
+    }
+    x
+}
+
+/// The weights after each step of Muon, in f64: the two matrices by their orthogonal momentum, the vector by AdamW.
+fn muon_reference(nesterov: bool) -> Vec<Vec<f64>> {
+    const MOMENTUM: f64 = 0.8;
+    let mut weights = initial();
+    let (mut velocity, mut first, mut second) = ([0.0; 28], [0.0; 4], [0.0; 4]);
+    let mut step = |step: u64| {
+        let (gradient, rate) = (gradient(step), rate(step));
+        for (range, columns) in [(0..12, 4), (16..28, 6)] {
+            let moved: Vec<f64> = range
+                .clone()
+                .map(|i: usize| {
+                    velocity[i] = MOMENTUM * velocity[i] + (1.0 - MOMENTUM) * gradient[i];
+                    match nesterov {
+                        true => (1.0 - MOMENTUM) * gradient[i] + MOMENTUM * velocity[i],
+                        false => velocity[i],
+                    }
+                })
+                .collect();
+            let rows: Vec<Vec<f64>> = moved.chunks(columns).map(<[f64]>::to_vec).collect();
+            let longest = f64::from(u8::try_from(columns.max(rows.len())).unwrap());
+            let along = orthogonal_reference(&rows).into_iter().flatten();
+            for (i, along) in range.zip(along) {
+                weights[i] = weights[i] * (1.0 - rate * 0.1) - rate * 0.2 * longest.sqrt() * along;
+            }
+        }
+        for i in 0..4 {
+            let g = gradient[12 + i];
+            first[i] = 0.9 * first[i] + 0.1 * g;
+            second[i] = 0.999 * second[i] + 0.001 * g * g;
+            let corrected = [
+                first[i] / (1.0 - 0.9_f64.powf(exact(step))),
+                second[i] / (1.0 - 0.999_f64.powf(exact(step))),
+            ];
+            weights[12 + i] -= rate * corrected[0] / (corrected[1].sqrt() + 1e-8);
+        }
+        weights.clone()
+    };
+    (1..=STEPS).map(&mut step).collect()
+}
+
+#[test]
+fn muon_follows_its_paper_and_updates_vectors_by_adamw() {
+    for nesterov in [true, false] {
+        let config = of(OptimizerKind::Muon, |c| {
+            (c.momentum, c.nesterov) = (Some(0.8), Some(nesterov));
+        });
+        check("muon", &config, &muon_reference(nesterov));
+    }
+}
+
 #[test]
 fn adafactor_treats_rows_and_columns_alike() {
     let (rows, columns) = (3, 150);
@@ -220,6 +298,7 @@ fn adafactor_treats_rows_and_columns_alike() {
         shape: vec![rows, columns],
         range: 0..rows * columns,
         decays: true,
+        is_hidden: true,
     };
     let transposed = |values: &[f32]| -> Vec<f32> {
         let column = |i| values.iter().skip(i).step_by(columns).copied();
@@ -271,13 +350,14 @@ fn weights_or_gradients_of_zero_keep_every_optimizer_finite() {
     }
 }
 
-const ALL: [OptimizerKind; 6] = [
+const ALL: [OptimizerKind; 7] = [
     OptimizerKind::Sgd,
     OptimizerKind::Adam,
     OptimizerKind::Adamw,
     OptimizerKind::Lamb,
     OptimizerKind::Lars,
     OptimizerKind::Adafactor,
+    OptimizerKind::Muon,
 ];
 
 #[test]
@@ -326,6 +406,8 @@ fn state_has_names_and_adafactor_keeps_rows_and_columns() {
         ("second_moment", 4),
     ]);
     assert_eq!(layout(&of(OptimizerKind::Adafactor, |_| ())), factored);
+    let matrices = named(&[("first_moment", 28), ("second_moment", 4)]);
+    assert_eq!(layout(&of(OptimizerKind::Muon, |_| ())), matrices);
 }
 
 #[test]
@@ -336,6 +418,7 @@ fn a_step_has_the_same_bits_on_any_number_of_threads() {
         shape: shape.into(),
         range: begin..begin + shape.iter().product::<usize>(),
         decays: shape.len() > 1,
+        is_hidden: shape.len() > 1,
     };
     let layout = [
         parameter("matrix", &[rows, columns], 0),

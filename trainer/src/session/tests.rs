@@ -171,7 +171,7 @@ fn stopping_during_validation_measures_the_epoch_again() {
 
 #[test]
 fn every_optimizer_learns_and_resumes_bit_for_bit() {
-    use OptimizerKind::{Adafactor, Adam, Adamw, Lamb, Lars, Sgd};
+    use OptimizerKind::{Adafactor, Adam, Adamw, Lamb, Lars, Muon, Sgd};
     let mut results = Vec::new();
     for (kind, momentum, rate) in [
         (Sgd, None, 0.1),
@@ -181,6 +181,7 @@ fn every_optimizer_learns_and_resumes_bit_for_bit() {
         (Lamb, None, 0.02),
         (Lars, Some(0.8), 5.0),
         (Adafactor, None, 0.1),
+        (Muon, None, 0.02),
     ] {
         let mut config = config();
         config.learning_rate = rate;
@@ -196,7 +197,7 @@ fn every_optimizer_learns_and_resumes_bit_for_bit() {
     }
     results.sort_unstable();
     results.dedup();
-    assert_eq!(results.len(), 7, "each optimizer has a course of its own");
+    assert_eq!(results.len(), 8, "each optimizer has a course of its own");
 }
 
 /// Two classes; the second is rarer.

@@ -85,7 +85,7 @@ impl Work {
         let parts = self.at_a_time() as u64;
         let average = if self.average { set } else { 0 };
         let optimizer = self.remembered as u64 * NUMBER;
-        let kept = kept(layout, passes) as u64 * if self.short { SHORT } else { NUMBER };
+        let kept = kept(layout, passes, self.gpu) as u64 * if self.short { SHORT } else { NUMBER };
         let outputs = layout
             .facts()
             .last()
@@ -139,8 +139,9 @@ const LOSS_SETS: u64 = 3;
 
 /// Numbers per sample that are kept for the backward pass: of segments that are computed again, their inputs, and all
 /// that the largest of them keeps.
-fn kept(layout: &Layout, passes: &PassSettings) -> usize {
-    let of = |layers: &[LayerFacts]| layers.iter().map(|layer| layer.kept).sum::<usize>();
+fn kept(layout: &Layout, passes: &PassSettings, gpu: bool) -> usize {
+    let of_one = |layer: &LayerFacts| layer.kept + if gpu { 0 } else { layer.scores };
+    let of = |layers: &[LayerFacts]| layers.iter().map(of_one).sum::<usize>();
     let again = layout.segments().iter().enumerate();
     let again = again.filter_map(|(i, segment)| passes.again(i).then_some(segment));
     let trained = passes.trained(layout);

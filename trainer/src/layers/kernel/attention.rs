@@ -20,53 +20,95 @@ use super::{
 };
 use crate::number::{exact_len, single};
 
-/// `softmax(q k^T / sqrt(width / heads) + mask) v` in each head, joined: `[rows, length, 3 width]`, which hold queries, keys
-/// and values in this order, to `[rows, length, width]`. The mask is `[rows or 1, 1, length, length]`; each position sees
-/// at least one.
+/// `softmax(q k^T / sqrt(inside) + mask) v` in each of the heads, joined: `[rows, length, (heads + 2 kv_heads) inside]`,
+/// which hold queries, keys and values in this order, to `[rows, length, heads inside]`. `heads` and `kv_heads` are the numbers
+/// of heads of queries, and of keys and values, which equal groups of queries share. The mask is
+/// `[rows or 1, 1, length, length]`; each position sees at least one.
 ///
-/// `None` for what is left to the library.
+/// # Errors
+/// What is left to the library, as it is.
+#[expect(
+    clippy::result_large_err,
+    reason = "the input is given back as it came"
+)]
 pub(in super::super) fn attend(
-    qkv: &Tensor<3>,
-    heads: usize,
+    qkv: Tensor<3>,
+    [heads, kv_heads]: [usize; 2],
     mask: Option<&Tensor<4>>,
-) -> Option<Tensor<3>> {
-    let mask = match mask {
-        Some(mask) => Some(contiguous(Operand::of(mask)?.into_plain())),
-        None => None,
-    };
-    Some(apply(&Attention { heads, mask }, [Operand::of(qkv)?]))
+) -> Result<Tensor<3>, Tensor<3>> {
+    let mask = mask.map(|mask| Operand::of(mask).map(Operand::into_plain));
+    match (Operand::of(&qkv), mask) {
+        (Some(operand), mask @ (None | Some(Some(_)))) => {
+            // Memory without another owner is overwritten.
+            drop(qkv);
+            let mask = mask.flatten().map(contiguous);
+            Ok(apply(
+                &Attention {
+                    heads,
+                    kv_heads,
+                    mask,
+                },
+                [operand],
+            ))
+        }
+        _ => Err(qkv),
+    }
 }
 
 #[derive(Clone, Debug)]
 struct Attention {
     heads: usize,
+    kv_heads: usize,
     mask: Option<FlexTensor>,
 }
 
+/// Columns of queries, keys or values.
+#[derive(Clone, Copy)]
+struct Columns {
+    first: usize,
+    heads: usize,
+}
+
 impl Attention {
-    fn scale(&self, width: usize) -> f32 {
-        single(1.0 / exact_len(width / self.heads).sqrt())
+    /// Numbers in a head of `columns`.
+    fn inside(&self, columns: usize) -> usize {
+        columns / (self.heads + 2 * self.kv_heads)
     }
 
-    /// Heads of some of the `width` columns of `[rows, length, columns]`, from `first` on, as
-    /// `[rows, heads, length, width / heads]`.
-    fn heads(&self, x: &FlexTensor, first: usize, width: usize) -> FlexTensor {
+    /// Queries, keys and values.
+    fn parts(&self, inside: usize) -> [Columns; 3] {
+        let of = |before, heads| Columns {
+            first: before * inside,
+            heads,
+        };
+        let (heads, kv_heads) = (self.heads, self.kv_heads);
+        [
+            of(0, heads),
+            of(heads, kv_heads),
+            of(heads + kv_heads, kv_heads),
+        ]
+    }
+
+    /// Some columns of `[rows, length, columns]` as `[rows, kv_heads, heads / kv_heads, length, inside]`.
+    fn split(&self, x: &FlexTensor, of: Columns, inside: usize) -> FlexTensor {
         let [rows, length, columns] = shape(x);
-        let inside = width / self.heads;
-        let strides = [length * columns, inside, columns, 1].map(usize::cast_signed);
-        let shape = [rows, self.heads, length, inside].into();
-        let layout = Layout::new(shape, strides.to_vec(), first);
+        let group = of.heads / self.kv_heads;
+        let strides = [length * columns, group * inside, inside, columns, 1];
+        let shape = [rows, self.kv_heads, group, length, inside].into();
+        let strides = strides.map(usize::cast_signed).to_vec();
+        let layout = Layout::new(shape, strides, of.first);
         FlexTensor::from_arc(x.data_arc(), layout, DType::F32)
     }
+}
 
-    /// Copies `[rows, heads, length, inside]` to some columns of `[rows, length, columns]`, from `first` on.
-    fn join(&self, from: &FlexTensor, to: &mut [f32], first: usize, columns: usize) {
-        let [_, heads, length, inside] = shape(from);
-        for (i, numbers) in from.storage::<f32>().chunks_exact(inside).enumerate() {
-            let (row, head, place) = (i / length / heads, i / length % heads, i % length);
-            let begin = (row * length + place) * columns + first + head * inside;
-            to[begin..begin + inside].copy_from_slice(numbers);
-        }
+/// Copies `[rows, kv_heads, group, length, inside]` to some columns of `[rows, length, columns]`.
+fn join(from: &FlexTensor, to: &mut [f32], of: Columns, columns: usize) {
+    let [_, _, _, length, inside] = shape(from);
+    for (i, numbers) in from.storage::<f32>().chunks_exact(inside).enumerate() {
+        let (head, place) = (i / length, i % length);
+        let (row, head) = (head / of.heads, head % of.heads);
+        let begin = (row * length + place) * columns + of.first + head * inside;
+        to[begin..begin + inside].copy_from_slice(numbers);
     }
 }
 
@@ -77,19 +119,21 @@ impl Kernel<1> for Attention {
     fn value(&self, [qkv]: [FlexTensor; 1]) -> (FlexTensor, [FlexTensor; 2]) {
         let qkv = contiguous(qkv);
         let [rows, length, columns] = shape(&qkv);
-        let width = columns / 3;
-        let [q, k, v] = [0, 1, 2].map(|i| self.heads(&qkv, i * width, width));
-        let mut scores = Flex::float_matmul(q, Flex::float_swap_dims(k, 2, 3));
+        let inside = self.inside(columns);
+        let [of_q, of_k, of_v] = self.parts(inside);
+        let [q, k, v] = [of_q, of_k, of_v].map(|of| self.split(&qkv, of, inside));
+        let mut scores = Flex::float_matmul(q, Flex::float_swap_dims(k, 3, 4));
         AutoArch::new().dispatch(Softmax {
             scores: scores.storage_mut(),
             length,
             of_row: self.heads * length * length,
-            scale: self.scale(width),
+            scale: scale(inside),
             mask: self.mask.as_ref().map(FlexTensor::storage),
         });
         let seen = Flex::float_matmul(scores.clone(), v);
+        let width = self.heads * inside;
         let mut joined = vec![0.0; rows * length * width];
-        self.join(&seen, &mut joined, 0, width);
+        join(&seen, &mut joined, of_q, width);
         (tensor(joined, [rows, length, width]), [qkv, scores])
     }
 
@@ -101,26 +145,36 @@ impl Kernel<1> for Attention {
     ) -> [Option<FlexTensor>; 1] {
         let gradient = contiguous(gradient);
         let [rows, length, columns] = shape(&qkv);
-        let width = columns / 3;
-        let [q, k, v] = [0, 1, 2].map(|i| self.heads(&qkv, i * width, width));
-        let of_seen = self.heads(&gradient, 0, width);
-        let turned = |x: &FlexTensor| Flex::float_swap_dims(x.clone(), 2, 3);
+        let inside = self.inside(columns);
+        let parts = self.parts(inside);
+        let [q, k, v] = parts.map(|of| self.split(&qkv, of, inside));
+        let of_seen = self.split(&gradient, parts[0], inside);
+        let turned = |x: &FlexTensor| Flex::float_swap_dims(x.clone(), 3, 4);
         let of_v = Flex::float_matmul(turned(&probabilities), of_seen.clone());
         let mut of_scores = Flex::float_matmul(of_seen, turned(&v));
         AutoArch::new().dispatch(SoftmaxGradient {
             probabilities: probabilities.storage(),
             gradient: of_scores.storage_mut(),
             length,
-            scale: self.scale(width),
+            scale: scale(inside),
         });
         let of_k = Flex::float_matmul(turned(&of_scores), q);
         let of_q = Flex::float_matmul(of_scores, k);
+        // Keys and values that several heads of queries share have the sum of their gradients.
+        let shared = |x: FlexTensor| match self.heads == self.kv_heads {
+            true => x,
+            false => Flex::float_sum_dim(x, 2),
+        };
         let mut joined = vec![0.0; rows * length * columns];
-        for (i, part) in [of_q, of_k, of_v].iter().enumerate() {
-            self.join(part, &mut joined, i * width, columns);
+        for (of, part) in parts.into_iter().zip([of_q, shared(of_k), shared(of_v)]) {
+            join(&part, &mut joined, of, columns);
         }
         [Some(tensor(joined, [rows, length, columns]))]
     }
+}
+
+fn scale(inside: usize) -> f32 {
+    single(1.0 / exact_len(inside).sqrt())
 }
 
 /// `softmax(scale * scores + mask)` of each `length` numbers.

@@ -16,6 +16,7 @@ mod math;
 mod norm;
 mod pool;
 mod product;
+mod rotary;
 
 use std::fmt::Debug;
 
@@ -38,8 +39,9 @@ pub(super) use self::{
     convolution::convolve,
     elementwise::{gelu, relu, silu},
     lstm::lstm,
-    norm::layer_norm,
+    norm::{layer_norm, rms_norm},
     pool::largest,
+    rotary::rotate,
 };
 
 type Traced = Autodiff<Flex>;

@@ -1,4 +1,4 @@
-//! Layer norm.
+//! Layer norm and root-mean-square norm.
 
 use std::sync::Arc;
 
@@ -29,6 +29,132 @@ pub(in super::super) fn layer_norm<const D: usize>(
             apply(&LayerNorm { epsilon }, [of_x, scale, shift])
         }
         _ => module::layer_norm(x, scale, Some(shift), epsilon),
+    }
+}
+
+/// `x / sqrt(mean(x^2) + epsilon) * scale` of each `width` numbers, `[.., width]`; the scale is `[width]`.
+pub(in super::super) fn rms_norm<const D: usize>(
+    x: Tensor<D>,
+    scale: Tensor<1>,
+    epsilon: f64,
+) -> Tensor<D> {
+    match (Operand::of(&x), Operand::of(&scale)) {
+        (Some(of_x), Some(scale)) => {
+            drop(x);
+            let epsilon = single(epsilon);
+            apply(&RmsNorm { epsilon }, [of_x, scale])
+        }
+        _ => {
+            let mut sizes = [1; D];
+            sizes[D - 1] = scale.dims()[0];
+            let square = (x.clone() * x.clone()).mean_dim(D - 1);
+            x / (square + epsilon).sqrt() * scale.reshape(sizes)
+        }
+    }
+}
+
+#[derive(Clone, Debug)]
+struct RmsNorm {
+    epsilon: f32,
+}
+
+impl Kernel<2> for RmsNorm {
+    /// The input, the scale, and the inverse root of each row.
+    type Kept = (FlexTensor, FlexTensor, Arc<[f32]>);
+
+    fn value(&self, inputs: [FlexTensor; 2]) -> (FlexTensor, Self::Kept) {
+        let [x, scale] = inputs.map(contiguous);
+        let [width] = shape(&scale);
+        let mut value = x.clone();
+        let inverses = AutoArch::new().dispatch(RootMeanSquare {
+            values: value.storage_mut(),
+            scale: scale.storage(),
+            share: single(1.0 / exact_len(width)),
+            epsilon: self.epsilon,
+        });
+        (value, (x, scale, inverses.into()))
+    }
+
+    fn gradients(
+        &self,
+        (x, scale, inverses): Self::Kept,
+        gradient: FlexTensor,
+        _: [bool; 2],
+    ) -> [Option<FlexTensor>; 2] {
+        let mut gradient = contiguous(gradient);
+        let [width] = shape(&scale);
+        let mut of_scale = vec![0.0; width];
+        AutoArch::new().dispatch(RootMeanSquareGradient {
+            x: x.storage(),
+            scale: scale.storage(),
+            inverses: &inverses,
+            gradient: gradient.storage_mut(),
+            of_scale: &mut of_scale,
+            share: single(1.0 / exact_len(width)),
+        });
+        [Some(gradient), Some(tensor(of_scale, [width]))]
+    }
+}
+
+/// Overwrites rows by the normalized ones. Returns the inverse root of each.
+struct RootMeanSquare<'a> {
+    values: &'a mut [f32],
+    scale: &'a [f32],
+    /// `1 / width`.
+    share: f32,
+    epsilon: f32,
+}
+
+impl WithSimd for RootMeanSquare<'_> {
+    type Output = Vec<f32>;
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self) -> Vec<f32> {
+        let width = self.scale.len();
+        let mut inverses = Vec::with_capacity(self.values.len() / width);
+        for row in self.values.chunks_exact_mut(width) {
+            let square = sum_of_products(row, row) * self.share;
+            let inverse = 1.0 / (square + self.epsilon).sqrt();
+            for (value, scale) in row.iter_mut().zip(self.scale) {
+                *value = *value * inverse * scale;
+            }
+            inverses.push(inverse);
+        }
+        inverses
+    }
+}
+
+/// With `n` the normalized numbers and `t = g * scale`: `(t - n mean(t n)) * inverse` in place of `g`; and the sum over rows
+/// of `g n`.
+struct RootMeanSquareGradient<'a> {
+    x: &'a [f32],
+    scale: &'a [f32],
+    inverses: &'a [f32],
+    gradient: &'a mut [f32],
+    of_scale: &'a mut [f32],
+    /// `1 / width`.
+    share: f32,
+}
+
+impl WithSimd for RootMeanSquareGradient<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self) {
+        let width = self.scale.len();
+        let rows = self.x.chunks_exact(width).zip(self.inverses);
+        for ((x, &inverse), gradient) in rows.zip(self.gradient.chunks_exact_mut(width)) {
+            for ((sum, g), x) in self.of_scale.iter_mut().zip(&*gradient).zip(x) {
+                *sum += g * (x * inverse);
+            }
+            for (g, scale) in gradient.iter_mut().zip(self.scale) {
+                *g *= scale;
+            }
+            let of_normed = sum_of_products(gradient, x) * inverse * self.share;
+            for (g, x) in gradient.iter_mut().zip(x) {
+                *g = inverse * (*g - x * inverse * of_normed);
+            }
+        }
     }
 }
 

@@ -3,7 +3,7 @@
 use super::*;
 
 /// Losses of two rows of two packed documents of 3 ids each, with one id changed.
-fn packed_losses(kind: ModelKind, changed: Option<usize>) -> Vec<u32> {
+fn packed_losses(kind: ModelKind, rotary: bool, changed: Option<usize>) -> Vec<u32> {
     let shape = Shape::Tokens {
         length: 5,
         vocabulary: 7,
@@ -13,6 +13,7 @@ fn packed_losses(kind: ModelKind, changed: Option<usize>) -> Vec<u32> {
         context: Some(5),
         layers: Some(1),
         width: Some(8),
+        positions: rotary.then_some(PositionKind::Rotary),
         ..ModelConfig::default()
     };
     let mut tokens = [1, 4, 2, 6, 0, 3, 5, 5, 1, 2, 3, 4];
@@ -38,17 +39,20 @@ fn packed_losses(kind: ModelKind, changed: Option<usize>) -> Vec<u32> {
 #[test]
 fn a_prediction_depends_on_what_comes_before_it_in_its_document() {
     // Two predictions in each document: of its second and of its third id.
-    let moved = |kind, at| {
-        let (before, after) = (packed_losses(kind, None), packed_losses(kind, Some(at)));
+    let moved = |kind, rotary, at| {
+        let losses = |changed| packed_losses(kind, rotary, changed);
+        let (before, after) = (losses(None), losses(Some(at)));
         assert_eq!(before.len(), 8);
         let differing = (0..8).filter(|&i| before[i] != after[i]);
         differing.collect::<Vec<_>>()
     };
-    assert_eq!(moved(ModelKind::Transformer, 0), [0, 1]);
-    assert_eq!(moved(ModelKind::Transformer, 2), [1]);
-    assert_eq!(moved(ModelKind::Transformer, 3), [2, 3]);
-    assert_eq!(moved(ModelKind::Transformer, 11), [7]);
+    for rotary in [false, true] {
+        assert_eq!(moved(ModelKind::Transformer, rotary, 0), [0, 1]);
+        assert_eq!(moved(ModelKind::Transformer, rotary, 2), [1]);
+        assert_eq!(moved(ModelKind::Transformer, rotary, 3), [2, 3]);
+        assert_eq!(moved(ModelKind::Transformer, rotary, 11), [7]);
+    }
     // An lstm reads a row as one text.
-    assert_eq!(moved(ModelKind::Lstm, 0), [0, 1, 2, 3]);
-    assert_eq!(moved(ModelKind::Lstm, 11), [7]);
+    assert_eq!(moved(ModelKind::Lstm, false, 0), [0, 1, 2, 3]);
+    assert_eq!(moved(ModelKind::Lstm, false, 11), [7]);
 }

@@ -108,7 +108,7 @@ fn check_devices(name: &str, config: &TrainConfig, make: fn(usize) -> Toy) {
 
 #[test]
 fn every_optimizer_moves_weights_on_a_device_as_on_the_processor() {
-    use OptimizerKind::{Adafactor, Adam, Adamw, Lamb, Lars, Sgd};
+    use OptimizerKind::{Adafactor, Adam, Adamw, Lamb, Lars, Muon, Sgd};
     for (kind, momentum, rate) in [
         (Sgd, None, 0.1),
         (Sgd, Some(0.9), 0.02),
@@ -117,6 +117,7 @@ fn every_optimizer_moves_weights_on_a_device_as_on_the_processor() {
         (Lamb, None, 0.02),
         (Lars, Some(0.8), 5.0),
         (Adafactor, None, 0.1),
+        (Muon, None, 0.02),
     ] {
         let mut config = config();
         config.learning_rate = rate;

@@ -16,13 +16,14 @@ fn in_shares() -> TrainConfig {
     config
 }
 
-const KINDS: [OptimizerKind; 6] = [
+const KINDS: [OptimizerKind; 7] = [
     OptimizerKind::Sgd,
     OptimizerKind::Adam,
     OptimizerKind::Adamw,
     OptimizerKind::Lamb,
     OptimizerKind::Lars,
     OptimizerKind::Adafactor,
+    OptimizerKind::Muon,
 ];
 
 fn weights(files: &[(String, Vec<u8>)]) -> &[u8] {
