@@ -123,6 +123,8 @@ pub(crate) enum Command {
     /// Export trained weights of a run
     #[command(subcommand)]
     Weights(Weights),
+    /// Continue a text with the pipeline's language model
+    Generate(Generate),
     /// Edit the texts that the pipeline's model was trained on: high-confidence tokens are
     /// resampled
     Edit(Edit),
@@ -282,6 +284,36 @@ pub(crate) enum Weights {
 }
 
 #[derive(Debug, Args)]
+pub(crate) struct Generate {
+    #[command(flatten)]
+    pub(crate) pipeline: Pipeline,
+    #[command(flatten)]
+    pub(crate) run: RunOption,
+    /// Text to continue; `-` reads it from standard input, without a line break at its end. It is
+    /// normalized and redacted as the texts of the dataset (`dataset.text`)
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) prompt: String,
+    /// Tokens of a text, at most; it ends earlier where the model ends it
+    #[arg(long, value_name = "N", default_value_t = 200, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    pub(crate) tokens: u32,
+    /// Number of texts, each a continuation of the same prompt
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    pub(crate) texts: u32,
+    /// Divisor of the scores before a token is sampled; 0 takes the most probable token
+    #[arg(long, default_value_t = 1.0, allow_negative_numbers = true)]
+    pub(crate) temperature: f64,
+    /// Sample from only so many of the most probable tokens; by default from all
+    #[arg(long, value_name = "TOKENS")]
+    pub(crate) top_k: Option<u32>,
+    /// Sample from the fewest tokens that have this share of the probability; by default from all
+    #[arg(long, value_name = "SHARE")]
+    pub(crate) top_p: Option<f64>,
+    /// Seed of the sampling: the same seed gives the same texts
+    #[arg(long, default_value_t = 0)]
+    pub(crate) seed: u64,
+}
+
+#[derive(Debug, Args)]
 pub(crate) struct Edit {
     #[command(flatten)]
     pub(crate) pipeline: Pipeline,
@@ -295,8 +327,8 @@ pub(crate) struct Edit {
     /// measured
     #[arg(long, default_value_t = 0.99)]
     pub(crate) threshold: f64,
-    /// Divisor of the scores before a token is sampled; near 0 the most probable one is taken
-    #[arg(long, default_value_t = 1.0)]
+    /// Divisor of the scores before a token is sampled; 0 takes the most probable token
+    #[arg(long, default_value_t = 1.0, allow_negative_numbers = true)]
     pub(crate) temperature: f64,
     /// Sample from only so many of the most probable tokens; by default from all
     #[arg(long, value_name = "TOKENS")]

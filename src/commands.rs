@@ -2,6 +2,7 @@
 
 mod export;
 mod first_look;
+mod generate;
 
 use std::{collections::BTreeMap, fs, num::NonZero, path::Path, sync::Arc, thread};
 
@@ -31,6 +32,7 @@ use feedline_trainer::{Choice, ChosenRun, Predicted, Resume, Use};
 use serde::Serialize;
 use serde_json::Value;
 
+use self::generate::TextRun;
 #[cfg(feature = "cluster")]
 use crate::cluster;
 use crate::{
@@ -197,6 +199,10 @@ async fn dispatch(command: Command, tools: &Tools) -> anyhow::Result<Outcome> {
             };
             let work = Work::load(&pipeline, tools)?;
             work.export(&run.choice(), &to, options).await
+        }
+        Command::Generate(options) => {
+            let work = Work::load(&options.pipeline, tools)?;
+            Box::pin(work.generate(&options)).await
         }
         Command::Edit(edit) => {
             let work = Work::load(&edit.pipeline, tools)?;
@@ -1359,20 +1365,11 @@ impl<'a> Work<'a> {
             "`--transform-only` writes the features of rows, and texts have none: the model reads their token ids; remove it"
         );
         let dataset = self.dataset()?;
-        let (config, context) = self.training()?;
-        let choice = options.run.choice();
-        let chosen = self.choose(&choice, Use::NewRows, &config, &context);
-        let chosen = chosen.await?;
-        if !chosen.has_columns_of(manifest) {
-            let reason = format!(
-                "run `{}` was trained on texts that were prepared by other settings than those of the dataset, so its model would \
-                 read other texts; choose another run with `--run`, or build the dataset by the settings of the run",
-                chosen.used().name
-            );
-            return Err(self.loaded.error("dataset.text", reason).into());
-        }
-        let encoder = self.text_encoder(&chosen, &context, manifest, &dataset);
-        let encoder = encoder.await?;
+        let TextRun {
+            chosen,
+            context,
+            encoder,
+        } = self.text_run(&options.run, manifest, &dataset).await?;
         let landed = feedline_preprocess::landed_types(&self.root, manifest).await?;
         let reading = predict::reading(options, &self.loaded.config, landed);
         let place = options.rows.as_deref().unwrap_or("-");

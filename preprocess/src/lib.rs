@@ -157,7 +157,7 @@ pub use rows_in::{
     UnusualCells, landed_types, read_unpacked,
 };
 pub use rows_out::{Column, RowsOut};
-pub use text_encoder::{EncodedText, TextEncoder};
+pub use text_encoder::{DecodedStream, EncodedText, TextDecoder, TextEncoder};
 pub use tokens::Tokenizer;
 pub use told::told;
 pub use transform::{Applied, TargetValues, Transform};

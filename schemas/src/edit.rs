@@ -33,8 +33,8 @@ pub struct EditRule {
     /// Least probability of a token that is redrawn; above 1 nothing is, and the text is only
     /// measured.
     pub threshold: f64,
-    /// Divisor of the scores before a token is drawn, above 0: 1 is the model's own distribution,
-    /// near 0 its most probable token. The threshold is for the model's own distribution.
+    /// Divisor of the scores before a token is drawn: 1 is the model's own distribution, 0 takes its
+    /// most probable token. The threshold is for the model's own distribution.
     pub temperature: f64,
     /// Most tokens to draw from, the most probable ones; all of them when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]

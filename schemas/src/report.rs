@@ -539,6 +539,9 @@ pub struct TrainReport {
     pub best_epoch: u64,
     /// Trainable parameters.
     pub parameters: u64,
+    /// Device that computed, such as `cpu` or `NVIDIA H200 (cuda:0)`.
+    #[serde(default)]
+    pub device: String,
     /// Names of the classes by id; none where the model predicts no class. Of two, `f1` is about the second.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub classes: Vec<String>,
@@ -786,6 +789,70 @@ pub struct EditReport {
     pub fingerprint: String,
     /// Its folder.
     pub url: String,
+}
+
+/// Report of `generate`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct GenerateReport {
+    /// The run that the weights are of.
+    pub run: UsedRun,
+    /// Place of the weights.
+    pub checkpoint: String,
+    /// The prompt, prepared as the texts of the dataset.
+    pub prompt: String,
+    /// Its tokens.
+    pub prompt_tokens: u64,
+    /// Most tokens that the model reads.
+    pub context: u64,
+    /// Rule that the tokens were drawn by.
+    #[serde(flatten)]
+    pub rule: GeneratingRule,
+    /// The texts.
+    pub texts: Vec<GeneratedText>,
+    /// Warnings, such as `prompt_cut`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<Warning>,
+}
+
+/// Rule that the tokens of a text are drawn by.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct GeneratingRule {
+    /// Most tokens of a text.
+    pub tokens: u32,
+    /// Divisor of the scores before a token is drawn; 0 takes the most probable one.
+    pub temperature: f64,
+    /// Most tokens to draw from, the most probable ones; all of them when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub top_k: Option<u32>,
+    /// Share of the probability to draw from, 0 to 1: the fewest tokens, most probable first, that have it; all of them
+    /// when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub top_p: Option<f64>,
+    /// Seed of the draws.
+    pub seed: u64,
+}
+
+/// A generated text.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct GeneratedText {
+    /// Text after the prompt.
+    pub text: String,
+    /// Its tokens, without the one that ends a text.
+    pub tokens: u64,
+    /// Reason why it ends.
+    pub end: GeneratedEnd,
+}
+
+/// Reason why a generated text ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum GeneratedEnd {
+    /// The model gave the token that ends a text.
+    EndOfText,
+    /// It has the requested number of tokens.
+    Length,
+    /// It was stopped.
+    Stopped,
 }
 
 /// Report of `predict`.

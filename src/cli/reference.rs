@@ -149,6 +149,11 @@ const EXAMPLES: &[Example] = &[
         "feedline weights export homes.toml --run newest --to weights.safetensors",
     ),
     example(
+        "generate",
+        "<!-- norun: needs a model of texts -->\n",
+        "feedline generate texts.toml --prompt \"Once upon a time\" --top-k 40",
+    ),
+    example(
         "edit",
         "<!-- norun: needs a model of texts -->\n",
         "feedline edit texts.toml --to edited",

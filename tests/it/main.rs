@@ -29,6 +29,7 @@ mod features;
 mod forecast;
 mod formats;
 mod front_door;
+mod generate;
 mod graphql;
 mod http2;
 mod images;

@@ -35,14 +35,15 @@ pub(crate) mod sections;
 use std::ops::Range;
 
 use burn::tensor::{Device, Tensor, TensorData};
+use feedline_schemas::report::Warning;
 
 use self::parts::{Cut, Workers};
 pub(crate) use self::{gradient::Computed, on_device::OnDevice};
 use crate::{
-    data::{Samples, Targets},
+    data::{Inputs, Samples, Targets},
     device::{Backend, DeviceKind},
     input::{self, Normalisation},
-    layers::{MOMENTUM, Pass, PassSettings, in_f32},
+    layers::{KeyValueCache, MOMENTUM, Pass, PassSettings, in_f32},
     loss::Loss,
     model::{Model, Objective, Parameter},
     number::exact_len,
@@ -59,6 +60,9 @@ pub(crate) struct Engine {
     passes: PassSettings,
     device: Device,
     kind: DeviceKind,
+    device_name: String,
+    /// Warning that it is not the device that `train.device = "auto"` prefers.
+    device_warning: Option<Warning>,
     cut: Cut,
     workers: Workers,
 }
@@ -96,6 +100,8 @@ impl Engine {
             passes: PassSettings::default(),
             device: Device::flex(),
             kind: DeviceKind::Processor,
+            device_name: Backend::cpu().name,
+            device_warning: None,
             cut: Cut::BY_SHAPE,
             workers: Workers::new(threads),
         }
@@ -104,7 +110,9 @@ impl Engine {
     /// The same on another device. A GPU computes batches whole, as far as `train.parallel.parts` does not say otherwise,
     /// one part after the other.
     pub(crate) fn on(self, backend: Backend) -> Self {
-        let Backend { device, kind, .. } = backend;
+        let Backend {
+            device, kind, name, ..
+        } = backend;
         let workers = if kind.is_gpu() {
             Workers::new(0)
         } else {
@@ -118,8 +126,27 @@ impl Engine {
             },
             workers,
             kind,
+            device_name: name,
             ..self
         }
+    }
+
+    /// The same, with a warning about the choice of its device.
+    pub(crate) fn warning_of_device(self, device_warning: Option<Warning>) -> Self {
+        Self {
+            device_warning,
+            ..self
+        }
+    }
+
+    /// Name of the device for people, such as `cpu`.
+    pub(crate) fn device_name(&self) -> &str {
+        &self.device_name
+    }
+
+    /// Warning that the device is not the preferred one.
+    pub(crate) const fn device_warning(&self) -> Option<&Warning> {
+        self.device_warning.as_ref()
     }
 
     /// Kind of the device that it computes on.
@@ -245,6 +272,32 @@ impl Engine {
         self.workers.for_each_part(samples, parts, work, |part| {
             part.into_iter().for_each(&mut take)
         });
+    }
+
+    /// Scores of the token after `ids`, one for each id of the vocabulary. `cache` has the keys and values of the first of
+    /// them, as far as the model has such; those of the others are added.
+    pub(crate) fn next_scores(
+        &self,
+        weights: &[Tensor<1>],
+        ids: &[u32],
+        cache: &mut KeyValueCache,
+    ) -> Vec<f32> {
+        let mut pass = Pass::new(self.model.layout(), weights, None).with_settings(&self.passes);
+        let new = input::ids(&ids[cache.length()..], &self.device);
+        if let Some(scores) = self.model.extend(&pass, new, cache) {
+            return numbers(in_f32(scores));
+        }
+        // Behind the ids that the model reads is one to predict.
+        let tokens = [ids, &[0]].concat();
+        let inputs = Inputs {
+            tokens: &tokens,
+            length: tokens.len(),
+            ..Inputs::default()
+        };
+        let samples = Samples::new(1, inputs, Targets::None);
+        let input = input::tensors(samples, &self.normalisation, &self.device);
+        let outputs = in_f32(self.model.forward(&mut pass, &input));
+        numbers(outputs.narrow(0, ids.len() - 1, 1))
     }
 
     /// Divisor of the sum of the losses of a batch, from its targets; `None` where it is their

@@ -252,6 +252,13 @@ pub(crate) fn losses(objective: Objective, samples: Samples<'_>) -> usize {
     }
 }
 
+/// The ids of one row.
+pub(crate) fn ids(ids: &[u32], device: &Device) -> Tensor<2, Int> {
+    let ids: Vec<i32> = ids.iter().map(|id| signed(*id)).collect();
+    let sizes = [1, ids.len()];
+    Tensor::from_data(TensorData::new(ids, sizes), device)
+}
+
 /// Ids, positions and places as the tensor library takes them.
 fn signed(value: u32) -> i32 {
     i32::try_from(value).expect("ids are checked, positions and places are below 2^31")

@@ -45,6 +45,7 @@ mod engine;
 mod error;
 mod evaluate;
 mod export;
+mod generate;
 mod guard;
 mod head;
 mod images;
@@ -73,6 +74,7 @@ mod prolong;
 mod random;
 mod run_folder;
 pub mod runs;
+mod sampling;
 mod schedule;
 mod session;
 mod settings;
@@ -99,6 +101,7 @@ pub use crate::{
     error::Error,
     evaluate::{evaluate, evaluate_rows, evaluate_run, evaluate_with},
     export::{ExportOptions, export, export_run},
+    generate::{Continuation, SpecialIds, TextGenerator, check_rule},
     init::split as weights_file,
     kept::{Choice, ChosenRun, Use, choose},
     loaders::{open_training, settled},

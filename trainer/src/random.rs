@@ -29,6 +29,11 @@ impl Stream {
         Self::of(b"editing", &[seed.get(), key])
     }
 
+    /// The stream that the tokens of a generated text are drawn from, each at its place.
+    pub(crate) fn generating(seed: Seed, text: u64) -> Self {
+        Self::of(b"generating", &[seed.get(), text])
+    }
+
     /// The stream that a trial of a search is drawn from.
     pub(crate) fn search(seed: Seed, trial: u64) -> Self {
         Self::of(b"search", &[seed.get(), trial])
@@ -92,12 +97,14 @@ mod tests {
             first(Stream::dropout(Seed::new(2), step)),
             first(Stream::editing(seed, 2)),
             first(Stream::editing(seed, 3)),
+            first(Stream::generating(seed, 2)),
+            first(Stream::generating(seed, 3)),
             first(Stream::dropout(seed, step).part(0)),
             first(Stream::dropout(seed, step).part(1)),
         ];
         seen.sort_unstable();
         seen.dedup();
-        assert_eq!(seen.len(), 8);
+        assert_eq!(seen.len(), 10);
     }
 
     #[test]

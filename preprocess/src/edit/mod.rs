@@ -41,6 +41,7 @@ use crate::{
     meter::Meter,
     scratch::Scratch,
     shard::{Row, ShardLayout, SplitWriter},
+    text_encoder::special_ids,
 };
 
 /// Part of what names an edit: another version of this code writes other bytes.
@@ -89,8 +90,7 @@ impl EditSource {
                 let file = dataset.get(&tokens.tokenizer).await?;
                 let tokenizer = Tokenizer::new(&file)
                     .map_err(|reason| unfit(reason, "restore its tokenizer"))?;
-                let mut special: Vec<u32> = tokenizer.added().iter().map(|(_, id)| *id).collect();
-                special.extend(tokenizer.unknown_id());
+                let mut special = special_ids(&tokenizer);
                 special.extend(tokens.end_of_text);
                 special.sort_unstable();
                 special.dedup();

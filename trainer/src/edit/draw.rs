@@ -1,13 +1,14 @@
-//! One token drawn from scores.
+//! Redrawn tokens of a document.
 
 use feedline_schemas::edit::EditRule;
 
-use crate::{error::Error, random::Stream};
+use crate::{error::Error, random::Stream, sampling::Sampling};
 
 /// Way of drawing tokens.
 #[derive(Clone, Debug)]
 pub(super) struct Draw {
     rule: EditRule,
+    sampling: Sampling,
     /// Ids that are neither edited nor drawn, in order.
     special: Vec<u32>,
 }
@@ -16,12 +17,6 @@ impl Draw {
     /// # Errors
     /// [`Error::Config`] for a value out of range.
     pub(super) fn new(rule: EditRule, special: &[u32]) -> Result<Self, Error> {
-        let refuse = |key: &str, reason: String| {
-            Err(Error::Config {
-                key: format!("--{key}"),
-                reason,
-            })
-        };
         let EditRule {
             threshold,
             temperature,
@@ -32,25 +27,18 @@ impl Draw {
         if !(threshold.is_finite() && threshold > 0.0) {
             let reason =
                 format!("it is `{threshold}`, use a number above 0; above 1 nothing is edited");
-            return refuse("threshold", reason);
-        }
-        if !(1e-6..=1e6).contains(&temperature) {
-            let reason = format!("it is `{temperature}`, use `0.000001` to `1000000`");
-            return refuse("temperature", reason);
-        }
-        if top_k == Some(0) {
-            return refuse(
-                "top-k",
-                "there is nothing to draw from, use `1` or more".into(),
-            );
-        }
-        if let Some(top_p) = top_p.filter(|p| !(*p > 0.0 && *p <= 1.0)) {
-            let reason = format!("it is `{top_p}`, use a share above 0, up to 1");
-            return refuse("top-p", reason);
+            return Err(Error::Config {
+                key: "--threshold".to_owned(),
+                reason,
+            });
         }
         let mut special = special.to_vec();
         special.sort_unstable();
-        Ok(Self { rule, special })
+        Ok(Self {
+            rule,
+            sampling: Sampling::new(temperature, top_k, top_p)?,
+            special,
+        })
     }
 
     /// Least probability of a token that is redrawn.
@@ -68,46 +56,8 @@ impl Draw {
             return None;
         }
         let uniform = Stream::editing(self.rule.seed, key).uniform(at);
-        let mut weights = self.weights(scores);
-        if self.rule.top_k.is_some() || self.rule.top_p.is_some() {
-            self.cut(&mut weights);
-        }
-        let total: f64 = weights.iter().map(|(_, weight)| weight).sum();
-        let wanted = uniform * total;
-        let mut sum = 0.0;
-        let drawn = weights.iter().find(|(_, weight)| {
-            sum += weight;
-            sum > wanted
-        });
-        // The last sum is the total, added in the same order, so one is found.
-        drawn.map(|(id, _)| *id)
-    }
-
-    /// Ids that may be drawn and their probabilities, times a number.
-    fn weights(&self, scores: &[f32]) -> Vec<(u32, f64)> {
-        let allowed = (0..).zip(scores).filter(|(id, _)| !self.is_special(*id));
-        let scores: Vec<(u32, f64)> = allowed.map(|(id, s)| (id, f64::from(*s))).collect();
-        let largest = scores.iter().map(|(_, s)| *s).fold(f64::MIN, f64::max);
-        let weight = |score: f64| ((score - largest) / self.rule.temperature).exp();
-        scores.into_iter().map(|(id, s)| (id, weight(s))).collect()
-    }
-
-    /// Leaves the most probable ones, those with lower ids first among equals: at most `top_k` of them, and of these the
-    /// fewest that have `top_p` of their probability.
-    fn cut(&self, weights: &mut Vec<(u32, f64)>) {
-        weights.sort_by(|(a, x), (b, y)| y.total_cmp(x).then(a.cmp(b)));
-        if let Some(most) = self.rule.top_k {
-            weights.truncate(most as usize);
-        }
-        if let Some(share) = self.rule.top_p {
-            let wanted = share * weights.iter().map(|(_, weight)| weight).sum::<f64>();
-            let mut sum = 0.0;
-            let enough = weights.iter().position(|(_, weight)| {
-                sum += weight;
-                sum >= wanted
-            });
-            weights.truncate(enough.map_or(weights.len(), |at| at + 1));
-        }
+        let allowed = |id| !self.is_special(id);
+        self.sampling.draw(scores, allowed, uniform)
     }
 }
 
@@ -163,6 +113,11 @@ mod tests {
             ..PLAIN
         };
         check(coldest, &[], [0.0, 0.0, 1.0, 0.0]);
+        let greedy = EditRule {
+            temperature: 0.0,
+            ..PLAIN
+        };
+        check(greedy, &[2], [1.0, 0.0, 0.0, 0.0]);
         let two = EditRule {
             top_k: Some(2),
             ..PLAIN
@@ -201,7 +156,7 @@ mod tests {
         for threshold in [0.0, -1.0, f64::NAN, f64::INFINITY] {
             refused(EditRule { threshold, ..PLAIN }, "threshold");
         }
-        for temperature in [0.0, -1.0, f64::NAN] {
+        for temperature in [1e-7, -1.0, f64::NAN] {
             refused(
                 EditRule {
                     temperature,
