@@ -417,6 +417,10 @@ impl Text for TrainReport {
                 self.best_epoch
             ),
         )?;
+        // The processor goes without saying.
+        if !matches!(self.device.as_str(), "" | "cpu") {
+            line(out, "device", &self.device)?;
+        }
         line(
             out,
             "data wait",

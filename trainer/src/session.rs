@@ -224,6 +224,7 @@ impl<'a, D: Data> Session<'a, D> {
             epochs: self.position.epoch.get(),
             best_epoch: best_epoch.number(),
             parameters: self.engine.model().layout().trained_len() as u64,
+            device: self.engine.device_name().to_owned(),
             classes: self.plan.task.classes().to_vec(),
             targets: self.plan.task.targets(),
             test: metrics,
@@ -235,6 +236,7 @@ impl<'a, D: Data> Session<'a, D> {
                 .into_iter()
                 .chain(self.saving.checkpoints().warnings())
                 .chain(warning_of(&self.schedule))
+                .chain(self.engine.device_warning().cloned())
                 .collect(),
             worst: best_epoch.worst,
             test_diagnostics: test.diagnostics(),

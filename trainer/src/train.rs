@@ -391,19 +391,29 @@ pub(crate) fn engine_of(
         deviation: images.deviation.unwrap_or(deviation),
     };
     let backend = Backend::choose(config.device, group.local_rank())?;
-    let backend = match backend.check(config.precision) {
+    let (backend, warning) = match backend.check(config.precision) {
         Err(refusal) if config.device.is_auto() => {
             tracing::warn!(key = "train.device", %refusal, "computing on the processor");
-            Backend::cpu()
+            (Backend::cpu(), Some(not_on_gpu(&backend, &refusal)))
         }
-        checked => checked.map(|()| backend)?,
+        checked => (checked.map(|()| backend)?, None),
     };
     let engine = Engine::with_threads(model, plan.settings.loss().clone(), threads);
     Ok(engine
         .with_normalisation(normalisation)
         .with_passes(passes)
         .with_cut(plan.settings.cut(group.place(), rows))
-        .on(backend))
+        .on(backend)
+        .warning_of_device(warning))
+}
+
+/// The warning that `train.device = "auto"` did not take a GPU.
+fn not_on_gpu(gpu: &Backend, refusal: &Error) -> Warning {
+    let message = format!(
+        "`auto` computed on the processor, although there is {}: {refusal}",
+        gpu.name
+    );
+    Warning::new("computed_on_processor", message).with_key("train.precision")
 }
 
 /// The warning of training rows that are measured: what the target says of their categories is taken from other rows than for
