@@ -44,7 +44,7 @@ impl HostLock for Limited {
     }
 }
 
-async fn loader(slabs: u32) -> Loader {
+pub(crate) async fn loader(slabs: u32) -> Loader {
     let store = Store::memory();
     dataset::publish_train(&store, SHARDS).await;
     let mut config = config(100);
@@ -70,7 +70,7 @@ fn on_the_device(loader: &Loader) -> Vec<u8> {
     bytes
 }
 
-fn in_host_memory(loader: &Loader) -> Vec<u8> {
+pub(crate) fn in_host_memory(loader: &Loader) -> Vec<u8> {
     let mut bytes = Vec::new();
     for batch in loader.epoch(loader.start_state()).unwrap() {
         bytes.extend(batch.unwrap().x().iter().flat_map(|x| x.to_le_bytes()));

@@ -17,6 +17,8 @@ mod jpeg;
 mod kinds;
 mod manifests;
 mod mixing;
+#[cfg(feature = "cuda")]
+mod mock_driver;
 mod multi;
 mod passes;
 mod server;
