@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, fmt};
 use feedline_ingest::SourcePreview;
 use feedline_preprocess::{CheckedDataset, MAX_REJECT_FRACTION};
 use feedline_schemas::{
-    config::{DatasetConfig, Loaded, PipelineConfig},
+    config::{DatasetConfig, Loaded, PipelineConfig, TrainConfig},
     ids::Name,
     record::{Column, ColumnType},
     report::Warning,
@@ -73,6 +73,21 @@ impl CheckReport {
             _ => Outcome::Done,
         }
     }
+}
+
+/// Checks `[train]`, and that its model reads what the dataset holds.
+///
+/// # Errors
+/// The first key that cannot be used.
+pub(crate) fn training(
+    config: &PipelineConfig,
+    train: &TrainConfig,
+) -> Result<(), Box<feedline_trainer::Error>> {
+    feedline_trainer::check(train)?;
+    if let Some(dataset) = &config.dataset {
+        feedline_trainer::check_kind(train, dataset.kind)?;
+    }
+    Ok(())
 }
 
 /// Checks a pipeline. Reads the first page or a sample of each source, unless `is_offline`.
@@ -157,15 +172,17 @@ pub(crate) async fn check(
     }
     let mut checked = None;
     if let Some(train) = &config.train {
-        match feedline_trainer::check(train) {
+        match training(config, train) {
             Ok(()) => {
                 checked = Some(CheckedTraining {
                     batch_size: train.batch_size,
                     epochs: train.epochs,
                 });
             }
-            Err(feedline_trainer::Error::Config { key, reason }) => add(&key, reason),
-            Err(error) => return Err(error.into()),
+            Err(error) => match *error {
+                feedline_trainer::Error::Config { key, reason } => add(&key, reason),
+                other => return Err(other.into()),
+            },
         }
     }
     Ok(CheckReport {

@@ -772,7 +772,7 @@ impl<'a> Work<'a> {
             feedline_preprocess::check(config).map_err(|e| self.preprocess_error(e))?;
         }
         match &config.train {
-            Some(train) => feedline_trainer::check(train).map_err(|e| self.trainer_error(e)),
+            Some(train) => check::training(config, train).map_err(|e| self.trainer_error(*e)),
             None => Ok(()),
         }
     }

@@ -17,7 +17,6 @@ use feedline_schemas::report::{
 use feedline_trainer::{ChosenRun, Continuation, SpecialIds, TextGenerator, check_rule};
 
 use crate::{
-    cli,
     exit::shown,
     output::{Text, line, used_run, write_warnings},
     stop::Stop,
@@ -46,9 +45,12 @@ pub(crate) struct Generate {
 ///
 /// # Errors
 /// Standard input that cannot be read, or is no UTF-8.
-pub(crate) fn prompt(options: &cli::Generate) -> anyhow::Result<String> {
-    if options.prompt != "-" {
-        return Ok(options.prompt.clone());
+pub(crate) fn prompt(given: String) -> anyhow::Result<String> {
+    if given != "-" {
+        return Ok(given);
+    }
+    if std::io::stdin().is_terminal() {
+        tracing::warn!("the prompt is read from standard input; end it with Ctrl-D");
     }
     let mut prompt = String::new();
     let read = std::io::stdin()
@@ -59,10 +61,8 @@ pub(crate) fn prompt(options: &cli::Generate) -> anyhow::Result<String> {
         (bytes as u64) < PROMPT_BYTES,
         "the prompt on standard input has 16 MiB or more; give a shorter one"
     );
-    if prompt.ends_with('\n') {
-        prompt.pop();
-    }
-    Ok(prompt)
+    let line = prompt.strip_suffix('\n').unwrap_or(&prompt);
+    Ok(line.strip_suffix('\r').unwrap_or(line).to_owned())
 }
 
 impl Generate {
@@ -143,7 +143,8 @@ impl Generate {
     fn warnings(&self, prepared: &str, unknown: u64) -> Vec<Warning> {
         let mut warnings = Vec::new();
         if prepared != self.prompt {
-            let message = "the prompt was changed as the texts of the dataset were: normalized, and personal data replaced";
+            let message = "the prompt was changed as the texts of the dataset were (normalized, or personal data replaced): \
+                           the report has it as the model reads it";
             warnings.push(Warning {
                 key: Some("dataset.text".to_owned()),
                 ..Warning::new("prompt_prepared", message)

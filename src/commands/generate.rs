@@ -28,7 +28,9 @@ impl Work<'_> {
                           `\"characters\"`";
             return Err(self.loaded.error("dataset.kind", reason).into());
         }
-        let prompt = generate::prompt(options)?;
+        let given = options.prompt.clone();
+        let reading = tokio::task::spawn_blocking(move || generate::prompt(given));
+        let prompt = self.tools.stop.unless_stopped(reading).await???;
         if prompt.is_empty() {
             let reason = "it is empty, and a model continues at least one token; give text";
             return Err(self.loaded.error("--prompt", reason).into());

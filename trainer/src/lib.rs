@@ -111,7 +111,7 @@ pub use crate::{
         ImageModel, MeasuredRows, Predicted, PredictedImages, Predictor, RowParts, Truths,
         predict_images,
     },
-    settings::check,
+    settings::{check, check_kind},
     summary::{Fit, Machine, Memory, Need, Summary, available_memory, fit, summarize, summary},
     texts::TextScorer,
     train::{train, train_with},

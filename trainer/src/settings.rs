@@ -4,9 +4,9 @@ use std::net::SocketAddr;
 
 use feedline_schemas::{
     config::{
-        BaselinePolicy, CheckpointConfig, ClassBalanceConfig, DeviceChoice, GuardConfig,
-        ImagesConfig, InitConfig, ModelConfig, ParallelConfig, Precision, ScheduleConfig,
-        TrainConfig, TrainMixture, TrainSource,
+        BaselinePolicy, CheckpointConfig, ClassBalanceConfig, DatasetKind, DeviceChoice,
+        GuardConfig, ImagesConfig, InitConfig, ModelConfig, ParallelConfig, Precision,
+        ScheduleConfig, TrainConfig, TrainMixture, TrainSource,
     },
     ids::{Hash128, Step},
 };
@@ -312,6 +312,17 @@ fn check_guard(guard: &GuardConfig) -> Result<(), Error> {
         )?;
     }
     Ok(())
+}
+
+/// Checks that the model reads what a dataset of this kind holds, where it is trained on the pipeline's own dataset.
+///
+/// # Errors
+/// [`Error::Config`] with the types that fit.
+pub fn check_kind(config: &TrainConfig, dataset: DatasetKind) -> Result<(), Error> {
+    match config.dataset.is_some() || config.mixture.is_some() {
+        true => Ok(()),
+        false => models::check_kind(&config.model, dataset),
+    }
 }
 
 fn check_loss_scale(config: &TrainConfig) -> Result<(), Error> {

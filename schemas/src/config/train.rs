@@ -356,8 +356,8 @@ mod tests {
         for (train, expected) in [
             (
                 "[train.optimizer]\nmomentum = 0.9",
-                "p.toml:6: `train.optimizer.momentum`: this key belongs to `type = \"sgd\"` and `type = \"lars\"`; `type = \
-                 \"adamw\"` has the keys `type`, `l2`, `l1`, `group`, `beta1`, `beta2`, `epsilon`, `weight_decay`",
+                "p.toml:6: `train.optimizer.momentum`: this key belongs to `type = \"sgd\"`, `type = \"lars\"` and `type = \
+                 \"muon\"`; `type = \"adamw\"` has the keys `type`, `l2`, `l1`, `group`, `beta1`, `beta2`, `epsilon`, `weight_decay`",
             ),
             (
                 "[train.optimizer]\nlr = 0.9",
@@ -379,7 +379,7 @@ mod tests {
             (
                 "[train.model]\ntype = \"transformer\"\nkernel = 3",
                 "p.toml:7: `train.model.kernel`: this key belongs to `type = \"cnn\"`; `type = \"transformer\"` has the keys \
-                 `type`, `dropout`, `checkpoint`, `layers`, `width`, `heads`, `context`, `tied`",
+                 `type`, `dropout`, `checkpoint`, `layers`, `width`, `heads`, `kv_heads`, `positions`, `norm`, `activation`, `bias`, `context`, `tied`",
             ),
             (
                 "[train.model]\ntype = \"multi\"\n[[train.model.branches]]\ntype = \"dense\"\nheads = 3",

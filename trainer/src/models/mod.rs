@@ -27,7 +27,7 @@ mod vit;
 #[cfg(test)]
 mod tests;
 
-use feedline_schemas::config::{ModelConfig, ModelKind};
+use feedline_schemas::config::{DatasetKind, ModelConfig, ModelKind};
 
 pub(crate) use self::config::{GHOST_IMAGES, GHOST_ROWS, check, filled, name, reads_tokens};
 use crate::{
@@ -113,6 +113,46 @@ pub(crate) fn build(
         return Err(wrong("model", reason));
     }
     Ok(model)
+}
+
+/// Checks that a model of this type reads what a dataset of this kind holds.
+///
+/// # Errors
+/// [`Error::Config`] with the types that fit.
+pub(crate) fn check_kind(config: &ModelConfig, dataset: DatasetKind) -> Result<(), Error> {
+    use ModelKind::{Autoencoder, Cnn, Lstm, Mlp, Multi, Resnet, Vit};
+    let (fitting, shape): (&[ModelKind], Shape) = match dataset {
+        DatasetKind::Tokens | DatasetKind::Characters => {
+            return match reads_tokens(config) {
+                true => Ok(()),
+                false => Err(wrong("model.type", ON_TOKENS)),
+            };
+        }
+        DatasetKind::Rows => (
+            &[Mlp, Lstm, Autoencoder, Multi],
+            Shape::Rows { features: 1 },
+        ),
+        DatasetKind::Images => (
+            &[Mlp, Cnn, Resnet, Vit, Multi],
+            Shape::Images {
+                channels: 3,
+                height: 1,
+                width: 1,
+            },
+        ),
+        DatasetKind::Multi => (
+            &[Multi],
+            Shape::Multi {
+                features: 0,
+                images: None,
+                tokens: None,
+            },
+        ),
+    };
+    match fitting.contains(&config.r#type) {
+        true => Ok(()),
+        false => Err(wrong("model.type", misfit(config.r#type, shape))),
+    }
 }
 
 fn misfit(kind: ModelKind, shape: Shape) -> String {

@@ -7,8 +7,8 @@ mod sections;
 
 use feedline_schemas::{
     config::{
-        ActivationKind, BranchConfig, BranchKind, ImagesConfig, LossKind, NormKind, PoolKind,
-        PositionKind, TrainConfig,
+        ActivationKind, BranchConfig, BranchKind, DatasetKind, ImagesConfig, LossKind, NormKind,
+        PoolKind, PositionKind, TrainConfig,
     },
     ids::{Seed, Step},
 };
@@ -337,6 +337,40 @@ fn every_parameter_takes_part() {
             .sum::<usize>();
         assert_eq!(facts, trained, "{name}: parameters in its summary");
     }
+}
+
+#[test]
+fn a_model_that_cannot_read_a_kind_of_dataset_is_refused_without_data() {
+    let kinds = [
+        (DatasetKind::Rows, ROWS),
+        (DatasetKind::Images, IMAGES),
+        (DatasetKind::Tokens, TOKENS),
+        (DatasetKind::Characters, TOKENS),
+        (DatasetKind::Multi, PARTS),
+    ];
+    let mut refused = 0;
+    for (name, own, config) in small() {
+        for (kind, shape) in kinds {
+            let found = check_kind(&config, kind);
+            if own == shape {
+                assert!(found.is_ok(), "{name}, {kind:?}");
+            }
+            // An lstm without a context would read tokens, and is for rows of numbers.
+            if found.is_err() && (config.r#type, shape) != (ModelKind::Lstm, TOKENS) {
+                assert!(
+                    build(&resolved(&config), shape, 3).is_err(),
+                    "{name}, {kind:?}"
+                );
+                refused += 1;
+            }
+        }
+    }
+    assert!(refused > 40, "{refused}");
+    let mlp = check_kind(&ModelConfig::default(), DatasetKind::Tokens);
+    assert_eq!(
+        mlp.unwrap_err().to_string(),
+        "cannot use `train.model.type`: the dataset holds tokens; use `transformer`, or `lstm` with `train.model.context`"
+    );
 }
 
 #[test]

@@ -133,7 +133,10 @@ fn check(config: &OptimizerConfig) -> Result<(), Error> {
     let is_damped = config.dampening.is_some_and(|dampening| dampening > 0.0);
     let plain = config.momentum == Some(0.0) || is_damped;
     if config.nesterov == Some(true) && plain {
-        let reason = "it needs `optimizer.momentum` above 0 and `optimizer.dampening = 0`";
+        let reason = match config.r#type {
+            OptimizerKind::Muon => "it needs `train.optimizer.momentum` above 0; set it to false",
+            _ => "it needs `train.optimizer.momentum` above 0 and `train.optimizer.dampening = 0`",
+        };
         return Err(wrong("optimizer.nesterov", reason));
     }
     config
