@@ -190,7 +190,7 @@ impl TextEncoder {
     /// Opens the decoder of the same ids.
     ///
     /// # Errors
-    /// What the library says about its `tokenizer.json`.
+    /// [`Error::Input`] for a `tokenizer.json` that the library does not read.
     pub fn decoder(&self) -> Result<TextDecoder, Error> {
         Ok(TextDecoder(match &self.vocabulary {
             Vocabulary::Characters { known, .. } => Decoding::Characters(known.clone()),
@@ -229,7 +229,7 @@ impl TextDecoder {
     /// The text of some ids; bytes that are no UTF-8, such as those of half a character, become U+FFFD.
     ///
     /// # Errors
-    /// What the library says.
+    /// The library's message.
     pub fn decode(&self, ids: &[u32]) -> Result<String, String> {
         match &self.0 {
             Decoding::Characters(known) => {
@@ -277,7 +277,7 @@ impl DecodedStream<'_> {
     /// Adds an id. Returns the text that is complete with it: none while a character lacks bytes.
     ///
     /// # Errors
-    /// What the library says.
+    /// The library's message.
     pub fn push(&mut self, id: u32) -> Result<String, String> {
         self.ids.push(id);
         let text = self.pending()?;
@@ -291,7 +291,7 @@ impl DecodedStream<'_> {
     /// The text of the last ids, whose character is not complete.
     ///
     /// # Errors
-    /// What the library says.
+    /// The library's message.
     pub fn finish(self) -> Result<String, String> {
         self.pending()
     }

@@ -11,15 +11,8 @@ use feedline_schemas::{
 };
 
 use crate::{
-    Context, Group,
-    engine::Engine,
-    error::Error,
-    kept::{ChosenRun, Kept},
-    layers::KeyValueCache,
-    model::Shape,
-    random::Stream,
-    run_folder::runtime,
-    sampling::Sampling,
+    Context, engine::Engine, error::Error, kept::ChosenRun, layers::KeyValueCache, random::Stream,
+    sampling::Sampling, texts::open_language_model,
 };
 
 /// A trained model of the next token that continues texts.
@@ -61,19 +54,7 @@ impl TextGenerator {
     /// [`Error::NoCheckpoint`] for a run without weights; [`Error::Config`] for a model that does not predict the next token;
     /// what storage says.
     pub fn of_run(chosen: &ChosenRun, context: &Context) -> Result<Self, Error> {
-        let context = &Context {
-            group: Group::alone(),
-            ..context.clone()
-        };
-        let runtime = runtime()?;
-        let _runtime = runtime.enter();
-        let kept = Kept::open(chosen, None, None, context, &runtime)?;
-        let Shape::Tokens { length, vocabulary } = kept.plan.shape() else {
-            let reason = "it does not predict the next token of a text; texts are continued by models on \
-                          `dataset.kind = \"tokens\"` or `\"characters\"`";
-            return Err(crate::error::config("model.type", reason));
-        };
-        let sizes = [length, vocabulary];
+        let (kept, sizes) = open_language_model(chosen, context, "continued")?;
         Ok(Self::new(kept.engine, &kept.bucket, sizes, kept.checkpoint))
     }
 
@@ -204,7 +185,7 @@ mod tests {
     };
 
     use super::*;
-    use crate::models;
+    use crate::{model::Shape, models};
 
     const CONTEXT: usize = 12;
     const VOCABULARY: usize = 30;

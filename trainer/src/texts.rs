@@ -29,6 +29,34 @@ pub struct TextScorer {
     checkpoint: String,
 }
 
+/// Opens the best weights of a run on texts, with the number of tokens that its model reads and of ids that it knows.
+/// `done` is the use of texts, for the error.
+///
+/// # Errors
+/// [`Error::NoCheckpoint`] for a run without weights; [`Error::Config`] for a model that does not predict the next token;
+/// errors of storage.
+pub(crate) fn open_language_model(
+    chosen: &ChosenRun,
+    context: &Context,
+    done: &str,
+) -> Result<(Kept, [usize; 2]), Error> {
+    let context = &Context {
+        group: Group::alone(),
+        ..context.clone()
+    };
+    let runtime = runtime()?;
+    let _runtime = runtime.enter();
+    let kept = Kept::open(chosen, None, None, context, &runtime)?;
+    let Shape::Tokens { length, vocabulary } = kept.plan.shape() else {
+        let reason = format!(
+            "it does not predict the next token of a text; texts are {done} by models on `dataset.kind = \"tokens\"` or \
+             `\"characters\"`"
+        );
+        return Err(crate::error::config("model.type", reason));
+    };
+    Ok((kept, [length, vocabulary]))
+}
+
 impl TextScorer {
     /// Opens the best weights of a run. Blocks.
     ///
@@ -36,22 +64,11 @@ impl TextScorer {
     /// [`Error::NoCheckpoint`] for a run without weights; [`Error::Config`] for a model that does not predict the next token;
     /// what storage says.
     pub fn of_run(chosen: &ChosenRun, context: &Context) -> Result<Self, Error> {
-        let context = &Context {
-            group: Group::alone(),
-            ..context.clone()
-        };
-        let runtime = runtime()?;
-        let _runtime = runtime.enter();
-        let kept = Kept::open(chosen, None, None, context, &runtime)?;
-        let Shape::Tokens { length, vocabulary } = kept.plan.shape() else {
-            let reason = "it does not predict the next token of a text; texts are scored by models on \
-                          `dataset.kind = \"tokens\"` or `\"characters\"`";
-            return Err(crate::error::config("model.type", reason));
-        };
+        let (kept, [context, vocabulary]) = open_language_model(chosen, context, "scored")?;
         Ok(Self {
             engine: kept.engine,
             bucket: kept.bucket,
-            context: length,
+            context,
             vocabulary,
             run: chosen.used().name.clone(),
             checkpoint: kept.checkpoint,

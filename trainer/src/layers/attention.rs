@@ -292,7 +292,7 @@ impl Attention {
                 let mask = added.and_then(Seen::added);
                 let Heads { queries, keys } = self.heads;
                 kernel::attend(qkv, [queries, keys], mask).unwrap_or_else(|qkv| {
-                    let [q, k, v] = self.split(&qkv);
+                    let [q, k, v] = blockwise::parts(&qkv, self.heads);
                     self.by_library(pass, q, [k, v], mask)
                 })
             }
@@ -315,7 +315,7 @@ impl Attention {
     ) -> Tensor<3> {
         let (given, new, device) = (x.dtype(), x.dims()[1], x.device());
         let qkv = self.qkv(pass, x, angles);
-        let [q, k, v] = self.split(&qkv);
+        let [q, k, v] = blockwise::parts(&qkv, self.heads);
         let past = cache.length();
         let kept = cache.extend([k, v]);
         // One position sees all others: it needs no mask.
@@ -344,20 +344,6 @@ impl Attention {
             block: BLOCK,
         };
         blockwise::attend(qkv, &blockwise)
-    }
-
-    /// Queries, keys and values, `[rows, heads, length, inside]`.
-    fn split(&self, qkv: &Tensor<3>) -> [Tensor<4>; 3] {
-        let [rows, length, columns] = qkv.dims();
-        let Heads { queries, keys } = self.heads;
-        let inside = columns / (queries + 2 * keys);
-        let parts = [(0, queries), (queries, keys), (queries + keys, keys)];
-        parts.map(|(before, heads)| {
-            qkv.clone()
-                .narrow(2, before * inside, heads * inside)
-                .reshape([rows, length, heads, inside])
-                .swap_dims(1, 2)
-        })
     }
 
     /// Values that positions see, `[rows, length, width]`. The mask is `[rows or 1, 1, length, positions]`.

@@ -121,25 +121,20 @@ fn split(x: &Tensor<3>, first: usize, heads: usize, inside: usize) -> Tensor<4> 
         .swap_dims(1, 2)
 }
 
-/// The reverse.
+/// Queries, keys and values, `[rows, heads, length, inside]`.
+pub(super) fn parts(qkv: &Tensor<3>, Heads { queries, keys }: Heads) -> [Tensor<4>; 3] {
+    let inside = qkv.dims()[2] / (queries + 2 * keys);
+    [(0, queries), (queries, keys), (queries + keys, keys)]
+        .map(|(first, heads)| split(qkv, first, heads, inside))
+}
+
+/// The reverse of [`split`].
 fn joined(x: Tensor<4>) -> Tensor<3> {
     let [rows, heads, length, inside] = x.dims();
     x.swap_dims(1, 2).reshape([rows, length, heads * inside])
 }
 
 impl Blockwise {
-    fn inside(&self, columns: usize) -> usize {
-        columns / (self.heads.queries + 2 * self.heads.keys)
-    }
-
-    /// Queries, keys and values.
-    fn parts(&self, qkv: &Tensor<3>) -> [Tensor<4>; 3] {
-        let Heads { queries, keys } = self.heads;
-        let inside = self.inside(qkv.dims()[2]);
-        [(0, queries), (queries, keys), (queries + keys, keys)]
-            .map(|(first, heads)| split(qkv, first, heads, inside))
-    }
-
     fn blocks(&self, length: usize) -> impl Iterator<Item = QueryBlock> {
         let (block, sees_all) = (self.block, matches!(self.visible, Visible::All));
         (0..length).step_by(block).map(move |begin| {
@@ -205,7 +200,7 @@ impl Blockwise {
     /// The output, and the logarithms of the sums of exponentials.
     fn value(&self, qkv: &Tensor<3>) -> (Tensor<3>, Tensor<4>) {
         let products = qkv.dtype();
-        let [q, k, v] = self.parts(qkv);
+        let [q, k, v] = parts(qkv, self.heads);
         let [rows, heads, length, inside] = q.dims();
         let (mut outputs, mut sums) = (Vec::new(), Vec::new());
         for of in self.blocks(length) {
@@ -236,7 +231,7 @@ impl Kept {
             sums,
         } = self;
         let products = qkv.dtype();
-        let [q, k, v] = blockwise.parts(qkv);
+        let [q, k, v] = parts(qkv, blockwise.heads);
         let [rows, heads, length, inside] = q.dims();
         let keys = blockwise.heads.keys;
         let scale = 1.0 / exact_len(inside).sqrt();

@@ -26,7 +26,7 @@ use crate::number::{exact_len, single};
 /// `[rows or 1, 1, length, length]`; each position sees at least one.
 ///
 /// # Errors
-/// What is left to the library, as it is.
+/// The input, unchanged, where the library has to compute it.
 #[expect(
     clippy::result_large_err,
     reason = "the input is given back as it came"
