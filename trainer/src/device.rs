@@ -19,7 +19,14 @@ use feedline_schemas::config::{DeviceChoice, Precision};
 
 use crate::error::{Error, config as wrong};
 
+mod bus;
+mod mask;
 mod wgpu;
+
+pub(crate) use self::{
+    bus::{Upload, count_download, take_bus_bytes},
+    mask::{MaskValues, draw},
+};
 
 /// Kind of a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -180,6 +187,7 @@ impl DeviceReader {
 
     /// Begins to read a tensor.
     pub(crate) fn begin(&self, tensor: Tensor<1>) -> DeviceRead {
+        count_download(tensor.dims()[0] * size_of::<f32>());
         DeviceRead((self.0)(tensor))
     }
 }
@@ -214,6 +222,7 @@ impl fmt::Debug for DeviceRead {
 /// # Errors
 /// [`Error::Device`].
 pub(crate) fn read(tensor: Tensor<1>) -> Result<Vec<f32>, Error> {
+    count_download(tensor.dims()[0] * size_of::<f32>());
     let read = tensor.try_into_vec_as::<f32>();
     read.map_err(|error| Error::Device {
         reason: error.to_string(),

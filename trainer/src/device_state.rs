@@ -14,6 +14,7 @@ use crate::{
     device::{DeviceRead, DeviceReader, read},
     engine::{Engine, OnDevice},
     error::Error,
+    model::Parameter,
     optimizer::{self, DeviceOptimizer, Optimizer, StateBucket},
     pack::Pack,
 };
@@ -24,6 +25,7 @@ pub(crate) struct DeviceState {
     device: Device,
     /// The pack that each entry of the layout is in, and its number there.
     places: Vec<(EntryKind, usize)>,
+    of_others: Pack,
     frozen: Pack,
     buffers: Pack,
     optimizer: DeviceOptimizer,
@@ -40,6 +42,8 @@ pub(crate) struct DeviceState {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum EntryKind {
     Trained,
+    /// Trained, and moved by the optimizer of another rank.
+    OfOthers,
     Frozen,
     Buffer,
 }
@@ -48,6 +52,7 @@ enum EntryKind {
 #[derive(Clone, Debug)]
 struct PackedNumbers {
     trained: Tensor<1>,
+    of_others: Tensor<1>,
     buffers: Tensor<1>,
 }
 
@@ -125,27 +130,30 @@ impl StepNumbers {
 }
 
 impl DeviceState {
-    /// Takes the numbers of the host to the engine's device.
+    /// Takes the numbers of the host to the engine's device, where this rank moves the parameters `own`.
     pub(crate) fn upload(
         engine: &Engine,
-        config: &OptimizerConfig,
+        (config, own): (&OptimizerConfig, &[Parameter]),
         bucket: &[f32],
         (optimizer, average): (&Optimizer, Option<&Average>),
     ) -> Self {
         let device = engine.device();
         let layout = engine.model().layout();
         let trained = engine.trained();
-        let optimizer = DeviceOptimizer::new(config, &trained, optimizer.state(), device);
-        let mut counts = [0; 3];
-        let mut ranges = [Vec::new(), Vec::new(), Vec::new()];
+        let optimizer = DeviceOptimizer::new(config, own, optimizer.state(), device);
+        let mut counts = [0; 4];
+        let mut ranges = [const { Vec::new() }; 4];
         let places = layout.entries().iter().enumerate().map(|(i, entry)| {
+            let is_in = |parameters: &[Parameter]| {
+                let mut parameters = parameters.iter();
+                parameters.any(|parameter| parameter.range == entry.range)
+            };
             let kind = if i >= layout.trained() {
                 EntryKind::Buffer
-            } else if trained
-                .iter()
-                .any(|parameter| parameter.range == entry.range)
-            {
+            } else if is_in(own) {
                 EntryKind::Trained
+            } else if is_in(&trained) {
+                EntryKind::OfOthers
             } else {
                 EntryKind::Frozen
             };
@@ -154,9 +162,10 @@ impl DeviceState {
             (kind, counts[kind as usize] - 1)
         });
         let places: Vec<_> = places.collect();
-        let [_, frozen, buffers] = ranges.map(Pack::new);
+        let [_, of_others, frozen, buffers] = ranges.map(Pack::new);
         let numbers = |bucket: &[f32]| PackedNumbers {
             trained: optimizer.pack().upload(bucket, device),
+            of_others: of_others.upload(bucket, device),
             buffers: buffers.upload(bucket, device),
         };
         let weights = numbers(bucket);
@@ -168,6 +177,7 @@ impl DeviceState {
             downloaded: true,
             device: device.clone(),
             places,
+            of_others,
             frozen,
             buffers,
             optimizer,
@@ -176,10 +186,15 @@ impl DeviceState {
 
     /// One flat tensor per entry of the layout.
     pub(crate) fn weights(&self) -> Vec<Tensor<1>> {
-        let PackedNumbers { trained, buffers } = &self.weights;
+        let PackedNumbers {
+            trained,
+            of_others,
+            buffers,
+        } = &self.weights;
         let places = self.places.iter();
         let views = places.map(|&(kind, entry)| match kind {
             EntryKind::Trained => self.optimizer.pack().view(trained, entry),
+            EntryKind::OfOthers => self.of_others.view(of_others, entry),
             EntryKind::Frozen => self.frozen.view(&self.kept, entry),
             EntryKind::Buffer => self.buffers.view(buffers, entry),
         });
@@ -207,13 +222,49 @@ impl DeviceState {
             let moved = buffers.clone() + (observed - buffers.clone()) * stepping.buffer_share;
             self.weights.buffers = optimizer::chosen(&good, moved, buffers.clone());
         }
-        self.update_average(&good, stepping);
+        self.update_average(Some(&good), stepping.number, stepping.average);
         let unsmoothed = computed.unsmoothed_sum.unwrap_or_else(|| loss_sum.clone());
         let seen = vec![loss_sum, unsmoothed, norm, of_buffers, good.float()];
         StepReport {
             reading: self.reader.begin(Tensor::cat(seen, 0)),
             losses: computed.losses,
         }
+    }
+
+    /// Takes step number `number` along `scale` times a gradient of the host, which is finite. The buffers become those of
+    /// the host's `bucket`.
+    pub(crate) fn step_along(
+        &mut self,
+        (gradient, scale): (&[f32], f64),
+        bucket: &[f32],
+        number: u64,
+        rate: f64,
+    ) {
+        self.downloaded = false;
+        let gradient = self.optimizer.pack().upload(gradient, &self.device);
+        let scale = Tensor::full([1], scale, &self.device);
+        let good = scale.clone().is_finite();
+        let moved = &self.weights.trained;
+        let along = (gradient, scale);
+        self.weights.trained = self.optimizer.step(moved, along, &good, number, rate);
+        if self.buffers.entries() > 0 {
+            self.weights.buffers = self.buffers.upload(bucket, &self.device);
+        }
+    }
+
+    /// Writes the weights that this rank moves to the host's bucket.
+    ///
+    /// # Errors
+    /// [`Error::Device`].
+    pub(crate) fn download_own(&self, bucket: &mut [f32]) -> Result<(), Error> {
+        let own = read(self.weights.trained.clone())?;
+        self.optimizer.pack().unpack(&own, bucket);
+        Ok(())
+    }
+
+    /// Takes the weights that other ranks have moved from the host's bucket.
+    pub(crate) fn take_others(&mut self, bucket: &[f32]) {
+        self.weights.of_others = self.of_others.upload(bucket, &self.device);
     }
 
     /// The gradient of the trained parameters, packed.
@@ -256,17 +307,27 @@ impl DeviceState {
         );
     }
 
-    fn update_average(&mut self, good: &Tensor<1, Bool>, stepping: Stepping<'_>) {
-        let Some((average, of_host)) = self.average.as_mut().zip(stepping.average) else {
+    /// Moves the average, where one is kept, after step number `number`, and where `good`, if there is one, is true.
+    pub(crate) fn update_average(
+        &mut self,
+        good: Option<&Tensor<1, Bool>>,
+        number: u64,
+        of_host: Option<&Average>,
+    ) {
+        let Some((average, of_host)) = self.average.as_mut().zip(of_host) else {
             return;
         };
-        let share = of_host.share(Step::new(stepping.number));
+        let share = of_host.share(Step::new(number));
         for (average, weights) in [
             (&mut average.trained, &self.weights.trained),
+            (&mut average.of_others, &self.weights.of_others),
             (&mut average.buffers, &self.weights.buffers),
         ] {
             let moved = average.clone() + (weights.clone() - average.clone()) * share;
-            *average = optimizer::chosen(good, moved, average.clone());
+            *average = match good {
+                Some(good) => optimizer::chosen(good, moved, average.clone()),
+                None => moved,
+            };
         }
     }
 
@@ -286,9 +347,13 @@ impl DeviceState {
         let write = |numbers: &PackedNumbers, bucket: &mut [f32]| -> Result<(), Error> {
             let trained = read(numbers.trained.clone())?;
             self.optimizer.pack().unpack(&trained, bucket);
-            if self.buffers.entries() > 0 {
-                let buffers = read(numbers.buffers.clone())?;
-                self.buffers.unpack(&buffers, bucket);
+            for (pack, numbers) in [
+                (&self.of_others, &numbers.of_others),
+                (&self.buffers, &numbers.buffers),
+            ] {
+                if pack.entries() > 0 {
+                    pack.unpack(&read(numbers.clone())?, bucket);
+                }
             }
             Ok(())
         };

@@ -41,11 +41,11 @@ use self::parts::{Cut, Workers};
 pub(crate) use self::{gradient::Computed, on_device::OnDevice};
 use crate::{
     data::{Inputs, Samples, Targets},
-    device::{Backend, DeviceKind},
+    device::{Backend, DeviceKind, Upload as _, count_download, is_processor},
     input::{self, Normalisation},
     layers::{KeyValueCache, MOMENTUM, Pass, PassSettings, in_f32},
     loss::Loss,
-    model::{Model, Objective, Parameter},
+    model::{Input, Model, Objective, Parameter},
     number::exact_len,
 };
 
@@ -216,7 +216,8 @@ impl Engine {
             let mut pass =
                 Pass::new(self.model.layout(), weights, None).with_settings(&self.passes);
             let outputs = in_f32(self.model.forward(&mut pass, &input));
-            let losses = self.losses(&self.measured, outputs.clone(), part, &self.device);
+            let of_part = (part, &input);
+            let losses = self.losses(&self.measured, outputs.clone(), of_part, &self.device);
             let outputs = match self.model.objective() {
                 Objective::Target => numbers(outputs),
                 Objective::Input | Objective::NextToken => Vec::new(),
@@ -324,12 +325,13 @@ impl Engine {
         exact_len((samples.global_rows() * of_row).max(1))
     }
 
-    /// The losses of outputs; `None` where a part predicts no token.
+    /// The losses of outputs; `None` where a part predicts no token. `device` tracks gradients where those of `outputs` are
+    /// wanted.
     fn losses(
         &self,
         loss: &Loss,
         outputs: Tensor<2>,
-        part: Samples<'_>,
+        (part, input): (Samples<'_>, &Input),
         device: &Device,
     ) -> Option<Tensor<1>> {
         let outputs = in_f32(outputs);
@@ -338,12 +340,27 @@ impl Engine {
                 Some(loss.per_mixed_sample(outputs, (part.targets, part.mixed), device))
             }
             Objective::Input => {
-                let data = TensorData::new(part.inputs.x.to_vec(), outputs.dims());
-                let difference = outputs - Tensor::from_data(data, device);
+                let rows = if is_processor(device) {
+                    let data = TensorData::new(part.inputs.x.to_vec(), outputs.dims());
+                    Tensor::from_data(data, device)
+                } else if device.is_autodiff() {
+                    input.rows().autodiff()
+                } else {
+                    input.rows().inner()
+                };
+                let difference = outputs - rows;
                 let squares = difference.clone() * difference;
                 Some(squares.mean_dim(1).reshape([part.rows()]))
             }
             Objective::NextToken => {
+                if let Some(next) = input
+                    .tokens
+                    .as_ref()
+                    .and_then(|tokens| tokens.next.as_ref())
+                {
+                    let some = input::losses(self.model.objective(), part) > 0;
+                    return some.then(|| loss.per_position(outputs, next.on(device)));
+                }
                 let next = input::next_tokens(part);
                 if next.ids.is_empty() {
                     return None;
@@ -351,7 +368,7 @@ impl Engine {
                 let outputs = match next.places {
                     Some(places) => {
                         let count = places.len();
-                        let places = Tensor::from_data(TensorData::new(places, [count]), device);
+                        let places = Tensor::upload(TensorData::new(places, [count]), device);
                         outputs.select(0, places)
                     }
                     None => outputs,
@@ -365,7 +382,7 @@ impl Engine {
     /// One flat tensor per parameter and buffer on the device, which parts and batches share.
     pub(crate) fn weights(&self, bucket: &[f32]) -> Vec<Tensor<1>> {
         let tensor = |values: &[f32]| {
-            Tensor::from_data(
+            Tensor::upload(
                 TensorData::new(values.to_vec(), [values.len()]),
                 &self.device,
             )
@@ -376,6 +393,7 @@ impl Engine {
 }
 
 pub(crate) fn numbers<const D: usize>(tensor: Tensor<D>) -> Vec<f32> {
+    count_download(tensor.shape().num_elements() * size_of::<f32>());
     tensor
         .into_data()
         .try_into_vec()

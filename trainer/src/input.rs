@@ -1,10 +1,12 @@
 //! From samples in host memory to the tensors that a model computes from.
 
+mod on_device;
+
 use burn::tensor::{DType, Device, Int, Tensor, TensorData};
 
 use crate::{
     data::{Inputs, Samples},
-    device::is_processor,
+    device::{Upload as _, is_processor},
     layers::Mask,
     model::{Input, Objective, TokenInput},
 };
@@ -51,15 +53,15 @@ pub(crate) fn tensors(
     Input {
         rows: (inputs.features > 0).then(|| {
             let data = TensorData::new(inputs.x.to_vec(), [rows, inputs.features]);
-            Tensor::from_data(data, device)
+            Tensor::upload(data, device)
         }),
         images: (height > 0).then(|| {
             if !is_processor(device) {
-                return planes_on_device(inputs.pixels, inputs.sides, normalisation, device);
+                return on_device::planes(inputs.pixels, inputs.sides, normalisation, device);
             }
             let planes = planes(inputs.pixels, height * width, normalisation);
             let sizes = [rows, normalisation.channels, height, width];
-            Tensor::from_data(TensorData::new(planes, sizes), device)
+            Tensor::upload(TensorData::new(planes, sizes), device)
         }),
         tokens: (inputs.length > 0).then(|| tokens(inputs, rows, device)),
     }
@@ -88,43 +90,6 @@ fn planes(pixels: &[u8], size: usize, normalisation: &Normalisation) -> Vec<f32>
     planes
 }
 
-/// The same, made on the device of pixels that travel as bytes: four in a word, as not every device knows bytes.
-fn planes_on_device(
-    pixels: &[u8],
-    [height, width]: [usize; 2],
-    normalisation: &Normalisation,
-    device: &Device,
-) -> Tensor<4> {
-    let count = pixels.len();
-    let (whole, rest) = pixels.as_chunks::<4>();
-    let mut last = [0; 4];
-    last[..rest.len()].copy_from_slice(rest);
-    let rest = (!rest.is_empty()).then_some(last);
-    let words = whole.iter().copied().chain(rest).map(i32::from_le_bytes);
-    let words = words.collect::<Vec<i32>>();
-    let number = words.len();
-    let words = Tensor::<1, Int>::from_data(TensorData::new(words, [number]), device);
-    let byte = |i: i32| (words.clone().bitwise_right_shift_scalar(8 * i)).bitwise_and_scalar(255);
-    let bytes: Tensor<2, Int> = Tensor::stack((0..4).map(byte).collect(), 1);
-    let bytes = bytes.reshape([4 * number]).narrow(0, 0, count);
-    let colours = bytes.reshape([count / (3 * height * width), height, width, 3]);
-    let channels = normalisation.channels;
-    let of_each = |which: usize| {
-        let values: Vec<f32> = (0..channels)
-            .map(|colour| normalisation.of(colour)[which])
-            .collect();
-        Tensor::<4>::from_data(TensorData::new(values, [1, channels, 1, 1]), device)
-    };
-    let planes = if channels == 1 {
-        let colour = |i: usize, share: i32| colours.clone().narrow(3, i, 1) * share;
-        let sum = colour(0, 19_595) + colour(1, 38_470) + colour(2, 7_471) + (1 << 15);
-        sum.bitwise_right_shift_scalar(16)
-    } else {
-        colours
-    };
-    planes.permute([0, 3, 1, 2]).float() * of_each(0) - of_each(1)
-}
-
 /// ITU-R 601-2 in fixed point, rounded, as Pillow converts to `L`: of three equal values, that value.
 fn brightness([red, green, blue]: [u8; 3]) -> u8 {
     let sum = 19_595 * u32::from(red) + 38_470 * u32::from(green) + 7_471 * u32::from(blue);
@@ -133,7 +98,16 @@ fn brightness([red, green, blue]: [u8; 3]) -> u8 {
 
 fn tokens(inputs: Inputs<'_>, rows: usize, device: &Device) -> TokenInput {
     if let Some(lengths) = inputs.lengths {
-        return texts(inputs, lengths, device);
+        return if is_processor(device) {
+            texts(inputs, lengths, device)
+        } else {
+            on_device::texts(inputs, lengths, device)
+        };
+    }
+    // Rows of one piece each, with padding behind it: no place looks ahead, so none sees the padding.
+    let plain = inputs.is_stream || inputs.segments.iter().all(|segment| *segment <= 1);
+    if !is_processor(device) {
+        return on_device::tokens(inputs, rows, plain, device);
     }
     let length = inputs.length - 1;
     let first = |values: &[u32]| -> Vec<u32> {
@@ -142,10 +116,8 @@ fn tokens(inputs: Inputs<'_>, rows: usize, device: &Device) -> TokenInput {
     };
     let tensor = |values: Vec<u32>| -> Tensor<2, Int> {
         let values: Vec<i32> = values.into_iter().map(signed).collect();
-        Tensor::from_data(TensorData::new(values, [rows, length]), device)
+        Tensor::upload(TensorData::new(values, [rows, length]), device)
     };
-    // Rows of one piece each, with padding behind it: no place looks ahead, so none sees the padding.
-    let plain = inputs.is_stream || inputs.segments.iter().all(|segment| *segment <= 1);
     let positions = if plain {
         (0..rows).flat_map(|_| (0..length).map(narrow)).collect()
     } else {
@@ -161,6 +133,7 @@ fn tokens(inputs: Inputs<'_>, rows: usize, device: &Device) -> TokenInput {
         positions: tensor(positions),
         mask,
         shares: None,
+        next: None,
     }
 }
 
@@ -168,7 +141,7 @@ fn tokens(inputs: Inputs<'_>, rows: usize, device: &Device) -> TokenInput {
 fn texts(inputs: Inputs<'_>, lengths: &[u32], device: &Device) -> TokenInput {
     let (rows, length) = (lengths.len(), inputs.length);
     let tensor = |values: Vec<i32>| -> Tensor<2, Int> {
-        Tensor::from_data(TensorData::new(values, [rows, length]), device)
+        Tensor::upload(TensorData::new(values, [rows, length]), device)
     };
     let positions = (0..rows).flat_map(|_| (0..length).map(|at| signed(narrow(at))));
     let shares = lengths.iter().flat_map(|&own| {
@@ -181,7 +154,8 @@ fn texts(inputs: Inputs<'_>, lengths: &[u32], device: &Device) -> TokenInput {
         ids: tensor(inputs.tokens.iter().copied().map(signed).collect()),
         positions: tensor(positions.collect()),
         mask: Mask::causal(length, device, DType::F32),
-        shares: Some(Tensor::from_data(shares, device)),
+        shares: Some(Tensor::upload(shares, device)),
+        next: None,
     }
 }
 
@@ -256,7 +230,7 @@ pub(crate) fn losses(objective: Objective, samples: Samples<'_>) -> usize {
 pub(crate) fn ids(ids: &[u32], device: &Device) -> Tensor<2, Int> {
     let ids: Vec<i32> = ids.iter().map(|id| signed(*id)).collect();
     let sizes = [1, ids.len()];
-    Tensor::from_data(TensorData::new(ids, sizes), device)
+    Tensor::upload(TensorData::new(ids, sizes), device)
 }
 
 /// Ids, positions and places as the tensor library takes them.
@@ -352,7 +326,7 @@ mod tests {
                     mean: [0.1, 0.2, 0.5],
                     deviation: [1.0, 2.0, 0.5],
                 };
-                let found = planes_on_device(&pixels, [5, 3], &normalisation, &device);
+                let found = on_device::planes(&pixels, [5, 3], &normalisation, &device);
                 assert_eq!(found.dims(), [3, channels, 5, 3]);
                 let expected = planes(&pixels, 15, &normalisation);
                 for (found, expected) in numbers(found).iter().zip(&expected) {

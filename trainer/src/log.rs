@@ -61,6 +61,12 @@ pub(crate) enum Line {
         /// Bytes the process holds in memory; absent where the system does not report it.
         #[serde(skip_serializing_if = "Option::is_none")]
         memory_bytes: Option<u64>,
+        /// Bytes from host memory to the device since the last line; absent on the processor.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        bytes_to_device: Option<u64>,
+        /// Bytes from the device to host memory since the last line; absent on the processor.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        bytes_from_device: Option<u64>,
         /// Speed of each rank over the last 20 or more steps; absent with one rank, and before
         /// there are so many.
         #[serde(flatten)]
@@ -351,6 +357,8 @@ mod tests {
             communication_s: None,
             hidden_communication_s: None,
             memory_bytes: Some(7),
+            bytes_to_device: None,
+            bytes_from_device: None,
             pace: None,
         };
         serde_json::to_string(&line).unwrap() + "\n"

@@ -11,7 +11,7 @@
 
 use std::fmt::Debug;
 
-use burn::tensor::{Int, Tensor};
+use burn::tensor::{Bool, Device, Int, Tensor};
 use feedline_schemas::{config::LoraConfig, ids::Seed};
 
 pub(crate) use crate::layers::{Parameter, bucket_len};
@@ -123,6 +123,35 @@ pub struct TokenInput {
     /// Of texts beside other parts, what each position counts in a mean over its row, `[rows, length]`: one over the
     /// text's length, and 0 for padding.
     pub shares: Option<Tensor<2>>,
+    /// The ids to predict, where they are on a device that is not the processor.
+    pub(crate) next: Option<NextIds>,
+}
+
+/// The id after each position of some rows.
+#[derive(Clone, Debug)]
+pub(crate) struct NextIds {
+    /// Ids, `[rows, length]`.
+    pub(crate) ids: Tensor<2, Int>,
+    /// True where the id belongs to the same document or stream, and so has a loss; `None` where all do.
+    pub(crate) predicted: Option<Tensor<2, Bool>>,
+}
+
+impl NextIds {
+    /// The same beside outputs whose device tracks gradients, or not, as `device` does.
+    pub(crate) fn on(&self, device: &Device) -> Self {
+        let Self { ids, predicted } = self.clone();
+        if device.is_autodiff() {
+            Self {
+                ids: ids.autodiff(),
+                predicted: predicted.map(Tensor::autodiff),
+            }
+        } else {
+            Self {
+                ids: ids.inner(),
+                predicted: predicted.map(Tensor::inner),
+            }
+        }
+    }
 }
 
 impl Input {

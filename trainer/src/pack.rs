@@ -8,6 +8,8 @@ use std::ops::Range;
 
 use burn::tensor::{Device, Tensor, TensorData};
 
+use crate::device::Upload as _;
+
 /// Numbers between the places where entries may begin: 512 bytes, the coarsest alignment among the backends.
 const ALIGNMENT: usize = 128;
 
@@ -64,7 +66,7 @@ impl Pack {
         for place in &self.places {
             packed[place.range()].copy_from_slice(&bucket[place.of_bucket.clone()]);
         }
-        Tensor::from_data(TensorData::new(packed, [self.len]), device)
+        Tensor::upload(TensorData::new(packed, [self.len]), device)
     }
 
     /// Writes numbers that came from the device to their places in a bucket.
@@ -84,7 +86,7 @@ impl Pack {
         for (entry, place) in self.places.iter().enumerate() {
             values[place.range()].fill(crate::number::single(value_of(entry)));
         }
-        let values = Tensor::from_data(TensorData::new(values, [self.len]), device);
+        let values = Tensor::upload(TensorData::new(values, [self.len]), device);
         Spread::Each(Box::new(values))
     }
 

@@ -52,12 +52,18 @@ impl Stream {
         }
     }
 
+    /// The number that is finalized to the one at `index`.
+    #[inline]
+    pub(crate) const fn start(self, index: u64) -> u64 {
+        let steps = index.wrapping_add(1);
+        self.key
+            .wrapping_add(steps.wrapping_mul(0x9E37_79B9_7F4A_7C15))
+    }
+
     /// The number at `index`, all 64 bits random.
     #[inline]
     pub(crate) const fn bits(self, index: u64) -> u64 {
-        let mut z = self
-            .key
-            .wrapping_add(index.wrapping_add(1).wrapping_mul(0x9E37_79B9_7F4A_7C15));
+        let mut z = self.start(index);
         z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
         z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
         z ^ (z >> 31)

@@ -88,13 +88,17 @@ pub(crate) struct Session<'a, D> {
     /// Best weights, once an epoch has been measured.
     best: Option<Numbers>,
     gradient: Vec<f32>,
-    /// Weights, average and optimizer, where they stay on a device; what is above of them is a copy.
+    /// True where weights, average and optimizer stay on a device.
+    stays_on_device: bool,
+    /// These, where they stay there; what is above of them is a copy.
     device_state: Option<DeviceState>,
     /// The last step on the device, whose numbers were not yet looked at.
     pending: Option<Pending>,
     meter: Meter,
     /// The ranks agreed in the last step to stop.
     agreed_to_stop: bool,
+    /// Warning that the ranks compute on different devices.
+    device_warning: Option<Warning>,
 }
 
 /// A warning of a warm-up that is as long as the run.
@@ -110,15 +114,20 @@ fn warning_of(schedule: &Schedule) -> Option<Warning> {
 
 impl<'a, D: Data> Session<'a, D> {
     /// A run at its start, with these weights.
+    ///
+    /// # Errors
+    /// [`Error::Rank`].
     pub(crate) fn start(
         plan: &'a Plan,
         data: &'a D,
         (engine, bucket): (Engine, Vec<f32>),
         folder: &'a RunFolder,
         watch: Watch<'a>,
-    ) -> Self {
+    ) -> Result<Self, Error> {
         let len = bucket.len();
-        let stays = stays_on_device(&engine, watch.ranks);
+        let (stays_on_device, device_warning) = stays_on_device(&engine, watch.ranks)?;
+        // What one rank computes stays on its device.
+        let needs_gradient = watch.ranks.are_many() || !stays_on_device;
         let now = watch.clock.monotonic();
         let average = plan.settings.config().average.clone();
         let loss_scale = plan.settings.config().loss_scale.as_ref();
@@ -141,7 +150,7 @@ impl<'a, D: Data> Session<'a, D> {
             status.steps_planned = schedule.total_steps;
             status.parameters = engine.model().layout().trained_len() as u64;
         }
-        Self {
+        Ok(Self {
             saving: Saving::new(Saver::new(folder.clone(), checkpoints)),
             log: MetricsLog::new(folder.clone(), watch),
             position: Position {
@@ -157,11 +166,13 @@ impl<'a, D: Data> Session<'a, D> {
             optimizer,
             average: average.map(|config| Average::new(config, bucket.clone())),
             best: None,
-            gradient: if stays { Vec::new() } else { vec![0.0; len] },
+            gradient: vec![0.0; if needs_gradient { len } else { 0 }],
+            stays_on_device,
             device_state: None,
             pending: None,
             meter: Meter::new(now),
             agreed_to_stop: false,
+            device_warning,
             plan,
             data,
             folder,
@@ -171,7 +182,7 @@ impl<'a, D: Data> Session<'a, D> {
             sections,
             schedule,
             bucket,
-        }
+        })
     }
 
     /// Begins to load the first batches of a run that resumes, while the rest of it is set up. Those of one that begins are
@@ -237,6 +248,7 @@ impl<'a, D: Data> Session<'a, D> {
                 .chain(self.saving.checkpoints().warnings())
                 .chain(warning_of(&self.schedule))
                 .chain(self.engine.device_warning().cloned())
+                .chain(self.device_warning.clone())
                 .collect(),
             worst: best_epoch.worst,
             test_diagnostics: test.diagnostics(),

@@ -455,10 +455,10 @@ pub(crate) fn train_on(
     };
     let initial = engine.model().initial(config.seed);
     let session = Session::start(&plan, toy, (engine, initial), &folder, watch);
-    let session = match resume {
+    let session = session.and_then(|session| match resume {
         Resume::Fresh => session.fresh(),
         Resume::Continue | Resume::Prolong => session.resume(),
-    };
+    });
     let report = session.and_then(|session| session.run(true));
     if let Err(error) = &report {
         ranks.abort(error);

@@ -143,7 +143,7 @@ pub(crate) fn go(
             (engine, initial),
             &opened.folder,
             watch,
-        );
+        )?;
         let session = match (resume, &start) {
             (Resume::Fresh, _) => session.fresh(),
             (_, Start::Other(from)) => session.prolong(&opened.folder_of(&from.run, context), from),

@@ -13,6 +13,7 @@ use crate::{
     input,
     layers::{self, Ghosts, Harvest, Pass, Training},
     loss,
+    model::Input,
     number::{exact_len, single},
     parallel::Tree,
     random::Stream,
@@ -38,6 +39,7 @@ pub(crate) struct Computed {
 /// Result of a forward pass in training.
 #[derive(Debug)]
 pub(super) struct ForwardPass {
+    pub(super) input: Input,
     pub(super) outputs: Tensor<2>,
     /// Observed values of buffers, by their number in the layout.
     pub(super) observed: Vec<(usize, Tensor<1>)>,
@@ -78,7 +80,7 @@ impl Engine {
         let one = Sections::one(self.model.layout());
         let nobody = None::<(fn(usize, &mut [f32]), fn())>;
         self.loss_and_sections(
-            bucket,
+            (bucket, &self.weights(bucket)),
             samples,
             (dropout, loss_scale),
             gradient,
@@ -96,9 +98,11 @@ impl Engine {
     ///
     /// A section of parameters that are frozen, or took no part in the outputs, is 0, and so are all where there are no
     /// rows.
+    ///
+    /// The weights are on the device, one flat tensor per entry of the layout; of `bucket` only the buffers are read.
     pub(crate) fn loss_and_sections(
         &self,
-        bucket: &[f32],
+        weights: (&[f32], &[Tensor<1>]),
         samples: Samples<'_>,
         (dropout, loss_scale): (Stream, f64),
         gradient: &mut [f32],
@@ -109,7 +113,7 @@ impl Engine {
         let (gathering, complete) = sections.gather(parts.len());
         gradient.fill(0.0);
         let compute =
-            |gathering| self.in_parts(bucket, (samples, &parts), (dropout, loss_scale), gathering);
+            |gathering| self.in_parts(weights, (samples, &parts), (dropout, loss_scale), gathering);
         let Some((give, computed_all)) = listener else {
             let computed = compute(gathering);
             complete.write(gradient, |_, _| ());
@@ -126,19 +130,18 @@ impl Engine {
     /// Computes the parts of a batch, whose gradients go to `gathering`.
     fn in_parts(
         &self,
-        bucket: &[f32],
+        (bucket, weights): (&[f32], &[Tensor<1>]),
         (samples, parts): (Samples<'_>, &[Range<usize>]),
         (dropout, loss_scale): (Stream, f64),
         gathering: Arc<Gathering>,
     ) -> Computed {
-        let weights = self.weights(bucket);
         let nominal = self.nominal(samples);
         let ghosts = self.cut.ghosts(samples, self.model.layout().len());
         let work = |number: usize, part: Samples<'_>| {
             let harvest = Arc::clone(&gathering).harvest(number);
             let scale = nominal / loss_scale;
             let drawn = (dropout, ghosts);
-            self.part_step((bucket, &weights), part, scale, drawn, harvest)
+            self.part_step((bucket, weights), part, scale, drawn, harvest)
         };
         for (number, _) in (0..).zip(parts).filter(|(_, part)| part.is_empty()) {
             gathering.put_nothing(number);
@@ -203,6 +206,7 @@ impl Engine {
         let outputs = self.model.forward(&mut pass, &input);
         harvest.forward_done();
         ForwardPass {
+            input,
             outputs,
             observed: pass.into_observed(),
         }
@@ -219,17 +223,22 @@ impl Engine {
         harvest: Harvest,
     ) -> (Vec<f32>, Sums) {
         let device = self.device.clone().autodiff();
-        let ForwardPass { outputs, observed } = self.forward_part(weights, part, drawn, &harvest);
+        let ForwardPass {
+            input,
+            outputs,
+            observed,
+        } = self.forward_part(weights, part, drawn, &harvest);
+        let of_part = (part, &input);
         let share = single(exact_len(part.rows()) / exact_len(part.global_rows()));
         let mut buffers = layers::observed_in(self.model.layout(), observed, bucket);
         buffers.iter_mut().for_each(|value| *value *= share);
         let unsmoothed = self.smooths().then(|| {
             let outputs = outputs.clone().inner();
-            let losses = self.losses(&self.measured, outputs, part, &self.device);
+            let losses = self.losses(&self.measured, outputs, of_part, &self.device);
             losses.map_or(0.0, |losses| loss::sum(&numbers(losses)))
         });
         let mut values = Vec::new();
-        if let Some(losses) = self.losses(&self.loss, outputs, part, &device) {
+        if let Some(losses) = self.losses(&self.loss, outputs, of_part, &device) {
             values = numbers(losses.clone().inner());
             // All gradients that are wanted go to the harvest.
             drop((losses.sum() / nominal).backward());

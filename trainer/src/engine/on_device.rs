@@ -95,9 +95,10 @@ impl Engine {
             }
         });
         let forward = self.forward_part(weights, part, drawn, &harvest);
+        let of_part = (part, &forward.input);
         if self.smooths() {
             let outputs = forward.outputs.clone().inner();
-            if let Some(losses) = self.losses(&self.measured, outputs, part, &self.device) {
+            if let Some(losses) = self.losses(&self.measured, outputs, of_part, &self.device) {
                 let of_part = optimizer::total(losses);
                 computed.unsmoothed_sum = Some(match computed.unsmoothed_sum.take() {
                     Some(sum) => sum + of_part,
@@ -106,7 +107,7 @@ impl Engine {
             }
         }
         let device = self.device.clone().autodiff();
-        if let Some(losses) = self.losses(&self.loss, forward.outputs, part, &device) {
+        if let Some(losses) = self.losses(&self.loss, forward.outputs, of_part, &device) {
             computed.losses.push(losses.clone().inner());
             drop((losses.sum() / nominal).backward());
         }

@@ -1,9 +1,9 @@
 //! Multi-head self-attention.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::{
-    device::is_processor,
+    device::{Upload as _, is_processor},
     number::{exact_len, single},
 };
 use burn::tensor::{Bool, DType, Device, Int, Tensor, TensorData, activation, module};
@@ -37,19 +37,27 @@ impl Seen {
 }
 
 impl Mask {
+    /// Each position looks at itself and those before it, on a device that is not the processor.
+    pub(crate) const fn before() -> Self {
+        Self(Seen::Blocks(Visible::Before))
+    }
+
+    /// The same within each document of packed rows, by the number of each position's document, `[rows, length]`.
+    pub(crate) fn within(segments: Tensor<2, Int>) -> Self {
+        // No gradient flows through what is made of it.
+        Self(Seen::Blocks(Visible::Within(Box::new(segments.inner()))))
+    }
+
     /// Each position of `length` looks at itself and those before it.
     #[must_use]
     pub fn causal(length: usize, device: &Device, dtype: DType) -> Self {
         if !is_processor(device) {
-            return Self(Seen::Blocks(Visible::Before));
+            return Self::before();
         }
         let seen = |from: usize, to: usize| if to <= from { 0.0 } else { f32::NEG_INFINITY };
         let mask = (0..length * length).map(|i| seen(i / length, i % length));
         let data = TensorData::new(mask.collect::<Vec<f32>>(), [1, 1, length, length]);
-        Self(Seen::Added(Box::new(Tensor::from_data(
-            data,
-            (device, dtype),
-        ))))
+        Self(Seen::Added(Box::new(Tensor::upload(data, (device, dtype)))))
     }
 
     /// The same within each document of packed rows: `segments` is `[rows, length]`, the number of each position's
@@ -63,9 +71,7 @@ impl Mask {
                 .map(|segment| segment.cast_signed())
                 .collect();
             let data = TensorData::new(numbers, [rows, length]);
-            // No gradient flows through what is made of it.
-            let numbers = Tensor::from_data(data, &device.clone().inner());
-            return Self(Seen::Blocks(Visible::Within(Box::new(numbers))));
+            return Self::within(Tensor::upload(data, device));
         }
         let mut mask = Vec::with_capacity(segments.len() * length);
         for row in segments.chunks_exact(length) {
@@ -80,10 +86,7 @@ impl Mask {
             }
         }
         let data = TensorData::new(mask, [rows, 1, length, length]);
-        Self(Seen::Added(Box::new(Tensor::from_data(
-            data,
-            (device, dtype),
-        ))))
+        Self(Seen::Added(Box::new(Tensor::upload(data, (device, dtype)))))
     }
 }
 
@@ -107,6 +110,8 @@ pub struct AngleTable {
     /// `[positions, half]`.
     cosines: Arc<[f32]>,
     sines: Arc<[f32]>,
+    /// Both on the device that computed last, in its type; on the processor they are not copied.
+    uploaded: Arc<Mutex<Option<[Tensor<2>; 2]>>>,
 }
 
 impl AngleTable {
@@ -130,6 +135,34 @@ impl AngleTable {
             half,
             cosines: table(f64::cos),
             sines: table(f64::sin),
+            uploaded: Arc::default(),
+        }
+    }
+
+    /// Cosines and sines on a device.
+    fn on(&self, device: &Device, dtype: DType) -> [Tensor<2>; 2] {
+        let tables = || {
+            [&self.cosines, &self.sines].map(|numbers| {
+                let sizes = [numbers.len() / self.half, self.half];
+                let data = TensorData::new(numbers.to_vec(), sizes);
+                Tensor::<2>::upload(data, (device, dtype))
+            })
+        };
+        if is_processor(device) {
+            return tables();
+        }
+        let mut uploaded = self.uploaded.lock().unwrap_or_else(PoisonError::into_inner);
+        let fits = |[cosines, _]: &&[Tensor<2>; 2]| {
+            cosines.dtype() == dtype && cosines.device() == *device
+        };
+        let tables = match uploaded.as_ref().filter(fits) {
+            Some(tables) => tables.clone(),
+            None => uploaded.insert(tables().map(Tensor::inner)).clone(),
+        };
+        if device.is_autodiff() {
+            tables.map(Tensor::autodiff)
+        } else {
+            tables
         }
     }
 }
@@ -138,15 +171,9 @@ impl Angles {
     /// Of `positions`, `[rows, length]` and below the number of rows of the table; in the type `dtype`.
     #[must_use]
     pub fn new(table: &AngleTable, positions: &Tensor<2, Int>, dtype: DType) -> Self {
-        let of = |numbers: &[f32]| -> Tensor<3> {
-            let data = TensorData::new(numbers.to_vec(), [numbers.len() / table.half, table.half]);
-            let rows = Tensor::from_data(data, (&positions.device(), dtype));
-            module::embedding(rows, positions.clone())
-        };
-        Self {
-            cosines: of(&table.cosines),
-            sines: of(&table.sines),
-        }
+        let tables = table.on(&positions.device(), dtype);
+        let [cosines, sines] = tables.map(|rows| module::embedding(rows, positions.clone()));
+        Self { cosines, sines }
     }
 
     /// Of `new` positions of one row from `first` on.
@@ -160,7 +187,7 @@ impl Angles {
         let of = |numbers: &[f32]| {
             let some = numbers[first * table.half..][..new * table.half].to_vec();
             let data = TensorData::new(some, [1, new, table.half]);
-            Tensor::from_data(data, (device, dtype))
+            Tensor::upload(data, (device, dtype))
         };
         Self {
             cosines: of(&table.cosines),

@@ -23,11 +23,15 @@
 
 mod settings;
 
-use crate::number::{exact_len, single};
 use burn::tensor::{Device, Int, Tensor, TensorData, activation};
 
 pub(crate) use self::settings::{check, fill, resolve};
-use crate::data::{MixedTargets, Targets};
+use crate::{
+    data::{MixedTargets, Targets},
+    device::Upload as _,
+    model::NextIds,
+    number::{exact_len, single},
+};
 
 /// A loss.
 #[derive(Clone, Debug, PartialEq)]
@@ -65,10 +69,13 @@ impl Loss {
     ) -> Tensor<1> {
         let rows = targets.len();
         let column =
-            |values: Vec<f32>| Tensor::<2>::from_data(TensorData::new(values, [rows, 1]), device);
+            |values: Vec<f32>| Tensor::<2>::upload(TensorData::new(values, [rows, 1]), device);
         let losses = match (self, targets) {
             (Self::CrossEntropy { smoothing, weights }, Targets::Classes(y)) => {
-                cross_entropy(outputs, y, *smoothing, weights.as_deref(), device)
+                let ids = TensorData::new(y.to_vec(), [rows, 1]);
+                let ids = Tensor::<2, Int>::upload(ids, device);
+                let weights = weights.as_deref().map(|weights| (weights, y));
+                cross_entropy(outputs, ids, *smoothing, weights, device)
             }
             (Self::BinaryCrossEntropy { positive_weight }, Targets::Classes(y)) => {
                 let of = |class: i32, weight: f64| {
@@ -82,7 +89,7 @@ impl Loss {
             (_, Targets::Numbers(y)) => self.of_difference(outputs - column(y.to_vec())),
             (_, Targets::Vectors { y, width }) => {
                 let y = TensorData::new(y.to_vec(), [rows, width]);
-                let of_each = self.of_difference(outputs - Tensor::<2>::from_data(y, device));
+                let of_each = self.of_difference(outputs - Tensor::<2>::upload(y, device));
                 of_each.mean_dim(1)
             }
             (_, targets) => {
@@ -90,6 +97,29 @@ impl Loss {
             }
         };
         losses.reshape([rows])
+    }
+
+    /// The loss of each position of some rows whose next ids are on the device of the outputs, `[positions, ids]`: 0 where none
+    /// is predicted.
+    ///
+    /// # Panics
+    /// When it is another loss than the cross-entropy without weights: the settings have no other for tokens.
+    pub(crate) fn per_position(&self, outputs: Tensor<2>, next: NextIds) -> Tensor<1> {
+        let Self::CrossEntropy {
+            smoothing,
+            weights: None,
+        } = self
+        else {
+            unreachable!("the settings have no such loss for tokens: {self:?}")
+        };
+        let [positions, _] = outputs.dims();
+        let device = outputs.device();
+        let ids = next.ids.reshape([positions, 1]);
+        let losses = cross_entropy(outputs, ids, *smoothing, None, &device).reshape([positions]);
+        match next.predicted {
+            Some(predicted) => losses.mask_fill(predicted.reshape([positions]).bool_not(), 0.0),
+            None => losses,
+        }
     }
 
     /// The loss of each row, of those that are mixed with others too.
@@ -107,7 +137,7 @@ impl Loss {
         };
         let shares = |values: Vec<f32>| {
             let rows = values.len();
-            Tensor::<1>::from_data(TensorData::new(values, [rows]), device)
+            Tensor::<1>::upload(TensorData::new(values, [rows]), device)
         };
         let own = self.per_sample(outputs.clone(), targets, device);
         let other = self.per_sample(outputs, partners, device);
@@ -202,28 +232,28 @@ fn of_class(weights: &[f32], id: i32) -> f32 {
     weights[usize::try_from(id).expect("class ids were checked")]
 }
 
-/// `[rows, 1]`. Computed as `log_sum_exp(outputs) - outputs[class]`, so large outputs do not overflow.
+/// `[rows, 1]`, of classes `ids`, `[rows, 1]`, with the weight of each class and the classes on the host, if classes have weights.
+/// Computed as `log_sum_exp(outputs) - outputs[class]`, so large outputs do not overflow.
 fn cross_entropy(
     outputs: Tensor<2>,
-    y: &[i32],
+    ids: Tensor<2, Int>,
     smoothing: f64,
-    weights: Option<&[f32]>,
+    weights: Option<(&[f32], &[i32])>,
     device: &Device,
 ) -> Tensor<2> {
     let [rows, classes] = outputs.dims();
-    let ids = Tensor::<2, Int>::from_data(TensorData::new(y.to_vec(), [rows, 1]), device);
     let minus_logarithm = activation::log_softmax(outputs, 1).neg();
     let mut of_target = minus_logarithm.clone().gather(1, ids);
-    if let Some(weights) = weights {
+    if let Some((weights, y)) = weights {
         let of_rows: Vec<f32> = y.iter().map(|&y| of_class(weights, y)).collect();
-        of_target = of_target * Tensor::from_data(TensorData::new(of_rows, [rows, 1]), device);
+        of_target = of_target * Tensor::upload(TensorData::new(of_rows, [rows, 1]), device);
     }
     if smoothing > 0.0 {
         let of_all = match weights {
             None => minus_logarithm,
-            Some(weights) => {
+            Some((weights, _)) => {
                 let weights = TensorData::new(weights.to_vec(), [1, classes]);
-                minus_logarithm * Tensor::<2>::from_data(weights, device)
+                minus_logarithm * Tensor::<2>::upload(weights, device)
             }
         };
         of_target * (1.0 - smoothing) + of_all.sum_dim(1) * (smoothing / exact_len(classes))

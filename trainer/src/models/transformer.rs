@@ -11,6 +11,7 @@ use feedline_schemas::config::{ModelConfig, PositionKind};
 
 use super::blocks::{Block, BlockStyle, DEVIATION, LastNorm, size};
 use crate::{
+    device::Upload as _,
     layers::{
         AngleTable, Angles, Builder, Dropout, Embedding, Gain, KeyValueCache, Layout, Linear, Pass,
         Segment,
@@ -139,7 +140,7 @@ impl Model for Transformer {
             Positions::Learned(table) => {
                 let positions = (past..past + new).map(|at| i32::try_from(at).unwrap_or(i32::MAX));
                 let data = TensorData::new(positions.collect::<Vec<i32>>(), [1, new]);
-                let positions = Tensor::<2, Int>::from_data(data, &device);
+                let positions = Tensor::<2, Int>::upload(data, &device);
                 (x + table.forward(pass, positions), None)
             }
             Positions::Rotary(table) => {

@@ -9,7 +9,10 @@
 use burn::tensor::{Device, Tensor, TensorData};
 
 use super::{Algorithm, DeviceUpdate, Parameter, Update, adam::Adam, on_device};
-use crate::number::{exact_len, single};
+use crate::{
+    device::Upload as _,
+    number::{exact_len, single},
+};
 
 /// The algorithm.
 #[derive(Clone, Copy, Debug)]
@@ -86,7 +89,7 @@ impl Algorithm for Muon {
         let device = Device::flex();
         let tensor = |values: Vec<f32>| {
             let len = values.len();
-            Tensor::<1>::from_data(TensorData::new(values, [len]), &device)
+            Tensor::<1>::upload(TensorData::new(values, [len]), &device)
         };
         let gradient = of.gradient.iter().zip(&*weights);
         let gradient = gradient.map(|(&g, &w)| of.penalty.gradient(g, w));

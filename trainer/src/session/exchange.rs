@@ -2,6 +2,7 @@
 
 use std::{collections::BTreeMap, sync::atomic::Ordering, time::Duration};
 
+use burn::tensor::Tensor;
 use feedline_storage::clock::Clock;
 use xxhash_rust::xxh3::xxh3_128;
 
@@ -36,7 +37,7 @@ struct Exchanged {
 /// A loss and its gradient; the ranks exchange its sections meanwhile.
 fn exchanging(
     engine: &Engine,
-    bucket: &[f32],
+    weights: (&[f32], &[Tensor<1>]),
     samples: Samples<'_>,
     randomness: (Stream, f64),
     gradient: &mut [f32],
@@ -57,7 +58,7 @@ fn exchanging(
     let done = || all_computed = clock.monotonic();
     let overlapped = Some((exchange, done));
     let computed = engine.loss_and_sections(
-        bucket,
+        weights,
         samples,
         randomness,
         gradient,
@@ -86,15 +87,16 @@ impl<D: Data> Session<'_, D> {
         let seed = self.plan.settings.config().seed;
         let randomness = (Stream::dropout(seed, self.position.step), loss_scale);
         let Watch { ranks, clock, .. } = self.watch;
+        let weights = ranks.are_many().then(|| self.weights_of_step());
         let due = self.saving.due.take();
         let mut work = || {
             let (engine, bucket) = (&self.engine, &self.bucket);
             let gradient = &mut self.gradient;
-            if ranks.are_many() {
+            if let Some(weights) = &weights {
                 let over = (ranks, &self.sharing, clock);
                 exchanging(
                     engine,
-                    bucket,
+                    (bucket, weights),
                     samples,
                     randomness,
                     gradient,
@@ -202,6 +204,7 @@ impl<D: Data> Session<'_, D> {
         if !ranks.are_many() {
             return Ok(());
         }
+        self.fetch()?;
         let hash = xxh3_128(bytemuck::cast_slice(&self.bucket));
         let hashes = ranks.gather(hash.to_le_bytes().to_vec())?;
         // Who is fast has just waited here for the others.

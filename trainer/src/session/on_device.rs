@@ -1,10 +1,17 @@
 //! Steps of a run whose weights stay on the device.
 //!
-//! The device is given the forward and backward pass of a batch before the numbers of the step before are looked at, so it
+//! Of one rank: the device is given the forward and backward pass of a batch before the numbers of the step before are looked at, so it
 //! has work while the host looks. They are looked at before the weights move again: what the guard decides of a step is
 //! decided before the next one, as on the processor.
+//!
+//! Of several ranks: they add up their gradients in host memory, section by section while the backward pass runs, and look at
+//! the sums before the weights move. The gradient of the global batch goes back to the device, where the optimizer is. Where
+//! ranks hold the optimizer in shares, the weights that a rank has moved travel to the others by host memory too.
 
-use feedline_schemas::ids::Step;
+use std::collections::BTreeSet;
+
+use burn::tensor::Tensor;
+use feedline_schemas::{ids::Step, report::Warning};
 
 use super::{
     Session,
@@ -23,11 +30,45 @@ use crate::{
     random::Stream,
 };
 
-/// Returns true where weights, gradients and optimizer stay on the device. Ranks that share a batch add up their gradients in
-/// host memory, and so move their weights there.
-pub(super) fn stays_on_device(engine: &Engine, ranks: &Ranks) -> bool {
-    engine.kind().is_gpu() && !ranks.are_many()
+/// Returns true where weights and optimizer stay on the device: on a GPU, and with several ranks where all have the same one.
+/// Another kind of device rounds in another way, and the ranks' weights would drift apart; then a warning says so.
+///
+/// # Errors
+/// [`Error::Rank`].
+pub(super) fn stays_on_device(
+    engine: &Engine,
+    ranks: &Ranks,
+) -> Result<(bool, Option<Warning>), Error> {
+    let is_gpu = engine.kind().is_gpu();
+    if !ranks.are_many() {
+        return Ok((is_gpu, None));
+    }
+    let names = ranks.gather(model_of(engine.device_name()).as_bytes().to_vec())?;
+    let are_equal = names.iter().all(|name| *name == names[0]);
+    if are_equal {
+        return Ok((is_gpu, None));
+    }
+    let names: BTreeSet<_> = names
+        .iter()
+        .map(|name| String::from_utf8_lossy(name))
+        .collect();
+    let names = names.into_iter().collect::<Vec<_>>().join(", ");
+    let message = format!(
+        "the ranks compute on different devices ({names}), which round differently; so each rank moves its weights on the \
+         processor, and they cross the bus in every step. Give all ranks the same kind of device"
+    );
+    tracing::warn!(code = "different_devices", "{message}");
+    let warning = Warning::new("different_devices", message).with_key("train.device");
+    Ok((false, Some(warning)))
 }
+
+/// Name of a device without its number, such as `NVIDIA H200`.
+fn model_of(name: &str) -> &str {
+    name.rsplit_once(" (").map_or(name, |(model, _)| model)
+}
+
+/// Reason that there are numbers on the device.
+const COMPUTED: &str = "a batch was computed on it";
 
 /// A step whose numbers are still to be looked at.
 #[derive(Debug)]
@@ -90,14 +131,45 @@ impl<D: Data> Session<'_, D> {
         computed
     }
 
+    /// The weights that a step of several ranks computes with, on the device.
+    pub(super) fn weights_of_step(&mut self) -> Vec<Tensor<1>> {
+        if self.stays_on_device {
+            self.device_state().weights()
+        } else {
+            self.engine.weights(&self.bucket)
+        }
+    }
+
+    /// Moves the weights on the device by step number `number`, along `scale` times the gradient of all ranks, which is in
+    /// host memory and finite.
+    pub(super) fn update_on_device(
+        &mut self,
+        number: u64,
+        rate: f64,
+        scale: f64,
+    ) -> Result<(), Error> {
+        let (gradient, bucket) = (&self.gradient, &self.bucket);
+        let state = self.device_state.as_mut().expect(COMPUTED);
+        state.step_along((gradient, scale), bucket, number, rate);
+        if self.sharing.shares_optimizer() {
+            state.download_own(&mut self.bucket)?;
+            self.gather_weights()?;
+            let state = self.device_state.as_mut().expect(COMPUTED);
+            state.take_others(&self.bucket);
+        }
+        let state = self.device_state.as_mut().expect(COMPUTED);
+        state.update_average(None, number, self.average.as_ref());
+        Ok(())
+    }
+
     /// The numbers on the device, which are taken there where they are not.
     fn device_state(&mut self) -> &mut DeviceState {
         let engine = &self.engine;
         let config = &self.plan.settings.config().optimizer;
         let state = (&self.optimizer, self.average.as_ref());
-        let bucket = &self.bucket;
+        let (bucket, own) = (&self.bucket, self.sharing.own());
         self.device_state
-            .get_or_insert_with(|| DeviceState::upload(engine, config, bucket, state))
+            .get_or_insert_with(|| DeviceState::upload(engine, (config, own), bucket, state))
     }
 
     /// Orders the update by what was computed of a batch.
@@ -114,10 +186,7 @@ impl<D: Data> Session<'_, D> {
             buffer_share: self.engine.buffer_share(batch.samples().global_rows()),
             average: self.average.as_ref(),
         };
-        let state = self
-            .device_state
-            .as_mut()
-            .expect("a batch was computed on it");
+        let state = self.device_state.as_mut().expect(COMPUTED);
         Pending {
             report: state.step(computed, stepping),
             taken,

@@ -5,10 +5,11 @@ use feedline_schemas::{
     manifest::Split,
 };
 
-use super::{Session, on_device::stays_on_device};
+use super::Session;
 use crate::{
     clip,
     data::{Batch, Data},
+    device::take_bus_bytes,
     engine::Computed,
     error::Error,
     guard::{self, Seen, Verdict},
@@ -47,7 +48,7 @@ impl<D: Data> Session<'_, D> {
     /// Computes a batch, looks at it, then updates the weights. Nothing is changed before loss, gradient and running
     /// statistics are known to be finite. All ranks look at the same numbers, and so find the same.
     fn take(&mut self, batch: &D::Batch) -> Result<Taken, Error> {
-        if stays_on_device(&self.engine, self.watch.ranks) {
+        if self.stays_on_device && !self.watch.ranks.are_many() {
             return self.take_on_device(batch);
         }
         let samples = batch.samples();
@@ -110,13 +111,17 @@ impl<D: Data> Session<'_, D> {
         let config = self.plan.settings.config();
         let scale = clip::scale(seen.norm, config.clip_norm) * factor;
         let number = self.position.updates() + 1;
-        self.optimizer
-            .step(&mut self.bucket, &self.gradient, number, seen.rate, scale);
-        self.gather_weights()?;
         self.engine
             .move_buffers(&mut self.bucket, &computed.buffers, rows);
-        if let Some(average) = &mut self.average {
-            average.update(Step::new(number), &self.bucket);
+        if self.stays_on_device {
+            self.update_on_device(number, seen.rate, scale)?;
+        } else {
+            self.optimizer
+                .step(&mut self.bucket, &self.gradient, number, seen.rate, scale);
+            self.gather_weights()?;
+            if let Some(average) = &mut self.average {
+                average.update(Step::new(number), &self.bucket);
+            }
         }
         let scaling = config.loss_scale.as_ref();
         if let Some((config, state)) = scaling.zip(self.position.loss_scale.as_mut()) {
@@ -163,6 +168,7 @@ impl<D: Data> Session<'_, D> {
         let are_many = self.watch.ranks.are_many();
         let exchanged = are_many.then(|| self.meter.take_exchange());
         let (communication_s, hidden_communication_s) = exchanged.unzip();
+        let bus = self.engine.kind().is_gpu().then(take_bus_bytes);
         let line = Line::Step {
             step: seen.step,
             epoch: self.position.epoch,
@@ -174,6 +180,8 @@ impl<D: Data> Session<'_, D> {
             communication_s,
             hidden_communication_s,
             memory_bytes: memory::resident(),
+            bytes_to_device: bus.map(|bytes| bytes.uploaded),
+            bytes_from_device: bus.map(|bytes| bytes.downloaded),
             save_stall_s,
             pace: self.compare_pace()?,
         };

@@ -82,6 +82,8 @@ fn without_times(bytes: &[u8]) -> Vec<u8> {
             "data_wait_share",
             "save_stall_s",
             "memory_bytes",
+            "bytes_to_device",
+            "bytes_from_device",
             "unix_s",
         ] {
             if line.get(time).is_some() {

@@ -95,7 +95,9 @@ impl Engine {
         }
         let input = input::tensors(part, &self.normalisation, &device);
         let outputs = self.model.forward(&mut pass, &input);
-        let losses = self.losses(&self.loss, outputs, part, &device).unwrap();
+        let losses = self
+            .losses(&self.loss, outputs, (part, &input), &device)
+            .unwrap();
         let mut gradients = (losses.sum() / self.nominal(part)).backward();
         let mut gradient = vec![0.0; bucket.len()];
         for (weight, entry) in weights.iter().zip(layout.trained_entries()) {
@@ -125,7 +127,7 @@ impl Engine {
         };
         let (random, cut) = ((dropout, 1.0), sections.clone());
         self.loss_and_sections(
-            bucket,
+            (bucket, &self.weights(bucket)),
             samples,
             random,
             &mut gradient,
@@ -370,7 +372,7 @@ fn sections_are_given_while_the_backward_pass_is_in_the_layers_before() {
         let give = move |section, _: &mut [f32]| send.send(section).unwrap();
         let random = (stream(0), 1.0);
         engine.loss_and_sections(
-            &bucket,
+            (&bucket, &engine.weights(&bucket)),
             samples,
             random,
             &mut gradient,

@@ -4,7 +4,7 @@ use feedline_schemas::config::OptimizerConfig;
 
 use super::*;
 use crate::{
-    device::Backend,
+    device::{Backend, take_bus_bytes},
     device_state::{DeviceState, Stepping},
     layers::{
         PassSettings,
@@ -55,6 +55,84 @@ fn compare(gpu: &Backend) {
     }
 }
 
+/// Bytes of a batch: each number once.
+fn bytes_of(samples: Samples<'_>) -> usize {
+    let inputs = samples.inputs;
+    let targets = match samples.targets {
+        Targets::None => 0,
+        Targets::Numbers(y) => y.len(),
+        Targets::Vectors { y, .. } => y.len(),
+        Targets::Classes(y) => y.len(),
+    };
+    let lengths = inputs.lengths.map_or(0, <[u32]>::len);
+    let numbers = inputs.x.len() + inputs.tokens.len() + inputs.segments.len();
+    inputs.pixels.len() + 4 * (numbers + inputs.positions.len() + targets + lengths)
+}
+
+/// Bytes of a step that are no batch, either way.
+const FEW: u64 = 4096;
+
+#[test]
+fn a_step_of_every_model_moves_its_batch_over_the_bus_and_nothing_else() {
+    for device in gpus() {
+        for (name, shape, config) in small() {
+            let data = Data::new(shape);
+            let engine = engine(&config, &data).on(device.clone());
+            let mut session = OnDevice::new(&engine);
+            // The first step takes tables of the model to the device.
+            session.step(&engine, &data);
+            let uploaded = take_bus_bytes().uploaded;
+            assert!(
+                uploaded >= 4 * bucket(&engine).len() as u64,
+                "{name}: {uploaded}"
+            );
+            session.step(&engine, &data);
+            let found = take_bus_bytes();
+            let batch = bytes_of(data.samples()) as u64;
+            assert!(
+                found.uploaded <= batch + FEW,
+                "{name}: {found:?}, batch {batch}"
+            );
+            assert!(found.downloaded <= FEW, "{name}: {found:?}");
+        }
+    }
+}
+
+/// Weights that stay on a device.
+struct OnDevice {
+    state: DeviceState,
+    number: u64,
+}
+
+impl OnDevice {
+    fn new(engine: &Engine) -> Self {
+        let config = optimizer::resolve(&OptimizerConfig::default()).unwrap();
+        let own = engine.trained();
+        let optimizer = Optimizer::new(&config, &own);
+        let bucket = bucket(engine);
+        let state = DeviceState::upload(engine, (&config, &own), &bucket, (&optimizer, None));
+        Self { state, number: 0 }
+    }
+
+    /// The mean loss of a step.
+    fn step(&mut self, engine: &Engine, data: &Data) -> f64 {
+        self.number += 1;
+        let random = Stream::dropout(Seed::new(1), Step::new(self.number));
+        let weights = self.state.weights();
+        let found = engine.compute_on_device(&weights, data.samples(), (random, 1.0));
+        let weight = found.weight;
+        let stepping = Stepping {
+            number: self.number,
+            rate: RATE,
+            factor: found.nominal / weight,
+            clip_norm: 0.0,
+            buffer_share: engine.buffer_share(data.samples().rows()),
+            average: None,
+        };
+        self.state.step(found, stepping).finish().unwrap().loss_sum / weight
+    }
+}
+
 const RATE: f64 = 1e-3;
 
 /// Mean losses of `steps` steps on the processor, the flat bucket being the reference.
@@ -77,25 +155,8 @@ fn losses_on_processor(engine: &Engine, data: &Data, steps: u64) -> Vec<f64> {
 
 /// The same with weights that stay on the engine's device.
 fn losses_on_device(engine: &Engine, data: &Data, steps: u64) -> Vec<f64> {
-    let config = optimizer::resolve(&OptimizerConfig::default()).unwrap();
-    let optimizer = Optimizer::new(&config, &engine.trained());
-    let mut state = DeviceState::upload(engine, &config, &bucket(engine), (&optimizer, None));
-    let mut step = |number| {
-        let random = Stream::dropout(Seed::new(1), Step::new(number));
-        let weights = state.weights();
-        let found = engine.compute_on_device(&weights, data.samples(), (random, 1.0));
-        let weight = found.weight;
-        let stepping = Stepping {
-            number,
-            rate: RATE,
-            factor: found.nominal / weight,
-            clip_norm: 0.0,
-            buffer_share: engine.buffer_share(data.samples().rows()),
-            average: None,
-        };
-        state.step(found, stepping).finish().unwrap().loss_sum / weight
-    };
-    (1..=steps).map(&mut step).collect()
+    let mut session = OnDevice::new(engine);
+    (0..steps).map(|_| session.step(engine, data)).collect()
 }
 
 #[test]

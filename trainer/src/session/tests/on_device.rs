@@ -6,7 +6,7 @@ use safetensors::SafeTensors;
 
 use super::{
     guards::{hard, lenient, lines, poisoned, tensors, watchful},
-    ranks::{assert_close, in_parts, on_ranks_at},
+    ranks::{assert_close, in_parts, on_devices, on_ranks_at},
     *,
 };
 use crate::{device::Backend, layers::check::adapter, parallel::Group, testing::train_at};
@@ -25,7 +25,12 @@ fn newest(store: &Store) -> BTreeMap<String, Vec<f32>> {
     let newest = files
         .iter()
         .rfind(|(path, _)| path.starts_with("checkpoints/"));
-    let file = SafeTensors::deserialize(newest.unwrap().1).unwrap();
+    tensors_of(newest.unwrap().1)
+}
+
+/// Numbers of a file by tensor.
+fn tensors_of(bytes: &[u8]) -> BTreeMap<String, Vec<f32>> {
+    let file = SafeTensors::deserialize(bytes).unwrap();
     let numbers = |bytes: &[u8]| {
         let bytes = bytes.as_chunks::<4>().0.iter();
         bytes.map(|bytes| f32::from_le_bytes(*bytes)).collect()
@@ -410,5 +415,162 @@ fn ranks_on_devices_train_what_one_rank_does() {
         for report in reports {
             assert_close(&report.unwrap(), &alone);
         }
+    }
+}
+
+/// Ranks whose optimizer is on the device, whole or in shares.
+#[test]
+fn ranks_move_weights_on_their_devices_as_on_the_processor() {
+    use OptimizerKind::{Adafactor, Adamw, Lamb, Lars, Muon, Sgd};
+    for (kind, shard_optimizer) in [
+        (Sgd, false),
+        (Adamw, false),
+        (Lars, true),
+        (Lamb, true),
+        (Adafactor, true),
+        (Muon, true),
+    ] {
+        let mut config = in_parts();
+        config.optimizer.r#type = kind;
+        config.parallel.shard_optimizer = shard_optimizer;
+        config.parallel.check_every = 1;
+        config.clip_norm = 0.5;
+        config.average = Some(AverageConfig::default());
+        // The gradient of a bias before such a norm is 0 but for rounding.
+        let has_norm = matches!(kind, Sgd | Lars);
+        if has_norm {
+            config.model.norm = Some(NormKind::Batch);
+        }
+        let counts = |tensor: &str| {
+            !(has_norm && tensor.starts_with("parameter.layer.") && tensor.ends_with("bias"))
+        };
+        let on = |device: &Backend| {
+            let store = Store::memory();
+            let make = |_| regression(64);
+            let reports = on_ranks_at((2, device), &config, make, Resume::Fresh, &store);
+            let reports = reports.into_iter().map(Result::unwrap);
+            (store, reports.collect::<Vec<_>>())
+        };
+        let (expected, of_processor) = on(&Backend::cpu());
+        for device in devices() {
+            let name = format!("{kind:?} on {}", device.name);
+            let (store, reports) = on(&device);
+            for report in &reports {
+                assert_close(report, &of_processor[0]);
+            }
+            let (found, expected) = (best(&store), best(&expected));
+            assert!(found.keys().eq(expected.keys()), "{name}");
+            for (tensor, expected) in expected.iter().filter(|(tensor, _)| counts(tensor)) {
+                let error = error(&found[tensor], expected);
+                assert!(error < 2e-3, "{name}: {tensor} differs by {error}");
+            }
+        }
+    }
+}
+
+/// Numbers of the best weights by tensor.
+fn best(store: &Store) -> BTreeMap<String, Vec<f32>> {
+    let files = contents(store);
+    tensors_of(&files["best.safetensors"])
+}
+
+#[test]
+fn ranks_on_devices_that_are_stopped_resume_with_the_same_bits() {
+    let mut config = in_parts();
+    config.checkpoint.every_steps = 3;
+    config.parallel.shard_optimizer = true;
+    for device in devices() {
+        let run = |fault: Option<Fault>, resume, store: &Store| {
+            let make = |rank| match &fault {
+                Some(fault) if rank == 1 => regression(64).with_fault(fault.clone()),
+                _ => regression(64),
+            };
+            on_ranks_at((2, &device), &config, make, resume, store)
+        };
+        let undisturbed = Store::memory();
+        let reports = run(None, Resume::Fresh, &undisturbed);
+        let store = Store::memory();
+        for report in run(Some(Fault::StopAt(4)), Resume::Continue, &store) {
+            report.unwrap_err();
+        }
+        let resumed = run(None, Resume::Continue, &store);
+        for (found, expected) in resumed.iter().zip(&reports) {
+            let (found, expected) = (found.as_ref().unwrap(), expected.as_ref().unwrap());
+            assert_eq!(found.test, expected.test);
+        }
+        assert!(best(&store) == best(&undisturbed), "{}", device.name);
+    }
+}
+
+/// Weights would drift apart where each device rounds in its own way.
+#[test]
+fn ranks_on_different_devices_move_weights_on_the_processor_and_say_so() {
+    let stand_in = Backend::stand_in();
+    let other = Backend {
+        name: "another (wgpu:0)".to_owned(),
+        ..Backend::stand_in()
+    };
+    let mut config = in_parts();
+    config.log_every = 1;
+    for (second, warns) in [(&other, true), (&stand_in, false)] {
+        let store = Store::memory();
+        let make = |_| regression(64);
+        let devices = [&stand_in, second];
+        let reports = on_devices(&devices, &config, make, Resume::Fresh, &store);
+        for report in reports {
+            let warnings = report.unwrap().warnings;
+            let found = warnings.iter().find(|w| w.code == "different_devices");
+            assert_eq!(found.is_some(), warns);
+            if let Some(warning) = found {
+                assert!(
+                    warning.message.contains("another, cpu"),
+                    "{}",
+                    warning.message
+                );
+                assert_eq!(warning.key.as_deref(), Some("train.device"));
+            }
+        }
+    }
+}
+
+/// Bytes of each step that was followed by no checkpoint: to the device, and from it.
+fn bus(store: &Store) -> Vec<[u64; 2]> {
+    let lines = lines(&contents(store), "step");
+    let of_line = |line: &serde_json::Value| {
+        ["bytes_to_device", "bytes_from_device"].map(|key| line[key].as_u64().unwrap())
+    };
+    lines.iter().map(of_line).collect()
+}
+
+/// Smallest count of other bytes that a step may move.
+const FEW: u64 = 4096;
+
+#[test]
+fn a_step_moves_its_batch_over_the_bus_and_no_weights() {
+    let mut config = config();
+    (config.log_every, config.checkpoint.every_steps) = (1, 0);
+    config.model.hidden = Some(vec![256, 256]);
+    config.model.dropout = 0.2;
+    config.average = Some(AverageConfig::default());
+    for device in devices() {
+        let store = Store::memory();
+        let toy = regression(64);
+        let at = (&Group::alone(), device.clone());
+        train_at(at, &config, &toy, Resume::Fresh, &store).unwrap();
+        let batch = 64 * 4 * 4 + 64 * 4;
+        let is_processor = crate::device::is_processor(&device.device);
+        let mask = if is_processor { 64 * 512 * 4 } else { 0 };
+        let steps = bus(&store);
+        // The first takes the weights to the device, the first after an epoch those of the validation.
+        let per_epoch = steps.len() / config.epochs as usize;
+        let later = |i: &usize| i % per_epoch > 0;
+        let later: Vec<_> = (0..steps.len()).filter(later).map(|i| steps[i]).collect();
+        assert!(later.len() > 3, "{steps:?}");
+        for [up, down] in later {
+            assert!(up <= batch + mask + FEW, "{}: {up} bytes", device.name);
+            assert!(down <= FEW, "{}: {down} bytes", device.name);
+        }
+        let weights = 4 * (256 * 256 + 5 * 256);
+        assert!(steps[0][0] > weights, "{steps:?}");
     }
 }

@@ -38,13 +38,25 @@ pub(super) fn on_ranks_at(
     resume: Resume,
     store: &Store,
 ) -> Vec<Result<TrainReport, String>> {
+    on_devices(&vec![device; world], config, make, resume, store)
+}
+
+/// The same on a device for each rank.
+pub(super) fn on_devices(
+    devices: &[&Backend],
+    config: &TrainConfig,
+    make: impl Fn(usize) -> Toy + Sync,
+    resume: Resume,
+    store: &Store,
+) -> Vec<Result<TrainReport, String>> {
+    let world = devices.len();
     thread::scope(|scope| {
         let on_one = |(rank, group): (usize, Group)| {
             let make = &make;
             scope.spawn(move || {
                 let mut toy = make(rank);
                 toy.place = Place { rank, world };
-                let at = (&group, device.clone());
+                let at = (&group, devices[rank].clone());
                 let report = train_at(at, config, &toy, resume, store);
                 report.map_err(|error| error.to_string())
             })

@@ -1,0 +1,50 @@
+//! Bytes between host memory and a device.
+//!
+//! Every tensor of numbers of the host is made by [`Upload`], and every number that comes back is counted where it is read, so
+//! that a run knows what crosses the bus. A thread counts its own: that of a run orders all of a device's work.
+
+use std::cell::Cell;
+
+use burn::tensor::{Tensor, TensorCreationOptions, TensorData, kind::Basic};
+
+/// Bytes that crossed the bus.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct BusBytes {
+    /// To the device.
+    pub(crate) uploaded: u64,
+    /// To host memory.
+    pub(crate) downloaded: u64,
+}
+
+thread_local! {
+    static COUNTED: Cell<BusBytes> = const {
+        Cell::new(BusBytes { uploaded: 0, downloaded: 0 })
+    };
+}
+
+/// Bytes of this thread since the last call.
+pub(crate) fn take_bus_bytes() -> BusBytes {
+    COUNTED.take()
+}
+
+/// Counts numbers that were read from a device.
+pub(crate) fn count_download(bytes: usize) {
+    let mut counted = COUNTED.get();
+    counted.downloaded += bytes as u64;
+    COUNTED.set(counted);
+}
+
+/// Tensors of numbers of the host.
+pub(crate) trait Upload {
+    /// The tensor of these numbers on a device, in a type of their kind.
+    fn upload(data: TensorData, to: impl Into<TensorCreationOptions>) -> Self;
+}
+
+impl<const D: usize, K: Basic> Upload for Tensor<D, K> {
+    fn upload(data: TensorData, to: impl Into<TensorCreationOptions>) -> Self {
+        let mut counted = COUNTED.get();
+        counted.uploaded += data.as_bytes().len() as u64;
+        COUNTED.set(counted);
+        Self::from_data(data, to)
+    }
+}
