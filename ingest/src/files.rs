@@ -21,7 +21,12 @@ use feedline_schemas::{
     ids::Hash128,
     report::Warning,
 };
-use feedline_storage::{Store, StoreOptions, clock::Clock, web::WebOptions};
+use feedline_storage::{
+    Store, StoreOptions,
+    clock::Clock,
+    web::{RequestPolicy, WebOptions},
+};
+use url::Url;
 
 use crate::{
     blocking::blocking,
@@ -33,7 +38,7 @@ use crate::{
     file_format,
     file_list::{FILES_GONE, FileList, Found},
     file_marks::{self, Marks},
-    http::certificates,
+    http::{FileRequests, certificates},
     infer::Survey,
     log_entries::Resumed,
     notices::Notices,
@@ -56,7 +61,12 @@ const FRESH: Duration = Duration::from_secs(5);
 pub(crate) fn open(config: &SourceConfig, context: &Context) -> Result<Box<dyn Source>, Error> {
     file_format::of("", config)?;
     let limits = &config.retry;
+    let policy = file_requests(config, context)?;
     let web = WebOptions {
+        headers: policy.as_ref().map(|policy| policy.headers()),
+        policy: policy
+            .clone()
+            .map(|policy| policy as Arc<dyn RequestPolicy>),
         private_hosts: config.private_hosts.clone(),
         trust_proxy: config.trust_proxy,
         tls: certificates(config, context)?,
@@ -78,6 +88,7 @@ pub(crate) fn open(config: &SourceConfig, context: &Context) -> Result<Box<dyn S
     Ok(Box::new(Files {
         list,
         requests,
+        policy,
         clock: Arc::clone(&context.clock),
         found: None,
         passed: None,
@@ -87,10 +98,27 @@ pub(crate) fn open(config: &SourceConfig, context: &Context) -> Result<Box<dyn S
     }))
 }
 
+/// The policy of requests for the files of `config`; `None` where they are not on web servers.
+fn file_requests(
+    config: &SourceConfig,
+    context: &Context,
+) -> Result<Option<Arc<FileRequests>>, Error> {
+    if !config.is_web() {
+        return Ok(None);
+    }
+    let base =
+        Url::parse(&config.url).map_err(|e| Error::config("url", format!("it is no URL: {e}")))?;
+    FileRequests::new(&base, config, context)
+        .map(Arc::new)
+        .map(Some)
+}
+
 struct Files {
     list: FileList,
     /// Requests over http and https.
     requests: Arc<AtomicU64>,
+    /// Their policy.
+    policy: Option<Arc<FileRequests>>,
     clock: Arc<dyn Clock>,
     /// Files in reading order, once listed.
     found: Option<Vec<Found>>,
@@ -103,9 +131,9 @@ struct Files {
     marks: Marks,
 }
 
-#[async_trait]
-impl Source for Files {
-    async fn next_page(&mut self, at: &Position) -> Result<Page, Error> {
+impl Files {
+    /// The next page, with the errors of stores and parsers.
+    async fn read_page(&mut self, at: &Position) -> Result<Page, Error> {
         let (done, begun, pages) = split(at)?;
         let found = match self.found.take() {
             Some(found) => found,
@@ -182,6 +210,18 @@ impl Source for Files {
             run: PageRun::default(),
         }))
     }
+}
+
+#[async_trait]
+impl Source for Files {
+    async fn next_page(&mut self, at: &Position) -> Result<Page, Error> {
+        let failure = |policy: &Arc<FileRequests>| policy.take_failure();
+        // An older one was of a request that was not needed.
+        self.policy.as_ref().and_then(failure);
+        let page = self.read_page(at).await;
+        // A parser only says that it could not read on.
+        page.map_err(|error| self.policy.as_ref().and_then(failure).unwrap_or(error))
+    }
 
     async fn restore(&mut self, landing: &Store, resumed: &Resumed) -> Result<(), Error> {
         if let Some(last) = &resumed.last {
@@ -209,7 +249,7 @@ impl Source for Files {
         Requests {
             requests: self.requests.load(Ordering::Relaxed)
                 + self.list.download.as_ref().map_or(0, Download::requests),
-            retries: 0,
+            retries: self.policy.as_ref().map_or(0, |policy| policy.retries()),
         }
     }
 
@@ -598,6 +638,7 @@ pub(crate) mod tests {
         Files {
             list,
             requests: Arc::default(),
+            policy: None,
             clock: Arc::new(SystemClock),
             found: None,
             passed: None,

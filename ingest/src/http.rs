@@ -13,6 +13,7 @@ mod auth;
 mod encoding;
 #[cfg(test)]
 mod faults;
+mod for_files;
 mod headers;
 mod pace;
 mod page;
@@ -52,6 +53,7 @@ use url::{Origin, Url};
 use xxhash_rust::xxh3::xxh3_64;
 
 pub(crate) use self::auth::{Rotated, without_param};
+pub(crate) use self::for_files::FileRequests;
 pub(crate) use self::page::{Answer, Wanted, unzipped};
 pub(crate) use self::redact::redacted;
 pub(crate) use self::request::{Request, RequestBody};
@@ -225,6 +227,12 @@ impl Http {
         self.guard.let_in(&config.private_hosts);
         self.trust_proxy = config.trust_proxy;
         self.slots = Semaphore::new(concurrency);
+        self
+    }
+
+    /// Judges no address: another client sends the requests, and judges where they go.
+    pub(crate) fn trusting(mut self) -> Self {
+        self.guard = Guard::new(true);
         self
     }
 
@@ -586,19 +594,27 @@ impl Http {
         })
     }
 
+    /// Wait that a response asks for: by `Retry-After`, or until the reset of a used-up quota.
+    fn asked_wait(
+        &self,
+        status: StatusCode,
+        headers: &HeaderMap,
+        quota: Option<Quota>,
+    ) -> Option<Duration> {
+        let text = |name| {
+            let value = headers.get(name);
+            value.and_then(|value: &HeaderValue| value.to_str().ok())
+        };
+        let asked = text(RETRY_AFTER).and_then(|v| retry_after(v, text(DATE), self.clock.unix()));
+        let used_up = quota.filter(|quota| quota.left == 0 || status.as_u16() == 429);
+        asked.or(used_up.map(|quota| quota.reset))
+    }
+
     /// Converts a response other than success into a failure.
     async fn refused(&self, url: &Url, mut response: Response) -> Failure {
         let status = response.status();
-        let text = |name| {
-            response
-                .headers()
-                .get(name)
-                .and_then(|value: &HeaderValue| value.to_str().ok())
-        };
-        let asked = text(RETRY_AFTER).and_then(|v| retry_after(v, text(DATE), self.clock.unix()));
         let quota = self.quota(response.headers());
-        let used_up = quota.filter(|quota| quota.left == 0 || status.as_u16() == 429);
-        let asked = asked.or(used_up.map(|quota| quota.reset));
+        let asked = self.asked_wait(status, response.headers(), quota);
         let is_transient =
             is_transient(status) || is_used_up(status, quota) || status == StatusCode::ACCEPTED;
         let advice = proxy::advice(status, response.headers()).unwrap_or_else(|| advice(status));

@@ -73,7 +73,6 @@ fn check(source: &SourceConfig) -> Result<(), Error> {
 fn check_idle_keys(source: &SourceConfig) -> Result<(), Error> {
     use SourceKind::Files;
     let kind = source.r#type;
-    let fetches = kind != Files || source.fetch.is_some();
     // A single file with a query is requested like an API.
     let downloads =
         kind == Files && source.is_web() && (source.url.contains('?') || !source.params.is_empty());
@@ -87,14 +86,14 @@ fn check_idle_keys(source: &SourceConfig) -> Result<(), Error> {
         (
             "headers",
             source.headers.is_empty(),
-            kind != Files || downloads,
-            "`rest` and `html`, and for `files` behind a query",
+            kind != Files || source.is_web(),
+            "`rest` and `html`, and for `files` over http(s)",
         ),
         (
             "limits",
             source.limits.is_default(),
-            fetches,
-            "`rest` and `html`, and for `files` with `fetch`",
+            kind != Files || source.is_foreign(),
+            "`rest` and `html`, and for `files` over http(s) or with `fetch`",
         ),
         (
             "tls",

@@ -8,6 +8,7 @@
 //! redirected.
 
 mod guard;
+mod policy;
 #[cfg(test)]
 mod tests;
 mod tls;
@@ -15,25 +16,27 @@ mod tls;
 use std::{
     error::Error as StdError,
     sync::{
-        Arc,
+        Arc, Mutex, PoisonError,
         atomic::{AtomicU64, Ordering},
     },
     time::Duration,
 };
 
 use async_trait::async_trait;
+use futures::FutureExt as _;
 use object_store::{
     ClientOptions,
     client::{
         HttpClient, HttpConnector, HttpError, HttpErrorKind, HttpRequest, HttpResponse, HttpService,
     },
 };
-use reqwest::{Client, ClientBuilder, redirect::Policy};
+use reqwest::{Client, ClientBuilder, header::HeaderMap, redirect::Policy};
 use tokio::sync::OnceCell;
-use url::{Host, Url};
+use url::{Host, Origin, Url};
 
 pub use self::{
     guard::{Found, Guard, Lookup, REFUSED, Resolver, Verdict, system},
+    policy::{RequestPolicy, SendOnce, Sent},
     tls::Tls,
 };
 use crate::redacted::redacted;
@@ -89,6 +92,11 @@ pub struct WebOptions {
     pub total_timeout: Duration,
     /// Number of sent requests, including each redirect and each retry. Clones share the count.
     pub requests: Arc<AtomicU64>,
+    /// Headers of each request to an origin, wherever the store is.
+    pub headers: Option<(Origin, HeaderMap)>,
+    /// Rates, waits and retries. Default: requests are sent at once, and repeated as the client does.
+    /// It does not apply to [`Store::read_once`](crate::Store::read_once).
+    pub policy: Option<Arc<dyn RequestPolicy>>,
 }
 
 impl Default for WebOptions {
@@ -101,6 +109,8 @@ impl Default for WebOptions {
             read_timeout: Duration::from_secs(30),
             total_timeout: Duration::from_secs(300),
             requests: Arc::default(),
+            headers: None,
+            policy: None,
         }
     }
 }
@@ -278,17 +288,58 @@ impl Asking {
                 request.headers_mut().remove(name);
             }
         }
+        let own = self.options.headers.as_ref();
+        if let Some((_, headers)) = own.filter(|(origin, _)| *origin == at.origin()) {
+            request.headers_mut().extend(headers.clone());
+        }
         let client = match self.guard.judge(at) {
             Verdict::Configured => &self.own,
             Verdict::Resolve => self.others.get_or_try_init(|| self.guarded()).await?,
             Verdict::Refuse => return Err(elsewhere()),
         };
-        match client.execute(request).await {
+        match self.send(client, at, request).await {
             Err(error) if is_refused(&error) => Err(elsewhere()),
-            answer => {
-                self.options.requests.fetch_add(1, Ordering::Relaxed);
-                answer
+            answer => answer,
+        }
+    }
+
+    /// Sends `request` by the rules of the caller, where there are some.
+    async fn send(
+        &self,
+        client: &HttpClient,
+        at: &Url,
+        request: HttpRequest,
+    ) -> Result<HttpResponse, HttpError> {
+        let requests = &self.options.requests;
+        let once = || async {
+            let answer = client.execute(request.clone()).await;
+            if !answer.as_ref().is_err_and(is_refused) {
+                requests.fetch_add(1, Ordering::Relaxed);
             }
+            answer
+        };
+        let policy = self.options.policy.as_ref().filter(|_| !self.has_deadline);
+        let Some(policy) = policy else {
+            return once().await;
+        };
+        let last = Mutex::new(None);
+        let send = || {
+            let sending = async {
+                let answer = once().await;
+                let sent = Sent::of(&answer, answer.as_ref().is_err_and(is_refused));
+                *last.lock().unwrap_or_else(PoisonError::into_inner) = Some(answer);
+                sent
+            };
+            sending.boxed()
+        };
+        let sent = policy.send(at, &send).await;
+        let last = last.into_inner().unwrap_or_else(PoisonError::into_inner);
+        match (sent, last) {
+            // Its own message says where it led to.
+            (_, Some(Err(error))) if is_refused(&error) => Err(error),
+            (Err(reason), _) => Err(refused(reason)),
+            (Ok(()), Some(answer)) => answer,
+            (Ok(()), None) => Err(refused("no request was sent")),
         }
     }
 

@@ -33,7 +33,7 @@ pub struct SourceConfig {
     /// `rest`, and `files` over http(s): query parameters of each request.
     #[serde(default)]
     pub params: BTreeMap<String, String>,
-    /// `rest`, `html`, and `files` with a query: headers of each request to the host of `url`. A
+    /// `rest`, `html`, and `files` over http(s): headers of each request to the host of `url`. A
     /// secret is given as `{ env = "NAME" }` or `{ file = "PATH" }`. `rest`: a text may hold
     /// placeholders such as `{since}`, as `body.json`; a header whose text is one placeholder alone
     /// is left out of requests that do not have this parameter.
@@ -110,11 +110,12 @@ pub struct SourceConfig {
     /// `html`: extraction of records from pages.
     #[serde(default, skip_serializing_if = "PageConfig::is_default")]
     pub page: PageConfig,
-    /// `rest`, `html` and `fetch`: retries, timeouts and the largest body. `files` over http(s):
-    /// the timeouts `connect_timeout_ms`, `read_timeout_ms` and `total_timeout_ms`.
+    /// `rest`, `html`, `fetch`, and `files` over http(s): retries, timeouts and the largest body. A
+    /// file without a query may have any size and be as slow as `read_timeout_ms` allows:
+    /// `max_body_bytes` and `min_bytes_per_s` do not bound it.
     #[serde(default)]
     pub retry: RetryConfig,
-    /// `rest`, `html` and `fetch`: rate limiting of requests to a host.
+    /// `rest`, `html`, `fetch`, and `files` over http(s): rate limiting of requests to a host.
     #[serde(default, skip_serializing_if = "LimitsConfig::is_default")]
     pub limits: LimitsConfig,
     /// `rest`, `html`, `fetch`, and `files` over http(s): hosts, by name or address, that data may
