@@ -405,6 +405,22 @@ mod tests {
     use super::*;
     use crate::layers::check::{self, check};
 
+    #[test]
+    fn tables_of_angles_are_sent_to_a_device_once() {
+        let Some(device) = check::adapter().map(|adapter| adapter.device) else {
+            eprintln!("skipped: no adapter");
+            return;
+        };
+        let (table, device) = (AngleTable::new(64, 8), device.autodiff());
+        let positions = Tensor::<2, Int>::ones([2, 5], &device);
+        crate::device::take_bus_bytes();
+        let uploaded = [(); 3].map(|()| {
+            drop(Angles::new(&table, &positions, DType::F32));
+            crate::device::take_bus_bytes().uploaded
+        });
+        assert_eq!(uploaded, [2 * 64 * 4 * 4, 0, 0]);
+    }
+
     const SEGMENTS: [u32; 10] = [1, 1, 2, 2, 2, 1, 1, 1, 0, 0];
 
     fn build(b: &mut Builder) -> Attention {

@@ -112,19 +112,19 @@ impl Work {
         if !self.gpu {
             return held;
         }
-        // Ranks that share a batch move their weights in main memory.
-        if self.ranks > 1 {
-            let on_gpu = set + parts * set + activations;
-            return Memory { on_gpu, ..held };
-        }
         // An update begins when the activations are freed.
         let update = UPDATE_SETS * set + optimizer;
         let gradients = set.max(update.saturating_sub(activations));
+        let on_gpu = set + gradients + optimizer + average + activations;
         Memory {
-            gradients,
+            // Ranks that share a batch add up their gradients in main memory too.
+            gradients: match self.ranks {
+                0 | 1 => gradients,
+                _ => gradients + held.gradients,
+            },
             optimizer: 2 * optimizer,
             average: 2 * average,
-            on_gpu: set + gradients + optimizer + average + activations,
+            on_gpu,
             ..held
         }
     }

@@ -369,8 +369,9 @@ model mlp
             alone.in_main(),
             set + optimizer + alone.best + alone.checkpoint
         );
-        assert_eq!(shared.optimizer, optimizer);
-        assert!(shared.on_gpu < alone.on_gpu && shared.in_main() > alone.in_main());
+        // Ranks add up their gradients in main memory.
+        assert_eq!(shared.on_gpu, alone.on_gpu);
+        assert!(shared.in_main() >= alone.in_main() + 2 * set);
     }
 
     #[test]

@@ -69,8 +69,8 @@ fn bytes_of(samples: Samples<'_>) -> usize {
     inputs.pixels.len() + 4 * (numbers + inputs.positions.len() + targets + lengths)
 }
 
-/// Bytes of a step that are no batch, either way.
-const FEW: u64 = 4096;
+/// Bytes of a step that are no batch: constants such as means of colours.
+const FEW: u64 = 256;
 
 #[test]
 fn a_step_of_every_model_moves_its_batch_over_the_bus_and_nothing_else() {
