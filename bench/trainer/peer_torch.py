@@ -3,7 +3,7 @@
 
 usage: peer_torch.py CASE FOLDER STEPS [--device cpu|cuda] [--precision f32|bf16] [--compile] [--threads N] [--batch N]
 
-CASE is mlp, cnn, transformer or lstm; FOLDER holds x.bin and y.bin, the arrays that `steps data CASE FOLDER` writes. The
+CASE is mlp, cnn, transformer, lstm or gpt2; FOLDER holds x.bin and y.bin, the arrays that `steps data CASE FOLDER` writes. The
 layers, their initial distributions, AdamW, the clipping and the batch are those of our models. Prints one line of JSON:
 figures of the steps after the 20th, processor time being that of all threads of this process.
 """
@@ -20,9 +20,11 @@ from torch import nn
 from torch.nn import functional
 
 WARM = 20
-BATCH = {"mlp": 4096, "cnn": 128, "transformer": 16, "lstm": 64}
-CONTEXT = {"transformer": 128, "lstm": 32}
-WIDTH, HEADS, LAYERS, VOCABULARY, DEVIATION = 128, 4, 2, 256, 0.02
+BATCH = {"mlp": 4096, "cnn": 128, "transformer": 16, "lstm": 64, "gpt2": 8}
+CONTEXT = {"transformer": 128, "lstm": 32, "gpt2": 1024}
+# Width, heads, blocks, ids.
+SIZES = {"transformer": (128, 4, 2, 256), "gpt2": (768, 12, 12, 50257)}
+WIDTH, VOCABULARY, DEVIATION = 128, 256, 0.02
 
 
 def he(layer):
@@ -53,32 +55,34 @@ def cnn():
 class Block(nn.Module):
     """GPT-2's: norms in front, GELU, four times the width inside."""
 
-    def __init__(self):
+    def __init__(self, width, heads, layers):
         super().__init__()
-        self.norms = nn.ModuleList([nn.LayerNorm(WIDTH), nn.LayerNorm(WIDTH)])
-        self.qkv, self.out = nn.Linear(WIDTH, 3 * WIDTH), nn.Linear(WIDTH, WIDTH)
-        self.up, self.down = nn.Linear(WIDTH, 4 * WIDTH), nn.Linear(4 * WIDTH, WIDTH)
+        self.heads = heads
+        self.norms = nn.ModuleList([nn.LayerNorm(width), nn.LayerNorm(width)])
+        self.qkv, self.out = nn.Linear(width, 3 * width), nn.Linear(width, width)
+        self.up, self.down = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
         for layer in (self.qkv, self.up, self.out, self.down):
-            deviation = DEVIATION / (math.sqrt(2 * LAYERS) if layer in (self.out, self.down) else 1)
+            deviation = DEVIATION / (math.sqrt(2 * layers) if layer in (self.out, self.down) else 1)
             nn.init.normal_(layer.weight, std=deviation)
             nn.init.zeros_(layer.bias)
 
     def forward(self, x):
         rows, length, width = x.shape
-        heads = self.qkv(self.norms[0](x)).view(rows, length, 3, HEADS, width // HEADS).permute(2, 0, 3, 1, 4)
+        heads = self.qkv(self.norms[0](x)).view(rows, length, 3, self.heads, width // self.heads).permute(2, 0, 3, 1, 4)
         seen = functional.scaled_dot_product_attention(*heads, is_causal=True)
         x = x + self.out(seen.transpose(1, 2).reshape(rows, length, width))
         return x + self.down(functional.gelu(self.up(self.norms[1](x))))
 
 
 class Transformer(nn.Module):
-    def __init__(self):
+    def __init__(self, case="transformer"):
         super().__init__()
-        self.tokens, self.places = nn.Embedding(VOCABULARY, WIDTH), nn.Embedding(CONTEXT["transformer"], WIDTH)
+        width, heads, layers, vocabulary = SIZES[case]
+        self.tokens, self.places = nn.Embedding(vocabulary, width), nn.Embedding(CONTEXT[case], width)
         for table in (self.tokens, self.places):
             nn.init.normal_(table.weight, std=DEVIATION)
-        self.blocks = nn.Sequential(*(Block() for _ in range(LAYERS)))
-        self.norm = nn.LayerNorm(WIDTH)
+        self.blocks = nn.Sequential(*(Block(width, heads, layers) for _ in range(layers)))
+        self.norm = nn.LayerNorm(width)
 
     def forward(self, ids):
         x = self.tokens(ids) + self.places.weight
@@ -99,7 +103,7 @@ class Lstm(nn.Module):
         return self.last(self.lstm(self.tokens(ids))[0]).flatten(0, 1)
 
 
-MODELS = {"mlp": mlp, "cnn": cnn, "transformer": Transformer, "lstm": Lstm}
+MODELS = {"mlp": mlp, "cnn": cnn, "transformer": Transformer, "lstm": Lstm, "gpt2": lambda: Transformer("gpt2")}
 
 
 def load(case, folder, batch):

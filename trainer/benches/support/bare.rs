@@ -58,7 +58,7 @@ impl Bare {
                 &[128, CLASSES],
                 &[CLASSES],
             ],
-            Case::Transformer | Case::Lstm => return None,
+            Case::Transformer | Case::Lstm | Case::Gpt2 => return None,
         };
         let device = Device::flex();
         let load = |number| load(case, number * batch, batch, &device);

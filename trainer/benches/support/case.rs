@@ -30,9 +30,6 @@ pub(crate) const EPOCH_STEPS: u64 = 100;
 pub(crate) const FEATURES: usize = 64;
 pub(crate) const SIDE: usize = 28;
 pub(crate) const CLASSES: usize = 10;
-const VOCABULARY: usize = 256;
-/// Ids that a transformer reads of a row, and an LSTM.
-const CONTEXTS: [usize; 2] = [128, 32];
 
 /// Model to train.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,9 +42,12 @@ pub(crate) enum Case {
     Transformer,
     /// One layer of width 128 on 32 ids, cross-entropy.
     Lstm,
+    /// GPT-2 of 124 M parameters on 1,024 ids, cross-entropy.
+    Gpt2,
 }
 
 impl Case {
+    /// Those that the processor trains in a bearable time.
     pub(crate) const ALL: [Self; 4] = [Self::Mlp, Self::Cnn, Self::Transformer, Self::Lstm];
 
     pub(crate) const fn name(self) -> &'static str {
@@ -56,6 +56,7 @@ impl Case {
             Self::Cnn => "cnn",
             Self::Transformer => "transformer",
             Self::Lstm => "lstm",
+            Self::Gpt2 => "gpt2",
         }
     }
 
@@ -66,6 +67,7 @@ impl Case {
             Self::Cnn => 128,
             Self::Transformer => 16,
             Self::Lstm => 64,
+            Self::Gpt2 => 8,
         }
     }
 
@@ -87,7 +89,15 @@ impl Case {
             },
             Self::Lstm => ModelConfig {
                 r#type: ModelKind::Lstm,
-                context: Some(u32::try_from(CONTEXTS[1]).unwrap()),
+                context: Some(self.context()),
+                ..ModelConfig::default()
+            },
+            Self::Gpt2 => ModelConfig {
+                r#type: ModelKind::Transformer,
+                layers: Some(12),
+                width: Some(768),
+                heads: Some(12),
+                context: Some(self.context()),
                 ..ModelConfig::default()
             },
         };
@@ -119,12 +129,27 @@ impl Case {
         }
     }
 
+    /// Ids that a model of tokens reads of a row.
+    const fn context(self) -> u32 {
+        match self {
+            Self::Mlp | Self::Cnn => 0,
+            Self::Transformer => 128,
+            Self::Lstm => 32,
+            Self::Gpt2 => 1024,
+        }
+    }
+
     /// Token ids of a row.
     fn length(self) -> Option<usize> {
-        match self {
-            Self::Mlp | Self::Cnn => None,
-            Self::Transformer => Some(CONTEXTS[0] + 1),
-            Self::Lstm => Some(CONTEXTS[1] + 1),
+        let context = usize::try_from(self.context()).unwrap();
+        (context > 0).then_some(context + 1)
+    }
+
+    const fn vocabulary(self) -> u16 {
+        if matches!(self, Self::Gpt2) {
+            50_257
+        } else {
+            256
         }
     }
 
@@ -140,9 +165,9 @@ impl Case {
                     classes: u32::try_from(CLASSES).unwrap(),
                 },
             },
-            Self::Transformer | Self::Lstm => Layout::Tokens {
+            Self::Transformer | Self::Lstm | Self::Gpt2 => Layout::Tokens {
                 id: TokenType::U16,
-                vocabulary: u32::try_from(VOCABULARY).unwrap(),
+                vocabulary: self.vocabulary().into(),
             },
         };
         let fitted = match self {
@@ -157,7 +182,7 @@ impl Case {
                 classes: (0..CLASSES).map(|class| class.to_string()).collect(),
                 counts: vec![1; CLASSES],
             }),
-            Self::Transformer | Self::Lstm => None,
+            Self::Transformer | Self::Lstm | Self::Gpt2 => None,
         };
         let rows = batch * usize::try_from(EPOCH_STEPS).unwrap();
         let made = Made {
@@ -168,11 +193,26 @@ impl Case {
             batch: &|rows| self.columns(rows),
             document_length: match self {
                 Self::Mlp | Self::Cnn => None,
-                Self::Transformer => Some(|_| CONTEXTS[0] + 1),
-                Self::Lstm => Some(|_| CONTEXTS[1] + 1),
+                Self::Transformer => Some(|_| 129),
+                Self::Lstm => Some(|_| 33),
+                Self::Gpt2 => Some(|_| 1025),
             },
         };
         dataset::publish_made(store, &made).await;
+    }
+
+    /// Each id follows from the one before, but for one in eight.
+    fn document(self, row: usize, length: usize) -> impl Iterator<Item = u16> {
+        let vocabulary = usize::from(self.vocabulary());
+        let mut id = row % vocabulary;
+        (0..length).map(move |at| {
+            id = if uniform(row, at) < 0.125 {
+                (id + at) % vocabulary
+            } else {
+                (5 * id + 1) % vocabulary
+            };
+            u16::try_from(id).unwrap()
+        })
     }
 
     fn columns(self, rows: Range<usize>) -> RecordBatch {
@@ -191,11 +231,11 @@ impl Case {
                 let y = Int32Array::from_iter_values(rows.clone().map(class));
                 (Arc::new(x), Some(Arc::new(y)))
             }
-            Self::Transformer | Self::Lstm => {
+            Self::Transformer | Self::Lstm | Self::Gpt2 => {
                 let length = self.length().unwrap();
                 let offsets = OffsetBuffer::from_lengths(rows.clone().map(|_| length));
                 let ids = UInt16Array::from_iter_values(
-                    rows.clone().flat_map(|row| document(row, length)),
+                    rows.clone().flat_map(|row| self.document(row, length)),
                 );
                 let field = Field::new("item", DataType::UInt16, false);
                 let x = ListArray::new(field.into(), offsets, Arc::new(ids), None);
@@ -205,7 +245,7 @@ impl Case {
         let name = match self {
             Self::Mlp => "x",
             Self::Cnn => "image",
-            Self::Transformer | Self::Lstm => "tokens",
+            Self::Transformer | Self::Lstm | Self::Gpt2 => "tokens",
         };
         dataset::columns((name, payload), y, rows)
     }
@@ -226,9 +266,9 @@ impl Case {
                 rows.clone().flat_map(planes).collect(),
                 rows.flat_map(|row| class(row).to_le_bytes()).collect(),
             ),
-            Self::Transformer | Self::Lstm => {
+            Self::Transformer | Self::Lstm | Self::Gpt2 => {
                 let length = self.length().unwrap();
-                let ids = rows.flat_map(|row| document(row, length));
+                let ids = rows.flat_map(|row| self.document(row, length));
                 (
                     ids.flat_map(|id| i32::from(id).to_le_bytes()).collect(),
                     Vec::new(),
@@ -283,17 +323,4 @@ fn colours(row: usize, [y, x]: [usize; 2]) -> [u8; 3] {
 pub(crate) fn planes(row: usize) -> impl Iterator<Item = u8> {
     let place = |i: usize| [i % (SIDE * SIDE) / SIDE, i % SIDE];
     (0..3 * SIDE * SIDE).map(move |i| colours(row, place(i))[i / (SIDE * SIDE)])
-}
-
-/// Each id follows from the one before, but for one in eight.
-fn document(row: usize, length: usize) -> impl Iterator<Item = u16> {
-    let mut id = row % VOCABULARY;
-    (0..length).map(move |at| {
-        id = if uniform(row, at) < 0.125 {
-            (id + at) % VOCABULARY
-        } else {
-            (5 * id + 1) % VOCABULARY
-        };
-        u16::try_from(id).unwrap()
-    })
 }

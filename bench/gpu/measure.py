@@ -1,0 +1,235 @@
+#!/usr/bin/env python3
+"""Runs on a device what pack.sh has packed, within a time, and prints JSON lines and a table.
+
+usage: measure.py [--device cuda|wgpu|cpu] [--seconds 480] [--steps 200] [--cases mlp,cnn,...] [--out FILE] [--no-peer]
+
+Needs Python 3.9; with --device cuda also the driver, NVRTC and the headers of CUDA, and PyTorch for the peer. In turn:
+the loader's checks (`gpu_check`, also under compute-sanitizer where that is installed), every layer and model beside the
+processor, then training of each case in each precision beside PyTorch, eager and compiled, on the same arrays. What a
+program that is not there would measure is skipped, and so is what no time is left for; both are said. Ends with 0 when all
+that ran is well, 1 when something is not, 2 when the device is missing.
+"""
+
+import argparse
+import importlib.util
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+CASES = ["mlp", "cnn", "transformer", "lstm", "gpt2"]
+BATCH = {"mlp": 4096, "cnn": 128, "transformer": 16, "lstm": 64, "gpt2": 8}
+WARM = 20
+
+# Dense peaks in FLOP/s by a part of the name, from NVIDIA's data sheets: products in f32 and in bf16.
+PEAKS = {
+    "H200": (67e12, 989e12),
+    "H100 PCIe": (51e12, 756e12),
+    "H100": (67e12, 989e12),
+    "A100": (19.5e12, 312e12),
+    "L40S": (91.6e12, 362e12),
+    "RTX 4090": (82.6e12, 165.2e12),
+}
+
+
+def transformer_flops(batch, context, width, layers, vocabulary):
+    """Forward and backward: 6 for each weight of a product and token, and the causal half of the attention."""
+    weights = layers * 12 * width * width + vocabulary * width
+    tokens = batch * context
+    return 6 * weights * tokens + 6 * layers * width * context * tokens
+
+
+FLOPS = {
+    "mlp": 6 * (64 * 256 + 256 * 256 + 256) * BATCH["mlp"],
+    "cnn": 6 * BATCH["cnn"] * (27 * 32 * 784 + 288 * 64 * 196 + 3136 * 128 + 1280),
+    "transformer": transformer_flops(16, 128, 128, 2, 256),
+    "lstm": 6 * 64 * 32 * (8 * 128 * 128 + 128 * 256),
+    "gpt2": transformer_flops(8, 1024, 768, 12, 50257),
+}
+
+
+class Bench:
+    def __init__(self, given):
+        self.given = given
+        self.end = time.monotonic() + given.seconds
+        self.lines, self.failed = [], False
+
+    def say(self, **line):
+        self.lines.append(line)
+        self.failed |= line.get("pass") is False
+        print(json.dumps(line), flush=True)
+
+    def program(self, name):
+        path = os.path.join(self.given.programs, name)
+        if os.access(path, os.X_OK):
+            return path
+        self.say(check=name, skipped=f"{path} is not there")
+        return None
+
+    def run(self, what, command, most=300, **options):
+        """The finished process; None if there is no time for it, or it took too long."""
+        left = self.end - time.monotonic()
+        if left < 5:
+            self.say(**what, skipped="no time is left")
+            return None
+        try:
+            return subprocess.run(command, capture_output=True, text=True, timeout=min(most, left), **options)
+        except subprocess.TimeoutExpired:
+            self.say(**what, skipped=f"it took more than {min(most, left):.0f} s")
+            return None
+
+
+def last_json(text):
+    lines = [line for line in text.splitlines() if line.startswith("{")]
+    return json.loads(lines[-1]) if lines else None
+
+
+def tail(process):
+    return (process.stderr or process.stdout)[-400:]
+
+
+def gpu_name():
+    query = ["nvidia-smi", "--query-gpu=name", "--format=csv,noheader"]
+    try:
+        return subprocess.run(query, capture_output=True, text=True, check=True).stdout.splitlines()[0].strip()
+    except (OSError, subprocess.CalledProcessError, IndexError):
+        return None
+
+
+def check_loader(bench):
+    program = bench.program("gpu_check")
+    if program is None:
+        return
+    process = bench.run({"check": "gpu_check"}, [program])
+    if process is None:
+        return
+    for line in process.stdout.splitlines():
+        if line.startswith("{"):
+            bench.say(**json.loads(line))
+    bench.say(check="gpu_check", **{"pass": process.returncode == 0})
+    sanitizer = shutil.which("compute-sanitizer") or "/usr/local/cuda/bin/compute-sanitizer"
+    if not os.access(sanitizer, os.X_OK):
+        bench.say(check="compute_sanitizer", skipped="it is not installed")
+        return
+    for tool in ("memcheck", "racecheck", "initcheck", "synccheck"):
+        what = {"check": "compute_sanitizer", "tool": tool}
+        process = bench.run(what, [sanitizer, "--tool", tool, "--error-exitcode", "9", program, "--quick"], 60)
+        if process is not None:
+            bench.say(**what, **{"pass": process.returncode == 0})
+
+
+def check_models(bench):
+    program = bench.program("trainer_tests")
+    if program is None:
+        return
+    what = {"check": "models_beside_the_processor"}
+    process = bench.run(what, [program, "gpu", "--nocapture"], 180)
+    if process is not None:
+        compared = "not compared with a GPU" not in process.stdout + process.stderr
+        good = process.returncode == 0 and compared
+        bench.say(**what, **{"pass": good}, **({} if good else {"output": tail(process)}))
+
+
+def train(bench, case, folder, precision, peak):
+    """One line for each that trains the case."""
+    given = bench.given
+    what = {"case": case, "precision": precision}
+    batch = str(given.batch or BATCH[case])
+    runs = {}
+    steps = bench.program("steps")
+    if steps is not None:
+        runs["feedline"] = [steps, "run", case, "feedline", str(given.steps), batch, folder, given.device, precision]
+    if given.peer:
+        peer = [sys.executable, os.path.join(given.programs, "peer_torch.py"), case, folder, str(given.steps)]
+        peer += ["--device", "cuda" if given.device == "cuda" else "cpu", "--precision", precision, "--batch", batch]
+        runs["torch eager"] = peer
+        runs["torch compile"] = [*peer, "--compile"]
+    rates = {}
+    for who, command in runs.items():
+        process = bench.run({**what, "who": who}, command)
+        if process is None:
+            continue
+        figures = last_json(process.stdout) if process.returncode == 0 else None
+        if figures is None:
+            bench.say(**what, who=who, **{"pass": False}, output=tail(process))
+            continue
+        rates[who] = figures["steps_per_s"]
+        if peak and not given.batch:
+            figures["share_of_peak"] = figures["steps_per_s"] * FLOPS[case] / peak
+        bench.say(**what, who=who, **figures)
+    if "feedline" in rates:
+        for who in rates.keys() - {"feedline"}:
+            bench.say(**what, check=f"feedline beside {who}", ratio=rates["feedline"] / rates[who])
+
+
+def table(lines):
+    rows = [line for line in lines if "steps_per_s" in line]
+    if not rows:
+        return
+    print(f"\n{'case':12} {'precision':9} {'who':14} {'steps/s':>9} {'ms CPU/step':>12} {'wait':>7} {'of peak':>8} {'loss':>9}")
+    for row in rows:
+        wait, share = row.get("data_wait_share"), row.get("share_of_peak")
+        print(
+            f"{row['case']:12} {row['precision']:9} {row['who']:14} {row['steps_per_s']:9.2f} {row['cpu_ms_per_step']:12.2f} "
+            f"{'' if wait is None else f'{wait:.2%}':>7} {'' if share is None else f'{share:.1%}':>8} {row['loss_last']:9.4f}"
+        )
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--device", choices=["cuda", "wgpu", "cpu"], default="cuda")
+    parser.add_argument("--programs", default=HERE, help="folder of the programs; that of this script by default")
+    parser.add_argument("--seconds", type=float, default=480)
+    parser.add_argument("--steps", type=int, default=200)
+    parser.add_argument("--batch", type=int, help="samples of a batch, for a trial of this script")
+    parser.add_argument("--cases", default=",".join(CASES))
+    parser.add_argument("--out", help="file of the JSON lines")
+    parser.add_argument("--no-peer", dest="peer", action="store_false")
+    given = parser.parse_args()
+    cases = given.cases.split(",")
+    unknown = sorted(set(cases) - set(CASES))
+    if unknown or given.steps <= WARM:
+        parser.error(f"no such case: {', '.join(unknown)}" if unknown else f"--steps must be over {WARM}")
+    name = gpu_name()
+    if given.device == "cuda" and name is None:
+        print("no GPU: nvidia-smi names none")
+        sys.exit(2)
+    if given.peer and importlib.util.find_spec("torch") is None:
+        print(json.dumps({"check": "peer", "skipped": "PyTorch is not installed"}))
+        given.peer = False
+    bench = Bench(given)
+    bench.say(machine=name if given.device == "cuda" else given.device, cores=os.cpu_count())
+    peaks = next((peaks for part, peaks in PEAKS.items() if part in (name or "")), None)
+    if given.device == "cuda":
+        check_loader(bench)
+    if given.device != "cpu":
+        check_models(bench)
+    with tempfile.TemporaryDirectory() as folder:
+        steps = bench.program("steps")
+        for case in cases if steps else []:
+            data = os.path.join(folder, case)
+            os.mkdir(data)
+            made = bench.run({"case": case}, [steps, "data", case, data])
+            if made is None:
+                continue
+            if made.returncode != 0:
+                bench.say(case=case, **{"pass": False}, output=tail(made))
+                continue
+            for i, precision in enumerate(["f32", "bf16"] if given.device == "cuda" else ["f32"]):
+                train(bench, case, data, precision, peaks[i] if peaks and given.device == "cuda" else None)
+            shutil.rmtree(data)
+    table(bench.lines)
+    if not any("pass" in line or "steps_per_s" in line for line in bench.lines):
+        bench.say(check="anything", **{"pass": False}, output="nothing could be measured")
+    if given.out:
+        with open(given.out, "w") as file:
+            file.writelines(json.dumps(line) + "\n" for line in bench.lines)
+    sys.exit(1 if bench.failed else 0)
+
+
+if __name__ == "__main__":
+    main()
