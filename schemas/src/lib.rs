@@ -35,6 +35,7 @@ pub mod run;
 #[cfg(test)]
 mod samples;
 pub mod shard_table;
+pub mod steps;
 pub mod transform;
 pub mod units;
 

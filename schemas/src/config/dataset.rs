@@ -14,11 +14,11 @@ use super::{
     sequence::SequenceConfig,
     series::SeriesConfig,
     split::SplitConfig,
-    step::StepConfig,
     target::TargetColumns,
 };
 use crate::{
     ids::{Seed, TableName},
+    steps::StepConfig,
     units::ByteSize,
 };
 

@@ -6,7 +6,7 @@
 mod augment;
 mod auth;
 mod average;
-mod bounded;
+pub(crate) mod bounded;
 mod contract;
 mod crawl;
 mod csv;
@@ -47,8 +47,7 @@ mod slices;
 mod source;
 mod source_schedule;
 mod split;
-mod step;
-mod tagged;
+pub(crate) mod tagged;
 mod target;
 mod tls;
 mod train;
@@ -133,11 +132,6 @@ pub use self::{
     },
     source_schedule::{Overlap, SourceScheduleConfig},
     split::{MissingKey, SplitBy, SplitConfig},
-    step::{
-        Categories, Constant, Groups, HashBuckets, Impute, ImputeStrategy, Knn, MinMax,
-        NeighbourWeights, Power, PowerMethod, Robust, Standardize, Step, StepConfig,
-        TargetEncoding, UnknownCategories, VocabularyCategories, Winsorize,
-    },
     target::TargetColumns,
     tls::TlsConfig,
     train::{
@@ -145,6 +139,11 @@ pub use self::{
         LoaderCache, LoaderSettings, TrainConfig,
     },
     tune::{TuneConfig, TuneParameter, TuneRange, TuneScale, TuneStop, TuneStrategy, TuneValues},
+};
+pub use crate::steps::{
+    Categories, Constant, Groups, HashBuckets, Impute, ImputeStrategy, Knn, MinMax,
+    NeighbourWeights, Power, PowerMethod, Robust, Standardize, Step, StepConfig, TargetEncoding,
+    UnknownCategories, VocabularyCategories, Winsorize,
 };
 
 /// JSON Schema of a pipeline file.

@@ -1,14 +1,12 @@
-//! `[[dataset.step]]` of `type = "categories"`.
+//! `categories`: encode categories.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{
-    config::{
-        bounded::{Bounded, NotNegative},
-        tagged::{KeyError, Tagged, Variant, plain},
-    },
-    transform::CategoryEncoding,
+use super::is_false;
+use crate::config::{
+    bounded::{Bounded, NotNegative},
+    tagged::{KeyError, Tagged, Variant, plain},
 };
 
 /// `categories`, by its encoding.
@@ -246,4 +244,145 @@ impl TryFrom<TargetKeys> for TargetEncoding {
             smoothing: keys.smoothing.unwrap_or(plain.smoothing),
         })
     }
+}
+
+/// Fitted categories of a column.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct FittedCategories {
+    /// Column.
+    pub name: String,
+    /// Known values; the first has id 2. None for `hash`.
+    pub values: Vec<String>,
+    /// Training rows of each known value.
+    pub counts: Vec<u64>,
+    /// Encoding of the id in the feature vector.
+    pub encoding: CategoryEncoding,
+    /// Fewest training rows of a known value, where that was asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub min_count: Option<u64>,
+    /// True when a row with another value is rejected. Then every training value is known.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub rejects_unknown: bool,
+    /// `hash`: ids that values share.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub buckets: Option<u32>,
+    /// `frequency`: what shares are of.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub frequency: Option<FittedFrequency>,
+    /// `target`: what the target is like in the rows of each value.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub outcomes: Option<FittedOutcomes>,
+}
+
+impl FittedCategories {
+    /// Categories of these values, which have `counts` training rows each, and of nothing else.
+    #[must_use]
+    pub const fn new(
+        name: String,
+        values: Vec<String>,
+        counts: Vec<u64>,
+        encoding: CategoryEncoding,
+    ) -> Self {
+        Self {
+            name,
+            values,
+            counts,
+            encoding,
+            min_count: None,
+            rejects_unknown: false,
+            buckets: None,
+            frequency: None,
+            outcomes: None,
+        }
+    }
+}
+
+/// Mean target in the rows of each value of a category. With `n` rows of a value, the sum `s` of
+/// their targets and the mean `p` over all rows it is `(s + smoothing * p) / (n + smoothing)`, and
+/// where the target is stored standardized, that less the mean, divided by the deviation of the
+/// same rows.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct FittedOutcomes {
+    /// Parts of the training split. A row's is `xxh3-64("feedline.fold" | 0 as u64 | hash) * folds / 2^64`, with the hash that
+    /// `fold_by` names.
+    pub folds: u32,
+    /// Rows that share a fold. Absent: those of equal content.
+    #[serde(default, skip_serializing_if = "FoldBy::is_content")]
+    pub fold_by: FoldBy,
+    /// Rows of the mean that are added to those of each value.
+    pub smoothing: f64,
+    /// One for a number to predict; one per class, by bytes, without the first where there are two.
+    pub elements: Vec<FittedOutcome>,
+}
+
+/// Rows of the training split that are in one fold, so that none gets a number made of the targets of the others.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum FoldBy {
+    /// Rows of equal content, by their content hash.
+    #[default]
+    Content,
+    /// Rows of one group of the split, by the hash of `dataset.split.key` or of their cluster of near-duplicates.
+    Group,
+}
+
+impl FoldBy {
+    /// Returns whether rows of equal content share a fold, and no others.
+    #[must_use]
+    pub const fn is_content(&self) -> bool {
+        matches!(self, Self::Content)
+    }
+}
+
+/// One element of a category that became what the target is like.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct FittedOutcome {
+    /// The class whose share it is; absent for a number to predict.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub class: Option<String>,
+    /// By id, what rows outside of the training split get: from all training rows. Unknown values get the mean.
+    pub all: Vec<f64>,
+    /// Per fold, by id, what its rows get: from the training rows of all other folds.
+    pub others: Vec<Vec<f64>>,
+}
+
+/// Rows that the shares of categories are computed from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct FittedFrequency {
+    /// Rows of the training split, above 0.
+    pub rows: u64,
+    /// Those of them whose cell is missing.
+    pub missing: u64,
+}
+
+/// Reserved id of a category not seen in the training split.
+pub const UNKNOWN_ID: u32 = 0;
+/// Reserved id of a missing category.
+pub const NULL_ID: u32 = 1;
+/// Id of the first known category.
+pub const FIRST_KNOWN_ID: u32 = 2;
+
+/// Encoding of a category id in the feature vector.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum CategoryEncoding {
+    /// One element per id, the reserved ones included.
+    #[default]
+    OneHot,
+    /// One element: the id as a number.
+    Ordinal,
+    /// One element: the share of the training rows that have the value, missing counted as a value. 0 where unknown.
+    Frequency,
+    /// One element per id; a value's id is 2 + xxh3-64 (seed 0) of its text after Unicode's NFC, modulo `buckets`. Nothing
+    /// is fitted, so no value is unknown: id 0 is reserved and never used, id 1 is null.
+    Hash,
+    /// One element: the mean target of the training rows that have the value, drawn to the mean of
+    /// all by `smoothing`; for classes the share of each, an element per class, or one of two.
+    /// Training rows get it from the other `folds`, so that no row sees its own target; all other
+    /// rows from all training rows. Unknown values get the mean of all.
+    Target,
 }
