@@ -15,6 +15,7 @@ use std::{
 };
 
 use feedline_loader::ShuffleQuality;
+use feedline_preprocess::describe_step;
 use feedline_schemas::{
     manifest::{
         BoxCounts, ConflictCounts, GroupCounts, JoinCounts, Layout, Manifest, NaiveForecast,
@@ -24,7 +25,7 @@ use feedline_schemas::{
         AddedReport, DatasetReport, EvalReport, ExpectReport, ImagesReport, MixedSource,
         NormalizedBy, RunReport, TrainReport, VerifyReport, Warning,
     },
-    transform::{FittedCategories, FittedStep, TransformArtefact},
+    transform::TransformArtefact,
     units::ByteSize,
 };
 use feedline_trainer::Fit;
@@ -707,7 +708,9 @@ impl Text for Inspection {
             line(out, "added", text)?;
         }
         for step in &self.transform.steps {
-            write_step(step, out)?;
+            for (name, text) in describe_step(step, number) {
+                line(out, name, text)?;
+            }
         }
         dataset::write_numbers(&self.transform, out)?;
         dataset::write_classes(&self.transform, &counts.classes, out)?;
@@ -766,125 +769,6 @@ fn target_text(target: TargetKind) -> String {
         TargetKind::Regression => "a number to predict".to_owned(),
         TargetKind::Regressions { targets } => format!("{targets} numbers to predict"),
         TargetKind::Classification { classes } => format!("{classes} classes to predict"),
-    }
-}
-
-fn write_step(step: &FittedStep, out: &mut String) -> fmt::Result {
-    match step {
-        FittedStep::Impute { columns } => columns.iter().try_for_each(|c| {
-            line(
-                out,
-                "impute",
-                format!(
-                    "{}: {} ({:?}), {} missing in train",
-                    c.name,
-                    number(c.value),
-                    c.statistic,
-                    c.missing
-                ),
-            )
-        }),
-        FittedStep::Winsorize { columns } => columns.iter().try_for_each(|c| {
-            let clipped = c.clipped_low + c.clipped_high;
-            let text = format!(
-                "{}: {} to {}, {clipped} clipped in train",
-                c.name,
-                number(c.low),
-                number(c.high)
-            );
-            line(out, "winsorize", text)?;
-            c.groups.iter().try_for_each(|groups| {
-                let caps = groups.caps.values();
-                let clipped: u64 = caps.map(|of| of.clipped_low + of.clipped_high).sum();
-                let of_groups = group_text(&groups.by, groups.caps.len(), groups.min_count);
-                line(out, "", format!("{of_groups}, {clipped} clipped in train"))
-            })
-        }),
-        FittedStep::Standardize { columns } => columns.iter().try_for_each(|c| {
-            let text = format!(
-                "{}: mean {}, deviation {}",
-                c.name,
-                number(c.mean),
-                number(c.deviation)
-            );
-            line(out, "standardize", text)?;
-            c.groups.iter().try_for_each(|groups| {
-                line(
-                    out,
-                    "",
-                    group_text(&groups.by, groups.moments.len(), groups.min_count),
-                )
-            })
-        }),
-        FittedStep::MinMax { columns } => columns.iter().try_for_each(|c| {
-            line(
-                out,
-                "min-max",
-                format!("{}: {} to {}", c.name, number(c.min), number(c.max)),
-            )
-        }),
-        FittedStep::Robust { columns } => columns.iter().try_for_each(|c| {
-            let (median, spread) = (number(c.median), number(c.scale));
-            line(
-                out,
-                "robust",
-                format!("{}: median {median}, spread {spread}", c.name),
-            )
-        }),
-        FittedStep::Log1p { columns } => columns
-            .iter()
-            .try_for_each(|c| line(out, "log1p", c.name.clone())),
-        FittedStep::Power { columns } => columns.iter().try_for_each(|c| {
-            line(
-                out,
-                "power",
-                format!("{}: {:?}, lambda {}", c.name, c.method, number(c.lambda)),
-            )
-        }),
-        FittedStep::Knn {
-            neighbours,
-            columns,
-            ..
-        } => columns.iter().try_for_each(|c| {
-            let rows = c.reference.len();
-            line(
-                out,
-                "impute",
-                format!(
-                    "{}: the nearest {neighbours} of {rows} rows, {} missing in train",
-                    c.name, c.missing
-                ),
-            )
-        }),
-        FittedStep::Categories { columns } => columns
-            .iter()
-            .try_for_each(|c| line(out, "categories", category_text(c))),
-    }
-}
-
-fn group_text(by: &str, own: usize, fewest: u64) -> String {
-    format!("  and numbers of their own for {own} values of `{by}` with {fewest} rows or more")
-}
-
-fn category_text(c: &FittedCategories) -> String {
-    match c.buckets {
-        Some(buckets) => format!("{}: {:?} in {buckets} buckets", c.name, c.encoding),
-        None => {
-            let known = format!("{}: {} known, {:?}", c.name, c.values.len(), c.encoding);
-            let fewest = c.min_count.map_or_else(String::new, |fewest| {
-                format!(", each in {fewest} rows or more")
-            });
-            let folds = c.outcomes.as_ref().map_or_else(String::new, |outcomes| {
-                let (folds, rows) = (outcomes.folds, outcomes.smoothing);
-                format!(", out of {folds} folds, smoothed by {rows} rows")
-            });
-            let others = if c.rejects_unknown {
-                ", rows of others rejected"
-            } else {
-                ""
-            };
-            known + &fewest + &folds + others
-        }
     }
 }
 

@@ -19,7 +19,6 @@ mod neighbours;
 mod outcomes;
 mod payload;
 mod power;
-mod robust;
 mod texts;
 mod tokens;
 
@@ -30,13 +29,12 @@ use datafusion::{
     logical_expr::{Expr, ident},
 };
 use feedline_schemas::{
-    config::{Impute, ImputeStrategy, MinMax, Standardize, Step, StepConfig, Task, Winsorize},
+    config::{StepConfig, Task},
     format::TRANSFORM,
     ids::Hash128,
     transform::{
-        FittedCharacters, FittedImpute, FittedMinMax, FittedStandardize, FittedStep, FittedTarget,
-        FittedTokens, FittedWinsorize, ImputeStatistic, InputColumn, InputKind, NumberSigns,
-        TransformArtefact,
+        FittedCharacters, FittedStep, FittedTarget, FittedTokens, InputColumn, InputKind,
+        NumberSigns, TransformArtefact,
     },
 };
 
@@ -53,7 +51,6 @@ use crate::{
     columns::kind_of,
     exact_sum::Summary,
     functions::{self, Profile},
-    quantile::{Quantile, Tally, Wanted},
     transform::{new_layout, op_chain},
 };
 
@@ -184,12 +181,12 @@ fn artefact(
     Ok(artefact)
 }
 
-const STEP: &str = "dataset.step";
+pub(crate) const STEP: &str = "dataset.step";
 
 /// A fit in progress.
 #[derive(Debug)]
-struct Fit {
-    rows: Rows,
+pub(crate) struct Fit {
+    pub(crate) rows: Rows,
     /// Steps fitted so far.
     steps: Vec<FittedStep>,
     /// Number of steps that the rows have already passed.
@@ -198,190 +195,10 @@ struct Fit {
     target: Option<TargetSpec>,
     /// Medians that were found on the way to something else, and how many cells are missing; each is that of its column
     /// until another step changes it.
-    medians: BTreeMap<String, (f64, u64)>,
+    pub(crate) medians: BTreeMap<String, (f64, u64)>,
 }
 
 impl Fit {
-    async fn step(
-        &mut self,
-        step: &StepConfig,
-        rest: &[StepConfig],
-        train: &TrainSplit,
-    ) -> Result<FittedStep, Error> {
-        let StepConfig { columns, step } = step;
-        Ok(match step {
-            Step::Impute(impute) => match &impute.strategy {
-                ImputeStrategy::Knn(knn) => {
-                    self.neighbours(columns, knn, impute.indicator, train)
-                        .await?
-                }
-                _ => FittedStep::Impute {
-                    columns: self.impute(columns, impute).await?,
-                },
-            },
-            Step::Winsorize(caps) => FittedStep::Winsorize {
-                columns: self.winsorize(columns, caps, rest).await?,
-            },
-            Step::Standardize(step) => FittedStep::Standardize {
-                columns: self.standardize(columns, step).await?,
-            },
-            Step::MinMax(step) => FittedStep::MinMax {
-                columns: self.min_max(columns, *step).await?,
-            },
-            Step::Robust(step) => FittedStep::Robust {
-                columns: self.robust(columns, *step).await?,
-            },
-            Step::Log1p => FittedStep::Log1p {
-                columns: self.log1p(columns).await?,
-            },
-            Step::Power(step) => FittedStep::Power {
-                columns: self.power(columns, step.method, rest).await?,
-            },
-            Step::Categories(step) => FittedStep::Categories {
-                columns: self.categories(columns, step).await?,
-            },
-        })
-    }
-
-    async fn impute(
-        &mut self,
-        columns: &[String],
-        step: &Impute,
-    ) -> Result<Vec<FittedImpute>, Error> {
-        let strategy = step.strategy;
-        let mut fitted = Vec::with_capacity(columns.len());
-        if strategy == ImputeStrategy::Median {
-            let mut medians = std::mem::take(&mut self.medians);
-            let unknown = columns.iter().filter(|c| !medians.contains_key(*c));
-            let unknown: Vec<&String> = unknown.collect();
-            let wanted = unknown
-                .iter()
-                .map(|name| (self.cell(name), vec![Wanted::Median]))
-                .collect();
-            for (name, found) in unknown.iter().zip(self.rows.quantiles(wanted).await?) {
-                let median = found.quantiles.and_then(|q| q.first().copied());
-                let value = median
-                    .ok_or_else(|| self.nothing_to_fit("impute", name))?
-                    .value;
-                medians.insert((*name).clone(), (value, found.tally.missing));
-            }
-            for name in columns {
-                let (value, missing) = medians.remove(name).expect("each was known or asked for");
-                fitted.push(imputed(step, name, value, missing));
-            }
-            self.medians = medians;
-            return Ok(fitted);
-        }
-        for (name, profile) in columns.iter().zip(self.profiles(columns).await?) {
-            let value = match strategy {
-                ImputeStrategy::Constant(constant) => Some(constant.value + 0.0),
-                ImputeStrategy::Mean => profile.summary().map(|summary| summary.mean),
-                _ => self
-                    .rows
-                    .most_frequent(self.cell(name))
-                    .await?
-                    .map(|most| most.value),
-            };
-            let value = value.ok_or_else(|| self.nothing_to_fit("impute", name))?;
-            fitted.push(imputed(step, name, value, profile.tally().missing));
-        }
-        Ok(fitted)
-    }
-
-    async fn winsorize(
-        &mut self,
-        columns: &[String],
-        step: &Winsorize,
-        rest: &[StepConfig],
-    ) -> Result<Vec<FittedWinsorize>, Error> {
-        let Winsorize {
-            lower,
-            upper,
-            ref groups,
-        } = *step;
-        let wanted = |name: &String| {
-            let mut wanted = vec![Wanted::Percentile(lower), Wanted::Percentile(upper)];
-            // The passes that find the caps find the median, too.
-            if groups.is_none() && is_next_median(rest, name) {
-                wanted.push(Wanted::Median);
-            }
-            wanted
-        };
-        let cells = columns.iter().map(|name| (self.cell(name), wanted(name)));
-        let found = self.rows.quantiles(cells.collect()).await?;
-        let mut fitted = Vec::with_capacity(columns.len());
-        for (name, found) in columns.iter().zip(found) {
-            let quantiles = found.quantiles.as_deref();
-            let Some([low, high, median @ ..]) = quantiles else {
-                return Err(self.nothing_to_fit("winsorize", name));
-            };
-            if let [median] = median
-                && stays_median(found.tally, low, high)
-            {
-                let known = (median.value, found.tally.missing);
-                self.medians.insert(name.clone(), known);
-            }
-            fitted.push(FittedWinsorize {
-                name: name.clone(),
-                lower,
-                upper,
-                low: low.value,
-                high: high.value,
-                clipped_low: low.below + found.tally.low_infinite,
-                clipped_high: high.above + found.tally.high_infinite,
-                groups: None,
-            });
-        }
-        if let Some(groups) = groups {
-            self.cap_groups(columns, groups, &mut fitted).await?;
-        }
-        Ok(fitted)
-    }
-
-    async fn standardize(
-        &self,
-        columns: &[String],
-        step: &Standardize,
-    ) -> Result<Vec<FittedStandardize>, Error> {
-        let mut fitted = Vec::with_capacity(columns.len());
-        for (name, profile) in columns.iter().zip(self.profiles(columns).await?) {
-            let summary = profile
-                .summary()
-                .ok_or_else(|| self.nothing_to_fit("standardize", name))?;
-            let constant = is_constant(summary, profile.tally().finite);
-            let scale = if constant { 1.0 } else { summary.deviation };
-            let Summary { mean, deviation } = summary;
-            fitted.push(FittedStandardize {
-                name: name.clone(),
-                mean,
-                deviation,
-                scale,
-                constant,
-                groups: None,
-            });
-        }
-        if let Some(groups) = &step.groups {
-            self.scale_groups(columns, groups, &mut fitted).await?;
-        }
-        Ok(fitted)
-    }
-
-    async fn min_max(&self, columns: &[String], step: MinMax) -> Result<Vec<FittedMinMax>, Error> {
-        let mut fitted = Vec::with_capacity(columns.len());
-        for (name, profile) in columns.iter().zip(self.profiles(columns).await?) {
-            let (min, max) = profile
-                .range()
-                .ok_or_else(|| self.nothing_to_fit("min_max", name))?;
-            fitted.push(FittedMinMax {
-                name: name.clone(),
-                min,
-                max,
-                clip: step.clip.unwrap_or(false),
-            });
-        }
-        Ok(fitted)
-    }
-
     async fn target(&self, target: &TargetSpec) -> Result<FittedTarget, Error> {
         let column = target.column.clone();
         let is_number = self.rows.data_type(&column)? == DataType::Float64;
@@ -454,14 +271,14 @@ impl Fit {
         })
     }
 
-    async fn profiles(&self, columns: &[String]) -> Result<Vec<Profile>, Error> {
+    pub(crate) async fn profiles(&self, columns: &[String]) -> Result<Vec<Profile>, Error> {
         self.rows
             .profiles(columns.iter().map(|name| self.cell(name)).collect())
             .await
     }
 
     /// The column as the steps so far leave it.
-    fn cell(&self, column: &str) -> Expr {
+    pub(crate) fn cell(&self, column: &str) -> Expr {
         functions::cell(ident(column), &op_chain(self.open_steps(), column))
     }
 
@@ -470,7 +287,7 @@ impl Fit {
         &self.steps[self.settled..]
     }
 
-    fn nothing_to_fit(&self, step: &str, column: &str) -> Error {
+    pub(crate) fn nothing_to_fit(&self, step: &str, column: &str) -> Error {
         let rows = self.rows.count();
         Error::config(
             STEP,
@@ -483,23 +300,6 @@ impl Fit {
 }
 
 const TARGET: &str = "dataset.target";
-
-fn imputed(step: &Impute, name: &str, value: f64, missing: u64) -> FittedImpute {
-    let statistic = match step.strategy {
-        ImputeStrategy::Median => ImputeStatistic::Median,
-        ImputeStrategy::Mean => ImputeStatistic::Mean,
-        ImputeStrategy::MostFrequent => ImputeStatistic::MostFrequent,
-        ImputeStrategy::Constant(_) => ImputeStatistic::Constant,
-        ImputeStrategy::Knn(_) => unreachable!("neighbours have a step of their own"),
-    };
-    FittedImpute {
-        name: name.to_owned(),
-        value,
-        statistic,
-        missing,
-        indicator: step.indicator,
-    }
-}
 
 fn regression(column: String, summary: Summary, finite: u64, scale: bool) -> FittedTarget {
     let Summary { mean, deviation } = summary;
@@ -526,27 +326,10 @@ fn regression(column: String, summary: Summary, finite: u64, scale: bool) -> Fit
 
 /// scikit-learn's rule (`_is_constant_feature` in `sklearn/preprocessing/_data.py`): the variance is at most
 /// `n·ε·variance + (n·mean·ε)²`. Written with the root of both sides, which cannot overflow.
-fn is_constant(summary: Summary, count: u64) -> bool {
+pub(crate) fn is_constant(summary: Summary, count: u64) -> bool {
     #[expect(clippy::cast_precision_loss, reason = "counts stay far below 2^53")]
     let error = count as f64 * f64::EPSILON;
     error >= 1.0 || summary.deviation * (1.0 - error).sqrt() <= error * summary.mean.abs()
-}
-
-/// Returns true if the next step that changes the column `name` fills it with its median.
-fn is_next_median(rest: &[StepConfig], name: &str) -> bool {
-    let mut rest = rest.iter();
-    let next = rest.find(|step| step.columns.iter().any(|column| column == name));
-    next.is_some_and(|step| {
-        matches!(&step.step, Step::Impute(impute) if impute.strategy == ImputeStrategy::Median)
-    })
-}
-
-/// Returns true if the median of a column stays the same after capping: both middle values are
-/// between the caps, and no infinity becomes a number.
-fn stays_median(tally: Tally, low: &Quantile, high: &Quantile) -> bool {
-    let (count, infinite) = (tally.finite, tally.low_infinite + tally.high_infinite);
-    let half = count.saturating_sub(1) / 2;
-    infinite == 0 && low.below <= half && high.above <= half
 }
 
 fn unzip<T>(counted: Vec<Counted<T>>) -> (Vec<T>, Vec<u64>) {

@@ -121,6 +121,7 @@ mod sparse;
 mod split;
 mod sql;
 mod stage;
+mod steps;
 mod superseded;
 pub mod text;
 mod text_encoder;
@@ -157,6 +158,7 @@ pub use rows_in::{
     UnusualCells, landed_types, read_unpacked,
 };
 pub use rows_out::{Column, RowsOut};
+pub use steps::{NumberFormat, describe_step};
 pub use text_encoder::{DecodedStream, EncodedText, TextDecoder, TextEncoder};
 pub use tokens::Tokenizer;
 pub use told::told;

@@ -22,6 +22,7 @@ use crate::{
     profile::outside::FarOutside,
     series::Instant,
     sql::other_rows::Construct,
+    steps::{self, ColumnWarning},
     transform::reason,
     typing,
 };
@@ -345,34 +346,15 @@ fn constant_columns(
     artefact: &TransformArtefact,
     categories: &[&FittedCategories],
 ) -> Vec<Warning> {
-    let (mut constant, mut capped): (Vec<&str>, Vec<String>) = (Vec::new(), Vec::new());
-    for step in &artefact.steps {
-        match step {
-            FittedStep::Winsorize { columns } => {
-                for column in columns
-                    .iter()
-                    .filter(|c| c.groups.is_none() && c.low >= c.high)
-                {
-                    match column.clipped_low + column.clipped_high {
-                        0 => constant.push(&column.name),
-                        clipped => {
-                            capped.push(format!("`{}` ({clipped} rows)", shown(&column.name)));
-                        }
-                    }
-                }
-            }
-            FittedStep::Standardize { columns } => {
-                let is_capped = |name: &str| {
-                    let quoted = format!("`{}` (", shown(name));
-                    capped.iter().any(|capped| capped.starts_with(&quoted))
-                };
-                let columns = columns.iter().filter(|c| c.constant);
-                let columns = columns.map(|c| c.name.as_str());
-                let columns: Vec<&str> = columns.filter(|name| !is_capped(name)).collect();
-                constant.extend(columns);
-            }
-            _ => {}
+    let mut constant: Vec<&str> = Vec::new();
+    let mut warned: Vec<(&str, ColumnWarning)> = Vec::new();
+    for column in artefact.steps.iter().flat_map(steps::columns) {
+        let name = column.name();
+        let is_warned = warned.iter().any(|(other, _)| *other == name);
+        if column.is_constant() && !is_warned {
+            constant.push(name);
         }
+        warned.extend(column.warning().map(|warning| (name, warning)));
     }
     let rows = artefact.fitted_rows;
     let is_same = |c: &&&FittedCategories| match c.counts.as_slice() {
@@ -391,13 +373,23 @@ fn constant_columns(
         );
         found.push(warning("constant_columns", "dataset.drop", message));
     }
-    if !capped.is_empty() {
-        let message = format!(
-            "the caps of `winsorize` are equal, so that every other value was capped and the column is constant: {}; write \
-             the steps without `winsorize` for it, or with other percentiles",
-            first_of(&capped, COLUMNS)
-        );
-        found.push(warning("constant_by_caps", "dataset.step", message));
+    found.extend(of_columns(&warned));
+    found
+}
+
+/// One warning for each code, with its columns in order.
+fn of_columns(warned: &[(&str, ColumnWarning)]) -> Vec<Warning> {
+    let mut found: Vec<Warning> = Vec::new();
+    for (_, first) in warned {
+        if found.iter().any(|warning| warning.code == first.code) {
+            continue;
+        }
+        let same = warned.iter().filter(|(_, other)| other.code == first.code);
+        let columns = same.map(|(name, of)| format!("`{}` ({})", shown(name), of.figures));
+        let columns: Vec<String> = columns.collect();
+        let (problem, advice) = (first.problem, first.advice);
+        let message = format!("{problem}: {}; {advice}", first_of(&columns, COLUMNS));
+        found.push(warning(first.code, "dataset.step", message));
     }
     found
 }

@@ -9,7 +9,7 @@ use super::{Fit, STEP, unzip};
 use crate::Error;
 
 impl Fit {
-    pub(super) async fn categories(
+    pub(crate) async fn categories(
         &self,
         columns: &[String],
         step: &Categories,

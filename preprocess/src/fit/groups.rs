@@ -62,7 +62,7 @@ impl Groups {
 
 impl Fit {
     /// Gives the caps of `fitted` to the groups of `by` that have enough values.
-    pub(super) async fn cap_groups(
+    pub(crate) async fn cap_groups(
         &self,
         names: &[String],
         config: &GroupsConfig,
@@ -183,7 +183,7 @@ impl Fit {
     }
 
     /// Gives means and deviations to the groups of `by` that have enough values.
-    pub(super) async fn scale_groups(
+    pub(crate) async fn scale_groups(
         &self,
         names: &[String],
         config: &GroupsConfig,

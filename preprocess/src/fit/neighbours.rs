@@ -27,6 +27,7 @@ use crate::{
     Error, TrainSplit,
     scan::{ParquetFiles, ScanFile},
     scratch::ScratchFile,
+    steps::columns,
     transform::{Numbers, is_joint},
 };
 
@@ -36,7 +37,7 @@ const MOST_CELLS: usize = 5_000_000;
 const UNEQUAL: f64 = 100.0;
 
 impl Fit {
-    pub(super) async fn neighbours(
+    pub(crate) async fn neighbours(
         &self,
         names: &[String],
         knn: &Knn,
@@ -128,23 +129,12 @@ impl Fit {
 
 /// Numeric columns that `steps` change, each once.
 fn numeric_columns(steps: &[FittedStep]) -> Vec<String> {
+    let is_numeric = |step: &&FittedStep| !matches!(step, FittedStep::Categories { .. });
+    let changed = steps.iter().filter(is_numeric).flat_map(columns);
     let mut names: Vec<String> = Vec::new();
-    for step in steps {
-        let of_step: Vec<&String> = match step {
-            FittedStep::Impute { columns } => columns.iter().map(|c| &c.name).collect(),
-            FittedStep::Winsorize { columns } => columns.iter().map(|c| &c.name).collect(),
-            FittedStep::Standardize { columns } => columns.iter().map(|c| &c.name).collect(),
-            FittedStep::MinMax { columns } => columns.iter().map(|c| &c.name).collect(),
-            FittedStep::Robust { columns } => columns.iter().map(|c| &c.name).collect(),
-            FittedStep::Log1p { columns } => columns.iter().map(|c| &c.name).collect(),
-            FittedStep::Power { columns } => columns.iter().map(|c| &c.name).collect(),
-            FittedStep::Knn { columns, .. } => columns.iter().map(|c| &c.name).collect(),
-            FittedStep::Categories { .. } => Vec::new(),
-        };
-        for name in of_step {
-            if !names.contains(name) {
-                names.push(name.clone());
-            }
+    for name in changed.map(|column| column.name()) {
+        if names.iter().all(|known| known != name) {
+            names.push(name.to_owned());
         }
     }
     names

@@ -52,7 +52,7 @@ const STEEP: f64 = 1e9;
 const MOST_PASSES: usize = 100;
 
 impl Fit {
-    pub(super) async fn log1p(&self, columns: &[String]) -> Result<Vec<FittedLog1p>, Error> {
+    pub(crate) async fn log1p(&self, columns: &[String]) -> Result<Vec<FittedLog1p>, Error> {
         for (name, profile) in columns.iter().zip(self.profiles(columns).await?) {
             let (min, _) = profile
                 .range()
@@ -70,7 +70,7 @@ impl Fit {
     }
 
     /// The powers depend on `rest`, the steps behind, in nothing: it only says whether shards could not hold a column.
-    pub(super) async fn power(
+    pub(crate) async fn power(
         &self,
         columns: &[String],
         method: PowerMethod,
@@ -141,7 +141,7 @@ impl Fit {
         }
         let weights = centred.iter().map(|(name, to)| {
             let weight = CellOp::Probe(Probe::Weight(PowerMethod::BoxCox));
-            self.probe(name, Some(to.op), weight)
+            self.probe(name, Some(to.op.clone()), weight)
         });
         let weights = self.rows.profiles(weights.collect()).await?;
         for ((_, to), weight) in centred.into_iter().zip(weights) {
@@ -165,7 +165,7 @@ impl Fit {
                 CellOp::Probe(Probe::Sum { method, lambda }),
                 CellOp::Probe(Probe::Difference { method, lambda }),
             ];
-            probes.extend(ops.map(|op| self.probe(&search.name, centred, op)));
+            probes.extend(ops.map(|op| self.probe(&search.name, centred.clone(), op)));
         }
         let profiles = self.rows.profiles(probes).await?;
         for (search, profiles) in open.iter_mut().zip(profiles.chunks_exact(3)) {
@@ -201,7 +201,7 @@ struct Search {
 }
 
 /// A column of numbers above 0, measured by its geometric mean.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 struct Centred {
     /// Divides by it.
     op: CellOp,
@@ -232,7 +232,7 @@ impl Search {
     /// The column measured by its mean, where that is of use for this power.
     fn centred_at(&self, lambda: f64) -> Option<Centred> {
         let is_near = |centred: &Centred| lambda.abs() * centred.reach <= REACH;
-        self.centred.filter(is_near)
+        self.centred.clone().filter(is_near)
     }
 
     fn next(&self) -> Option<f64> {

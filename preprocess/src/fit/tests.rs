@@ -12,7 +12,7 @@ use datafusion::{
     execution::runtime_env::RuntimeEnvBuilder,
     prelude::{SessionConfig, SessionContext},
 };
-use feedline_schemas::transform::CategoryEncoding;
+use feedline_schemas::transform::{CategoryEncoding, ImputeStatistic};
 use serde_json::{Value, json};
 
 use super::*;

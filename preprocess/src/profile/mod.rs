@@ -29,7 +29,8 @@ use crate::{
     functions::{self, Bins, Profile},
     quantile::{Quantile, Wanted},
     stage::Staged,
-    transform::op_chain,
+    steps::column,
+    transform::{CellOp, op_chain},
 };
 
 /// Columns of numbers that one query counts.
@@ -265,25 +266,15 @@ pub(crate) fn lacking(one: &DatasetProfile, other: &DatasetProfile) -> Vec<Strin
 /// step has changed the numbers before.
 pub(crate) fn caps(artefact: &TransformArtefact, name: &str) -> Option<[(f64, f64); 2]> {
     for step in &artefact.steps {
-        let changes = match step {
-            FittedStep::Winsorize { columns } => {
-                if let Some(c) = columns.iter().find(|c| c.name == name) {
-                    // Caps by group are stored in each group.
-                    let caps = [(c.lower, c.low), (c.upper, c.high)];
-                    return c.groups.is_none().then_some(caps);
-                }
-                false
-            }
-            FittedStep::Standardize { columns } => columns.iter().any(|c| c.name == name),
-            FittedStep::MinMax { columns } => columns.iter().any(|c| c.name == name),
-            FittedStep::Robust { columns } => columns.iter().any(|c| c.name == name),
-            FittedStep::Log1p { columns } => columns.iter().any(|c| c.name == name),
-            FittedStep::Power { columns } => columns.iter().any(|c| c.name == name),
-            FittedStep::Impute { .. } | FittedStep::Knn { .. } | FittedStep::Categories { .. } => {
-                false
-            }
-        };
-        if changes {
+        if let FittedStep::Winsorize { columns } = step
+            && let Some(c) = columns.iter().find(|c| c.name == name)
+        {
+            // Caps by group are stored in each group.
+            let caps = [(c.lower, c.low), (c.upper, c.high)];
+            return c.groups.is_none().then_some(caps);
+        }
+        let operation = column(step, name).and_then(|column| column.operation());
+        if operation.is_some_and(|op| !matches!(op, CellOp::Fill(_))) {
             return None;
         }
     }

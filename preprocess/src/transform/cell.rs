@@ -4,10 +4,11 @@ use feedline_schemas::{config::PowerMethod, transform::FittedStep};
 
 use super::groups::is_grouped;
 use super::power::{logarithm, power, slope, unlogarithm, unpower, weight};
+use crate::steps::column;
 
 /// One step on the cells of a numeric column. NaN means a missing cell and stays NaN except in
 /// `Fill`.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub(crate) enum CellOp {
     /// Puts a value in place of missing cells.
     Fill(f64),
@@ -40,74 +41,31 @@ pub(crate) enum Probe {
 const OP_BYTES: usize = 17;
 
 impl CellOp {
-    /// Operation of `step` on the numeric column `column`, if it looks at single cells only.
-    pub(crate) fn of(step: &FittedStep, column: &str) -> Option<Self> {
+    /// Operation of `step` on the numeric column `name`, if it looks at single cells only.
+    pub(crate) fn of(step: &FittedStep, name: &str) -> Option<Self> {
         if is_grouped(step) {
             return None;
         }
-        match step {
-            FittedStep::Impute { columns } => columns
-                .iter()
-                .find(|c| c.name == column)
-                .map(|c| Self::Fill(c.value)),
-            FittedStep::Winsorize { columns } => {
-                columns
-                    .iter()
-                    .find(|c| c.name == column)
-                    .map(|c| Self::Clip {
-                        low: c.low,
-                        high: c.high,
-                    })
+        column(step, name)?.operation()
+    }
+
+    /// Range of the training rows that the operation knows; cells beyond are far outside. Caps are
+    /// percentiles, and rows beyond them are usual, so their range is three times as wide.
+    pub(crate) fn training_range(&self) -> Option<(f64, f64)> {
+        match *self {
+            Self::Clip { low, high } if low < high => {
+                let apart = high - low;
+                Some((low - apart, high + apart))
             }
-            FittedStep::Standardize { columns } => {
-                columns
-                    .iter()
-                    .find(|c| c.name == column)
-                    .map(|c| Self::Standardize {
-                        mean: c.mean,
-                        scale: c.scale,
-                    })
-            }
-            FittedStep::MinMax { columns } => {
-                columns
-                    .iter()
-                    .find(|c| c.name == column)
-                    .map(|c| Self::MinMax {
-                        min: c.min,
-                        max: c.max,
-                        clip: c.clip,
-                    })
-            }
-            FittedStep::Robust { columns } => {
-                columns
-                    .iter()
-                    .find(|c| c.name == column)
-                    .map(|c| Self::Standardize {
-                        mean: c.median,
-                        scale: c.scale,
-                    })
-            }
-            FittedStep::Log1p { columns } => columns
-                .iter()
-                .find(|c| c.name == column)
-                .map(|_| Self::Log1p),
-            FittedStep::Power { columns } => {
-                columns
-                    .iter()
-                    .find(|c| c.name == column)
-                    .map(|c| Self::Power {
-                        method: c.method,
-                        lambda: c.lambda,
-                    })
-            }
-            // These look at more than the cell.
-            FittedStep::Knn { .. } | FittedStep::Categories { .. } => None,
+            Self::Clip { .. } => Some((f64::NEG_INFINITY, f64::INFINITY)),
+            Self::MinMax { min, max, .. } => Some((min, max)),
+            _ => None,
         }
     }
 
     /// Applies the step to each cell on its own, so the result does not depend on how many there are.
-    pub(crate) fn apply(self, cells: &mut [f64]) {
-        match self {
+    pub(crate) fn apply(&self, cells: &mut [f64]) {
+        match *self {
             Self::Fill(value) => each(cells, |x| if x.is_nan() { value } else { x }),
             Self::Clip { low, high } => each(cells, |x| {
                 if x < low {
@@ -153,8 +111,8 @@ impl CellOp {
     }
 
     /// Undoes the step, as far as it can be undone: a cell that was filled or capped stays as it is.
-    pub(crate) fn invert(self, cells: &mut [f64]) {
-        match self {
+    pub(crate) fn invert(&self, cells: &mut [f64]) {
+        match *self {
             Self::Fill(_) | Self::Clip { .. } | Self::Probe(_) => {}
             Self::Standardize { mean, scale } => each(cells, |x| x * scale + mean),
             Self::MinMax { min, max, .. } if min >= max => {
@@ -171,19 +129,25 @@ impl CellOp {
 
     /// Operations as the literal argument that carries them through a plan.
     pub(crate) fn to_bytes(ops: &[Self]) -> Vec<u8> {
-        ops.iter().flat_map(|op| op.encode()).collect()
+        let mut bytes = Vec::with_capacity(OP_BYTES * ops.len());
+        ops.iter().for_each(|op| op.encode(&mut bytes));
+        bytes
     }
 
     /// Reads what [`Self::to_bytes`] wrote; `None` for other bytes.
-    pub(crate) fn from_bytes(bytes: &[u8]) -> Option<Vec<Self>> {
-        let ops = bytes.chunks_exact(OP_BYTES);
-        ops.remainder()
-            .is_empty()
-            .then(|| ops.map(Self::decode).collect())?
+    pub(crate) fn from_bytes(mut bytes: &[u8]) -> Option<Vec<Self>> {
+        let mut ops = Vec::with_capacity(bytes.len() / OP_BYTES);
+        while !bytes.is_empty() {
+            let (op, rest) = Self::decode(bytes)?;
+            ops.push(op);
+            bytes = rest;
+        }
+        Some(ops)
     }
 
-    fn encode(self) -> [u8; OP_BYTES] {
-        let (kind, first, second) = match self {
+    /// Appends the kind and two numbers.
+    fn encode(&self, bytes: &mut Vec<u8>) {
+        let (kind, first, second) = match *self {
             Self::Fill(value) => (0, value, 0.0),
             Self::Clip { low, high } => (1, low, high),
             Self::Standardize { mean, scale } => (2, mean, scale),
@@ -194,17 +158,18 @@ impl CellOp {
             Self::Probe(Probe::Sum { method, lambda }) => (8, lambda, code(method)),
             Self::Probe(Probe::Difference { method, lambda }) => (9, lambda, code(method)),
         };
-        let mut bytes = [kind; OP_BYTES];
-        bytes[1..9].copy_from_slice(&first.to_le_bytes());
-        bytes[9..].copy_from_slice(&second.to_le_bytes());
-        bytes
+        bytes.push(kind);
+        bytes.extend_from_slice(&f64::to_le_bytes(first));
+        bytes.extend_from_slice(&f64::to_le_bytes(second));
     }
 
-    fn decode(bytes: &[u8]) -> Option<Self> {
-        let first = f64::from_le_bytes(bytes[1..9].try_into().ok()?);
-        let second = f64::from_le_bytes(bytes[9..].try_into().ok()?);
+    /// Reads an operation and returns the bytes after it.
+    fn decode(bytes: &[u8]) -> Option<(Self, &[u8])> {
+        let (own, rest) = bytes.split_first_chunk::<OP_BYTES>()?;
+        let number = |at: usize| f64::from_le_bytes(std::array::from_fn(|byte| own[at + byte]));
+        let (first, second) = (number(1), number(9));
         let (lambda, method) = (first, method_of(second));
-        Some(match bytes[0] {
+        let op = match own[0] {
             0 => Self::Fill(first),
             1 => Self::Clip {
                 low: first,
@@ -225,7 +190,8 @@ impl CellOp {
             8 => Self::Probe(Probe::Sum { method, lambda }),
             9 => Self::Probe(Probe::Difference { method, lambda }),
             _ => return None,
-        })
+        };
+        Some((op, rest))
     }
 }
 
@@ -267,9 +233,10 @@ fn of_finite(cells: &mut [f64], f: impl Fn(f64) -> f64) {
 mod tests {
     use super::*;
 
-    fn check(op: CellOp, cell: f64, expected: f64) {
+    fn check(op: &CellOp, cell: f64, expected: f64) {
         let mut cells = [cell];
-        let [restored] = CellOp::from_bytes(&CellOp::to_bytes(&[op])).unwrap()[..] else {
+        let restored = CellOp::from_bytes(&CellOp::to_bytes(std::slice::from_ref(op))).unwrap();
+        let [restored] = &restored[..] else {
             panic!("one operation")
         };
         restored.apply(&mut cells);
@@ -281,9 +248,9 @@ mod tests {
 
     #[test]
     fn a_missing_cell_is_filled_and_an_infinite_one_is_not() {
-        check(CellOp::Fill(3.0), f64::NAN, 3.0);
-        check(CellOp::Fill(3.0), f64::INFINITY, f64::INFINITY);
-        check(CellOp::Fill(3.0), 1.0, 1.0);
+        check(&CellOp::Fill(3.0), f64::NAN, 3.0);
+        check(&CellOp::Fill(3.0), f64::INFINITY, f64::INFINITY);
+        check(&CellOp::Fill(3.0), 1.0, 1.0);
     }
 
     #[test]
@@ -299,7 +266,7 @@ mod tests {
             (0.5, 0.5),
             (f64::NAN, f64::NAN),
         ] {
-            check(clip, cell, expected);
+            check(&clip, cell, expected);
         }
     }
 
@@ -310,10 +277,10 @@ mod tests {
             max: 4.0,
             clip: false,
         };
-        check(flat, 4.0, 0.0);
-        check(flat, 9.0, 0.0);
-        check(flat, f64::INFINITY, f64::INFINITY);
-        check(flat, f64::NAN, f64::NAN);
+        check(&flat, 4.0, 0.0);
+        check(&flat, 9.0, 0.0);
+        check(&flat, f64::INFINITY, f64::INFINITY);
+        check(&flat, f64::NAN, f64::NAN);
     }
 
     #[test]
@@ -323,10 +290,10 @@ mod tests {
             max: f64::MAX,
             clip: false,
         };
-        check(wide, -f64::MAX, 0.0);
-        check(wide, 0.0, 0.5);
-        check(wide, f64::MAX, 1.0);
-        check(unit_of(1.0, 3.0, false), 2.5, 0.75);
+        check(&wide, -f64::MAX, 0.0);
+        check(&wide, 0.0, 0.5);
+        check(&wide, f64::MAX, 1.0);
+        check(&unit_of(1.0, 3.0, false), 2.5, 0.75);
     }
 
     fn unit_of(min: f64, max: f64, clip: bool) -> CellOp {
@@ -342,10 +309,10 @@ mod tests {
             (f64::NEG_INFINITY, f64::NEG_INFINITY, 0.0),
             (f64::NAN, f64::NAN, f64::NAN),
         ] {
-            check(unit_of(1.0, 3.0, false), cell, free);
-            check(unit_of(1.0, 3.0, true), cell, clipped);
+            check(&unit_of(1.0, 3.0, false), cell, free);
+            check(&unit_of(1.0, 3.0, true), cell, clipped);
         }
-        check(unit_of(4.0, 4.0, true), f64::INFINITY, 0.0);
+        check(&unit_of(4.0, 4.0, true), f64::INFINITY, 0.0);
     }
 
     #[test]

@@ -89,9 +89,9 @@ impl Grouped {
             slots.entry((*group).clone()).or_insert(next);
         }
         let placed = |column: &OfColumn<'_>| -> Result<(usize, Vec<CellOp>), String> {
-            let mut ops = vec![column.others; slots.len() + 1];
+            let mut ops = vec![column.others.clone(); slots.len() + 1];
             for (group, op) in &column.own {
-                ops[slots[*group]] = *op;
+                ops[slots[*group]] = op.clone();
             }
             Ok((place(column.name)?, ops))
         };
@@ -134,7 +134,7 @@ impl Grouped {
         &self,
         batch: &RecordBatch,
         columns: &mut [Vec<f64>],
-        change: impl Fn(CellOp, &mut [f64]),
+        change: impl Fn(&CellOp, &mut [f64]),
     ) -> Result<(), Error> {
         let groups = text(batch, &self.by)?;
         let others = self.slots.len();
@@ -142,7 +142,7 @@ impl Grouped {
         let slots: Vec<usize> = groups.iter().map(|g| slot(g).unwrap_or(others)).collect();
         for (place, ops) in &self.columns {
             for (cell, slot) in columns[*place].iter_mut().zip(&slots) {
-                change(ops[*slot], std::slice::from_mut(cell));
+                change(&ops[*slot], std::slice::from_mut(cell));
             }
         }
         Ok(())

@@ -14,7 +14,7 @@ use super::{
     groups::{Grouped, is_grouped},
     numeric,
 };
-use crate::{Error, knn::Neighbours, stage::Matrix};
+use crate::{Error, knn::Neighbours, stage::Matrix, steps::column};
 
 /// A numeric column.
 #[derive(Debug)]
@@ -172,11 +172,7 @@ impl NumericPlan {
 
 /// Returns true if `step` adds an indicator for the numeric column `name`.
 pub(super) fn has_indicator(step: &FittedStep, name: &str) -> bool {
-    match step {
-        FittedStep::Impute { columns } => columns.iter().any(|c| c.name == name && c.indicator),
-        FittedStep::Knn { columns, .. } => columns.iter().any(|c| c.name == name && c.indicator),
-        _ => false,
-    }
+    column(step, name).is_some_and(|column| column.has_indicator())
 }
 
 impl Numbers {

@@ -34,20 +34,14 @@ impl FarBounds {
             if is_grouped(step) && is_shared(std::slice::from_ref(step), name) {
                 return None;
             }
-            let (low, high) = match CellOp::of(step, name) {
-                // The caps are percentiles, and rows beyond them are usual.
-                Some(CellOp::Clip { low, high }) if low < high => {
-                    let apart = high - low;
-                    (low - apart, high + apart)
-                }
-                Some(CellOp::Clip { .. }) => return None,
-                Some(CellOp::MinMax { min, max, .. }) => (min, max),
-                // A missing cell is in no range.
-                None | Some(CellOp::Fill(_)) => continue,
-                Some(op) => {
-                    before.push(op);
-                    continue;
-                }
+            // A missing cell is in no range.
+            let Some(op) = CellOp::of(step, name).filter(|op| !matches!(op, CellOp::Fill(_)))
+            else {
+                continue;
+            };
+            let Some((low, high)) = op.training_range() else {
+                before.push(op);
+                continue;
             };
             return Some(Self {
                 name: name.to_owned(),

@@ -3,7 +3,9 @@
 
 use std::collections::BTreeMap;
 
-use feedline_schemas::transform::{FittedCapGroups, FittedCaps, FittedScaleGroups};
+use feedline_schemas::transform::{
+    FittedCapGroups, FittedCaps, FittedScaleGroups, FittedStandardize, FittedWinsorize,
+};
 
 use super::*;
 

@@ -1,11 +1,16 @@
-//! Centre and spread by order statistics, which are robust to outliers.
+//! `robust`: centre and spread by order statistics, which are robust to outliers.
 
-use feedline_schemas::{config::Robust, transform::FittedRobust};
+use feedline_schemas::{
+    config::Robust,
+    transform::{FittedRobust, FittedStep},
+};
 
-use super::Fit;
+use super::{FittedColumn, NumberFormat};
 use crate::{
     Error,
+    fit::Fit,
     quantile::{Quantile, Wanted},
+    transform::CellOp,
 };
 
 impl Fit {
@@ -53,5 +58,25 @@ impl Fit {
             });
         }
         Ok(fitted)
+    }
+}
+
+impl FittedColumn for FittedRobust {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn label(&self) -> &'static str {
+        "robust"
+    }
+
+    fn operation(&self) -> Option<CellOp> {
+        let (mean, scale) = (self.median, self.scale);
+        Some(CellOp::Standardize { mean, scale })
+    }
+
+    fn describe(&self, _: &FittedStep, number: NumberFormat) -> Vec<String> {
+        let (median, spread) = (number(self.median), number(self.scale));
+        vec![format!("{}: median {median}, spread {spread}", self.name)]
     }
 }
