@@ -4,6 +4,7 @@
 //! and [`columns`] list the steps; all other code asks a [`FittedColumn`]. Long searches, and steps
 //! that look at more than a cell, are fitted in [`crate::fit`].
 
+mod bin;
 mod categories;
 mod impute;
 mod min_max;
@@ -17,6 +18,7 @@ use feedline_schemas::{
     transform::FittedStep,
 };
 
+pub(crate) use self::bin::BinBoundaries;
 use crate::{Error, TrainSplit, fit::Fit, transform::CellOp};
 
 /// Function that writes a fitted number for a person.
@@ -77,6 +79,7 @@ pub(crate) fn columns(step: &FittedStep) -> Box<dyn Iterator<Item = &dyn FittedC
         FittedStep::Robust { columns } => each(columns),
         FittedStep::Log1p { columns } => each(columns),
         FittedStep::Power { columns } => each(columns),
+        FittedStep::Bin { columns } => each(columns),
         FittedStep::Knn { columns, .. } => each(columns),
         FittedStep::Categories { columns } => each(columns),
     }
@@ -144,6 +147,9 @@ impl Fit {
             },
             Step::Power(step) => FittedStep::Power {
                 columns: self.power(columns, step.method, rest).await?,
+            },
+            Step::Bin(step) => FittedStep::Bin {
+                columns: self.bin(columns, *step).await?,
             },
             Step::Categories(step) => FittedStep::Categories {
                 columns: self.categories(columns, step).await?,

@@ -3,6 +3,7 @@
 //!
 //! [`Step`] lists the steps as they are configured, [`FittedStep`] as they are fitted.
 
+mod bin;
 mod categories;
 mod groups;
 mod impute;
@@ -18,6 +19,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use self::impute::ImputeKeys;
 pub use self::{
+    bin::{BinStrategy, Binning, FittedBin},
     categories::{
         Categories, CategoryEncoding, FIRST_KNOWN_ID, FittedCategories, FittedFrequency,
         FittedOutcome, FittedOutcomes, FoldBy, HashBuckets, NULL_ID, TargetEncoding, UNKNOWN_ID,
@@ -116,6 +118,9 @@ pub enum Step {
     /// Raise to the power that makes the training values most like a normal distribution; a later
     /// `standardize` step gives them mean 0 and deviation 1.
     Power(Power),
+    /// Replace by the number of the bin, counted from 0, as a number that later steps may scale.
+    /// Missing numbers stay missing, and infinite ones are in the first or the last bin.
+    Bin(Binning),
     /// Encode categories.
     Categories(Categories),
 }
@@ -132,6 +137,7 @@ impl Step {
             Self::Robust(_) => "robust",
             Self::Log1p => "log1p",
             Self::Power(_) => "power",
+            Self::Bin(_) => "bin",
             Self::Categories(_) => "categories",
         }
     }
@@ -157,6 +163,7 @@ impl Tagged for Step {
             plain("robust", Self::Robust),
             plain("log1p", |NoKeys {}| Self::Log1p),
             plain("power", Self::Power),
+            plain("bin", Self::Bin),
             nested("categories", |NoKeys {}, encoding| {
                 Self::Categories(encoding)
             }),
@@ -215,6 +222,8 @@ struct Written<'a> {
     weights: Option<NeighbourWeights>,
     #[serde(skip_serializing_if = "Option::is_none")]
     reference_rows: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    bins: Option<u32>,
 }
 
 impl<'a> Written<'a> {
@@ -249,6 +258,10 @@ impl<'a> Written<'a> {
             }
             Step::Log1p => {}
             Step::Power(power) => written.method = Some(power.method),
+            Step::Bin(bin) => {
+                written.strategy = Some(bin.strategy.name());
+                written.bins = Some(bin.bins.get());
+            }
             Step::Categories(categories) => written.encoded(categories),
         }
         written
@@ -322,6 +335,11 @@ pub enum FittedStep {
         /// Per column.
         columns: Vec<FittedPower>,
     },
+    /// The number of the bin, from 0.
+    Bin {
+        /// Per column.
+        columns: Vec<FittedBin>,
+    },
     /// Fills missing cells from the nearest of reference rows, all columns at once.
     Knn {
         /// Neighbours whose values make one.
@@ -373,6 +391,11 @@ impl FittedStep {
             Self::Robust { columns } => {
                 for column in columns {
                     (column.lower, column.upper, column.low, column.high) = (0.0, 0.0, 0.0, 0.0);
+                }
+            }
+            Self::Bin { columns } => {
+                for column in columns {
+                    (column.bins, column.strategy) = (0, BinStrategy::default());
                 }
             }
             Self::Knn { columns, .. } => columns.iter_mut().for_each(|c| c.missing = 0),

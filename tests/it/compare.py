@@ -17,15 +17,17 @@ import glob
 import json
 import os
 import sys
+import warnings
 
 import numpy as np
+import polars
 import pyarrow.ipc
 import pyarrow.parquet
 import scipy.optimize
 import scipy.special
 import scipy.stats
 from sklearn.impute import KNNImputer, SimpleImputer
-from sklearn.preprocessing import MinMaxScaler, RobustScaler, StandardScaler, TargetEncoder
+from sklearn.preprocessing import KBinsDiscretizer, MinMaxScaler, RobustScaler, StandardScaler, TargetEncoder
 
 LIMIT = 1e-9
 
@@ -134,6 +136,9 @@ def compare(landing, dataset, series):
                 table.quantile(name, "median", fitted["median"], scaler.center_[0], name not in approximate)
                 table.quantile(name, "spread", fitted["scale"], scaler.scale_[0], name not in approximate)
                 columns[name] = (columns[name] - fitted["median"]) / fitted["scale"]
+            elif step["type"] == "bin":
+                columns[name] = bin_numbers(fitted, columns[name], table, name not in approximate)
+                approximate.discard(name)
             elif step["type"] == "log1p":
                 columns[name] = np.log1p(columns[name])
                 approximate.add(name)
@@ -184,6 +189,39 @@ def members(groups, column, columns):
             own[name] = rows
             rest &= ~rows
     return own, rest
+
+
+def bin_numbers(fitted, column, table, exact):
+    """The bins of scikit-learn, and of polars where they are quantiles."""
+    name, bins, strategy = fitted["name"], fitted["bins"], fitted["strategy"]
+    known = column[~np.isnan(column)]
+    # scikit-learn takes percentages, and a hundredth of one is not always the share to the last bit.
+    if strategy == "quantile":
+        expected = np.unique(np.quantile(known, [i / bins for i in range(bins + 1)]))
+    else:
+        expected = np.linspace(known.min(), known.max(), bins + 1)
+    assert len(fitted["boundaries"]) == len(expected), (name, fitted["boundaries"], expected)
+    for at, (found, boundary) in enumerate(zip(fitted["boundaries"], expected)):
+        table.quantile(name, f"boundary {at} of {bins}", found, boundary, exact)
+    options = {"quantile_method": "linear"} if strategy == "quantile" else {}
+    with warnings.catch_warnings():
+        # It warns of the boundaries that it merges.
+        warnings.simplefilter("ignore")
+        binner = KBinsDiscretizer(bins, encode="ordinal", strategy=strategy, subsample=None, **options)
+        binner.fit(known.reshape(-1, 1))
+    for at, (found, boundary) in enumerate(zip(fitted["boundaries"], binner.bin_edges_[0], strict=True)):
+        table.add(name, f"scikit-learn boundary {at}", found, boundary)
+    binned = np.full(len(column), np.nan)
+    binned[~np.isnan(column)] = np.searchsorted(expected[1:-1], known, side="right")
+    # polars has a last bin of the largest value alone where that is a boundary twice.
+    if strategy == "quantile" and len(expected) == bins + 1:
+        shares = [i / bins for i in range(1, bins)]
+        cut = polars.Series(known).qcut(shares, left_closed=True, include_breaks=True)
+        _, found = np.unique(cut.struct.field("breakpoint").to_numpy(), return_inverse=True)
+        table.add(name, "bins other than polars", np.sum(found != binned[~np.isnan(column)]) + 1, 1)
+    ours = binner.transform(known.reshape(-1, 1))[:, 0]
+    table.add(name, "bins other than scikit-learn", np.sum(ours != binned[~np.isnan(column)]) + 1, 1)
+    return binned
 
 
 def cap_groups(fitted, shares, columns, table, exact):

@@ -11,7 +11,8 @@ fn check(file: &str, dataset: &str, rejected: u64) {
 
 /// The same with features that are made of series, which `series` says again for Python.
 fn check_made(file: &str, dataset: &str, rejected: u64, series: Option<&str>) {
-    let (Some(file), Some(mut python)) = (shared_data(file), python("pyarrow, numpy, sklearn"))
+    let (Some(file), Some(mut python)) =
+        (shared_data(file), python("pyarrow, numpy, sklearn, polars"))
     else {
         return;
     };
@@ -77,6 +78,32 @@ reference_rows = 100_000
 [[dataset.step]]
 type = "min_max"
 clip = true
+"#;
+    check("tabular/california_housing.csv.gz", dataset, 0);
+}
+
+#[test]
+fn bins_agree_with_scikit_learn_and_polars() {
+    let dataset = r#"target = "median_house_value"
+drop = ["ocean_proximity"]
+[[dataset.step]]
+type = "bin"
+columns = ["total_rooms", "population", "total_bedrooms"]
+bins = 16
+[[dataset.step]]
+type = "bin"
+columns = ["housing_median_age", "households"]
+bins = 100
+[[dataset.step]]
+type = "bin"
+columns = ["median_income", "longitude", "latitude"]
+bins = 7
+strategy = "uniform"
+[[dataset.step]]
+type = "impute"
+[[dataset.step]]
+type = "standardize"
+columns = ["population", "latitude"]
 "#;
     check("tabular/california_housing.csv.gz", dataset, 0);
 }

@@ -108,11 +108,12 @@ async fn built(dataset: &str, engine: &Engine, partitions: usize) -> BTreeMap<St
     contents(&root.child("dataset")).await
 }
 
-const DATASETS: [&str; 4] = [
+const DATASETS: [&str; 5] = [
     "drop = [\"id\", \"at\"]\nshards = { block_bytes = 4096, shard_bytes = 65536 }\n",
     "drop = [\"at\"]\ndedup = \"none\"\nmissing_values = [2.5]\nsplit = { key = [\"id\", \"kind\"] }\n",
     "drop = [\"id\", \"at\"]\nsplit = { by = \"expression\", expression = \"case when id % 10 < 8 then 'train' when id % 10 = 8 then 'validation' else 'test' end\" }\n",
     "drop = [\"id\", \"at\"]\nmax_reject_fraction = 0.1\nsplit = { by = \"time\", time = \"at\", embargo = \"1m\" }\n",
+    "drop = [\"id\", \"at\"]\nstep = [{ type = \"bin\", bins = 32 }, { type = \"impute\" }, { type = \"standardize\" }, { type = \"categories\" }]\n",
 ];
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]

@@ -282,6 +282,9 @@ async fn short_columns_that_lie_row_by_row_give_the_bytes_that_the_engine_gives(
          { type = \"impute\", columns = [\"a\", \"b\"], indicator = true }, { type = \"standardize\" }]\n",
         "drop = [\"id\"]\n\
          step = [{ type = \"robust\" }, { type = \"impute\", strategy = \"most_frequent\" }, { type = \"min_max\" }]\n",
+        "drop = [\"id\"]\n\
+         step = [{ type = \"bin\", columns = [\"a\", \"b\"], bins = 32 },\
+         { type = \"impute\", strategy = \"knn\", columns = [\"a\", \"b\"], reference_rows = 200 }, { type = \"min_max\" }]\n",
         "step = [{ type = \"impute\", strategy = \"knn\", reference_rows = 200 }, { type = \"standardize\" }]\n",
     ] {
         let dataset = format!("{common}{own}");

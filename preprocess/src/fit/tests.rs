@@ -1,3 +1,4 @@
+mod bins;
 mod categories;
 mod groups;
 mod outcomes;

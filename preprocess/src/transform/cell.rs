@@ -4,7 +4,7 @@ use feedline_schemas::{config::PowerMethod, transform::FittedStep};
 
 use super::groups::is_grouped;
 use super::power::{logarithm, power, slope, unlogarithm, unpower, weight};
-use crate::steps::column;
+use crate::steps::{BinBoundaries, column};
 
 /// One step on the cells of a numeric column. NaN means a missing cell and stays NaN except in
 /// `Fill`.
@@ -20,6 +20,8 @@ pub(crate) enum CellOp {
     MinMax { min: f64, max: f64, clip: bool },
     /// `ln(1 + x)`.
     Log1p,
+    /// The number of the bin.
+    Bin(BinBoundaries),
     /// A power transform.
     Power { method: PowerMethod, lambda: f64 },
     /// Probe of a fit of powers; no step does this.
@@ -59,6 +61,7 @@ impl CellOp {
             }
             Self::Clip { .. } => Some((f64::NEG_INFINITY, f64::INFINITY)),
             Self::MinMax { min, max, .. } => Some((min, max)),
+            Self::Bin(ref boundaries) => Some(boundaries.range()),
             _ => None,
         }
     }
@@ -98,6 +101,7 @@ impl CellOp {
                 each(cells, |x| (x / 2.0 - min / 2.0) / (max / 2.0 - min / 2.0));
             }
             Self::MinMax { min, max, .. } => each(cells, |x| (x - min) / (max - min)),
+            Self::Bin(ref boundaries) => each(cells, |x| boundaries.bin_of(x)),
             Self::Log1p => each(cells, logarithm),
             Self::Power { method, lambda } => each(cells, |x| power(x, method, lambda)),
             Self::Probe(Probe::Weight(method)) => of_finite(cells, |x| weight(x, method)),
@@ -122,6 +126,7 @@ impl CellOp {
                 each(cells, |x| (x * (max / 2.0 - min / 2.0) + min / 2.0) * 2.0);
             }
             Self::MinMax { min, max, .. } => each(cells, |x| x * (max - min) + min),
+            Self::Bin(ref boundaries) => each(cells, |x| boundaries.middle_of(x)),
             Self::Log1p => each(cells, unlogarithm),
             Self::Power { method, lambda } => each(cells, |x| unpower(x, method, lambda)),
         }
@@ -145,7 +150,7 @@ impl CellOp {
         Some(ops)
     }
 
-    /// Appends the kind and two numbers.
+    /// Appends the kind and two numbers; of bins, their count and then their boundaries.
     fn encode(&self, bytes: &mut Vec<u8>) {
         let (kind, first, second) = match *self {
             Self::Fill(value) => (0, value, 0.0),
@@ -157,10 +162,14 @@ impl CellOp {
             Self::Probe(Probe::Weight(method)) => (7, 0.0, code(method)),
             Self::Probe(Probe::Sum { method, lambda }) => (8, lambda, code(method)),
             Self::Probe(Probe::Difference { method, lambda }) => (9, lambda, code(method)),
+            Self::Bin(ref boundaries) => (10, f64::from_bits(boundaries.len() as u64), 0.0),
         };
         bytes.push(kind);
         bytes.extend_from_slice(&f64::to_le_bytes(first));
         bytes.extend_from_slice(&f64::to_le_bytes(second));
+        if let Self::Bin(boundaries) = self {
+            boundaries.append_to(bytes);
+        }
     }
 
     /// Reads an operation and returns the bytes after it.
@@ -189,6 +198,11 @@ impl CellOp {
             7 => Self::Probe(Probe::Weight(method)),
             8 => Self::Probe(Probe::Sum { method, lambda }),
             9 => Self::Probe(Probe::Difference { method, lambda }),
+            10 => {
+                let count = usize::try_from(first.to_bits()).ok()?;
+                let (boundaries, rest) = BinBoundaries::take(rest, count)?;
+                return Some((Self::Bin(boundaries), rest));
+            }
             _ => return None,
         };
         Some((op, rest))

@@ -32,6 +32,10 @@ fn a_step_is_written_with_the_keys_and_the_order_that_hashes_hold() {
             r#"{"type":"categories","columns":[],"strategy":null,"value":null,"indicator":null,"lower":null,"upper":null,"encoding":"hash","max_values":null,"buckets":64}"#,
         ),
         (
+            r#"{"type":"bin","strategy":"uniform"}"#,
+            r#"{"type":"bin","columns":[],"strategy":"uniform","value":null,"indicator":null,"lower":null,"upper":null,"encoding":null,"max_values":null,"bins":10}"#,
+        ),
+        (
             r#"{"type":"log1p"}"#,
             r#"{"type":"log1p","columns":[],"strategy":null,"value":null,"indicator":null,"lower":null,"upper":null,"encoding":null,"max_values":null}"#,
         ),
@@ -81,7 +85,20 @@ fn a_key_of_another_type_is_refused_with_its_owner_and_the_keys_that_fit() {
         (
             r#"{"type":"scale"}"#,
             "at `type`: unknown variant `scale`, expected one of `impute`, `winsorize`, `standardize`, `min_max`, \
-             `robust`, `log1p`, `power`, `categories`",
+             `robust`, `log1p`, `power`, `bin`, `categories`",
+        ),
+        (
+            r#"{"type":"bin","bins":1}"#,
+            "at `bins`: must be 2 to 100, got 1",
+        ),
+        (
+            r#"{"type":"bin","bins":101}"#,
+            "at `bins`: must be 2 to 100, got 101",
+        ),
+        (
+            r#"{"type":"winsorize","bins":3}"#,
+            "at `bins`: this key belongs to `type = \"bin\"`; `type = \"winsorize\"` has the keys `type`, `columns`, \
+             `lower`, `upper`, `by`, `min_count`",
         ),
         (r#"{"columns":[]}"#, "missing field `type`"),
         (
