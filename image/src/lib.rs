@@ -40,7 +40,6 @@ mod encode;
 mod error;
 mod format;
 mod gif;
-pub mod guard;
 mod hash;
 mod header;
 mod jpeg;

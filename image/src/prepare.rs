@@ -1,10 +1,11 @@
 //! Preparation of a foreign image file for storage.
 
+use feedline_schemas::guard::catching;
 use serde::{Deserialize, Serialize};
 
 use crate::{
     Decoder, Encoding, Filter, Format, Header, ImageError, ImageHashes, ImageLimits, Mapping,
-    Sizing, Target, guard::catching, sizing::Placement,
+    Sizing, Target, sizing::Placement,
 };
 
 /// Settings for preparing each image.

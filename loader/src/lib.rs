@@ -91,7 +91,7 @@ pub use builder::LoaderBuilder;
 pub use cache::CacheConfig;
 pub use config::{BadShards, LoaderConfig, TokenLayout, TokensConfig};
 pub use error::{Difference, Error};
-use feedline_image::guard;
+use feedline_schemas::guard;
 pub use feedline_schemas::{
     ids::{Rank, Seed},
     loader_state::{LastBatch, LoaderState},

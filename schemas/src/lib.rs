@@ -17,6 +17,7 @@ pub mod expect;
 pub mod export;
 pub mod failures;
 pub mod format;
+pub mod guard;
 pub mod ids;
 pub mod json_schema;
 mod kind;

@@ -9,8 +9,8 @@
     reason = "a failed step of a test's own setup is a failed test"
 )]
 
-use feedline_image::guard;
 use feedline_loader::{Error, device};
+use feedline_schemas::guard;
 
 #[path = "../../src/filling.rs"]
 mod filling;
