@@ -76,10 +76,10 @@ enum Extension {
     LongLink,
 }
 
-/// Rounds `bytes` up to the next block boundary.
+/// Rounds `bytes` up to the next block boundary; the largest number beyond the last one.
 #[must_use]
 pub fn padded(bytes: u64) -> u64 {
-    bytes.next_multiple_of(BLOCK)
+    bytes.checked_next_multiple_of(BLOCK).unwrap_or(u64::MAX)
 }
 
 impl Headers {
@@ -322,6 +322,19 @@ mod tests {
 
     fn one(header: &[u8; 512]) -> Result<Entry, String> {
         Headers::default().header(header)
+    }
+
+    /// A sum that wraps around would be 0, and the data of the member would be read as headers.
+    #[test]
+    fn a_size_near_2_to_the_64_is_not_padded_to_nothing() {
+        let mut size = [0xff; 12];
+        size[..4].copy_from_slice(&[0x80, 0, 0, 0]);
+        let entry = one(&header(b"a", &size, b'0', USTAR));
+        assert_eq!(entry, file("a", u64::MAX));
+        assert_eq!(padded(u64::MAX), u64::MAX);
+        assert_eq!(padded(u64::MAX - 510), u64::MAX);
+        assert_eq!(padded(u64::MAX - 511), u64::MAX - 511);
+        assert_eq!((padded(0), padded(513)), (0, 1024));
     }
 
     #[test]
