@@ -32,7 +32,8 @@ impl Backoff {
             .base
             .saturating_mul(1_u32.checked_shl(number).unwrap_or(u32::MAX))
             .min(self.most);
-        retry_after.unwrap_or_default() + bound.mul_f64(self.draw())
+        let asked = retry_after.unwrap_or_default();
+        asked.saturating_add(bound.mul_f64(self.draw()))
     }
 
     /// A number from 0 to 1 (splitmix64).
@@ -68,6 +69,8 @@ mod tests {
         }
         let asked = Duration::from_secs(3);
         assert!(backoff.wait(0, Some(asked)) >= asked);
+        let longest = Duration::from_secs(u64::MAX);
+        assert!(backoff.wait(9, Some(longest)) >= longest);
         let same = |_| Backoff::new(&config).wait(1, None);
         assert_eq!(same(()), same(()), "the seed decides");
     }

@@ -161,7 +161,7 @@ impl RemoteExtents {
         } else {
             self.backoff.wait(retries, retry_after)
         };
-        if job.started.elapsed() + wait >= self.config.deadline {
+        if job.started.elapsed().saturating_add(wait) >= self.config.deadline {
             return Err(self.unavailable(job, error));
         }
         tracing::debug!(path = &*job.extent.path, offset = job.extent.range.start, %cause, ?wait, "asking again");

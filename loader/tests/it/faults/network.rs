@@ -233,6 +233,22 @@ async fn fault_05_an_error_comes_only_after_the_deadline_and_counts_what_failed(
 }
 
 #[tokio::test]
+async fn fault_05_a_wait_longer_than_any_time_is_over_the_deadline() {
+    let remote = Remote::new().await;
+    let error = remote
+        .fails(&quick(), |asked| match in_second(asked) {
+            true => Fault::Status(503, Some("18446744073709551615")),
+            false => Fault::None,
+        })
+        .await;
+    let fetch = fetch_error(&error);
+    assert!(
+        matches!(fetch, FetchError::Unavailable { failures, .. } if failures.contains("throttled")),
+        "{fetch}"
+    );
+}
+
+#[tokio::test]
 async fn fault_06_failures_of_the_server_are_retried_and_counted_apart() {
     let remote = Remote::new().await;
     let failing = |asked: &Asked| match asked.earlier {
