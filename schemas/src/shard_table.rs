@@ -37,6 +37,7 @@ use arrow::{
 };
 
 use crate::{
+    guard::catching,
     ids::Hash128,
     manifest::{Block, Lengths, Shard, Split},
 };
@@ -171,19 +172,22 @@ pub fn read_part(table: &Shard, part: &Block, bytes: &[u8]) -> Result<Vec<Shard>
             part.crc32c
         )));
     }
-    let batch = decode(part, bytes).map_err(|e| refuse(format!("cannot be read: {e}")))?;
-    match batch {
-        Some(batch) if batch.num_rows() == part.rows as usize => Ok(shards_of(&batch)),
-        _ => Err(refuse(format!("does not hold `{}` shards", part.rows))),
-    }
+    // The library panics on bytes that were damaged before their checksum was computed.
+    let shards = catching(|| decode(part, bytes).map_err(|e| e.to_string()));
+    let shards = shards.and_then(|decoded| decoded);
+    let shards = shards.map_err(|e| refuse(format!("cannot be read: {e}")))?;
+    shards.ok_or_else(|| refuse(format!("does not hold `{}` shards", part.rows)))
 }
 
-fn decode(part: &Block, bytes: &[u8]) -> Result<Option<RecordBatch>, ArrowError> {
+/// The shards of a record batch; `None` if it holds another number of them.
+fn decode(part: &Block, bytes: &[u8]) -> Result<Option<Vec<Shard>>, ArrowError> {
     let too_long = |e: std::num::TryFromIntError| ArrowError::IpcError(e.to_string());
     let metadata = i32::try_from(part.metadata_bytes).map_err(too_long)?;
     let body = i64::try_from(part.body_bytes).map_err(too_long)?;
-    FileDecoder::new(Arc::clone(&SCHEMA), MetadataVersion::V5)
-        .read_record_batch(&ipc::Block::new(0, metadata, body), &Buffer::from(bytes))
+    let batch = FileDecoder::new(Arc::clone(&SCHEMA), MetadataVersion::V5)
+        .read_record_batch(&ipc::Block::new(0, metadata, body), &Buffer::from(bytes))?;
+    let batch = batch.filter(|batch| batch.num_rows() == part.rows as usize);
+    Ok(batch.map(|batch| shards_of(&batch)))
 }
 
 /// The file, its record batches, and the bytes before the first of them.
@@ -403,6 +407,29 @@ mod tests {
             batches[0].column(1).as_primitive::<UInt64Type>().value(8),
             8 << 32
         );
+    }
+
+    /// A checksum of damaged bytes fits them: the library panics on an offset beyond their end.
+    #[test]
+    fn a_part_that_was_damaged_before_its_checksum_is_refused() {
+        let (table, file) = write(Split::Train, &shards(20)).unwrap();
+        let part = &table.blocks[0];
+        let start = usize::try_from(part.offset).unwrap();
+        let bytes = &file[start..][..usize::try_from(part.bytes()).unwrap()];
+        let mut panics = 0;
+        for at in 0..part.metadata_bytes as usize {
+            let mut damaged = bytes.to_vec();
+            damaged[at] = 0x7f;
+            let crc32c = crc32c::crc32c(&damaged);
+            let part = Block {
+                crc32c,
+                ..part.clone()
+            };
+            if let Err(error) = read_part(&table, &part, &damaged) {
+                panics += usize::from(error.reason.contains("cannot exceed the existing length"));
+            }
+        }
+        assert!(panics > 0);
     }
 
     #[test]
