@@ -15,6 +15,7 @@ use arrow::{
     error::ArrowError,
     util::display::{ArrayFormatter, FormatOptions},
 };
+use feedline_schemas::guard::catching;
 use parquet::{
     arrow::arrow_reader::{
         ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReader,
@@ -58,6 +59,10 @@ impl ParquetRows {
         skip: u64,
         max_ratio: u64,
     ) -> Result<Box<dyn Rows>, String> {
+        guarded(|| Ok(Box::new(Self::open(file, skip, max_ratio)?) as Box<dyn Rows>))
+    }
+
+    fn open(file: impl ChunkReader + 'static, skip: u64, max_ratio: u64) -> Result<Self, String> {
         let left = file.len().max(FREE).saturating_mul(max_ratio);
         let options = ArrowReaderOptions::new();
         let found = ArrowReaderMetadata::load(&file, options.clone()).map_err(|e| told(&e))?;
@@ -85,13 +90,38 @@ impl ParquetRows {
             .with_offset(skip)
             .build()
             .map_err(|e| e.to_string())?;
-        Ok(Box::new(Self {
+        Ok(Self {
             reader,
             waiting: None,
             ready: VecDeque::new(),
             left,
             max_ratio,
-        }))
+        })
+    }
+
+    /// Makes the next records ready, if there are more.
+    fn fill(&mut self) -> Result<(), String> {
+        while self.ready.is_empty() {
+            let waiting = match self.waiting.take() {
+                Some(waiting) => waiting,
+                None => {
+                    let Some(batch) = self.reader.next() else {
+                        return Ok(());
+                    };
+                    let batch = batch.map_err(|e| e.to_string())?;
+                    let bytes = row_bytes(&batch);
+                    Waiting {
+                        batch,
+                        bytes,
+                        at: 0,
+                    }
+                }
+            };
+            if waiting.batch.num_rows() > 0 {
+                self.convert(waiting)?;
+            }
+        }
+        Ok(())
     }
 
     /// Makes records of the next rows that wait, of 64 MiB at most.
@@ -143,28 +173,20 @@ fn told(error: &ParquetError) -> String {
 
 impl Rows for ParquetRows {
     fn next(&mut self) -> Result<Option<Record>, String> {
-        while self.ready.is_empty() {
-            let waiting = match self.waiting.take() {
-                Some(waiting) => waiting,
-                None => {
-                    let Some(batch) = self.reader.next() else {
-                        return Ok(None);
-                    };
-                    let batch = batch.map_err(|e| e.to_string())?;
-                    let bytes = row_bytes(&batch);
-                    Waiting {
-                        batch,
-                        bytes,
-                        at: 0,
-                    }
-                }
-            };
-            if waiting.batch.num_rows() > 0 {
-                self.convert(waiting)?;
-            }
+        if self.ready.is_empty() {
+            guarded(|| self.fill())?;
         }
         Ok(self.ready.pop_front())
     }
+}
+
+/// Runs `work` with the library, which panics on some damaged files; then the file is not read on.
+fn guarded<T>(work: impl FnOnce() -> Result<T, String>) -> Result<T, String> {
+    catching(work).unwrap_or_else(|panic| {
+        Err(format!(
+            "it is damaged, and the reader of Parquet failed on it: {panic}; download it again"
+        ))
+    })
 }
 
 fn records(batch: &RecordBatch) -> Result<Vec<Record>, ArrowError> {
@@ -513,6 +535,19 @@ pub(crate) mod tests {
         assert!(
             ParquetRows::boxed(bytes::Bytes::from_static(b"not parquet at all"), 0, 200).is_err()
         );
+    }
+
+    /// The library panics on the Arrow schema in its footer.
+    #[test]
+    fn a_file_that_the_library_panics_on_is_refused() {
+        let file = include_bytes!("../../fuzz/corpus/parquet/damaged-schema");
+        let (rows, reason) = refused(file.to_vec(), 200);
+        assert_eq!(rows, 0);
+        assert!(
+            reason.starts_with("it is damaged, and the reader"),
+            "{reason}"
+        );
+        assert!(reason.ends_with("download it again"), "{reason}");
     }
 
     /// The rows that are read before the file is refused, and why it is.
