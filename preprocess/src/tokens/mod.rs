@@ -16,7 +16,7 @@ mod written;
 
 use std::fmt;
 
-use feedline_schemas::ids::Hash128;
+use feedline_schemas::{guard::catching, ids::Hash128};
 use serde_json::Value;
 
 use self::byte_level::ByteLevel;
@@ -117,8 +117,8 @@ impl Tokenizer {
         match &self.engine {
             Engine::ByteLevel(ours) => ours.encode(text, ids),
             Engine::Library { tokenizer, .. } => {
-                let encoded = tokenizer.encode_fast(text, false);
-                ids.extend_from_slice(encoded.map_err(|error| error.to_string())?.get_ids());
+                let encoded = guarded(|| tokenizer.encode_fast(text, false))?;
+                ids.extend_from_slice(encoded.get_ids());
                 Ok(())
             }
         }
@@ -185,14 +185,21 @@ impl fmt::Debug for Tokenizer {
 
 /// The library's tokenizer, which cuts nothing off, fills nothing up and takes special tokens for text.
 fn library(file: &[u8]) -> Result<tokenizers::Tokenizer, String> {
-    let mut tokenizer =
-        tokenizers::Tokenizer::from_bytes(file).map_err(|error| error.to_string())?;
+    let mut tokenizer = guarded(|| tokenizers::Tokenizer::from_bytes(file))?;
     tokenizer.with_padding(None);
     tokenizer
         .with_truncation(None)
         .map_err(|error| error.to_string())?;
     tokenizer.set_encode_special_tokens(true);
     Ok(tokenizer)
+}
+
+/// Runs `work` with the library, which panics on some files that are not consistent.
+fn guarded<T>(work: impl FnOnce() -> tokenizers::Result<T>) -> Result<T, String> {
+    match catching(work) {
+        Ok(result) => result.map_err(|error| error.to_string()),
+        Err(panic) => Err(format!("the tokenizers library failed on it: {panic}")),
+    }
 }
 
 /// `added_tokens` of the file.

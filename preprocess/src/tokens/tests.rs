@@ -17,6 +17,19 @@ fn ids(tokenizer: &Tokenizer, text: &str) -> Vec<u32> {
 }
 
 #[test]
+fn a_file_that_the_library_panics_on_is_refused() {
+    for file in ["merge-longer-than-tokens", "merge-shorter-than-prefix"] {
+        let path = format!(
+            "{}/../fuzz/corpus/tokenizer/{file}",
+            env!("CARGO_MANIFEST_DIR")
+        );
+        let refused = Tokenizer::new(&std::fs::read(path).unwrap()).unwrap_err();
+        let expected = "the tokenizers library failed on it: ";
+        assert!(refused.starts_with(expected), "{refused}");
+    }
+}
+
+#[test]
 fn ids_of_gpt_2_are_the_published_ones() {
     let (Some(file), Some(reference)) = (gpt2(), shared("tokenizer/gpt2/reference_ids.jsonl.gz"))
     else {
