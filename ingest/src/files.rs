@@ -994,6 +994,19 @@ pub(crate) mod tests {
         }
     }
 
+    /// The parser removes it from the beginning of what it reads, which is not that of the file.
+    #[tokio::test]
+    async fn a_mark_at_the_beginning_of_appended_rows_is_text_as_it_is_in_a_whole_file() {
+        let folder = Folder::new(&[("a.csv", b"a\n1\n")]);
+        let config = folder.source("a.csv");
+        let (_, before) = pages(&config, Position::Start).await.unwrap().remove(0);
+        folder.write("a.csv", "a\n1\n\u{feff}2\n".as_bytes());
+        let whole = pages(&config, Position::Start).await.unwrap().remove(0);
+        let appended = pages(&config, before).await.unwrap().remove(0);
+        assert_eq!(appended.0, ["{\"a\":\"\u{feff}2\"}"]);
+        assert_eq!(appended.0, whole.0[1..]);
+    }
+
     /// Returns the codes and keys of the warnings from reading the files of `config`.
     async fn told(config: &SourceConfig) -> Vec<(String, String)> {
         let mut files = files(config);

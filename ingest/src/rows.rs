@@ -3,7 +3,7 @@
 
 use std::{
     collections::HashSet,
-    io::{BufRead, BufReader, Read},
+    io::{BufRead, BufReader, Cursor, Read},
     sync::{
         Arc,
         atomic::{AtomicU8, AtomicU64, Ordering},
@@ -218,6 +218,15 @@ impl<R: Read> Read for RowLimit<R> {
     }
 }
 
+/// `reader`, whose first byte comes alone. So the library does not take U+FEFF in the middle of a
+/// file for the mark at its beginning, which it removes.
+fn first_byte_alone(mut reader: Text) -> Result<Text, String> {
+    let mut first = Vec::new();
+    let read = (&mut reader).take(1).read_to_end(&mut first);
+    read.map_err(|e| e.to_string())?;
+    Ok(Box::new(Cursor::new(first).chain(reader)))
+}
+
 /// CSV: an object for each row, with the header's names and [`Value::Cell`]s. Blank lines are
 /// skipped. The line of a bad row is where the reader began to look for it, so blank lines before
 /// it count as its own.
@@ -291,8 +300,9 @@ impl CsvRows {
         self.dialect.base_byte = self.dialect.base_byte.map(|_| from.byte);
         self.dialect.base_line = from.lines;
         self.is_ahead = false;
+        let rest = csv_dialect::go_on(reader, &layout.csv)?;
         self.reader = csv_dialect::builder(&self.dialect).from_reader(RowLimit {
-            inner: csv_dialect::go_on(reader, &layout.csv)?,
+            inner: first_byte_alone(rest)?,
             left: Arc::clone(&self.left),
             last_byte: Arc::clone(&self.last_byte),
         });
