@@ -39,6 +39,8 @@ mod codecs;
 mod encode;
 mod error;
 mod format;
+#[cfg(any(test, fuzzing))]
+pub mod fuzzing;
 mod gif;
 mod hash;
 mod header;

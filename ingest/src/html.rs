@@ -17,6 +17,8 @@ mod article;
 mod canonical;
 pub(crate) mod charset;
 mod drift;
+#[cfg(any(test, fuzzing))]
+pub(crate) mod fuzzing;
 mod nesting;
 mod pattern;
 mod reader;

@@ -14,6 +14,8 @@ mod encoding;
 #[cfg(test)]
 mod faults;
 mod for_files;
+#[cfg(any(test, fuzzing))]
+pub(crate) mod fuzzing;
 mod headers;
 mod pace;
 mod page;

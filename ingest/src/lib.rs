@@ -78,6 +78,8 @@ mod file_marks;
 mod files;
 mod flatten;
 mod frontier;
+#[cfg(any(test, fuzzing))]
+pub mod fuzzing;
 mod glob;
 mod hosts;
 mod html;

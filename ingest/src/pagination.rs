@@ -3,6 +3,8 @@
 mod ends;
 mod fields;
 mod foresee;
+#[cfg(any(test, fuzzing))]
+pub(crate) mod fuzzing;
 mod keyset;
 mod link;
 mod overlap;

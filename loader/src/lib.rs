@@ -43,6 +43,8 @@ mod error;
 mod fetch;
 mod fill;
 mod filling;
+#[cfg(any(test, fuzzing))]
+pub mod fuzzing;
 mod geometry;
 mod headspace;
 pub mod image;

@@ -84,6 +84,8 @@ mod export;
 mod files;
 mod fit;
 mod functions;
+#[cfg(any(test, fuzzing))]
+pub mod fuzzing;
 mod image_preparer;
 mod images;
 mod join;

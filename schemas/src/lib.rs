@@ -17,6 +17,8 @@ pub mod expect;
 pub mod export;
 pub mod failures;
 pub mod format;
+#[cfg(any(test, fuzzing))]
+pub mod fuzzing;
 pub mod guard;
 pub mod ids;
 pub mod json_schema;

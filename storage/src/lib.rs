@@ -65,6 +65,8 @@ pub mod clock;
 mod error;
 mod faults;
 mod files;
+#[cfg(any(test, fuzzing))]
+pub mod fuzzing;
 mod growing;
 mod local;
 pub mod log;

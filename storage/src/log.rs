@@ -347,7 +347,7 @@ pub async fn read_parts(
 }
 
 /// Entries of a part.
-fn decode_part(part: &LogPart, body: &Bytes) -> Result<Vec<CommitEntry>, String> {
+pub(crate) fn decode_part(part: &LogPart, body: &Bytes) -> Result<Vec<CommitEntry>, String> {
     if Hash128::of(body) != part.hash {
         return Err("its bytes do not have the hash that the snapshot names".to_owned());
     }

@@ -29,6 +29,7 @@ mod features;
 mod forecast;
 mod formats;
 mod front_door;
+mod fuzz;
 mod generate;
 mod graphql;
 mod http2;

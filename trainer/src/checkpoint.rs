@@ -18,6 +18,8 @@
 
 mod decode;
 mod encode;
+#[cfg(any(test, fuzzing))]
+pub(crate) mod fuzzing;
 mod saver;
 mod state;
 

@@ -45,6 +45,8 @@ mod engine;
 mod error;
 mod evaluate;
 mod export;
+#[cfg(any(test, fuzzing))]
+pub mod fuzzing;
 mod generate;
 mod guard;
 mod head;

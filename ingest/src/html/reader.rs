@@ -25,7 +25,7 @@ use url::Url;
 use super::{address, article, charset, nesting, rows, tables};
 use crate::source::Record;
 
-const STACK_BYTES: usize = 64 << 20;
+pub(super) const STACK_BYTES: usize = 64 << 20;
 const LONGEST: Duration = Duration::from_secs(20);
 /// Maximum number of threads that may still run after their page was given up, in addition to the
 /// readers.
@@ -206,7 +206,7 @@ fn parse(text: &str, is_over: &dyn Fn() -> bool) -> Option<Document> {
     Some(parser.finish())
 }
 
-fn contents(page: &Unread, is_over: &dyn Fn() -> bool) -> Result<Contents, Fault> {
+pub(super) fn contents(page: &Unread, is_over: &dyn Fn() -> bool) -> Result<Contents, Fault> {
     let (bytes, most) = (page.bytes.len() as u64, page.rules.page.max_bytes.bytes());
     if bytes > most {
         let detail = format!("it is of {bytes} bytes, more than `page.max_bytes` = {most}");

@@ -5,6 +5,8 @@
 
 mod aws;
 mod cookie;
+#[cfg(any(test, fuzzing))]
+pub(super) mod fuzzing;
 mod oauth;
 mod session;
 

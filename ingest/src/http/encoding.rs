@@ -10,7 +10,7 @@ use zstd::stream::read::Decoder;
 /// `Accept-Encoding`. `deflate` is understood but not requested: servers disagree on its format.
 pub(super) const ACCEPTED: &str = "gzip, br, zstd";
 /// Any body may inflate to this many bytes, as far as the configured limit allows.
-const FREE_BYTES: u64 = 1 << 20;
+pub(super) const FREE_BYTES: u64 = 1 << 20;
 /// A larger window is refused, as browsers do (RFC 9659): it is memory for a body of any size.
 const ZSTD_WINDOW_LOG: u32 = 23;
 const BUFFER_BYTES: usize = 64 << 10;

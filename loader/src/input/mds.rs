@@ -11,6 +11,8 @@
 //! which reads it once more; other hashes are passed over with a warning.
 
 mod column;
+#[cfg(any(test, fuzzing))]
+pub(crate) mod fuzzing;
 mod index;
 
 use std::{ops::Range, sync::Arc};

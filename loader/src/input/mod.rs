@@ -6,6 +6,8 @@
 pub(crate) mod columns;
 pub(crate) mod config;
 mod foreign;
+#[cfg(any(test, fuzzing))]
+pub(crate) mod fuzzing;
 mod labels;
 mod lengths;
 mod manifest;
@@ -19,6 +21,9 @@ mod tests;
 mod values;
 mod warnings;
 mod webdataset;
+
+#[cfg(any(test, fuzzing))]
+pub(crate) use self::{mds::fuzzing as mds_fuzzing, webdataset::fuzzing as webdataset_fuzzing};
 
 use std::sync::Arc;
 

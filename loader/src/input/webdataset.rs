@@ -10,6 +10,9 @@
 //! Opening walks all headers, which reads small members whole; a block is about 1 MiB of consecutive samples, and its
 //! headers are walked again when it is read. So the index has three numbers a block.
 
+#[cfg(any(test, fuzzing))]
+pub(crate) mod fuzzing;
+
 use std::{
     collections::{BTreeSet, HashSet},
     ops::Range,
