@@ -3,6 +3,11 @@
 //! They are built for tests, which replay `fuzz/corpus/`, and for `cargo fuzz`, which sets
 //! `cfg(fuzzing)`.
 
+#![expect(
+    clippy::missing_panics_doc,
+    reason = "a panic is the finding of a target"
+)]
+
 use bytes::Bytes;
 use feedline_schemas::manifest::{Block, Layout, TargetKind, TokenType};
 

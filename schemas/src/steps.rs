@@ -407,7 +407,7 @@ impl FittedStep {
                     }
                 }
             }
-            Self::MinMax { .. } | FittedStep::Log1p { .. } | FittedStep::Power { .. } => {}
+            Self::MinMax { .. } | Self::Log1p { .. } | Self::Power { .. } => {}
         }
     }
 }

@@ -1,5 +1,10 @@
 //! Fuzz targets of pages, robots.txt and sitemaps.
 
+#![expect(
+    clippy::missing_panics_doc,
+    reason = "a panic is the finding of a target"
+)]
+
 use std::{sync::Arc, thread};
 
 use feedline_schemas::config::{PageConfig, PageExtract};

@@ -1,5 +1,10 @@
 //! Fuzz targets of the parts of a response.
 
+#![expect(
+    clippy::missing_panics_doc,
+    reason = "a panic is the finding of a target"
+)]
+
 pub use super::auth::fuzzing::set_cookie;
 use super::encoding::{BodyEncoding, Error, FREE_BYTES};
 

@@ -1,5 +1,10 @@
 //! Fuzz target of `Link` headers.
 
+#![expect(
+    clippy::missing_panics_doc,
+    reason = "a panic is the finding of a target"
+)]
+
 use super::link;
 
 /// `Link` headers, one a line. A next link that is printed as a header is read as itself.

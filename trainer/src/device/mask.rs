@@ -85,7 +85,10 @@ mod kernel {
 
     /// SplitMix64 from `start` on, in numbers of two words each, as not every device has wider ones.
     #[cube(launch)]
-    #[expect(clippy::too_many_arguments, reason = "a number is two words")]
+    #[expect(
+        clippy::cast_possible_truncation,
+        reason = "a tensor has fewer than 2^32 elements"
+    )]
     fn fill_mask(
         mask: &mut Tensor<f32>,
         start_low: u32,

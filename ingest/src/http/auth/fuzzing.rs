@@ -1,5 +1,10 @@
 //! Fuzz target of `Set-Cookie` headers.
 
+#![expect(
+    clippy::missing_panics_doc,
+    reason = "a panic is the finding of a target"
+)]
+
 use std::time::Duration;
 
 use url::Url;

@@ -1,5 +1,10 @@
 //! Fuzz target of the labels of a WebDataset.
 
+#![expect(
+    clippy::missing_panics_doc,
+    reason = "a panic is the finding of a target"
+)]
+
 use super::*;
 
 /// A label in a member of text, and in one of JSON; and the name of a member. An integer is read as

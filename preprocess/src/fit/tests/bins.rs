@@ -35,8 +35,9 @@ fn sorted_boundaries(cells: &[f64], bins: u32) -> Vec<f64> {
     let boundary = |i: u32| {
         let index = last * (f64::from(i) / f64::from(bins));
         let below = (0..).take_while(|at| f64::from(*at) <= index).last();
-        let low = sorted[below.unwrap() as usize];
-        let high = sorted[(below.unwrap() as usize + 1).min(sorted.len() - 1)];
+        let below = usize::try_from(below.unwrap()).unwrap();
+        let low = sorted[below];
+        let high = sorted[(below + 1).min(sorted.len() - 1)];
         match index.fract() {
             way if way >= 0.5 => high - (high - low) * (1.0 - way),
             way => low + (high - low) * way,

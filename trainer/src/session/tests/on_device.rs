@@ -562,9 +562,9 @@ fn a_step_moves_its_batch_over_the_bus_and_no_weights() {
         let mask = if is_processor { 64 * 512 * 4 } else { 0 };
         let steps = bus(&store);
         // The first takes the weights to the device, the first after an epoch those of the validation.
-        let per_epoch = steps.len() / config.epochs as usize;
-        let later = |i: &usize| i % per_epoch > 0;
-        let later: Vec<_> = (0..steps.len()).filter(later).map(|i| steps[i]).collect();
+        let per_epoch = steps.len() / usize::try_from(config.epochs).unwrap();
+        let later = steps.chunks(per_epoch).flat_map(|epoch| &epoch[1..]);
+        let later: Vec<[u64; 2]> = later.copied().collect();
         assert!(later.len() > 3, "{steps:?}");
         for [up, down] in later {
             assert!(up <= batch + mask + FEW, "{}: {up} bytes", device.name);
