@@ -68,6 +68,43 @@ impl Cuda {
         Ok(self.context.name().map_err(fault("name the GPU"))?)
     }
 
+    /// The GPU's UUID as NVIDIA's tools write it, `GPU-` and 32 hexadecimal digits in five groups. It does not depend on the
+    /// numbers that the process sees.
+    ///
+    /// # Errors
+    ///
+    /// The device failed.
+    pub fn uuid(&self) -> Result<String, Error> {
+        let uuid = self
+            .context
+            .uuid()
+            .map_err(fault("ask the GPU for its UUID"))?;
+        let digits = uuid
+            .bytes
+            .map(|byte| format!("{:02x}", byte.to_ne_bytes()[0]));
+        let digits = digits.concat();
+        let groups = [0..8, 8..12, 12..16, 16..20, 20..32].map(|group| &digits[group]);
+        Ok(format!("GPU-{}", groups.join("-")))
+    }
+
+    /// The GPU's address on the PCI bus, such as `00000000:3b:00.0`.
+    ///
+    /// # Errors
+    ///
+    /// The device failed.
+    pub fn pci_bus_id(&self) -> Result<String, Error> {
+        use sys::CUdevice_attribute as Attribute;
+        let number = |attribute| self.context.attribute(attribute);
+        let address = || {
+            let domain = number(Attribute::CU_DEVICE_ATTRIBUTE_PCI_DOMAIN_ID)?;
+            let bus = number(Attribute::CU_DEVICE_ATTRIBUTE_PCI_BUS_ID)?;
+            let device = number(Attribute::CU_DEVICE_ATTRIBUTE_PCI_DEVICE_ID)?;
+            Ok(format!("{domain:08x}:{bus:02x}:{device:02x}.0"))
+        };
+        let found: Result<_, DriverError> = address();
+        Ok(found.map_err(fault("ask the GPU for its PCI address"))?)
+    }
+
     /// Free bytes of the GPU's memory.
     ///
     /// # Errors

@@ -4,6 +4,7 @@
 // It is stricter than a GPU where a program must not rely on more: page-locked memory is read when a copy runs and not when
 // it is queued, a call on a thread without a context is refused, and work on freed or unlocked memory fails for good.
 //
+//   FEEDLINE_MOCK_DRIVER_DEVICES number of GPUs, 1 without it; they share one memory
 //   FEEDLINE_MOCK_DRIVER_DELAY   longest delay of a piece of work, in microseconds
 //   FEEDLINE_MOCK_DRIVER_FAIL    NAME:N:CODE, the N-th call of NAME returns CODE; `copy` fails when it runs
 //   FEEDLINE_MOCK_DRIVER_LOG     file for the counters, written when the process ends
@@ -15,6 +16,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+
+enum { MOST_DEVICES = 8 };
 
 enum {
     SUCCESS = 0,
@@ -34,13 +37,15 @@ typedef struct Event {
 } Event;
 
 typedef struct Work {
-    enum { COPY, RECORD, WAIT } kind;
+    enum { COPY, RECORD, WAIT, CALL } kind;
     Pointer to;
     const void *from;
     void *staged;
     size_t bytes;
     Event *event;
     uint64_t number;
+    void (*call)(void *);
+    void *data;
     struct Work *next;
 } Work;
 
@@ -48,6 +53,7 @@ typedef struct Stream {
     Work *first, *last;
     int busy, closing;
     uint64_t random;
+    void *context;
     pthread_t thread;
     struct Stream *next;
 } Stream;
@@ -64,7 +70,7 @@ static Stream *streams;
 static Range *allocations, *registrations;
 static Result broken;
 static _Thread_local void *current;
-static int context;
+static int contexts[MOST_DEVICES];
 
 static long copies_locked, copies_pageable, bytes_copied, live_events, live_streams, most_registered;
 
@@ -149,6 +155,12 @@ static void run(Work *work) {
         else
             memcpy((void *)(uintptr_t)work->to, work->staged ? work->staged : work->from, work->bytes);
         free(work->staged);
+    } else if (work->kind == CALL) {
+        Result wanted = enter("call", 0);
+        if (!wanted)
+            work->call(work->data);
+        pthread_mutex_lock(&lock);
+        broken = broken ? broken : wanted;
     } else {
         pthread_mutex_lock(&lock);
         if (work->kind == RECORD && work->event->done < work->number)
@@ -203,10 +215,11 @@ static void drain(Stream *stream) {
         pthread_cond_wait(&changed, &lock);
 }
 
-// With the lock held.
+// The streams of the current context, with the lock held.
 static void drain_all(void) {
     for (Stream *stream = streams; stream; stream = stream->next)
-        drain(stream);
+        if (stream->context == current)
+            drain(stream);
 }
 
 #define ENTER(needs_context)                                                                                           \
@@ -216,6 +229,12 @@ static void drain_all(void) {
             return entered;                                                                                            \
     } while (0)
 
+static int device_count(void) {
+    const char *text = getenv("FEEDLINE_MOCK_DRIVER_DEVICES");
+    int count = text ? atoi(text) : 1;
+    return count < MOST_DEVICES ? count : MOST_DEVICES;
+}
+
 Result cuInit(unsigned flags) {
     (void)flags;
     ENTER(0);
@@ -224,15 +243,15 @@ Result cuInit(unsigned flags) {
 
 Result cuDeviceGetCount(int *devices) {
     ENTER(0);
-    *devices = 1;
+    *devices = device_count();
     return SUCCESS;
 }
 
 Result cuDeviceGet(int *device, int ordinal) {
     ENTER(0);
-    if (ordinal != 0)
+    if (ordinal < 0 || ordinal >= device_count())
         return 101;
-    *device = 0;
+    *device = ordinal;
     return SUCCESS;
 }
 
@@ -243,17 +262,25 @@ Result cuDeviceGetName(char *name, int bytes, int device) {
     return SUCCESS;
 }
 
+// Bus, device and domain of the PCI address have numbers of their own; all else is 0.
 Result cuDeviceGetAttribute(int *value, int attribute, int device) {
-    (void)attribute, (void)device;
     ENTER(0);
-    *value = 0;
+    *value = attribute == 33 ? 0x3b + device : attribute == 34 ? 5 : attribute == 50 ? 2 : 0;
+    return SUCCESS;
+}
+
+// The bytes count from 0xA0, but for the last, which is the number of the device.
+Result cuDeviceGetUuid(unsigned char uuid[16], int device) {
+    ENTER(0);
+    for (int i = 0; i < 16; i++)
+        uuid[i] = (unsigned char)(0xA0 + i);
+    uuid[15] = (unsigned char)device;
     return SUCCESS;
 }
 
 Result cuDevicePrimaryCtxRetain(void **found, int device) {
-    (void)device;
     ENTER(0);
-    *found = &context;
+    *found = &contexts[device];
     return SUCCESS;
 }
 
@@ -380,12 +407,42 @@ Result cuMemcpyHtoDAsync_v2(Pointer to, const void *from, size_t bytes, Stream *
     return result;
 }
 
+// As a GPU does for memory that is not page-locked, it waits for the stream.
+Result cuMemcpyDtoHAsync_v2(void *to, Pointer from, size_t bytes, Stream *stream) {
+    ENTER(1);
+    pthread_mutex_lock(&lock);
+    drain(stream);
+    Result result = broken;
+    pthread_mutex_unlock(&lock);
+    return result ? result : copy_now(to, (const void *)(uintptr_t)from, bytes, from);
+}
+
+Result cuMemsetD8Async(Pointer to, unsigned char value, size_t bytes, Stream *stream) {
+    ENTER(1);
+    pthread_mutex_lock(&lock);
+    drain(stream);
+    int found = find(allocations, (uintptr_t)to, bytes, NULL) != NULL;
+    if (found)
+        memset((void *)(uintptr_t)to, value, bytes);
+    pthread_mutex_unlock(&lock);
+    return found ? SUCCESS : INVALID_VALUE;
+}
+
+Result cuLaunchHostFunc(Stream *stream, void (*call)(void *), void *data) {
+    ENTER(1);
+    pthread_mutex_lock(&lock);
+    queue(stream, (Work){.kind = CALL, .call = call, .data = data});
+    pthread_mutex_unlock(&lock);
+    return SUCCESS;
+}
+
 static Result new_stream(Stream **made) {
     static uint64_t made_so_far;
     Stream *stream = calloc(1, sizeof *stream);
     pthread_mutex_lock(&lock);
     live_streams++;
     stream->random = ++made_so_far;
+    stream->context = current;
     stream->next = streams;
     streams = stream;
     pthread_mutex_unlock(&lock);
