@@ -5,6 +5,7 @@ mod dataset;
 mod delta;
 mod export;
 mod ingest;
+mod performance;
 mod preview;
 pub(crate) mod used_run;
 
@@ -427,6 +428,7 @@ impl Text for TrainReport {
             "data wait",
             format!("{:.1} % of the training time", self.data_wait_share * 100.0),
         )?;
+        performance::write(self, out)?;
         if let Some(images) = &self.images {
             write_training_images(images, out)?;
         }

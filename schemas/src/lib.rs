@@ -29,6 +29,7 @@ pub mod log_effect;
 pub mod log_snapshot;
 pub mod manifest;
 pub mod number;
+pub mod performance;
 pub mod pnm;
 pub mod profile;
 pub mod progress;

@@ -18,6 +18,7 @@ use crate::{
         BoxCounts, ClassCounts, ConflictCounts, CutCounts, GroupCounts, JoinCounts, NaiveForecast,
         NearDupCounts, NearImageCounts, RedactedCounts, SequenceCounts, TokenCounts,
     },
+    performance::Performance,
     run::{ContinuedFrom, RunState},
 };
 
@@ -587,6 +588,9 @@ pub struct TrainReport {
     pub mixture: Vec<MixedSource>,
     /// Share of the training time the trainer waited for batches, 0 to 1.
     pub data_wait_share: f64,
+    /// Speed of the steps that this command took, and use of the device; absent where it took none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub performance: Option<Performance>,
     /// Checkpoint with the kept weights.
     pub checkpoint: String,
     /// Metrics file (JSON lines).

@@ -14,6 +14,7 @@ use crate::{
     format::{RUN, versioned},
     ids::Hash128,
     manifest::{Layout, Split, SplitContent},
+    performance::Performance,
     report::{ImagesReport, MixedSource},
 };
 
@@ -79,6 +80,9 @@ pub struct RunRecord {
     pub parameters: u64,
     /// Share of the time since the last start that the trainer waited for batches, 0 to 1.
     pub data_wait_share: f64,
+    /// Speed of the steps since the last start, and use of the device; absent before the first.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub performance: Option<Performance>,
     /// The best epoch so far.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub best: Option<BestEpoch>,

@@ -24,6 +24,7 @@ use crate::{
         Addition, Block, DatasetCounts, KeptColumn, Layout, Manifest, NearImageCounts, Shard,
         SourceReference, Split, SplitContent, SplitShards, TargetKind,
     },
+    performance::{GpuUse, MeanAndPeak, Performance, StepTime},
     profile::{
         CategoricalCells, CategoricalProfile, DatasetProfile, NumericCells, NumericProfile,
         ProfileReference,
@@ -494,6 +495,7 @@ fn run() -> RunRecord {
         epochs: 1,
         parameters: 17,
         data_wait_share: 0.0,
+        performance: Some(performance()),
         best: Some(best()),
         images: Some(ImagesReport {
             mean: [0.5, 0.4, 0.3],
@@ -506,6 +508,33 @@ fn run() -> RunRecord {
         test: BTreeMap::from([("rmse".to_owned(), 2.0)]),
         baseline: BTreeMap::from([("rmse".to_owned(), 5.0)]),
         diagnostics: None,
+    }
+}
+
+fn performance() -> Performance {
+    let figure = Some(MeanAndPeak {
+        mean: 250.5,
+        peak: 650.0,
+    });
+    Performance {
+        step_time: StepTime {
+            data_wait_s: 0.5,
+            compute_s: 3.0,
+            communication_s: 0.0,
+            checkpoint_s: 0.5,
+        },
+        samples_per_s: 100.0,
+        flops_per_sample: 6e6,
+        flops_per_s: 6e8,
+        peak_flops_per_s: Some(1.2e9),
+        flops_share: Some(0.5),
+        gpu: Some(GpuUse {
+            readings: 4,
+            utilization_percent: figure,
+            memory_bytes: figure,
+            power_w: figure,
+            temperature_c: None,
+        }),
     }
 }
 

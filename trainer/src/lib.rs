@@ -69,6 +69,7 @@ mod optimizer;
 mod pack;
 mod parallel;
 mod pattern;
+mod performance;
 mod pieces;
 mod plan;
 mod predict;

@@ -2,7 +2,7 @@
 //! epoch.
 //!
 //! Every line carries the time it was written at, in seconds since 1970. Apart from times, rates,
-//! shares of time and memory, the file of a run that was killed and resumed equals that of one that
+//! shares of time, memory and figures of the device, the file of a run that was killed and resumed equals that of one that
 //! never was: on resume, lines written after the checkpoint are removed, and before a checkpoint is
 //! written all its lines are.
 
@@ -17,6 +17,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     error::Error,
     metrics::Metrics,
+    performance::DeviceFields,
     run_folder::{Background, RunFolder},
     session::{Pace, Watch},
     track::tensorboard::EventFiles,
@@ -67,6 +68,9 @@ pub(crate) enum Line {
         /// Bytes from the device to host memory since the last line; absent on the processor.
         #[serde(skip_serializing_if = "Option::is_none")]
         bytes_from_device: Option<u64>,
+        /// Share of the device's peak, and figures of a GPU.
+        #[serde(flatten)]
+        device: DeviceFields,
         /// Speed of each rank over the last 20 or more steps; absent with one rank, and before
         /// there are so many.
         #[serde(flatten)]
@@ -359,6 +363,7 @@ mod tests {
             memory_bytes: Some(7),
             bytes_to_device: None,
             bytes_from_device: None,
+            device: DeviceFields::default(),
             pace: None,
         };
         serde_json::to_string(&line).unwrap() + "\n"

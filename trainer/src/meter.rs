@@ -2,6 +2,10 @@
 
 use std::time::Duration;
 
+use feedline_schemas::performance::StepTime;
+
+use crate::number::exact_len;
+
 /// Counts waiting for batches and computing, since the start and since the last line of metrics.
 #[derive(Clone, Debug)]
 pub(crate) struct Meter {
@@ -11,6 +15,15 @@ pub(crate) struct Meter {
     exchanging: Duration,
     hidden: Duration,
     own: Own,
+    /// Since the start, of the time that counts as computing.
+    apart: Apart,
+}
+
+/// Parts of the time that counts as computing.
+#[derive(Clone, Copy, Debug, Default)]
+struct Apart {
+    exchanging: Duration,
+    stalled: Duration,
 }
 
 /// Steps of this rank, and the time of those in which it did not wait for others.
@@ -50,6 +63,7 @@ impl Meter {
             exchanging: Duration::ZERO,
             hidden: Duration::ZERO,
             own: Own::default(),
+            apart: Apart::default(),
         }
     }
 
@@ -97,6 +111,7 @@ impl Meter {
     pub(crate) fn exchanged(&mut self, spent: Duration) {
         self.exchanging += spent;
         self.own.exchanging += spent;
+        self.apart.exchanging += spent;
     }
 
     /// Seconds of steps spent on exchanges alone, and of exchanges beside the backward pass, since the last call.
@@ -119,27 +134,24 @@ impl Meter {
 
     /// Training stood still for a checkpoint from `begun` until now.
     pub(crate) fn saved(&mut self, begun: Duration, now: Duration) {
-        self.window.saving += now.saturating_sub(begun);
+        let spent = now.saturating_sub(begun);
+        self.window.saving += spent;
+        self.total.saving += spent;
         self.last = now;
     }
 
     /// Of the time that the next step counts as computing, so much was spent on waiting for a copy for a checkpoint.
     pub(crate) fn stalled(&mut self, waited: Duration) {
         self.window.saving += waited;
+        self.total.saving += waited;
+        self.apart.stalled += waited;
     }
 
     /// Rates and times since the last call.
-    #[expect(clippy::cast_precision_loss, reason = "row counts are far below 2^53")]
     pub(crate) fn take_window(&mut self) -> Window {
         let window = std::mem::take(&mut self.window);
-        let seconds = (window.waiting + window.computing).as_secs_f64();
-        let rate = if seconds > 0.0 {
-            window.samples as f64 / seconds
-        } else {
-            0.0
-        };
         Window {
-            samples_per_s: rate,
+            samples_per_s: window.samples_per_s(),
             data_wait_share: window.wait_share(),
             save_stall_s: window.saving.as_secs_f64(),
         }
@@ -149,9 +161,39 @@ impl Meter {
     pub(crate) fn total_wait_share(&self) -> f64 {
         self.total.wait_share()
     }
+
+    /// Time of the steps since the start, by use.
+    pub(crate) fn total_time(&self) -> StepTime {
+        let Apart {
+            exchanging,
+            stalled,
+        } = self.apart;
+        let computing = self.total.computing.saturating_sub(exchanging + stalled);
+        StepTime {
+            data_wait_s: self.total.waiting.as_secs_f64(),
+            compute_s: computing.as_secs_f64(),
+            communication_s: exchanging.as_secs_f64(),
+            checkpoint_s: self.total.saving.as_secs_f64(),
+        }
+    }
+
+    /// Samples per second of waiting and computing since the start.
+    pub(crate) fn total_samples_per_s(&self) -> f64 {
+        self.total.samples_per_s()
+    }
 }
 
 impl Spent {
+    /// 0 when no time passed.
+    fn samples_per_s(&self) -> f64 {
+        let seconds = (self.waiting + self.computing).as_secs_f64();
+        if seconds > 0.0 {
+            exact_len(self.samples) / seconds
+        } else {
+            0.0
+        }
+    }
+
     /// From 0 to 1; 0 when no time passed.
     fn wait_share(&self) -> f64 {
         let all = (self.waiting + self.computing).as_secs_f64();
@@ -225,6 +267,29 @@ mod tests {
         }
         assert_eq!(meter.take_own_step(4), Some(3.0));
         assert_eq!(meter.take_own_step(1), None);
+    }
+
+    #[test]
+    fn time_since_the_start_is_divided_by_use_and_counted_once() {
+        let at = Duration::from_secs;
+        let mut meter = Meter::new(at(0));
+        meter.waited(at(2));
+        meter.exchanged(at(3));
+        meter.stalled(at(1));
+        meter.computed(at(12), 60);
+        meter.saved(at(12), at(17));
+        meter.take_window();
+        meter.take_exchange();
+        let found = meter.total_time();
+        let expected = StepTime {
+            data_wait_s: 2.0,
+            compute_s: 6.0,
+            communication_s: 3.0,
+            checkpoint_s: 6.0,
+        };
+        assert_eq!(found, expected);
+        assert_eq!(found.total_s().to_bits(), 17.0_f64.to_bits());
+        assert_eq!(meter.total_samples_per_s().to_bits(), 5.0_f64.to_bits());
     }
 
     #[test]

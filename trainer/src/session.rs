@@ -254,6 +254,7 @@ impl<'a, D: Data> Session<'a, D> {
             test_diagnostics: test.diagnostics(),
             validation_diagnostics: best_epoch.diagnostics,
             data_wait_share: self.meter.total_wait_share(),
+            performance: None,
             skipped_batches: self.position.guard.skipped_in_all,
             rollbacks: self.position.guard.rollbacks.len() as u64,
             images: self.plan.images.clone(),
@@ -415,6 +416,8 @@ impl<'a, D: Data> Session<'a, D> {
     fn report(&self, loss: f64) {
         let tracker = self.watch.tracker;
         tracker.at(self.position.step, self.position.epoch);
+        let (time, rate) = (self.meter.total_time(), self.meter.total_samples_per_s());
+        tracker.performance.set_steps(time, rate);
         {
             let mut status = tracker.change();
             (status.loss, status.data_wait_share) = (Some(loss), self.meter.total_wait_share());

@@ -1,5 +1,7 @@
 //! A dataset of vectors, with faults, for tests.
 
+#[cfg(feature = "nvidia")]
+pub(crate) mod mock;
 #[cfg(feature = "mpi")]
 pub(crate) mod mpi;
 
@@ -494,6 +496,7 @@ pub(crate) fn record(name: &str) -> RunRecord {
         epochs: 1,
         parameters: 17,
         data_wait_share: 0.0,
+        performance: None,
         best: Some(BestEpoch {
             epoch: Epoch::new(0),
             step: Step::new(4),

@@ -25,6 +25,7 @@ use crate::{
     model::{self, Build},
     models, optimizer,
     parallel::{Group, largest_message},
+    performance::GpuSampler,
     plan::{Plan, feature_names},
     prolong::{self, Start},
     run_folder::{RunFolder, runtime},
@@ -109,6 +110,11 @@ pub(crate) fn go(
         _ => Vec::new(),
     };
     let (initial, of_init) = opened.initial(&engine)?;
+    let gpu = engine.kind().cuda();
+    let precision = config.precision;
+    tracker
+        .performance
+        .set_arithmetic(&engine, precision, &context.group);
     let largest = largest_message(
         engine.model().layout().len(),
         opened.plan.outputs_of_a_batch(),
@@ -154,6 +160,7 @@ pub(crate) fn go(
         Ok((session, start))
     });
     let report = begun.and_then(|(session, start)| {
+        let sampler = GpuSampler::start(gpu, tracker);
         // One rank writes the record.
         let recorder = ranks
             .leads()
@@ -166,6 +173,11 @@ pub(crate) fn go(
             report.warnings.extend(of_naive);
             report.warnings.extend(opened.leak.clone());
             report.warnings.extend(fit.into_iter().chain(of_init));
+        }
+        // What ran by then is read.
+        drop(sampler);
+        if let Ok(Some(report)) = &mut report {
+            report.performance = tracker.performance.report();
         }
         if let Some(recorder) = recorder {
             if let Ok(Some(report)) = &mut report {

@@ -182,6 +182,7 @@ impl<D: Data> Session<'_, D> {
             memory_bytes: memory::resident(),
             bytes_to_device: bus.map(|bytes| bytes.uploaded),
             bytes_from_device: bus.map(|bytes| bytes.downloaded),
+            device: self.watch.tracker.performance.take_line(samples_per_s),
             save_stall_s,
             pace: self.compare_pace()?,
         };

@@ -15,7 +15,10 @@ use prometheus_client::{
 use tokio::{net::TcpListener, runtime::Handle, task::JoinHandle};
 
 use super::status::{Rates, Tracker};
-use crate::error::{Error, config as wrong};
+use crate::{
+    error::{Error, config as wrong},
+    performance::GpuReading,
+};
 
 const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
@@ -109,6 +112,7 @@ impl Collector for Source {
         let help = "Times that the weights went back, since the loss had diverged";
         out.counter("rollbacks", help, status.rollbacks)?;
         out.rates(status.rates)?;
+        out.device(self.0.performance.newest())?;
         let help = "Metrics of the validation split after the newest epoch, in the target's units";
         let metrics = encoder.encode_descriptor("validation", help, None, MetricType::Gauge);
         let mut metrics = metrics?;
@@ -152,6 +156,26 @@ impl Out<'_, '_> {
             "Bytes the process holds in memory",
             rates.and_then(|r| r.memory_bytes),
         )
+    }
+
+    /// Figures of the device; those that are not known are absent.
+    fn device(&mut self, (gpu, share): (GpuReading, Option<f64>)) -> fmt::Result {
+        let help =
+            "Floating-point operations as a fraction of the peak of the devices, since the start";
+        self.gauge("flops_share", help, share)?;
+        self.gauge(
+            "gpu_utilization_percent",
+            "Percent of the time that a kernel ran on the GPU",
+            gpu.utilization_percent,
+        )?;
+        self.gauge(
+            "gpu_memory_bytes",
+            "Bytes of memory of the GPU in use",
+            gpu.memory_bytes,
+        )?;
+        self.gauge("gpu_power_watts", "Power draw of the GPU", gpu.power_w)?;
+        let help = "Temperature of the GPU";
+        self.gauge("gpu_temperature_celsius", help, gpu.temperature_c)
     }
 
     /// A number that is not known yet is left out.
@@ -214,7 +238,14 @@ mod tests {
             "{before}"
         );
         assert!(before.contains("\nfeedline_train_step 0\n"), "{before}");
-        assert!(!before.contains("\nfeedline_train_loss "), "{before}");
+        for absent in ["loss", "gpu_power_watts", "flops_share"] {
+            let name = format!("\nfeedline_train_{absent} ");
+            assert!(!before.contains(&name), "{before}");
+        }
+        tracker.performance.add(GpuReading {
+            power_w: Some(250.5),
+            ..GpuReading::default()
+        });
         {
             let mut status = tracker.change();
             (status.step, status.loss, status.checkpoints) = (41, Some(0.25), 3);
@@ -231,6 +262,7 @@ mod tests {
             "feedline_train_learning_rate 0.5",
             "feedline_train_checkpoints_total 3",
             "feedline_train_validation{metric=\"rmse\"} 2.5",
+            "feedline_train_gpu_power_watts 250.5",
             "# EOF",
         ] {
             assert!(after.contains(&format!("\n{line}\n")), "{line}: {after}");

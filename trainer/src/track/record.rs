@@ -72,6 +72,7 @@ impl Recorder {
             record.continued_from = before.continued_from;
             (record.test, record.baseline) = (before.test, before.baseline);
             record.diagnostics = before.diagnostics;
+            record.performance = before.performance;
             record.mixture = before.mixture;
         }
         match start {
@@ -229,6 +230,7 @@ fn new_record(opened: &Opened, now_ms: u64) -> RunRecord {
         epochs: 0,
         parameters: 0,
         data_wait_share: 0.0,
+        performance: None,
         best: None,
         images: plan.images.clone(),
         mixture: Vec::new(),
@@ -280,6 +282,9 @@ fn update(record: &mut RunRecord, tracker: &Tracker, clock: &dyn Clock) {
     record.epochs = status.epochs;
     record.parameters = status.parameters;
     record.data_wait_share = status.data_wait_share;
+    if let Some(performance) = tracker.performance.report() {
+        record.performance = Some(performance);
+    }
     record.best = status.best;
 }
 

@@ -10,7 +10,7 @@ use feedline_schemas::{
     ids::{Epoch, Step},
 };
 
-use crate::{log::Line, metrics::Metrics};
+use crate::{log::Line, metrics::Metrics, performance::PerformanceMeter};
 
 /// Numbers of the newest `step` line.
 #[derive(Clone, Copy, Debug, Default)]
@@ -64,6 +64,8 @@ pub(crate) trait Judge: std::fmt::Debug + Send + Sync {
 #[derive(Debug, Default)]
 pub(crate) struct Tracker {
     status: Mutex<Status>,
+    /// Speed of the run, and use of its device.
+    pub(crate) performance: PerformanceMeter,
     judge: Option<Arc<dyn Judge>>,
     hopeless: AtomicBool,
 }

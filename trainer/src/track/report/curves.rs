@@ -19,6 +19,14 @@ pub(crate) struct StepPoint {
     /// Of lines that compare ranks.
     #[serde(default)]
     pub(crate) slowest_ratio: Option<f64>,
+    /// Fraction of the device's peak, where that is known.
+    #[serde(default)]
+    pub(crate) flops_share: Option<f64>,
+    /// Of an NVIDIA GPU, as the next.
+    #[serde(default)]
+    pub(crate) gpu_utilization_percent: Option<f64>,
+    #[serde(default)]
+    pub(crate) gpu_power_w: Option<f64>,
 }
 
 /// Numbers of one `epoch` line.
@@ -79,11 +87,11 @@ impl Curves {
             .collect()
     }
 
-    /// Time of the slowest rank as a multiple of the others', where ranks were compared.
-    pub(crate) fn slowest_rank(&self) -> Points {
-        let compared = self.steps.iter();
-        compared
-            .filter_map(|p| Some((exact(p.step), p.slowest_ratio?)))
+    /// A number of the steps that have it.
+    pub(crate) fn of_some_steps(&self, value: fn(&StepPoint) -> Option<f64>) -> Points {
+        let steps = self.steps.iter();
+        steps
+            .filter_map(|p| Some((exact(p.step), value(p)?)))
             .collect()
     }
 

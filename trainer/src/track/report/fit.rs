@@ -351,6 +351,9 @@ mod tests {
             samples_per_s: 1.0,
             data_wait_share: 0.0,
             slowest_ratio: None,
+            flops_share: None,
+            gpu_utilization_percent: None,
+            gpu_power_w: None,
         }
     }
 

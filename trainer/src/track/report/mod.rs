@@ -4,6 +4,7 @@ pub(crate) mod chart;
 pub(crate) mod curves;
 mod diagnostics;
 mod fit;
+mod performance;
 pub(crate) mod table;
 
 use feedline_schemas::{
@@ -17,7 +18,7 @@ use feedline_schemas::{
 pub(crate) use self::table::table;
 use self::{
     chart::{Chart, Series, escape, number},
-    curves::Curves,
+    curves::{Curves, Points},
     table::link,
 };
 use super::settings_of::{flat, not_default};
@@ -57,6 +58,7 @@ pub(crate) fn page(record: &RunRecord, lines: &str, links: &Links) -> String {
     body += &diagnostics::section("test", record.diagnostics.as_ref(), &record.classes);
     body += &diagnostics::section("validation", validation, &record.classes);
     body += &charts(&curves, &record.config);
+    body += &performance::section(record.performance.as_ref());
     body += &worst(record);
     body += &settings(record, links);
     document(&format!("Run {}", record.name), &body)
@@ -266,13 +268,22 @@ fn charts(curves: &Curves, config: &TrainConfig) -> String {
     out += &one("Waiting for data", "% of the time", |p| {
         p.data_wait_share * 100.0
     });
-    let slowest = curves.slowest_rank();
-    if !slowest.is_empty() {
-        let times = "times the step of the others";
-        let line = Series::new(times, slowest);
-        out += &Chart::of_steps("Slowest rank", times, vec![line]).figure();
-    }
+    let times = "times the step of the others";
+    out += &some_steps(
+        "Slowest rank",
+        times,
+        curves.of_some_steps(|p| p.slowest_ratio),
+    );
+    out += &performance::charts(curves);
     out + "</div>\n"
+}
+
+/// A chart of a number that only some runs have.
+fn some_steps(title: &str, y: &str, points: Points) -> String {
+    if points.is_empty() {
+        return String::new();
+    }
+    Chart::of_steps(title, y, vec![Series::new(y, points)]).figure()
 }
 
 fn worst(record: &RunRecord) -> String {
