@@ -49,7 +49,7 @@ pub(in crate::parallel) struct Nccl {
 /// # Errors
 /// Message of NCCL.
 pub(super) fn new_id() -> Result<Vec<u8>, String> {
-    let id = Id::new().map_err(|error| nccl("name the group", &error))?;
+    let id = Id::new().map_err(|error| nccl("name the group", "ncclGetUniqueId", &error))?;
     Ok(id.internal().map(|c| c.to_ne_bytes()[0]).to_vec())
 }
 
@@ -160,7 +160,8 @@ fn work(
             .new_stream()
             .map_err(|e| driver("make a stream", e))?;
         let comm = Comm::from_rank(Arc::clone(&stream), place.rank, place.world, id);
-        let comm = comm.map_err(|error| nccl("meet the other ranks", &error))?;
+        let comm =
+            comm.map_err(|error| nccl("meet the other ranks", "ncclCommInitRank", &error))?;
         Ok((comm, stream))
     };
     let (comm, stream) = match meet() {
@@ -204,12 +205,15 @@ fn add_up(
         .memcpy_htod(&values, &mut place)
         .map_err(|e| driver("copy the numbers to the GPU", e))?;
     comm.all_reduce_in_place(&mut place, &ReduceOp::Sum)
-        .map_err(|error| nccl("add up", &error))?;
+        .map_err(|error| nccl("add up", "ncclAllReduce", &error))?;
     let done = stream
         .record_event(None)
         .map_err(|e| driver("wait for the sum", e))?;
     let mut looks = 0;
-    while !done.is_complete() {
+    while !done
+        .try_is_complete()
+        .map_err(|e| driver("wait for the sum", e))?
+    {
         if given_up.load(Relaxed) {
             return Err("it was given up".to_owned());
         }
@@ -231,10 +235,10 @@ fn driver(doing: &str, error: impl Debug) -> String {
     format!("the driver cannot {doing}: {error:?}")
 }
 
-fn nccl(doing: &str, error: &NcclError) -> String {
+fn nccl(doing: &str, call: &str, error: &NcclError) -> String {
     let NcclError(code) = error;
     format!(
-        "NCCL cannot {doing}: {code:?}; each rank must have a GPU of its own, and NCCL_DEBUG=WARN logs more"
+        "NCCL cannot {doing}: `{call}` failed with {code:?}; each rank must have a GPU of its own, and NCCL_DEBUG=WARN logs more"
     )
 }
 
