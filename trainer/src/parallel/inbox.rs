@@ -213,13 +213,13 @@ impl Inbox {
     }
 
     /// For whoever waits for something else than a message, and comes back each [`TICK`].
-    #[cfg(feature = "cuda")]
+    #[cfg(feature = "nvidia")]
     pub(super) fn vigil(&self) -> Vigil {
         Vigil::new(&self.senders())
     }
 
     /// Looks around a tick later: a rank that has failed or is silent.
-    #[cfg(feature = "cuda")]
+    #[cfg(feature = "nvidia")]
     pub(super) fn look(&self, vigil: &mut Vigil, patience: Patience) -> Option<Failure> {
         let senders = self.senders();
         vigil.tick(&senders);

@@ -34,7 +34,7 @@ pub(crate) struct Ranks {
     posts: Vec<Option<Box<dyn Post>>>,
     pub(super) patience: Patience,
     /// Adds up in place of the tree.
-    #[cfg(feature = "cuda")]
+    #[cfg(feature = "nvidia")]
     pub(super) nccl: Option<super::nccl::device::Nccl>,
 }
 
@@ -52,7 +52,7 @@ impl Ranks {
             inbox,
             posts,
             patience,
-            #[cfg(feature = "cuda")]
+            #[cfg(feature = "nvidia")]
             nccl: None,
         }
     }
@@ -104,7 +104,7 @@ impl Ranks {
     /// # Errors
     /// [`Error::Rank`], for this operation as for all: it names the rank at fault.
     pub(crate) fn all_reduce(&self, values: &mut [f32], wire: Wire) -> Result<(), Error> {
-        #[cfg(feature = "cuda")]
+        #[cfg(feature = "nvidia")]
         if let Some(nccl) = &self.nccl {
             values.copy_from_slice(&self.sum_by(nccl, values, wire)?);
             return Ok(());
@@ -127,7 +127,7 @@ impl Ranks {
         if !self.are_many() {
             return Ok(());
         }
-        #[cfg(feature = "cuda")]
+        #[cfg(feature = "nvidia")]
         if let Some(nccl) = &self.nccl {
             let own = borders.of(self.place.rank);
             let sum = self.sum_by(nccl, values, wire)?;

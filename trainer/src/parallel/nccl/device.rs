@@ -243,6 +243,9 @@ fn nccl(doing: &str, call: &str, error: &NcclError) -> String {
 }
 
 #[cfg(test)]
+mod mock;
+
+#[cfg(test)]
 mod tests {
     use std::thread;
 

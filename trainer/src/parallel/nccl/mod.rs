@@ -4,16 +4,16 @@
 //! sums is its own and depends on the machine: they equal those of other collectives up to rounding, and have the same
 //! bits on all ranks.
 
-#[cfg(feature = "cuda")]
+#[cfg(feature = "nvidia")]
 pub(super) mod device;
 
-#[cfg(feature = "cuda")]
+#[cfg(feature = "nvidia")]
 use std::time::Duration;
 
 use feedline_schemas::config::{Collective, ParallelConfig};
 
 use super::Ranks;
-#[cfg(feature = "cuda")]
+#[cfg(feature = "nvidia")]
 use super::{Wire, inbox::Patience};
 use crate::error::{Error, config as wrong};
 
@@ -35,14 +35,14 @@ impl Ranks {
         Ok(self)
     }
 
-    #[cfg(not(feature = "cuda"))]
+    #[cfg(not(feature = "nvidia"))]
     fn start_nccl(&mut self, _: &ParallelConfig, _: Option<u32>) -> Result<(), Error> {
         Err(refused(
             "`nccl` adds up between GPUs, and this program was built without them: build it with `--features cuda`",
         ))
     }
 
-    #[cfg(feature = "cuda")]
+    #[cfg(feature = "nvidia")]
     fn start_nccl(&mut self, config: &ParallelConfig, gpu: Option<u32>) -> Result<(), Error> {
         let gpu = gpu.ok_or_else(|| {
             refused("`nccl` adds up between GPUs, and this rank computes on the processor: set `train.device` to `cuda`")
@@ -70,7 +70,7 @@ impl Ranks {
     }
 
     /// The sums of `values` of all ranks, by NCCL; what goes in and what comes out are numbers that `wire` can carry.
-    #[cfg(feature = "cuda")]
+    #[cfg(feature = "nvidia")]
     pub(super) fn sum_by(
         &self,
         nccl: &device::Nccl,
