@@ -61,6 +61,8 @@ struct Seen {
     spellings: BTreeMap<String, u64>,
     /// Formats that all dates of its cells have.
     formats: FittingFormats,
+    /// True if any number with a decimal comma has groups of thousands, such as `1.234,56`.
+    has_grouped_commas: bool,
 }
 
 /// Counts and samples of the values of many records, by column.
@@ -374,6 +376,7 @@ impl Seen {
         let text = match value {
             Value::Cell(text) => {
                 self.has_cells = true;
+                self.has_grouped_commas |= kind == Kind::DecimalComma && text.contains('.');
                 if kind == Kind::Missing {
                     *self.spellings.entry(text.trim().to_owned()).or_default() += 1;
                     return;
@@ -563,6 +566,7 @@ impl Seen {
         ];
         if self.count(Kind::DecimalComma) > 0 && is_most(of(&commas) + numbers) {
             told.decimal_commas.push(self.named(&commas));
+            told.has_grouped_commas |= self.has_grouped_commas;
         } else if of(&thousands) > 0 && is_most(of(&thousands) + numbers) {
             told.thousands.push(self.named(&thousands));
         } else if self.count(Kind::Percent) > 0 && is_most(self.count(Kind::Percent) + numbers) {
@@ -739,6 +743,8 @@ struct Told {
     odd: Vec<String>,
     mixed: Vec<String>,
     decimal_commas: Vec<String>,
+    /// True if any of them has groups of thousands.
+    has_grouped_commas: bool,
     thousands: Vec<String>,
     percents: Vec<String>,
     dates: Vec<String>,
@@ -781,6 +787,7 @@ impl Told {
         let format = self.format.map_or_else(String::new, |format| {
             format!(", such as `contract.dates = [\"{format}\"]`")
         });
+        let (separator, separators) = separators_to_set(self.has_grouped_commas, config);
         let all = [
             (
                 missing_spellings,
@@ -797,8 +804,8 @@ impl Told {
             ),
             (
                 looks_like_decimal_comma,
-                "csv.decimal_separator",
-                "numbers with a decimal comma land as text; set `csv.decimal_separator = \",\"` to read them as numbers".to_owned(),
+                separator,
+                format!("numbers with a decimal comma land as text; set {separators} to read them as numbers"),
                 self.decimal_commas,
             ),
             (
@@ -852,6 +859,22 @@ impl Told {
             }
         })
         .collect()
+    }
+}
+
+/// Key of a warning about decimal commas, and the settings that read such numbers.
+fn separators_to_set(is_grouped: bool, config: &SourceConfig) -> (&'static str, &'static str) {
+    let has_comma = config.csv.decimal_separator == Some(',');
+    match (is_grouped, has_comma) {
+        (true, true) => (
+            "csv.thousands_separator",
+            "`csv.thousands_separator = \".\"`",
+        ),
+        (true, false) => (
+            "csv.decimal_separator",
+            "`csv.decimal_separator = \",\"` and `csv.thousands_separator = \".\"`",
+        ),
+        (false, _) => ("csv.decimal_separator", "`csv.decimal_separator = \",\"`"),
     }
 }
 

@@ -177,6 +177,35 @@ fn numbers_and_dates_that_are_written_otherwise_are_asked_about() {
 }
 
 #[test]
+fn decimal_commas_with_groups_name_both_separators_until_they_are_set() {
+    let warning = |cells: &[&str], more: &str| {
+        let found = infer_values(cells.iter().map(|text| cell(text)).collect(), more);
+        let warning = found.warnings.first().cloned();
+        warning.map(|warning| (warning.key.unwrap(), warning.message))
+    };
+    let (comma, both) = (
+        "csv.decimal_separator = \",\"\n",
+        "csv = { decimal_separator = \",\", thousands_separator = \".\" }\n",
+    );
+    // Cells without groups are first in byte order, so no shown sample has one.
+    let grouped = ["1,5", "1,6", "1,7", "1,8", "1.234,56"];
+    let (key, message) = warning(&grouped, "").unwrap();
+    assert_eq!(key, "csv.decimal_separator");
+    let wanted =
+        "set `csv.decimal_separator = \",\"` and `csv.thousands_separator = \".\"` to read";
+    assert!(message.contains(wanted), "{message}");
+    let (key, message) = warning(&grouped, comma).unwrap();
+    assert_eq!(key, "csv.thousands_separator");
+    assert!(
+        message.contains("set `csv.thousands_separator = \".\"` to read"),
+        "{message}"
+    );
+    assert_eq!(warning(&grouped, both), None);
+    let (_, message) = warning(&["1,5", "2,5"], "").unwrap();
+    assert!(!message.contains("thousands"), "{message}");
+}
+
+#[test]
 fn values_with_types_get_the_narrowest_type_that_loses_none() {
     use ColumnType::{Bool, Decimal, Float64, Int64, Utf8};
     let all = |values: &[(Value, usize)]| {
