@@ -8,7 +8,9 @@
 use std::io::{self, BufRead, BufReader, Cursor, Read};
 
 use encoding_rs::{DecoderResult, Encoding, UTF_8, UTF_16BE, UTF_16LE};
-use feedline_schemas::{config::CsvConfig, csv_cell::DELIMITERS};
+use feedline_schemas::{
+    config::CsvConfig, csv_cell::DELIMITERS, file_signature::format_by_signature,
+};
 
 use crate::{error::Error, notices::Notices};
 
@@ -132,6 +134,11 @@ pub(crate) fn open(
     notices: &Notices,
 ) -> Result<(Text, Dialect), String> {
     let (sample, reader) = peek(reader)?;
+    if let Some(format) = format_by_signature(&sample) {
+        return Err(format!(
+            "it is {format} by its first bytes, and no CSV file: give it the ending of its format, or save it as CSV"
+        ));
+    }
     let mark = Encoding::for_bom(&sample);
     let wanted = encoding(config).map_err(|e| e.to_string())?;
     let encoding = match (mark, wanted) {

@@ -16,6 +16,7 @@ pub mod edit;
 pub mod expect;
 pub mod export;
 pub mod failures;
+pub mod file_signature;
 pub mod format;
 #[cfg(any(test, fuzzing))]
 pub mod fuzzing;

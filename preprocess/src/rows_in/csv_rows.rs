@@ -10,7 +10,7 @@ use std::{
     },
 };
 
-use feedline_schemas::csv_cell::DELIMITERS;
+use feedline_schemas::{csv_cell::DELIMITERS, file_signature::format_by_signature};
 
 use super::{Assembly, Fault, Reader, cell::Raw, names::Named};
 
@@ -112,6 +112,11 @@ impl CsvRows {
             .take(SAMPLE)
             .read_to_end(&mut sample)
             .map_err(|e| e.to_string())?;
+        if let Some(format) = format_by_signature(&sample) {
+            return Err(format!(
+                "it is {format} by its first bytes, and no CSV file"
+            ));
+        }
         let (given, delimiter) = (delimiter, delimiter.of(&sample, wanted));
         let is_detected = matches!(given, Delimiter::Usual(usual) if usual != delimiter);
         let reader: Box<dyn Read + Send> = Box::new(Cursor::new(sample).chain(reader));
