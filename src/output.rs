@@ -411,14 +411,23 @@ impl Text for TrainReport {
             out,
             "steps",
             format!(
-                "{} in {} epochs, seed {}, {} parameters; weights of epoch {} kept",
+                "{} in {}, seed {}, {} parameters; weights of epoch {} kept",
                 grouped(self.steps),
-                self.epochs,
+                counted(self.epochs, "epoch"),
                 self.seed,
                 grouped(self.parameters),
                 self.best_epoch
             ),
         )?;
+        if let Some(counts) = &self.muon {
+            let text = format!(
+                "Muon updates {} parameters in {}, AdamW the other {}",
+                grouped(counts.muon),
+                counted_as(counts.matrices, "matrix", "matrices"),
+                grouped(counts.adamw)
+            );
+            line(out, "optimizer", text)?;
+        }
         // The processor goes without saying.
         if !matches!(self.device.as_str(), "" | "cpu") {
             line(out, "device", &self.device)?;
@@ -963,6 +972,18 @@ impl Text for BenchReport {
 )]
 fn whole_bytes(rate: f64) -> ByteSize {
     ByteSize::new(rate as u64)
+}
+
+/// A count and its noun in the singular or the plural.
+fn counted_as(count: u64, one: &str, many: &str) -> String {
+    let noun = if count == 1 { one } else { many };
+    format!("{} {noun}", grouped(count))
+}
+
+/// A count and its noun, in the plural but for 1.
+pub(crate) fn counted(count: u64, what: &str) -> String {
+    let plural = if count == 1 { "" } else { "s" };
+    format!("{count} {what}{plural}")
 }
 
 /// A count with its digits in groups of three from 10,000 on.

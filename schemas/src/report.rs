@@ -523,6 +523,17 @@ pub struct ExpectReport {
     pub file: String,
 }
 
+/// Parameters that Muon updates, and those that it leaves to AdamW.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct MuonParameters {
+    /// Matrices and kernels inside the model, which Muon updates.
+    pub matrices: u64,
+    /// Parameters in these matrices.
+    pub muon: u64,
+    /// Parameters that AdamW updates: embeddings, the last layer, biases and scales of norms.
+    pub adamw: u64,
+}
+
 /// Report of training.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct TrainReport {
@@ -540,6 +551,9 @@ pub struct TrainReport {
     pub best_epoch: u64,
     /// Trainable parameters.
     pub parameters: u64,
+    /// Parameters by the algorithm that updates them; absent for optimizers other than `muon`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub muon: Option<MuonParameters>,
     /// Device that computed, such as `cpu` or `NVIDIA H200 (cuda:0)`.
     #[serde(default)]
     pub device: String,

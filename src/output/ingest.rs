@@ -16,7 +16,9 @@ use feedline_schemas::{
     },
 };
 
-use super::{Text, delta::write_tables, grouped, line, shortened, write_rejects, write_warnings};
+use super::{
+    Text, counted, delta::write_tables, grouped, line, shortened, write_rejects, write_warnings,
+};
 
 impl Text for IngestReport {
     fn write(&self, out: &mut String) -> fmt::Result {
@@ -520,11 +522,6 @@ fn write_standing(standing: &Standing, out: &mut String) -> fmt::Result {
         line(out, "  running", format!("held by `{holder}`"))?;
     }
     line(out, "  next run", &standing.next)
-}
-
-fn counted(count: u64, what: &str) -> String {
-    let plural = if count == 1 { "" } else { "s" };
-    format!("{count} {what}{plural}")
 }
 
 fn signed(unix_s: u64) -> i64 {

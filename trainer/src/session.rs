@@ -17,6 +17,7 @@ use std::sync::atomic::AtomicBool;
 
 use feedline_schemas::{
     checkpoint::{BestEpoch, EarlyStopping, GuardState, Plateau, RunningLoss},
+    config::OptimizerKind,
     ids::{Epoch, Step},
     loader_state::LoaderState,
     manifest::Split,
@@ -49,7 +50,7 @@ use crate::{
     loss, loss_scale,
     meter::Meter,
     metrics::{Evaluation, Metrics},
-    optimizer::Optimizer,
+    optimizer::{Optimizer, count_parameters},
     parallel::{Phase, Ranks},
     plan::{Plan, Position},
     run_folder::RunFolder,
@@ -235,6 +236,8 @@ impl<'a, D: Data> Session<'a, D> {
             epochs: self.position.epoch.get(),
             best_epoch: best_epoch.number(),
             parameters: self.engine.model().layout().trained_len() as u64,
+            muon: (config.optimizer.r#type == OptimizerKind::Muon)
+                .then(|| count_parameters(self.engine.model().layout().trained_entries())),
             device: self.engine.device_name().to_owned(),
             classes: self.plan.task.classes().to_vec(),
             targets: self.plan.task.targets(),

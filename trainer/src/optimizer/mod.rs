@@ -26,6 +26,7 @@ use feedline_schemas::config::OptimizerConfig;
 
 use self::on_device::DeviceUpdate;
 pub(crate) use self::{
+    muon::count_parameters,
     on_device::{DeviceOptimizer, chosen, length, total},
     settings::{check_groups, resolve},
     share::shares,

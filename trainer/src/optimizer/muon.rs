@@ -7,6 +7,7 @@
 //! Embeddings, the model's last fully connected layer, biases and the scales of norms are updated by AdamW.
 
 use burn::tensor::{Device, Tensor, TensorData};
+use feedline_schemas::report::MuonParameters;
 
 use super::{Algorithm, DeviceUpdate, Parameter, Update, adam::Adam, on_device};
 use crate::{
@@ -39,6 +40,21 @@ const ROOT_MEAN_SQUARE: f64 = 0.2;
 /// Rows and columns of a matrix, or of a kernel.
 fn sizes(shape: &[usize]) -> [usize; 2] {
     [shape[0], shape[1..].iter().product()]
+}
+
+/// Counts the parameters that Muon updates, and those that it leaves to AdamW.
+pub(crate) fn count_parameters(parameters: &[Parameter]) -> MuonParameters {
+    let mut counts = MuonParameters::default();
+    for parameter in parameters {
+        let len = parameter.range.len() as u64;
+        if parameter.is_hidden {
+            counts.matrices += 1;
+            counts.muon += len;
+        } else {
+            counts.adamw += len;
+        }
+    }
+    counts
 }
 
 impl Muon {

@@ -31,6 +31,12 @@ fn parameters() -> Vec<Parameter> {
         .collect()
 }
 
+#[test]
+fn parameters_of_muon_are_matrices_inside_and_the_others_are_of_adamw() {
+    let counts = count_parameters(&parameters());
+    assert_eq!((counts.matrices, counts.muon, counts.adamw), (2, 24, 4));
+}
+
 const LENGTH: u32 = 28;
 
 fn rate(step: u64) -> f64 {
