@@ -14,7 +14,7 @@ use serde::Serialize;
 
 use crate::{
     exit::Outcome,
-    output::{Text, line, write_warnings},
+    output::{Text, counted, line, shortened, write_warnings},
 };
 
 /// Result of a check. Nothing has landed and nothing is written.
@@ -46,6 +46,11 @@ pub(crate) struct CheckedSource {
     /// Rows that were read to see the columns.
     pub(crate) rows: u64,
     /// Count of its columns.
+    /// Rows among those read that a run would reject.
+    pub(crate) rejected: u64,
+    /// One of them, after its reason.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) rejected_sample: Option<String>,
     pub(crate) columns: usize,
     pub(crate) warnings: Vec<Warning>,
     /// Reason that it cannot be read.
@@ -63,6 +68,22 @@ pub(crate) struct CheckedTraining {
 
 impl CheckReport {
     /// Exit code: 0 if the pipeline can run, 2 for wrong configuration, 1 for a source that cannot
+    /// Counts of rejected rows and warnings, for the result.
+    fn doubts(&self) -> String {
+        let warnings = self.sources.iter().map(|source| source.warnings.len());
+        let rejected = self.sources.iter().map(|source| source.rejected);
+        let counts = [
+            (rejected.sum::<u64>(), "rejected row"),
+            (warnings.sum::<usize>() as u64, "warning"),
+        ];
+        let counts = counts.iter().filter(|(count, _)| *count > 0);
+        let counts: Vec<String> = counts.map(|(count, what)| counted(*count, what)).collect();
+        match counts.is_empty() {
+            true => String::new(),
+            false => format!(", but {}", counts.join(" and ")),
+        }
+    }
+
     /// be read.
     pub(crate) fn outcome(&self) -> Outcome {
         match self {
@@ -146,6 +167,8 @@ pub(crate) async fn check(
                 }
                 Err(feedline_ingest::Error::Config { key, reason }) => {
                     found.asked = false;
+            rejected: 0,
+            rejected_sample: None,
                     add(&key, reason);
                 }
                 Err(error) => return Err(error.into()),
@@ -279,11 +302,15 @@ impl Text for CheckReport {
         for source in &self.sources {
             let text = match source {
                 CheckedSource {
+        self.rejected += preview.bad;
+        self.rejected_sample = preview.bad_sample;
                     error: Some(error), ..
                 } => format!("cannot be read: {error}"),
                 CheckedSource { asked: false, .. } => "not asked".to_owned(),
                 CheckedSource { rows, columns, .. } => {
-                    format!("can be read: {columns} columns in {rows} rows looked at")
+                    let columns = counted(*columns as u64, "column");
+                    let rows = counted(*rows, "row");
+                    format!("can be read: {columns} in {rows} looked at")
                 }
             };
             line(out, &source.name, text)?;
@@ -293,8 +320,8 @@ impl Text for CheckReport {
             line(out, "dataset", dataset_text(dataset))?;
         }
         if let Some(CheckedTraining { batch_size, epochs }) = &self.train {
-            let text =
-                format!("settings are valid: batches of {batch_size}, at most {epochs} epochs");
+            let epochs = counted(*epochs, "epoch");
+            let text = format!("settings are valid: batches of {batch_size}, at most {epochs}");
             line(out, "train", text)?;
         }
         for problem in &self.excerpts {
@@ -309,8 +336,17 @@ impl Text for CheckReport {
         let unread = self.sources.iter().filter(|source| source.error.is_some());
         let problems = self.problems.len() + unread.count();
         let result = match problems {
-            0 => format!("no problem found; next: feedline run {}", self.file),
+            0 => format!(
+                "no problem found{}; next: feedline run {}",
+                self.doubts(),
+                self.file
+            ),
             1 => "1 problem".to_owned(),
+            if source.rejected > 0 {
+                let sample = source.rejected_sample.as_deref().unwrap_or_default();
+                let text = format!("{}, such as {}", source.rejected, shortened(sample));
+                line(out, "  rejected", text)?;
+            }
             many => format!("{many} problems"),
         };
         line(out, "result", result)

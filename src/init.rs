@@ -12,7 +12,7 @@ use serde::Serialize;
 pub(crate) use self::{
     location::{Content, Location},
     pipeline::{Hints, Pagination, source_text, text},
-    table::{Columns, Dropped, has_decimal_commas, numbers},
+    table::{Columns, Dropped, NumberFormat, has_decimal_commas, numbers},
 };
 use crate::output::{Text, line};
 
@@ -28,6 +28,8 @@ pub(crate) struct InitReport {
     pub(crate) content: String,
     /// Number of examined rows.
     pub(crate) rows: u64,
+    /// Examined rows that a run would reject.
+    pub(crate) rejected: u64,
     /// Columns found.
     pub(crate) columns: usize,
     /// Column that a model predicts.
@@ -61,21 +63,43 @@ impl InitReport {
                 .to_vec()
         };
         let columns = columns.unwrap_or_default();
+        let decisions = columns.decisions.into_iter().chain(location.decisions());
+        let decisions = decisions.chain(preview.into_iter().flat_map(notes_of));
         Self {
             file,
             content: content.to_string(),
             rows: preview.map_or(0, |preview| preview.rows),
+            rejected: preview.map_or(0, |preview| preview.bad),
             columns: preview.map_or(0, |preview| preview.columns.len()),
             target: columns.target,
             dropped: columns.dropped,
-            decisions: columns
-                .decisions
-                .into_iter()
-                .chain(location.decisions())
-                .collect(),
+            decisions: decisions.collect(),
             next,
         }
     }
+}
+
+/// Count of rejected rows of a preview, with one of them; `None` if there are none.
+pub(crate) fn rejected_note(preview: &SourcePreview) -> Option<String> {
+    let SourcePreview {
+        rows,
+        bad,
+        bad_sample,
+        ..
+    } = preview;
+    let sample = bad_sample.as_deref().unwrap_or_default();
+    let all = rows + bad;
+    (*bad > 0).then(|| format!("{bad} of {all} rows looked at are rejected, such as {sample}"))
+}
+
+/// Rejected rows of a preview, and its warnings, each with its key.
+fn notes_of(preview: &SourcePreview) -> Vec<String> {
+    let rejected = rejected_note(preview);
+    let warnings = preview.warnings.iter().map(|warning| {
+        let key = warning.key.iter().map(|key| format!("; see `{key}`"));
+        [warning.message.clone()].into_iter().chain(key).collect()
+    });
+    rejected.into_iter().chain(warnings).collect()
 }
 
 impl Text for InitReport {

@@ -579,7 +579,7 @@ fn write_metrics(
 }
 
 /// Truncates to at most 160 characters; the rejects have the complete sample.
-fn shortened(sample: &str) -> String {
+pub(crate) fn shortened(sample: &str) -> String {
     match sample.char_indices().nth(160) {
         Some((end, _)) => format!("{}...", &sample[..end]),
         None => sample.to_owned(),

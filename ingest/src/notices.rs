@@ -95,10 +95,11 @@ impl LeftOut {
             0 => String::new(),
             more => format!(" and {more} more"),
         };
-        let message = format!(
-            "{} files of `{place}` are skipped by their extensions: `{names}`{more}; {advice}",
-            self.count
-        );
+        let skipped = match self.count {
+            1 => format!("1 file of `{place}` is skipped by its extension"),
+            many => format!("{many} files of `{place}` are skipped by their extensions"),
+        };
+        let message = format!("{skipped}: `{names}`{more}; {advice}");
         notices.push("files_left_out", key, message);
     }
 }

@@ -9,7 +9,7 @@ use super::{Tools, Work};
 use crate::{
     cli::{Init, Options, Pipeline},
     exit::Outcome,
-    init::{self, Columns, Content, Hints, InitReport, Location},
+    init::{self, Columns, Content, Hints, InitReport, Location, NumberFormat},
 };
 
 /// A look at the data that `init` writes a pipeline for.
@@ -73,9 +73,12 @@ impl<'a> FirstLook<'a> {
             anyhow::Ok(previews.remove(0))
         };
         let mut preview = look(location).await?;
-        if init::has_decimal_commas(&preview) {
+        for format in [NumberFormat::Comma, NumberFormat::GroupedComma] {
+            if !init::has_decimal_commas(&preview) {
+                break;
+            }
             let mut with_commas = location.clone();
-            with_commas.has_decimal_commas = true;
+            with_commas.number_format = format;
             let again = look(&with_commas).await?;
             if init::numbers(&again) > init::numbers(&preview) {
                 (*location, preview) = (with_commas, again);
@@ -87,10 +90,14 @@ impl<'a> FirstLook<'a> {
                 Ok(None)
             }
             Some(error) => anyhow::bail!("`{}` cannot be read: {error}", location.url),
-            None if preview.columns.is_empty() => anyhow::bail!(
-                "`{}` has no record with columns, so no pipeline can be written for it",
-                location.url
-            ),
+            None if preview.columns.is_empty() => {
+                let why = init::rejected_note(&preview)
+                    .unwrap_or_else(|| "it is empty, or has a header line alone".to_owned());
+                anyhow::bail!(
+                    "`{}` has no record with columns, so no pipeline can be written for it: {why}",
+                    location.url
+                )
+            }
             None => Ok(Some(preview)),
         }
     }

@@ -8,7 +8,7 @@ use std::{
 use anyhow::bail;
 use feedline_image::{Format, Header, ImageLimits};
 
-use super::{Columns, pipeline::image_sides};
+use super::{Columns, NumberFormat, pipeline::image_sides};
 
 /// Endings of tables, before `.gz` and `.zst`.
 const TABLES: [&str; 6] = ["csv", "tsv", "json", "ndjson", "jsonl", "parquet"];
@@ -80,19 +80,24 @@ pub(crate) struct Location {
     pub(crate) shorter_side: Option<u32>,
     /// Environment variable of a bearer token.
     pub(crate) bearer: Option<String>,
-    /// True if numbers have a decimal comma.
-    pub(crate) has_decimal_commas: bool,
+    /// Format of numbers in CSV cells.
+    pub(crate) number_format: NumberFormat,
 }
 
 impl Location {
     /// Decisions by the data itself, each with its key.
     pub(crate) fn decisions(&self) -> Vec<String> {
         let mut decisions = Vec::new();
-        if self.has_decimal_commas {
-            decisions.push(
+        match self.number_format {
+            NumberFormat::Point => {}
+            NumberFormat::Comma => decisions.push(
                 "numbers are written with a decimal comma; `csv.decimal_separator` changes it"
                     .to_owned(),
-            );
+            ),
+            NumberFormat::GroupedComma => decisions.push(
+                "numbers are written as `1.234,56`; `csv.decimal_separator` and `csv.thousands_separator` change it"
+                    .to_owned(),
+            ),
         }
         if self.content == (Content::Images { has_classes: true }) {
             let (stored, trained) = image_sides(self.shorter_side);
@@ -146,7 +151,7 @@ impl Location {
                 name: name_of(last.unwrap_or(host)),
                 shorter_side: None,
                 bearer: None,
-                has_decimal_commas: false,
+                number_format: NumberFormat::Point,
             });
         }
         let path = Path::new(given);
@@ -179,7 +184,7 @@ impl Location {
                 name,
                 shorter_side: None,
                 bearer: None,
-                has_decimal_commas: false,
+                number_format: NumberFormat::Point,
             });
         }
         let (url, content, shorter_side) = of_folder(path, given)?;
@@ -189,7 +194,7 @@ impl Location {
             name,
             shorter_side,
             bearer: None,
-            has_decimal_commas: false,
+            number_format: NumberFormat::Point,
         })
     }
 }

@@ -39,7 +39,7 @@ pub(crate) fn source_text(location: &Location, pagination: &Pagination) -> Strin
         content,
         name,
         bearer,
-        has_decimal_commas,
+        number_format,
         ..
     } = location;
     let (kind, format) = match content {
@@ -64,9 +64,9 @@ pub(crate) fn source_text(location: &Location, pagination: &Pagination) -> Strin
             quoted(variable)
         ));
     }
-    if *has_decimal_commas {
+    if let Some(keys) = number_format.keys() {
         lines.push("# Numbers are written with a decimal comma.".to_owned());
-        lines.push("csv = { decimal_separator = \",\" }".to_owned());
+        lines.push(format!("csv = {{ {keys} }}"));
     }
     lines.extend(pagination.records.clone());
     if let Some(reason) = &pagination.reason {
@@ -201,7 +201,7 @@ pub(super) fn image_sides(side: Option<u32>) -> (u32, u32) {
 fn images_text(side: Option<u32>) -> String {
     let (stored, trained) = image_sides(side);
     let measured = match side {
-        Some(side) => format!(" (their shorter side has about {side} pixels)"),
+        Some(side) => format!(" from a shorter side of about {side} pixels to {stored}"),
         None => String::new(),
     };
     IMAGES
@@ -290,7 +290,7 @@ fn one_line(text: &str) -> String {
 mod tests {
     use feedline_schemas::config::load;
 
-    use super::*;
+    use super::{super::NumberFormat, *};
 
     #[test]
     fn small_images_keep_their_size_and_large_ones_are_bounded() {
@@ -328,7 +328,10 @@ mod tests {
                 name: "data".into(),
                 shorter_side: Some(28),
                 bearer: (content == Content::Api).then(|| "TOKEN".into()),
-                has_decimal_commas: content == Content::Table,
+                number_format: match content == Content::Table {
+                    true => NumberFormat::GroupedComma,
+                    false => NumberFormat::Point,
+                },
             };
             for columns in [None, Some(&columns)] {
                 let text = text(&location, "p.toml", &Hints::default(), columns);

@@ -187,6 +187,29 @@ pub(crate) fn numbers(preview: &SourcePreview) -> usize {
     };
     preview.columns.iter().filter(is_number).count()
 }
+/// Separators of the numbers in CSV cells.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum NumberFormat {
+    /// A decimal point.
+    #[default]
+    Point,
+    /// A decimal comma: `1234,56`.
+    Comma,
+    /// A decimal comma, and points between thousands: `1.234,56`.
+    GroupedComma,
+}
+
+impl NumberFormat {
+    /// Keys of `csv` that read such numbers; none for the default.
+    pub(crate) const fn keys(self) -> Option<&'static str> {
+        match self {
+            Self::Point => None,
+            Self::Comma => Some("decimal_separator = \",\""),
+            Self::GroupedComma => Some("decimal_separator = \",\", thousands_separator = \".\""),
+        }
+    }
+}
+
 
 /// Fraction of `rows` without a target, and a limit of rejected rows above it, where the default
 /// limit is close or exceeded.

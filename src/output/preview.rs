@@ -37,6 +37,10 @@ fn write_preview(preview: &SourcePreview, out: &mut String) -> fmt::Result {
     if let Some(error) = error {
         return line(out, source, error);
     }
+    if columns.is_empty() && *bad == 0 {
+        let text = "no row: the data are empty, or have a header line alone";
+        return line(out, source, text);
+    }
     let which = match is_all {
         true => "all there are",
         false => "a sample",

@@ -252,6 +252,84 @@ fn a_table_with_decimal_commas_is_trained_on_numbers_and_predicted_as_it_is_writ
 }
 
 #[test]
+fn a_table_with_thousands_and_a_bad_row_is_read_as_numbers_and_its_bad_row_is_reported() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let mut rows = "area;price\n".to_owned();
+    for i in 0..300_u32 {
+        writeln!(rows, "{};{}.{:03},25", (i * 37) % 91, 1 + i % 9, i).unwrap();
+    }
+    rows += "7;8;9\n";
+    fs::write(folder.join("homes.csv"), rows).unwrap();
+    let init = run(folder, &["init", "homes.csv"]).expect(0).stdout;
+    let text = fs::read_to_string(folder.join("homes.toml")).unwrap();
+    let keys = r#"csv = { decimal_separator = ",", thousands_separator = "." }"#;
+    assert!(text.contains(keys), "{text}");
+    assert!(
+        init.contains("1 of 301 rows looked at are rejected, such as `ragged_row`"),
+        "{init}"
+    );
+    let check = run(folder, &["check", "homes.toml"]).expect(0).stdout;
+    assert!(
+        check.contains("target `price`, 1 numeric and 0 categorical features"),
+        "{check}"
+    );
+    assert!(
+        check.contains("rejected       1, such as `ragged_row`"),
+        "{check}"
+    );
+    assert!(
+        check.contains("no problem found, but 1 rejected row"),
+        "{check}"
+    );
+    let json = run(folder, &["check", "homes.toml", "--json"])
+        .expect(0)
+        .json();
+    assert_eq!(json["sources"][0]["rejected"], 1, "{json}");
+
+    // The advice of the warning, followed, ends the warning.
+    let bare = text.replace(keys, "csv = {}");
+    fs::write(folder.join("bare.toml"), bare).unwrap();
+    let check = run(folder, &["check", "bare.toml"]).expect(0).stdout;
+    assert!(
+        check.contains("and `csv.thousands_separator = \".\"` to read"),
+        "{check}"
+    );
+}
+
+#[test]
+fn files_without_a_row_are_refused_with_the_reason() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    for (name, bytes, word) in [
+        (
+            "head.csv",
+            &b"a,b\n"[..],
+            "it is empty, or has a header line alone",
+        ),
+        (
+            "bad.csv",
+            b"a,b\n1,2,3\n",
+            "1 of 1 rows looked at are rejected, such as `ragged_row`",
+        ),
+        (
+            "book.csv",
+            b"PK\x03\x04\x14\0\x06\0\0\x80",
+            "a workbook of Excel",
+        ),
+        (
+            "page.csv",
+            b"<!DOCTYPE html><html><body>Log in</body></html>",
+            "a page of HTML",
+        ),
+    ] {
+        fs::write(folder.join(name), bytes).unwrap();
+        let refused = run(folder, &["init", name]).expect(1).stderr;
+        assert!(refused.contains(word), "{refused}");
+    }
+}
+
+#[test]
 fn an_offline_check_sends_no_request_to_the_store_of_the_root() {
     let folder = tempfile::tempdir().unwrap();
     let asked = Arc::new(AtomicU64::new(0));
