@@ -151,7 +151,8 @@ async fn dispatch(command: Command, tools: &Tools) -> anyhow::Result<Outcome> {
             let changed = work.dataset_warning().await;
             let mut report = work.train_by(&pipeline, ranks, resume).await?;
             report.warnings.extend(changed);
-            work.print(&report, detail, Some(next_of_model(&pipeline)))?;
+            let next = work.next_of_model(&pipeline);
+            work.print(&report, detail, Some(next))?;
             Ok(work.judge(&report.warnings).unwrap_or(Outcome::Done))
         }
         Command::Rank {
@@ -524,17 +525,6 @@ impl Tools {
     }
 }
 
-/// Commands for a trained model.
-fn next_of_model(pipeline: &Pipeline) -> String {
-    let file = pipeline.file.display();
-    // Another root, source or model is another run.
-    let set = pipeline.options.set.iter();
-    let set: String = set
-        .map(|set| format!(" --set '{}={}'", set.key, set.value))
-        .collect();
-    format!("open the report; `feedline predict {file} NEW_ROWS{set}`, `feedline eval {file}{set}`")
-}
-
 /// A loaded pipeline and the tools to work on it.
 #[derive(Debug)]
 struct Work<'a> {
@@ -609,7 +599,7 @@ impl<'a> Work<'a> {
         if config.train.is_some() {
             report.train = Some(self.train_by(pipeline, ranks, Resume::Continue).await?);
         }
-        let next = report.train.is_some().then(|| next_of_model(pipeline));
+        let next = report.train.is_some().then(|| self.next_of_model(pipeline));
         self.print(&report, detail, next)?;
         let rejected =
             report.ingest.map_or(0, |i| i.rejected) + report.dataset.map_or(0, |d| d.rejected);
@@ -662,6 +652,23 @@ impl<'a> Work<'a> {
         // Without a readable landing zone there is nothing to compare.
         if built.ok()? {
             return None;
+    /// Commands for a trained model.
+    fn next_of_model(&self, pipeline: &Pipeline) -> String {
+        let file = pipeline.file.display();
+        // Another root, source or model is another run.
+        let set = pipeline.options.set.iter();
+        let set: String = set
+            .map(|set| format!(" --set '{}={}'", set.key, set.value))
+            .collect();
+        let dataset = self.loaded.config.dataset.as_ref();
+        let is_text = dataset.is_some_and(|dataset| dataset.kind.is_text());
+        let first = match is_text {
+            true => format!("feedline generate {file} --prompt TEXT{set}"),
+            false => format!("feedline predict {file} NEW_ROWS{set}"),
+        };
+        format!("open the report; `{first}`, `feedline eval {file}{set}`")
+    }
+
         }
         let message = "the dataset was built with other settings than `[dataset]` has now, or from other files: the model is of the \
                        existing dataset; run `feedline shards build` for one with these settings";

@@ -61,7 +61,9 @@ impl Content {
     /// Returns true if the pipeline trains a model: tables and APIs need a target for that.
     pub(crate) fn trains(&self, columns: Option<&Columns>) -> bool {
         match self {
-            Self::Table | Self::Api => columns.is_some_and(|columns| columns.target.is_some()),
+            Self::Table | Self::Api => {
+                columns.is_some_and(|columns| columns.target.is_some() || columns.text.is_some())
+            }
             Self::Images { has_classes } => *has_classes,
             Self::Texts { .. } => true,
         }

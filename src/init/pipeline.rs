@@ -128,11 +128,18 @@ fn table_text(hints: &Hints, columns: &Columns) -> String {
         entity,
         decisions,
         missing_targets,
+        text,
     } = columns;
     let said = decisions
         .iter()
         .map(|decision| format!("# {}\n", one_line(decision)));
     let said: String = said.collect();
+    if let Some(text) = text {
+        let lines = format!("kind = \"tokens\"\ncontent = {}\n", quoted(text));
+        return TEXTS
+            .replace("[dataset]\n", &format!("[dataset]\n{said}"))
+            .replace("kind = \"tokens\"\n", &lines);
+    }
     let Some(target) = target else {
         return format!(
             "\n{said}# To train a model, name the column that it predicts:\n\
@@ -312,6 +319,11 @@ mod tests {
             entity: Some("who\nelse".into()),
             decisions: vec!["`y`\nis a class".into()],
             missing_targets: Some((0.25, 0.4)),
+            text: None,
+        };
+        let of_texts = Columns {
+            text: Some("the \"text\"".into()),
+            ..Columns::default()
         };
         let contents = [
             Content::Table,
@@ -333,7 +345,7 @@ mod tests {
                     false => NumberFormat::Point,
                 },
             };
-            for columns in [None, Some(&columns)] {
+            for columns in [None, Some(&columns), Some(&of_texts)] {
                 let text = text(&location, "p.toml", &Hints::default(), columns);
                 let loaded = load("p.toml", &text, &[]);
                 let loaded = loaded.unwrap_or_else(|e| panic!("{content:?}: {e}\n{text}"));

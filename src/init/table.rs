@@ -22,6 +22,8 @@ const TARGETS: [&str; 10] = [
 const MAX_CLASSES: u64 = 20;
 /// Most distinct values of text that is read as a category, and most of the values in it.
 const MAX_CATEGORIES: u64 = 200;
+/// Fewest words of a text.
+const MIN_WORDS: usize = 3;
 /// Minimum number of rows to decide if the values of a column differ in each row.
 const MIN_ROWS: u64 = 20;
 
@@ -41,6 +43,8 @@ pub(crate) struct Columns {
     pub(crate) dropped: Vec<Dropped>,
     /// Column of timestamps.
     pub(crate) time: Option<String>,
+    /// Column of texts that a language model is trained on, where no column can be a feature.
+    pub(crate) text: Option<String>,
     /// Column that identifies an entity with several rows.
     pub(crate) entity: Option<String>,
     /// Decisions to review, each with its key.
@@ -112,12 +116,24 @@ impl Columns {
                     .all(|dropped| dropped.column != column.name)
         };
         if !columns.iter().any(is_feature) {
+            found.target = None;
+            // A named target is of another model.
+            let texts = columns.iter().filter(|c| is_prose(c) && target.is_none());
+            let longest = texts.max_by_key(|c| shown_length(c));
+            found.text = longest.map(|column| column.name.clone());
+            if let Some(text) = &found.text {
+                found.dropped.clear();
+                found.decisions = vec![format!(
+                    "no column can be a feature as it is, and `{text}` has texts, so a language model of them is trained; \
+                     `dataset.content` and `dataset.kind` change it"
+                )];
+                return Ok(found);
+            }
             found.decisions = vec![
                 "no column can be a feature as it is, so nothing is trained; list some in `dataset.features`, or for free text see \
                  `dataset.kind`"
                     .to_owned(),
             ];
-            found.target = None;
             return Ok(found);
         }
         let target = columns
@@ -171,22 +187,6 @@ impl Columns {
     }
 }
 
-/// Returns true if columns look like numbers with a decimal comma.
-pub(crate) fn has_decimal_commas(preview: &SourcePreview) -> bool {
-    let mut keys = preview.warnings.iter().map(|warning| warning.code.as_str());
-    keys.any(|code| code == "looks_like_decimal_comma")
-}
-
-/// Number of columns of numbers.
-pub(crate) fn numbers(preview: &SourcePreview) -> usize {
-    let is_number = |column: &&ColumnPreview| {
-        matches!(
-            column.column_type,
-            Some(ColumnType::Int64 | ColumnType::Float64 | ColumnType::Decimal)
-        )
-    };
-    preview.columns.iter().filter(is_number).count()
-}
 /// Separators of the numbers in CSV cells.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum NumberFormat {
@@ -210,6 +210,22 @@ impl NumberFormat {
     }
 }
 
+/// Returns true if columns look like numbers with a decimal comma.
+pub(crate) fn has_decimal_commas(preview: &SourcePreview) -> bool {
+    let mut keys = preview.warnings.iter().map(|warning| warning.code.as_str());
+    keys.any(|code| code == "looks_like_decimal_comma")
+}
+
+/// Number of columns of numbers.
+pub(crate) fn numbers(preview: &SourcePreview) -> usize {
+    let is_number = |column: &&ColumnPreview| {
+        matches!(
+            column.column_type,
+            Some(ColumnType::Int64 | ColumnType::Float64 | ColumnType::Decimal)
+        )
+    };
+    preview.columns.iter().filter(is_number).count()
+}
 
 /// Fraction of `rows` without a target, and a limit of rejected rows above it, where the default
 /// limit is close or exceeded.
@@ -280,6 +296,23 @@ fn is_index_name(name: &str) -> bool {
         "#",
     ]
     .contains(&lower.as_str())
+}
+
+/// Returns true for a column of texts of several words.
+fn is_prose(column: &ColumnPreview) -> bool {
+    let words = |text: &String| text.split_whitespace().count();
+    let has_words = column
+        .samples
+        .iter()
+        .filter(|text| words(text) >= MIN_WORDS);
+    column.column_type == Some(ColumnType::Utf8)
+        && !column.samples.is_empty()
+        && has_words.count() * 2 > column.samples.len()
+}
+
+/// Characters of the samples of a column.
+fn shown_length(column: &ColumnPreview) -> usize {
+    column.samples.iter().map(String::len).sum()
 }
 
 /// Returns true for a column of `rows` rows that is missing in less than half of them and has few
@@ -379,6 +412,31 @@ mod tests {
         let found = Columns::decide(&table, None).unwrap();
         assert_eq!(found.target, None);
         assert!(found.decisions[0].contains("`dataset.features`"));
+    }
+
+    #[test]
+    fn texts_without_features_are_for_a_language_model() {
+        let with = |texts: &[&str]| ColumnPreview {
+            samples: texts.iter().map(|text| (*text).to_owned()).collect(),
+            ..column("message", ColumnType::Utf8, 100, 100)
+        };
+        let found = |message: ColumnPreview| {
+            let label = column("label", ColumnType::Utf8, 100, 2);
+            Columns::decide(&preview(vec![label, message]), None).unwrap()
+        };
+        let texts = found(with(&["how are you", "call me tomorrow", "ok"]));
+        assert_eq!(
+            (texts.text.as_deref(), texts.target),
+            (Some("message"), None)
+        );
+        let codes = found(with(&["1.234,56", "A-7", "9"]));
+        assert_eq!(codes.text, None);
+        let both = preview(vec![
+            column("label", ColumnType::Utf8, 100, 2),
+            with(&["how are you"]),
+        ]);
+        let named = Columns::decide(&both, Some("label")).unwrap();
+        assert_eq!((named.text, named.target), (None, None));
     }
 
     #[test]

@@ -298,6 +298,36 @@ fn a_table_with_thousands_and_a_bad_row_is_read_as_numbers_and_its_bad_row_is_re
 }
 
 #[test]
+fn a_table_of_texts_gets_a_language_model_and_the_command_that_continues_a_text() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let mut rows = "label\tmessage\n".to_owned();
+    for i in 0..120_u32 {
+        let words: Vec<String> = (0..40)
+            .map(|w| format!("word{}", (w * w + i * 1009) % 9973))
+            .collect();
+        writeln!(
+            rows,
+            "{}\t{}",
+            ["ham", "spam"][(i % 2) as usize],
+            words.join(" ")
+        )
+        .unwrap();
+    }
+    fs::write(folder.join("sms.tsv"), rows).unwrap();
+    let init = run(folder, &["init", "sms.tsv"]).expect(0).stdout;
+    assert!(
+        init.contains("`message` has texts, so a language model"),
+        "{init}"
+    );
+    run(folder, &["check", "sms.toml"]).expect(0);
+    let done = run(folder, &["run", "sms.toml", "--set", "train.epochs=1"]).expect(0);
+    let next = "`feedline generate sms.toml --prompt TEXT --set 'train.epochs=1'`";
+    assert!(done.stdout.contains(next), "{done:#?}");
+    assert!(done.stdout.contains(" in 1 epoch, "), "{done:#?}");
+}
+
+#[test]
 fn files_without_a_row_are_refused_with_the_reason() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
