@@ -10,6 +10,7 @@ use feedline_schemas::{
     record::{Column, ColumnType},
     report::Warning,
 };
+use feedline_storage::Store;
 use serde::Serialize;
 
 use crate::{
@@ -45,12 +46,12 @@ pub(crate) struct CheckedSource {
     pub(crate) asked: bool,
     /// Rows that were read to see the columns.
     pub(crate) rows: u64,
-    /// Count of its columns.
     /// Rows among those read that a run would reject.
     pub(crate) rejected: u64,
     /// One of them, after its reason.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) rejected_sample: Option<String>,
+    /// Count of its columns.
     pub(crate) columns: usize,
     pub(crate) warnings: Vec<Warning>,
     /// Reason that it cannot be read.
@@ -67,7 +68,6 @@ pub(crate) struct CheckedTraining {
 }
 
 impl CheckReport {
-    /// Exit code: 0 if the pipeline can run, 2 for wrong configuration, 1 for a source that cannot
     /// Counts of rejected rows and warnings, for the result.
     fn doubts(&self) -> String {
         let warnings = self.sources.iter().map(|source| source.warnings.len());
@@ -84,6 +84,7 @@ impl CheckReport {
         }
     }
 
+    /// Exit code: 0 if the pipeline can run, 2 for wrong configuration, 1 for a source that cannot
     /// be read.
     pub(crate) fn outcome(&self) -> Outcome {
         match self {
@@ -109,6 +110,26 @@ pub(crate) fn training(
         feedline_trainer::check_kind(train, dataset.kind)?;
     }
     Ok(())
+}
+
+/// Reason that a pipeline with `[train]` has no dataset to train on, if so.
+pub(crate) async fn missing_dataset(config: &PipelineConfig, root: &Store) -> Option<String> {
+    let train = config.train.as_ref()?;
+    if config.dataset.is_some() || train.dataset.is_some() || train.mixture.is_some() {
+        return None;
+    }
+    let dataset = root.child("dataset");
+    // A store that cannot be read is an error of the training itself.
+    let is_built = feedline_preprocess::has_build(&dataset)
+        .await
+        .unwrap_or(true);
+    (!is_built).then(|| {
+        format!(
+            "the pipeline has no `[dataset]` to build shards from, and there is no dataset in `{}`; add a `[dataset]`, or name \
+             one that exists in `train.dataset`",
+            dataset.url()
+        )
+    })
 }
 
 /// Checks a pipeline. Reads the first page or a sample of each source, unless `is_offline`.
@@ -146,6 +167,8 @@ pub(crate) async fn check(
             name: source.name.to_string(),
             asked: !is_offline,
             rows: 0,
+            rejected: 0,
+            rejected_sample: None,
             columns: 0,
             warnings: Vec::new(),
             error: None,
@@ -167,8 +190,6 @@ pub(crate) async fn check(
                 }
                 Err(feedline_ingest::Error::Config { key, reason }) => {
                     found.asked = false;
-            rejected: 0,
-            rejected_sample: None,
                     add(&key, reason);
                 }
                 Err(error) => return Err(error.into()),
@@ -192,6 +213,9 @@ pub(crate) async fn check(
     };
     if let (Some(dataset), Some(settings)) = (&dataset, &config.dataset) {
         warn_of_missing_targets(dataset, settings, &missing, &mut sources);
+    }
+    if is_reached && let Some(reason) = missing_dataset(config, &preprocess.root).await {
+        add("train", reason);
     }
     let mut checked = None;
     if let Some(train) = &config.train {
@@ -278,6 +302,8 @@ impl CheckedSource {
         columns: &mut BTreeMap<Name, Vec<Column>>,
     ) {
         self.rows += preview.rows;
+        self.rejected += preview.bad;
+        self.rejected_sample = preview.bad_sample;
         self.columns += preview.columns.len();
         self.error = preview.error;
         self.warnings = preview.warnings;
@@ -302,8 +328,6 @@ impl Text for CheckReport {
         for source in &self.sources {
             let text = match source {
                 CheckedSource {
-        self.rejected += preview.bad;
-        self.rejected_sample = preview.bad_sample;
                     error: Some(error), ..
                 } => format!("cannot be read: {error}"),
                 CheckedSource { asked: false, .. } => "not asked".to_owned(),
@@ -314,6 +338,11 @@ impl Text for CheckReport {
                 }
             };
             line(out, &source.name, text)?;
+            if source.rejected > 0 {
+                let sample = source.rejected_sample.as_deref().unwrap_or_default();
+                let text = format!("{}, such as {}", source.rejected, shortened(sample));
+                line(out, "  rejected", text)?;
+            }
             write_warnings(&source.warnings, out)?;
         }
         if let Some(dataset) = &self.dataset {
@@ -342,11 +371,6 @@ impl Text for CheckReport {
                 self.file
             ),
             1 => "1 problem".to_owned(),
-            if source.rejected > 0 {
-                let sample = source.rejected_sample.as_deref().unwrap_or_default();
-                let text = format!("{}, such as {}", source.rejected, shortened(sample));
-                line(out, "  rejected", text)?;
-            }
             many => format!("{many} problems"),
         };
         line(out, "result", result)

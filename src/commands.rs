@@ -621,6 +621,9 @@ impl<'a> Work<'a> {
             next,
         };
         self.tools.print(&brief, self.json)
+        if let Some(reason) = check::missing_dataset(&self.loaded.config, &self.root).await {
+            return Err(self.loaded.error("train", reason).into());
+        }
     }
 
     /// Returns `Bad` for a model that is no better than its baseline, if that is required.

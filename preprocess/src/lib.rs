@@ -153,7 +153,7 @@ pub use export::{ExportRequest, ExportSelection, export};
 pub use image_preparer::ImagePreparer;
 pub use kept_rows::{KeptRow, KeptRows};
 pub use landed_texts::{LandedPlace, RejectedRow, all_rejected_rows, landed_texts, rejected_rows};
-pub use manifest::{read_manifest, read_profile, read_transform};
+pub use manifest::{has_build, read_manifest, read_profile, read_transform};
 pub use plan::TrainSplit;
 pub use rows_in::{
     CsvReading, Fault, Features, NewRows, NewTexts, RowFormat, RowSource, RowsIn, RowsReading,

@@ -24,6 +24,14 @@ use crate::{Error, card};
 /// Name of the pointer to the manifest to read.
 const CURRENT: &str = "CURRENT";
 
+/// Returns true if `dataset` has a finished build.
+///
+/// # Errors
+/// [`Error::Storage`].
+pub async fn has_build(dataset: &Store) -> Result<bool, Error> {
+    Ok(pointer(dataset).await?.is_some())
+}
+
 /// Reads the dataset's current manifest, including shards listed in tables, and checks its
 /// fingerprint.
 ///

@@ -64,6 +64,26 @@ fn a_missing_pipeline_file_is_named() {
 }
 
 #[test]
+fn a_training_without_a_dataset_is_refused_before_a_source_is_read() {
+    let folder = tempfile::tempdir().unwrap();
+    rows(folder.path());
+    let without = CSV.replace("[dataset]\ntarget = \"y\"\n", "");
+    let file = pipeline(folder.path(), &without);
+    let before = files(folder.path());
+    let word = "the pipeline has no `[dataset]`";
+    let ran = run(folder.path(), &["run", file]).expect(2);
+    assert!(ran.stderr.contains(word), "{ran:#?}");
+    let checked = run(folder.path(), &["check", file]).expect(2);
+    assert!(checked.stdout.contains(word), "{checked:#?}");
+    assert_eq!(files(folder.path()), before);
+    // A dataset that was built before is enough.
+    fs::write(folder.path().join("built.toml"), CSV).unwrap();
+    run(folder.path(), &["run", "built.toml"]).expect(0);
+    run(folder.path(), &["check", file]).expect(0);
+    run(folder.path(), &["run", file]).expect(0);
+}
+
+#[test]
 fn a_missing_data_file_is_named() {
     check(
         CSV,
