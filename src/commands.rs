@@ -45,7 +45,7 @@ use crate::{
     decode_images,
     edit::Edit,
     environment::Environment,
-    exit::Outcome,
+    exit::{self, Outcome},
     explain,
     launch::{Order, Voice},
     output::{self, Inspection, PreviewReport, Text},
@@ -967,7 +967,8 @@ impl<'a> Work<'a> {
         resume: Resume,
     ) -> anyhow::Result<TrainReport> {
         let Some(ranks) = ranks.ranks else {
-            return self.train(resume).await;
+            let report = self.train(resume).await;
+            return report.map_err(|error| exit::with_advice(error, resume));
         };
         let (config, context) = self.training()?;
         anyhow::ensure!(
@@ -976,7 +977,7 @@ impl<'a> Work<'a> {
         );
         self.tools.clear_bars();
         let order = Order::new(usize::from(ranks), pipeline, config.parallel)?;
-        let order = order.prolonging(resume == Resume::Prolong);
+        let order = order.resuming(resume);
         let seed = u64::try_from(self.tools.clock.unix().as_nanos() & u128::from(u64::MAX))?;
         let (stop, clock) = (context.stop, context.clock);
         let resumes = resume != Resume::Fresh;
@@ -1676,3 +1677,7 @@ fn read(file: &Path) -> Result<String, ConfigError> {
         reason: format!("cannot read the pipeline file: {e}; check the path"),
     })
 }
+            // The command that uses the model was interrupted, no training.
+            Ok(feedline_trainer::Error::Interrupted { .. }) => {
+                return anyhow::anyhow!("interrupted; rerun the same command");
+            }

@@ -1,11 +1,67 @@
 //! Exit codes, and the display of errors.
 
-use std::{io::Write as _, process::ExitCode};
+use std::{fmt, io::Write as _, process::ExitCode};
 
 use feedline_preprocess::told;
 use feedline_schemas::{Classified, ContractError, ErrorKind, config::ConfigError};
+use feedline_trainer::Resume;
 
 use crate::launch::RankError;
+
+/// Error of a training that can be resumed, with the way to do so.
+#[derive(Debug)]
+pub(crate) struct ResumableError {
+    pub(crate) error: feedline_trainer::Error,
+    /// End of the message.
+    pub(crate) advice: &'static str,
+}
+
+impl fmt::Display for ResumableError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}{}", self.error, self.advice)
+    }
+}
+
+impl std::error::Error for ResumableError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        self.error.source()
+    }
+}
+
+impl Classified for ResumableError {
+    fn kind(&self) -> ErrorKind {
+        self.error.kind()
+    }
+}
+
+/// Adds the way to resume to the error of an interrupted training.
+pub(crate) fn with_advice(error: anyhow::Error, resume: Resume) -> anyhow::Error {
+    use feedline_trainer::Error::{Interrupted, InterruptedUnsaved};
+
+    let advice = resume_advice(resume);
+    match error.downcast() {
+        Ok(error @ Interrupted { .. }) => ResumableError { error, advice }.into(),
+        // Without a checkpoint there is none to resume from.
+        Ok(InterruptedUnsaved { step, kept, source }) => {
+            let kept = match kept.starts_with("resume") {
+                true => format!("{kept}{advice}"),
+                false => kept,
+            };
+            InterruptedUnsaved { step, kept, source }.into()
+        }
+        Ok(error) => error.into(),
+        Err(error) => error,
+    }
+}
+
+/// End of a message that names a checkpoint to resume from: `run` resumes by itself, and `train`
+/// by an option.
+pub(crate) const fn resume_advice(resume: Resume) -> &'static str {
+    match resume {
+        Resume::Continue => ": rerun the same command",
+        Resume::Fresh | Resume::Prolong => " with `--resume`",
+    }
+}
 
 /// Outcome of a command that did its work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -93,12 +149,15 @@ fn kind_of(error: &anyhow::Error) -> Option<ErrorKind> {
         of::<feedline_preprocess::Error>,
         of::<feedline_loader::Error>,
         of::<feedline_trainer::Error>,
+        of::<ResumableError>,
     ];
     stages.iter().find_map(|of| of(error))
 }
 
 #[cfg(test)]
 mod tests {
+    use feedline_schemas::ids::Step;
+
     use super::*;
 
     #[test]
@@ -130,6 +189,46 @@ mod tests {
         for (error, code) in cases {
             assert_eq!(code_of(&error), code, "{error:#}");
         }
+    }
+
+    #[test]
+    fn an_interrupted_training_ends_with_the_way_to_resume_that_its_command_has() {
+        let message = |error: feedline_trainer::Error, resume| {
+            let error = with_advice(error.into(), resume);
+            assert_eq!(code_of(&error), 1);
+            let lines = told(error.as_ref());
+            lines.lines().next().unwrap_or_default().to_owned()
+        };
+        let interrupted = || feedline_trainer::Error::Interrupted {
+            checkpoint: "a.safetensors".to_owned(),
+        };
+        let unsaved = |kept: &str| feedline_trainer::Error::InterruptedUnsaved {
+            step: Step::new(7),
+            kept: kept.to_owned(),
+            source: Box::new(interrupted()),
+        };
+        let run = message(interrupted(), Resume::Continue);
+        assert!(
+            run.ends_with("`a.safetensors`: rerun the same command"),
+            "{run}"
+        );
+        for resume in [Resume::Fresh, Resume::Prolong] {
+            let train = message(interrupted(), resume);
+            assert!(
+                train.ends_with("`a.safetensors` with `--resume`"),
+                "{train}"
+            );
+        }
+        let saved_before = message(unsaved("resume from `b`"), Resume::Fresh);
+        assert!(
+            saved_before.contains("resume from `b` with `--resume`"),
+            "{saved_before}"
+        );
+        let lost = message(
+            unsaved("none was written before, so start it again"),
+            Resume::Fresh,
+        );
+        assert!(!lost.contains("so start it again with"), "{lost}");
     }
 
     #[test]

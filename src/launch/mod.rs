@@ -27,13 +27,14 @@ use std::{
 use anyhow::Context as _;
 use feedline_schemas::{config::ParallelConfig, report::TrainReport};
 use feedline_storage::clock::Clock;
+use feedline_trainer::Resume;
 
 use self::{
     members::{Failure, Members},
     restarts::Restarts,
 };
 pub(crate) use self::{rank::Voice, word::RankError};
-use crate::cli::Pipeline;
+use crate::{cli::Pipeline, exit};
 
 /// Interval at which a wait checks for its end.
 const TICK: Duration = Duration::from_millis(50);
@@ -47,6 +48,8 @@ pub(crate) struct Order {
     parallel: ParallelConfig,
     /// `true` if a run without checkpoints continues another one.
     prolongs: bool,
+    /// Way to resume after a failure, at the end of a message.
+    advice: &'static str,
 }
 
 impl Order {
@@ -70,12 +73,17 @@ impl Order {
             arguments,
             parallel,
             prolongs: false,
+            advice: exit::resume_advice(Resume::Fresh),
         })
     }
 
-    /// Sets `prolongs`: a run without checkpoints continues another one.
-    pub(crate) fn prolonging(self, prolongs: bool) -> Self {
-        Self { prolongs, ..self }
+    /// Sets how the first start of the ranks resumes.
+    pub(crate) fn resuming(self, resume: Resume) -> Self {
+        Self {
+            prolongs: resume == Resume::Prolong,
+            advice: exit::resume_advice(resume),
+            ..self
+        }
     }
 
     /// Trains to the end. Restarts failed ranks from the newest checkpoint, as long as that may
@@ -102,7 +110,7 @@ impl Order {
             // Before training has begun, a fresh start may still be refused because of existing
             // checkpoints.
             resume |= failure.begun;
-            let wait = next(&failure, &mut restarts, stop)?;
+            let wait = self.next(&failure, &mut restarts, stop)?;
             tracing::warn!(
                 rank = failure.rank,
                 reason = failure.reason,
@@ -139,35 +147,40 @@ impl Order {
         }
         command
     }
-}
 
-/// Returns the wait before the next start.
-///
-/// # Errors
-/// [`RankError`] if there is none.
-fn next(
-    failure: &Failure,
-    restarts: &mut Restarts,
-    stop: &AtomicBool,
-) -> Result<Duration, RankError> {
-    let said = failure.said.as_ref();
-    if let Some(said) = said.filter(|said| !said.may_pass) {
-        return Err(RankError {
-            message: said.message.clone(),
-            code: said.code,
-        });
+    /// Returns the wait before the next start.
+    ///
+    /// # Errors
+    /// [`RankError`] if there is none.
+    fn next(
+        &self,
+        failure: &Failure,
+        restarts: &mut Restarts,
+        stop: &AtomicBool,
+    ) -> Result<Duration, RankError> {
+        let said = failure.said.as_ref();
+        if let Some(said) = said.filter(|said| !said.may_pass) {
+            // Only a message that ends with a checkpoint has one to resume from.
+            let resumes = said.interrupted && said.message.ends_with(".safetensors`");
+            let advice = if resumes { self.advice } else { "" };
+            return Err(RankError {
+                message: format!("{}{advice}", said.message),
+                code: said.code,
+            });
+        }
+        let wait = if stop.load(Ordering::SeqCst) {
+            Err("it was asked to stop".to_owned())
+        } else {
+            restarts.next(failure.step, &failure.reason, failure.saved)
+        };
+        wait.map_err(|why| RankError {
+            message: format!(
+                "{failure}; not started again: {why}; resume from the newest checkpoint{}",
+                self.advice
+            ),
+            code: said.map_or(1, |said| said.code),
+        })
     }
-    let wait = if stop.load(Ordering::SeqCst) {
-        Err("it was asked to stop".to_owned())
-    } else {
-        restarts.next(failure.step, &failure.reason, failure.saved)
-    };
-    wait.map_err(|why| RankError {
-        message: format!(
-            "{failure}; not started again: {why}; `--resume` continues from the newest checkpoint"
-        ),
-        code: said.map_or(1, |said| said.code),
-    })
 }
 
 /// Waits, unless a stop is requested.

@@ -90,6 +90,7 @@ fn launch_by(
             ..ParallelConfig::default()
         },
         prolongs: false,
+        advice: " with `--resume`",
     };
     match order.carry_out(false, 1, stop, clock) {
         Ok(report) => (Ok(report), 0),
@@ -122,8 +123,8 @@ fn a_killed_rank_is_named_with_where_all_were() {
         "at 5 0; meet; [ $RANK = 1 ] && kill -9 $$; late",
     );
     let expected = "rank `1` failed: it was killed by signal 9; last known: rank 0 at step 5, computing, exchange 9; rank 1 at \
-                    step 5, computing, exchange 9; not started again: `train.parallel.restarts` is 0; `--resume` continues \
-                    from the newest checkpoint";
+                    step 5, computing, exchange 9; not started again: `train.parallel.restarts` is 0; resume from the \
+                    newest checkpoint with `--resume`";
     assert_eq!(error, expected);
     let error = failed(
         &SystemClock,

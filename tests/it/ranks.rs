@@ -309,7 +309,7 @@ fn a_rank_that_is_lost_is_named_and_not_missed_where_no_restart_is_wanted() {
         "; rank 1 at step ",
         "; rank 2 at step ",
         ", exchange ",
-        "; not started again: `train.parallel.restarts` is 0; `--resume` continues",
+        "; not started again: `train.parallel.restarts` is 0; resume from the newest checkpoint with `--resume`",
     ] {
         assert!(lost.contains(said), "`{said}` is not in {lost}");
     }

@@ -119,6 +119,40 @@ fn newest(train: &Path) -> Value {
 }
 
 #[test]
+fn an_interrupted_run_advises_to_rerun_it_and_the_rerun_resumes() {
+    let (folder, _, undisturbed) = prepared();
+    let train = folder.path().join("out/train");
+    for _ in 0..MOST_ENDED {
+        fs::remove_dir_all(&train).unwrap();
+        let mut command = feedline(folder.path());
+        command.args(["run", "pipeline.toml"]);
+        command.stdout(Stdio::null()).stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        until(&mut child, || newest(&train) != Value::Null);
+        let stopped = terminate(child);
+        if stopped.code == 0 {
+            continue;
+        }
+        let error = stopped.expect(1).stderr;
+        assert!(
+            error.contains(".safetensors`: rerun the same command"),
+            "{error}"
+        );
+        assert!(!error.contains("--resume"), "{error}");
+        let resumed = run(folder.path(), &["run", "pipeline.toml", "--json"])
+            .expect(0)
+            .json();
+        assert!(
+            resumed["train"]["resumed_at"].as_u64() > Some(0),
+            "{resumed}"
+        );
+        assert_eq!(resumed["train"]["test"], undisturbed["test"]);
+        return;
+    }
+    panic!("every run ended before its signal");
+}
+
+#[test]
 fn a_training_told_to_stop_in_a_step_or_while_it_measures_saves_leaves_and_goes_on_bit_for_bit() {
     let (folder, file, undisturbed) = prepared();
     let train = folder.path().join("out/train");
@@ -149,9 +183,7 @@ fn a_training_told_to_stop_in_a_step_or_while_it_measures_saves_leaves_and_goes_
         }
         let stopped = stopped.expect(1);
         assert!(
-            stopped
-                .stderr
-                .contains("training was interrupted; resume from"),
+            stopped.stderr.contains(".safetensors` with `--resume`"),
             "{stopped:#?}"
         );
         let header = newest(&train);

@@ -162,7 +162,7 @@ pub enum Error {
         rollbacks: usize,
     },
     /// The stop flag was set; everything up to the last step is saved.
-    #[error("training was interrupted; resume from `{checkpoint}` with `--resume`")]
+    #[error("training was interrupted; resume from `{checkpoint}`")]
     Interrupted {
         /// Checkpoint to resume from.
         checkpoint: String,
@@ -199,8 +199,8 @@ pub enum Error {
     },
     /// A rank was lost, hangs, or cannot continue.
     #[error(
-        "rank `{rank}` failed: {reason}; last known: {ranks}; start the ranks again with `--resume`: they continue from the \
-         newest checkpoint"
+        "rank `{rank}` failed: {reason}; last known: {ranks}; start the ranks again (`feedline train` with `--resume`, `feedline run` as before): they \
+         continue from the newest checkpoint"
     )]
     Rank {
         /// The rank at fault.
@@ -236,7 +236,8 @@ pub enum Error {
     /// Ranks have different weights, which must be equal.
     #[error(
         "the weights of rank(s) {ranks} differ from those of the others after step `{step}`; the checkpoints are from \
-         before that: look at the memory and the programs of these machines, then resume (`--resume`)"
+         before that: look at the memory and the programs of these machines, then resume (`feedline train` with `--resume`, or \
+         `feedline run` again)"
     )]
     WeightsDiffer {
         /// Steps taken.
@@ -246,8 +247,8 @@ pub enum Error {
     },
     /// The device that computes failed.
     #[error(
-        "the device failed: {reason}; look at its driver's log, then resume the run (`--resume`), or set `train.device` to \
-         `cpu`"
+        "the device failed: {reason}; look at its driver's log, then resume (`feedline train` with `--resume`, or `feedline run` \
+         again), or set `train.device` to `cpu`"
     )]
     Device {
         /// Report of its driver.

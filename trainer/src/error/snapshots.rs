@@ -121,7 +121,10 @@ fn of_training() -> Vec<Error> {
         },
         Error::InterruptedUnsaved {
             step: Step::new(100),
-            kept: "the newest checkpoint is of step 90: resume from it with `--resume`".into(),
+            kept: format!(
+                "resume from `{}/checkpoints/step-00000090.safetensors`, which is after step `90`",
+                run()
+            ),
             source: Box::new(slow()),
         },
         slow(),

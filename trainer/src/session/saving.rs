@@ -491,7 +491,7 @@ impl<D: Data> Session<'_, D> {
         }
         let kept = match self.saving.durable {
             Some((step, _)) => format!(
-                "resume from `{}`, which is after step `{step}`, with `--resume`",
+                "resume from `{}`, which is after step `{step}`",
                 self.saving.checkpoints().url(step)
             ),
             None => "none was written before, so start it again".into(),
