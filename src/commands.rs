@@ -464,6 +464,7 @@ async fn bench_loader(options: LoaderBench, tools: &Tools) -> anyhow::Result<Out
 }
 
 async fn verify(dataset: &Dataset, tools: &Tools) -> anyhow::Result<Outcome> {
+    check_is_dataset(dataset, tools)?;
     let store = tools.open(&dataset.url)?;
     let report = tools
         .stop
@@ -478,6 +479,7 @@ async fn verify(dataset: &Dataset, tools: &Tools) -> anyhow::Result<Outcome> {
 }
 
 async fn inspect(dataset: &Dataset, tools: &Tools) -> anyhow::Result<Outcome> {
+    check_is_dataset(dataset, tools)?;
     let store = tools.open(&dataset.url)?;
     let manifest = feedline_preprocess::read_manifest(&store).await?;
     let transform = feedline_preprocess::read_transform(&store, &manifest).await?;
@@ -490,6 +492,44 @@ async fn inspect(dataset: &Dataset, tools: &Tools) -> anyhow::Result<Outcome> {
         dataset.json,
     )?;
     Ok(Outcome::Done)
+}
+
+/// Refuses a pipeline file where a dataset is expected, and names its dataset.
+fn check_is_dataset(dataset: &Dataset, tools: &Tools) -> anyhow::Result<()> {
+    let file = Path::new(&dataset.url);
+    if file.extension().is_none_or(|end| end != "toml") || !file.is_file() {
+        return Ok(());
+    }
+    let pipeline = Pipeline {
+        file: file.to_owned(),
+        options: Options {
+            set: Vec::new(),
+            json: false,
+        },
+    };
+    let folder = Work::load(&pipeline, tools)?.root.child("dataset").url();
+    anyhow::bail!(
+        "`{}` is a pipeline file, and this command reads a dataset; that of the pipeline is `{folder}`",
+        dataset.url
+    )
+}
+
+/// Refuses a folder and a file of data where a pipeline file is expected.
+fn check_is_pipeline(file: &Path) -> Result<(), ConfigError> {
+    let shown = file.display();
+    let reason = match (file.is_dir(), crate::init::is_data_file(&shown.to_string())) {
+        (true, _) => "it is a folder",
+        (false, true) if file.is_file() => "it is a file of data",
+        _ => return Ok(()),
+    };
+    Err(ConfigError {
+        file: shown.to_string(),
+        line: None,
+        key: String::new(),
+        reason: format!(
+            "{reason}, and this command reads a pipeline file (TOML); `feedline init {shown}` writes one for it"
+        ),
+    })
 }
 
 /// Resources of every command.
@@ -537,6 +577,7 @@ struct Work<'a> {
 
 impl<'a> Work<'a> {
     fn load(pipeline: &Pipeline, tools: &'a Tools) -> anyhow::Result<Self> {
+        check_is_pipeline(&pipeline.file)?;
         Self::of_text(&read(&pipeline.file)?, pipeline, tools)
     }
 
@@ -580,6 +621,9 @@ impl<'a> Work<'a> {
         (rejects, detail): (RejectRule, Detail),
     ) -> anyhow::Result<Outcome> {
         self.check_settings()?;
+        if let Some(reason) = check::missing_dataset(&self.loaded.config, &self.root).await {
+            return Err(self.loaded.error("train", reason).into());
+        }
         let config = &self.loaded.config;
         let mut report = RunReport::default();
         if !config.source.is_empty() {
@@ -608,6 +652,23 @@ impl<'a> Work<'a> {
         Ok(judged.unwrap_or(rejects.outcome(rejected)))
     }
 
+    /// Commands for a trained model.
+    fn next_of_model(&self, pipeline: &Pipeline) -> String {
+        let file = pipeline.file.display();
+        // Another root, source or model is another run.
+        let set = pipeline.options.set.iter();
+        let set: String = set
+            .map(|set| format!(" --set '{}={}'", set.key, set.value))
+            .collect();
+        let dataset = self.loaded.config.dataset.as_ref();
+        let is_text = dataset.is_some_and(|dataset| dataset.kind.is_text());
+        let first = match is_text {
+            true => format!("feedline generate {file} --prompt TEXT{set}"),
+            false => format!("feedline predict {file} NEW_ROWS{set}"),
+        };
+        format!("open the report; `{first}`, `feedline eval {file}{set}`")
+    }
+
     /// Prints the report of a run; `next` names the commands that come next.
     fn print<R: Serialize + Text>(
         &self,
@@ -621,9 +682,6 @@ impl<'a> Work<'a> {
             next,
         };
         self.tools.print(&brief, self.json)
-        if let Some(reason) = check::missing_dataset(&self.loaded.config, &self.root).await {
-            return Err(self.loaded.error("train", reason).into());
-        }
     }
 
     /// Returns `Bad` for a model that is no better than its baseline, if that is required.
@@ -655,23 +713,6 @@ impl<'a> Work<'a> {
         // Without a readable landing zone there is nothing to compare.
         if built.ok()? {
             return None;
-    /// Commands for a trained model.
-    fn next_of_model(&self, pipeline: &Pipeline) -> String {
-        let file = pipeline.file.display();
-        // Another root, source or model is another run.
-        let set = pipeline.options.set.iter();
-        let set: String = set
-            .map(|set| format!(" --set '{}={}'", set.key, set.value))
-            .collect();
-        let dataset = self.loaded.config.dataset.as_ref();
-        let is_text = dataset.is_some_and(|dataset| dataset.kind.is_text());
-        let first = match is_text {
-            true => format!("feedline generate {file} --prompt TEXT{set}"),
-            false => format!("feedline predict {file} NEW_ROWS{set}"),
-        };
-        format!("open the report; `{first}`, `feedline eval {file}{set}`")
-    }
-
         }
         let message = "the dataset was built with other settings than `[dataset]` has now, or from other files: the model is of the \
                        existing dataset; run `feedline shards build` for one with these settings";
@@ -1650,6 +1691,10 @@ impl<'a> Work<'a> {
     /// Converts an error of several stages.
     fn stage_error(&self, error: anyhow::Error) -> anyhow::Error {
         let error = match error.downcast() {
+            // The command that uses the model was interrupted, no training.
+            Ok(feedline_trainer::Error::Interrupted { .. }) => {
+                return anyhow::anyhow!("interrupted; rerun the same command");
+            }
             Ok(error) => return self.trainer_error(error),
             Err(error) => error,
         };
@@ -1677,7 +1722,3 @@ fn read(file: &Path) -> Result<String, ConfigError> {
         reason: format!("cannot read the pipeline file: {e}; check the path"),
     })
 }
-            // The command that uses the model was interrupted, no training.
-            Ok(feedline_trainer::Error::Interrupted { .. }) => {
-                return anyhow::anyhow!("interrupted; rerun the same command");
-            }

@@ -2,11 +2,15 @@
 
 use std::{fmt, io::Write as _, process::ExitCode};
 
+use clap::{
+    Command, CommandFactory as _,
+    error::{ContextKind, ContextValue, ErrorKind as UsageKind},
+};
 use feedline_preprocess::told;
 use feedline_schemas::{Classified, ContractError, ErrorKind, config::ConfigError};
 use feedline_trainer::Resume;
 
-use crate::launch::RankError;
+use crate::{cli::Cli, launch::RankError};
 
 /// Error of a training that can be resumed, with the way to do so.
 #[derive(Debug)]
@@ -92,7 +96,28 @@ pub(crate) fn usage(error: &clap::Error) -> ExitCode {
     if error.print().is_err() {
         return ExitCode::FAILURE;
     }
+    if let Some(hint) = nested_command(error) {
+        // Standard error may be closed; the exit code reports the failure then.
+        let _written = writeln!(std::io::stderr(), "\n  tip: {hint}");
+    }
     ExitCode::from(if error.use_stderr() { 2 } else { 0 })
+}
+
+/// Names the commands that have an unknown one below them, such as `ingest status` for `status`.
+fn nested_command(error: &clap::Error) -> Option<String> {
+    if error.kind() != UsageKind::InvalidSubcommand {
+        return None;
+    }
+    let Some(ContextValue::String(name)) = error.get(ContextKind::InvalidSubcommand) else {
+        return None;
+    };
+    let cli = Cli::command();
+    let has_it = |command: &&Command| command.get_subcommands().any(|c| c.get_name() == name);
+    let found = cli.get_subcommands().filter(has_it);
+    let found: Vec<String> = found
+        .map(|command| format!("`feedline {} {name}`", command.get_name()))
+        .collect();
+    (!found.is_empty()).then(|| format!("there is {}", found.join(" and ")))
 }
 
 /// Prints the chain of causes on standard error, each once.

@@ -10,7 +10,7 @@ use feedline_ingest::SourcePreview;
 use serde::Serialize;
 
 pub(crate) use self::{
-    location::{Content, Location},
+    location::{Content, Location, is_data_file},
     pipeline::{Hints, Pagination, source_text, text},
     table::{Columns, Dropped, NumberFormat, has_decimal_commas, numbers},
 };

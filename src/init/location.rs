@@ -210,6 +210,14 @@ enum Class {
     Archive,
 }
 
+/// Returns true if the ending of `name` is that of a table, an image or an archive.
+pub(crate) fn is_data_file(name: &str) -> bool {
+    matches!(
+        class_of(name),
+        Some(Class::Table | Class::Image | Class::Archive)
+    )
+}
+
 fn class_of(name: &str) -> Option<Class> {
     let name = name.to_lowercase();
     let has = |endings: &[&str]| endings.iter().any(|end| name.ends_with(&format!(".{end}")));

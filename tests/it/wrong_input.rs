@@ -64,6 +64,34 @@ fn a_missing_pipeline_file_is_named() {
 }
 
 #[test]
+fn data_in_place_of_a_pipeline_and_a_pipeline_in_place_of_a_dataset_are_named() {
+    let folder = tempfile::tempdir().unwrap();
+    rows(folder.path());
+    fs::create_dir(folder.path().join("photos")).unwrap();
+    let file = pipeline(folder.path(), CSV);
+    let refused = |arguments: &[&str], code, parts: &[&str]| {
+        let error = run(folder.path(), arguments).expect(code).stderr;
+        for part in parts {
+            assert!(error.contains(part), "`{part}` is not in: {error}");
+        }
+    };
+    let data = ["it is a file of data", "`feedline init rows.csv`"];
+    refused(&["check", "rows.csv"], 2, &data);
+    refused(
+        &["run", "photos"],
+        2,
+        &["it is a folder", "`feedline init photos`"],
+    );
+    for command in ["verify", "inspect"] {
+        let parts = ["is a pipeline file", "out/dataset`"];
+        refused(&["shards", command, file], 1, &parts);
+    }
+    refused(&["status", file], 2, &["there is `feedline ingest status`"]);
+    let both = "there is `feedline ingest verify` and `feedline shards verify`";
+    refused(&["verify", file], 2, &[both]);
+}
+
+#[test]
 fn a_training_without_a_dataset_is_refused_before_a_source_is_read() {
     let folder = tempfile::tempdir().unwrap();
     rows(folder.path());
