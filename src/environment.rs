@@ -1,7 +1,10 @@
 //! The process environment, read once.
 
 use std::{
-    collections::BTreeMap, env, fmt, fs, os::unix::fs::MetadataExt as _, path::PathBuf,
+    collections::BTreeMap,
+    env, fmt, fs,
+    os::unix::fs::MetadataExt as _,
+    path::{Path, PathBuf},
     sync::OnceLock,
 };
 
@@ -198,6 +201,17 @@ impl fmt::Debug for Environment {
     }
 }
 
+/// Place where a relative path was looked for, for a message.
+fn looked_for(path: &str) -> String {
+    match (Path::new(path).is_relative(), env::current_dir()) {
+        (true, Ok(folder)) => format!(
+            " (looked for `{}`); check the path, a relative one begins at the current folder",
+            folder.join(path).display()
+        ),
+        _ => String::new(),
+    }
+}
+
 impl feedline_ingest::Secrets for Environment {
     fn resolve(&self, reference: &SecretRef) -> Result<String, String> {
         let secret = match (&reference.env, &reference.file) {
@@ -208,7 +222,12 @@ impl feedline_ingest::Secrets for Environment {
             })?,
             (None, Some(path)) => fs::read_to_string(path)
                 .map(|text| text.trim_end_matches(['\r', '\n']).to_owned())
-                .map_err(|e| format!("cannot read the secret file `{path}`: {e}"))?,
+                .map_err(|e| {
+                    format!(
+                        "cannot read the secret file `{path}`: {e}{}",
+                        looked_for(path)
+                    )
+                })?,
             _ => return Err("a secret needs exactly one of `env` and `file`".into()),
         };
         Ok(format!("{}{secret}", reference.prefix))

@@ -112,6 +112,25 @@ fn a_training_without_a_dataset_is_refused_before_a_source_is_read() {
 }
 
 #[test]
+fn a_secret_file_that_is_missing_is_named_with_its_folder() {
+    let set = [
+        "--set",
+        "source.0.url=http://127.0.0.1:9/x",
+        "--set",
+        "source.0.type=rest",
+    ];
+    let secret = [
+        "--set",
+        "source.0.auth={ type = 'bearer', secret = { file = 'no/token' } }",
+    ];
+    let parts = [
+        "cannot read the secret file `no/token`",
+        "/no/token`); check the path",
+    ];
+    check(CSV, &[&set[..], &secret].concat(), 2, &parts);
+}
+
+#[test]
 fn a_missing_data_file_is_named() {
     check(
         CSV,
