@@ -299,7 +299,15 @@ pub(crate) struct Generate {
     /// Number of texts, each a continuation of the same prompt
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub(crate) texts: u32,
-    /// Divisor of the scores before a token is sampled; 0 takes the most probable token
+    #[command(flatten)]
+    pub(crate) sampling: SamplingOptions,
+}
+
+/// Sampling of tokens.
+#[derive(Debug, Args)]
+pub(crate) struct SamplingOptions {
+    /// Divisor of the scores before a token is sampled; 0 takes the most probable token, without
+    /// `--top-k` and `--top-p`
     #[arg(long, default_value_t = 1.0, allow_negative_numbers = true)]
     pub(crate) temperature: f64,
     /// Sample from only so many of the most probable tokens; by default from all
@@ -327,18 +335,8 @@ pub(crate) struct Edit {
     /// measured
     #[arg(long, default_value_t = 0.99)]
     pub(crate) threshold: f64,
-    /// Divisor of the scores before a token is sampled; 0 takes the most probable token
-    #[arg(long, default_value_t = 1.0, allow_negative_numbers = true)]
-    pub(crate) temperature: f64,
-    /// Sample from only so many of the most probable tokens; by default from all
-    #[arg(long, value_name = "TOKENS")]
-    pub(crate) top_k: Option<u32>,
-    /// Draw from the fewest tokens that have this share of the probability; by default from all
-    #[arg(long, value_name = "SHARE")]
-    pub(crate) top_p: Option<f64>,
-    /// Seed of the sampling
-    #[arg(long, default_value_t = 0)]
-    pub(crate) seed: u64,
+    #[command(flatten)]
+    pub(crate) sampling: SamplingOptions,
 }
 
 impl Edit {
@@ -346,10 +344,10 @@ impl Edit {
     pub(crate) const fn rule(&self) -> EditRule {
         EditRule {
             threshold: self.threshold,
-            temperature: self.temperature,
-            top_k: self.top_k,
-            top_p: self.top_p,
-            seed: Seed::new(self.seed),
+            temperature: self.sampling.temperature,
+            top_k: self.sampling.top_k,
+            top_p: self.sampling.top_p,
+            seed: Seed::new(self.sampling.seed),
         }
     }
 }

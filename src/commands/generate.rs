@@ -35,6 +35,11 @@ impl Work<'_> {
             let reason = "it is empty, and a model continues at least one token; give text";
             return Err(self.loaded.error("--prompt", reason).into());
         }
+        if options.sampling.temperature == 0.0 && options.texts > 1 {
+            let reason = "all texts are equal at temperature 0, which takes the most probable token; ask for one text, or use a \
+                          `--temperature` above 0";
+            return Err(self.loaded.error("--texts", reason).into());
+        }
         let dataset = self.dataset()?;
         // It is logged.
         let _changed = self.dataset_warning().await;
@@ -45,10 +50,10 @@ impl Work<'_> {
             texts: options.texts,
             rule: GeneratingRule {
                 tokens: options.tokens,
-                temperature: options.temperature,
-                top_k: options.top_k,
-                top_p: options.top_p,
-                seed: options.seed,
+                temperature: options.sampling.temperature,
+                top_k: options.sampling.top_k,
+                top_p: options.sampling.top_p,
+                seed: options.sampling.seed,
             },
             writes: !self.json,
             encoder: run.encoder,

@@ -208,6 +208,19 @@ fn what_cannot_be_continued_is_one_error() {
         "`--temperature`",
     );
     refused(&with(&["--prompt", "a", "--top-p", "0"]), 2, "`--top-p`");
+    let greedy =
+        |more: &[&'static str]| with(&[&["--prompt", "a", "--temperature", "0"], more].concat());
+    refused(
+        &greedy(&["--texts", "3"]),
+        2,
+        "all texts are equal at temperature 0",
+    );
+    refused(&greedy(&["--top-k", "3"]), 2, "`--top-k`: it has no effect");
+    refused(
+        &greedy(&["--top-p", "0.5"]),
+        2,
+        "`--top-p`: it has no effect",
+    );
     refused(&with(&["--prompt", "a", "--run", "nothing"]), 2, "nothing");
     let rows = HEAD.replace("content = \"note\"\n", "target = \"id\"\n");
     fs::write(folder.join("rows.toml"), format!("{rows}\n[train]\n")).unwrap();

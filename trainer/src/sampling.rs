@@ -41,6 +41,14 @@ impl Sampling {
             let reason = format!("it is `{top_p}`, use a share above 0, up to 1");
             return refuse("top-p", reason);
         }
+        let of_several = [("top-k", top_k.is_some()), ("top-p", top_p.is_some())];
+        if let Some((key, _)) = of_several.iter().find(|(_, is_given)| *is_given)
+            && temperature == 0.0
+        {
+            let reason = "it has no effect at temperature 0, which takes the most probable token; leave it out, or use a \
+                          `--temperature` above 0";
+            return refuse(key, reason.into());
+        }
         Ok(Self {
             temperature,
             top_k,

@@ -171,5 +171,13 @@ mod tests {
         }
         let top_k = Some(0);
         refused(EditRule { top_k, ..PLAIN }, "top-k");
+        let greedy = EditRule {
+            temperature: 0.0,
+            ..PLAIN
+        };
+        let top_k = Some(3);
+        refused(EditRule { top_k, ..greedy }, "top-k");
+        let top_p = Some(0.5);
+        refused(EditRule { top_p, ..greedy }, "top-p");
     }
 }
