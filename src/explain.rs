@@ -234,7 +234,10 @@ impl Schema {
                 prefix => format!("{prefix}.{name}"),
             };
             self.walk(&path, &found, depth + 1, all);
-            all.push(path);
+            // Several shapes of a table may have the key.
+            if !all.contains(&path) {
+                all.push(path);
+            }
         }
     }
 
@@ -345,11 +348,16 @@ fn tag_of(properties: &serde_json::Map<String, Value>) -> String {
 
 /// Words that a value may be.
 fn values(shapes: &[&Value]) -> Vec<String> {
-    let mut words = Vec::new();
+    let mut words: Vec<String> = Vec::new();
     for shape in shapes {
-        words.extend(shape["const"].as_str().map(ToOwned::to_owned));
         let listed = shape["enum"].as_array().into_iter().flatten();
-        words.extend(listed.filter_map(Value::as_str).map(ToOwned::to_owned));
+        let all = listed.chain(Some(&shape["const"]));
+        for word in all.filter_map(Value::as_str).map(ToOwned::to_owned) {
+            // Several shapes may have the same words.
+            if !words.contains(&word) {
+                words.push(word);
+            }
+        }
     }
     words
 }
@@ -428,6 +436,8 @@ impl Text for KeyReport {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::*;
 
     #[test]
@@ -467,6 +477,14 @@ mod tests {
         );
         let strategy = explain(Some("dataset.step.strategy")).unwrap();
         assert_eq!(strategy.values.last().map(String::as_str), Some("knn"));
+        let mut all = Vec::new();
+        let schema = Schema::read().unwrap();
+        schema.walk("", &schema.root(), 0, &mut all);
+        for path in &all {
+            let values = schema.report(path, &schema.find(path).unwrap()).values;
+            let once: BTreeSet<&String> = values.iter().collect();
+            assert_eq!(once.len(), values.len(), "{path}: {values:?}");
+        }
         let momentum = explain(Some("train.optimizer.momentum")).unwrap();
         assert_eq!(momentum.r#type, "number");
         let train = explain(Some("train")).unwrap();
@@ -488,6 +506,15 @@ mod tests {
     fn a_name_of_several_keys_lists_them_and_an_unknown_one_the_nearest() {
         let many = explain(Some("columns")).unwrap_err().to_string();
         assert!(many.contains("dataset.step.columns"), "{many}");
+        let types = explain(Some("type")).unwrap_err().to_string();
+        let listed: Vec<&str> = types.lines().skip(1).collect();
+        let mut once = listed.clone();
+        once.dedup();
+        assert_eq!(once, listed);
+        assert!(
+            types.contains(&format!("the name of {} keys", listed.len())),
+            "{types}"
+        );
         let none = explain(Some("train.epoch")).unwrap_err().to_string();
         assert!(none.contains("`train.epochs`"), "{none}");
     }
