@@ -12,7 +12,9 @@ pub struct DocumentConfig {
     /// Unicode normalization form: `nfc` (default), `nfkc` or `none`.
     pub normalize: Normalization,
     /// Kinds of personal data to redact: any of `email`, `phone`, `card`. Each occurrence is
-    /// replaced by its kind in brackets, such as `[email]`, and counted. Default none.
+    /// replaced by its kind in brackets, such as `[email]`, and counted. `phone` replaces numbers
+    /// with a prefix (`+`, `00` or `0`) and North American ones in groups of 3, 3 and 4; a number
+    /// without either, such as `5551234567`, stays, since it may be any number. Default none.
     pub redact: Vec<PersonalData>,
     /// Filters of documents. Absent: no document is filtered out.
     #[serde(skip_serializing_if = "Option::is_none")]
