@@ -25,13 +25,13 @@ CASES = ["mlp", "cnn", "transformer", "lstm", "gpt2"]
 BATCH = {"mlp": 4096, "cnn": 128, "transformer": 16, "lstm": 64, "gpt2": 8}
 WARM = 20
 
-# Dense peaks in FLOP/s by a part of the name, from NVIDIA's data sheets: products in f32 and in bf16.
+# Dense peaks in FLOP/s by a part of the name, those of the trainer's reports: products in TF32 and in bf16.
 PEAKS = {
-    "H200": (67e12, 989e12),
-    "H100 PCIe": (51e12, 756e12),
-    "H100": (67e12, 989e12),
-    "A100": (19.5e12, 312e12),
-    "L40S": (91.6e12, 362e12),
+    "H200": (495e12, 989e12),
+    "H100 PCIe": (378e12, 756e12),
+    "H100": (495e12, 989e12),
+    "A100": (156e12, 312e12),
+    "L40S": (183e12, 362e12),
     "RTX 4090": (82.6e12, 165.2e12),
 }
 

@@ -33,6 +33,10 @@ mod no_device {
 }
 
 #[cfg(any(feature = "cuda", feature = "wgpu"))]
+#[expect(
+    clippy::cast_possible_truncation,
+    reason = "halves of a number are wanted, and a tensor has fewer than 2^32 elements"
+)]
 mod kernel {
     use std::ops::Range;
 
@@ -78,17 +82,12 @@ mod kernel {
     }
 
     /// Low and high half.
-    #[expect(clippy::cast_possible_truncation, reason = "halves are what is wanted")]
     const fn words(number: u64) -> [u32; 2] {
         [number as u32, (number >> 32) as u32]
     }
 
     /// SplitMix64 from `start` on, in numbers of two words each, as not every device has wider ones.
     #[cube(launch)]
-    #[expect(
-        clippy::cast_possible_truncation,
-        reason = "a tensor has fewer than 2^32 elements"
-    )]
     fn fill_mask(
         mask: &mut Tensor<f32>,
         start_low: u32,
