@@ -476,7 +476,8 @@ mod tests {
             "{lower}"
         );
         let strategy = explain(Some("dataset.step.strategy")).unwrap();
-        assert_eq!(strategy.values.last().map(String::as_str), Some("knn"));
+        let words = "median, mean, most_frequent, constant, knn, quantile, uniform";
+        assert_eq!(strategy.values.join(", "), words);
         let mut all = Vec::new();
         let schema = Schema::read().unwrap();
         schema.walk("", &schema.root(), 0, &mut all);
