@@ -6,7 +6,7 @@ usage: measure.py [--device cuda|wgpu|cpu] [--seconds 480] [--steps 200] [--case
 Needs Python 3.9; with --device cuda also the driver, NVRTC and the headers of CUDA, and PyTorch for the peer. In turn:
 the loader's checks (`gpu_check`, also under compute-sanitizer where that is installed), every layer and model beside the
 processor, then training of each case in each precision beside PyTorch, eager and compiled, on the same arrays. What a
-program that is not there would measure is skipped, and so is what no time is left for; both are said. Ends with 0 when all
+missing program would measure is skipped, as is what no time is left for, and a line says so. Ends with 0 when all
 that ran is well, 1 when something is not, 2 when the device is missing.
 """
 
@@ -67,7 +67,7 @@ class Bench:
         path = os.path.join(self.given.programs, name)
         if os.access(path, os.X_OK):
             return path
-        self.say(check=name, skipped=f"{path} is not there")
+        self.say(check=name, skipped=f"{path} is missing")
         return None
 
     def run(self, what, command, most=300, **options):

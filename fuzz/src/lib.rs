@@ -6,7 +6,7 @@
 #![warn(missing_docs)]
 
 /// Reports panics without an abort. Some decoders panic on damaged files, and their callers turn
-/// that into an error; a panic that nobody catches still ends the program.
+/// that into an error; a panic that is not caught still ends the program.
 pub fn report_panics() {
     std::panic::set_hook(Box::new(|panic| eprintln!("{panic}")));
 }

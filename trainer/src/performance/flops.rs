@@ -50,7 +50,7 @@ fn is_inside(parameter: &str, layer: &str) -> bool {
 }
 
 /// Number of the layer that a matrix belongs to, and the places that it is applied at for one sample; `None` for a table,
-/// of which numbers are only taken.
+/// whose rows are only looked up.
 fn places(matrix: &Parameter, facts: &[LayerFacts]) -> Option<(usize, f64)> {
     let own = facts
         .iter()

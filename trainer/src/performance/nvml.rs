@@ -70,7 +70,7 @@ impl GpuName {
     }
 }
 
-/// Figures that could not be read, each of which is logged once.
+/// Figures that could not be read; each is logged once.
 #[derive(Debug, Default)]
 struct Failed(Vec<&'static str>);
 

@@ -46,7 +46,9 @@ impl Drop for Server {
 impl Server {
     async fn start() -> Self {
         let seen = Seen::default();
-        let router = Router::new().fallback(answer).with_state(Arc::clone(&seen));
+        let router = Router::new()
+            .fallback(respond)
+            .with_state(Arc::clone(&seen));
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
         let task = tokio::spawn(async move { axum::serve(listener, router).await.unwrap() });
@@ -60,7 +62,7 @@ impl Server {
 
 const ROWS: &str = "a,b\n1,2\n3,4\n";
 
-async fn answer(
+async fn respond(
     State(seen): State<Seen>,
     method: Method,
     uri: Uri,

@@ -133,7 +133,7 @@ fn a_thousand_schedules_of_delays_give_the_same_sums() {
     }
 }
 
-/// Processes of which one has a variable in its environment.
+/// Processes; one has a variable in its environment.
 struct Processes(Vec<Child>);
 
 impl Processes {
@@ -151,7 +151,7 @@ impl Processes {
         Self((0..world).map(one).collect())
     }
 
-    /// What they said by rank; the process of `stopped`, which may not end by itself, is ended after the others.
+    /// Their output by rank; the process of `stopped`, which may not end by itself, is ended after the others.
     fn finish(self, stopped: usize) -> Vec<Output> {
         let mut children: Vec<_> = self.0.into_iter().enumerate().collect();
         children.sort_by_key(|(rank, _)| *rank == stopped);
@@ -263,7 +263,7 @@ fn work_that_fails_on_a_gpu_is_an_error_at_once() {
     }
 }
 
-/// Its heartbeats go on, so only the time limit of a message ends it, and nobody can say which rank NCCL waits for.
+/// Its heartbeats go on, so only the time limit of a message ends it, and no rank knows which one NCCL waits for.
 #[test]
 fn work_that_hangs_on_a_rank_that_is_alive_ends_at_the_time_limit_with_what_to_do() {
     let libraries = libraries();
