@@ -213,7 +213,8 @@ def main():
         for case in cases if steps else []:
             data = os.path.join(folder, case)
             os.mkdir(data)
-            made = bench.run({"case": case}, [steps, "data", case, data])
+            batch = str(given.batch or BATCH[case])
+            made = bench.run({"case": case}, [steps, "data", case, data, batch])
             if made is None:
                 continue
             if made.returncode != 0:

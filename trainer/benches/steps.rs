@@ -6,8 +6,9 @@
 //! the processors that this one may use (`taskset`); figures are medians. Processor time is that of all threads, of
 //! steps after the 20th. The last line is JSON.
 //!
-//! `steps data CASE FOLDER` writes a case's dataset, and its rows as plain arrays for other programs; `steps run CASE WHO
-//! STEPS BATCH FOLDER [DEVICE [PRECISION]]` is one such process; device and precision are those of `[train]`.
+//! `steps data CASE FOLDER [BATCH]` writes a case's dataset of an epoch of such batches, and its rows as plain arrays for
+//! other programs; `steps run CASE WHO STEPS BATCH FOLDER [DEVICE [PRECISION]]` is one such process; device and precision
+//! are those of `[train]`.
 #![expect(
     clippy::unwrap_used,
     reason = "a failed step of the setup ends the bench"
@@ -61,10 +62,12 @@ fn main() {
     let words: Vec<String> = env::args().skip(1).collect();
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     match words.as_slice() {
-        ["data", case, folder] => {
+        ["data", case, folder, batch @ ..] => {
             let (case, folder) = (named(case), Path::new(folder));
-            publish(case, folder, case.batch());
-            case.write_raw(folder, case.batch());
+            let batch = batch.first().map(|batch| batch.parse().unwrap());
+            let batch = batch.unwrap_or(case.batch());
+            publish(case, folder, batch);
+            case.write_raw(folder, batch);
         }
         ["run", case, who, steps, batch, folder, on @ ..] => {
             let case = named(case);

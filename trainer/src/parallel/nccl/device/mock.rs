@@ -256,8 +256,10 @@ fn work_that_fails_on_a_gpu_is_an_error_at_once() {
         for (rank, output) in outputs.iter().enumerate() {
             let (seconds, error) = outcome(output);
             assert!(error.contains("rank 1"), "rank {rank}, {fail}: {error}");
-            let code = "CUDA_ERROR_ILLEGAL_ADDRESS";
-            assert!(error.contains(code), "rank {rank}, {fail}: {error}");
+            // The driver reports it at the next call: one of the trainer, or one inside NCCL.
+            let codes = ["CUDA_ERROR_ILLEGAL_ADDRESS", "ncclUnhandledCudaError"];
+            let has_code = codes.iter().any(|code| error.contains(code));
+            assert!(has_code, "rank {rank}, {fail}: {error}");
             assert!(seconds < NAMED_WITHIN_S, "rank {rank}, {fail}: {seconds} s");
         }
     }
