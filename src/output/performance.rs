@@ -42,11 +42,16 @@ fn of_speed(found: &Performance) -> String {
         || "share of peak unknown".to_owned(),
         |share| format!("{:.1} % of peak", share * 100.0),
     );
-    format!(
-        "{:.1} samples/s, {:.3} TFLOP/s, {share}",
-        found.samples_per_s,
-        found.flops_per_s / 1e12
-    )
+    let rate = in_flops(found.flops_per_s);
+    format!("{:.1} samples/s, {rate}, {share}", found.samples_per_s)
+}
+
+/// Operations per second in the largest unit that they fill.
+fn in_flops(per_s: f64) -> String {
+    let units = [(1e12, "TFLOP/s"), (1e9, "GFLOP/s"), (1e6, "MFLOP/s")];
+    let filled = units.into_iter().find(|(unit, _)| per_s >= *unit);
+    let (unit, name) = filled.unwrap_or(units[2]);
+    format!("{:.1} {name}", per_s / unit)
 }
 
 /// Mean and peak of each figure that the GPU reports.
@@ -115,10 +120,22 @@ mod tests {
     }
 
     #[test]
+    fn small_rates_are_shown_in_small_units() {
+        let shown = [4e14, 7.64e7, 2.5e10, 0.0].map(in_flops);
+        let expected = [
+            "400.0 TFLOP/s",
+            "76.4 MFLOP/s",
+            "25.0 GFLOP/s",
+            "0.0 MFLOP/s",
+        ];
+        assert_eq!(shown, expected);
+    }
+
+    #[test]
     fn of_an_unknown_gpu_the_share_of_the_peak_is_unknown() {
         let text = shown("some GPU (cuda:0)", performance());
         let expected = "  step time        data 10.0 %, compute 80.0 %, communication 5.0 %, checkpoints 5.0 %\n  \
-                        speed            1234.5 samples/s, 400.000 TFLOP/s, share of peak unknown\n";
+                        speed            1234.5 samples/s, 400.0 TFLOP/s, share of peak unknown\n";
         assert_eq!(text, expected);
         assert_eq!(shown("cpu", performance()), "");
     }
@@ -140,7 +157,7 @@ mod tests {
                 ..performance()
             },
         );
-        assert!(text.contains("400.000 TFLOP/s, 40.4 % of peak\n"), "{text}");
+        assert!(text.contains("400.0 TFLOP/s, 40.4 % of peak\n"), "{text}");
         let gpu = "  gpu              utilization 87 % (peak 100 %), memory 1.0 GiB (peak 3.0 GiB), temperature 52 °C (peak 61 °C)\n";
         assert!(text.ends_with(gpu), "{text}");
     }
