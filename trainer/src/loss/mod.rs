@@ -232,8 +232,8 @@ fn of_class(weights: &[f32], id: i32) -> f32 {
     weights[usize::try_from(id).expect("class ids were checked")]
 }
 
-/// `[rows, 1]`, of classes `ids`, `[rows, 1]`, with the weight of each class and the classes on the host, if classes have weights.
-/// Computed as `log_sum_exp(outputs) - outputs[class]`, so large outputs do not overflow.
+/// `[rows, 1]`, of classes `ids`, `[rows, 1]`, with the weight of each class and the classes on the host, if classes have
+/// weights. Computed as `log_sum_exp(outputs) - outputs[class]`, so large outputs do not overflow.
 fn cross_entropy(
     outputs: Tensor<2>,
     ids: Tensor<2, Int>,

@@ -1,8 +1,8 @@
 //! Steps of a run whose weights stay on the device.
 //!
-//! Of one rank: the device is given the forward and backward pass of a batch before the numbers of the step before are looked at, so it
-//! has work while the host looks. They are looked at before the weights move again: what the guard decides of a step is
-//! decided before the next one, as on the processor.
+//! Of one rank: the device is given the forward and backward pass of a batch before the numbers of the step before are looked
+//! at, so it has work while the host looks. They are looked at before the weights move again: what the guard decides of a
+//! step is decided before the next one, as on the processor.
 //!
 //! Of several ranks: they add up their gradients in host memory, section by section while the backward pass runs, and look at
 //! the sums before the weights move. The gradient of the global batch goes back to the device, where the optimizer is. Where
