@@ -15,15 +15,16 @@ class Batch:
 
     `batch["x"]`, `batch.x` and `x, y = batch` are the same arrays; see `Loader` for their names, shapes and types.
     They share the loader's memory: it is used again when the batch and every array, tensor or view made from it are
-    gone. They may be written to.
+    gone. They may be written to. With `device`, they are on that device, in memory of their own.
     """
 
     __slots__ = ("_raw", "_as_torch", "_made", "__weakref__")
 
-    def __init__(self, raw, as_torch=False):
+    def __init__(self, raw, as_torch=False, made=None):
         self._raw = raw
         self._as_torch = as_torch
-        self._made = {}
+        # Columns that were read already; on a device all of them.
+        self._made = made or {}
 
     def __getitem__(self, name):
         made = self._made.get(name)

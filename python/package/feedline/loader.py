@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 from . import _feedline, ranks
 from .batch import Batch
+from .device import DeviceEpoch, copies_to
 from .errors import ConfigError
 
 __all__ = ["Loader"]
@@ -127,6 +128,11 @@ class Loader:
         bad_shards: for our shards, whether one that is missing or has another length than its manifest says is an error
             (`"fail"`) or left out of the order (`"skip"`), counted in `metrics()["skipped_shards"]` and remembered by the state.
         as_torch: whether iterating gives torch tensors instead of numpy arrays; see also `torch`.
+        device: a device by the name that torch has for it, such as `"cuda:0"`: batches are tensors there. On CUDA, the
+            loader's memory is page-locked, batches are copied ahead on a stream of their own, and the stream that is
+            current as a batch is handed out waits for its copy; the program does not. Other devices get plain copies.
+        device_prefetch: batches that are copied to `device` before they are asked for, 0 to 64. Each takes its memory
+            there. Default 2.
 
     Raises:
         ConfigError, DataError, ReadError: see `feedline.errors`.
@@ -170,7 +176,11 @@ class Loader:
         max_bad_fraction=None,
         bad_shards="fail",
         as_torch=False,
+        device=None,
+        device_prefetch=2,
     ):
+        self._copies = None if device is None else copies_to(device)
+        self._ahead = _device_prefetch(device_prefetch)
         self.rank, self.world_size = ranks.resolve(rank, world_size)
         urls = [os.fspath(one) for one in url] if isinstance(url, (list, tuple)) else [os.fspath(url)]
         self._inner = _feedline.Loader(
@@ -208,6 +218,7 @@ class Loader:
         )
         self._shuffle = shuffle
         self._as_torch = as_torch
+        self._holdable = slabs - 1
         self._warned = set()
         self._warn(2)
         # The state after the last batch handed out, and a flag: iterating continues from there.
@@ -216,7 +227,7 @@ class Loader:
 
     def __iter__(self):
         """Starts an epoch: the rest of the one that was loaded or set, else the next one."""
-        return _Epoch(self, self._as_torch)
+        return self._epoch(self._as_torch)
 
     def __len__(self):
         """Batches in a whole epoch; the same on every rank."""
@@ -312,6 +323,10 @@ class Loader:
             return self._inner.start_state(state["epoch"] + 1)
         return self._state
 
+    def _epoch(self, as_torch):
+        epoch = _Epoch(self, as_torch)
+        return epoch if self._copies is None else DeviceEpoch(epoch, self._copies(), self._ahead)
+
     def _begin(self):
         if not self._shuffle:
             return self._inner.start(None)
@@ -333,7 +348,7 @@ class _Torch:
         self._loader = loader
 
     def __iter__(self):
-        return _Epoch(self._loader, True)
+        return self._loader._epoch(True)
 
     def __len__(self):
         return len(self._loader)
@@ -367,21 +382,37 @@ class _Epoch:
         return self._remaining
 
     def __next__(self):
-        raw = self._batches.next() if self._remaining > 0 else None
+        raw = self.take(frames=3)
         if raw is None:
             self.close()
             raise StopIteration
+        self.hand_out(raw)
+        return Batch(raw, self._as_torch)
+
+    @property
+    def holdable(self):
+        """Batches that the program may hold while the loader continues without copying."""
+        return self._loader._holdable
+
+    def take(self, frames):
+        """The next batch of the loader, or `None`; warnings are for the caller this many frames above."""
+        raw = self._batches.next() if self._remaining > 0 else None
+        if raw is None:
+            return None
         self._remaining -= 1
-        self._loader._finished(raw)
-        self._loader._warn(2)
+        self._loader._warn(frames)
         if raw.is_copy and self._may_warn:
             self._may_warn = False
             warnings.warn(
                 "the program holds so many batches that further ones are copied; drop them earlier or raise `slabs`",
                 RuntimeWarning,
-                stacklevel=2,
+                stacklevel=frames,
             )
-        return Batch(raw, self._as_torch)
+        return raw
+
+    def hand_out(self, raw):
+        """Notes that the program has the batch: its state is the loader's from here on."""
+        self._loader._finished(raw)
 
     def close(self):
         """Ends the iteration and its threads."""
@@ -477,6 +508,12 @@ def _images(asked, shuffle):
         larger = max(int(asked.get("height", 1)), int(asked.get("width", 1)))
         usual = {"crop": {"kind": "center", "shorter_side": -(-larger * 8 // 7)}}
     return {**usual, **asked}
+
+
+def _device_prefetch(batches):
+    if not isinstance(batches, int) or isinstance(batches, bool) or not 0 <= batches <= 64:
+        raise ConfigError(f"cannot use `device_prefetch`: it is `{batches}`, use a number of batches from 0 to 64")
+    return batches
 
 
 def _global_batch(batch_size, global_batch_size, world_size):
