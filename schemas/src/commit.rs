@@ -19,7 +19,7 @@ use crate::{
     format::{COMMIT, COMMIT_MIN_READER, versioned},
     ids::{Hash128, Name, Sequence, WriterEpoch},
     record::{ColumnType, RecordSchema},
-    report::Warning,
+    warning::Warning,
 };
 
 pub use self::{

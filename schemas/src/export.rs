@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     format::{EXPORT, versioned},
     ids::{Hash128, Name, Sequence, TableName},
-    manifest::Split,
+    split::Split,
 };
 
 /// Name of the record in the folder of an export. Readers of Parquet folders skip names that begin with `_`.

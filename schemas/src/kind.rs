@@ -1,7 +1,5 @@
 //! Kinds of errors, one set for all crates.
 
-use crate::{config::ConfigError, pnm::PnmError, shard_table::TableError};
-
 /// Kinds of errors by the next step of the caller.
 ///
 /// The set holds exactly the distinctions that somebody acts on. The program's exit code is 2 for [`Config`](Self::Config), 4
@@ -40,24 +38,6 @@ pub enum ErrorKind {
 pub trait Classified {
     /// Next step of the caller.
     fn kind(&self) -> ErrorKind;
-}
-
-impl Classified for ConfigError {
-    fn kind(&self) -> ErrorKind {
-        ErrorKind::Config
-    }
-}
-
-impl Classified for PnmError {
-    fn kind(&self) -> ErrorKind {
-        ErrorKind::Data
-    }
-}
-
-impl Classified for TableError {
-    fn kind(&self) -> ErrorKind {
-        ErrorKind::Data
-    }
 }
 
 #[cfg(test)]

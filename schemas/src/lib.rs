@@ -40,9 +40,11 @@ pub mod run;
 #[cfg(test)]
 mod samples;
 pub mod shard_table;
+mod split;
 pub mod steps;
 pub mod transform;
 pub mod units;
+mod warning;
 
 pub use check::{ContractError, Versioned, decode, encode};
 pub use kind::{Classified, ErrorKind};

@@ -5,6 +5,8 @@
 //! them. Layout: `P5` (grey) or `P6` (RGB), width, height and the largest value (255) as decimal numbers with white
 //! space or `#` comments between, one white space, then the rows from the top, each pixel 1 or 3 bytes.
 
+use crate::{Classified, ErrorKind};
+
 /// An image in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pnm<'a> {
@@ -30,6 +32,12 @@ pub enum PnmError {
     /// The header makes no sense, or there is more than it says.
     #[error("{0}")]
     Corrupt(&'static str),
+}
+
+impl Classified for PnmError {
+    fn kind(&self) -> ErrorKind {
+        ErrorKind::Data
+    }
 }
 
 /// The header of an image with these sides; its pixels follow.

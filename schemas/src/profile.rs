@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     format::{PROFILE, versioned},
     ids::Hash128,
-    manifest::Split,
+    split::Split,
 };
 
 /// Number of bins of a column of the training split, where its values allow.

@@ -13,9 +13,10 @@ use crate::{
     diagnostics::Diagnostics,
     format::{RUN, versioned},
     ids::Hash128,
-    manifest::{Layout, Split, SplitContent},
+    manifest::{Layout, SplitContent},
     performance::Performance,
     report::{ImagesReport, MixedSource},
+    split::Split,
 };
 
 /// The record of a run. Fields may be added.

@@ -37,9 +37,11 @@ use arrow::{
 };
 
 use crate::{
+    Classified, ErrorKind,
     guard::catching,
     ids::Hash128,
-    manifest::{Block, Lengths, Shard, Split},
+    manifest::{Block, Lengths, Shard},
+    split::Split,
 };
 
 /// Most shards of a split that a manifest lists itself.
@@ -94,6 +96,12 @@ pub struct TableError {
     pub path: String,
     /// Description of the error.
     pub reason: String,
+}
+
+impl Classified for TableError {
+    fn kind(&self) -> ErrorKind {
+        ErrorKind::Data
+    }
 }
 
 /// Writes the table of a split: how a manifest names it, and the file.

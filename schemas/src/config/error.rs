@@ -2,6 +2,8 @@
 
 use std::{fmt, ops::Range};
 
+use crate::{Classified, ErrorKind};
+
 /// Line of a pipeline file, with the columns of the key or value that an error is about.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MarkedLine {
@@ -39,6 +41,12 @@ pub struct ConfigError {
     pub key: String,
     /// Reason, and what to do.
     pub reason: String,
+}
+
+impl Classified for ConfigError {
+    fn kind(&self) -> ErrorKind {
+        ErrorKind::Config
+    }
 }
 
 impl fmt::Display for ConfigError {

@@ -21,3 +21,16 @@ pub struct SecretRef {
     #[serde(default)]
     pub prefix: String,
 }
+
+/// Text of a request that may be secret, such as the value of a header.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(
+    untagged,
+    expecting = "expected text, or a reference to a secret, `{ env = \"NAME\" }` or `{ file = \"PATH\" }`"
+)]
+pub enum TextOrSecret {
+    /// Plain text.
+    Text(String),
+    /// A secret.
+    Secret(SecretRef),
+}

@@ -8,8 +8,8 @@ use serde::{Deserialize, Deserializer, Serialize};
 use super::{
     AuthConfig, BodyConfig, Bounded, BoundedCount, Bytes, ContractConfig, CrawlConfig, CsvConfig,
     ForEachConfig, GraphqlConfig, IncrementalConfig, LimitsConfig, Method, PageConfig,
-    PaginationConfig, ParamsIn, Real, Refresh, ResponseConfig, RetryConfig, Seconds, SecretRef,
-    SlicesConfig, SourceScheduleConfig, TlsConfig, ZeroToHalf, tagged::KeyTable,
+    PaginationConfig, ParamsIn, Real, Refresh, ResponseConfig, RetryConfig, Seconds, SlicesConfig,
+    SourceScheduleConfig, TextOrSecret, TlsConfig, ZeroToHalf, tagged::KeyTable,
 };
 use crate::ids::Name;
 
@@ -308,19 +308,6 @@ pub enum SourceKind {
     Html,
     /// Files: CSV, JSON, NDJSON, Parquet, images, idx images, text; plain, gzip or zstd.
     Files,
-}
-
-/// Value of a header.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(
-    untagged,
-    expecting = "expected text, or a reference to a secret, `{ env = \"NAME\" }` or `{ file = \"PATH\" }`"
-)]
-pub enum TextOrSecret {
-    /// Plain text.
-    Text(String),
-    /// A secret.
-    Secret(SecretRef),
 }
 
 /// Format of files.
