@@ -11,7 +11,7 @@ use feedline_schemas::{
     report::Warning,
 };
 
-use crate::{metrics::Metrics, track::report::metric};
+use crate::metrics::{Metrics, metric};
 
 /// Code of the warning.
 pub(crate) const CODE: &str = "worse_than_baseline";

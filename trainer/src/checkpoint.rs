@@ -20,7 +20,9 @@ mod decode;
 mod encode;
 #[cfg(any(test, fuzzing))]
 pub(crate) mod fuzzing;
+mod paths;
 mod saver;
+mod snapshot;
 mod state;
 
 use std::{
@@ -31,46 +33,17 @@ use std::{
 use feedline_schemas::{
     checkpoint::CheckpointHeader, config::TrainConfig, ids::Step, report::Warning,
 };
-use feedline_storage::Listed;
 
+use self::paths::{FOLDER, path, step_of_state, steps_in};
 pub(crate) use self::{
     decode::{Expected, decode},
     encode::{Frozen, Numbers},
+    paths::{BEST_PATH, step_of},
     saver::{Due, Live, Saved, Saver, Snapshots},
+    snapshot::{METADATA_KEY, Snapshot},
     state::StateFile,
 };
-use crate::{
-    error::Error,
-    model::Parameter,
-    optimizer::{StateBucket, StateLayout},
-    run_folder::RunFolder,
-};
-
-/// Path of the best weights in the run's folder.
-pub(crate) const BEST_PATH: &str = "best.safetensors";
-
-const FOLDER: &str = "checkpoints";
-/// Metadata entry of the header.
-pub(crate) const METADATA_KEY: &str = "feedline";
-
-/// Content of a checkpoint.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Snapshot {
-    /// The header; its hashes are filled in when it is written.
-    pub(crate) header: CheckpointHeader,
-    /// All parameters.
-    pub(crate) parameters: Vec<f32>,
-    /// State of the optimizer; none in `best.safetensors`, and where it is in files of its own.
-    pub(crate) state: Vec<StateBucket>,
-    /// The average of the weights, where one is kept.
-    pub(crate) average: Option<Vec<f32>>,
-    /// The best weights, when they are not `parameters`.
-    pub(crate) best: Option<Vec<f32>>,
-}
-
-fn state_name(bucket: &str) -> String {
-    format!("optimizer.all.{bucket}")
-}
+use crate::{error::Error, model::Parameter, optimizer::StateLayout, run_folder::RunFolder};
 
 /// Returns true if a run's folder has checkpoints.
 ///
@@ -174,7 +147,7 @@ impl Checkpoints {
             .into_iter()
             .map(|f| f.path)
             .collect();
-        own.retain(|path| state::step_of(path) == Some(step));
+        own.retain(|path| step_of_state(path) == Some(step));
         // The checkpoint comes last.
         own.push(path(step));
         for path in own {
@@ -255,7 +228,7 @@ impl Checkpoints {
         steps.retain(|step| !gone.contains(step));
         // Shares of a state without its checkpoint are of no use.
         let alone = listed.iter().filter(|file| {
-            state::step_of(&file.path)
+            step_of_state(&file.path)
                 .is_some_and(|step| step <= newest.step && !steps.contains(&step))
         });
         alone
@@ -353,27 +326,6 @@ impl Checkpoints {
     fn steps(&self) -> Result<Vec<Step>, Error> {
         Ok(steps_in(&self.folder.list(FOLDER)?))
     }
-}
-
-/// Steps of the checkpoints among these files, rising.
-fn steps_in(listed: &[Listed]) -> Vec<Step> {
-    let steps = listed.iter().filter_map(|file| step_of(&file.path));
-    let mut steps: Vec<Step> = steps.collect();
-    steps.sort_unstable();
-    steps
-}
-
-fn path(step: Step) -> String {
-    format!("{FOLDER}/step-{:08}.safetensors", step.get())
-}
-
-/// Steps of the checkpoint with this path in the folder of its run.
-pub(crate) fn step_of(path: &str) -> Option<Step> {
-    let name = path
-        .strip_prefix(FOLDER)?
-        .strip_prefix("/step-")?
-        .strip_suffix(".safetensors")?;
-    name.parse().ok().map(Step::new)
 }
 
 #[cfg(test)]

@@ -41,7 +41,7 @@ use self::parts::{Cut, Workers};
 pub(crate) use self::{gradient::Computed, on_device::OnDevice};
 use crate::{
     data::{Inputs, Samples, Targets},
-    device::{Backend, DeviceKind, Upload as _, count_download, is_processor},
+    device::{Backend, DeviceKind, Upload as _, is_processor, numbers},
     input::{self, Normalisation},
     layers::{KeyValueCache, MOMENTUM, Pass, PassSettings, in_f32},
     loss::Loss,
@@ -389,20 +389,6 @@ impl Engine {
         };
         let entries = self.model.layout().entries().iter();
         entries.map(|p| tensor(&bucket[p.range.clone()])).collect()
-    }
-}
-
-pub(crate) fn numbers<const D: usize>(tensor: Tensor<D>) -> Vec<f32> {
-    count_download(tensor.shape().num_elements() * size_of::<f32>());
-    tensor
-        .into_data()
-        .try_into_vec()
-        .expect("tensors here are f32")
-}
-
-fn add(sum: &mut [f32], part: &[f32]) {
-    for (sum, part) in sum.iter_mut().zip(part) {
-        *sum += part;
     }
 }
 

@@ -1,27 +1,24 @@
 //! Measures the kept weights of a run on one split.
 
-use feedline_schemas::{
-    config::TrainConfig,
-    manifest::Split,
-    report::{EvalReport, Warning},
-};
+use feedline_schemas::{config::TrainConfig, manifest::Split, report::EvalReport};
 
 use crate::{
     Context, Group, baseline,
-    checkpoint::{BEST_PATH, Checkpoints, Snapshot},
+    checkpoint::Snapshot,
     engine::Engine,
     error::Error,
-    kept::{self, Choice, ChosenRun, Dataset, Kept, Use},
+    kept::{self, Choice, ChosenRun, Dataset, Kept, Use, read_kept_weights},
     loaders::{Loaders, Purpose},
     model::Build,
+    opened::Opened,
     parallel::Ranks,
-    plan::Plan,
     predict::MeasuredRows,
-    run_folder::{RunFolder, runtime},
-    session::{self, MeasuredBatch, Watch},
+    run_context::Watch,
+    run_folder::runtime,
+    session::{self, MeasuredBatch},
     task::Task,
     track::status::Tracker,
-    train::{Opened, encoded_by_target},
+    transform_artefact::encoded_by_target,
 };
 
 /// Measures the best weights of a run on one split: of the run that `config` and the dataset name, or where nothing was
@@ -193,48 +190,7 @@ fn measure(
 /// [`Error::NoCheckpoint`], or what storage says.
 pub(crate) fn best(opened: &Opened, engine: &Engine) -> Result<(String, Snapshot), Error> {
     let usable = |snapshot: &Snapshot| opened.plan.accepts(snapshot);
-    let (checkpoint, snapshot, _) = kept(&opened.plan, &opened.folder, engine, &usable)?;
+    let (checkpoint, snapshot, _) =
+        read_kept_weights(&opened.plan, &opened.folder, engine, &usable)?;
     Ok((checkpoint, snapshot))
-}
-
-/// The snapshot that holds the best weights of the run in `folder`, of the checkpoints that are `usable`, where it is, and
-/// warnings of damaged ones.
-///
-/// # Errors
-/// [`Error::NoCheckpoint`], or what storage says.
-pub(crate) fn kept(
-    plan: &Plan,
-    folder: &RunFolder,
-    engine: &Engine,
-    usable: &dyn Fn(&Snapshot) -> Result<(), String>,
-) -> Result<(String, Snapshot, Vec<Warning>), Error> {
-    let parameters = engine.model().layout().entries();
-    let state = plan.settings.optimizer_state(&engine.trained());
-    let config = plan.settings.config();
-    let checkpoints = Checkpoints::new(folder.clone(), parameters, state, config);
-    let newest = checkpoints.newest(usable);
-    match checkpoints.best() {
-        // A process that died between the two writes left a best file that is older than what the newest knows of.
-        Ok(Some(snapshot)) if !is_stale(&snapshot, &newest) => {
-            return Ok((folder.url_of(BEST_PATH), snapshot, checkpoints.warnings()));
-        }
-        Ok(_) => {}
-        Err(error @ Error::Damaged { .. }) => {
-            tracing::warn!(%error, "the best weights cannot be read; taking them from the newest checkpoint");
-            checkpoints.pass_over(&error);
-        }
-        Err(other) => return Err(other),
-    }
-    let snapshot = newest?.ok_or_else(|| Error::NoCheckpoint { url: folder.url() })?;
-    let url = checkpoints.url(snapshot.header.step);
-    Ok((url, snapshot, checkpoints.warnings()))
-}
-
-/// Returns true if the newest checkpoint records better weights than `best` holds.
-fn is_stale(best: &Snapshot, newest: &Result<Option<Snapshot>, Error>) -> bool {
-    let Ok(Some(newest)) = newest else {
-        return false;
-    };
-    let known = newest.header.early_stopping.best.as_ref();
-    known.is_some_and(|known| known.step != best.header.step)
 }

@@ -13,8 +13,8 @@ use serde::Serialize;
 use crate::{
     Context,
     error::{Error, config as wrong},
-    images::Statistics,
     init::{CLASSES_KEY, FEATURES_KEY, LAYOUT_KEY, STATISTICS_KEY, TARGETS_KEY},
+    input::Statistics,
     kept::{self, Choice, ChosenRun, Kept, Use},
     model::Build,
     run_folder::runtime,

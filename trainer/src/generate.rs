@@ -270,7 +270,7 @@ mod tests {
         let input = crate::input::tensors(samples, &crate::input::Normalisation::default(), device);
         let model = generator.engine.model();
         let mut pass = crate::layers::Pass::new(model.layout(), &generator.weights, None);
-        let scores = crate::engine::numbers(model.forward(&mut pass, &input));
+        let scores = crate::device::numbers(model.forward(&mut pass, &input));
         scores[(ids.len() - 1) * VOCABULARY..].to_vec()
     }
 

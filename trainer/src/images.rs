@@ -9,14 +9,12 @@ use feedline_schemas::{
 };
 
 use crate::{
+    config_values::above_zero,
     error::{Error, config as wrong},
     init::Weights,
+    input::Statistics,
     number::single,
-    settings::above_zero,
 };
-
-/// Mean and standard deviation of red, green and blue.
-pub(crate) type Statistics = [[f32; 3]; 2];
 
 /// Checks every value of `config` that needs no dataset.
 ///

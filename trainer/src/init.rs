@@ -1,61 +1,32 @@
 //! Weights to begin with, from a safetensors file.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+mod differences;
+mod renaming;
+mod weights_file;
 
-use bytes::Bytes;
+use std::collections::{BTreeSet, HashMap};
+
 use feedline_schemas::{
-    config::{InitConfig, WeightLayout, nearest},
-    ids::Hash128,
+    config::{InitConfig, WeightLayout},
     report::Warning,
 };
-use safetensors::{
-    SafeTensors,
-    tensor::{Dtype, TensorView},
-};
-use serde_json::Value;
+use safetensors::SafeTensors;
 
+pub use self::weights_file::split;
+pub(crate) use self::weights_file::{
+    CLASSES_KEY, FEATURES_KEY, LAYOUT_KEY, STATISTICS_KEY, TARGETS_KEY, Weights,
+};
+use self::{differences::Differences, renaming::renamed, weights_file::FileClasses};
 use crate::{
-    Context,
-    checkpoint::METADATA_KEY,
     error::{Error, config as wrong},
     head::{self, Head, Outputs},
-    images::Statistics,
     layers::{Layout, Parameter},
     pattern,
     torch::{self, FoundTensor},
 };
 
-/// Before the names of weights in the files of runs.
-const PREFIX: &str = "parameter.";
-
-/// Metadata entry of an export: mean and deviation that images were normalised by, as two JSON lists in one.
-pub(crate) const STATISTICS_KEY: &str = "images";
-
-/// Metadata entry of an export: the names of the classes by output, as a JSON list.
-pub(crate) const CLASSES_KEY: &str = "classes";
-
-/// Metadata entry of an export: the names of the features of a row in order, as a JSON list.
-pub(crate) const FEATURES_KEY: &str = "features";
-/// Metadata entry of an export: the names of several targets by output, as a JSON list.
-pub(crate) const TARGETS_KEY: &str = "targets";
-
-/// Metadata entry of an export: the layout of its matrices, as in the configuration.
-pub(crate) const LAYOUT_KEY: &str = "feedline.layout";
-
 /// Ending of a counter of PyTorch's batch norm, which computes nothing.
 const BATCH_COUNTER: &str = "num_batches_tracked";
-
-/// Most names in a message.
-const NAMED: usize = 10;
-
-/// A file of weights.
-#[derive(Clone, Debug)]
-pub(crate) struct Weights {
-    url: String,
-    bytes: Bytes,
-    /// Hash of its bytes.
-    pub(crate) hash: Hash128,
-}
 
 /// Model that weights are loaded into.
 #[derive(Clone, Copy, Debug)]
@@ -70,16 +41,6 @@ pub(crate) struct InitTarget<'a> {
     pub(crate) reconstructs: bool,
     /// Targets of the dataset by output, where several numbers are predicted; otherwise none.
     pub(crate) targets: &'a [String],
-}
-
-/// The classes that a file's outputs are for.
-enum FileClasses {
-    /// These, by output.
-    Named(Vec<String>),
-    /// The file is a run's and names none.
-    Unnamed,
-    /// The file is no run's and names none.
-    Foreign,
 }
 
 /// Warnings about a file of weights, which are logged too.
@@ -131,33 +92,7 @@ fn arrange_rows(
     }
 }
 
-/// Differences between a file and a model.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-struct Differences {
-    /// Tensors of the model that the file has not.
-    missing: Vec<String>,
-    /// Tensors of the file that the model has not.
-    left_over: Vec<String>,
-}
-
 impl Weights {
-    /// Reads the file that `config` names.
-    ///
-    /// # Errors
-    /// [`Error::Config`] when the context has no store for it; [`Error::Storage`].
-    pub(crate) async fn read(config: &InitConfig, context: &Context) -> Result<Self, Error> {
-        let Some(store) = &context.weights else {
-            return Err(wrong("init.from", "the store of the file was not opened"));
-        };
-        let (_, name) = split(&config.from);
-        let bytes = store.get(name).await?;
-        Ok(Self {
-            url: store.url_of(name),
-            hash: Hash128::of(&bytes),
-            bytes,
-        })
-    }
-
     /// Puts the file's weights into `bucket`; what is to be replaced, or is missing where that is allowed, stays. The
     /// columns of the output layer follow the classes of `target`, and the rows of layers that read features follow its
     /// features. Returns warnings.
@@ -335,19 +270,6 @@ impl Weights {
         );
         warnings.push("moved_features", "train.init.from", message);
         Ok(Some(features.iter().map(|name| places[name]).collect()))
-    }
-
-    /// The features that the weights are for, as the file says.
-    fn named_features(&self) -> Option<Vec<String>> {
-        let entries = self.metadata();
-        let found = match entries.get(METADATA_KEY) {
-            Some(header) => {
-                let header: Value = serde_json::from_str(header).ok()?;
-                serde_json::from_value(header.get("features")?.clone()).ok()
-            }
-            None => serde_json::from_str(entries.get(FEATURES_KEY)?).ok(),
-        };
-        found.filter(|names: &Vec<String>| !names.is_empty())
     }
 
     /// Positions of the outputs for the dataset's `classes` among those of the file; `None` where
@@ -574,68 +496,6 @@ impl Weights {
         Ok(WeightLayout::Feedline)
     }
 
-    /// The layout that the file names; a run's is the program's own.
-    fn stated_layout(&self) -> Option<WeightLayout> {
-        let entries = self.metadata();
-        match entries.get(LAYOUT_KEY).map(String::as_str) {
-            Some("torch") => Some(WeightLayout::Torch),
-            Some("feedline") => Some(WeightLayout::Feedline),
-            _ if entries.contains_key(METADATA_KEY) => Some(WeightLayout::Feedline),
-            _ => None,
-        }
-    }
-
-    fn metadata(&self) -> HashMap<String, String> {
-        let metadata = SafeTensors::read_metadata(&self.bytes).ok();
-        let entries = metadata.and_then(|(_, metadata)| metadata.metadata().clone());
-        entries.unwrap_or_default()
-    }
-
-    /// Mean and deviation that the images of the run were normalised by that the weights are of; `None` where the file
-    /// does not say them.
-    pub(crate) fn statistics(&self) -> Option<Statistics> {
-        let entries = self.metadata();
-        if let Some(text) = entries.get(STATISTICS_KEY) {
-            return serde_json::from_str(text).ok();
-        }
-        let header: Value = serde_json::from_str(entries.get(METADATA_KEY)?).ok()?;
-        let images = header.get("config")?.get("images")?;
-        let of = |key: &str| serde_json::from_value(images.get(key)?.clone()).ok();
-        let found: Statistics = [of("mean")?, of("deviation")?];
-        let [mean, deviation] = &found;
-        let usable = mean.iter().all(|m| m.is_finite())
-            && deviation.iter().all(|d| d.is_finite() && *d > 0.0);
-        usable.then_some(found)
-    }
-
-    /// Names of the outputs that the file has at `key`, in the header of a run or in the metadata of an export.
-    fn names(&self, key: &str) -> Option<Vec<String>> {
-        let entries = self.metadata();
-        if let Some(header) = entries.get(METADATA_KEY) {
-            let header: Value = serde_json::from_str(header).unwrap_or_default();
-            return serde_json::from_value(header.get(key)?.clone()).ok();
-        }
-        serde_json::from_str(entries.get(key)?).ok()
-    }
-
-    /// The classes that the file's outputs are for, as the file says.
-    fn classes(&self) -> FileClasses {
-        let entries = self.metadata();
-        let entry = |key: &str| entries.get(key);
-        let names = |value: Value| serde_json::from_value::<Vec<String>>(value).ok();
-        if let Some(header) = entry(METADATA_KEY) {
-            let header: Value = serde_json::from_str(header).unwrap_or_default();
-            let own = header.get("classes").cloned().and_then(names);
-            return own.map_or(FileClasses::Unnamed, FileClasses::Named);
-        }
-        let own = entry(CLASSES_KEY).and_then(|text| serde_json::from_str(text).ok());
-        match (own, entries.contains_key(TARGETS_KEY)) {
-            (Some(own), _) => FileClasses::Named(own),
-            (None, true) => FileClasses::Unnamed,
-            (None, false) => FileClasses::Foreign,
-        }
-    }
-
     /// The numbers of a tensor for `entry`, in its order.
     fn values(
         &self,
@@ -677,154 +537,13 @@ impl Weights {
             false => numbers,
         })
     }
-
-    fn refused(&self, reason: &str) -> Error {
-        wrong("init.from", format!("cannot use `{}`: {reason}", self.url))
-    }
-}
-
-/// The folder and the name of a file.
-#[must_use]
-pub fn split(url: &str) -> (&str, &str) {
-    url.rsplit_once('/').unwrap_or((".", url))
-}
-
-/// The tensors by the model's names.
-fn renamed<'a>(
-    tensors: BTreeMap<&'a str, TensorView<'a>>,
-    rename: &[[String; 2]],
-) -> Result<BTreeMap<String, TensorView<'a>>, Error> {
-    // A checkpoint holds more than the weights.
-    let of_run = tensors.keys().any(|name| name.starts_with(PREFIX));
-    let own_name = |name: &&'a str| match name.strip_prefix(PREFIX) {
-        Some(own) => Some(own),
-        None if of_run => None,
-        None => Some(*name),
-    };
-    check_renamings(
-        rename,
-        &tensors.keys().filter_map(own_name).collect::<Vec<_>>(),
-    )?;
-    let mut found = BTreeMap::new();
-    for (name, view) in tensors {
-        let Some(name) = own_name(&name) else {
-            continue;
-        };
-        let mut renamings = rename.iter();
-        let new = renamings.find_map(|[pattern, to]| pattern::rename(pattern, to, name));
-        let new = new.unwrap_or_else(|| name.to_owned());
-        if found.insert(new.clone(), view).is_some() {
-            let reason = format!("two tensors of the file become `{new}`");
-            return Err(wrong("init.rename", reason));
-        }
-    }
-    Ok(found)
-}
-
-/// Refuses a pattern of `train.init.rename` that describes none of the `names` of the file.
-///
-/// # Errors
-/// [`Error::Config`], with the nearest name.
-fn check_renamings(rename: &[[String; 2]], names: &[&str]) -> Result<(), Error> {
-    let describes_none =
-        |pattern: &&String| !names.iter().any(|name| pattern::matches(pattern, name));
-    let mut patterns = rename.iter().map(|[pattern, _]| pattern);
-    let Some(pattern) = patterns.find(describes_none) else {
-        return Ok(());
-    };
-    let near = match nearest(&pattern.replace('*', ""), names.iter().copied()) {
-        Some(near) => format!("the nearest name there is `{near}`"),
-        None => "it has none".to_owned(),
-    };
-    let reason =
-        format!("`{pattern}` describes no tensor of the file; {near}; correct or remove this pair");
-    Err(wrong("init.rename", reason))
-}
-
-/// The numbers of a tensor in f32; `None` for a type that does not fit.
-pub(crate) fn numbers(view: &TensorView<'_>) -> Option<Vec<f32>> {
-    let halves = || view.data().as_chunks::<2>().0.iter();
-    match view.dtype() {
-        Dtype::F32 => {
-            let words = view.data().as_chunks::<4>().0.iter();
-            Some(words.map(|word| f32::from_le_bytes(*word)).collect())
-        }
-        Dtype::F16 => {
-            let number = |half: &[u8; 2]| burn::tensor::f16::from_le_bytes(*half).to_f32();
-            Some(halves().map(number).collect())
-        }
-        Dtype::BF16 => {
-            let number = |half: &[u8; 2]| burn::tensor::bf16::from_le_bytes(*half).to_f32();
-            Some(halves().map(number).collect())
-        }
-        _ => None,
-    }
-}
-
-impl Differences {
-    /// Refuses or reports the differences.
-    fn settle(&self, strict: bool, url: &str, head: Option<&Head<'_>>) -> Result<(), Error> {
-        if self.missing.is_empty() && self.left_over.is_empty() {
-            return Ok(());
-        }
-        let (missing, left_over) = (list(&self.missing), list(&self.left_over));
-        if !strict {
-            tracing::warn!(
-                url,
-                missing,
-                left_over,
-                "the file of weights and the model differ"
-            );
-            return Ok(());
-        }
-        let output = head.map_or_else(String::new, |head| {
-            format!(" (the output layer of this model is `{}`)", head.pattern())
-        });
-        let example = self.example().unwrap_or_default();
-        let reason = format!(
-            "only in the model: {missing}; only in the file `{url}`: {left_over}; give the file's tensors the model's names with \
-             `train.init.rename`{example}, list those of the model that begin as usual in `train.init.replace`{output}, or set \
-             `train.init.strict = false`"
-        );
-        Err(wrong("init.from", reason))
-    }
-
-    /// A pair for `train.init.rename`, by the first tensors whose names end alike.
-    fn example(&self) -> Option<String> {
-        let parts = |name: &str| {
-            let (layer, own) = name.rsplit_once('.')?;
-            Some((layer.to_owned(), own.to_owned()))
-        };
-        self.missing.iter().find_map(|missing| {
-            let (to, own) = parts(missing)?;
-            let own_in_torch = torch::torch_ending(&own);
-            let mut left_over = self.left_over.iter().filter_map(|name| parts(name));
-            let (from, _) = left_over.find(|(layer, found)| {
-                *layer != to && (*found == own || Some(found.as_str()) == own_in_torch)
-            })?;
-            Some(format!(", such as `[[\"{from}.*\", \"{to}.*\"]]`"))
-        })
-    }
-}
-
-/// Their number, and the first of them.
-fn list(names: &[String]) -> String {
-    let first: BTreeSet<String> = names
-        .iter()
-        .take(NAMED)
-        .map(|name| format!("`{name}`"))
-        .collect();
-    let first: Vec<String> = first.into_iter().collect();
-    match names.len() {
-        0 => "nothing".to_owned(),
-        1 => first.join(", "),
-        count if count > NAMED => format!("{count} tensors ({}, ..)", first.join(", ")),
-        count => format!("{count} tensors ({})", first.join(", ")),
-    }
 }
 
 #[cfg(test)]
 mod tests {
+    use feedline_schemas::ids::Hash128;
+    use safetensors::tensor::{Dtype, TensorView};
+
     use super::*;
     use crate::layers::{Builder, Gain, Initial, Linear};
 

@@ -1,6 +1,11 @@
 //! From samples in host memory to the tensors that a model computes from.
 
+mod normalisation;
 mod on_device;
+mod positions;
+
+pub(crate) use self::normalisation::{Normalisation, Statistics};
+use self::positions::{in_pieces, narrow, signed};
 
 use burn::tensor::{DType, Device, Int, Tensor, TensorData};
 
@@ -10,36 +15,6 @@ use crate::{
     layers::Mask,
     model::{Input, Objective, TokenInput},
 };
-
-/// Normalization of images: `(value / 255 - mean) / deviation` for red, green and blue, or for
-/// their brightness.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Normalisation {
-    /// Colours: 3, or 1 for brightness, which has the first mean and deviation.
-    pub(crate) channels: usize,
-    /// Subtracted.
-    pub(crate) mean: [f32; 3],
-    /// Divided by.
-    pub(crate) deviation: [f32; 3],
-}
-
-impl Default for Normalisation {
-    fn default() -> Self {
-        Self {
-            channels: 3,
-            mean: [0.0; 3],
-            deviation: [1.0; 3],
-        }
-    }
-}
-
-impl Normalisation {
-    /// Factor of a value of a colour, and the number that is then subtracted.
-    fn of(&self, colour: usize) -> [f32; 2] {
-        let (mean, deviation) = (self.mean[colour], self.deviation[colour]);
-        [1.0 / (255.0 * deviation), mean / deviation]
-    }
-}
 
 /// The tensors of a part of a batch, on `device`.
 pub(crate) fn tensors(
@@ -159,23 +134,6 @@ fn texts(inputs: Inputs<'_>, lengths: &[u32], device: &Device) -> TokenInput {
     }
 }
 
-/// Position of each id in its piece: a document that is longer than a row is split, and a model has
-/// positions for as many ids as it reads.
-fn in_pieces(inputs: Inputs<'_>) -> Vec<u32> {
-    let mut positions = inputs.positions.to_vec();
-    let rows = positions.chunks_exact_mut(inputs.length);
-    for (positions, segments) in rows.zip(inputs.segments.chunks_exact(inputs.length)) {
-        let mut rest = positions;
-        for piece in segments.chunk_by(|a, b| a == b) {
-            let (here, after) = rest.split_at_mut(piece.len());
-            let first = here[0];
-            here.iter_mut().for_each(|position| *position -= first);
-            rest = after;
-        }
-    }
-    positions
-}
-
 /// Targets of a part of a batch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct NextTokens {
@@ -231,15 +189,6 @@ pub(crate) fn ids(ids: &[u32], device: &Device) -> Tensor<2, Int> {
     let ids: Vec<i32> = ids.iter().map(|id| signed(*id)).collect();
     let sizes = [1, ids.len()];
     Tensor::upload(TensorData::new(ids, sizes), device)
-}
-
-/// Ids, positions and places as the tensor library takes them.
-fn signed(value: u32) -> i32 {
-    i32::try_from(value).expect("ids are checked, positions and places are below 2^31")
-}
-
-fn narrow(value: usize) -> u32 {
-    u32::try_from(value).expect("a part has far fewer places")
 }
 
 #[cfg(test)]

@@ -5,7 +5,9 @@
 //! New rows are transformed by the run's own transform, which each run keeps. Classes are matched
 //! by name.
 
+mod dataset;
 mod fitting;
+mod weights;
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -21,25 +23,25 @@ use feedline_schemas::{
 use feedline_storage::Store;
 use tokio::runtime::Runtime;
 
+pub(crate) use self::{dataset::Dataset, weights::read_kept_weights};
 use crate::{
     Context,
     checkpoint::{BEST_PATH, Snapshot},
     engine::Engine,
     error::Error,
-    evaluate,
     head::{self, Head, Outputs, match_classes_of},
     images,
     init::Weights,
     loaders::settled,
     model::Build,
     models,
+    opened::engine_of,
     plan::{Plan, feature_names},
     run_folder::{RunFolder, runtime},
     runs,
     settings::{self, Settings},
     task::Task,
-    track::{record::TRANSFORM_PATH, settings_of::differences},
-    train::{engine_of, read_transform},
+    track::settings_of::differences,
 };
 
 /// Runs that an error names.
@@ -164,40 +166,11 @@ async fn chosen(
         dataset,
         own,
         records: runs::records(&context.runs).await?,
-        now_ms: crate::track::record::now_ms(&*context.clock),
+        now_ms: crate::track::timestamp::now_ms(&*context.clock),
     };
     match choice {
         Choice::Fitting => chooser.fitting().await,
         Choice::Named(name) => chooser.named(name).await,
-    }
-}
-
-/// A dataset, without its rows.
-pub(crate) struct Dataset {
-    manifest: Manifest,
-    artefact: TransformArtefact,
-    url: String,
-}
-
-impl Dataset {
-    async fn read(context: &Context) -> Result<Self, Error> {
-        let manifest = feedline_loader::read_manifest(&context.dataset).await?;
-        Self::of(manifest, context).await
-    }
-
-    /// Its transform.
-    pub(crate) const fn artefact(&self) -> &TransformArtefact {
-        &self.artefact
-    }
-
-    /// The context's dataset with this manifest.
-    pub(crate) async fn of(manifest: Manifest, context: &Context) -> Result<Self, Error> {
-        let artefact = read_transform(&context.dataset, &manifest).await?;
-        Ok(Self {
-            manifest,
-            artefact,
-            url: context.dataset.url(),
-        })
     }
 }
 
@@ -559,7 +532,7 @@ impl Kept {
                 false => Err("the average of the weights is missing, or one too many".to_owned()),
             }
         };
-        let (checkpoint, snapshot, warnings) = evaluate::kept(&plan, &folder, &engine, &usable)?;
+        let (checkpoint, snapshot, warnings) = read_kept_weights(&plan, &folder, &engine, &usable)?;
         let mut bucket = snapshot.best.unwrap_or(snapshot.parameters);
         let outputs = match_classes_of("the run", trained.classes(), plan.task.classes());
         let unfit = |reason| Error::UnfitRun {
@@ -622,13 +595,4 @@ pub(crate) fn check_unchanged(chosen: &ChosenRun, dataset: &Dataset) -> Result<(
             reason: "it was built again while a run was chosen for it; start again".to_owned(),
         }),
     }
-}
-
-/// Reads the transform that a run keeps; `None` where it keeps none.
-async fn read_kept(runs: &Store, name: &str) -> Result<Option<TransformArtefact>, Error> {
-    let path = format!("{name}/{TRANSFORM_PATH}");
-    let Some(bytes) = runs.get_opt(&path).await? else {
-        return Ok(None);
-    };
-    Ok(Some(feedline_schemas::decode(&runs.url_of(&path), &bytes)?))
 }

@@ -21,7 +21,9 @@ use feedline_storage::{Store, clock::Clock};
 use crate::{
     data::{Batch, Batches, Data, Inputs, Samples, Targets},
     error::Error,
-    head, images, mixture, models,
+    head, images,
+    loader_keys::in_section,
+    mixture, models,
     parallel::{Group, narrow},
     plan,
 };
@@ -172,26 +174,6 @@ pub async fn settled(config: &TrainConfig, dataset: &Store) -> Result<TrainConfi
         config.loader.pack = config.loader.pack.or(Some(tokens.pack));
     }
     Ok(config)
-}
-
-/// The loader's word on a setting of its own, as one on a key of `[train.loader]`.
-pub(crate) fn in_section(error: feedline_loader::Error) -> Error {
-    match error {
-        feedline_loader::Error::Config { key, reason } => {
-            let key = match key {
-                "fetch.deadline" => "loader.deadline_s".to_owned(),
-                "tokens" => return crate::error::config("model.type", models::ON_TOKENS),
-                "tokens.length" => "model.context".to_owned(),
-                "tokens.layout" => "loader.pack".to_owned(),
-                "class_balance" => "loader.balance".to_owned(),
-                "mixture" => key.to_owned(),
-                key if key.starts_with("images") => key.to_owned(),
-                key => format!("loader.{key}"),
-            };
-            crate::error::config(&key, reason)
-        }
-        error => error.into(),
-    }
 }
 
 /// Loaders by split; at least one.

@@ -4,8 +4,8 @@
 use feedline_schemas::{checkpoint::LossScale, config::LossScaleConfig};
 
 use crate::{
+    config_values::{above_zero, whole, within},
     error::{Error, config as wrong},
-    settings::{above_zero, whole, within},
 };
 
 /// Checks every value.

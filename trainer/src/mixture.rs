@@ -18,11 +18,12 @@ use feedline_schemas::{
 use feedline_storage::{Store, clock::Clock};
 
 use crate::{
+    config_values::at_least_zero,
     error::{Error, config as wrong},
-    head, loaders,
+    head,
+    loader_keys::in_section,
     number::exact,
-    settings::at_least_zero,
-    train::read_transform,
+    transform_artefact::read_transform,
 };
 
 /// Most sources of a mixture.
@@ -196,7 +197,7 @@ pub(crate) async fn open(
         ..settings.clone()
     };
     let opened = Loader::open_mixture(&stores, &settings, clock).await;
-    let loader = opened.map_err(loaders::in_section)?;
+    let loader = opened.map_err(in_section)?;
     // Each was read twice.
     if !loader.sources().map(|s| s.fingerprint).eq(fingerprints) {
         return Err(Error::Dataset {

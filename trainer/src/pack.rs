@@ -138,7 +138,7 @@ impl Spread {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::engine::numbers;
+    use crate::device::numbers;
 
     #[test]
     fn entries_are_aligned_and_come_back() {

@@ -16,12 +16,12 @@ use crate::{
     data::Data as _,
     engine::Engine,
     error::Error,
+    opened::Opened,
     parallel::Ranks,
     plan::Plan,
     runs,
     settings::Settings,
-    track::{record::now_ms, settings_of::differences},
-    train::Opened,
+    track::{settings_of::differences, timestamp::now_ms},
 };
 
 /// Runs that a message names.

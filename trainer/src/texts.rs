@@ -15,7 +15,7 @@ use crate::{
     number::exact_len,
     pieces::{LanguageModel, pieces},
     run_folder::runtime,
-    track::record::TOKENIZER_PATH,
+    track::paths::TOKENIZER_PATH,
 };
 
 /// A trained model of the next token, used on new texts.

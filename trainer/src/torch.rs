@@ -14,7 +14,7 @@ use std::{collections::BTreeMap, ops::Range};
 
 use safetensors::tensor::{Dtype, TensorView};
 
-use crate::{init, layers::Layout};
+use crate::layers::Layout;
 
 /// Endings of a norm's tensors, here and in PyTorch.
 const NORM: [(&str, &str); 3] = [
@@ -64,7 +64,7 @@ impl<'a> FoundTensor<'a> {
     /// # Errors
     /// The type, where it is not one of numbers that a model has.
     pub(crate) fn numbers(&self) -> Result<Vec<f32>, Dtype> {
-        let of = |view: &TensorView<'_>| init::numbers(view).ok_or_else(|| view.dtype());
+        let of = |view: &TensorView<'_>| numbers(view).ok_or_else(|| view.dtype());
         let mut numbers = of(&self.view)?;
         if let Some(added) = &self.added {
             for (number, added) in numbers.iter_mut().zip(of(added)?) {
@@ -249,6 +249,26 @@ fn biases(layout: &Layout, lstm: &str) -> Vec<(String, Range<usize>)> {
         Some((name, begin..end))
     });
     parts.collect()
+}
+
+/// The numbers of a tensor in f32; `None` for a type that does not fit.
+fn numbers(view: &TensorView<'_>) -> Option<Vec<f32>> {
+    let halves = || view.data().as_chunks::<2>().0.iter();
+    match view.dtype() {
+        Dtype::F32 => {
+            let words = view.data().as_chunks::<4>().0.iter();
+            Some(words.map(|word| f32::from_le_bytes(*word)).collect())
+        }
+        Dtype::F16 => {
+            let number = |half: &[u8; 2]| burn::tensor::f16::from_le_bytes(*half).to_f32();
+            Some(halves().map(number).collect())
+        }
+        Dtype::BF16 => {
+            let number = |half: &[u8; 2]| burn::tensor::bf16::from_le_bytes(*half).to_f32();
+            Some(halves().map(number).collect())
+        }
+        _ => None,
+    }
 }
 
 #[cfg(test)]

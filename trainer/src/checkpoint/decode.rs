@@ -12,9 +12,8 @@ use safetensors::{
 };
 
 use super::{
-    METADATA_KEY, Snapshot,
     encode::{hash_of, with_header_hash},
-    state_name,
+    snapshot::{METADATA_KEY, Snapshot, state_name},
 };
 use crate::{
     error::Error,

@@ -12,7 +12,7 @@ use feedline_schemas::{checkpoint::CheckpointHeader, encode as encode_document, 
 use safetensors::tensor::{Dtype, Metadata, TensorInfo};
 use xxhash_rust::xxh3::Xxh3;
 
-use super::{METADATA_KEY, state_name};
+use super::snapshot::{METADATA_KEY, state_name};
 use crate::model::Parameter;
 
 // Safetensors are little-endian, and a tensor is written as it is stored in memory.

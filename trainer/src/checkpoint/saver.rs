@@ -14,7 +14,7 @@ use rayon::prelude::*;
 use super::{Checkpoints, Frozen, Numbers, StateFile};
 use crate::{
     error::Error,
-    log::LogFile,
+    metrics_log::LogFile,
     optimizer::StateBucket,
     run_folder::{Background, RunFolder},
 };

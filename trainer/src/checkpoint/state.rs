@@ -15,7 +15,12 @@ use feedline_schemas::{
 use safetensors::{SafeTensors, tensor::Dtype};
 use xxhash_rust::xxh3::Xxh3;
 
-use super::{Checkpoints, FOLDER, encode, encode::Numbers, state_name};
+use super::{
+    Checkpoints, encode,
+    encode::Numbers,
+    paths::{FOLDER, state_path, state_paths},
+    snapshot::state_name,
+};
 use crate::{
     error::Error,
     optimizer::{StateBucket, StateLayout},
@@ -49,7 +54,7 @@ impl StateFile {
         parts.iter().for_each(|part| hasher.update(part));
         Self {
             at,
-            path: path(at.0, rank, world),
+            path: state_path(at.0, rank, world),
             parts,
             hash: Hash128::new(hasher.digest128()),
         }
@@ -186,25 +191,4 @@ fn shares(bytes: &[u8]) -> Result<BTreeMap<String, &[[u8; 4]]>, String> {
         shares.insert(name.to_owned(), words);
     }
     Ok(shares)
-}
-
-fn path(step: Step, rank: usize, world: usize) -> String {
-    format!(
-        "{FOLDER}/step-{:08}.state-{rank}-of-{world}.safetensors",
-        step.get()
-    )
-}
-
-/// Paths of the state of the checkpoint with this header, in rank order.
-fn state_paths(header: &CheckpointHeader) -> impl Iterator<Item = String> {
-    let (step, world) = (header.step, header.state_shards.len());
-    (0..world).map(move |rank| path(step, rank, world))
-}
-
-/// The step of a file of state.
-pub(super) fn step_of(path: &str) -> Option<Step> {
-    let name = path.strip_prefix(FOLDER)?.strip_prefix("/step-")?;
-    let (step, rest) = name.split_once('.')?;
-    rest.strip_prefix("state-")?;
-    step.parse().ok().map(Step::new)
 }

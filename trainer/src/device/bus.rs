@@ -48,3 +48,12 @@ impl<const D: usize, K: Basic> Upload for Tensor<D, K> {
         Self::from_data(data, to)
     }
 }
+
+/// The numbers of a tensor, in host memory.
+pub(crate) fn numbers<const D: usize>(tensor: Tensor<D>) -> Vec<f32> {
+    count_download(tensor.shape().num_elements() * size_of::<f32>());
+    tensor
+        .into_data()
+        .try_into_vec()
+        .expect("tensors here are f32")
+}

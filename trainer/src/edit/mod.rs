@@ -30,8 +30,8 @@ use crate::{
     error::Error,
     evaluate,
     model::Shape,
+    opened::Opened,
     pieces::{LanguageModel, Piece, pieces},
-    train::Opened,
 };
 
 /// A trained model that edits texts, and what it found in those it was given.

@@ -5,11 +5,12 @@ use std::{ops::Range, sync::Arc, thread};
 use burn::tensor::Tensor;
 
 use super::{
-    Engine, add, numbers,
-    sections::{Gathering, Sections},
+    Engine,
+    sections::{Gathering, Sections, add},
 };
 use crate::{
     data::Samples,
+    device::numbers,
     input,
     layers::{self, Ghosts, Harvest, Pass, Training},
     loss,

@@ -17,8 +17,8 @@ use std::{
 
 use burn::tensor::Tensor;
 
-use super::{add, numbers};
 use crate::{
+    device::numbers,
     layers::{Harvest, Layout},
     parallel::Tree,
 };
@@ -222,6 +222,13 @@ impl Complete {
                 give(section, place);
             });
         }
+    }
+}
+
+/// Adds numbers to those of a sum.
+pub(super) fn add(sum: &mut [f32], part: &[f32]) {
+    for (sum, part) in sum.iter_mut().zip(part) {
+        *sum += part;
     }
 }
 

@@ -3,7 +3,10 @@
 
 use burn::tensor::{Bool, Device, Int, Tensor, TensorData};
 
-use super::{Normalisation, in_pieces, narrow, signed};
+use super::{
+    normalisation::Normalisation,
+    positions::{in_pieces, narrow, signed},
+};
 use crate::{
     data::Inputs,
     device::Upload as _,

@@ -8,8 +8,8 @@ use feedline_schemas::{
 use feedline_storage::Store;
 use serde_json::Value;
 
-use super::{Dataset, read_kept};
-use crate::{error::Error, head::match_classes_of, task::Task};
+use super::dataset::Dataset;
+use crate::{error::Error, head::match_classes_of, task::Task, track::paths::TRANSFORM_PATH};
 
 /// Reason of runs whose record does not say enough.
 pub(super) const OLD: &str = "an older version trained it, which did not keep its transform: it can only be used on the dataset \
@@ -52,6 +52,15 @@ pub(super) async fn kept_transform(
 ) -> Result<Option<TransformArtefact>, Error> {
     let kept = read_kept(runs, &record.name).await?;
     Ok(kept.filter(|kept| record.transform == Some(kept.hash) && kept.compute_hash() == kept.hash))
+}
+
+/// Reads the transform that a run keeps; `None` where it keeps none.
+async fn read_kept(runs: &Store, name: &str) -> Result<Option<TransformArtefact>, Error> {
+    let path = format!("{name}/{TRANSFORM_PATH}");
+    let Some(bytes) = runs.get_opt(&path).await? else {
+        return Ok(None);
+    };
+    Ok(Some(feedline_schemas::decode(&runs.url_of(&path), &bytes)?))
 }
 
 /// Checks that layout, classes and the meaning of columns are the same.

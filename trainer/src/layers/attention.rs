@@ -11,6 +11,7 @@ use burn::tensor::{Bool, DType, Device, Int, Tensor, TensorData, activation, mod
 use super::{
     Builder, Gain, Linear, Pass,
     blockwise::{self, BLOCK, Blockwise, Visible},
+    heads::Heads,
     in_f32, kernel,
 };
 
@@ -199,26 +200,6 @@ impl Angles {
     fn rotate(&self, x: Tensor<3>, heads: usize) -> Tensor<3> {
         let given = x.dtype();
         kernel::rotate(in_f32(x), heads, [&self.cosines, &self.sines]).cast(given)
-    }
-}
-
-/// Numbers of heads.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Heads {
-    /// Of queries; a divisor of the width.
-    pub queries: usize,
-    /// Of keys and values; a divisor of those of queries.
-    pub keys: usize,
-}
-
-impl Heads {
-    /// As many of keys as of queries.
-    #[must_use]
-    pub const fn equal(heads: usize) -> Self {
-        Self {
-            queries: heads,
-            keys: heads,
-        }
     }
 }
 
@@ -548,7 +529,7 @@ mod tests {
             let x = crate::testing::uniform(2 * 5 * 8, 5);
             let x = Tensor::<3>::from_data(TensorData::new(x, [2, 5, 8]), &device);
             let mask = packed(&x);
-            crate::engine::numbers(layer.forward(&pass, x, Some(&mask), None))
+            crate::device::numbers(layer.forward(&pass, x, Some(&mask), None))
         };
         let found = outputs(&shared, &layout, &bucket);
         let expected = outputs(&each, &each_layout, &of_each);

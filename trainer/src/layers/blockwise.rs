@@ -16,9 +16,9 @@ use burn::{
 };
 
 use super::{
-    attention::Heads,
+    graph::{ONE_BACKEND, Reach, on_graph},
+    heads::Heads,
     in_f32,
-    segment::{ONE_BACKEND, Reach, on_graph},
 };
 use crate::number::exact_len;
 
@@ -298,8 +298,8 @@ mod tests {
             .backward();
         let of_x = x.grad_remove(&mut gradients).unwrap();
         [
-            crate::engine::numbers(y.inner()),
-            crate::engine::numbers(of_x),
+            crate::device::numbers(y.inner()),
+            crate::device::numbers(of_x),
         ]
     }
 

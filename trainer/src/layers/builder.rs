@@ -5,7 +5,6 @@ use std::{collections::BTreeSet, ops::Range, sync::Arc};
 use feedline_schemas::ids::Seed;
 use serde::Serialize;
 
-use super::{Segment, segment::SegmentFacts};
 use crate::random::Stream;
 
 /// A parameter's or buffer's place in the bucket.
@@ -35,6 +34,21 @@ pub struct Slot(pub(super) usize);
 /// A buffer of a layout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Buffer(pub(super) usize);
+
+/// A segment of a layout.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Segment(pub(super) usize);
+
+/// Name and content of a segment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct SegmentFacts {
+    /// Name, such as `block.0`.
+    pub(crate) name: String,
+    /// Numbers of its input for one sample.
+    pub(crate) input: usize,
+    /// Layers of the layout that belong to it.
+    pub(crate) layers: Range<usize>,
+}
 
 /// Initial value of a parameter. Random ones are drawn from the seed and the parameter's number
 /// among the random ones.

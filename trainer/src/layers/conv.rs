@@ -2,40 +2,7 @@
 
 use burn::tensor::{Tensor, module, ops::AvgPoolOptions};
 
-use super::{Builder, Gain, Initial, Pass, Slot, in_f32, kernel};
-
-/// Size of a window that moves over an image, the same in both directions.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Window {
-    pub(super) size: usize,
-    pub(super) stride: usize,
-    pub(super) padding: usize,
-}
-
-impl Window {
-    /// Padded by `size / 2`.
-    const fn centred([size, stride]: [usize; 2]) -> Self {
-        Self {
-            size,
-            stride,
-            padding: size / 2,
-        }
-    }
-
-    /// Without padding.
-    const fn inside([size, stride]: [usize; 2]) -> Self {
-        Self {
-            size,
-            stride,
-            padding: 0,
-        }
-    }
-
-    /// Places of the window along a side, `(side + 2 padding - size) / stride + 1`; the side must hold one.
-    pub(super) const fn places(self, side: usize) -> usize {
-        (side + 2 * self.padding - self.size) / self.stride + 1
-    }
-}
+use super::{Builder, Gain, Initial, Pass, Slot, in_f32, kernel, window::Window};
 
 /// A convolution: `weight: [out, in, size, size]`, `bias: [out]` if it has one.
 #[derive(Clone, Debug)]

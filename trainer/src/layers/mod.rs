@@ -27,37 +27,40 @@
 //! ```
 
 mod activation;
+mod activation_checkpoint;
 mod attention;
 mod blockwise;
 mod builder;
 mod conv;
 mod embedding;
-mod harvest;
+mod grad_hooks;
+mod graph;
+mod heads;
 mod kernel;
 mod linear;
 mod lora;
 mod lstm;
 mod norm;
 mod pass;
-mod segment;
+mod window;
 
 #[cfg(test)]
 pub(crate) mod check;
 
 pub use self::{
     activation::{Activation, Dropout},
-    attention::{AngleTable, Angles, Attention, Heads, KeyValueCache, Mask},
-    builder::{Buffer, Builder, Initial, LayerFacts, Layout, Parameter, Slot},
+    attention::{AngleTable, Angles, Attention, KeyValueCache, Mask},
+    builder::{Buffer, Builder, Initial, LayerFacts, Layout, Parameter, Segment, Slot},
     conv::{AveragePool, Conv2d, MaxPool, global_average},
     embedding::Embedding,
+    heads::Heads,
     linear::{Gain, Linear},
     lstm::Lstm,
     norm::{BatchNorm, GroupNorm, LayerNorm, MOMENTUM, RmsNorm},
     pass::{Pass, in_f32},
-    segment::Segment,
 };
 pub(crate) use self::{
     builder::bucket_len,
-    harvest::Harvest,
+    grad_hooks::Harvest,
     pass::{Ghosts, PassSettings, Training, observed_in},
 };

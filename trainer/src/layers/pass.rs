@@ -7,13 +7,12 @@ use feedline_schemas::config::{LoraConfig, Precision};
 use rayon::prelude::*;
 
 use super::{
-    Buffer, Harvest, Segment, Slot,
+    Buffer, Harvest, Slot,
     builder::{Layout, Parameter, bucket_len},
-    harvest::{self, Mark, Taker},
-    segment,
+    grad_hooks::{self, Mark, Taker},
 };
 use crate::{
-    device::{MaskValues, Upload as _, draw},
+    device::{MaskValues, Upload as _, draw, numbers},
     error::Error,
     pattern,
     random::Stream,
@@ -167,7 +166,7 @@ pub struct Pass<'a> {
     pub(super) layout: &'a Layout,
     /// One flat tensor per entry of the layout.
     pub(super) weights: &'a [Tensor<1>],
-    training: Option<Training>,
+    pub(super) training: Option<Training>,
     pub(super) settings: PassSettings,
     pub(super) observed: Vec<(usize, Tensor<1>)>,
     /// Parameters that were asked for, and how often.
@@ -235,7 +234,7 @@ impl<'a> Pass<'a> {
         match &self.taker {
             Some(taker) if weight.is_require_grad() => {
                 let mark = self.mark.borrow();
-                harvest::handed_out((slot.0, weight), shape, taker, mark.as_ref())
+                grad_hooks::handed_out((slot.0, weight), shape, taker, mark.as_ref())
             }
             _ => weight.reshape(shape),
         }
@@ -255,7 +254,7 @@ impl<'a> Pass<'a> {
             return x;
         }
         let mut mark = self.mark.borrow_mut();
-        match harvest::marked(&x, mark.as_ref()) {
+        match grad_hooks::marked(&x, mark.as_ref()) {
             Some((x, found)) => {
                 *mark = Some(found);
                 x
@@ -287,31 +286,6 @@ impl<'a> Pass<'a> {
     #[must_use]
     pub fn buffer(&self, buffer: Buffer) -> Tensor<1> {
         self.weights[self.layout.trained() + buffer.0].clone()
-    }
-
-    /// Computes `forward` of `x`, which is all that is kept of it for the backward pass where the configuration names the
-    /// segment in `train.model.checkpoint`: the backward pass computes it again. The numbers have the same bits.
-    ///
-    /// `forward` must give the same numbers each time, and other tensors that it takes along must be constants: what a
-    /// gradient flows through has to come as `x`.
-    ///
-    /// # Panics
-    /// When `forward` takes along a tensor that a gradient flows through.
-    #[must_use]
-    pub fn checkpoint<const D: usize, const E: usize>(
-        &mut self,
-        segment: Segment,
-        x: Tensor<D>,
-        forward: impl Fn(&mut Pass<'_>, Tensor<D>) -> Tensor<E> + Send + Sync + 'static,
-    ) -> Tensor<E> {
-        let x = self.border(x);
-        let y = match self.training {
-            Some(training) if self.settings.again(segment.0) && x.is_autodiff() => {
-                segment::record(self, x, training, forward)
-            }
-            _ => forward(self, x),
-        };
-        self.border(y)
     }
 
     /// The parameters that were asked for and how often, and what was observed.
@@ -375,7 +349,7 @@ pub(crate) fn observed_in(
     for (entry, value) in observed {
         let range = &entries[entry].range;
         let place = &mut values[range.start - begin..range.end - begin];
-        place.copy_from_slice(&crate::engine::numbers(value));
+        place.copy_from_slice(&numbers(value));
     }
     values
 }
@@ -464,7 +438,7 @@ mod tests {
             let elements = first_row as u64 * 1000..(first_row as u64 + 300) * 1000;
             let found = draw(stream, elements, values, &device).unwrap();
             let expected = mask([300, 1000], values, first_row, stream);
-            assert!(crate::engine::numbers(found) == expected, "{seed}");
+            assert!(numbers(found) == expected, "{seed}");
         }
     }
 

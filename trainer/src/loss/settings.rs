@@ -8,10 +8,10 @@ use feedline_schemas::config::{
 
 use super::Loss;
 use crate::{
+    config_values::{above_zero, filled, name_of, share, within},
     error::{Error, config as wrong},
     head,
     number::single,
-    settings::{above_zero, filled, name_of, share, within},
     task::Task,
 };
 

@@ -2,7 +2,10 @@
 
 use feedline_schemas::diagnostics::{ClassDiagnostics, ROC_POINTS};
 
-use super::{Metrics, confusion::Confusions, named};
+use super::{
+    confusion::{Confusions, f1},
+    values::{Metrics, named},
+};
 use crate::number::{exact, exact_len};
 
 /// Outputs that the target's class must be among for a hit in `top5_accuracy`.
@@ -151,12 +154,6 @@ impl Classification {
         }
         metrics
     }
-}
-
-/// Harmonic mean of precision and recall: `2 hits / (predicted + actual)`; `None` for a class that no row has and none
-/// was held for.
-pub(super) fn f1(hits: u64, predicted: u64, actual: u64) -> Option<f64> {
-    (predicted + actual > 0).then(|| exact(2 * hits) / exact(predicted + actual))
 }
 
 /// Area under the receiver operating characteristic: the share of pairs of a row of class 1 and one of class 0 where the

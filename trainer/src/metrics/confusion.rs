@@ -7,7 +7,6 @@ use feedline_schemas::diagnostics::{
     LISTED_CONFUSIONS, MATRIX_CLASSES,
 };
 
-use super::classification::f1;
 use crate::number::{exact, exact_len};
 
 /// Classes up to which all pairs have a counter: 2 MiB of them.
@@ -169,6 +168,12 @@ fn bin_of(probability: f64) -> usize {
     (0..CONFIDENCE_BINS - 1)
         .find(upper)
         .unwrap_or(CONFIDENCE_BINS - 1)
+}
+
+/// Harmonic mean of precision and recall: `2 hits / (predicted + actual)`; `None` for a class that no row has and none
+/// was held for.
+pub(super) fn f1(hits: u64, predicted: u64, actual: u64) -> Option<f64> {
+    (predicted + actual > 0).then(|| exact(2 * hits) / exact(predicted + actual))
 }
 
 #[cfg(test)]

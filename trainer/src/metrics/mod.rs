@@ -16,17 +16,19 @@
 mod classification;
 mod confusion;
 mod sample;
+mod values;
 mod worst;
-
-use std::collections::BTreeMap;
 
 use feedline_schemas::{
     checkpoint::WorstSample,
     diagnostics::{Diagnostics, NumberDiagnostics, SAMPLED_ROWS, TargetDiagnostics, TargetValue},
 };
 
-pub(crate) use self::classification::largest;
-use self::{classification::Classification, sample::EvenSample, worst::Worst};
+use self::{classification::Classification, sample::EvenSample, values::named, worst::Worst};
+pub(crate) use self::{
+    classification::largest,
+    values::{Metrics, metric},
+};
 use crate::{
     data::Targets,
     engine::Prediction,
@@ -34,9 +36,6 @@ use crate::{
     number::{exact, exact_len, single},
     task::{NumberTarget, Task},
 };
-
-/// Metrics by name.
-pub(crate) type Metrics = BTreeMap<String, f64>;
 
 /// Sums over the rows of a split, in row order.
 #[derive(Clone, Debug)]
@@ -402,13 +401,6 @@ fn regression(n: f64, squares: f64, absolutes: f64, total: f64) -> Metrics {
         metrics.insert("r2".to_owned(), 1.0 - squares / total);
     }
     metrics
-}
-
-fn named<const N: usize>(values: [(&str, f64); N]) -> Metrics {
-    values
-        .into_iter()
-        .map(|(name, value)| (name.to_owned(), value))
-        .collect()
 }
 
 #[cfg(test)]

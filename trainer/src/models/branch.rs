@@ -8,7 +8,7 @@ use feedline_schemas::config::{
 use super::{
     blocks::{Dense, Style, sizes},
     cnn,
-    config::{widths, within},
+    limits::{widths, within},
     resnet,
     text::Pooled,
     vit,

@@ -4,13 +4,12 @@ use feedline_schemas::config::{
     ActivationKind, ModelConfig, ModelKind, NormKind, PoolKind, PositionKind, TrainConfig,
 };
 
-use super::branch;
+use super::{
+    branch,
+    limits::{WIDTH_MAX, widths, within},
+};
 use crate::error::{Error, config as wrong};
 
-/// Largest width of anything.
-const WIDTH_MAX: u32 = 65_536;
-/// Most layers of anything.
-const LAYERS_MAX: usize = 256;
 /// Rows of numbers that batch norm normalises over together, where none are given.
 pub(crate) const GHOST_ROWS: u32 = 128;
 /// Images that batch norm normalises over together, where none are given.
@@ -268,36 +267,6 @@ fn check_heads(config: &ModelConfig) -> Result<(), Error> {
         return Err(wrong("model.positions", reason));
     }
     Ok(())
-}
-
-pub(super) fn widths(key: &str, widths: Option<&[u32]>) -> Result<(), Error> {
-    let widths = widths.unwrap_or_default();
-    if widths.len() > LAYERS_MAX {
-        let reason = format!(
-            "it has {} layers, at most {LAYERS_MAX} are allowed",
-            widths.len()
-        );
-        return Err(wrong(&format!("model.{key}"), reason));
-    }
-    for &width in widths {
-        within(key, Some(width), 1, WIDTH_MAX)?;
-    }
-    Ok(())
-}
-
-pub(super) fn within(key: &str, value: Option<u32>, min: u32, max: u32) -> Result<(), Error> {
-    let Some(value) = value.filter(|value| !(min..=max).contains(value)) else {
-        return Ok(());
-    };
-    let allowed = if value < min {
-        format!("at least {min}")
-    } else {
-        format!("at most {max}")
-    };
-    Err(wrong(
-        &format!("model.{key}"),
-        format!("it is {value} and must be {allowed}"),
-    ))
 }
 
 #[cfg(test)]

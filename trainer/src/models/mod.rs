@@ -16,6 +16,7 @@ mod blocks;
 mod branch;
 mod cnn;
 mod config;
+mod limits;
 mod lstm;
 mod mlp;
 mod multi;

@@ -10,9 +10,15 @@
 use burn::tensor::Tensor;
 use rayon::prelude::*;
 
-use super::{Algorithm, DeviceUpdate, PIECE, Parameter, Penalty, Update, on_device};
-use crate::clip::sum_of_squares;
-use crate::number::{exact, single};
+use super::{
+    algorithm::{Algorithm, DeviceUpdate, PIECE, Penalty, Update},
+    device_sums,
+};
+use crate::{
+    clip::sum_of_squares,
+    model::Parameter,
+    number::{exact, single},
+};
 
 /// The algorithm.
 #[derive(Clone, Copy, Debug)]
@@ -186,7 +192,7 @@ fn factored_on_device(
 
 fn root_mean_square(x: Tensor<1>) -> Tensor<1> {
     let count = exact(x.dims()[0] as u64);
-    (on_device::total(x.clone() * x) / count).sqrt()
+    (device_sums::total(x.clone() * x) / count).sqrt()
 }
 
 const FLOOR: f32 = f32::EPSILON * f32::EPSILON;

@@ -5,8 +5,11 @@
 use burn::tensor::Tensor;
 use rayon::prelude::*;
 
-use super::{Algorithm, DeviceUpdate, PIECE, Parameter, Penalty, Update};
-use crate::number::{exact, single};
+use super::algorithm::{Algorithm, DeviceUpdate, PIECE, Penalty, Update};
+use crate::{
+    model::Parameter,
+    number::{exact, single},
+};
 
 /// The algorithm.
 #[derive(Clone, Copy, Debug)]

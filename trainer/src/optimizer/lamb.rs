@@ -6,11 +6,11 @@ use burn::tensor::Tensor;
 use rayon::prelude::*;
 
 use super::{
-    Algorithm, DeviceUpdate, PIECE, Parameter, Penalty, Update,
     adam::{Adam, Moments},
-    on_device, trust_ratio,
+    algorithm::{Algorithm, DeviceUpdate, PIECE, Penalty, Update, trust_ratio},
+    device_sums,
 };
-use crate::number::single;
+use crate::{model::Parameter, number::single};
 
 /// The algorithm.
 #[derive(Clone, Copy, Debug)]
@@ -81,7 +81,7 @@ impl Algorithm for Lamb {
         let moments = self.0.moments(of.step);
         let direction = moments.on_device(of.gradient.clone(), state)
             + of.weight_decay.times(weights.clone(), 1.0);
-        let ratio = |_: &_, of_weights, of_update| on_device::trust_ratio(of_weights, of_update);
+        let ratio = |_: &_, of_weights, of_update| device_sums::trust_ratio(of_weights, of_update);
         let ratios = of.factors(&weights, &direction, ratio);
         let direction = of.scaled(&direction, ratios);
         weights - of.rate_factor.times(direction, of.rate)

@@ -6,8 +6,11 @@
 use burn::tensor::Tensor;
 use rayon::prelude::*;
 
-use super::{Algorithm, DeviceUpdate, Member, PIECE, Parameter, Update, on_device, trust_ratio};
-use crate::number::single;
+use super::{
+    algorithm::{Algorithm, DeviceUpdate, Member, PIECE, Update, trust_ratio},
+    device_sums,
+};
+use crate::{model::Parameter, number::single};
 
 /// The algorithm.
 #[derive(Clone, Copy, Debug)]
@@ -85,7 +88,7 @@ impl Algorithm for Lars {
         let local = |member: &Member, of_weights: Tensor<1>, of_gradient: Tensor<1>| {
             let by = of_gradient.clone() + of_weights.clone() * member.weight_decay;
             let moves = of_gradient.greater_elem(0.0).float();
-            on_device::trust_ratio(of_weights * moves * self.trust, by)
+            device_sums::trust_ratio(of_weights * moves * self.trust, by)
         };
         let ratios = of.factors(&weights, &of.gradient, local);
         let decayed = of.gradient.clone() + of.weight_decay.times(weights.clone(), 1.0);

@@ -9,9 +9,14 @@
 use burn::tensor::{Device, Tensor, TensorData};
 use feedline_schemas::report::MuonParameters;
 
-use super::{Algorithm, DeviceUpdate, Parameter, Update, adam::Adam, on_device};
+use super::{
+    adam::Adam,
+    algorithm::{Algorithm, DeviceUpdate, Update},
+    device_sums,
+};
 use crate::{
-    device::Upload as _,
+    device::{Upload as _, numbers},
+    model::Parameter,
     number::{exact_len, single},
 };
 
@@ -73,7 +78,7 @@ impl Muon {
 
 /// A matrix with about the same singular vectors, and singular values of about 1; both flat.
 fn orthogonal(x: Tensor<1>, [rows, columns]: [usize; 2]) -> Tensor<1> {
-    let x = x.clone() / (on_device::length(x) + EPSILON);
+    let x = x.clone() / (device_sums::length(x) + EPSILON);
     let x = x.reshape([rows, columns]);
     // The products are of the shorter side.
     let is_tall = rows > columns;
@@ -111,9 +116,9 @@ impl Algorithm for Muon {
         let gradient = gradient.map(|(&g, &w)| of.penalty.gradient(g, w));
         let mut velocity = tensor(state[0].to_vec());
         let direction = self.direction(tensor(gradient.collect()), &mut velocity, of.shape);
-        state[0].copy_from_slice(&crate::engine::numbers(velocity));
+        state[0].copy_from_slice(&numbers(velocity));
         let (keep, rate) = (single(1.0 - of.rate * of.weight_decay), single(of.rate));
-        for (w, along) in weights.iter_mut().zip(crate::engine::numbers(direction)) {
+        for (w, along) in weights.iter_mut().zip(numbers(direction)) {
             *w = *w * keep - rate * along;
         }
     }
@@ -167,7 +172,7 @@ mod tests {
             let y = orthogonal(x.clone(), [rows, columns]).reshape([rows, columns]);
             let y = if rows > columns { y.transpose() } else { y };
             let side = rows.min(columns);
-            let square = crate::engine::numbers(y.clone().matmul(y.transpose()));
+            let square = numbers(y.clone().matmul(y.transpose()));
             // Squares of singular values are the eigenvalues; their sum is the trace.
             let trace: f32 = square.iter().step_by(side + 1).sum();
             let mean = trace / f32::from(u16::try_from(side).unwrap());

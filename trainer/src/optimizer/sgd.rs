@@ -5,8 +5,8 @@
 use burn::tensor::Tensor;
 use rayon::prelude::*;
 
-use super::{Algorithm, DeviceUpdate, PIECE, Parameter, Update};
-use crate::number::single;
+use super::algorithm::{Algorithm, DeviceUpdate, PIECE, Update};
+use crate::{model::Parameter, number::single};
 
 /// The algorithm.
 #[derive(Clone, Copy, Debug)]

@@ -3,10 +3,13 @@
 
 use std::collections::BTreeMap;
 
-use feedline_schemas::config::{OptimizerKind, ParameterGroup};
+use feedline_schemas::config::{OptimizerConfig, OptimizerKind, ParameterGroup};
 
-use super::*;
-use crate::number::exact;
+use super::{algorithm::PIECE, *};
+use crate::{
+    model::Parameter,
+    number::{exact, single},
+};
 
 const STEPS: u64 = 24;
 

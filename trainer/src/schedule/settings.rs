@@ -4,8 +4,8 @@ use feedline_schemas::config::{ScheduleConfig, ScheduleKind, ScheduleUnit, Train
 
 use super::{Course, Schedule, Stairs};
 use crate::{
+    config_values::{filled, name_of, share, whole, within},
     error::{Error, config as wrong},
-    settings::{filled, name_of, share, whole, within},
 };
 
 /// Checks `config` and fills in every key that its type has.

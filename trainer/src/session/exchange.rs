@@ -6,13 +6,14 @@ use burn::tensor::Tensor;
 use feedline_storage::clock::Clock;
 use xxhash_rust::xxh3::xxh3_128;
 
-use super::{Session, Watch, saving::live, shares, sharing::Sharing};
+use super::{Session, saves::live, shares, sharing::Sharing};
 use crate::{
     data::{Batch, Data, Samples},
     engine::{Computed, Engine, sections::Sections},
     error::Error,
     parallel::{Phase, Ranks, Wire},
     random::Stream,
+    run_context::Watch,
 };
 
 /// Rows that identify a bad batch.

@@ -17,7 +17,7 @@ use crate::{
     data::Data,
     error::Error,
     guard::{self, Alarm},
-    log::{Line, NamedSample},
+    metrics_log::{Line, NamedSample},
 };
 
 impl<D: Data> Session<'_, D> {

@@ -8,7 +8,7 @@ use feedline_schemas::{
     progress::Event,
 };
 
-use super::{Session, Watch, shares::Shares, step::not_finite};
+use super::{Session, shares::Shares, step::not_finite};
 use crate::{
     data::{Batch, Data, Samples},
     engine::Engine,
@@ -17,6 +17,7 @@ use crate::{
     metrics::Evaluation,
     parallel::Phase,
     plan::Plan,
+    run_context::Watch,
 };
 
 impl<D: Data> Session<'_, D> {

@@ -8,82 +8,27 @@
 //! the sums before the weights move. The gradient of the global batch goes back to the device, where the optimizer is. Where
 //! ranks hold the optimizer in shares, the weights that a rank has moved travel to the others by host memory too.
 
-use std::collections::BTreeSet;
-
 use burn::tensor::Tensor;
-use feedline_schemas::{ids::Step, report::Warning};
 
 use super::{
-    Session,
+    Pending, Session,
     exchange::RowsOfAll,
-    saving::live,
+    saves::live,
     step::{Taken, factor},
 };
 use crate::{
     data::{Batch, Data, Samples},
-    device_state::{DeviceState, StepReport, Stepping},
-    engine::{Engine, OnDevice},
+    device_state::{DeviceState, Stepping},
+    engine::OnDevice,
     error::Error,
     guard::{self, Seen, Verdict},
     loss, loss_scale,
-    parallel::{Phase, Ranks},
+    parallel::Phase,
     random::Stream,
 };
 
-/// Returns true where weights and optimizer stay on the device: on a GPU, and with several ranks where all have the same one.
-/// Another kind of device rounds in another way, and the ranks' weights would drift apart; then a warning says so.
-///
-/// # Errors
-/// [`Error::Rank`].
-pub(super) fn stays_on_device(
-    engine: &Engine,
-    ranks: &Ranks,
-) -> Result<(bool, Option<Warning>), Error> {
-    let is_gpu = engine.kind().is_gpu();
-    if !ranks.are_many() {
-        return Ok((is_gpu, None));
-    }
-    let names = ranks.gather(model_of(engine.device_name()).as_bytes().to_vec())?;
-    let are_equal = names.iter().all(|name| *name == names[0]);
-    if are_equal {
-        return Ok((is_gpu, None));
-    }
-    let names: BTreeSet<_> = names
-        .iter()
-        .map(|name| String::from_utf8_lossy(name))
-        .collect();
-    let names = names.into_iter().collect::<Vec<_>>().join(", ");
-    let message = format!(
-        "the ranks compute on different devices ({names}), which round differently; so each rank moves its weights on the \
-         processor, and they cross the bus in every step. Give all ranks the same kind of device"
-    );
-    tracing::warn!(code = "different_devices", "{message}");
-    let warning = Warning::new("different_devices", message).with_key("train.device");
-    Ok((false, Some(warning)))
-}
-
-/// Name of a device without its number, such as `NVIDIA H200`.
-fn model_of(name: &str) -> &str {
-    name.rsplit_once(" (").map_or(name, |(model, _)| model)
-}
-
 /// Reason that there are numbers on the device.
 const COMPUTED: &str = "a batch was computed on it";
-
-/// A step whose numbers are still to be looked at.
-#[derive(Debug)]
-pub(super) struct Pending {
-    report: StepReport,
-    /// Steps before it.
-    taken: Step,
-    rate: f64,
-    /// Factor that makes of the computed gradient that of the mean.
-    factor: f64,
-    /// Divisor of the sum of the losses.
-    weight: f64,
-    keys: Vec<u64>,
-    origins: Vec<u64>,
-}
 
 impl<D: Data> Session<'_, D> {
     /// Orders a step, after the numbers of the one before were looked at.

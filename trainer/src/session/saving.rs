@@ -4,22 +4,20 @@ use std::time::Duration;
 
 use feedline_schemas::{
     checkpoint::{CheckpointHeader, EarlyStopping, GuardState, Plateau, RunningLoss},
-    ids::{Epoch, Hash128, Step},
+    ids::{Hash128, Step},
     loader_state::LoaderState,
     run::ContinuedFrom,
 };
 
-use super::{Session, Watch, is_out_of_patience, shares, step::Taken};
+use super::{Session, epochs::is_out_of_patience, saves::live, shares, step::Taken};
 use crate::{
     average::Average,
-    checkpoint::{
-        Checkpoints, Due, Frozen, Live, Numbers, Saved, Saver, Snapshot, Snapshots, StateFile,
-    },
+    checkpoint::{Checkpoints, Due, Frozen, Numbers, Snapshot, StateFile},
     data::Data,
     error::Error,
     guard,
-    log::{Line, MetricsLog},
-    optimizer::{Optimizer, StateBucket},
+    metrics_log::{Line, MetricsLog},
+    optimizer::StateBucket,
     parallel::Phase,
     plan::Position,
     run_folder::RunFolder,
@@ -28,75 +26,8 @@ use crate::{
 /// Waits between the tries of a checkpoint that must not be missed: the first, the last, and one before leaving.
 const WAITS_MS: [u64; 5] = [100, 200, 400, 800, 1600];
 
-/// Numbers that a due checkpoint copies.
-pub(super) fn live<'a>(
-    bucket: &'a [f32],
-    average: Option<&'a Average>,
-    optimizer: &'a Optimizer,
-    due: &Due,
-) -> Live<'a> {
-    let whole = due
-        .checkpoint
-        .as_ref()
-        .is_some_and(|(header, _)| header.state_shards.is_empty());
-    Live {
-        parameters: bucket,
-        average: average.map(Average::weights),
-        state: if whole { optimizer.state() } else { &[] },
-    }
-}
-
 /// Says why a checkpoint cannot be used, if so.
 type Usable<'c> = &'c dyn Fn(&Snapshot) -> Result<(), String>;
-
-/// Saves under way, and the durable ones.
-#[derive(Debug)]
-pub(super) struct Saving {
-    pub(super) saver: Saver,
-    pub(super) snapshots: Snapshots,
-    /// A checkpoint whose numbers the next step copies while it computes.
-    pub(super) due: Option<Due>,
-    /// Step and epoch of the newest checkpoint that is durable.
-    durable: Option<(Step, Epoch)>,
-    /// Step of the best weights that this process has written.
-    best_written: Option<Step>,
-    /// This rank's share of the optimizer's state, and the hashes of all ranks', where ranks hold it in shares.
-    state: Option<(StateFile, Vec<Hash128>)>,
-}
-
-impl Saving {
-    /// Nothing is durable yet.
-    pub(super) fn new(saver: Saver) -> Self {
-        Self {
-            saver,
-            snapshots: Snapshots::default(),
-            due: None,
-            durable: None,
-            best_written: None,
-            state: None,
-        }
-    }
-
-    /// The run's checkpoints.
-    pub(super) const fn checkpoints(&self) -> &Checkpoints {
-        self.saver.checkpoints()
-    }
-
-    /// Records the result of a job; returns its error.
-    fn heard(&mut self, saved: Saved, watch: Watch<'_>) -> Option<Error> {
-        {
-            let mut status = watch.tracker.change();
-            status.checkpoints += u64::from(saved.checkpoint.is_some());
-            status.failed_checkpoints += u64::from(saved.failure.is_some());
-        }
-        self.durable = saved.checkpoint.or(self.durable);
-        if let Some((step, _)) = self.durable.filter(|_| watch.ranks.leads()) {
-            watch.ranks.saved(step.get());
-        }
-        self.best_written = saved.best.or(self.best_written);
-        saved.failure
-    }
-}
 
 impl<D: Data> Session<'_, D> {
     /// Resumes from the newest checkpoint that can be used; stays at the start when there is none.

@@ -13,10 +13,10 @@ use crate::{
     engine::Computed,
     error::Error,
     guard::{self, Seen, Verdict},
-    log::Line,
     loss::mean,
     loss_scale,
     meter::Window,
+    metrics_log::Line,
     parallel::Phase,
     track::memory,
 };

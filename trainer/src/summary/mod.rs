@@ -21,6 +21,7 @@ pub use self::{
 };
 use crate::{
     Context,
+    config_values::name_of,
     engine::parts::Cut,
     error::{Error, config as wrong},
     layers::LayerFacts,
@@ -241,7 +242,7 @@ impl fmt::Display for Summary {
         );
         let parts = format!(
             ", about, in {}, for {} part(s) of at most {} rows at a time",
-            settings::name_of(&self.precision),
+            name_of(&self.precision),
             self.parts,
             self.part_rows
         );

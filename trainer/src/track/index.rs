@@ -11,14 +11,19 @@ use feedline_storage::Store;
 
 use super::{
     links::relative,
-    record::REPORT_PATH,
+    paths::REPORT_PATH,
     report::{
-        chart::escape,
-        document, metric, moment,
+        document,
         table::{TableRow, link, table_of},
+        text::escape,
     },
+    timestamp::moment,
 };
-use crate::{error::Error, metrics::Metrics, runs};
+use crate::{
+    error::Error,
+    metrics::{Metrics, metric},
+    runs,
+};
 
 /// Path in the folder of runs.
 pub(crate) const PATH: &str = "index.html";

@@ -12,22 +12,18 @@ use feedline_schemas::{
 use feedline_storage::{Store, clock::Clock};
 use tokio::{sync::oneshot, task::JoinHandle};
 
-use super::{index, links::relative, report, status::Tracker};
-use crate::{
-    Context, Resume, error::Error, log, prolong::Start, run_folder::RunFolder, train::Opened,
+use super::{
+    index,
+    links::relative,
+    paths::{RECORD_PATH, REPORT_PATH, TOKENIZER_PATH, TRANSFORM_PATH},
+    report,
+    status::Tracker,
+    timestamp::now_ms,
 };
-
-/// Path of the record in a run's folder.
-pub(crate) const RECORD_PATH: &str = "run.json";
-
-/// Path of the copy of the transform.
-pub(crate) const TRANSFORM_PATH: &str = "transform.json";
-
-/// Path of the copy of the tokenizer, where the dataset holds tokens.
-pub(crate) const TOKENIZER_PATH: &str = "tokenizer.json";
-
-/// Path of the page.
-pub(crate) const REPORT_PATH: &str = "report.html";
+use crate::{
+    Context, Resume, error::Error, metrics_log, opened::Opened, prolong::Start,
+    run_folder::RunFolder,
+};
 
 /// Time for the list of runs.
 const INDEX_TIME: Duration = Duration::from_secs(20);
@@ -157,7 +153,7 @@ impl Recorder {
             }
         }
         let written = folder.put(RECORD_PATH, encode(&record)).and_then(|()| {
-            let lines = folder.get_opt(log::PATH)?.unwrap_or_default();
+            let lines = folder.get_opt(metrics_log::PATH)?.unwrap_or_default();
             let links = links(&record, &folder, &dataset, &runs);
             let page = report::page(&record, &String::from_utf8_lossy(&lines), &links);
             folder.put(REPORT_PATH, page.into_bytes())
@@ -286,9 +282,4 @@ fn update(record: &mut RunRecord, tracker: &Tracker, clock: &dyn Clock) {
         record.performance = Some(performance);
     }
     record.best = status.best;
-}
-
-/// Milliseconds since 1970.
-pub(crate) fn now_ms(clock: &dyn Clock) -> u64 {
-    u64::try_from(clock.unix().as_millis()).unwrap_or(u64::MAX)
 }

@@ -10,7 +10,7 @@ use feedline_schemas::{
     ids::{Epoch, Step},
 };
 
-use crate::{log::Line, metrics::Metrics, performance::PerformanceMeter};
+use crate::{metrics::Metrics, metrics_log::Line, performance::PerformanceMeter};
 
 /// Numbers of the newest `step` line.
 #[derive(Clone, Copy, Debug, Default)]

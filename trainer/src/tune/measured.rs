@@ -9,11 +9,20 @@ use feedline_schemas::config::TuneStop;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::{
-    cost,
-    judge::{self, History},
+use super::judge::{self, History};
+use crate::{
+    baseline::is_higher_better, error::Error, metrics::Metrics, metrics_log, run_folder::RunFolder,
+    track::status::Judge,
 };
-use crate::{error::Error, log, metrics::Metrics, run_folder::RunFolder, track::status::Judge};
+
+/// Cost to minimize.
+pub(super) fn cost(metric: &str, value: f64) -> f64 {
+    if is_higher_better(metric) {
+        -value
+    } else {
+        value
+    }
+}
 
 /// Measurements of a trial.
 #[derive(Clone, Debug, Default)]
@@ -56,7 +65,7 @@ fn measured(folder: &RunFolder, metric: &str) -> Result<Seen, Error> {
         #[serde(flatten)]
         rest: BTreeMap<String, Value>,
     }
-    let lines = folder.get_opt(log::PATH)?.unwrap_or_default();
+    let lines = folder.get_opt(metrics_log::PATH)?.unwrap_or_default();
     let mut seen = Seen::default();
     for line in String::from_utf8_lossy(&lines).lines() {
         let Ok(line) = serde_json::from_str::<Line>(line) else {

@@ -28,21 +28,21 @@ use serde_json::Value;
 pub use self::journal::{Trial, TrialState};
 use self::{
     journal::{Head, Journal},
-    measured::MetricJudge,
+    measured::{MetricJudge, cost},
     space::{Parameter, Values},
     suggest::Tried,
 };
 use crate::{
     Context, Resume,
-    baseline::is_higher_better,
     error::Error,
+    opened::Opened,
     run_folder::RunFolder,
     settings,
     track::{
         links::relative,
         status::{Judge, Tracker},
     },
-    train::{Opened, go, train},
+    train::{go, train},
 };
 
 /// Makes the configuration of a trial from the searched keys and their values; an error is a key
@@ -355,15 +355,6 @@ impl Search<'_> {
             report: folder.url_of(path),
             trials: self.journal.trials,
         })
-    }
-}
-
-/// Cost to minimize.
-fn cost(metric: &str, value: f64) -> f64 {
-    if is_higher_better(metric) {
-        -value
-    } else {
-        value
     }
 }
 

@@ -3,20 +3,23 @@
 use feedline_schemas::report::TrainReport;
 
 use super::{
-    Trial, TrialState, cost,
+    Trial, TrialState,
+    measured::cost,
     space::{Parameter, Values},
 };
 use crate::{
     baseline::is_higher_better,
+    metrics::metric,
     number::{exact, exact_len},
     track::{
         index,
-        record::REPORT_PATH,
+        paths::REPORT_PATH,
         report::{
-            chart::{AxisX, Chart, Series, escape, number},
+            chart::{AxisX, Chart, Series},
             curves::Points,
-            document, metric, table,
+            document, table,
             table::{TableRow, link, table_of},
+            text::{escape, number},
         },
     },
 };

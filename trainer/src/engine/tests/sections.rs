@@ -19,7 +19,7 @@ use burn::backend::{
     },
 };
 
-use super::*;
+use super::{super::sections::add, *};
 use crate::{
     engine::sections::Sections,
     layers::{Builder, Ghosts, Harvest, Initial, Layout, PassSettings, Segment, Slot, Training},

@@ -15,7 +15,7 @@ use burn::{
 };
 use macerator::{AutoArch, Simd, WithSimd};
 
-use super::{super::conv::Window, Kernel, Operand, apply, contiguous, math, shape, tensor};
+use super::{super::window::Window, Kernel, Operand, apply, contiguous, math, shape, tensor};
 use crate::number::single;
 
 /// Columns that a matrix has at least, where there are images enough.

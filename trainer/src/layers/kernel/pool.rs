@@ -8,7 +8,7 @@ use burn::{
 };
 use macerator::{AutoArch, Simd, WithSimd};
 
-use super::{super::conv::Window, Kernel, Operand, apply, contiguous, shape, tensor};
+use super::{super::window::Window, Kernel, Operand, apply, contiguous, shape, tensor};
 
 /// The largest number of each window of `[rows, channels, height, width]`, the first of several;
 /// NaN where there is one. The padding is no number. The gradient goes to the place of the largest

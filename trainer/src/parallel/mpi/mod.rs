@@ -8,6 +8,7 @@
 
 mod process;
 mod queue;
+mod thread_state;
 mod wire;
 
 use std::{

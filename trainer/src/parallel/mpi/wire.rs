@@ -19,8 +19,8 @@ use ::mpi::{
 };
 
 use super::{
-    process::{Order, Shared},
     queue::{Parcel, Queue},
+    thread_state::{Order, Shared},
 };
 use crate::parallel::{
     Place,

@@ -6,11 +6,14 @@ use feedline_schemas::diagnostics::{
 };
 
 use super::{
-    chart::{AxisX, Chart, Series, escape, number},
-    metric,
+    chart::{AxisX, Chart, Series},
     table::table,
+    text::{escape, number},
 };
-use crate::number::{exact, exact_len, single};
+use crate::{
+    metrics::metric,
+    number::{exact, exact_len, single},
+};
 
 /// Characters of a class name in the head of the confusion matrix.
 const NAME: usize = 14;

@@ -14,12 +14,10 @@ use feedline_schemas::{
     config::{LossConfig, TrainConfig},
 };
 
-use super::{
-    curves::{Curves, EpochPoint},
-    metric,
-};
+use super::curves::{Curves, EpochPoint};
 use crate::{
     baseline::{self, is_higher_better},
+    metrics::metric,
     number::exact_len,
 };
 

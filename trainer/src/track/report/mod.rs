@@ -3,9 +3,12 @@
 pub(crate) mod chart;
 pub(crate) mod curves;
 mod diagnostics;
+mod document;
 mod fit;
 mod performance;
 pub(crate) mod table;
+pub(crate) mod text;
+mod ticks;
 
 use feedline_schemas::{
     checkpoint::WorstSample,
@@ -15,13 +18,18 @@ use feedline_schemas::{
     run::RunRecord,
 };
 
-pub(crate) use self::table::table;
 use self::{
-    chart::{Chart, Series, escape, number},
-    curves::{Curves, Points},
+    chart::{Chart, Series, some_steps},
+    curves::Curves,
     table::link,
+    text::{escape, number},
 };
-use super::settings_of::{flat, not_default};
+pub(crate) use self::{document::document, table::table};
+use super::{
+    settings_of::{flat, not_default},
+    timestamp::moment,
+};
+use crate::metrics::metric;
 
 /// Other pages, as links from the page of a run.
 #[derive(Clone, Debug, Default)]
@@ -78,36 +86,6 @@ fn others(links: &Links) -> String {
         return String::new();
     }
     format!("<p class=\"links\">{}</p>\n", found.join(" "))
-}
-
-/// `body` with a table of contents before its first section, where it has three or more.
-fn with_contents(body: &str) -> String {
-    const OPEN: &str = "<h2>";
-    let mut parts = body.split(OPEN);
-    let mut out = parts.next().unwrap_or_default().to_owned();
-    let (mut contents, mut sections, mut count) = (String::new(), String::new(), 0);
-    for part in parts {
-        count += 1;
-        let title = part.split("</h2>").next().unwrap_or_default();
-        contents += &format!("<li><a href=\"#s{count}\">{title}</a></li>");
-        sections += &format!("<h2 id=\"s{count}\">{part}");
-    }
-    if count > 2 {
-        out += &format!("<nav aria-label=\"Contents\"><ul>{contents}</ul></nav>\n");
-    }
-    out + &sections
-}
-
-/// A page around `body`.
-pub(crate) fn document(title: &str, body: &str) -> String {
-    let body = with_contents(body);
-    format!(
-        "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
-         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n<title>{}</title>\n<style>\n{}</style>\n\
-         </head>\n<body>\n{body}</body>\n</html>\n",
-        escape(title),
-        include_str!("page.css")
-    )
 }
 
 fn head(record: &RunRecord) -> String {
@@ -278,14 +256,6 @@ fn charts(curves: &Curves, config: &TrainConfig) -> String {
     out + "</div>\n"
 }
 
-/// A chart of a number that only some runs have.
-fn some_steps(title: &str, y: &str, points: Points) -> String {
-    if points.is_empty() {
-        return String::new();
-    }
-    Chart::of_steps(title, y, vec![Series::new(y, points)]).figure()
-}
-
 fn worst(record: &RunRecord) -> String {
     let Some(best) = record.best.as_ref().filter(|best| !best.worst.is_empty()) else {
         return String::new();
@@ -392,27 +362,6 @@ fn pairs<'a>(caption: &str, pairs: impl Iterator<Item = (&'a String, &'a String)
         );
     }
     out + "</tbody></table></div>\n"
-}
-
-/// Milliseconds since 1970 as a date and time in UTC.
-pub(crate) fn moment(unix_ms: u64) -> String {
-    let time = i64::try_from(unix_ms)
-        .ok()
-        .and_then(|ms| jiff::Timestamp::from_millisecond(ms).ok());
-    time.map_or_else(
-        || "-".to_owned(),
-        |t| t.strftime("%Y-%m-%d %H:%M UTC").to_string(),
-    )
-}
-
-/// A metric with five significant digits or so; a whole number as it is.
-pub(crate) fn metric(value: f64) -> String {
-    match value.abs() {
-        m if m.fract() == 0.0 && m < 1e9 => format!("{value:.0}"),
-        m if m >= 1e7 || (m > 0.0 && m < 1e-3) => format!("{value:.4e}"),
-        m if m >= 1_000.0 => format!("{value:.1}"),
-        _ => format!("{value:.4}"),
-    }
 }
 
 /// With a capital and a full stop.

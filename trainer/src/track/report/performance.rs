@@ -2,7 +2,7 @@
 
 use feedline_schemas::performance::{GpuUse, MeanAndPeak, Performance};
 
-use super::{curves::Curves, some_steps, table};
+use super::{chart::some_steps, curves::Curves, table};
 
 /// Bytes of a GiB.
 const GIB: f64 = 1_073_741_824.0;

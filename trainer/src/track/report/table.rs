@@ -1,6 +1,6 @@
 //! Tables of a report.
 
-use super::chart::escape;
+use super::text::escape;
 
 /// A row of a table.
 #[derive(Clone, Debug, Default)]

@@ -10,7 +10,7 @@ use std::{fmt, marker::PhantomData, sync::Arc};
 
 use burn::{
     backend::{
-        Autodiff, Backend,
+        Backend,
         autodiff::{
             checkpoint::{base::Checkpointer, strategy::NoCheckpointing},
             grads::Gradients,
@@ -22,75 +22,43 @@ use burn::{
 };
 
 use super::{
-    Layout, Pass,
-    harvest::Taker,
+    Layout, Pass, Segment,
+    grad_hooks::Taker,
+    graph::{ONE_BACKEND, Reach, on_graph},
     pass::{PassSettings, Training},
 };
 
-/// A backend whose tensors can be reached.
-pub(super) trait Reach: Backend {
-    /// A tensor in a graph; `None` when it is on another backend, or in none.
-    fn on_graph<const D: usize>(x: Tensor<D>) -> Option<FloatTensor<Autodiff<Self>>>;
-
-    /// A tensor in no graph; `None` when it is on another backend, or in one.
-    fn plain<const D: usize>(x: Tensor<D>) -> Option<FloatTensor<Self>>;
-
-    /// Gives a tensor in a graph back.
-    fn back<const D: usize>(x: FloatTensor<Autodiff<Self>>) -> Tensor<D>;
-
-    /// Gives a tensor in no graph back.
-    fn tensor<const D: usize>(x: FloatTensor<Self>) -> Tensor<D>;
-}
-
-/// Makes tensors of a backend reachable.
-macro_rules! reach {
-    ($backend:ty) => {
-        impl Reach for $backend {
-            fn on_graph<const D: usize>(x: Tensor<D>) -> Option<FloatTensor<Autodiff<Self>>> {
-                x.try_into_primitive::<Autodiff<Self>>().ok()
-            }
-
-            fn plain<const D: usize>(x: Tensor<D>) -> Option<FloatTensor<Self>> {
-                x.try_into_primitive::<Self>().ok()
-            }
-
-            fn back<const D: usize>(x: FloatTensor<Autodiff<Self>>) -> Tensor<D> {
-                Tensor::from_primitive::<Autodiff<Self>>(x)
-            }
-
-            fn tensor<const D: usize>(x: FloatTensor<Self>) -> Tensor<D> {
-                Tensor::from_primitive::<Self>(x)
-            }
-        }
-    };
-}
-
-reach!(burn::backend::Flex);
-#[cfg(any(feature = "cuda", feature = "wgpu"))]
-reach!(burn::backend::Cube);
-
-pub(super) const ONE_BACKEND: &str =
-    "all tensors of a pass are on one backend, in a graph in training";
-
 const HARVEST: &str = "weights that want gradients come with a harvest";
 
-/// A segment of a layout.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Segment(pub(super) usize);
-
-/// Name and content of a segment.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct SegmentFacts {
-    /// Name, such as `block.0`.
-    pub(crate) name: String,
-    /// Numbers of its input for one sample.
-    pub(crate) input: usize,
-    /// Layers of the layout that belong to it.
-    pub(crate) layers: std::ops::Range<usize>,
+impl Pass<'_> {
+    /// Computes `forward` of `x`, which is all that is kept of it for the backward pass where the configuration names the
+    /// segment in `train.model.checkpoint`: the backward pass computes it again. The numbers have the same bits.
+    ///
+    /// `forward` must give the same numbers each time, and other tensors that it takes along must be constants: what a
+    /// gradient flows through has to come as `x`.
+    ///
+    /// # Panics
+    /// When `forward` takes along a tensor that a gradient flows through.
+    #[must_use]
+    pub fn checkpoint<const D: usize, const E: usize>(
+        &mut self,
+        segment: Segment,
+        x: Tensor<D>,
+        forward: impl Fn(&mut Pass<'_>, Tensor<D>) -> Tensor<E> + Send + Sync + 'static,
+    ) -> Tensor<E> {
+        let x = self.border(x);
+        let y = match self.training {
+            Some(training) if self.settings.again(segment.0) && x.is_autodiff() => {
+                record(self, x, training, forward)
+            }
+            _ => forward(self, x),
+        };
+        self.border(y)
+    }
 }
 
 /// Computes `forward` of `x` with constants; the operation that is recorded computes it again.
-pub(super) fn record<const D: usize, const E: usize>(
+fn record<const D: usize, const E: usize>(
     pass: &mut Pass<'_>,
     x: Tensor<D>,
     training: Training,
@@ -162,10 +130,6 @@ fn record_on<B: Reach, const D: usize, const E: usize>(
 /// the other one has code of its own that rounds otherwise.
 fn constant<const D: usize>(x: Tensor<D>) -> Tensor<D> {
     x.inner().autodiff()
-}
-
-pub(super) fn on_graph<B: Reach, const D: usize>(x: Tensor<D>) -> FloatTensor<Autodiff<B>> {
-    B::on_graph(x).expect(ONE_BACKEND)
 }
 
 /// More operations than any layer puts between a frozen parameter or another constant and where it is used.

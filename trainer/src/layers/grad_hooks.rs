@@ -34,7 +34,7 @@ use burn::{
     tensor::{DType, Shape, Tensor},
 };
 
-use super::segment::{Reach, on_graph};
+use super::graph::{Reach, on_graph};
 
 /// Callback for each parameter, by its number in the layout, with its gradient, flat.
 type Finished = Box<dyn FnMut(usize, Option<Tensor<1>>) + Send>;

@@ -1,0 +1,44 @@
+//! Placement of weights and optimizer: on the device, or in host memory.
+
+use std::collections::BTreeSet;
+
+use feedline_schemas::report::Warning;
+
+use crate::{engine::Engine, error::Error, parallel::Ranks};
+
+/// Returns true where weights and optimizer stay on the device: on a GPU, and with several ranks where all have the same one.
+/// Another kind of device rounds in another way, and the ranks' weights would drift apart; then a warning says so.
+///
+/// # Errors
+/// [`Error::Rank`].
+pub(super) fn stays_on_device(
+    engine: &Engine,
+    ranks: &Ranks,
+) -> Result<(bool, Option<Warning>), Error> {
+    let is_gpu = engine.kind().is_gpu();
+    if !ranks.are_many() {
+        return Ok((is_gpu, None));
+    }
+    let names = ranks.gather(model_of(engine.device_name()).as_bytes().to_vec())?;
+    let are_equal = names.iter().all(|name| *name == names[0]);
+    if are_equal {
+        return Ok((is_gpu, None));
+    }
+    let names: BTreeSet<_> = names
+        .iter()
+        .map(|name| String::from_utf8_lossy(name))
+        .collect();
+    let names = names.into_iter().collect::<Vec<_>>().join(", ");
+    let message = format!(
+        "the ranks compute on different devices ({names}), which round differently; so each rank moves its weights on the \
+         processor, and they cross the bus in every step. Give all ranks the same kind of device"
+    );
+    tracing::warn!(code = "different_devices", "{message}");
+    let warning = Warning::new("different_devices", message).with_key("train.device");
+    Ok((false, Some(warning)))
+}
+
+/// Name of a device without its number, such as `NVIDIA H200`.
+fn model_of(name: &str) -> &str {
+    name.rsplit_once(" (").map_or(name, |(model, _)| model)
+}
