@@ -26,6 +26,7 @@ mod columns;
 mod deciding;
 mod file;
 mod plain;
+pub(crate) mod rejects;
 
 use std::{collections::BTreeMap, mem::take, sync::Arc};
 
@@ -44,23 +45,21 @@ use self::{
     cells::Cells,
     children::{Children, DecidedChildren, Setup},
     columns::Coerced,
-    deciding::{Deciding, frozen},
-    file::{Named, encode, encode_error},
+    deciding::Deciding,
+    file::{MAX_RECORDS, Named, encode, encode_error},
     plain::Plain,
+    rejects::{Reject, frozen},
 };
 use crate::{
-    contract::{self, Before, Contract, Reading, Rejection},
+    contract::{self, Before, Contract, Reading},
     dedup::Window,
     error::Error,
-    frontier::{self, Discovery},
+    frontier::{self, discovery::Discovery},
     infer::Types,
-    source::{Page, PagePart, Record},
+    source::{Page, PagePart, record::Record},
     validators::{self, Validator},
-    value::{Value, shorten},
+    value::Value,
 };
-
-/// Most records of a batch: rows have 24 bits in [`feedline_schemas::ids::Origin`].
-const MAX_RECORDS: usize = 1 << 24;
 
 /// Pages since the last commit.
 #[derive(Clone, Debug, Default)]
@@ -265,69 +264,6 @@ pub(crate) struct Decided {
     pub(crate) warnings: Vec<Warning>,
 }
 
-/// A rejected record.
-#[derive(Clone, Debug)]
-pub(crate) struct Reject {
-    row: u32,
-    pub(crate) reason: &'static str,
-    path: String,
-    detail: String,
-    raw: String,
-}
-
-impl Reject {
-    fn of(row: u32, rejection: Rejection, raw: String) -> Self {
-        Self {
-            row,
-            reason: rejection.reason,
-            path: rejection.path,
-            detail: rejection.detail,
-            raw,
-        }
-    }
-
-    fn new(row: u32, record: Record) -> Self {
-        match record {
-            Record::Bad {
-                raw,
-                reason,
-                detail,
-            } => Self {
-                row,
-                reason,
-                path: String::new(),
-                detail,
-                raw,
-            },
-            Record::Json(_) | Record::Value(_) => {
-                let value = record.into_value().unwrap_or(Value::Null);
-                let detail = format!("record {row} of the batch is {}", value.kind());
-                Self {
-                    row,
-                    reason: "not_an_object",
-                    path: String::new(),
-                    detail,
-                    raw: value.canonical(),
-                }
-            }
-        }
-    }
-
-    /// Describes it for messages.
-    pub(crate) fn sample(&self) -> String {
-        describe(self.reason, &self.detail, &self.raw)
-    }
-}
-
-/// Describes a rejected record for messages: the reason and the record.
-pub(crate) fn describe(reason: &str, detail: &str, raw: &str) -> String {
-    format!(
-        "`{reason}`: {}: {}",
-        shorten(detail, 300),
-        shorten(raw, 200)
-    )
-}
-
 impl Decided {
     /// Rejected records.
     pub(crate) fn rejects(&self) -> &[Reject] {
@@ -435,14 +371,6 @@ impl Decided {
         let columns = columns.map(|(name, array)| Named::new(name, array));
         encode("validators", sequence, rows.into_iter(), columns.collect())
     }
-}
-
-/// Columns of a rejects file besides the system ones.
-pub(crate) mod rejects {
-    pub(crate) const REASON: &str = "reason";
-    pub(crate) const PATH: &str = "path";
-    pub(crate) const DETAIL: &str = "detail";
-    pub(crate) const RAW: &str = "raw";
 }
 
 #[cfg(test)]

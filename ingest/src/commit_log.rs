@@ -24,18 +24,18 @@ use feedline_schemas::{
     record::RecordSchema,
     report::Warning,
 };
-pub(crate) use feedline_storage::log::entry_path;
-use feedline_storage::{PutNew, Store};
+use feedline_storage::{PutNew, Store, log::entry_path};
 use tracing::warn;
 
 pub(crate) use self::commit::Commit;
 use crate::{
-    amend,
+    amend::withdrawn_files::sweep,
     batch::Encoded,
     context::Context,
     delta::DeltaFollower,
     error::Error,
-    landing_files,
+    landing_files::{self, folders::names},
+    landing_folder::landing,
     log_entries::{FilesBefore, Kept, LogEntries, Resumed},
     log_snapshots,
 };
@@ -78,11 +78,6 @@ pub async fn landed(root: &Store, source: &Name) -> Result<Option<Landed>, Error
             schema,
             entries: entries.into_all(),
         }))
-}
-
-/// Landing folder of a source.
-pub(crate) fn landing(root: &Store, source: &Name) -> Store {
-    root.child(&format!("landing/{source}"))
 }
 
 /// A log opened for writing by one run.
@@ -188,7 +183,7 @@ impl CommitLog {
         if entries.tail().iter().any(withdraws) {
             // Cleans up after a command that was killed, before a snapshot covers its entry.
             entries.load_for_comparison(Sequence::new(0)).await?;
-            amend::sweep(&landing, entries.all()).await?;
+            sweep(&landing, entries.all()).await?;
         }
         let compared_files = tidied.compared;
         let tidied = tidied.warning.into_iter().chain(entries.warning());
@@ -476,7 +471,7 @@ impl CommitLog {
             if found.batch_id != entry.batch_id {
                 for Encoded { file, .. } in &self.written {
                     // Identical responses of a source give both writers the same file.
-                    if !landing_files::names(&body, &file.path) {
+                    if !names(&body, &file.path) {
                         self.landing.delete(&file.path).await?;
                     }
                 }

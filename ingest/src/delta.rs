@@ -20,7 +20,7 @@ mod columns;
 mod follow;
 mod log;
 mod sync;
-mod table;
+pub(crate) mod table;
 mod widen;
 
 use std::collections::BTreeSet;
@@ -41,8 +41,8 @@ use self::{
     table::{DeltaTable, WIDENED, folder, tables},
 };
 use crate::{
-    commit_log::landing, context::Context, error::Error, schedule::Holding, settings::choose,
-    verify::Chain,
+    context::Context, error::Error, landing_folder::landing, log_chain::Chain, schedule::Holding,
+    settings::choose,
 };
 
 /// Remedy for a table that differs from the log.
@@ -127,15 +127,6 @@ async fn remove_unused(root: &Store, head: &TableHead) -> Result<(), Error> {
         root.delete(&copy.path).await?;
     }
     Ok(())
-}
-
-/// Path of the landed file that the file at `path` is a copy of; `None` for any other file. Both are
-/// relative to the landing folder.
-pub(crate) fn copied_from(path: &str) -> Option<String> {
-    let (folder, name) = path.rsplit_once('/')?;
-    let folder = folder.strip_suffix(WIDENED)?;
-    let (stem, _) = name.strip_suffix(".parquet")?.rsplit_once('-')?;
-    Some(format!("{folder}{stem}.parquet"))
 }
 
 /// Reports the Delta tables of a source whose log ends with `entries`; none if there are none.

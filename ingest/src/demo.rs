@@ -49,7 +49,7 @@ use url::Url;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use self::records::{Dice, Market};
-use crate::error::Error;
+use crate::{error::Error, http_cause::HttpCause};
 
 /// Path of the first page.
 pub(crate) const PATH: &str = "/v1/market";
@@ -92,6 +92,7 @@ pub async fn serve(url: &str) -> Result<DemoServer, Error> {
     let options = Options::parse(url).map_err(|reason| Error::config("url", reason))?;
     let closed = |e: io::Error| Error::Http {
         url: "demo://market".into(),
+        cause: HttpCause::Other,
         what: format!("cannot open a port on 127.0.0.1: {e}"),
         advice: "allow the program to listen on loopback, or name another source".into(),
     };

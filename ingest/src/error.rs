@@ -2,7 +2,7 @@
 
 use feedline_schemas::{Classified, ContractError, ErrorKind, ids::Sequence};
 
-use crate::http::ANSWERED;
+use crate::http_cause::HttpCause;
 
 /// Error that stops an ingest run. Committed batches are never undone by an error.
 #[derive(Debug, thiserror::Error)]
@@ -22,6 +22,8 @@ pub enum Error {
     Http {
         /// URL without secrets.
         url: String,
+        /// Cause of the failure.
+        cause: HttpCause,
         /// The event.
         what: String,
         /// The remedy.
@@ -230,11 +232,13 @@ impl Classified for Error {
 impl Error {
     /// Status of the response that it is about, where there was one.
     pub(crate) fn status(&self) -> Option<u16> {
-        let Self::Http { what, .. } = self else {
-            return None;
-        };
-        let status = what.strip_prefix(ANSWERED)?.trim_start();
-        status.get(..3)?.parse().ok()
+        match self {
+            Self::Http {
+                cause: HttpCause::Status(status),
+                ..
+            } => Some(*status),
+            _ => None,
+        }
     }
 
     pub(crate) fn config(key: impl Into<String>, reason: impl Into<String>) -> Self {

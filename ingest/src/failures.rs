@@ -5,7 +5,7 @@ use bytes::Bytes;
 use feedline_schemas::{decode, encode, failures::FailedRuns, format::FAILURES, ids::Name};
 use feedline_storage::Store;
 
-use crate::{commit_log::landing, context::Context, error::Error};
+use crate::{context::Context, error::Error, landing_folder::landing};
 
 const PATH: &str = "failures.json";
 

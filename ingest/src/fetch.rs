@@ -30,7 +30,7 @@ use crate::{
     infer::Survey,
     log_entries::Resumed,
     retry::Retry,
-    source::{Page, PagePart, Record, Requests, Source},
+    source::{Page, PagePart, Requests, Source, record::Record},
     value::Value,
 };
 

@@ -16,14 +16,20 @@ use parquet::{
 use tokio::runtime::Handle;
 use xxhash_rust::xxh3::Xxh3;
 
-use crate::rows::Begin;
-
 /// Files up to this size are held in memory.
 const WHOLE: u64 = 64 << 20;
 /// Files up to this size are read completely for a preview.
 const PEEKED: u64 = 4 << 20;
 /// Bytes of one read of a larger file.
 const CHUNK: u64 = 8 << 20;
+
+/// Position in a file where a read resumes after an earlier one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Begin {
+    pub(crate) byte: u64,
+    /// Number of line ends before that byte.
+    pub(crate) lines: u64,
+}
 
 /// The beginning of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -15,9 +15,9 @@ use feedline_schemas::{
 
 use crate::{
     csv_dialect,
-    file_bytes::FileBytes,
+    file_bytes::{Begin, FileBytes},
     file_format::{Kind, Packing},
-    rows::{Begin, Layout},
+    rows::Layout,
 };
 
 /// State of a file at an earlier reading.

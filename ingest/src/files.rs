@@ -33,7 +33,7 @@ use crate::{
     context::Context,
     download::Download,
     error::Error,
-    file_bytes::FileBytes,
+    file_bytes::{Begin, FileBytes},
     file_change::{Change, Known, Policy, ends_in_a_line},
     file_format,
     file_list::{FILES_GONE, FileList, Found},
@@ -42,9 +42,9 @@ use crate::{
     infer::Survey,
     log_entries::Resumed,
     notices::Notices,
-    rows::{self, Begin, Rows},
+    rows::{self, Rows},
     sample,
-    source::{Page, PagePart, Record, Requests, Source},
+    source::{Page, PagePart, Requests, Source, record::Record},
 };
 
 /// Most records of a page.
@@ -513,7 +513,7 @@ impl OpenFile {
                 _ => begin,
             };
             let mut rows =
-                rows::open(&bytes, labels.as_ref(), &layout, begin, skip).map_err(unreadable)?;
+                rows::open::open(&bytes, labels.as_ref(), &layout, begin, skip).map_err(unreadable)?;
             let ahead = rows.next().map_err(unreadable)?;
             let notices = &layout.notices;
             if ahead.is_none() && skip == 0 && begin == Begin::default() {

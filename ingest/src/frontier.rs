@@ -17,6 +17,7 @@
 //! batch. A snapshot of the log has many of these files merged into few. In memory a known URL is a hash of 16 bytes (collisions are expected at 2^64 of them).
 //! Only waiting URLs are kept as text, compressed: a million of them take about 50 MB.
 
+pub(crate) mod discovery;
 mod waiting;
 
 use std::{
@@ -34,25 +35,10 @@ use feedline_schemas::{commit::DataFile, ids::Hash128};
 use feedline_storage::Store;
 use url::Url;
 
-use self::waiting::Waiting;
+use self::{discovery::Discovery, waiting::Waiting};
 use crate::{error::Error, landed_file};
 
 const COLUMNS: [&str; 5] = ["url", "start", "sitemap", "depth", "redirects"];
-
-/// A URL that was found.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Discovery {
-    /// Normalized.
-    pub url: Box<str>,
-    /// True if the configuration names it, or a redirect of such a URL led to it.
-    pub is_start: bool,
-    /// True if it is a sitemap.
-    pub is_sitemap: bool,
-    /// Links from a start page.
-    pub depth: u16,
-    /// Redirects that led to it in a row.
-    pub redirects: u8,
-}
 
 /// Known and waiting URLs.
 #[derive(Debug, Default)]

@@ -26,9 +26,9 @@ use tokio::{
 use self::circuit::{Asked, Circuit};
 pub(crate) use self::quota::{Quota, quota};
 use crate::{
-    http::Rotated,
     meter::{Cause, Meter, seconds},
-    retry::{Again, Failure},
+    retry::failed_try::{Again, Failure},
+    rotated_tokens::Rotated,
 };
 
 /// Requests to a host at a time, over all sources, by default.

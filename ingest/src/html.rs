@@ -20,6 +20,7 @@ mod drift;
 #[cfg(any(test, fuzzing))]
 pub(crate) mod fuzzing;
 mod nesting;
+mod node_text;
 mod pattern;
 mod reader;
 mod robots;
@@ -58,7 +59,7 @@ use crate::{
     http::redacted,
     log_entries::Resumed,
     raw::{Kept, Tape},
-    source::{Crawled, Page, Record, Requests, Source},
+    source::{Crawled, Page, Requests, Source, record::Record},
     validators::{self, Validator, Validators},
 };
 

@@ -18,7 +18,7 @@ use crate::{
     file_bytes::FileBytes,
     file_format::Packing,
     rows::{Rows, unpacked},
-    source::Record,
+    source::record::Record,
     value::Value,
 };
 

@@ -4,7 +4,7 @@
 //! `folder`, the name of its direct folder (null where that is the source's own). Many image
 //! datasets use the folder name as the class.
 
-use crate::{rows::Rows, source::Record, value::Value};
+use crate::{rows::Rows, source::record::Record, value::Value};
 
 /// Reads the one record of an image file. An empty file is a record too: images are validated
 /// later. A file that cannot be decompressed, or is too large, is a bad record, and the source

@@ -27,7 +27,7 @@ use self::kind::KINDS;
 pub(crate) use self::kind::Kind;
 use crate::{
     contract::{Dates, FittingFormats},
-    source::Record,
+    source::record::Record,
     value::{Value, hex, shorten},
 };
 

@@ -22,6 +22,7 @@ mod number;
 mod record;
 mod tape;
 mod text;
+mod write;
 
 use std::collections::HashMap;
 
@@ -32,7 +33,7 @@ pub(crate) use self::{
     number::number,
     record::JsonRecord,
     tape::{Keys, NodeKind, Reader, Tape},
-    text::write_text,
+    write::write_text,
 };
 use crate::value::{Fault, Value};
 

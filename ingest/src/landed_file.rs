@@ -9,7 +9,7 @@ use parquet::{
     errors::ParquetError,
 };
 
-use crate::{error::Error, supersede::aside};
+use crate::{error::Error, superseded_files::aside};
 
 /// Reads the named `columns` of a landed file, all rows or the first `limit`. The file is checked
 /// against its hash first. One that was superseded since the log was read is found in `superseded/`.

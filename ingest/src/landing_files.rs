@@ -24,7 +24,8 @@
 //! snapshot: a slice of at most 4,096 entries that the id of the run chooses. A batch costs a metadata
 //! request for each of its files and a read of the entry before.
 
-mod stock;
+pub(crate) mod folders;
+pub(crate) mod stock;
 
 use std::collections::{BTreeMap, BTreeSet, btree_map::Entry};
 
@@ -34,55 +35,25 @@ use feedline_schemas::{
     ids::Hash128,
     report::{Damage, SourceReport, Warning},
 };
-use feedline_storage::{Listed, Store};
+use feedline_storage::{Listed, Store, log::entry_path};
 use tracing::info;
 
 pub(crate) use self::stock::Stock;
+use self::{
+    folders::{ORPHANS, names, sequence_of},
+    stock::MISSING,
+};
 use crate::{
-    commit_log::entry_path,
     error::Error,
     log_entries::LogEntries,
-    supersede::{ASIDE, set_paths_aside},
+    superseded_files::{ASIDE, set_paths_aside},
 };
-
-/// Folders of a source's landing zone with files that log entries name.
-const FOLDERS: [&str; 7] = [
-    "data",
-    "rejects",
-    "frontier",
-    "validators",
-    "raw",
-    "marks",
-    CHILDREN,
-];
-/// The one of them that has a folder for each table.
-const CHILDREN: &str = "children";
-/// Folder for files that no entry names.
-pub(crate) const ORPHANS: &str = "orphans";
-/// Folder for files and entries that a repair removes from the log.
-pub(crate) const DAMAGED: &str = "damaged";
-
-/// Reason that is reported for a missing file.
-pub(crate) const MISSING: &str = "it is missing";
 
 /// Entries up to which each start looks for temporary files. With more, only compaction and repair do:
 /// that reads the metadata of every file.
 const SWEPT: u64 = 65_536;
 /// Times that a source is looked at which a writer keeps changing.
 const TRIES: u32 = 4;
-
-/// The number of the entry that a batch's file was written for; none of a file that no batch wrote.
-pub(crate) fn sequence_of(path: &str) -> Option<u64> {
-    let (folder, name) = path.rsplit_once('/')?;
-    let top = folder.split('/').next().unwrap_or_default();
-    let stem = name.strip_suffix(".parquet")?;
-    let (number, hash) = stem.split_once('-')?;
-    let is_ours = FOLDERS.contains(&top)
-        && number.len() == 20
-        && hash.len() == Hash128::of(b"").short().len()
-        && hash.bytes().all(|byte| byte.is_ascii_hexdigit());
-    is_ours.then(|| number.parse().ok()).flatten()
-}
 
 /// Result of a comparison of a landing zone with its log.
 #[derive(Clone, Debug, Default)]
@@ -329,14 +300,6 @@ pub(crate) async fn move_unnamed(
         moved = kept;
     }
     Ok(moved)
-}
-
-/// Returns true if the bytes of an entry, of any version, name a file.
-pub(crate) fn names(entry: &[u8], path: &str) -> bool {
-    let quoted = format!("\"{path}\"");
-    entry
-        .windows(quoted.len())
-        .any(|window| window == quoted.as_bytes())
 }
 
 #[cfg(test)]

@@ -34,11 +34,12 @@ pub(crate) use self::{
     settings::{check, depth, hashed},
     show::slices_report,
 };
-use self::{intervals::Intervals, slices::Slices, values::Values};
-use crate::{context::Context, error::Error, param::Param, source::Record};
-
-/// The range of a source without slices: each value is done at once.
-const WHOLE: Interval = [0, 1];
+use self::{
+    intervals::{Intervals, WHOLE, below, of_value},
+    slices::Slices,
+    values::Values,
+};
+use crate::{context::Context, error::Error, param::Param, source::record::Record};
 
 /// Configured slices and values of a source.
 #[derive(Clone, Debug)]
@@ -107,7 +108,7 @@ impl Plan {
         let reread = before.and_then(|before| self.doubt(before, self.now));
         let done = before.map(|before| before.done.clone()).unwrap_or_default();
         let mut ledger = Ledger {
-            done: trusted::below(done, reread),
+            done: below(done, reread),
             old: before.map_or(0, |before| before.values),
             target: self.range,
             values,
@@ -239,7 +240,7 @@ fn todo(ledger: &Ledger) -> Intervals {
     };
     let target = Intervals::of([ledger.target]);
     let part = Intervals::of(ledger.part.iter().copied());
-    let absent = absent::of_value(&ledger.absent, ledger.value);
+    let absent = of_value(&ledger.absent, ledger.value);
     let done = Intervals::of(before.iter().copied()).minus(&absent);
     target.minus(&done.plus(&part))
 }

@@ -55,6 +55,7 @@
 mod amend;
 mod archive;
 mod batch;
+mod batch_counts;
 mod blocking;
 mod cell;
 mod check;
@@ -84,6 +85,7 @@ mod glob;
 mod hosts;
 mod html;
 mod http;
+mod http_cause;
 mod idx_rows;
 mod image_rows;
 mod image_signature;
@@ -92,7 +94,9 @@ mod json;
 mod known;
 mod landed_file;
 mod landing_files;
+mod landing_folder;
 mod ledger;
+mod log_chain;
 mod log_entries;
 mod log_snapshots;
 mod meter;
@@ -113,6 +117,7 @@ mod request_settings;
 mod rest;
 mod resume;
 mod retry;
+mod rotated_tokens;
 mod rows;
 mod run;
 mod sample;
@@ -123,6 +128,7 @@ mod settings;
 mod source;
 mod standing;
 mod supersede;
+mod superseded_files;
 mod text_rows;
 mod validators;
 mod value;
@@ -139,6 +145,7 @@ pub use self::{
     delta::delta,
     error::Error,
     hosts::Hosts,
+    http_cause::HttpCause,
     meter::{Cause, LogTotals, Meter, Meters, Reading},
     preview::{ColumnPreview, SourcePreview, preview},
     query_files::read_queries,

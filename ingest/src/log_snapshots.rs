@@ -2,38 +2,35 @@
 //!
 //! A snapshot is never needed: one that cannot be written is a warning in the log of the program, and
 //! the next one is tried later. Its parts double in size: the new entries take in the last parts while
-//! these are not larger, up to [`MOST`] entries. So an entry is written about six times until its part
+//! these are not larger, up to [`parts::MOST`] entries. So an entry is written about six times until its part
 //! is full. Parts whose entries an amendment has changed are written again, one after another.
 
 mod merged;
+mod parts;
 
 use std::collections::BTreeSet;
 
 use bytes::Bytes;
 use feedline_schemas::{
-    commit::{CommitEntry, Interval, Position},
+    commit::Position,
     decode, encode,
     format::LOG_SNAPSHOT,
     ids::{Name, Sequence},
-    log_effect::{self, Reach, settle},
-    log_snapshot::{
-        HEADS, LogPart, LogSnapshot, LogSums, PARTS, head_path, parse_head_path, part_path,
-    },
+    log_snapshot::{HEADS, LogSnapshot, PARTS, head_path, parse_head_path},
 };
-use feedline_storage::{Listed, PutNew, Store, log};
+use feedline_storage::{Listed, Store, log::entry_path};
 
-use self::merged::{MergedKind, merge};
+use self::{
+    merged::{MergedKind, merge},
+    parts::{create, write_parts},
+};
 use crate::{
-    commit_log::entry_path,
     error::Error,
-    ledger::span,
     log_entries::{LogEntries, NEWEST},
 };
 
 /// Entries after which a snapshot is written.
 pub(crate) const EVERY: u64 = 64;
-/// Most entries of a part that takes in others.
-const MOST: u64 = 4_096;
 /// Heads that are kept: a reader may have found an older one.
 const HEADS_KEPT: usize = 3;
 /// Heads at which older ones are removed.
@@ -77,7 +74,7 @@ pub(crate) async fn write(
         Some(last) => &entries.all()[last].state.position,
         None => &start,
     };
-    let parts = parts(landing, old, tail, position).await?;
+    let parts = write_parts(landing, old, tail, position).await?;
     let [frontier, validators] = [MergedKind::Frontier, MergedKind::Validators];
     let (frontier, validators) = (
         merge(landing, frontier, before, &parts, tail).await?,
@@ -105,116 +102,6 @@ pub(crate) async fn write(
     create(landing, &path, bytes).await?;
     prune(landing, &snapshot, &path).await?;
     Ok(Some(snapshot))
-}
-
-/// Writes the parts of a snapshot whose predecessor had the parts `old`, with the entries `tail` after
-/// them, which begin at the position `before`. Returns all parts.
-async fn parts(
-    landing: &Store,
-    old: &[LogPart],
-    tail: &[CommitEntry],
-    mut before: &Position,
-) -> Result<Vec<LogPart>, Error> {
-    let reaches = tail.iter().map(Reach::of);
-    let reaches: Vec<Reach> = reaches.filter(|reach| !reach.is_empty()).collect();
-    let mut kept = Vec::with_capacity(old.len() + 1);
-    for part in old {
-        let is_touched = reaches.iter().any(|r| r.touches(part.first, part.last));
-        kept.push(match is_touched {
-            true => {
-                let mut entries = read(landing, part).await?;
-                for newer in tail {
-                    log_effect::apply(&mut entries, newer);
-                }
-                put_part(landing, &entries, part.slices).await?
-            }
-            false => part.clone(),
-        });
-    }
-    let (mut open, mut slices) = (Vec::new(), None);
-    let mut count = tail.len() as u64;
-    while let Some(part) = kept.last()
-        && part.entries() <= count
-        && part.entries() + count <= MOST
-    {
-        let mut entries = read(landing, part).await?;
-        entries.append(&mut open);
-        (open, slices) = (entries, both(part.slices, slices));
-        count += part.entries();
-        kept.pop();
-    }
-    for newer in tail {
-        let position = &newer.state.position;
-        // A rewind seems to read everything up to where it returns to, and reads nothing.
-        if !newer.is_amendment() {
-            slices = both(slices, span(before, position));
-        }
-        before = position;
-        let mut entry = newer.clone();
-        settle(&mut entry);
-        open.push(entry);
-        if open.len() as u64 >= MOST {
-            kept.push(put_part(landing, &open, slices.take()).await?);
-            open.clear();
-        }
-    }
-    if !open.is_empty() {
-        kept.push(put_part(landing, &open, slices).await?);
-    }
-    Ok(kept)
-}
-
-/// An interval that has both.
-fn both(a: Option<Interval>, b: Option<Interval>) -> Option<Interval> {
-    match (a, b) {
-        (Some(a), Some(b)) => Some([a[0].min(b[0]), a[1].max(b[1])]),
-        (a, b) => a.or(b),
-    }
-}
-
-async fn read(landing: &Store, part: &LogPart) -> Result<Vec<CommitEntry>, Error> {
-    let read = log::read_parts(landing, std::slice::from_ref(part)).await?;
-    read.map_err(|reason| Error::Log {
-        url: landing.url_of(PARTS),
-        reason,
-    })
-}
-
-async fn put_part(
-    landing: &Store,
-    entries: &[CommitEntry],
-    slices: Option<Interval>,
-) -> Result<LogPart, Error> {
-    let fault = |reason: String| Error::Log {
-        url: landing.url_of(PARTS),
-        reason,
-    };
-    let ends = entries.first().zip(entries.last());
-    let (first, last) = ends.ok_or_else(|| fault("a part has no entries".to_owned()))?;
-    let bytes = log::encode_part(entries).map_err(fault)?;
-    let path = part_path(first.sequence, last.sequence, &bytes);
-    let files = entries.iter().flat_map(|entry| &entry.files);
-    let part = LogPart {
-        path,
-        first: first.sequence,
-        last: last.sequence,
-        rows: files.map(|file| file.rows).sum(),
-        bytes: bytes.len() as u64,
-        hash: feedline_schemas::ids::Hash128::of(&bytes),
-        sums: LogSums::default().with(entries),
-        slices,
-    };
-    create(landing, &part.path, bytes).await?;
-    Ok(part)
-}
-
-/// Creates an object whose name has the hash of its bytes. One that exists with other bytes is
-/// damaged, and is replaced.
-async fn create(landing: &Store, path: &str, bytes: Bytes) -> Result<(), Error> {
-    if let PutNew::Taken(_) = landing.put_new(path, bytes.clone()).await? {
-        landing.put(path, bytes).await?;
-    }
-    Ok(())
 }
 
 /// Removes old heads, and then the parts that no other head names. `own` is the snapshot that was just

@@ -25,9 +25,12 @@ use url::Url;
 pub(crate) use self::{ends::Partial, fields::Fields, urls::with_query};
 use self::{keyset::Keyset, urls::NextUrls};
 use crate::{
-    error::Error, http::redacted, param::Param, source::Record, value::shorten,
+    error::Error, http::redacted, param::Param, source::record::Record, value::shorten,
     warnings::WarningChanges,
 };
+
+/// Warning that the server's pages are smaller than `pagination.page_size`.
+const SMALL_PAGES: &str = "small_pages";
 
 /// Cursors remembered for the loop guard, about 50 MB at most. When full it is cleared: a shorter
 /// loop is still found.
@@ -270,7 +273,7 @@ impl Paginator {
         self.note_missing_next(page, count, contents);
         let is_short = count < self.config.common.page_size;
         if !is_short {
-            self.warnings.lift(ends::SMALL_PAGES);
+            self.warnings.lift(SMALL_PAGES);
         }
         let has_all = self.has_all(&run);
         // A total that is the count of the page would end a run of short pages after the first one.

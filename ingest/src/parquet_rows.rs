@@ -28,7 +28,7 @@ use parquet::{
 use crate::{
     parquet_limits::{LimitedPages, ROW, batch_rows, check_items, row_bytes, with_views},
     rows::Rows,
-    source::Record,
+    source::record::Record,
     value::{Value, hex},
 };
 

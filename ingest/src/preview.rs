@@ -16,7 +16,7 @@ use serde::Serialize;
 
 use crate::{
     blocking::computing, context::Context, error::Error, flatten::flatten, infer::Survey,
-    run::open, settings::choose, source::Record, value::Value,
+    run::open, settings::choose, source::record::Record, value::Value,
 };
 
 /// Maximum number of rows compared to count distinct values.

@@ -9,17 +9,22 @@ use feedline_schemas::{
     ids::{Hash128, Name},
     report::{RepairReport, RepairedSource},
 };
-use feedline_storage::{Listed, Store};
+use feedline_storage::{Listed, Store, log::entry_path};
 
 use crate::{
-    commit_log::{entry_path, landing},
     context::Context,
     error::Error,
-    landing_files::{DAMAGED, ORPHANS, Stock, move_unnamed, restore, sequence_of, sweep},
+    landing_files::{
+        Stock,
+        folders::{DAMAGED, ORPHANS, sequence_of},
+        move_unnamed, restore, sweep,
+    },
+    landing_folder::landing,
+    log_chain::{Chain, read_chain},
     log_snapshots,
     schedule::Holding,
     settings::choose,
-    verify::{Chain, read_chain, wrong_files},
+    verify::wrong_files,
 };
 
 /// Checks the logs of the pipeline's sources and every file that they name; with `only`, those of

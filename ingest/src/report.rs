@@ -10,7 +10,7 @@ use feedline_schemas::{
 use feedline_storage::Store;
 
 use crate::{
-    batch::{describe, rejects},
+    batch::rejects::{self, describe},
     error::Error,
     landed_file,
     ledger::slices_report,

@@ -50,9 +50,9 @@ use crate::{
     pagination::{At, Contents, Paginator, Target},
     param::Param,
     raw::{Kept, Tape},
-    retry::{Again, Retry},
+    retry::{Retry, failed_try::Again},
     server_time::Clocks,
-    source::{Crawled, Page, Record, Requests, Source},
+    source::{Crawled, Page, Requests, Source, record::Record},
     warnings::{WarningChange, WarningChanges},
     watermark::Incremental,
 };

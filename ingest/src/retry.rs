@@ -5,6 +5,9 @@
 //! `max_wait_s` ends the run as deferred. `max_elapsed_s` bounds all tries of a request and their
 //! waits together: a wait that would end later is not begun.
 
+pub(crate) mod failed_try;
+pub(crate) mod jitter;
+
 use std::{
     sync::Arc,
     time::{Duration, UNIX_EPOCH},
@@ -15,55 +18,16 @@ use feedline_storage::clock::Clock;
 use tokio::{sync::watch, time::Instant};
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
+use self::{
+    failed_try::{Again, Failure, out_of_tries},
+    jitter::Jitter,
+};
 use crate::{
     context::Context,
     error::Error,
-    http::{ANSWERED, DOWN},
+    http_cause::HttpCause,
     meter::{Cause, Meter, clock_time, seconds},
 };
-
-/// A failed try.
-#[derive(Debug)]
-pub(crate) struct Failure {
-    /// Error to return if no further try succeeds.
-    pub error: Box<Error>,
-    /// Retry decision.
-    pub again: Again,
-}
-
-/// Retry decision after a failure.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Again {
-    /// The response would be the same.
-    Never,
-    /// No retry: the server does not know the requested resource (any more) (status 400 or 410).
-    Gone,
-    /// No retry: the resource does not exist (status 404).
-    Absent,
-    /// Neither: an archive records that no page follows the last one.
-    End,
-    /// After our own backoff.
-    Backoff,
-    /// The same, for a request that the server did not process: it was not sent, or refused by a
-    /// rate limit.
-    Unprocessed,
-    /// A retry after the delay that the server asked for.
-    After(Duration),
-}
-
-impl Again {
-    /// Returns true if the request is tried again.
-    pub(crate) fn is_retried(self) -> bool {
-        matches!(self, Self::Backoff | Self::Unprocessed | Self::After(_))
-    }
-}
-
-impl Failure {
-    /// Error of the last of so many tries.
-    pub(crate) fn after(self, tries: u32) -> Error {
-        out_of_tries(self, tries, "")
-    }
-}
 
 /// Runs tries of requests, one request at a time.
 #[derive(Debug)]
@@ -163,31 +127,29 @@ impl Retry {
     /// Describes the reason for `wait` before this try.
     fn told(&self, failure: &Failure, wait: Duration, next: u32) -> (Cause, String) {
         let Self { settings, .. } = self;
-        let (place, what) = match &*failure.error {
-            Error::Http { url, what, .. } => (host_of(url), what.as_str()),
-            Error::Body { url, .. } => (host_of(url), ""),
-            _ => ("", ""),
+        let (place, cause) = match &*failure.error {
+            Error::Http { url, cause, .. } => (host_of(url), *cause),
+            Error::Body { url, .. } => (host_of(url), HttpCause::Other),
+            _ => ("", HttpCause::Other),
         };
-        let status = what.strip_prefix(ANSWERED).map(str::trim_start);
-        let status = status.and_then(|rest| rest.get(..3)).unwrap_or_default();
+        let status = match cause {
+            HttpCause::Status(status) => Some(status),
+            _ => None,
+        };
         if let Again::After(_) = failure.again {
             let now = self.clock.unix();
             let until = clock_time(now.saturating_add(wait), now);
             let what = match status {
-                "" => format!("{place} asked for a delay until {until}"),
-                status => format!("{status} until {until}"),
+                None => format!("{place} asked for a delay until {until}"),
+                Some(status) => format!("{status} until {until}"),
             };
             return (Cause::Asked, what);
         }
         let tries = format!("{} (try {next} of {})", seconds(wait), settings.max_tries);
-        if what.starts_with(DOWN) {
+        if cause == HttpCause::CircuitOpen {
             return (Cause::Circuit, format!("circuit of {place} open: {tries}"));
         }
-        let what = if status.is_empty() {
-            "a failure"
-        } else {
-            status
-        };
+        let what = status.map_or_else(|| "a failure".to_owned(), |status| status.to_string());
         (Cause::Backoff, format!("backoff after {what}: {tries}"))
     }
 
@@ -241,27 +203,6 @@ impl Retry {
     }
 }
 
-/// A seeded generator of waits: the n-th draw is a hash of n.
-#[derive(Debug)]
-pub(crate) struct Jitter {
-    seed: u64,
-    draws: u64,
-}
-
-impl Jitter {
-    pub(crate) fn new(seed: u64) -> Self {
-        Self { seed, draws: 0 }
-    }
-
-    /// A number from `0..=longest`.
-    pub(crate) fn up_to(&mut self, longest: u64) -> u64 {
-        self.draws += 1;
-        let hash = xxh3_64_with_seed(&self.draws.to_le_bytes(), self.seed);
-        let scaled = (u128::from(hash) * (u128::from(longest) + 1)) >> 64;
-        u64::try_from(scaled).expect("below longest + 1")
-    }
-}
-
 /// Parses the wait of a `Retry-After` header. Returns `None` for zero, a past time and anything
 /// that is neither seconds nor an HTTP date: then our own backoff applies.
 ///
@@ -298,31 +239,6 @@ fn whole_seconds(text: &str) -> Option<u64> {
 fn host_of(url: &str) -> &str {
     let behind = url.split_once("://").map_or(url, |(_, behind)| behind);
     behind.split(['/', '?']).next().unwrap_or_default()
-}
-
-/// Returns the last error; `over` names the limit that ended the tries, if not their number.
-fn out_of_tries(failure: Failure, tries: u32, over: &str) -> Error {
-    let tried = match (tries, over) {
-        (1, "") => String::new(),
-        (1, over) => format!(" (the first try{over})"),
-        (tries, over) => format!(" (the last of {tries} tries{over})"),
-    };
-    match *failure.error {
-        Error::Http { url, what, advice } => Error::Http {
-            url,
-            what: what + &tried,
-            advice,
-        },
-        Error::Body { url, reason } => Error::Body {
-            url,
-            reason: reason + &tried,
-        },
-        Error::Incomplete { url, reason } => Error::Incomplete {
-            url,
-            reason: reason + &tried,
-        },
-        other => other,
-    }
 }
 
 async fn unless_cancelled<T>(

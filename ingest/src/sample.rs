@@ -13,7 +13,7 @@ use feedline_schemas::config::{FileFormat, SourceConfig};
 use crate::{
     blocking::blocking,
     error::Error,
-    file_bytes::FileBytes,
+    file_bytes::{Begin, FileBytes},
     file_format::{Kind, Packing},
     file_list::Found,
     infer::Survey,
@@ -90,9 +90,9 @@ fn look(mut survey: Survey, file: &FileBytes, layout: &Layout, share: Left) -> (
     let opened = match parts(file, layout, share) {
         Ok(Some(parts)) => {
             survey.leave_out();
-            rows::of_reader(Box::new(Cursor::new(parts)), layout)
+            rows::one_pass::of_reader(Box::new(Cursor::new(parts)), layout)
         }
-        Ok(None) => rows::open(file, None, layout, rows::Begin::default(), 0),
+        Ok(None) => rows::open::open(file, None, layout, Begin::default(), 0),
         Err(e) => Err(e.to_string()),
     };
     let Ok(mut records) = opened else {

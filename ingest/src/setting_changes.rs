@@ -25,7 +25,7 @@ use serde_json::Value;
 use tracing::warn;
 use url::Url;
 
-use self::classes::class_of;
+use self::classes::{Class, Effect, class_of};
 use crate::{
     commit_log::{Commit, CommitLog},
     contract::{Before, Contract},
@@ -35,32 +35,6 @@ use crate::{
     value::shorten,
     watermark::Mark,
 };
-
-/// Class of a change of a setting.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Class {
-    /// Takes effect from the event named here, and is not recorded.
-    Immediate(&'static str),
-    /// Takes effect and is recorded.
-    Logged(Effect),
-    /// Refused, for this reason.
-    Refused(&'static str),
-}
-
-/// Effect of a recorded change on the next reads.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Effect {
-    /// Applies to the read named here and later ones; the position stays.
-    Next(&'static str),
-    /// Restarts an unfinished run of pages; its landed records are dropped as duplicates.
-    Pages,
-    /// Begins the next page run at `incremental.start`; landed records are dropped as duplicates.
-    Incremental,
-    /// Applies from the next file on; refused inside a file.
-    NextFile,
-    /// `url`: for `files`, another pattern in the same folder; otherwise refused.
-    Folder,
-}
 
 /// Message that landed records stay unchanged.
 const STAYS: &str = "landed data stays unchanged until `feedline ingest reset PIPELINE.toml SOURCE`, or `ingest reread` with `--file`, re-reads it";

@@ -55,6 +55,18 @@ pub(crate) fn choose<'a>(
     }
 }
 
+/// The source called `name`, with its index.
+pub(crate) fn one<'a>(
+    config: &'a PipelineConfig,
+    name: &Name,
+) -> Result<(usize, &'a SourceConfig), Error> {
+    let chosen = choose(config, Some(name))?;
+    chosen
+        .into_iter()
+        .next()
+        .ok_or_else(|| Error::config("source", format!("no source is called `{name}`")))
+}
+
 /// Settings that every kind of source shares.
 fn check(source: &SourceConfig) -> Result<(), Error> {
     check_manners(source)?;

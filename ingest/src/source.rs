@@ -1,6 +1,8 @@
 //! The contract between the loop of a run and a source.
 
-use std::{borrow::Cow, collections::BTreeMap, sync::Arc};
+pub(crate) mod record;
+
+use std::{collections::BTreeMap, sync::Arc};
 
 use async_trait::async_trait;
 use feedline_schemas::{
@@ -10,82 +12,16 @@ use feedline_schemas::{
 };
 use feedline_storage::Store;
 
+use self::record::Record;
 use crate::{
     error::Error,
-    frontier::Discovery,
+    frontier::discovery::Discovery,
     infer::Survey,
-    json::JsonRecord,
     log_entries::Resumed,
     raw::{Kept, Tape},
     validators::Validator,
-    value::Value,
     warnings::WarningChange,
 };
-
-/// A record of a source, or the flaw in its place.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Record {
-    /// A record.
-    Value(Value),
-    /// A record of a document of JSON without faults.
-    Json(JsonRecord),
-    /// Data that is no record; it goes to `rejects/` unchanged.
-    Bad {
-        /// The unchanged data.
-        raw: String,
-        /// One of a few fixed words, counted in the log, such as `malformed_line`.
-        reason: &'static str,
-        /// Place and details, such as `line 7: 3 fields, the header has 5`.
-        detail: String,
-    },
-}
-
-impl Record {
-    /// Approximate size in bytes.
-    pub(crate) fn size(&self) -> u64 {
-        match self {
-            Self::Value(value) => value.size(),
-            Self::Json(record) => record.size(),
-            Self::Bad { raw, detail, .. } => (raw.len() + detail.len()) as u64,
-        }
-    }
-
-    /// The record as a tree; none of a bad one.
-    pub(crate) fn value(&self) -> Option<Cow<'_, Value>> {
-        match self {
-            Self::Value(value) => Some(Cow::Borrowed(value)),
-            Self::Json(record) => Some(Cow::Owned(record.value())),
-            Self::Bad { .. } => None,
-        }
-    }
-
-    /// Canonical form of the record; that of null for a bad one.
-    pub(crate) fn canonical(&self) -> String {
-        self.value()
-            .map_or_else(|| Value::Null.canonical(), |value| value.canonical())
-    }
-
-    /// The record as a tree; none of a bad one.
-    pub(crate) fn into_value(self) -> Option<Value> {
-        match self {
-            Self::Value(value) => Some(value),
-            Self::Json(record) => Some(record.value()),
-            Self::Bad { .. } => None,
-        }
-    }
-
-    /// Creates a record if `value` is an object, otherwise a bad one at `place` (such as `line 7`).
-    pub(crate) fn of(value: Value, place: impl FnOnce() -> String) -> Self {
-        match value {
-            Value::Object(_) => Self::Value(value),
-            other => Self::Bad {
-                raw: other.canonical(),
-                reason: "not_an_object",
-                detail: format!("{}: {} where an object should be", place(), other.kind()),
-            },
-        }
-    }
-}
 
 /// Some records and the position after them.
 #[derive(Clone, Debug, PartialEq)]

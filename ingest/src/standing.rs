@@ -9,14 +9,17 @@ use feedline_schemas::{
     log_snapshot::LogSums,
     report::{IngestReport, Standing},
 };
-use feedline_storage::{Store, log::newest_sequence};
+use feedline_storage::{
+    Store,
+    log::{entry_path, newest_sequence},
+};
 
 use crate::{
-    commit_log::{entry_path, landing},
     delta,
     error::{Error, when},
     failures,
     landing_files::report_damage,
+    landing_folder::landing,
     ledger::slices_report,
     log_entries::{Kept, LogEntries},
     meter::LogTotals,

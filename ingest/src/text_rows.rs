@@ -1,6 +1,6 @@
 //! Plain text as records: a file is one document, or several with a separator between them.
 
-use crate::{rows::Rows, source::Record, value::Value};
+use crate::{rows::Rows, source::record::Record, value::Value};
 
 /// Reads documents; a record is an object with `text`, the unchanged characters of the file.
 pub(crate) struct TextRows {

@@ -13,7 +13,7 @@ use jiff::{SignedDuration, Timestamp, ToSpan, civil::Date, tz::TimeZone};
 use crate::{
     error::Error,
     param::Param,
-    source::Record,
+    source::record::Record,
     value::{Value, shorten},
 };
 

@@ -29,7 +29,7 @@ use crate::{
     landed_file,
     landing_files::sweep,
     schedule::Holding,
-    supersede::set_aside,
+    superseded_files::set_aside,
 };
 
 /// Size of merged files in bytes, unless another is given.

@@ -10,8 +10,13 @@ use feedline_schemas::{
     log_effect::{holder, index_of},
 };
 
-use super::{Amending, count, files, rewind::written, sweep, without};
+use super::{
+    Amending, count,
+    rewind::written,
+    withdrawn_files::{files, sweep},
+};
 use crate::{
+    batch_counts::without,
     commit_log::{Commit, CommitLog},
     context::Context,
     error::Error,

@@ -13,7 +13,6 @@ use tempfile::TempDir;
 
 use super::*;
 use crate::{
-    commit_log::entry_path,
     file_marks::{MOST_LISTED, listed},
     http::testing,
     landed_file,
@@ -22,6 +21,7 @@ use crate::{
     schedule::Holding,
     verify::verify,
 };
+use feedline_storage::{Store, log::entry_path};
 
 fn context(root: &Store) -> Context {
     Context {

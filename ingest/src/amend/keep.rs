@@ -2,14 +2,9 @@
 
 use std::{collections::BTreeSet, fs, io::ErrorKind};
 
-use feedline_storage::Store;
+use feedline_storage::{Store, log::entry_path};
 
-use crate::{
-    blocking::blocking,
-    commit_log::{CommitLog, entry_path},
-    context::Context,
-    error::Error,
-};
+use crate::{blocking::blocking, commit_log::CommitLog, context::Context, error::Error};
 
 /// A folder of saved data: `landing/<source>.<n>`. No source name has a dot, so it cannot be a
 /// source's folder.

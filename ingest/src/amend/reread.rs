@@ -10,9 +10,15 @@ use feedline_schemas::{
     log_effect::holder,
 };
 
-use super::{Amending, count, delete::withdrawn, files, keep::KeptFolder, sweep, without};
+use super::{
+    Amending, count,
+    delete::withdrawn,
+    keep::KeptFolder,
+    withdrawn_files::{files, sweep},
+};
 use crate::{
     batch::Encoded,
+    batch_counts::without,
     commit_log::{Commit, CommitLog},
     context::Context,
     error::Error,

@@ -8,7 +8,7 @@ use feedline_schemas::{
     record::RecordSchema,
 };
 
-use super::{Amending, count, keep::KeptFolder, sweep};
+use super::{Amending, count, keep::KeptFolder, withdrawn_files};
 use crate::{commit_log::Commit, context::Context, error::Error, setting_changes::recorded};
 
 /// Resets a source: landed data moves to `landing/<source>.<n>` with its log. The next run re-reads
@@ -39,7 +39,7 @@ pub async fn reset(
     };
     if last.reset_to.is_some() {
         if !dry_run {
-            sweep(log.landing(), log.entries()).await?;
+            withdrawn_files::sweep(log.landing(), log.entries()).await?;
         }
         report
             .notes
@@ -51,7 +51,7 @@ pub async fn reset(
             let others = entry.frontier.iter().chain(&entry.validators);
             let others = others.chain(&entry.marks);
             files.extend(
-                super::files(entry)
+                withdrawn_files::files(entry)
                     .chain(others)
                     .map(|file| file.path.clone()),
             );
@@ -60,7 +60,7 @@ pub async fn reset(
     let mut paths = Vec::new();
     named(&mut paths);
     for entry in log.entries() {
-        if super::files(entry).next().is_some() {
+        if withdrawn_files::files(entry).next().is_some() {
             count(&mut report, entry);
         }
     }
@@ -91,7 +91,7 @@ pub async fn reset(
         ..Commit::amending(&last)
     };
     log.append(commit).await?;
-    sweep(log.landing(), log.entries()).await?;
+    withdrawn_files::sweep(log.landing(), log.entries()).await?;
     log.cover_amendments().await;
     report.sequence = Some(sequence.get());
     amending.finish(&mut report, &SourceState::default());

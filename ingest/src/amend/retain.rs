@@ -3,12 +3,12 @@
 use std::time::Duration;
 
 use feedline_schemas::{amendment::CompactionReport, config::PipelineConfig};
-use feedline_storage::{Listed, Store};
+use feedline_storage::{Listed, Store, log::entry_path};
 
 use crate::{
-    commit_log::{Commit, CommitLog, entry_path},
+    commit_log::{Commit, CommitLog},
     error::Error,
-    supersede::ASIDE,
+    superseded_files::ASIDE,
 };
 
 /// Most files that one entry names.

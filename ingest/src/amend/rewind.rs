@@ -11,16 +11,18 @@ use feedline_schemas::{
     log_effect::index_of,
 };
 
-use super::{Amending, count};
+use super::{Amending, count, withdrawn_files::files};
 use crate::{
     batch::Encoded,
-    commit_log::{Commit, CommitLog, entry_path},
+    commit_log::{Commit, CommitLog},
     context::Context,
     error::Error,
     log_entries::{Kept, LogEntries},
     schedule::Holding,
-    supersede::{aside, only_batches, set_aside},
+    supersede::only_batches,
+    superseded_files::{aside, set_aside},
 };
+use feedline_storage::log::entry_path;
 
 /// Takes a source back to its entry `to`: rows of later entries no longer count, and the next run
 /// reads from the position after that entry. One entry of the log says so; files that no longer count
@@ -143,7 +145,7 @@ fn check(entries: &[CommitEntry], to: Sequence) -> Result<(), Error> {
 fn describe(entries: &[CommitEntry], to: Sequence, report: &mut AmendReport) {
     let mut urls = BTreeSet::new();
     for entry in entries.iter().filter(|entry| entry.sequence > to) {
-        if super::files(entry).next().is_some() || !entry.parts.is_empty() {
+        if files(entry).next().is_some() || !entry.parts.is_empty() {
             count(report, entry);
         }
         urls.extend(entry.parts.iter().map(|part| part.url.clone()));

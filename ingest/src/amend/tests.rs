@@ -10,7 +10,7 @@ use feedline_schemas::{
     config::{PipelineConfig, load},
     report::{IngestReport, SourceReport},
 };
-use feedline_storage::{Effect, Faults, Operation, Rule};
+use feedline_storage::{Effect, Faults, Operation, Rule, Store};
 use tempfile::TempDir;
 
 use super::*;
@@ -275,7 +275,7 @@ async fn a_log_that_records_no_settings_opens_and_refuses_others() {
     let root = Store::memory();
     bring(&csv(&folder, ""), &root).await.unwrap();
     let landing = root.child("landing/s");
-    let path = crate::commit_log::entry_path(0);
+    let path = feedline_storage::log::entry_path(0);
     let mut entry: CommitEntry =
         feedline_schemas::decode(&path, &landing.get(&path).await.unwrap()).unwrap();
     assert!(entry.settings.take().is_some());

@@ -4,12 +4,12 @@ use std::cell::RefCell;
 
 use feedline_schemas::config::ArchiveConfig;
 
-use super::{Member, Members, is_meant};
+use super::member::{Member, Members, is_meant};
 use crate::{
     file_format, image_rows,
     notices::LeftOut,
     rows::{Layout, Rows},
-    source::Record,
+    source::record::Record,
     value::shorten,
 };
 

@@ -2,11 +2,11 @@
 
 use std::io::{Cursor, Read};
 
-use super::{Member, Members, is_meant};
+use super::member::{Member, Members, is_meant};
 use crate::{
     file_format::{self, Kind, Packing},
-    rows::{Layout, Rows, of_reader, unpack},
-    source::Record,
+    rows::{Layout, Rows, one_pass::of_reader, unpack},
+    source::record::Record,
     value::shorten,
 };
 

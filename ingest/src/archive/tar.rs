@@ -5,7 +5,7 @@ use std::io::Read;
 use feedline_schemas::config::ArchiveConfig;
 use feedline_storage::tar::{BLOCK, Entry, Headers, padded};
 
-use super::{Bounds, CUT, Member, Members, fill};
+use super::member::{Bounds, CUT, Member, Members, fill};
 use crate::{file_bytes::FileBytes, file_format::Packing, rows::unpacked};
 
 /// Reads the members of a tar archive.

@@ -11,7 +11,7 @@ use std::io::Read;
 use feedline_schemas::config::ArchiveConfig;
 use flate2::{Crc, read::DeflateDecoder};
 
-use super::{Bounds, CUT, Member, Members, fill};
+use super::member::{Bounds, CUT, Member, Members, fill};
 use crate::file_bytes::{FileBytes, FileReader};
 
 /// Length of the end record, without its comment.

@@ -16,7 +16,7 @@ use feedline_schemas::{
     ids::Hash128,
 };
 
-use self::growing::{Growing, Parent, known};
+use self::growing::{Growing, Parent, SHOWN, known};
 pub(super) use self::{decided::DecidedChildren, setup::Setup};
 use crate::{
     children::{place, take},
@@ -24,9 +24,6 @@ use crate::{
     error::Error,
     value::{Value, shorten},
 };
-
-/// Characters of a value in a sample.
-const SHOWN: usize = 100;
 
 /// Child tables while the records of a batch are decided.
 pub(super) struct Children<'a> {

@@ -9,10 +9,10 @@ use feedline_schemas::{
 };
 
 use super::{
-    Reject,
     cells::Cells,
     children::Children,
     plain::{Found, Plain},
+    rejects::{Reject, frozen},
 };
 use crate::{
     contract::{Contract, Rejection, Verdict},
@@ -143,14 +143,5 @@ impl Deciding<'_> {
             note(&mut self.repaired, reason, &path, 1, || sample);
         }
         Ok(settled)
-    }
-}
-
-pub(super) fn frozen(source: &str, key: &'static str, rejection: Rejection, record: &str) -> Error {
-    Error::Frozen {
-        source: source.to_owned(),
-        key,
-        detail: rejection.detail,
-        record: record.to_owned(),
     }
 }

@@ -20,8 +20,10 @@ use parquet::{
     schema::types::ColumnPath,
 };
 
-use super::MAX_RECORDS;
 use crate::error::Error;
+
+/// Most records of a batch: rows have 24 bits in [`feedline_schemas::ids::Origin`].
+pub(super) const MAX_RECORDS: usize = 1 << 24;
 
 /// A file ready to be written.
 #[derive(Clone, Debug)]

@@ -6,7 +6,7 @@ use feedline_schemas::{
     commit::CommitEntry,
     ids::{Hash128, Name, Sequence},
 };
-use feedline_storage::{Store, clock::Clock};
+use feedline_storage::{Store, clock::Clock, log::entry_path};
 use tracing::warn;
 
 use super::{
@@ -15,7 +15,7 @@ use super::{
     table::{DeltaTable, TableFile, TableKey, WIDENED, folder},
     widen,
 };
-use crate::{commit_log::entry_path, context::Context, error::Error};
+use crate::{context::Context, error::Error};
 
 /// Times that a table is read again that other programs change.
 const TRIES: u32 = 8;

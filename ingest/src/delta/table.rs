@@ -171,12 +171,21 @@ fn copy_path(file: &TableFile) -> String {
     format!("{WIDENED}/{stem}-{columns}.parquet")
 }
 
+/// Path of the landed file that the file at `path` is a copy of; `None` for any other file. Both are
+/// relative to the landing folder.
+pub(crate) fn copied_from(path: &str) -> Option<String> {
+    let (folder, name) = path.rsplit_once('/')?;
+    let folder = folder.strip_suffix(WIDENED)?;
+    let (stem, _) = name.strip_suffix(".parquet")?.rsplit_once('-')?;
+    Some(format!("{folder}{stem}.parquet"))
+}
+
 #[cfg(test)]
 mod tests {
     use feedline_schemas::{decode, record::Column};
 
     use super::*;
-    use crate::landing_files::sequence_of;
+    use crate::landing_files::folders::sequence_of;
 
     const SAMPLE: &str = include_str!("../../../schemas/samples/commit-2.json");
 

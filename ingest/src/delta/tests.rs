@@ -14,7 +14,7 @@ use feedline_schemas::{
 use feedline_storage::{Effect, Faults, Operation, Rule};
 use tempfile::TempDir;
 
-use super::{log::TableState, *};
+use super::{log::TableState, table::copied_from, *};
 use crate::{
     amend::{TARGET_BYTES, compact, reset, rewind},
     http::testing,

@@ -9,6 +9,7 @@ use feedline_schemas::{ContractError, ids::Sequence};
 use texts::{Texts, variants};
 
 use super::Error;
+use crate::http_cause::HttpCause;
 
 const API: &str = "https://api.example/v1/prices?page=3";
 const LOG: &str = "file:///data/landing/prices/log";
@@ -38,6 +39,7 @@ fn of_requests() -> Vec<Error> {
         ),
         Error::Http {
             url: API.into(),
+            cause: HttpCause::Status(503),
             what: "the server answered 503 Service Unavailable, and 5 tries are used up".into(),
             advice: "run again later, or raise `retry.max_attempts`".into(),
         },

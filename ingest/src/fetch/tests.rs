@@ -1,4 +1,8 @@
-use feedline_schemas::config::{Bounded, Real};
+use feedline_schemas::{
+    commit::Position,
+    config::{Bounded, FetchConfig, Real, SourceConfig},
+    units::ByteSize,
+};
 use std::{
     collections::HashMap,
     sync::{Arc, Mutex},
@@ -11,18 +15,13 @@ use axum::{
     http::{HeaderMap, StatusCode, Uri},
     response::{IntoResponse, Response},
 };
-use feedline_schemas::{
-    commit::Position,
-    config::{FetchConfig, SourceConfig},
-    units::ByteSize,
-};
 
 use super::open;
 use crate::{
     error::Error,
     files::tests::Folder,
     http::testing::context,
-    source::{Record, Requests},
+    source::{Requests, record::Record},
 };
 
 type Seen = Arc<Mutex<HashMap<String, u64>>>;

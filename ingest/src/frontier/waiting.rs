@@ -7,7 +7,7 @@
 
 use std::collections::VecDeque;
 
-use super::Discovery;
+use super::discovery::Discovery;
 
 const BLOCK_BYTES: usize = 64 << 10;
 const LEVEL: i32 = 1;

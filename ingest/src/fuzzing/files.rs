@@ -10,12 +10,12 @@ use tokio::runtime::Runtime;
 
 use super::{check_printed, tight};
 use crate::{
-    file_bytes::FileBytes,
+    file_bytes::{Begin, FileBytes},
     file_format::{Kind, Packing},
     notices::Notices,
     parquet_rows::ParquetRows,
-    rows::{self, Begin, Layout, Rows},
-    source::Record,
+    rows::{self, Layout, Rows},
+    source::record::Record,
     value::Value,
 };
 
@@ -132,11 +132,14 @@ impl Read for Chunks {
 
 /// Checks that a file in small chunks gives the records of the whole file; returns them.
 fn check_chunks(data: &[u8], layout: &Layout) -> Found {
-    let whole = found(rows::of_reader(
+    let whole = found(rows::one_pass::of_reader(
         Box::new(std::io::Cursor::new(data.to_vec())),
         layout,
     ));
-    let chunks = found(rows::of_reader(Box::new(Chunks(data.to_vec(), 0)), layout));
+    let chunks = found(rows::one_pass::of_reader(
+        Box::new(Chunks(data.to_vec(), 0)),
+        layout,
+    ));
     assert_eq!(chunks, whole);
     whole
 }
@@ -144,13 +147,19 @@ fn check_chunks(data: &[u8], layout: &Layout) -> Found {
 /// Checks that a file that has grown gives the records of its beginning, and then those after it.
 fn check_growth(data: &[u8], layout: &Layout) {
     let whole_file = file(data);
-    let whole = found(rows::open(&whole_file, None, layout, Begin::default(), 0));
+    let whole = found(rows::open::open(
+        &whole_file,
+        None,
+        layout,
+        Begin::default(),
+        0,
+    ));
     if whole.error.is_some() {
         return;
     }
     let ends = (0..data.len()).filter(|at| data[*at] == b'\n').take(2);
     for end in ends {
-        let first = found(rows::open(
+        let first = found(rows::open::open(
             &file(&data[..=end]),
             None,
             layout,
@@ -161,7 +170,7 @@ fn check_growth(data: &[u8], layout: &Layout) {
             continue;
         }
         let begin = whole_file.begin(end as u64 + 1).expect("it is in memory");
-        let rest = found(rows::open(&whole_file, None, layout, begin, 0));
+        let rest = found(rows::open::open(&whole_file, None, layout, begin, 0));
         assert_eq!(rest.error, None, "read on from byte {}", end + 1);
         let both = first.records.into_iter().chain(rest.records).map(placeless);
         let whole = whole.records.iter().cloned().map(placeless);
@@ -273,7 +282,7 @@ fn check_written(records: &[Record], layout: &Layout) {
         }));
     }
     let text = writer.into_inner().expect("it is in memory");
-    let found = found(rows::of_reader(
+    let found = found(rows::one_pass::of_reader(
         Box::new(std::io::Cursor::new(text)),
         layout,
     ));
@@ -291,7 +300,7 @@ fn check_written(records: &[Record], layout: &Layout) {
 
 /// A file of idx images. Its header decides the size of each record, and so its length.
 pub fn idx(data: &[u8]) {
-    let found = found(rows::open(
+    let found = found(rows::open::open(
         &file(data),
         None,
         &layout(Kind::Idx),
@@ -331,7 +340,7 @@ fn archive(data: &[u8], kind: Kind, packing: Packing) {
             ..layout(kind)
         };
         layout.archive.member = member;
-        let found = found(rows::open(&file, None, &layout, Begin::default(), 0));
+        let found = found(rows::open::open(&file, None, &layout, Begin::default(), 0));
         if format != FileFormat::Image {
             continue;
         }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::retry::Jitter;
+use crate::retry::jitter::Jitter;
 
 /// Longest time between two probes, unless the first one is longer.
 const LONGEST: Duration = Duration::from_secs(600);

@@ -1,9 +1,8 @@
-use feedline_schemas::config::{Bounded, Real};
-use feedline_schemas::config::{LimitsConfig, RetryConfig};
+use feedline_schemas::config::{Bounded, LimitsConfig, Real, RetryConfig};
 use url::Url;
 
 use super::*;
-use crate::error::Error;
+use crate::{error::Error, http_cause::HttpCause};
 
 fn host() -> Arc<Host> {
     let origin = Url::parse("http://a.example/").unwrap().origin();
@@ -21,6 +20,7 @@ fn plain() -> Pacing {
 fn failure(again: Again) -> Result<(), Failure> {
     let error = Error::Http {
         url: "http://a.example/".into(),
+        cause: HttpCause::Other,
         what: "it failed".into(),
         advice: "mend it".into(),
     };

@@ -3,7 +3,7 @@
 use rs_trafilatura::{Options, extract_with_options};
 use url::Url;
 
-use crate::{source::Record, value::Value};
+use crate::{source::record::Record, value::Value};
 
 /// Builds the record of a page with the address `url`, fetched at `fetched`; `None` if it has no
 /// text.

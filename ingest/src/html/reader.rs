@@ -12,7 +12,7 @@ use std::{
     time::Duration,
 };
 
-use dom_query::{Document, NodeRef};
+use dom_query::Document;
 use feedline_schemas::config::{PageConfig, PageExtract};
 use html5ever::{
     ParseOpts, parse_document,
@@ -22,8 +22,8 @@ use html5ever::{
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 use url::Url;
 
-use super::{address, article, charset, nesting, rows, tables};
-use crate::source::Record;
+use super::{address, article, charset, nesting, node_text::attribute, rows, tables};
+use crate::source::record::Record;
 
 pub(super) const STACK_BYTES: usize = 64 << 20;
 const LONGEST: Duration = Duration::from_secs(20);
@@ -374,17 +374,6 @@ fn links(document: &Document, base: &Url, rules: &Rules) -> Vec<Url> {
         links.extend(url.and_then(|url| address::normalized(url, &rules.drop_params)));
     }
     links
-}
-
-pub(super) fn attribute(node: &NodeRef<'_>, name: &str) -> String {
-    node.attr(name)
-        .map(|value| value.to_string())
-        .unwrap_or_default()
-}
-
-/// Text with every run of white space as one space.
-pub(super) fn squeezed(text: &str) -> String {
-    text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 #[cfg(test)]

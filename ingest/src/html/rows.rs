@@ -4,8 +4,8 @@ use dom_query::{Document, Matcher, NodeRef, Selection};
 use feedline_schemas::config::{PageConfig, PageExtract};
 use url::Url;
 
-use super::reader::squeezed;
-use crate::{error::Error, source::Record, value::Value};
+use super::node_text::squeezed;
+use crate::{error::Error, source::record::Record, value::Value};
 
 /// Checks the selectors.
 ///

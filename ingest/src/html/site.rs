@@ -27,11 +27,12 @@ use super::{
 use crate::{
     context::Context,
     error::Error,
-    frontier::Discovery,
+    frontier::discovery::Discovery,
     http::{Answer, Http, Request, USER_AGENT, Wanted},
+    http_cause::HttpCause,
     meter::{Cause, Meter, seconds},
     raw::{Came, Exchange, Keeper, Tape},
-    retry::{Again, Retry},
+    retry::{Retry, failed_try::Again},
     validators::{Validator, Validators},
 };
 
@@ -470,6 +471,7 @@ fn judged(url: &Url, answer: Answer, is_sitemap: bool, is_known: bool) -> Fetche
             reason: "refused",
             error: Error::Http {
                 url: crate::http::redacted(url),
+                cause: HttpCause::Status(status),
                 what: format!("the server answered {status}"),
                 advice: "leave the page out with `crawl.deny`, or check `headers`".into(),
             },

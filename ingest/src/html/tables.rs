@@ -3,8 +3,8 @@
 use dom_query::{Document, NodeRef};
 use url::Url;
 
-use super::reader::{attribute, squeezed};
-use crate::{source::Record, value::Value};
+use super::node_text::{attribute, squeezed};
+use crate::{source::record::Record, value::Value};
 
 /// Most columns a cell may span; as the HTML standard has it.
 const MAX_SPAN: usize = 1_000;

@@ -14,10 +14,10 @@ use super::{
 use crate::{
     blocking::computing,
     error::Error,
-    frontier::Discovery,
+    frontier::discovery::Discovery,
     http::{redacted, unzipped},
     raw::Exchange,
-    source::Record,
+    source::record::Record,
     validators::Validator,
 };
 

@@ -8,7 +8,7 @@ use super::{
     sitemap::Sitemap,
 };
 use crate::{
-    frontier::{Discovery, Frontier},
+    frontier::{Frontier, discovery::Discovery},
     source::Crawled,
 };
 

@@ -15,9 +15,16 @@ use super::{
     testing::{Scripted, Step, answer, context, gzip, ok, raw},
     *,
 };
+use feedline_storage::web::Lookup;
 
 fn client(base: &Url, limits: &RetryConfig) -> Http {
     Http::new(base, &BTreeMap::new(), limits, &context()).unwrap()
+}
+
+/// The client with another DNS lookup.
+fn looking_up(mut http: Http, lookup: Lookup) -> Http {
+    http.transport.lookup = lookup;
+    http
 }
 
 fn to(place: &str) -> Step {
@@ -103,9 +110,9 @@ async fn a_name_that_leads_into_this_machine_is_refused_unless_it_is_let_in() {
     let home = Scripted::start([to(place.as_str())]).await;
     let lookup = turning(&["127.0.0.1:0"], &["127.0.0.1:0"]).0;
     let mut config = testing::config(home.url.as_str(), Default::default());
-    let with = |config: &SourceConfig| Http {
-        lookup: Arc::clone(&lookup),
-        ..client(&home.url, &config.retry).with_manners(config, 1)
+    let with = |config: &SourceConfig| {
+        let http = client(&home.url, &config.retry).with_manners(config, 1);
+        looking_up(http, Arc::clone(&lookup))
     };
     refused(&with(&config), &home.url, "its host is not of the internet").await;
     assert!(other.heads().is_empty());
@@ -121,10 +128,7 @@ async fn a_name_that_changes_its_address_between_two_looks_gains_nothing() {
     let home = Scripted::start([to(&format!("http://rebind.example:{port}/"))]).await;
     // The first lookup returns a public address; a second one would return this machine.
     let (lookup, asked) = turning(&["127.0.0.1:0", "127.0.0.1:0"], &["8.8.8.8:0"]);
-    let http = Http {
-        lookup,
-        ..client(&home.url, &RetryConfig::default())
-    };
+    let http = looking_up(client(&home.url, &RetryConfig::default()), lookup);
     refused(&http, &home.url, "its host is not of the internet").await;
     assert_eq!(
         asked.load(Ordering::SeqCst),
@@ -132,10 +136,7 @@ async fn a_name_that_changes_its_address_between_two_looks_gains_nothing() {
         "one look for one connection"
     );
     let (lookup, asked) = turning(&["192.0.2.1:0", "10.0.0.1:0"], &["127.0.0.1:0"]);
-    let http = Http {
-        lookup,
-        ..client(&home.url, &RetryConfig::default())
-    };
+    let http = looking_up(client(&home.url, &RetryConfig::default()), lookup);
     refused(&http, &home.url, "its host is not of the internet").await;
     refused(&http, &home.url, "its host is not of the internet").await;
     assert_eq!(asked.load(Ordering::SeqCst), 2);
@@ -191,10 +192,8 @@ async fn fault_23_a_name_that_is_not_found_and_addresses_that_are_not_reached_ar
     let with = |lookup: Lookup| {
         let mut config = testing::config(home.as_str(), Default::default());
         config.private_hosts = vec!["dual.example".into()];
-        Http {
-            lookup,
-            ..client(&home, &config.retry).with_manners(&config, 1)
-        }
+        let http = client(&home, &config.retry).with_manners(&config, 1);
+        looking_up(http, lookup)
     };
     let transient = async |http: Http, part: &str| {
         let failure = http.get(&place).await.unwrap_err();

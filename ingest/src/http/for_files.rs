@@ -15,11 +15,18 @@ use feedline_storage::web::{RequestPolicy, SendOnce, Sent};
 use reqwest::{StatusCode, header::HeaderMap};
 use url::{Origin, Url};
 
-use super::{ANSWERED, Http, is_transient, is_used_up, terminal, transient};
+use super::{
+    Http,
+    classification::{ANSWERED, is_transient, is_used_up, terminal, transient},
+};
 use crate::{
     context::Context,
     error::Error,
-    retry::{Again, Failure, Retry},
+    http_cause::HttpCause,
+    retry::{
+        Retry,
+        failed_try::{Again, Failure},
+    },
 };
 
 /// Requests of a source at a time.
@@ -82,7 +89,7 @@ impl FileRequests {
             Sent::Response { status, headers } => {
                 self.http.meter.asked(Some(status));
                 let status = StatusCode::from_u16(status).unwrap_or(StatusCode::OK);
-                turn.answered(status, self.http.quota(&headers));
+                turn.answered(status, self.http.transport.quota(&headers));
                 self.http.judge(url, status, &headers)
             }
             Sent::Failed {
@@ -104,7 +111,7 @@ impl FileRequests {
 impl Http {
     /// Judges the head of a response whose body another client reads: a failure is one that may be gone at the next try.
     fn judge(&self, url: &Url, status: StatusCode, headers: &HeaderMap) -> Result<(), Failure> {
-        let quota = self.quota(headers);
+        let quota = self.transport.quota(headers);
         if !(is_transient(status) || is_used_up(status, quota)) {
             return Ok(());
         }
@@ -112,10 +119,11 @@ impl Http {
             StatusCode::TOO_MANY_REQUESTS => Again::Unprocessed,
             _ => Again::Backoff,
         };
-        let asked = self.asked_wait(status, headers, quota);
+        let asked = self.transport.asked_wait(status, headers, quota);
         Err(Failure {
             again: asked.map_or(unasked, Again::After),
             ..transient(url, format!("{ANSWERED} {status}"))
+                .caused_by(HttpCause::Status(status.as_u16()))
         })
     }
 }

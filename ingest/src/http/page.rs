@@ -7,7 +7,9 @@ use reqwest::{
 };
 
 use super::{
-    Failure, Http, Pace, Proof, Request, Url, encoding, is_transient, is_used_up, redirect,
+    Failure, Http, Pace, Proof, Request, Url,
+    classification::{is_transient, is_used_up},
+    encoding, redirect,
 };
 use crate::raw::Exchange;
 
@@ -89,13 +91,13 @@ impl Http {
         wanted: impl Fn(&HeaderMap) -> Wanted,
     ) -> Result<Answer, Failure> {
         let status = response.status();
-        if is_transient(status) || is_used_up(status, self.quota(response.headers())) {
-            return Err(self.refused(url, response).await);
+        if is_transient(status) || is_used_up(status, self.transport.quota(response.headers())) {
+            return Err(self.transport.refused(url, response).await);
         }
         let headers = response.headers().clone();
         let body = match wanted(&headers) {
             _ if !status.is_success() => Bytes::new(),
-            Wanted::Whole => self.whole(url, response).await?,
+            Wanted::Whole => self.transport.whole(url, response).await?,
             Wanted::Start(bytes) => self.start(url, response, bytes).await?,
             Wanted::Nothing => Bytes::new(),
         };
@@ -115,19 +117,19 @@ impl Http {
         bytes: usize,
     ) -> Result<Bytes, Failure> {
         if response.headers().contains_key("content-encoding") {
-            let body = self.whole(url, response).await?;
+            let body = self.transport.whole(url, response).await?;
             return Ok(body.slice(..body.len().min(bytes)));
         }
         let mut body = Vec::new();
-        let mut pace = Pace::new(self.limits.min_bytes_per_s.get());
+        let mut pace = Pace::new(self.transport.limits.min_bytes_per_s.get());
         while body.len() < bytes {
             match response.chunk().await {
                 Ok(Some(chunk)) => {
-                    self.keeps_up(url, &mut pace, chunk.len())?;
+                    self.transport.keeps_up(url, &mut pace, chunk.len())?;
                     body.extend_from_slice(&chunk);
                 }
                 Ok(None) => break,
-                Err(e) => return Err(self.broken(url, e)),
+                Err(e) => return Err(self.transport.broken(url, e)),
             }
         }
         body.truncate(bytes);

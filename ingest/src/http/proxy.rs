@@ -3,8 +3,8 @@
 use reqwest::{StatusCode, header::HeaderMap};
 use url::Url;
 
-use super::{has_cause, root_cause, terminal};
-use crate::retry::{Again, Failure};
+use super::classification::{has_cause, root_cause, terminal};
+use crate::retry::failed_try::{Again, Failure};
 
 /// Headers of a response that a proxy has made itself (RFC 9209, and squid's).
 const OF_PROXY: [&str; 2] = ["proxy-status", "x-squid-error"];

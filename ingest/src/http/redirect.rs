@@ -7,8 +7,8 @@ use reqwest::{
 };
 use url::Url;
 
-use super::{Request, redacted, terminal};
-use crate::retry::Failure;
+use super::{Request, classification::terminal, redacted};
+use crate::retry::failed_try::Failure;
 
 /// Returns the target of a redirect response of `from`; `None` for other responses.
 ///

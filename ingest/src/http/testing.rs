@@ -1,6 +1,14 @@
 //! A scripted server and other shared parts of the tests of requests.
 
-use feedline_schemas::config::Bounded;
+use feedline_schemas::{
+    commit::Position,
+    config::{
+        Bounded, LimitsConfig, Pagination, PaginationConfig, PaginationKind, RetryConfig,
+        SecretRef, SourceConfig, SourceKind,
+    },
+    ids::Name,
+    progress::Silent,
+};
 use std::{
     collections::BTreeMap,
     io::Write,
@@ -8,15 +16,6 @@ use std::{
     time::Duration,
 };
 
-use feedline_schemas::{
-    commit::Position,
-    config::{
-        LimitsConfig, Pagination, PaginationConfig, PaginationKind, RetryConfig, SecretRef,
-        SourceConfig, SourceKind,
-    },
-    ids::Name,
-    progress::Silent,
-};
 use feedline_storage::{Store, StoreOptions, clock::Clock};
 use flate2::{
     Compression,
@@ -34,7 +33,7 @@ use crate::{
     context::{Context, Secrets},
     error::Error,
     rest,
-    source::{Record, Requests},
+    source::{Requests, record::Record},
 };
 
 /// Sun, 06 Nov 1994 08:49:37 GMT and some seconds, as long as the test runs.

@@ -14,7 +14,7 @@ fn client(base: &Url, limits: &RetryConfig) -> Http {
     let headers = BTreeMap::from([("X-Api-Key".to_owned(), TextOrSecret::Secret(key))]);
     let mut http = Http::new(base, &headers, limits, &context()).unwrap();
     // Servers of a test are other ports of one host.
-    http.guard.let_in(&["127.0.0.1".into()]);
+    http.transport.guard.let_in(&["127.0.0.1".into()]);
     http
 }
 
@@ -71,6 +71,24 @@ async fn statuses_are_transient_or_final() {
         let text = format!("answered {status}");
         check_failure(answer(&format!("{status} Oops"), ""), Again::Never, &text).await;
     }
+}
+
+#[tokio::test]
+async fn a_failure_has_the_status_of_its_response_or_the_open_circuit_as_cause() {
+    for status in [404, 429, 503] {
+        let step = answer(&format!("{status} Oops"), "");
+        let failure = try_of(step).await.unwrap_err();
+        assert_eq!(failure.error.status(), Some(status));
+    }
+    let url = Url::parse("http://api.example/").unwrap();
+    let http = client(&url, &RetryConfig::default());
+    let failure = http.not_now(&url, &Refused::Down(3, Duration::ZERO));
+    let message = failure.error.to_string();
+    assert!(message.contains("its host failed 3 times"), "{message}");
+    let Error::Http { cause, .. } = *failure.error else {
+        panic!("{message}");
+    };
+    assert_eq!(cause, HttpCause::CircuitOpen);
 }
 
 #[tokio::test]

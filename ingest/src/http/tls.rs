@@ -6,20 +6,6 @@ use feedline_storage::web::Tls;
 use super::Http;
 use crate::{context::Context, error::Error};
 
-/// Failures of a handshake in which a server refuses the certificate of this client or its absence.
-const REFUSALS: [&str; 8] = [
-    "CertificateRequired",
-    "BadCertificate",
-    "UnsupportedCertificate",
-    "CertificateRevoked",
-    "CertificateExpired",
-    "CertificateUnknown",
-    "UnknownCA",
-    "AccessDenied",
-];
-pub(super) const REFUSAL_ADVICE: &str =
-    "check `tls.client_cert` and `tls.client_key`: the server wants a certificate that it accepts";
-
 /// Resolves and checks the certificates of `config`.
 ///
 /// # Errors
@@ -60,12 +46,6 @@ pub(crate) fn certificates(config: &SourceConfig, context: &Context) -> Result<T
         .map_err(|(key, reason)| Error::config(format!("tls.{key}"), reason))
 }
 
-/// Returns true if a server has refused the certificate of this client, by the cause of a failure.
-pub(super) fn is_refusal(cause: &str) -> bool {
-    let alert = cause.split_once("received fatal alert: ");
-    alert.is_some_and(|(_, alert)| REFUSALS.contains(&alert.trim()))
-}
-
 impl Http {
     /// Uses the certificates of `config`.
     ///
@@ -76,7 +56,7 @@ impl Http {
         config: &SourceConfig,
         context: &Context,
     ) -> Result<Self, Error> {
-        self.tls = certificates(config, context)?;
+        self.transport.tls = certificates(config, context)?;
         Ok(self)
     }
 }

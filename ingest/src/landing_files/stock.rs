@@ -7,12 +7,14 @@ use feedline_schemas::{
     commit::{CommitEntry, DataFile},
     ids::{Hash128, Sequence},
 };
-use feedline_storage::{Listed, NameRange, Store};
+use feedline_storage::{Listed, NameRange, Store, log::entry_path};
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 
-use super::{CHILDREN, FOLDERS, MISSING, ORPHANS, names, sequence_of};
-use crate::{commit_log::entry_path, error::Error, log_entries::LogEntries};
+use super::folders::{CHILDREN, FOLDERS, ORPHANS, names, sequence_of};
+use crate::{error::Error, log_entries::LogEntries};
 
+/// Reason that is reported for a missing file.
+pub(crate) const MISSING: &str = "it is missing";
 /// Number of newest files whose end is read at each start.
 const ENDS_READ: usize = 8;
 /// Last bytes of each Parquet file, after four bytes with the length of its footer.

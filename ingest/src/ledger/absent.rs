@@ -9,7 +9,10 @@ use feedline_schemas::{
     report::Warning,
 };
 
-use super::{Plan, intervals::Intervals};
+use super::{
+    Plan,
+    intervals::{Intervals, of_value},
+};
 
 /// Maximum number of absent values remembered for another request.
 const MOST: usize = 2_000;
@@ -32,12 +35,6 @@ impl Plan {
         }
         self.advance(ledger)
     }
-}
-
-/// The intervals of a value.
-pub(super) fn of_value(all: &[(u64, Vec<Interval>)], value: u64) -> Intervals {
-    let found = all.iter().find(|(of, _)| *of == value);
-    Intervals::of(found.into_iter().flat_map(|(_, of)| of.iter().copied()))
 }
 
 fn set(all: &mut Vec<(u64, Vec<Interval>)>, value: u64, intervals: Intervals) {

@@ -2,6 +2,9 @@
 
 use feedline_schemas::commit::Interval;
 
+/// The range of a source without slices: each value is done at once.
+pub(super) const WHOLE: Interval = [0, 1];
+
 /// A set of integers: half-open intervals (the start is included, the end is not), in order, none
 /// empty, and none that touches the next.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -82,6 +85,22 @@ impl Intervals {
     /// The same.
     pub(crate) fn into_vec(self) -> Vec<Interval> {
         self.0
+    }
+}
+
+/// The intervals of a value.
+pub(super) fn of_value(all: &[(u64, Vec<Interval>)], value: u64) -> Intervals {
+    let found = all.iter().find(|(of, _)| *of == value);
+    Intervals::of(found.into_iter().flat_map(|(_, of)| of.iter().copied()))
+}
+
+/// Returns the parts of the intervals below `bound`; without a bound, all of them.
+pub(super) fn below(intervals: Vec<Interval>, bound: Option<i64>) -> Vec<Interval> {
+    match bound {
+        None => intervals,
+        Some(bound) => Intervals::of(intervals)
+            .minus(&Intervals::of([[bound, i64::MAX]]))
+            .into_vec(),
     }
 }
 

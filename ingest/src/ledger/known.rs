@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use feedline_schemas::commit::{Interval, Ledger, Position};
 
-use super::{absent, intervals::Intervals, trusted::below};
+use super::intervals::{Intervals, below, of_value};
 
 /// Returns the indices of earlier batches whose slices touch those of the batch that ends at
 /// `after`, for the same value. The earlier ones ended at `ends`, in log order.
@@ -97,7 +97,7 @@ impl Reading {
         let read = match &self.last {
             Some((last, begun)) if *last == value => begun.clone(),
             _ if value < self.old => {
-                let absent = absent::of_value(&self.absent, value);
+                let absent = of_value(&self.absent, value);
                 self.target.minus(&self.done.minus(&absent))
             }
             _ => self.target.clone(),

@@ -6,7 +6,10 @@ use feedline_schemas::{
     report::SlicesReport,
 };
 
-use super::{WHOLE, intervals::Intervals, slices::Slices};
+use super::{
+    intervals::{Intervals, WHOLE},
+    slices::Slices,
+};
 
 /// Finished and open slices, by the log and the configuration alone. `None` for a source without
 /// slices and values, and for an invalid configuration, which a run reports.

@@ -8,9 +8,9 @@
 
 use std::time::Duration;
 
-use feedline_schemas::commit::{Interval, Ledger};
+use feedline_schemas::commit::Ledger;
 
-use super::{Plan, intervals::Intervals};
+use super::{Plan, intervals::below};
 use crate::server_time::TOLERANCE;
 
 impl Plan {
@@ -85,15 +85,5 @@ impl Plan {
             self.seek(&mut cut);
         }
         Some(self.close(cut))
-    }
-}
-
-/// Returns the parts of the intervals below `bound`; without a bound, all of them.
-pub(super) fn below(intervals: Vec<Interval>, bound: Option<i64>) -> Vec<Interval> {
-    match bound {
-        None => intervals,
-        Some(bound) => Intervals::of(intervals)
-            .minus(&Intervals::of([[bound, i64::MAX]]))
-            .into_vec(),
     }
 }

@@ -13,12 +13,12 @@ use feedline_schemas::{
 };
 
 use crate::{
-    commit_log::landing,
     context::Context,
     error::Error,
     landed_file,
+    landing_folder::landing,
     log_entries::{Kept, LogEntries},
-    source::Record,
+    source::record::Record,
     value::Value,
 };
 

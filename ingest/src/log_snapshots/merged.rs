@@ -13,7 +13,7 @@ use feedline_schemas::{
 };
 use feedline_storage::Store;
 
-use super::{create, read};
+use super::parts::{create, read};
 use crate::{batch::encode_again, error::Error, frontier, validators};
 
 /// Rows of a merged file of the frontier that takes in no others.

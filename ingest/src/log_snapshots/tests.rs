@@ -4,27 +4,33 @@ use arrow::array::{ArrayRef, RecordBatch};
 use feedline_schemas::{
     amendment::{Withdrawn, WithdrawnReason},
     commit::{
-        BatchCounts, ChildTable, Compacted, DataFile, FilePart, Ledger, PageRun, Position,
-        Replaced, SourceState,
+        BatchCounts, ChildTable, CommitEntry, Compacted, DataFile, FilePart, Interval, Ledger,
+        PageRun, Position, Replaced, SourceState,
     },
     ids::{Hash128, SchemaVersion},
-    log_effect::index_of,
-    log_snapshot::MergedList,
+    log_effect::{self, index_of, settle},
+    log_snapshot::{LogPart, LogSums, MergedList},
     record::{Column, ColumnType, RecordSchema},
 };
-use feedline_storage::clock::{Clock as _, SystemClock};
+use feedline_storage::{
+    clock::{Clock as _, SystemClock},
+    log,
+};
 use proptest::prelude::*;
 use reqwest::header::{ETAG, HeaderMap, HeaderValue};
 use tokio::runtime::Builder;
 
-use super::*;
+use super::{
+    parts::{MOST, put_part},
+    *,
+};
 use crate::{
     batch::{Encoded, encode_again},
     commit_log::{Commit, CommitLog},
-    frontier::{self, Discovery},
+    frontier::{self, discovery::Discovery},
     landing_files::tidy,
     log_entries::Kept,
-    supersede::set_aside,
+    superseded_files::set_aside,
     validators::{self, Validator},
     watermark::highs,
 };

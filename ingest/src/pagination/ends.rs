@@ -10,11 +10,9 @@ use feedline_schemas::{
     report::Warning,
 };
 
-use super::{At, Contents, Paginator};
+use super::{At, Contents, Paginator, SMALL_PAGES};
 use crate::{error::Error, http::redacted, warnings::WarningChange};
 
-/// Warning that the server's pages are smaller than `pagination.page_size`.
-pub(super) const SMALL_PAGES: &str = "small_pages";
 /// Statuses that servers return for a page after the last one.
 const BEHIND_THE_LAST: [u16; 5] = [400, 404, 410, 416, 422];
 
@@ -62,15 +60,19 @@ impl Paginator {
             return error;
         };
         match error {
-            Error::Http { url, what, advice } if at.page > 0 && self.hashes_pages() => {
-                Error::Http {
-                    url,
-                    what,
-                    advice: format!(
-                        "if this is how the API refuses a page behind its last one, set `pagination.end_status = [{status}]`; otherwise {advice}"
-                    ),
-                }
-            }
+            Error::Http {
+                url,
+                cause,
+                what,
+                advice,
+            } if at.page > 0 && self.hashes_pages() => Error::Http {
+                url,
+                cause,
+                what,
+                advice: format!(
+                    "if this is how the API refuses a page behind its last one, set `pagination.end_status = [{status}]`; otherwise {advice}"
+                ),
+            },
             other => other,
         }
     }

@@ -10,7 +10,7 @@ use std::collections::HashSet;
 use feedline_schemas::{commit::PageRun, ids::Hash128};
 
 use super::{Contents, Paginator};
-use crate::{error::Error, source::Record};
+use crate::{error::Error, source::record::Record};
 
 impl Paginator {
     /// Removes the records that the page before returned, and records the last ones. If none of

@@ -21,7 +21,7 @@ use crate::{
     http::{Got, Http, Request},
     pagination::{Contents, Paginator},
     raw::{Came, Keeper, Kept, Tape, name},
-    retry::{Again, Failure},
+    retry::failed_try::{Again, Failure},
     validators::{self, Validator, Validators},
 };
 

@@ -25,7 +25,10 @@ use crate::{
     http::{Got, Http, Request},
     json::Reader,
     pagination::{Contents, Fields, Partial},
-    retry::{Again, Failure, Retry},
+    retry::{
+        Retry,
+        failed_try::{Again, Failure},
+    },
     server_time::{Clocks, date_of},
 };
 

@@ -22,7 +22,7 @@ use crate::{
     json::{JsonRecord, NodeKind, Reader, Tape},
     notices::Notices,
     pagination::Paginator,
-    source::Record,
+    source::record::Record,
     value::Value,
 };
 

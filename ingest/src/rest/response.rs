@@ -24,7 +24,7 @@ use crate::{
     file_format::{self, Kind, Packing},
     notices::Notices,
     rows::{self, Rows},
-    source::Record,
+    source::record::Record,
     value::Value,
     warnings::WarningChanges,
     xml::{self, XmlRules},
@@ -224,8 +224,8 @@ impl Response {
         };
         let body = Box::new(Cursor::new(body));
         let (header, mut rows): (Vec<String>, Box<dyn Rows>) = match format {
-            ResponseFormat::Ndjson => (Vec::new(), rows::of_reader(body, &layout)?),
-            _ => rows::table(body, &layout)?,
+            ResponseFormat::Ndjson => (Vec::new(), rows::one_pass::of_reader(body, &layout)?),
+            _ => rows::one_pass::table(body, &layout)?,
         };
         let mut records = Vec::new();
         let most = self.bounds().max_items;

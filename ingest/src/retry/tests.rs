@@ -11,6 +11,7 @@ fn retry(settings: RetryConfig) -> Retry {
 fn failure(again: Again) -> Failure {
     let error = Error::Http {
         url: "http://api.example/".into(),
+        cause: HttpCause::Other,
         what: "it failed".into(),
         advice: "mend it".into(),
     };
@@ -54,7 +55,7 @@ async fn transient_failures_are_tried_again_with_bounded_backoff() {
 
 #[tokio::test(start_paused = true)]
 async fn what_comes_before_another_try_is_told_while_it_lasts() {
-    let told = async |what: &str, again: Again, base_ms: u64| {
+    let told = async |what: &str, cause: HttpCause, again: Again, base_ms: u64| {
         let context = testing::context();
         let settings = RetryConfig {
             base_ms,
@@ -64,6 +65,7 @@ async fn what_comes_before_another_try_is_told_while_it_lasts() {
         let failed = || Failure {
             error: Box::new(Error::Http {
                 url: "http://api.example:81/v1?q=1".into(),
+                cause,
                 what: what.to_owned(),
                 advice: "wait".into(),
             }),
@@ -89,12 +91,13 @@ async fn what_comes_before_another_try_is_told_while_it_lasts() {
     let limited = "the server answered 429 Too Many Requests: `slow down`";
     let asked = |what: &str| (what.to_owned(), Cause::Asked);
     assert_eq!(
-        told(limited, minute, 0).await,
+        told(limited, HttpCause::Status(429), minute, 0).await,
         asked("429 until 08:50:37 UTC")
     );
     assert_eq!(
         told(
             "its host asked for a wait in an earlier response",
+            HttpCause::Other,
             minute,
             0
         )
@@ -103,6 +106,7 @@ async fn what_comes_before_another_try_is_told_while_it_lasts() {
     );
     let (busy, cause) = told(
         "the server answered 503 Service Unavailable",
+        HttpCause::Status(503),
         Again::Backoff,
         60_000,
     )
@@ -112,13 +116,25 @@ async fn what_comes_before_another_try_is_told_while_it_lasts() {
         "{busy}"
     );
     assert_eq!(cause, Cause::Backoff);
-    let (down, cause) = told("its host failed 10 times in a row", Again::Backoff, 60_000).await;
+    let (down, cause) = told(
+        "its host failed 10 times in a row",
+        HttpCause::CircuitOpen,
+        Again::Backoff,
+        60_000,
+    )
+    .await;
     assert!(
         down.starts_with("circuit of api.example:81 open: ") && down.ends_with(" s (try 2 of 8)"),
         "{down}"
     );
     assert_eq!(cause, Cause::Circuit);
-    let (lost, _) = told("the connection failed", Again::Backoff, 60_000).await;
+    let (lost, _) = told(
+        "the connection failed",
+        HttpCause::Other,
+        Again::Backoff,
+        60_000,
+    )
+    .await;
     assert!(lost.starts_with("backoff after a failure: "), "{lost}");
 }
 

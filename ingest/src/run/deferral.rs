@@ -6,14 +6,14 @@
 
 use feedline_schemas::config::SourceConfig;
 
-use super::{NotBefore, Run, reading::GatheredPages};
-use crate::{
-    batch::Batch,
-    commit_log::{CommitLog, entry_path},
-    context::Context,
-    error::Error,
-    server_time::TOLERANCE,
+use super::{
+    reading::GatheredPages,
+    source_run::{NotBefore, Run},
 };
+use crate::{
+    batch::Batch, commit_log::CommitLog, context::Context, error::Error, server_time::TOLERANCE,
+};
+use feedline_storage::log::entry_path;
 
 /// Remaining wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -6,7 +6,7 @@ use feedline_schemas::{
 };
 use tracing::warn;
 
-use super::Run;
+use super::source_run::Run;
 use crate::{ledger::warn_of_absent, watermark::warn_of_ahead};
 
 /// Codes of the warnings that follow from a position.

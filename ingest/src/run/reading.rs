@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use feedline_schemas::{commit::Position, config::SourceConfig};
 
-use super::begins_again;
 use crate::{
     batch::Batch,
     context::Context,
@@ -90,4 +89,14 @@ impl Reading<'_> {
             ended,
         })
     }
+}
+
+/// Returns true if a page run was abandoned and another one begins, which may return landed records
+/// again.
+pub(super) fn begins_again(from: &Position, to: &Position) -> bool {
+    let number = |position: &Position| match position {
+        Position::Page { run, .. } => Some(run.number),
+        _ => None,
+    };
+    number(from).is_some_and(|before| number(to).is_some_and(|after| after != before))
 }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use feedline_schemas::{commit::Position, ids::Sequence, log_effect::holder};
 
-use super::Run;
+use super::source_run::Run;
 use crate::{
     dedup::read_hashes_of,
     error::Error,

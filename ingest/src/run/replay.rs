@@ -17,12 +17,17 @@ use feedline_schemas::{
 use feedline_storage::Store;
 use tracing::info;
 
-use super::{Run, begins_again, open, reading::Gathered};
+use super::{
+    open,
+    reading::{Gathered, begins_again},
+    source_run::Run,
+};
 use crate::{
-    commit_log::{CommitLog, landed, landing},
+    commit_log::{CommitLog, landed},
     context::{Context, Secrets},
     demo,
     error::Error,
+    landing_folder::landing,
     raw::Tape,
     report::{add, source_report},
     setting_changes::{check_same, recorded},

@@ -20,10 +20,11 @@ use feedline_schemas::{
 };
 use feedline_storage::Store;
 
-use super::{Prepared, Run, sum};
+use super::{batch_commit::Prepared, source_run::Run};
 use crate::{
-    amend::{one, subtract, sweep},
+    amend::withdrawn_files::sweep,
     batch::{Batch, rejects},
+    batch_counts::{subtract, sum},
     commit_log::{Commit, CommitLog},
     context::Context,
     dedup::read_hashes,
@@ -33,8 +34,8 @@ use crate::{
     landed_file,
     rest::has_cells,
     setting_changes::adopt,
-    settings::config_hash,
-    source::{Crawled, Page, PagePart, Record},
+    settings::{config_hash, one},
+    source::{Crawled, Page, PagePart, record::Record},
     standing,
     value::Value,
     watermark::highs,

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use feedline_schemas::{commit::Replaced, ids::Name, report::Warning};
 
-use super::{Run, key_of};
+use super::source_run::{Run, key_of};
 use crate::{
     dedup::Window,
     error::Error,

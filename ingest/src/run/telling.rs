@@ -6,12 +6,11 @@ use feedline_schemas::{
     commit::{CommitEntry, Position},
     progress::Event,
 };
-use feedline_storage::Store;
+use feedline_storage::{Store, log::entry_path};
 use tokio::time::sleep;
 
-use super::{Run, reading::Reading};
+use super::{reading::Reading, source_run::Run};
 use crate::{
-    commit_log::entry_path,
     context::Context,
     error::Error,
     meter::LogTotals,

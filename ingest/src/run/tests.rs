@@ -13,7 +13,13 @@ mod slices;
 mod two_writers;
 mod types;
 
-use feedline_schemas::config::{Bounded, Real};
+use feedline_schemas::{
+    Classified as _, ErrorKind,
+    commit::{CommitEntry, PageRun},
+    config::{Bounded, Real, SecretRef, TypeContract},
+    decode,
+    progress::{Event, Progress, Silent},
+};
 use std::{
     collections::BTreeMap,
     mem,
@@ -25,13 +31,6 @@ use std::{
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use feedline_schemas::{
-    Classified as _, ErrorKind,
-    commit::{CommitEntry, PageRun},
-    config::{SecretRef, TypeContract},
-    decode,
-    progress::{Event, Progress, Silent},
-};
 use feedline_storage::{Effect, Faults, Operation, Rule, StoreOptions, clock::SystemClock};
 use tokio::sync::watch;
 
@@ -40,7 +39,7 @@ use crate::{
     commit_log::landed,
     context::Secrets,
     files::tests::source,
-    source::{Page, Record},
+    source::{Page, record::Record},
     value::Value,
 };
 
@@ -88,6 +87,7 @@ impl Source for Scripted {
         if self.broken == Some(page) {
             return Err(Error::Http {
                 url: "u".into(),
+                cause: crate::http_cause::HttpCause::Other,
                 what: "broken".into(),
                 advice: "mend it".into(),
             });

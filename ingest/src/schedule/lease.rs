@@ -10,9 +10,10 @@ use feedline_schemas::{
 };
 use feedline_storage::{PutNew, Store, clock::Clock};
 
-use super::line::TTL;
 use crate::{context::Context, error::Error};
 
+/// Time that a lease holds without being renewed.
+pub(super) const TTL: Duration = Duration::from_secs(60);
 /// Number of lost races for an object before a later retry.
 const TRIES: u32 = 5;
 

@@ -15,20 +15,18 @@ use tokio::{
 
 use super::{
     board::{Board, Served},
-    lease::{Lease, Taken},
+    lease::{Lease, TTL, Taken},
     ticks::{Ticks, jitter},
 };
 use crate::{
-    commit_log::landing,
     context::Context,
     error::Error,
+    landing_folder::landing,
     meter::Cause,
     run::ingest,
     standing::{is_deferred_by_log, newest},
 };
 
-/// Time that a lease holds without being renewed.
-pub(super) const TTL: Duration = Duration::from_secs(60);
 /// Longest sleep between two checks of the wall clock: it may jump, and a machine may be suspended.
 const NAP: Duration = Duration::from_secs(20);
 /// Pause after a failure of the store.

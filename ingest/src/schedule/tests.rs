@@ -280,7 +280,7 @@ async fn what_another_program_has_just_run_is_not_run_again() {
     let line = scheduler.lines.remove(0);
     let now = i64::try_from(context.clock.unix().as_secs()).unwrap();
     let due = ticks().until(now).unwrap().unwrap();
-    let landing = crate::commit_log::landing(&context.root, &line.source);
+    let landing = crate::landing_folder::landing(&context.root, &line.source);
     let ttl = Duration::from_secs(60);
     let lease = |holder| Lease::new(landing.clone(), &line.source, holder, ttl, &context.clock);
     let mut other = lease("a");

@@ -3,8 +3,36 @@
 //! A test walks the keys of `[[source]]`, and another compares `docs/settings-after-landing.md`
 //! with this table.
 
-use super::Class::{self, Immediate, Logged, Refused};
-use super::Effect::{Folder, Incremental, Next, NextFile, Pages};
+use self::{
+    Class::{Immediate, Logged, Refused},
+    Effect::{Folder, Incremental, Next, NextFile, Pages},
+};
+
+/// Class of a change of a setting.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Class {
+    /// Takes effect from the event named here, and is not recorded.
+    Immediate(&'static str),
+    /// Takes effect and is recorded.
+    Logged(Effect),
+    /// Refused, for this reason.
+    Refused(&'static str),
+}
+
+/// Effect of a recorded change on the next reads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Effect {
+    /// Applies to the read named here and later ones; the position stays.
+    Next(&'static str),
+    /// Restarts an unfinished run of pages; its landed records are dropped as duplicates.
+    Pages,
+    /// Begins the next page run at `incremental.start`; landed records are dropped as duplicates.
+    Incremental,
+    /// Applies from the next file on; refused inside a file.
+    NextFile,
+    /// `url`: for `files`, another pattern in the same folder; otherwise refused.
+    Folder,
+}
 
 /// Key below `[[source]]`, and its class. `*` matches a name that the user chooses.
 #[derive(Clone, Copy, Debug)]

@@ -1,10 +1,12 @@
-use std::collections::BTreeSet;
-use std::{fs, path::Path};
+use std::{collections::BTreeSet, fs, path::Path};
 
 use feedline_schemas::json_schema;
 use serde_json::Value;
 
-use super::{Class, Effect, classes::KEYS, *};
+use super::{
+    classes::{Class, Effect, KEYS},
+    *,
+};
 
 /// Keys of `[[source]]` in the JSON Schema of the configuration; `*` for names that the user
 /// chooses.

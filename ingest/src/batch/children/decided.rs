@@ -21,7 +21,7 @@ use crate::{children::Table, contract::Reading, error::Error};
 
 /// The child tables of a batch after all decisions.
 #[derive(Clone, Debug, Default)]
-pub(in crate::batch) struct DecidedChildren {
+pub(crate) struct DecidedChildren {
     pub(super) tables: Vec<DecidedTable>,
     /// Tables that the configuration does not have any more, as they have landed.
     pub(super) unused: BTreeMap<Name, ChildTable>,
@@ -47,7 +47,7 @@ pub(super) struct DecidedTable {
 
 impl DecidedChildren {
     /// Adds the counts of the items.
-    pub(in crate::batch) fn count(&self, counts: &mut BatchCounts) {
+    pub(crate) fn count(&self, counts: &mut BatchCounts) {
         let tables = || self.tables.iter();
         let rows = tables().map(|table| (table.table.name.to_string(), table.places.len() as u64));
         counts.children = rows.collect();
@@ -70,7 +70,7 @@ impl DecidedChildren {
     ///
     /// # Errors
     /// [`Error::Encode`].
-    pub(in crate::batch) fn files(
+    pub(crate) fn files(
         &self,
         sequence: Sequence,
     ) -> Result<BTreeMap<Name, (ChildTable, Option<Encoded>)>, Error> {

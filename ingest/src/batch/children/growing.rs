@@ -9,16 +9,19 @@ use feedline_schemas::{
 };
 
 use super::{
-    super::{MAX_RECORDS, cells::Cells, deciding::frozen},
-    SHOWN,
+    super::{cells::Cells, file::MAX_RECORDS},
     decided::DecidedTable,
 };
 use crate::{
+    batch::rejects::frozen,
     children::{Table, VALUE, find, place},
     contract::{Before, Contract, Rejection, Verdict},
     error::Error,
     value::{Value, shorten},
 };
+
+/// Characters of a value in a sample.
+pub(super) const SHOWN: usize = 100;
 
 /// A child table that grows.
 pub(super) struct Growing<'a> {

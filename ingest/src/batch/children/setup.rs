@@ -15,7 +15,7 @@ use crate::{
 };
 
 /// Initial state of the child tables of a batch.
-pub(in crate::batch) struct Setup {
+pub(crate) struct Setup {
     pub(super) tables: Vec<Table>,
     /// State of each table before the batch.
     pub(super) before: Vec<Option<Before>>,
@@ -29,7 +29,7 @@ impl Setup {
     ///
     /// # Errors
     /// [`Error::Config`] if a landed table of the same name comes from another list.
-    pub(in crate::batch) fn new(
+    pub(crate) fn new(
         config: &ContractConfig,
         mut landed: BTreeMap<Name, ChildTable>,
     ) -> Result<Self, Error> {

@@ -18,7 +18,7 @@ use crate::{
     },
     dedup::Window,
     error::Error,
-    source::{Page, Record},
+    source::{Page, record::Record},
     value::Value,
 };
 

@@ -13,7 +13,8 @@ use ring::{digest, hmac};
 use url::Url;
 use xxhash_rust::xxh3::xxh3_128;
 
-use super::{Context, Error, Proof, Secretive, secret};
+use super::proof::{Proof, secret};
+use crate::{context::Context, error::Error, http::redact::Secretive};
 
 /// All but the unreserved characters of RFC 3986.
 const RESERVED: &AsciiSet = &NON_ALPHANUMERIC
@@ -28,7 +29,7 @@ const HASH: HeaderName = HeaderName::from_static("x-amz-content-sha256");
 const TOKEN: HeaderName = HeaderName::from_static("x-amz-security-token");
 
 /// Signer of requests for one service in one region.
-pub(in crate::http) struct Aws {
+pub(crate) struct Aws {
     region: String,
     service: String,
     key_id: String,
@@ -37,12 +38,12 @@ pub(in crate::http) struct Aws {
 }
 
 /// A request to sign.
-pub(super) struct Unsigned<'a> {
-    pub(super) method: &'a Method,
-    pub(super) url: &'a Url,
+pub(crate) struct Unsigned<'a> {
+    pub(crate) method: &'a Method,
+    pub(crate) url: &'a Url,
     /// Other headers of the request.
-    pub(super) headers: &'a HeaderMap,
-    pub(super) body: &'a [u8],
+    pub(crate) headers: &'a HeaderMap,
+    pub(crate) body: &'a [u8],
 }
 
 impl Aws {
@@ -108,7 +109,7 @@ impl Aws {
     ///
     /// # Errors
     /// A message about a time or a header that cannot be sent.
-    pub(super) fn sign(&self, request: &Unsigned<'_>, now: Duration) -> Result<Proof, String> {
+    pub(crate) fn sign(&self, request: &Unsigned<'_>, now: Duration) -> Result<Proof, String> {
         let time = i64::try_from(now.as_secs()).ok();
         let time = time.and_then(|time| Timestamp::from_second(time).ok());
         let time = time.ok_or("this machine's clock has no valid time")?;

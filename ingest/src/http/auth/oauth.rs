@@ -2,38 +2,34 @@
 
 mod jwt;
 mod refresh;
-
-use std::time::Duration;
+mod token_requests;
 
 use feedline_schemas::config::{
-    CredentialsIn, JsonConfig, OauthConfig, OauthGrant, SecretRef, TextOrSecret, TokenEndpoint,
+    CredentialsIn, OauthConfig, OauthGrant, SecretRef, TextOrSecret, TokenEndpoint,
 };
-use reqwest::{
-    Client,
-    header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderValue},
-};
+use reqwest::Client;
 use tokio::sync::Mutex;
-use url::{Url, form_urlencoded};
+use url::Url;
 use xxhash_rust::xxh3::xxh3_128;
 
-pub(crate) use self::refresh::Rotated;
-use self::{jwt::Jwt, refresh::Refresh};
-use super::{
-    super::{Again, Ordering, is_loopback, redacted, terminal},
-    Context, Error, Failure, Http, Proof, Secretive, basic, encoded, secret,
+use self::{
+    jwt::Jwt,
+    refresh::Refresh,
+    token_requests::{Token, TokenRequests},
 };
-use crate::value::Value;
-
-/// Error code of a token endpoint for a refused grant (RFC 6749, section 5.2).
-const INVALID_GRANT: &str = "invalid_grant";
-const ADVICE: &str = "check `auth.token_url` and the credentials in `auth`";
+use super::proof::{Proof, basic, encoded, secret};
+use crate::{
+    context::Context,
+    error::Error,
+    http::{classification::terminal, redact::Secretive, transport::Transport},
+    http_cause::HttpCause,
+    retry::failed_try::{Again, Failure},
+};
+use feedline_storage::web::is_loopback;
 
 /// A token endpoint, the credentials for it, and the token obtained with them.
-pub(in crate::http) struct OAuth {
-    url: Url,
-    /// Fields of each request.
-    form: Vec<(&'static str, String)>,
-    basic: Proof,
+pub(crate) struct OAuth {
+    requests: TokenRequests,
     grant: Grant,
     credential: u128,
     state: Mutex<TokenState>,
@@ -49,22 +45,8 @@ enum Grant {
 #[derive(Default)]
 struct TokenState {
     token: Option<Token>,
-    /// Event and advice of a final refusal: no further token is requested.
-    refusal: Option<(String, String)>,
-}
-
-#[derive(Clone)]
-struct Token {
-    proof: Proof,
-    /// Expiry on the monotonic clock.
-    until: Option<Duration>,
-}
-
-/// Response of a token endpoint.
-struct Granted {
-    token: Token,
-    /// Refresh token for the next request.
-    refresh_token: Option<String>,
+    /// Cause, event and advice of a final refusal: no further token is requested.
+    refusal: Option<(HttpCause, String, String)>,
 }
 
 impl OAuth {
@@ -136,10 +118,19 @@ impl OAuth {
             }
         };
         let credential = credential(&url, &form, &basic, &grant);
-        Ok(Self {
+        let advice = match &grant {
+            Grant::Fixed(advice) => advice,
+            Grant::Refresh(refresh) => refresh.advice(),
+            Grant::Jwt(_) => jwt::ADVICE,
+        };
+        let requests = TokenRequests {
             url,
             form,
             basic,
+            advice,
+        };
+        Ok(Self {
+            requests,
             grant,
             credential,
             state: Mutex::default(),
@@ -147,8 +138,8 @@ impl OAuth {
     }
 
     /// Configured token endpoint.
-    pub(super) fn url(&self) -> &Url {
-        &self.url
+    pub(crate) fn url(&self) -> &Url {
+        &self.requests.url
     }
 
     /// A hash of the credentials.
@@ -158,26 +149,33 @@ impl OAuth {
 
     /// Returns a token other than the `refused` one. Concurrent requests wait for the first one to
     /// get it.
-    pub(super) async fn proof(
+    pub(crate) async fn proof(
         &self,
-        http: &Http,
+        transport: &Transport,
         refused: Option<&Proof>,
     ) -> Result<Proof, Failure> {
         let mut state = self.state.lock().await;
         if let Some(Token { proof, until }) = &state.token {
-            let is_fresh = until.is_none_or(|until| http.clock.monotonic() < until);
+            let is_fresh = until.is_none_or(|until| transport.clock.monotonic() < until);
             if is_fresh && refused.is_none_or(|refused| refused.header != proof.header) {
                 return Ok(proof.clone());
             }
         }
-        if let Some((what, advice)) = &state.refusal {
-            return Err(terminal(&self.url, what, advice));
+        if let Some((cause, what, advice)) = &state.refusal {
+            return Err(terminal(&self.requests.url, what, advice).caused_by(*cause));
         }
-        let fresh = self.renew(http).await.inspect_err(|failure| {
-            if let (Again::Never, Error::Http { what, advice, .. }) =
-                (failure.again, &*failure.error)
+        let fresh = self.renew(transport).await.inspect_err(|failure| {
+            if let (
+                Again::Never,
+                Error::Http {
+                    cause,
+                    what,
+                    advice,
+                    ..
+                },
+            ) = (failure.again, &*failure.error)
             {
-                state.refusal = Some((what.clone(), advice.clone()));
+                state.refusal = Some((*cause, what.clone(), advice.clone()));
             }
         })?;
         let proof = fresh.proof.clone();
@@ -185,107 +183,30 @@ impl OAuth {
         Ok(proof)
     }
 
-    async fn renew(&self, http: &Http) -> Result<Token, Failure> {
+    async fn renew(&self, transport: &Transport) -> Result<Token, Failure> {
         match &self.grant {
-            Grant::Fixed(_) => self.ask(http, None).await.map(|granted| granted.token),
+            Grant::Fixed(_) => self
+                .requests
+                .ask(transport, None)
+                .await
+                .map(|granted| granted.token),
             Grant::Jwt(jwt) => {
-                let assertion = jwt.sign(http.clock.unix()).map_err(|reason| {
+                let assertion = jwt.sign(transport.clock.unix()).map_err(|reason| {
                     let key = Error::config("auth.private_key", reason);
                     Failure {
                         error: Box::new(key),
                         again: Again::Never,
                     }
                 })?;
-                http.secretive.add_late(&assertion);
-                let granted = self.ask(http, Some(("assertion", &assertion))).await;
+                transport.secretive.add_late(&assertion);
+                let granted = self
+                    .requests
+                    .ask(transport, Some(("assertion", &assertion)))
+                    .await;
                 granted.map(|granted| granted.token)
             }
-            Grant::Refresh(refresh) => refresh.renew(self, http).await,
+            Grant::Refresh(refresh) => refresh.renew(&self.requests, transport).await,
         }
-    }
-
-    /// Requests a token with one more field; one try.
-    async fn ask(&self, http: &Http, more: Option<(&str, &str)>) -> Result<Granted, Failure> {
-        let mut headers = HeaderMap::new();
-        headers.insert(ACCEPT, HeaderValue::from_static("application/json"));
-        let kind = HeaderValue::from_static("application/x-www-form-urlencoded");
-        headers.insert(CONTENT_TYPE, kind);
-        self.basic.sign(&mut headers);
-        let form = form_urlencoded::Serializer::new(String::new())
-            .extend_pairs(&self.form)
-            .extend_pairs(more)
-            .finish();
-        http.requests.fetch_add(1, Ordering::Relaxed);
-        let client = http.client(&self.url).await?;
-        let request = client.post(self.url.clone()).headers(headers);
-        let response = request.body(form).send().await;
-        let response = response.map_err(|e| http.broken(&self.url, e))?;
-        if !response.status().is_success() {
-            let failure = http.refused(&self.url, response).await;
-            return Err(self.refusal(failure));
-        }
-        let body = http.whole(&self.url, response).await?;
-        self.read(http, &body).map_err(|reason| Failure {
-            error: Box::new(Error::Body {
-                url: redacted(&self.url),
-                reason,
-            }),
-            again: Again::Backoff,
-        })
-    }
-
-    /// Adds the advice to a refusal.
-    fn refusal(&self, mut failure: Failure) -> Failure {
-        // Here these statuses mean wrong credentials, not a missing page.
-        if matches!(failure.again, Again::Gone | Again::Absent) {
-            failure.again = Again::Never;
-        }
-        if let (Again::Never, Error::Http { what, advice, .. }) =
-            (failure.again, &mut *failure.error)
-        {
-            let own = match &self.grant {
-                _ if !what.contains(INVALID_GRANT) => ADVICE,
-                Grant::Fixed(advice) => *advice,
-                Grant::Refresh(refresh) => refresh.advice(),
-                Grant::Jwt(_) => jwt::ADVICE,
-            };
-            own.clone_into(advice);
-        }
-        failure
-    }
-
-    /// Reads the token of a response (RFC 6749, section 5.1). Messages quote nothing of the body.
-    fn read(&self, http: &Http, body: &[u8]) -> Result<Granted, String> {
-        let document = Value::parse_within(body, &JsonConfig::default(), 0)
-            .map_err(|reason| format!("it is no JSON: {reason}"))?;
-        let Some(Value::Text(text)) = document.at("access_token") else {
-            return Err("it has no text at `access_token`; check `auth.token_url`".into());
-        };
-        if let Some(Value::Text(kind)) = document.at("token_type")
-            && !kind.eq_ignore_ascii_case("bearer")
-        {
-            return Err("its `token_type` is not `bearer`, the only one that is understood".into());
-        }
-        let seconds = match document.at("expires_in") {
-            Some(Value::Int(seconds)) => u64::try_from(*seconds).ok(),
-            Some(Value::Text(seconds)) => seconds.parse().ok(),
-            _ => None,
-        };
-        http.secretive.add_late(text);
-        let proof = Proof::bearer(text).map_err(|reason| format!("its token {reason}"))?;
-        // A token may expire while a request is in flight, so it is replaced a little earlier.
-        let until = seconds.map(|seconds| {
-            let used = Duration::from_secs(seconds - (seconds / 10).min(60));
-            http.clock.monotonic().saturating_add(used)
-        });
-        let refresh_token = match document.at("refresh_token") {
-            Some(Value::Text(text)) if !text.is_empty() => Some(text.clone()),
-            _ => None,
-        };
-        Ok(Granted {
-            token: Token { proof, until },
-            refresh_token,
-        })
     }
 }
 

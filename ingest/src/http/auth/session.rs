@@ -1,7 +1,7 @@
 //! Cookies by a login: fields are sent to a URL of the source's own origin, and the cookies of its
 //! response with each request.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::atomic::Ordering};
 
 use feedline_schemas::config::{LoginBody, LoginSession, TextOrSecret};
 use reqwest::header::{ACCEPT, CONTENT_TYPE, COOKIE, HeaderMap, HeaderValue, SET_COOKIE};
@@ -10,16 +10,21 @@ use url::{Url, form_urlencoded};
 use xxhash_rust::xxh3::xxh3_128;
 
 use super::{
-    super::{Again, Ordering, is_loopback, terminal},
-    Context, Error, Failure, Http, Proof, Secretive,
     cookie::{Jar, Now},
-    secret,
+    proof::{Proof, secret},
 };
+use crate::{
+    context::Context,
+    error::Error,
+    http::{classification::terminal, redact::Secretive, transport::Transport},
+    retry::failed_try::{Again, Failure},
+};
+use feedline_storage::web::is_loopback;
 
 const ADVICE: &str = "check `auth.login_url` and `auth.fields`";
 
 /// A login, and its cookies.
-pub(in crate::http) struct Session {
+pub(crate) struct Session {
     url: Url,
     kind: &'static str,
     body: String,
@@ -82,7 +87,7 @@ impl Session {
     }
 
     /// URL of the login.
-    pub(super) fn url(&self) -> &Url {
+    pub(crate) fn url(&self) -> &Url {
         &self.url
     }
 
@@ -93,21 +98,21 @@ impl Session {
 
     /// Returns the cookies for a request for `url`, and the number of their login, other than
     /// `refused`. Concurrent requests wait for the first one to log in.
-    pub(super) async fn proof(
+    pub(crate) async fn proof(
         &self,
-        http: &Http,
+        transport: &Transport,
         url: &Url,
         refused: Option<u64>,
     ) -> Result<(Proof, u64), Failure> {
         let mut state = self.state.lock().await;
         let is_fresh = state.logins > 0 && refused != Some(state.logins);
-        let kept = state.jar.header(url, http.clock.monotonic());
+        let kept = state.jar.header(url, transport.clock.monotonic());
         let text = match kept.filter(|_| is_fresh) {
             Some(text) => text,
             None => {
-                state.jar = self.log_in(http).await?;
+                state.jar = self.log_in(transport).await?;
                 state.logins += 1;
-                let sent = state.jar.header(url, http.clock.monotonic());
+                let sent = state.jar.header(url, transport.clock.monotonic());
                 sent.ok_or_else(|| {
                     let what = "the login has set no cookie that may be sent to it (by `Path`, `Secure`, `Domain` and end)";
                     terminal(url, what, ADVICE)
@@ -120,18 +125,18 @@ impl Session {
     }
 
     /// Logs in; one try. A refusal is final: after repeated tries, a server may lock the account.
-    async fn log_in(&self, http: &Http) -> Result<Jar, Failure> {
+    async fn log_in(&self, transport: &Transport) -> Result<Jar, Failure> {
         let mut headers = HeaderMap::new();
         headers.insert(ACCEPT, HeaderValue::from_static("*/*"));
         headers.insert(CONTENT_TYPE, HeaderValue::from_static(self.kind));
-        http.requests.fetch_add(1, Ordering::Relaxed);
-        let client = http.client(&self.url).await?;
+        transport.requests.fetch_add(1, Ordering::Relaxed);
+        let client = transport.client(&self.url).await?;
         let request = client.post(self.url.clone()).headers(headers);
         let response = request.body(self.body.clone()).send().await;
-        let response = response.map_err(|e| http.broken(&self.url, e))?;
+        let response = response.map_err(|e| transport.broken(&self.url, e))?;
         let status = response.status();
         if !status.is_success() && !status.is_redirection() {
-            let mut failure = http.refused(&self.url, response).await;
+            let mut failure = transport.refused(&self.url, response).await;
             // Here this status means wrong fields, not a missing page.
             if failure.again == Again::Gone {
                 failure.again = Again::Never;
@@ -139,8 +144,8 @@ impl Session {
             return Err(failure);
         }
         let now = Now {
-            monotonic: http.clock.monotonic(),
-            unix: http.clock.unix(),
+            monotonic: transport.clock.monotonic(),
+            unix: transport.clock.unix(),
         };
         let mut jar = Jar::default();
         for value in response.headers().get_all(SET_COOKIE) {
@@ -153,7 +158,7 @@ impl Session {
             return Err(terminal(&self.url, what, ADVICE));
         }
         jar.values()
-            .for_each(|value| http.secretive.add_late_cookie(value));
+            .for_each(|value| transport.secretive.add_late_cookie(value));
         Ok(jar)
     }
 }

@@ -16,8 +16,15 @@ use feedline_schemas::config::{
 use feedline_storage::clock::Clock;
 
 use super::*;
-use crate::http::testing::{Scripted, Step, answer, context, ok, raw};
-use crate::retry::Again;
+use crate::{
+    http::{
+        Http,
+        testing::{Scripted, Step, answer, context, ok, raw},
+        without_param,
+    },
+    retry::failed_try::Again,
+};
+use url::Url;
 
 pub(super) fn env(name: &str) -> SecretRef {
     SecretRef {
@@ -67,7 +74,7 @@ pub(super) fn client_in(context: &Context, base: &Url, config: &AuthConfig) -> R
     let mut http = Http::new(base, &BTreeMap::new(), &RetryConfig::default(), context)?
         .with_auth(Some(config), context)?;
     // Servers of a test are other ports of one host.
-    http.guard.let_in(&["127.0.0.1".into()]);
+    http.transport.guard.let_in(&["127.0.0.1".into()]);
     Ok(http)
 }
 

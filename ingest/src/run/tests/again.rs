@@ -1,9 +1,10 @@
 //! A finished source that is read again for its changes.
 
-use feedline_schemas::config::Bounded;
+use feedline_schemas::{
+    commit::BatchCounts,
+    config::{Bounded, PaginationKind, Refresh},
+};
 use std::sync::Mutex;
-
-use feedline_schemas::config::{PaginationKind, Refresh};
 
 use super::{rounds::ingest_once, *};
 use crate::http::testing::{self, Scripted, Step, answer, ok};

@@ -11,7 +11,7 @@ use arrow::{
     compute::cast,
     datatypes::{DataType, Int64Type, UInt32Type, UInt64Type},
 };
-use feedline_schemas::{config::load, report::IngestReport};
+use feedline_schemas::{commit::DataFile, config::load, report::IngestReport};
 use feedline_storage::clock::{Clock as _, SystemClock};
 use parquet::arrow::{PARQUET_FIELD_ID_META_KEY, arrow_reader::ParquetRecordBatchReaderBuilder};
 

@@ -1,12 +1,13 @@
 //! Child tables land with their records, whenever a run dies.
 
 use feedline_schemas::{
+    commit::DataFile,
     config::{ChildConfig, PipelineConfig, load},
     log_snapshot::LogSums,
 };
 
 use super::*;
-use crate::{commit_log::landing, repair::repair, run::ingest};
+use crate::{landing_folder::landing, repair::repair, run::ingest};
 
 /// 12 pages of 3 records with items: some empty, some the same as two pages before, one in
 /// conflict, with new keys and wider numbers in between.

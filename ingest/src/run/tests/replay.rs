@@ -1,7 +1,6 @@
 //! Archived responses, read again when their server is gone.
 
-use feedline_schemas::config::PaginationKind;
-use feedline_schemas::config::{Bounded, Real};
+use feedline_schemas::config::{Bounded, PaginationKind, Real};
 
 use super::{
     rounds::{Api, ingest_once, interrupted, news},
@@ -9,6 +8,7 @@ use super::{
 };
 use crate::{
     http::testing::{self, Scripted as Server, answer, ok},
+    raw::Tape,
     run::replay::replay,
 };
 

@@ -1,10 +1,13 @@
 //! Types that are inferred before anything lands, of complete sources.
 
-use feedline_schemas::config::{Bounded, Real};
+use feedline_schemas::{
+    config::{Bounded, Real},
+    record::ColumnType,
+    report::Warning,
+};
 use std::{collections::BTreeSet, io::Read as _, path::PathBuf};
 
 use arrow::util::display::array_value_to_string;
-use feedline_schemas::record::ColumnType;
 
 use super::*;
 use crate::landed_file;

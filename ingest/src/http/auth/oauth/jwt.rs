@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 use url::Url;
 use xxhash_rust::xxh3::xxh3_128;
 
-use super::Error;
+use crate::error::Error;
 
 /// Value of `grant_type`.
 pub(super) const GRANT: &str = "urn:ietf:params:oauth:grant-type:jwt-bearer";

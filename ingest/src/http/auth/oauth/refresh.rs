@@ -5,12 +5,10 @@
 //! otherwise begin with the old one. Sources with the same token share it.
 
 use std::{
-    collections::HashMap,
-    fmt,
     fs::{self, File},
     io::{self, Write as _},
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, PoisonError},
+    sync::Arc,
 };
 
 use feedline_schemas::config::{RefreshToken, SecretRef};
@@ -18,36 +16,16 @@ use feedline_storage::private;
 use url::Url;
 use xxhash_rust::xxh3::xxh3_128;
 
-use super::{Again, Context, Error, Failure, Granted, Http, INVALID_GRANT, OAuth, Token};
-use crate::context::Secrets;
+use super::token_requests::{Granted, INVALID_GRANT, Token, TokenRequests};
+use crate::{
+    context::{Context, Secrets},
+    error::Error,
+    http::transport::Transport,
+    retry::failed_try::{Again, Failure},
+    rotated_tokens::{CurrentToken, SharedToken},
+};
 
 const CODE: &str = "rotated_refresh_token";
-
-/// Refresh tokens that servers have replaced, by a hash of the configured ones.
-#[derive(Default)]
-pub(crate) struct Rotated(Mutex<HashMap<u128, SharedToken>>);
-
-/// The current token; none while it is the configured one. Locked during a request for tokens.
-type SharedToken = Arc<tokio::sync::Mutex<Option<CurrentToken>>>;
-
-struct CurrentToken {
-    token: String,
-    /// Configured token, which it replaces.
-    replaced: String,
-}
-
-impl fmt::Debug for Rotated {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Rotated")
-    }
-}
-
-impl Rotated {
-    fn of(&self, key: u128) -> SharedToken {
-        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        Arc::clone(all.entry(key).or_default())
-    }
-}
 
 /// A configured refresh token.
 pub(super) struct Refresh {
@@ -118,21 +96,29 @@ impl Refresh {
     }
 
     /// Requests a token, and keeps the refresh token that comes with it.
-    pub(super) async fn renew(&self, oauth: &OAuth, http: &Http) -> Result<Token, Failure> {
+    pub(super) async fn renew(
+        &self,
+        requests: &TokenRequests,
+        transport: &Transport,
+    ) -> Result<Token, Failure> {
         let mut current = self.current.lock().await;
         let mut configured = self.configured()?;
         let mut token = match &*current {
             Some(current) if current.replaced == configured => current.token.clone(),
             _ => configured.clone(),
         };
-        let mut granted = oauth.ask(http, Some(("refresh_token", &token))).await;
+        let mut granted = requests
+            .ask(transport, Some(("refresh_token", &token)))
+            .await;
         if granted.as_ref().is_err_and(is_invalid) {
             // Another process may have replaced it in the file.
             let newest = self.configured()?;
             if newest != configured {
-                http.secretive.add_late(&newest);
+                transport.secretive.add_late(&newest);
                 (configured, token) = (newest.clone(), newest);
-                granted = oauth.ask(http, Some(("refresh_token", &token))).await;
+                granted = requests
+                    .ask(transport, Some(("refresh_token", &token)))
+                    .await;
             }
         }
         let Granted {
@@ -140,8 +126,8 @@ impl Refresh {
             refresh_token,
         } = granted?;
         if let Some(new) = refresh_token.filter(|new| *new != token) {
-            http.secretive.add_late(&new);
-            self.keep(http, &new);
+            transport.secretive.add_late(&new);
+            self.keep(transport, &new);
             *current = Some(CurrentToken {
                 token: new,
                 replaced: configured,
@@ -168,7 +154,7 @@ impl Refresh {
     }
 
     /// Writes a new token to the file, or warns that it is only in memory.
-    fn keep(&self, http: &Http, new: &str) {
+    fn keep(&self, transport: &Transport, new: &str) {
         let (key, message) = match &self.place {
             TokenPlace::Given(_) => (
                 "auth.refresh_token",
@@ -186,7 +172,7 @@ impl Refresh {
             },
         };
         tracing::warn!(key, "{message}");
-        http.notices.push(CODE, key, message);
+        transport.notices.push(CODE, key, message);
     }
 }
 
