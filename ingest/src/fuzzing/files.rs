@@ -10,6 +10,7 @@ use tokio::runtime::Runtime;
 
 use super::{check_printed, tight};
 use crate::{
+    csv_dialect,
     file_bytes::{Begin, FileBytes},
     file_format::{Kind, Packing},
     notices::Notices,
@@ -253,7 +254,9 @@ pub fn csv(data: &[u8]) {
         let found = check_chunks(data, &layout);
         if is_plain && found.error.is_none() {
             check_written(&found.records, &layout);
-            check_growth(data, &layout);
+            if csv_dialect::can_be_continued(&layout.csv, data) {
+                check_growth(data, &layout);
+            }
         }
     }
 }
