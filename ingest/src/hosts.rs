@@ -9,6 +9,7 @@
 
 mod circuit;
 mod quota;
+mod speculation;
 
 use std::{
     collections::HashMap,
@@ -24,7 +25,10 @@ use tokio::{
 };
 
 use self::circuit::{Asked, Circuit};
-pub(crate) use self::quota::{Quota, quota};
+pub(crate) use self::{
+    quota::{Quota, quota},
+    speculation::Speculation,
+};
 use crate::{
     meter::{Cause, Meter, seconds},
     retry::failed_try::{Again, Failure},
@@ -184,7 +188,11 @@ impl Host {
     }
 
     /// Waits until a request may be sent. If cancelled, it has taken at most a token.
-    pub(crate) async fn turn(self: &Arc<Self>, pacing: &Pacing) -> Result<Turn, Refused> {
+    pub(crate) async fn turn(
+        self: &Arc<Self>,
+        pacing: &Pacing,
+        speculation: &Speculation,
+    ) -> Result<Turn, Refused> {
         if let Asked::Down(failures, left) = self.state().circuit.look(Instant::now()) {
             return Err(Refused::Down(failures, left));
         }
@@ -199,7 +207,7 @@ impl Host {
             tokio::pin!(freed);
             freed.as_mut().enable();
             let now = Instant::now();
-            let entered = self.state().enter(pacing, now);
+            let entered = self.state().enter(pacing, speculation, now);
             match entered {
                 Enter::Go { is_probe } => {
                     return Ok(Turn {
@@ -207,6 +215,7 @@ impl Host {
                         pacing: pacing.clone(),
                         began: now,
                         is_probe,
+                        speculation: speculation.clone(),
                         is_limited: false,
                         is_settled: false,
                     });
@@ -242,14 +251,14 @@ impl State {
         due.checked_sub(early).map_or(now, |at| at.max(now))
     }
 
-    fn enter(&mut self, pacing: &Pacing, now: Instant) -> Enter {
+    fn enter(&mut self, pacing: &Pacing, speculation: &Speculation, now: Instant) -> Enter {
         if let Some(until) = self.not_before(now) {
             return Enter::At(until);
         }
         if self.in_flight >= self.slots.allowed(pacing.concurrency) {
             return Enter::Busy;
         }
-        let is_probe = match self.circuit.ask(now) {
+        let is_probe = match self.circuit.ask(now, !speculation.get()) {
             Asked::Closed => false,
             Asked::Probe => true,
             Asked::Down(failures, left) => return Enter::Down(failures, left),
@@ -322,6 +331,7 @@ pub(crate) struct Turn {
     pacing: Pacing,
     began: Instant,
     is_probe: bool,
+    speculation: Speculation,
     /// True if the response was 429. Such a host is up.
     is_limited: bool,
     is_settled: bool,
@@ -367,7 +377,9 @@ impl Turn {
                     state.hold(now, wait.min(self.pacing.max_hold));
                     state.circuit.released(self.is_probe);
                 }
-                Again::Backoff | Again::Unprocessed if self.is_limited => {
+                Again::Backoff | Again::Unprocessed
+                    if self.is_limited || self.speculation.get() =>
+                {
                     state.circuit.released(self.is_probe);
                 }
                 Again::Backoff | Again::Unprocessed => {

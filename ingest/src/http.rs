@@ -67,7 +67,7 @@ use self::{
 use crate::{
     context::Context,
     error::Error,
-    hosts::{Hosts, Pacing, Refused, Turn},
+    hosts::{Hosts, Pacing, Refused, Speculation, Turn},
     http_cause::HttpCause,
     meter::{Meter, Meters},
     retry::failed_try::{Again, Failure},
@@ -287,7 +287,7 @@ impl Http {
             let headers = Some(conditions).filter(|_| hop == 0).cloned();
             let headers = headers.unwrap_or_default();
             let is_asked = !headers.is_empty();
-            let (_slot, mut turn) = self.turn(&at.url).await?;
+            let (_slot, mut turn) = self.turn(&at.url, &request.speculation).await?;
             let hop = self.in_time(&at.url, async {
                 let response = self.send_proved(&at, headers, &mut turn).await?;
                 if is_asked && response.status() == StatusCode::NOT_MODIFIED {
@@ -334,7 +334,11 @@ impl Http {
     }
 
     /// Waits until a request to the host of `url` may be sent.
-    async fn turn(&self, url: &Url) -> Result<(SemaphorePermit<'_>, Turn), Failure> {
+    async fn turn(
+        &self,
+        url: &Url,
+        speculation: &Speculation,
+    ) -> Result<(SemaphorePermit<'_>, Turn), Failure> {
         if self.transport.guard.judge(url) == Verdict::Refuse {
             return Err(terminal(url, web::REFUSED, PUBLIC_ADVICE));
         }
@@ -342,7 +346,7 @@ impl Http {
         let credential = if is_home { self.credential } else { 0 };
         let host = self.hosts.of(&url.origin(), credential);
         loop {
-            let turn = host.turn(&self.pacing).await;
+            let turn = host.turn(&self.pacing, speculation).await;
             let turn = turn.map_err(|refused| self.not_now(url, &refused))?;
             let slot = self.slots.acquire().await;
             let slot = slot.expect("the semaphore is never closed");

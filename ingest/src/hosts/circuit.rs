@@ -55,9 +55,12 @@ impl Circuit {
         }
     }
 
-    /// Returns the decision and reserves the probe if it is granted.
-    pub(super) fn ask(&mut self, now: Instant) -> Asked {
-        let asked = self.look(now);
+    /// Returns the decision and reserves the probe if it is granted: only to a request that may be one.
+    pub(super) fn ask(&mut self, now: Instant, may_probe: bool) -> Asked {
+        let asked = match self.look(now) {
+            Asked::Probe if !may_probe => Asked::Down(self.failures, Duration::ZERO),
+            asked => asked,
+        };
         self.is_probing |= asked == Asked::Probe;
         asked
     }

@@ -4,6 +4,11 @@ use url::Url;
 use super::*;
 use crate::{error::Error, http_cause::HttpCause};
 
+/// No mark: a page that is needed.
+fn certain() -> Speculation {
+    Speculation::default()
+}
+
 fn host() -> Arc<Host> {
     let origin = Url::parse("http://a.example/").unwrap().origin();
     Hosts::default().of(&origin, 0)
@@ -47,16 +52,17 @@ async fn what_a_host_is_waited_for_is_told() {
     let free = plain().metered(Arc::clone(&meter));
     let [slow, asking] = [0, 1].map(|credential| hosts.of(&origin, credential));
     let told = async |host: &Arc<Host>, pacing: &Pacing| {
-        let mut turn = std::pin::pin!(host.turn(pacing));
+        let speculation = certain();
+        let mut turn = std::pin::pin!(host.turn(pacing, &speculation));
         assert!(futures::poll!(&mut turn).is_pending());
         let told = meter.read().waits_for.unwrap();
         drop(turn.await.unwrap());
         told
     };
-    drop(slow.turn(&pacing).await.unwrap());
+    drop(slow.turn(&pacing, &certain()).await.unwrap());
     assert_eq!(told(&slow, &pacing).await, "budget of api.example: 4 s");
     let asked = failure(Again::After(seconds(7)));
-    let turn = asking.turn(&free).await.unwrap();
+    let turn = asking.turn(&free, &certain()).await.unwrap();
     assert!(turn.settle(asked).is_err());
     assert_eq!(told(&asking, &free).await, "api.example asked for 7 s");
     let reading = meter.read();
@@ -83,7 +89,7 @@ async fn requests_keep_to_their_rate_whoever_makes_them() {
         tokio::spawn(async move {
             let mut times = Vec::new();
             for _ in 0..6 {
-                drop(host.turn(&pacing).await.unwrap());
+                drop(host.turn(&pacing, &certain()).await.unwrap());
                 times.push(begin.elapsed());
             }
             times
@@ -103,37 +109,43 @@ async fn requests_keep_to_their_rate_whoever_makes_them() {
     }
     // Another user of the same server has a budget of its own.
     let begin = Instant::now();
-    drop(hosts.of(&origin, 1).turn(&pacing).await.unwrap());
+    drop(
+        hosts
+            .of(&origin, 1)
+            .turn(&pacing, &certain())
+            .await
+            .unwrap(),
+    );
     assert_eq!(begin.elapsed(), Duration::ZERO);
 }
 
 #[tokio::test(start_paused = true)]
 async fn fault_13_a_host_that_asked_for_time_is_left_alone_and_others_are_not() {
     let (slow, other) = (host(), host());
-    let first = slow.turn(&plain()).await.unwrap();
-    let late = slow.turn(&plain()).await.unwrap();
+    let first = slow.turn(&plain(), &certain()).await.unwrap();
+    let late = slow.turn(&plain(), &certain()).await.unwrap();
     first.settle(failure(Again::After(seconds(7)))).unwrap_err();
     assert!(late.is_over());
     // The shorter wish does not shorten the longer one.
     late.settle(failure(Again::After(seconds(3)))).unwrap_err();
     let begin = Instant::now();
-    drop(other.turn(&plain()).await.unwrap());
+    drop(other.turn(&plain(), &certain()).await.unwrap());
     assert_eq!(begin.elapsed(), Duration::ZERO);
-    drop(slow.turn(&plain()).await.unwrap());
+    drop(slow.turn(&plain(), &certain()).await.unwrap());
     assert!((seconds(7)..seconds(8)).contains(&begin.elapsed()));
-    drop(slow.turn(&plain()).await.unwrap());
+    drop(slow.turn(&plain(), &certain()).await.unwrap());
     assert!(begin.elapsed() < seconds(8));
 }
 
 #[tokio::test(start_paused = true)]
 async fn fault_14_a_host_that_asked_for_long_refuses_those_that_come_after() {
     let host = host();
-    let turn = host.turn(&plain()).await.unwrap();
+    let turn = host.turn(&plain(), &certain()).await.unwrap();
     turn.settle(failure(Again::After(Duration::MAX)))
         .unwrap_err();
     let begin = Instant::now();
     assert!(matches!(
-        host.turn(&plain()).await,
+        host.turn(&plain(), &certain()).await,
         Err(Refused::Wait(left)) if left > seconds(300)
     ));
     assert_eq!(begin.elapsed(), Duration::ZERO);
@@ -156,11 +168,11 @@ async fn fault_15_a_storm_of_429_halves_the_requests_on_their_way_and_keeps_the_
         // All of them get 429: that is one signal, not many.
         let mut turns = Vec::new();
         while turns.len() < slots(&host) as usize {
-            turns.push(host.turn(&pacing).await.unwrap());
+            turns.push(host.turn(&pacing, &certain()).await.unwrap());
         }
         asked += turns.len() as u64;
         // No more may be on their way.
-        let more = tokio::time::timeout(seconds(5), host.turn(&pacing)).await;
+        let more = tokio::time::timeout(seconds(5), host.turn(&pacing, &certain())).await;
         assert!(more.is_err(), "{} slots", turns.len());
         for mut turn in turns {
             turn.answered(StatusCode::TOO_MANY_REQUESTS, None);
@@ -179,7 +191,11 @@ async fn fault_15_a_storm_of_429_halves_the_requests_on_their_way_and_keeps_the_
     assert!(host.state().circuit.is_closed());
     // One more slot after as many successes as there are slots.
     for _ in 0..3 {
-        host.turn(&pacing).await.unwrap().settle(Ok(())).unwrap();
+        host.turn(&pacing, &certain())
+            .await
+            .unwrap()
+            .settle(Ok(()))
+            .unwrap();
     }
     assert_eq!(slots(&host), 2);
 }
@@ -188,7 +204,7 @@ async fn fault_15_a_storm_of_429_halves_the_requests_on_their_way_and_keeps_the_
 async fn fault_16_a_quota_that_is_used_up_is_waited_for() {
     let host = host();
     let begin = Instant::now();
-    let mut turn = host.turn(&plain()).await.unwrap();
+    let mut turn = host.turn(&plain(), &certain()).await.unwrap();
     turn.answered(
         StatusCode::OK,
         Some(Quota {
@@ -198,13 +214,13 @@ async fn fault_16_a_quota_that_is_used_up_is_waited_for() {
     );
     turn.settle(Ok(())).unwrap();
     for _ in 0..2 {
-        drop(host.turn(&plain()).await.unwrap());
+        drop(host.turn(&plain(), &certain()).await.unwrap());
         assert_eq!(begin.elapsed(), Duration::ZERO);
     }
-    drop(host.turn(&plain()).await.unwrap());
+    drop(host.turn(&plain(), &certain()).await.unwrap());
     assert!((seconds(30)..seconds(31)).contains(&begin.elapsed()));
     // Longer than `retry.max_wait_s`: a later run.
-    let mut turn = host.turn(&plain()).await.unwrap();
+    let mut turn = host.turn(&plain(), &certain()).await.unwrap();
     turn.answered(
         StatusCode::OK,
         Some(Quota {
@@ -213,7 +229,49 @@ async fn fault_16_a_quota_that_is_used_up_is_waited_for() {
         }),
     );
     drop(turn);
-    assert!(matches!(host.turn(&plain()).await, Err(Refused::Wait(_))));
+    assert!(matches!(
+        host.turn(&plain(), &certain()).await,
+        Err(Refused::Wait(_))
+    ));
+}
+
+#[tokio::test(start_paused = true)]
+async fn failures_of_pages_that_may_not_exist_are_no_evidence_against_a_host() {
+    let retry = RetryConfig {
+        circuit_failures: Bounded::literal::<2>(),
+        ..RetryConfig::default()
+    };
+    let (host, pacing) = (host(), pacing(LimitsConfig::default(), retry));
+    let speculation = Speculation::new(true);
+    let fail = async |speculation: &Speculation| {
+        let turn = host.turn(&pacing, speculation).await?;
+        turn.settle(failure(Again::Backoff)).unwrap_err();
+        Ok::<_, Refused>(())
+    };
+    for _ in 0..5 {
+        fail(&speculation).await.unwrap();
+    }
+    assert!(host.state().circuit.is_closed());
+    // A page that turns out to be needed counts from there on, also on its way.
+    let turn = host.turn(&pacing, &speculation).await.unwrap();
+    speculation.set(false);
+    turn.settle(failure(Again::Backoff)).unwrap_err();
+    assert!(!host.state().circuit.is_closed());
+    fail(&certain()).await.unwrap();
+    assert!(matches!(fail(&certain()).await, Err(Refused::Down(2, _))));
+    // When a probe is due, it is that of a needed page.
+    tokio::time::advance(seconds(60)).await;
+    let speculation = Speculation::new(true);
+    assert_eq!(
+        fail(&speculation).await,
+        Err(Refused::Down(2, Duration::ZERO))
+    );
+    host.turn(&pacing, &certain())
+        .await
+        .unwrap()
+        .settle(Ok(()))
+        .unwrap();
+    assert!(host.state().circuit.is_closed());
 }
 
 /// Times of the requests that were sent, tried every 20 s, and when the circuit closed again.
@@ -221,7 +279,7 @@ async fn outage(retry: RetryConfig, lasts: Duration) -> Vec<Duration> {
     let (host, pacing) = (host(), pacing(LimitsConfig::default(), retry));
     let (begin, mut sent) = (Instant::now(), Vec::new());
     loop {
-        if let Ok(turn) = host.turn(&pacing).await {
+        if let Ok(turn) = host.turn(&pacing, &certain()).await {
             let now = begin.elapsed();
             sent.push(now);
             if now >= lasts {
@@ -270,20 +328,23 @@ async fn a_half_open_circuit_lets_one_request_through() {
     };
     let (host, pacing) = (host(), pacing(LimitsConfig::default(), retry));
     for _ in 0..2 {
-        let turn = host.turn(&pacing).await.unwrap();
+        let turn = host.turn(&pacing, &certain()).await.unwrap();
         turn.settle(failure(Again::Backoff)).unwrap_err();
     }
-    assert!(matches!(host.turn(&pacing).await, Err(Refused::Down(2, _))));
+    assert!(matches!(
+        host.turn(&pacing, &certain()).await,
+        Err(Refused::Down(2, _))
+    ));
     tokio::time::sleep(seconds(40)).await;
-    let probe = host.turn(&pacing).await.unwrap();
-    let other = host.turn(&pacing).await;
+    let probe = host.turn(&pacing, &certain()).await.unwrap();
+    let other = host.turn(&pacing, &certain()).await;
     assert!(matches!(other, Err(Refused::Down(2, Duration::ZERO))));
     // A dropped turn changes nothing.
     drop(probe);
-    let probe = host.turn(&pacing).await.unwrap();
+    let probe = host.turn(&pacing, &certain()).await.unwrap();
     probe.settle(failure(Again::Never)).unwrap_err();
     assert!(host.state().circuit.is_closed());
-    drop(host.turn(&pacing).await.unwrap());
+    drop(host.turn(&pacing, &certain()).await.unwrap());
 }
 
 #[tokio::test(start_paused = true)]
@@ -293,7 +354,7 @@ async fn hosts_about_which_there_is_nothing_to_say_are_forgotten() {
         let url = Url::parse(&format!("http://h{number}.example/")).unwrap();
         hosts.of(&url.origin(), 0)
     };
-    let held = of(0).turn(&plain()).await.unwrap();
+    let held = of(0).turn(&plain(), &certain()).await.unwrap();
     held.settle(failure(Again::After(seconds(90)))).unwrap_err();
     let used = of(1);
     (2..MANY + 10).for_each(|number| drop(of(number)));

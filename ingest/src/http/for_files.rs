@@ -22,6 +22,7 @@ use super::{
 use crate::{
     context::Context,
     error::Error,
+    hosts::Speculation,
     http_cause::HttpCause,
     retry::{
         Retry,
@@ -84,7 +85,7 @@ impl FileRequests {
 
     /// One try.
     async fn attempt(&self, url: &Url, once: &SendOnce<'_>) -> Result<(), Failure> {
-        let (_slot, mut turn) = self.http.turn(url).await?;
+        let (_slot, mut turn) = self.http.turn(url, &Speculation::default()).await?;
         let outcome = match once().await {
             Sent::Response { status, headers } => {
                 self.http.meter.asked(Some(status));

@@ -11,7 +11,7 @@ use super::{
     classification::{is_transient, is_used_up},
     encoding, redirect,
 };
-use crate::raw::Exchange;
+use crate::{hosts::Speculation, raw::Exchange};
 
 /// Part of a body to read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,7 +70,7 @@ impl Http {
         headers: &HeaderMap,
         wanted: impl Fn(&HeaderMap) -> Wanted,
     ) -> Result<Answer, Failure> {
-        let (_slot, mut turn) = self.turn(url).await?;
+        let (_slot, mut turn) = self.turn(url, &Speculation::default()).await?;
         let answer = self.in_time(url, async {
             let mut headers = headers.clone();
             headers.insert(ACCEPT, HeaderValue::from_static(accept));

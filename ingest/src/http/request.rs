@@ -10,6 +10,8 @@ use reqwest::{
 };
 use url::Url;
 
+use crate::hosts::Speculation;
+
 /// A request, but for what is the same in every request of a source: its headers and credentials.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub(crate) struct Request {
@@ -20,6 +22,7 @@ pub(crate) struct Request {
     pub(crate) body: Option<RequestBody>,
     /// True if the server does the same however often it receives it.
     pub(crate) is_repeatable: bool,
+    pub(crate) speculation: Speculation,
 }
 
 /// Body of a request.
@@ -51,6 +54,7 @@ impl Request {
             headers: Vec::new(),
             body: None,
             is_repeatable: true,
+            speculation: Speculation::default(),
         }
     }
 

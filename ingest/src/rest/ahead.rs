@@ -14,6 +14,7 @@ use super::{
 };
 use crate::{
     error::Error,
+    hosts::Speculation,
     http::{Http, Request},
     retry::Retry,
 };
@@ -42,8 +43,12 @@ pub(super) struct RequestsAhead {
 /// A page that was requested.
 #[derive(Debug)]
 enum Asked {
-    /// Not here yet; with the number of its request.
-    Sent(u64, AbortHandle),
+    /// On its way.
+    Sent {
+        number: u64,
+        task: AbortHandle,
+        speculation: Speculation,
+    },
     Came(Box<Fetched>),
 }
 
@@ -52,6 +57,8 @@ pub(super) struct Wanted {
     pub(super) request: Request,
     /// Statuses that are not retried.
     pub(super) end_status: Vec<u16>,
+    /// True if the page may not exist.
+    pub(super) is_speculative: bool,
 }
 
 impl RequestsAhead {
@@ -96,7 +103,7 @@ impl RequestsAhead {
                 Ok(FetchOutcome::Answered(answered)) => answered.as_deref(),
                 _ => None,
             },
-            Asked::Sent(..) => None,
+            Asked::Sent { .. } => None,
         }
     }
 
@@ -106,16 +113,19 @@ impl RequestsAhead {
         let requests: HashSet<&Request> = wanted.iter().map(|wanted| &wanted.request).collect();
         self.asked.retain(|request, asked| {
             let is_wanted = requests.contains(request);
-            if let (false, Asked::Sent(_, task)) = (is_wanted, &*asked) {
+            if let (false, Asked::Sent { task, .. }) = (is_wanted, &*asked) {
                 task.abort();
             }
             is_wanted
         });
-        let is_sent = |asked: &&Asked| matches!(asked, Asked::Sent(..));
+        let is_sent = |asked: &&Asked| matches!(asked, Asked::Sent { .. });
         let mut sent = self.asked.values().filter(is_sent).count();
         let unread = self.asked.values().map(Asked::size).sum::<u64>();
         for (place, wanted) in wanted.into_iter().enumerate() {
-            if self.asked.contains_key(&wanted.request) {
+            if let Some(asked) = self.asked.get(&wanted.request) {
+                if let Asked::Sent { speculation, .. } = asked {
+                    speculation.set(wanted.is_speculative);
+                }
                 continue;
             }
             if place > 0 && (sent >= self.concurrency || unread >= UNREAD_BYTES) {
@@ -130,24 +140,34 @@ impl RequestsAhead {
         let Wanted {
             request,
             end_status,
+            is_speculative,
         } = wanted;
         self.number += 1;
         let (number, retry) = (self.number, self.retry.beside(self.number));
         let (fetcher, origin) = (Arc::clone(&self.fetcher), Arc::clone(origin));
-        let sent = request.clone();
+        let speculation = Speculation::new(is_speculative);
+        let sent = Request {
+            speculation: speculation.clone(),
+            ..request.clone()
+        };
         let task = self.tasks.spawn(async move {
             let is_final = |status| end_status.contains(&status);
             let fetched = fetcher.fetch(&origin, &sent, retry, is_final).await;
             (sent, number, fetched)
         });
-        self.asked.insert(request, Asked::Sent(number, task));
+        let asked = Asked::Sent {
+            number,
+            task,
+            speculation,
+        };
+        self.asked.insert(request, asked);
     }
 
     /// Takes the page of `request`, if it came.
     pub(super) fn take(&mut self, request: &Request) -> Option<Fetched> {
         match self.asked.remove(request)? {
             Asked::Came(fetched) => Some(*fetched),
-            sent @ Asked::Sent(..) => {
+            sent @ Asked::Sent { .. } => {
                 self.asked.insert(request.clone(), sent);
                 None
             }
@@ -169,7 +189,7 @@ impl RequestsAhead {
             };
             self.retries += fetched.retries;
             if let Some(asked) = self.asked.get_mut(&request)
-                && matches!(asked, Asked::Sent(sent, _) if *sent == number)
+                && matches!(asked, Asked::Sent { number: sent, .. } if *sent == number)
             {
                 *asked = Asked::Came(Box::new(fetched));
                 return Ok(());
@@ -181,7 +201,7 @@ impl RequestsAhead {
 impl Asked {
     fn size(&self) -> u64 {
         match self {
-            Self::Sent(..) => 0,
+            Self::Sent { .. } => 0,
             Self::Came(fetched) => fetched.size(),
         }
     }

@@ -19,6 +19,7 @@ use super::{body::Body, graphql, template::Text};
 use crate::{
     context::Context,
     error::Error,
+    hosts::Speculation,
     http::{Request, RequestBody},
     pagination::with_query,
     param::Param,
@@ -184,6 +185,7 @@ impl Place {
             headers,
             body,
             is_repeatable: self.is_repeatable,
+            speculation: Speculation::default(),
         })
     }
 

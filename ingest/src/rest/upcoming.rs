@@ -25,36 +25,43 @@ impl Rest {
     fn wanted(&self, at: &At, request: &Request) -> Vec<Wanted> {
         let is_alone = self.answers.are_replayed() || !request.is_repeatable;
         let window = if is_alone { 1 } else { self.ahead.window() };
-        let mut wanted = vec![self.want(at, request.clone())];
+        let mut wanted = vec![self.want(at, request.clone(), false)];
         let (mut behind, mut request) = (at.clone(), request.clone());
         while wanted.len() < window {
-            let Some(next) = self.behind(at, &behind, &request) else {
+            let Some((next, is_speculative)) = self.behind(at, &behind, &request) else {
                 break;
             };
             let Ok(next_request) = self.request(&next) else {
                 break;
             };
             (behind, request) = (next, next_request);
-            wanted.push(self.want(&behind, request.clone()));
+            wanted.push(self.want(&behind, request.clone(), is_speculative));
         }
         wanted
     }
 
-    fn want(&self, at: &At, request: Request) -> Wanted {
+    fn want(&self, at: &At, request: Request, is_speculative: bool) -> Wanted {
         Wanted {
+            is_speculative,
             request,
             end_status: self.pages.end_status(at),
         }
     }
 
-    /// The page behind `at`, which `request` asks for, when that at `current` is being read.
-    fn behind(&self, current: &At, at: &At, request: &Request) -> Option<At> {
+    /// The page behind `at`, which `request` asks for, when that at `current` is being read; and
+    /// true if it may not exist.
+    fn behind(&self, current: &At, at: &At, request: &Request) -> Option<(At, bool)> {
         let came = self.ahead.peek(request).map(|answered| &answered.contents);
         // Of a run whose first page was not read, nothing is known yet.
         let is_current = current.page > 0 && slice_of(&at.run) == slice_of(&current.run);
         let is_likely = at.page + 1 < current.page + self.depth;
-        let next = self.pages.foresee(at, came, is_current, is_likely);
-        next.or_else(|| self.next_slice(at))
+        let foresee = |is_likely| self.pages.foresee(at, came, is_current, is_likely);
+        if let Some(next) = foresee(false) {
+            return Some((next, false));
+        }
+        let likely = if is_likely { foresee(true) } else { None };
+        let slice = || self.next_slice(at).map(|next| (next, false));
+        likely.map(|next| (next, true)).or_else(slice)
     }
 
     /// The first page of the slice or value behind that of `at`.
