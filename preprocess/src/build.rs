@@ -2,6 +2,7 @@
 
 mod addition;
 mod check;
+mod count_sums;
 mod equal_rows;
 mod extremes;
 mod grown;
@@ -9,64 +10,50 @@ mod keys;
 mod leakage;
 mod page;
 mod past;
+mod prepared;
+mod report;
 mod rows;
 mod sources;
 mod splits;
 mod tokenizer;
 mod torn;
+mod verification;
 mod warnings;
 mod windows;
 mod write;
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use bytes::Bytes;
-use datafusion::{error::DataFusionError, prelude::SessionContext};
 use feedline_schemas::{
-    config::{DatasetConfig, DedupMode, OnViolation, PipelineConfig, TokensConfig},
+    config::PipelineConfig,
     format::MANIFEST,
-    ids::{Hash128, Name, TableName},
-    manifest::{
-        DatasetCounts, Layout, Manifest, RowTokens, SourceReference, Split, SplitShards,
-        TargetKind, TokensReference,
-    },
+    ids::Hash128,
+    manifest::{DatasetCounts, Layout, Manifest, RowTokens, Split, TargetKind, TokensReference},
     report::{DatasetReport, Warning},
     transform::{FittedTarget, TransformArtefact},
 };
-use feedline_storage::Store;
 
 use crate::{
-    Context, Error, TrainSplit, Transform,
-    audit::audit,
-    card,
-    columns::{self, DatasetSpec, MergedColumn},
-    document,
-    expect::{self, Expect, Violation},
+    Context, Error, TrainSplit, Transform, document,
     fit::{check_texts, fit, fit_parts, fit_payload},
     join,
-    landing::Landed,
-    manifest::{current, is_whole, pointer, publish, put_profile, put_transform, settle},
+    manifest::{current, is_whole, publish, put_profile, put_transform, settle},
     meter::Meter,
-    near_dup::{self, NearDup},
-    plan, profile,
-    rejects::{self, Rejects},
+    plan, profile, rejects,
     scratch::Scratch,
-    series,
+    series, session,
     shard::{ShardLayout, sweep},
-    split::{self, Rule},
-    sql::{self, Query},
     stage::{Direct, Staged, stage},
     tokens::Encoder,
     transform::Characters,
-    typing::reason,
 };
 pub use check::{CheckedDataset, check, check_columns};
 use grown::NotGrown;
 pub use past::{LandedRows, SeriesBatch, SeriesRequest, SeriesRows, series_rows};
+use prepared::Build;
 pub(crate) use sources::check_table;
-use sources::{chosen, columns_hash, frozen, input_hash, joined, landed};
+use sources::columns_hash;
 use tokenizer::TokenizerFile;
-use warnings::Earlier;
 use write::Fitted;
 
 /// Builds the dataset of `config` from the rows its sources have landed, or appends the rows that
@@ -161,173 +148,7 @@ async fn build_by(
     Box::pin(build.run()).await
 }
 
-/// Checks the number of rows `found` against the `rows` that landed: equal, or fewer where some may
-/// be dropped.
-fn counted(rows: u64, found: u64, all_stay: bool) -> Result<(), Error> {
-    let is_right = found == rows || (found < rows && !all_stay);
-    if is_right {
-        Ok(())
-    } else {
-        Err(Error::Miscounted { rows, found })
-    }
-}
-
-/// Bytes of a group in the memory of a join, about.
-const GROUP_BYTES: u64 = 48;
-
-struct Build<'a> {
-    context: &'a Context,
-    name: &'a Name,
-    /// The section as it was written.
-    dataset: &'a DatasetConfig,
-    input_hash: Hash128,
-    /// The dataset's folder.
-    store: Store,
-    /// Pointer to the current manifest, as read before anything else.
-    pointer: Option<Bytes>,
-    /// Sources by the index in an origin.
-    names: Vec<TableName>,
-    sources: Vec<Landed>,
-    /// Query that makes the rows of the sources, if there is one.
-    query: Option<Query>,
-    /// Tables that the query made.
-    made: Vec<Landed>,
-    /// Sources that are joined on.
-    joined: Vec<Landed>,
-    /// Sources that nothing may be nearly a copy of.
-    frozen: Vec<Landed>,
-    /// Rows landed.
-    rows: u64,
-    spec: DatasetSpec,
-    /// Columns that make up the rows.
-    columns: Vec<MergedColumn>,
-    /// State before the latest landing, for a full rebuild.
-    earlier: Option<Earlier>,
-    /// Settings of the tokenizer, for documents that become tokens.
-    tokens: Option<TokensConfig>,
-    /// The tokenizer, where one is given.
-    given: Option<TokenizerFile>,
-    /// Counts of the dataset being appended to.
-    there: There,
-    /// Reason for a rebuild of an existing dataset.
-    anew: Option<String>,
-}
-
-/// Counts of a dataset before rows are appended; all zero for a full build.
-#[derive(Default)]
-struct There {
-    /// Shards of each split.
-    shards: [usize; 3],
-    /// Rows, rejected ones included, duplicates not.
-    rows: u64,
-    /// Rejected rows by reason.
-    rejected: BTreeMap<String, u64>,
-}
-
-impl<'a> Build<'a> {
-    /// Reads what has landed, and resolves the configuration against it. Nothing is written.
-    ///
-    /// # Errors
-    /// As [`build`], as far as no row is looked at.
-    async fn prepared(config: &'a PipelineConfig, context: &'a Context) -> Result<Self, Error> {
-        let dataset = config.dataset.as_ref().ok_or_else(|| {
-            Error::config(
-                "dataset",
-                "the pipeline has no `[dataset]` section, add one",
-            )
-        })?;
-        let (chosen, against) = (
-            chosen(dataset, &config.source)?,
-            frozen(dataset, &config.source)?,
-        );
-        let foreign = chosen.iter().any(|(source, _)| source.is_foreign());
-        let store = context.root.child("dataset");
-        // Before anything is read: who publishes from now on may have read more.
-        let pointer = pointer(&store).await?;
-        let sources = match &dataset.files {
-            Some(pattern) => vec![Landed::in_place(&context.root, pattern).await?],
-            None => landed(&context.root, chosen).await?,
-        };
-        let frozen = landed(&context.root, against).await?;
-        let joined = landed(&context.root, joined(dataset, &config.source)?).await?;
-        let query = match &dataset.sql {
-            Some(sql) => Some(Query::resolve(sql, &sources).await?),
-            None => None,
-        };
-        let landed_columns = sources.iter().flat_map(|s| &s.generations);
-        let mut merged = match &query {
-            Some(query) => columns::merge([&query.schema]),
-            None => columns::merge(landed_columns.map(|g| &g.schema)),
-        };
-        let joins = join::resolve(dataset, &mut merged, &joined)?;
-        let mut spec = DatasetSpec {
-            joins,
-            ..columns::resolve(dataset, &merged)?
-        };
-        if let Some(expect) = &dataset.expect {
-            spec.expect = Some(Expect::read(expect, &spec, context).await?);
-        }
-        near_dup::check_frozen(spec.near_dup.as_ref(), &frozen)?;
-        let tokens = tokenizer::resolve(dataset)?;
-        let given = match tokens
-            .as_ref()
-            .and_then(|tokens| tokens.tokenizer.as_deref())
-        {
-            Some(location) => Some(TokenizerFile::read(location, context).await?),
-            None => None,
-        };
-        let held = spec.payload.iter_mut().chain(&mut spec.parts);
-        for images in held.filter_map(|held| held.images.as_mut()) {
-            images.isolated(foreign, context.decoder.as_deref())?;
-        }
-        let mut build = Self {
-            name: &config.pipeline.name,
-            dataset,
-            input_hash: Hash128::new(0),
-            store,
-            pointer,
-            names: match &query {
-                Some(_) => vec![sql::table_name()],
-                None => sources.iter().map(|s| s.reference.name.clone()).collect(),
-            },
-            query,
-            made: Vec::new(),
-            rows: sources.iter().map(Landed::rows).sum(),
-            sources,
-            joined,
-            frozen,
-            spec,
-            columns: merged,
-            earlier: None,
-            tokens,
-            given,
-            there: There::default(),
-            anew: None,
-            context,
-        };
-        if let Some(series) = &mut build.spec.series {
-            let names = build.names.iter().map(ToString::to_string);
-            Arc::make_mut(series).sources = names.collect();
-        }
-        build.input_hash = build.inputs_of(&build.spec.config, None);
-        Ok(build)
-    }
-}
-
 impl Build<'_> {
-    /// Hash of all inputs of the dataset: the resolved `config` and the positions of its sources,
-    /// or the positions in `at`.
-    fn inputs_of(&self, config: &DatasetConfig, at: Option<[&[SourceReference]; 3]>) -> Hash128 {
-        input_hash(
-            self.name,
-            config,
-            self.given.as_ref().map(|given| given.tokenizer.hash()),
-            self.spec.expect.as_ref().map(|expect| expect.hash),
-            [&self.sources, &self.joined, &self.frozen],
-            at,
-        )
-    }
-
     async fn run(mut self) -> Result<DatasetReport, Error> {
         let started = self.context.clock.monotonic();
         self.verify_sources().await?;
@@ -346,16 +167,8 @@ impl Build<'_> {
         built
     }
 
-    /// The sources that rows are read from.
-    fn tables(&self) -> &[Landed] {
-        match &self.made[..] {
-            [] => &self.sources,
-            made => made,
-        }
-    }
-
     async fn built(&self, scratch: &Scratch, started: Duration) -> Result<DatasetReport, Error> {
-        let session = plan::session(
+        let session = session::session(
             self.context,
             &scratch.path("spill"),
             self.spec.inputs.len() + 1,
@@ -545,27 +358,6 @@ impl Build<'_> {
         Ok(self.report(&manifest, false, rejects.sample(&self.names)))
     }
 
-    async fn verify_sources(&self) -> Result<(), Error> {
-        let meter = Meter::new(
-            &self.context.progress,
-            "shards: verify landed files",
-            self.rows,
-        );
-        for source in self.sources.iter().chain(&self.joined).chain(&self.frozen) {
-            source.verify_files(|rows| meter.add(rows)).await?;
-        }
-        Ok(())
-    }
-
-    /// Checks that files read in place have not changed since they were hashed.
-    async fn check_unchanged(&self) -> Result<(), Error> {
-        for files in self.sources.iter().filter_map(|s| s.in_place.clone()) {
-            let check = tokio::task::spawn_blocking(move || files.check_unchanged()).await;
-            check.map_err(|e| Error::Engine(DataFusionError::ExecutionJoin(Box::new(e))))??;
-        }
-        Ok(())
-    }
-
     async fn fit(
         &self,
         staged: &Staged,
@@ -613,77 +405,6 @@ impl Build<'_> {
         }
     }
 
-    /// About how many bytes a row's image or text has; landed files are packed.
-    fn payload_bytes(&self) -> Option<u64> {
-        let bytes = unpacked(self.tables()).saturating_add(self.joined_bytes());
-        let each = bytes / self.rows.max(1);
-        let carried = self.spec.near_dup.as_ref().and_then(NearDup::carried);
-        let holds = self.spec.payloads().next().is_some() || carried.is_some();
-        holds.then_some(each)
-    }
-
-    /// About how many bytes the sources have that are joined on.
-    fn joined_bytes(&self) -> u64 {
-        // Each row may be a group of its own, which its last time is found by.
-        let split = &self.spec.config.split;
-        let is_grouped = split.by.is_time() && !split.key.is_empty();
-        let groups = if is_grouped {
-            self.rows.saturating_mul(GROUP_BYTES)
-        } else {
-            0
-        };
-        let is_frozen = |source: &&Landed| Some(&source.reference.name) == split.frozen();
-        let frozen: u64 = self
-            .sources
-            .iter()
-            .filter(is_frozen)
-            .map(|s| s.rows() * GROUP_BYTES)
-            .sum();
-        unpacked(&self.joined) + groups + frozen
-    }
-
-    /// Rows that were neither dropped nor rejected. A document split by range has one training
-    /// part.
-    fn kept(&self, staged: &Staged) -> u64 {
-        if self.cuts_documents() {
-            staged.rows(Split::Train)
-        } else {
-            staged.total()
-        }
-    }
-
-    /// Checks the row count of other machines' results: no row twice and, where all landed rows
-    /// stay, none missing. Sends no request to those machines.
-    fn check_count(&self, found: u64) -> Result<(), Error> {
-        let (config, rows) = (&self.spec.config, self.rows);
-        let is_all = |table: &Landed| table.newest().0.is_empty();
-        let all_stay = config.dedup == DedupMode::None
-            && config.conflicts.is_none()
-            && self.spec.series.is_none()
-            && self.tables().iter().all(is_all);
-        if self.context.engine.is_local() {
-            return Ok(());
-        }
-        counted(rows, found, all_stay)
-    }
-
-    /// Returns true if each document is divided into one part per split.
-    fn cuts_documents(&self) -> bool {
-        self.spec.config.split.by.is_range() && self.spec.payload.is_some()
-    }
-
-    /// The pass that looks for near-duplicates.
-    fn near_dup<'a>(&'a self, scratch: &'a Scratch) -> Option<near_dup::Pass<'a>> {
-        let progress = &self.context.progress;
-        self.spec.near_dup.as_ref().map(|near| near_dup::Pass {
-            near,
-            names: &self.names,
-            frozen: &self.frozen,
-            scratch,
-            meter: Arc::new(Meter::new(progress, "shards: near-duplicates", self.rows)),
-        })
-    }
-
     /// Layout of the shards.
     fn layout(&self, fitted: &Fitted) -> Layout {
         let transform = &fitted.transform;
@@ -710,218 +431,6 @@ impl Build<'_> {
             (None, None) => Layout::Dense { features, target },
         }
     }
-
-    /// Reports a target without a single number as a mistake in the configuration, not in every
-    /// row.
-    fn check_target(&self, staged: &Staged, rejects: &Rejects) -> Result<(), Error> {
-        let Some(sample) = rejects
-            .first_of(reason::TARGET_NOT_NUMERIC)
-            .filter(|_| staged.total() == 0)
-        else {
-            return Ok(());
-        };
-        let instead = match self.spec.other_targets.is_empty() {
-            true => {
-                "name a column of numbers, or set `dataset.task = \"classification\"` to predict it as a class"
-            }
-            false => "several targets are columns of numbers, name others",
-        };
-        Err(Error::config(
-            "dataset.target",
-            format!(
-                "column `{}` is not numeric, its first value is `{}`; {instead}",
-                sample.column, sample.value
-            ),
-        ))
-    }
-
-    /// Rows that were rejected for each of several targets.
-    fn rejected_targets(&self, rejects: &Rejects) -> BTreeMap<String, u64> {
-        match self.spec.other_targets.is_empty() {
-            true => BTreeMap::new(),
-            false => rejects.by_target().clone(),
-        }
-    }
-
-    async fn check_rejects(
-        &self,
-        session: &SessionContext,
-        rejects: &Rejects,
-        rows: u64,
-    ) -> Result<(), Error> {
-        let limit = self.spec.max_reject_fraction;
-        let by_reason = addition::sums(&self.there.rejected, &rejects.rejected());
-        let rejected: u64 = by_reason.values().sum();
-        let rows = self.there.rows + rows;
-        #[expect(clippy::cast_precision_loss, reason = "a share needs no 53 bits")]
-        let share = rejected as f64 / rows.max(1) as f64;
-        if share <= limit {
-            return Ok(());
-        }
-        // A build that stops for them does so at any share, so the limit would be raised for nothing.
-        self.check_expected(session, &[], rejects).await?;
-        let files = rejects.publish(session, &self.store, &self.names).await?;
-        let has_no_time = by_reason.contains_key(split::NO_SPLIT);
-        let advice = match &self.spec.rule {
-            Rule::Time(time) if has_no_time => time.advice(),
-            _ => None,
-        };
-        let has_no_key = by_reason.contains_key(split::missing::MISSING_KEY);
-        let advice = advice.unwrap_or_else(|| match has_no_key {
-            true => "correct the source, make each row without a key a group of its own with `dataset.split.missing_key = \"own\"`, or \
-                     raise the limit"
-                .to_owned(),
-            false => "correct the source or raise the limit".to_owned(),
-        });
-        Err(Error::TooManyRejects {
-            advice,
-            rejected,
-            rows,
-            limit,
-            by_reason,
-            sample: rejects.sample(&self.names).unwrap_or_default(),
-            file: files
-                .first()
-                .map_or_else(String::new, |path| self.store.url_of(path)),
-        })
-    }
-
-    /// Rows that violate expectations and are kept with a warning, by column and expectation.
-    async fn unexpected(
-        &self,
-        session: &SessionContext,
-        staged: &Staged,
-        rejects: &Rejects,
-    ) -> Result<BTreeMap<String, u64>, Error> {
-        let Some(expect) = &self.spec.expect else {
-            return Ok(BTreeMap::new());
-        };
-        let found = expect::violations(staged, expect).await?;
-        if expect.on_violation == OnViolation::Warn {
-            for Violation { path, rows, sample } in &found {
-                tracing::warn!(path, rows, sample, file = %expect.url, "data are not as expected");
-            }
-            return Ok(found.into_iter().map(|v| (v.path, v.rows)).collect());
-        }
-        self.check_expected(session, &found, rejects).await?;
-        Ok(BTreeMap::new())
-    }
-
-    /// Fails on a violated column in `found`, or a rejected row, where expectations stop the build.
-    async fn check_expected(
-        &self,
-        session: &SessionContext,
-        found: &[Violation],
-        rejects: &Rejects,
-    ) -> Result<(), Error> {
-        let Some(expect) = &self.spec.expect else {
-            return Ok(());
-        };
-        let reasons = rejects.firsts(&self.names).into_iter();
-        let rows = reasons.filter(|(reason, ..)| reason.starts_with(expect::REASON));
-        let rows: Vec<_> = rows.collect();
-        if found.is_empty() && (rows.is_empty() || expect.on_violation.is_reject()) {
-            return Ok(());
-        }
-        let columns = found
-            .iter()
-            .map(|Violation { path, sample, .. }| format!("`{path}`: {sample}"));
-        let all = rows.iter().map(|row| row.1).sum::<u64>();
-        let files = rejects.publish(session, &self.store, &self.names).await?;
-        let rows = rows
-            .iter()
-            .map(|(reason, rows, first)| format!("{reason}: {rows}, first: {first}"));
-        let file = files.first().map(|path| self.store.url_of(path));
-        Err(Error::Unexpected {
-            rows: all,
-            what: columns.chain(rows).collect(),
-            expectations: expect.url.clone(),
-            file,
-        })
-    }
-
-    /// Reads back what was written, before anything names it.
-    async fn audit(&self, splits: &[SplitShards], layout: &ShardLayout) -> Result<(), Error> {
-        let total = splits.iter().map(|s| s.rows).sum();
-        let meter = Meter::new(&self.context.progress, "shards: audit", total);
-        let findings = audit(
-            &self.store,
-            splits,
-            |split| layout.schema(split),
-            |rows| meter.add(rows),
-        )
-        .await?;
-        if let Some(problem) = findings.problems.first() {
-            return Err(Error::input(
-                format!("the shards just written to `{}`", self.store.url()),
-                problem.clone(),
-                "the store does not return what was stored: check it, then build again",
-            ));
-        }
-        if findings.leaked > 0 {
-            return Err(Error::Leak {
-                keys: findings.leaked,
-                samples: findings.leaks,
-            });
-        }
-        Ok(())
-    }
-
-    fn report(
-        &self,
-        manifest: &Manifest,
-        up_to_date: bool,
-        reject_sample: Option<String>,
-    ) -> DatasetReport {
-        let counts = &manifest.counts;
-        let shards = || manifest.splits.iter().flat_map(|s| &s.shards);
-        DatasetReport {
-            rows_in: counts.rows_in,
-            duplicates: counts.duplicates,
-            rejected: counts.rejected.values().sum(),
-            rejected_by_reason: counts.rejected.clone(),
-            rejected_targets: counts.rejected_targets.clone(),
-            reject_sample,
-            filtered: counts.filtered.clone(),
-            unexpected: counts.unexpected.clone(),
-            conflicts: counts.conflicts,
-            groups: counts.groups,
-            near_dup: counts.near_dup,
-            redacted: counts.redacted,
-            joins: counts.joins.clone(),
-            near_images: counts.near_images,
-            boxes: counts.boxes,
-            classes: counts.classes.clone(),
-            train: counts.train,
-            validation: counts.validation,
-            test: counts.test,
-            tokens: counts.tokens,
-            cut: counts.cut,
-            sequence: counts.sequence,
-            shards: shards().count() as u64,
-            bytes: shards().map(|s| s.bytes).sum(),
-            up_to_date,
-            fingerprint: manifest.fingerprint.to_string(),
-            url: self.store.url(),
-            report: manifest
-                .profile
-                .as_ref()
-                .map(|_| self.store.url_of(&card::path_of(manifest.fingerprint))),
-            dropped_columns: manifest.dropped_columns.clone(),
-            warnings: manifest.warnings.clone(),
-            naive: manifest.naive.clone(),
-            added: None,
-            anew: self.anew.clone().filter(|_| !up_to_date),
-        }
-    }
-}
-
-/// About how many bytes sources take in memory; landed files are packed.
-pub(crate) fn unpacked(sources: &[Landed]) -> u64 {
-    const PACKED: u64 = 3;
-    let files = sources.iter().flat_map(Landed::files);
-    let bytes: u64 = files.map(|file| file.bytes).sum();
-    bytes.saturating_mul(PACKED)
 }
 
 fn target_kind(artefact: &TransformArtefact) -> TargetKind {

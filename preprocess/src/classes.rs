@@ -7,7 +7,7 @@ use std::{cmp::Ordering, collections::HashSet};
 
 use feedline_schemas::config::{ClassLabel, DatasetConfig, Task};
 
-use crate::{Error, columns::shown, fit::MOST_VALUES, typing::float_text};
+use crate::{Error, fit::MOST_VALUES, landed_columns::shown, typing::float_text};
 
 const KEY: &str = "dataset.classes";
 

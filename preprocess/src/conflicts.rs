@@ -30,13 +30,11 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     Error,
-    columns::{MergedColumn, system},
+    landed_columns::MergedColumn,
+    reject_reason::{self, Reason},
     scalar::RowFunction,
-    typing::Reason,
+    system_columns,
 };
-
-/// Reason of a content that is left out since its rows do not agree on the target.
-pub(crate) const CONFLICTING: &str = "conflicting_target";
 
 /// Checks the keys that say what makes rows equal; their columns are there.
 ///
@@ -141,14 +139,14 @@ pub(crate) async fn count(rows: DataFrame, target: &str) -> Result<LabelConflict
     const MOST: &str = "most";
     const FIRST: &str = "first";
     let several = rows
-        .filter(ident(system::REJECT).is_null())?
+        .filter(ident(system_columns::REJECT).is_null())?
         .aggregate(
-            vec![ident(system::HASH)],
+            vec![ident(system_columns::HASH)],
             vec![
                 count_all().alias(ROWS),
                 min(ident(target)).alias(LEAST),
                 max(ident(target)).alias(MOST),
-                min(ident(system::ORIGIN)).alias(FIRST),
+                min(ident(system_columns::ORIGIN)).alias(FIRST),
             ],
         )?
         .filter(ident(LEAST).not_eq(ident(MOST)))?
@@ -180,15 +178,19 @@ pub(crate) fn settled(rows: DataFrame, target: &str, how: Conflicts) -> Result<D
         .iter()
         .map(|field| field.name().clone())
         .collect();
-    let bad_last = || ident(system::REJECT).is_not_null().sort(true, false);
-    let landed = |first: bool| ident(system::ORIGIN).sort(first, false);
-    let content = || vec![ident(system::HASH)];
+    let bad_last = || {
+        ident(system_columns::REJECT)
+            .is_not_null()
+            .sort(true, false)
+    };
+    let landed = |first: bool| ident(system_columns::ORIGIN).sort(first, false);
+    let content = || vec![ident(system_columns::HASH)];
     let weight = match how {
         Conflicts::First => None,
         // Of the rows of one target, counted from the last, the first has the number of all.
         Conflicts::Majority => Some(
             row_number()
-                .partition_by(vec![ident(system::HASH), ident(target)])
+                .partition_by(vec![ident(system_columns::HASH), ident(target)])
                 .order_by(vec![bad_last(), landed(false)])
                 .build()?,
         ),
@@ -217,10 +219,12 @@ pub(crate) fn settled(rows: DataFrame, target: &str, how: Conflicts) -> Result<D
     let columns: Vec<Expr> = names
         .iter()
         .map(|name| match (name.as_str(), how) {
-            (system::REJECT, Conflicts::Drop) => {
+            (system_columns::REJECT, Conflicts::Drop) => {
                 let column = target.to_owned();
-                let cells = vec![ident(system::REJECT), ident(WEIGHT)];
-                Conflicting { column }.over(cells).alias(system::REJECT)
+                let cells = vec![ident(system_columns::REJECT), ident(WEIGHT)];
+                Conflicting { column }
+                    .over(cells)
+                    .alias(system_columns::REJECT)
             }
             (name, _) => ident(name),
         })
@@ -252,7 +256,7 @@ impl RowFunction for Conflicting {
             }
             let count = targets.value(row);
             let reason = Reason {
-                reason: CONFLICTING.to_owned(),
+                reason: reject_reason::CONFLICTING_TARGET.to_owned(),
                 column: self.column.clone(),
                 value: format!("{count} different values in rows that are equal beside it"),
             };

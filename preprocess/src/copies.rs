@@ -14,7 +14,7 @@ use datafusion::{
 };
 use feedline_schemas::ids::Origin;
 
-use crate::{Error, columns::system, content::key_of};
+use crate::{Error, content::key_of, system_columns};
 
 /// Contents that are shown.
 const SAMPLES: usize = 5;
@@ -44,10 +44,10 @@ pub(crate) async fn samples(rows: DataFrame) -> Result<Copies, Error> {
     const ROWS: &str = "rows";
     const FIRST: &str = "first";
     const LAST: &str = "last";
-    let origin = || ident(system::ORIGIN);
+    let origin = || ident(system_columns::ORIGIN);
     let several = rows
         .aggregate(
-            vec![ident(system::HASH)],
+            vec![ident(system_columns::HASH)],
             vec![
                 count_all().alias(ROWS),
                 min(origin()).alias(FIRST),

@@ -25,12 +25,12 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     Error,
-    columns::system,
     payload::{Payload, PayloadKind},
+    reject_reason::Reason,
     scalar::RowFunction,
     stage::Staged,
+    system_columns,
     text::{near::normalized, quality, redact::redacted},
-    typing::Reason,
 };
 
 /// Bits of each count in `_redacted`.
@@ -141,7 +141,7 @@ pub(crate) fn prepared(
             columns.push(ident(name));
         }
     }
-    columns.push(counts.alias(system::REDACTED));
+    columns.push(counts.alias(system_columns::REDACTED));
     Ok(rows.select(columns)?)
 }
 
@@ -193,7 +193,9 @@ impl RowFunction for Redactions {
 pub(crate) async fn redactions(staged: &Staged) -> Result<RedactedCounts, Error> {
     let mut counts = RedactedCounts::default();
     for split in Split::ALL {
-        let column = staged.frame(split)?.select(vec![ident(system::REDACTED)])?;
+        let column = staged
+            .frame(split)?
+            .select(vec![ident(system_columns::REDACTED)])?;
         let mut batches = column.execute_stream().await?;
         while let Some(batch) = batches.try_next().await? {
             for packed in batch.column(0).as_primitive::<UInt64Type>().values() {

@@ -49,8 +49,8 @@ use xxhash_rust::xxh3::Xxh3;
 
 use crate::{
     Error,
+    landed_columns::{landed_schema, landed_type},
     plain::points_in_time,
-    plan::{landed_schema, landed_type},
 };
 
 /// Name of such files where a source name is expected.

@@ -13,81 +13,38 @@
 
 pub(crate) mod aggregate;
 mod categories;
+mod fit_spec;
 mod groups;
 mod nans;
 mod neighbours;
 mod outcomes;
 mod payload;
 mod power;
+mod progress;
 mod texts;
 mod tokens;
 
 use std::collections::{BTreeMap, HashMap};
 
-use datafusion::{
-    arrow::datatypes::DataType,
-    logical_expr::{Expr, ident},
-};
+use datafusion::{arrow::datatypes::DataType, logical_expr::ident};
 use feedline_schemas::{
     config::{StepConfig, Task},
     format::TRANSFORM,
     ids::Hash128,
-    transform::{
-        FittedCharacters, FittedStep, FittedTarget, FittedTokens, InputColumn, InputKind,
-        NumberSigns, TransformArtefact,
-    },
+    transform::{FittedCharacters, FittedTarget, FittedTokens, InputKind, TransformArtefact},
 };
 
 pub(crate) use self::{
+    fit_spec::{FitSpec, MOST_VALUES, TargetSpec, kind_of},
     nans::check_nans,
     payload::{fit_parts, fit_payload},
+    progress::{Fit, STEP, is_constant},
     texts::check_texts,
     tokens::{LearnSpec, learn_tokenizer},
 };
 
-use self::aggregate::{Counted, Rows};
-use crate::{
-    Error, TrainSplit, classes,
-    columns::kind_of,
-    exact_sum::Summary,
-    functions::{self, Profile},
-    transform::{new_layout, op_chain},
-};
-
-/// Most classes of a target, and most known values of a category.
-pub(crate) const MOST_VALUES: u32 = 100_000;
-
-/// Transform to fit.
-#[derive(Clone, Debug)]
-pub(crate) struct FitSpec {
-    /// Input columns, in the order of the feature vector.
-    pub(crate) inputs: Vec<InputColumn>,
-    /// Steps with their columns listed; a step without columns does nothing.
-    pub(crate) steps: Vec<StepConfig>,
-    /// Target, if there is one.
-    pub(crate) target: Option<TargetSpec>,
-    /// The further targets, where there are several.
-    pub(crate) other_targets: Vec<TargetSpec>,
-    /// Recorded in the artefact; the frame has made such texts null.
-    pub(crate) null_values: Vec<String>,
-    /// Recorded in the artefact; the frame has made such numbers null.
-    pub(crate) missing_values: Vec<f64>,
-    /// Recorded in the artefact; the frame has read texts by them.
-    pub(crate) signs: Option<NumberSigns>,
-}
-
-/// The column to predict.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct TargetSpec {
-    /// Column.
-    pub(crate) column: String,
-    /// Task of the target.
-    pub(crate) task: Task,
-    /// True if a regression target is standardized.
-    pub(crate) scale: bool,
-    /// All classes by id, where the configuration lists them.
-    pub(crate) classes: Vec<String>,
-}
+use self::aggregate::{Rows, unzip};
+use crate::{Error, TrainSplit, classes, exact_sum::Summary, functions, transform::new_layout};
 
 /// Fits the steps and the target of `spec`.
 ///
@@ -181,22 +138,57 @@ fn artefact(
     Ok(artefact)
 }
 
-pub(crate) const STEP: &str = "dataset.step";
-
-/// A fit in progress.
-#[derive(Debug)]
-pub(crate) struct Fit {
-    pub(crate) rows: Rows,
-    /// Steps fitted so far.
-    steps: Vec<FittedStep>,
-    /// Number of steps that the rows have already passed.
-    settled: usize,
-    /// Target of the dataset.
-    target: Option<TargetSpec>,
-    /// Medians that were found on the way to something else, and how many cells are missing; each is that of its column
-    /// until another step changes it.
-    pub(crate) medians: BTreeMap<String, (f64, u64)>,
+/// Refuses columns that a step cannot work on; the numbers of the steps were checked where they were resolved.
+fn check_spec(spec: &FitSpec) -> Result<(), Error> {
+    if let Some(odd) = spec.missing_values.iter().find(|value| !value.is_finite()) {
+        let reason = format!(
+            "`{odd}` is not a finite number; NaN is always missing, and `winsorize` caps infinities"
+        );
+        return Err(Error::config("dataset.missing_values", reason));
+    }
+    spec.steps
+        .iter()
+        .try_for_each(|step| check_step(spec, step).map_err(|reason| Error::config(STEP, reason)))
 }
+
+fn check_step(spec: &FitSpec, step: &StepConfig) -> Result<(), String> {
+    let kind = kind_of(step);
+    for (i, name) in step.columns.iter().enumerate() {
+        match spec.inputs.iter().find(|input| input.name == *name) {
+            None => {
+                return Err(format!(
+                    "column `{name}` is not a feature, so no step can change it"
+                ));
+            }
+            Some(input) if input.kind != kind && kind == InputKind::Numeric => {
+                return Err(format!(
+                    "column `{name}` is text; only a `categories` step applies to it"
+                ));
+            }
+            Some(input) if input.kind != kind => {
+                return Err(format!(
+                    "column `{name}` is numeric; add it to `dataset.categorical` to read it as a category"
+                ));
+            }
+            Some(_) if step.columns[..i].contains(name) => {
+                return Err(format!("column `{name}` is listed twice"));
+            }
+            Some(_) => {}
+        }
+    }
+    let is_odd = |by: &&String| {
+        let named = spec.inputs.iter().find(|input| input.name == **by);
+        named.is_none_or(|input| input.kind != InputKind::Categorical)
+    };
+    match step.by().filter(is_odd) {
+        Some(by) => Err(format!(
+            "column `{by}` is no category among the features, so rows have no groups by it"
+        )),
+        None => Ok(()),
+    }
+}
+
+const TARGET: &str = "dataset.target";
 
 impl Fit {
     async fn target(&self, target: &TargetSpec) -> Result<FittedTarget, Error> {
@@ -270,36 +262,7 @@ impl Fit {
             counts,
         })
     }
-
-    pub(crate) async fn profiles(&self, columns: &[String]) -> Result<Vec<Profile>, Error> {
-        self.rows
-            .profiles(columns.iter().map(|name| self.cell(name)).collect())
-            .await
-    }
-
-    /// The column as the steps so far leave it.
-    pub(crate) fn cell(&self, column: &str) -> Expr {
-        functions::cell(ident(column), &op_chain(self.open_steps(), column))
-    }
-
-    /// The steps that the rows have not behind them.
-    fn open_steps(&self) -> &[FittedStep] {
-        &self.steps[self.settled..]
-    }
-
-    pub(crate) fn nothing_to_fit(&self, step: &str, column: &str) -> Error {
-        let rows = self.rows.count();
-        Error::config(
-            STEP,
-            format!(
-                "cannot fit `{step}` to column `{column}`: none of its {rows} training rows has a finite value; fill it with \
-                 an `impute` step of `strategy = \"constant\"` and a `value`, or leave it out with `dataset.drop`"
-            ),
-        )
-    }
 }
-
-const TARGET: &str = "dataset.target";
 
 fn regression(column: String, summary: Summary, finite: u64, scale: bool) -> FittedTarget {
     let Summary { mean, deviation } = summary;
@@ -321,68 +284,6 @@ fn regression(column: String, summary: Summary, finite: u64, scale: bool) -> Fit
         mean,
         scale,
         offset: mean,
-    }
-}
-
-/// scikit-learn's rule (`_is_constant_feature` in `sklearn/preprocessing/_data.py`): the variance is at most
-/// `n·ε·variance + (n·mean·ε)²`. Written with the root of both sides, which cannot overflow.
-pub(crate) fn is_constant(summary: Summary, count: u64) -> bool {
-    #[expect(clippy::cast_precision_loss, reason = "counts stay far below 2^53")]
-    let error = count as f64 * f64::EPSILON;
-    error >= 1.0 || summary.deviation * (1.0 - error).sqrt() <= error * summary.mean.abs()
-}
-
-fn unzip<T>(counted: Vec<Counted<T>>) -> (Vec<T>, Vec<u64>) {
-    counted.into_iter().map(|c| (c.value, c.rows)).unzip()
-}
-
-/// Refuses columns that a step cannot work on; the numbers of the steps were checked where they were resolved.
-fn check_spec(spec: &FitSpec) -> Result<(), Error> {
-    if let Some(odd) = spec.missing_values.iter().find(|value| !value.is_finite()) {
-        let reason = format!(
-            "`{odd}` is not a finite number; NaN is always missing, and `winsorize` caps infinities"
-        );
-        return Err(Error::config("dataset.missing_values", reason));
-    }
-    spec.steps
-        .iter()
-        .try_for_each(|step| check_step(spec, step).map_err(|reason| Error::config(STEP, reason)))
-}
-
-fn check_step(spec: &FitSpec, step: &StepConfig) -> Result<(), String> {
-    let kind = kind_of(step);
-    for (i, name) in step.columns.iter().enumerate() {
-        match spec.inputs.iter().find(|input| input.name == *name) {
-            None => {
-                return Err(format!(
-                    "column `{name}` is not a feature, so no step can change it"
-                ));
-            }
-            Some(input) if input.kind != kind && kind == InputKind::Numeric => {
-                return Err(format!(
-                    "column `{name}` is text; only a `categories` step applies to it"
-                ));
-            }
-            Some(input) if input.kind != kind => {
-                return Err(format!(
-                    "column `{name}` is numeric; add it to `dataset.categorical` to read it as a category"
-                ));
-            }
-            Some(_) if step.columns[..i].contains(name) => {
-                return Err(format!("column `{name}` is listed twice"));
-            }
-            Some(_) => {}
-        }
-    }
-    let is_odd = |by: &&String| {
-        let named = spec.inputs.iter().find(|input| input.name == **by);
-        named.is_none_or(|input| input.kind != InputKind::Categorical)
-    };
-    match step.by().filter(is_odd) {
-        Some(by) => Err(format!(
-            "column `{by}` is no category among the features, so rows have no groups by it"
-        )),
-        None => Ok(()),
     }
 }
 

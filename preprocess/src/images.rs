@@ -7,14 +7,11 @@
 
 mod boxes;
 mod embedding;
+mod image_steps;
 mod isolated;
 mod settings;
 
-use std::{
-    collections::BTreeMap,
-    path::{Path, PathBuf},
-    sync::Arc,
-};
+use std::{collections::BTreeMap, sync::Arc};
 
 use arrow::{
     array::{
@@ -22,120 +19,30 @@ use arrow::{
         StringBuilder, UInt32Array,
     },
     compute::take_record_batch,
-    datatypes::{DataType, Field, Schema, SchemaRef},
+    datatypes::SchemaRef,
 };
 use feedline_image::{Bound, ChannelSums, ImageError, Looks, Preparation, Prepared, Preparer};
-use feedline_schemas::config::{BoxesOn, ImageDuplicates, StoredImageConfig};
+use feedline_schemas::config::BoxesOn;
 
-use self::{boxes::Boxes, isolated::Isolated};
+use self::{
+    boxes::Boxes,
+    image_steps::{COUNTS_BYTES, KEY, SUMS_BYTES},
+    isolated::Isolated,
+};
 pub(crate) use self::{
     embedding::{Neighbours, Seen},
+    image_steps::Images,
     settings::resolve,
 };
-use crate::{Error, columns::system, content::HASH_BYTES, stage::column};
+use crate::{
+    Error,
+    content::HASH_BYTES,
+    reject_reason,
+    system_columns::{self, column},
+};
 
-const KEY: &str = "dataset.image";
-/// Bytes of the seven sums of an image.
-const SUMS_BYTES: i32 = 56;
-/// Bytes of the two counts of boxes.
-const COUNTS_BYTES: i32 = 8;
 /// Rows are handed on when their images have this many bytes.
 const PART_BYTES: usize = 64 << 20;
-
-/// Steps for the images of a dataset.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Images {
-    /// The column of files.
-    pub(crate) column: String,
-    /// As it was configured.
-    pub(crate) config: StoredImageConfig,
-    pub(crate) how: Preparation,
-    /// The program that decodes them in a process of its own; none: this one does.
-    program: Option<PathBuf>,
-}
-
-impl Images {
-    /// Has them decoded by `program` in processes of their own where that is asked for, or nothing is said and they are
-    /// `foreign`; a warning says where the latter cannot be.
-    ///
-    /// # Errors
-    /// [`Error::Config`] where it is asked for and there is no such program.
-    pub(crate) fn isolated(&mut self, foreign: bool, program: Option<&Path>) -> Result<(), Error> {
-        self.program = match (self.config.isolate, program) {
-            (Some(true), None) => {
-                return Err(Error::config(
-                    format!("{KEY}.isolate"),
-                    "only the program `feedline` can decode images in another process; remove this key",
-                ));
-            }
-            (isolate, Some(program)) if isolate.unwrap_or(foreign) => Some(program.to_owned()),
-            (None, None) if foreign => {
-                tracing::warn!(
-                    "images from the web are decoded in this process, whose memory a decoder may exhaust: only the \
-                     program `feedline` decodes them in another; set `{KEY}.isolate = false` where that is meant"
-                );
-                None
-            }
-            _ => None,
-        };
-        Ok(())
-    }
-
-    /// Image that the boxes refer to, if there are boxes.
-    pub(crate) fn boxes_on(&self) -> Option<BoxesOn> {
-        let config = &self.config;
-        let on = || config.boxes_on.unwrap_or_default();
-        config.boxes.as_ref().map(|_| on())
-    }
-
-    /// Search for images with similar embeddings, if requested. `lengths` counts the embeddings by
-    /// their length. Those of the most frequent length are compared; of equally frequent lengths
-    /// the shortest counts.
-    ///
-    /// # Errors
-    /// [`Error::Scratch`] when `folder` cannot be made.
-    pub(crate) fn neighbours(
-        &self,
-        lengths: &BTreeMap<usize, u64>,
-        folder: &Path,
-    ) -> Result<Option<Neighbours>, Error> {
-        if self.config.duplicates != ImageDuplicates::Embeddings {
-            return Ok(None);
-        }
-        let cosine = self.config.embedding_cosine.unwrap_or(settings::COSINE);
-        // Of those that are as many the last is taken.
-        let usual = lengths.iter().rev().max_by_key(|(_, count)| **count);
-        let length = usual.map_or(1, |(length, _)| *length);
-        Neighbours::new(cosine, length, folder).map(Some)
-    }
-
-    /// The landed columns that come along, and what the plan calls them.
-    pub(crate) fn beside(&self) -> impl Iterator<Item = (&str, &'static str)> {
-        let config = &self.config;
-        let boxes = config.boxes.as_deref().map(|name| (name, system::BOXES));
-        let embeddings = config.embeddings.as_deref();
-        let embeddings = embeddings.map(|name| (name, system::EMBEDDING));
-        boxes.into_iter().chain(embeddings)
-    }
-
-    /// Schema of staged rows, for a plan with the columns of `plan`.
-    pub(crate) fn staged(&self, plan: &Schema) -> Schema {
-        let mut fields = plan.fields().to_vec();
-        let mut add = |name: &str, bytes: i32, nullable: bool| {
-            let r#type = DataType::FixedSizeBinary(bytes);
-            fields.push(Arc::new(Field::new(name, r#type, nullable)));
-        };
-        add(system::SUMS, SUMS_BYTES, false);
-        if self.how.hashes {
-            add(system::PIXELS, HASH_BYTES, false);
-            add(system::LOOKS, HASH_BYTES, true);
-        }
-        if self.boxes_on().is_some() {
-            add(system::BOXES_COUNTS, COUNTS_BYTES, false);
-        }
-        Schema::new(fields)
-    }
-}
 
 /// Decodes the images of one partition.
 #[derive(Debug)]
@@ -158,10 +65,6 @@ enum Decoder {
     Here(Preparer),
     Apart(Isolated),
 }
-
-/// Reasons for rejecting a row with unreadable boxes or an unreadable embedding.
-const BAD_BOXES: &str = "bad_boxes";
-pub(crate) const BAD_EMBEDDING: &str = "bad_embedding";
 
 /// A column of texts that the plan made.
 fn texts(rows: &RecordBatch, name: &str) -> StringArray {
@@ -213,8 +116,12 @@ impl Converter {
     ) -> Result<Vec<Fault>, Error> {
         let files = Arc::clone(column(rows, &self.column));
         let files = files.as_binary::<i32>();
-        let marks = self.boxes.map(|on| (texts(rows, system::BOXES), on));
-        let embeddings = self.has_embeddings.then(|| texts(rows, system::EMBEDDING));
+        let marks = self
+            .boxes
+            .map(|on| (texts(rows, system_columns::BOXES), on));
+        let embeddings = self
+            .has_embeddings
+            .then(|| texts(rows, system_columns::EMBEDDING));
         let mut faults = Vec::new();
         let mut part = Part::default();
         for (row, file) in files.iter().enumerate() {
@@ -237,7 +144,7 @@ impl Converter {
                 Ok(None) => {}
                 Err(told) => {
                     let told = format!("its embedding: {told}");
-                    faults.push((row, BAD_EMBEDDING.to_owned(), told));
+                    faults.push((row, reject_reason::BAD_EMBEDDING.to_owned(), told));
                     continue;
                 }
             }
@@ -246,7 +153,11 @@ impl Converter {
             };
             match marks.as_ref().map(moved).transpose() {
                 Ok(boxes) => part.push(row, file, &prepared, boxes)?,
-                Err(told) => faults.push((row, BAD_BOXES.to_owned(), format!("its boxes: {told}"))),
+                Err(told) => faults.push((
+                    row,
+                    reject_reason::BAD_BOXES.to_owned(),
+                    format!("its boxes: {told}"),
+                )),
             }
             if part.bytes >= PART_BYTES {
                 take(std::mem::take(&mut part).rows(rows, self)?)?;
@@ -354,7 +265,7 @@ impl Part {
             columns.push(Arc::new(self.looks.finish()));
         }
         if converter.boxes.is_some() {
-            columns[schema.index_of(system::BOXES)?] = Arc::new(self.boxes.finish());
+            columns[schema.index_of(system_columns::BOXES)?] = Arc::new(self.boxes.finish());
             columns.push(Arc::new(self.counts.finish()));
         }
         Ok(RecordBatch::try_new(

@@ -9,72 +9,30 @@
 //! memory.
 
 pub(crate) mod asof;
+mod asof_times;
+mod by_key;
 pub(crate) mod key;
 mod operator;
+mod resolved_join;
 mod walk;
 
-use arrow::{
-    array::{Array, AsArray, RecordBatch},
-    datatypes::{DataType, Int64Type},
-};
-use datafusion::{
-    common::{JoinType, ScalarValue},
-    functions_aggregate::expr_fn::{count, max, min, sum},
-    logical_expr::{Expr, cast, ident, lit},
-    prelude::{DataFrame, SessionContext},
-};
+use datafusion::prelude::{DataFrame, SessionContext};
 use feedline_schemas::{
-    config::{DatasetConfig, JoinConfig, KeyMatch, Unmatched},
+    config::{DatasetConfig, JoinConfig},
     ids::Name,
     manifest::JoinCounts,
-    record::{Column, ColumnType, RecordSchema},
+    record::{ColumnType, RecordSchema},
 };
 
-use self::{
-    asof::Asof,
-    key::{Key, Missed},
-};
+pub(crate) use self::resolved_join::{Join, extended};
+
+use self::resolved_join::RESERVED;
 use crate::{
     Error,
-    columns::{self, MergedColumn, find},
+    landed_columns::{self, MergedColumn, find},
+    landed_scan::read,
     landing::Landed,
-    plain::{self, Plain},
-    plan::{landed, landed_type, read},
-    scalar::RowFunction,
-    typing::Judged,
 };
-
-/// Names of the columns that joins work with begin with this.
-const RESERVED: &str = "_join_";
-const LEFT: &str = "_join_left";
-const RIGHT: &str = "_join_right";
-const ROWS: &str = "_join_rows";
-const LOW: &str = "_join_low";
-const HIGH: &str = "_join_high";
-
-/// Reasons for rejecting a row.
-pub(crate) mod reason {
-    /// The joined source has nothing for it.
-    pub(crate) const UNMATCHED: &str = "unmatched";
-    /// The same, and such rows are left out by choice.
-    pub(crate) const DROPPED: &str = "unmatched_dropped";
-}
-
-/// A join, checked against the landed columns.
-#[derive(Clone, Debug)]
-pub(crate) struct Join {
-    pub(crate) source: Landed,
-    /// Index of the join in the configuration.
-    index: usize,
-    /// Columns of the key; without them all rows have one.
-    left: Option<String>,
-    right: Option<String>,
-    matching: KeyMatch,
-    asof: Option<Asof>,
-    unmatched: Unmatched,
-    /// Columns of the source, and what they are called beside the rows.
-    taken: Vec<(String, MergedColumn)>,
-}
 
 /// The sources that are joined on.
 pub(crate) fn sources(config: &DatasetConfig) -> Vec<Name> {
@@ -118,8 +76,8 @@ fn resolve_one(
     source: &Landed,
 ) -> Result<Join, Error> {
     let at = |field: &str| format!("dataset.join.{index}.{field}");
-    let theirs = columns::merge(source.generations.iter().map(|g| &g.schema));
-    let asof = asof::resolve(join, columns, &theirs, &at)?;
+    let theirs = landed_columns::merge(source.generations.iter().map(|g| &g.schema));
+    let asof = asof_times::resolve(join, columns, &theirs, &at)?;
     if join.left.is_none() && (asof.is_none() || join.right.is_some()) {
         let reason = "name the column of the rows that the rows of `source` are looked up by";
         return Err(Error::config(at("left"), reason));
@@ -210,19 +168,6 @@ fn check_reserved(key: &str, column: &MergedColumn, advice: &str) -> Result<(), 
     Err(Error::config(key, reason))
 }
 
-/// The schema of rows that `joins` brought their columns to.
-pub(crate) fn extended(schema: &RecordSchema, joins: &[Join]) -> RecordSchema {
-    let mut schema = schema.clone();
-    let brought = joins.iter().flat_map(Join::brought);
-    schema.columns.extend(brought.map(|column| Column {
-        field_id: 0,
-        name: column.name.clone(),
-        r#type: column.r#type,
-        whole: false,
-    }));
-    schema
-}
-
 /// `rows`, which have the columns of `schema`, with what `joins` bring beside them.
 pub(crate) fn beside(
     session: &SessionContext,
@@ -232,135 +177,30 @@ pub(crate) fn beside(
 ) -> Result<DataFrame, Error> {
     for (index, join) in joins.iter().enumerate() {
         let schema = extended(schema, &joins[..index]);
-        rows = join.onto(session, rows, &schema)?;
+        rows = match &join.asof {
+            Some(asof) => join.newest_onto(asof, session, rows, &schema)?,
+            None => join.keyed_onto(session, rows, &schema)?,
+        };
     }
     Ok(rows)
 }
 
-impl Join {
-    /// Columns that it takes of its source, and what they are called beside the rows.
-    pub(crate) fn taken(&self) -> impl Iterator<Item = (&str, &str)> {
-        let taken = self.taken.iter();
-        taken.map(|(name, column)| (name.as_str(), column.name.as_str()))
-    }
-
-    /// Columns that the join adds to the rows.
-    fn brought(&self) -> impl Iterator<Item = &MergedColumn> {
-        let age = self.asof.as_ref().and_then(|asof| asof.age.as_ref());
-        self.taken.iter().map(|(_, column)| column).chain(age)
-    }
-
-    /// Reason and condition that make a row without a partner unusable, if they do.
-    pub(crate) fn judged(&self) -> Option<(String, Judged, Expr)> {
-        let judged = match self.unmatched {
-            Unmatched::Null => return None,
-            Unmatched::Reject => Judged::Unmatched,
-            Unmatched::Drop => Judged::Dropped,
-        };
-        let time = self.asof.as_ref().map(|asof| &asof.time.column);
-        let column = self.left.as_ref().or(time).cloned();
-        Some((column.unwrap_or_default(), judged, ident(self.missed())))
-    }
-
-    /// The column that has the key of a row without a partner.
-    fn missed(&self) -> String {
-        format!("{RESERVED}missed_{}", self.index)
-    }
-
-    fn onto(
-        &self,
-        session: &SessionContext,
-        rows: DataFrame,
-        schema: &RecordSchema,
-    ) -> Result<DataFrame, Error> {
-        if let Some(asof) = &self.asof {
-            return self.newest_onto(asof, session, rows, schema);
-        }
-        let own: Vec<String> = names(&rows);
-        let mut columns: Vec<Expr> = own.iter().map(ident).collect();
-        columns.push(self.left_key(schema).alias(LEFT));
-        let rows = rows.select(columns)?;
-        // The side that comes first is held in memory.
-        let joined =
-            self.source_rows(session)?
-                .join(rows, JoinType::Right, &[RIGHT], &[LEFT], None)?;
-        let mut columns: Vec<Expr> = own.iter().map(ident).collect();
-        columns.extend(self.taken.iter().map(|(_, column)| ident(&column.name)));
-        let key = vec![ident(LEFT), ident(RIGHT)];
-        columns.push(Missed.over(key).alias(self.missed()));
-        Ok(joined.select(columns)?)
-    }
-
-    /// The rows of the source that have a key: the key, and what is taken.
-    fn source_rows(&self, session: &SessionContext) -> Result<DataFrame, Error> {
-        let mut all: Option<DataFrame> = None;
-        for generation in &self.source.generations {
-            let schema = &generation.schema;
-            let mut columns = vec![self.right_key(schema).alias(RIGHT)];
-            for (name, column) in &self.taken {
-                columns.push(typed(schema, name, column.r#type)?.alias(&column.name));
-            }
-            let rows = read(session, &self.source, generation)?.select(columns)?;
-            all = Some(match all {
-                Some(above) => above.union(rows)?,
-                None => rows,
-            });
-        }
-        let all = all.expect("a landed source has at least one row, so at least one file");
-        Ok(all.filter(ident(RIGHT).is_not_null())?)
-    }
-
-    fn left_key(&self, schema: &RecordSchema) -> Expr {
-        self.key(schema, self.left.as_ref())
-    }
-
-    fn right_key(&self, schema: &RecordSchema) -> Expr {
-        self.key(schema, self.right.as_ref())
-    }
-
-    fn key(&self, schema: &RecordSchema, column: Option<&String>) -> Expr {
-        match column {
-            Some(column) => Key(self.matching).over(vec![landed(schema, column)]),
-            None => lit(""),
-        }
-    }
-
-    fn name(&self) -> &Name {
-        &self.source.reference.name.source
-    }
-
-    /// Checks that keys of the source are unique: a duplicate key would multiply rows.
-    async fn check_unique(&self, session: &SessionContext) -> Result<(), Error> {
-        let keys = self.source_rows(session)?.select(vec![ident(RIGHT)])?;
-        let twice = keys
-            .aggregate(vec![ident(RIGHT)], vec![count(lit(1_i64)).alias(ROWS)])?
-            .filter(ident(ROWS).gt(lit(1_i64)))?;
-        let keys = twice.clone().count().await?;
-        if keys == 0 {
-            return Ok(());
-        }
-        let first = twice.sort(vec![ident(RIGHT).sort(true, false)])?;
-        let first = first.limit(0, Some(1))?.collect().await?;
-        let (key, rows) = first.first().map_or_else(Default::default, |batch| {
-            let rows = batch.column(1).as_primitive::<Int64Type>().value(0);
-            (text(batch, 0), rows)
-        });
-        let advice = match self.matching {
-            KeyMatch::Exact | KeyMatch::Asof => "a row would be taken several times",
-            KeyMatch::Name | KeyMatch::Stem => {
-                "compare more of it with `match`, or a row would be taken several times"
-            }
-        };
-        Err(Error::config(
-            format!("dataset.join.{}.right", self.index),
-            format!(
-                "{keys} keys appear more than once in column `{}` of source `{}`, such as `{key}` in {rows} rows; {advice}: \
-                 land each key once, or join by another column",
-                self.right.as_deref().unwrap_or_default(),
-                self.name()
-            ),
-        ))
-    }
+/// The landed rows of each schema version of `sources` with the columns of the joins `before`, and their schema.
+fn landed_beside(
+    session: &SessionContext,
+    sources: &[Landed],
+    before: &[Join],
+) -> Result<Vec<(DataFrame, RecordSchema)>, Error> {
+    let generations = sources.iter().flat_map(|source| {
+        let generations = source.generations.iter();
+        generations.map(move |generation| (source, generation))
+    });
+    let landed = generations.map(|(source, generation)| {
+        let rows = read(session, source, generation)?;
+        let rows = beside(session, rows, &generation.schema, before)?;
+        Ok((rows, extended(&generation.schema, before)))
+    });
+    landed.collect()
 }
 
 /// Counts of each join over `rows` landed rows of `sources`.
@@ -376,10 +216,10 @@ pub(crate) async fn counted(
 ) -> Result<Vec<JoinCounts>, Error> {
     let mut counts = Vec::with_capacity(joins.len());
     for (index, join) in joins.iter().enumerate() {
-        let before = &joins[..index];
+        let landed = || landed_beside(session, sources, &joins[..index]);
         let (matched, used) = match &join.asof {
-            Some(asof) => join.walked(asof, session, sources, before).await?,
-            None => join.looked_up(session, sources, before).await?,
+            Some(asof) => join.walked(asof, session, landed).await?,
+            None => join.looked_up(session, landed).await?,
         };
         let counted = JoinCounts {
             source: join.name().clone(),
@@ -393,121 +233,6 @@ pub(crate) async fn counted(
         counts.push(counted);
     }
     Ok(counts)
-}
-
-impl Join {
-    /// Counts the rows of `sources` that have a partner, with the columns of the joins before, and
-    /// the rows of the source that are one.
-    async fn looked_up(
-        &self,
-        session: &SessionContext,
-        sources: &[Landed],
-        before: &[Self],
-    ) -> Result<(u64, u64), Error> {
-        self.check_unique(session).await?;
-        let matches = self.matches(session, sources, before)?;
-        if !self.matching.is_exact() {
-            self.check_parts(matches.clone()).await?;
-        }
-        let found = vec![sum(ident(ROWS)), count(lit(1_i64))];
-        let found = matches.aggregate(Vec::new(), found)?.collect().await?;
-        let number = |column: usize| -> u64 {
-            let cell = found
-                .first()
-                .map(|batch| batch.column(column).as_primitive::<Int64Type>());
-            // The sum of nothing is null.
-            let cell = cell.filter(|cell| !cell.is_empty() && cell.is_valid(0));
-            cell.and_then(|cell| u64::try_from(cell.value(0)).ok())
-                .unwrap_or(0)
-        };
-        Ok((number(0), number(1)))
-    }
-
-    /// The keys that both sides have: how many rows have each, and the smallest and largest of the whole keys.
-    fn matches(
-        &self,
-        session: &SessionContext,
-        sources: &[Landed],
-        before: &[Self],
-    ) -> Result<DataFrame, Error> {
-        let mut all: Option<DataFrame> = None;
-        for source in sources {
-            for generation in &source.generations {
-                let rows = read(session, source, generation)?;
-                let rows = beside(session, rows, &generation.schema, before)?;
-                let schema = extended(&generation.schema, before);
-                let (key, left) = (self.left_key(&schema), self.left.as_deref());
-                let whole = landed(&schema, left.unwrap_or_default());
-                let whole = Key(KeyMatch::Exact).over(vec![whole]);
-                let keys = rows.select(vec![key.alias(LEFT), whole.alias(LOW)])?;
-                all = Some(match all {
-                    Some(above) => above.union(keys)?,
-                    None => keys,
-                });
-            }
-        }
-        let all = all.expect("a landed source has at least one row, so at least one file");
-        let keys = all.filter(ident(LEFT).is_not_null())?.aggregate(
-            vec![ident(LEFT)],
-            vec![
-                count(lit(1_i64)).alias(ROWS),
-                max(ident(LOW)).alias(HIGH),
-                min(ident(LOW)).alias(LOW),
-            ],
-        )?;
-        let theirs = self.source_rows(session)?.select(vec![ident(RIGHT)])?;
-        Ok(theirs.join(keys, JoinType::Inner, &[RIGHT], &[LEFT], None)?)
-    }
-
-    /// Rows with different keys must not have the part in common that is compared.
-    async fn check_parts(&self, matches: DataFrame) -> Result<(), Error> {
-        let shared = matches.filter(ident(LOW).lt(ident(HIGH)))?;
-        let keys = shared.clone().count().await?;
-        if keys == 0 {
-            return Ok(());
-        }
-        let first = shared
-            .select(vec![ident(LEFT), ident(LOW), ident(HIGH)])?
-            .sort(vec![ident(LEFT).sort(true, false)])?
-            .limit(0, Some(1))?;
-        let first = first.collect().await?;
-        let [key, low, high] = [0, 1, 2].map(|column| {
-            let batch = first.first();
-            batch.map_or_else(String::new, |batch| text(batch, column))
-        });
-        Err(Error::config(
-            format!("dataset.join.{}.match", self.index),
-            format!(
-                "rows with different keys would share a row of source `{}`: `{low}` and `{high}` are both `{key}` ({keys} \
-                 such); compare whole keys with `match = \"exact\"`, or join by another column",
-                self.name()
-            ),
-        ))
-    }
-}
-
-fn names(rows: &DataFrame) -> Vec<String> {
-    let fields = rows.schema().fields().iter();
-    fields.map(|field| field.name().clone()).collect()
-}
-
-fn text(batch: &RecordBatch, column: usize) -> String {
-    batch.column(column).as_string::<i32>().value(0).to_owned()
-}
-
-/// A column of a schema version as values of `type`, which holds all of them; nulls where that lacks it.
-pub(crate) fn typed(schema: &RecordSchema, name: &str, r#type: ColumnType) -> Result<Expr, Error> {
-    let wanted = landed_type(r#type);
-    let found = schema.columns.iter().find(|column| column.name == name);
-    let is_plain = |column: &Column| !plain::is_needed(column.r#type);
-    Ok(
-        match found.map(|column| (landed_type(column.r#type), is_plain(column))) {
-            Some((found, _)) if found == wanted => ident(name),
-            Some((_, false)) if wanted == DataType::Utf8 => Plain.over(vec![ident(name)]),
-            Some(_) => cast(ident(name), wanted),
-            None => lit(ScalarValue::try_from(&wanted)?),
-        },
-    )
 }
 
 #[cfg(test)]

@@ -18,17 +18,14 @@ use feedline_schemas::{
 
 use crate::{
     Error,
-    columns::{MergedColumn, find},
-    plan::landed_type,
+    landed_columns::{MergedColumn, find, landed_type},
+    system_columns::PASSTHROUGH,
 };
 
 const KEY: &str = "dataset.passthrough";
 
 /// Columns that shards have anyway.
 const OWN: [&str; 7] = ["x", "y", "key", "origin", "image", "tokens", "boxes"];
-
-/// Prefix of passthrough columns in the plan.
-const PREFIX: &str = "_keep_";
 
 /// The columns to keep; that they are there was checked.
 ///
@@ -73,12 +70,12 @@ pub(crate) fn named(column: &KeptColumn) -> String {
 
 /// Name of the column `name` in the plan when it is passed through.
 pub(crate) fn in_plan(name: &str) -> String {
-    format!("{PREFIX}{name}")
+    format!("{PASSTHROUGH}{name}")
 }
 
 /// Returns true if a name could be that of a passthrough column in the plan.
 pub(crate) fn is_reserved(name: &str) -> bool {
-    name.starts_with(PREFIX)
+    name.starts_with(PASSTHROUGH)
 }
 
 /// The field of a kept column in a shard.

@@ -11,7 +11,7 @@ use feedline_storage::{
     log::{self, LogError},
 };
 
-use crate::{Error, landing::damaged, superseded};
+use crate::{Error, superseded};
 
 /// Reads and verifies the log of `source` up to `at_most`, from its newest snapshot on: all entries as they count then, and
 /// the hash of the last one's bytes.
@@ -223,4 +223,12 @@ async fn moved(store: &Store, files: Vec<DataFile>) -> Result<Option<Vec<DataFil
         found.push(DataFile { path, ..file });
     }
     Ok(Some(found))
+}
+
+pub(crate) fn damaged(url: String, reason: String) -> Error {
+    Error::input(
+        format!("`{url}`"),
+        reason,
+        "it was changed or damaged after it landed: restore it, or remove the source's landing folder and ingest again",
+    )
 }

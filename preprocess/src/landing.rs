@@ -17,7 +17,7 @@ use futures::{StreamExt, TryStreamExt, stream};
 use crate::{
     Error,
     files::{self, Files},
-    landed_log::{check_entry, fold_log, hash_of, read_log, split_merged, taken_back},
+    landed_log::{check_entry, damaged, fold_log, hash_of, read_log, split_merged, taken_back},
     scan::ScanFile,
     superseded,
 };
@@ -413,14 +413,6 @@ async fn verify_file(store: &Store, file: &DataFile, rows: u64) -> Result<u64, E
     Ok(rows)
 }
 
-pub(crate) fn damaged(url: String, reason: String) -> Error {
-    Error::input(
-        format!("`{url}`"),
-        reason,
-        "it was changed or damaged after it landed: restore it, or remove the source's landing folder and ingest again",
-    )
-}
-
 /// Returns the files read up to this entry, if no row has landed or was rejected by then.
 fn files_without_rows(entry: &CommitEntry) -> Vec<String> {
     let totals = &entry.state.totals;
@@ -494,4 +486,12 @@ fn nothing(name: &TableName, store: &Store, why: NoRows) -> Error {
         ),
     };
     Error::input(format!("source `{name}`"), reason, advice)
+}
+
+/// About how many bytes sources take in memory; landed files are packed.
+pub(crate) fn unpacked(sources: &[Landed]) -> u64 {
+    const PACKED: u64 = 3;
+    let files = sources.iter().flat_map(Landed::files);
+    let bytes: u64 = files.map(|file| file.bytes).sum();
+    bytes.saturating_mul(PACKED)
 }

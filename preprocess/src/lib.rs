@@ -6,7 +6,7 @@
 //! appends to an existing dataset, [`refit`] rebuilds it; [`verify`] checks the result.
 //!
 //! Order of work: `landing` (commit logs, verified; or `files` in place) → `join` (columns of other
-//! sources) → `columns` (role of each column) → `plan` (one typed frame with content hash,
+//! sources) → `column_roles` (role of each column) → `plan` (one typed frame with content hash,
 //! duplicates dropped, features of `series`, split) → `fit` (takes a [`TrainSplit`], nothing else)
 //! → [`Transform`] → `shard` → audit → `manifest`.
 //!
@@ -69,11 +69,12 @@ mod card;
 mod classes;
 #[cfg(feature = "cluster")]
 pub mod cluster;
-mod columns;
+mod column_roles;
 mod conflicts;
 mod content;
 mod context;
 mod copies;
+mod dataset_spec;
 mod document;
 mod edit;
 mod engine;
@@ -92,7 +93,10 @@ mod join;
 mod kept;
 mod kept_rows;
 pub mod knn;
+mod landed_cells;
+mod landed_columns;
 mod landed_log;
+mod landed_scan;
 mod landed_texts;
 mod landing;
 mod leakage;
@@ -107,7 +111,9 @@ mod pool;
 mod profile;
 mod quantile;
 mod range;
+mod reject_reason;
 mod rejects;
+mod row_check;
 mod rows_in;
 mod rows_out;
 mod runs;
@@ -116,6 +122,7 @@ mod scan;
 mod scratch;
 mod seen;
 mod series;
+mod session;
 mod shard;
 mod shared;
 mod signs;
@@ -125,10 +132,12 @@ mod sql;
 mod stage;
 mod steps;
 mod superseded;
+mod system_columns;
 pub mod text;
 mod text_encoder;
 mod tokens;
 mod told;
+mod train_split;
 mod transform;
 #[cfg(feature = "cluster")]
 mod travel;
@@ -143,7 +152,7 @@ pub use build::{
     CheckedDataset, LandedRows, SeriesBatch, SeriesRequest, SeriesRows, build, check,
     check_columns, is_built_by, refit, series_rows,
 };
-pub use columns::MAX_REJECT_FRACTION;
+pub use column_roles::MAX_REJECT_FRACTION;
 pub use context::Context;
 pub use edit::{EditSource, EditedShards};
 pub use engine::Engine;
@@ -154,7 +163,6 @@ pub use image_preparer::ImagePreparer;
 pub use kept_rows::{KeptRow, KeptRows};
 pub use landed_texts::{LandedPlace, RejectedRow, all_rejected_rows, landed_texts, rejected_rows};
 pub use manifest::{has_build, read_manifest, read_profile, read_transform};
-pub use plan::TrainSplit;
 pub use rows_in::{
     CsvReading, Fault, Features, NewRows, NewTexts, RowFormat, RowSource, RowsIn, RowsReading,
     UnusualCells, landed_types, read_unpacked,
@@ -164,5 +172,6 @@ pub use steps::{NumberFormat, describe_step};
 pub use text_encoder::{DecodedStream, EncodedText, TextDecoder, TextEncoder};
 pub use tokens::Tokenizer;
 pub use told::told;
+pub use train_split::TrainSplit;
 pub use transform::{Applied, TargetValues, Transform};
 pub use verify::verify;

@@ -18,11 +18,12 @@ use feedline_schemas::record::{ColumnType, RecordSchema};
 
 use crate::{
     Error,
-    columns::{merge, system},
     content::Cells,
-    join::typed,
+    landed_cells::{content_hash, origin, typed},
+    landed_columns::merge,
+    landed_scan::read,
     landing::Landed,
-    plan::{content_hash, origin, read},
+    system_columns,
 };
 
 /// Column of a child table's rows: the origin of their record.
@@ -53,7 +54,7 @@ pub(crate) fn of_newest(
         return Ok(rows.select(own)?);
     };
     let kept = newest.keep(all)?;
-    let kept = kept.select(vec![ident(system::ORIGIN).alias(KEPT)])?;
+    let kept = kept.select(vec![ident(system_columns::ORIGIN).alias(KEPT)])?;
     // The side that comes first is held in memory: 8 bytes for each record.
     let rows = kept.join(rows, JoinType::RightSemi, &[KEPT], &[RECORD], None)?;
     Ok(rows.select(own)?)
@@ -67,7 +68,7 @@ pub(crate) fn versions(
 ) -> Result<Option<DataFrame>, Error> {
     let mut all: Option<DataFrame> = None;
     for generation in &records.generations {
-        let mut columns = vec![origin(0).alias(system::ORIGIN)];
+        let mut columns = vec![origin(0).alias(system_columns::ORIGIN)];
         columns.extend(newest.columns(&generation.schema)?);
         let found = read(session, records, generation)?.select(columns)?;
         all = Some(match all {
@@ -163,7 +164,7 @@ impl<'a> Newest<'a> {
         if self.version.is_some() {
             order.push(ident(VERSION).sort(false, false));
         }
-        order.push(ident(system::ORIGIN).sort(false, false));
+        order.push(ident(system_columns::ORIGIN).sort(false, false));
         let rank = row_number()
             .partition_by(vec![ident(KEY)])
             .order_by(order)

@@ -22,21 +22,16 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     Error,
-    columns::{MergedColumn, check_reserved, find},
     images::{self, Images},
+    landed_columns::{MergedColumn, find},
     range::Ends,
+    reject_reason,
     scalar::RowFunction,
+    system_columns::check_reserved,
 };
 
 /// Most characters of a document: it is one row of a block, which is read whole.
 const CHARACTERS: usize = 1 << 28;
-
-/// Reasons for rejecting a row.
-pub(crate) mod reason {
-    pub(crate) const NO_IMAGE: &str = "not_an_image";
-    pub(crate) const NO_TEXT: &str = "no_text";
-    pub(crate) const TOO_LONG: &str = "document_too_long";
-}
 
 /// Type of the payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -353,7 +348,7 @@ pub(crate) fn image_faults(column: &ArrayRef) -> Faults {
                 None => Some("there is no image".to_owned()),
                 Some(bytes) => image_fault(bytes),
             };
-            fault.map(|fault| (row, reason::NO_IMAGE, fault))
+            fault.map(|fault| (row, reject_reason::NOT_AN_IMAGE, fault))
         })
         .collect()
 }
@@ -363,7 +358,13 @@ pub(crate) fn missing_images(column: &ArrayRef) -> Faults {
     let images = cells(column, &DataType::Binary);
     let missing = (0..images.len()).filter(|row| images.is_null(*row));
     missing
-        .map(|row| (row, reason::NO_IMAGE, "there is no image".to_owned()))
+        .map(|row| {
+            (
+                row,
+                reject_reason::NOT_AN_IMAGE,
+                "there is no image".to_owned(),
+            )
+        })
         .collect()
 }
 
@@ -394,12 +395,17 @@ pub(crate) fn document_faults(column: &ArrayRef) -> Faults {
 /// Reason for which a cell is no document, and what was found.
 pub(crate) fn document_fault(text: Option<&str>) -> Option<(&'static str, String)> {
     match text {
-        None | Some("") => Some((reason::NO_TEXT, String::new())),
+        None | Some("") => Some((reject_reason::NO_TEXT, String::new())),
         // Fewer bytes are fewer characters.
         Some(text) if text.len() <= CHARACTERS => None,
         Some(text) => Some(text.chars().count())
             .filter(|found| *found > CHARACTERS)
-            .map(|found| (reason::TOO_LONG, format!("{found} characters"))),
+            .map(|found| {
+                (
+                    reject_reason::DOCUMENT_TOO_LONG,
+                    format!("{found} characters"),
+                )
+            }),
     }
 }
 

@@ -17,10 +17,11 @@ use feedline_schemas::{
 };
 use serde::{Deserialize, Serialize};
 
-use crate::{scalar::RowFunction, split::code, typing::Reason};
-
-/// Reason of rows after a boundary.
-pub(crate) const EMBARGO: &str = "embargo";
+use crate::{
+    reject_reason::{self, Reason},
+    scalar::RowFunction,
+    split::code,
+};
 
 /// Ends of the training and validation parts, as fractions of all rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -122,7 +123,7 @@ impl RowFunction for Embargo {
             }
             let (split, near) = self.0.split_of(places.value(row) - 1);
             let reason = Reason {
-                reason: EMBARGO.to_owned(),
+                reason: reject_reason::EMBARGO.to_owned(),
                 column: String::new(),
                 value: format!("among the first rows of the {split} split"),
             };

@@ -20,24 +20,14 @@ use futures::TryStreamExt;
 use serde::Serialize;
 
 use crate::{
-    Error, conflicts, join, near_dup,
-    range::EMBARGO,
+    Error,
+    reject_reason::{self, Reason},
     scan::{ParquetFiles, ScanFile},
     scratch::ScratchFile,
-    series, sparse, split,
-    text::quality,
-    typing::{Reason, reason},
 };
 
 /// A published file ends with the line that reaches this many bytes.
 const FILE_BYTES: usize = 16 << 20;
-
-/// Reasons that name a target.
-const TARGETS: [&str; 3] = [
-    reason::TARGET_MISSING,
-    reason::TARGET_NOT_NUMERIC,
-    reason::TARGET_NOT_FINITE,
-];
 
 const ORIGIN: &str = "origin";
 const REASON: &str = "reason";
@@ -84,7 +74,7 @@ impl Rejects {
 
     fn by(&self, choice: bool) -> BTreeMap<String, u64> {
         let reasons = self.by_reason.iter();
-        let chosen = reasons.filter(|(reason, _)| is_choice(reason) == choice);
+        let chosen = reasons.filter(|(reason, _)| reject_reason::is_choice(reason) == choice);
         chosen
             .map(|(reason, rows)| (reason.clone(), *rows))
             .collect()
@@ -106,7 +96,8 @@ impl Rejects {
     /// The first row that cannot be used, as its line; without one, the first that is left out by choice.
     pub(crate) fn sample(&self, sources: &[TableName]) -> Option<String> {
         let first = self.first.values();
-        let first = first.min_by_key(|(origin, reason)| (is_choice(&reason.reason), *origin));
+        let first = first
+            .min_by_key(|(origin, reason)| (reject_reason::is_choice(&reason.reason), *origin));
         first.map(|(origin, reason)| line(*origin, reason.clone(), sources))
     }
 
@@ -186,23 +177,6 @@ impl Rejects {
     }
 }
 
-/// Returns true if a reason is a choice of the configuration, not a fault of the row.
-fn is_choice(reason: &str) -> bool {
-    [
-        conflicts::CONFLICTING,
-        near_dup::reason::COPY,
-        near_dup::reason::FROZEN,
-        join::reason::DROPPED,
-        sparse::TOO_MANY_MISSING,
-        series::reason::SAME_TIME,
-        split::GROUP_STRADDLES,
-        split::OF_FROZEN,
-        EMBARGO,
-    ]
-    .contains(&reason)
-        || reason.starts_with(quality::REASON)
-}
-
 /// Path of a file of rejects with this content.
 pub(crate) fn path_of(content: &[u8]) -> String {
     format!("rejects/{}.jsonl", Hash128::of(content).short())
@@ -217,7 +191,7 @@ pub(crate) async fn sample(dataset: &Store, paths: &[String]) -> Result<Option<S
     let text = String::from_utf8_lossy(&text);
     let is_fault = |line: &&str| {
         let reason = serde_json::from_str::<Reason>(line);
-        reason.is_ok_and(|reason| !is_choice(&reason.reason))
+        reason.is_ok_and(|reason| !reject_reason::is_choice(&reason.reason))
     };
     let first = text.lines().find(is_fault);
     Ok(first.or_else(|| text.lines().next()).map(str::to_owned))
@@ -276,7 +250,8 @@ impl RejectWriter {
                 .by_reason
                 .entry(reason.reason.clone())
                 .or_default() += 1;
-            if TARGETS.contains(&reason.reason.as_str()) && !reason.column.is_empty() {
+            if reject_reason::TARGETS.contains(&reason.reason.as_str()) && !reason.column.is_empty()
+            {
                 let rows = self.rejects.by_target.entry(reason.column.clone());
                 *rows.or_default() += 1;
             }
@@ -308,7 +283,7 @@ mod tests {
             value: String::new(),
         };
         let mut rejects = Rejects::default();
-        rejects.see(3, reason(sparse::TOO_MANY_MISSING));
+        rejects.see(3, reason(reject_reason::TOO_MANY_MISSING));
         let sample = |rejects: &Rejects| rejects.sample(&[]).unwrap();
         assert!(sample(&rejects).contains("too_many_missing"));
         rejects.see(9, reason("target_missing"));

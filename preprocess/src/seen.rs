@@ -35,7 +35,7 @@ use feedline_storage::Store;
 use futures::{StreamExt, TryStreamExt, stream};
 
 use self::digest::{Digest, Moments};
-use crate::{Error, columns::system, content::key_of, scalar::RowFunction, split::code};
+use crate::{Error, content::key_of, scalar::RowFunction, split::code, system_columns};
 
 /// Shards read at the same time.
 const READS: usize = 4;
@@ -158,7 +158,7 @@ pub(crate) fn strongest(mut shifts: Vec<FeatureShift>) -> Vec<FeatureShift> {
 
 /// The keys of rows, ascending, each once. Takes 8 bytes of memory a row.
 pub(crate) async fn keys_of(rows: DataFrame) -> Result<Arc<[u64]>, Error> {
-    let hashes = rows.select(vec![ident(system::HASH)])?;
+    let hashes = rows.select(vec![ident(system_columns::HASH)])?;
     let mut batches = Box::pin(hashes.execute_stream()).await?;
     let mut keys = Vec::new();
     while let Some(batch) = batches.try_next().await? {

@@ -5,9 +5,12 @@
 //! its own. A file's bytes depend on its rows and the layout alone, and its
 //! path holds its hash, so writing it again changes nothing. Nothing sees a shard before a manifest names it.
 
+mod footer;
 mod open;
+mod shard_layout;
+mod stored_shard;
 
-use std::{collections::HashMap, ops::Range, sync::Arc};
+use std::{ops::Range, sync::Arc};
 
 use arrow::{
     array::{
@@ -15,25 +18,22 @@ use arrow::{
         LargeStringBuilder, ListArray, UInt16Array, UInt32Array, UInt64Array,
     },
     buffer::OffsetBuffer,
-    datatypes::{DataType, Field, Schema, SchemaRef},
+    datatypes::SchemaRef,
     error::ArrowError,
-    ipc::{Footer, reader::read_footer_length, root_as_footer},
     record_batch::RecordBatch,
 };
-use bytes::Bytes;
-use datafusion::error::DataFusionError;
-use feedline_schemas::{
-    config::ShardConfig,
-    ids::{Hash128, Name},
-    manifest::{
-        KeptColumn, Layout, Lengths, Manifest, Shard, Split, SplitShards, TargetKind, TokenType,
-    },
-};
+use feedline_schemas::manifest::{Layout, Shard, Split, SplitShards, TargetKind, TokenType};
 use feedline_storage::Store;
 use open::OpenShard;
 use tokio::task::{JoinHandle, JoinSet};
 
+use self::{
+    shard_layout::{element, token, width},
+    stored_shard::{Stored, folder_of, joined},
+};
+pub(crate) use footer::{TRAILER, footer_at, footer_blocks, footer_of};
 pub(crate) use open::head_of;
+pub(crate) use shard_layout::ShardLayout;
 
 use crate::{
     Error,
@@ -43,203 +43,6 @@ use crate::{
 
 /// Shards that are made durable while others fill.
 const MOST_LEAVING: usize = 3;
-/// Format name in a shard's own metadata.
-const FORMAT: &str = "feedline.shard";
-const FORMAT_VERSION: &str = "1";
-/// Length of the end of an Arrow file: footer length (4 bytes) and magic (6).
-pub(crate) const TRAILER: usize = 10;
-
-/// Settings that all shards of a dataset share.
-#[derive(Clone, Debug)]
-pub(crate) struct ShardLayout {
-    pub(crate) dataset: Name,
-    pub(crate) transform: Hash128,
-    pub(crate) layout: Layout,
-    /// True if images have boxes.
-    pub(crate) boxes: bool,
-    /// Passthrough columns.
-    pub(crate) kept: Vec<KeptColumn>,
-    pub(crate) block_bytes: u64,
-    pub(crate) shard_bytes: u64,
-}
-
-impl ShardLayout {
-    pub(crate) fn new(
-        dataset: &Name,
-        transform: Hash128,
-        layout: Layout,
-        sizes: &ShardConfig,
-    ) -> Self {
-        Self {
-            dataset: dataset.clone(),
-            transform,
-            layout,
-            boxes: false,
-            kept: Vec::new(),
-            block_bytes: sizes.block_bytes.bytes(),
-            shard_bytes: sizes.shard_bytes.bytes(),
-        }
-    }
-
-    /// The layout of a published dataset.
-    pub(crate) fn of(manifest: &Manifest) -> Self {
-        Self {
-            boxes: manifest.counts.boxes.is_some(),
-            kept: manifest.kept.clone(),
-            ..Self::new(
-                &manifest.dataset,
-                manifest.transform.hash,
-                manifest.layout.clone(),
-                &ShardConfig::default(),
-            )
-        }
-    }
-
-    /// The same layout, but blocks and shards end only on request.
-    pub(crate) fn with_given_ends(self) -> Self {
-        Self {
-            block_bytes: u64::MAX,
-            shard_bytes: u64::MAX,
-            ..self
-        }
-    }
-
-    fn parts(&self) -> Parts {
-        let none = Parts {
-            features: None,
-            images: false,
-            tokens: None,
-            target: TargetKind::None,
-        };
-        match self.layout {
-            Layout::Dense { features, target } => Parts {
-                features: Some(features),
-                target,
-                ..none
-            },
-            Layout::Images { target } => Parts {
-                images: true,
-                target,
-                ..none
-            },
-            Layout::Tokens { id, .. } => Parts {
-                tokens: Some(id),
-                ..none
-            },
-            Layout::Multi {
-                features,
-                images,
-                tokens,
-                target,
-            } => Parts {
-                features: (features > 0).then_some(features),
-                images,
-                tokens: tokens.map(|tokens| tokens.id),
-                target,
-            },
-        }
-    }
-
-    /// Schema of the shards of `split`.
-    pub(crate) fn schema(&self, split: Split) -> SchemaRef {
-        let parts = self.parts();
-        let mut fields = Vec::new();
-        if let Some(features) = parts.features {
-            fields.push(Field::new("x", x_type(features), false));
-        }
-        if parts.images {
-            fields.push(Field::new("image", DataType::LargeBinary, false));
-        }
-        if let Some(id) = parts.tokens {
-            let ids = DataType::List(Arc::new(token(id)));
-            fields.push(Field::new("tokens", ids, false));
-        }
-        match parts.target {
-            TargetKind::None => {}
-            TargetKind::Regression => fields.push(Field::new("y", DataType::Float32, false)),
-            TargetKind::Regressions { targets } => {
-                fields.push(Field::new("y", x_type(targets), false));
-            }
-            TargetKind::Classification { .. } => {
-                fields.push(Field::new("y", DataType::Int32, false))
-            }
-        }
-        fields.push(Field::new("key", DataType::UInt64, false));
-        fields.push(Field::new("origin", DataType::UInt64, false));
-        if self.boxes {
-            fields.push(Field::new("boxes", DataType::LargeUtf8, false));
-        }
-        fields.extend(self.kept.iter().map(kept::field));
-        let metadata = [
-            ("feedline.format", FORMAT.to_owned()),
-            ("feedline.version", FORMAT_VERSION.to_owned()),
-            ("feedline.dataset", self.dataset.to_string()),
-            ("feedline.split", split.to_string()),
-            ("feedline.transform", self.transform.to_string()),
-        ];
-        let metadata: HashMap<String, String> = metadata
-            .into_iter()
-            .map(|(k, v)| (k.to_owned(), v))
-            .collect();
-        Arc::new(Schema::new_with_metadata(fields, metadata))
-    }
-
-    /// Returns true if the block should be written: a block of numbers holds as many rows as fit,
-    /// any other ends with the row that reaches its size.
-    fn is_full(&self, block: &Rows) -> bool {
-        match self.rows_of_block() {
-            Some(rows) => block.keys.len() >= rows,
-            None => block.bytes >= self.block_bytes,
-        }
-    }
-
-    /// Rows of a block of numbers; `None` where a block ends by its size.
-    fn rows_of_block(&self) -> Option<usize> {
-        let Layout::Dense { features, target } = self.layout else {
-            return None;
-        };
-        let target_bytes = match target {
-            TargetKind::None => 0,
-            TargetKind::Regression | TargetKind::Classification { .. } => 4,
-            TargetKind::Regressions { targets } => 4 * u64::from(targets),
-        };
-        // A text that is kept counts as a number does: every block but the last has as many rows.
-        let kept_bytes = 8 * self.kept.len() as u64;
-        let row_bytes = 4 * u64::from(features) + target_bytes + 8 + 8 + kept_bytes;
-        let rows = (self.block_bytes / row_bytes).clamp(1, u64::from(u32::MAX >> 1));
-        Some(usize::try_from(rows).expect("31 bits fit"))
-    }
-}
-
-/// Columns of the rows in a shard.
-#[derive(Clone, Copy, Debug)]
-struct Parts {
-    /// Elements of `x`.
-    features: Option<u32>,
-    images: bool,
-    tokens: Option<TokenType>,
-    target: TargetKind,
-}
-
-fn x_type(features: u32) -> DataType {
-    DataType::FixedSizeList(Arc::new(element()), width(features))
-}
-
-fn width(features: u32) -> i32 {
-    i32::try_from(features).expect("fewer than 2^31 features")
-}
-
-fn element() -> Field {
-    Field::new("item", DataType::Float32, false)
-}
-
-fn token(id: TokenType) -> Field {
-    let r#type = match id {
-        TokenType::U16 => DataType::UInt16,
-        TokenType::U32 => DataType::UInt32,
-    };
-    Field::new("item", r#type, false)
-}
 
 /// Most bytes of texts that are kept in a block: who reads a row reads its block.
 const MOST_KEPT: u64 = 256 << 20;
@@ -252,9 +55,6 @@ fn too_much_kept(rows: usize) -> Error {
     );
     Error::config("dataset.passthrough", reason)
 }
-
-/// Index of a shard in its split, its manifest entry, and its buffer.
-type Stored = (usize, Shard, Vec<u8>);
 
 /// Shards of a split on their way to the store.
 #[derive(Debug, Default)]
@@ -426,7 +226,7 @@ impl<'a> SplitWriter<'a> {
     }
 
     async fn end_if_full(&mut self) -> Result<(), Error> {
-        match self.layout.is_full(&self.block) {
+        match self.block.is_full(&self.layout) {
             true => self.end_block().await,
             false => Ok(()),
         }
@@ -525,18 +325,16 @@ impl<'a> SplitWriter<'a> {
     }
 }
 
-/// Writes the lengths of the documents of the shard at `shard`.
-async fn put_lengths(store: &Store, shard: &str, lengths: &[u32]) -> Result<Lengths, Error> {
-    let bytes: Vec<u8> = lengths.iter().flat_map(|n| n.to_le_bytes()).collect();
-    let lengths = Lengths {
-        path: format!("{}.lengths", shard.trim_end_matches(".arrow")),
-        crc32c: crc32c::crc32c(&bytes),
-    };
-    store.put(&lengths.path, Bytes::from(bytes)).await?;
-    Ok(lengths)
-}
-
 impl Rows {
+    /// Returns true if the block should be written: a block of numbers holds as many rows as fit,
+    /// any other ends with the row that reaches its size.
+    fn is_full(&self, layout: &ShardLayout) -> bool {
+        match layout.rows_of_block() {
+            Some(rows) => self.keys.len() >= rows,
+            None => self.bytes >= layout.block_bytes,
+        }
+    }
+
     /// Takes some of `rows`; the block will have `most` of them at most.
     fn extend(&mut self, rows: &NumberRows<'_>, some: Range<usize>, most: usize) {
         if self.keys.is_empty() {
@@ -655,62 +453,9 @@ fn ids(tokens: Vec<u32>, id: TokenType) -> ArrayRef {
     }
 }
 
-fn joined(error: tokio::task::JoinError) -> Error {
-    Error::Engine(DataFusionError::ExecutionJoin(Box::new(error)))
-}
-
-fn folder_of(split: Split) -> String {
-    format!("shards/{split}")
-}
-
-fn path_of(split: Split, index: usize, hash: Hash128) -> String {
-    format!("{}/{index:05}-{}.arrow", folder_of(split), hash.short())
-}
-
 /// Token ids in the shards of a split, as their block tables say.
 pub(crate) fn tokens_in(split: Option<&SplitShards>) -> u64 {
     let shards = split.into_iter().flat_map(|split| &split.shards);
     let blocks = shards.flat_map(|shard| &shard.blocks);
     blocks.filter_map(|block| block.tokens).sum()
-}
-
-fn unfit(what: &str) -> ArrowError {
-    ArrowError::IpcError(what.to_owned())
-}
-
-/// Offset of the footer in a file of `bytes` bytes, from its last bytes.
-pub(crate) fn footer_at(bytes: u64, trailer: &[u8]) -> Result<u64, ArrowError> {
-    let trailer = <[u8; TRAILER]>::try_from(trailer);
-    let trailer = trailer.map_err(|_| unfit("the file is too short"))?;
-    let length = read_footer_length(trailer)? + TRAILER;
-    bytes
-        .checked_sub(length as u64)
-        .ok_or_else(|| unfit("the footer is longer than the file"))
-}
-
-/// Footer of a file; the end of the file is enough.
-pub(crate) fn footer_of(file: &[u8]) -> Result<Footer<'_>, ArrowError> {
-    let end = file.len().saturating_sub(TRAILER);
-    let start = footer_at(file.len() as u64, &file[end..])?;
-    let start = usize::try_from(start).map_err(|e| unfit(&e.to_string()))?;
-    root_as_footer(&file[start..end]).map_err(|e| unfit(&e.to_string()))
-}
-
-/// Offset, metadata and body length of every record batch, as the footer has them.
-pub(crate) fn footer_blocks(file: &[u8]) -> Result<Vec<(u64, u32, u64)>, ArrowError> {
-    let footer = footer_of(file)?;
-    let blocks = footer
-        .recordBatches()
-        .ok_or_else(|| unfit("the footer lists no blocks"))?;
-    let sizes = blocks.iter().map(|b| {
-        let offset = u64::try_from(b.offset()).ok()?;
-        Some((
-            offset,
-            u32::try_from(b.metaDataLength()).ok()?,
-            u64::try_from(b.bodyLength()).ok()?,
-        ))
-    });
-    sizes
-        .collect::<Option<_>>()
-        .ok_or_else(|| unfit("the footer has a negative length"))
 }

@@ -9,10 +9,10 @@ use arrow::{
 use datafusion::error::Result;
 use serde::{Deserialize, Serialize};
 
-use crate::{scalar::RowFunction, typing::Reason};
-
-/// Reason of a row that lacks too many features.
-pub(crate) const TOO_MANY_MISSING: &str = "too_many_missing";
+use crate::{
+    reject_reason::{self, Reason},
+    scalar::RowFunction,
+};
 
 /// Reason to reject a row, from its earlier reason, if any, and its features.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -53,7 +53,7 @@ impl RowFunction for Sparse {
             let missing = cells.iter().filter(|cells| cells.is_null(row)).count();
             self.is_too_many(missing, cells.len()).then(|| {
                 let reason = Reason {
-                    reason: TOO_MANY_MISSING.to_owned(),
+                    reason: reject_reason::TOO_MANY_MISSING.to_owned(),
                     column: String::new(),
                     value: format!("{missing} of {} features are missing", cells.len()),
                 };

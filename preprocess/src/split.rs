@@ -23,11 +23,11 @@ use feedline_schemas::{config::SplitConfig, ids::Seed, manifest::Split};
 use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::xxh3_64;
 
-pub(crate) use frozen::{OF_FROZEN, apart};
-pub(crate) use named::{ByName, NO_SPLIT, names_as_written};
+pub(crate) use frozen::apart;
+pub(crate) use named::{ByName, names_as_written};
 pub(crate) use rule::{Rule, check_images, resolve};
 pub(crate) use shares::check_shares;
-pub(crate) use time::{GROUP_STRADDLES, TimeRule, advice_on};
+pub(crate) use time::{TimeRule, advice_on};
 
 use crate::scalar::RowFunction;
 

@@ -8,6 +8,7 @@
 
 mod exact;
 pub(crate) mod other_rows;
+mod refusal;
 
 use std::{path::Path, sync::Arc};
 
@@ -35,23 +36,25 @@ use feedline_schemas::{
 };
 use futures::{StreamExt, TryStreamExt, stream};
 
-use self::other_rows::MadeColumn;
+use self::{
+    other_rows::MadeColumn,
+    refusal::{KEY, refuse},
+};
 use crate::{
     Context, Engine, Error,
-    columns::{merge, system},
     content::Cells,
     functions::register_spellings,
-    join::typed,
+    landed_cells::{content_hash, origin, parent, typed},
+    landed_columns::{landed_schema, landed_type, merge},
+    landed_scan::read,
     landing::{Generation, Landed},
     meter::Meter,
     newest::{self, Newest},
-    plan::{content_hash, landed_schema, landed_type, origin, parent, read, session},
     scratch::{Scratch, ScratchFile},
+    session::session,
     split::names_as_written,
-    told,
+    system_columns, told,
 };
-
-const KEY: &str = "dataset.sql";
 
 /// Name in place of a source in the origins of the rows.
 pub(crate) const SOURCE: &str = "sql";
@@ -144,11 +147,11 @@ impl Query {
             .iter()
             .map(|column| column.name.as_str());
         let mut with_hash: Vec<Expr> = names.clone().map(ident).collect();
-        with_hash.push(content_hash(names, Cells::Typed).alias(system::HASH));
+        with_hash.push(content_hash(names, Cells::Typed).alias(system_columns::HASH));
         let rows = frame
             .select(columns)?
             .select(with_hash)?
-            .sort(vec![ident(system::HASH).sort(true, false)])?;
+            .sort(vec![ident(system_columns::HASH).sort(true, false)])?;
         self.stage(rows, context, scratch).await
     }
 
@@ -267,7 +270,7 @@ fn table(session: &SessionContext, source: &Landed) -> Result<DataFrame, Error> 
         for column in &merged {
             columns.push(typed(schema, &column.name, column.r#type)?.alias(&column.name));
         }
-        columns.push(origin(0).alias(system::ORIGIN));
+        columns.push(origin(0).alias(system_columns::ORIGIN));
         if let Some(newest) = &newest {
             columns.extend(newest.columns(schema)?);
         }
@@ -349,10 +352,6 @@ fn check(plan: &LogicalPlan) -> Result<(), Error> {
             "`{name}` may change from run to run, and the same input makes the same dataset; leave it out"
         )))
     })
-}
-
-fn refuse(reason: String) -> Error {
-    Error::config(KEY, reason)
 }
 
 /// An error of the engine while the query ran, which says so; what the machine lacks is no fault of the query.

@@ -13,6 +13,10 @@
 //! write per element. Row-major cells are taken some rows at a time, so that all of this stays in
 //! the nearest cache.
 
+mod artefact_error;
+mod bad_rows;
+mod batch_columns;
+mod bin_boundaries;
 mod category;
 mod cell;
 mod characters;
@@ -21,45 +25,28 @@ mod layout;
 mod numbers;
 mod outside;
 mod power;
+pub(crate) mod reason;
 
 use std::collections::{BTreeMap, HashMap};
 
-use datafusion::arrow::{
-    array::{
-        Array, ArrayRef, AsArray, FixedSizeBinaryArray, Float64Array, RecordBatch, StringArray,
-    },
-    buffer::{BooleanBuffer, NullBuffer},
-    compute::cast,
-    datatypes::{DataType, Float64Type},
-};
+use datafusion::arrow::array::{AsArray, FixedSizeBinaryArray, RecordBatch};
 use feedline_schemas::transform::{FittedTarget, FoldBy, TransformArtefact};
 
+use artefact_error::damaged;
+use bad_rows::Bad;
+pub(crate) use batch_columns::{cells, column_of};
+use batch_columns::{column, numeric, text, wrong_type};
+pub(crate) use bin_boundaries::BinBoundaries;
 use category::CategoryPlan;
 pub(crate) use cell::{CellOp, Probe, canonical};
 pub(crate) use characters::{Characters, vocabulary_of};
 use layout::plan;
 pub(crate) use layout::{layout, new_layout, op_chain};
 use numbers::{Made, landed};
-pub(crate) use numbers::{Numbers, is_joint};
+pub(crate) use numbers::{Numbers, is_joint, is_shared};
 use outside::FarBounds;
 
-use crate::{Error, columns::system, stage::Matrix};
-
-/// Reasons why a row cannot become features.
-pub(crate) mod reason {
-    /// A numeric cell is missing and no step filled it.
-    pub(crate) const MISSING_VALUE: &str = "missing_value";
-    /// A cell or the target is infinite after all steps.
-    pub(crate) const NOT_FINITE: &str = "not_finite";
-    /// A cell or the target is finite but beyond the range of 32-bit floats.
-    pub(crate) const TOO_LARGE: &str = "too_large";
-    /// The target is missing.
-    pub(crate) const TARGET_MISSING: &str = "target_missing";
-    /// A category does not occur in the training split, and its step rejects such rows.
-    pub(crate) const UNKNOWN_CATEGORY: &str = "unknown_category";
-    /// The class does not occur in the training split.
-    pub(crate) const UNKNOWN_CLASS: &str = "unknown_class";
-}
+use crate::{Error, stage::Matrix, system_columns};
 
 /// A fitted transform, ready to be applied. It can only be made from an artefact, so only from a fit.
 #[derive(Debug)]
@@ -105,16 +92,6 @@ pub enum TargetValues {
     },
     /// Class ids.
     Classification(Vec<i32>),
-}
-
-/// The first reason of each bad row.
-#[derive(Debug, Default)]
-struct Bad(BTreeMap<usize, (&'static str, String)>);
-
-impl Bad {
-    fn add(&mut self, row: usize, reason: &'static str, detail: impl FnOnce() -> String) {
-        self.0.entry(row).or_insert_with(|| (reason, detail()));
-    }
 }
 
 impl Transform {
@@ -193,8 +170,8 @@ impl Transform {
     ) -> Result<Applied, Error> {
         let hashes = |plan: &CategoryPlan| {
             let name = match plan.fold_by()? {
-                FoldBy::Content => system::HASH,
-                FoldBy::Group => system::GROUP,
+                FoldBy::Content => system_columns::HASH,
+                FoldBy::Group => system_columns::GROUP,
             };
             Some(column(batch, name).and_then(|hashes| {
                 hashes
@@ -330,6 +307,26 @@ impl Transform {
             .collect())
     }
 
+    /// Returns the rows of `batch` with a number far outside of the training rows, by column, in ascending order: beyond the caps of
+    /// a `winsorize` step by more than they are apart, or outside of the range of a `min_max` step. Columns without any, and
+    /// those without such a step, are absent.
+    ///
+    /// # Errors
+    /// As [`Self::apply`].
+    pub(crate) fn far_outside(
+        &self,
+        batch: &RecordBatch,
+    ) -> Result<BTreeMap<String, Vec<usize>>, Error> {
+        let mut found = BTreeMap::new();
+        for bounds in &self.bounds {
+            let rows = bounds.rows_outside(batch)?;
+            if !rows.is_empty() {
+                found.insert(bounds.name.clone(), rows);
+            }
+        }
+        Ok(found)
+    }
+
     /// The elements of the numeric columns.
     fn columns_of(&self, x: &[f32]) -> Vec<Vec<f64>> {
         let rows = x.chunks_exact(self.features().max(1));
@@ -439,32 +436,6 @@ fn scaled(
     Ok(scaled.collect())
 }
 
-/// The cells of a numeric column, NaN where missing.
-pub(crate) fn cells(column: &Float64Array) -> Vec<f64> {
-    match column.nulls().filter(|nulls| nulls.null_count() > 0) {
-        None => column.values().to_vec(),
-        Some(nulls) => {
-            let values = column.values().iter().zip(nulls.iter());
-            values
-                .map(|(x, is_valid)| if is_valid { *x } else { f64::NAN })
-                .collect()
-        }
-    }
-}
-
-/// The column of these cells, null where NaN.
-pub(crate) fn column_of(cells: Vec<f64>) -> Float64Array {
-    let mut missing = 0;
-    for cell in &cells {
-        missing += u64::from(cell.is_nan());
-    }
-    let nulls = (missing > 0).then(|| {
-        let is_valid = |row: usize| !cells[row].is_nan();
-        NullBuffer::new(BooleanBuffer::collect_bool(cells.len(), is_valid))
-    });
-    Float64Array::new(cells.into(), nulls)
-}
-
 fn missing_target<T: Default>(row: usize, column: &str, bad: &mut Bad) -> T {
     bad.add(row, reason::TARGET_MISSING, || {
         format!("column `{column}` is the target and has no value")
@@ -515,49 +486,6 @@ fn rounded(row: usize, cell: f64, column: &str, bad: &mut Bad) -> f32 {
     0.0
 }
 
-fn column<'a>(batch: &'a RecordBatch, name: &str) -> Result<&'a ArrayRef, Error> {
-    batch.column_by_name(name).ok_or_else(|| {
-        Error::input(
-            "the rows to transform",
-            format!("they lack column `{name}`, which the transform was fitted on"),
-            "give all columns of the training data, with null where a value is missing",
-        )
-    })
-}
-
-fn numeric(batch: &RecordBatch, name: &str) -> Result<Float64Array, Error> {
-    let array = column(batch, name)?;
-    array
-        .as_primitive_opt::<Float64Type>()
-        .cloned()
-        .ok_or_else(|| wrong_type(name, array, "a column of 64-bit floats"))
-}
-
-fn text(batch: &RecordBatch, name: &str) -> Result<StringArray, Error> {
-    let array = column(batch, name)?;
-    match array.data_type() {
-        DataType::Utf8 => Ok(array.as_string::<i32>().clone()),
-        DataType::LargeUtf8 | DataType::Utf8View | DataType::Dictionary(..) => {
-            let cast = cast(array, &DataType::Utf8)?;
-            cast.as_string_opt::<i32>()
-                .cloned()
-                .ok_or_else(|| wrong_type(name, array, "text"))
-        }
-        _ => Err(wrong_type(name, array, "text")),
-    }
-}
-
-fn wrong_type(name: &str, array: &ArrayRef, expected: &str) -> Error {
-    Error::input(
-        "the rows to transform",
-        format!(
-            "column `{name}` is {}, the transform was fitted on {expected}",
-            array.data_type()
-        ),
-        "read the column as it was read for the fit",
-    )
-}
-
 fn class_ids(classes: &[String]) -> Result<HashMap<String, i32>, Error> {
     let ids: Option<HashMap<String, i32>> = (0..i32::MAX)
         .zip(classes)
@@ -565,14 +493,6 @@ fn class_ids(classes: &[String]) -> Result<HashMap<String, i32>, Error> {
         .collect();
     ids.filter(|ids| ids.len() == classes.len())
         .ok_or_else(|| damaged("it names a class twice".to_owned()))
-}
-
-fn damaged(reason: String) -> Error {
-    Error::input(
-        "the transform artefact",
-        reason,
-        "it was damaged or edited: restore it, or rebuild the dataset with `--refit`",
-    )
 }
 
 #[cfg(test)]

@@ -16,11 +16,11 @@ use crate::{
     conflicts, content, document, expect,
     functions::CELL,
     join::{asof, key},
-    payload, plain, range,
+    payload, plain, range, row_check,
     scalar::{Adaptor, RowFunction},
     series::instant,
-    sparse, split,
-    split::{frozen, integers, missing, named, time},
+    sparse,
+    split::{self, frozen, integers, missing, named, time},
     typing,
 };
 
@@ -34,7 +34,7 @@ macro_rules! first_of_functions {
             named::ByName, named::NoSplit, payload::Part, payload::Image, payload::Text, plain::Plain,
             range::ByPlace, range::Embargo, sparse::Sparse, split::ShuffleKey, split::Splitter,
             time::AfterBorder, time::ByTime, time::Timeless,
-            typing::Category, typing::Judge, typing::Numeric,
+            typing::Category, row_check::Judge, typing::Numeric,
         )
     };
     (@ $with:ident $arguments:tt; $($function:ty,)+) => {
@@ -108,7 +108,7 @@ mod tests {
     use serde_json::Value;
 
     use super::*;
-    use crate::typing::{Judged, Missing};
+    use crate::{row_check::Judged, typing::Missing};
 
     fn there_and_back<F: RowFunction>(function: F) -> Result<(ScalarUDF, Arc<ScalarUDF>)> {
         let sent = function.udf();
@@ -121,7 +121,7 @@ mod tests {
     #[test]
     fn a_function_arrives_with_what_it_holds() {
         let missing = || Missing::new(&["N/A".to_owned()], &[-999.0, f64::INFINITY]);
-        let judge = typing::Judge {
+        let judge = row_check::Judge {
             columns: vec![
                 ("a".to_owned(), Judged::Number),
                 ("b".to_owned(), Judged::Dropped),

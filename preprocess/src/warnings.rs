@@ -17,14 +17,14 @@ use feedline_schemas::{
 use unicode_normalization::UnicodeNormalization;
 
 use crate::{
-    columns::{MergedColumn, listed, shown},
+    landed_columns::{MergedColumn, listed, shown},
     leakage::{self, Leak},
     profile::outside::FarOutside,
+    reject_reason,
     series::Instant,
     sql::other_rows::Construct,
     steps::{self, ColumnWarning},
     transform::reason,
-    typing,
 };
 
 /// Fraction of the rows above which dropped duplicates are worth a warning.
@@ -631,7 +631,7 @@ pub(crate) fn unlisted_classes(
     classes: &[String],
     rows: u64,
 ) -> Option<Warning> {
-    let unlisted = rejected.get(typing::reason::UNLISTED_CLASS).copied()?;
+    let unlisted = rejected.get(reject_reason::UNLISTED_CLASS).copied()?;
     let classes: Vec<String> = classes.iter().map(|class| quoted(class)).collect();
     let message = format!(
         "{unlisted} rows, beside the {rows} that were kept ({}), have a label of `{}` that is none of the listed classes {}, \
@@ -639,7 +639,7 @@ pub(crate) fn unlisted_classes(
         percent(unlisted, rows + unlisted),
         shown(column),
         first_of(&classes, COLUMNS),
-        typing::reason::UNLISTED_CLASS
+        reject_reason::UNLISTED_CLASS
     );
     Some(warning("unlisted_classes", KEY_CLASSES, message))
 }

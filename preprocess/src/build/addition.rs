@@ -5,7 +5,7 @@
 //! their place. Landed rows that the shards hold are not read. The new shards follow the old ones,
 //! which stay unchanged, and one manifest lists all of them: nothing changes until it is published.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::sync::Arc;
 
 use datafusion::logical_expr::ident;
 use feedline_schemas::{
@@ -18,14 +18,14 @@ use feedline_schemas::{
 };
 
 use super::{
-    Build, There,
+    count_sums::together,
     grown::Grown,
+    prepared::{Build, There},
     sources::columns_hash,
     write::{Fitted, SplitCells},
 };
 use crate::{
     Context, Engine, Error, Transform,
-    columns::system,
     fit::check_texts,
     landing::Landed,
     manifest::{publish, settle},
@@ -34,8 +34,10 @@ use crate::{
     scalar::RowFunction,
     scratch::Scratch,
     seen::{IsNew, Measured, Seen, keys_of, look, shift_of, shifts, strongest},
+    session,
     shard::ShardLayout,
     stage::{Direct, stage},
+    system_columns,
     transform::reason,
     warnings::{self, many_rejects, unknown_categories},
 };
@@ -122,7 +124,7 @@ impl Build<'_> {
             engine: Engine::Local,
             ..self.context.clone()
         };
-        let session = plan::session(
+        let session = session::session(
             &context,
             &scratch.path("spill"),
             self.spec.inputs.len() + 1,
@@ -151,7 +153,7 @@ impl Build<'_> {
         let known = there.known();
         let rows = match self.spec.config.dedup {
             DedupMode::Exact if !known.is_empty() => {
-                let is_new = IsNew(Arc::clone(&known)).over(vec![ident(system::HASH)]);
+                let is_new = IsNew(Arc::clone(&known)).over(vec![ident(system_columns::HASH)]);
                 frame.rows.filter(is_new)?
             }
             DedupMode::Exact | DedupMode::None => frame.rows,
@@ -418,44 +420,4 @@ fn check_leaks(there: &Seen, added: &Seen) -> Result<(), Error> {
         keys: leaks.len() as u64,
         samples: named.map(|key| format!("key `{key:016x}`")).collect(),
     })
-}
-
-/// The counts of all rows, from those before and those that were added.
-fn together(before: &DatasetCounts, added: &DatasetCounts) -> DatasetCounts {
-    DatasetCounts {
-        rows_in: before.rows_in + added.rows_in,
-        duplicates: before.duplicates + added.duplicates,
-        rejected: sums(&before.rejected, &added.rejected),
-        rejected_targets: sums(&before.rejected_targets, &added.rejected_targets),
-        filtered: sums(&before.filtered, &added.filtered),
-        unexpected: sums(&before.unexpected, &added.unexpected),
-        train: before.train + added.train,
-        validation: before.validation + added.validation,
-        test: before.test + added.test,
-        classes: class_sums(&before.classes, &added.classes),
-        ..before.clone()
-    }
-}
-
-/// Rows of each class in both; one transform gave all of them their ids.
-fn class_sums(before: &[ClassCounts], added: &[ClassCounts]) -> Vec<ClassCounts> {
-    let mut sums = before.to_vec();
-    for (sum, added) in sums.iter_mut().zip(added) {
-        sum.train += added.train;
-        sum.validation += added.validation;
-        sum.test += added.test;
-    }
-    sums
-}
-
-/// Counts of both, name by name.
-pub(super) fn sums(
-    before: &BTreeMap<String, u64>,
-    added: &BTreeMap<String, u64>,
-) -> BTreeMap<String, u64> {
-    let mut sums = before.clone();
-    for (name, count) in added {
-        *sums.entry(name.clone()).or_default() += count;
-    }
-    sums
 }

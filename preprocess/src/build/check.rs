@@ -16,9 +16,7 @@ use super::{
     tokenizer,
 };
 use crate::{
-    Context, Error,
-    columns::{self, DatasetSpec},
-    landing::has_landed,
+    Context, Error, column_roles, dataset_spec::DatasetSpec, landed_columns, landing::has_landed,
 };
 
 /// Columns of a dataset and their use, as its settings resolve them.
@@ -43,7 +41,7 @@ pub fn check(config: &PipelineConfig) -> Result<(), Error> {
     let Some(dataset) = &config.dataset else {
         return Ok(());
     };
-    columns::check_numbers(dataset)?;
+    column_roles::check_numbers(dataset)?;
     chosen(dataset, &config.source)?;
     frozen(dataset, &config.source)?;
     joined(dataset, &config.source)?;
@@ -106,7 +104,7 @@ pub async fn check_columns(
             names.join(", ")
         ))));
     };
-    let spec = columns::resolve(dataset, &columns::merge(&schemas))?;
+    let spec = column_roles::resolve(dataset, &landed_columns::merge(&schemas))?;
     Ok(Some(CheckedDataset::new(&spec)))
 }
 

@@ -2,6 +2,7 @@
 
 use feedline_schemas::{
     config::ChildConfig,
+    ids::Name,
     record::ColumnType::{Float64, Int64, Utf8},
 };
 use feedline_storage::Store;

@@ -27,7 +27,7 @@ use feedline_storage::Store;
 use serde_json::{Value, json};
 
 use crate::{
-    Error, build, columns,
+    Error, build, column_roles, landed_columns,
     landing::Landed,
     read_manifest,
     stage::Direct,
@@ -320,10 +320,10 @@ async fn little_memory_and_rows_in_order_are_left_to_the_engine() {
     let root = Store::memory();
     let files = folder.path().join("*.parquet").display().to_string();
     let landed = Landed::in_place(&root, &files).await.unwrap();
-    let columns = columns::merge([&landed.generations[0].schema]);
+    let columns = landed_columns::merge([&landed.generations[0].schema]);
     let is_direct = |more: &str, partitions, memory_bytes| {
         let config = pipeline(&format!("{DATASET}{more}")).dataset.unwrap();
-        let spec = columns::resolve(&config, &columns).unwrap();
+        let spec = column_roles::resolve(&config, &columns).unwrap();
         let (mut context, _scratch) = context(&root, partitions);
         context.memory_bytes = memory_bytes;
         Direct::of(&spec, std::slice::from_ref(&landed), &context).is_some()

@@ -17,7 +17,7 @@ use feedline_schemas::{
 };
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
-use super::Build;
+use super::prepared::Build;
 use crate::{
     Error, Transform,
     audit::suspects,

@@ -11,9 +11,9 @@ use feedline_schemas::{
     transform::TransformArtefact,
 };
 
-use super::{Build, warnings::Earlier};
+use super::{prepared::Build, prepared::Earlier};
 use crate::{
-    Error, columns,
+    Error, column_roles, landed_columns,
     landing::Landed,
     manifest::{is_whole, read_transform},
     split::Rule,
@@ -174,7 +174,8 @@ impl Build<'_> {
     /// The configuration as it was resolved when only files of `schemas` had landed.
     fn resolved(&self, schemas: &[RecordSchema]) -> Option<DatasetConfig> {
         let is_plain = self.query.is_none() && self.spec.joins.is_empty();
-        let spec = is_plain.then(|| columns::resolve(self.dataset, &columns::merge(schemas)));
+        let spec =
+            is_plain.then(|| column_roles::resolve(self.dataset, &landed_columns::merge(schemas)));
         Some(spec?.ok()?.config)
     }
 
@@ -272,9 +273,9 @@ impl Build<'_> {
 
     /// A column that is not what it was when only files of `schemas` had landed.
     fn other_column(&self, schemas: &[RecordSchema]) -> Option<String> {
-        let before = columns::merge(schemas);
+        let before = landed_columns::merge(schemas);
         let today = self.sources.iter().flat_map(|source| &source.generations);
-        let today = columns::merge(today.map(|generation| &generation.schema));
+        let today = landed_columns::merge(today.map(|generation| &generation.schema));
         let other = today.iter().find(|column| !before.contains(column))?;
         Some(format!(
             "column `{}` is new, or of another type than before",

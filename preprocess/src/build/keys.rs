@@ -8,9 +8,9 @@ use feedline_schemas::{record::ColumnType, report::Warning};
 use futures::TryStreamExt;
 use xxhash_rust::xxh3::xxh3_64;
 
-use super::Build;
+use super::prepared::Build;
 use crate::{
-    Error, plan,
+    Error, landed_scan,
     split::missing::have_key,
     typing::Missing,
     warnings::{self, folded, quoted},
@@ -107,7 +107,7 @@ impl Build<'_> {
                     continue;
                 }
                 let cells = known.iter().map(|name| ident(name.as_str()));
-                let read = plan::read(session, table, generation)?;
+                let read = landed_scan::read(session, table, generation)?;
                 let read = read.select(cells.collect::<Vec<_>>())?;
                 let mut stream = Box::pin(read.execute_stream()).await?;
                 while let Some(batch) = stream.try_next().await? {

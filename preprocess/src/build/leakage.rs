@@ -8,7 +8,7 @@ use arrow::{
 };
 use feedline_schemas::{config::Task, report::Warning, transform::TransformArtefact};
 
-use super::Build;
+use super::prepared::Build;
 use crate::{
     Error,
     leakage::{self, Cells, Leak, SAMPLE_ROWS},

@@ -4,7 +4,7 @@ use bytes::Bytes;
 use datafusion::prelude::DataFrame;
 use feedline_schemas::{manifest::Manifest, profile::DatasetProfile, transform::TransformArtefact};
 
-use super::Build;
+use super::prepared::Build;
 use crate::{
     Error,
     card::{Before, Card, path_of},

@@ -33,20 +33,21 @@ use feedline_schemas::{
 use feedline_storage::Store;
 use futures::TryStreamExt;
 
-use super::Build;
+use super::prepared::Build;
 use crate::{
-    Context, Error, Fault, Transform,
-    columns::{self, DatasetSpec, MergedColumn, find, system},
+    Context, Error, Fault, Transform, column_roles,
+    dataset_spec::DatasetSpec,
     expect::Expect,
     join, kept,
+    landed_columns::{self, MergedColumn, find},
     landing::Landed,
     plan,
+    reject_reason::Reason,
     scratch::Scratch,
     series::{self, KnownTargets, NaiveLags, Sequence, Windows},
-    shared,
-    stage::column,
+    session, shared,
     superseded::WithSuperseded,
-    typing::Reason,
+    system_columns::{self, column},
 };
 
 /// Bytes of features that are given at a time, unless one row has more.
@@ -263,7 +264,7 @@ impl Build<'_> {
             self.made = vec![made];
         }
         let new_columns = new.iter().flat_map(|new| &new.generations);
-        let new_columns = columns::merge(new_columns.map(|generation| &generation.schema));
+        let new_columns = landed_columns::merge(new_columns.map(|generation| &generation.schema));
         let kept = self.kept_of(keep, &new_columns)?;
         let mut spec = self.spec_of_past(kept.clone()).await?;
         let mut tables = self.tables().to_vec();
@@ -286,7 +287,7 @@ impl Build<'_> {
             let names = tables.iter().map(|table| table.reference.name.to_string());
             Arc::make_mut(series).sources = names.collect();
         }
-        let session = plan::session(
+        let session = session::session(
             self.context,
             &scratch.path("spill"),
             spec.inputs.len() + 1,
@@ -374,7 +375,7 @@ impl Build<'_> {
         };
         config.passthrough = Vec::new();
         let mut merged = match &self.query {
-            Some(query) => columns::merge([&query.schema]),
+            Some(query) => landed_columns::merge([&query.schema]),
             None => self.columns.clone(),
         };
         let joins = join::resolve(&config, &mut merged, &self.joined)?;
@@ -382,7 +383,7 @@ impl Build<'_> {
             joins,
             kept,
             requires_target: false,
-            ..columns::resolve(&config, &merged)?
+            ..column_roles::resolve(&config, &merged)?
         };
         if let Some(expect) = &config.expect {
             spec.expect = Some(Expect::read(expect, &spec, self.context).await?);
@@ -398,7 +399,7 @@ async fn in_order_of_time(
     spec: &DatasetSpec,
 ) -> Result<DataFrame, Error> {
     let rows = plan::frame(session, tables, spec, None, false).await?.rows;
-    let by_time = [series::ENTITY, series::TIME, system::ORIGIN];
+    let by_time = [series::ENTITY, series::TIME, system_columns::ORIGIN];
     let by_time = by_time.map(|name| ident(name).sort(true, false));
     Ok(rows.sort(Vec::from(by_time))?)
 }
@@ -406,7 +407,7 @@ async fn in_order_of_time(
 /// New rows have columns of the types that landed: a text in place of a number or a time would be read in another way.
 fn check_types(known: &[MergedColumn], new: &Landed) -> Result<(), Error> {
     let schemas = new.generations.iter();
-    let new = columns::merge(schemas.map(|generation| &generation.schema));
+    let new = landed_columns::merge(schemas.map(|generation| &generation.schema));
     for column in &new {
         let Some(landed) = known.iter().find(|known| known.name == column.name) else {
             continue;
@@ -562,9 +563,9 @@ impl SeriesRows {
             cells.is_valid(row).then(|| cells.value(row))
         };
         let (time, place) = (cell(series::TIME), cell(series::PLACE));
-        let origin = column(batch, system::ORIGIN).as_primitive::<UInt64Type>();
+        let origin = column(batch, system_columns::ORIGIN).as_primitive::<UInt64Type>();
         let origin = Origin::from_packed(origin.value(row));
-        let rejects = column(batch, system::REJECT).as_string::<i32>();
+        let rejects = column(batch, system_columns::REJECT).as_string::<i32>();
         let rejected = rejects.is_valid(row).then(|| rejected(rejects.value(row)));
         if self.pace.entity != entity {
             self.end_entity();

@@ -16,17 +16,18 @@ use futures::TryStreamExt;
 use super::extremes::Extremes;
 use crate::{
     Error,
-    columns::{DatasetSpec, system},
     content::key_of,
+    dataset_spec::DatasetSpec,
     exact_sum::ExactMoments,
     images::box_counts,
     kept,
+    reject_reason::Reason,
     rejects::RejectWriter,
     shard::{NumberRows, Row, SplitWriter, tokens_in},
-    stage::{Staged, column},
+    stage::Staged,
+    system_columns::{self, column},
     tokens::{Encoded, units},
     transform::{Applied, TargetValues},
-    typing::Reason,
 };
 
 /// Writes the rows of a split, batch by batch.
@@ -104,8 +105,8 @@ impl<'a> RowWriter<'a> {
         encoded: &Encoded,
         writer: &mut SplitWriter<'_>,
     ) -> Result<u64, Error> {
-        let hashes = column(batch, system::HASH).as_fixed_size_binary();
-        let origins = column(batch, system::ORIGIN).as_primitive::<UInt64Type>();
+        let hashes = column(batch, system_columns::HASH).as_fixed_size_binary();
+        let origins = column(batch, system_columns::ORIGIN).as_primitive::<UInt64Type>();
         let bad = set_aside(self.rejects, batch, applied)?;
         for (column, cells) in &applied.infinite {
             *self.infinite.entry(column.clone()).or_default() += cells;
@@ -148,8 +149,11 @@ impl<'a> RowWriter<'a> {
             .image
             .map(|name| column(batch, name).as_binary::<i32>());
         let boxes = self.boxes.is_some().then(|| {
-            let counts = column(batch, system::BOXES_COUNTS).as_fixed_size_binary();
-            (column(batch, system::BOXES).as_string::<i32>(), counts)
+            let counts = column(batch, system_columns::BOXES_COUNTS).as_fixed_size_binary();
+            (
+                column(batch, system_columns::BOXES).as_string::<i32>(),
+                counts,
+            )
         });
         let kept = self.kept.iter().map(|name| Arc::clone(column(batch, name)));
         let kept: Arc<[ArrayRef]> = kept.collect();
@@ -225,7 +229,7 @@ pub(super) fn set_aside(
     batch: &RecordBatch,
     applied: &Applied,
 ) -> Result<Vec<bool>, Error> {
-    let origins = column(batch, system::ORIGIN).as_primitive::<UInt64Type>();
+    let origins = column(batch, system_columns::ORIGIN).as_primitive::<UInt64Type>();
     let mut bad = vec![false; batch.num_rows()];
     let mut set_aside = Vec::new();
     for (row, reason, detail) in &applied.bad {

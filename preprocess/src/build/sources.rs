@@ -11,7 +11,7 @@ use feedline_schemas::{
 use feedline_storage::Store;
 use serde::Serialize;
 
-use crate::{Error, columns::nearest, files, join, landing::Landed, near_dup};
+use crate::{Error, files, join, landed_columns::nearest, landing::Landed, near_dup};
 
 /// Raised when the same inputs give other shards than before, so that an older dataset is not taken for this one.
 const BUILD_VERSION: u32 = 3;

@@ -7,9 +7,9 @@ use feedline_schemas::{
     report::Warning,
 };
 
-use super::{Build, addition::sums};
+use super::{count_sums::sums, prepared::Build};
 use crate::{
-    Error, conflicts,
+    Error, reject_reason,
     rejects::Rejects,
     split::{self, Rule},
     stage::Staged,
@@ -39,7 +39,7 @@ impl Build<'_> {
                 let is_text = self.spec.config.kind.is_text();
                 let is_none = rows == [0; 3];
                 let advice = match config.key.as_slice() {
-                    _ if is_none && rejects.filtered().contains_key(conflicts::CONFLICTING) => {
+                    _ if is_none && rejects.filtered().contains_key(reject_reason::CONFLICTING_TARGET) => {
                         "keep one row of those that differ in the target alone with `dataset.conflicts = \"first\"` or \
                          `\"majority\"`"
                             .to_owned()

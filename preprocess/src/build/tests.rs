@@ -10,8 +10,12 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::{
+    build::prepared::There,
+    column_roles,
+    landed_columns::MergedColumn,
     manifest::{pointer, publish, put_tables, republish},
     read_manifest, read_transform,
+    rejects::Rejects,
     shard::{Row, SplitWriter},
     testing::{
         Cells, LandingZone, Written, build_with, contents, context, flip_bit, pipeline, written,
@@ -60,28 +64,6 @@ async fn failure(root: &Store, dataset: &str) -> String {
 
 fn split_by_key(rows: &[Written]) -> BTreeMap<u64, Split> {
     rows.iter().map(|row| (row.key, row.split)).collect()
-}
-
-#[test]
-fn rows_of_other_machines_are_counted() {
-    for (rows, found, all_stay, is_right) in [
-        (5, 5, true, true),
-        (5, 5, false, true),
-        (5, 4, false, true),
-        (5, 0, false, true),
-        (5, 4, true, false),
-        (5, 6, true, false),
-        (5, 6, false, false),
-        (0, 1, false, false),
-    ] {
-        let message = format!(
-            "the cluster returned {found} rows of the {rows} that landed, before duplicates were dropped; nothing was published; this \
-             is a defect of feedline or the cluster: build again, or with `--engine local`"
-        );
-        let counted = counted(rows, found, all_stay).map_err(|error| error.to_string());
-        let expected = if is_right { Ok(()) } else { Err(message) };
-        assert_eq!(counted, expected);
-    }
 }
 
 #[tokio::test]
@@ -616,7 +598,7 @@ async fn a_key_in_two_splits_is_found_by_the_audit_and_by_verify() {
 
     let (context, _scratch) = context(&root, 1);
     let config = pipeline(DATASET);
-    let spec = columns::resolve(config.dataset.as_ref().unwrap(), &merged()).unwrap();
+    let spec = column_roles::resolve(config.dataset.as_ref().unwrap(), &merged()).unwrap();
     let build = Build {
         context: &context,
         name: &config.pipeline.name,

@@ -6,13 +6,14 @@ use datafusion::{logical_expr::ident, prelude::SessionContext};
 use feedline_schemas::config::SplitBy;
 use futures::TryStreamExt;
 
-use super::Build;
+use super::prepared::Build;
 use crate::{
     Error,
-    columns::system,
     content::{Cells, key_of},
-    plan::{content_hash, read},
-    stage::{Groups, column},
+    landed_cells::content_hash,
+    landed_scan::read,
+    stage::Groups,
+    system_columns::{self, column},
 };
 
 impl Build<'_> {
@@ -56,12 +57,12 @@ impl Build<'_> {
                     .filter(|column| names.iter().any(|name| name == column))
                     .collect();
                 let hash = content_hash(there.iter().copied(), Cells::Text);
-                let mut asked = vec![hash.alias(system::GROUP)];
+                let mut asked = vec![hash.alias(system_columns::GROUP)];
                 asked.extend(there.iter().map(|name| ident(*name)));
                 let rows = read(session, table, generation)?.select(asked)?;
                 let mut rows = Box::pin(rows.execute_stream()).await?;
                 while let Some(batch) = rows.try_next().await? {
-                    let keys = column(&batch, system::GROUP).as_fixed_size_binary();
+                    let keys = column(&batch, system_columns::GROUP).as_fixed_size_binary();
                     let is_it = |row: &usize| key_of(keys.value(*row)) == key;
                     if let Some(row) = (0..batch.num_rows()).find(is_it) {
                         let cells = there.iter().zip(&batch.columns()[1..]);

@@ -20,20 +20,20 @@ use feedline_schemas::{
     transform::{FittedCategories, FittedStep, FittedTarget, InputKind, TransformArtefact},
 };
 
-use super::{Build, write::SplitCells};
+use super::{prepared::Build, write::SplitCells};
 use crate::{
-    Error,
-    columns::{shown, system},
-    conflicts, copies,
+    Error, conflicts, copies,
     fit::{aggregate::Rows, check_nans},
     functions,
+    landed_columns::shown,
     landing::Landed,
     manifest,
-    profile::{self, categories},
+    profile::categories,
     seen::{Measured, shift_of, strongest},
     sql::other_rows::Sight,
     stage::{Repeated, Staged},
-    transform::op_chain,
+    system_columns,
+    transform::{self, op_chain},
     typing::NanSeen,
     warnings::{self, CutCategories},
 };
@@ -305,7 +305,7 @@ impl Build<'_> {
         for split in Split::ALL {
             let rows = staged.frame(split)?;
             let rows = rows
-                .filter(ident(system::ORIGIN).eq(lit(origin.packed())))?
+                .filter(ident(system_columns::ORIGIN).eq(lit(origin.packed())))?
                 .select(names.iter().map(|name| ident(*name)).collect::<Vec<_>>())?;
             for batch in Box::pin(rows.limit(0, Some(1))?.collect()).await? {
                 if batch.num_rows() == 0 {
@@ -481,7 +481,7 @@ impl Build<'_> {
         let inputs = before.inputs.iter().filter(|input| {
             input.kind == InputKind::Numeric
                 && has(&input.name, InputKind::Numeric)
-                && !profile::is_shared(&before.steps, &input.name)
+                && !transform::is_shared(&before.steps, &input.name)
         });
         let targets = before.targets().filter_map(|target| match target {
             FittedTarget::Regression { column, .. } => {
@@ -588,12 +588,6 @@ impl Build<'_> {
     }
 }
 
-/// Sources and transform of a dataset before more rows landed.
-pub(super) struct Earlier {
-    pub(super) sources: Vec<SourceReference>,
-    pub(super) artefact: TransformArtefact,
-}
-
 /// Describes the landing position of a row.
 fn place(names: &[TableName], origin: Origin) -> String {
     let source = usize::try_from(origin.source())
@@ -616,7 +610,7 @@ fn exact(count: u64) -> f64 {
 fn is_behind(sources: &[SourceReference]) -> Expr {
     let each = (0u64..).zip(sources).map(|(source, reference)| {
         let first = (source << 56) + (reference.sequence.get() + 1).saturating_mul(1 << 24);
-        let origin = || ident(system::ORIGIN);
+        let origin = || ident(system_columns::ORIGIN);
         let next = (source + 1).checked_shl(56).filter(|next| *next > first);
         let from = origin().gt_eq(lit(first));
         match next {

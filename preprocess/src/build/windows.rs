@@ -25,23 +25,22 @@ use feedline_schemas::manifest::{SequenceCounts, Split, SplitShards};
 use futures::TryStreamExt;
 
 use super::{
-    Build,
+    prepared::Build,
     rows::{RowWriter, TextCounts, set_aside},
     write::{Fitted, SplitCells, Written, add_cells},
 };
 use crate::{
-    Error, Transform,
-    columns::system,
-    kept,
+    Error, Transform, kept,
     meter::Meter,
-    plan,
     rejects::RejectWriter,
     scan::{ParquetFiles, ScanFile},
     scratch::{Scratch, ScratchFile},
     series::{self, KnownTargets, NaiveErrors, NaiveLags, Sequence, Windows},
+    session,
     shard::{ShardLayout, SplitWriter},
     split::{ShuffleKey, code},
-    stage::{Matrix, Staged, column, order},
+    stage::{Matrix, Staged, order},
+    system_columns::{self, column},
     tokens::Encoded,
     transform::{Applied, TargetValues},
 };
@@ -60,11 +59,6 @@ const BATCH_BYTES: usize = 32 << 20;
 const WINDOW_BYTES: usize = 256 << 20;
 
 impl Build<'_> {
-    /// The windows that are the samples, where rows are not.
-    pub(super) fn sequence(&self) -> Option<Sequence> {
-        self.spec.series.as_ref().and_then(|series| series.sequence)
-    }
-
     /// A window must be a sample that can be held.
     pub(super) fn check_sequence(&self, transform: &Transform) -> Result<(), Error> {
         let Some(sequence) = self.sequence() else {
@@ -101,7 +95,7 @@ impl Build<'_> {
         let bytes = numbers * size_of::<f32>();
         let spill = scratch.path("spill-windows");
         let columns = self.spec.kept.len() + 4;
-        let session = plan::session(self.context, &spill, columns, Some(bytes as u64), 0)?;
+        let session = session::session(self.context, &spill, columns, Some(bytes as u64), 0)?;
         let at_once = (BATCH_BYTES / bytes.max(1)).max(1);
         {
             let state = session.state_ref();
@@ -223,7 +217,7 @@ impl Pass<'_> {
     /// The windows of a split in scratch, if there are any: content, origin and what is kept of the row of the target, that
     /// target, and the numbers of the window.
     async fn windows(&mut self, split: Split) -> Result<Option<(ScanFile, SchemaRef)>, Error> {
-        let by_time = [series::ENTITY, series::TIME, system::ORIGIN];
+        let by_time = [series::ENTITY, series::TIME, system_columns::ORIGIN];
         let by_time = by_time.map(|name| ident(name).sort(true, false));
         let rows = self.staged.frame(split)?.sort(Vec::from(by_time))?;
         let mut rows = rows.execute_stream().await?;
@@ -284,7 +278,7 @@ impl Pass<'_> {
     }
 
     fn schema(&self, rows: &RecordBatch, y: Option<&TargetValues>) -> Result<SchemaRef, Error> {
-        let names = [system::HASH, system::ORIGIN].into_iter();
+        let names = [system_columns::HASH, system_columns::ORIGIN].into_iter();
         let names = names.chain(self.kept.iter().map(String::as_str));
         let mut fields = Vec::new();
         for name in names {

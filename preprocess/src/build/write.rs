@@ -14,9 +14,9 @@ use feedline_schemas::{
 use futures::TryStreamExt;
 
 use super::{
-    Build,
     equal_rows::{EqualRows, hashes_of},
     extremes::{self, Extremes},
+    prepared::Build,
     rows::{RowWriter, TextCounts},
     tokenizer::TokenizerFile,
 };
@@ -28,7 +28,8 @@ use crate::{
     scratch::Scratch,
     shard::{Leaving, ShardLayout, SplitWriter},
     split::{ShuffleKey, code},
-    stage::{self, Ordered, Staged},
+    stage::{Ordered, Staged},
+    system_columns,
     tokens::{Encoded, Encoder},
 };
 
@@ -46,7 +47,7 @@ impl Fitted {
     fn encoded(&self, batch: &RecordBatch, column: Option<&str>) -> Result<Encoded, Error> {
         match (&self.encoder, column) {
             (Some(encoder), Some(column)) => {
-                encoder.encode(stage::column(batch, column).as_string::<i32>())
+                encoder.encode(system_columns::column(batch, column).as_string::<i32>())
             }
             _ => Ok(Encoded::default()),
         }

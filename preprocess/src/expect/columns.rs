@@ -15,7 +15,7 @@ use futures::TryStreamExt;
 use tokio::task::JoinSet;
 
 use super::{Expect, Rows, Rule, shown};
-use crate::{Error, columns::system, stage::Staged};
+use crate::{Error, stage::Staged, system_columns};
 
 /// An expectation that data do not meet.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -90,7 +90,9 @@ fn too_many_missing(column: &str, rows: u64, filled: u64, share: f64) -> Option<
 /// Rows that are not as expected, by expectation: a row counts for each that it violates.
 async fn rows(all: DataFrame, expect: &Expect) -> Result<Vec<Violation>, Error> {
     let names = expect.columns.iter().map(|column| column.name.as_str());
-    let columns = std::iter::once(system::ORIGIN).chain(names).map(ident);
+    let columns = std::iter::once(system_columns::ORIGIN)
+        .chain(names)
+        .map(ident);
     let rules = Arc::new(Rows::new(&expect.columns));
     let partitions = all.select(columns.collect::<Vec<_>>())?;
     let mut tasks = JoinSet::new();

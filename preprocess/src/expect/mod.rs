@@ -6,6 +6,7 @@
 
 mod columns;
 mod infer;
+mod read;
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -14,26 +15,18 @@ use arrow::{
     datatypes::{DataType, Float64Type},
 };
 use datafusion::error::Result as EngineResult;
-use feedline_schemas::{
-    config::{ExpectConfig, OnViolation, Task},
-    expect::{Expectations, ExpectedColumn},
-    ids::Hash128,
-    transform::InputKind,
-};
-use feedline_storage::Store;
+use feedline_schemas::{config::OnViolation, expect::ExpectedColumn, ids::Hash128};
 use serde::{Deserialize, Serialize};
 
 pub(crate) use self::columns::{Violation, violations};
 pub use self::infer::infer_expectations;
-use crate::{Context, Error, columns::DatasetSpec, scalar::RowFunction, typing::Reason};
+use crate::{reject_reason::Reason, scalar::RowFunction};
 
 /// Reasons of rows that are not as expected begin so; the rest is the key of the expectation.
 pub(crate) const REASON: &str = "expected_";
 
 /// Characters of a value that a reason shows.
 const SHOWN: usize = 120;
-
-const KEY: &str = "dataset.expect.file";
 
 /// Expectations that fit a dataset.
 #[derive(Clone, Debug)]
@@ -47,40 +40,6 @@ pub(crate) struct Expect {
 }
 
 impl Expect {
-    /// Reads the file that `config` names and checks it against the columns of `spec`.
-    pub(crate) async fn read(
-        config: &ExpectConfig,
-        spec: &DatasetSpec,
-        context: &Context,
-    ) -> Result<Self, Error> {
-        let (folder, name) = split(&config.file);
-        let store = Store::open(folder, &context.store_options)?;
-        let url = store.url_of(name);
-        let Some(bytes) = store.get_opt(name).await? else {
-            let advice = "build once without `[dataset.expect]` and with `dataset.profile = true`, then write it with `feedline shards expect`; \
-                          or correct the path";
-            return Err(Error::config(
-                KEY,
-                format!("`{url}` does not exist; {advice}"),
-            ));
-        };
-        let wrong = |reason: String| {
-            let advice = "correct the file, or rewrite it with `feedline shards expect`";
-            Error::config(KEY, format!("cannot use `{url}`: {reason}; {advice}"))
-        };
-        let text = std::str::from_utf8(&bytes).map_err(|error| wrong(error.to_string()))?;
-        let found = Expectations::parse(text).map_err(wrong)?;
-        for column in &found.column {
-            check(column, spec).map_err(wrong)?;
-        }
-        Ok(Self {
-            columns: found.column,
-            on_violation: config.on_violation,
-            url,
-            hash: Hash128::of(&bytes),
-        })
-    }
-
     /// Checks rows by the columns that `of` selects, where violations reject rows; the arguments
     /// are a reason so far, then the cells of those columns.
     pub(crate) fn rows(&self, of: impl Fn(&str) -> bool) -> Option<(Rows, Vec<&ExpectedColumn>)> {
@@ -88,42 +47,6 @@ impl Expect {
         let columns: Vec<&ExpectedColumn> = columns.collect();
         let judges = self.on_violation != OnViolation::Warn && !columns.is_empty();
         judges.then(|| (Rows::new(columns.iter().copied()), columns))
-    }
-}
-
-/// Folder and name of a location.
-fn split(location: &str) -> (&str, &str) {
-    match location.rsplit_once('/') {
-        None => (".", location),
-        Some(("", name)) => ("/", name),
-        Some(parts) => parts,
-    }
-}
-
-fn check(column: &ExpectedColumn, spec: &DatasetSpec) -> Result<(), String> {
-    let name = &column.name;
-    let inputs = spec
-        .inputs
-        .iter()
-        .map(|input| (&input.column.name, input.column.kind));
-    let target = spec.targets().map(|target| match target.task {
-        Task::Regression => (&target.column, InputKind::Numeric),
-        Task::Classification => (&target.column, InputKind::Categorical),
-    });
-    let word = |kind: InputKind| match kind {
-        InputKind::Numeric => "numeric",
-        InputKind::Categorical => "categorical",
-    };
-    match inputs.chain(target).find(|(found, _)| *found == name) {
-        None => Err(format!(
-            "column `{name}` is neither a feature nor the target"
-        )),
-        Some((_, kind)) if kind != column.kind => Err(format!(
-            "column `{name}` should be {} and is {}",
-            word(column.kind),
-            word(kind)
-        )),
-        Some(_) => Ok(()),
     }
 }
 

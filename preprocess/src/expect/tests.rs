@@ -1,13 +1,16 @@
 use std::collections::BTreeMap;
 
 use arrow::array::Float64Array;
-use feedline_schemas::record::ColumnType::{Float64, Utf8};
+use feedline_schemas::{
+    record::ColumnType::{Float64, Utf8},
+    transform::InputKind,
+};
 use feedline_storage::Store;
 use serde_json::{Value, json};
 
 use super::*;
 use crate::{
-    read_manifest,
+    Error, read_manifest,
     testing::{Cells, LandingZone, build_with, contents, written},
 };
 

@@ -1,9 +1,10 @@
-//! Cells as JSON.
+//! Cells as bytes, as JSON, and cast to another type.
 
-use std::io::Write as _;
+use std::{io::Write as _, sync::Arc};
 
 use arrow::{
     array::{Array, ArrayRef, AsArray},
+    compute::{CastOptions, cast_with_options},
     datatypes::{
         DataType, Float32Type, Float64Type, Int32Type, Int64Type, TimeUnit,
         TimestampMicrosecondType, UInt16Type, UInt32Type, UInt64Type,
@@ -125,6 +126,30 @@ fn write_number(value: f64, out: &mut Vec<u8>, not_finite: &mut u64) -> Result<(
     out.extend_from_slice(name);
     *not_finite += 1;
     Ok(())
+}
+
+/// Bytes of a cell of a binary column; `None` for nulls and other types.
+pub(super) fn bytes_of(column: &ArrayRef, row: usize) -> Option<&[u8]> {
+    if column.is_null(row) {
+        return None;
+    }
+    match column.data_type() {
+        DataType::Binary => Some(column.as_binary::<i32>().value(row)),
+        DataType::LargeBinary => Some(column.as_binary::<i64>().value(row)),
+        _ => None,
+    }
+}
+
+/// Casts a column. A value that the type does not hold is an error, but integers beyond 2^53 are rounded to floats.
+pub(super) fn cast_all(column: &ArrayRef, to: &DataType) -> Result<ArrayRef, Error> {
+    if column.data_type() == to {
+        return Ok(Arc::clone(column));
+    }
+    let strict = CastOptions {
+        safe: false,
+        ..CastOptions::default()
+    };
+    Ok(cast_with_options(column, to, &strict)?)
 }
 
 #[cfg(test)]

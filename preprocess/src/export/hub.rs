@@ -10,15 +10,14 @@ use feedline_schemas::{ids::Name, manifest::Split};
 use serde_json::{Map, Value, json};
 
 use super::{
+    cells::cast_all,
     files::{FileLimits, PartFiles, PartWriter},
     out::OutFolder,
     parquet_files::{Naming, ParquetParts, ParquetSettings},
-    table::{ColumnContent, ColumnFacts, ExportTable, cast_all},
+    table::{ColumnContent, ColumnFacts, ExportTable},
 };
 use crate::Error;
 
-/// Name of the card.
-pub(super) const CARD: &str = "README.md";
 /// Metadata key that `datasets` reads features from.
 const FEATURES: &str = "huggingface";
 

@@ -19,19 +19,17 @@ use futures::TryStreamExt as _;
 use parquet::arrow::arrow_reader::{ArrowReaderMetadata, ParquetRecordBatchReaderBuilder};
 
 use super::{
-    table::{
-        ExportColumn, ExportPart, ExportTable, ReadRows, RowFile, TakeRows, cast_all, schema_of,
-    },
+    cells::cast_all,
+    table::{ExportColumn, ExportPart, ExportTable, ReadRows, RowFile, TakeRows, schema_of},
     widen::{RoundedNumbers, WidenedColumn},
 };
 use crate::{
-    Context, Error, columns,
-    columns::{MergedColumn, merge},
+    Context, Error,
+    landed_columns::{MergedColumn, landed_type, merge},
     landing::Landed,
     newest::{self, Newest},
-    plan::{self, landed_type},
     scratch::Scratch,
-    superseded,
+    session, superseded, system_columns,
 };
 
 /// Bytes of the rows that are read together, about.
@@ -124,7 +122,7 @@ async fn latest(landed: &Landed, context: &Context) -> Result<Option<Vec<u64>>, 
     // The engine would report a damaged file less clearly.
     landed.verify_files(|_| {}).await?;
     let scratch = Scratch::claim(&context.scratch)?;
-    let session = plan::session(
+    let session = session::session(
         context,
         &scratch.path("spill"),
         records.key.len() + 2,
@@ -140,7 +138,7 @@ async fn latest(landed: &Landed, context: &Context) -> Result<Option<Vec<u64>>, 
 }
 
 async fn sorted(rows: DataFrame) -> Result<Vec<u64>, Error> {
-    let origin = ident(columns::system::ORIGIN);
+    let origin = ident(system_columns::ORIGIN);
     let rows = rows
         .select(vec![origin.clone()])?
         .sort(vec![origin.sort(true, false)])?;

@@ -19,15 +19,14 @@ use feedline_schemas::{ids::Hash128, manifest::Split};
 use serde_json::{Value, json};
 
 use super::{
-    cells::{is_text_in_json, unknown, write_as_text, write_json},
+    cells::{bytes_of, is_text_in_json, unknown, write_as_text, write_json},
+    file_names::INDEX,
     files::{FileLimits, PartFiles, PartWriter},
     out::{OutFolder, StoredFile},
-    table::{ColumnFacts, ExportColumn, ExportTable, bytes_of},
+    table::{ColumnFacts, ExportColumn, ExportTable},
 };
 use crate::Error;
 
-/// Name of the index in the folder of a part.
-pub(super) const INDEX: &str = "index.json";
 const LEVEL: i32 = 3;
 const COMPRESSION: &str = "zstd:3";
 /// Largest limit of a shard. Its offsets have 32 bits, and the row that reaches the limit is in the shard.

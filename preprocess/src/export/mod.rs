@@ -5,6 +5,7 @@
 //! folder that looks finished; the next one replaces it.
 
 mod cells;
+mod file_names;
 mod files;
 mod hub;
 mod landed;
@@ -15,13 +16,13 @@ mod samples;
 mod shards;
 mod table;
 mod target;
+mod thread_error;
 mod widen;
 
 use std::{collections::BTreeMap, sync::Arc};
 
 use arrow::datatypes::DataType;
 use bytes::Bytes;
-use datafusion::error::DataFusionError;
 use feedline_schemas::{
     config::SourceConfig,
     export::{DataExportReport, ExportFormat, ExportedFile},
@@ -29,25 +30,22 @@ use feedline_schemas::{
     progress::Progress,
 };
 use feedline_storage::Store;
-use tokio::task::JoinError;
 
 use self::{
+    file_names::CARD,
     files::{FileLimits, PartFiles, PartWriter},
-    hub::{CARD, HubColumns, HubParts},
+    hub::{HubColumns, HubParts},
     mds::{MdsColumns, MdsParts},
     out::{OutFolder, name_files},
     parquet_files::{Naming, ParquetParts, ParquetSettings},
     samples::SampleParts,
     table::{ColumnFacts, ExportPart, ExportTable},
     target::ExportTarget,
+    thread_error::joined,
     widen::RoundedNumbers,
 };
 use crate::{Context, Error, build::check_table, meter::Meter};
 
-/// Name of the transform artefact of an exported dataset.
-const TRANSFORM: &str = "_feedline_transform.json";
-/// Name of the tokenizer of an exported dataset.
-const TOKENIZER: &str = "_feedline_tokenizer.json";
 /// Bytes of a file, by default.
 const FILE_BYTES: u64 = 256 << 20;
 /// Bytes of an MDS shard, by default: as its own writer has it.
@@ -453,8 +451,4 @@ fn in_samples(table: &ExportTable) -> Vec<(String, String)> {
         Some((column.name.clone(), reason))
     });
     reasons.collect()
-}
-
-fn joined(error: JoinError) -> Error {
-    Error::Engine(DataFusionError::ExecutionJoin(Box::new(error)))
 }

@@ -9,10 +9,10 @@ use feedline_schemas::manifest::Split;
 use tar::{Builder, EntryType, Header};
 
 use super::{
-    cells::{write_as_text, write_json},
+    cells::{bytes_of, write_as_text, write_json},
     files::{FileLimits, PartFiles, PartWriter},
     out::{OutFile, OutFolder, StoredFile, WriteFailure},
-    table::{ExportColumn, ExportTable, bytes_of},
+    table::{ExportColumn, ExportTable},
 };
 use crate::Error;
 

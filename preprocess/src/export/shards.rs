@@ -22,17 +22,18 @@ use feedline_schemas::{
 use feedline_storage::Store;
 
 use super::{
-    TOKENIZER, TRANSFORM,
+    cells::cast_all,
+    file_names::{TOKENIZER, TRANSFORM},
     table::{
         ColumnContent, ExportColumn, ExportPart, ExportTable, ReadRows, RowFile, TakeRows,
-        cast_all, schema_of,
+        schema_of,
     },
     widen::RoundedNumbers,
 };
 use crate::{
     Error,
+    landed_columns::landed_type,
     manifest::{check_tokenizer, read_manifest, read_transform},
-    plan::landed_type,
     shard::ShardLayout,
 };
 

@@ -3,8 +3,7 @@
 use std::{collections::BTreeMap, fmt::Debug, sync::Arc};
 
 use arrow::{
-    array::{Array, ArrayRef, AsArray, RecordBatch},
-    compute::{CastOptions, cast_with_options},
+    array::{Array, ArrayRef, RecordBatch},
     datatypes::{DataType, Field, Schema, SchemaRef},
 };
 use bytes::Bytes;
@@ -12,7 +11,7 @@ use feedline_image::Format;
 use feedline_schemas::{export::ExportedRows, ids::Hash128, manifest::Split};
 use feedline_storage::Store;
 
-use super::{joined, widen::RoundedNumbers};
+use super::{cells::bytes_of, thread_error::joined, widen::RoundedNumbers};
 use crate::{Error, meter::Meter, superseded};
 
 /// The rows of an export.
@@ -207,30 +206,6 @@ impl ColumnFacts {
         let known = column.content == ColumnContent::Image;
         known || (column.is_binary() && self.values > 0 && self.images == self.values)
     }
-}
-
-/// Bytes of a cell of a binary column; `None` for nulls and other types.
-pub(super) fn bytes_of(column: &ArrayRef, row: usize) -> Option<&[u8]> {
-    if column.is_null(row) {
-        return None;
-    }
-    match column.data_type() {
-        DataType::Binary => Some(column.as_binary::<i32>().value(row)),
-        DataType::LargeBinary => Some(column.as_binary::<i64>().value(row)),
-        _ => None,
-    }
-}
-
-/// Casts a column. A value that the type does not hold is an error, but integers beyond 2^53 are rounded to floats.
-pub(super) fn cast_all(column: &ArrayRef, to: &DataType) -> Result<ArrayRef, Error> {
-    if column.data_type() == to {
-        return Ok(Arc::clone(column));
-    }
-    let strict = CastOptions {
-        safe: false,
-        ..CastOptions::default()
-    };
-    Ok(cast_with_options(column, to, &strict)?)
 }
 
 fn check_file(bytes: &Bytes, file: &RowFile, url: String) -> Result<(), Error> {

@@ -12,7 +12,11 @@ use feedline_schemas::{
 };
 use feedline_storage::Store;
 
-use super::{TOKENIZER, TRANSFORM, hub::CARD, mds::INDEX, out::of_incoming};
+use super::{
+    file_names::{CARD, INDEX, TOKENIZER, TRANSFORM},
+    out::of_incoming,
+    thread_error::joined,
+};
 use crate::Error;
 
 /// Prefix of the temporary files of a local disk.
@@ -108,7 +112,7 @@ impl<'a> ExportTarget<'a> {
         if let Some(folder) = local.filter(|_| !self.earlier.is_empty()) {
             tokio::task::spawn_blocking(move || remove_leftovers(&folder))
                 .await
-                .map_err(super::joined)?;
+                .map_err(joined)?;
         }
         Ok(())
     }

@@ -8,11 +8,11 @@ use arrow::{
 };
 use feedline_schemas::record::{ColumnType, DECIMAL_PRECISION, DECIMAL_SCALE};
 
-use super::table::cast_all;
+use super::cells::cast_all;
 use crate::{
     Error,
+    landed_columns::landed_type,
     plain::{self, Plain},
-    plan::landed_type,
     scalar::RowFunction as _,
 };
 

@@ -18,12 +18,12 @@ use datafusion::{
 
 use crate::{
     Error,
-    columns::system,
     functions::{self, MergingState, Profile},
     quantile::{PREFIX_BYTES, Quantile, Scan, Search, Tally, Wanted},
     scalar::RowFunction,
     split::ShuffleKey,
     stage::{Asked, Pieces},
+    system_columns,
 };
 
 /// Memory that the states of one query may take over all partitions, in bytes; less where the engine has little.
@@ -104,12 +104,12 @@ impl Rows {
         let mut cells = vec![vec![]; columns.len()];
         let named = columns.into_iter().enumerate();
         let mut wanted: Vec<Expr> = named.map(|(i, e)| e.alias(format!("c{i}"))).collect();
-        let order = ShuffleKey::of_reference().over(vec![ident(system::HASH)]);
+        let order = ShuffleKey::of_reference().over(vec![ident(system_columns::HASH)]);
         wanted.push(order.alias(ORDER));
-        wanted.push(ident(system::ORIGIN));
+        wanted.push(ident(system_columns::ORIGIN));
         let least = vec![
             ident(ORDER).sort(true, false),
-            ident(system::ORIGIN).sort(true, false),
+            ident(system_columns::ORIGIN).sort(true, false),
         ];
         let chosen = self.frame.clone().select(wanted)?.sort(least)?;
         for batch in Box::pin(chosen.limit(0, Some(rows))?.collect()).await? {
@@ -411,4 +411,9 @@ pub(crate) fn changed(what: &str) -> Error {
         format!("its rows changed while it was read: {what}"),
         "build again and leave the working folder alone meanwhile",
     )
+}
+
+/// The values, and how many rows have each.
+pub(super) fn unzip<T>(counted: Vec<Counted<T>>) -> (Vec<T>, Vec<u64>) {
+    counted.into_iter().map(|c| (c.value, c.rows)).unzip()
 }

@@ -5,7 +5,10 @@ use feedline_schemas::{
     transform::{FittedCategories, FittedFrequency},
 };
 
-use super::{Fit, STEP, unzip};
+use super::{
+    aggregate::unzip,
+    progress::{Fit, STEP},
+};
 use crate::Error;
 
 impl Fit {

@@ -24,7 +24,7 @@ use feedline_schemas::{
 };
 use futures::TryStreamExt;
 
-use super::{Fit, STEP, is_constant};
+use super::progress::{Fit, STEP, is_constant};
 use crate::{
     Error,
     exact_sum::{ExactMoments, Summary},

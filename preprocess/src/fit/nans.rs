@@ -22,7 +22,9 @@ use feedline_schemas::{
 };
 use futures::TryStreamExt;
 
-use crate::{Error, columns::DatasetSpec, landing::Landed, plan, signs, warnings};
+use crate::{
+    Error, dataset_spec::DatasetSpec, landed_cells, landed_scan, landing::Landed, signs, warnings,
+};
 
 /// NaN cells of a column, and all of its cells.
 type Counts = BTreeMap<String, (u64, u64)>;
@@ -80,10 +82,10 @@ async fn count(
         }
         let cells: Vec<Expr> = there
             .iter()
-            .map(|(name, _)| plan::landed(schema, name).alias(*name))
+            .map(|(name, _)| landed_cells::landed(schema, name).alias(*name))
             .collect();
         let names = there.iter().map(|(name, _)| ident(*name));
-        let rows = plan::read(session, source, generation)?
+        let rows = landed_scan::read(session, source, generation)?
             .select(cells)?
             .select(names.collect::<Vec<_>>())?;
         let mut stream = Box::pin(rows.execute_stream()).await?;

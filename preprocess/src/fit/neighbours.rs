@@ -22,7 +22,10 @@ use feedline_schemas::{
 use futures::TryStreamExt;
 use tokio::task::JoinSet;
 
-use super::{Fit, Rows, STEP};
+use super::{
+    aggregate::Rows,
+    progress::{Fit, STEP},
+};
 use crate::{
     Error, TrainSplit,
     scan::{ParquetFiles, ScanFile},

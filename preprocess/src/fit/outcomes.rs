@@ -21,12 +21,15 @@ use feedline_schemas::{
 };
 use futures::TryStreamExt;
 
-use super::{Fit, STEP, TargetSpec, is_constant};
+use super::{
+    fit_spec::TargetSpec,
+    progress::{Fit, STEP, is_constant},
+};
 use crate::{
     Error,
-    columns::system,
     exact_sum::{ExactMoments, ExactTotal},
     split::Folds,
+    system_columns,
 };
 
 /// Most classes that a category becomes the shares of.
@@ -119,9 +122,9 @@ impl Fit {
     /// The hash that rows of one fold share, and its column. Rows of a group that the split holds together are in one fold:
     /// a row would get the target of its siblings otherwise, which no row of another split gets.
     fn fold_by(&self) -> (FoldBy, &'static str) {
-        match self.rows.data_type(system::GROUP) {
-            Ok(_) => (FoldBy::Group, system::GROUP),
-            Err(_) => (FoldBy::Content, system::HASH),
+        match self.rows.data_type(system_columns::GROUP) {
+            Ok(_) => (FoldBy::Group, system_columns::GROUP),
+            Err(_) => (FoldBy::Content, system_columns::HASH),
         }
     }
 

@@ -11,12 +11,12 @@ use feedline_schemas::{
 };
 use futures::TryStreamExt;
 
-use super::{Fit, FitSpec, Texts, artefact, fit_rows, rows_of};
+use super::{Texts, artefact, fit_rows, fit_spec::FitSpec, progress::Fit, rows_of};
 use crate::{
     Error, TrainSplit,
-    columns::system,
     images::{self, Images},
     payload::{Payload, PayloadKind},
+    system_columns,
 };
 
 /// Fits the target of `spec`, which has no inputs, and to texts the ids of their characters, unless `tokens` says what
@@ -76,7 +76,7 @@ pub(crate) async fn fit_parts(
 /// Mean and deviation of the channels of the training split's images, from exact sums.
 async fn moments(train: &TrainSplit, images: &Images) -> Result<FittedImages, Error> {
     let mut total = ChannelSums::default();
-    let cells = train.frame().select(vec![ident(system::SUMS)])?;
+    let cells = train.frame().select(vec![ident(system_columns::SUMS)])?;
     let mut batches = cells.execute_stream().await?;
     while let Some(batch) = batches.try_next().await? {
         let cells = batch.column(0).as_fixed_size_binary().iter().flatten();

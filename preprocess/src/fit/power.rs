@@ -25,7 +25,7 @@ use feedline_schemas::{
 };
 use libm::{exp, expm1, log, log1p};
 
-use super::{Fit, STEP, is_constant};
+use super::progress::{Fit, STEP, is_constant};
 use crate::{
     Error,
     functions::{self, Profile},

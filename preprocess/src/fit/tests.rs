@@ -13,11 +13,11 @@ use datafusion::{
     execution::runtime_env::RuntimeEnvBuilder,
     prelude::{SessionConfig, SessionContext},
 };
-use feedline_schemas::transform::{CategoryEncoding, ImputeStatistic};
+use feedline_schemas::transform::{CategoryEncoding, FittedStep, ImputeStatistic, InputColumn};
 use serde_json::{Value, json};
 
 use super::*;
-use crate::{Applied, Transform};
+use crate::{Applied, Transform, transform::op_chain};
 
 /// A table of named columns whose kinds follow from their arrays.
 type Table<'a> = [(&'a str, ArrayRef)];

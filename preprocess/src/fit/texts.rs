@@ -16,12 +16,8 @@ use feedline_schemas::{
 use futures::TryStreamExt;
 
 use crate::{
-    Error,
-    columns::{DatasetSpec, shown},
-    landing::Landed,
-    plan, signs,
-    typing::{Missing, SHOWN},
-    warnings::TEXTS_NOT_NUMBERS,
+    Error, dataset_spec::DatasetSpec, landed_cells, landed_columns::shown, landed_scan,
+    landing::Landed, reject_reason::SHOWN, signs, typing::Missing, warnings::TEXTS_NOT_NUMBERS,
 };
 
 /// The cells of a column that have a value.
@@ -100,10 +96,10 @@ async fn count<'a>(
         }
         let cells: Vec<Expr> = there
             .iter()
-            .map(|(name, _)| plan::landed(schema, name).alias(*name))
+            .map(|(name, _)| landed_cells::landed(schema, name).alias(*name))
             .collect();
         let names = there.iter().map(|(name, _)| ident(*name));
-        let rows = plan::read(session, source, generation)?
+        let rows = landed_scan::read(session, source, generation)?
             .select(cells)?
             .select(names.collect::<Vec<_>>())?;
         let mut stream = Box::pin(rows.execute_stream()).await?;

@@ -5,8 +5,7 @@ use datafusion::{error::DataFusionError, logical_expr::ident};
 use futures::TryStreamExt;
 
 use crate::{
-    Error, TrainSplit,
-    columns::system,
+    Error, TrainSplit, system_columns,
     tokens::{Sample, WordCounts, learnt},
 };
 
@@ -35,7 +34,7 @@ pub(crate) async fn learn_tokenizer(
     partitions: usize,
 ) -> Result<(Vec<u8>, u64), Error> {
     let sample = Sample::new(spec.sample_bytes, bytes(train, spec).await?, spec.seed);
-    let columns = vec![ident(&spec.column), ident(system::HASH)];
+    let columns = vec![ident(&spec.column), ident(system_columns::HASH)];
     let stream = train.frame().select(columns)?.execute_stream().await?;
     let counted = stream.map_err(Error::from).map_ok(|batch| async move {
         let counting = tokio::task::spawn_blocking(move || count(&batch, &sample));

@@ -9,16 +9,14 @@ use feedline_schemas::{
     record::ColumnType,
 };
 
-use super::{Images, KEY};
+use super::image_steps::{COSINE, Images, KEY};
 use crate::{
     Error,
-    columns::{MergedColumn, find},
+    landed_columns::{MergedColumn, find},
 };
 
 /// Largest side of an image.
 const SIDE: u32 = 1 << 14;
-/// Least cosine of two embeddings that are near, where nothing is said.
-pub(super) const COSINE: f64 = 0.95;
 
 /// Steps for the images of a dataset; `None` where they are stored unchanged.
 ///

@@ -20,189 +20,23 @@ use datafusion::{
     physical_plan::{stream::RecordBatchStreamAdapter, streaming::PartitionStream},
     prelude::{DataFrame, SessionContext},
 };
-use feedline_schemas::{
-    config::{JoinConfig, JoinDuplicates, TimeColumn},
-    record::{ColumnType, RecordSchema},
-};
+use feedline_schemas::{config::JoinDuplicates, record::RecordSchema};
 use futures::{TryStreamExt, stream};
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Join, extended,
+    asof_times::Asof,
     operator::{Making, Operator},
-    typed,
+    resolved_join::Join,
     walk::{KEY, ORIGIN, Rule, THEIRS, TIME, Walk},
 };
 use crate::{
     Error,
-    columns::{MergedColumn, find},
-    landing::Landed,
-    plan::{landed_type, origin, read},
+    landed_cells::{origin, typed},
+    landed_columns::{MergedColumn, landed_type},
+    landed_scan::read,
     scalar::RowFunction,
-    series::{self, Instant},
 };
-
-/// Time settings of a join.
-#[derive(Clone, Debug)]
-pub(super) struct Asof {
-    /// When rows of the dataset are.
-    pub(super) time: Timed,
-    /// When rows of the source are.
-    pub(super) right_time: Timed,
-    /// The column of the age.
-    pub(super) age: Option<MergedColumn>,
-    rule: Rule,
-}
-
-/// Columns of timestamps, and their format.
-#[derive(Clone, Debug)]
-pub(super) struct Timed {
-    pub(super) column: String,
-    clock: Option<String>,
-    instant: Instant,
-}
-
-/// Resolves the time settings of `join`, which the configuration has at `at`.
-///
-/// # Errors
-/// [`Error::Config`] for columns that are missing or hold no times, and for keys that only such a
-/// join has.
-pub(super) fn resolve(
-    join: &JoinConfig,
-    columns: &[MergedColumn],
-    theirs: &[MergedColumn],
-    at: &impl Fn(&str) -> String,
-) -> Result<Option<Asof>, Error> {
-    if !join.r#match.is_asof() {
-        let keys = [
-            ("time", join.time.is_some()),
-            ("right_time", join.right_time.is_some()),
-            ("tolerance", join.tolerance.is_some()),
-            ("allow_exact_matches", join.allow_exact_matches),
-            ("duplicates", join.duplicates.is_some()),
-            ("age", join.age.is_some()),
-        ];
-        return match keys.into_iter().find(|(_, given)| *given) {
-            Some((key, _)) => {
-                let reason =
-                    "only a join by time has this key: set `match = \"asof\"`, or remove it";
-                Err(Error::config(at(key), reason))
-            }
-            None => Ok(None),
-        };
-    }
-    let Some(time) = &join.time else {
-        let reason =
-            "name the column with the time of each row, such as `time = { column = \"at\" }`";
-        return Err(Error::config(at("time"), reason));
-    };
-    let (right_key, right_time) = match &join.right_time {
-        Some(right_time) => ("right_time", right_time),
-        None => ("time", time),
-    };
-    let own = Timed::resolve(time, columns, &|key: &str| at(&format!("time.{key}")))?;
-    if join.right_time.is_none() {
-        check_both(time, join, columns, theirs, &at("right_time"))?;
-    }
-    let mut theirs = Timed::resolve(right_time, theirs, &|key: &str| {
-        at(&format!("{right_key}.{key}"))
-    })?;
-    // What has happened may be known too late, and never too early.
-    theirs.instant.is_later = true;
-    Ok(Some(Asof {
-        time: own,
-        right_time: theirs,
-        age: join.age.as_ref().map(|name| MergedColumn {
-            name: name.clone(),
-            r#type: ColumnType::Float64,
-        }),
-        rule: Rule {
-            tolerance: join.tolerance.map(|span| span.micros()),
-            exact: join.allow_exact_matches,
-            duplicates: join.duplicates.unwrap_or_default(),
-            source: join.source.to_string(),
-            key: at("duplicates"),
-        },
-    }))
-}
-
-/// Checks that the `time` settings of the rows fit those of the source.
-fn check_both(
-    time: &TimeColumn,
-    join: &JoinConfig,
-    columns: &[MergedColumn],
-    theirs: &[MergedColumn],
-    key: &str,
-) -> Result<(), Error> {
-    let is_read = time.format.is_some() || time.zone.is_some() || time.clock.is_some();
-    let source = &join.source;
-    for name in std::iter::once(&time.column).chain(&time.clock) {
-        let held = |columns: &[MergedColumn]| {
-            let column = columns.iter().find(|column| column.name == *name)?;
-            Some(match column.r#type {
-                ColumnType::Utf8 => "text",
-                number if number.is_number() => "numbers",
-                _ => "no text and no numbers",
-            })
-        };
-        let reason = match (held(columns), held(theirs)) {
-            (Some(_), None) => format!("source `{source}` has no column `{name}`"),
-            (Some(own), Some(other)) if own != other => {
-                if !is_read && own != "numbers" && other != "numbers" {
-                    continue;
-                }
-                format!(
-                    "column `{name}` holds {own} in the rows and {other} in source `{source}`, so `time` cannot say how \
-                     both are read"
-                )
-            }
-            _ => continue,
-        };
-        let reason = format!(
-            "{reason}; say here when the rows of `{source}` were known, such as `right_time = {{ column = \"at\" }}`"
-        );
-        return Err(Error::config(key, reason));
-    }
-    Ok(())
-}
-
-impl Timed {
-    fn resolve(
-        time: &TimeColumn,
-        columns: &[MergedColumn],
-        key: &impl Fn(&str) -> String,
-    ) -> Result<Self, Error> {
-        let column = find(&key("column"), &time.column, columns)?;
-        if time.zone.is_some() && column.r#type != ColumnType::Utf8 {
-            let reason = format!(
-                "column `{}` holds no text, so its times are in UTC as they are; remove this key",
-                time.column
-            );
-            return Err(Error::config(key("zone"), reason));
-        }
-        Ok(Self {
-            instant: series::check_time(time, columns, key)?,
-            column: time.column.clone(),
-            clock: time.clock.clone(),
-        })
-    }
-
-    /// Returns true if `name` is one of its columns.
-    pub(super) fn is_of(&self, name: &str) -> bool {
-        self.column == name || self.clock.as_deref() == Some(name)
-    }
-
-    /// Timestamps of the rows of a schema version; null where they cannot be read.
-    fn over(&self, schema: &RecordSchema) -> Expr {
-        // A column that is already a timestamp must not be parsed as text.
-        let cell = |name: &String| match schema.columns.iter().any(|column| column.name == *name) {
-            true => ident(name),
-            false => lit(ScalarValue::Utf8(None)),
-        };
-        let cells = std::iter::once(&self.column).chain(&self.clock);
-        self.instant.clone().over(cells.map(cell).collect())
-    }
-}
 
 impl Join {
     /// `rows`, which have the columns of `schema`, each with what its newest partner brings.
@@ -277,8 +111,7 @@ impl Join {
         Ok(all.filter(is_placed())?)
     }
 
-    /// Counts the rows of `sources` that find a partner, with the columns of the joins before, and
-    /// the rows of the source that are one.
+    /// Counts those of the `landed` rows that find a partner, and the rows of the source that are one.
     ///
     /// # Errors
     /// As [`Walk::over`].
@@ -286,18 +119,12 @@ impl Join {
         &self,
         asof: &Asof,
         session: &SessionContext,
-        sources: &[Landed],
-        before: &[Self],
+        landed: impl FnOnce() -> Result<Vec<(DataFrame, RecordSchema)>, Error>,
     ) -> Result<(u64, u64), Error> {
         let mut all = self.their_rows(asof, session, &[], &[])?;
-        for source in sources {
-            for generation in &source.generations {
-                let rows = read(session, source, generation)?;
-                let rows = super::beside(session, rows, &generation.schema, before)?;
-                let schema = extended(&generation.schema, before);
-                let own = marks(self.left_key(&schema), asof.time.over(&schema), false);
-                all = all.union(rows.select(own)?.filter(is_placed())?)?;
-            }
+        for (rows, schema) in landed()? {
+            let own = marks(self.left_key(&schema), asof.time.over(&schema), false);
+            all = all.union(rows.select(own)?.filter(is_placed())?)?;
         }
         let mut walk = Walk::new(asof.rule.clone());
         let mut rows = sorted(all, &asof.rule)?.execute_stream().await?;

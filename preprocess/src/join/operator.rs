@@ -12,7 +12,7 @@ use arrow::{
 };
 
 use super::walk::{Found, KEY, Place, Rule, THEIRS, TIME, Walk};
-use crate::{Error, series::shown, stage::column};
+use crate::{Error, series::shown, system_columns::column};
 
 /// Columns and rule of the joined rows.
 #[derive(Clone, Debug)]

@@ -175,11 +175,11 @@ async fn what_is_joined_on_is_held_in_memory_only_where_it_is_small() {
         let (mut context, scratch) = context(&root, 2);
         context.memory_bytes = Some(4 << 20);
         let session =
-            crate::plan::session(&context, scratch.path(), 2, None, joined_bytes).unwrap();
+            crate::session::session(&context, scratch.path(), 2, None, joined_bytes).unwrap();
         let config = pipeline(&joined("reject"));
         let [a, b] = [0, 1].map(|at: usize| Landed::read(&root, &config.source[at], None));
         let (a, b) = (a.await.unwrap(), b.await.unwrap());
-        let mut merged = columns::merge(a.generations.iter().map(|g| &g.schema));
+        let mut merged = landed_columns::merge(a.generations.iter().map(|g| &g.schema));
         let joins = resolve(config.dataset.as_ref().unwrap(), &mut merged, &[b]).unwrap();
         let generation = &a.generations[0];
         let rows = read(&session, &a, generation).unwrap();

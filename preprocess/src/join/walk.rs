@@ -7,7 +7,7 @@ use arrow::{
 };
 use feedline_schemas::{config::JoinDuplicates, ids::Origin};
 
-use crate::{Error, series::shown, stage::column};
+use crate::{Error, series::shown, system_columns::column};
 
 /// `utf8`, the key; null for none.
 pub(super) const KEY: &str = "_join_key";

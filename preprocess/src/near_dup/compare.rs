@@ -14,15 +14,14 @@ use futures::TryStreamExt;
 use tokio::task::JoinSet;
 use xxhash_rust::xxh3::xxh3_64;
 
-use super::NearDup;
+use super::compared_column::NearDup;
 use crate::{
     Error,
-    columns::system,
     meter::Meter,
     scan::ScanFile,
     scratch::{Scratch, ScratchFile},
     split::code,
-    stage::column,
+    system_columns::{self, column},
     text::near::{Clusters, Entry, Index, Signer, Sketch},
 };
 
@@ -147,14 +146,14 @@ impl Worker {
     }
 
     fn sketches(&self, batch: &RecordBatch) -> Vec<(Entry, u64, Sketch)> {
-        let origins = column(batch, system::ORIGIN).as_primitive::<UInt64Type>();
+        let origins = column(batch, system_columns::ORIGIN).as_primitive::<UInt64Type>();
         let texts = column(batch, &self.column).as_string::<i32>();
         let is_used = |row: usize| match self.kind {
-            Kind::Row => column(batch, system::REJECT).is_null(row),
+            Kind::Row => column(batch, system_columns::REJECT).is_null(row),
             Kind::Frozen | Kind::Of(_) => true,
         };
         let group = |row: usize| match self.kind {
-            Kind::Row => column(batch, system::SPLIT)
+            Kind::Row => column(batch, system_columns::SPLIT)
                 .as_primitive::<UInt8Type>()
                 .value(row),
             Kind::Frozen => 0,

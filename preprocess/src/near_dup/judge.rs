@@ -13,11 +13,15 @@ use arrow::{
 use datafusion::error::Result;
 use feedline_schemas::{
     config::NearDupKeep,
-    ids::{Hash128, TableName},
+    ids::{Hash128, Origin, TableName},
 };
 
-use super::{named, reason};
-use crate::{content::HASH_BYTES, scalar::RowFunction, text::near::Clusters, typing::Reason};
+use crate::{
+    content::HASH_BYTES,
+    reject_reason::{self, Reason},
+    scalar::RowFunction,
+    text::near::Clusters,
+};
 
 /// Clusters and what they mean for rows.
 pub(super) struct Judgement {
@@ -69,8 +73,8 @@ impl Judgement {
             return None;
         }
         let (reason, names) = match first.is_frozen {
-            true => (reason::FROZEN, &self.frozen),
-            false => (reason::COPY, &self.names),
+            true => (reject_reason::NEAR_DUPLICATE_OF_FROZEN, &self.frozen),
+            false => (reject_reason::NEAR_DUPLICATE, &self.names),
         };
         let reason = Reason {
             reason: reason.to_owned(),
@@ -171,4 +175,16 @@ impl RowFunction for GroupOf {
         });
         Ok(Arc::new(FixedSizeBinaryArray::try_from_iter(groups)?))
     }
+}
+
+/// A row as people find it.
+pub(super) fn named(names: &[TableName], origin: u64) -> String {
+    let at = Origin::from_packed(origin);
+    let source = usize::try_from(at.source()).ok().and_then(|i| names.get(i));
+    format!(
+        "row {} of batch {} of source `{}`",
+        at.row(),
+        at.sequence(),
+        source.map_or_else(String::new, TableName::to_string)
+    )
 }

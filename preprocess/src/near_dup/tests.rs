@@ -4,11 +4,15 @@ use arrow::{
     array::{ArrayRef, FixedSizeBinaryArray, RecordBatch, StringArray, UInt8Array, UInt64Array},
     datatypes::DataType,
 };
-use feedline_schemas::progress::Silent;
+use feedline_schemas::{
+    config::{DatasetConfig, DatasetKind, NearDupConfig},
+    progress::Silent,
+    record::ColumnType,
+};
 use feedline_storage::Store;
 
 use super::*;
-use crate::{columns, stage::stage, testing::context};
+use crate::{column_roles, landed_columns::MergedColumn, session, stage::stage, testing::context};
 
 /// Audits documents in splits of the test's choice.
 async fn audited(documents: &[(&str, Split)]) -> Result<(), Error> {
@@ -21,27 +25,27 @@ async fn audited(documents: &[(&str, Split)]) -> Result<(), Error> {
         name: "text".into(),
         r#type: ColumnType::Utf8,
     };
-    let spec = columns::resolve(&config, &[landed]).unwrap();
+    let spec = column_roles::resolve(&config, &[landed]).unwrap();
     let (context, folder) = context(&Store::memory(), 2);
     let scratch = Scratch::claim(folder.path()).unwrap();
-    let session = plan::session(&context, &scratch.path("spill"), 1, None, 0).unwrap();
+    let session = session::session(&context, &scratch.path("spill"), 1, None, 0).unwrap();
     let count = documents.len() as u64;
     let hashes = (0..count).map(|i| u128::from(i).to_be_bytes());
     let columns: Vec<(&str, ArrayRef)> = vec![
         (
-            system::ORIGIN,
+            system_columns::ORIGIN,
             Arc::new((0..count).collect::<UInt64Array>()),
         ),
         (
-            system::HASH,
+            system_columns::HASH,
             Arc::new(FixedSizeBinaryArray::try_from_iter(hashes).unwrap()),
         ),
         (
-            system::SPLIT,
+            system_columns::SPLIT,
             Arc::new(documents.iter().map(|d| d.1 as u8).collect::<UInt8Array>()),
         ),
         (
-            system::REJECT,
+            system_columns::REJECT,
             arrow::array::new_null_array(&DataType::Utf8, documents.len()),
         ),
         (

@@ -16,9 +16,9 @@ use futures::TryStreamExt;
 
 use super::columns;
 use crate::{
-    Error,
+    Error, landed_cells, landed_scan,
     landing::Landed,
-    plan, signs,
+    signs,
     typing::{Missing, to_float},
 };
 
@@ -61,9 +61,9 @@ pub(crate) async fn missing(
             }
             let cells = there
                 .iter()
-                .map(|(_, cells)| plan::landed(schema, &cells.name).alias(&cells.name));
-            let rows =
-                plan::read(session, source, generation)?.select(cells.collect::<Vec<_>>())?;
+                .map(|(_, cells)| landed_cells::landed(schema, &cells.name).alias(&cells.name));
+            let rows = landed_scan::read(session, source, generation)?
+                .select(cells.collect::<Vec<_>>())?;
             let mut stream = rows.execute_stream().await?;
             while let Some(batch) = stream.try_next().await? {
                 for (array, (kind, cells)) in batch.columns().iter().zip(&mut there) {

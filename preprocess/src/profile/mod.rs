@@ -30,7 +30,7 @@ use crate::{
     quantile::{Quantile, Wanted},
     stage::Staged,
     steps::column,
-    transform::{CellOp, op_chain},
+    transform::{CellOp, is_shared, op_chain},
 };
 
 /// Columns of numbers that one query counts.
@@ -279,22 +279,6 @@ pub(crate) fn caps(artefact: &TransformArtefact, name: &str) -> Option<[(f64, f6
         }
     }
     None
-}
-
-/// Returns true if a step looks at this column and others at once.
-pub(crate) fn is_shared(steps: &[FittedStep], name: &str) -> bool {
-    steps.iter().any(|step| match step {
-        FittedStep::Knn { columns, .. } => columns.iter().any(|column| column.name == name),
-        FittedStep::Winsorize { columns } => {
-            let mut of_name = columns.iter().filter(|column| column.name == name);
-            of_name.any(|column| column.groups.is_some())
-        }
-        FittedStep::Standardize { columns } => {
-            let mut of_name = columns.iter().filter(|column| column.name == name);
-            of_name.any(|column| column.groups.is_some())
-        }
-        _ => false,
-    })
 }
 
 /// Quantiles at the edges of the bins.

@@ -14,78 +14,19 @@ use feedline_schemas::{
 };
 
 use super::{
-    Fault,
+    fault::Fault,
     held::{Conflict, Held, LandedAs},
+    raw_cell::Raw,
     written::{Read, Written},
 };
 use crate::{
+    reject_reason::{self, SHOWN},
     signs,
-    typing::{Missing, SHOWN, float_text, is_large_integer, reason, to_float},
+    typing::{Missing, float_text, is_large_integer, to_float},
 };
 
 /// Reason for rejecting a row with a cell that its column cannot hold; ingest uses the same name.
 const TYPE_CONFLICT: &str = "type_conflict";
-
-/// Characters of a cell that a conflict shows, as many as ingest shows.
-const CONFLICT_SHOWN: usize = 100;
-
-/// A cell as a file has it.
-#[derive(Clone, Debug, PartialEq)]
-pub(super) enum Raw<'a> {
-    Null,
-    Bool(bool),
-    Int(i64),
-    Float(f64),
-    /// Text that the file says is text; a number beyond 64 bits is one too.
-    Text(Cow<'a, str>),
-    /// Text of a format without types.
-    Cell(&'a str),
-    /// Something that no such column holds.
-    Nested(&'static str),
-}
-
-impl Raw<'_> {
-    /// The cell as text, to be carried along; none where there is no value.
-    pub(super) fn carried(&self) -> Option<String> {
-        match self {
-            Self::Null | Self::Nested(_) => None,
-            Self::Bool(value) => Some(value.to_string()),
-            Self::Int(value) => Some(value.to_string()),
-            Self::Float(value) => Some(format!("{value:?}")),
-            Self::Text(text) => Some(text.clone().into_owned()),
-            Self::Cell(text) => Some((*text).to_owned()),
-        }
-    }
-
-    /// Name of its type, as ingest has it.
-    fn kind(&self) -> &'static str {
-        match self {
-            Self::Null => "null",
-            Self::Bool(_) => "a boolean",
-            Self::Int(_) => "an integer",
-            Self::Float(_) => "a float",
-            Self::Text(_) | Self::Cell(_) => "text",
-            Self::Nested(what) => what,
-        }
-    }
-
-    /// It in a message, as ingest writes it.
-    fn shown(&self) -> String {
-        let whole = match self {
-            Self::Text(text) => quoted(text),
-            Self::Cell(text) => quoted(text),
-            other => other.carried().unwrap_or_default(),
-        };
-        match whole.char_indices().nth(CONFLICT_SHOWN) {
-            Some((end, _)) => format!("{}...", &whole[..end]),
-            None => whole,
-        }
-    }
-}
-
-fn quoted(text: &str) -> String {
-    serde_json::Value::from(text).to_string()
-}
 
 /// Cells of a column that have a value and were read as missing.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -240,7 +181,7 @@ fn large_integer(held: &Held<'_>, missing: &Missing) -> Option<String> {
 
 fn too_large(name: &str, value: &str) -> Fault {
     let detail = format!("column `{name}`: `{value}` is beyond 2^53");
-    Fault::new(reason::INTEGER_TOO_LARGE, detail)
+    Fault::new(reject_reason::INTEGER_TOO_LARGE, detail)
 }
 
 /// Returns true for text that the build makes missing although it is not declared as a null value.
@@ -285,7 +226,7 @@ mod tests {
     use arrow::datatypes::Float64Type;
     use proptest::prelude::*;
 
-    use super::*;
+    use super::{super::raw_cell::quoted, *};
     use crate::{
         scalar::RowFunction,
         typing::{Category, Numeric},

@@ -12,7 +12,7 @@ use std::{
 
 use feedline_schemas::{csv_cell::DELIMITERS, file_signature::format_by_signature};
 
-use super::{Assembly, Fault, Reader, cell::Raw, names::Named};
+use super::{assembly::Assembly, fault::Fault, names::Named, raw_cell::Raw, row_reader::RowReader};
 
 /// Most bytes of one row: a quote that is never closed must not read the rest of a file into memory.
 const ROW: u64 = 64 << 20;
@@ -177,7 +177,7 @@ impl CsvRows {
     }
 }
 
-impl Reader for CsvRows {
+impl RowReader for CsvRows {
     fn columns(&self) -> Option<&Named> {
         Some(&self.header)
     }

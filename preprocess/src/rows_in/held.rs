@@ -14,7 +14,7 @@ use feedline_schemas::{
     transform::{FittedStep, InputColumn, InputKind, TransformArtefact},
 };
 
-use super::cell::Raw;
+use super::raw_cell::Raw;
 use crate::{plain, typing::float_text};
 
 /// Type of the landed column.

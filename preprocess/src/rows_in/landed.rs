@@ -11,7 +11,7 @@ use feedline_schemas::{
 };
 use feedline_storage::Store;
 
-use crate::{Error, columns::merge};
+use crate::{Error, landed_columns::merge};
 
 /// Types of the landed columns by name, at the log positions that `manifest` names, in the landing zone below `root`. One
 /// object is read for each source. A source whose landing zone is missing or different gives no

@@ -12,7 +12,7 @@ use std::{
 use feedline_schemas::record::{join_path, split_path};
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
-use super::{Assembly, Fault, Reader, cell::Raw, names::Named};
+use super::{assembly::Assembly, fault::Fault, names::Named, raw_cell::Raw, row_reader::RowReader};
 
 /// Longest line, in bytes.
 const LINE: u64 = 64 << 20;
@@ -144,7 +144,7 @@ impl NdjsonRows {
     }
 }
 
-impl Reader for NdjsonRows {
+impl RowReader for NdjsonRows {
     fn columns(&self) -> Option<&Named> {
         None
     }

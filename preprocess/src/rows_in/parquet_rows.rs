@@ -25,7 +25,9 @@ use parquet::{
     file::reader::ChunkReader,
 };
 
-use super::{Assembly, Reader, RowSource, cell::Raw, names::Named};
+use super::{
+    assembly::Assembly, names::Named, raw_cell::Raw, reading::RowSource, row_reader::RowReader,
+};
 use crate::plain::points_in_time;
 
 /// Largest file from a pipe: its index is at its end, so the file is held in memory.
@@ -107,7 +109,7 @@ impl ParquetRows {
     }
 }
 
-impl Reader for ParquetRows {
+impl RowReader for ParquetRows {
     fn columns(&self) -> Option<&Named> {
         Some(&self.names)
     }

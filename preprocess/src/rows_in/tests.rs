@@ -1,9 +1,17 @@
 //! New rows against the build: the same cells, features and reasons, in any format and in batches of any size.
 
-use std::{fmt::Write as _, io::Cursor, sync::LazyLock};
+use std::{
+    collections::BTreeMap,
+    fmt::Write as _,
+    io::Cursor,
+    sync::{Arc, LazyLock},
+};
 
-use arrow::array::{ArrayRef, BooleanArray, Float64Array, Int64Array, StringArray};
-use feedline_schemas::record::ColumnType::{self, Bool, Float64, Int64, Utf8};
+use arrow::array::{ArrayRef, BooleanArray, Float64Array, Int64Array, RecordBatch, StringArray};
+use feedline_schemas::{
+    config::ContractConfig,
+    record::ColumnType::{self, Bool, Float64, Int64, Utf8},
+};
 use feedline_storage::Store;
 use parquet::arrow::ArrowWriter;
 use proptest::prelude::*;
@@ -11,7 +19,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::{
-    read_manifest, read_transform,
+    Transform, read_manifest, read_transform,
     testing::{Cells, LandingZone, build_with, written},
 };
 

@@ -3,7 +3,7 @@
 
 use feedline_schemas::{csv_cell::CellFormat, number, record::ColumnType};
 
-use super::{RowsReading, cell::Raw, held::LandedAs};
+use super::{held::LandedAs, raw_cell::Raw, reading::RowsReading};
 use crate::{plain, series::Instant};
 
 /// Name of RFC 3339 among the timestamp formats.

@@ -21,7 +21,10 @@ use jiff::{
 };
 use serde::{Deserialize, Serialize};
 
-use crate::{scalar::RowFunction, typing::Reason};
+use crate::{
+    reject_reason::{self, Reason},
+    scalar::RowFunction,
+};
 
 /// Characters of a value shown in a reject.
 const SHOWN: usize = 120;
@@ -263,7 +266,7 @@ impl RowFunction for Untimed {
             times.is_null(row).then(|| {
                 let cell = cells.filter(|cells| cells.is_valid(row));
                 let reason = Reason {
-                    reason: super::reason::UNREADABLE.to_owned(),
+                    reason: reject_reason::TIME_UNREADABLE.to_owned(),
                     column: self.column.clone(),
                     value: cell.map_or_else(String::new, |cells| {
                         cells.value(row).chars().take(SHOWN).collect()

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use feedline_schemas::manifest::{NaiveForecast, NaiveMethod, NaiveMetrics, Split};
 
-use super::Sequence;
+use super::sequence::Sequence;
 
 /// Rows back from the row of the target, in its entity, that naive forecasts take its value from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -11,13 +11,15 @@ use arrow::{
     datatypes::{DataType, Float64Type, Int64Type, SchemaRef, UInt8Type, UInt64Type},
 };
 use datafusion::{
+    catalog::streaming::StreamingTable,
     error::{DataFusionError, Result as EngineResult},
     execution::{
         SendableRecordBatchStream, TaskContext,
         memory_pool::{MemoryConsumer, MemoryReservation},
     },
+    logical_expr::{Partitioning, ident},
     physical_plan::{stream::RecordBatchStreamAdapter, streaming::PartitionStream},
-    prelude::DataFrame,
+    prelude::{DataFrame, SessionContext},
 };
 use feedline_schemas::{
     config::{Gaps, SameTime},
@@ -26,17 +28,55 @@ use feedline_schemas::{
 use futures::{TryStreamExt, stream};
 
 use super::{
-    ENTITY, RESERVED, Series, TIME, instant, reason,
+    features::{ENTITY, RESERVED, Series, TIME},
+    instant,
     window::{Row, State},
 };
-use crate::{Error, columns::system, kept, stage::column, typing::Reason};
+use crate::{
+    Error, kept,
+    reject_reason::{self, Reason},
+    system_columns::{self, column},
+};
+
+impl Series {
+    /// `rows` with the features and [`REACH`](super::features::REACH), without what they are made of.
+    ///
+    /// # Errors
+    /// Failures of the engine; those of the rows come when they are read.
+    pub(crate) fn onto(
+        self: &Arc<Self>,
+        session: &SessionContext,
+        rows: DataFrame,
+    ) -> Result<DataFrame, Error> {
+        let input = rows.schema().as_arrow().clone();
+        let schema = Arc::new(self.schema(&input));
+        let newest_first = self.duplicates == SameTime::Last;
+        let sorted = rows.sort(vec![
+            ident(ENTITY).sort(true, true),
+            ident(TIME).sort(true, true),
+            ident(system_columns::REJECT)
+                .is_not_null()
+                .sort(true, false),
+            ident(system_columns::ORIGIN).sort(!newest_first, false),
+        ])?;
+        let partition = Sorted {
+            frame: sorted,
+            schema: Arc::clone(&schema),
+            series: Arc::clone(self),
+        };
+        let table = StreamingTable::try_new(schema, vec![Arc::new(partition)])?;
+        let rows = session.read_table(Arc::new(table))?;
+        let partitions = session.state().config().target_partitions();
+        Ok(rows.repartition(Partitioning::RoundRobinBatch(partitions))?)
+    }
+}
 
 /// Rows in order, with their features.
 #[derive(Debug)]
-pub(super) struct Sorted {
-    pub(super) frame: DataFrame,
-    pub(super) schema: SchemaRef,
-    pub(super) series: Arc<Series>,
+struct Sorted {
+    frame: DataFrame,
+    schema: SchemaRef,
+    series: Arc<Series>,
 }
 
 impl PartitionStream for Sorted {
@@ -149,7 +189,7 @@ impl Operator {
         let rows = batch.num_rows();
         let entities = column(batch, ENTITY).as_fixed_size_binary();
         let times = column(batch, TIME).as_primitive::<Int64Type>();
-        let origins = column(batch, system::ORIGIN).as_primitive::<UInt64Type>();
+        let origins = column(batch, system_columns::ORIGIN).as_primitive::<UInt64Type>();
         let series = Arc::clone(&self.series);
         let values: Vec<&Float64Array> = (0..series.of.len())
             .map(|place| column(batch, &Series::column_of(place)).as_primitive::<Float64Type>())
@@ -201,7 +241,7 @@ impl Operator {
         for (field, cells) in batch.schema().fields().iter().zip(batch.columns()) {
             match field.name().as_str() {
                 name if series.is_of(name) => {}
-                system::REJECT => columns.push(marked(cells, &copies, times)),
+                system_columns::REJECT => columns.push(marked(cells, &copies, times)),
                 _ => columns.push(Arc::clone(cells)),
             }
         }
@@ -328,7 +368,7 @@ fn marked(reasons: &ArrayRef, copies: &[bool], times: &Int64Array) -> ArrayRef {
         true => Some(old.value(row).to_owned()),
         false => is_copy.then(|| {
             let reason = Reason {
-                reason: reason::SAME_TIME.to_owned(),
+                reason: reject_reason::SAME_TIME.to_owned(),
                 column: String::new(),
                 value: instant::shown(times.value(row)),
             };
@@ -382,8 +422,9 @@ fn averaged(batch: &RecordBatch, has_splits: bool) -> Result<RecordBatch, Error>
     if groups.is_empty() {
         return Ok(batch.clone());
     }
-    let (schema, rejects) = (batch.schema(), column(batch, system::REJECT));
-    let splits = has_splits.then(|| column(batch, system::SPLIT).as_primitive::<UInt8Type>());
+    let (schema, rejects) = (batch.schema(), column(batch, system_columns::REJECT));
+    let splits =
+        has_splits.then(|| column(batch, system_columns::SPLIT).as_primitive::<UInt8Type>());
     let is_beside = |first: usize, row: usize| {
         splits.is_none_or(|splits| splits.value(first) == splits.value(row))
     };

@@ -6,14 +6,15 @@ use feedline_schemas::{
 };
 
 use super::{
-    Feature, FeatureKind, RESERVED, Series,
+    features::{Feature, FeatureKind, RESERVED, Series},
     instant::{self, Instant},
     sequence,
     window::Span,
 };
 use crate::{
     Error,
-    columns::{MergedColumn, check_reserved, find},
+    landed_columns::{MergedColumn, find},
+    system_columns::check_reserved,
 };
 
 const KEY: &str = "dataset.series";

@@ -9,12 +9,15 @@ use datafusion::logical_expr::ident;
 use feedline_schemas::manifest::Split;
 use futures::TryStreamExt;
 
-use super::{ENTITY, REACH, Series, TIME, instant};
+use super::{
+    features::{ENTITY, REACH, Series, TIME},
+    instant,
+};
 use crate::{
     Error,
-    columns::system,
     split::code,
-    stage::{Staged, column},
+    stage::Staged,
+    system_columns::{self, column},
 };
 
 /// Looks for rows that look back at rows of another split. Rejected rows are in none.
@@ -26,9 +29,15 @@ pub(crate) async fn check(series: Option<&Series>, staged: &Staged) -> Result<()
         return Ok(());
     }
     let columns = || {
-        [ENTITY, TIME, system::ORIGIN, REACH, system::SPLIT]
-            .map(ident)
-            .to_vec()
+        [
+            ENTITY,
+            TIME,
+            system_columns::ORIGIN,
+            REACH,
+            system_columns::SPLIT,
+        ]
+        .map(ident)
+        .to_vec()
     };
     let mut rows = staged.frame(Split::Train)?.select(columns())?;
     for split in [Split::Validation, Split::Test] {
@@ -37,7 +46,7 @@ pub(crate) async fn check(series: Option<&Series>, staged: &Staged) -> Result<()
     let sorted = rows.sort(vec![
         ident(ENTITY).sort(true, false),
         ident(TIME).sort(true, false),
-        ident(system::ORIGIN).sort(true, false),
+        ident(system_columns::ORIGIN).sort(true, false),
     ])?;
     let mut stream = sorted.execute_stream().await?;
     let mut looking = Looking::default();
@@ -45,7 +54,7 @@ pub(crate) async fn check(series: Option<&Series>, staged: &Staged) -> Result<()
         let entities = column(&batch, ENTITY).as_fixed_size_binary();
         let times = column(&batch, TIME).as_primitive::<Int64Type>();
         let reaches = column(&batch, REACH).as_primitive::<Int64Type>();
-        let splits = column(&batch, system::SPLIT).as_primitive::<UInt8Type>();
+        let splits = column(&batch, system_columns::SPLIT).as_primitive::<UInt8Type>();
         for row in 0..batch.num_rows() {
             let reach = reaches.is_valid(row).then(|| reaches.value(row));
             looking.take(

@@ -11,17 +11,26 @@ use arrow::{
         ArrayRef, AsArray, FixedSizeBinaryArray, Float64Array, Int64Array, RecordBatch,
         StringArray, UInt64Array,
     },
-    datatypes::{Float64Type, Int64Type},
+    datatypes::{DataType, Field, Float64Type, Int64Type, Schema},
 };
-use feedline_schemas::record::ColumnType::{self, Float64, Int64, Utf8};
+use feedline_schemas::{
+    config::Closed,
+    record::ColumnType::{self, Float64, Int64, Utf8},
+};
 use proptest::prelude::*;
 
-use super::{operator::Operator, *};
+use super::{
+    features::{Feature, FeatureKind, REACH},
+    operator::Operator,
+    window::Span,
+    *,
+};
 use crate::{
-    columns::{self, MergedColumn},
-    stage::column,
+    Error, column_roles,
+    landed_columns::MergedColumn,
+    reject_reason::{self, Reason},
+    system_columns::{self, column},
     testing::pipeline,
-    typing::Reason,
 };
 
 const LANDED: [(&str, ColumnType); 5] = [
@@ -40,7 +49,7 @@ pub(super) fn resolved(dataset: &str) -> Result<Arc<Series>, Error> {
         r#type,
     });
     let config = pipeline(dataset).dataset.unwrap();
-    columns::resolve(&config, &columns).map(|spec| spec.series.unwrap())
+    column_roles::resolve(&config, &columns).map(|spec| spec.series.unwrap())
 }
 
 /// Series with these further keys and features.
@@ -62,10 +71,13 @@ fn batch(rows: &[Reading], first: usize) -> RecordBatch {
     let origins = (first..first + rows.len()).map(|origin| origin as u64);
     let columns: Vec<(&str, ArrayRef)> = vec![
         (
-            system::ORIGIN,
+            system_columns::ORIGIN,
             Arc::new(UInt64Array::from_iter_values(origins)),
         ),
-        (system::REJECT, Arc::new(StringArray::new_null(rows.len()))),
+        (
+            system_columns::REJECT,
+            Arc::new(StringArray::new_null(rows.len())),
+        ),
         (
             ENTITY,
             Arc::new(FixedSizeBinaryArray::try_from_iter(entities).unwrap()),
@@ -402,12 +414,12 @@ fn trap_25_rows_at_one_instant_are_one_by_rule() {
             let made = run(&series, &rows, size).unwrap();
             let expected = [None, Some(1.0), None, None, Some(stands)];
             assert_eq!(cells(&made, "f0"), expected, "{rule} {size}");
-            let reasons = column(&made, system::REJECT).as_string::<i32>();
+            let reasons = column(&made, system_columns::REJECT).as_string::<i32>();
             let left: Vec<bool> = reasons.iter().map(|reason| reason.is_some()).collect();
             assert_eq!(left, [false, false, true, true, false]);
             assert_eq!(
                 Reason::from_json(reasons.value(2)).reason,
-                reason::SAME_TIME
+                reject_reason::SAME_TIME
             );
         }
     }

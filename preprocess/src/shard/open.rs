@@ -23,7 +23,10 @@ use feedline_schemas::{
 use feedline_storage::{Growing, Store};
 use xxhash_rust::xxh3::Xxh3;
 
-use super::{Stored, footer_blocks, joined, path_of, put_lengths};
+use super::{
+    footer::footer_blocks,
+    stored_shard::{Stored, joined, path_of, put_lengths},
+};
 use crate::Error;
 
 /// Alignment of buffers, in bytes.

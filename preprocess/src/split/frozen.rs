@@ -14,22 +14,24 @@ use datafusion::{
 };
 use serde::{Deserialize, Serialize};
 
-use crate::{Error, columns::system, scalar::RowFunction, typing::Reason};
-
-/// Reason of rows that the frozen source holds too.
-pub(crate) const OF_FROZEN: &str = "of_frozen";
+use crate::{
+    Error,
+    reject_reason::{self, Reason},
+    scalar::RowFunction,
+    system_columns,
+};
 
 const THEIRS: &str = "_frozen";
 
 /// The rows and those of the frozen source, each with a content of its own. Rows with the content
 /// of a frozen row, or with a key in its group, are rejected.
 pub(crate) fn apart(rows: DataFrame, frozen: DataFrame, has_key: bool) -> Result<DataFrame, Error> {
-    let mut marked = mark(rows, &frozen, system::HASH, "the same row")?;
+    let mut marked = mark(rows, &frozen, system_columns::HASH, "the same row")?;
     if has_key {
         marked = mark(
             marked,
             &frozen,
-            system::GROUP,
+            system_columns::GROUP,
             "a row of the same `dataset.split.key`",
         )?;
     }
@@ -53,7 +55,7 @@ fn mark(rows: DataFrame, frozen: &DataFrame, by: &str, what: &str) -> Result<Dat
     let columns: Vec<Expr> = names
         .iter()
         .map(|name| match name.as_str() {
-            system::REJECT => {
+            system_columns::REJECT => {
                 let what = what.to_owned();
                 let reason = OfFrozen { what }.over(vec![ident(name), ident(THEIRS)]);
                 reason.alias(name)
@@ -82,7 +84,7 @@ impl RowFunction for OfFrozen {
                 return Some(reasons.value(row).to_owned());
             }
             let reason = Reason {
-                reason: OF_FROZEN.to_owned(),
+                reason: reject_reason::OF_FROZEN.to_owned(),
                 column: String::new(),
                 value: format!("{} is in the frozen source", self.what),
             };

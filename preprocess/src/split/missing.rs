@@ -18,12 +18,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     content::HASH_BYTES,
+    reject_reason::Reason,
     scalar::RowFunction,
-    typing::{Missing, Reason, to_float},
+    typing::{Missing, to_float},
 };
-
-/// Reason of rows without a key, where such rows are rejected.
-pub(crate) const MISSING_KEY: &str = "missing_key";
 
 /// Test of a row for a value in any of the columns of a key.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]

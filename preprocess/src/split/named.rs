@@ -27,17 +27,13 @@ use serde::{Deserialize, Serialize};
 use super::{code, integers};
 use crate::{
     Error,
-    columns::{MergedColumn, find},
     functions::register_spellings,
-    join::typed,
-    plan::landed_type,
+    landed_cells::typed,
+    landed_columns::{MergedColumn, find, landed_type},
+    reject_reason::{self, Reason},
     scalar::RowFunction,
     told,
-    typing::Reason,
 };
-
-/// Reason of rows without a split.
-pub(crate) const NO_SPLIT: &str = "no_split";
 
 /// Key of the expression in the configuration.
 pub(super) const EXPRESSION: &str = "dataset.split.expression";
@@ -231,7 +227,7 @@ impl RowFunction for NoSplit {
                 Some(name) => format!("`{}`", name.chars().take(SHOWN).collect::<String>()),
             };
             let reason = Reason {
-                reason: NO_SPLIT.to_owned(),
+                reason: reject_reason::NO_SPLIT.to_owned(),
                 column: self.at.clone(),
                 value: format!("{shown} is not train, validation or test"),
             };

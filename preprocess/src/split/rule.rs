@@ -3,7 +3,7 @@
 use feedline_schemas::config::{DatasetConfig, DatasetKind, SplitBy, SplitConfig};
 
 use super::{named::Named, time::TimeRule};
-use crate::{Error, columns::MergedColumn, payload::Payload};
+use crate::{Error, landed_columns::MergedColumn, payload::Payload};
 
 /// Rule that decides the split of a row.
 #[derive(Clone, Debug)]

@@ -30,19 +30,17 @@ use feedline_schemas::{
 };
 use serde::{Deserialize, Serialize};
 
-use super::{code, named::NO_SPLIT};
+use super::code;
 use crate::{
     Error,
-    columns::{MergedColumn, find, system},
-    join::typed,
-    range::{EMBARGO, Ends},
+    landed_cells::typed,
+    landed_columns::{MergedColumn, find},
+    range::Ends,
+    reject_reason::{self, Reason},
     scalar::RowFunction,
     series::Instant,
-    typing::Reason,
+    system_columns,
 };
-
-/// Reason of rows whose group has its last row in a later split.
-pub(crate) const GROUP_STRADDLES: &str = "group_straddles";
 
 /// Characters of a value shown in a reject.
 const SHOWN: usize = 120;
@@ -175,16 +173,16 @@ impl TimeRule {
             .fields()
             .iter()
             .map(|field| field.name().clone())
-            .filter(|name| name != system::TIME)
+            .filter(|name| name != system_columns::TIME)
             .collect();
         let (rows, last) = match self.has_key {
             true => (with_last(rows)?, LAST),
-            false => (rows, system::TIME),
+            false => (rows, system_columns::TIME),
         };
         let columns = names.iter().map(|name| match name.as_str() {
-            system::SPLIT => ByTime(borders).over(vec![ident(last)]).alias(name),
-            system::REJECT => {
-                let arguments = vec![ident(name), ident(system::TIME), ident(last)];
+            system_columns::SPLIT => ByTime(borders).over(vec![ident(last)]).alias(name),
+            system_columns::REJECT => {
+                let arguments = vec![ident(name), ident(system_columns::TIME), ident(last)];
                 AfterBorder(borders).over(arguments).alias(name)
             }
             name => ident(name),
@@ -194,11 +192,13 @@ impl TimeRule {
 
     /// Boundaries computed from the fractions over the usable rows.
     async fn found(&self, rows: &DataFrame) -> Result<Borders, Error> {
-        let usable = rows.clone().filter(ident(system::REJECT).is_null())?;
-        let times = usable.select(vec![ident(system::TIME)])?;
+        let usable = rows
+            .clone()
+            .filter(ident(system_columns::REJECT).is_null())?;
+        let times = usable.select(vec![ident(system_columns::TIME)])?;
         let ends = self.ends.among(times.clone().count().await? as u64);
         let place = row_number()
-            .order_by(vec![ident(system::TIME).sort(true, false)])
+            .order_by(vec![ident(system_columns::TIME).sort(true, false)])
             .build()?
             .alias(PLACE);
         let at_ends = ident(PLACE)
@@ -232,22 +232,36 @@ impl TimeRule {
 
 /// The rows, each with the last time of its group.
 fn with_last(rows: DataFrame) -> Result<DataFrame, Error> {
-    let usable = rows.clone().filter(ident(system::REJECT).is_null())?;
+    let usable = rows
+        .clone()
+        .filter(ident(system_columns::REJECT).is_null())?;
     let last = usable
         .aggregate(
-            vec![ident(system::GROUP)],
-            vec![max(ident(system::TIME)).alias(LAST)],
+            vec![ident(system_columns::GROUP)],
+            vec![max(ident(system_columns::TIME)).alias(LAST)],
         )?
-        .select(vec![ident(system::GROUP).alias(LAST_GROUP), ident(LAST)])?;
+        .select(vec![
+            ident(system_columns::GROUP).alias(LAST_GROUP),
+            ident(LAST),
+        ])?;
     // The side that comes first is held in memory: 24 bytes for each group.
-    Ok(last.join(rows, JoinType::Right, &[LAST_GROUP], &[system::GROUP], None)?)
+    Ok(last.join(
+        rows,
+        JoinType::Right,
+        &[LAST_GROUP],
+        &[system_columns::GROUP],
+        None,
+    )?)
 }
 
 /// Advice where the split rule rejects most of the rows that a split lacks; `None` if it rejects
 /// none.
 pub(crate) fn advice_on(left_out: &BTreeMap<String, u64>) -> Option<&'static str> {
     let rows = |reason: &str| left_out.get(reason).copied().unwrap_or(0);
-    match (rows(GROUP_STRADDLES), rows(EMBARGO)) {
+    match (
+        rows(reject_reason::GROUP_STRADDLES),
+        rows(reject_reason::EMBARGO),
+    ) {
         (0, 0) => None,
         (groups, embargo) if groups > embargo => Some(
             "a group of `dataset.split.key` belongs to the split of its last row, and its rows before that split are left \
@@ -316,7 +330,7 @@ impl RowFunction for Timeless {
                 false => "it has no time".to_owned(),
             };
             let reason = Reason {
-                reason: NO_SPLIT.to_owned(),
+                reason: reject_reason::NO_SPLIT.to_owned(),
                 column: self.at.clone(),
                 value: shown,
             };
@@ -384,13 +398,16 @@ impl RowFunction for AfterBorder {
             let group = self.0.split_of(lasts.value(row)).0;
             let (reason, value) = if own < group {
                 (
-                    GROUP_STRADDLES,
+                    reject_reason::GROUP_STRADDLES,
                     format!(
                         "a row of the {own} split whose group has its last in the {group} split"
                     ),
                 )
             } else if near {
-                (EMBARGO, format!("among the first rows of the {own} split"))
+                (
+                    reject_reason::EMBARGO,
+                    format!("among the first rows of the {own} split"),
+                )
             } else {
                 return None;
             };

@@ -30,7 +30,7 @@ use datafusion::{
     optimizer::AnalyzerRule,
 };
 
-use super::{KEY, refuse};
+use super::refusal::{KEY, refuse};
 use crate::split::integers;
 
 /// Type that holds every integer of 64 bits.

@@ -27,18 +27,19 @@ use feedline_schemas::{
 use futures::TryStreamExt;
 use tokio::task::JoinError;
 
-use super::{Part, Staged, column};
+use super::staged::{Part, Staged};
 use crate::{
     Error,
-    columns::{DatasetSpec, system},
     conflicts::LabelConflicts,
     content::HASH_BYTES,
-    images::{BAD_EMBEDDING, Images, Neighbours, Seen},
+    dataset_spec::DatasetSpec,
+    images::{Images, Neighbours, Seen},
+    reject_reason::{self, Reason},
     rejects::{RejectWriter, Rejects},
     scratch::{Scratch, ScratchFile},
-    split::{OF_FROZEN, Splitter, code},
+    split::{Splitter, code},
+    system_columns::{self, column},
     text::near::{Clusters, Scheme},
-    typing::Reason,
 };
 
 /// A group of up to so many images is never worth a warning.
@@ -108,7 +109,7 @@ pub(super) async fn settle(
     let conflicts = count_label_conflicts(&found);
     drop((found, clusters));
     let reason = Reason {
-        reason: OF_FROZEN.to_owned(),
+        reason: reject_reason::OF_FROZEN.to_owned(),
         column: images.column.clone(),
         value: "it is in a group with an image of the frozen source: the same pixels, a similar look, or the same key of the split"
             .to_owned(),
@@ -170,12 +171,17 @@ async fn read(
     mut neighbours: Option<Neighbours>,
     rejects: &mut RejectWriter,
 ) -> Result<(Vec<Image>, Option<Neighbours>), Error> {
-    let group = match staged.schema.index_of(system::GROUP) {
-        Ok(_) => system::GROUP,
-        Err(_) => system::HASH,
+    let group = match staged.schema.index_of(system_columns::GROUP) {
+        Ok(_) => system_columns::GROUP,
+        Err(_) => system_columns::HASH,
     };
-    let mut columns = vec![system::ORIGIN, group, system::PIXELS, system::LOOKS];
-    columns.extend(neighbours.as_ref().map(|_| system::EMBEDDING));
+    let mut columns = vec![
+        system_columns::ORIGIN,
+        group,
+        system_columns::PIXELS,
+        system_columns::LOOKS,
+    ];
+    columns.extend(neighbours.as_ref().map(|_| system_columns::EMBEDDING));
     columns.extend(reading.label);
     let mut labels: HashMap<String, Arc<str>> = HashMap::new();
     let mut found = Vec::new();
@@ -200,7 +206,7 @@ async fn read(
                     Some(Seen::Vector(name)) => Some(*name),
                     Some(Seen::Odd(told)) => {
                         let reason = Reason {
-                            reason: BAD_EMBEDDING.to_owned(),
+                            reason: reject_reason::BAD_EMBEDDING.to_owned(),
                             column: reading.images.column.clone(),
                             value: format!("its embedding: {told}"),
                         };
@@ -241,7 +247,9 @@ async fn seen(
     let Some(mut neighbours) = neighbours else {
         return Ok((None, Vec::new()));
     };
-    let cells = column(batch, system::EMBEDDING).as_string::<i32>().clone();
+    let cells = column(batch, system_columns::EMBEDDING)
+        .as_string::<i32>()
+        .clone();
     // It keeps a processor busy for long.
     let work = move || {
         let seen: Result<Vec<Seen>, Error> =
@@ -358,7 +366,7 @@ async fn rewritten(
     path: impl Fn(Split) -> PathBuf,
 ) -> Result<Staged, Error> {
     let fields = staged.schema.fields().iter().enumerate();
-    let kept = fields.filter(|(_, field)| field.name() != system::EMBEDDING);
+    let kept = fields.filter(|(_, field)| field.name() != system_columns::EMBEDDING);
     let kept: Vec<usize> = kept.map(|(at, _)| at).collect();
     let schema: SchemaRef = Arc::new(staged.schema.project(&kept)?);
     let mut files = Split::ALL.map(|split| ScratchFile::new(path(split), Arc::clone(&schema)));
@@ -372,7 +380,7 @@ async fn rewritten(
         let mut batches = staged.frame(split)?.execute_stream().await?;
         while let Some(batch) = batches.try_next().await? {
             let batch = batch.project(&kept)?;
-            let origins = column(&batch, system::ORIGIN).as_primitive::<UInt64Type>();
+            let origins = column(&batch, system_columns::ORIGIN).as_primitive::<UInt64Type>();
             let codes: UInt8Array = origins
                 .values()
                 .iter()
@@ -404,7 +412,7 @@ fn with_split(rows: &RecordBatch, split: Split) -> Result<RecordBatch, Error> {
     let schema = rows.schema();
     let mut columns: Vec<ArrayRef> = rows.columns().to_vec();
     let codes = UInt8Array::from_value(code(split), rows.num_rows());
-    columns[schema.index_of(system::SPLIT)?] = Arc::new(codes);
+    columns[schema.index_of(system_columns::SPLIT)?] = Arc::new(codes);
     Ok(RecordBatch::try_new(schema, columns)?)
 }
 

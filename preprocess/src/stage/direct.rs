@@ -26,22 +26,22 @@ use tokio::task::JoinSet;
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::{
-    Distinct, Staged, column,
     pieces::{Form, PieceWriter, Pieces, Sizes, Written},
+    staged::{Distinct, Staged},
     tuples::{self, Tuples, copies},
 };
 use crate::{
     Context, Error,
-    build::unpacked,
-    columns::{DatasetSpec, Input, system},
     conflicts::LabelConflicts,
+    dataset_spec::{DatasetSpec, Input},
     kept,
-    landing::Landed,
+    landing::{Landed, unpacked},
     meter::Meter,
     rejects::{self, RejectWriter, Rejects},
     scan::{ParquetFiles, ScanFile},
     scratch::{Scratch, ScratchFile},
     split::{Rule, ShuffleKey, code},
+    system_columns::{self, column},
 };
 
 /// Bytes of rows that a worker gathers, and that a bucket has, where memory allows.
@@ -161,7 +161,7 @@ impl Direct {
         meter: Arc<Meter>,
     ) -> Result<(Staged, Rejects), Error> {
         let kept: Vec<usize> = (0..frame.schema().fields().len())
-            .filter(|i| frame.schema().field(*i).name() != system::REJECT)
+            .filter(|i| frame.schema().field(*i).name() != system_columns::REJECT)
             .collect();
         let schema: SchemaRef = Arc::new(frame.schema().as_arrow().project(&kept)?);
         let inputs = spec.inputs.iter().map(|input| input.column.name.as_str());
@@ -291,10 +291,10 @@ impl Worker {
     }
 
     fn take(&mut self, batch: &RecordBatch) -> Result<(), Error> {
-        let reasons = column(batch, system::REJECT).as_string::<i32>();
-        let origins = column(batch, system::ORIGIN).as_primitive::<UInt64Type>();
+        let reasons = column(batch, system_columns::REJECT).as_string::<i32>();
+        let origins = column(batch, system_columns::ORIGIN).as_primitive::<UInt64Type>();
         if self.dedup == DedupMode::Exact {
-            let hashes = column(batch, system::HASH).as_fixed_size_binary();
+            let hashes = column(batch, system_columns::HASH).as_fixed_size_binary();
             for (row, origin) in origins.values().iter().enumerate() {
                 let hash = hashes.value(row).try_into().expect("a hash has 16 bytes");
                 self.tuples.push(hash, *origin, reasons.is_null(row));
@@ -320,7 +320,7 @@ impl Worker {
 
     fn keep(&mut self, rows: &RecordBatch) -> Result<(), Error> {
         if !self.distinct.is_empty() {
-            let splits = column(rows, system::SPLIT).as_primitive::<UInt8Type>();
+            let splits = column(rows, system_columns::SPLIT).as_primitive::<UInt8Type>();
             let train = splits.values().iter();
             let train: BooleanArray = train.map(|s| Some(*s == code(Split::Train))).collect();
             let train = filter_record_batch(rows, &train)?;

@@ -11,11 +11,12 @@
 
 mod fixed;
 mod form;
+mod piece;
 mod reader;
 mod some;
 mod writer;
 
-use std::{collections::HashMap, ops::Range, path::Path, sync::Arc};
+use std::{collections::HashMap, sync::Arc};
 
 use arrow::{
     array::{Array, ArrayRef, AsArray, UInt32Array},
@@ -36,20 +37,22 @@ use futures::{StreamExt, TryStreamExt, stream, stream::BoxStream};
 use tokio::task::JoinSet;
 
 use super::{
-    Groups, Ordered, column,
+    groups::Groups,
     matrix::{self, Cells, Matrix, Pool},
+    ordered::Ordered,
     tuples::Copies,
 };
 use crate::{
     Error,
-    columns::system,
     content::key_of,
     functions::MergingState,
     split::{ShuffleKey, code},
+    system_columns::{self, column},
     transform::CellOp,
 };
 
 use form::long;
+use piece::Piece;
 use reader::Reader;
 
 pub(super) use form::Form;
@@ -79,40 +82,6 @@ pub(crate) struct Pieces {
     splits: [Vec<Piece>; 3],
     /// Room for the numbers of buckets.
     room: Pool,
-}
-
-/// Rows of one split and bucket.
-#[derive(Clone, Debug)]
-struct Piece {
-    /// File of its numbers, row by row, followed by the fixed-width cells of its other columns.
-    file: Arc<Path>,
-    /// The first byte of them.
-    start: u64,
-    /// File of the columns of variable width; absent where there are none.
-    varied: Option<Varied>,
-    bucket: usize,
-    rows: usize,
-    origins: Vec<u64>,
-    /// Rows that are no copies; absent for all.
-    kept: Option<BooleanBuffer>,
-}
-
-/// Place of a piece's columns of variable width, stored as an Arrow batch.
-#[derive(Clone, Debug)]
-struct Varied {
-    file: Arc<Path>,
-    /// Batch in the file.
-    index: usize,
-    /// Bytes of the file that hold it.
-    bytes: Range<u64>,
-}
-
-impl Piece {
-    /// Rows that are no copies.
-    fn kept_rows(&self) -> usize {
-        let kept = self.kept.as_ref();
-        kept.map_or(self.rows, BooleanBuffer::count_set_bits)
-    }
 }
 
 impl Pieces {
@@ -348,7 +317,7 @@ impl Pieces {
     /// Groups of the split's key, and `samples` of those that appear in several splits. Takes 24
     /// bytes of memory a row.
     pub(super) fn groups(&self, samples: usize) -> Result<Groups, DataFusionError> {
-        let at = self.form.stored.index_of(system::GROUP)?;
+        let at = self.form.stored.index_of(system_columns::GROUP)?;
         let mut reader = Reader::new(&self.form).of_columns(vec![at]);
         let mut rows: Vec<([u64; 2], u8)> = Vec::new();
         for (split, pieces) in (0..).zip(&self.splits) {

@@ -2,7 +2,7 @@
 
 use feedline_schemas::transform::{FittedCategories, FittedStep};
 
-use super::{FittedColumn, NumberFormat};
+use super::fitted_column::{FittedColumn, NumberFormat};
 
 impl FittedColumn for FittedCategories {
     fn name(&self) -> &str {

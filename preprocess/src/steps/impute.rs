@@ -5,7 +5,7 @@ use feedline_schemas::{
     transform::{FittedImpute, FittedNeighbours, FittedStep, ImputeStatistic},
 };
 
-use super::{FittedColumn, NumberFormat};
+use super::fitted_column::{FittedColumn, NumberFormat};
 use crate::{Error, fit::Fit, quantile::Wanted, transform::CellOp};
 
 impl Fit {

@@ -2,7 +2,7 @@
 
 use feedline_schemas::transform::{FittedLog1p, FittedPower, FittedStep};
 
-use super::{FittedColumn, NumberFormat};
+use super::fitted_column::{FittedColumn, NumberFormat};
 use crate::transform::CellOp;
 
 impl FittedColumn for FittedLog1p {

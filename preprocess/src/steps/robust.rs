@@ -5,7 +5,7 @@ use feedline_schemas::{
     transform::{FittedRobust, FittedStep},
 };
 
-use super::{FittedColumn, NumberFormat};
+use super::fitted_column::{FittedColumn, NumberFormat};
 use crate::{
     Error,
     fit::Fit,

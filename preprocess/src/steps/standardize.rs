@@ -5,7 +5,10 @@ use feedline_schemas::{
     transform::{FittedStandardize, FittedStep},
 };
 
-use super::{FittedColumn, NumberFormat, group_text};
+use super::{
+    fitted_column::{FittedColumn, NumberFormat},
+    group_text,
+};
 use crate::{
     Error,
     exact_sum::Summary,

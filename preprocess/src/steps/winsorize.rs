@@ -5,7 +5,10 @@ use feedline_schemas::{
     transform::{FittedStep, FittedWinsorize},
 };
 
-use super::{ColumnWarning, FittedColumn, NumberFormat, group_text};
+use super::{
+    fitted_column::{ColumnWarning, FittedColumn, NumberFormat},
+    group_text,
+};
 use crate::{
     Error,
     fit::Fit,

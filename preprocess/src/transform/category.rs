@@ -10,8 +10,8 @@ use feedline_schemas::transform::{
 use unicode_normalization::{IsNormalized, UnicodeNormalization, is_nfc_quick};
 use xxhash_rust::xxh3::xxh3_64;
 
-use super::{Bad, reason};
-use crate::{split::Folds, typing::SHOWN};
+use super::{bad_rows::Bad, reason};
+use crate::{reject_reason::SHOWN, split::Folds};
 
 /// A column of categories.
 #[derive(Debug)]

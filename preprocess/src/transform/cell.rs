@@ -1,10 +1,11 @@
 //! Numeric steps on one cell: the only formulas, shared by the fit's plan and the transform.
 
-use feedline_schemas::{config::PowerMethod, transform::FittedStep};
+use feedline_schemas::config::PowerMethod;
 
-use super::groups::is_grouped;
-use super::power::{logarithm, power, slope, unlogarithm, unpower, weight};
-use crate::steps::{BinBoundaries, column};
+use super::{
+    bin_boundaries::BinBoundaries,
+    power::{logarithm, power, slope, unlogarithm, unpower, weight},
+};
 
 /// One step on the cells of a numeric column. NaN means a missing cell and stays NaN except in
 /// `Fill`.
@@ -43,14 +44,6 @@ pub(crate) enum Probe {
 const OP_BYTES: usize = 17;
 
 impl CellOp {
-    /// Operation of `step` on the numeric column `name`, if it looks at single cells only.
-    pub(crate) fn of(step: &FittedStep, name: &str) -> Option<Self> {
-        if is_grouped(step) {
-            return None;
-        }
-        column(step, name)?.operation()
-    }
-
     /// Range of the training rows that the operation knows; cells beyond are far outside. Caps are
     /// percentiles, and rows beyond them are usual, so their range is three times as wide.
     pub(crate) fn training_range(&self) -> Option<(f64, f64)> {

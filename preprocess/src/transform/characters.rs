@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use feedline_schemas::transform::{TransformArtefact, UNKNOWN_ID};
 
-use super::damaged;
+use super::artefact_error::damaged;
 use crate::Error;
 
 /// Fitted ids of characters, ready to be applied.

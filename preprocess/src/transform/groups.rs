@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use datafusion::arrow::array::RecordBatch;
 use feedline_schemas::transform::FittedStep;
 
-use super::{CellOp, text};
+use super::{batch_columns::text, cell::CellOp};
 use crate::Error;
 
 /// A step with numbers for each group.
@@ -25,15 +25,6 @@ struct OfColumn<'a> {
     by: Option<&'a str>,
     own: Vec<(&'a String, CellOp)>,
     others: CellOp,
-}
-
-/// Returns true if `step` has numbers for each group.
-pub(crate) fn is_grouped(step: &FittedStep) -> bool {
-    match step {
-        FittedStep::Winsorize { columns } => columns.iter().any(|c| c.groups.is_some()),
-        FittedStep::Standardize { columns } => columns.iter().any(|c| c.groups.is_some()),
-        _ => false,
-    }
 }
 
 fn columns_of(step: &FittedStep) -> Vec<OfColumn<'_>> {
@@ -67,7 +58,7 @@ fn columns_of(step: &FittedStep) -> Vec<OfColumn<'_>> {
 }
 
 impl Grouped {
-    /// Prepares `step`, which [`is_grouped`], for the numeric columns; `place` gives their
+    /// Prepares `step`, which [`is_grouped`](crate::steps::is_grouped), for the numeric columns; `place` gives their
     /// positions.
     ///
     /// # Errors

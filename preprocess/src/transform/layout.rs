@@ -6,11 +6,11 @@ use feedline_schemas::transform::{
     Feature, FittedCategories, FittedStep, InputColumn, InputKind, NULL_ID, UNKNOWN_ID,
 };
 
-use crate::columns::shown;
+use crate::{landed_columns::shown, steps::operation};
 
 use super::{
-    CellOp,
     category::{CategoryPlan, category_features},
+    cell::CellOp,
     numbers::{Numbers, NumericPlan, has_indicator},
 };
 
@@ -19,7 +19,7 @@ use super::{
 pub(crate) fn op_chain(steps: &[FittedStep], column: &str) -> Vec<CellOp> {
     steps
         .iter()
-        .filter_map(|step| CellOp::of(step, column))
+        .filter_map(|step| operation(step, column))
         .collect()
 }
 

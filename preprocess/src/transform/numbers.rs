@@ -10,11 +10,16 @@ use feedline_schemas::{
 };
 
 use super::{
-    CellOp, cells,
-    groups::{Grouped, is_grouped},
-    numeric,
+    batch_columns::{cells, numeric},
+    cell::CellOp,
+    groups::Grouped,
 };
-use crate::{Error, knn::Neighbours, stage::Matrix, steps::column};
+use crate::{
+    Error,
+    knn::Neighbours,
+    stage::Matrix,
+    steps::{column, is_grouped, operation},
+};
 
 /// A numeric column.
 #[derive(Debug)]
@@ -53,6 +58,22 @@ pub(crate) fn is_joint(step: &FittedStep) -> bool {
     matches!(step, FittedStep::Knn { .. }) || is_grouped(step)
 }
 
+/// Returns true if a step looks at this column and others at once.
+pub(crate) fn is_shared(steps: &[FittedStep], name: &str) -> bool {
+    steps.iter().any(|step| match step {
+        FittedStep::Knn { columns, .. } => columns.iter().any(|column| column.name == name),
+        FittedStep::Winsorize { columns } => {
+            let mut of_name = columns.iter().filter(|column| column.name == name);
+            of_name.any(|column| column.groups.is_some())
+        }
+        FittedStep::Standardize { columns } => {
+            let mut of_name = columns.iter().filter(|column| column.name == name);
+            of_name.any(|column| column.groups.is_some())
+        }
+        _ => false,
+    })
+}
+
 /// The numeric columns.
 #[derive(Debug, Default)]
 pub(crate) struct Numbers {
@@ -80,7 +101,7 @@ impl NumericPlan {
         for step in steps {
             let joints = segments.len() - 1;
             let segment = segments.last_mut().expect("there is always one");
-            if let Some(op) = CellOp::of(step, name) {
+            if let Some(op) = operation(step, name) {
                 if has_indicator(step, name) {
                     marks.push(Mark::Operation(joints, segment.len()));
                 }

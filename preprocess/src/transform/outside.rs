@@ -1,17 +1,22 @@
 //! Cells far outside of the rows that a transform was fitted on, for predictions.
 
-use std::collections::BTreeMap;
-
 use datafusion::arrow::array::RecordBatch;
 use feedline_schemas::transform::{FittedStep, InputKind, TransformArtefact};
 
-use super::{CellOp, Transform, cells, groups::is_grouped, numeric};
-use crate::{Error, profile::is_shared};
+use super::{
+    batch_columns::{cells, numeric},
+    cell::CellOp,
+    numbers::is_shared,
+};
+use crate::{
+    Error,
+    steps::{is_grouped, operation},
+};
 
 /// Bounds of a numeric input: cells beyond them are far outside.
 #[derive(Debug)]
 pub(super) struct FarBounds {
-    name: String,
+    pub(super) name: String,
     /// Steps before the one that has the bounds.
     before: Vec<CellOp>,
     low: f64,
@@ -35,8 +40,7 @@ impl FarBounds {
                 return None;
             }
             // A missing cell is in no range.
-            let Some(op) = CellOp::of(step, name).filter(|op| !matches!(op, CellOp::Fill(_)))
-            else {
+            let Some(op) = operation(step, name).filter(|op| !matches!(op, CellOp::Fill(_))) else {
                 continue;
             };
             let Some((low, high)) = op.training_range() else {
@@ -52,30 +56,16 @@ impl FarBounds {
         }
         None
     }
-}
 
-impl Transform {
-    /// Returns the rows of `batch` with a number far outside of the training rows, by column, in ascending order: beyond the caps of
-    /// a `winsorize` step by more than they are apart, or outside of the range of a `min_max` step. Columns without any, and
-    /// those without such a step, are absent.
+    /// Returns the rows of `batch` beyond the bounds, in ascending order.
     ///
     /// # Errors
-    /// As [`Self::apply`].
-    pub(crate) fn far_outside(
-        &self,
-        batch: &RecordBatch,
-    ) -> Result<BTreeMap<String, Vec<usize>>, Error> {
-        let mut found = BTreeMap::new();
-        for bounds in &self.bounds {
-            let mut cells = cells(&numeric(batch, &bounds.name)?);
-            bounds.before.iter().for_each(|op| op.apply(&mut cells));
-            let is_far = |cell: &f64| *cell < bounds.low || *cell > bounds.high;
-            let rows = cells.iter().enumerate().filter(|(_, cell)| is_far(cell));
-            let rows: Vec<usize> = rows.map(|(row, _)| row).collect();
-            if !rows.is_empty() {
-                found.insert(bounds.name.clone(), rows);
-            }
-        }
-        Ok(found)
+    /// [`Error::Input`] when the column is absent or of another type.
+    pub(super) fn rows_outside(&self, batch: &RecordBatch) -> Result<Vec<usize>, Error> {
+        let mut cells = cells(&numeric(batch, &self.name)?);
+        self.before.iter().for_each(|op| op.apply(&mut cells));
+        let is_far = |cell: &f64| *cell < self.low || *cell > self.high;
+        let rows = cells.iter().enumerate().filter(|(_, cell)| is_far(cell));
+        Ok(rows.map(|(row, _)| row).collect())
     }
 }

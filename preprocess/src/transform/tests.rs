@@ -1,5 +1,10 @@
 use std::sync::Arc;
 
+use datafusion::arrow::{
+    array::{ArrayRef, Float64Array, StringArray},
+    compute::cast,
+    datatypes::DataType,
+};
 use feedline_schemas::{
     decode,
     format::TRANSFORM,

@@ -5,7 +5,7 @@ use feedline_schemas::transform::FittedOutcomes;
 use proptest::prelude::*;
 
 use super::*;
-use crate::{columns::system, split::Folds, stage::Matrix};
+use crate::{split::Folds, stage::Matrix, system_columns};
 
 fn of_target(folds: u32, smoothing: f64) -> StepConfig {
     let keys = json!({ "encoding": "target", "folds": folds, "smoothing": smoothing });
@@ -23,7 +23,7 @@ fn rows(categories: &[Option<&str>], y: ArrayRef) -> Vec<(&'static str, ArrayRef
     vec![
         ("c", texts(categories)),
         ("y", y),
-        (system::HASH, Arc::new(hashes)),
+        (system_columns::HASH, Arc::new(hashes)),
     ]
 }
 

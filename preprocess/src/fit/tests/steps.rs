@@ -8,7 +8,7 @@ use feedline_schemas::{
 };
 
 use super::*;
-use crate::columns::system;
+use crate::system_columns;
 
 fn robust_of(artefact: &TransformArtefact) -> &[FittedRobust] {
     match &artefact.steps[..] {
@@ -55,8 +55,8 @@ fn keyed<'a>(columns: &[(&'a str, Vec<Option<f64>>)], order: &[usize]) -> Vec<(&
         .map(|row| (*row as u128 * 0x9e37_79b9_7f4a_7c15).to_be_bytes());
     let hashes = FixedSizeBinaryArray::try_from_iter(hashes).unwrap();
     let origins = order.iter().map(|row| *row as u64).collect::<UInt64Array>();
-    table.push((system::HASH, Arc::new(hashes)));
-    table.push((system::ORIGIN, Arc::new(origins)));
+    table.push((system_columns::HASH, Arc::new(hashes)));
+    table.push((system_columns::ORIGIN, Arc::new(origins)));
     table
 }
 

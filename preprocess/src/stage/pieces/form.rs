@@ -10,15 +10,16 @@ use arrow::{
 };
 use datafusion::error::DataFusionError;
 
-use super::{
-    super::{column, matrix},
-    fixed::Fixed,
+use super::fixed::Fixed;
+use crate::{
+    stage::matrix,
+    system_columns::{self, column},
+    transform::column_of,
 };
-use crate::{columns::system, transform::column_of};
 
 /// Storage format of rows.
 #[derive(Clone, Debug)]
-pub(in crate::stage) struct Form {
+pub(crate) struct Form {
     /// Of the rows as they are handed on.
     pub(super) schema: SchemaRef,
     /// Columns that are stored row by row.
@@ -41,7 +42,7 @@ pub(in crate::stage) struct Form {
 impl Form {
     /// For rows of `schema`: of their columns of floats 32 bits hold those that are `short`, and the `inputs` among these are
     /// stored row by row.
-    pub(in crate::stage) fn new(
+    pub(crate) fn new(
         schema: &SchemaRef,
         short: &BTreeSet<String>,
         inputs: &BTreeSet<&str>,
@@ -69,7 +70,7 @@ impl Form {
             let place = fixed.place(stored.index_of(name).ok()?)?;
             Some(place.start)
         };
-        let (hash, origin) = (start(system::HASH), start(system::ORIGIN));
+        let (hash, origin) = (start(system_columns::HASH), start(system_columns::ORIGIN));
         let others: Vec<_> = others.into_iter().cloned().collect();
         Self {
             schema: Arc::clone(schema),

@@ -18,7 +18,7 @@ use arrow::{
 };
 use datafusion::error::DataFusionError;
 
-use super::{Form, Piece};
+use super::{form::Form, piece::Piece};
 
 /// Bytes of a page, of memory and of most file systems.
 const PAGE: u64 = 4096;
@@ -256,10 +256,11 @@ mod tests {
     };
     use feedline_schemas::{ids::Seed, manifest::Split};
 
-    use super::super::{Form, PieceWriter, Pieces, Sizes, column};
+    use super::super::{PieceWriter, Pieces, Sizes, column};
+    use crate::stage::pieces::form::Form;
     use crate::{
-        columns::system,
         split::{ShuffleKey, code},
+        system_columns,
     };
 
     /// Rows of the training split with 64 numbers each.
@@ -269,9 +270,9 @@ mod tests {
     fn staged(folder: &Path) -> Pieces {
         let names: BTreeSet<String> = (0..WIDTH).map(|i| format!("n{i:02}")).collect();
         let mut fields = vec![
-            Field::new(system::HASH, DataType::FixedSizeBinary(16), false),
-            Field::new(system::ORIGIN, DataType::UInt64, false),
-            Field::new(system::SPLIT, DataType::UInt8, false),
+            Field::new(system_columns::HASH, DataType::FixedSizeBinary(16), false),
+            Field::new(system_columns::ORIGIN, DataType::UInt64, false),
+            Field::new(system_columns::SPLIT, DataType::UInt8, false),
         ];
         let numbers = names.iter();
         fields.extend(numbers.map(|name| Field::new(name, DataType::Float64, true)));
@@ -317,7 +318,7 @@ mod tests {
 
     fn read(pieces: &Pieces, bucket: usize, last: bool) -> (Vec<u64>, Vec<f64>) {
         let ordered = pieces.bucket(Split::Train, bucket, last).unwrap();
-        let origins = column(&ordered.rows, system::ORIGIN).as_primitive::<UInt64Type>();
+        let origins = column(&ordered.rows, system_columns::ORIGIN).as_primitive::<UInt64Type>();
         let mut cells = Vec::new();
         ordered.numbers.fill(1, 0..origins.len(), &mut cells);
         (origins.values().to_vec(), cells)

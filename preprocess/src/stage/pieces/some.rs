@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use datafusion::error::DataFusionError;
 
-use super::{Looked, Piece, Pieces, reader::Reader};
+use super::{Looked, Pieces, piece::Piece, reader::Reader};
 use crate::Error;
 
 impl Pieces {
@@ -76,13 +76,11 @@ mod tests {
     };
     use feedline_schemas::{ids::Seed, manifest::Split};
 
-    use super::{
-        super::{Form, Sizes},
-        *,
-    };
+    use super::{super::Sizes, *};
+    use crate::stage::pieces::form::Form;
     use crate::{
-        columns::system,
         split::{ShuffleKey, code},
+        system_columns,
     };
 
     /// Cells of rows of two numbers: the number of the row, and half of it.
@@ -102,8 +100,8 @@ mod tests {
         let names = ["a", "b"];
         let fields = names.map(|name| Field::new(name, DataType::Float64, true));
         let system = [
-            Field::new(system::HASH, DataType::FixedSizeBinary(16), false),
-            Field::new(system::ORIGIN, DataType::UInt64, false),
+            Field::new(system_columns::HASH, DataType::FixedSizeBinary(16), false),
+            Field::new(system_columns::ORIGIN, DataType::UInt64, false),
         ];
         let form = Form::new(
             &Arc::new(Schema::new([fields, system].concat())),

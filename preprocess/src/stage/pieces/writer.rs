@@ -16,10 +16,17 @@ use arrow::{
 };
 
 use super::{
-    super::{column, matrix},
-    Form, Piece, Sizes, Varied,
+    super::matrix,
+    Sizes,
+    form::Form,
+    piece::{Piece, Varied},
 };
-use crate::{Error, columns::system, scratch::create_file, split::ShuffleKey};
+use crate::{
+    Error,
+    scratch::create_file,
+    split::ShuffleKey,
+    system_columns::{self, column},
+};
 
 /// Bytes that are written at a time: the system keeps what it is given at once in pages as large as that, and large ones are
 /// seldom among those that were in use a moment ago.
@@ -210,8 +217,8 @@ impl PieceWriter {
 
     /// Finds out which split and bucket each of `rows` is of.
     fn find_piles(&mut self, rows: &RecordBatch) {
-        let hashes = column(rows, system::HASH).as_fixed_size_binary();
-        let splits = column(rows, system::SPLIT).as_primitive::<UInt8Type>();
+        let hashes = column(rows, system_columns::HASH).as_fixed_size_binary();
+        let splits = column(rows, system_columns::SPLIT).as_primitive::<UInt8Type>();
         let (order, bits) = (&self.order, self.sizes.bits);
         let pile = |row: usize| {
             let key = order.key(hashes.value(row));

@@ -3,7 +3,7 @@
 use super::*;
 
 fn boundaries(of: &[f64]) -> BinBoundaries {
-    BinBoundaries(of.into())
+    BinBoundaries::new(of.into())
 }
 
 #[test]

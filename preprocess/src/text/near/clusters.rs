@@ -15,7 +15,7 @@
 
 use std::collections::HashMap;
 
-use super::{alike::Alike, bands::Sorted, forest::Forest, index::Entry, sets::Sets};
+use super::{alike::Alike, bands::Sorted, entry::Entry, forest::Forest, sets::Sets};
 use crate::Error;
 
 /// Documents of a bucket whose pairs are all looked at.

@@ -40,6 +40,7 @@
 mod alike;
 mod bands;
 mod clusters;
+mod entry;
 mod forest;
 mod index;
 pub(super) mod scripts;
@@ -53,7 +54,8 @@ mod corpus_tests;
 mod tests;
 
 pub use clusters::{Clusters, Member};
-pub use index::{Entry, Index};
+pub use entry::Entry;
+pub use index::Index;
 pub use shingles::Shingler;
 pub(crate) use shingles::{mixed, normalized};
 pub use sign::{Scheme, Signer, Sketch};

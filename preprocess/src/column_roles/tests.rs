@@ -1,8 +1,4 @@
-use feedline_schemas::{
-    ids::SchemaVersion,
-    record::Column,
-    record::ColumnType::{Bool, Float64, Int64, Json, Null, Utf8},
-};
+use feedline_schemas::record::ColumnType::{Bool, Float64, Int64, Json, Null, Utf8};
 
 use super::*;
 use crate::testing::pipeline;
@@ -40,38 +36,6 @@ fn inputs_of(dataset: &str) -> String {
 fn check_refused(dataset: &str, message: &str) {
     let error = resolved(dataset).unwrap_err().to_string();
     assert!(error.starts_with(message), "{error}");
-}
-
-#[test]
-fn columns_of_all_versions_are_merged_to_the_type_that_holds_them() {
-    let merged = |versions: &[&[ColumnType]]| {
-        let schema = |types: &&[ColumnType]| RecordSchema {
-            version: SchemaVersion::new(1),
-            columns: types
-                .iter()
-                .enumerate()
-                .map(|(i, r#type)| Column {
-                    field_id: 1,
-                    name: format!("c{i}"),
-                    r#type: *r#type,
-                    whole: false,
-                })
-                .collect(),
-        };
-        let schemas: Vec<RecordSchema> = versions.iter().map(schema).collect();
-        merge(&schemas)
-            .into_iter()
-            .map(|c| c.r#type)
-            .collect::<Vec<_>>()
-    };
-    assert_eq!(
-        merged(&[&[Int64, Null, Bool], &[Float64, Bool, Int64, Json]]),
-        [Float64, Bool, Utf8, Json]
-    );
-    assert_eq!(
-        merged(&[&[Float64, Json, Utf8], &[Int64, Utf8, Float64]]),
-        [Float64, Json, Utf8]
-    );
 }
 
 #[test]

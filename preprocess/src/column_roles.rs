@@ -5,219 +5,30 @@ use std::{collections::BTreeSet, sync::Arc};
 
 use feedline_schemas::{
     config::{
-        Categories, Conflicts, DatasetConfig, DatasetKind, Fraction, Impute, Standardize, Step,
-        StepConfig, Task, Winsorize,
+        Categories, DatasetConfig, DatasetKind, Fraction, Impute, Standardize, Step, StepConfig,
+        Task, Winsorize,
     },
-    manifest::KeptColumn,
-    record::{ColumnType, RecordSchema},
+    record::ColumnType,
     transform::{InputColumn, InputKind},
 };
 
 use crate::{
-    Error, classes, conflicts, document,
-    expect::Expect,
-    fit::{FitSpec, TargetSpec},
+    Error, classes, conflicts,
+    dataset_spec::{DatasetSpec, Input},
+    document,
+    fit::{TargetSpec, kind_of},
     images::Images,
-    join::Join,
     kept,
-    near_dup::{self, NearDup},
+    landed_columns::{MergedColumn, find},
+    near_dup,
     payload::{self, Payload, PayloadKind},
     series::{self, Series},
-    signs,
-    split::{self, Rule},
+    signs, split,
+    system_columns::check_reserved,
 };
-
-/// Columns the plan adds; a column of these names cannot be a feature or target.
-pub(crate) mod system {
-    /// `u64`, [`feedline_schemas::ids::Origin`].
-    pub(crate) const ORIGIN: &str = "_origin";
-    /// `fixed_size_binary(16)`, content hash.
-    pub(crate) const HASH: &str = "_hash";
-    /// `u8`, position in [`feedline_schemas::manifest::Split::ALL`].
-    pub(crate) const SPLIT: &str = "_split";
-    /// `utf8`, reason of the rejection; null for accepted rows.
-    pub(crate) const REJECT: &str = "_reject";
-    /// `fixed_size_binary(16)`, hash of the split's key columns.
-    pub(crate) const GROUP: &str = "_group";
-    /// `fixed_size_binary(56)`, sums over the pixels of an image.
-    pub(crate) const SUMS: &str = "_sums";
-    /// `fixed_size_binary(16)`, hash of the pixels of an image.
-    pub(crate) const PIXELS: &str = "_pixels";
-    /// `fixed_size_binary(16)`, how an image looks; null for one of one colour.
-    pub(crate) const LOOKS: &str = "_looks";
-    /// `utf8`, the boxes of an image: as they landed, then as they are stored.
-    pub(crate) const BOXES: &str = "_boxes";
-    /// `fixed_size_binary(8)`, how many of them are there and how many were lost, two little-endian `u32`.
-    pub(crate) const BOXES_COUNTS: &str = "_boxes_counts";
-    /// `utf8`, the embedding of an image, a JSON list.
-    pub(crate) const EMBEDDING: &str = "_embedding";
-    /// `utf8`, text that near-duplicates are compared by, where it is no column of documents.
-    pub(crate) const TEXT: &str = "_text";
-    /// `u64`, how much was redacted in the document.
-    pub(crate) const REDACTED: &str = "_redacted";
-    /// `i64`, the time that decides the split; null where the row has none.
-    pub(crate) const TIME: &str = "_time";
-    pub(super) const ALL: [&str; 14] = [
-        TIME,
-        ORIGIN,
-        HASH,
-        SPLIT,
-        REJECT,
-        GROUP,
-        SUMS,
-        PIXELS,
-        LOOKS,
-        BOXES,
-        BOXES_COUNTS,
-        EMBEDDING,
-        TEXT,
-        REDACTED,
-    ];
-}
 
 /// Default of `dataset.max_reject_fraction`.
 pub const MAX_REJECT_FRACTION: f64 = 0.05;
-/// Most columns that an error lists.
-const LISTED: usize = 20;
-
-/// A landed column over all sources and schema versions.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct MergedColumn {
-    pub(crate) name: String,
-    pub(crate) r#type: ColumnType,
-}
-
-/// A feature column.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Input {
-    pub(crate) column: InputColumn,
-    /// True if the column is a feature only by default. Such a text column is dropped when its
-    /// values turn out to identify rows rather than categories.
-    pub(crate) by_default: bool,
-}
-
-/// The dataset, resolved: every check that needs no data has passed.
-#[derive(Clone, Debug)]
-pub(crate) struct DatasetSpec {
-    /// Content of a row in place of numbers; then there are no inputs and no steps.
-    pub(crate) payload: Option<Payload>,
-    /// Content of a row besides its numbers, if any.
-    pub(crate) parts: Vec<Payload>,
-    /// Settings for near-duplicates, where they are looked for.
-    pub(crate) near_dup: Option<NearDup>,
-    /// Time series of the rows, and the features made of their past.
-    pub(crate) series: Option<Arc<Series>>,
-    /// Joins that run first.
-    pub(crate) joins: Vec<Join>,
-    pub(crate) inputs: Vec<Input>,
-    pub(crate) target: Option<TargetSpec>,
-    /// The further targets, all numbers, where there are several.
-    pub(crate) other_targets: Vec<TargetSpec>,
-    /// True if a row without a target is rejected; false for inference input, which has none.
-    pub(crate) requires_target: bool,
-    pub(crate) steps: Vec<StepConfig>,
-    pub(crate) config: DatasetConfig,
-    pub(crate) max_reject_fraction: f64,
-    /// Rule that decides the split of a row.
-    pub(crate) rule: Rule,
-    /// Passthrough columns, stored as they landed.
-    pub(crate) kept: Vec<KeptColumn>,
-    /// Expectations of its columns.
-    pub(crate) expect: Option<Expect>,
-}
-
-impl DatasetSpec {
-    /// All images and texts that rows hold.
-    pub(crate) fn payloads(&self) -> impl Iterator<Item = &Payload> {
-        self.payload.iter().chain(&self.parts)
-    }
-
-    /// The features that landed.
-    pub(crate) fn landed_inputs(&self) -> impl Iterator<Item = &InputColumn> {
-        let makes = |name: &str| {
-            self.series
-                .as_ref()
-                .is_some_and(|series| series.makes(name))
-        };
-        let inputs = self.inputs.iter().map(|input| &input.column);
-        inputs.filter(move |column| !makes(&column.name))
-    }
-
-    /// All targets, in the order of a model's outputs.
-    pub(crate) fn targets(&self) -> impl Iterator<Item = &TargetSpec> + Clone {
-        self.target.iter().chain(&self.other_targets)
-    }
-
-    /// The targets that are no features; those that are have one column for both.
-    pub(crate) fn apart_targets(&self) -> impl Iterator<Item = &TargetSpec> + Clone {
-        let is_input = |name: &str| self.inputs.iter().any(|input| input.column.name == name);
-        self.targets()
-            .filter(move |target| !is_input(&target.column))
-    }
-
-    /// The target and the rule, where one of the rows that are equal but for it is chosen.
-    pub(crate) fn conflicts(&self) -> Option<(&str, Conflicts)> {
-        let target = self.target.as_ref()?;
-        Some((target.column.as_str(), self.config.conflicts?))
-    }
-
-    fn payload_of(&self, kind: PayloadKind) -> Option<&Payload> {
-        self.payloads().find(|payload| payload.kind == kind)
-    }
-
-    /// The images of the rows.
-    pub(crate) fn image(&self) -> Option<&Payload> {
-        self.payload_of(PayloadKind::Image)
-    }
-
-    /// Steps for the images.
-    pub(crate) fn images(&self) -> Option<&Images> {
-        self.image().and_then(|image| image.images.as_ref())
-    }
-
-    /// The documents of the rows.
-    pub(crate) fn document(&self) -> Option<&Payload> {
-        self.payload_of(PayloadKind::Text)
-    }
-
-    /// Steps to fit, without the columns in `left_out`.
-    pub(crate) fn fit_spec(&self, left_out: &BTreeSet<String>) -> FitSpec {
-        let stays = |name: &String| !left_out.contains(name);
-        let steps = self.steps.iter().cloned().map(|mut step| {
-            step.columns.retain(stays);
-            step
-        });
-        FitSpec {
-            inputs: self
-                .inputs
-                .iter()
-                .map(|i| i.column.clone())
-                .filter(|c| stays(&c.name))
-                .collect(),
-            steps: steps.filter(|step| !step.columns.is_empty()).collect(),
-            target: self.target.clone(),
-            other_targets: self.other_targets.clone(),
-            null_values: self.config.null_values.clone(),
-            missing_values: self.config.missing_values.clone(),
-            signs: signs::of(&self.config),
-        }
-    }
-}
-
-/// The columns of all schema versions, in order of first appearance, each of the type that holds all of its values.
-pub(crate) fn merge<'a>(schemas: impl IntoIterator<Item = &'a RecordSchema>) -> Vec<MergedColumn> {
-    let mut merged: Vec<MergedColumn> = Vec::new();
-    for column in schemas.into_iter().flat_map(|schema| &schema.columns) {
-        match merged.iter_mut().find(|m| m.name == column.name) {
-            Some(found) => found.r#type = found.r#type.widest(column.r#type),
-            None => merged.push(MergedColumn {
-                name: column.name.clone(),
-                r#type: column.r#type,
-            }),
-        }
-    }
-    merged
-}
 
 /// Resolves `config` against the landed columns, those that joins bring included.
 pub(crate) fn resolve(
@@ -337,80 +148,6 @@ fn check_list(key: &str, names: &[String], columns: &[MergedColumn]) -> Result<(
         }
     }
     Ok(())
-}
-
-/// Finds the column called `name`, which the configuration has at `key`.
-pub(crate) fn find<'a>(
-    key: &str,
-    name: &str,
-    columns: &'a [MergedColumn],
-) -> Result<&'a MergedColumn, Error> {
-    columns.iter().find(|c| c.name == name).ok_or_else(|| {
-        let nearest = nearest(name, columns.iter().map(|c| c.name.as_str()));
-        let names: Vec<&str> = columns.iter().map(|c| c.name.as_str()).collect();
-        Error::config(
-            key,
-            format!(
-                "there is no column `{}` among {}{nearest}{}",
-                shown(name),
-                listed(&names, ""),
-                delimiter_hint(name, &names)
-            ),
-        )
-    })
-}
-
-/// Advice for a header that was not split: a column has `name` between delimiters of CSV in its
-/// name, or is the only column and has a delimiter there. Empty otherwise.
-fn delimiter_hint(name: &str, names: &[&str]) -> String {
-    let signs = [(';', ";"), ('\t', "\\t"), ('|', "|"), (',', ",")];
-    let has_name = |sign: char| {
-        let mut columns = names.iter().filter(|column| column.contains(sign));
-        columns.any(|column| column.split(sign).any(|part| part.trim() == name))
-    };
-    let is_only = |sign: char| matches!(names, [column] if sign != ',' && column.contains(sign));
-    let found = signs.iter().find(|(sign, _)| has_name(*sign));
-    let found = found.or_else(|| signs.iter().find(|(sign, _)| is_only(*sign)));
-    found.map_or_else(String::new, |(_, shown)| {
-        format!(
-            "; a column has `{shown}` in its name: if that separates the columns of the file, set `csv.delimiter = \"{shown}\"` of its source and ingest again"
-        )
-    })
-}
-
-/// The names, each in `quotes`, or the first of many and how many more there are.
-pub(crate) fn listed(names: &[&str], quotes: &str) -> String {
-    let first = names.iter().take(LISTED);
-    let first: Vec<String> = first
-        .map(|name| format!("{quotes}{}{quotes}", shown(name)))
-        .collect();
-    match names.len().saturating_sub(LISTED) {
-        0 => first.join(", "),
-        more => format!("{} and {more} more", first.join(", ")),
-    }
-}
-
-/// A name in a line of text: control characters are written as what they are.
-pub(crate) fn shown(name: &str) -> String {
-    let escaped = |c: char| match c.is_control() {
-        true => c.escape_default().to_string(),
-        false => c.to_string(),
-    };
-    name.chars().map(escaped).collect()
-}
-
-/// `; did you mean ...?` when something near is known.
-pub(crate) fn nearest<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> String {
-    let scored = known.map(|k| {
-        (
-            strsim::jaro_winkler(&name.to_lowercase(), &k.to_lowercase()),
-            k,
-        )
-    });
-    match scored.max_by(|a, b| a.0.total_cmp(&b.0)) {
-        Some((score, k)) if score > 0.7 => format!("; did you mean `{}`?", shown(k)),
-        _ => String::new(),
-    }
 }
 
 fn targets(config: &DatasetConfig, columns: &[MergedColumn]) -> Result<Vec<TargetSpec>, Error> {
@@ -726,18 +463,6 @@ fn input_kind(
     }
 }
 
-pub(crate) fn check_reserved(key: &str, name: &str) -> Result<(), Error> {
-    if system::ALL.contains(&name) || kept::is_reserved(name) {
-        return Err(Error::config(
-            key,
-            format!(
-                "column `{name}` has a name that the build itself uses; drop it, or rename it in the source"
-            ),
-        ));
-    }
-    Ok(())
-}
-
 fn default_steps() -> Vec<StepConfig> {
     [
         Step::Impute(Impute::default()),
@@ -747,14 +472,6 @@ fn default_steps() -> Vec<StepConfig> {
     ]
     .map(|step| StepConfig::new(step, Vec::new()))
     .to_vec()
-}
-
-/// The kind of the columns that a step works on.
-pub(crate) const fn kind_of(step: &StepConfig) -> InputKind {
-    match step.is_categories() {
-        true => InputKind::Categorical,
-        false => InputKind::Numeric,
-    }
 }
 
 /// Lists every step's columns; categories no step encodes are encoded by one at the end.

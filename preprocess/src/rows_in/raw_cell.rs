@@ -1,0 +1,65 @@
+//! A cell as a file has it.
+
+use std::borrow::Cow;
+
+/// Characters of a cell that a conflict shows, as many as ingest shows.
+const CONFLICT_SHOWN: usize = 100;
+
+/// A cell as a file has it.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Raw<'a> {
+    Null,
+    Bool(bool),
+    Int(i64),
+    Float(f64),
+    /// Text that the file says is text; a number beyond 64 bits is one too.
+    Text(Cow<'a, str>),
+    /// Text of a format without types.
+    Cell(&'a str),
+    /// Something that no such column holds.
+    Nested(&'static str),
+}
+
+impl Raw<'_> {
+    /// The cell as text, to be carried along; none where there is no value.
+    pub(super) fn carried(&self) -> Option<String> {
+        match self {
+            Self::Null | Self::Nested(_) => None,
+            Self::Bool(value) => Some(value.to_string()),
+            Self::Int(value) => Some(value.to_string()),
+            Self::Float(value) => Some(format!("{value:?}")),
+            Self::Text(text) => Some(text.clone().into_owned()),
+            Self::Cell(text) => Some((*text).to_owned()),
+        }
+    }
+
+    /// Name of its type, as ingest has it.
+    pub(super) fn kind(&self) -> &'static str {
+        match self {
+            Self::Null => "null",
+            Self::Bool(_) => "a boolean",
+            Self::Int(_) => "an integer",
+            Self::Float(_) => "a float",
+            Self::Text(_) | Self::Cell(_) => "text",
+            Self::Nested(what) => what,
+        }
+    }
+
+    /// It in a message, as ingest writes it.
+    pub(super) fn shown(&self) -> String {
+        let whole = match self {
+            Self::Text(text) => quoted(text),
+            Self::Cell(text) => quoted(text),
+            other => other.carried().unwrap_or_default(),
+        };
+        match whole.char_indices().nth(CONFLICT_SHOWN) {
+            Some((end, _)) => format!("{}...", &whole[..end]),
+            None => whole,
+        }
+    }
+}
+
+/// A text in quotes, as JSON has it.
+pub(super) fn quoted(text: &str) -> String {
+    serde_json::Value::from(text).to_string()
+}
