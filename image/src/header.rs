@@ -1,12 +1,6 @@
 //! Header of an image, and the check whether it may be decoded.
 
-use crate::{
-    Bound, Encoding, Format, ImageError, ImageLimits, Orientation, bmp, gif,
-    jpeg::JpegHeader,
-    png, raw,
-    tiff::{self, exif_orientation},
-    webp,
-};
+use crate::{Bound, Encoding, Format, ImageError, ImageLimits, Orientation, jpeg::JpegHeader};
 
 /// Facts that decoding needs beforehand.
 #[derive(Clone, Debug)]
@@ -25,36 +19,6 @@ pub struct Header {
 }
 
 impl Header {
-    /// Reads the header of `encoded`, of one of these formats, and checks it against `limits`.
-    /// Nothing is decoded, but the end of the file is checked against its format.
-    ///
-    /// # Errors
-    /// Those of [`ImageError`].
-    pub fn read(
-        encoded: &[u8],
-        formats: &[Format],
-        limits: &ImageLimits,
-    ) -> Result<Self, ImageError> {
-        if encoded.is_empty() {
-            return Err(ImageError::Empty);
-        }
-        limits.check_encoded(encoded)?;
-        let format = Format::of(encoded)?;
-        if !formats.contains(&format) {
-            return Err(ImageError::unsupported(format.name()));
-        }
-        let header = match format {
-            Format::Jpeg => jpeg(encoded),
-            Format::Png => png::header(encoded),
-            Format::WebP => webp::header(encoded),
-            Format::Gif => gif::header(encoded),
-            Format::Bmp => bmp::header(encoded),
-            Format::Tiff => tiff::header(encoded),
-            Format::Raw => raw::header(encoded),
-        }?;
-        header.check(limits)
-    }
-
     /// Format of the file.
     #[must_use]
     pub const fn format(&self) -> Format {
@@ -102,7 +66,11 @@ impl Header {
         self.format == format && self.orientation == Orientation::default() && !is_ink
     }
 
-    fn check(self, limits: &ImageLimits) -> Result<Self, ImageError> {
+    /// Checks the sides and the memory that decoding takes.
+    ///
+    /// # Errors
+    /// Those of [`ImageError`].
+    pub(crate) fn check(self, limits: &ImageLimits) -> Result<Self, ImageError> {
         if self.width == 0 || self.height == 0 {
             let (width, height) = (self.width, self.height);
             return Err(ImageError::corrupt(format!(
@@ -131,22 +99,5 @@ fn at_most(bound: Bound, found: u64, limit: u64) -> Result<(), ImageError> {
         bound,
         found,
         limit,
-    })
-}
-
-fn jpeg(encoded: &[u8]) -> Result<Header, ImageError> {
-    let jpeg = JpegHeader::read(encoded)?;
-    let exif = jpeg
-        .exif
-        .clone()
-        .map_or(1, |at| exif_orientation(&encoded[at]));
-    Ok(Header {
-        format: Format::Jpeg,
-        width: jpeg.width.into(),
-        height: jpeg.height.into(),
-        orientation: Orientation::from_exif(exif),
-        decoder_bytes: jpeg.decoder_bytes(),
-        limits: ImageLimits::DEFAULT,
-        jpeg: Some(jpeg),
     })
 }

@@ -36,14 +36,17 @@
 
 mod bmp;
 mod codecs;
+mod decoder;
 mod encode;
 mod error;
+mod filter;
 mod format;
 #[cfg(any(test, fuzzing))]
 pub mod fuzzing;
 mod gif;
 mod hash;
 mod header;
+mod header_reader;
 mod jpeg;
 mod limits;
 mod mapping;
@@ -63,8 +66,10 @@ mod testing;
 mod tiff;
 mod webp;
 
+pub use decoder::Decoder;
 pub use encode::Encoding;
 pub use error::ImageError;
+pub use filter::Filter;
 pub use format::Format;
 pub use hash::{ImageHashes, Looks};
 pub use header::Header;
@@ -75,6 +80,4 @@ pub use orientation::Orientation;
 pub use prepare::{ChannelSums, Preparation, Prepared, Preparer};
 pub use process::{Remote, serve};
 pub use region::{Region, Target, UprightBox};
-pub use resize::Filter;
-pub use scratch::Decoder;
 pub use sizing::Sizing;

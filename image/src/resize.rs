@@ -4,48 +4,16 @@
 //! pixels when enlarging. Results are within one level of Pillow's, whose passes are in the other order.
 
 use fast_image_resize::{
-    FilterType, ImageView, ResizeAlg, ResizeError, ResizeOptions, Resizer,
+    ImageView, ResizeAlg, ResizeError, ResizeOptions, Resizer,
     images::{TypedCroppedImage, TypedImage, TypedImageRef},
     pixels::U8x3,
 };
-use serde::{Deserialize, Serialize};
 
 use crate::{
     ImageError, Orientation, Region,
     rounding::whole,
     scratch::{Decoded, Scratch},
 };
-
-/// An antialiased filter.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Filter {
-    /// A triangle: Pillow's `BILINEAR`.
-    #[default]
-    Bilinear,
-    /// Catmull-Rom (a = -0.5): Pillow's `BICUBIC`.
-    Bicubic,
-    /// Three lobes: Pillow's `LANCZOS`.
-    Lanczos,
-}
-
-impl Filter {
-    /// Half its width in output pixels when shrinking, in input pixels when enlarging.
-    pub(crate) const fn lobes(self) -> f64 {
-        match self {
-            Self::Bilinear => 1.0,
-            Self::Bicubic => 2.0,
-            Self::Lanczos => 3.0,
-        }
-    }
-
-    const fn r#type(self) -> FilterType {
-        match self {
-            Self::Bilinear => FilterType::Bilinear,
-            Self::Bicubic => FilterType::CatmullRom,
-            Self::Lanczos => FilterType::Lanczos3,
-        }
-    }
-}
 
 /// Resizes the region's part of what was decoded to `out`, turned upright.
 pub(crate) fn resize(

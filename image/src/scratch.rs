@@ -2,13 +2,8 @@
 
 use fast_image_resize::Resizer;
 
-use crate::{Format, Header, ImageError, Region, codecs, jpeg, raw, resize};
-
-/// Decodes images one after another, in memory that it reuses. Use one per thread.
-#[derive(Debug, Default)]
-pub struct Decoder {
-    scratch: Scratch,
-}
+#[cfg(feature = "turbojpeg")]
+use crate::jpeg;
 
 /// Memory of one thread that images are decoded in; grows to what the images need and is then used again.
 #[derive(Debug, Default)]
@@ -31,7 +26,7 @@ const KEPT_BYTES: usize = 32 << 20;
 
 impl Scratch {
     /// Gives back what one huge image took.
-    fn shrink(&mut self) {
+    pub(crate) fn shrink(&mut self) {
         for buffer in [&mut self.encoded, &mut self.pixels, &mut self.raw] {
             if buffer.capacity() > KEPT_BYTES {
                 *buffer = Vec::new();
@@ -67,40 +62,5 @@ pub(crate) struct Decoded {
 impl Decoded {
     pub(crate) const fn bytes(&self) -> usize {
         self.width as usize * self.height as usize * 3
-    }
-}
-
-impl Decoder {
-    /// Decodes the `region` of `encoded`, whose header is `header`, into `out`, u8 RGB `[height, width, 3]` of the
-    /// region's target. `out` is undefined after an error.
-    ///
-    /// # Errors
-    /// Those of [`ImageError`].
-    ///
-    /// # Panics
-    /// If `out` does not have `height * width * 3` bytes. Third-party decoders may panic on
-    /// malicious input; drop this decoder after a panic.
-    pub fn decode(
-        &mut self,
-        encoded: &[u8],
-        header: &Header,
-        region: &Region,
-        out: &mut [u8],
-    ) -> Result<(), ImageError> {
-        assert_eq!(
-            out.len(),
-            region.target.bytes(),
-            "the slot has the size of the image"
-        );
-        let scratch = &mut self.scratch;
-        let decoded = match header.format {
-            Format::Jpeg => jpeg::decode(encoded, header, region, scratch),
-            Format::Raw => raw::decode(encoded, scratch),
-            _ => codecs::decode(encoded, header, scratch),
-        };
-        let result = decoded
-            .and_then(|decoded| resize::resize(&decoded, region, header.orientation, scratch, out));
-        scratch.shrink();
-        result
     }
 }

@@ -30,8 +30,9 @@ use crate::{
     pool::Pool,
     prefetch::{self, Arrival},
     progress::{Progress, Waiting},
-    resident::{Resident, SourceBlock},
+    resident::Resident,
     ring::{Lease, Ring},
+    source_block::SourceBlock,
     turns::{Turn, Turns},
 };
 

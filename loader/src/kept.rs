@@ -5,7 +5,7 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-use crate::{loaded::LoadedBlock, resident::SourceBlock};
+use crate::{loaded::LoadedBlock, source_block::SourceBlock};
 
 /// Blocks of all passes of a loader; always empty where they would not all fit.
 #[derive(Debug)]

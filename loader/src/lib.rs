@@ -68,6 +68,7 @@ mod quarantine;
 mod resident;
 mod ring;
 mod slab;
+mod source_block;
 mod sources;
 mod state;
 mod stream;

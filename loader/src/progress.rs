@@ -1,7 +1,7 @@
 //! State that a pass waits in, for its waiting caller.
 
 use crate::{
-    resident::SourceBlock,
+    source_block::SourceBlock,
     sync::{
         Mutex, PoisonError,
         atomic::{AtomicBool, Ordering::Relaxed},

@@ -14,10 +14,8 @@ use crate::{
     loaded::{LoadedBlock, LoadedWindow},
     order::Window,
     prefetch::Arrival,
+    source_block::SourceBlock,
 };
-
-/// A block of a source.
-pub(crate) type SourceBlock = (u32, BlockId);
 
 /// Blocks that have arrived and are still needed, by themselves and by window.
 #[derive(Debug, Default)]

@@ -15,7 +15,7 @@ use crate::{
     metrics::Meters,
     order::{Need, balance::Balance},
     quarantine::Quarantine,
-    resident::SourceBlock,
+    source_block::SourceBlock,
 };
 
 /// The inputs by source number.

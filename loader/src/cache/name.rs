@@ -14,7 +14,7 @@ use std::{fmt, path::PathBuf};
 
 use feedline_schemas::ids::Hash128;
 
-use super::Extent;
+use crate::fetch::Extent;
 
 /// Bytes behind those of the extent.
 pub(super) const TRAILER_BYTES: usize = 32;

@@ -18,7 +18,6 @@ use tokio::{
 };
 
 use super::{
-    Extent,
     config::CacheConfig,
     counters::CacheCounters,
     disk::{Disk, Found, Held, Turn},
@@ -27,7 +26,7 @@ use super::{
     locked::Locked,
     name::Name,
 };
-use crate::Error;
+use crate::{Error, fetch::Extent};
 
 /// Interval of checking a lock or a lease of another process.
 const POLL: Duration = Duration::from_millis(20);

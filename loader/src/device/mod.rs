@@ -24,6 +24,7 @@ mod gathering;
 mod lock;
 mod memory;
 mod pass;
+mod places;
 mod slots;
 mod staging;
 mod uploader;
@@ -45,5 +46,5 @@ pub use memory::{ALIGNMENT, Pinning, Registration, SlabMemory, allocate_slabs};
 pub use pass::{BuiltOn, DeviceBatches};
 pub use uploader::{DeviceBatch, HostBatch, HostBatches, PART_ALIGNMENT, UploadTotals, Uploader};
 
-pub(crate) use pass::Places;
+pub(crate) use places::Places;
 pub(crate) use slots::Slots;

@@ -6,7 +6,7 @@ use crossbeam_channel::{Receiver, unbounded};
 use feedline_schemas::{loader_state::LoaderState, manifest::TargetKind};
 
 use super::{
-    BatchInfo, DeviceBatch, DeviceConfig, DeviceFault, Gather, Slots, Unfit, UploadTotals,
+    BatchInfo, DeviceBatch, DeviceConfig, DeviceFault, Gather, Places, Slots, Unfit, UploadTotals,
     Uploader,
     copies::Copies,
     fault::Health,
@@ -18,7 +18,7 @@ use super::{
     uploader::Device,
     window::DeviceWindow,
 };
-use crate::{BatchKind, EpochBatches, Error, Loader, fill::Filler, iterator::Parts, ring::Ring};
+use crate::{BatchKind, EpochBatches, Error, Loader, fill::Filler, iterator::Parts};
 
 /// Place where batches are built.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -101,14 +101,6 @@ impl<D: Gather> fmt::Debug for Pass<D> {
             Self::Copied(pass) => pass.fmt(f),
         }
     }
-}
-
-/// Parts of a pass that notes places instead of filling batches.
-#[derive(Debug)]
-pub(crate) struct Places {
-    pub(crate) ring: Ring,
-    pub(crate) filler: Arc<Filler>,
-    pub(crate) slots: Slots,
 }
 
 impl Loader {

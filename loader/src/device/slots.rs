@@ -19,7 +19,7 @@ use crate::{
     Error,
     loaded::LoadedBlock,
     order::{Need, Window},
-    resident::SourceBlock,
+    source_block::SourceBlock,
 };
 
 /// A block to be brought to a slot. The first of a pass is upload 1.

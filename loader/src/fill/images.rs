@@ -11,7 +11,7 @@ use crate::{
     slab::COLUMNS,
 };
 
-use super::{Filled, Filler, Scratch, foreign, gather_targets};
+use super::filler::{Filled, Filler, Scratch, foreign, gather_targets};
 
 /// Bits of the epoch in its number; the others count earlier uses of an image.
 const EPOCH_BITS: u32 = 32;

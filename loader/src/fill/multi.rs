@@ -9,7 +9,8 @@ use crate::{
 };
 
 use super::{
-    Filled, Filler, Scratch, foreign, gather_targets, images,
+    filler::{Filled, Filler, Scratch, foreign, gather_targets},
+    images,
     rows::{self, copy},
     tokens,
 };

@@ -9,31 +9,10 @@ use crate::{
     slab::COLUMNS,
 };
 
-use super::{Filled, Filler, rows, tokens};
-
-/// Kind of a row's places.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum PlaceKind {
-    /// One [`RowPlace`](crate::device::RowPlace).
-    Row,
-    /// [`TokenPiece`]s; those that are not needed are empty.
-    Tokens {
-        /// Ids in a row.
-        length: u32,
-        /// Pieces of a row: what is found in each block, and padding.
-        pieces: u32,
-    },
-}
-
-impl PlaceKind {
-    /// 32-bit words of a row's places.
-    pub(crate) fn words(self) -> usize {
-        match self {
-            Self::Row => 2,
-            Self::Tokens { pieces, .. } => 4 * pieces as usize,
-        }
-    }
-}
+use super::{
+    filler::{Filled, Filler, PlaceKind},
+    rows, tokens,
+};
 
 /// Fills the first column with places.
 pub(super) fn fill(

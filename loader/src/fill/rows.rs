@@ -6,7 +6,7 @@ use crate::{
     slab::COLUMNS,
 };
 
-use super::{Filled, Filler, columns_of, target_bits};
+use super::filler::{Filled, Filler, columns_of, target_bits};
 
 /// Fills `x` and `y` and notes the places. A row that must not be used is replaced by the next good one of its block,
 /// going round: the same on every rank and in any world, since nothing but the block decides.

@@ -11,7 +11,7 @@ use crate::{
     slab::COLUMNS,
 };
 
-use super::{Filled, Filler, foreign};
+use super::filler::{Filled, Filler, foreign};
 
 /// Fills ids, and segments and positions when packed, and notes the places.
 pub(super) fn fill(

@@ -9,7 +9,7 @@ use std::ops::Range;
 use feedline_image::rounding::{narrow, whole};
 use serde::{Deserialize, Serialize};
 
-use super::{SampleRandom, config};
+use super::{SampleRandom, ranges};
 use crate::Error;
 
 /// Mixing of the images of a batch.
@@ -74,12 +74,12 @@ impl MixConfig {
     /// [`Error::Config`] names the first that is not, and what is allowed.
     pub fn check(&self) -> Result<(), Error> {
         let (mixup, cutmix) = (self.mixup_probability, self.cutmix_probability);
-        config::range("image.mix.mixup_probability", [mixup; 2], 0.0, 1.0)?;
+        ranges::range("image.mix.mixup_probability", [mixup; 2], 0.0, 1.0)?;
         let rest = 1.0 - mixup;
-        config::range("image.mix.cutmix_probability", [cutmix; 2], 0.0, rest)?;
+        ranges::range("image.mix.cutmix_probability", [cutmix; 2], 0.0, rest)?;
         let (mixup, cutmix) = (self.mixup_alpha, self.cutmix_alpha);
-        config::range("image.mix.mixup_alpha", [mixup; 2], 0.01, 100.0)?;
-        config::range("image.mix.cutmix_alpha", [cutmix; 2], 0.01, 100.0)
+        ranges::range("image.mix.mixup_alpha", [mixup; 2], 0.01, 100.0)?;
+        ranges::range("image.mix.cutmix_alpha", [cutmix; 2], 0.01, 100.0)
     }
 }
 

@@ -15,6 +15,7 @@ mod crop;
 mod mix;
 mod normalise;
 mod random;
+mod ranges;
 
 pub use augment::Augment;
 pub use config::{Crop, ImageConfig};

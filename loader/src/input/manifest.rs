@@ -19,7 +19,10 @@ use feedline_schemas::{
 use feedline_storage::Store;
 use futures::{StreamExt, TryStreamExt, stream};
 
-use super::Skipped;
+use super::{
+    config::InputFormat,
+    opened::{Skipped, absent},
+};
 use crate::{Error, config::BadShards, geometry::Geometry, guard::catching};
 
 /// Most shards that are asked for their size one by one.
@@ -48,7 +51,7 @@ pub async fn read(dataset: &Store) -> Result<Manifest, Error> {
     let Some(current) = dataset.get_opt("CURRENT").await.map_err(storage)? else {
         return Err(Error::NoDataset {
             url,
-            reason: super::absent(super::InputFormat::Shards, false),
+            reason: absent(InputFormat::Shards, false),
         });
     };
     let name = String::from_utf8_lossy(&current).trim().to_owned();

@@ -23,9 +23,10 @@ use feedline_storage::{Listed, Store};
 use tokio::sync::OnceCell;
 
 use super::{
-    Opened, Record,
     config::InputConfig,
     foreign::{BlockSize, Foreign, origins},
+    opened::Opened,
+    record::Record,
     warnings::Warnings,
 };
 use crate::{

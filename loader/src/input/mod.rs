@@ -13,7 +13,9 @@ mod lengths;
 mod manifest;
 mod mds;
 mod names;
+mod opened;
 mod parquet;
+mod record;
 mod shards;
 pub(crate) mod splits;
 #[cfg(test)]
@@ -27,10 +29,7 @@ pub(crate) use self::{mds::fuzzing as mds_fuzzing, webdataset::fuzzing as webdat
 
 use std::sync::Arc;
 
-use feedline_schemas::{
-    ids::Hash128,
-    manifest::{Layout, Manifest, TargetKind, TokenType},
-};
+use feedline_schemas::{ids::Hash128, manifest::Manifest};
 use feedline_storage::Store;
 
 use crate::{
@@ -44,50 +43,14 @@ use config::{BadValues, InputConfig, InputFormat};
 pub(crate) use lengths::DocumentLengths;
 pub use manifest::read as read_manifest;
 use mds::Mds;
+use opened::Opened;
+pub(crate) use opened::Skipped;
 use parquet::Parquet;
+pub(crate) use record::Record;
 use shards::Shards;
 use splits::{SplitChoice, SplitFiles};
 use warnings::Warnings;
 use webdataset::WebDataset;
-
-/// Content of one row.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Record {
-    /// Numbers.
-    Dense { features: u32, target: TargetKind },
-    /// An encoded image.
-    Images { target: TargetKind },
-    /// A document; ids are below `vocabulary`.
-    Tokens { id: TokenType, vocabulary: u32 },
-    /// Several parts; a text has at most `length` ids, 0 where rows have none.
-    Multi {
-        features: u32,
-        images: bool,
-        length: u32,
-        target: TargetKind,
-    },
-}
-
-impl From<&Layout> for Record {
-    fn from(layout: &Layout) -> Self {
-        match *layout {
-            Layout::Dense { features, target } => Self::Dense { features, target },
-            Layout::Images { target } => Self::Images { target },
-            Layout::Tokens { id, vocabulary } => Self::Tokens { id, vocabulary },
-            Layout::Multi {
-                features,
-                images,
-                tokens,
-                target,
-            } => Self::Multi {
-                features,
-                images,
-                length: tokens.map_or(0, |tokens| tokens.length),
-                target,
-            },
-        }
-    }
-}
 
 /// One opened split. Shared by all passes over it.
 #[derive(Debug)]
@@ -101,15 +64,6 @@ pub(crate) struct Input {
     warnings: Arc<Warnings>,
 }
 
-/// Incomplete shards, which are left out.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Skipped {
-    /// Their rows.
-    pub(crate) rows: u64,
-    /// Their paths, relative to the dataset folder.
-    pub(crate) paths: Vec<String>,
-}
-
 #[derive(Debug)]
 enum Format {
     Shards(Box<Shards>),
@@ -118,34 +72,24 @@ enum Format {
     Mds(Box<Mds>),
 }
 
-/// A split of some format, opened.
-struct Opened<T> {
-    record: Record,
-    geometry: Arc<Geometry>,
-    fingerprint: Hash128,
-    format: T,
-}
-
-impl<T> Opened<T> {
-    fn into_input(
-        self,
+impl Input {
+    fn new<T>(
+        opened: Opened<T>,
         bad_values: BadValues,
         warnings: Arc<Warnings>,
         format: impl FnOnce(T) -> Format,
-    ) -> Input {
-        Input {
-            record: self.record,
-            geometry: self.geometry,
-            fingerprint: self.fingerprint,
-            format: format(self.format),
+    ) -> Self {
+        Self {
+            record: opened.record,
+            geometry: opened.geometry,
+            fingerprint: opened.fingerprint,
+            format: format(opened.format),
             bad_values,
             skipped: Skipped::default(),
             warnings,
         }
     }
-}
 
-impl Input {
     /// Opens a split of the dataset in `store`.
     ///
     /// Of our own shards it reads the manifest and looks up their sizes; `bad_shards` says what happens to those that are
@@ -176,7 +120,7 @@ impl Input {
                 let opened = Shards::open(store, choice.of_manifest(), bad_shards).await?;
                 let (opened, skipped) = opened;
                 let wrap = |shards| Format::Shards(Box::new(shards));
-                let input = opened.into_input(bad, warnings, wrap);
+                let input = Self::new(opened, bad, warnings, wrap);
                 return Ok(Self { skipped, ..input });
             }
             Found::Foreign(format, files) => (format, files),
@@ -210,15 +154,19 @@ impl Input {
         Ok(match format {
             ForeignFormat::Parquet => {
                 let opened = Parquet::open(store, place, files, config, &warnings).await?;
-                opened.into_input(bad, warnings, |parquet| Format::Parquet(Box::new(parquet)))
+                Self::new(opened, bad, warnings, |parquet| {
+                    Format::Parquet(Box::new(parquet))
+                })
             }
             ForeignFormat::WebDataset => {
                 let opened = WebDataset::open(store, place, files, config, &warnings).await?;
-                opened.into_input(bad, warnings, |tar| Format::WebDataset(Box::new(tar)))
+                Self::new(opened, bad, warnings, |tar| {
+                    Format::WebDataset(Box::new(tar))
+                })
             }
             ForeignFormat::Mds => {
                 let opened = Mds::open(store, place, config, &warnings).await?;
-                opened.into_input(bad, warnings, |mds| Format::Mds(Box::new(mds)))
+                Self::new(opened, bad, warnings, |mds| Format::Mds(Box::new(mds)))
             }
         })
     }
@@ -457,7 +405,7 @@ async fn find(store: &Store, choice: SplitChoice, format: InputFormat) -> Result
     }
     Err(Error::NoDataset {
         url,
-        reason: absent(format, listed.is_empty()),
+        reason: opened::absent(format, listed.is_empty()),
     })
 }
 
@@ -476,24 +424,4 @@ fn folder_of_index(url: &str, chosen: &SplitFiles) -> Result<String, Error> {
             })
         }
     }
-}
-
-/// Part that a folder lacks to be a dataset, and advice.
-fn absent(format: InputFormat, is_empty: bool) -> String {
-    let lacks = match format {
-        _ if is_empty => {
-            "the folder is missing or empty; check the path, or build the dataset first"
-        }
-        InputFormat::Shards => "it has no `CURRENT`; check the path, or build the dataset first",
-        InputFormat::Detect => {
-            "it has no `CURRENT` (shards of feedline), no `index.json` (MDS), no `*.parquet` and no `*.tar`; check the \
-             path, or build the dataset first"
-        }
-        InputFormat::Parquet => "it has no `*.parquet`; check the path and `format`",
-        InputFormat::WebDataset => "it has no `*.tar`; check the path and `format`",
-        InputFormat::Mds => {
-            "it has no `index.json`, also not in a folder of a split; check the path and `format`"
-        }
-    };
-    lacks.to_owned()
 }

@@ -26,9 +26,10 @@ use parquet::{
 };
 
 use super::{
-    Opened, Record,
     config::InputConfig,
     foreign::{BlockSize, Foreign, OPEN_READS, Refused, origins},
+    opened::Opened,
+    record::Record,
     warnings::Warnings,
 };
 use crate::{

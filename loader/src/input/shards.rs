@@ -16,8 +16,13 @@ use futures::{StreamExt, TryStreamExt, stream};
 use tokio::sync::OnceCell;
 
 use super::{
-    DocumentLengths, Opened, Record, Skipped, columns::ShardColumns, foreign::OPEN_READS, labels,
+    columns::ShardColumns,
+    foreign::OPEN_READS,
+    labels,
+    lengths::DocumentLengths,
     manifest,
+    opened::{Opened, Skipped},
+    record::Record,
 };
 use crate::{
     Error,

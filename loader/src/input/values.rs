@@ -2,7 +2,7 @@
 
 use feedline_schemas::manifest::TargetKind;
 
-use super::{Record, config::BadValues};
+use super::{config::BadValues, record::Record};
 use crate::{
     Error,
     block::{BadRow, BlockRows, BlockTarget},

@@ -32,10 +32,11 @@ use futures::{FutureExt, StreamExt, TryStreamExt, stream};
 use xxhash_rust::xxh3::{Xxh3, xxh3_64, xxh3_64_with_seed};
 
 use super::{
-    Opened, Record,
     config::{ColumnMap, InputConfig, check_target},
     foreign::{BlockSize, Foreign, OPEN_READS, origins},
     names::{TARGETS, UNKNOWN_CLASSES},
+    opened::Opened,
+    record::Record,
     splits::list,
     warnings::Warnings,
 };

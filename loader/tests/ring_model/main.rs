@@ -41,7 +41,7 @@ use feedline_schemas::{
     ids::{Epoch, Hash128, Seed, Step},
     loader_state::{LastBatch, LoaderState, SampleUnit},
 };
-use stubs::{batch, fill, loaded, metrics, mixing, resident};
+use stubs::{batch, fill, loaded, metrics, mixing, source_block};
 use sync::{
     Arc,
     channel::{Receiver, Sender, bounded},

@@ -152,6 +152,6 @@ pub(crate) mod metrics {
     }
 }
 
-pub(crate) mod resident {
+pub(crate) mod source_block {
     pub(crate) type SourceBlock = u32;
 }

@@ -2,6 +2,8 @@
 
 use feedline_image::rounding::whole;
 
+use super::level::level;
+
 /// Maps the centre of an output pixel to a place in the input: `x' = a x + b y + c`, `y' = d x + e y + f`, in pixels,
 /// with pixel (0, 0) from 0 to 1.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -76,7 +78,7 @@ fn blend(from: &[u8], [width, height]: [usize; 2], [x, y]: [f64; 2]) -> [u8; 3] 
         let upper = at(top, left, channel) * (1.0 - across) + at(top, right, channel) * across;
         let lower =
             at(bottom, left, channel) * (1.0 - across) + at(bottom, right, channel) * across;
-        super::level(upper * (1.0 - down) + lower * down + 0.5)
+        level(upper * (1.0 - down) + lower * down + 0.5)
     })
 }
 

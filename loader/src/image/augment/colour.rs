@@ -1,6 +1,6 @@
 //! Changes of colour, as Pillow's `ImageEnhance` and `ImageOps` and torchvision define them.
 
-use super::level;
+use super::level::level;
 
 /// Luma in 16 fractional bits, ITU-R BT.601: Pillow's conversion to `L`.
 fn luma([r, g, b]: [u8; 3]) -> u8 {

@@ -3,14 +3,15 @@
 mod affine;
 mod colour;
 mod flip;
+mod level;
 mod randaugment;
 mod shift;
 
-use feedline_image::rounding::{narrow, whole};
+use feedline_image::rounding::narrow;
 use serde::{Deserialize, Serialize};
 
 use self::affine::{Affine, transform};
-use super::{SampleRandom, config};
+use super::{random::SampleRandom, ranges};
 use crate::Error;
 
 /// Operations of [`SampleRandom`] before this number belong to the crop.
@@ -102,16 +103,16 @@ impl Augment {
     /// Checks that every number is in its range.
     pub(super) fn check(&self) -> Result<(), Error> {
         let often =
-            |probability| config::range("image.augment.probability", [probability; 2], 0.0, 1.0);
+            |probability| ranges::range("image.augment.probability", [probability; 2], 0.0, 1.0);
         match *self {
             Self::RandomCrop { padding, .. } => {
-                config::within("image.augment.padding", padding.into(), 1, 8192)
+                ranges::within("image.augment.padding", padding.into(), 1, 8192)
             }
             Self::HorizontalFlip { probability } | Self::VerticalFlip { probability } => {
                 often(probability)
             }
             Self::Rotate { degrees, .. } => {
-                config::range("image.augment.degrees", degrees, -360.0, 360.0)
+                ranges::range("image.augment.degrees", degrees, -360.0, 360.0)
             }
             Self::ColourJitter {
                 brightness,
@@ -119,10 +120,10 @@ impl Augment {
                 saturation,
                 hue,
             } => {
-                config::range("image.augment.brightness", brightness, 0.0, 10.0)?;
-                config::range("image.augment.contrast", contrast, 0.0, 10.0)?;
-                config::range("image.augment.saturation", saturation, 0.0, 10.0)?;
-                config::range("image.augment.hue", hue, -0.5, 0.5)
+                ranges::range("image.augment.brightness", brightness, 0.0, 10.0)?;
+                ranges::range("image.augment.contrast", contrast, 0.0, 10.0)?;
+                ranges::range("image.augment.saturation", saturation, 0.0, 10.0)?;
+                ranges::range("image.augment.hue", hue, -0.5, 0.5)
             }
             Self::RandAugment {
                 operations,
@@ -130,15 +131,15 @@ impl Augment {
                 bins,
                 ..
             } => {
-                config::within("image.augment.operations", operations.into(), 1, 16)?;
-                config::within("image.augment.bins", bins.into(), 2, 1000)?;
+                ranges::within("image.augment.operations", operations.into(), 1, 16)?;
+                ranges::within("image.augment.bins", bins.into(), 2, 1000)?;
                 let most = u64::from(bins) - 1;
-                config::within("image.augment.magnitude", magnitude.into(), 0, most)
+                ranges::within("image.augment.magnitude", magnitude.into(), 0, most)
             }
             Self::Cutout {
                 probability, side, ..
             } => {
-                config::within("image.augment.side", side.into(), 1, 8192)?;
+                ranges::within("image.augment.side", side.into(), 1, 8192)?;
                 often(probability)
             }
         }
@@ -251,14 +252,4 @@ fn cut(pixels: &mut [u8], width: usize, side: usize, fill: [u8; 3], random: &mut
     for row in pixels.chunks_exact_mut(width * 3).take(rows.1).skip(rows.0) {
         row.as_chunks_mut::<3>().0[columns.0..columns.1].fill(fill);
     }
-}
-
-/// The level below or at `value`, held to the range.
-fn level(value: f64) -> u8 {
-    u8::try_from(whole(value.clamp(0.0, 255.0))).unwrap_or(u8::MAX)
-}
-
-/// A count, rounded with ties to even.
-fn level_count(value: f64) -> u32 {
-    whole(value.round_ties_even())
 }

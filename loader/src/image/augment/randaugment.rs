@@ -1,11 +1,13 @@
 //! RandAugment: Cubuk, Zoph, Shlens and Le (2019), with the 14 operations and the magnitudes of torchvision.
 
+use feedline_image::rounding::narrow;
+
 use super::{
-    SampleRandom,
     affine::{Affine, transform},
     colour,
+    level::level_count,
 };
-use feedline_image::rounding::narrow;
+use crate::image::random::SampleRandom;
 
 const OPERATIONS: u32 = 14;
 
@@ -41,7 +43,7 @@ pub(super) fn one(
         7 => colour::saturation(pixels, factor),
         8 => colour::contrast(pixels, factor),
         9 => colour::sharpness(pixels, other, width, factor),
-        10 => colour::posterize(pixels, 8 - super::level_count(4.0 * share)),
+        10 => colour::posterize(pixels, 8 - level_count(4.0 * share)),
         11 => colour::solarize(pixels, narrow(255.0 * (1.0 - share))),
         12 => colour::autocontrast(pixels),
         _ => colour::equalize(pixels),

@@ -8,9 +8,9 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use super::{
     super::{
-        Record,
         config::{ColumnMap, InputConfig, check_target},
         names::{IMAGES, TARGETS, TOKENS, UNKNOWN_CLASSES},
+        record::Record,
         splits::list,
         warnings::Warnings,
     },

@@ -16,9 +16,9 @@ use parquet::{arrow::arrow_reader::ArrowReaderMetadata, file::statistics::Statis
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::super::{
-    Record,
     config::{ColumnMap, InputConfig, check_target},
     names::{IMAGES, TARGETS, TOKENS, UNKNOWN_CLASSES},
+    record::Record,
     warnings::Warnings,
 };
 use crate::block::{BlockRows, BlockTarget, DenseRows, ImageRows, Spans, TokenIds, TokenRows};

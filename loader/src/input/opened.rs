@@ -1,0 +1,45 @@
+//! An opened split, and datasets that cannot be opened.
+
+use std::sync::Arc;
+
+use feedline_schemas::ids::Hash128;
+
+use super::{config::InputFormat, record::Record};
+use crate::geometry::Geometry;
+
+/// Incomplete shards, which are left out.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Skipped {
+    /// Their rows.
+    pub(crate) rows: u64,
+    /// Their paths, relative to the dataset folder.
+    pub(crate) paths: Vec<String>,
+}
+
+/// A split of some format, opened.
+pub(super) struct Opened<T> {
+    pub(super) record: Record,
+    pub(super) geometry: Arc<Geometry>,
+    pub(super) fingerprint: Hash128,
+    pub(super) format: T,
+}
+
+/// Part that a folder lacks to be a dataset, and advice.
+pub(super) fn absent(format: InputFormat, is_empty: bool) -> String {
+    let lacks = match format {
+        _ if is_empty => {
+            "the folder is missing or empty; check the path, or build the dataset first"
+        }
+        InputFormat::Shards => "it has no `CURRENT`; check the path, or build the dataset first",
+        InputFormat::Detect => {
+            "it has no `CURRENT` (shards of feedline), no `index.json` (MDS), no `*.parquet` and no `*.tar`; check the \
+             path, or build the dataset first"
+        }
+        InputFormat::Parquet => "it has no `*.parquet`; check the path and `format`",
+        InputFormat::WebDataset => "it has no `*.tar`; check the path and `format`",
+        InputFormat::Mds => {
+            "it has no `index.json`, also not in a folder of a split; check the path and `format`"
+        }
+    };
+    lacks.to_owned()
+}
