@@ -8,7 +8,7 @@ use std::fmt::{self, Write as _};
 
 use serde::{Serialize, Serializer};
 
-use super::{Text, line};
+use super::text::{Text, line};
 
 /// Most lines of a report without `--verbose`.
 const MAX_LINES: usize = 25;

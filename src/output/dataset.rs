@@ -7,7 +7,7 @@ use feedline_schemas::{
     transform::{FittedTarget, TransformArtefact},
 };
 
-use super::{line, number};
+use super::text::{line, number};
 
 /// Most classes that the list shows.
 const CLASSES: usize = 20;

@@ -4,7 +4,7 @@ use std::fmt::{self, Write as _};
 
 use feedline_schemas::report::{DeltaReport, DeltaTableReport};
 
-use super::{Text, grouped, line, write_warnings};
+use super::text::{Text, grouped, line, write_warnings};
 
 impl Text for DeltaReport {
     fn write(&self, out: &mut String) -> fmt::Result {

@@ -10,7 +10,7 @@ use feedline_schemas::{
     units::ByteSize,
 };
 
-use super::{Text, grouped, line};
+use super::text::{Text, grouped, line};
 
 /// Columns that are listed, each with its reason.
 const LISTED: usize = 10;

@@ -17,7 +17,8 @@ use feedline_schemas::{
 };
 
 use super::{
-    Text, counted, delta::write_tables, grouped, line, shortened, write_rejects, write_warnings,
+    delta::write_tables,
+    text::{Text, counted, grouped, line, shortened, write_rejects, write_warnings},
 };
 
 impl Text for IngestReport {

@@ -8,7 +8,7 @@ use feedline_schemas::{
     units::ByteSize,
 };
 
-use super::line;
+use super::text::line;
 
 /// Writes where the time went, the speed, and the figures of the device. The processor goes without saying.
 pub(super) fn write(report: &TrainReport, out: &mut String) -> fmt::Result {

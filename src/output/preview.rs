@@ -5,7 +5,7 @@ use std::fmt::{self, Write as _};
 use feedline_ingest::{ColumnPreview, SourcePreview};
 use serde::Serialize;
 
-use super::{Text, line, shortened, write_warnings};
+use super::text::{Text, line, shortened, write_warnings};
 
 /// Columns of sources as they would land.
 #[derive(Debug, Serialize)]

@@ -7,7 +7,7 @@ use feedline_schemas::{
     run::ContinuedFrom,
 };
 
-use super::{Text, line, write_warnings};
+use super::text::{Text, line, write_warnings};
 
 /// Writes the run, how it was chosen and its training data.
 pub(crate) fn write(used: &UsedRun, out: &mut String) -> fmt::Result {

@@ -1,0 +1,273 @@
+//! Report of a build and of the expectations it infers.
+
+use std::{
+    collections::BTreeMap,
+    fmt::{self, Write as _},
+};
+
+use feedline_schemas::{
+    manifest::{
+        BoxCounts, ConflictCounts, GroupCounts, JoinCounts, NaiveForecast, NearDupCounts,
+        NearImageCounts, RedactedCounts, SequenceCounts,
+    },
+    report::{AddedReport, DatasetReport, ExpectReport},
+    units::ByteSize,
+};
+
+use super::{
+    dataset,
+    text::{Text, grouped, line, number, write_reasons, write_rejects, write_warnings},
+};
+
+pub(super) fn write_filtered(
+    reasons: &BTreeMap<String, u64>,
+    sample: Option<&str>,
+    near_dup: Option<&NearDupCounts>,
+    redacted: Option<&RedactedCounts>,
+    out: &mut String,
+) -> fmt::Result {
+    write_reasons("  left out", reasons, sample, out)?;
+    if let Some(found) = redacted {
+        let text = format!(
+            "{} e-mail addresses, {} telephone numbers, {} cards",
+            found.emails, found.phones, found.cards
+        );
+        line(out, "redacted", text)?;
+    }
+    match near_dup {
+        None => Ok(()),
+        Some(found) => line(
+            out,
+            "near copies",
+            format!(
+                "{} clusters among {} documents, the largest of {}; bands of {} x {}",
+                found.clusters, found.documents, found.largest, found.bands, found.rows
+            ),
+        ),
+    }
+}
+
+/// Writes the counts of accepted rows that violate an expectation, by column and expectation.
+pub(super) fn write_unexpected(by_path: &BTreeMap<String, u64>, out: &mut String) -> fmt::Result {
+    write_reasons("  unexpected", by_path, None, out)
+}
+
+pub(super) fn write_conflicts(
+    conflicts: Option<ConflictCounts>,
+    groups: Option<GroupCounts>,
+    out: &mut String,
+) -> fmt::Result {
+    if let Some(ConflictCounts { contents, rows }) = conflicts {
+        let text = format!("{contents} contents with several targets, in {rows} rows");
+        line(out, "conflicts", text)?;
+    }
+    if let Some(found) = groups {
+        let text = format!(
+            "{} train, {} validation, {} test, the largest of {} rows",
+            found.train, found.validation, found.test, found.largest
+        );
+        line(out, "groups", text)?;
+    }
+    Ok(())
+}
+
+pub(super) fn write_joins(joins: &[JoinCounts], out: &mut String) -> fmt::Result {
+    for join in joins {
+        let JoinCounts {
+            source,
+            matched,
+            unmatched,
+            unused,
+        } = join;
+        let text = format!(
+            "`{source}`: {matched} rows matched, {unmatched} did not; {unused} of its rows unused"
+        );
+        line(out, "joined", text)?;
+    }
+    Ok(())
+}
+
+pub(super) fn write_windows(
+    windows: Option<&SequenceCounts>,
+    naive: &[NaiveForecast],
+    out: &mut String,
+) -> fmt::Result {
+    let Some(found) = windows else { return Ok(()) };
+    let text = format!(
+        "{} of {} rows each; of the other rows {} lack a whole window and {} the stride leaves out",
+        found.windows, found.length, found.incomplete, found.skipped
+    );
+    line(out, "windows", text)?;
+    for forecast in naive {
+        let splits = forecast.splits.iter();
+        let splits = splits.map(|(split, metrics)| format!("{split} rmse {:.6}", metrics.rmse));
+        let text = format!(
+            "{}, {} rows before: {}",
+            forecast.method.as_str(),
+            forecast.lag,
+            splits.collect::<Vec<_>>().join(", ")
+        );
+        line(out, "naive", text)?;
+    }
+    Ok(())
+}
+
+pub(super) fn write_images(
+    near: Option<&NearImageCounts>,
+    boxes: Option<&BoxCounts>,
+    out: &mut String,
+) -> fmt::Result {
+    if let Some(found) = near {
+        let text = format!(
+            "{} clusters among {} images, the largest of {}; bands of {} x {}",
+            found.clusters, found.images, found.largest, found.bands, found.bits
+        );
+        line(out, "near images", text)?;
+    }
+    if let Some(boxes) = boxes {
+        let text = format!(
+            "{} in the images, {} outside of them",
+            boxes.kept, boxes.lost
+        );
+        line(out, "boxes", text)?;
+    }
+    Ok(())
+}
+
+impl Text for DatasetReport {
+    fn write(&self, out: &mut String) -> fmt::Result {
+        let what = match (&self.added, &self.anew) {
+            _ if self.up_to_date => " (nothing new: kept as it was)".to_owned(),
+            (Some(_), _) => " (what has landed since was added)".to_owned(),
+            (None, Some(why)) => format!(" (rebuilt and refitted: {why})"),
+            (None, None) => String::new(),
+        };
+        writeln!(out, "dataset{what}")?;
+        line(
+            out,
+            "rows",
+            format!(
+                "{} read, {} duplicates dropped, {} rejected",
+                grouped(self.rows_in),
+                grouped(self.duplicates),
+                grouped(self.rejected)
+            ),
+        )?;
+        write_rejects(&self.rejected_by_reason, self.reject_sample.as_deref(), out)?;
+        dataset::write_rejected_targets(&self.rejected_targets, out)?;
+        write_filtered(
+            &self.filtered,
+            self.reject_sample.as_deref(),
+            self.near_dup.as_ref(),
+            self.redacted.as_ref(),
+            out,
+        )?;
+        write_unexpected(&self.unexpected, out)?;
+        write_conflicts(self.conflicts, self.groups, out)?;
+        write_joins(&self.joins, out)?;
+        write_images(self.near_images.as_ref(), self.boxes.as_ref(), out)?;
+        write_windows(self.sequence.as_ref(), &self.naive, out)?;
+        write_warnings(&self.warnings, out)?;
+        line(
+            out,
+            "split",
+            format!(
+                "{} train, {} validation, {} test",
+                grouped(self.train),
+                grouped(self.validation),
+                grouped(self.test)
+            ),
+        )?;
+        if let Some(tokens) = &self.tokens {
+            line(
+                out,
+                "tokens",
+                format!(
+                    "{} train, {} validation, {} test, {} of them unknown",
+                    grouped(tokens.train),
+                    grouped(tokens.validation),
+                    grouped(tokens.test),
+                    grouped(tokens.unknown)
+                ),
+            )?;
+        }
+        if let Some(cut) = self.cut.filter(|cut| cut.rows > 0) {
+            let text = format!("{} tokens, off the ends of {} texts", cut.tokens, cut.rows);
+            line(out, "cut off", text)?;
+        }
+        line(
+            out,
+            "shards",
+            format!("{} in {}", self.shards, ByteSize::new(self.bytes)),
+        )?;
+        if let Some(added) = &self.added {
+            write_added(added, out)?;
+        }
+        line(out, "fingerprint", &self.fingerprint)?;
+        if let Some(report) = &self.report {
+            line(out, "report", report)?;
+        }
+        line(out, "dataset", &self.url)
+    }
+}
+
+fn write_added(added: &AddedReport, out: &mut String) -> fmt::Result {
+    line(
+        out,
+        "added",
+        format!(
+            "{} read, {} duplicates dropped, {} rejected; {} train, {} validation, {} test in {} shards, {} shards kept",
+            added.rows_in,
+            added.duplicates,
+            added.rejected,
+            added.train,
+            added.validation,
+            added.test,
+            added.shards,
+            added.kept_shards
+        ),
+    )?;
+    for shift in &added.shifts {
+        let text = format!(
+            "{}: mean {} where it was {}, {:.2} deviations away; `--refit` fits it again",
+            shift.feature,
+            number(shift.after),
+            number(shift.before),
+            shift.deviations.abs()
+        );
+        line(out, "  shifted", text)?;
+    }
+    Ok(())
+}
+
+impl Text for ExpectReport {
+    fn write(&self, out: &mut String) -> fmt::Result {
+        line(out, "columns", self.columns.to_string())?;
+        line(out, "expectations", &self.file)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_example_follows_its_own_reason() {
+        let counts = |reasons: &[&str]| {
+            let reasons = reasons.iter().map(|reason| ((*reason).to_owned(), 2));
+            reasons.collect::<BTreeMap<String, u64>>()
+        };
+        let (rejected, filtered) = (counts(&["a", "b"]), counts(&["c"]));
+        let text = |sample: &str| {
+            let mut out = String::new();
+            write_rejects(&rejected, Some(sample), &mut out).unwrap();
+            write_filtered(&filtered, Some(sample), None, None, &mut out).unwrap();
+            let lines = out.lines().map(|line| line.split_whitespace().last());
+            lines.flatten().collect::<Vec<_>>().join(" ")
+        };
+        assert_eq!(text("`a`: x"), "a x b c");
+        let line = "{\"row\":1,\"reason\":\"c\"}";
+        assert_eq!(text(line), format!("a b c {line}"));
+        assert_eq!(text("`other`: x"), "a b c");
+    }
+}

@@ -1,0 +1,119 @@
+//! Report of `plan`.
+
+use std::fmt::{self, Write as _};
+
+use feedline_loader::ShuffleQuality;
+use feedline_schemas::units::ByteSize;
+use feedline_trainer::Fit;
+
+use super::{
+    ingest::{write_source, write_suggestions},
+    text::{Text, line},
+};
+use crate::plan::{PlanReport, TrainPlan};
+
+impl Text for PlanReport {
+    fn write(&self, out: &mut String) -> fmt::Result {
+        if !self.sources.is_empty() {
+            writeln!(out, "status of the sources")?;
+        }
+        for source in &self.sources {
+            write_source(source, out)?;
+        }
+        if let Some(suggestions) = &self.suggestions {
+            write_suggestions(suggestions, out)?;
+        }
+        match &self.train {
+            Some(train) => write_train_plan(train, out),
+            None => Ok(()),
+        }
+    }
+}
+
+fn write_train_plan(train: &TrainPlan, out: &mut String) -> fmt::Result {
+    writeln!(out, "training")?;
+    line(out, "dataset", &train.dataset)?;
+    let Some(loader) = &train.loader else {
+        return line(
+            out,
+            "reads",
+            "not known before the dataset is built: `feedline shards build`",
+        );
+    };
+    line(
+        out,
+        "steps",
+        format!(
+            "{} of {} samples: {} an epoch, at most {} epochs",
+            train.steps, train.batch_size, loader.batches, train.epochs
+        ),
+    )?;
+    line(
+        out,
+        "an epoch reads",
+        format!(
+            "{} samples, {} in {} requests",
+            loader.samples,
+            ByteSize::new(loader.bytes),
+            loader.requests
+        ),
+    )?;
+    line(
+        out,
+        "held to shuffle",
+        format!(
+            "{}: windows of {} blocks in {} domains",
+            ByteSize::new(loader.window_bytes),
+            loader.window_blocks,
+            loader.domains
+        ),
+    )?;
+    line(out, "mixing", mixing(&loader.shuffle))?;
+    train.fit.as_ref().map_or(Ok(()), |fit| write_fit(fit, out))
+}
+
+/// Quality of the shuffle, by the classes of the dataset where it has some.
+fn mixing(shuffle: &ShuffleQuality) -> String {
+    let spread = format!("spread {:.2}, 1 at best", shuffle.spread);
+    match shuffle.classes_assumed {
+        true => format!("{spread}, if rows were sorted by their targets"),
+        false => format!(
+            "{:.1} of {} classes in a batch if rows were sorted by class, {:.1} at best; {spread}",
+            shuffle.classes_per_batch, shuffle.classes, shuffle.ideal_classes_per_batch
+        ),
+    }
+}
+
+fn write_fit(fit: &Fit, out: &mut String) -> fmt::Result {
+    for need in &fit.needs {
+        let available = match need.available_bytes {
+            Some(bytes) => format!("{} available", ByteSize::new(bytes)),
+            None => "how much is available is not known".to_owned(),
+        };
+        let verdict = if need.is_too_much() {
+            "; it does not fit"
+        } else {
+            ""
+        };
+        let bytes = ByteSize::new(need.bytes);
+        line(
+            out,
+            need.of,
+            format!("about {bytes} besides the above; {available}{verdict}"),
+        )?;
+    }
+    for advice in &fit.advice {
+        line(out, "to make it fit", advice)?;
+    }
+    if fit.is_too_much() && fit.advice.is_empty() {
+        line(
+            out,
+            "to make it fit",
+            "use a smaller model, or a machine with more memory",
+        )?;
+    }
+    if let Some(ranks) = &fit.ranks {
+        line(out, "ranks", ranks)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,128 @@
+//! Parts of reports as text: lines, counts, numbers, rejects and warnings.
+
+use std::{
+    collections::BTreeMap,
+    fmt::{self, Write as _},
+};
+
+use feedline_schemas::report::Warning;
+
+/// A report as text.
+pub(crate) trait Text {
+    fn write(&self, out: &mut String) -> fmt::Result;
+}
+
+/// Counts of rejected records by reason, and one example after its reason.
+pub(crate) fn write_rejects(
+    reasons: &BTreeMap<String, u64>,
+    sample: Option<&str>,
+    out: &mut String,
+) -> fmt::Result {
+    write_reasons("  rejected", reasons, sample, out)
+}
+
+/// Writes a line for each reason; `sample`, which names its own reason, after that one.
+pub(super) fn write_reasons(
+    name: &str,
+    reasons: &BTreeMap<String, u64>,
+    sample: Option<&str>,
+    out: &mut String,
+) -> fmt::Result {
+    for (reason, count) in reasons {
+        line(out, name, format!("{} {reason}", grouped(*count)))?;
+        if let Some(sample) = sample.filter(|sample| reason_of(sample).as_ref() == Some(reason)) {
+            line(out, "  for example", shortened(sample))?;
+        }
+    }
+    Ok(())
+}
+
+/// Reason named by an example: as `reason` of a line of rejects, or as a prefix between backticks.
+fn reason_of(sample: &str) -> Option<String> {
+    #[derive(serde::Deserialize)]
+    struct Line {
+        reason: String,
+    }
+    if let Ok(line) = serde_json::from_str::<Line>(sample) {
+        return Some(line.reason);
+    }
+    let (reason, _) = sample.strip_prefix('`')?.split_once('`')?;
+    Some(reason.to_owned())
+}
+
+/// Writes warnings, each with the key that changes the decision.
+pub(crate) fn write_warnings(warnings: &[Warning], out: &mut String) -> fmt::Result {
+    for Warning { code, message, key } in warnings {
+        let key = key.as_ref().map(|key| format!("; see `{key}`"));
+        let text = format!(
+            "{}: {message}{}",
+            code.replace('_', " "),
+            key.unwrap_or_default()
+        );
+        line(out, "  warning", text)?;
+    }
+    Ok(())
+}
+
+/// Truncates to at most 160 characters; the rejects have the complete sample.
+pub(crate) fn shortened(sample: &str) -> String {
+    match sample.char_indices().nth(160) {
+        Some((end, _)) => format!("{}...", &sample[..end]),
+        None => sample.to_owned(),
+    }
+}
+
+/// Five significant digits or more.
+pub(crate) fn number(value: f64) -> String {
+    let magnitude = value.abs();
+    if magnitude >= 1e6 || (magnitude > 0.0 && magnitude < 1e-4) {
+        format!("{value:.5e}")
+    } else if magnitude >= 1_000.0 {
+        format!("{value:.1}")
+    } else {
+        format!("{value:.5}")
+    }
+}
+
+/// A count and its noun in the singular or the plural.
+pub(super) fn counted_as(count: u64, one: &str, many: &str) -> String {
+    let noun = if count == 1 { one } else { many };
+    format!("{} {noun}", grouped(count))
+}
+
+/// A count and its noun, in the plural but for 1.
+pub(crate) fn counted(count: u64, what: &str) -> String {
+    let plural = if count == 1 { "" } else { "s" };
+    format!("{count} {what}{plural}")
+}
+
+/// A count with its digits in groups of three from 10,000 on.
+pub(crate) fn grouped(count: u64) -> String {
+    let digits = count.to_string();
+    if digits.len() < 5 {
+        return digits;
+    }
+    let mut text = String::with_capacity(digits.len() + digits.len() / 3);
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+pub(crate) fn line(out: &mut String, name: &str, value: impl AsRef<str>) -> fmt::Result {
+    writeln!(out, "  {name:<16} {}", value.as_ref())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn digits_of_large_counts_are_grouped() {
+        let counts = [0, 9_999, 10_000, 123_456, 1_234_567].map(grouped);
+        assert_eq!(counts, ["0", "9999", "10,000", "123,456", "1,234,567"]);
+    }
+}
