@@ -263,6 +263,8 @@ impl Build<'_> {
         let tokens = documents
             .map(|documents| rows::conserved(kind, documents, &written.splits, written.texts))
             .transpose()?;
+        let absent = crate::warnings::classes::without_rows(artefact, &classes, rows);
+        warnings.extend(absent);
         let cut = rows::cut(&layout.layout, written.texts);
         self.audit(&written.splits, &layout).await?;
         let profile = match self.spec.config.profile {

@@ -4,6 +4,9 @@
 //! They depend on fitted statistics and counts, so on the rows alone: any number of partitions
 //! gives the same.
 
+pub(crate) mod classes;
+pub(crate) mod zone;
+
 use std::collections::BTreeMap;
 
 use feedline_schemas::{
@@ -368,7 +371,7 @@ fn constant_columns(
     let mut found = Vec::new();
     if !constant.is_empty() {
         let message = format!(
-            "the same value in all training rows, so a model cannot learn from it: {}; leave it out with `dataset.drop`",
+            "the same value (as a 64-bit float) in all training rows, so a model cannot learn from it: {}; leave it out with `dataset.drop`",
             listed(&constant, "`")
         );
         found.push(warning("constant_columns", "dataset.drop", message));

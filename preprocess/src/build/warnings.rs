@@ -109,6 +109,10 @@ impl Build<'_> {
         };
         let mut found = warnings::columns_dropped(dropped);
         found.extend(warnings::of_transform(artefact, &self.columns, by_default));
+        found.extend(warnings::classes::one_class(artefact));
+        let series = self.spec.config.series.iter();
+        found
+            .extend(series.filter_map(|series| warnings::zone::of_instants(series, &self.columns)));
         for step in &artefact.steps {
             if let FittedStep::Categories { columns } = step {
                 for category in columns {
