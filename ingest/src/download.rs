@@ -14,6 +14,7 @@ use url::Url;
 use crate::{
     context::Context,
     error::Error,
+    file_format,
     http::{Got, Http, redacted},
     retry::Retry,
 };
@@ -89,27 +90,13 @@ impl Download {
             },
             store,
             url: redacted(&self.url),
-            format: header(&headers, CONTENT_TYPE.as_str()).and_then(format_of),
+            format: header(&headers, CONTENT_TYPE.as_str()).and_then(file_format::of_media_type),
         })
     }
 }
 
 fn header<'h>(headers: &'h HeaderMap, name: &str) -> Option<&'h str> {
     headers.get(name).and_then(|value| value.to_str().ok())
-}
-
-/// The format of a body with this `Content-Type`.
-pub(crate) fn format_of(content_type: &str) -> Option<FileFormat> {
-    let kind = content_type.split(';').next().unwrap_or_default().trim();
-    match kind.to_ascii_lowercase().as_str() {
-        "text/csv" | "application/csv" | "text/tab-separated-values" => Some(FileFormat::Csv),
-        "application/json" => Some(FileFormat::Json),
-        "application/x-ndjson" | "application/jsonl" | "application/ndjson" => {
-            Some(FileFormat::Ndjson)
-        }
-        "application/vnd.apache.parquet" => Some(FileFormat::Parquet),
-        _ => None,
-    }
 }
 
 #[cfg(test)]

@@ -80,6 +80,27 @@ pub(crate) fn named(
     kind.map(|kind| (kind, packing))
 }
 
+/// Format of a body with this `Content-Type`.
+pub(crate) fn of_media_type(content_type: &str) -> Option<FileFormat> {
+    let kind = content_type.split(';').next().unwrap_or_default().trim();
+    match kind.to_ascii_lowercase().as_str() {
+        "text/csv" | "application/csv" | "text/tab-separated-values" => Some(FileFormat::Csv),
+        "application/json" => Some(FileFormat::Json),
+        "application/x-ndjson" | "application/jsonl" | "application/ndjson" => {
+            Some(FileFormat::Ndjson)
+        }
+        "application/vnd.apache.parquet" => Some(FileFormat::Parquet),
+        _ => None,
+    }
+}
+
+impl Kind {
+    /// Returns true if records may hold bytes.
+    pub(crate) const fn has_bytes(self) -> bool {
+        matches!(self, Self::Image | Self::Idx | Self::Parquet)
+    }
+}
+
 /// Returns true if a file of this name, found in a folder, matches the configured format. Image
 /// sources take only images and archives. Table sources skip archives, which may duplicate the
 /// tables.

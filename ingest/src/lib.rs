@@ -73,6 +73,7 @@ mod failures;
 mod fetch;
 mod file_bytes;
 mod file_change;
+mod file_copies;
 mod file_format;
 mod file_list;
 mod file_marks;
@@ -109,6 +110,7 @@ mod plain_secrets;
 mod preview;
 mod query_files;
 mod raw;
+mod record_batches;
 #[cfg(test)]
 mod recorded;
 mod repair;

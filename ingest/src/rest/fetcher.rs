@@ -20,8 +20,8 @@ use super::{
 };
 use crate::{
     blocking::computing,
-    download,
     error::Error,
+    file_format,
     http::{Got, Http, Request},
     json::Reader,
     pagination::{Contents, Fields, Partial},
@@ -277,7 +277,7 @@ impl Fetcher {
 
 /// Returns true for a table in the place of a document of JSON.
 fn is_other_table(reason: &str, content_type: &str) -> bool {
-    let is_csv = download::format_of(content_type) == Some(FileFormat::Csv);
+    let is_csv = file_format::of_media_type(content_type) == Some(FileFormat::Csv);
     is_csv && reason.starts_with(NOT_JSON)
 }
 

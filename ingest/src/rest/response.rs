@@ -19,7 +19,7 @@ use super::{
     xml_paths::{XmlPaths, insert, shown_paths},
 };
 use crate::{
-    csv_dialect, download,
+    csv_dialect,
     error::Error,
     file_format::{self, Kind, Packing},
     notices::Notices,
@@ -157,7 +157,7 @@ impl Response {
         let body = body.strip_prefix(b"\xef\xbb\xbf").unwrap_or(body);
         let first = body.trim_ascii_start().first();
         let is_document = matches!(first, Some(b'{' | b'['));
-        match download::format_of(content_type) {
+        match file_format::of_media_type(content_type) {
             Some(FileFormat::Csv) if !is_document => ResponseFormat::Csv,
             Some(FileFormat::Ndjson) if first != Some(&b'[') && !has_paths => {
                 ResponseFormat::Ndjson

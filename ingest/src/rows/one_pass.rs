@@ -8,7 +8,10 @@ use super::{
     json_rows::{Elements, Lines},
     read_whole,
 };
-use crate::{file_bytes::Begin, file_format::Kind, parquet_rows::ParquetRows, text_rows::TextRows};
+use crate::{
+    file_bytes::Begin, file_format::Kind, parquet_rows::ParquetRows,
+    text_rows::TextRows,
+};
 
 /// Reads the records of the decompressed bytes of `reader`; only for formats that are read in one
 /// pass.

@@ -31,9 +31,6 @@ pub(crate) fn open(
             Box::new(Lines::new(Box::new(file.reader(from.byte)), layout, from))
         }
         _ if from.byte > 0 => return Err("a file of its format cannot be read on".into()),
-        Kind::Csv { .. } | Kind::Ndjson | Kind::Json | Kind::Text => {
-            of_reader(unpacked(file, layout.packing)?, layout)?
-        }
         Kind::Image => {
             let reader = unpacked(file, layout.packing)?;
             Box::new(ImageRows::new(read_whole(reader), file.path()))
@@ -53,6 +50,8 @@ pub(crate) fn open(
                 layout.archive.max_ratio.get(),
             );
         }
+        // Formats that are read in one pass.
+        _ => of_reader(unpacked(file, layout.packing)?, layout)?,
     };
     for _ in 0..skip {
         rows.next()?;

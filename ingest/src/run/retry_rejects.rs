@@ -136,18 +136,15 @@ fn cells(config: &SourceConfig, warnings: &[Warning], read: &Position) -> Result
         }
         SourceKind::Html => return Ok(config.page.extract == PageExtract::Tables),
         SourceKind::Files => {
-            config.fetch.is_some()
-                || matches!(
-                    config.format,
-                    FileFormat::Image | FileFormat::Idx | FileFormat::Parquet
-                )
+            let kind = named("", config.format, None);
+            config.fetch.is_some() || kind.is_some_and(|(kind, _)| kind.has_bytes())
         }
     };
     let kinds: Vec<Kind> = files_read(read)
         .into_iter()
         .filter_map(|url| named(&url, config.format, None).map(|(kind, _)| kind))
         .collect();
-    if is_bytes || kinds.contains(&Kind::Parquet) {
+    if is_bytes || kinds.iter().any(|kind| kind.has_bytes()) {
         let reason = "has records with bytes, which `rejects/` stores in a lossy form only; re-read the files with `feedline ingest reread`";
         return Err(Error::config("format", reason));
     }
