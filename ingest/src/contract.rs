@@ -11,7 +11,7 @@
 //! | `Int64` | integer | `3.0`, text `"12"` | other floats: `Float64` | everything else |
 //! | `Float64` | float | integer up to 2^53, text `"1.50"` | | everything else |
 //! | `Decimal` | number that no 64-bit type holds | other numbers and numeric text, if exact | | everything else |
-//! | `Timestamp` | text of `contract.dates` | | | everything else |
+//! | `Timestamp` | text of `contract.dates`, time of a Parquet file | | | everything else |
 //! | `Utf8` | text | number or boolean to its JSON text | | list, object |
 //! | `List` and the lists of a type | list of that type | | longer types of items, then `Json` | scalars |
 //! | `Json` | list, object | | | everything else |
@@ -35,6 +35,7 @@
 
 mod close;
 mod copy;
+mod cut_digits;
 mod dates;
 mod decide;
 mod decimals;
@@ -58,6 +59,7 @@ use feedline_schemas::{
 };
 
 pub(crate) use self::{
+    cut_digits::{DIGITS_CUT, cut_warning},
     dates::{Dates, FittingFormats, is_format, iso_micros},
     drift::ALARMS,
     fit::{Reading, boolean, bytes, decimal, float, integer, is_coerced, text},

@@ -323,7 +323,7 @@ fn note_cells(
     for (key, value) in entries {
         push_key(name, key);
         match value {
-            Value::Cell(_) | Value::ByteCell(_) => note(name),
+            Value::Cell(_) | Value::Time(_) | Value::ByteCell(_) => note(name),
             Value::Null if prefix == 0 => note(name),
             Value::Object(inner) if levels > 1 => {
                 name.push('.');
@@ -389,6 +389,7 @@ impl Seen {
                 }
                 text.as_str()
             }
+            Value::Time(text) => text.as_str(),
             Value::Text(text) => {
                 if let (Kind::NumberText, Some(number)) = (kind, Kind::of_number_text(text)) {
                     self.in_texts[number as usize] += 1;

@@ -1,20 +1,7 @@
 //! The rows of a Parquet file as records.
 
-use std::{
-    collections::{HashSet, VecDeque},
-    sync::Arc,
-};
+use std::sync::Arc;
 
-use arrow::{
-    array::{Array, ArrayRef, AsArray, RecordBatch},
-    compute::cast,
-    datatypes::{
-        DataType, Float16Type, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type, Int64Type,
-        UInt8Type, UInt16Type, UInt32Type, UInt64Type,
-    },
-    error::ArrowError,
-    util::display::{ArrayFormatter, FormatOptions},
-};
 use feedline_schemas::guard::catching;
 use parquet::{
     arrow::arrow_reader::{
@@ -26,29 +13,19 @@ use parquet::{
 };
 
 use crate::{
-    parquet_limits::{LimitedPages, ROW, batch_rows, check_items, row_bytes, with_views},
+    parquet_limits::{LimitedPages, batch_rows, check_items, with_views},
+    record_batches::{Portions, check_names},
     rows::Rows,
     source::record::Record,
-    value::{Value, hex},
 };
-
-/// Time zone of written timestamps.
-const UTC: &str = "UTC";
 
 /// Rows converted at a time.
 const BATCH: usize = 1024;
 
-/// Minimum file size for the ratio, in bytes; smaller files count as this size.
-const FREE: u64 = 16 << 20;
-
 /// Reads rows; a row is an object of its columns.
 pub(crate) struct ParquetRows {
     reader: ParquetRecordBatchReader,
-    waiting: Option<Waiting>,
-    ready: VecDeque<Record>,
-    /// Bytes that the rows may still have.
-    left: u64,
-    max_ratio: u64,
+    portions: Portions,
 }
 
 impl ParquetRows {
@@ -63,7 +40,7 @@ impl ParquetRows {
     }
 
     fn open(file: impl ChunkReader + 'static, skip: u64, max_ratio: u64) -> Result<Self, String> {
-        let left = file.len().max(FREE).saturating_mul(max_ratio);
+        let bytes = file.len();
         let options = ArrowReaderOptions::new();
         let found = ArrowReaderMetadata::load(&file, options.clone()).map_err(|e| told(&e))?;
         check_items(found.metadata())?;
@@ -72,18 +49,7 @@ impl ParquetRows {
         let found = ArrowReaderMetadata::try_new(Arc::clone(found.metadata()), options);
         let found = found.map_err(|e| told(&e))?;
         let builder = ParquetRecordBatchReaderBuilder::new_with_metadata(LimitedPages(file), found);
-        let mut seen = HashSet::new();
-        if let Some(field) = builder
-            .schema()
-            .fields()
-            .iter()
-            .find(|field| !seen.insert(field.name()))
-        {
-            return Err(format!(
-                "it has column `{}` twice; give every column a name of its own",
-                field.name()
-            ));
-        }
+        check_names(builder.schema())?;
         let skip = usize::try_from(skip).map_err(|e| e.to_string())?;
         let reader = builder
             .with_batch_size(batch_rows)
@@ -92,75 +58,23 @@ impl ParquetRows {
             .map_err(|e| e.to_string())?;
         Ok(Self {
             reader,
-            waiting: None,
-            ready: VecDeque::new(),
-            left,
-            max_ratio,
+            portions: Portions::new(bytes, max_ratio),
         })
     }
 
     /// Makes the next records ready, if there are more.
     fn fill(&mut self) -> Result<(), String> {
-        while self.ready.is_empty() {
-            let waiting = match self.waiting.take() {
-                Some(waiting) => waiting,
-                None => {
-                    let Some(batch) = self.reader.next() else {
-                        return Ok(());
-                    };
-                    let batch = batch.map_err(|e| e.to_string())?;
-                    let bytes = row_bytes(&batch);
-                    Waiting {
-                        batch,
-                        bytes,
-                        at: 0,
-                    }
-                }
-            };
-            if waiting.batch.num_rows() > 0 {
-                self.convert(waiting)?;
+        while self.portions.is_empty() {
+            if !self.portions.has_rows() {
+                let Some(batch) = self.reader.next() else {
+                    return Ok(());
+                };
+                self.portions.set_rows(batch.map_err(|e| e.to_string())?);
             }
+            self.portions.convert()?;
         }
         Ok(())
     }
-
-    /// Makes records of the next rows that wait, of 64 MiB at most.
-    fn convert(&mut self, waiting: Waiting) -> Result<(), String> {
-        let Waiting { batch, bytes, at } = waiting;
-        let (mut rows, mut taken) = (0, 0);
-        for row in &bytes[at..] {
-            if rows == 0 && *row > ROW {
-                return Err(format!(
-                    "a row has {row} bytes, more than {ROW}; remove its large cells, or store them in separate files"
-                ));
-            }
-            if taken + row > ROW {
-                break;
-            }
-            (rows, taken) = (rows + 1, taken + row);
-        }
-        self.left = self.left.checked_sub(taken).ok_or_else(|| {
-            format!(
-                "its rows have more than {} times its size, like a decompression bomb; raise \
-                 `archive.max_ratio` if that is right",
-                self.max_ratio
-            )
-        })?;
-        let records = records(&batch.slice(at, rows)).map_err(|e| e.to_string())?;
-        self.ready.extend(records);
-        let at = at + rows;
-        self.waiting = (at < batch.num_rows()).then_some(Waiting { batch, bytes, at });
-        Ok(())
-    }
-}
-
-/// Rows that are decoded and no records yet.
-struct Waiting {
-    batch: RecordBatch,
-    /// Bytes of each row.
-    bytes: Vec<u64>,
-    /// The next one.
-    at: usize,
 }
 
 /// Returns the message of an error. Our own errors pass through the library unchanged.
@@ -173,10 +87,10 @@ fn told(error: &ParquetError) -> String {
 
 impl Rows for ParquetRows {
     fn next(&mut self) -> Result<Option<Record>, String> {
-        if self.ready.is_empty() {
+        if self.portions.is_empty() {
             guarded(|| self.fill())?;
         }
-        Ok(self.ready.pop_front())
+        Ok(self.portions.pop())
     }
 }
 
@@ -189,176 +103,20 @@ fn guarded<T>(work: impl FnOnce() -> Result<T, String>) -> Result<T, String> {
     })
 }
 
-fn records(batch: &RecordBatch) -> Result<Vec<Record>, ArrowError> {
-    let names: Vec<&str> = batch
-        .schema_ref()
-        .fields()
-        .iter()
-        .map(|field| field.name().as_str())
-        .collect();
-    let rows = batch.num_rows();
-    Ok(objects(&names, batch.columns(), rows, BytesAs::Cells)?
-        .into_iter()
-        .map(Record::Value)
-        .collect())
-}
-
-fn objects(
-    names: &[&str],
-    columns: &[ArrayRef],
-    rows: usize,
-    bytes: BytesAs,
-) -> Result<Vec<Value>, ArrowError> {
-    let mut objects: Vec<Vec<(String, Value)>> =
-        (0..rows).map(|_| Vec::with_capacity(names.len())).collect();
-    for (name, column) in names.iter().zip(columns) {
-        for (object, value) in objects.iter_mut().zip(values(column, bytes)?) {
-            object.push(((*name).to_owned(), value));
-        }
-    }
-    Ok(objects.into_iter().map(Value::Object).collect())
-}
-
-/// Digits that every decimal number of a 64-bit float has.
-const FLOAT_DIGITS: u8 = 15;
-
-/// Digits that every integer of 64 bits can have.
-const INTEGER_DIGITS: u8 = 18;
-
-/// Values that bytes become.
-#[derive(Clone, Copy, Debug)]
-enum BytesAs {
-    /// Cells, typed by their own column.
-    Cells,
-    /// Text of hexadecimal digits: items of lists have no column.
-    Text,
-}
-
-/// Converts a column to values. Dates become text, and so do bytes in lists. Numbers are never
-/// rounded.
-fn values(array: &ArrayRef, bytes: BytesAs) -> Result<Vec<Value>, ArrowError> {
-    macro_rules! primitive {
-        ($type:ty, $value:expr) => {
-            array
-                .as_primitive::<$type>()
-                .iter()
-                .map(|v| v.map_or(Value::Null, $value))
-                .collect()
-        };
-    }
-    let text = |text: Option<&str>| text.map_or(Value::Null, |text| Value::Text(text.to_owned()));
-    Ok(match array.data_type() {
-        DataType::Null => vec![Value::Null; array.len()],
-        DataType::Boolean => array
-            .as_boolean()
-            .iter()
-            .map(|v| v.map_or(Value::Null, Value::Bool))
-            .collect(),
-        DataType::Int8 => primitive!(Int8Type, |v| Value::Int(v.into())),
-        DataType::Int16 => primitive!(Int16Type, |v| Value::Int(v.into())),
-        DataType::Int32 => primitive!(Int32Type, |v| Value::Int(v.into())),
-        DataType::Int64 => primitive!(Int64Type, Value::Int),
-        DataType::UInt8 => primitive!(UInt8Type, |v| Value::Int(v.into())),
-        DataType::UInt16 => primitive!(UInt16Type, |v| Value::Int(v.into())),
-        DataType::UInt32 => primitive!(UInt32Type, |v| Value::Int(v.into())),
-        DataType::UInt64 => primitive!(UInt64Type, |v| match i64::try_from(v) {
-            Ok(v) => Value::Int(v),
-            Err(_) => Value::Digits(v.to_string()),
-        }),
-        DataType::Decimal32(digits, scale)
-        | DataType::Decimal64(digits, scale)
-        | DataType::Decimal128(digits, scale)
-        | DataType::Decimal256(digits, scale) => {
-            let number = |text: String| {
-                match (*digits, *scale) {
-                    (..=INTEGER_DIGITS, 0) => text.parse().ok().map(Value::Int),
-                    (..=FLOAT_DIGITS, _) => text.parse().ok().map(Value::Float),
-                    _ => None,
-                }
-                .unwrap_or(Value::Digits(text))
-            };
-            texts(array, number)?
-        }
-        DataType::Float16 => primitive!(Float16Type, |v| Value::Float(v.into())),
-        DataType::Float32 => primitive!(Float32Type, |v| Value::Float(v.into())),
-        DataType::Float64 => primitive!(Float64Type, Value::Float),
-        DataType::Utf8 => array.as_string::<i32>().iter().map(text).collect(),
-        DataType::LargeUtf8 => array.as_string::<i64>().iter().map(text).collect(),
-        DataType::Utf8View => array.as_string_view().iter().map(text).collect(),
-        DataType::BinaryView => {
-            let cell = |cell: &[u8]| match bytes {
-                BytesAs::Cells => Value::ByteCell(cell.to_vec()),
-                BytesAs::Text => Value::Text(hex(cell)),
-            };
-            let cells = array.as_binary_view().iter();
-            cells.map(|bytes| bytes.map_or(Value::Null, cell)).collect()
-        }
-        DataType::Dictionary(_, inner) => values(&cast(array, inner)?, bytes)?,
-        // An instant is one text, in whatever zone it was written.
-        DataType::Timestamp(unit, Some(zone)) if **zone != *UTC => {
-            let array = cast(array, &DataType::Timestamp(*unit, Some(UTC.into())))?;
-            values(&array, bytes)?
-        }
-        DataType::Struct(fields) => {
-            let names: Vec<&str> = fields.iter().map(|field| field.name().as_str()).collect();
-            let columns = array.as_struct().columns();
-            let objects = objects(&names, columns, array.len(), bytes)?;
-            objects
-                .into_iter()
-                .enumerate()
-                .map(|(i, v)| if array.is_null(i) { Value::Null } else { v })
-                .collect()
-        }
-        DataType::List(_) => lists(array.as_list::<i32>().iter())?,
-        DataType::LargeList(_) => lists(array.as_list::<i64>().iter())?,
-        DataType::FixedSizeList(..) => lists(array.as_fixed_size_list().iter())?,
-        DataType::Map(..) => {
-            let entry = |i: usize| {
-                let entries: ArrayRef = Arc::new(array.as_map().value(i));
-                if array.is_null(i) {
-                    Ok(Value::Null)
-                } else {
-                    values(&entries, BytesAs::Text).map(Value::List)
-                }
-            };
-            (0..array.len()).map(entry).collect::<Result<_, _>>()?
-        }
-        _ => texts(array, Value::Text)?,
-    })
-}
-
-/// Converts the formatted texts of a column with `value`.
-fn texts(array: &ArrayRef, value: impl Fn(String) -> Value) -> Result<Vec<Value>, ArrowError> {
-    let formatter = ArrayFormatter::try_new(array, &FormatOptions::default())?;
-    let cell = |i: usize| match array.is_null(i) {
-        true => Ok(Value::Null),
-        false => formatter.value(i).try_to_string().map(&value),
-    };
-    (0..array.len()).map(cell).collect()
-}
-
-fn lists(lists: impl Iterator<Item = Option<ArrayRef>>) -> Result<Vec<Value>, ArrowError> {
-    lists
-        .map(|list| match list {
-            Some(items) => values(&items, BytesAs::Text).map(Value::List),
-            None => Ok(Value::Null),
-        })
-        .collect()
-}
-
 #[cfg(test)]
 pub(crate) mod tests {
     use arrow::{
         array::{
-            BinaryArray, Date32Array, Decimal128Array, DictionaryArray, Float32Array, Int32Array,
-            Int64Array, ListArray, StringArray, StructArray, TimestampMillisecondArray,
-            UInt64Array,
+            ArrayRef, BinaryArray, Date32Array, Decimal128Array, DictionaryArray, Float32Array,
+            Int32Array, Int64Array, ListArray, RecordBatch, StringArray, StructArray,
+            TimestampMillisecondArray, UInt64Array,
         },
-        datatypes::Int32Type,
+        datatypes::{DataType, Int32Type},
     };
     use parquet::arrow::ArrowWriter;
 
     use super::*;
+    use crate::value::Value;
 
     pub(crate) fn file(columns: Vec<(&str, ArrayRef)>) -> Vec<u8> {
         let batch = RecordBatch::try_from_iter(columns).unwrap();
@@ -429,51 +187,6 @@ pub(crate) mod tests {
             r#"{"a":null,"b":7,"c":NaN,"d":"2022-01-08","e":"1970-01-01T00:00:00.002Z","f":-0.05,"g":"","h":"v","i":{"j":null},"k":null}"#,
         ];
         assert_eq!(read(file(columns), 0), expected);
-    }
-
-    #[test]
-    fn a_number_stays_one_and_is_never_rounded() {
-        let decimals = |digits, scale, values: Vec<Option<i128>>| -> ArrayRef {
-            let values = Decimal128Array::from(values);
-            Arc::new(values.with_precision_and_scale(digits, scale).unwrap())
-        };
-        let digits = |text: &str| Value::Digits(text.to_owned());
-        let long = 12_345_678_901_234_567_890;
-        for (array, expected) in [
-            (
-                decimals(15, 2, vec![Some(999_999_999_999_999), Some(-5), None]),
-                vec![
-                    Value::Float(9_999_999_999_999.99),
-                    Value::Float(-0.05),
-                    Value::Null,
-                ],
-            ),
-            (decimals(16, 2, vec![Some(1350)]), vec![digits("13.50")]),
-            (
-                decimals(38, 2, vec![Some(long)]),
-                vec![digits("123456789012345678.90")],
-            ),
-            (
-                decimals(18, 0, vec![Some(-999_999_999_999_999_999)]),
-                vec![Value::Int(-999_999_999_999_999_999)],
-            ),
-            (decimals(19, 0, vec![Some(7)]), vec![digits("7")]),
-            (
-                decimals(5, -3, vec![Some(12)]),
-                vec![Value::Float(12_000.0)],
-            ),
-            (
-                Arc::new(UInt64Array::from(vec![u64::MAX, 7])),
-                vec![digits("18446744073709551615"), Value::Int(7)],
-            ),
-        ] {
-            assert_eq!(
-                values(&array, BytesAs::Cells).unwrap(),
-                expected,
-                "{}",
-                array.data_type()
-            );
-        }
     }
 
     #[test]

@@ -30,6 +30,9 @@ pub(crate) enum Value {
     /// Text without a type of its own (a CSV cell). It is read as the type of its column, and stays
     /// exactly as written in a text column.
     Cell(String),
+    /// A date or time of ISO 8601 (of a Parquet or Arrow file). It lands as a timestamp, and stays as
+    /// written in a text column.
+    Time(String),
     /// Bytes, such as an image file.
     Bytes(Vec<u8>),
     /// Bytes whose column decides their type (a binary cell of a Parquet file): bytes, or text of
@@ -99,6 +102,7 @@ impl Value {
             Self::Float(_) => "a float",
             Self::Digits(_) => "a number beyond 64 bits",
             Self::Text(_) | Self::Cell(_) => "text",
+            Self::Time(_) => "a time",
             Self::Bytes(_) | Self::ByteCell(_) => "bytes",
             Self::List(_) => "a list",
             Self::Object(_) => "an object",
@@ -166,7 +170,9 @@ impl Value {
         const SCALAR: u64 = 8;
         match self {
             Self::Null | Self::Bool(_) | Self::Int(_) | Self::Float(_) => SCALAR,
-            Self::Text(text) | Self::Cell(text) | Self::Digits(text) => SCALAR + text.len() as u64,
+            Self::Text(text) | Self::Cell(text) | Self::Time(text) | Self::Digits(text) => {
+                SCALAR + text.len() as u64
+            }
             Self::Bytes(bytes) | Self::ByteCell(bytes) => SCALAR + bytes.len() as u64,
             Self::List(items) => items.iter().map(Self::size).sum(),
             Self::Object(entries) => entries.iter().map(|(_, value)| value.size()).sum(),
@@ -178,7 +184,7 @@ impl Value {
     }
 
     /// Compact JSON with object keys sorted by their bytes. Equal values have equal text. The text
-    /// parses back to an equal value, except for cells, digits and bytes (written as text) and
+    /// parses back to an equal value, except for cells, times, digits and bytes (written as text) and
     /// non-finite floats (`NaN`, `inf`, `-inf`).
     ///
     /// A float has the fewest digits that read back the same, and always a fraction or an exponent.
@@ -202,7 +208,7 @@ impl Value {
             Self::Float(value) => {
                 write!(out, "{value:?}").expect("writing to a string does not fail")
             }
-            Self::Text(text) | Self::Cell(text) | Self::Digits(text) => {
+            Self::Text(text) | Self::Cell(text) | Self::Time(text) | Self::Digits(text) => {
                 json::write_text(text, out);
             }
             Self::Fault(fault) => {

@@ -1,8 +1,8 @@
 //! Timestamps in declared formats.
 //!
-//! A string is read as a timestamp only if nothing is lost or invented. Hour 24, a leap second,
-//! digits beyond microseconds and dates outside the years -9999 to 9999 are not timestamps. The
-//! instant is kept, its UTC offset is not. A string without an offset is UTC, and a date without a
+//! A string is read as a timestamp only if nothing is invented. Hour 24, a leap second and dates
+//! outside the years -9999 to 9999 are not timestamps. Of a fraction of 7 to 9 digits, the digits
+//! beyond microseconds are cut; [`super::cut_digits`] finds those that are not zero. The instant is kept, its UTC offset is not. A string without an offset is UTC, and a date without a
 //! time is its midnight.
 
 use jiff::{
@@ -49,7 +49,7 @@ impl Dates {
     /// `micros`, differently.
     pub(crate) fn is_ambiguous(&self, text: &str, micros: i64) -> bool {
         let mut read = self.formats.iter().filter_map(|format| read(format, text));
-        self.formats.len() > 1 && read.any(|instant| instant.as_microsecond() != micros)
+        self.formats.len() > 1 && read.any(|instant| cut_micros(instant) != micros)
     }
 
     /// Microseconds since 1970 UTC, by the first format that fits.
@@ -59,7 +59,7 @@ impl Dates {
             return None;
         }
         let instant = self.formats.iter().find_map(|format| read(format, text))?;
-        (instant.subsec_nanosecond() % 1000 == 0).then(|| instant.as_microsecond())
+        Some(cut_micros(instant))
     }
 }
 
@@ -120,7 +120,14 @@ pub(crate) fn iso_micros(text: &str) -> Option<i64> {
     } else {
         of_local(text.parse().ok()?)?
     };
-    (instant.subsec_nanosecond() % 1000 == 0).then(|| instant.as_microsecond())
+    Some(cut_micros(instant))
+}
+
+/// Microseconds since 1970, without the digits beyond them.
+fn cut_micros(instant: Timestamp) -> i64 {
+    const NANOS: i128 = 1000;
+    let micros = instant.as_nanosecond().div_euclid(NANOS);
+    i64::try_from(micros).expect("a timestamp of jiff in microseconds has 64 bits")
 }
 
 /// Returns true if `format` is a valid format.
@@ -162,7 +169,7 @@ fn has_full_year(format: &str, text: &str, parts: &BrokenDownTime) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{super::cut_digits::has_cut_digits, *};
 
     #[test]
     fn a_year_of_two_digits_is_read_by_its_own_format_alone() {
@@ -202,8 +209,13 @@ mod tests {
             "2024-02-29T13:05:09.000001Z",
             Some("2024-02-29T13:05:09.000001Z"),
         );
+        check(
+            &[],
+            "2024-02-29T13:05:09.0000019Z",
+            Some("2024-02-29T13:05:09.000001Z"),
+        );
         for lost in [
-            "2024-02-29T13:05:09.0000001Z",
+            "2024-02-29T13:05:09.0000000001Z",
             "2023-02-29T13:05:09Z",
             "2016-12-31T23:59:60Z",
             "2024-02-29T24:00:00Z",
@@ -240,7 +252,7 @@ mod tests {
             "29.02.2024",
             "2024-02-29T24:00:00",
             "2016-12-31 23:59:60",
-            "2024-02-29T13:05:09.0000001",
+            "2024-02-29T13:05:09.0000000001",
             "20240229",
             "2024-02-29x",
         ] {
@@ -251,6 +263,31 @@ mod tests {
         assert_eq!(declared.micros("2024-02-29"), None);
         let days_first = Dates::new(&["%Y-%d-%m".to_owned()]);
         assert_eq!(days_first.cell_micros("2024-02-29"), None);
+    }
+
+    #[test]
+    fn digits_beyond_microseconds_are_cut_and_found() {
+        let at = |text: &str| {
+            let micros = Timestamp::from_microsecond(iso_micros(text)?).unwrap();
+            Some((micros.to_string(), has_cut_digits(text)))
+        };
+        let check = |text: &str, expected: &str, is_cut: bool| {
+            assert_eq!(at(text), Some((expected.to_owned(), is_cut)), "{text}");
+        };
+        let whole = "2024-02-29T13:05:09.123456Z";
+        check("2024-02-29T13:05:09.123456", whole, false);
+        check("2024-02-29T13:05:09.1234560Z", whole, false);
+        check("2024-02-29T14:05:09.1234567+01:00", whole, true);
+        check("2024-02-29 13:05:09.123456789", whole, true);
+        check("2024-02-29T13:05:09.123456000Z", whole, false);
+        // Before 1970 the same digits stay.
+        check(
+            "1969-12-31T23:59:59.1234569Z",
+            "1969-12-31T23:59:59.123456Z",
+            true,
+        );
+        assert!(!has_cut_digits("29.02.2024 13:05:09"));
+        assert!(has_cut_digits("29.02.2024 13:05:09.0000001"));
     }
 
     #[test]

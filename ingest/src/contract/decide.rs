@@ -10,7 +10,7 @@ use feedline_schemas::{
 };
 
 use super::{
-    Contract, KEPT_WHOLE, NEW, Rejection, Rule, Verdict, decimal, decimals, declared,
+    Contract, DIGITS_CUT, KEPT_WHOLE, NEW, Rejection, Rule, Verdict, decimal, decimals, declared,
     drift::Met,
     fit::{self, Fit},
     float, integer, noun, shown,
@@ -125,6 +125,12 @@ impl Contract<'_> {
             } else if leaf.value == Value::Null {
                 met.null += 1;
             } else {
+                if self.reading.cuts(self.columns[column].r#type, &leaf.value) {
+                    let name = &self.columns[column].name;
+                    let text = || fit::text(&leaf.value).unwrap_or_default();
+                    let sample = || format!("`{}`", text());
+                    note(&mut self.decisions, DIGITS_CUT, name, 1, sample);
+                }
                 met.present += 1;
                 met.look(
                     self.columns[column].r#type,

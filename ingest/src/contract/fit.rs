@@ -6,7 +6,7 @@ use feedline_schemas::{
     record::ColumnType,
 };
 
-use super::{Dates, decimals};
+use super::{Dates, cut_digits::has_cut_digits, decimals, iso_micros};
 use crate::{json, value::Value};
 
 /// Effect of a value on its column.
@@ -73,7 +73,18 @@ impl Reading {
         match value {
             Value::Text(text) => self.dates.micros(text),
             Value::Cell(text) => self.dates.cell_micros(text.trim()),
+            Value::Time(text) => iso_micros(text),
             _ => None,
+        }
+    }
+
+    /// Returns true for the value of a timestamp column that loses digits: those beyond microseconds.
+    pub(super) fn cuts(&self, column: ColumnType, value: &Value) -> bool {
+        match (column, value) {
+            (ColumnType::Timestamp, Value::Text(text) | Value::Cell(text) | Value::Time(text)) => {
+                has_cut_digits(text)
+            }
+            _ => false,
         }
     }
 }
@@ -87,7 +98,7 @@ fn list_type(items: &[Value]) -> ColumnType {
             Value::Bool(_) => ColumnType::ListBool,
             Value::Int(_) => ColumnType::ListInt64,
             Value::Float(_) => ColumnType::ListFloat64,
-            Value::Text(_) | Value::Cell(_) => ColumnType::ListUtf8,
+            Value::Text(_) | Value::Cell(_) | Value::Time(_) => ColumnType::ListUtf8,
             _ => return ColumnType::Json,
         };
         list = list.widest(this);
@@ -120,8 +131,8 @@ pub(super) fn is_whole(value: &Value) -> bool {
     matches!(value, Value::List(_) | Value::Object(_) | Value::Bytes(_))
 }
 
-/// Type that a column gets from its first value. Lists become JSON text and timestamps stay
-/// strings.
+/// Type that a column gets from its first value. Lists become JSON text and timestamps in strings
+/// stay strings.
 pub(super) fn infer(value: &Value) -> ColumnType {
     match value {
         Value::Null => ColumnType::Null,
@@ -135,6 +146,8 @@ pub(super) fn infer(value: &Value) -> ColumnType {
         Value::List(_) | Value::Object(_) => ColumnType::Json,
         Value::Bytes(_) => ColumnType::Binary,
         Value::Cell(text) => infer(&read_cell(text)),
+        Value::Time(text) if iso_micros(text).is_some() => ColumnType::Timestamp,
+        Value::Time(_) => ColumnType::Utf8,
     }
 }
 
@@ -211,7 +224,9 @@ pub(crate) fn decimal(value: &Value) -> Option<i128> {
 /// Converts the value for a text column.
 pub(crate) fn text(value: &Value) -> Option<String> {
     match value {
-        Value::Text(text) | Value::Cell(text) | Value::Digits(text) => Some(text.clone()),
+        Value::Text(text) | Value::Cell(text) | Value::Time(text) | Value::Digits(text) => {
+            Some(text.clone())
+        }
         Value::Bool(_) | Value::Int(_) | Value::Float(_) => Some(value.canonical()),
         _ => None,
     }
@@ -226,10 +241,10 @@ pub(crate) fn bytes(value: &Value) -> Option<Vec<u8>> {
 }
 
 /// Returns true if a landed value was converted to fit a column of type `column`. A cell has no
-/// type to convert from.
+/// type to convert from, and a time is text or a timestamp.
 pub(crate) fn is_coerced(column: ColumnType, value: &Value) -> bool {
     match (column, value) {
-        (_, Value::Null | Value::Cell(_)) => false,
+        (_, Value::Null | Value::Cell(_) | Value::Time(_)) => false,
         (ColumnType::Timestamp, Value::Text(_)) | (ColumnType::Utf8, Value::Text(_)) => false,
         (list, Value::List(_)) if list.is_list() => false,
         (column, value) => infer(value) != column,

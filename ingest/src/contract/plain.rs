@@ -2,7 +2,7 @@
 
 use feedline_schemas::{config::TypeContract, number::MAX_EXACT, record::ColumnType};
 
-use super::{Contract, decimals};
+use super::{Contract, cut_digits::has_cut_digits, decimals};
 use crate::cell::{Cell, Held};
 
 impl Contract<'_> {
@@ -55,7 +55,8 @@ impl Contract<'_> {
             | (ColumnType::Json, Held::Json) => true,
             (ColumnType::Float64, Held::Int) => cell.as_int().unsigned_abs() <= MAX_EXACT,
             (ColumnType::Timestamp, Held::Text) => {
-                self.reading.dates.micros(cell.as_text(texts)).is_some()
+                let text = cell.as_text(texts);
+                self.reading.dates.micros(text).is_some() && !has_cut_digits(text)
             }
             _ => false,
         }

@@ -85,6 +85,10 @@ impl Kind {
                 None => Self::Text,
             },
             Value::Cell(text) => Self::of_cell(text, format, declared),
+            Value::Time(text) => match iso_micros(text) {
+                Some(_) => Self::of_iso(text),
+                None => Self::Text,
+            },
             Value::ByteCell(bytes) if image_format(bytes).is_some() => Self::Image,
             Value::ByteCell(_) => Self::Text,
             Value::Bytes(_) | Value::List(_) | Value::Object(_) => Self::Whole,
@@ -115,6 +119,15 @@ impl Kind {
                 true => Self::AmbiguousDate,
                 false => Self::DeclaredDate,
             })
+    }
+
+    /// Classifies a date or time of ISO 8601.
+    fn of_iso(text: &str) -> Self {
+        match text.len() {
+            10 => Self::Day,
+            _ if has_offset(text) => Self::Instant,
+            _ => Self::LocalTime,
+        }
     }
 
     fn of_integer(value: i64) -> Self {
@@ -198,11 +211,7 @@ impl Kind {
 /// Classifies text that begins with a digit and is not a plain number.
 fn of_signs(text: &str, unsigned: &str) -> Kind {
     if iso_micros(text).is_some() {
-        return match text.len() {
-            10 => Kind::Day,
-            _ if has_offset(text) => Kind::Instant,
-            _ => Kind::LocalTime,
-        };
+        return Kind::of_iso(text);
     }
     if let Some(number) = unsigned.strip_suffix('%') {
         let number = number.trim_end();

@@ -15,9 +15,10 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 #[serde(deny_unknown_fields)]
 pub struct SeriesConfig {
     /// Column of timestamps. A row whose time is missing or cannot be read is rejected as
-    /// `time_unreadable`. It is a feature only if `dataset.features` lists it. Timestamps of a
-    /// Parquet file without a zone are read as strings without an offset, such as
-    /// `2024-03-31T08:00:00`, in every unit; `zone` is their time zone.
+    /// `time_unreadable`. It is a feature only if `dataset.features` lists it. Timestamps
+    /// without a zone in `dataset.files` are read as strings without an offset, such as
+    /// `2024-03-31T08:00:00`, in every unit; `zone` is their time zone. A source lands them as UTC,
+    /// unless their column is declared `text`.
     pub time: String,
     /// Column of the time of day, where `time` holds only the date; the two strings are read with a
     /// space between them. Default none.
