@@ -244,8 +244,8 @@ impl Paginator {
         if page == 0 {
             self.begin(&run);
         }
-        self.total = contents.total.or(self.total);
         let count = contents.records.len() as u64;
+        self.note_total(contents.total, count);
         self.longest = self.longest.max(count);
         let short = run.short.take().filter(|_| page > 0);
         let keyset = match &self.keyset {

@@ -6,6 +6,7 @@ mod ask;
 mod body;
 mod fetcher;
 pub(crate) mod graphql;
+mod holes;
 mod layout;
 mod markup;
 mod place;
@@ -251,7 +252,7 @@ impl Source for Rest {
             Fetched {
                 outcome, clocks, ..
             },
-        ) = self.fetched(&at).await?;
+        ) = self.fetched_whole(&at).await?;
         let tried = outcome.and_then(|outcome| match outcome {
             FetchOutcome::Answered(answered) => Ok(Ok(answered.map(|answered| *answered))),
             FetchOutcome::Refused(refused) => self.refusal(&at, refused).map(Err),

@@ -90,7 +90,11 @@ impl Keyset {
             let earlier = last.as_ref().or(before.as_ref());
             let step = earlier.map_or(Ok(Ordering::Greater), |last| order(&last.time))?;
             if step == Ordering::Less {
-                return Err(self.disordered(&time, earlier));
+                let is_first = last.is_none();
+                return Err(match &before {
+                    Some(before) if is_first => self.begun_again(&time, before),
+                    _ => self.disordered(&time, earlier),
+                });
             }
             if step == Ordering::Greater || self.key_param.is_some() {
                 boundary.clear();
@@ -149,6 +153,20 @@ impl Keyset {
             }
         };
         Ok((time, key))
+    }
+
+    /// Error of a page whose first record comes before the time that it was asked from.
+    fn begun_again(&self, time: &Mark, before: &Last) -> String {
+        let Self {
+            time_path,
+            time_param,
+            ..
+        } = self;
+        format!(
+            "a page asked for with `{time_param}` = `{}` begins with a record whose `{time_path}` is `{}`, so the server seems to ignore the parameter `{time_param}` (`pagination.time_param`), or to understand it otherwise; give the parameter by which the API takes a lowest `{time_path}`, or another `pagination.type`, which `feedline plan --ask` suggests; if the parameter is right, ask for ascending order by a parameter in `params`",
+            before.time.text(),
+            time.text()
+        )
     }
 
     fn disordered(&self, time: &Mark, earlier: Option<&Last>) -> String {

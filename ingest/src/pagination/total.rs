@@ -9,14 +9,63 @@ use feedline_schemas::{
     config::{Bounded, PaginationKind},
 };
 
-use super::Paginator;
+use super::{At, Contents, Paginator};
 use crate::{error::Error, http::redacted};
 
 /// A total above a multiple of this many records, reached exactly, is no estimate: a list ends
 /// there by chance only once in as many cases.
 const ROUND: u64 = 1_000;
 
+/// Warning that the records that came are not as many as the total.
+const TOTAL_DIFFERS: &str = "total_differs";
+
+/// Warning that the total changed while pages were read.
+const TOTAL_CHANGED: &str = "total_changed";
+
+/// Advice to read the source again.
+const REREAD: &str = "run `feedline ingest reset PIPELINE.toml SOURCE`, which saves landed data under another name and re-reads everything";
+
 impl Paginator {
+    /// Returns true if the page at `at` has no record and the API's total says that more follow, so
+    /// that the page seems to be broken. A total that has differed before proves nothing, and at a
+    /// multiple of [`ROUND`] records the API stops.
+    pub(crate) fn is_hole(&self, at: &At, contents: &Contents) -> bool {
+        let total = contents.total.filter(|total| *total > 0).or(self.total);
+        let cap = self.config.common.max_records.map(Bounded::get);
+        let is_trusted = self.config.common.strict_total || !self.warnings.has(TOTAL_DIFFERS);
+        self.hashes_pages()
+            && self.counts()
+            && is_trusted
+            && at.page > 0
+            && contents.records.is_empty()
+            && contents.has_more != Some(false)
+            && !at.run.records.is_multiple_of(ROUND)
+            && total.is_some_and(|total| total > at.run.records)
+            && cap.is_none_or(|cap| cap > at.run.records)
+    }
+
+    /// Notes the total of a page of `count` records. A total that changes while pages are read by
+    /// number or offset shows that records may have moved past the place of reading. The total of a
+    /// page without records, and one that is the count of the page, say nothing.
+    pub(super) fn note_total(&mut self, total: Option<u64>, count: u64) {
+        let is_moving = self.hashes_pages() && self.config.way.overlap() == 0;
+        if let (Some(before), Some(now)) = (self.total, total)
+            && before != now
+            && count > 0
+            && now != count
+            && is_moving
+        {
+            self.warnings.raise(
+                TOTAL_CHANGED,
+                "pagination.type",
+                format!(
+                    "the API's total went from {before} to {now} while pages were read: records that came or went meanwhile move the others from page to page, so some may be missing; read by `pagination.type` = `cursor` or `keyset` if the API has one, or by `offset` with `pagination.overlap`, and {REREAD}"
+                ),
+            );
+        }
+        self.total = total.or(self.total);
+    }
+
     /// Returns true if the API reports more records than it returns.
     pub(crate) fn is_beyond_cap(&self, total: Option<u64>) -> bool {
         self.config
@@ -77,7 +126,7 @@ impl Paginator {
             );
         }
         if total == Some(received) {
-            self.warnings.lift("total_differs");
+            self.warnings.lift(TOTAL_DIFFERS);
         }
         if total.is_some() {
             self.warnings.lift("no_total");
@@ -88,10 +137,10 @@ impl Paginator {
             ))),
             Some(total) if total != received => {
                 self.warnings.raise(
-                    "total_differs",
+                    TOTAL_DIFFERS,
                     "pagination.strict_total",
                     format!(
-                        "{received} records have come, and the API says that there are {total}; set `pagination.strict_total` to make this an error, or remove `pagination.total_path` or `pagination.total_header` if the total is an estimate"
+                        "{received} records have come, and the API says that there are {total}; if some are missing, {REREAD}; set `pagination.strict_total` to make this an error in later readings, or remove `pagination.total_path` or `pagination.total_header` if the total is an estimate"
                     ),
                 );
                 Ok(())

@@ -88,6 +88,23 @@ impl RequestsAhead {
         self.retries
     }
 
+    /// Adds retries of a page that came before.
+    pub(super) fn add_retries(&mut self, retries: u64) {
+        self.retries += retries;
+    }
+
+    /// Fetches the page of `request` beside all others.
+    pub(super) async fn fetch_now(
+        &self,
+        origin: &Origin,
+        request: &Request,
+        end_status: &[u16],
+    ) -> Fetched {
+        let is_final = |status| end_status.contains(&status);
+        let fetched = self.fetcher.fetch(origin, request, self.retry(), is_final);
+        fetched.await
+    }
+
     /// Most pages that are on their way or unread.
     pub(super) fn window(&self) -> usize {
         match self.concurrency {

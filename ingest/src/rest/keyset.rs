@@ -128,3 +128,17 @@ async fn records_out_of_order_or_without_time_or_key_are_an_error() {
         assert!(error.contains(part), "{error}");
     }
 }
+
+#[tokio::test]
+async fn a_server_that_ignores_the_parameter_of_the_time_is_named() {
+    let body = r#"{"items": [{"t":1,"k":1},{"t":2,"k":2}]}"#;
+    let server = Scripted::start([ok(body)]).await;
+    let error = read(&keyset(&server, 2, false)).await.unwrap_err();
+    let error = error.to_string();
+    for part in [
+        "a page asked for with `since` = `2` begins with a record whose `t` is `1`",
+        "the server seems to ignore the parameter `since` (`pagination.time_param`)",
+    ] {
+        assert!(error.contains(part), "{error}");
+    }
+}

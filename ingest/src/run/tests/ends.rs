@@ -374,8 +374,9 @@ async fn a_total_above_what_came_stays_in_report_and_status_until_it_holds_no_lo
     let mut config = source_of(&server, PaginationKind::Page, 0);
     config.pagination.common.total_path = Some("n".into());
     let root = Store::memory();
-    // The second run sends no request and repeats the warning.
-    for requests in [6, 0] {
+    // An empty page below the total is requested three times. The second run sends no request and
+    // repeats the warning.
+    for requests in [8, 0] {
         let report = ingest_once(&root, &config).await.unwrap();
         assert_eq!(
             (report.rows, report.requests, codes(&report)),
@@ -406,6 +407,69 @@ async fn a_total_above_what_came_stays_in_report_and_status_until_it_holds_no_lo
     let (count, next) = told(&pipeline).await;
     assert_eq!(count, 0);
     assert_eq!(next, "nothing: everything has been read");
+}
+
+#[tokio::test]
+async fn an_empty_page_below_the_total_is_requested_again() {
+    // Page 3 is empty so many times.
+    let check = async |holes: u64, rows: u64, requests: u64, warnings: &[&str]| {
+        let left = AtomicU64::new(holes);
+        let is_hole = move || {
+            let take = |left: u64| left.checked_sub(1);
+            left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take)
+                .is_ok()
+        };
+        let server = Scripted::answering(move |_, head| {
+            let page = param(head, "page").unwrap_or(1);
+            let ids = match page {
+                3 if is_hole() => 0..0,
+                1..=5 => page * 10..page * 10 + 10,
+                _ => 0..0,
+            };
+            ok(&items(ids, r#", "n": 50"#))
+        })
+        .await;
+        let mut config = source_of(&server, PaginationKind::Page, 0);
+        config.pagination.common.total_path = Some("n".into());
+        let report = ingest_once(&Store::memory(), &config).await.unwrap();
+        assert_eq!(
+            (report.rows, report.requests, codes(&report)),
+            (rows, requests, warnings.to_vec())
+        );
+    };
+    check(0, 50, 6, &[]).await;
+    check(1, 50, 7, &[]).await;
+    check(2, 50, 8, &[]).await;
+    check(3, 20, 5, &["total_differs"]).await;
+}
+
+#[tokio::test]
+async fn a_total_that_changes_while_pages_are_read_is_a_warning() {
+    let codes_of = async |before: u64, kind: PaginationKind| {
+        let server = Scripted::answering(move |_, head| {
+            let page = param(head, "page").unwrap_or(1);
+            let from = param(head, "offset").unwrap_or(page * 10 - 10);
+            let total = if from < 50 { before } else { 95 };
+            ok(&items(
+                from.min(95)..(from + 10).min(95),
+                &format!(r#", "n": {total}"#),
+            ))
+        })
+        .await;
+        let mut config = source_of(&server, kind, 0);
+        config.pagination.common.total_path = Some("n".into());
+        let report = ingest_once(&Store::memory(), &config).await.unwrap();
+        assert_eq!(report.rows, 95);
+        let mut warnings = report.warnings.into_iter();
+        let found = warnings.find(|warning| warning.code == "total_changed");
+        found.map(|warning| warning.message)
+    };
+    for kind in [PaginationKind::Page, PaginationKind::Offset] {
+        let message = codes_of(100, kind).await.unwrap();
+        assert!(message.contains("from 100 to 95"), "{message}");
+        assert!(message.contains("`feedline ingest reset"), "{message}");
+        assert_eq!(codes_of(95, kind).await, None);
+    }
 }
 
 #[tokio::test]
