@@ -26,6 +26,7 @@ mod columns;
 mod deciding;
 mod file;
 mod plain;
+mod record_files;
 pub(crate) mod rejects;
 
 use std::{collections::BTreeMap, mem::take, sync::Arc};
@@ -48,6 +49,7 @@ use self::{
     deciding::Deciding,
     file::{MAX_RECORDS, Named, encode, encode_error},
     plain::Plain,
+    record_files::RecordFiles,
     rejects::{Reject, frozen},
 };
 use crate::{
@@ -80,6 +82,7 @@ pub(crate) struct Batch {
     /// Planned types of new columns.
     planned: Types,
     format: CellFormat,
+    files: RecordFiles,
 }
 
 impl Batch {
@@ -93,6 +96,12 @@ impl Batch {
     /// records are all superseded.
     pub(crate) fn take_parts(&mut self) -> (Vec<FilePart>, Vec<String>) {
         (take(&mut self.parts), take(&mut self.superseded))
+    }
+
+    /// Sets the files that the rejects of a source at `url` name. Those of a source of one file need
+    /// no name.
+    pub(crate) fn set_files(&mut self, url: &str, parts: &[FilePart]) {
+        self.files = RecordFiles::of(url, parts);
     }
 
     /// Adds warnings from reading it. Each warning replaces an earlier one with the same code.
@@ -210,6 +219,7 @@ impl Batch {
                 bad @ Record::Bad { .. } => deciding.rejects.push(Reject::new(row, bad)),
             }
         }
+        self.files.name_in(&mut deciding.rejects);
         let children = deciding.children.close(source)?;
         let reading = deciding.contract.reading().clone();
         let closed = deciding
@@ -221,7 +231,8 @@ impl Batch {
         let mut decisions = closed.decisions;
         decisions.extend(deciding.repaired);
         let mut warnings = self.warnings;
-        for warning in contract::image_warnings(&decisions) {
+        let cut = contract::cut_warning(&decisions);
+        for warning in contract::image_warnings(&decisions).into_iter().chain(cut) {
             replace_warning(&mut warnings, warning);
         }
         Ok(Decided {

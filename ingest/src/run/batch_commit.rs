@@ -72,6 +72,7 @@ impl Run<'_> {
         let sequence = self.log.next_sequence();
         let mut batch = batch;
         let (parts, superseded) = batch.take_parts();
+        batch.set_files(&self.config.url, &parts);
         let Superseded {
             replaced,
             child_rows,
@@ -193,7 +194,8 @@ impl Run<'_> {
         let is_files = self.config.r#type == SourceKind::Files;
         let mut known = last.state.warnings.clone();
         if is_files && last.run_id != self.context.run_id {
-            let codes = [&infer::TYPE_WARNINGS[..], &contract::IMAGE_WARNINGS].concat();
+            let cut = [contract::DIGITS_CUT];
+            let codes = [&infer::TYPE_WARNINGS[..], &contract::IMAGE_WARNINGS, &cut].concat();
             known.retain(|warning| codes.contains(&warning.code.as_str()));
         }
         known
