@@ -35,7 +35,8 @@ use crate::{
     error::Error,
     file_bytes::{Begin, FileBytes},
     file_change::{Change, Known, Policy, ends_in_a_line},
-    file_format,
+    file_copies::ReadContents,
+    file_format::{self, Kind},
     file_list::{FILES_GONE, FileList, Found},
     file_marks::{self, Marks},
     http::{FileRequests, certificates},
@@ -179,7 +180,7 @@ impl Files {
                     }
                 }
             };
-            unread.begin(&now.url);
+            unread.begin(now, open.mark());
             let (open, back) = blocking(move || open.page(gathered)).await?;
             gathered = back;
             if open.ahead.is_some() {
@@ -411,7 +412,18 @@ impl<'f> Unread<'f> {
     }
 
     /// Begins to read a file, for the first time or again, and drops older notes about it.
-    fn begin(&mut self, url: &str) {
+    fn begin(&mut self, file: &Found, mark: &FileMark) {
+        let url = &file.url;
+        let is_new = !self.seen.contains(url) && self.mark(url).is_none();
+        // Copies among images are a matter of the dataset.
+        if is_new && file.layout.kind != Kind::Image {
+            let exists = |url: &str| self.found.iter().any(|file| file.url == url);
+            let read = ReadContents {
+                done: &self.done,
+                older: self.older,
+            };
+            read.note(mark, exists, self.young.notices);
+        }
         if let Some(place) = self.places.remove(url) {
             self.done.remove(place);
             self.places
@@ -419,7 +431,7 @@ impl<'f> Unread<'f> {
                 .filter(|other| **other > place)
                 .for_each(|other| *other -= 1);
         }
-        self.seen.insert(url.to_owned());
+        self.seen.insert(url.clone());
     }
 
     /// A file has been read.

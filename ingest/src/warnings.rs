@@ -28,7 +28,7 @@ pub(crate) enum WarningChange {
 }
 
 /// Warnings about the ends of pages; the next reading of all pages decides them again.
-const ENDS: [&str; 11] = [
+const ENDS: [&str; 12] = [
     "repeated_page",
     "no_link_header",
     "no_cursor_header",
@@ -37,6 +37,7 @@ const ENDS: [&str; 11] = [
     "no_has_more",
     "partial_content",
     "total_differs",
+    "total_changed",
     "no_total",
     "common_cap",
     "xml_end",
@@ -131,7 +132,7 @@ pub(crate) fn holding(config: &SourceConfig, landed: &[Warning]) -> Vec<Warning>
         "no_next_cursor" => kind == PaginationKind::Cursor,
         "no_next_url" => kind == PaginationKind::NextUrl,
         "no_has_more" => pages.way.has_more_path().is_some(),
-        "total_differs" | "no_total" => {
+        "total_differs" | "total_changed" | "no_total" => {
             pages.common.total_path.is_some() || pages.common.total_header.is_some()
         }
         "common_cap" => pages.common.max_records.is_none(),
