@@ -18,6 +18,8 @@ pub(crate) enum Kind {
     Ndjson,
     /// Parquet.
     Parquet,
+    /// Arrow IPC.
+    Arrow,
     /// idx images.
     Idx,
     /// Plain text.
@@ -73,6 +75,9 @@ pub(crate) fn named(
         (FileFormat::Json, _) | (FileFormat::Auto, "json" | "geojson") => Some(Kind::Json),
         (FileFormat::Ndjson, _) | (FileFormat::Auto, "ndjson" | "jsonl") => Some(Kind::Ndjson),
         (FileFormat::Parquet, _) | (FileFormat::Auto, "parquet") => Some(Kind::Parquet),
+        (FileFormat::Arrow, _) | (FileFormat::Auto, "arrow" | "arrows" | "feather" | "ipc") => {
+            Some(Kind::Arrow)
+        }
         (FileFormat::Text, _) => Some(Kind::Text),
         (FileFormat::Image, _) => Some(Kind::Image),
         (FileFormat::Auto, _) => None,
@@ -90,6 +95,9 @@ pub(crate) fn of_media_type(content_type: &str) -> Option<FileFormat> {
             Some(FileFormat::Ndjson)
         }
         "application/vnd.apache.parquet" => Some(FileFormat::Parquet),
+        "application/vnd.apache.arrow.file" | "application/vnd.apache.arrow.stream" => {
+            Some(FileFormat::Arrow)
+        }
         _ => None,
     }
 }
@@ -97,7 +105,7 @@ pub(crate) fn of_media_type(content_type: &str) -> Option<FileFormat> {
 impl Kind {
     /// Returns true if records may hold bytes.
     pub(crate) const fn has_bytes(self) -> bool {
-        matches!(self, Self::Image | Self::Idx | Self::Parquet)
+        matches!(self, Self::Image | Self::Idx | Self::Parquet | Self::Arrow)
     }
 }
 

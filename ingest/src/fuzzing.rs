@@ -12,7 +12,7 @@ mod files;
 
 use feedline_schemas::config::{Bounded, JsonConfig};
 
-pub use self::files::{csv, idx, json_file, ndjson, parquet, tar, zip};
+pub use self::files::{arrow, csv, idx, json_file, ndjson, parquet, tar, zip};
 pub use crate::{
     html::fuzzing::{html, robots, sitemap},
     http::fuzzing::{content_encoding, set_cookie},
@@ -135,7 +135,7 @@ mod replay;
 #[cfg(test)]
 mod tests {
     super::replay::replays! {
-        content_encoding csv html idx json json_file link_header ndjson parquet
+        arrow content_encoding csv html idx json json_file link_header ndjson parquet
         retry_after robots set_cookie sitemap tar xml zip
     }
 }

@@ -54,6 +54,7 @@
 
 mod amend;
 mod archive;
+mod arrow_rows;
 mod batch;
 mod batch_counts;
 mod blocking;

@@ -362,6 +362,20 @@ fn archive(data: &[u8], kind: Kind, packing: Packing) {
     }
 }
 
+/// A file or a stream of Arrow IPC.
+pub fn arrow(data: &[u8]) {
+    let layout = Layout {
+        archive: ArchiveConfig {
+            max_ratio: Bounded::literal::<2>(),
+            ..layout(Kind::Arrow).archive
+        },
+        ..layout(Kind::Arrow)
+    };
+    let found = check_chunks(data, &layout);
+    let bytes: u64 = found.records.iter().map(Record::size).sum();
+    assert!(bytes <= 16 * FREE, "{bytes} bytes");
+}
+
 /// A Parquet file: its footer and its rows.
 pub fn parquet(data: &[u8]) {
     let found = found(ParquetRows::boxed(

@@ -9,7 +9,7 @@ use super::{
     read_whole,
 };
 use crate::{
-    file_bytes::Begin, file_format::Kind, parquet_rows::ParquetRows,
+    arrow_rows::ArrowRows, file_bytes::Begin, file_format::Kind, parquet_rows::ParquetRows,
     text_rows::TextRows,
 };
 
@@ -27,6 +27,7 @@ pub(crate) fn of_reader(
             let bytes = bytes::Bytes::from(read_whole(reader)?);
             ParquetRows::boxed(bytes, 0, layout.archive.max_ratio.get())?
         }
+        Kind::Arrow => ArrowRows::boxed(reader, layout.archive.max_ratio.get())?,
         Kind::Text => Box::new(TextRows::new(
             read_whole(reader)?,
             layout.text.separator.as_deref(),

@@ -314,8 +314,8 @@ pub enum SourceKind {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum FileFormat {
-    /// By the name of the file: `.csv`, `.tsv`, `.json`, `.ndjson` or `.jsonl`, `.parquet`; then
-    /// optionally `.gz` or `.zst`.
+    /// By the name of the file: `.csv`, `.tsv`, `.json`, `.ndjson` or `.jsonl`, `.parquet`,
+    /// `.arrow`, `.arrows`, `.feather` or `.ipc`; then optionally `.gz` or `.zst`.
     ///
     /// An archive (`.zip`, `.tar`, `.tar.gz`, `.tgz`, `.tar.zst`) gives the records of its members,
     /// in the order of the archive. Each member is read as a file of its name. Members whose names
@@ -332,6 +332,9 @@ pub enum FileFormat {
     Ndjson,
     /// Parquet.
     Parquet,
+    /// Arrow IPC: a file (Feather of version 2) or a stream, also compressed by LZ4 or Zstandard
+    /// inside.
+    Arrow,
     /// idx images, the layout of MNIST; never chosen by name. A record is `image`, the pixels as a
     /// complete PGM file (grey) or PPM file (RGB). If `idx.labels` names a file of labels, it also
     /// has `label`, an integer.
