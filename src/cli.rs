@@ -438,7 +438,8 @@ pub(crate) struct Predict {
     /// are sorted by entity and time. For a model of images: a folder, an image file or an archive
     /// of images. For a model of texts: a file of rows with the dataset's text column, a text file,
     /// or a folder of them. Each text gets its `loss`, the mean of `-ln p` over its tokens except
-    /// the first, and `perplexity`. `row` counts from 0, as in rejects and `eval --predictions`
+    /// the first, and `perplexity`. `row` counts the rows of the file from 0; that of `eval
+    /// --predictions` and of rejects counts the rows of a landed batch (`sequence`)
     #[arg(value_name = "FILE")]
     pub(crate) rows: Option<String>,
     /// File of rows before the new ones, in place of the landed rows, for features computed from

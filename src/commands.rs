@@ -1395,6 +1395,13 @@ impl<'a> Work<'a> {
             Some(_) => output::print(&report, self.json)?,
             None => output::print_aside(&report, self.json)?,
         }
+        anyhow::ensure!(
+            report.rows == 0 || report.rejected < report.rows,
+            "no row has a prediction: all {} rows of `{}` are rejected, and the report has the reasons; check that they are as those of the \
+             training data, and that they are read as those are (`csv` and `contract` of the source)",
+            report.rows,
+            options.rows
+        );
         Ok(options.rejects.outcome(report.rejected))
     }
 

@@ -119,7 +119,10 @@ pub(crate) fn reading_as(
                 .clone()
                 .flat_map(|csv| csv.null_values.clone())
                 .collect(),
-            format: cell_format(csv),
+            format: cell_format(csv.clone()),
+            quote: same(csv.clone(), |csv| csv.quote.clone()).flatten(),
+            comment: same(csv.clone(), |csv| csv.comment.clone()).flatten(),
+            skip_rows: same(csv, |csv| csv.skip_rows).unwrap_or_default(),
         },
         landed,
         contracts: own
@@ -135,6 +138,15 @@ pub(crate) fn reading_as(
             .map(Fraction::get),
         batch_rows: usize::try_from(options.batch_rows).unwrap_or(usize::MAX),
     }
+}
+
+/// Returns the value that all of these sources have for a key; `None` if they differ.
+fn same<'a, T: PartialEq>(
+    mut sources: impl Iterator<Item = &'a CsvConfig>,
+    key: impl Fn(&CsvConfig) -> T,
+) -> Option<T> {
+    let first = key(sources.next()?);
+    sources.all(|csv| key(csv) == first).then_some(first)
 }
 
 /// Returns the common cell format of these sources, or the default if they differ.

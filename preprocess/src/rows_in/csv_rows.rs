@@ -3,7 +3,7 @@
 
 use std::{
     collections::HashSet,
-    io::{Cursor, Read},
+    io::{BufRead, BufReader, Cursor, Read},
     sync::{
         Arc,
         atomic::{AtomicU8, AtomicU64, Ordering},
@@ -12,7 +12,10 @@ use std::{
 
 use feedline_schemas::{csv_cell::DELIMITERS, file_signature::format_by_signature};
 
-use super::{assembly::Assembly, fault::Fault, names::Named, raw_cell::Raw, row_reader::RowReader};
+use super::{
+    assembly::Assembly, fault::Fault, names::Named, raw_cell::Raw, reading::CsvReading,
+    row_reader::RowReader,
+};
 
 /// Most bytes of one row: a quote that is never closed must not read the rest of a file into memory.
 const ROW: u64 = 64 << 20;
@@ -54,7 +57,14 @@ pub(super) struct CsvRows {
     header: Named,
     detected_delimiter: Option<char>,
     null_values: Vec<String>,
+    /// Character around fields.
+    quote: Option<u8>,
+    /// Lines before the parsed part.
+    base_line: u64,
     row: csv::ByteRecord,
+    /// True while `row` is the first row of a file without a header and has not been returned yet.
+    is_ahead: bool,
+    has_header: bool,
 }
 
 /// Size of the sample that a header is looked for in, in bytes.
@@ -71,20 +81,16 @@ pub(super) enum Delimiter {
 
 impl Delimiter {
     /// The delimiter that splits the header of `sample` into the most wanted columns.
-    fn of(self, sample: &[u8], wanted: &[String]) -> u8 {
+    fn of(self, sample: &[u8], csv: &CsvReading, wanted: &[String]) -> u8 {
         let usual = match self {
             Self::Given(delimiter) => return delimiter,
             Self::Usual(delimiter) => delimiter,
         };
         let found = |delimiter: u8| {
-            let mut reader = csv::ReaderBuilder::new()
-                .delimiter(delimiter)
-                .has_headers(false)
-                .flexible(true)
-                .from_reader(sample);
+            let mut reader = builder(csv, delimiter).from_reader(sample);
             let mut row = csv::ByteRecord::new();
             let names = match reader.read_byte_record(&mut row) {
-                Ok(true) => header(&row).unwrap_or_default(),
+                Ok(true) => names(&row, csv).unwrap_or_default(),
                 _ => Vec::new(),
             };
             names.iter().filter(|name| wanted.contains(name)).count()
@@ -100,13 +106,47 @@ impl Delimiter {
     }
 }
 
+/// A reader of rows, the header one of them, by the quote and the comment of the source.
+fn builder(csv: &CsvReading, delimiter: u8) -> csv::ReaderBuilder {
+    let one = |text: &str| text.as_bytes().first().copied();
+    let mut builder = csv::ReaderBuilder::new();
+    builder
+        .delimiter(delimiter)
+        .comment(csv.comment.as_deref().and_then(one))
+        .has_headers(false)
+        .flexible(true);
+    match csv.quote.as_deref() {
+        Some("") => builder.quoting(false),
+        quote => builder.quote(quote.and_then(one).unwrap_or(b'"')),
+    };
+    builder
+}
+
+/// The bytes behind the first `count` lines.
+fn without_lines(reader: Box<dyn Read + Send>, count: u64) -> Result<Box<dyn Read + Send>, String> {
+    let mut lines = BufReader::new(reader);
+    for number in 1..=count {
+        let mut line = Vec::new();
+        let read = (&mut lines).take(ROW).read_until(b'\n', &mut line);
+        if read.map_err(|e| e.to_string())? as u64 == ROW {
+            return Err(format!(
+                "line {number}, which `csv.skip_rows` passes over, is longer than 64 MiB"
+            ));
+        }
+    }
+    Ok(Box::new(lines))
+}
+
 impl CsvRows {
     pub(super) fn new(
         mut reader: Box<dyn Read + Send>,
         delimiter: Delimiter,
-        null_values: &[String],
+        csv: &CsvReading,
         wanted: &[String],
     ) -> Result<Self, String> {
+        if csv.skip_rows > 0 {
+            reader = without_lines(reader, csv.skip_rows)?;
+        }
         let mut sample = Vec::new();
         (&mut reader)
             .take(SAMPLE)
@@ -117,15 +157,12 @@ impl CsvRows {
                 "it is {format} by its first bytes, and no CSV file"
             ));
         }
-        let (given, delimiter) = (delimiter, delimiter.of(&sample, wanted));
+        let (given, delimiter) = (delimiter, delimiter.of(&sample, csv, wanted));
         let is_detected = matches!(given, Delimiter::Usual(usual) if usual != delimiter);
         let reader: Box<dyn Read + Send> = Box::new(Cursor::new(sample).chain(reader));
         let left = Arc::new(AtomicU64::new(ROW));
         let last_byte = Arc::new(AtomicU8::new(0));
-        let mut reader = csv::ReaderBuilder::new()
-            .delimiter(delimiter)
-            .has_headers(false)
-            .flexible(true)
+        let mut reader = builder(csv, delimiter)
             .buffer_capacity(1 << 18)
             .from_reader(RowLimit {
                 inner: reader,
@@ -133,17 +170,28 @@ impl CsvRows {
                 last_byte: Arc::clone(&last_byte),
             });
         let mut row = csv::ByteRecord::new();
-        reader
+        let is_any = reader
             .read_byte_record(&mut row)
             .map_err(|e| e.to_string())?;
         Ok(Self {
-            header: Named::new(header(&row)?, wanted),
+            header: Named::new(names(&row, csv)?, wanted),
+            base_line: csv.skip_rows,
+            is_ahead: is_any && csv.is_without_header,
+            has_header: !csv.is_without_header,
             detected_delimiter: is_detected.then_some(char::from(delimiter)),
             reader,
             left,
             last_byte,
             open_quote: None,
-            null_values: null_values.iter().map(|v| v.trim().to_owned()).collect(),
+            quote: match csv.quote.as_deref() {
+                None => Some(b'"'),
+                Some(quote) => quote.as_bytes().first().copied(),
+            },
+            null_values: csv
+                .null_values
+                .iter()
+                .map(|v| v.trim().to_owned())
+                .collect(),
             row,
         })
     }
@@ -153,19 +201,23 @@ impl CsvRows {
         let last = self.row.iter().next_back();
         let spans_lines = last.is_some_and(|cell| cell.contains(&b'\n'));
         let is_whole = self.row.len() == self.header.names().len()
-            && self.last_byte.load(Ordering::Relaxed) == b'"';
+            && Some(self.last_byte.load(Ordering::Relaxed)) == self.quote;
         self.open_quote = (spans_lines && !is_whole).then(|| self.line());
     }
 
     fn line(&self) -> u64 {
-        self.row.position().map_or(0, csv::Position::line)
+        self.base_line + self.row.position().map_or(0, csv::Position::line)
     }
 
     /// Reason why the row is unusable.
     fn fault(&self) -> Option<Fault> {
         let names = self.header.names();
         if self.row.len() != names.len() {
-            let detail = format!("{} fields, the header has {}", self.row.len(), names.len());
+            let first = match self.has_header {
+                true => "the header",
+                false => "the first row",
+            };
+            let detail = format!("{} fields, {first} has {}", self.row.len(), names.len());
             return Some(Fault::new("ragged_row", detail));
         }
         let mut cells = names.iter().zip(&self.row);
@@ -188,7 +240,10 @@ impl RowReader for CsvRows {
 
     fn fill(&mut self, rows: &mut Assembly) -> Result<bool, String> {
         self.left.store(ROW, Ordering::Relaxed);
-        let more = self.reader.read_byte_record(&mut self.row);
+        let more = match std::mem::take(&mut self.is_ahead) {
+            true => Ok(true),
+            false => self.reader.read_byte_record(&mut self.row),
+        };
         if !more.map_err(|e| e.to_string())? {
             return match self.open_quote {
                 Some(line) => Err(format!(
@@ -221,11 +276,34 @@ impl RowReader for CsvRows {
     }
 }
 
+/// Names of the columns of a file whose first row is `row`.
+fn names(row: &csv::ByteRecord, csv: &CsvReading) -> Result<Vec<String>, String> {
+    let given = &csv.columns;
+    if given.is_empty() && !csv.is_without_header {
+        return header(row);
+    }
+    if given.is_empty() {
+        return Ok((1..=row.len()).map(|i| format!("column_{i}")).collect());
+    }
+    if !row.is_empty() && row.len() != given.len() {
+        return Err(format!(
+            "its first line has {} fields, and `csv.columns` names {}; new rows need a field for each of them, also for the target, \
+             which may be empty",
+            row.len(),
+            given.len()
+        ));
+    }
+    Ok(given.clone())
+}
+
 fn header(row: &csv::ByteRecord) -> Result<Vec<String>, String> {
     let mut names = Vec::with_capacity(row.len());
     for (i, bytes) in row.iter().enumerate() {
         let name = std::str::from_utf8(bytes)
-            .map_err(|_| "its header line is not UTF-8; convert the file".to_owned())?;
+            .map_err(|_| {
+                "its header line is not UTF-8; set `csv.encoding` of the source, or convert the file"
+                    .to_owned()
+            })?;
         let name = if i == 0 {
             name.trim_start_matches('\u{feff}')
         } else {

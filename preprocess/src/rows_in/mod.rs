@@ -4,7 +4,7 @@
 //! or the build would give. Rows come in batches, and no cell depends on another row, so batches do
 //! not affect the result. Memory is that of a batch.
 //!
-//! CSV has a header, NDJSON an object on each line; both may be compressed (`.gz`, `.zst`). Nested
+//! CSV has the dialect of the source, NDJSON an object on each line; both may be compressed (`.gz`, `.zst`). Nested
 //! keys are columns named by their path, as they land; a column is found by its landed name or by
 //! its original name. Of Parquet files only the needed columns are decoded; from a pipe the
 //! complete file is held in memory.
@@ -182,10 +182,15 @@ impl RowsIn {
                 Box::new(ParquetRows::open(source, &wanted, reading.batch_rows).map_err(refused)?)
             }
             RowFormat::Csv => {
+                let mut bytes = stream(source, &name)?;
+                if let Some(decode) = reading.csv.decode {
+                    let encoding = reading.csv.encoding.as_deref();
+                    bytes = decode(bytes, encoding, &name).map_err(refused)?;
+                }
                 let csv = CsvRows::new(
-                    stream(source, &name)?,
+                    bytes,
                     delimiter(&reading.csv, &name),
-                    &reading.csv.null_values,
+                    &reading.csv,
                     &wanted,
                 );
                 Box::new(csv.map_err(refused)?)

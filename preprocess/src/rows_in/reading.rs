@@ -68,6 +68,15 @@ impl std::fmt::Debug for RowSource {
     }
 }
 
+/// Bytes of a file.
+type Bytes = Box<dyn Read + Send>;
+
+/// Decodes the file of this name to UTF-8: by its byte order mark, else by the label of an encoding,
+/// else as UTF-8.
+///
+/// An error is the reason why the file is unreadable, and its remedy.
+pub(super) type Decode = fn(Bytes, Option<&str>, &str) -> Result<Bytes, String>;
+
 /// Settings for reading CSV.
 #[derive(Clone, Debug, Default)]
 pub struct CsvReading {
@@ -78,6 +87,20 @@ pub struct CsvReading {
     pub null_values: Vec<String>,
     /// Format of numbers and missing values.
     pub format: CellFormat,
+    /// Character around fields; an empty text for none, `"` by default.
+    pub quote: Option<String>,
+    /// First character of lines that are left out.
+    pub comment: Option<String>,
+    /// Lines before the header that are left out.
+    pub skip_rows: u64,
+    /// True if the first row holds no names.
+    pub is_without_header: bool,
+    /// Names of the columns, in place of those of the header.
+    pub columns: Vec<String>,
+    /// Label of the encoding of a file without a byte order mark; absent: UTF-8.
+    pub encoding: Option<String>,
+    /// Decoder of files; absent: they are UTF-8.
+    pub decode: Option<Decode>,
 }
 
 /// Settings for reading new rows.

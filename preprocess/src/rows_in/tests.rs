@@ -535,6 +535,34 @@ async fn trap_39_rows_to_predict_are_read_by_the_signs_of_the_build() {
 }
 
 #[test]
+fn csv_is_read_by_the_quote_the_comment_and_the_skipped_rows_of_the_source() {
+    let read = |csv: CsvReading, text: &'static str| {
+        let reading = RowsReading {
+            csv,
+            ..reading(RowFormat::Csv, 10)
+        };
+        let stream = RowSource::Stream(Box::new(Cursor::new(text.as_bytes())));
+        let mut rows = RowsIn::open_texts(stream, &reading, "a").unwrap();
+        let found = rows.next_rows().unwrap().unwrap();
+        let texts = found.into_texts().texts;
+        texts.into_iter().flatten().collect::<Vec<_>>()
+    };
+    let dialect = CsvReading {
+        quote: Some("'".into()),
+        comment: Some("#".into()),
+        skip_rows: 2,
+        ..CsvReading::default()
+    };
+    let text = "made by hand\n\n# a comment\na,b\n'x,y',1\n# another\n\"z\",2\n";
+    assert_eq!(read(dialect, text), ["x,y", "\"z\""]);
+    let without = CsvReading {
+        quote: Some(String::new()),
+        ..CsvReading::default()
+    };
+    assert_eq!(read(without, "a,b\n\"x,1\n"), ["\"x"]);
+}
+
+#[test]
 fn points_in_time_of_every_unit_and_zone_are_the_categories_that_the_build_has() {
     use arrow::{
         compute::cast,

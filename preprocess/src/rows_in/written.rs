@@ -15,6 +15,9 @@ pub(super) struct Written {
     format: CellFormat,
     /// Formats of a timestamp column, tried in order.
     dates: Option<Vec<Instant>>,
+    /// True if cells of CSV are also read as ISO 8601, as they are where none of the formats has
+    /// year, day and month in this order.
+    reads_iso_cells: bool,
 }
 
 /// Result of reading a cell for its column.
@@ -41,6 +44,7 @@ impl Written {
             RFC3339 => Instant::iso(),
             _ => Instant::by(format),
         };
+        let reads_iso_cells = !formats.clone().any(|format| format.contains("%Y-%d"));
         let mut dates: Vec<Instant> = formats.map(instant).collect();
         if dates.is_empty() {
             dates.push(Instant::iso());
@@ -48,6 +52,7 @@ impl Written {
         Self {
             format: reading.csv.format,
             dates: (column == Some(ColumnType::Timestamp)).then_some(dates),
+            reads_iso_cells,
         }
     }
 
@@ -68,7 +73,10 @@ impl Written {
                 Raw::Null => return Read::AsItIs,
                 _ => return Read::Conflict,
             };
-            let found = dates.iter().find_map(|instant| instant.of_text(text));
+            let is_iso = self.reads_iso_cells && matches!(raw, Raw::Cell(_));
+            let iso = is_iso.then(Instant::iso);
+            let mut instants = dates.iter().chain(&iso);
+            let found = instants.find_map(|instant| instant.of_text(text));
             return match found {
                 Some(micros) => {
                     let mut text = Vec::new();
@@ -128,6 +136,7 @@ mod tests {
                 ..CsvConfig::default()
             }),
             dates: None,
+            reads_iso_cells: false,
         };
         check(
             &continental,
@@ -148,5 +157,36 @@ mod tests {
         );
         check(&dates, LandedAs::Text, "-", &Read::By(Raw::Null));
         check(&dates, LandedAs::Text, "soon", &Read::Conflict);
+    }
+
+    #[test]
+    fn cells_are_dates_of_iso_beside_declared_formats() {
+        let column = |formats: &[&str]| {
+            let reading = RowsReading {
+                format: None,
+                csv: Default::default(),
+                landed: Default::default(),
+                contracts: vec![feedline_schemas::config::ContractConfig {
+                    dates: formats.iter().map(|format| (*format).to_owned()).collect(),
+                    ..Default::default()
+                }],
+                names_as_written: false,
+                keep: Vec::new(),
+                max_missing_fraction: None,
+                batch_rows: 1,
+            };
+            Written::of(Some(ColumnType::Timestamp), &reading)
+        };
+        let day = Read::By(Raw::Text("2024-12-31T00:00:00Z".to_owned().into()));
+        let german = column(&["%d.%m.%Y"]);
+        check(&german, LandedAs::Text, "31.12.2024", &day);
+        check(&german, LandedAs::Text, "2024-12-31", &day);
+        // A text of JSON is read by the declared formats only.
+        let text = german.read(LandedAs::Text, &Raw::Text("2024-12-31".into()));
+        assert_eq!(text, Read::Conflict);
+        // Year, day, month: a cell must not be read in two ways.
+        let other = column(&["%Y-%d-%m"]);
+        check(&other, LandedAs::Text, "2024-31-12", &day);
+        check(&other, LandedAs::Text, "2024-12-31", &Read::Conflict);
     }
 }
