@@ -32,6 +32,12 @@ pub(crate) enum Kind {
     Zip,
 }
 
+/// Endings of files of records, before `.gz` and `.zst`.
+pub const TABLE_ENDINGS: [&str; 11] = [
+    "csv", "tsv", "json", "geojson", "ndjson", "jsonl", "parquet", "arrow", "arrows", "feather",
+    "ipc",
+];
+
 /// Compression of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Packing {
@@ -211,6 +217,16 @@ mod tests {
             ..source(name)
         };
         assert_eq!(of(name, &config).unwrap(), expected, "{name}");
+    }
+
+    #[test]
+    fn files_with_the_endings_of_tables_have_a_format() {
+        for ending in TABLE_ENDINGS {
+            let name = format!("a.{ending}.gz");
+            let (kind, packing) = named(&name, FileFormat::Auto, None).unwrap();
+            assert!(!matches!(kind, Kind::Tar | Kind::Zip), "{ending}");
+            assert_eq!(packing, Packing::Gzip);
+        }
     }
 
     #[test]

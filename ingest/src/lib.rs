@@ -65,6 +65,7 @@ mod commit_log;
 mod context;
 mod contract;
 mod csv_dialect;
+mod csv_text;
 mod dedup;
 mod delta;
 pub mod demo;
@@ -145,8 +146,10 @@ pub use self::{
     check::check,
     commit_log::{Landed, landed},
     context::{Context, Secrets},
+    csv_text::csv_text,
     delta::delta,
     error::Error,
+    file_format::TABLE_ENDINGS,
     hosts::Hosts,
     http_cause::HttpCause,
     meter::{Cause, LogTotals, Meter, Meters, Reading},

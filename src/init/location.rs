@@ -7,11 +7,10 @@ use std::{
 
 use anyhow::bail;
 use feedline_image::{Format, Header, ImageLimits};
+use feedline_ingest::TABLE_ENDINGS;
 
 use super::{Columns, NumberFormat, pipeline::image_sides};
 
-/// Endings of tables, before `.gz` and `.zst`.
-const TABLES: [&str; 6] = ["csv", "tsv", "json", "ndjson", "jsonl", "parquet"];
 /// Endings of images.
 const IMAGES: [&str; 10] = [
     "jpg", "jpeg", "png", "gif", "bmp", "webp", "tif", "tiff", "ppm", "pgm",
@@ -175,7 +174,7 @@ impl Location {
                 Some(Class::Table) => Content::Table,
                 None => bail!(
                     "the ending of `{given}` is of no known format; known are {}, each also with `.gz` or `.zst`, {} and {}",
-                    TABLES.join(", "),
+                    TABLE_ENDINGS.join(", "),
                     IMAGES.join(", "),
                     TEXTS.join(", ")
                 ),
@@ -234,7 +233,7 @@ fn class_of(name: &str) -> Option<Class> {
             .any(|end| plain.ends_with(&format!(".{end}")))
     };
     match () {
-        () if has(&TABLES) => Some(Class::Table),
+        () if has(&TABLE_ENDINGS) => Some(Class::Table),
         () if has(&IMAGES) => Some(Class::Image),
         () if has(&TEXTS) => Some(Class::Text),
         () => None,

@@ -76,7 +76,7 @@ impl Columns {
             .iter()
             .filter(|column| Some(column.name.as_str()) != target)
         {
-            if let Some(reason) = no_feature(column) {
+            if let Some(reason) = no_feature(column, preview) {
                 found.dropped.push(Dropped {
                     column: column.name.clone(),
                     reason: reason.to_owned(),
@@ -238,15 +238,18 @@ fn missing_targets(missing: u64, rows: u64) -> Option<(f64, f64)> {
 }
 
 /// Reason that a column is no feature.
-fn no_feature(column: &ColumnPreview) -> Option<&'static str> {
+fn no_feature(column: &ColumnPreview, preview: &SourcePreview) -> Option<&'static str> {
     let ColumnPreview {
         name,
+        missing,
         compared,
         distinct,
         column_type,
         ..
     } = column;
     let is_unique = *compared >= MIN_ROWS && distinct == compared;
+    // The first file of many may be that of one shop, or of one month.
+    let are_all_compared = preview.is_all && compared + missing >= preview.rows;
     match column_type {
         None | Some(ColumnType::Null) => Some("no value in the rows looked at"),
         Some(ColumnType::Timestamp) => Some("a timestamp"),
@@ -263,8 +266,8 @@ fn no_feature(column: &ColumnPreview) -> Option<&'static str> {
         Some(ColumnType::Int64) if is_unique && is_index_name(name) => {
             Some("a row number by its name")
         }
-        Some(_) if *compared >= MIN_ROWS && *distinct == 1 => {
-            Some("one value in all rows looked at")
+        Some(_) if *compared >= MIN_ROWS && *distinct == 1 && are_all_compared => {
+            Some("one value in all rows")
         }
         Some(_) => None,
     }
@@ -356,8 +359,29 @@ mod tests {
         SourcePreview {
             columns,
             rows: 100,
+            is_all: true,
             ..SourcePreview::default()
         }
+    }
+
+    #[test]
+    fn a_column_is_constant_only_if_all_rows_were_compared() {
+        let dropped = |is_all: bool, compared: u64, missing: u64| {
+            let mut table = preview(vec![
+                column("shop", ColumnType::Utf8, compared, 1),
+                column("age", ColumnType::Int64, 100, 40),
+                column("price", ColumnType::Int64, 100, 90),
+            ]);
+            table.is_all = is_all;
+            table.columns[0].missing = missing;
+            let found = Columns::decide(&table, Some("price")).unwrap();
+            found.dropped.iter().any(|dropped| dropped.column == "shop")
+        };
+        assert!(dropped(true, 100, 0));
+        assert!(dropped(true, 60, 40));
+        // The first page of more, and the first file of several.
+        assert!(!dropped(true, 60, 0));
+        assert!(!dropped(false, 100, 0));
     }
 
     #[test]
