@@ -29,6 +29,7 @@ use Entry::{Folder, Page as Single};
 
 const EXPLANATIONS: &[&str] = &[
     "exactly-once",
+    "commit-log",
     "reading-sources",
     "rejects-and-contracts",
     "leakage",
