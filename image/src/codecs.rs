@@ -18,7 +18,8 @@ use image::{
 
 use crate::{
     Format, Header, ImageError,
-    scratch::{Decoded, Scratch, room},
+    pixel_buffer::{Decoded, room},
+    scratch::Scratch,
     tiff::Palette,
 };
 

@@ -52,6 +52,7 @@ mod limits;
 mod mapping;
 mod near;
 mod orientation;
+mod pixel_buffer;
 mod png;
 mod prepare;
 mod process;

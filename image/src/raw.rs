@@ -4,7 +4,8 @@ use feedline_schemas::pnm::{Pnm, PnmError};
 
 use crate::{
     Format, Header, ImageError, ImageLimits, Orientation,
-    scratch::{Decoded, Scratch, room},
+    pixel_buffer::{Decoded, room},
+    scratch::Scratch,
 };
 
 /// Reads the header, and checks that there are as many pixels as it says.

@@ -10,9 +10,7 @@ use fast_image_resize::{
 };
 
 use crate::{
-    ImageError, Orientation, Region,
-    rounding::whole,
-    scratch::{Decoded, Scratch},
+    ImageError, Orientation, Region, pixel_buffer::Decoded, rounding::whole, scratch::Scratch,
 };
 
 /// Resizes the region's part of what was decoded to `out`, turned upright.

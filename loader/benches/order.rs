@@ -8,12 +8,12 @@
 )]
 #![expect(clippy::print_stdout, reason = "results are for a person")]
 
+#[expect(dead_code, reason = "orders need less of it")]
+#[path = "../src/block_table.rs"]
+mod block_table;
 #[expect(unused_imports, reason = "its tests are not run here")]
 #[path = "../src/compact.rs"]
 mod compact;
-#[expect(dead_code, reason = "orders need less of it")]
-#[path = "../src/geometry.rs"]
-mod geometry;
 #[path = "../src/index.rs"]
 mod index;
 #[expect(

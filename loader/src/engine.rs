@@ -10,15 +10,17 @@ use feedline_schemas::{ids::Step, loader_state::LoaderState};
 
 use crate::{
     Error, LoaderConfig, LoaderMetrics,
-    control::{Controller, Knobs, Totals},
+    assembly::{
+        fill::{Filler, Scratch},
+        pool::Pool,
+        ring::Ring,
+        slab::SlabShape,
+    },
+    autotune::{Controller, Knobs, Totals},
+    cache::epoch_cache::EpochCache,
     device::{HostLock, Pinning},
-    fill::{Filler, Scratch},
-    kept::Kept,
     metrics::Meters,
     order::Share,
-    pool::Pool,
-    ring::Ring,
-    slab::SlabShape,
     sources::Sources,
 };
 
@@ -49,7 +51,7 @@ fn ring_slabs(config: &LoaderConfig, shape: SlabShape) -> u32 {
 #[derive(Debug)]
 pub(crate) struct Engine {
     pub(crate) sources: Arc<Sources>,
-    pub(crate) kept: Arc<Kept>,
+    pub(crate) epoch_cache: Arc<EpochCache>,
     pub(crate) filler: Arc<Filler>,
     pub(crate) pool: Arc<Pool<Scratch>>,
     pub(crate) share: Share,
@@ -85,7 +87,7 @@ impl Engine {
         rows: usize,
         sources: Sources,
         filler: Filler,
-        kept: Kept,
+        epoch_cache: EpochCache,
     ) -> Self {
         let meters = Arc::clone(&sources.meters);
         let shape = SlabShape {
@@ -107,7 +109,7 @@ impl Engine {
         Self {
             shape,
             sources: Arc::new(sources),
-            kept: Arc::new(kept),
+            epoch_cache: Arc::new(epoch_cache),
             filler: Arc::new(filler),
             pool: Arc::new(Pool::new(threads, threads, Arc::clone(&meters))),
             share,

@@ -11,12 +11,12 @@
 use bytes::Bytes;
 use feedline_schemas::manifest::{Block, Layout, TargetKind, TokenType};
 
+use crate::input::{block_rows, columns::ShardColumns};
 pub use crate::input::{
     fuzzing::{parquet_dataset, webdataset},
     mds_fuzzing::mds,
     webdataset_fuzzing::webdataset_labels,
 };
-use crate::{block, input::columns::ShardColumns};
 
 /// A shard of our own: two bytes of the length of its head, two of the length of a block's
 /// metadata, a byte of its rows, the head and the block. Its checksums fit.
@@ -58,7 +58,7 @@ pub fn shard(data: &[u8]) {
             tokens: None,
         };
         let block = Bytes::copy_from_slice(block);
-        match block::decode(block, &described, &columns, &layout) {
+        match block_rows::decode(block, &described, &columns, &layout) {
             Ok(read) => {
                 assert_eq!(read.rows(), usize::from(*rows));
                 assert_eq!(read.keys().len(), read.rows());

@@ -26,59 +26,36 @@
 //!       -> batches, put in order -> the caller, who drops them -> the slab is free again
 //! ```
 
-mod assemble;
-mod balanced;
-mod batch;
-mod block;
-mod budget;
+mod assembly;
+mod autotune;
+mod baseline;
+mod batch_kind;
+mod block_table;
 mod builder;
-mod by_class;
 mod cache;
+mod class_balance;
 mod compact;
 mod config;
-mod control;
+mod count;
+mod deliver;
 pub mod device;
 mod engine;
 mod error;
 mod fetch;
-mod fill;
-mod filling;
 #[cfg(any(test, fuzzing))]
 pub mod fuzzing;
-mod geometry;
-mod headspace;
 pub mod image;
 mod index;
 mod input;
-mod iterator;
-mod kept;
-mod kind;
-mod loaded;
 mod loader;
+mod loader_plan;
 mod metrics;
-mod mixing;
 mod open;
 mod order;
-mod outbox;
-mod pool;
-mod prefetch;
-mod preview;
-mod progress;
 mod quarantine;
-mod resident;
-mod ring;
-mod slab;
 mod source_block;
 mod sources;
 mod state;
-mod stream;
-mod sync;
-mod turns;
-
-#[cfg(test)]
-mod pool_tests;
-#[cfg(test)]
-mod ring_tests;
 
 #[cfg(test)]
 #[allow(dead_code, reason = "the tests of whole passes use more of it")]
@@ -89,10 +66,16 @@ mod dataset;
 #[path = "../tests/it/foreign.rs"]
 mod foreign;
 
-pub use batch::{Batch, Place, Target};
+pub use baseline::Headspace;
+pub use batch_kind::BatchKind;
 pub use builder::LoaderBuilder;
 pub use cache::CacheConfig;
 pub use config::{BadShards, LoaderConfig, TokenLayout, TokensConfig};
+pub use deliver::{
+    batch::{Batch, Place, Target},
+    iterator::EpochBatches,
+    stream::BatchStream,
+};
 pub use error::{Difference, Error};
 use feedline_schemas::guard;
 pub use feedline_schemas::{
@@ -101,17 +84,13 @@ pub use feedline_schemas::{
     manifest::Split,
 };
 pub use fetch::{FetchConfig, FetchError, FetchMetrics, RetryMetrics};
-pub use headspace::Headspace;
 pub use input::{
     config::{BadValues, ColumnMap, InputConfig, InputFormat},
     read_manifest,
     splits::SplitChoice,
 };
-pub use iterator::EpochBatches;
-pub use kind::BatchKind;
 pub use loader::{Loader, LoaderSource};
+pub use loader_plan::LoaderPlan;
 pub use metrics::{CacheMetrics, LoaderMetrics, StageMetrics};
 pub use order::{ClassBalance, MixtureConfig, ShuffleQuality, SourceEnd, SourceWeight};
-pub use preview::LoaderPlan;
 pub use quarantine::Quarantined;
-pub use stream::BatchStream;

@@ -12,11 +12,11 @@ use feedline_storage::{Store, clock::Clock};
 use crate::{
     BatchKind, BatchStream, EpochBatches, Error, LoaderBuilder, LoaderConfig, LoaderMetrics,
     LoaderPlan, Quarantined,
-    assemble::States,
+    assembly::assemble::States,
+    deliver::iterator::Parts,
     device::HostLock,
     engine::Engine,
     input::Input,
-    iterator::Parts,
     open::Opened,
     order::{Blocks, Order, Orders, Units},
     state::OrderIdentity,
@@ -288,7 +288,7 @@ impl Loader {
         let units = match units {
             // Those of an epoch are not all rows once.
             Units::Classes(_) => {
-                let blocks = Blocks::of(self.inputs[0].geometry(), self.config.extent_bytes);
+                let blocks = Blocks::of(self.inputs[0].block_table(), self.config.extent_bytes);
                 Units::Rows(Arc::new(blocks))
             }
             units => units.clone(),
@@ -390,7 +390,7 @@ impl Loader {
         let (_, order) = first.expect("a loader is opened only when there is a batch");
         let sources = self.engine.sources.inputs.iter();
         let sources: Vec<_> = sources
-            .map(|source| (&**source.input.geometry(), source.joined_bytes))
+            .map(|source| (&**source.input.block_table(), source.joined_bytes))
             .collect();
         let classes = self.classes().map(|names| names.len() as u64);
         LoaderPlan::new(&self.orders, &order, &sources, &self.config, classes)

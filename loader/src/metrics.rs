@@ -13,6 +13,7 @@ use serde::Serialize;
 
 use crate::{
     cache::CacheCounters,
+    count::Count,
     device::Pinning,
     fetch::{FetchMeters, FetchMetrics},
 };
@@ -155,10 +156,6 @@ pub(crate) struct Meters {
 #[derive(Debug, Default)]
 pub(crate) struct Timer(AtomicU64);
 
-/// A number of things.
-#[derive(Debug, Default)]
-pub(crate) struct Count(AtomicU64);
-
 impl Timer {
     pub(crate) fn add(&self, time: Duration) {
         self.0.fetch_add(nanoseconds(time), Relaxed);
@@ -179,20 +176,6 @@ impl Timer {
 
 fn nanoseconds(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
-}
-
-impl Count {
-    pub(crate) fn add(&self, count: u64) {
-        self.0.fetch_add(count, Relaxed);
-    }
-
-    pub(crate) fn raise(&self, to: u64) {
-        self.0.fetch_max(to, Relaxed);
-    }
-
-    pub(crate) fn get(&self) -> u64 {
-        self.0.load(Relaxed)
-    }
 }
 
 impl Meters {

@@ -11,15 +11,15 @@ use feedline_storage::{Store, clock::Clock};
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::{
-    BatchKind, Error, LoaderConfig, TokenLayout, TokensConfig, balanced,
-    cache::{self, CachedExtents},
+    BatchKind, Error, LoaderConfig, TokenLayout, TokensConfig,
+    assembly::fill::Filler,
+    block_table::BlockId,
+    cache::{self, CachedExtents, epoch_cache::EpochCache},
+    class_balance::class_counts,
     engine::Engine,
     fetch::{Extents, StoreExtents},
-    fill::Filler,
-    geometry::BlockId,
     index::index,
     input::{DocumentLengths, Input, Record},
-    kept::Kept,
     metrics::Meters,
     order::{
         Blocks, OrderSpec, Orders, Share, Units,
@@ -70,10 +70,10 @@ impl Opened {
         let first_epoch = orders.epoch(0, phase).map_err(no_batch)?;
         let share = share(config);
         let rows = index(share.most_reads(first_epoch.slots(0)));
-        let bytes: u64 = inputs.iter().map(|input| input.geometry().bytes()).sum();
-        let geometries = inputs.iter().map(|input| Arc::clone(input.geometry()));
+        let bytes: u64 = inputs.iter().map(|input| input.block_table().bytes()).sum();
+        let block_tables = inputs.iter().map(|input| Arc::clone(input.block_table()));
         let quarantine = Arc::new(Quarantine::new(
-            geometries.collect(),
+            block_tables.collect(),
             config.max_bad_fraction,
             Arc::clone(&meters),
         ));
@@ -93,14 +93,14 @@ impl Opened {
             quarantine,
             meters,
         };
-        let kept = Kept::new(bytes <= config.prefetch_bytes);
+        let epoch_cache = EpochCache::new(bytes <= config.prefetch_bytes);
         Ok(Self {
             inputs,
             units,
             batches_per_epoch: first_epoch.batch_count(),
             orders,
             identity,
-            engine: Engine::new(config, share, rows, sources, filler, kept),
+            engine: Engine::new(config, share, rows, sources, filler, epoch_cache),
         })
     }
 }
@@ -178,8 +178,8 @@ fn is_far(dataset: &Store) -> bool {
 
 /// About how many bytes the open windows of a source take.
 fn window_bytes(input: &Input, config: &LoaderConfig) -> u64 {
-    let all = input.geometry().bytes();
-    let block = all.div_ceil(u64::from(input.geometry().block_count().max(1)));
+    let all = input.block_table().bytes();
+    let block = all.div_ceil(u64::from(input.block_table().block_count().max(1)));
     let units = u64::from(config.domains) * u64::from(config.window_blocks);
     all.min(units.saturating_mul(block.max(config.extent_bytes)))
 }
@@ -187,13 +187,13 @@ fn window_bytes(input: &Input, config: &LoaderConfig) -> u64 {
 /// Kind of the samples of a source.
 async fn units_of(source: &SourceInput, config: &LoaderConfig) -> Result<Units, Error> {
     let input = &source.input;
-    let geometry = input.geometry();
+    let block_table = input.block_table();
     if let Some(weights) = &config.class_balance {
-        let extents = geometry.extents(config.extent_bytes);
-        let balance = balanced::balance(source, extents, weights, config).await?;
+        let extents = block_table.extents(config.extent_bytes);
+        let balance = class_counts::balance(source, extents, weights, config).await?;
         return Ok(Units::Classes(balance));
     }
-    let blocks = Blocks::of(geometry, config.extent_bytes);
+    let blocks = Blocks::of(block_table, config.extent_bytes);
     let Some(tokens) = tokens_config(input.record(), config) else {
         return Ok(Units::Rows(Arc::new(blocks)));
     };
@@ -206,7 +206,7 @@ async fn units_of(source: &SourceInput, config: &LoaderConfig) -> Result<Units, 
             Ok(Units::Bins(Arc::new(packing)))
         }
         TokenLayout::Stream | TokenLayout::Filled => {
-            let counts: Option<Vec<u32>> = (0..geometry.block_count())
+            let counts: Option<Vec<u32>> = (0..block_table.block_count())
                 .map(|block| input.tokens(block).and_then(|n| u32::try_from(n).ok()))
                 .collect();
             let counts = counts.ok_or_else(|| Error::Config {
@@ -214,7 +214,7 @@ async fn units_of(source: &SourceInput, config: &LoaderConfig) -> Result<Units, 
                 reason: "the dataset does not say how many ids its blocks have, use `documents`"
                     .into(),
             })?;
-            let extents = geometry.extents(config.extent_bytes);
+            let extents = block_table.extents(config.extent_bytes);
             let windows = TokenWindows::new(counts.into_iter(), extents, tokens.length - 1);
             Ok(Units::Tokens(Arc::new(windows)))
         }

@@ -10,7 +10,7 @@ use serde::Serialize;
 
 use crate::{
     Error,
-    geometry::{BlockId, Geometry},
+    block_table::{BlockId, BlockTable},
     metrics::Meters,
 };
 
@@ -29,7 +29,7 @@ pub struct Quarantined {
 
 /// Everything in quarantine, and the limit. Shared by all threads of a loader.
 pub(crate) struct Quarantine {
-    sources: Vec<Arc<Geometry>>,
+    sources: Vec<Arc<BlockTable>>,
     samples: u64,
     most_share: f64,
     bad: Mutex<Bad>,
@@ -45,9 +45,12 @@ struct Bad {
 
 impl Quarantine {
     /// Nothing in quarantine yet; at most `most_share` of all samples of the sources may come.
-    pub(crate) fn new(sources: Vec<Arc<Geometry>>, most_share: f64, meters: Arc<Meters>) -> Self {
+    pub(crate) fn new(sources: Vec<Arc<BlockTable>>, most_share: f64, meters: Arc<Meters>) -> Self {
         Self {
-            samples: sources.iter().map(|geometry| geometry.samples()).sum(),
+            samples: sources
+                .iter()
+                .map(|block_table| block_table.samples())
+                .sum(),
             sources,
             most_share,
             bad: Mutex::default(),
@@ -162,10 +165,10 @@ impl Quarantine {
     }
 
     fn entry(&self, source: u32, block: BlockId, row: Option<u32>, reason: String) -> Quarantined {
-        let geometry = &self.sources[source as usize];
+        let block_table = &self.sources[source as usize];
         Quarantined {
-            shard: geometry.path(geometry.file_number(block)),
-            block: geometry.number(block),
+            shard: block_table.path(block_table.file_number(block)),
+            block: block_table.number(block),
             row,
             reason,
         }

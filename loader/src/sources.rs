@@ -3,15 +3,13 @@
 use std::sync::Arc;
 
 use crate::{
-    CacheMetrics, Error, balanced,
-    block::BlockRows,
-    budget::Permit,
-    by_class::ByClass,
+    CacheMetrics, Error,
+    assembly::block_types::LoadedBlock,
+    block_table::BlockId,
     cache::CachedExtents,
-    fetch::{Ahead, Extent, Extents},
-    geometry::BlockId,
-    input::Input,
-    loaded::LoadedBlock,
+    class_balance::rows_by_class::ByClass,
+    fetch::{Ahead, Extent, Extents, budget::Permit},
+    input::{Input, block_rows::BlockRows},
     metrics::Meters,
     order::{Need, balance::Balance},
     quarantine::Quarantine,
@@ -61,7 +59,7 @@ impl Sources {
             && follows
             && source
                 .input
-                .geometry()
+                .block_table()
                 .joins(first.block, next.block, source.joined_bytes)
     }
 
@@ -129,9 +127,9 @@ impl Sources {
 
     /// A block as messages name it.
     pub(crate) fn name(&self, source: u32, block: BlockId) -> String {
-        let geometry = self.inputs[source as usize].input.geometry();
-        let path = geometry.path(geometry.file_number(block));
-        format!("block `{}` of `{path}`", geometry.number(block))
+        let block_table = self.inputs[source as usize].input.block_table();
+        let path = block_table.path(block_table.file_number(block));
+        format!("block `{}` of `{path}`", block_table.number(block))
     }
 
     /// Blocks of all sources that were read twice because their bytes were not the right ones.
@@ -189,12 +187,12 @@ impl Sources {
             return None;
         };
         let source = &self.inputs[need.source as usize];
-        let geometry = source.input.geometry();
-        let rows = geometry.rows(need.block);
+        let block_table = source.input.block_table();
+        let rows = block_table.rows(need.block);
         let tokens = |block| source.is_stream.then(|| source.input.tokens(block));
-        let next = (damaged + 1..geometry.block_count())
+        let next = (damaged + 1..block_table.block_count())
             .chain(0..need.block)
-            .find(|block| geometry.rows(*block) >= rows && tokens(*block) >= tokens(need.block))
+            .find(|block| block_table.rows(*block) >= rows && tokens(*block) >= tokens(need.block))
             .filter(|next| *next != need.block)?;
         if !self.quarantine.try_add_block(need.source, damaged, reason) {
             return None;
@@ -215,9 +213,7 @@ impl SourceInput {
     /// [`Error::File`], when there are not as many of each as were counted: the targets that were read then have no
     /// checksum of their own.
     fn by_class(&self, block: BlockId, rows: &BlockRows) -> Result<Option<ByClass>, Error> {
-        let (Some(balance), Some(classes)) =
-            (&self.balance, balanced::classes(self.input.record()))
-        else {
+        let (Some(balance), Some(classes)) = (&self.balance, self.input.record().classes()) else {
             return Ok(None);
         };
         let by_class = ByClass::new(rows.classes(), classes);
@@ -229,7 +225,7 @@ impl SourceInput {
             reason: format!(
                 "block `{}` has other classes than were counted when the loader was opened, which were damaged on the \
                  way; open the loader again",
-                self.input.geometry().number(block)
+                self.input.block_table().number(block)
             ),
         })
     }

@@ -46,7 +46,7 @@ pub mod private;
 RUST
 cat > "$crate/src/lib.rs" <<RUST
 #![allow(dead_code)]
-#[path = "$here/loader/src/cache/map.rs"]
+#[path = "$here/loader/src/cache/disk/map.rs"]
 mod map;
 RUST
 

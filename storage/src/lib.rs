@@ -77,6 +77,7 @@ pub mod private;
 mod redacted;
 mod retry_after;
 mod store;
+mod store_options;
 pub mod tar;
 pub mod web;
 
@@ -86,4 +87,5 @@ pub use error::Error;
 pub use faults::{Effect, Faults, Operation, Rule};
 pub use files::LocalFiles;
 pub use growing::Growing;
-pub use store::{PutNew, Store, StoreOptions};
+pub use store::{PutNew, Store};
+pub use store_options::StoreOptions;

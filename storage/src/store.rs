@@ -1,7 +1,6 @@
 //! A folder in a store.
 
 use std::{
-    collections::BTreeMap,
     ops::Range,
     path::{self, Component, PathBuf},
     sync::Arc,
@@ -16,7 +15,7 @@ use tokio::sync::OnceCell;
 use url::Url;
 
 use crate::{
-    Answer, Error, Faults, Growing, Listed, LocalFiles, ReadFailure, ReadOnce,
+    Answer, Error, Faults, Growing, Listed, LocalFiles, ReadFailure, ReadOnce, StoreOptions,
     backend::{Backend, Created, NameRange},
     clients::{self, Clients},
     faults::FaultyBackend,
@@ -24,28 +23,11 @@ use crate::{
     local::LocalBackend,
     object::ObjectBackend,
     redacted::redacted,
-    web::WebOptions,
 };
 
 /// Tries of a create with an unknown outcome, and the first wait between them.
 const CREATE_TRIES: u32 = 5;
 const CREATE_WAIT: Duration = Duration::from_millis(100);
-
-/// Access to stores: the variables `AWS_*`, `GOOGLE_*`, `AZURE_*` of the environment, by name.
-#[derive(Clone, Default)]
-pub struct StoreOptions {
-    /// Variables by name, as in the stores' own tools (`AWS_ENDPOINT_URL`, `AWS_REGION`, ...).
-    pub vars: BTreeMap<String, String>,
-    /// Requests for files over http and https, which no variable changes.
-    pub web: WebOptions,
-}
-
-impl std::fmt::Debug for StoreOptions {
-    /// Shows names only: the values hold credentials.
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_set().entries(self.vars.keys()).finish()
-    }
-}
 
 /// Outcome of [`Store::put_new`].
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -6,10 +6,14 @@ use zune_jpeg::{
     errors::{DecodeErrors, UnsupportedSchemes},
 };
 
-use super::segments::{Colour, JpegHeader, SOI, Segment};
+use super::{
+    decoder_input::{patched, rows},
+    segments::{Colour, JpegHeader},
+};
 use crate::{
     Header, ImageError, Region,
-    scratch::{Decoded, Scratch, room},
+    pixel_buffer::{Decoded, room},
+    scratch::Scratch,
 };
 
 /// Most scans of a progressive image. Encoders write about ten; each more costs a walk over all coefficients.
@@ -76,16 +80,6 @@ fn whole_rows(
     })
 }
 
-/// Rows to decode so that those above `bottom` are what they are in the whole image: a unit's last rows take colour
-/// from the unit below.
-pub(super) fn rows(jpeg: &JpegHeader, bottom: u32) -> u16 {
-    if !jpeg.one_pass {
-        return jpeg.height;
-    }
-    let rows = bottom.next_multiple_of(jpeg.unit_rows) + jpeg.unit_rows;
-    u16::try_from(rows).map_or(jpeg.height, |rows| rows.min(jpeg.height))
-}
-
 /// Bits that no Huffman code consists of (T.81, annex C: the code of all ones is reserved), and the end marker. zune-jpeg
 /// that arrives there early, as the scan was cut and then ended, stops with an error, where it would otherwise make up
 /// the rest; with all its rows it never reads them.
@@ -99,33 +93,6 @@ const NO_CODE: [u8; 34] = {
     [bytes[32], bytes[33]] = [0xff, 0xd9];
     bytes
 };
-
-/// The file for decoders: the segments that they need and the scans, without the bytes between. The
-/// height is `rows`, so that the decoder stops there, and `end` comes last. Adobe's segment is
-/// dropped unless `adobe`.
-pub(super) fn patched<'a>(
-    encoded: &[u8],
-    jpeg: &JpegHeader,
-    rows: u16,
-    (adobe, end): (bool, &[u8]),
-    copy: &'a mut Vec<u8>,
-) -> &'a [u8] {
-    copy.clear();
-    copy.extend_from_slice(&SOI);
-    let kept = jpeg.kept.iter().filter(|kept| adobe || !kept.is_adobe());
-    for Segment { marker, body } in kept.clone() {
-        copy.extend_from_slice(&[0xff, *marker]);
-        copy.extend_from_slice(&encoded[body.start - 2..body.end]);
-    }
-    // Length, precision, height.
-    let before = kept.take_while(|kept| !kept.is_frame());
-    let frame_at: usize = before.map(|kept| kept.body.len() + 4).sum();
-    let height_at = SOI.len() + frame_at + 5;
-    copy[height_at..height_at + 2].copy_from_slice(&rows.to_be_bytes());
-    copy.extend_from_slice(&encoded[jpeg.scans.clone()]);
-    copy.extend_from_slice(end);
-    copy
-}
 
 fn run(bytes: &[u8], output: ColorSpace, out: &mut [u8]) -> Result<(), ImageError> {
     let options = DecoderOptions::new_fast()

@@ -1,6 +1,7 @@
 //! JPEG: the segments before the first scan, and decoding the rows that a crop needs.
 
 mod decode;
+mod decoder_input;
 mod segments;
 #[cfg(feature = "turbojpeg")]
 mod turbo;

@@ -11,12 +11,12 @@ use std::ffi::{CStr, c_int};
 use turbojpeg::raw;
 
 use super::{
-    decode::patched,
+    decoder_input::{patched, rows},
     segments::{EOI, JpegHeader},
 };
 use crate::{
     ImageError, Region,
-    scratch::{Decoded, room},
+    pixel_buffer::{Decoded, room},
 };
 
 const MOST_SCANS: c_int = 64;
@@ -87,7 +87,7 @@ impl Turbo {
         (copy, pixels): (&mut Vec<u8>, &mut Vec<u8>),
     ) -> Result<Decoded, ImageError> {
         let eighths = region.eighths();
-        let rows = super::decode::rows(jpeg, region.bottom());
+        let rows = rows(jpeg, region.bottom());
         let bytes = patched(encoded, jpeg, rows, (true, &EOI), copy);
         // SAFETY: `bytes` is readable for its length during the call, and the library keeps no pointer to it.
         self.check(unsafe {

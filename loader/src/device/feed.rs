@@ -21,18 +21,15 @@ use super::{
     copies::Copies,
     fault::Health,
     slots::Upload,
-    staging::{Staged, Staging},
+    staging::{STAGE, Staged, Staging},
     window::DeviceWindow,
 };
 use crate::{
     Error,
-    block::{BlockRows, BlockTarget, TokenIds},
+    assembly::block_types::LoadedBlock,
     guard::catching,
-    loaded::LoadedBlock,
+    input::block_rows::{BlockRows, BlockTarget, TokenIds},
 };
-
-/// Name of the stage in errors and of its thread.
-pub(super) const STAGE: &str = "upload";
 
 /// Columns of a block that go to the device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

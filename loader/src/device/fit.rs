@@ -10,11 +10,11 @@ use super::{
 };
 use crate::{
     BatchKind, TokenLayout,
+    assembly::fill::PlaceKind,
+    batch_kind::TARGET,
     engine::Engine,
-    fill::PlaceKind,
     index::index,
     input::{Input, Record},
-    kind::TARGET,
     order::Order,
 };
 
@@ -148,8 +148,8 @@ fn columns(engine: &Engine) -> Result<Shape, String> {
 }
 
 fn most_rows(input: &Input) -> u32 {
-    let geometry = input.geometry();
-    let rows = (0..geometry.block_count()).map(|block| geometry.rows(block));
+    let block_table = input.block_table();
+    let rows = (0..block_table.block_count()).map(|block| block_table.rows(block));
     rows.max().unwrap_or(0)
 }
 
@@ -165,7 +165,7 @@ fn token_columns(
             return Err("its records are of several kinds".into());
         };
         widths.push(*id);
-        let counts = (0..input.geometry().block_count()).map(|block| input.tokens(block));
+        let counts = (0..input.block_table().block_count()).map(|block| input.tokens(block));
         let counts: Option<Vec<u64>> = counts.collect();
         let counts = counts.ok_or("the dataset does not say how many token ids its blocks have")?;
         most = most.max(counts.iter().copied().max().unwrap_or(0));

@@ -26,13 +26,14 @@ use feedline_schemas::manifest::TargetKind;
 use super::{
     BatchInfo, DeviceBatch, Driver, Gather, HostBatch, HostBatches, PART_ALIGNMENT, UploadTotals,
     Uploader,
-    feed::{Feeder, STAGE},
+    feed::Feeder,
     fit::Fit,
     slots::Leave,
+    staging::STAGE,
     uploader::{Buffers, Device},
     window::DeviceWindow,
 };
-use crate::{Batch, BatchKind, EpochBatches, Error, engine::Engine, fill::PlaceKind};
+use crate::{Batch, BatchKind, EpochBatches, Error, assembly::fill::PlaceKind, engine::Engine};
 
 /// Positions of the rows of batches, batch by batch.
 pub(super) struct PlaceBatches(pub(super) EpochBatches);

@@ -18,7 +18,9 @@ use super::{
     uploader::Device,
     window::DeviceWindow,
 };
-use crate::{BatchKind, EpochBatches, Error, Loader, fill::Filler, iterator::Parts};
+use crate::{
+    BatchKind, EpochBatches, Error, Loader, assembly::fill::Filler, deliver::iterator::Parts,
+};
 
 /// Place where batches are built.
 #[derive(Clone, Debug, PartialEq, Eq)]

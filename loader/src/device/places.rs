@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::slots::Slots;
-use crate::{fill::Filler, ring::Ring};
+use crate::assembly::{fill::Filler, ring::Ring};
 
 /// Parts of a pass that notes places instead of filling batches.
 #[derive(Debug)]

@@ -17,7 +17,7 @@ use crossbeam_channel::Sender;
 use super::PADDING;
 use crate::{
     Error,
-    loaded::LoadedBlock,
+    assembly::block_types::LoadedBlock,
     order::{Need, Window},
     source_block::SourceBlock,
 };
@@ -215,9 +215,9 @@ mod tests {
 
     use super::*;
     use crate::{
-        block::{BlockRows, TokenIds, TokenRows},
-        budget::Budget,
         device::fake::Choices,
+        fetch::budget::Budget,
+        input::block_rows::{BlockRows, TokenIds, TokenRows},
     };
 
     async fn block() -> Arc<LoadedBlock> {

@@ -7,6 +7,9 @@ use crossbeam_channel::{Receiver, Sender, bounded};
 use super::{Driver, HostBatch, HostLock, SlabMemory, allocate_slabs, copies::Copies};
 use crate::Error;
 
+/// Name of the upload stage in errors and of its thread.
+pub(super) const STAGE: &str = "upload";
+
 /// Some buffers of one size, going round: free, or under a copy.
 #[derive(Debug)]
 pub(super) struct Staging {
@@ -61,7 +64,7 @@ impl Staging {
         for part in parts {
             let Some((to, behind)) = rest.split_at_mut_checked(part.len()) else {
                 return Err(Error::Worker {
-                    stage: super::feed::STAGE,
+                    stage: STAGE,
                     reason: "a block is larger than its dataset says".into(),
                 });
             };

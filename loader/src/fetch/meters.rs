@@ -8,7 +8,7 @@ use std::{
 
 use serde::Serialize;
 
-use crate::metrics::Count;
+use crate::count::Count;
 
 /// Totals of reading extents from the store, since the loader was opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]

@@ -12,10 +12,13 @@
 //! | `hedges`, `latency` | when a second request is made for the same bytes |
 //! | `backoff` | how long to wait before the next try |
 //! | `pins` | whether an object is still the one that the run began with |
+//!
+//! Above it, the thread of `prefetch` reads the blocks of a pass ahead, within the `budget` of bytes.
 
 mod ahead;
 mod attempt;
 mod backoff;
+pub(crate) mod budget;
 mod config;
 mod error;
 mod hedges;
@@ -26,6 +29,7 @@ mod memory;
 mod meters;
 mod permits;
 mod pins;
+pub(crate) mod prefetch;
 mod remote;
 mod store;
 

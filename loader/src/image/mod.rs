@@ -12,7 +12,7 @@
 mod augment;
 mod config;
 mod crop;
-mod mix;
+mod mixup;
 mod normalise;
 mod random;
 mod ranges;
@@ -20,8 +20,8 @@ mod ranges;
 pub use augment::Augment;
 pub use config::{Crop, ImageConfig};
 pub use feedline_image::{ImageError, ImageLimits};
-pub(crate) use mix::mix_batch;
-pub use mix::{CutBox, Level, Mix, MixConfig, MixedBy, apply_mix, soft_label};
+pub(crate) use mixup::mix_batch;
+pub use mixup::{CutBox, Level, Mix, MixConfig, MixedBy, apply_mix, soft_label};
 pub use normalise::Normalise;
 pub use random::SampleRandom;
 

@@ -23,8 +23,8 @@ use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
 use crate::{
     Error,
+    block_table::BlockTable,
     fetch::{Extent, Extents, FetchError, Identity},
-    geometry::Geometry,
 };
 
 /// Reads of files' descriptions under way at one time while a dataset is opened.
@@ -265,12 +265,12 @@ impl Foreign {
         }
     }
 
-    /// The geometry of files with these blocks, in the order of the files.
-    pub(super) fn geometry(
+    /// The block table of files with these blocks, in the order of the files.
+    pub(super) fn block_table(
         &self,
         split: Split,
         blocks: &[Vec<BlockSize>],
-    ) -> Result<Arc<Geometry>, Error> {
+    ) -> Result<Arc<BlockTable>, Error> {
         let shards: Vec<Shard> = self
             .files
             .iter()
@@ -291,7 +291,7 @@ impl Foreign {
             shards,
             table: None,
         };
-        Geometry::new(&split).map(Arc::new).map_err(refuse)
+        BlockTable::new(&split).map(Arc::new).map_err(refuse)
     }
 
     /// Keys of the rows from `first` on of a file that has none.

@@ -39,9 +39,9 @@ async fn read(name: &str, data: &[u8]) -> Result<(), Error> {
     let input = Input::open(&store, SplitChoice::Unnamed, &config, BadShards::Fail).await?;
     let meters = Arc::new(Meters::new(Arc::new(SystemClock)));
     let extents = StoreExtents::new(store, &FetchConfig::new(), 16, meters);
-    for block in 0..input.geometry().block_count() {
+    for block in 0..input.block_table().block_count() {
         let rows = input.read(block, 0, &extents).await?;
-        assert_eq!(rows.rows(), input.geometry().rows(block) as usize);
+        assert_eq!(rows.rows(), input.block_table().rows(block) as usize);
         assert_eq!(rows.keys().len(), rows.rows());
     }
     Ok(())

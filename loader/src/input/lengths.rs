@@ -2,7 +2,7 @@
 
 use arrow::buffer::ScalarBuffer;
 
-use crate::geometry::{BlockId, Geometry};
+use crate::block_table::{BlockId, BlockTable};
 
 /// Length of every document of a split, in token ids: 4 bytes each.
 #[derive(Clone, Debug)]
@@ -14,13 +14,13 @@ pub(crate) struct DocumentLengths {
 }
 
 impl DocumentLengths {
-    /// Puts the lengths of every shard, in row order, to the blocks of `geometry`.
-    pub(super) fn new(geometry: &Geometry, lengths: Vec<ScalarBuffer<u32>>) -> Self {
-        let mut blocks = Vec::with_capacity(geometry.block_count() as usize);
+    /// Puts the lengths of every shard, in row order, to the blocks of `block_table`.
+    pub(super) fn new(block_table: &BlockTable, lengths: Vec<ScalarBuffer<u32>>) -> Self {
+        let mut blocks = Vec::with_capacity(block_table.block_count() as usize);
         let mut before = (usize::MAX, 0);
-        for block in 0..geometry.block_count() {
-            let shard = geometry.file_number(block) as usize;
-            let rows = geometry.rows(block) as usize;
+        for block in 0..block_table.block_count() {
+            let shard = block_table.file_number(block) as usize;
+            let rows = block_table.rows(block) as usize;
             let first = if before.0 == shard { before.1 } else { 0 };
             blocks.push((shard, first, rows));
             before = (shard, first + rows);

@@ -23,7 +23,7 @@ use super::{
     config::InputFormat,
     opened::{Skipped, absent},
 };
-use crate::{Error, config::BadShards, geometry::Geometry, guard::catching};
+use crate::{Error, block_table::BlockTable, config::BadShards, guard::catching};
 
 /// Most shards that are asked for their size one by one.
 const MOST_ASKED: usize = 1000;
@@ -76,11 +76,11 @@ pub async fn read(dataset: &Store) -> Result<Manifest, Error> {
 }
 
 /// The blocks of the shards of a split, and the incomplete shards, which are left out.
-pub(super) async fn geometry(
+pub(super) async fn block_table(
     store: &Store,
     split: &SplitShards,
     bad: BadShards,
-) -> Result<(Geometry, Skipped), Error> {
+) -> Result<(BlockTable, Skipped), Error> {
     let refuse = |reason| Error::Manifest {
         url: store.url(),
         reason,
@@ -90,7 +90,7 @@ pub(super) async fn geometry(
         store,
         sizes,
         bad,
-        geometry: Geometry::default(),
+        block_table: BlockTable::default(),
         skipped: Skipped::default(),
     };
     for shard in &split.shards {
@@ -109,11 +109,15 @@ pub(super) async fn geometry(
         }
     }
     let Found {
-        geometry, skipped, ..
+        block_table,
+        skipped,
+        ..
     } = found;
-    let geometry = geometry.finish(split.split, split.rows).map_err(refuse)?;
+    let block_table = block_table
+        .finish(split.split, split.rows)
+        .map_err(refuse)?;
     skipped.log(store);
-    if geometry.samples() == 0 {
+    if block_table.samples() == 0 {
         return Err(Error::File {
             url: store.url(),
             reason: format!(
@@ -123,7 +127,7 @@ pub(super) async fn geometry(
             ),
         });
     }
-    Ok((geometry, skipped))
+    Ok((block_table, skipped))
 }
 
 fn storage_error(store: &Store, source: feedline_storage::Error) -> Error {
@@ -147,7 +151,7 @@ struct Found<'a> {
     /// By path, if they are known; missing files are absent.
     sizes: Option<HashMap<String, u64>>,
     bad: BadShards,
-    geometry: Geometry,
+    block_table: BlockTable,
     skipped: Skipped,
 }
 
@@ -156,7 +160,7 @@ impl Found<'_> {
         let size = self.sizes.as_ref().map(|sizes| sizes.get(&shard.path));
         match (size, self.bad) {
             (Some(found), BadShards::Skip) if found != Some(&shard.bytes) => {
-                self.geometry.skip(shard);
+                self.block_table.skip(shard);
                 self.skipped.add(shard);
                 return Ok(());
             }
@@ -170,10 +174,12 @@ impl Found<'_> {
             // One that is missing is an error when it is read: until then a cache may have what is needed of it.
             _ => {}
         }
-        self.geometry.push(shard).map_err(|reason| Error::Manifest {
-            url: self.store.url(),
-            reason,
-        })
+        self.block_table
+            .push(shard)
+            .map_err(|reason| Error::Manifest {
+                url: self.store.url(),
+                reason,
+            })
     }
 }
 
@@ -280,7 +286,9 @@ mod tests {
         let check = |paths: &[&str], folder: &str| {
             let shard = |path: &&str| Shard {
                 path: (*path).to_owned(),
-                ..crate::geometry::tests::split_of(&[&[1]]).shards.remove(0)
+                ..crate::block_table::tests::split_of(&[&[1]])
+                    .shards
+                    .remove(0)
             };
             let shards: Vec<_> = paths.iter().map(shard).collect();
             assert_eq!(common_folder(&shards), folder);

@@ -22,6 +22,7 @@ use feedline_schemas::{ids::Hash128, manifest::Split};
 use feedline_storage::{Listed, Store};
 use tokio::sync::OnceCell;
 
+use super::block_rows::BlockRows;
 use super::{
     config::InputConfig,
     foreign::{BlockSize, Foreign, origins},
@@ -31,9 +32,8 @@ use super::{
 };
 use crate::{
     Error,
-    block::BlockRows,
+    block_table::{BlockId, BlockTable},
     fetch::{Extents, Identity},
-    geometry::{BlockId, Geometry},
 };
 use column::Wanted;
 use index::{Digest, Index, ShardEntry};
@@ -49,7 +49,7 @@ const MOST_SHARD: u64 = 1 << 32;
 #[derive(Debug)]
 pub(super) struct Mds {
     foreign: Foreign,
-    geometry: Arc<Geometry>,
+    block_table: Arc<BlockTable>,
     wanted: Arc<Wanted>,
     shards: Vec<MdsShard>,
 }
@@ -99,16 +99,16 @@ impl Mds {
         }
         let shards: Vec<_> = index.shards.into_iter().map(MdsShard::new).collect();
         let sizes: Vec<_> = shards.iter().map(|shard| shard.sizes(&record)).collect();
-        let geometry = foreign.geometry(split, &sizes)?;
+        let block_table = foreign.block_table(split, &sizes)?;
         let mut identity = format!("mds {folder} {config:?}\n").into_bytes();
         identity.extend_from_slice(&text);
         Ok(Opened {
             record,
-            geometry: Arc::clone(&geometry),
+            block_table: Arc::clone(&block_table),
             fingerprint: Hash128::of(&identity),
             format: Self {
                 foreign,
-                geometry,
+                block_table,
                 wanted: Arc::new(wanted),
                 shards,
             },
@@ -121,11 +121,11 @@ impl Mds {
 
     /// Byte range of the samples of a block, once the table at the beginning of its shard was read.
     pub(super) fn range(&self, block: BlockId) -> Option<Range<u64>> {
-        let shard = &self.shards[self.geometry.file_number(block) as usize];
+        let shard = &self.shards[self.block_table.file_number(block) as usize];
         if shard.entry.zip_data.is_some() {
             return Some(0..shard.entry.stored().bytes);
         }
-        let number = self.geometry.number(block) as usize;
+        let number = self.block_table.number(block) as usize;
         let bounds = shard.bounds.get()?;
         Some(bounds[number]..bounds[number + 1])
     }
@@ -137,9 +137,9 @@ impl Mds {
         first: u64,
         extents: &dyn Extents,
     ) -> Result<BlockRows, Error> {
-        let file = self.geometry.file_number(block);
-        let number = self.geometry.number(block);
-        let rows = self.geometry.rows(block) as usize;
+        let file = self.block_table.file_number(block);
+        let number = self.block_table.number(block);
+        let rows = self.block_table.rows(block) as usize;
         let shard = &self.shards[file as usize];
         let wanted = Arc::clone(&self.wanted);
         let (mut read, keyed) = if shard.entry.zip_data.is_some() {

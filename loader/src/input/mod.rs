@@ -3,6 +3,7 @@
 //! Our own shards have a checksum for every block. The other formats mostly have none: see [`foreign`] for what is done
 //! instead. A dataset in any format has a fingerprint, which changes when its files or their descriptions do.
 
+pub(crate) mod block_rows;
 pub(crate) mod columns;
 pub(crate) mod config;
 mod foreign;
@@ -34,10 +35,10 @@ use feedline_storage::Store;
 
 use crate::{
     Error,
-    block::BlockRows,
+    block_table::{BlockId, BlockTable},
     config::BadShards,
     fetch::{Extent, Extents},
-    geometry::{BlockId, Geometry},
+    input::block_rows::BlockRows,
 };
 use config::{BadValues, InputConfig, InputFormat};
 pub(crate) use lengths::DocumentLengths;
@@ -56,7 +57,7 @@ use webdataset::WebDataset;
 #[derive(Debug)]
 pub(crate) struct Input {
     record: Record,
-    geometry: Arc<Geometry>,
+    block_table: Arc<BlockTable>,
     fingerprint: Hash128,
     format: Format,
     bad_values: BadValues,
@@ -81,7 +82,7 @@ impl Input {
     ) -> Self {
         Self {
             record: opened.record,
-            geometry: opened.geometry,
+            block_table: opened.block_table,
             fingerprint: opened.fingerprint,
             format: format(opened.format),
             bad_values,
@@ -187,8 +188,8 @@ impl Input {
     }
 
     /// Block table of the rows.
-    pub(crate) fn geometry(&self) -> &Arc<Geometry> {
-        &self.geometry
+    pub(crate) fn block_table(&self) -> &Arc<BlockTable> {
+        &self.block_table
     }
 
     /// A hash that changes when the dataset does; states carry it.
@@ -235,8 +236,9 @@ impl Input {
             Format::WebDataset(tar) => tar.read(block, first, extents).await?,
             Format::Mds(mds) => mds.read(block, first, extents).await?,
         };
-        values::check(&mut rows, &self.record, self.bad_values)
-            .map_err(|bad| values::error(self.url_of(block), self.geometry.number(block), bad))?;
+        values::check(&mut rows, &self.record, self.bad_values).map_err(|bad| {
+            values::error(self.url_of(block), self.block_table.number(block), bad)
+        })?;
         Ok(rows)
     }
 
@@ -249,7 +251,7 @@ impl Input {
             Format::WebDataset(tar) => (tar.foreign(), vec![tar.range(block)]),
             Format::Mds(mds) => (mds.foreign(), mds.range(block).into_iter().collect()),
         };
-        let file = self.geometry.file_number(block);
+        let file = self.block_table.file_number(block);
         let parts = ranges.into_iter();
         parts
             .map(|range| foreign.extent(file, range, first))
@@ -292,12 +294,12 @@ impl Input {
 
     /// Token ids in a block, if that is known before it is read.
     pub(crate) fn tokens(&self, block: BlockId) -> Option<u64> {
-        self.geometry.tokens(block)
+        self.block_table.tokens(block)
     }
 
     /// Bytes that a block takes while it is held.
     pub(crate) fn block_bytes(&self, block: BlockId) -> u64 {
-        let range = self.geometry.byte_range(block);
+        let range = self.block_table.byte_range(block);
         range.end - range.start
     }
 
@@ -313,7 +315,7 @@ impl Input {
 
     /// URL of a block's file, for messages.
     pub(crate) fn url_of(&self, block: BlockId) -> String {
-        let file = self.geometry.file_number(block);
+        let file = self.block_table.file_number(block);
         match &self.format {
             Format::Shards(shards) => shards.url_of(block),
             Format::Parquet(parquet) => parquet.foreign().url(file),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use feedline_schemas::ids::Hash128;
 
 use super::{config::InputFormat, record::Record};
-use crate::geometry::Geometry;
+use crate::block_table::BlockTable;
 
 /// Incomplete shards, which are left out.
 #[derive(Clone, Debug, Default)]
@@ -19,7 +19,7 @@ pub(crate) struct Skipped {
 /// A split of some format, opened.
 pub(super) struct Opened<T> {
     pub(super) record: Record,
-    pub(super) geometry: Arc<Geometry>,
+    pub(super) block_table: Arc<BlockTable>,
     pub(super) fingerprint: Hash128,
     pub(super) format: T,
 }

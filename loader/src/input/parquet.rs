@@ -25,6 +25,7 @@ use parquet::{
     },
 };
 
+use super::block_rows::BlockRows;
 use super::{
     config::InputConfig,
     foreign::{BlockSize, Foreign, OPEN_READS, Refused, origins},
@@ -34,9 +35,8 @@ use super::{
 };
 use crate::{
     Error,
-    block::BlockRows,
+    block_table::{BlockId, BlockTable},
     fetch::Extents,
-    geometry::{BlockId, Geometry},
     guard::catching,
 };
 use columns::Wanted;
@@ -54,7 +54,7 @@ const GAP: u64 = 256 << 10;
 #[derive(Debug)]
 pub(super) struct Parquet {
     foreign: Foreign,
-    geometry: Arc<Geometry>,
+    block_table: Arc<BlockTable>,
     wanted: Arc<Wanted>,
     footers: Vec<Footer>,
 }
@@ -105,18 +105,18 @@ impl Parquet {
             blocks.push(sizes.map_err(|reason| foreign.refuse(file, reason))?);
             footers.push(footer);
         }
-        let geometry = foreign.geometry(split, &blocks)?;
+        let block_table = foreign.block_table(split, &blocks)?;
         let mut identity = format!("parquet {config:?}\n").into_bytes();
         for (file, footer) in foreign.files().iter().zip(&footers) {
             identity.extend(format!("{} {} {}\n", file.path, file.bytes, footer.hash).bytes());
         }
         Ok(Opened {
             record,
-            geometry: Arc::clone(&geometry),
+            block_table: Arc::clone(&block_table),
             fingerprint: Hash128::of(&identity),
             format: Self {
                 foreign,
-                geometry,
+                block_table,
                 wanted: Arc::new(wanted),
                 footers,
             },
@@ -129,8 +129,8 @@ impl Parquet {
 
     /// Byte ranges of the wanted columns of a row group.
     pub(super) fn ranges(&self, block: BlockId) -> Vec<Range<u64>> {
-        let footer = &self.footers[self.geometry.file_number(block) as usize];
-        let group = self.geometry.number(block) as usize;
+        let footer = &self.footers[self.block_table.file_number(block) as usize];
+        let group = self.block_table.number(block) as usize;
         let group = footer.metadata.metadata().row_group(group);
         merged(footer.leaves.iter().map(|leaf| chunk(group, *leaf)))
     }
@@ -142,13 +142,13 @@ impl Parquet {
         first: u64,
         extents: &dyn Extents,
     ) -> Result<BlockRows, Error> {
-        let file = self.geometry.file_number(block);
-        let group = self.geometry.number(block);
+        let file = self.block_table.file_number(block);
+        let group = self.block_table.number(block);
         let footer = &self.footers[file as usize];
         let ranges = self.ranges(block);
         let before = &footer.metadata.metadata().row_groups()[..group as usize];
         let first_row = before.iter().map(rows_of).sum::<u64>();
-        let rows = self.geometry.rows(block) as usize;
+        let rows = self.block_table.rows(block) as usize;
         let task = Task {
             footer: footer.clone(),
             wanted: Arc::clone(&self.wanted),

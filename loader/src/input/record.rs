@@ -20,6 +20,23 @@ pub(crate) enum Record {
     },
 }
 
+impl Record {
+    /// Number of classes, of a record with classes as targets.
+    pub(crate) fn classes(&self) -> Option<u32> {
+        match *self {
+            Self::Dense { target, .. } | Self::Images { target } | Self::Multi { target, .. } => {
+                match target {
+                    TargetKind::Classification { classes } => Some(classes),
+                    TargetKind::None | TargetKind::Regression | TargetKind::Regressions { .. } => {
+                        None
+                    }
+                }
+            }
+            Self::Tokens { .. } => None,
+        }
+    }
+}
+
 impl From<&Layout> for Record {
     fn from(layout: &Layout) -> Self {
         match *layout {

@@ -15,6 +15,7 @@ use feedline_storage::Store;
 use futures::{StreamExt, TryStreamExt, stream};
 use tokio::sync::OnceCell;
 
+use super::block_rows::{self, BlockRows};
 use super::{
     columns::ShardColumns,
     foreign::OPEN_READS,
@@ -26,10 +27,9 @@ use super::{
 };
 use crate::{
     Error,
-    block::{self, BlockRows},
+    block_table::{BlockId, BlockTable},
     config::BadShards,
     fetch::{Extent, Extents, FetchError, Identity},
-    geometry::{BlockId, Geometry},
 };
 
 /// The shards of a split. Heads that are the same are read once.
@@ -37,7 +37,7 @@ use crate::{
 pub(crate) struct Shards {
     store: Store,
     manifest: Manifest,
-    geometry: Arc<Geometry>,
+    block_table: Arc<BlockTable>,
     /// Columns by head.
     heads: Mutex<HashMap<Head, Arc<OnceCell<Arc<ShardColumns>>>>>,
     /// Columns of the shard read first, for all that have the same.
@@ -82,15 +82,15 @@ impl Shards {
                  by frequency built it: build it again"
             )));
         }
-        let (geometry, skipped) = manifest::geometry(store, shards, bad).await?;
-        let geometry = Arc::new(geometry);
+        let (block_table, skipped) = manifest::block_table(store, shards, bad).await?;
+        let block_table = Arc::new(block_table);
         let opened = Opened {
             record: Record::from(&manifest.layout),
-            geometry: Arc::clone(&geometry),
+            block_table: Arc::clone(&block_table),
             fingerprint: manifest.fingerprint,
             format: Self {
                 store: store.clone(),
-                geometry,
+                block_table,
                 heads: Mutex::default(),
                 usual_columns: OnceLock::new(),
                 rereads: AtomicU64::new(0),
@@ -105,7 +105,7 @@ impl Shards {
     }
 
     pub(super) fn url_of(&self, block: BlockId) -> String {
-        self.url(self.geometry.file_number(block))
+        self.url(self.block_table.file_number(block))
     }
 
     pub(super) fn rereads(&self) -> u64 {
@@ -120,15 +120,15 @@ impl Shards {
     ) -> Result<BlockRows, Error> {
         let columns = self.columns(block, first, extents).await?;
         let (shard, number) = (
-            self.geometry.file_number(block),
-            self.geometry.number(block),
+            self.block_table.file_number(block),
+            self.block_table.number(block),
         );
-        let entry = self.geometry.block(block);
+        let entry = self.block_table.block(block);
         let bytes = match extents.get(&self.extent(block, first)).await {
             Ok(bytes) => bytes,
             Err(error) => return Err(self.explain(shard, number, error)),
         };
-        block::decode(bytes, &entry, &columns, &self.manifest.layout).map_err(|reason| {
+        block_rows::decode(bytes, &entry, &columns, &self.manifest.layout).map_err(|reason| {
             Error::Corrupt {
                 shard: self.url(shard),
                 block: number,
@@ -146,10 +146,10 @@ impl Shards {
     ) -> Result<Option<Vec<i32>>, Error> {
         let columns = self.columns(block, 0, extents).await?;
         let (shard, number) = (
-            self.geometry.file_number(block),
-            self.geometry.number(block),
+            self.block_table.file_number(block),
+            self.block_table.number(block),
         );
-        let entry = self.geometry.block(block);
+        let entry = self.block_table.block(block);
         let body = entry.offset + u64::from(entry.metadata_bytes);
         let part = async |range| {
             let extent = Extent {
@@ -173,9 +173,12 @@ impl Shards {
     /// Extent to read for a block.
     pub(super) fn extent(&self, block: BlockId, first: u64) -> Extent {
         Extent {
-            path: self.geometry.path(self.geometry.file_number(block)).into(),
-            range: self.geometry.byte_range(block),
-            crc32c: Some(self.geometry.crc32c(block)),
+            path: self
+                .block_table
+                .path(self.block_table.file_number(block))
+                .into(),
+            range: self.block_table.byte_range(block),
+            crc32c: Some(self.block_table.crc32c(block)),
             identity: Identity::Checksum,
             first,
         }
@@ -187,8 +190,8 @@ impl Shards {
         first: u64,
         extents: &dyn Extents,
     ) -> Result<Arc<ShardColumns>, Error> {
-        let shard = self.geometry.file_number(block);
-        let head = match self.geometry.head(shard) {
+        let shard = self.block_table.file_number(block);
+        let head = match self.block_table.head(shard) {
             (bytes, Some(crc32c)) => Head::Like { bytes, crc32c },
             (_, None) => Head::Of(shard),
         };
@@ -214,7 +217,7 @@ impl Shards {
         match head {
             Head::Of(shard) => shard,
             Head::Like { bytes, crc32c } => (0..shard)
-                .find(|other| self.geometry.head(*other) == (bytes, Some(crc32c)))
+                .find(|other| self.block_table.head(*other) == (bytes, Some(crc32c)))
                 .unwrap_or(shard),
         }
     }
@@ -226,9 +229,9 @@ impl Shards {
         first: u64,
         extents: &dyn Extents,
     ) -> Result<Arc<ShardColumns>, Error> {
-        let (bytes, crc32c) = self.geometry.head(shard);
+        let (bytes, crc32c) = self.block_table.head(shard);
         let extent = Extent {
-            path: self.geometry.path(shard).into(),
+            path: self.block_table.path(shard).into(),
             range: 0..bytes,
             identity: match crc32c {
                 Some(_) => Identity::Checksum,
@@ -274,13 +277,13 @@ impl Shards {
 
     /// Reads the lengths of all documents.
     pub(super) async fn lengths(&self, extents: &dyn Extents) -> Result<DocumentLengths, Error> {
-        let shards = (0..).take(self.geometry.shard_count());
+        let shards = (0..).take(self.block_table.shard_count());
         let reads = shards.map(|shard| self.lengths_of(shard, extents));
         let lengths = stream::iter(reads)
             .buffered(OPEN_READS)
             .try_collect()
             .await?;
-        Ok(DocumentLengths::new(&self.geometry, lengths))
+        Ok(DocumentLengths::new(&self.block_table, lengths))
     }
 
     async fn lengths_of(
@@ -288,20 +291,20 @@ impl Shards {
         shard: u32,
         extents: &dyn Extents,
     ) -> Result<ScalarBuffer<u32>, Error> {
-        let name = self.geometry.path(shard);
-        let blocks = self.geometry.blocks_of(shard);
+        let name = self.block_table.path(shard);
+        let blocks = self.block_table.blocks_of(shard);
         let refuse = |reason: String| Error::Manifest {
             url: self.store.url(),
             reason,
         };
-        let Some(lengths) = self.geometry.lengths(shard) else {
+        let Some(lengths) = self.block_table.lengths(shard) else {
             return Err(refuse(format!(
                 "shard `{name}` has no lengths of documents"
             )));
         };
         let rows: u64 = blocks
             .clone()
-            .map(|b| u64::from(self.geometry.rows(b)))
+            .map(|b| u64::from(self.block_table.rows(b)))
             .sum();
         let extent = Extent {
             path: lengths.path.as_str().into(),
@@ -321,10 +324,10 @@ impl Shards {
             .collect();
         let mut rest = numbers.iter();
         for block in blocks {
-            let rows = rest.by_ref().take(self.geometry.rows(block) as usize);
+            let rows = rest.by_ref().take(self.block_table.rows(block) as usize);
             let sum: u64 = rows.map(|n| u64::from(*n)).sum();
             if self
-                .geometry
+                .block_table
                 .tokens(block)
                 .is_some_and(|tokens| tokens != sum)
             {
@@ -355,7 +358,7 @@ impl Shards {
             },
             FetchError::Truncated { size, .. } => Error::ShardTruncated {
                 shard: url,
-                expected: self.geometry.shard_bytes(shard),
+                expected: self.block_table.shard_bytes(shard),
                 found: size,
             },
             error => Error::Read {
@@ -367,6 +370,6 @@ impl Shards {
     }
 
     fn url(&self, shard: u32) -> String {
-        self.store.url_of(&self.geometry.path(shard))
+        self.store.url_of(&self.block_table.path(shard))
     }
 }

@@ -2,11 +2,9 @@
 
 use feedline_schemas::manifest::TargetKind;
 
+use super::block_rows::{BadRow, BlockRows, BlockTarget};
 use super::{config::BadValues, record::Record};
-use crate::{
-    Error,
-    block::{BadRow, BlockRows, BlockTarget},
-};
+use crate::Error;
 
 /// Numbers looked at together: few enough to stay in the nearest cache for the second look.
 const STRETCH: usize = 4096;
@@ -139,7 +137,7 @@ fn all_finite(values: &[f32]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::block::DenseRows;
+    use crate::input::block_rows::DenseRows;
 
     fn rows(x: Vec<f32>, y: BlockTarget) -> BlockRows {
         BlockRows::Dense(DenseRows {

@@ -31,6 +31,7 @@ use feedline_storage::{
 use futures::{FutureExt, StreamExt, TryStreamExt, stream};
 use xxhash_rust::xxh3::{Xxh3, xxh3_64, xxh3_64_with_seed};
 
+use super::block_rows::{BlockRows, BlockTarget, ImageRows, Spans};
 use super::{
     config::{ColumnMap, InputConfig, check_target},
     foreign::{BlockSize, Foreign, OPEN_READS, origins},
@@ -42,9 +43,8 @@ use super::{
 };
 use crate::{
     Error,
-    block::{BlockRows, BlockTarget, ImageRows, Spans},
+    block_table::{BlockId, BlockTable},
     fetch::Extents,
-    geometry::{BlockId, Geometry},
 };
 
 /// A block ends with the sample that reaches this size.
@@ -62,7 +62,7 @@ const IMAGES: &[&str] = &["jpg", "jpeg", "png", "webp"];
 #[derive(Debug)]
 pub(super) struct WebDataset {
     foreign: Foreign,
-    geometry: Arc<Geometry>,
+    block_table: Arc<BlockTable>,
     wanted: Arc<Members>,
     target: TargetKind,
     /// Blocks of every archive.
@@ -138,7 +138,7 @@ impl WebDataset {
         let sizes = indices
             .iter()
             .map(|index| index.blocks.iter().map(size).collect());
-        let geometry = foreign.geometry(split, &sizes.collect::<Vec<_>>())?;
+        let block_table = foreign.block_table(split, &sizes.collect::<Vec<_>>())?;
         let mut identity = format!("webdataset {config:?}\n").into_bytes();
         for (file, index) in foreign.files().iter().zip(&indices) {
             let line = format!("{} {} {:032x}\n", file.path, file.bytes, index.hash);
@@ -146,11 +146,11 @@ impl WebDataset {
         }
         Ok(Opened {
             record: Record::Images { target },
-            geometry: Arc::clone(&geometry),
+            block_table: Arc::clone(&block_table),
             fingerprint: Hash128::of(&identity),
             format: Self {
                 foreign,
-                geometry,
+                block_table,
                 wanted: Arc::new(wanted),
                 target,
                 blocks: indices.into_iter().map(|index| index.blocks).collect(),
@@ -164,8 +164,10 @@ impl WebDataset {
 
     /// Byte range of the samples of a block.
     pub(super) fn range(&self, block: BlockId) -> Range<u64> {
-        let blocks = &self.blocks[self.geometry.file_number(block) as usize];
-        blocks[self.geometry.number(block) as usize].bytes.clone()
+        let blocks = &self.blocks[self.block_table.file_number(block) as usize];
+        blocks[self.block_table.number(block) as usize]
+            .bytes
+            .clone()
     }
 
     /// Reads a block of samples.
@@ -175,8 +177,8 @@ impl WebDataset {
         first: u64,
         extents: &dyn Extents,
     ) -> Result<BlockRows, Error> {
-        let file = self.geometry.file_number(block);
-        let number = self.geometry.number(block);
+        let file = self.block_table.file_number(block);
+        let number = self.block_table.number(block);
         let blocks = &self.blocks[file as usize];
         let TarBlock { bytes, rows } = blocks[number as usize].clone();
         let before = &blocks[..number as usize];

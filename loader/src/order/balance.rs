@@ -21,8 +21,8 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use feedline_schemas::ids::Hash128;
 
-use super::{blocks::Blocks, mixture::parts};
-use crate::{geometry::BlockId, index::index};
+use super::{blocks::Blocks, dataset_mixture::parts};
+use crate::{block_table::BlockId, index::index};
 
 /// Sampling rate of each class, whatever its share of the rows.
 ///

@@ -3,12 +3,12 @@
 use std::{ops::Range, sync::Arc};
 
 use crate::{
+    block_table::{BlockId, BlockTable},
     compact::Numbers,
-    geometry::{BlockId, Geometry},
 };
 
 /// The blocks of a source as units of shuffling: two bytes for each, four when some have 2^16 samples, and four for each
-/// extent. Those of rows are shared with the [`Geometry`].
+/// extent. Those of rows are shared with the [`BlockTable`].
 ///
 /// A unit is an extent: some consecutive blocks of one shard, which are read and dealt together.
 #[derive(Clone, Debug)]
@@ -31,11 +31,11 @@ impl Blocks {
     }
 
     /// The blocks of a split, in extents of up to `extent_bytes`; a larger block is alone.
-    pub(crate) fn of(geometry: &Geometry, extent_bytes: u64) -> Self {
+    pub(crate) fn of(block_table: &BlockTable, extent_bytes: u64) -> Self {
         Self {
-            samples: geometry.samples(),
-            rows: Arc::clone(geometry.all_rows()),
-            extents: geometry.extents(extent_bytes),
+            samples: block_table.samples(),
+            rows: Arc::clone(block_table.all_rows()),
+            extents: block_table.extents(extent_bytes),
         }
     }
 
@@ -73,7 +73,7 @@ impl Blocks {
     /// Number of blocks.
     #[expect(
         clippy::cast_possible_truncation,
-        reason = "a geometry has no more blocks than `BlockId` counts"
+        reason = "a block table has no more blocks than `BlockId` counts"
     )]
     pub(crate) fn block_count(&self) -> u32 {
         self.rows.len() as u32

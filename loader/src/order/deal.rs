@@ -3,7 +3,7 @@
 use std::{ops::Range, sync::Arc};
 
 use super::{blocks::Blocks, permutation::Permutation};
-use crate::{geometry::BlockId, index::index};
+use crate::{block_table::BlockId, index::index};
 
 /// Units between two marks.
 const MARK: u64 = 16;

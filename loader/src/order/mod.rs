@@ -1,4 +1,4 @@
-//! The order of a pass: a pure function of the sources' geometry, the seed, the epoch and the step.
+//! The order of a pass: a pure function of the sources' block tables, the seed, the epoch and the step.
 //!
 //! Two levels, so that a batch mixes samples from many places while only a bounded window of blocks is in memory.
 //! Version 2, with `G` the global batch, `D` domains and `W` units (extents) per window:
@@ -18,7 +18,7 @@
 //!
 //! Balanced classes change how many samples blocks have, see [`balance`], and nothing else.
 //!
-//! With several sources, step t takes from each as many of its next samples as the [mixture](mixture) says, and the slots
+//! With several sources, step t takes from each as many of its next samples as the [mixture](dataset_mixture) says, and the slots
 //! of all sources are merged by how far a domain is among those of its source.
 //!
 //! `D` is the largest number up to the configured domains for which there are enough samples in a batch and enough
@@ -31,8 +31,8 @@ pub(crate) mod balance;
 mod batches;
 mod blocks;
 mod cursor;
+mod dataset_mixture;
 mod deal;
-mod mixture;
 pub(crate) mod packing;
 mod permutation;
 mod phase;
@@ -53,7 +53,7 @@ pub use balance::ClassBalance;
 pub(crate) use batches::{Batches, Share};
 pub(crate) use blocks::Blocks;
 pub(crate) use cursor::{Cursor, Run};
-pub use mixture::{MixtureConfig, SourceEnd, SourceWeight};
+pub use dataset_mixture::{MixtureConfig, SourceEnd, SourceWeight};
 pub(crate) use phase::Phase;
 pub(crate) use plan::Need;
 pub use quality::ShuffleQuality;
@@ -64,9 +64,9 @@ pub(crate) use window::{Window, WindowPlace};
 
 use feedline_schemas::{ids::Rank, loader_state::LastBatch};
 
-use crate::{geometry::BlockId, index::index};
+use crate::{block_table::BlockId, index::index};
 use cursor::{Lane, lanes};
-use mixture::Mixture;
+use dataset_mixture::Mixture;
 use plan::Needs;
 use schedule::Schedule;
 use source::{Arrangement, Source, WindowName};

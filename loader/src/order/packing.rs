@@ -13,7 +13,7 @@
 use std::{fmt, sync::Arc};
 
 use super::blocks::Blocks;
-use crate::{geometry::BlockId, index::index};
+use crate::{block_table::BlockId, index::index};
 
 /// Lengths of documents.
 pub(crate) trait Lengths: fmt::Debug + Send + Sync {

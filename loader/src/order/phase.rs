@@ -4,7 +4,7 @@ use feedline_schemas::loader_state::LastBatch;
 
 use super::{
     batches::Batches,
-    mixture::{Cells, Mixture},
+    dataset_mixture::{Cells, Mixture},
     schedule::Schedule,
 };
 

@@ -13,7 +13,7 @@ use super::{
     batches::Share,
     cursor::{Cursor, Run},
 };
-use crate::geometry::BlockId;
+use crate::block_table::BlockId;
 
 /// So many epochs of a source are looked through for another need of a block that would be held until then; a block
 /// that is needed in all of them is held to the end of the pass.

@@ -1,6 +1,6 @@
 //! Number of samples that each source gives to each batch of a pass.
 
-use super::{batches::Batches, mixture::Cells};
+use super::{batches::Batches, dataset_mixture::Cells};
 
 /// The batches of a pass and what they are made of.
 #[derive(Debug)]

@@ -11,7 +11,7 @@ use super::{
     tokens::TokenWindows,
     window::Window,
 };
-use crate::geometry::BlockId;
+use crate::block_table::BlockId;
 
 /// Deals that are kept: a batch, a plan that is ahead of it, and the epoch after that.
 const DEALS_KEPT: usize = 3;

@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use super::blocks::Blocks;
-use crate::{geometry::BlockId, index::index};
+use crate::{block_table::BlockId, index::index};
 
 /// Position of a window of tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

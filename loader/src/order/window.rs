@@ -11,7 +11,7 @@ use super::{
     source::Units,
     tokens::{TokenPlace, TokenWindows},
 };
-use crate::{geometry::BlockId, index::index};
+use crate::{block_table::BlockId, index::index};
 
 /// Position of a sample.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -12,25 +12,9 @@
 use feedline_loader::{Error, device};
 use feedline_schemas::guard;
 
-#[path = "../../src/filling.rs"]
-mod filling;
-#[path = "../../src/outbox.rs"]
-mod outbox;
-#[path = "../../src/pool.rs"]
-mod pool;
-#[expect(dead_code, reason = "parts of it are for the rest of the loader")]
-#[path = "../../src/progress.rs"]
-mod progress;
-#[expect(dead_code, reason = "parts of it are for the rest of the loader")]
-#[path = "../../src/ring.rs"]
-mod ring;
-#[expect(dead_code, reason = "parts of it are for the rest of the loader")]
-#[path = "../../src/slab.rs"]
-mod slab;
+mod assembly;
 mod stubs;
 mod sync;
-#[path = "../../src/turns.rs"]
-mod turns;
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -41,7 +25,7 @@ use feedline_schemas::{
     ids::{Epoch, Hash128, Seed, Step},
     loader_state::{LastBatch, LoaderState, SampleUnit},
 };
-use stubs::{batch, fill, loaded, metrics, mixing, source_block};
+use stubs::{deliver, metrics, source_block};
 use sync::{
     Arc,
     channel::{Receiver, Sender, bounded},
@@ -49,17 +33,19 @@ use sync::{
 };
 
 use crate::{
-    batch::Batch,
-    fill::{Filler, Scratch},
-    filling::Filling,
-    loaded::LoadedRun,
+    assembly::{
+        batch_task::BatchTask,
+        block_types::LoadedRun,
+        fill::{Filler, Scratch},
+        pool::Pool,
+        progress::Progress,
+        ready_queue::{Outcome, ReadyQueue, ready_queue},
+        ring::Ring,
+        slab::{Slab, SlabShape},
+        turns::{Turn, Turns},
+    },
+    deliver::batch::Batch,
     metrics::{Meters, Timer},
-    outbox::{Outbox, Outcome, outbox},
-    pool::Pool,
-    progress::Progress,
-    ring::Ring,
-    slab::{Slab, SlabShape},
-    turns::{Turn, Turns},
 };
 
 const ROWS: usize = 5;
@@ -98,7 +84,7 @@ struct Assembler {
     ring: Ring,
     pool: Arc<Pool<Scratch>>,
     filler: Arc<Filler>,
-    done: Outbox,
+    done: ReadyQueue,
     progress: Arc<Progress>,
     stopped: Receiver<Infallible>,
 }
@@ -120,7 +106,7 @@ impl Assembler {
                 window: Arc::new(number),
                 positions: 0..ROWS as u64,
             };
-            let filling = Filling {
+            let filling = BatchTask {
                 number,
                 rows: ROWS,
                 padding: 0,
@@ -146,7 +132,7 @@ impl Pass {
         let ring = Ring::new(SHAPE, story.slabs, None);
         let pool = Arc::new(Pool::new(story.threads, story.threads, Arc::new(meters)));
         pool.start().unwrap();
-        let (outbox, done, _waker) = outbox();
+        let (ready_queue, done, _waker) = ready_queue();
         let (stop, stopped) = bounded(0);
         let progress = Arc::new(Progress::default());
         let assembler = Assembler {
@@ -157,7 +143,7 @@ impl Pass {
                 target: (),
                 panics_at: story.panics_at,
             }),
-            done: outbox,
+            done: ready_queue,
             progress: Arc::clone(&progress),
             stopped,
         };

@@ -1,65 +1,67 @@
 //! Parts of the loader that the files under test use.
 
-/// A batch, whose rows all hold its number.
-pub(crate) mod batch {
-    use feedline_schemas::loader_state::LoaderState;
+pub(crate) mod deliver {
+    /// A batch, whose rows all hold its number.
+    pub(crate) mod batch {
+        use feedline_schemas::loader_state::LoaderState;
 
-    use crate::{
-        fill::Filled,
-        mixing::Mixing,
-        ring::{Lease, Ring},
-    };
+        use crate::assembly::{
+            fill::Filled,
+            mixup_plan::MixupPlan,
+            ring::{Lease, Ring},
+        };
 
-    /// Position of rows among those of all ranks; empty, since there are no other ranks here.
-    pub(crate) type Place = ();
+        /// Position of rows among those of all ranks; empty, since there are no other ranks here.
+        pub(crate) type Place = ();
 
-    #[derive(Debug)]
-    pub(crate) struct BatchParts {
-        pub(crate) lease: Lease,
-        pub(crate) kind: (),
-        pub(crate) target: (),
-        pub(crate) rows: usize,
-        pub(crate) row_bytes: (),
-        pub(crate) mixing: Option<Mixing>,
-        pub(crate) padding: usize,
-        pub(crate) place: Place,
-        pub(crate) state: LoaderState,
-        pub(crate) filled: Vec<Filled>,
-    }
-
-    #[derive(Debug)]
-    pub(crate) struct Batch(BatchParts);
-
-    impl Batch {
-        pub(crate) fn new(parts: BatchParts) -> Self {
-            Self(parts)
+        #[derive(Debug)]
+        pub(crate) struct BatchParts {
+            pub(crate) lease: Lease,
+            pub(crate) kind: (),
+            pub(crate) target: (),
+            pub(crate) rows: usize,
+            pub(crate) row_bytes: (),
+            pub(crate) mixing: Option<MixupPlan>,
+            pub(crate) padding: usize,
+            pub(crate) place: Place,
+            pub(crate) state: LoaderState,
+            pub(crate) filled: Vec<Filled>,
         }
 
-        pub(crate) fn hand_out(&mut self, ring: &Ring) {
-            ring.hand_out(&mut self.0.lease);
-        }
+        #[derive(Debug)]
+        pub(crate) struct Batch(BatchParts);
 
-        pub(crate) fn bytes(&self) -> &[u8] {
-            let BatchParts {
-                kind: (),
-                target: (),
-                row_bytes: (),
-                mixing: None,
-                padding: 0,
-                place: (),
-                ..
-            } = self.0
-            else {
-                panic!("it has no padding")
-            };
-            assert!(self.0.filled.is_sorted_by_key(Filled::first));
-            assert_eq!(self.0.state.batch.get(), 0);
-            &self.0.lease.slab().column(0)[..self.0.rows]
+        impl Batch {
+            pub(crate) fn new(parts: BatchParts) -> Self {
+                Self(parts)
+            }
+
+            pub(crate) fn hand_out(&mut self, ring: &Ring) {
+                ring.hand_out(&mut self.0.lease);
+            }
+
+            pub(crate) fn bytes(&self) -> &[u8] {
+                let BatchParts {
+                    kind: (),
+                    target: (),
+                    row_bytes: (),
+                    mixing: None,
+                    padding: 0,
+                    place: (),
+                    ..
+                } = self.0
+                else {
+                    panic!("it has no padding")
+                };
+                assert!(self.0.filled.is_sorted_by_key(Filled::first));
+                assert_eq!(self.0.state.batch.get(), 0);
+                &self.0.lease.slab().column(0)[..self.0.rows]
+            }
         }
     }
 }
 
-pub(crate) mod loaded {
+pub(crate) mod block_types {
     use std::{ops::Range, sync::Arc};
 
     /// Rows of a batch, by the number of the batch.
@@ -69,14 +71,18 @@ pub(crate) mod loaded {
     }
 }
 
-pub(crate) mod mixing {
+pub(crate) mod mixup_plan {
     /// Nothing is mixed.
     #[derive(Clone, Debug)]
-    pub(crate) enum Mixing {}
+    pub(crate) enum MixupPlan {}
 }
 
 pub(crate) mod fill {
-    use crate::{Error, loaded::LoadedRun, mixing::Mixing, slab::Piece, sync::thread};
+    use crate::{
+        Error,
+        assembly::{block_types::LoadedRun, mixup_plan::MixupPlan, slab::Piece},
+        sync::thread,
+    };
 
     #[derive(Default)]
     pub(crate) struct Scratch(());
@@ -105,7 +111,7 @@ pub(crate) mod fill {
             &self,
             piece: &mut Piece,
             runs: Vec<LoadedRun>,
-            _: Option<&Mixing>,
+            _: Option<&MixupPlan>,
             _: &mut Scratch,
         ) -> Result<Filled, Error> {
             let rows: u64 = runs

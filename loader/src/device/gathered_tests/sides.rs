@@ -5,8 +5,7 @@ use feedline_schemas::manifest::TokenType;
 
 use super::*;
 use crate::{
-    block::{BlockRows, TokenIds, TokenRows},
-    budget::Budget,
+    assembly::block_types::LoadedBlock,
     device::{
         copies::Copies,
         fake::driver::{Fake, FakeDriver, FaultPlan},
@@ -15,7 +14,8 @@ use crate::{
         slots::Upload,
         staging::Staging,
     },
-    loaded::LoadedBlock,
+    fetch::budget::Budget,
+    input::block_rows::{BlockRows, TokenIds, TokenRows},
 };
 
 const COMPUTE: usize = 0;

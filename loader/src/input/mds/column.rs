@@ -16,7 +16,9 @@ use super::{
     },
     index::Index,
 };
-use crate::block::{BlockRows, BlockTarget, DenseRows, ImageRows, Spans, TokenIds, TokenRows};
+use crate::input::block_rows::{
+    BlockRows, BlockTarget, DenseRows, ImageRows, Spans, TokenIds, TokenRows,
+};
 
 /// Encoding of a column's values.
 #[derive(Clone, Debug, PartialEq, Eq)]

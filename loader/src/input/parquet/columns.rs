@@ -21,7 +21,9 @@ use super::super::{
     record::Record,
     warnings::Warnings,
 };
-use crate::block::{BlockRows, BlockTarget, DenseRows, ImageRows, Spans, TokenIds, TokenRows};
+use crate::input::block_rows::{
+    BlockRows, BlockTarget, DenseRows, ImageRows, Spans, TokenIds, TokenRows,
+};
 
 /// Rows whose numbers are put in place together, so that a row's cache lines are still near when its next column comes.
 const TILE: usize = 256;

@@ -7,7 +7,10 @@ use feedline_schemas::manifest::{Layout, Manifest, RowTokens, Split, TargetKind,
 use feedline_storage::Store;
 
 use super::{classes, documents, extents, image_files, numbers, open};
-use crate::{block::BlockRows, dataset::publish_layout, input::config::InputConfig};
+use crate::{
+    dataset::publish_layout,
+    input::{block_rows::BlockRows, config::InputConfig},
+};
 
 const CHANGES: u64 = 2_000;
 const SHAPE: &[&[u32]] = &[&[9, 9, 9], &[9, 9, 4]];
@@ -58,7 +61,7 @@ async fn read(store: &Store, files: &Store) -> Vec<Result<String, String>> {
     let input = open(store, &InputConfig::default()).await;
     let extents = extents(files);
     let mut blocks = Vec::new();
-    for block in 0..input.geometry().block_count() {
+    for block in 0..input.block_table().block_count() {
         let rows = input.read(block, 0, &extents).await;
         blocks.push(rows.map(|rows| text(&rows)).map_err(|e| e.to_string()));
     }

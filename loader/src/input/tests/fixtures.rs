@@ -9,9 +9,9 @@ use feedline_storage::{Store, StoreOptions};
 use super::{classes, documents, image_files, numbers, open, read_all};
 use crate::{
     BadShards,
-    block::{BlockRows, BlockTarget},
     input::{
         Input, Record,
+        block_rows::{BlockRows, BlockTarget},
         config::{ColumnMap, InputConfig, InputFormat},
         splits::SplitChoice,
     },

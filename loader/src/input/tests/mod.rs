@@ -11,10 +11,10 @@ use std::sync::Arc;
 
 use feedline_storage::{Store, clock::SystemClock};
 
+use super::block_rows::{BlockRows, BlockTarget};
 use super::{Input, config::InputConfig, splits::SplitChoice};
 use crate::{
     BadShards, Error,
-    block::{BlockRows, BlockTarget},
     fetch::{FetchConfig, StoreExtents},
     metrics::Meters,
 };
@@ -42,9 +42,9 @@ async fn refused(store: &Store, config: &InputConfig) -> String {
 async fn read_all(input: &Input, store: &Store) -> Result<Vec<BlockRows>, Error> {
     let extents = extents(store);
     let mut blocks = Vec::new();
-    for block in 0..input.geometry().block_count() {
+    for block in 0..input.block_table().block_count() {
         let rows = input.read(block, 0, &extents).await?;
-        assert_eq!(rows.rows(), input.geometry().rows(block) as usize);
+        assert_eq!(rows.rows(), input.block_table().rows(block) as usize);
         blocks.push(rows);
     }
     Ok(blocks)
@@ -89,8 +89,10 @@ fn documents(blocks: &[BlockRows]) -> Vec<Vec<u32>> {
             panic!("{block:?}")
         };
         let ids: Vec<u32> = match &rows.ids {
-            crate::block::TokenIds::U16(ids) => ids.iter().map(|id| u32::from(*id)).collect(),
-            crate::block::TokenIds::U32(ids) => ids.to_vec(),
+            crate::input::block_rows::TokenIds::U16(ids) => {
+                ids.iter().map(|id| u32::from(*id)).collect()
+            }
+            crate::input::block_rows::TokenIds::U32(ids) => ids.to_vec(),
         };
         documents.extend((0..block.rows()).map(|row| ids[rows.document(row)].to_vec()));
     }

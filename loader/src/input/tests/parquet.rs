@@ -14,10 +14,10 @@ use feedline_storage::Store;
 use super::{classes, documents, failure, image_files, keys, numbers, open, read_all, refused};
 use crate::{
     BadShards,
-    block::{BlockRows, BlockTarget},
     foreign::{column, parquet},
     input::{
         Record,
+        block_rows::{BlockRows, BlockTarget},
         config::{ColumnMap, InputConfig},
         splits::SplitChoice,
     },

@@ -8,12 +8,14 @@ use super::{
     classes, documents, extents, failure, image_files, keys, numbers, open, read_all, refused,
 };
 use crate::{
-    block::BlockRows,
     dataset::{
         describe, document, document_length, image, publish_layout, publish_manifest,
         record_batch_of, write_file,
     },
-    input::config::{BadValues, InputConfig},
+    input::{
+        block_rows::BlockRows,
+        config::{BadValues, InputConfig},
+    },
 };
 
 const SHAPE: &[&[u32]] = &[&[5, 3], &[], &[4, 0, 1]];
@@ -60,8 +62,8 @@ async fn documents_and_their_lengths_come_as_they_were_written() {
         assert_eq!(documents(&blocks), expected);
         let lengths = input.lengths(&extents(&store)).await.unwrap();
         let mut first = 0;
-        for block in 0..input.geometry().block_count() {
-            let rows = u64::from(input.geometry().rows(block));
+        for block in 0..input.block_table().block_count() {
+            let rows = u64::from(input.block_table().rows(block));
             let expected: Vec<_> = (first..first + rows).map(document_length).collect();
             assert_eq!(lengths.of(block), expected);
             let sum = expected.iter().map(|n| u64::from(*n)).sum();
@@ -81,10 +83,10 @@ async fn rows_share_the_memory_that_was_read() {
         let (payload, keys) = match &rows {
             BlockRows::Images(rows) => (rows.bytes.as_ptr() as usize, rows.keys.as_ptr() as usize),
             BlockRows::Tokens(rows) => match &rows.ids {
-                crate::block::TokenIds::U16(ids) => {
+                crate::input::block_rows::TokenIds::U16(ids) => {
                     (ids.as_ptr() as usize, rows.keys.as_ptr() as usize)
                 }
-                crate::block::TokenIds::U32(_) => panic!(),
+                crate::input::block_rows::TokenIds::U32(_) => panic!(),
             },
             BlockRows::Dense(_) | BlockRows::Multi(_) => panic!(),
         };
@@ -229,6 +231,6 @@ async fn fault_27_a_split_without_samples_is_named_and_empty_shards_are_passed_o
     // `SHAPE` has an empty shard and an empty block.
     let store = published(IMAGES).await;
     let input = open(&store, &InputConfig::default()).await;
-    assert_eq!(input.geometry().block_count(), 4);
+    assert_eq!(input.block_table().block_count(), 4);
     assert_eq!(read_all(&input, &store).await.unwrap().len(), 4);
 }

@@ -77,7 +77,7 @@ async fn images_are_not_copied() {
     let store = archives().await;
     let input = open(&store, &InputConfig::default()).await;
     let rows = input.read(0, 0, &extents(&store)).await.unwrap();
-    let crate::block::BlockRows::Images(rows) = rows else {
+    let crate::input::block_rows::BlockRows::Images(rows) = rows else {
         panic!()
     };
     assert_eq!(rows.bytes.len() as u64, input.block_bytes(0));

@@ -1,0 +1,196 @@
+//! Settings, memory and record of filling a piece.
+
+use std::sync::Arc;
+
+use feedline_schemas::manifest::TargetKind;
+
+use crate::{
+    BatchKind, Error, TokensConfig,
+    assembly::{
+        block_types::{LoadedBlock, LoadedRun, LoadedWindow},
+        slab::COLUMNS,
+    },
+    batch_kind::{MIXES, TARGET},
+    device,
+    image::{self, ImageConfig, MixedBy},
+    input::block_rows::{BlockRows, BlockTarget},
+    order::WindowPlace,
+    quarantine::Quarantine,
+};
+
+/// Kind of a row's places.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum PlaceKind {
+    /// One [`RowPlace`](crate::device::RowPlace).
+    Row,
+    /// [`TokenPiece`]s; those that are not needed are empty.
+    Tokens {
+        /// Ids in a row.
+        length: u32,
+        /// Pieces of a row: what is found in each block, and padding.
+        pieces: u32,
+    },
+}
+
+impl PlaceKind {
+    /// 32-bit words of a row's places.
+    pub(crate) fn words(self) -> usize {
+        match self {
+            Self::Row => 2,
+            Self::Tokens { pieces, .. } => 4 * pieces as usize,
+        }
+    }
+}
+
+/// Settings of filling a loader's batches. Shared by all tasks.
+#[derive(Clone, Debug)]
+pub(crate) struct Filler {
+    /// Kind of a row; with `places`, as many words as a row's places take.
+    pub(crate) kind: BatchKind,
+    pub(crate) target: TargetKind,
+    pub(crate) images: Option<ImageConfig>,
+    pub(crate) tokens: Option<TokensConfig>,
+    /// Of random augmentations.
+    pub(crate) seed: u64,
+    pub(crate) quarantine: Arc<Quarantine>,
+    /// Set when rows are not copied, but their positions on a device are noted.
+    pub(crate) places: Option<PlaceKind>,
+}
+
+/// Memory that a thread keeps from task to task.
+#[derive(Debug, Default)]
+pub(crate) struct Scratch {
+    pub(super) image: image::Scratch,
+    /// An image as it was before it was mixed.
+    pub(super) unmixed: Vec<u8>,
+}
+
+/// Record of filling a piece.
+#[derive(Debug, Default)]
+pub(crate) struct Filled {
+    /// First row of the piece in the slab.
+    pub(super) first: usize,
+    /// Windows of the rows, run after run.
+    pub(super) runs: Vec<LoadedRun>,
+    /// Position of each row in the window of its run; of a row with several documents, the first.
+    pub(super) places: Vec<WindowPlace>,
+    /// Rows of the piece that hold another sample than the order says.
+    pub(super) substituted: Vec<usize>,
+}
+
+impl Filler {
+    /// Words of the targets of a row.
+    pub(super) fn target_words(&self) -> usize {
+        self.kind.row_bytes(self.target)[TARGET] / size_of::<u32>()
+    }
+
+    /// Bytes that a row takes in each column of a slab.
+    pub(crate) fn row_bytes(&self) -> [usize; COLUMNS] {
+        let mut bytes = self.kind.row_bytes(self.target);
+        let mix = self.images.as_ref().and_then(|images| images.mix);
+        if mix.is_some_and(|mix| mix.mixed_by == MixedBy::Caller) {
+            bytes[MIXES] = device::Mix::BYTES;
+        }
+        bytes
+    }
+}
+
+impl Filled {
+    /// First row in the slab.
+    pub(crate) fn first(&self) -> usize {
+        self.first
+    }
+
+    /// Rows of the slab that hold another sample than the order says.
+    pub(crate) fn substituted(&self) -> impl Iterator<Item = usize> {
+        self.substituted.iter().map(|row| self.first + row)
+    }
+
+    /// The last upload of the blocks that the rows are from.
+    pub(crate) fn uploads(&self) -> u64 {
+        let uploads = self.runs.iter().map(|run| run.window.uploads);
+        uploads.max().unwrap_or(0)
+    }
+
+    /// Calls `each` with every row's place in its window and its run.
+    pub(super) fn each_place(&self, mut each: impl FnMut(&LoadedRun, WindowPlace)) {
+        let mut places = self.places.iter();
+        for run in &self.runs {
+            for place in places.by_ref().take(run.len()) {
+                each(run, *place);
+            }
+        }
+    }
+
+    /// Appends the key and origin of every row.
+    pub(crate) fn append_identities(&self, keys: &mut Vec<u64>, origins: &mut Vec<u64>) {
+        self.each_place(|run, place| {
+            let rows = &run.window.block(place.block).rows;
+            keys.push(rows.keys()[place.row as usize]);
+            origins.push(rows.origins()[place.row as usize]);
+        });
+    }
+}
+
+/// A block of another record than the input was opened with.
+pub(super) fn foreign(block: &LoadedBlock) -> Error {
+    Error::Worker {
+        stage: crate::assembly::pool::STAGE,
+        reason: format!(
+            "block {} of source {} holds another kind of record than its input says",
+            block.block, block.source
+        ),
+    }
+}
+
+/// Puts a column of every block of a window into `columns`; an empty one for blocks that are not in memory. So what a
+/// row is copied from is found in one step, not in the four from window to column.
+pub(super) fn columns_of<'a, T>(
+    window: &'a LoadedWindow,
+    columns: &mut Vec<&'a [T]>,
+    column: impl Fn(&'a BlockRows) -> Option<&'a [T]>,
+) -> Result<(), Error> {
+    columns.clear();
+    for block in &window.blocks {
+        columns.push(match block {
+            Some(block) => column(&block.rows).ok_or_else(|| foreign(block))?,
+            None => &[],
+        });
+    }
+    Ok(())
+}
+
+/// The targets of a block. Both kinds have four bytes, which are all that matters here.
+pub(super) fn target_bits(target: &BlockTarget) -> Option<&[u32]> {
+    match target {
+        BlockTarget::Regression(y) => Some(bytemuck::cast_slice(&y[..])),
+        BlockTarget::Classification(y) => Some(bytemuck::cast_slice(&y[..])),
+        BlockTarget::None => None,
+    }
+}
+
+/// Copies the targets of all places.
+pub(super) fn gather_targets(
+    filled: &Filled,
+    y: &mut [u8],
+    target: impl Fn(&BlockRows) -> Option<&BlockTarget>,
+) -> Result<(), Error> {
+    if y.is_empty() {
+        return Ok(());
+    }
+    let mut to = bytemuck::cast_slice_mut::<u8, u32>(y);
+    let mut places = &filled.places[..];
+    let width = to.len() / places.len().max(1);
+    let mut blocks: Vec<&[u32]> = Vec::new();
+    for run in &filled.runs {
+        let (here, others) = places.split_at(run.len());
+        let (rows, rest) = to.split_at_mut(run.len() * width);
+        (places, to) = (others, rest);
+        columns_of(&run.window, &mut blocks, |rows| target_bits(target(rows)?))?;
+        for (to, place) in rows.chunks_exact_mut(width.max(1)).zip(here) {
+            let first = place.row as usize * width;
+            to.copy_from_slice(&blocks[place.block as usize][first..first + width]);
+        }
+    }
+    Ok(())
+}

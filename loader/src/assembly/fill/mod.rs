@@ -1,0 +1,57 @@
+//! Filling a piece of a slab from windows in memory: what a task of the pool does.
+
+mod filler;
+mod images;
+mod multi;
+mod places;
+mod rows;
+mod tokens;
+
+pub(crate) use filler::{Filled, Filler, PlaceKind, Scratch};
+
+use super::{block_types::LoadedRun, mixup_plan::MixupPlan, slab::Piece};
+use crate::{BatchKind, Error};
+
+impl Filler {
+    /// Fills a piece with the samples of `runs`, which are as many as it has rows.
+    ///
+    /// # Errors
+    /// [`Error::TooManyBad`], when more samples cannot be used than is allowed; [`Error::Worker`] for our own bugs.
+    pub(crate) fn fill(
+        &self,
+        piece: &mut Piece,
+        runs: Vec<LoadedRun>,
+        mixing: Option<&MixupPlan>,
+        scratch: &mut Scratch,
+    ) -> Result<Filled, Error> {
+        debug_assert_eq!(runs.iter().map(LoadedRun::len).sum::<usize>(), piece.rows);
+        let mut filled = Filled {
+            first: piece.first,
+            places: Vec::with_capacity(piece.rows),
+            runs,
+            substituted: Vec::new(),
+        };
+        let columns = piece.columns();
+        if let Some(kind) = self.places {
+            places::fill(self, kind, &mut filled, columns)?;
+            return Ok(filled);
+        }
+        match self.kind {
+            BatchKind::Rows { features } => {
+                rows::fill(self, &mut filled, features, columns)?;
+            }
+            BatchKind::Images { .. } => {
+                images::fill(self, &mut filled, columns, mixing, scratch)?;
+            }
+            BatchKind::Tokens { .. } => {
+                tokens::fill(self, &mut filled, columns)?;
+            }
+            BatchKind::Multi {
+                features, length, ..
+            } => {
+                multi::fill(self, &mut filled, [features, length], columns, scratch)?;
+            }
+        }
+        Ok(filled)
+    }
+}

@@ -1,0 +1,94 @@
+//! Images of a batch that a rank holds when images are mixed, and their partners.
+//!
+//! Slots `2i` and `2i + 1` of the global batch are partners. A rank whose share begins or ends
+//! inside a pair reads and decodes the other slot's image as well, at most two a batch, so that
+//! every world size mixes alike; none where the share of each rank is even. Held images are stored
+//! in a slab in slot order, in complete pairs, with the rank's own among them.
+
+use std::ops::Range;
+
+use crate::{
+    device,
+    image::{ImageConfig, Mix, MixConfig, MixedBy, mix_batch},
+    index::index,
+    order::Share,
+};
+
+/// Mixing of one batch.
+#[derive(Clone, Debug)]
+pub(crate) struct MixupPlan {
+    config: MixConfig,
+    /// Seed, epoch and number of the batch.
+    batch: (u64, u64, u64),
+    batch_slots: usize,
+    /// Height and width.
+    sides: [u32; 2],
+    /// Slots whose images are held.
+    held: Range<usize>,
+    own: Range<usize>,
+}
+
+impl MixupPlan {
+    /// Mixing of a batch of `batch_slots` slots by `share`; none when `images` has no `mix`.
+    pub(crate) fn new(
+        images: &ImageConfig,
+        batch: (u64, u64, u64),
+        batch_slots: u64,
+        share: Share,
+    ) -> Option<Self> {
+        let range = |slots: Range<u64>| index(slots.start)..index(slots.end);
+        Some(Self {
+            config: images.mix?,
+            batch,
+            batch_slots: index(batch_slots),
+            sides: [images.height, images.width],
+            held: range(share.reads(batch_slots)),
+            own: range(share.slots(batch_slots)),
+        })
+    }
+
+    /// Places of the rank's own images among those held.
+    pub(crate) fn own(&self) -> Range<usize> {
+        self.own.start - self.held.start..self.own.end - self.held.start
+    }
+
+    /// Returns true if the loader mixes the pixels.
+    pub(crate) fn is_ours(&self) -> bool {
+        self.config.mixed_by == MixedBy::Loader
+    }
+
+    /// Draws the mixes of the images at `places`; partners are places too.
+    pub(crate) fn draw(&self, places: Range<usize>) -> Vec<Mix> {
+        let slots = self.held.start + places.start..self.held.start + places.end;
+        let mut mixes = mix_batch(
+            &self.config,
+            self.batch,
+            slots,
+            self.batch_slots,
+            self.sides,
+        );
+        for mix in &mut mixes {
+            mix.partner -= self.held.start;
+        }
+        mixes
+    }
+}
+
+impl From<&Mix> for device::Mix {
+    fn from(mix: &Mix) -> Self {
+        let partner = u32::try_from(mix.partner).unwrap_or(u32::MAX);
+        match mix.cut {
+            None => Self {
+                partner,
+                weight: mix.lambda,
+                ..Self::NONE
+            },
+            Some(cut) => Self {
+                partner,
+                weight: 1.0,
+                rows: [cut.top, cut.bottom],
+                pixels: [cut.left, cut.right],
+            },
+        }
+    }
+}
