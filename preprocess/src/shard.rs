@@ -226,7 +226,7 @@ impl<'a> SplitWriter<'a> {
     }
 
     async fn end_if_full(&mut self) -> Result<(), Error> {
-        match self.block.is_full(&self.layout) {
+        match self.block.is_full(self.layout) {
             true => self.end_block().await,
             false => Ok(()),
         }

@@ -163,7 +163,7 @@ impl Keyset {
             ..
         } = self;
         format!(
-            "a page asked for with `{time_param}` = `{}` begins with a record whose `{time_path}` is `{}`, so the server seems to ignore the parameter `{time_param}` (`pagination.time_param`), or to understand it otherwise; give the parameter by which the API takes a lowest `{time_path}`, or another `pagination.type`, which `feedline plan --ask` suggests; if the parameter is right, ask for ascending order by a parameter in `params`",
+            "a page asked for with `{time_param}` = `{}` begins with a record whose `{time_path}` is `{}`, so the server seems to ignore the parameter `{time_param}` (`pagination.time_param`), or to understand it otherwise; give the parameter that takes a lowest `{time_path}`, or another `pagination.type`, which `feedline plan --ask` suggests; if the parameter is right, ask for ascending order by a parameter in `params`",
             before.time.text(),
             time.text()
         )

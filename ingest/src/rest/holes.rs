@@ -77,7 +77,7 @@ impl Rest {
                 again: Again::Backoff,
             })
         });
-        let tried = tried.await;
+        let tried = Box::pin(tried).await;
         let last = holes.into_inner().unwrap_or_else(PoisonError::into_inner).0;
         self.ahead.add_retries(retry.retries());
         match (tried, last) {

@@ -9,7 +9,7 @@ use feedline_schemas::{
 use super::{COLUMNS, first_of, quoted, warning};
 use crate::landed_columns::shown;
 
-/// Training rows of a class from which a split without it is worth a warning: with a tenth of the rows, one is expected there.
+/// Fewest training rows of a class whose absence from a split is worth a warning: of a tenth of all rows, one is expected there.
 const TRAINED: u64 = 10;
 
 /// Warns of a target that has the same class in all training rows.

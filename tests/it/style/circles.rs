@@ -7,6 +7,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::source::lines_of_rust;
 
+/// Path and text of a file.
+type SourceFile = (String, String);
+
 /// Segments of a module's or a name's path below the root of its crate.
 type Segments = Vec<String>;
 
@@ -27,8 +30,8 @@ struct Use {
 }
 
 /// Circles of more than `most` files in the crates of `files` (path and text), the files of each sorted.
-pub(super) fn circles(files: &[(String, String)], most: usize) -> Vec<Vec<String>> {
-    let mut crates: BTreeMap<&str, Vec<(Segments, &(String, String))>> = BTreeMap::new();
+pub(super) fn circles(files: &[SourceFile], most: usize) -> Vec<Vec<String>> {
+    let mut crates: BTreeMap<&str, Vec<(Segments, &SourceFile)>> = BTreeMap::new();
     for file in files {
         if let Some((folder, module)) = module_of(&file.0) {
             crates.entry(folder).or_default().push((module, file));

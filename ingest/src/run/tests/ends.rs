@@ -437,10 +437,10 @@ async fn an_empty_page_below_the_total_is_requested_again() {
             (rows, requests, warnings.to_vec())
         );
     };
-    check(0, 50, 6, &[]).await;
-    check(1, 50, 7, &[]).await;
-    check(2, 50, 8, &[]).await;
-    check(3, 20, 5, &["total_differs"]).await;
+    Box::pin(check(0, 50, 6, &[])).await;
+    Box::pin(check(1, 50, 7, &[])).await;
+    Box::pin(check(2, 50, 8, &[])).await;
+    Box::pin(check(3, 20, 5, &["total_differs"])).await;
 }
 
 #[tokio::test]
@@ -465,10 +465,10 @@ async fn a_total_that_changes_while_pages_are_read_is_a_warning() {
         found.map(|warning| warning.message)
     };
     for kind in [PaginationKind::Page, PaginationKind::Offset] {
-        let message = codes_of(100, kind).await.unwrap();
+        let message = Box::pin(codes_of(100, kind)).await.unwrap();
         assert!(message.contains("from 100 to 95"), "{message}");
         assert!(message.contains("`feedline ingest reset"), "{message}");
-        assert_eq!(codes_of(95, kind).await, None);
+        assert_eq!(Box::pin(codes_of(95, kind)).await, None);
     }
 }
 
