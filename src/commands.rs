@@ -527,7 +527,8 @@ fn check_is_pipeline(file: &Path) -> Result<(), ConfigError> {
         line: None,
         key: String::new(),
         reason: format!(
-            "{reason}, and this command reads a pipeline file (TOML); `feedline init {shown}` writes one for it"
+            "{reason}, and this command reads a pipeline file (TOML); `feedline init {}` writes one for it",
+            output::shell_word(&shown.to_string())
         ),
     })
 }
@@ -654,7 +655,8 @@ impl<'a> Work<'a> {
 
     /// Commands for a trained model.
     fn next_of_model(&self, pipeline: &Pipeline) -> String {
-        let file = pipeline.file.display();
+        let file = pipeline.file.display().to_string();
+        let file = output::shell_word(&file);
         // Another root, source or model is another run.
         let set = pipeline.options.set.iter();
         let set: String = set
@@ -820,12 +822,22 @@ impl<'a> Work<'a> {
     fn check_settings(&self) -> anyhow::Result<()> {
         let config = &self.loaded.config;
         if config.dataset.is_some() {
-            feedline_preprocess::check(config).map_err(|e| self.preprocess_error(e))?;
+            self.check_dataset()?;
         }
         match &config.train {
             Some(train) => check::training(config, train).map_err(|e| self.trainer_error(*e)),
             None => Ok(()),
         }
+    }
+
+    /// Checks `[dataset]`.
+    fn check_dataset(&self) -> anyhow::Result<()> {
+        let config = &self.loaded.config;
+        if let Some(reason) = config.dataset.as_ref().and_then(check::dropped_target) {
+            return Err(self.loaded.error("dataset.drop", reason).into());
+        }
+        feedline_preprocess::check(config).map_err(|e| self.preprocess_error(e))?;
+        Ok(())
     }
 
     /// Withdraws a part of a source and reads it again.
@@ -916,6 +928,7 @@ impl<'a> Work<'a> {
                 )
                 .into());
         }
+        self.check_dataset()?;
         let secret = self.tools.environment.cluster_secret();
         let mut context = self.preprocessing(building.engine.with_secret(secret)?);
         if let Some(mib) = building.memory {
@@ -1197,7 +1210,7 @@ impl<'a> Work<'a> {
         };
         let predict = Predict {
             rows: options.rows.clone().unwrap_or_else(|| "-".to_owned()),
-            reading: predict::reading(options, &self.loaded.config, landed),
+            reading: predict::reading(options, &self.loaded.config, landed)?,
             to: options.to.clone(),
             escapes_formulas: options.escape_formulas,
             flags: options.flags,
@@ -1335,7 +1348,7 @@ impl<'a> Work<'a> {
         let is_table = |name: &Name| multi::is_table(config, name);
         let predict = PredictParts {
             rows: options.rows.clone().unwrap_or_else(|| "-".to_owned()),
-            reading: predict::reading_as(options, config, landed, is_table),
+            reading: predict::reading_as(options, config, landed, is_table)?,
             transform: feedline_preprocess::Transform::new(chosen.transform().clone())?,
             encoder,
             images,
@@ -1395,13 +1408,7 @@ impl<'a> Work<'a> {
             Some(_) => output::print(&report, self.json)?,
             None => output::print_aside(&report, self.json)?,
         }
-        anyhow::ensure!(
-            report.rows == 0 || report.rejected < report.rows,
-            "no row has a prediction: all {} rows of `{}` are rejected, and the report has the reasons; check that they are as those of the \
-             training data, and that they are read as those are (`csv` and `contract` of the source)",
-            report.rows,
-            options.rows
-        );
+        predict::check_any_predicted(&report, options)?;
         Ok(options.rejects.outcome(report.rejected))
     }
 
@@ -1430,7 +1437,7 @@ impl<'a> Work<'a> {
             encoder,
         } = self.text_run(&options.run, manifest, &dataset).await?;
         let landed = feedline_preprocess::landed_types(&self.root, manifest).await?;
-        let reading = predict::reading(options, &self.loaded.config, landed);
+        let reading = predict::reading(options, &self.loaded.config, landed)?;
         let place = options.rows.as_deref().unwrap_or("-");
         let source = TextSource::open(place, &reading, encoder.column(), &self.loaded.config)?;
         let predict = PredictTexts {

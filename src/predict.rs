@@ -4,8 +4,10 @@
 //! place of a prediction. One thread reads and transforms while another runs the model and writes;
 //! few batches wait between them.
 
+mod dialect;
 pub(crate) mod images;
 pub(crate) mod multi;
+mod rejected;
 pub(crate) mod series;
 pub(crate) mod split;
 pub(crate) mod texts;
@@ -26,12 +28,11 @@ use std::{
 
 use anyhow::Context as _;
 use feedline_preprocess::{
-    Column, CsvReading, Fault, Features, RowFormat, RowSource, RowsIn, RowsOut, RowsReading,
-    Transform, UnusualCells,
+    Column, Fault, Features, RowFormat, RowSource, RowsIn, RowsOut, RowsReading, Transform,
+    UnusualCells,
 };
 use feedline_schemas::{
-    config::{CsvConfig, DatasetConfig, Fraction, PipelineConfig},
-    csv_cell::CellFormat,
+    config::{DatasetConfig, Fraction, PipelineConfig},
     ids::Name,
     record::ColumnType,
     report::PredictReport,
@@ -39,6 +40,7 @@ use feedline_schemas::{
 };
 use feedline_trainer::{ChosenRun, Predicted, Predictor};
 
+pub(crate) use self::rejected::check_any_predicted;
 use crate::{
     cli,
     output::{Text, line, used_run, write_rejects},
@@ -78,11 +80,14 @@ pub(crate) struct Predict {
 }
 
 /// Rules for reading new rows of this pipeline: with the CSV dialect of its sources.
+///
+/// # Errors
+/// As [`reading_as`].
 pub(crate) fn reading(
     options: &cli::Predict,
     config: &PipelineConfig,
     landed: BTreeMap<String, ColumnType>,
-) -> RowsReading {
+) -> anyhow::Result<RowsReading> {
     let dataset = config.dataset.as_ref();
     reading_as(options, config, landed, |name| {
         dataset.is_none_or(|dataset| is_own(dataset, name))
@@ -90,40 +95,26 @@ pub(crate) fn reading(
 }
 
 /// Settings for reading new rows: those of the sources that `is_like` selects.
+///
+/// # Errors
+/// New rows of CSV, and sources with different dialects.
 pub(crate) fn reading_as(
     options: &cli::Predict,
     config: &PipelineConfig,
     landed: BTreeMap<String, ColumnType>,
     is_like: impl Fn(&Name) -> bool,
-) -> RowsReading {
+) -> anyhow::Result<RowsReading> {
     let dataset = config.dataset.as_ref();
     // Without a source, the types of files and queries are unknown.
     let is_landed = dataset.is_none_or(|d| d.files.is_none() && d.sql.is_none());
     let own = config.source.iter();
     let is_like = &is_like;
     let own = own.filter(|source| is_like(&source.name));
-    let csv = own.clone().map(|source| &source.csv);
-    let mut delimiters: Vec<u8> = csv
-        .clone()
-        .filter_map(|csv| csv.delimiter.as_deref()?.as_bytes().first().copied())
-        .collect();
-    delimiters.dedup();
-    RowsReading {
-        format: options.format.map(Into::into),
-        csv: CsvReading {
-            delimiter: delimiters
-                .first()
-                .copied()
-                .filter(|_| delimiters.len() == 1),
-            null_values: csv
-                .clone()
-                .flat_map(|csv| csv.null_values.clone())
-                .collect(),
-            format: cell_format(csv.clone()),
-            quote: same(csv.clone(), |csv| csv.quote.clone()).flatten(),
-            comment: same(csv.clone(), |csv| csv.comment.clone()).flatten(),
-            skip_rows: same(csv, |csv| csv.skip_rows).unwrap_or_default(),
-        },
+    let format = options.format.map(Into::into);
+    let is_csv = dialect::is_csv(format, options.rows.as_deref());
+    Ok(RowsReading {
+        format,
+        csv: dialect::csv_reading(own.clone(), is_csv)?,
         landed,
         contracts: own
             .filter(|_| is_landed)
@@ -137,27 +128,7 @@ pub(crate) fn reading_as(
             .and_then(|dataset| dataset.max_missing_fraction)
             .map(Fraction::get),
         batch_rows: usize::try_from(options.batch_rows).unwrap_or(usize::MAX),
-    }
-}
-
-/// Returns the value that all of these sources have for a key; `None` if they differ.
-fn same<'a, T: PartialEq>(
-    mut sources: impl Iterator<Item = &'a CsvConfig>,
-    key: impl Fn(&CsvConfig) -> T,
-) -> Option<T> {
-    let first = key(sources.next()?);
-    sources.all(|csv| key(csv) == first).then_some(first)
-}
-
-/// Returns the common cell format of these sources, or the default if they differ.
-fn cell_format<'a>(mut sources: impl Iterator<Item = &'a CsvConfig> + Clone) -> CellFormat {
-    let Some(first) = sources.next().map(CellFormat::new) else {
-        return CellFormat::default();
-    };
-    match sources.all(|csv| CellFormat::new(csv) == first) {
-        true => first,
-        false => CellFormat::default(),
-    }
+    })
 }
 
 /// Returns true if the dataset's rows come from the source `name`, and are not only joined or

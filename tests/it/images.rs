@@ -220,7 +220,7 @@ fn predictions_of_image_files_are_those_that_eval_makes_and_a_broken_file_keeps_
     );
     // A broken file alone, with the reason and not with an error of the build.
     let alone = ["predict", file, "album/red/broken.png", "--json"];
-    let alone = run(folder, &alone).expect(0);
+    let alone = run(folder, &alone).expect(1);
     let line: serde_json::Value = serde_json::from_str(alone.stdout.trim()).unwrap();
     assert_eq!(
         (&line["row"], &line["error"], &line["prediction"]),

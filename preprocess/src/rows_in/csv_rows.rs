@@ -299,11 +299,10 @@ fn names(row: &csv::ByteRecord, csv: &CsvReading) -> Result<Vec<String>, String>
 fn header(row: &csv::ByteRecord) -> Result<Vec<String>, String> {
     let mut names = Vec::with_capacity(row.len());
     for (i, bytes) in row.iter().enumerate() {
-        let name = std::str::from_utf8(bytes)
-            .map_err(|_| {
-                "its header line is not UTF-8; set `csv.encoding` of the source, or convert the file"
-                    .to_owned()
-            })?;
+        let name = std::str::from_utf8(bytes).map_err(|_| {
+            "its header line is not UTF-8; set `csv.encoding` of the source, or convert the file"
+                .to_owned()
+        })?;
         let name = if i == 0 {
             name.trim_start_matches('\u{feff}')
         } else {

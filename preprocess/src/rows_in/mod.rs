@@ -187,12 +187,8 @@ impl RowsIn {
                     let encoding = reading.csv.encoding.as_deref();
                     bytes = decode(bytes, encoding, &name).map_err(refused)?;
                 }
-                let csv = CsvRows::new(
-                    bytes,
-                    delimiter(&reading.csv, &name),
-                    &reading.csv,
-                    &wanted,
-                );
+                let csv =
+                    CsvRows::new(bytes, delimiter(&reading.csv, &name), &reading.csv, &wanted);
                 Box::new(csv.map_err(refused)?)
             }
             RowFormat::Ndjson => Box::new(NdjsonRows::new(

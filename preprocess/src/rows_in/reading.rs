@@ -69,13 +69,13 @@ impl std::fmt::Debug for RowSource {
 }
 
 /// Bytes of a file.
-type Bytes = Box<dyn Read + Send>;
+type RowBytes = Box<dyn Read + Send>;
 
 /// Decodes the file of this name to UTF-8: by its byte order mark, else by the label of an encoding,
 /// else as UTF-8.
 ///
 /// An error is the reason why the file is unreadable, and its remedy.
-pub(super) type Decode = fn(Bytes, Option<&str>, &str) -> Result<Bytes, String>;
+pub(super) type Decode = fn(RowBytes, Option<&str>, &str) -> Result<RowBytes, String>;
 
 /// Settings for reading CSV.
 #[derive(Clone, Debug, Default)]

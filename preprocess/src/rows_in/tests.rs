@@ -3,7 +3,7 @@
 use std::{
     collections::BTreeMap,
     fmt::Write as _,
-    io::Cursor,
+    io::{Cursor, Read as _},
     sync::{Arc, LazyLock},
 };
 
@@ -560,6 +560,66 @@ fn csv_is_read_by_the_quote_the_comment_and_the_skipped_rows_of_the_source() {
         ..CsvReading::default()
     };
     assert_eq!(read(without, "a,b\n\"x,1\n"), ["\"x"]);
+}
+
+#[test]
+fn csv_is_read_by_the_names_and_the_encoding_of_the_source() {
+    let read = |column: &str, csv: CsvReading, bytes: &[u8]| {
+        let reading = RowsReading {
+            csv,
+            ..reading(RowFormat::Csv, 10)
+        };
+        let stream = RowSource::Stream(Box::new(Cursor::new(bytes.to_vec())));
+        let mut rows = RowsIn::open_texts(stream, &reading, column).map_err(|e| e.to_string())?;
+        let found = rows.next_rows().map_err(|e| e.to_string())?;
+        let found = found.ok_or("no rows")?;
+        let bad: Vec<String> = found.bad.values().map(|f| f.detail.clone()).collect();
+        Ok::<_, String>((found.into_texts().texts, bad))
+    };
+    let of = |columns: &[&str], is_without_header: bool| CsvReading {
+        columns: columns.iter().map(|name| (*name).to_owned()).collect(),
+        is_without_header,
+        ..CsvReading::default()
+    };
+    let texts = |texts: &[&str]| {
+        let texts = texts.iter().map(|text| Some((*text).to_owned()));
+        Ok((texts.collect::<Vec<_>>(), Vec::<String>::new()))
+    };
+    // The first row is one, and the names are given or counted.
+    let found = read("b", of(&["a", "b"], true), b"1,x\n2,y\n");
+    assert_eq!(found, texts(&["x", "y"]));
+    let found = read("column_2", of(&[], true), b"1;x\n2;y\n");
+    assert_eq!(found, texts(&["x", "y"]));
+    // Names that replace those of the header.
+    let found = read("b", of(&["a", "b"], false), b"p;q\n1;x\n");
+    assert_eq!(found, texts(&["x"]));
+    let error = read("b", of(&["a", "b"], true), b"1,x,3\n").unwrap_err();
+    assert!(
+        error.contains("3 fields, and `csv.columns` names 2"),
+        "{error}"
+    );
+    let skipping = CsvReading {
+        skip_rows: 2,
+        ..of(&["a", "b"], true)
+    };
+    let (_, bad) = read("b", skipping, b"!\n!\n1,x\n2\n").unwrap();
+    assert_eq!(bad, ["line 4: 1 fields, the first row has 2"]);
+    // A decoder has the label, and its text is what is read.
+    let decoding = CsvReading {
+        encoding: Some("rot".into()),
+        decode: Some(|mut bytes, encoding, name| {
+            let mut read = Vec::new();
+            bytes.read_to_end(&mut read).map_err(|e| e.to_string())?;
+            read.iter_mut().for_each(|byte| *byte -= 1);
+            match (encoding, name) {
+                (Some("rot"), "standard input") => Ok(Box::new(Cursor::new(read))),
+                other => Err(format!("{other:?}")),
+            }
+        }),
+        ..CsvReading::default()
+    };
+    let bytes: Vec<u8> = b"a\nx\n".iter().map(|byte| byte + 1).collect();
+    assert_eq!(read("a", decoding, &bytes), texts(&["x"]));
 }
 
 #[test]

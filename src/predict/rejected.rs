@@ -1,0 +1,75 @@
+//! Failure of a prediction whose rows are all rejected.
+
+use feedline_schemas::report::PredictReport;
+
+use crate::cli;
+
+/// Refuses a result without any prediction, which `--fail-on-rejects` would report by its exit code.
+///
+/// # Errors
+/// Rows that are rejected without exception, with their commonest reason.
+pub(crate) fn check_any_predicted(
+    report: &PredictReport,
+    options: &cli::Predict,
+) -> anyhow::Result<()> {
+    if report.rows == 0 || report.rejected < report.rows || options.rejects.fail_on_rejects {
+        return Ok(());
+    }
+    let reasons = report.rejected_by_reason.iter();
+    let commonest = reasons.max_by_key(|(name, rows)| (**rows, std::cmp::Reverse(*name)));
+    let commonest = commonest.map_or_else(String::new, |(name, rows)| {
+        format!(", {rows} of them as `{name}`")
+    });
+    let sample = report.reject_sample.iter();
+    let sample: String = sample
+        .map(|sample| format!("; the first one: {sample}"))
+        .collect();
+    anyhow::bail!(
+        "no row of `{}` has a prediction: all {} are rejected{commonest}{sample}; check that they are written as the training data is, \
+         whose `csv` and `contract` keys they are read with",
+        options.rows.as_deref().unwrap_or("-"),
+        report.rows
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser as _;
+
+    use super::*;
+
+    /// Options of `predict` from its command line.
+    fn options(more: &[&str]) -> cli::Predict {
+        let line = ["feedline", "predict", "p.toml", "new.csv"];
+        let parsed = cli::Cli::try_parse_from(line.iter().chain(more)).unwrap();
+        match parsed.command {
+            cli::Command::Predict(options) => options,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn rows_that_are_all_rejected_are_a_failure_with_the_commonest_reason() {
+        let mut report = PredictReport {
+            rows: 3,
+            rejected: 3,
+            rejected_by_reason: [
+                ("ragged_row".to_owned(), 1),
+                ("type_conflict".to_owned(), 2),
+            ]
+            .into(),
+            reject_sample: Some("`ragged_row`: line 2".to_owned()),
+            ..PredictReport::default()
+        };
+        let error = check_any_predicted(&report, &options(&[])).unwrap_err();
+        let error = error.to_string();
+        assert!(
+            error.contains("all 3 are rejected, 2 of them as `type_conflict`; the first one: `ragged_row`: line 2"),
+            "{error}"
+        );
+        // That option has an exit code of its own.
+        check_any_predicted(&report, &options(&["--fail-on-rejects"])).unwrap();
+        report.rows = 4;
+        check_any_predicted(&report, &options(&[])).unwrap();
+    }
+}
