@@ -15,7 +15,7 @@ use serde::Serialize;
 
 use crate::{
     exit::Outcome,
-    output::{Text, counted, line, shortened, write_warnings},
+    output::{Text, counted, line, shell_word, shortened, write_warnings},
 };
 
 /// Result of a check. Nothing has landed and nothing is written.
@@ -112,6 +112,29 @@ pub(crate) fn training(
     Ok(())
 }
 
+/// Checks `[train]`, if there is one.
+fn checked_training(
+    config: &PipelineConfig,
+) -> Result<Option<CheckedTraining>, Box<feedline_trainer::Error>> {
+    let Some(train) = &config.train else {
+        return Ok(None);
+    };
+    training(config, train)?;
+    Ok(Some(CheckedTraining {
+        batch_size: train.batch_size,
+        epochs: train.epochs,
+    }))
+}
+
+/// Reason that `dataset.drop` is wrong: a target is no feature, and cannot be left out.
+pub(crate) fn dropped_target(dataset: &DatasetConfig) -> Option<String> {
+    let mut targets = dataset.targets().iter();
+    let target = targets.find(|target| dataset.drop.contains(target))?;
+    Some(format!(
+        "`{target}` is the target (`dataset.target`), which is no feature anyway; remove it here, or choose another target"
+    ))
+}
+
 /// Reason that a pipeline with `[train]` has no dataset to train on, if so.
 pub(crate) async fn missing_dataset(config: &PipelineConfig, root: &Store) -> Option<String> {
     let train = config.train.as_ref()?;
@@ -144,8 +167,7 @@ pub(crate) async fn check(
     is_offline: bool,
 ) -> anyhow::Result<CheckReport> {
     let config = &loaded.config;
-    let mut problems: Vec<String> = Vec::new();
-    let mut excerpts = Vec::new();
+    let (mut problems, mut excerpts): (Vec<String>, Vec<String>) = (Vec::new(), Vec::new());
     let mut add = |key: &str, reason: String| {
         let error = loaded.error(key, reason);
         let problem = error.to_string();
@@ -154,8 +176,7 @@ pub(crate) async fn check(
             excerpts.push(error.with_excerpt());
         }
     };
-    let mut columns = BTreeMap::new();
-    let mut missing = BTreeMap::new();
+    let (mut columns, mut missing) = (BTreeMap::new(), BTreeMap::new());
     match feedline_ingest::check(config, ingest).await {
         Ok(()) => {}
         Err(feedline_ingest::Error::Config { key, reason }) => add(&key, reason),
@@ -163,35 +184,19 @@ pub(crate) async fn check(
     }
     let mut sources = Vec::new();
     for source in &config.source {
-        let mut found = CheckedSource {
-            name: source.name.to_string(),
-            asked: !is_offline,
-            rows: 0,
-            rejected: 0,
-            rejected_sample: None,
-            columns: 0,
-            warnings: Vec::new(),
-            error: None,
-        };
+        let mut found = CheckedSource::not_asked(&source.name);
         if !is_offline {
-            match Box::pin(feedline_ingest::preview(
-                config,
-                Some(&source.name),
-                0,
-                ingest,
-            ))
-            .await
-            {
+            let only = Some(&source.name);
+            let previews = Box::pin(feedline_ingest::preview(config, only, 0, ingest)).await;
+            match previews {
                 Ok(previews) => {
+                    found.asked = true;
                     for preview in previews {
                         found.count_missing(&preview, &mut missing);
                         found.take(preview, &source.name, &mut columns);
                     }
                 }
-                Err(feedline_ingest::Error::Config { key, reason }) => {
-                    found.asked = false;
-                    add(&key, reason);
-                }
+                Err(feedline_ingest::Error::Config { key, reason }) => add(&key, reason),
                 Err(error) => return Err(error.into()),
             }
         }
@@ -199,11 +204,10 @@ pub(crate) async fn check(
     }
     // The log of a landed source is a file of the root.
     let is_reached = !is_offline || preprocess.root.local_path().is_some();
-    let resolved = match is_reached {
-        true => feedline_preprocess::check_columns(config, preprocess, &columns).await,
-        false => feedline_preprocess::check(config).map(|()| not_reached(config)),
-    };
-    let dataset = match resolved {
+    if let Some(reason) = config.dataset.as_ref().and_then(dropped_target) {
+        add("dataset.drop", reason);
+    }
+    let dataset = match resolved(config, preprocess, &columns, &sources, is_reached).await {
         Ok(dataset) => dataset,
         Err(feedline_preprocess::Error::Config { key, reason }) => {
             add(&key, reason);
@@ -217,29 +221,44 @@ pub(crate) async fn check(
     if is_reached && let Some(reason) = missing_dataset(config, &preprocess.root).await {
         add("train", reason);
     }
-    let mut checked = None;
-    if let Some(train) = &config.train {
-        match training(config, train) {
-            Ok(()) => {
-                checked = Some(CheckedTraining {
-                    batch_size: train.batch_size,
-                    epochs: train.epochs,
-                });
-            }
-            Err(error) => match *error {
-                feedline_trainer::Error::Config { key, reason } => add(&key, reason),
-                other => return Err(other.into()),
-            },
+    let train = checked_training(config).or_else(|error| match *error {
+        feedline_trainer::Error::Config { key, reason } => {
+            add(&key, reason);
+            Ok(None)
         }
-    }
+        other => Err(other),
+    })?;
     Ok(CheckReport {
         file,
         sources,
         dataset,
-        train: checked,
+        train,
         problems,
         excerpts,
     })
+}
+
+/// Resolves the columns of the dataset among those that landed or were seen.
+async fn resolved(
+    config: &PipelineConfig,
+    preprocess: &feedline_preprocess::Context,
+    columns: &BTreeMap<Name, Vec<Column>>,
+    sources: &[CheckedSource],
+    is_reached: bool,
+) -> Result<Option<CheckedDataset>, feedline_preprocess::Error> {
+    if !is_reached {
+        feedline_preprocess::check(config)?;
+        return Ok(not_reached(config));
+    }
+    let resolved = feedline_preprocess::check_columns(config, preprocess, columns).await;
+    let mut sources = sources.iter();
+    match (resolved, sources.find(|source| source.is_without_columns())) {
+        // A column is missed where no row has shown any.
+        (Err(feedline_preprocess::Error::Config { .. }), Some(source)) => {
+            feedline_preprocess::check(config).map(|()| not_seen(config, &source.name))
+        }
+        (resolved, _) => resolved,
+    }
 }
 
 /// Rows without a value by source and column.
@@ -287,7 +306,36 @@ fn not_reached(config: &PipelineConfig) -> Option<CheckedDataset> {
     })
 }
 
+/// Result for a dataset with a source that has shown no columns.
+fn not_seen(config: &PipelineConfig, source: &str) -> Option<CheckedDataset> {
+    config.dataset.as_ref()?;
+    Some(CheckedDataset {
+        unchecked: Some(format!(
+            "columns are not checked: no usable row of `{source}` was seen, and a run may find some"
+        )),
+        ..CheckedDataset::default()
+    })
+}
+
 impl CheckedSource {
+    fn not_asked(name: &Name) -> Self {
+        Self {
+            name: name.to_string(),
+            asked: false,
+            rows: 0,
+            rejected: 0,
+            rejected_sample: None,
+            columns: 0,
+            warnings: Vec::new(),
+            error: None,
+        }
+    }
+
+    /// Returns true if the source was read, and no usable row came.
+    fn is_without_columns(&self) -> bool {
+        self.error.is_none() && self.asked && self.columns == 0
+    }
+
     fn count_missing(&self, preview: &SourcePreview, missing: &mut Missing) {
         for column in &preview.columns {
             let key = (self.name.clone(), column.name.clone());
@@ -368,7 +416,7 @@ impl Text for CheckReport {
             0 => format!(
                 "no problem found{}; next: feedline run {}",
                 self.doubts(),
-                self.file
+                shell_word(&self.file)
             ),
             1 => "1 problem".to_owned(),
             many => format!("{many} problems"),
@@ -396,5 +444,54 @@ fn dataset_text(dataset: &CheckedDataset) -> String {
         [] => format!("no target, {features}"),
         [target] => format!("target {target}, {features}"),
         several => format!("targets {}, {features}", several.join(", ")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use feedline_schemas::config::load;
+
+    use super::*;
+
+    const SOURCE: &str =
+        "[pipeline]\nname = \"p\"\n[[source]]\nname = \"a\"\ntype = \"files\"\nurl = \"a/*\"\n";
+
+    fn dataset(text: &str) -> DatasetConfig {
+        let text = format!("{SOURCE}[dataset]\n{text}");
+        load("p.toml", &text, &[]).unwrap().config.dataset.unwrap()
+    }
+
+    #[test]
+    fn a_target_cannot_be_left_out_of_the_features() {
+        let one = dataset("target = \"y\"\ndrop = [\"x\", \"y\"]\n");
+        let reason = dropped_target(&one).unwrap();
+        assert!(reason.starts_with("`y` is the target"), "{reason}");
+        let two = dataset("target = [\"z\", \"y\"]\ndrop = [\"y\"]\n");
+        assert!(dropped_target(&two).is_some());
+        assert_eq!(dropped_target(&dataset("drop = [\"y\"]\n")), None);
+    }
+
+    #[test]
+    fn columns_are_missed_only_in_a_source_that_has_shown_some() {
+        let preview = |columns: usize, bad: u64| SourcePreview {
+            columns: vec![Default::default(); columns],
+            bad,
+            ..SourcePreview::default()
+        };
+        let is_without = |preview: SourcePreview| {
+            let name = Name::new("a").unwrap();
+            let mut source = CheckedSource::not_asked(&name);
+            source.asked = true;
+            source.take(preview, &name, &mut BTreeMap::new());
+            source.is_without_columns()
+        };
+        assert!(is_without(preview(0, 1)));
+        assert!(is_without(preview(0, 0)));
+        assert!(!is_without(preview(2, 1)));
+        let unread = SourcePreview {
+            error: Some("gone".to_owned()),
+            ..preview(0, 0)
+        };
+        assert!(!is_without(unread));
     }
 }

@@ -1,5 +1,6 @@
 //! `feedline init`: inspects a URL, a file or a folder and writes a pipeline for it.
 
+mod advice;
 mod location;
 mod pipeline;
 mod table;
@@ -10,11 +11,12 @@ use feedline_ingest::SourcePreview;
 use serde::Serialize;
 
 pub(crate) use self::{
+    advice::advice,
     location::{Content, Location, is_data_file},
     pipeline::{Hints, Pagination, source_text, text},
     table::{Columns, Dropped, NumberFormat, has_decimal_commas, numbers},
 };
-use crate::output::{Text, line};
+use crate::output::{Text, line, shell_word};
 
 /// Most dropped columns that are shown; the file and `--json` have all.
 const MAX_SHOWN: usize = 8;
@@ -28,6 +30,8 @@ pub(crate) struct InitReport {
     pub(crate) content: String,
     /// Number of examined rows.
     pub(crate) rows: u64,
+    /// Number of rows among them whose values were compared: those of the first page.
+    pub(crate) compared: u64,
     /// Examined rows that a run would reject.
     pub(crate) rejected: u64,
     /// Columns found.
@@ -49,26 +53,30 @@ impl InitReport {
         file: String,
         location: &Location,
         preview: Option<&SourcePreview>,
+        pagination: &Pagination,
         columns: Option<Columns>,
     ) -> Self {
         let content = &location.content;
+        let word = shell_word(&file);
         let trains = content.trains(columns.as_ref());
         let next = if trains {
             ["check", "run"]
-                .map(|command| format!("feedline {command} {file}"))
+                .map(|command| format!("feedline {command} {word}"))
                 .to_vec()
         } else {
             ["check", "preview", "ingest"]
-                .map(|command| format!("feedline {command} {file}"))
+                .map(|command| format!("feedline {command} {word}"))
                 .to_vec()
         };
         let columns = columns.unwrap_or_default();
         let decisions = columns.decisions.into_iter().chain(location.decisions());
+        let decisions = decisions.chain(pagination.decision());
         let decisions = decisions.chain(preview.into_iter().flat_map(notes_of));
         Self {
             file,
             content: content.to_string(),
             rows: preview.map_or(0, |preview| preview.rows),
+            compared: preview.map_or(0, compared_rows),
             rejected: preview.map_or(0, |preview| preview.bad),
             columns: preview.map_or(0, |preview| preview.columns.len()),
             target: columns.target,
@@ -77,6 +85,17 @@ impl InitReport {
             next,
         }
     }
+}
+
+/// Rows whose values were compared to count the distinct ones, by the column with the most.
+fn compared_rows(preview: &SourcePreview) -> u64 {
+    let columns = preview.columns.iter();
+    let most = columns.map(|column| match column.compared {
+        // Cells without a value are not compared, and count as looked at where they are the rest.
+        compared if compared + column.missing == preview.rows => preview.rows,
+        compared => compared,
+    });
+    most.max().unwrap_or_default().min(preview.rows)
 }
 
 /// Count of rejected rows of a preview, with one of them; `None` if there are none.
@@ -109,7 +128,10 @@ impl Text for InitReport {
         writeln!(out, "init: wrote {}", self.file)?;
         line(out, "found", &self.content)?;
         if self.columns > 0 {
-            let text = format!("{} in {} rows looked at", self.columns, self.rows);
+            let mut text = format!("{} in {} rows looked at", self.columns, self.rows);
+            if self.compared < self.rows {
+                text += &format!("; distinct values are those of the first {}", self.compared);
+            }
             line(out, "columns", text)?;
         }
         if let Some(target) = &self.target {
@@ -129,5 +151,53 @@ impl Text for InitReport {
             line(out, "next", command)?;
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use feedline_ingest::ColumnPreview;
+
+    use super::*;
+
+    fn report(rows: u64, column: ColumnPreview, pagination: &Pagination) -> String {
+        let location = Location::new("https://a.org/v1/items").unwrap();
+        let preview = SourcePreview {
+            rows,
+            columns: vec![column],
+            ..SourcePreview::default()
+        };
+        let file = "mit leer/b.toml".to_owned();
+        let report = InitReport::new(file, &location, Some(&preview), pagination, None);
+        let mut out = String::new();
+        report.write(&mut out).unwrap();
+        out
+    }
+
+    #[test]
+    fn the_screen_shows_how_many_rows_were_judged_and_the_guess_about_pages() {
+        let column = |compared: u64, missing: u64| ColumnPreview {
+            compared,
+            missing,
+            ..ColumnPreview::default()
+        };
+        let guess = Pagination {
+            pagination: Some("pagination = { type = \"keyset\" }".to_owned()),
+            records: None,
+            reason: Some("its ids ascend".to_owned()),
+        };
+        let text = report(100, column(60, 40), &guess);
+        assert!(text.contains("1 in 100 rows looked at\n"), "{text}");
+        assert!(
+            text.contains("`pagination = { type = \"keyset\" }`, because its ids ascend; `source.pagination` changes it"),
+            "{text}"
+        );
+        assert!(
+            text.contains("feedline check 'mit leer/b.toml'\n"),
+            "{text}"
+        );
+        let text = report(10_000, column(4096, 0), &Pagination::default());
+        let judged = "1 in 10000 rows looked at; distinct values are those of the first 4096\n";
+        assert!(text.contains(judged), "{text}");
     }
 }

@@ -11,6 +11,7 @@ mod inspection;
 mod performance;
 mod plan;
 mod preview;
+mod shell;
 mod text;
 mod train;
 pub(crate) mod used_run;
@@ -28,6 +29,7 @@ pub(crate) use self::{
     brief::Brief,
     inspection::Inspection,
     preview::PreviewReport,
+    shell::shell_word,
     text::{Text, counted, line, number, shortened, write_rejects, write_warnings},
 };
 use crate::{environment::Environment, exit::shown};

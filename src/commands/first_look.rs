@@ -89,7 +89,11 @@ impl<'a> FirstLook<'a> {
                 location.content = Content::Images { has_classes: true };
                 Ok(None)
             }
-            Some(error) => anyhow::bail!("`{}` cannot be read: {error}", location.url),
+            Some(error) => anyhow::bail!(
+                "`{}` cannot be read: {error}{}",
+                location.url,
+                init::advice(error, location)
+            ),
             None if preview.columns.is_empty() => {
                 let why = init::rejected_note(&preview)
                     .unwrap_or_else(|| "it is empty, or has a header line alone".to_owned());
@@ -151,7 +155,13 @@ pub(super) async fn run_init(options: &Init, tools: &Tools) -> anyhow::Result<Ou
     hints.rows = previewed.as_ref().map_or(0, |preview| preview.rows);
     let text = init::text(&location, &shown_file, &hints, columns.as_ref());
     fs::write(&file, text).with_context(|| format!("cannot write `{shown_file}`"))?;
-    let report = InitReport::new(shown_file, &location, previewed.as_ref(), columns);
+    let report = InitReport::new(
+        shown_file,
+        &location,
+        previewed.as_ref(),
+        &hints.pagination,
+        columns,
+    );
     tools.print(&report, options.json)?;
     Ok(Outcome::Done)
 }

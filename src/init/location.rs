@@ -242,8 +242,8 @@ fn class_of(name: &str) -> Option<Class> {
 
 /// The pattern and the kind of the files that a folder has most of, and the shorter side of images.
 fn of_folder(folder: &Path, given: &str) -> anyhow::Result<(String, Content, Option<u32>)> {
-    let mut files = Vec::new();
-    collect(folder, &mut files);
+    let (mut files, mut roots) = (Vec::new(), Vec::new());
+    collect(folder, &mut files, &mut roots);
     let of_class = |class: Class| {
         let found = files
             .iter()
@@ -278,6 +278,12 @@ fn of_folder(folder: &Path, given: &str) -> anyhow::Result<(String, Content, Opt
         true => format!("{base}/*{ending}"),
         false => format!("{base}/**/*{ending}"),
     };
+    if !is_flat && let Some(root) = roots.iter().find(|root| has_ending(root, &ending)) {
+        bail!(
+            "`{pattern}` would read `{}` too, in which a pipeline keeps its own files; name the folder of the data, or move one of both",
+            root.display()
+        );
+    }
     let content = match tables.len() >= texts.len() {
         true => Content::Table,
         false => Content::Texts { is_single: false },
@@ -315,7 +321,28 @@ fn commonest_ending(files: &[&PathBuf]) -> Option<String> {
     most.map(|(ending, _)| ending)
 }
 
-fn collect(folder: &Path, files: &mut Vec<PathBuf>) {
+/// Returns true for the root of a pipeline: a folder with commit logs, which are at
+/// `landing/SOURCE/log`, or with a dataset that was built.
+fn is_root(folder: &Path) -> bool {
+    let landing = fs::read_dir(folder.join("landing")).into_iter().flatten();
+    let mut sources = landing.flatten().map(|entry| entry.path());
+    sources.any(|source| source.join("log").is_dir()) || folder.join("dataset/CURRENT").is_file()
+}
+
+/// Returns true if a file below `folder` has the ending.
+fn has_ending(folder: &Path, ending: &str) -> bool {
+    let mut files = Vec::new();
+    let mut folders = vec![folder.to_owned()];
+    while let Some(folder) = folders.pop() {
+        collect(&folder, &mut files, &mut folders);
+    }
+    let mut names = files.iter().filter_map(|path| path.to_str());
+    names.any(|name| name.ends_with(ending))
+}
+
+/// Adds the files below `folder` to `files`, but for those of the roots of pipelines, which are
+/// added to `roots`.
+fn collect(folder: &Path, files: &mut Vec<PathBuf>, roots: &mut Vec<PathBuf>) {
     let Ok(entries) = fs::read_dir(folder) else {
         return;
     };
@@ -328,8 +355,10 @@ fn collect(folder: &Path, files: &mut Vec<PathBuf>) {
         if files.len() >= MAX_ENTRIES || is_hidden {
             continue;
         }
-        if path.is_dir() {
-            collect(&path, files);
+        if path.is_dir() && is_root(&path) {
+            roots.push(path);
+        } else if path.is_dir() {
+            collect(&path, files, roots);
         } else {
             files.push(path);
         }
@@ -410,6 +439,36 @@ mod tests {
             of().unwrap(),
             (String::new(), Content::Images { has_classes: false })
         );
+    }
+
+    #[test]
+    fn the_files_of_a_pipeline_that_has_run_are_no_data() {
+        let folder = tempfile::tempdir().unwrap();
+        let put = |path: &str| {
+            let path = folder.path().join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, "x").unwrap();
+        };
+        let given = folder.path().display().to_string();
+        let of = || Location::new(&given).map(|found| found.url.replace(&given, ""));
+        put("feedline-data/a/landing/s/log/00000000000000000000.json");
+        put("feedline-data/a/landing/s/data/0.parquet");
+        put("feedline-data/a/dataset/manifest-000001.json");
+        put("feedline-data/b/dataset/CURRENT");
+        put("feedline-data/b/dataset/manifest-000001.json");
+        let error = of().unwrap_err().to_string();
+        assert!(error.contains("0 files looked at"), "{error}");
+        put("rows.json");
+        assert_eq!(of().unwrap(), "/*.json");
+        put("more/rows.csv");
+        put("more/others.csv");
+        assert_eq!(of().unwrap(), "/**/*.csv");
+        // The pattern would match the manifests.
+        put("more/1.json");
+        put("more/2.json");
+        put("more/3.json");
+        let error = of().unwrap_err().to_string();
+        assert!(error.contains("feedline-data/a` too"), "{error}");
     }
 
     #[test]

@@ -4,6 +4,7 @@ use super::{
     Columns, Dropped,
     location::{Content, Location},
 };
+use crate::output::shell_word;
 
 /// Shorter side in pixels that larger images are stored with, and side that is trained on.
 const STORED_SIDE: u32 = 72;
@@ -22,6 +23,20 @@ pub(crate) struct Pagination {
     pub(crate) records: Option<String>,
     /// Reason for them.
     pub(crate) reason: Option<String>,
+}
+
+impl Pagination {
+    /// The guess about the pages of an API, with the key that changes it.
+    pub(crate) fn decision(&self) -> Option<String> {
+        let reason = self.reason.as_ref()?;
+        Some(match &self.pagination {
+            Some(line) => format!(
+                "the pages are guessed from the first response: `{line}`, because {reason}; `source.pagination` changes it, see the API's \
+                 documentation"
+            ),
+            None => format!("one page is read, because {reason}; `source.pagination` reads more"),
+        })
+    }
 }
 
 /// Facts for the comments and for the size of the training.
@@ -87,6 +102,7 @@ pub(crate) fn text(
         true => "run",
         false => "ingest",
     };
+    let file = shell_word(file);
     let mut out = format!(
         "# Written by `feedline init`. `feedline explain KEY` explains a key. For completion in an editor:\n\
          # feedline schema > pipeline.schema.json, with `#:schema ./pipeline.schema.json` as the first line here.\n\

@@ -79,7 +79,7 @@ impl Columns {
             if let Some(reason) = no_feature(column, preview) {
                 found.dropped.push(Dropped {
                     column: column.name.clone(),
-                    reason: reason.to_owned(),
+                    reason,
                 });
             }
         }
@@ -238,7 +238,7 @@ fn missing_targets(missing: u64, rows: u64) -> Option<(f64, f64)> {
 }
 
 /// Reason that a column is no feature.
-fn no_feature(column: &ColumnPreview, preview: &SourcePreview) -> Option<&'static str> {
+fn no_feature(column: &ColumnPreview, preview: &SourcePreview) -> Option<String> {
     let ColumnPreview {
         name,
         missing,
@@ -249,9 +249,13 @@ fn no_feature(column: &ColumnPreview, preview: &SourcePreview) -> Option<&'stati
     } = column;
     let is_unique = *compared >= MIN_ROWS && distinct == compared;
     // The first file of many may be that of one shop, or of one month.
-    let are_all_compared = preview.is_all && compared + missing >= preview.rows;
-    match column_type {
-        None | Some(ColumnType::Null) => Some("no value in the rows looked at"),
+    // A spelling of a missing value is counted in both, so the sum of a first page may be larger.
+    let are_all_compared = preview.is_all && compared + missing == preview.rows;
+    let rows = preview.rows;
+    let reason = match column_type {
+        None | Some(ColumnType::Null) => {
+            return Some(format!("no value in the {rows} rows looked at"));
+        }
         Some(ColumnType::Timestamp) => Some("a timestamp"),
         Some(ColumnType::Binary) => Some("bytes"),
         Some(ColumnType::Json) => Some("lists or objects"),
@@ -267,10 +271,11 @@ fn no_feature(column: &ColumnPreview, preview: &SourcePreview) -> Option<&'stati
             Some("a row number by its name")
         }
         Some(_) if *compared >= MIN_ROWS && *distinct == 1 && are_all_compared => {
-            Some("one value in all rows")
+            return Some(format!("one value in all {rows} rows"));
         }
         Some(_) => None,
-    }
+    };
+    reason.map(ToOwned::to_owned)
 }
 
 /// `id`, `customer_id`, `customerId`, `uuid`.
@@ -381,6 +386,8 @@ mod tests {
         assert!(dropped(true, 60, 40));
         // The first page of more, and the first file of several.
         assert!(!dropped(true, 60, 0));
+        // A first page of `N/A`, with values behind it.
+        assert!(!dropped(true, 60, 90));
         assert!(!dropped(false, 100, 0));
     }
 
@@ -400,6 +407,7 @@ mod tests {
         let found = Columns::decide(&table, None).unwrap();
         let dropped: Vec<&str> = found.dropped.iter().map(|d| d.column.as_str()).collect();
         assert_eq!(dropped, ["id", "customer_id", "when", "note", "one"]);
+        assert_eq!(found.dropped[4].reason, "one value in all 100 rows");
         assert_eq!(
             (found.target.as_deref(), found.is_class),
             (Some("churn"), true)

@@ -1,0 +1,72 @@
+//! Advice for data that `init` cannot read without a setting: there is no pipeline yet to set it in.
+
+use super::{
+    location::Location,
+    pipeline::{Pagination, source_text},
+};
+
+/// Keys that a reason for unreadable data names, with an example of each as a line of the source.
+const KEYS: [(&str, &str); 4] = [
+    ("`csv.encoding`", "csv = { encoding = \"windows-1252\" }"),
+    ("`csv.delimiter`", "csv = { delimiter = \";\" }"),
+    ("`csv.header", "csv = { header = false }"),
+    ("`records`", "records = \"data\""),
+];
+
+/// Remedies for data that cannot be read because of `error`: convert it, or write the pipeline by
+/// hand. Empty for an error that no setting mends.
+pub(crate) fn advice(error: &str, location: &Location) -> String {
+    let Some((key, example)) = KEYS.iter().find(|(key, _)| error.contains(key)) else {
+        return String::new();
+    };
+    let found = error.split_once("(lists in it: `").map(|(_, lists)| lists);
+    let list = found.and_then(|lists| lists.split('`').next());
+    let example = match list {
+        Some(list) if *key == "`records`" => {
+            format!("records = {}", toml::Value::String(list.to_owned()))
+        }
+        _ => (*example).to_owned(),
+    };
+    let convert = match *key {
+        "`csv.encoding`" => {
+            "convert the file to UTF-8, such as by `iconv -f WINDOWS-1252 -t UTF-8`, or "
+        }
+        _ => "",
+    };
+    let source = source_text(location, &Pagination::default());
+    let source: String = source.lines().map(|line| format!("    {line}\n")).collect();
+    format!(
+        "; `init` has no such setting: {convert}write the pipeline by hand, beginning with\n\n{source}    {example}\n"
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use feedline_schemas::config::load;
+
+    use super::*;
+
+    #[test]
+    fn advice_is_a_pipeline_that_loads_with_the_missing_setting() {
+        let file = tempfile::Builder::new().suffix(".csv").tempfile().unwrap();
+        let location = Location::new(&file.path().display().to_string()).unwrap();
+        let of = |error: &str| {
+            let text = advice(error, &location);
+            let (words, pipeline) = text.split_once("\n\n").unwrap();
+            let source = load("p.toml", pipeline, &[])
+                .unwrap()
+                .config
+                .source
+                .remove(0);
+            (words.to_owned(), source)
+        };
+        let (words, source) =
+            of("its header line is not UTF-8: set `csv.encoding` to the encoding");
+        assert!(words.contains("iconv"), "{words}");
+        assert_eq!(source.csv.encoding.as_deref(), Some("windows-1252"));
+        let (words, source) = of("set `records` to the path of the list (lists in it: `ro\"ws`)");
+        assert!(!words.contains("iconv"), "{words}");
+        assert_eq!(source.records, "ro\"ws");
+        assert_eq!(advice("it is a folder", &location), "");
+    }
+}
