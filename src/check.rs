@@ -221,13 +221,14 @@ pub(crate) async fn check(
     if is_reached && let Some(reason) = missing_dataset(config, &preprocess.root).await {
         add("train", reason);
     }
-    let train = checked_training(config).or_else(|error| match *error {
-        feedline_trainer::Error::Config { key, reason } => {
+    let train = match checked_training(config).map_err(|error| *error) {
+        Ok(train) => train,
+        Err(feedline_trainer::Error::Config { key, reason }) => {
             add(&key, reason);
-            Ok(None)
+            None
         }
-        other => Err(other),
-    })?;
+        Err(error) => return Err(error.into()),
+    };
     Ok(CheckReport {
         file,
         sources,
