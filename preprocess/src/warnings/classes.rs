@@ -65,7 +65,7 @@ pub(crate) fn without_rows(
     (!found.is_empty()).then(|| {
         let message = format!(
             "classes of `{}` are absent from a split, whose metrics say nothing of them: {}; larger splits or another \
-             `dataset.split.seed` may have them",
+             `dataset.split.salt` may have them",
             shown(column),
             first_of(&found, COLUMNS)
         );
