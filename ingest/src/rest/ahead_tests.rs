@@ -182,20 +182,6 @@ async fn pages_behind_the_last_one_are_no_failure() {
 }
 
 #[tokio::test]
-async fn pages_behind_the_last_one_do_not_open_the_circuit() {
-    let server = Scripted::answering(move |_, head| match number(head) {
-        // Pages behind the last one have failed by then.
-        page if page == 19 || page == 20 => page_of(page, 195, None).when(24),
-        page if page < 19 => page_of(page, 195, None),
-        _ => answer("500 Internal Server Error", ""),
-    })
-    .await;
-    let mut config = beside::<8>(numbered(&server, false));
-    config.retry.circuit_failures = Bounded::literal::<1>();
-    assert_eq!(read(&config).await.unwrap().0, all(195));
-}
-
-#[tokio::test]
 async fn offsets_follow_what_the_server_gives_at_most() {
     // It is asked for 10 a page and gives 7.
     let server = Scripted::answering(|_, head| {
