@@ -192,8 +192,8 @@ impl<R: Read> ArrowRows<R> {
 
     /// Adds the next `count` bytes to `bytes`.
     fn read_exactly(&mut self, count: usize, bytes: &mut Vec<u8>) -> Result<(), String> {
-        let reader = (&mut self.reader).take(count as u64);
-        let read = { reader }.read_to_end(bytes).map_err(|e| e.to_string())?;
+        let mut reader = (&mut self.reader).take(count as u64);
+        let read = reader.read_to_end(bytes).map_err(|e| e.to_string())?;
         self.bytes += read as u64;
         if read < count {
             return Err(

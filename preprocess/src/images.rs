@@ -142,9 +142,9 @@ impl Converter {
             match embedding::parsed(embedding) {
                 Ok(Some(numbers)) => *self.lengths.entry(numbers.len()).or_default() += 1,
                 Ok(None) => {}
-                Err(told) => {
-                    let told = format!("its embedding: {told}");
-                    faults.push((row, reject_reason::BAD_EMBEDDING.to_owned(), told));
+                Err(fault) => {
+                    let detail = format!("its embedding: {fault}");
+                    faults.push((row, reject_reason::BAD_EMBEDDING.to_owned(), detail));
                     continue;
                 }
             }
@@ -153,10 +153,10 @@ impl Converter {
             };
             match marks.as_ref().map(moved).transpose() {
                 Ok(boxes) => part.push(row, file, &prepared, boxes)?,
-                Err(told) => faults.push((
+                Err(fault) => faults.push((
                     row,
                     reject_reason::BAD_BOXES.to_owned(),
-                    format!("its boxes: {told}"),
+                    format!("its boxes: {fault}"),
                 )),
             }
             if part.bytes >= PART_BYTES {

@@ -19,7 +19,8 @@ pub(super) fn has_cut_digits(text: &str) -> bool {
         .rsplit_once(['.', ','])
         .map_or("", |(_, behind)| behind);
     let digits = fraction.bytes().take_while(u8::is_ascii_digit);
-    { digits }.skip(MICROS).any(|digit| digit != b'0')
+    let mut cut = digits.skip(MICROS);
+    cut.any(|digit| digit != b'0')
 }
 
 /// The warning about timestamps of a batch whose digits were cut, if there are any.

@@ -6,6 +6,8 @@ import numpy as np
 
 __all__ = ["Batch"]
 
+_SIGNED = {np.dtype(np.uint64): np.dtype(np.int64), np.dtype(np.uint32): np.dtype(np.int32)}
+
 # What `x, y = batch` unpacks, in this order, of what the batch has.
 FIELDS = ("x", "image", "tokens", "lengths", "segments", "positions", "y")
 
@@ -95,6 +97,11 @@ def _describe(value):
     return f"{str(value.dtype).removeprefix('torch.')}{list(value.shape)}"
 
 
+def signed(array):
+    """The same bits as a signed type: torch computes little with unsigned ones. Token ids are far below 2^31."""
+    return array.view(_SIGNED.get(array.dtype, array.dtype))
+
+
 def _tensor(array):
     torch = sys.modules.get("torch")
     if torch is None:
@@ -102,6 +109,4 @@ def _tensor(array):
     # Losses want class ids as int64; these few bytes are the only ones copied.
     if array.dtype == np.int32:
         return torch.from_numpy(array).to(torch.int64)
-    # torch computes little with unsigned types: the same bits, signed. Token ids are far below 2^31.
-    signed = {np.dtype(np.uint64): np.int64, np.dtype(np.uint32): np.int32}.get(array.dtype)
-    return torch.from_numpy(array if signed is None else array.view(signed))
+    return torch.from_numpy(signed(array))

@@ -6,7 +6,7 @@ from collections import deque
 
 import numpy as np
 
-from .batch import Batch
+from .batch import Batch, signed
 from .errors import ConfigError
 
 __all__ = ["Copies", "DeviceEpoch", "PlainCopies", "copies_to"]
@@ -14,8 +14,6 @@ __all__ = ["Copies", "DeviceEpoch", "PlainCopies", "copies_to"]
 # Columns in the loader's own slabs, each from the start of a page on; the others are small and in memory that is not reused.
 _SLAB_COLUMNS = frozenset(["x", "image", "tokens", "segments", "positions", "lengths", "y"])
 _PAGE = 4096
-# Types without arithmetic in torch, and the signed ones with the same bits.
-_SIGNED = {"uint64": "int64", "uint32": "int32"}
 
 
 class DeviceEpoch:
@@ -262,6 +260,4 @@ def copies_to(device):
 
 
 def _host_tensor(torch, column):
-    array = np.asarray(column)
-    signed = _SIGNED.get(array.dtype.name)
-    return torch.from_numpy(array if signed is None else array.view(signed))
+    return torch.from_numpy(signed(np.asarray(column)))
