@@ -32,6 +32,7 @@ pub(crate) mod rejects;
 use std::{collections::BTreeMap, mem::take, sync::Arc};
 
 use arrow::array::{ArrayRef, StringArray};
+use feedline_readers::{record::Record, value::Value};
 use feedline_schemas::{
     commit::{BatchCounts, ChildTable, Decisions, FilePart, Position, Presence, note},
     config::{BatchConfig, ContractConfig},
@@ -58,9 +59,8 @@ use crate::{
     error::Error,
     frontier::{self, discovery::Discovery},
     infer::Types,
-    source::{Page, PagePart, record::Record},
+    source::{Page, PagePart},
     validators::{self, Validator},
-    value::Value,
 };
 
 /// Pages since the last commit.

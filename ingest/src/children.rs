@@ -2,13 +2,14 @@
 
 use std::collections::BTreeMap;
 
+use feedline_readers::value::Value;
 use feedline_schemas::{
     config::{ChildConfig, ColumnContract, ContractConfig, DeclaredType},
     ids::Name,
     record::{split_path, system},
 };
 
-use crate::{error::Error, value::Value};
+use crate::error::Error;
 
 /// Most child tables of a source.
 const MOST_TABLES: usize = 100;

@@ -51,6 +51,7 @@ use std::{
     mem,
 };
 
+use feedline_readers::value::{Value, shorten};
 use feedline_schemas::{
     commit::{Decisions, Presence},
     config::{ContractConfig, DeclaredType, NullContract, TypeContract},
@@ -70,7 +71,6 @@ use crate::{
     error::Error,
     flatten::{Leaf, flatten},
     infer::Types,
-    value::{Value, shorten},
 };
 
 /// Placeholder for a column that does not exist yet.

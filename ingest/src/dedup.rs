@@ -11,6 +11,7 @@ use arrow::{
     util::display::array_value_to_string,
 };
 use bytes::Bytes;
+use feedline_readers::value::Value;
 use feedline_schemas::{
     commit::{CommitEntry, DataFile},
     ids::Hash128,
@@ -18,7 +19,7 @@ use feedline_schemas::{
 };
 use feedline_storage::Store;
 
-use crate::{error::Error, landed_file, value::Value};
+use crate::{error::Error, landed_file};
 
 /// Hashes of the last `size` landed records.
 ///

@@ -6,6 +6,7 @@
 
 use std::sync::Arc;
 
+use feedline_readers::file_format;
 use feedline_schemas::config::{FileFormat, SourceConfig};
 use feedline_storage::{Listed, Store};
 use reqwest::header::{CONTENT_TYPE, ETAG, HeaderMap};
@@ -14,7 +15,6 @@ use url::Url;
 use crate::{
     context::Context,
     error::Error,
-    file_format,
     http::{Got, Http, redacted},
     retry::Retry,
 };

@@ -1,5 +1,6 @@
 //! Errors that stop an ingest run.
 
+use feedline_readers::invalid_key::InvalidKey;
 use feedline_schemas::{Classified, ContractError, ErrorKind, ids::Sequence};
 
 use crate::http_cause::HttpCause;
@@ -276,6 +277,12 @@ pub(crate) fn when(unix_s: u64) -> String {
         .ok()
         .and_then(|s| jiff::Timestamp::from_second(s).ok())
         .map_or_else(|| format!("Unix time {unix_s}"), |time| time.to_string())
+}
+
+impl From<InvalidKey> for Error {
+    fn from(error: InvalidKey) -> Self {
+        Self::config(error.key, error.reason)
+    }
 }
 
 #[cfg(test)]

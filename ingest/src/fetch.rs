@@ -13,6 +13,7 @@ use std::{
 
 use async_trait::async_trait;
 use bytes::Bytes;
+use feedline_readers::{record::Record, value::Value};
 use feedline_schemas::{
     commit::{FileMark, Position},
     config::{Bounded, FetchConfig, FileFormat, SourceConfig},
@@ -30,8 +31,7 @@ use crate::{
     infer::Survey,
     log_entries::Resumed,
     retry::Retry,
-    source::{Page, PagePart, Requests, Source, record::Record},
-    value::Value,
+    source::{Page, PagePart, Requests, Source},
 };
 
 /// Most rows of a page.

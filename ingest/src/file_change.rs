@@ -7,17 +7,16 @@
 
 use std::io;
 
-use feedline_schemas::{
-    commit::{FileMark, FileProgress},
-    config::{FilesChanged, SourceConfig},
-    ids::Hash128,
-};
-
-use crate::{
+use feedline_readers::{
     csv_dialect,
     file_bytes::{Begin, FileBytes},
     file_format::{Kind, Packing},
     rows::Layout,
+};
+use feedline_schemas::{
+    commit::{FileMark, FileProgress},
+    config::{FilesChanged, SourceConfig},
+    ids::Hash128,
 };
 
 /// State of a file at an earlier reading.

@@ -1,8 +1,9 @@
 //! Files whose content equals that of another file that was read: renamed ones, and copies.
 
+use feedline_readers::notices::Notices;
 use feedline_schemas::commit::FileMark;
 
-use crate::{file_marks::Marks, notices::Notices};
+use crate::file_marks::Marks;
 
 /// Code of the warning about them.
 const FILE_COPIED: &str = "file_copied";

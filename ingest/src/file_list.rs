@@ -2,6 +2,12 @@
 
 use std::time::Duration;
 
+use feedline_readers::{
+    file_format::{self, Packing},
+    glob,
+    notices::{LeftOut, Notices},
+    rows::Layout,
+};
 use feedline_schemas::{
     commit::Position,
     config::{FileFormat, SourceConfig},
@@ -12,10 +18,6 @@ use tracing::warn;
 use crate::{
     download::{Download, Downloaded},
     error::Error,
-    file_format::{self, Packing},
-    glob,
-    notices::{LeftOut, Notices},
-    rows::Layout,
 };
 
 /// Code of the warning that read files no longer exist.

@@ -15,6 +15,13 @@ use std::{
 };
 
 use async_trait::async_trait;
+use feedline_readers::{
+    file_bytes::{Begin, FileBytes},
+    file_format::{self, Kind},
+    notices::Notices,
+    record::Record,
+    rows::{self, Rows},
+};
 use feedline_schemas::{
     commit::{FileMark, FilePart, FileProgress, PageRun, Position},
     config::{FileFormat, SourceConfig},
@@ -33,19 +40,15 @@ use crate::{
     context::Context,
     download::Download,
     error::Error,
-    file_bytes::{Begin, FileBytes},
     file_change::{Change, Known, Policy, ends_in_a_line},
     file_copies::ReadContents,
-    file_format::{self, Kind},
     file_list::{FILES_GONE, FileList, Found},
     file_marks::{self, Marks},
     http::{FileRequests, certificates},
     infer::Survey,
     log_entries::Resumed,
-    notices::Notices,
-    rows::{self, Rows},
     sample,
-    source::{Page, PagePart, Requests, Source, record::Record},
+    source::{Page, PagePart, Requests, Source},
 };
 
 /// Most records of a page.
@@ -598,6 +601,12 @@ impl OpenFile {
 }
 
 #[cfg(test)]
+mod archive_tests;
+#[cfg(test)]
+mod idx_tests;
+#[cfg(test)]
+mod image_tests;
+#[cfg(test)]
 pub(crate) mod tests {
     use std::io::Write;
 
@@ -919,7 +928,7 @@ pub(crate) mod tests {
             ("2.csv", csv.as_bytes()),
             ("3.csv", b""),
             ("4.json", array.as_bytes()),
-            ("5.parquet", &crate::parquet_rows::tests::numbers(11)),
+            ("5.parquet", &feedline_readers::testing::numbers(11)),
         ]);
         let mut config = folder.source("*");
         config.batch.rows = feedline_schemas::config::Bounded::literal::<3>();
@@ -1188,7 +1197,7 @@ pub(crate) mod tests {
     fn a_header_of_numbers_that_count_up_is_one() {
         let looks = |header: &str| {
             let cells: Vec<String> = header.split(',').map(str::to_owned).collect();
-            crate::csv_dialect::looks_like_data(&cells)
+            feedline_readers::csv_dialect::looks_like_data(&cells)
         };
         for data in [
             "5.1,3.5,1.4,0.2,setosa",

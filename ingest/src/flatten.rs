@@ -8,7 +8,7 @@ use std::collections::HashSet;
 
 use feedline_schemas::record::join_path;
 
-use crate::value::Value;
+use feedline_readers::value::Value;
 
 /// A value that becomes a cell of a column.
 #[derive(Clone, Debug, PartialEq)]
@@ -55,7 +55,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::value::tests::any_record;
+    use feedline_readers::testing::any_record;
 
     /// The plain inverse.
     fn unflatten(leaves: Vec<Leaf>) -> Value {

@@ -15,7 +15,6 @@ mod address;
 mod ahead;
 mod article;
 mod canonical;
-pub(crate) mod charset;
 mod drift;
 #[cfg(any(test, fuzzing))]
 pub(crate) mod fuzzing;
@@ -36,6 +35,7 @@ mod walk;
 use std::{collections::HashMap, sync::Arc};
 
 use async_trait::async_trait;
+use feedline_readers::record::Record;
 use feedline_schemas::{
     commit::{PageRun, Position},
     config::{PageExtract, SourceConfig},
@@ -59,7 +59,7 @@ use crate::{
     http::redacted,
     log_entries::Resumed,
     raw::{Kept, Tape},
-    source::{Crawled, Page, Requests, Source, record::Record},
+    source::{Crawled, Page, Requests, Source},
     validators::{self, Validator, Validators},
 };
 

@@ -16,6 +16,10 @@ use std::{
     mem,
 };
 
+use feedline_readers::{
+    record::Record,
+    value::{Value, hex, shorten},
+};
 use feedline_schemas::{
     config::{DeclaredType, SourceConfig, TypeContract},
     csv_cell::CellFormat,
@@ -25,11 +29,7 @@ use feedline_schemas::{
 
 use self::kind::KINDS;
 pub(crate) use self::kind::Kind;
-use crate::{
-    contract::{Dates, FittingFormats},
-    source::record::Record,
-    value::{Value, hex, shorten},
-};
+use crate::contract::{Dates, FittingFormats};
 
 /// Maximum number of examined columns.
 const MOST_COLUMNS: usize = 10_000;

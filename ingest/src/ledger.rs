@@ -22,6 +22,7 @@ mod values;
 
 use std::time::Duration;
 
+use feedline_readers::record::Record;
 use feedline_schemas::{
     commit::{Interval, Ledger},
     config::SourceConfig,
@@ -39,7 +40,7 @@ use self::{
     slices::Slices,
     values::Values,
 };
-use crate::{context::Context, error::Error, param::Param, source::record::Record};
+use crate::{context::Context, error::Error, param::Param};
 
 /// Configured slices and values of a source.
 #[derive(Clone, Debug)]

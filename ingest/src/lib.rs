@@ -53,19 +53,14 @@
 //! ```
 
 mod amend;
-mod archive;
-mod arrow_rows;
 mod batch;
 mod batch_counts;
 mod blocking;
-mod cell;
 mod check;
 mod children;
 mod commit_log;
 mod context;
 mod contract;
-mod csv_dialect;
-mod csv_text;
 mod dedup;
 mod delta;
 pub mod demo;
@@ -73,10 +68,8 @@ mod download;
 mod error;
 mod failures;
 mod fetch;
-mod file_bytes;
 mod file_change;
 mod file_copies;
-mod file_format;
 mod file_list;
 mod file_marks;
 mod files;
@@ -84,16 +77,11 @@ mod flatten;
 mod frontier;
 #[cfg(any(test, fuzzing))]
 pub mod fuzzing;
-mod glob;
 mod hosts;
 mod html;
 mod http;
 mod http_cause;
-mod idx_rows;
-mod image_rows;
-mod image_signature;
 mod infer;
-mod json;
 mod known;
 mod landed_file;
 mod landing_files;
@@ -103,16 +91,12 @@ mod log_chain;
 mod log_entries;
 mod log_snapshots;
 mod meter;
-mod notices;
 mod pagination;
 mod param;
-mod parquet_limits;
-mod parquet_rows;
 mod plain_secrets;
 mod preview;
 mod query_files;
 mod raw;
-mod record_batches;
 #[cfg(test)]
 mod recorded;
 mod repair;
@@ -122,7 +106,6 @@ mod rest;
 mod resume;
 mod retry;
 mod rotated_tokens;
-mod rows;
 mod run;
 mod sample;
 mod schedule;
@@ -133,23 +116,18 @@ mod source;
 mod standing;
 mod supersede;
 mod superseded_files;
-mod text_rows;
 mod validators;
-mod value;
 mod verify;
 mod warnings;
 mod watermark;
-mod xml;
 
 pub use self::{
     amend::{Reread, TARGET_BYTES, compact, delete, reread, reset, retry_rejects, rewind},
     check::check,
     commit_log::{Landed, landed},
     context::{Context, Secrets},
-    csv_text::csv_text,
     delta::delta,
     error::Error,
-    file_format::TABLE_ENDINGS,
     hosts::Hosts,
     http_cause::HttpCause,
     meter::{Cause, LogTotals, Meter, Meters, Reading},
@@ -161,6 +139,5 @@ pub use self::{
     run::{IngestEnd, ingest, ingest_all, replay::replay, status, stopped},
     schedule::{Board, Scheduler, Served},
     standing::standing,
-    text_rows::{BadText, text_documents},
     verify::verify,
 };

@@ -5,6 +5,7 @@ use std::{
     collections::{BTreeMap, HashSet},
 };
 
+use feedline_readers::{record::Record, value::Value};
 use feedline_schemas::{
     commit::Position,
     config::{Bounded, DeclaredType, PipelineConfig, SourceConfig},
@@ -16,7 +17,7 @@ use serde::Serialize;
 
 use crate::{
     blocking::computing, context::Context, error::Error, flatten::flatten, infer::Survey,
-    run::open, settings::choose, source::record::Record, value::Value,
+    run::open, settings::choose,
 };
 
 /// Maximum number of rows compared to count distinct values.

@@ -6,6 +6,7 @@ use arrow::{
     array::{Array, ArrayRef, AsArray, RecordBatch},
     datatypes::{Float64Type, Int64Type, UInt32Type},
 };
+use feedline_readers::value::Value;
 use feedline_schemas::{
     commit::CommitEntry,
     config::{PipelineConfig, load},
@@ -17,9 +18,7 @@ use feedline_storage::Store;
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use serde_json::Value as Json;
 
-use crate::{
-    commit_log::landed, flatten::flatten, http::testing::context, run::ingest, value::Value,
-};
+use crate::{commit_log::landed, flatten::flatten, http::testing::context, run::ingest};
 
 /// The decompressed file of the shared data folder, or `None` (with a message) if the folder is
 /// absent.

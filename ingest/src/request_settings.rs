@@ -194,7 +194,7 @@ fn check_body(source: &SourceConfig, body: &BodyConfig) -> Result<(), Error> {
         }
     }
     if let Some(xml) = &body.xml
-        && let Err(reason) = crate::xml::check(xml)
+        && let Err(reason) = feedline_readers::xml::check(xml)
     {
         return wrong("body.xml", format!("is no XML document: {reason}"));
     }

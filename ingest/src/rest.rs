@@ -22,6 +22,7 @@ use std::sync::{
 };
 
 use async_trait::async_trait;
+use feedline_readers::{notices::Notices, record::Record};
 use feedline_schemas::{
     commit::{Ledger, PageRun, Position},
     config::{AuthConfig, Bounded, MissingValue, ResponseFormat, SourceConfig},
@@ -47,13 +48,12 @@ use crate::{
     http::{Http, Request},
     ledger::Plan,
     log_entries::Resumed,
-    notices::Notices,
     pagination::{At, Contents, Paginator, Target},
     param::Param,
     raw::{Kept, Tape},
     retry::{Retry, failed_try::Again},
     server_time::Clocks,
-    source::{Crawled, Page, Requests, Source, record::Record},
+    source::{Crawled, Page, Requests, Source},
     warnings::{WarningChange, WarningChanges},
     watermark::Incremental,
 };

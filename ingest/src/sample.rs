@@ -8,17 +8,14 @@
 
 use std::io::{self, Cursor};
 
-use feedline_schemas::config::{FileFormat, SourceConfig};
-
-use crate::{
-    blocking::blocking,
-    error::Error,
+use feedline_readers::{
     file_bytes::{Begin, FileBytes},
     file_format::{Kind, Packing},
-    file_list::Found,
-    infer::Survey,
     rows::{self, Layout},
 };
+use feedline_schemas::config::{FileFormat, SourceConfig};
+
+use crate::{blocking::blocking, error::Error, file_list::Found, infer::Survey};
 
 /// Maximum bytes of sampled records.
 const BYTES: u64 = 32 << 20;

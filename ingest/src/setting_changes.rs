@@ -15,6 +15,7 @@ mod classes;
 
 use std::{cmp::Ordering, collections::BTreeMap, fmt::Write as _};
 
+use feedline_readers::value::shorten;
 use feedline_schemas::{
     amendment::{SettingChange, SettingsRecord},
     commit::{CommitEntry, PageRun, Position},
@@ -32,7 +33,6 @@ use crate::{
     error::Error,
     http::redacted,
     request_settings::without_references,
-    value::shorten,
     watermark::Mark,
 };
 

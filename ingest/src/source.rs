@@ -1,10 +1,9 @@
 //! The contract between the loop of a run and a source.
 
-pub(crate) mod record;
-
 use std::{collections::BTreeMap, sync::Arc};
 
 use async_trait::async_trait;
+use feedline_readers::record::Record;
 use feedline_schemas::{
     commit::{FileMark, FilePart, Position},
     ids::Hash128,
@@ -12,7 +11,6 @@ use feedline_schemas::{
 };
 use feedline_storage::Store;
 
-use self::record::Record;
 use crate::{
     error::Error,
     frontier::discovery::Discovery,

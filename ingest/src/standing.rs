@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use feedline_readers::value::shorten;
 use feedline_schemas::{
     commit::{CommitEntry, FileProgress, Position, SourceState},
     config::{PipelineConfig, SourceConfig, SourceKind},
@@ -27,7 +28,6 @@ use crate::{
     schedule::lease,
     settings::looks_for_more,
     source::Requests,
-    value::shorten,
     warnings::holding,
     watermark::{Incremental, Mark},
 };

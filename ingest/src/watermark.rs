@@ -2,6 +2,10 @@
 
 use std::{cmp::Ordering, time::Duration};
 
+use feedline_readers::{
+    record::Record,
+    value::{Value, shorten},
+};
 use feedline_schemas::{
     commit::{CommitEntry, CursorAhead, PageRun},
     config::IncrementalConfig,
@@ -10,12 +14,7 @@ use feedline_schemas::{
 };
 use jiff::{SignedDuration, Timestamp, ToSpan, civil::Date, tz::TimeZone};
 
-use crate::{
-    error::Error,
-    param::Param,
-    source::record::Record,
-    value::{Value, shorten},
-};
+use crate::{error::Error, param::Param};
 
 /// A value that records are ordered by, with its text as the source wrote it.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -7,7 +7,7 @@ use std::{
 
 use anyhow::bail;
 use feedline_image::{Format, Header, ImageLimits};
-use feedline_ingest::TABLE_ENDINGS;
+use feedline_readers::file_format::TABLE_ENDINGS;
 
 use super::{Columns, NumberFormat, pipeline::image_sides};
 

@@ -122,7 +122,7 @@ fn decoded(
     encoding: Option<&str>,
     name: &str,
 ) -> Result<Box<dyn Read + Send>, String> {
-    let (text, warnings) = feedline_ingest::csv_text(bytes, encoding, name)?;
+    let (text, warnings) = feedline_readers::csv_text::csv_text(bytes, encoding, name)?;
     for warning in warnings {
         let key = warning.key.unwrap_or_default();
         tracing::warn!(code = warning.code, key, "{}", warning.message);

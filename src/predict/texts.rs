@@ -14,7 +14,7 @@ use std::{
 };
 
 use anyhow::Context as _;
-use feedline_ingest::text_documents;
+use feedline_readers::text_rows::text_documents;
 use feedline_preprocess::{
     Column, EncodedText, Fault, NewTexts, RowFormat, RowSource, RowsIn, RowsOut, RowsReading,
     TextEncoder,

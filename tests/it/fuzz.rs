@@ -3,10 +3,11 @@
 use std::{collections::BTreeSet, fs, path::Path};
 
 /// Crates with targets.
-const CRATES: [&str; 7] = [
+const CRATES: [&str; 8] = [
     "schemas",
     "storage",
     "image",
+    "readers",
     "ingest",
     "preprocess",
     "loader",

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use feedline_readers::glob;
 use feedline_schemas::{
     amendment::{AmendReport, WithdrawnReason},
     commit::{CommitEntry, PageRun, Position},
@@ -23,7 +24,6 @@ use crate::{
     context::Context,
     error::Error,
     file_marks::{MOST_LISTED, expand, fold, listed},
-    glob,
     ledger::{self, BatchRange},
     setting_changes::adopt,
     watermark::Mark,

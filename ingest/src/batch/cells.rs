@@ -6,12 +6,11 @@ use arrow::{
     array::{ArrayRef, FixedSizeBinaryBuilder},
     error::ArrowError,
 };
-use feedline_schemas::ids::Hash128;
-
-use crate::{
+use feedline_readers::{
     cell::{Cell, Held},
     value::Value,
 };
+use feedline_schemas::ids::Hash128;
 
 /// The records of a batch that land.
 #[derive(Clone, Debug, Default)]

@@ -10,6 +10,7 @@ mod setup;
 
 use std::collections::BTreeMap;
 
+use feedline_readers::value::{Value, shorten};
 use feedline_schemas::{
     commit::{Decisions, ItemKind, note},
     config::TypeContract,
@@ -22,7 +23,6 @@ use crate::{
     children::{place, take},
     contract::{Rejection, Verdict},
     error::Error,
-    value::{Value, shorten},
 };
 
 /// Child tables while the records of a batch are decided.

@@ -9,16 +9,16 @@ use arrow::{
     },
     error::ArrowError,
 };
+use feedline_readers::{
+    cell::{Cell, Held},
+    value::{Value, shorten},
+};
 use feedline_schemas::record::{
     Column, ColumnType, DECIMAL_PRECISION, DECIMAL_SCALE, RecordSchema,
 };
 
 use super::cells::Cells;
-use crate::{
-    cell::{Cell, Held},
-    contract::{self, Reading},
-    value::{Value, shorten},
-};
+use crate::contract::{self, Reading};
 
 /// Characters of a value in a sample.
 const SAMPLE: usize = 100;

@@ -2,6 +2,10 @@
 
 use std::collections::BTreeMap;
 
+use feedline_readers::{
+    json::JsonRecord,
+    value::{Fault, Value, shorten},
+};
 use feedline_schemas::{
     commit::{Decisions, note},
     config::{ContractConfig, DuplicateKeys},
@@ -18,8 +22,6 @@ use crate::{
     contract::{Contract, Rejection, Verdict},
     dedup::Window,
     error::Error,
-    json::JsonRecord,
-    value::{Fault, Value, shorten},
 };
 
 /// A batch while its records are decided.

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use super::cells::Cells;
-use crate::{
+use crate::contract::Contract;
+use feedline_readers::{
     cell::{Cell, Held},
-    contract::Contract,
     json::{JsonRecord, Keys, Leaf, NoCell, Walk},
 };
 

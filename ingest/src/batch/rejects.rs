@@ -1,9 +1,8 @@
 //! Rejected records, and the columns of their file besides the system ones.
 
-use crate::{
-    contract::Rejection,
-    error::Error,
-    source::record::Record,
+use crate::{contract::Rejection, error::Error};
+use feedline_readers::{
+    record::Record,
     value::{Value, shorten},
 };
 

@@ -2,6 +2,10 @@ use arrow::{
     array::{Array, AsArray, RecordBatch},
     datatypes::{DataType, Float64Type, Int64Type, UInt32Type, UInt64Type},
 };
+use feedline_readers::{
+    json::{JsonRecord, NodeKind, Reader},
+    testing::any_record,
+};
 use feedline_schemas::config::Bounded;
 use feedline_schemas::config::{
     ColumnsContract, DuplicateKeys, JsonConfig, ListContract, NullContract, TypeContract,
@@ -10,10 +14,6 @@ use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use proptest::prelude::*;
 
 use super::*;
-use crate::{
-    json::{JsonRecord, NodeKind, Reader},
-    value::tests::any_record,
-};
 
 const RECORDS: [&str; 8] = [
     r#"{"id":1,"price":2,"note":null,"at":{"x":true}}"#,

@@ -2,6 +2,7 @@
 
 use std::mem;
 
+use feedline_readers::value::Value;
 use feedline_schemas::{
     commit::note,
     config::{NullContract, TypeContract},
@@ -15,7 +16,7 @@ use super::{
     fit::{self, Fit},
     float, integer, noun, shown,
 };
-use crate::{flatten::Leaf, value::Value};
+use crate::flatten::Leaf;
 
 impl Contract<'_> {
     /// Decides about a record, and applies its changes to the schema if it lands.

@@ -1,5 +1,6 @@
 //! Type inference for values, whether a value fits its column, and its form in the column.
 
+use feedline_readers::{json, value::Value};
 use feedline_schemas::{
     config::ListContract,
     number::{self, exact, whole},
@@ -7,7 +8,6 @@ use feedline_schemas::{
 };
 
 use super::{Dates, cut_digits::has_cut_digits, decimals, iso_micros};
-use crate::{json, value::Value};
 
 /// Effect of a value on its column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -2,6 +2,10 @@
 
 use std::mem;
 
+use feedline_readers::{
+    image_signature::image_format,
+    value::{Value, hex},
+};
 use feedline_schemas::{
     commit::Decisions, config::TypeContract, record::ColumnType, report::Warning,
 };
@@ -10,11 +14,7 @@ use super::{
     Contract, declared,
     fit::{self, Fit},
 };
-use crate::{
-    flatten::Leaf,
-    image_signature::image_format,
-    value::{Value, hex},
-};
+use crate::flatten::Leaf;
 
 /// Kind of decision: a spelling of a missing value that is read as missing.
 const READ_AS_MISSING: &str = "read_as_missing";

@@ -1,5 +1,6 @@
 //! Keys that are no columns yet.
 
+use feedline_readers::value::Value;
 use feedline_schemas::{
     config::{ColumnsContract, TypeContract},
     record::{Column, system},
@@ -11,7 +12,7 @@ use super::{
     fit::{self, Fit},
     shown, width,
 };
-use crate::{flatten::Leaf, value::Value};
+use crate::flatten::Leaf;
 
 impl Contract<'_> {
     /// Decides about the leaves of a record that have no columns yet. Returns the leaves that stay

@@ -3,7 +3,7 @@
 use feedline_schemas::{config::TypeContract, number::MAX_EXACT, record::ColumnType};
 
 use super::{Contract, cut_digits::has_cut_digits, decimals};
-use crate::cell::{Cell, Held};
+use feedline_readers::cell::{Cell, Held};
 
 impl Contract<'_> {
     /// Lands a record whose cells all fit their columns and that misses no required value. Any

@@ -2,9 +2,10 @@
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
+use feedline_readers::value::Value;
 use feedline_schemas::record::split_path;
 
-use crate::{flatten::Leaf, value::Value};
+use crate::flatten::Leaf;
 
 /// Number of columns that the keys of each nested object have made.
 #[derive(Clone, Debug)]
@@ -147,11 +148,12 @@ fn put(entries: &mut Vec<(String, Value)>, keys: &[String], value: Value) {
 mod tests {
     use std::collections::HashSet;
 
+    use feedline_readers::testing::any_record;
     use feedline_schemas::record::join_path;
     use proptest::prelude::*;
 
     use super::*;
-    use crate::{flatten::flatten, value::tests::any_record};
+    use crate::flatten::flatten;
 
     fn joined(keys: &[&str]) -> String {
         join_path(keys.iter().copied())

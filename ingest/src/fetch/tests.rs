@@ -1,3 +1,4 @@
+use feedline_readers::record::Record;
 use feedline_schemas::{
     commit::Position,
     config::{Bounded, FetchConfig, Real, SourceConfig},
@@ -17,12 +18,7 @@ use axum::{
 };
 
 use super::open;
-use crate::{
-    error::Error,
-    files::tests::Folder,
-    http::testing::context,
-    source::{Requests, record::Record},
-};
+use crate::{error::Error, files::tests::Folder, http::testing::context, source::Requests};
 
 type Seen = Arc<Mutex<HashMap<String, u64>>>;
 

@@ -4,7 +4,7 @@ use feedline_schemas::config::CrawlConfig;
 use url::Url;
 
 use super::pattern::{Pattern, octets};
-use crate::glob::wild;
+use feedline_readers::glob::wild;
 
 /// A longer URL is not followed: no page needs one, and traps make them.
 const MAX_BYTES: usize = 2_048;

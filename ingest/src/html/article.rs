@@ -1,9 +1,8 @@
 //! The readable text of a page and its metadata.
 
+use feedline_readers::{record::Record, value::Value};
 use rs_trafilatura::{Options, extract_with_options};
 use url::Url;
-
-use crate::{source::record::Record, value::Value};
 
 /// Builds the record of a page with the address `url`, fetched at `fetched`; `None` if it has no
 /// text.

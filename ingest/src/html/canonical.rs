@@ -3,9 +3,8 @@
 
 use std::collections::HashMap;
 
+use feedline_readers::{record::Record, value::Value};
 use feedline_schemas::{ids::Hash128, report::Warning};
-
-use crate::{source::record::Record, value::Value};
 
 /// Addresses that are remembered, about 50 MB at most.
 const MOST_ADDRESSES: usize = 1 << 20;

@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::{source::record::Record, value::Value};
+use feedline_readers::{record::Record, value::Value};
 
 /// Pages in a row without rows, and rows in a row without a column, that raise the alarm.
 const ALARM_AFTER: u64 = 20;

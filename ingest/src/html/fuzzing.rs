@@ -16,7 +16,7 @@ use super::{
     robots::{MAX_BYTES, Robots},
     sitemap as sitemaps,
 };
-use crate::source::record::Record;
+use feedline_readers::record::Record;
 
 /// A page, read for its article, its rows and its tables. Each link is in the form that pages are
 /// compared by.

@@ -1,7 +1,7 @@
 //! Patterns of robots.txt (RFC 9309, 2.2.2 and 2.2.3): a prefix of a path; `*` is any text, and `$`
 //! at the end is the end of the path.
 
-use crate::glob::wild;
+use feedline_readers::glob::wild;
 
 /// A pattern, its octets in the form that paths are compared in.
 #[derive(Clone, Debug, PartialEq, Eq)]

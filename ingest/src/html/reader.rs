@@ -22,8 +22,10 @@ use html5ever::{
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 use url::Url;
 
-use super::{address, article, charset, nesting, node_text::attribute, rows, tables};
-use crate::source::record::Record;
+use feedline_readers::charset;
+
+use super::{address, article, nesting, node_text::attribute, rows, tables};
+use feedline_readers::record::Record;
 
 pub(super) const STACK_BYTES: usize = 64 << 20;
 const LONGEST: Duration = Duration::from_secs(20);

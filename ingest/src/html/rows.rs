@@ -1,11 +1,12 @@
 //! Rows of a page by CSS selectors.
 
 use dom_query::{Document, Matcher, NodeRef, Selection};
+use feedline_readers::{record::Record, value::Value};
 use feedline_schemas::config::{PageConfig, PageExtract};
 use url::Url;
 
 use super::node_text::squeezed;
-use crate::{error::Error, source::record::Record, value::Value};
+use crate::error::Error;
 
 /// Checks the selectors.
 ///

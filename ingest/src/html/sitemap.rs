@@ -35,7 +35,7 @@ pub(super) fn parse(bytes: &[u8]) -> Result<Sitemap, String> {
     match urls.iter().find(|url| !url.starts_with("http")) {
         Some(line) => Err(format!(
             "it is no XML, and its line `{}` is no URL",
-            crate::value::shorten(line, 100)
+            feedline_readers::value::shorten(line, 100)
         )),
         None => bounded(urls, false),
     }

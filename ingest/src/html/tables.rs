@@ -1,10 +1,10 @@
 //! Rows of the tables of a page.
 
 use dom_query::{Document, NodeRef};
+use feedline_readers::{record::Record, value::Value};
 use url::Url;
 
 use super::node_text::{attribute, squeezed};
-use crate::{source::record::Record, value::Value};
 
 /// Most columns a cell may span; as the HTML standard has it.
 const MAX_SPAN: usize = 1_000;

@@ -5,16 +5,14 @@ mod manners;
 mod replay;
 mod resume;
 
+use feedline_readers::value::Value;
 use feedline_schemas::config::Bounded;
 use std::collections::BTreeMap;
 
 use feedline_schemas::config::{PageExtract, SourceKind};
 
 use super::*;
-use crate::{
-    http::testing::{Scripted, Step, answer, context, raw},
-    value::Value,
-};
+use crate::http::testing::{Scripted, Step, answer, context, raw};
 
 /// A page that the extractor recognizes as an article, with links.
 fn article(title: &str, links: &[&str]) -> String {

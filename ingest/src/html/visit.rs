@@ -2,6 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
+use feedline_readers::record::Record;
 use tokio::sync::OwnedSemaphorePermit;
 use url::Url;
 
@@ -17,7 +18,6 @@ use crate::{
     frontier::discovery::Discovery,
     http::{redacted, unzipped},
     raw::Exchange,
-    source::record::Record,
     validators::Validator,
 };
 

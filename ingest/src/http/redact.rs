@@ -8,7 +8,7 @@ use std::{
 use bytes::Bytes;
 use url::{Url, form_urlencoded};
 
-use crate::value::shorten;
+use feedline_readers::value::shorten;
 
 /// Minimum length of masked secrets: shorter values would match everywhere.
 const MIN_SECRET_BYTES: usize = 4;

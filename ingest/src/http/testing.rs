@@ -1,5 +1,6 @@
 //! A scripted server and other shared parts of the tests of requests.
 
+use feedline_readers::record::Record;
 use feedline_schemas::{
     commit::Position,
     config::{
@@ -33,7 +34,7 @@ use crate::{
     context::{Context, Secrets},
     error::Error,
     rest,
-    source::{Requests, record::Record},
+    source::Requests,
 };
 
 /// Sun, 06 Nov 1994 08:49:37 GMT and some seconds, as long as the test runs.

@@ -6,6 +6,7 @@ use std::{
 };
 
 use bytes::Bytes;
+use feedline_readers::notices::Notices;
 use feedline_schemas::config::{ResetUnit, RetryConfig};
 use feedline_storage::{
     clock::Clock,
@@ -33,7 +34,6 @@ use crate::{
     error::Error,
     hosts::{Quota, quota},
     http_cause::HttpCause,
-    notices::Notices,
     retry::{
         failed_try::{Again, Failure},
         retry_after,

@@ -1,16 +1,12 @@
 //! Kind of a value: for a CSV cell its notation, for any other value its type.
 
+use feedline_readers::{image_signature::image_format, json, value::Value};
 use feedline_schemas::{
     csv_cell::CellFormat,
     number::{self, MAX_EXACT},
 };
 
-use crate::{
-    contract::{Dates, iso_micros},
-    image_signature::image_format,
-    json,
-    value::Value,
-};
+use crate::contract::{Dates, iso_micros};
 
 /// The kind of a value that is not null.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -9,7 +9,7 @@ use feedline_schemas::{
 use proptest::prelude::*;
 
 use super::*;
-use crate::value::Value;
+use feedline_readers::value::Value;
 
 fn plan(range: Interval, step: i64, values: Option<u64>) -> Plan {
     let slices = SlicesConfig {

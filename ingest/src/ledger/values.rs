@@ -6,6 +6,7 @@ use arrow::{
     array::{Array, AsArray},
     datatypes::{DataType, Int64Type},
 };
+use feedline_readers::{record::Record, value::Value};
 use feedline_schemas::{
     commit::{DataFile, Ledger},
     config::{ForEachConfig, SourceConfig},
@@ -18,8 +19,6 @@ use crate::{
     landed_file,
     landing_folder::landing,
     log_entries::{Kept, LogEntries},
-    source::record::Record,
-    value::Value,
 };
 
 /// List of values to request, one after another.

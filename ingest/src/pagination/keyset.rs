@@ -7,9 +7,10 @@
 
 use std::{cmp::Ordering, collections::HashSet};
 
+use feedline_readers::{record::Record, value::Value};
 use feedline_schemas::{commit::PageRun, config::KeysetPages, ids::Hash128};
 
-use crate::{param::Param, source::record::Record, value::Value, watermark::Mark};
+use crate::{param::Param, watermark::Mark};
 
 /// Maximum number of keys of one time that are kept, about 40 bytes each in a commit.
 const MOST_KEYS: usize = 100_000;

@@ -7,10 +7,11 @@
 
 use std::collections::HashSet;
 
+use feedline_readers::record::Record;
 use feedline_schemas::{commit::PageRun, ids::Hash128};
 
 use super::{Contents, Paginator};
-use crate::{error::Error, source::record::Record};
+use crate::error::Error;
 
 impl Paginator {
     /// Removes the records that the page before returned, and records the last ones. If none of

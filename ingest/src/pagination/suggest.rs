@@ -13,7 +13,7 @@ use url::Url;
 
 use self::body::{Field, fields, list};
 use super::link;
-use crate::value::Value;
+use feedline_readers::value::Value;
 
 /// Pagination suggested by a first response.
 #[derive(Clone, Debug, PartialEq)]

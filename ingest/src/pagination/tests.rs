@@ -1,12 +1,10 @@
 //! Walks without requests.
 
+use feedline_readers::value::Value;
 use serde_json::json;
 
 use super::*;
-use crate::{
-    http::testing::{pages, way},
-    value::Value,
-};
+use crate::http::testing::{pages, way};
 
 fn base() -> Url {
     Url::parse("https://api.example/v1/items?q=1").unwrap()

@@ -1,5 +1,6 @@
 //! Reads the first response of a source to suggest its pagination to a person.
 
+use feedline_readers::{notices::Notices, value::Value};
 use feedline_schemas::{
     commit::Position,
     config::{Bounded, PaginationKind, PipelineConfig, SourceConfig, SourceKind},
@@ -18,10 +19,8 @@ use crate::{
     context::Context,
     error::Error,
     http::{Got, redacted},
-    notices::Notices,
     pagination::suggest::{Found, suggest as speaks_for},
     settings::choose,
-    value::Value,
 };
 
 /// Suggestion from the first response of a source. Only a person acts on it.

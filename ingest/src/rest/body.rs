@@ -3,13 +3,14 @@
 use std::collections::BTreeSet;
 
 use bytes::Bytes;
+use feedline_readers::xml::is_outside_of_values;
 use feedline_schemas::config::{BodyConfig, GraphqlConfig, SourceConfig};
 use reqwest::header::HeaderValue;
 use serde_json::{Map, Value};
 use url::form_urlencoded;
 
 use super::template::{TemplateNode, Text, put};
-use crate::{context::Context, error::Error, param::Param, xml::is_outside_of_values};
+use crate::{context::Context, error::Error, param::Param};
 
 /// Body of the requests of a source.
 #[derive(Debug)]

@@ -6,6 +6,7 @@ use std::sync::{
 };
 
 use bytes::Bytes;
+use feedline_readers::{file_format, json::Reader};
 use feedline_schemas::config::FileFormat;
 use feedline_storage::clock::Clock;
 use reqwest::{
@@ -21,9 +22,7 @@ use super::{
 use crate::{
     blocking::computing,
     error::Error,
-    file_format,
     http::{Got, Http, Request},
-    json::Reader,
     pagination::{Contents, Fields, Partial},
     retry::{
         Retry,

@@ -1,5 +1,6 @@
 //! Pages of XML, CSV and NDJSON.
 
+use feedline_readers::value::Value;
 use feedline_schemas::{
     config::{PaginationKind, PipelineConfig, load},
     report::IngestReport,
@@ -10,7 +11,6 @@ use super::{tests::read, *};
 use crate::{
     http::testing::{Scripted, Step, answer, config, context, ok, raw, read_all},
     run::{ingest, replay::replay},
-    value::Value,
 };
 
 fn pipeline(server: &Scripted, lines: &str) -> PipelineConfig {

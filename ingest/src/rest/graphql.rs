@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 
+use feedline_readers::value::Value;
 use feedline_schemas::{
     config::{
         BodyCursor, GraphqlConfig, Pagination, PaginationKind, QueryFile, QueryText, SourceConfig,
@@ -9,7 +10,7 @@ use feedline_schemas::{
     record::join_path,
 };
 
-use crate::{error::Error, value::Value};
+use crate::error::Error;
 
 /// Returns the source with the paths and pagination of its connection.
 pub(crate) fn effective(config: &SourceConfig) -> Cow<'_, SourceConfig> {

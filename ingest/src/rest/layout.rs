@@ -5,6 +5,12 @@ use std::{
     sync::{Arc, atomic::AtomicBool},
 };
 
+use feedline_readers::{
+    json::{JsonRecord, NodeKind, Reader, Tape},
+    notices::Notices,
+    record::Record,
+    value::Value,
+};
 use feedline_schemas::{
     config::{JsonConfig, PartialData, ResponseFormat, SourceConfig},
     ids::Hash128,
@@ -17,14 +23,7 @@ use super::{
     reported::{ERRORS, error_alone, error_text, is_something},
     response::{Form, Response},
 };
-use crate::{
-    error::Error,
-    json::{JsonRecord, NodeKind, Reader, Tape},
-    notices::Notices,
-    pagination::Paginator,
-    source::record::Record,
-    value::Value,
-};
+use crate::{error::Error, pagination::Paginator};
 
 /// Paths of records and fields in a body.
 #[derive(Clone, Debug)]

@@ -2,12 +2,11 @@
 
 use std::borrow::Cow;
 
-use feedline_schemas::record::{join_path, split_path};
-
-use crate::{
+use feedline_readers::{
     value::{Value, shorten},
     xml::{ATTRIBUTE, TEXT, is_html},
 };
+use feedline_schemas::record::{join_path, split_path};
 
 /// Local names of elements that APIs report errors with, in lower case.
 const ERRORS: [&str; 3] = ["error", "errors", "fault"];
@@ -307,13 +306,13 @@ fn find_repeated<'a>(value: &'a Value, path: &mut Vec<&'a str>, found: &mut Vec<
 
 #[cfg(test)]
 mod tests {
-    use feedline_schemas::config::JsonConfig;
-
-    use super::*;
-    use crate::{
+    use feedline_readers::{
         notices::Notices,
         xml::{XmlRules, parse},
     };
+    use feedline_schemas::config::JsonConfig;
+
+    use super::*;
 
     fn document(text: &str) -> Value {
         let rules = XmlRules {

@@ -1,6 +1,6 @@
 //! Errors that a body reports.
 
-use crate::{source::record::Record, value::Value};
+use feedline_readers::{record::Record, value::Value};
 
 /// Keys that APIs report errors with.
 pub(super) const ERRORS: [&str; 2] = ["error", "errors"];

@@ -9,6 +9,15 @@ use std::{
     },
 };
 
+use feedline_readers::{
+    csv_dialect,
+    file_format::{self, Kind, Packing},
+    notices::Notices,
+    record::Record,
+    rows::{self, Rows},
+    value::Value,
+    xml::{self, XmlRules},
+};
 use feedline_schemas::{
     config::{FileFormat, JsonConfig, ResponseFormat, SourceConfig},
     record::split_path,
@@ -18,17 +27,7 @@ use super::{
     markup::{MOST_NAMES, shown_names},
     xml_paths::{XmlPaths, insert, shown_paths},
 };
-use crate::{
-    csv_dialect,
-    error::Error,
-    file_format::{self, Kind, Packing},
-    notices::Notices,
-    rows::{self, Rows},
-    source::record::Record,
-    value::Value,
-    warnings::WarningChanges,
-    xml::{self, XmlRules},
-};
+use crate::{error::Error, warnings::WarningChanges};
 
 /// Code of the warning about elements that are lists in some records only.
 const LISTS: &str = "xml_lists";

@@ -296,7 +296,7 @@ pub(super) fn put(table: &mut Map<String, Value>, param: &Param<'_>) -> Result<(
                 format!(
                     "has a number at `{}`, and the value `{}` of that parameter is none; write a text there",
                     param.name,
-                    crate::value::shorten(&param.value.escape_debug().to_string(), 60)
+                    feedline_readers::value::shorten(&param.value.escape_debug().to_string(), 60)
                 )
             })?
         }

@@ -2,10 +2,10 @@
 
 use std::collections::BTreeSet;
 
+use feedline_readers::{value::Value, xml::TEXT};
 use feedline_schemas::record::join_path;
 
 use super::markup::{MOST_NAMES, shown_names};
-use crate::{value::Value, xml::TEXT};
 
 /// Paths of elements below a record.
 #[derive(Debug, Default, PartialEq)]

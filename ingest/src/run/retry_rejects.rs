@@ -10,6 +10,11 @@ use arrow::{
     array::{Array, AsArray},
     datatypes::UInt32Type,
 };
+use feedline_readers::{
+    file_format::{Kind, named},
+    record::Record,
+    value::Value,
+};
 use feedline_schemas::{
     amendment::{AmendReport, Withdrawn, WithdrawnReason},
     commit::{BatchCounts, CommitEntry, DataFile, FilePart, Position},
@@ -29,15 +34,13 @@ use crate::{
     context::Context,
     dedup::read_hashes,
     error::Error,
-    file_format::{Kind, named},
     file_marks::expand,
     landed_file,
     rest::has_cells,
     setting_changes::adopt,
     settings::{config_hash, one},
-    source::{Crawled, Page, PagePart, record::Record},
+    source::{Crawled, Page, PagePart},
     standing,
-    value::Value,
     watermark::highs,
 };
 

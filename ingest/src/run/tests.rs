@@ -14,6 +14,7 @@ mod times;
 mod two_writers;
 mod types;
 
+use feedline_readers::{record::Record, value::Value};
 use feedline_schemas::{
     Classified as _, ErrorKind,
     commit::{CommitEntry, PageRun},
@@ -36,13 +37,7 @@ use feedline_storage::{Effect, Faults, Operation, Rule, StoreOptions, clock::Sys
 use tokio::sync::watch;
 
 use super::*;
-use crate::{
-    commit_log::landed,
-    context::Secrets,
-    files::tests::source,
-    source::{Page, record::Record},
-    value::Value,
-};
+use crate::{commit_log::landed, context::Secrets, files::tests::source, source::Page};
 
 /// Resolves `{ env = "NAME" }` to `secret-NAME`.
 #[derive(Debug)]

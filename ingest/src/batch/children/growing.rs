@@ -2,6 +2,7 @@
 
 use std::{collections::BTreeMap, mem};
 
+use feedline_readers::value::{Value, shorten};
 use feedline_schemas::{
     commit::{Decisions, ItemKind, OTHER_PATHS, note},
     config::TypeContract,
@@ -17,7 +18,6 @@ use crate::{
     children::{Table, VALUE, find, place},
     contract::{Before, Contract, Rejection, Verdict},
     error::Error,
-    value::{Value, shorten},
 };
 
 /// Characters of a value in a sample.

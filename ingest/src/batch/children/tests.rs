@@ -4,6 +4,7 @@ use arrow::{
     array::{AsArray, RecordBatch},
     datatypes::{Int64Type, UInt32Type},
 };
+use feedline_readers::{record::Record, value::Value};
 use feedline_schemas::{
     commit::{ChildTable, ItemKind, Position},
     config::{ContractConfig, load},
@@ -18,8 +19,7 @@ use crate::{
     },
     dedup::Window,
     error::Error,
-    source::{Page, record::Record},
-    value::Value,
+    source::Page,
 };
 
 /// A contract, written as in a pipeline.

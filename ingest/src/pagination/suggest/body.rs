@@ -2,7 +2,7 @@
 
 use feedline_schemas::record::join_path;
 
-use crate::value::Value;
+use feedline_readers::value::Value;
 
 /// Examined levels of nested objects.
 const MAX_DEPTH: usize = 4;

@@ -3,7 +3,7 @@
 use jiff::{Timestamp, civil::Date};
 
 use super::Line;
-use crate::value::Value;
+use feedline_readers::value::Value;
 
 const KEYS: [&str; 5] = ["id", "ID", "Id", "_id", "key"];
 const TIMES: [&str; 15] = [

@@ -9,7 +9,7 @@ use arrow::{
 use feedline_schemas::record::ColumnType;
 
 use super::*;
-use crate::parquet_rows::tests::file;
+use feedline_readers::testing::parquet_file as file;
 
 fn jpeg(i: u8) -> Vec<u8> {
     vec![0xff, 0xd8, 0xff, 0xe0, i]

@@ -12,7 +12,7 @@ use feedline_schemas::{
 };
 
 use super::*;
-use crate::parquet_rows::tests::file;
+use feedline_readers::testing::parquet_file as file;
 
 /// 2024-01-01 in seconds since 1970.
 const NEW_YEAR: i64 = 1_704_067_200;

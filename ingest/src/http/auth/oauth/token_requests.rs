@@ -2,6 +2,7 @@
 
 use std::{sync::atomic::Ordering, time::Duration};
 
+use feedline_readers::value::Value;
 use feedline_schemas::config::JsonConfig;
 use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderValue};
 use url::{Url, form_urlencoded};
@@ -10,7 +11,6 @@ use crate::{
     error::Error,
     http::{auth::proof::Proof, redact::redacted, transport::Transport},
     retry::failed_try::{Again, Failure},
-    value::Value,
 };
 
 /// Error code of a token endpoint for a refused grant (RFC 6749, section 5.2).

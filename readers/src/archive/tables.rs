@@ -1,0 +1,155 @@
+//! Members that are tables or texts, read like files of their names.
+
+use std::io::{Cursor, Read};
+
+use super::member::{Member, Members, is_meant};
+use crate::{
+    file_format::{self, Kind, Packing},
+    record::Record,
+    rows::{Layout, Rows, one_pass::of_reader, unpack},
+    value::shorten,
+};
+
+/// Number of names listed in the error when no member is chosen.
+const TOLD: usize = 5;
+
+/// The records of a member, and its name.
+type Open = (String, Box<dyn Rows>);
+
+/// Reads the tables and texts of an archive, one member after the other.
+pub(crate) struct TableMembers<M> {
+    members: M,
+    layout: Layout,
+    /// The member that is read, and its name.
+    now: Option<Open>,
+    is_any: bool,
+    /// The first names that were skipped.
+    left_out: Vec<String>,
+}
+
+impl<M: Members> TableMembers<M> {
+    /// Reads an archive with the settings of `layout`.
+    pub(crate) fn new(members: M, layout: &Layout) -> Self {
+        Self {
+            members,
+            layout: layout.clone(),
+            now: None,
+            is_any: false,
+            left_out: Vec::new(),
+        }
+    }
+
+    /// Opens the next member that is read; `None` after the last.
+    fn next_member(&mut self) -> Result<Option<Open>, String> {
+        let left_out = std::cell::RefCell::new(std::mem::take(&mut self.left_out));
+        let layout = &self.layout;
+        let wanted = |name: &str| {
+            let is_wanted = is_meant(name, &layout.archive) && is_told(name, layout);
+            if !is_wanted && left_out.borrow().len() < TOLD {
+                left_out.borrow_mut().push(name.to_owned());
+            }
+            is_wanted
+        };
+        let next = self.members.next(&wanted);
+        self.left_out = left_out.into_inner();
+        let Some((name, member)) = next? else {
+            return if self.is_any {
+                Ok(None)
+            } else {
+                Err(self.none())
+            };
+        };
+        self.is_any = true;
+        let rows = self.open(&name, member).map_err(|e| of_member(&name, &e))?;
+        Ok(Some((name, rows)))
+    }
+
+    fn open(&self, name: &str, member: Member) -> Result<Box<dyn Rows>, String> {
+        let bytes = match member {
+            Member::Whole(bytes) => bytes,
+            Member::Bad(_, told) => return Err(told),
+        };
+        let named = file_format::named(name, self.layout.format, self.layout.delimiter);
+        let (kind, packing) = named.ok_or(
+            "its name has no known extension (.csv, .tsv, .json, .ndjson, .jsonl or .parquet); set `format`",
+        )?;
+        if matches!(kind, Kind::Tar | Kind::Zip) {
+            return Err("an archive in an archive is not read; unpack the outer one".into());
+        }
+        let layout = Layout {
+            kind,
+            packing,
+            name: format!("{}!/{name}", self.layout.name),
+            ..self.layout.clone()
+        };
+        of_reader(
+            Box::new(Cursor::new(self.unpacked(bytes, packing)?)),
+            &layout,
+        )
+    }
+
+    /// A compressed member must not be larger, once decompressed, than an uncompressed one may be.
+    fn unpacked(&self, bytes: Vec<u8>, packing: Packing) -> Result<Vec<u8>, String> {
+        if packing == Packing::Plain {
+            return Ok(bytes);
+        }
+        let most = self.layout.archive.max_member_bytes.bytes();
+        let mut unpacked = Vec::new();
+        let reader = unpack(Cursor::new(bytes), packing)?;
+        let read = reader.take(most + 1).read_to_end(&mut unpacked);
+        if read.map_err(|e| e.to_string())? as u64 > most {
+            return Err(format!(
+                "it unpacks to more than {most} bytes, which is `archive.max_member_bytes`"
+            ));
+        }
+        Ok(unpacked)
+    }
+
+    fn none(&self) -> String {
+        let names = shorten(&self.left_out.join("`, `"), 200).into_owned();
+        let among = match self.left_out.is_empty() {
+            true => "it is empty".to_owned(),
+            false => format!("it has `{names}`"),
+        };
+        match &self.layout.archive.member {
+            Some(pattern) => format!("no member matches `archive.member` = `{pattern}`; {among}"),
+            None => format!(
+                "no member has a known extension (.csv, .tsv, .json, .ndjson, .jsonl or .parquet); {among}; set `format` and \
+                 `archive.member`"
+            ),
+        }
+    }
+}
+
+/// Returns true if a member of this name is read: a pattern chooses members, or its extension names
+/// a format that is no archive.
+fn is_told(name: &str, layout: &Layout) -> bool {
+    let named = file_format::named(name, layout.format, layout.delimiter);
+    let is_archive = matches!(named, Some((Kind::Tar | Kind::Zip, _)));
+    layout.archive.member.is_some() || (named.is_some() && !is_archive)
+}
+
+fn of_member(name: &str, told: &str) -> String {
+    format!("member `{}`: {told}", shorten(name, 200))
+}
+
+impl<M: Members> Rows for TableMembers<M> {
+    fn next(&mut self) -> Result<Option<Record>, String> {
+        loop {
+            let (name, mut rows) = match self.now.take() {
+                Some(now) => now,
+                None => match self.next_member()? {
+                    Some(now) => now,
+                    None => return Ok(None),
+                },
+            };
+            let next = rows.next().map_err(|e| of_member(&name, &e))?;
+            let Some(mut record) = next else { continue };
+            if let Record::Bad { detail, .. } = &mut record {
+                *detail = of_member(&name, detail);
+            }
+            self.now = Some((name, rows));
+            return Ok(Some(record));
+        }
+    }
+}

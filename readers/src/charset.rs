@@ -1,0 +1,102 @@
+//! Decodes the bytes of a page.
+//!
+//! The encoding comes from the byte order mark, else from the `Content-Type` header, else from a
+//! `meta` element in the first 1,024 bytes (HTML standard, 13.2.3.2, which lets a scan stop there),
+//! else from the bytes themselves. Invalid bytes become U+FFFD.
+
+use chardetng::{EncodingDetector, Iso2022JpDetection, Utf8Detection};
+use encoding_rs::{Encoding, UTF_8, UTF_16BE, UTF_16LE};
+
+const SCANNED: usize = 1_024;
+
+/// The text of `bytes`; `content_type` is the value of that header.
+pub fn decode(bytes: &[u8], content_type: &str) -> String {
+    let declared = || label(content_type).or_else(|| meta(bytes));
+    // A byte order mark wins over all of them: `decode` sees to it.
+    let encoding = declared().unwrap_or_else(|| guess(bytes));
+    encoding.decode(bytes).0.into_owned()
+}
+
+/// Returns the encoding named after `charset=`.
+pub fn label(text: &str) -> Option<&'static Encoding> {
+    let lower = text.to_ascii_lowercase();
+    let value = lower.split_once("charset")?.1.trim_start();
+    let value = value.strip_prefix('=')?.trim_start();
+    let name = value.trim_start_matches(['"', '\'']);
+    let end = name.find(|c: char| c.is_whitespace() || "\"';>/".contains(c));
+    Encoding::for_label(&name.as_bytes()[..end.unwrap_or(name.len())])
+}
+
+fn meta(bytes: &[u8]) -> Option<&'static Encoding> {
+    let start = bytes[..bytes.len().min(SCANNED)].to_ascii_lowercase();
+    let start = String::from_utf8_lossy(&start).into_owned();
+    let mut rest = start.as_str();
+    while let Some((_, after)) = rest.split_once("<meta") {
+        let tag = after.split('>').next().unwrap_or_default();
+        if let Some(encoding) = label(tag) {
+            // A declaration that is readable as ASCII is not UTF-16.
+            let is_utf_16 = encoding == UTF_16LE || encoding == UTF_16BE;
+            return Some(if is_utf_16 { UTF_8 } else { encoding });
+        }
+        rest = after;
+    }
+    None
+}
+
+fn guess(bytes: &[u8]) -> &'static Encoding {
+    let mut detector = EncodingDetector::new(Iso2022JpDetection::Deny);
+    detector.feed(bytes, true);
+    detector.guess(None, Utf8Detection::Allow)
+}
+
+#[cfg(test)]
+mod tests {
+    use encoding_rs::{SHIFT_JIS, WINDOWS_1251, WINDOWS_1252};
+
+    use super::*;
+
+    #[test]
+    fn the_mark_then_the_header_then_the_meta_element_then_the_bytes_decide() {
+        let page = |charset: &str| {
+            format!("<!doctype html><meta name=x><META charset='{charset}'><p>Grün")
+        };
+        let latin = |text: &str| WINDOWS_1252.encode(text).0.into_owned();
+        let check = |bytes: &[u8], header: &str| {
+            let text = decode(bytes, header);
+            assert!(text.ends_with("Grün"), "{text} {header}");
+        };
+        check(&latin(&page("iso-8859-1")), "text/html");
+        check(page("utf-8").as_bytes(), "text/html; charset=UTF-8");
+        check(
+            page("iso-8859-1").as_bytes(),
+            "text/html; charset=\"utf-8\"",
+        );
+        check(&latin(&page("utf-8")), "text/html;charset=windows-1252");
+        let marked = [b"\xef\xbb\xbf".as_slice(), page("iso-8859-1").as_bytes()].concat();
+        check(&marked, "text/html; charset=iso-8859-1");
+        check(page("utf-16").as_bytes(), "text/html");
+        let old = "<meta http-equiv=Content-Type content=\"text/html; charset=iso-8859-1\"><p>Grün";
+        check(&latin(old), "text/html");
+        check("<p>Grün".as_bytes(), "");
+        let wide: Vec<u8> = "\u{feff}Grün"
+            .encode_utf16()
+            .flat_map(u16::to_le_bytes)
+            .collect();
+        check(&wide, "text/html; charset=utf-8");
+    }
+
+    #[test]
+    fn undeclared_pages_are_told_by_their_bytes() {
+        let russian = "Это обычная страница на русском языке, без объявления кодировки.";
+        assert_eq!(decode(&WINDOWS_1251.encode(russian).0, ""), russian);
+        let japanese = "これは文字コードを宣言していない普通のページです。日本語の文章。";
+        assert_eq!(decode(&SHIFT_JIS.encode(japanese).0, ""), japanese);
+    }
+
+    #[test]
+    fn what_means_nothing_is_marked_and_unknown_names_are_not_believed() {
+        assert_eq!(decode(b"a\xffb", "text/html; charset=utf-8"), "a\u{fffd}b");
+        assert_eq!(decode("ä".as_bytes(), "text/html; charset=klingon"), "ä");
+        assert_eq!(decode(b"", ""), "");
+    }
+}

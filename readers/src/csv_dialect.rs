@@ -1,0 +1,451 @@
+//! Dialect of a CSV file: its encoding, the lines before its header, its delimiter and its names.
+//!
+//! The first 64 KiB decide settings that the configuration leaves open. A byte order mark selects
+//! UTF-16. Another delimiter is selected if it splits all of the first lines into the same number
+//! of fields and the usual one splits none. A warning reports each such decision with the key that
+//! changes it.
+
+use std::io::{self, BufRead, BufReader, Cursor, Read};
+
+use encoding_rs::{DecoderResult, Encoding, UTF_8, UTF_16BE, UTF_16LE};
+use feedline_schemas::{
+    config::CsvConfig, csv_cell::DELIMITERS, file_signature::format_by_signature,
+};
+
+use crate::{invalid_key::InvalidKey, notices::Notices};
+
+/// Size of the sample that is inspected before a file is read, in bytes.
+const SAMPLE: usize = 64 << 10;
+/// Rows of it that a delimiter is judged by.
+const ROWS: usize = 200;
+/// Longest line that is passed over.
+const LINE: u64 = 1 << 20;
+
+/// Bytes of a file, decoded to UTF-8 if it has another encoding.
+pub type Text = Box<dyn Read + Send>;
+
+/// Syntax of the rows of a file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Dialect {
+    /// Character between fields.
+    pub delimiter: u8,
+    /// Quote character around fields; `None` if quotes are text.
+    pub quote: Option<u8>,
+    /// First character of lines that are comments.
+    pub comment: Option<u8>,
+    /// True if the first row holds names.
+    pub has_header: bool,
+    /// Configured names.
+    pub columns: Vec<String>,
+    /// Bytes of the file before the parsed part; `None` for another encoding.
+    pub base_byte: Option<u64>,
+    /// Lines before the parsed part.
+    pub base_line: u64,
+}
+
+/// Checks the settings.
+///
+/// # Errors
+/// [`InvalidKey`].
+pub fn check(config: &CsvConfig) -> Result<(), InvalidKey> {
+    encoding(config)?;
+    for (key, sign) in [
+        ("csv.quote", &config.quote),
+        ("csv.comment", &config.comment),
+    ] {
+        let is_off = key == "csv.quote" && sign.as_deref() == Some("");
+        if sign.is_some() && !is_off && one(sign.as_deref()).is_none() {
+            let reason = "use one ASCII character that is no line end";
+            return Err(InvalidKey::new(key, reason));
+        }
+    }
+    let signs = [&config.delimiter, &config.quote, &config.comment];
+    let signs: Vec<u8> = signs
+        .iter()
+        .filter_map(|sign| one(sign.as_deref()))
+        .collect();
+    if (1..signs.len()).any(|i| signs[..i].contains(&signs[i])) {
+        let reason = "`csv.delimiter`, `csv.quote` and `csv.comment` must be different characters";
+        return Err(InvalidKey::new("csv", reason));
+    }
+    if config.skip_rows > 1_000_000 {
+        let reason = format!("{} is out of range: use 0 to 1000000", config.skip_rows);
+        return Err(InvalidKey::new("csv.skip_rows", reason));
+    }
+    for (i, name) in config.columns.iter().enumerate() {
+        if name.trim().is_empty() || config.columns[..i].contains(name) {
+            let reason = format!(
+                "`{name}` (number {i}, from 0) is empty or occurs twice; give every column a name of its own"
+            );
+            return Err(InvalidKey::new("csv.columns", reason));
+        }
+    }
+    Ok(())
+}
+
+fn one(sign: Option<&str>) -> Option<u8> {
+    match sign.map(str::as_bytes) {
+        Some(&[byte]) if byte.is_ascii() && !matches!(byte, b'\n' | b'\r') => Some(byte),
+        _ => None,
+    }
+}
+
+/// The configured encoding.
+fn encoding(config: &CsvConfig) -> Result<Option<&'static Encoding>, InvalidKey> {
+    let Some(label) = &config.encoding else {
+        return Ok(None);
+    };
+    let lower = label.trim().to_ascii_lowercase().replace('_', "-");
+    let name = match lower.as_str() {
+        "latin-1" | "latin 1" => "latin1",
+        "utf-16-le" => "utf-16le",
+        "utf-16-be" => "utf-16be",
+        other => other,
+    };
+    // Some labels have underscores in the standard.
+    let found = Encoding::for_label(name.as_bytes())
+        .or_else(|| Encoding::for_label(label.as_bytes()))
+        .filter(|encoding| *encoding != encoding_rs::REPLACEMENT);
+    found.map(Some).ok_or_else(|| {
+        let reason = format!(
+            "`{label}` is no encoding; use `utf-8`, `utf-16`, `latin-1`, `windows-1252` or another label of the WHATWG Encoding Standard"
+        );
+        InvalidKey::new("csv.encoding", reason)
+    })
+}
+
+/// Returns true if a line end is the same byte in the configured encoding and in ASCII. Then
+/// reading can resume in the middle of a file. `start` is the beginning of the file.
+pub fn can_be_continued(config: &CsvConfig, start: &[u8]) -> bool {
+    let is_wide = |encoding: &'static Encoding| encoding == UTF_16LE || encoding == UTF_16BE;
+    let configured = encoding(config).ok().flatten();
+    !configured.is_some_and(|encoding| is_wide(encoding) || !encoding.is_ascii_compatible())
+        && !Encoding::for_bom(start).is_some_and(|(encoding, _)| is_wide(encoding))
+}
+
+/// Opens the file `name` from its beginning with `reader`, and detects its dialect. `usual` is the
+/// delimiter by its name, `configured` the configured one.
+///
+/// # Errors
+/// A message that names the reason why the file is unreadable, and a remedy.
+pub fn open(
+    reader: Text,
+    config: &CsvConfig,
+    (configured, usual): (Option<u8>, u8),
+    name: &str,
+    notices: &Notices,
+) -> Result<(Text, Dialect), String> {
+    let (sample, reader) = peek(reader)?;
+    if let Some(format) = format_by_signature(&sample) {
+        return Err(format!(
+            "it is {format} by its first bytes, and no CSV file: give it the ending of its format, or save it as CSV"
+        ));
+    }
+    let mark = Encoding::for_bom(&sample);
+    let wanted = encoding(config).map_err(|e| e.to_string())?;
+    let encoding = match (mark, wanted) {
+        (Some((marked, _)), _) => {
+            let wide = [UTF_16LE, UTF_16BE];
+            let is_wanted = wanted.is_some_and(|wanted| {
+                wanted == marked || wide.contains(&wanted) && wide.contains(&marked)
+            });
+            if !is_wanted && (marked != UTF_8 || wanted.is_some()) {
+                let message = format!(
+                    "`{name}` begins with a byte order mark of {} and is decoded from it",
+                    marked.name()
+                );
+                notices.push("csv_encoding", "csv.encoding", message);
+            }
+            marked
+        }
+        (None, wanted) => wanted.unwrap_or(UTF_8),
+    };
+    let mut base_byte = (encoding == UTF_8).then_some(0);
+    let mut text: Text = if encoding == UTF_8 {
+        if wanted.is_none() && looks_wide(&sample) {
+            return Err(
+                "every other byte of it is zero, as in UTF-16 without a byte order mark: set `csv.encoding` to `utf-16le` or `utf-16be`"
+                    .into(),
+            );
+        }
+        let skipped = if mark.is_some() { 3 } else { 0 };
+        base_byte = Some(skipped as u64);
+        Box::new(Cursor::new(sample[skipped..].to_vec()).chain(reader))
+    } else {
+        Box::new(decoded(Cursor::new(sample).chain(reader), encoding))
+    };
+    if config.skip_rows > 0 {
+        let mut lines = BufReader::new(text);
+        for number in 1..=config.skip_rows {
+            let mut line = Vec::new();
+            let read = (&mut lines).take(LINE).read_until(b'\n', &mut line);
+            let read = read.map_err(|e| e.to_string())? as u64;
+            if read == LINE {
+                return Err(format!(
+                    "line {number}, which `csv.skip_rows` passes over, is longer than 1 MiB; lower it"
+                ));
+            }
+            base_byte = base_byte.map(|byte| byte + read);
+        }
+        text = Box::new(lines);
+    }
+    let (sample, rest) = peek(text)?;
+    let is_whole = sample.len() < SAMPLE;
+    let mut dialect = Dialect {
+        delimiter: configured.unwrap_or(usual),
+        quote: match config.quote.as_deref() {
+            None => Some(b'"'),
+            quote => one(quote),
+        },
+        comment: one(config.comment.as_deref()),
+        has_header: config.header,
+        columns: config.columns.clone(),
+        base_byte,
+        base_line: config.skip_rows,
+    };
+    if configured.is_none() {
+        dialect.delimiter = sniff(&sample, is_whole, &dialect, name, notices)?;
+    }
+    Ok((Box::new(Cursor::new(sample).chain(rest)), dialect))
+}
+
+/// `reader` from the middle of a file on, as text.
+///
+/// # Errors
+/// An encoding that is none.
+pub fn go_on(reader: Text, config: &CsvConfig) -> Result<Text, String> {
+    match encoding(config).map_err(|e| e.to_string())? {
+        Some(encoding) if encoding != UTF_8 => Ok(Box::new(decoded(reader, encoding))),
+        _ => Ok(reader),
+    }
+}
+
+/// Returns the first bytes of `reader`, and a reader of all its bytes.
+fn peek(mut reader: Text) -> Result<(Vec<u8>, Text), String> {
+    let mut sample = Vec::new();
+    let read = (&mut reader).take(SAMPLE as u64).read_to_end(&mut sample);
+    read.map_err(|e| e.to_string())?;
+    Ok((sample, reader))
+}
+
+/// Returns true if the sample looks like UTF-16. Nearly every other byte of text in UTF-16 is zero.
+fn looks_wide(sample: &[u8]) -> bool {
+    let zeros = |from: usize| {
+        sample
+            .iter()
+            .skip(from)
+            .step_by(2)
+            .filter(|byte| **byte == 0)
+    };
+    let half = sample.len() / 2;
+    half >= 2
+        && [0, 1]
+            .iter()
+            .any(|from| zeros(*from).count() * 10 >= half * 8)
+}
+
+/// The delimiter of the rows in `sample`.
+fn sniff(
+    sample: &[u8],
+    is_whole: bool,
+    dialect: &Dialect,
+    name: &str,
+    notices: &Notices,
+) -> Result<u8, String> {
+    let usual = dialect.delimiter;
+    let widths = |delimiter: u8| widths(sample, is_whole, delimiter, dialect);
+    let own = widths(usual);
+    let Some(first) = own.first() else {
+        return Ok(usual);
+    };
+    let fitting = own.iter().filter(|width| *width == first).count();
+    let is_usual = *first > 1 && fitting * 2 >= own.len();
+    let splits = |delimiter: &u8| {
+        let found = widths(*delimiter);
+        let first = found.first().copied().unwrap_or_default();
+        first > 1 && found.iter().all(|width| *width == first)
+    };
+    let others = DELIMITERS
+        .into_iter()
+        .filter(|delimiter| *delimiter != usual);
+    let found: Vec<u8> = others.clone().filter(splits).collect();
+    if is_usual {
+        if let Some(other) = found.first() {
+            let message = format!(
+                "`{name}` is read with the delimiter `{}`, although `{}` splits its lines alike too",
+                shown(usual),
+                shown(*other)
+            );
+            notices.push("csv_delimiter", "csv.delimiter", message);
+        }
+        return Ok(usual);
+    }
+    match found[..] {
+        [one] => {
+            let message = format!(
+                "`{name}` is read with the delimiter `{}`, which splits its lines alike; `{}` does not",
+                shown(one),
+                shown(usual)
+            );
+            notices.push("csv_delimiter", "csv.delimiter", message);
+            Ok(one)
+        }
+        [] => {
+            let header = sample
+                .split(|byte| *byte == b'\n')
+                .next()
+                .unwrap_or_default();
+            let inside = others.clone().find(|delimiter| header.contains(delimiter));
+            if let (1, Some(inside)) = (*first, inside) {
+                let message = format!(
+                    "the first line of `{name}` is one column by the delimiter `{}` although it has `{}` in it, which splits the lines into different numbers of fields",
+                    shown(usual),
+                    shown(inside)
+                );
+                notices.push("csv_delimiter", "csv.delimiter", message);
+            }
+            Ok(usual)
+        }
+        _ => {
+            let all: Vec<String> = found.iter().map(|byte| shown(*byte)).collect();
+            Err(format!(
+                "its delimiter is ambiguous: `{}` each split its lines alike; set `csv.delimiter`",
+                all.join("` and `")
+            ))
+        }
+    }
+}
+
+fn shown(delimiter: u8) -> String {
+    match delimiter {
+        b'\t' => "\\t".into(),
+        byte => char::from(byte).to_string(),
+    }
+}
+
+/// Numbers of fields of the rows in `sample` by `delimiter`; of none if it has none.
+fn widths(sample: &[u8], is_whole: bool, delimiter: u8, dialect: &Dialect) -> Vec<usize> {
+    let mut reader = builder(&Dialect {
+        delimiter,
+        ..dialect.clone()
+    })
+    .from_reader(sample);
+    let rows = reader.byte_records().map_while(Result::ok).take(ROWS + 1);
+    let mut widths: Vec<usize> = rows.map(|row| row.len()).collect();
+    // The last one may be cut.
+    if widths.len() > ROWS || (!is_whole && widths.len() > 1) {
+        widths.pop();
+    }
+    widths
+}
+
+/// A reader of rows, the header one of them.
+pub fn builder(dialect: &Dialect) -> csv::ReaderBuilder {
+    let mut builder = csv::ReaderBuilder::new();
+    builder
+        .delimiter(dialect.delimiter)
+        .comment(dialect.comment)
+        .has_headers(false)
+        .flexible(true);
+    match dialect.quote {
+        Some(quote) => builder.quote(quote),
+        None => builder.quoting(false),
+    };
+    builder
+}
+
+/// Returns true if a header looks like a row of data: two or more cells, or all cells, are numbers
+/// that do not count up.
+pub fn looks_like_data(header: &[String]) -> bool {
+    let number = |cell: &String| cell.trim().parse::<f64>().ok();
+    let numbers: Vec<f64> = header.iter().filter_map(number).collect();
+    let is_whole = |number: &f64| number.fract() == 0.0;
+    let counts_up =
+        numbers.iter().all(is_whole) && numbers.windows(2).all(|pair| pair[0] < pair[1]);
+    numbers.len() >= 2 && !counts_up
+        || !numbers.is_empty() && numbers.len() == header.len() && !counts_up
+}
+
+/// Text of another encoding as UTF-8.
+struct Decoded<R> {
+    inner: R,
+    encoding: &'static Encoding,
+    decoder: encoding_rs::Decoder,
+    input: Vec<u8>,
+    /// Count of input bytes that are already decoded.
+    done: usize,
+    /// Bytes of the file before `input`.
+    before: u64,
+    is_end: bool,
+    is_over: bool,
+    output: Vec<u8>,
+    given: usize,
+}
+
+fn decoded<R: Read>(inner: R, encoding: &'static Encoding) -> Decoded<R> {
+    Decoded {
+        inner,
+        encoding,
+        decoder: encoding.new_decoder_with_bom_removal(),
+        input: Vec::new(),
+        done: 0,
+        before: 0,
+        is_end: false,
+        is_over: false,
+        output: Vec::new(),
+        given: 0,
+    }
+}
+
+impl<R: Read> Decoded<R> {
+    /// Decodes the next part; nothing at the end.
+    fn fill(&mut self) -> io::Result<()> {
+        const CHUNK: u64 = 16 << 10;
+        if self.done == self.input.len() && !self.is_end {
+            self.before += self.input.len() as u64;
+            self.input.clear();
+            self.done = 0;
+            let read = (&mut self.inner).take(CHUNK).read_to_end(&mut self.input)?;
+            self.is_end = read == 0;
+        }
+        let rest = &self.input[self.done..];
+        let most = self
+            .decoder
+            .max_utf8_buffer_length_without_replacement(rest.len());
+        let most = most.ok_or_else(|| io::Error::other("it is too large to decode"))?;
+        self.output.resize(most.max(16), 0);
+        let decoder = &mut self.decoder;
+        let (result, read, written) =
+            decoder.decode_to_utf8_without_replacement(rest, &mut self.output, self.is_end);
+        self.done += read;
+        self.output.truncate(written);
+        self.given = 0;
+        match result {
+            DecoderResult::InputEmpty => self.is_over = self.is_end,
+            DecoderResult::OutputFull => {}
+            DecoderResult::Malformed(..) => {
+                return Err(io::Error::other(format!(
+                    "it is not {} at byte {}: set `csv.encoding` to the encoding that it is written in",
+                    self.encoding.name(),
+                    self.before + self.done as u64
+                )));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl<R: Read> Read for Decoded<R> {
+    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+        while self.given == self.output.len() {
+            if self.is_over {
+                return Ok(0);
+            }
+            self.fill()?;
+        }
+        let count = (self.output.len() - self.given).min(out.len());
+        out[..count].copy_from_slice(&self.output[self.given..self.given + count]);
+        self.given += count;
+        Ok(count)
+    }
+}

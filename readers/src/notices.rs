@@ -1,0 +1,128 @@
+//! Decisions that a source made by itself while it read, for the report.
+
+use std::{
+    collections::BTreeSet,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use feedline_schemas::report::Warning;
+
+use crate::value::shorten;
+
+/// Notices of a source; clones share them. The report has the first notice of each kind and the
+/// count of the others.
+#[derive(Clone, Debug, Default)]
+pub struct Notices(Arc<Mutex<Vec<Notice>>>);
+
+#[derive(Debug)]
+struct Notice {
+    code: &'static str,
+    key: &'static str,
+    message: String,
+    /// Other messages of this kind, up to [`MOST`].
+    others: BTreeSet<String>,
+}
+
+/// Maximum number of distinct messages of a kind that are tracked.
+const MOST: usize = 10_000;
+
+impl Notices {
+    /// Records a decision of the kind `code`, which `key` changes.
+    pub fn push(&self, code: &'static str, key: &'static str, message: String) {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(notice) = all.iter_mut().find(|notice| notice.code == code) else {
+            all.push(Notice {
+                code,
+                key,
+                message,
+                others: BTreeSet::new(),
+            });
+            return;
+        };
+        if notice.message != message && notice.others.len() < MOST {
+            notice.others.insert(message);
+        }
+    }
+
+    /// All of them, as warnings.
+    pub fn all(&self) -> Vec<Warning> {
+        let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let warning = |notice: &Notice| {
+            let first = &notice.message;
+            let message = match notice.others.len() {
+                0 => first.clone(),
+                1 => format!("{first} (and the same of another file)"),
+                others => format!("{first} (and the same of {others} other files)"),
+            };
+            let warning = Warning::new(notice.code, message);
+            match notice.key {
+                "" => warning,
+                key => warning.with_key(key),
+            }
+        };
+        all.iter().map(warning).collect()
+    }
+}
+
+/// Files or members of an archive that are not read, because of the ending of their names.
+#[derive(Clone, Debug, Default)]
+pub struct LeftOut {
+    count: u64,
+    /// The first names.
+    names: Vec<String>,
+}
+
+impl LeftOut {
+    /// Maximum number of listed names.
+    const NAMED: usize = 5;
+
+    /// Counts one.
+    pub fn add(&mut self, name: &str) {
+        self.count += 1;
+        if self.names.len() < Self::NAMED {
+            self.names.push(shorten(name, 100).into_owned());
+        }
+    }
+
+    /// Pushes a notice of the files that are skipped in `place`, with the `key` and the advice to
+    /// include them.
+    pub fn push(&self, notices: &Notices, place: &str, key: &'static str, advice: &str) {
+        if self.count == 0 {
+            return;
+        }
+        let names = self.names.join("`, `");
+        let more = match self.count - self.names.len() as u64 {
+            0 => String::new(),
+            more => format!(" and {more} more"),
+        };
+        let skipped = match self.count {
+            1 => format!("1 file of `{place}` is skipped by its extension"),
+            many => format!("{many} files of `{place}` are skipped by their extensions"),
+        };
+        let message = format!("{skipped}: `{names}`{more}; {advice}");
+        notices.push("files_left_out", key, message);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_one_kind_the_first_is_told_and_the_others_are_counted() {
+        let notices = Notices::default();
+        for name in ["a", "b", "a", "b", "c"] {
+            notices.push("empty_file", "", format!("`{name}` is empty"));
+        }
+        notices.push("csv_delimiter", "csv.delimiter", "`a` has `;`".into());
+        let told = notices.clone().all();
+        assert_eq!(
+            told[0].message,
+            "`a` is empty (and the same of 2 other files)"
+        );
+        assert_eq!(
+            (told.len(), told[1].key.as_deref()),
+            (2, Some("csv.delimiter"))
+        );
+    }
+}

@@ -1,0 +1,97 @@
+//! The records of one file, one after another, in the order of the file. Bad records are included,
+//! with their place.
+
+mod csv_rows;
+mod json_rows;
+pub mod one_pass;
+pub mod open;
+
+use std::io::Read;
+
+use feedline_schemas::config::{ArchiveConfig, CsvConfig, FileFormat, JsonConfig, TextConfig};
+use flate2::read::MultiGzDecoder;
+
+use crate::{
+    file_bytes::FileBytes,
+    file_format::{Kind, Packing},
+    notices::Notices,
+    record::Record,
+};
+
+/// Maximum size of a JSON document or compressed Parquet file, in bytes after decompression; it is
+/// held in memory completely.
+const DOCUMENT: u64 = 1 << 30;
+
+/// Reads one record after another. Blocking.
+pub trait Rows: Send {
+    /// Reads the next record; `None` at the end of the file.
+    ///
+    /// # Errors
+    /// The reason why the rest of the file is unreadable, and its remedy.
+    fn next(&mut self) -> Result<Option<Record>, String>;
+}
+
+/// Format and options of a file.
+#[derive(Clone, Debug)]
+pub struct Layout {
+    /// Format of the records.
+    pub kind: Kind,
+    /// Compression of the file.
+    pub packing: Packing,
+    /// Name of the file, for messages.
+    pub name: String,
+    /// Collects the decisions about the file.
+    pub notices: Notices,
+    /// Configured format: members of an archive are read in it.
+    pub format: FileFormat,
+    /// CSV: its dialect and its null values.
+    pub csv: CsvConfig,
+    /// CSV: the configured delimiter.
+    pub delimiter: Option<u8>,
+    /// JSON: path of the list of records.
+    pub records: String,
+    /// JSON: its bounds.
+    pub json: JsonConfig,
+    /// Plain text: the separator of its documents.
+    pub text: TextConfig,
+    /// Archives: members and bounds. The ratio also bounds Parquet and Arrow files.
+    pub archive: ArchiveConfig,
+}
+
+/// A file's bytes from its beginning, unpacked.
+///
+/// # Errors
+/// The reason why it is no compressed file.
+pub fn unpacked(file: &FileBytes, packing: Packing) -> Result<Box<dyn Read + Send>, String> {
+    unpack(file.reader(0), packing)
+}
+
+/// Decompresses the bytes of `reader`.
+///
+/// # Errors
+/// The reason why they are no compressed file.
+pub fn unpack(
+    reader: impl Read + Send + 'static,
+    packing: Packing,
+) -> Result<Box<dyn Read + Send>, String> {
+    Ok(match packing {
+        Packing::Plain => Box::new(reader),
+        Packing::Gzip => Box::new(MultiGzDecoder::new(reader)),
+        Packing::Zstd => Box::new(zstd::Decoder::new(reader).map_err(|e| e.to_string())?),
+    })
+}
+
+fn read_whole(reader: impl Read) -> Result<Vec<u8>, String> {
+    let mut bytes = Vec::new();
+    reader
+        .take(DOCUMENT + 1)
+        .read_to_end(&mut bytes)
+        .map_err(|e| e.to_string())?;
+    if bytes.len() as u64 > DOCUMENT {
+        return Err(
+            "it holds more than 1 GiB and has to fit in memory; split it, or write its records as NDJSON"
+                .into(),
+        );
+    }
+    Ok(bytes)
+}

@@ -1,0 +1,287 @@
+//! Rows of CSV.
+
+use std::{
+    collections::HashSet,
+    io::{Cursor, Read},
+    sync::{
+        Arc,
+        atomic::{AtomicU8, AtomicU64, Ordering},
+    },
+};
+
+use super::{Layout, Rows};
+use crate::{
+    csv_dialect::{self, Dialect, Text},
+    file_bytes::Begin,
+    file_format::Kind,
+    record::Record,
+    value::{Value, shorten},
+};
+
+/// Maximum bytes of one CSV row: an unclosed quote must not read the rest of a file into memory.
+const ROW: u64 = 64 << 20;
+
+/// A reader that fails when one row takes too many bytes. [`CsvRows`] reports where rows begin.
+struct RowLimit<R> {
+    inner: R,
+    left: Arc<AtomicU64>,
+    /// Last byte read, other than line ends.
+    last_byte: Arc<AtomicU8>,
+}
+
+impl<R: Read> Read for RowLimit<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        let count = self.inner.read(buffer)?;
+        let left = self.left.load(Ordering::Relaxed);
+        if (count as u64) > left {
+            return Err(std::io::Error::other(
+                "a row is longer than 64 MiB: is a quote left open?",
+            ));
+        }
+        self.left.store(left - count as u64, Ordering::Relaxed);
+        let mut bytes = buffer[..count].iter().rev();
+        if let Some(last) = bytes.find(|byte| !matches!(byte, b'\r' | b'\n')) {
+            self.last_byte.store(*last, Ordering::Relaxed);
+        }
+        Ok(count)
+    }
+}
+
+/// `reader`, whose first byte comes alone. So the library does not take U+FEFF in the middle of a
+/// file for the mark at its beginning, which it removes.
+fn first_byte_alone(mut reader: Text) -> Result<Text, String> {
+    let mut first = Vec::new();
+    let read = (&mut reader).take(1).read_to_end(&mut first);
+    read.map_err(|e| e.to_string())?;
+    Ok(Box::new(Cursor::new(first).chain(reader)))
+}
+
+/// CSV: an object for each row, with the header's names and [`Value::Cell`]s. Blank lines are
+/// skipped. The line of a bad row is where the reader began to look for it, so blank lines before
+/// it count as its own.
+pub(crate) struct CsvRows {
+    reader: csv::Reader<RowLimit<Text>>,
+    /// Bytes left for the current row.
+    left: Arc<AtomicU64>,
+    /// Last byte read, other than line ends.
+    last_byte: Arc<AtomicU8>,
+    /// Line of the last row, if it may be in an open quote: at the end of the file that is an
+    /// error.
+    open_quote: Option<u64>,
+    pub header: Vec<String>,
+    null_values: Vec<String>,
+    dialect: Dialect,
+    row: csv::ByteRecord,
+    /// True while `row` is the first row of a file without a header and has not been returned yet.
+    is_ahead: bool,
+}
+
+impl CsvRows {
+    pub(crate) fn new(reader: Text, layout: &Layout) -> Result<Self, String> {
+        let usual = match layout.kind {
+            Kind::Csv { delimiter } => delimiter,
+            _ => b',',
+        };
+        let delimiters = (layout.delimiter, usual);
+        let (name, notices) = (&layout.name, &layout.notices);
+        let (reader, dialect) = csv_dialect::open(reader, &layout.csv, delimiters, name, notices)?;
+        let left = Arc::new(AtomicU64::new(ROW));
+        let last_byte = Arc::new(AtomicU8::new(0));
+        let mut reader = csv_dialect::builder(&dialect).from_reader(RowLimit {
+            inner: reader,
+            left: Arc::clone(&left),
+            last_byte: Arc::clone(&last_byte),
+        });
+        let mut row = csv::ByteRecord::new();
+        let is_any = reader
+            .read_byte_record(&mut row)
+            .map_err(|e| e.to_string())?;
+        let header = names(&row, &dialect)?;
+        if dialect.has_header && dialect.columns.is_empty() && csv_dialect::looks_like_data(&header)
+        {
+            let message = format!(
+                "the first line of `{name}` looks like a row and not like names: `{}`",
+                shorten(&header.join("`, `"), 200)
+            );
+            notices.push("header_looks_like_data", "csv.header", message);
+        }
+        let null_values = layout.csv.null_values.iter();
+        let null_values = null_values.map(|value| value.trim().to_owned()).collect();
+        Ok(Self {
+            reader,
+            left,
+            last_byte,
+            open_quote: None,
+            header,
+            null_values,
+            is_ahead: is_any && !dialect.has_header,
+            dialect,
+            row,
+        })
+    }
+
+    /// Resumes with `reader`, which begins at `from`, unless the header reaches beyond it.
+    pub(crate) fn go_on(
+        &mut self,
+        reader: Text,
+        layout: &Layout,
+        from: Begin,
+    ) -> Result<(), String> {
+        let header = self.dialect.base_line + self.reader.position().line() - 1;
+        if from.lines < header {
+            return Ok(());
+        }
+        self.dialect.base_byte = self.dialect.base_byte.map(|_| from.byte);
+        self.dialect.base_line = from.lines;
+        self.is_ahead = false;
+        let rest = csv_dialect::go_on(reader, &layout.csv)?;
+        self.reader = csv_dialect::builder(&self.dialect).from_reader(RowLimit {
+            inner: first_byte_alone(rest)?,
+            left: Arc::clone(&self.left),
+            last_byte: Arc::clone(&self.last_byte),
+        });
+        Ok(())
+    }
+
+    fn cell(&self, text: &str) -> Value {
+        let trimmed = text.trim();
+        if trimmed.is_empty() || self.null_values.iter().any(|null| null == trimmed) {
+            Value::Null
+        } else {
+            Value::Cell(text.to_owned())
+        }
+    }
+
+    /// The row as an object, or the reason and detail of why it is none.
+    fn record(&self) -> Result<Value, (&'static str, String)> {
+        if self.row.len() != self.header.len() {
+            let first = match self.dialect.has_header {
+                true => "the header",
+                false => "the first row",
+            };
+            let detail = format!(
+                "{} fields, {first} has {}",
+                self.row.len(),
+                self.header.len()
+            );
+            return Err(("ragged_row", detail));
+        }
+        let cell = |(name, bytes): (&String, &[u8])| match std::str::from_utf8(bytes) {
+            Ok(text) => Ok((name.clone(), self.cell(text))),
+            Err(_) => Err((
+                "invalid_utf8",
+                format!(
+                    "column `{name}` is not UTF-8: set `csv.encoding`, such as to `windows-1252`"
+                ),
+            )),
+        };
+        self.header
+            .iter()
+            .zip(&self.row)
+            .map(cell)
+            .collect::<Result<_, _>>()
+            .map(Value::Object)
+    }
+
+    /// Encodes the row as CSV.
+    fn raw(&self) -> String {
+        let mut writer = csv::WriterBuilder::new()
+            .delimiter(self.dialect.delimiter)
+            .flexible(true)
+            .from_writer(Vec::new());
+        let written = writer
+            .write_byte_record(&self.row)
+            .ok()
+            .and_then(|()| writer.into_inner().ok());
+        String::from_utf8_lossy(&written.unwrap_or_default())
+            .trim_end_matches('\n')
+            .to_owned()
+    }
+}
+
+impl Rows for CsvRows {
+    fn next(&mut self) -> Result<Option<Record>, String> {
+        self.left.store(ROW, Ordering::Relaxed);
+        let is_ahead = std::mem::take(&mut self.is_ahead);
+        if !is_ahead
+            && !self
+                .reader
+                .read_byte_record(&mut self.row)
+                .map_err(|e| e.to_string())?
+        {
+            return match self.open_quote {
+                Some(line) => Err(format!(
+                    "the row that begins in line {line} reaches to the end of the file: a quote is not closed; \
+                     close or remove it"
+                )),
+                None => Ok(None),
+            };
+        }
+        // A cell that spans lines is quoted; as the last one of the file it must end with a quote.
+        let spans_lines = self
+            .row
+            .iter()
+            .next_back()
+            .is_some_and(|cell| cell.contains(&b'\n'));
+        let is_whole = self.row.len() == self.header.len()
+            && self.dialect.quote == Some(self.last_byte.load(Ordering::Relaxed));
+        let is_open = spans_lines && !is_whole;
+        let place = self.row.position();
+        let line = self.dialect.base_line + place.map_or(0, csv::Position::line);
+        self.open_quote = is_open.then_some(line);
+        Ok(Some(self.record().map_or_else(
+            |(reason, detail)| {
+                let byte = place.map_or(0, csv::Position::byte);
+                let byte = self.dialect.base_byte.map(|base| base + byte);
+                let byte = byte.map(|byte| format!(" (byte {byte} of the file)"));
+                Record::Bad {
+                    raw: self.raw(),
+                    reason,
+                    detail: format!("line {line}{}: {detail}", byte.unwrap_or_default()),
+                }
+            },
+            Record::Value,
+        )))
+    }
+}
+
+/// Column names of a file whose first row is `row`.
+fn names(row: &csv::ByteRecord, dialect: &Dialect) -> Result<Vec<String>, String> {
+    let given = &dialect.columns;
+    if given.is_empty() && dialect.has_header {
+        return header(row);
+    }
+    if given.is_empty() {
+        return Ok((1..=row.len()).map(|i| format!("column_{i}")).collect());
+    }
+    if !row.is_empty() && row.len() != given.len() {
+        return Err(format!(
+            "its first line has {} fields, and `csv.columns` names {}; give each of them a name, or correct `csv.delimiter`",
+            row.len(),
+            given.len()
+        ));
+    }
+    Ok(given.clone())
+}
+
+/// Names of the columns. A nameless one (from a comma at the end of each line) is called
+/// `column_<number>`.
+fn header(row: &csv::ByteRecord) -> Result<Vec<String>, String> {
+    let mut names = Vec::with_capacity(row.len());
+    for (i, bytes) in row.iter().enumerate() {
+        let name = std::str::from_utf8(bytes)
+            .map_err(|_| "its header line is not UTF-8: set `csv.encoding` to the encoding that it is written in, such as `windows-1252`".to_owned())?;
+        names.push(if name.trim().is_empty() {
+            format!("column_{}", i + 1)
+        } else {
+            name.to_owned()
+        });
+    }
+    let mut seen = HashSet::new();
+    match names.iter().find(|name| !seen.insert(name.as_str())) {
+        None => Ok(names),
+        Some(name) => Err(format!(
+            "its header line has `{name}` twice; give every column a name of its own, or set `csv.header = false` if it is no header"
+        )),
+    }
+}

@@ -1,0 +1,167 @@
+//! Records of NDJSON, and of a list in a document of JSON.
+
+use std::{
+    io::{BufRead, BufReader, Read},
+    sync::Arc,
+};
+
+use feedline_schemas::{config::JsonConfig, record::split_path};
+
+use super::{Layout, Rows, read_whole};
+use crate::{
+    csv_dialect::Text,
+    file_bytes::Begin,
+    json::{JsonRecord, NodeKind, Reader},
+    record::Record,
+    value::{Value, shorten},
+};
+
+/// Longest line of an NDJSON file, in bytes.
+const LINE: u64 = 64 << 20;
+
+/// NDJSON: one document per line; blank lines are no records.
+pub(crate) struct Lines {
+    reader: BufReader<Text>,
+    bounds: JsonConfig,
+    json: Reader,
+    /// Number of the line just read, from 1.
+    number: u64,
+    /// Offset of the next one in the decompressed file.
+    at: u64,
+}
+
+impl Rows for Lines {
+    fn next(&mut self) -> Result<Option<Record>, String> {
+        loop {
+            let mut line = Vec::new();
+            self.number += 1;
+            let number = self.number;
+            (&mut self.reader)
+                .take(LINE)
+                .read_until(b'\n', &mut line)
+                .map_err(|e| format!("line {number}: {e}"))?;
+            let begin = self.at;
+            self.at += line.len() as u64;
+            match line.trim_ascii() {
+                _ if line.is_empty() => return Ok(None),
+                _ if line.len() as u64 == LINE => {
+                    return Err(format!("line {number} is longer than 64 MiB; split it"));
+                }
+                b"" => {}
+                _ => return Ok(Some(self.record(line, begin))),
+            }
+        }
+    }
+}
+
+impl Lines {
+    /// Reads the lines of `reader`, which begins at `from`.
+    pub(crate) fn new(reader: Text, layout: &Layout, from: Begin) -> Self {
+        Self {
+            reader: BufReader::new(reader),
+            bounds: layout.json.clone(),
+            json: Reader::default(),
+            number: from.lines,
+            at: from.byte,
+        }
+    }
+
+    /// Parses a line that begins at byte `begin` of the file.
+    fn record(&mut self, line: Vec<u8>, begin: u64) -> Record {
+        let line = match self.json.read(line, &self.bounds) {
+            Ok(tape) if tape.node(0).kind == NodeKind::Object => {
+                return Record::Json(JsonRecord {
+                    tape: Arc::new(tape),
+                    place: 0,
+                });
+            }
+            Ok(tape) => tape.into_bytes(),
+            Err(line) => line,
+        };
+        let line = line.trim_ascii();
+        let place = || format!("line {} (byte {begin} of the file)", self.number);
+        Value::parse_within(line, &self.bounds, self.number).map_or_else(
+            |e| Record::Bad {
+                raw: String::from_utf8_lossy(line).into_owned(),
+                reason: "malformed_line",
+                detail: format!("{}: {e}", place()),
+            },
+            |value| Record::of(value, place),
+        )
+    }
+}
+
+/// JSON: the elements of one list.
+pub(crate) struct Elements {
+    elements: std::vec::IntoIter<Value>,
+    number: u64,
+}
+
+impl Elements {
+    pub(crate) fn new(reader: impl Read, layout: &Layout) -> Result<Self, String> {
+        let document = Value::parse_within(&read_whole(reader)?, &layout.json, 0)
+            .map_err(|e| format!("it is not JSON: {e}"))?;
+        let elements = list_at(document, &layout.records)?.into_iter();
+        Ok(Self {
+            elements,
+            number: 0,
+        })
+    }
+}
+
+impl Rows for Elements {
+    fn next(&mut self) -> Result<Option<Record>, String> {
+        self.number += 1;
+        Ok(self
+            .elements
+            .next()
+            .map(|value| Record::of(value, || format!("element {}", self.number))))
+    }
+}
+
+/// The list at `path`.
+fn list_at(document: Value, path: &str) -> Result<Vec<Value>, String> {
+    let mut at = document;
+    let keys = if path.is_empty() {
+        Vec::new()
+    } else {
+        split_path(path)
+    };
+    for key in keys {
+        let Value::Object(entries) = at else {
+            return Err(format!(
+                "`{key}` of `records` = `{path}` is looked for in {}",
+                at.kind()
+            ));
+        };
+        let names: Vec<&str> = entries.iter().map(|(name, _)| name.as_str()).collect();
+        let names = names.join("`, `");
+        let found = entries
+            .into_iter()
+            .find(|(name, _)| *name == key)
+            .map(|(_, value)| value);
+        at = found.ok_or_else(|| {
+            format!(
+                "no `{key}` exists at `records` = `{path}`, only `{}`",
+                shorten(&names, 200)
+            )
+        })?;
+    }
+    match at {
+        Value::List(elements) => Ok(elements),
+        Value::Object(entries) => {
+            let lists = entries
+                .iter()
+                .filter(|(_, value)| matches!(value, Value::List(_)));
+            let lists: Vec<&str> = lists.map(|(name, _)| name.as_str()).collect();
+            Err(format!(
+                "an object is in the place of the list of records; set `records` to the path of the list (lists in it: `{}`)",
+                lists.join("`, `")
+            ))
+        }
+        other => Err(format!(
+            "{} is in the place of the list of records; set `records`",
+            other.kind()
+        )),
+    }
+}

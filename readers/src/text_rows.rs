@@ -1,0 +1,183 @@
+//! Plain text as records: a file is one document, or several with a separator between them.
+
+use crate::{record::Record, rows::Rows, value::Value};
+
+/// Reads documents; a record is an object with `text`, the unchanged characters of the file.
+#[derive(Debug)]
+pub struct TextRows {
+    /// Without a byte order mark.
+    bytes: Vec<u8>,
+    separator: Option<Vec<u8>>,
+    /// Offset of the next document; past the end after the last.
+    at: usize,
+    /// Length of the removed byte order mark, for messages.
+    mark: usize,
+}
+
+/// A part of a text file that is no text.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BadText {
+    /// Reason as the files of rejects have it.
+    pub reason: &'static str,
+    /// Place and details.
+    pub detail: String,
+}
+
+/// Splits the bytes of a text file into documents, like a source of `format = "text"`. Without a
+/// `separator` the file is one document. Parts without a visible character are skipped.
+///
+/// ```
+/// use feedline_readers::text_rows::text_documents;
+///
+/// let file = b"First text.\n---\n \n---\nSecond text.\n---\n\xff".to_vec();
+/// let mut documents = text_documents(file, Some("\n---\n"));
+/// assert_eq!(documents.next(), Some(Ok("First text.".to_owned())));
+/// assert_eq!(documents.next(), Some(Ok("Second text.".to_owned())));
+/// let bad = documents.next().and_then(Result::err).map(|bad| bad.reason);
+/// assert_eq!(bad, Some("invalid_utf8"));
+/// ```
+pub fn text_documents(
+    bytes: Vec<u8>,
+    separator: Option<&str>,
+) -> impl Iterator<Item = Result<String, BadText>> {
+    let separator = separator.filter(|separator| !separator.is_empty());
+    let mut rows = TextRows::new(bytes, separator);
+    std::iter::from_fn(move || {
+        rows.next_part().map(|(start, end)| {
+            rows.text(start, end)
+                .map(str::to_owned)
+                .map_err(|detail| BadText {
+                    reason: INVALID_UTF8,
+                    detail,
+                })
+        })
+    })
+}
+
+/// Reason of a document that is no UTF-8.
+const INVALID_UTF8: &str = "invalid_utf8";
+
+const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
+
+impl TextRows {
+    /// The documents of a file's bytes. `separator` has at least one character.
+    pub fn new(mut bytes: Vec<u8>, separator: Option<&str>) -> Self {
+        let mark = if bytes.starts_with(BYTE_ORDER_MARK) {
+            BYTE_ORDER_MARK.len()
+        } else {
+            0
+        };
+        bytes.drain(..mark);
+        Self {
+            bytes,
+            separator: separator.map(|text| text.as_bytes().to_vec()),
+            at: 0,
+            mark,
+        }
+    }
+
+    /// Returns the end of the document that begins at `at`, and the start of the next one.
+    fn end(&self, at: usize) -> (usize, usize) {
+        let rest = &self.bytes[at..];
+        let found = self.separator.as_ref().and_then(|separator| {
+            let mut windows = rest.windows(separator.len());
+            let found = windows.position(|window| window == separator)?;
+            Some((at + found, at + found + separator.len()))
+        });
+        found.unwrap_or((self.bytes.len(), self.bytes.len() + 1))
+    }
+
+    /// Start and end of the next document.
+    fn next_part(&mut self) -> Option<(usize, usize)> {
+        while self.at <= self.bytes.len() {
+            let start = self.at;
+            let (end, next) = self.end(start);
+            self.at = next;
+            if !self.bytes[start..end].trim_ascii().is_empty() {
+                return Some((start, end));
+            }
+        }
+        None
+    }
+
+    /// Returns the text of a document, or the reason why it is invalid.
+    fn text(&self, start: usize, end: usize) -> Result<&str, String> {
+        std::str::from_utf8(&self.bytes[start..end]).map_err(|e| {
+            format!(
+                "the document that begins at byte {}: byte {} of the file is not UTF-8",
+                self.mark + start,
+                self.mark + start + e.valid_up_to()
+            )
+        })
+    }
+
+    fn record(&self, start: usize, end: usize) -> Record {
+        match self.text(start, end) {
+            Ok(text) => Record::Value(Value::Object(vec![(
+                "text".to_owned(),
+                Value::Text(text.to_owned()),
+            )])),
+            Err(detail) => Record::Bad {
+                raw: String::from_utf8_lossy(&self.bytes[start..end]).into_owned(),
+                reason: INVALID_UTF8,
+                detail,
+            },
+        }
+    }
+}
+
+impl Rows for TextRows {
+    fn next(&mut self) -> Result<Option<Record>, String> {
+        let part = self.next_part();
+        Ok(part.map(|(start, end)| self.record(start, end)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(bytes: &[u8], separator: Option<&str>) -> Vec<String> {
+        let mut rows = TextRows::new(bytes.to_vec(), separator);
+        let mut records = Vec::new();
+        while let Some(record) = rows.next().unwrap() {
+            records.push(match record {
+                record @ (Record::Value(_) | Record::Json(_)) => record.canonical(),
+                Record::Bad { raw, detail, .. } => format!("{detail} | {raw}"),
+            });
+        }
+        records
+    }
+
+    #[test]
+    fn a_file_is_one_document_as_it_stands() {
+        assert_eq!(
+            read(b"\xef\xbb\xbf a\r\n\n\xc3\xa4\n", None),
+            [r#"{"text":" a\r\n\nä\n"}"#]
+        );
+        assert!(read(b" \n\t", None).is_empty());
+        assert!(read(b"", None).is_empty());
+    }
+
+    #[test]
+    fn documents_stand_between_separators_and_blank_ones_are_none() {
+        let expected = [r#"{"text":"a\nb"}"#, r#"{"text":"\nc"}"#, r#"{"text":"d"}"#];
+        assert_eq!(read(b"a\nb\n\n\nc\n\n  \n\nd", Some("\n\n")), expected);
+        assert_eq!(
+            read(b"--a----b--", Some("--")),
+            [r#"{"text":"a"}"#, r#"{"text":"b"}"#]
+        );
+    }
+
+    #[test]
+    fn bytes_that_are_no_text_are_set_aside_with_their_place() {
+        assert_eq!(
+            read(b"\xef\xbb\xbfab|c\xffd|e", Some("|")),
+            [
+                r#"{"text":"ab"}"#,
+                "the document that begins at byte 6: byte 7 of the file is not UTF-8 | c\u{fffd}d",
+                r#"{"text":"e"}"#
+            ]
+        );
+    }
+}
