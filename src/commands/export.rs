@@ -3,7 +3,7 @@
 use feedline_preprocess::{Engine, ExportRequest, ExportSelection};
 use feedline_schemas::{config::ConfigError, ids::TableName};
 
-use super::Work;
+use super::{tools::Tools, work::PipelineWork};
 use crate::{
     cli::{CompressionName, Export, ExportName},
     exit::Outcome,
@@ -12,43 +12,44 @@ use crate::{
 /// Column of documents, unless the configuration names one.
 const TEXT: &str = "text";
 
-impl Work<'_> {
-    /// Exports rows and prints the report.
-    pub(super) async fn export_rows(&self, options: &Export) -> anyhow::Result<Outcome> {
-        let compress = match options.compression {
-            Some(CompressionName::Zstd) if options.format == ExportName::Webdataset => {
-                anyhow::bail!(
-                    "`--compression zstd` is not for WebDataset, whose readers know no zstd; remove it"
-                )
-            }
-            other => other.map(|name| name == CompressionName::Zstd),
-        };
-        let config = &self.loaded.config;
-        let selection = self.selection(options)?;
-        let configured = config
-            .dataset
-            .as_ref()
-            .and_then(|d| d.text_column.as_deref());
-        let request = ExportRequest {
-            pipeline: &config.pipeline.name,
-            selection,
-            format: options.format.into(),
-            rows_per_file: options.rows_per_file,
-            max_bytes: options.max_bytes,
-            compress,
-            text_column: Some(configured.unwrap_or(TEXT)),
-            overwrite: options.overwrite,
-            run: self.run_id(),
-        };
-        let target = self.tools.open(&options.to)?;
-        let context = self.preprocessing(Engine::Local);
-        let export = feedline_preprocess::export(request, &target, &context);
-        let report = self.tools.stop.unless_stopped(Box::pin(export)).await?;
-        let report = report.map_err(|e| self.preprocess_error(e))?;
-        self.tools.print(&report, self.json)?;
-        Ok(Outcome::Done)
-    }
+/// Exports rows and prints the report.
+pub(super) async fn export_rows(options: &Export, tools: &Tools) -> anyhow::Result<Outcome> {
+    let work = PipelineWork::load(&options.pipeline, tools)?;
+    let compress = match options.compression {
+        Some(CompressionName::Zstd) if options.format == ExportName::Webdataset => {
+            anyhow::bail!(
+                "`--compression zstd` is not for WebDataset, whose readers know no zstd; remove it"
+            )
+        }
+        other => other.map(|name| name == CompressionName::Zstd),
+    };
+    let config = &work.loaded.config;
+    let selection = work.selection(options)?;
+    let configured = config
+        .dataset
+        .as_ref()
+        .and_then(|d| d.text_column.as_deref());
+    let request = ExportRequest {
+        pipeline: &config.pipeline.name,
+        selection,
+        format: options.format.into(),
+        rows_per_file: options.rows_per_file,
+        max_bytes: options.max_bytes,
+        compress,
+        text_column: Some(configured.unwrap_or(TEXT)),
+        overwrite: options.overwrite,
+        run: work.run_id(),
+    };
+    let target = tools.open(&options.to)?;
+    let context = work.preprocessing(Engine::Local);
+    let export = feedline_preprocess::export(request, &target, &context);
+    let report = tools.stop.unless_stopped(Box::pin(export)).await?;
+    let report = report.map_err(|e| work.preprocess_error(e))?;
+    tools.print(&report, work.json)?;
+    Ok(Outcome::Done)
+}
 
+impl PipelineWork<'_> {
     /// Rows that the options name, or that the pipeline has alone.
     fn selection(&self, options: &Export) -> Result<ExportSelection<'_>, ConfigError> {
         let config = &self.loaded.config;

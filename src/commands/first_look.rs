@@ -5,7 +5,7 @@ use std::{fs, path::Path};
 use anyhow::Context as _;
 use feedline_ingest::SourcePreview;
 
-use super::{Tools, Work};
+use super::{tools::Tools, work::PipelineWork};
 use crate::{
     cli::{Init, Options, Pipeline},
     exit::Outcome,
@@ -21,7 +21,11 @@ struct FirstLook<'a> {
 }
 
 impl<'a> FirstLook<'a> {
-    fn work(&self, location: &Location, pagination: &init::Pagination) -> anyhow::Result<Work<'a>> {
+    fn work(
+        &self,
+        location: &Location,
+        pagination: &init::Pagination,
+    ) -> anyhow::Result<PipelineWork<'a>> {
         let pipeline = Pipeline {
             file: self.file.to_owned(),
             options: Options {
@@ -30,7 +34,7 @@ impl<'a> FirstLook<'a> {
             },
         };
         let text = init::source_text(location, pagination);
-        Work::of_text(&text, &pipeline, self.tools)
+        PipelineWork::of_text(&text, &pipeline, self.tools)
     }
 
     /// Lines for the records and pages of an API, from its first response.

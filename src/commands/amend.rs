@@ -1,0 +1,111 @@
+//! Subcommands of `feedline ingest` that amend the log of a source: `reset`, `reread`, `rewind`,
+//! `compact`, `retry-rejects` and `delete`.
+
+use feedline_schemas::amendment::AmendReport;
+
+use super::{tools::Tools, work::PipelineWork};
+use crate::{
+    cli::{
+        CompactSource, DeleteBatches, RejectRule, RereadSource, ResetSource, RetryRejects,
+        RewindSource,
+    },
+    exit::Outcome,
+};
+
+pub(super) async fn reset_source(options: &ResetSource, tools: &Tools) -> anyhow::Result<Outcome> {
+    let work = PipelineWork::load(&options.pipeline, tools)?;
+    let (name, context) = (work.source(&options.source)?, work.ingesting());
+    let config = &work.loaded.config;
+    let reset = feedline_ingest::reset(config, &name, &context, options.dry_run).await;
+    work.finish_amendment(reset, RejectRule::default())
+}
+
+/// Withdraws a part of a source and reads it again.
+pub(super) async fn reread_source(options: RereadSource, tools: &Tools) -> anyhow::Result<Outcome> {
+    let RereadSource {
+        pipeline,
+        source,
+        from,
+        to,
+        files,
+        dry_run,
+        rejects,
+    } = options;
+    let work = PipelineWork::load(&pipeline, tools)?;
+    let what = feedline_ingest::Reread { from, to, files };
+    let name = work.source(&source)?;
+    let (config, context) = (&work.loaded.config, work.ingesting());
+    let reread = feedline_ingest::reread(config, &name, &what, &context, dry_run).await;
+    let mut report = reread.map_err(|e| work.ingest_error(e))?;
+    if report.sequence.is_some() {
+        let (ingested, error) = match work.ingest_or_stop(Some(&name)).await {
+            Ok((ingested, error)) => (Some(ingested), error),
+            Err(error) => (None, Some(error)),
+        };
+        report.ingest = ingested;
+        if let Some(error) = error {
+            // The report of the withdrawn part stays valid even if the second read fails.
+            tools.print(&report, work.json)?;
+            return Err(error);
+        }
+    }
+    work.finish_amendment(Ok(report), rejects)
+}
+
+pub(super) async fn rewind_source(
+    options: &RewindSource,
+    tools: &Tools,
+) -> anyhow::Result<Outcome> {
+    let work = PipelineWork::load(&options.pipeline, tools)?;
+    let (name, context) = (work.source(&options.source)?, work.ingesting());
+    let config = &work.loaded.config;
+    let rewound = feedline_ingest::rewind(config, &name, options.to, &context, options.dry_run);
+    work.finish_amendment(Box::pin(rewound).await, RejectRule::default())
+}
+
+pub(super) async fn compact_source(
+    options: &CompactSource,
+    tools: &Tools,
+) -> anyhow::Result<Outcome> {
+    let work = PipelineWork::load(&options.pipeline, tools)?;
+    let (name, context) = (work.source(&options.source)?, work.ingesting());
+    let (config, bytes) = (&work.loaded.config, options.target_bytes.bytes());
+    let merged = feedline_ingest::compact(config, &name, bytes, &context, options.dry_run);
+    work.finish_amendment(Box::pin(merged).await, RejectRule::default())
+}
+
+pub(super) async fn retry_rejects(
+    options: &RetryRejects,
+    tools: &Tools,
+) -> anyhow::Result<Outcome> {
+    let work = PipelineWork::load(&options.pipeline, tools)?;
+    let (name, context) = (work.source(&options.source)?, work.ingesting());
+    let config = &work.loaded.config;
+    let retried = feedline_ingest::retry_rejects(config, &name, &context, options.dry_run);
+    work.finish_amendment(Box::pin(retried).await, options.rejects)
+}
+
+pub(super) async fn delete_batches(
+    options: &DeleteBatches,
+    tools: &Tools,
+) -> anyhow::Result<Outcome> {
+    let work = PipelineWork::load(&options.pipeline, tools)?;
+    let (name, context) = (work.source(&options.source)?, work.ingesting());
+    let (config, batches) = (&work.loaded.config, &options.batch);
+    let deleted = feedline_ingest::delete(config, &name, batches, &context, options.dry_run).await;
+    work.finish_amendment(deleted, RejectRule::default())
+}
+
+impl PipelineWork<'_> {
+    /// Prints the result of an amendment of a log.
+    fn finish_amendment(
+        &self,
+        report: Result<AmendReport, feedline_ingest::Error>,
+        rejects: RejectRule,
+    ) -> anyhow::Result<Outcome> {
+        let report = report.map_err(|e| self.ingest_error(e))?;
+        self.tools.print(&report, self.json)?;
+        let read = report.ingest.as_ref().map_or(0, |read| read.rejected);
+        Ok(rejects.outcome(report.still_rejected + read))
+    }
+}

@@ -1,0 +1,45 @@
+//! `feedline check`, and the checks of settings before other commands.
+
+use feedline_preprocess::Engine;
+
+use super::{tools::Tools, work::PipelineWork};
+use crate::{check, cli::Pipeline, exit::Outcome};
+
+/// Checks settings, secrets and sources, and prints the findings.
+pub(super) async fn check_pipeline(
+    pipeline: &Pipeline,
+    is_offline: bool,
+    tools: &Tools,
+) -> anyhow::Result<Outcome> {
+    let work = PipelineWork::load(pipeline, tools)?;
+    let file = pipeline.file.display().to_string();
+    let (ingest, preprocess) = (work.ingesting(), work.preprocessing(Engine::Local));
+    let report = check::check(&work.loaded, file, &ingest, &preprocess, is_offline).await?;
+    tools.print(&report, work.json)?;
+    Ok(report.outcome())
+}
+
+impl PipelineWork<'_> {
+    /// Checks the settings of all stages that need no data, so that a later stage does not fail
+    /// after an earlier one has worked for hours.
+    pub(super) fn check_settings(&self) -> anyhow::Result<()> {
+        let config = &self.loaded.config;
+        if config.dataset.is_some() {
+            self.check_dataset()?;
+        }
+        match &config.train {
+            Some(train) => check::training(config, train).map_err(|e| self.trainer_error(*e)),
+            None => Ok(()),
+        }
+    }
+
+    /// Checks `[dataset]`.
+    pub(super) fn check_dataset(&self) -> anyhow::Result<()> {
+        let config = &self.loaded.config;
+        if let Some(reason) = config.dataset.as_ref().and_then(check::dropped_target) {
+            return Err(self.loaded.error("dataset.drop", reason).into());
+        }
+        feedline_preprocess::check(config).map_err(|e| self.preprocess_error(e))?;
+        Ok(())
+    }
+}

@@ -1,0 +1,46 @@
+//! Comparison of the existing dataset with the settings that would build it.
+
+use feedline_preprocess::Engine;
+use feedline_schemas::{manifest::Manifest, report::Warning};
+
+use super::work::PipelineWork;
+
+impl PipelineWork<'_> {
+    /// Returns a warning if the pipeline's own dataset was built with other settings of
+    /// `[dataset]`, or from other files. Newly landed rows make no difference.
+    pub(super) async fn dataset_warning(&self) -> Option<Warning> {
+        let config = &self.loaded.config;
+        let train = config.train.as_ref();
+        if config.dataset.is_none() || train.is_some_and(|train| train.dataset.is_some()) {
+            return None;
+        }
+        let manifest = feedline_preprocess::read_manifest(&self.root.child("dataset")).await;
+        let (manifest, context) = (manifest.ok()?, self.preprocessing(Engine::Local));
+        let built = feedline_preprocess::is_built_by(config, &manifest, &context).await;
+        // Without a readable landing zone there is nothing to compare.
+        if built.ok()? {
+            return None;
+        }
+        let message = "the dataset was built with other settings than `[dataset]` has now, or from other files: the model is of the \
+                       existing dataset; run `feedline shards build` for one with these settings";
+        tracing::warn!(key = "dataset", "{message}");
+        Some(Warning::new("dataset_settings_changed", message).with_key("dataset"))
+    }
+
+    /// Checks that images are decoded like those of the dataset.
+    pub(super) async fn check_built_by(&self, manifest: &Manifest) -> anyhow::Result<()> {
+        let context = self.preprocessing(Engine::Local);
+        let built = Box::pin(feedline_preprocess::is_built_by(
+            &self.loaded.config,
+            manifest,
+            &context,
+        ));
+        if !built.await.map_err(|e| self.preprocess_error(e))? {
+            let reason = "it is not what the dataset was built by, so images could be decoded in another way than those that the \
+                          model knows; build the dataset again (`feedline shards build`), or use the configuration that it was \
+                          built by";
+            return Err(self.loaded.error("dataset", reason).into());
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,138 @@
+//! `feedline predict`: the kind of the rows, and the prediction of plain rows of a table.
+
+mod images;
+mod parts;
+mod series;
+mod texts;
+
+use std::collections::BTreeMap;
+
+use feedline_schemas::{
+    config::DatasetKind, manifest::Manifest, report::PredictReport, transform::TransformArtefact,
+};
+use feedline_trainer::{ChosenRun, Use};
+
+use super::{tools::Tools, work::PipelineWork};
+use crate::{
+    cli,
+    exit::Outcome,
+    output,
+    predict::{self, Predict},
+};
+
+/// The chosen run and the context to use its model.
+type RunModel = (ChosenRun, feedline_trainer::Context);
+
+/// Predicts new rows as the kind of the dataset needs.
+pub(super) async fn predict_rows(options: &cli::Predict, tools: &Tools) -> anyhow::Result<Outcome> {
+    let work = PipelineWork::load(&options.pipeline, tools)?;
+    let dataset = work.dataset()?;
+    // It is logged.
+    let _changed = work.dataset_warning().await;
+    let manifest = feedline_preprocess::read_manifest(&dataset).await?;
+    let artefact = feedline_preprocess::read_transform(&dataset, &manifest).await?;
+    let kind = work
+        .loaded
+        .config
+        .dataset
+        .as_ref()
+        .map(|config| config.kind);
+    let is_multi = kind == Some(DatasetKind::Multi);
+    anyhow::ensure!(
+        is_multi || (options.images.is_none() && options.image_column.is_none()),
+        "`--images` and `--image-column` are for rows with an image beside their numbers (`dataset.kind = \"multi\"`); \
+         leave them out"
+    );
+    if !options.transform_only && kind == Some(DatasetKind::Images) {
+        return Box::pin(work.predict_images(options, &manifest)).await;
+    }
+    if kind.is_some_and(|kind| kind.is_text()) {
+        return Box::pin(work.predict_texts(options, &manifest)).await;
+    }
+    if is_multi && !options.transform_only {
+        return Box::pin(work.predict_parts(options, &manifest)).await;
+    }
+    work.predict_table(options, &manifest, artefact).await
+}
+
+impl PipelineWork<'_> {
+    /// Predicts rows of a table, by their series if their features need earlier rows.
+    async fn predict_table(
+        &self,
+        options: &cli::Predict,
+        manifest: &Manifest,
+        mut artefact: TransformArtefact,
+    ) -> anyhow::Result<Outcome> {
+        let needs_past = self.needs_earlier_rows(manifest, &artefact);
+        let model = match options.transform_only {
+            true => None,
+            false => {
+                // Past rows come from the dataset, so the run must fit it.
+                let used_on = match needs_past {
+                    true => Use::Shards,
+                    false => Use::NewRows,
+                };
+                let (config, context) = self.training()?;
+                let choice = options.run.choice();
+                let chosen = self.choose(&choice, used_on, &config, &context).await?;
+                artefact = chosen.transform().clone();
+                Some((chosen, context))
+            }
+        };
+        if needs_past || options.history.is_some() {
+            return Box::pin(self.predict_series(options, model, manifest, artefact)).await;
+        }
+        self.predict_alone(options, model, manifest, artefact).await
+    }
+
+    /// Returns true if features or windows are made of earlier rows.
+    fn needs_earlier_rows(&self, manifest: &Manifest, artefact: &TransformArtefact) -> bool {
+        let dataset = self.loaded.config.dataset.iter();
+        let mut features = dataset.flat_map(|dataset| &dataset.feature);
+        manifest.counts.sequence.is_some()
+            || features.any(|feature| artefact.inputs.iter().any(|i| i.name == feature.name))
+    }
+
+    /// Predicts rows that need no other rows.
+    async fn predict_alone(
+        &self,
+        options: &cli::Predict,
+        model: Option<RunModel>,
+        manifest: &Manifest,
+        artefact: TransformArtefact,
+    ) -> anyhow::Result<Outcome> {
+        let landed = match &self.loaded.config.dataset {
+            // The rows came from a query or from files.
+            Some(dataset) if dataset.sql.is_some() || dataset.files.is_some() => BTreeMap::new(),
+            _ => feedline_preprocess::landed_types(&self.root, manifest).await?,
+        };
+        let predict = Predict {
+            rows: options.rows.clone().unwrap_or_else(|| "-".to_owned()),
+            reading: predict::reading(options, &self.loaded.config, landed)?,
+            to: options.to.clone(),
+            escapes_formulas: options.escape_formulas,
+            flags: options.flags,
+            transform: feedline_preprocess::Transform::new(artefact)?,
+            model,
+            stop: self.tools.stop.clone(),
+        };
+        let report = tokio::task::spawn_blocking(move || predict.run()).await?;
+        self.finish_predict(options, report)
+    }
+
+    /// Prints the report of predictions.
+    fn finish_predict(
+        &self,
+        options: &cli::Predict,
+        report: anyhow::Result<PredictReport>,
+    ) -> anyhow::Result<Outcome> {
+        let report = report.map_err(|error| self.stage_error(error))?;
+        self.tools.clear_bars();
+        match options.to {
+            Some(_) => output::print(&report, self.json)?,
+            None => output::print_aside(&report, self.json)?,
+        }
+        predict::check_any_predicted(&report, options)?;
+        Ok(options.rejects.outcome(report.rejected))
+    }
+}

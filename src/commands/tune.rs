@@ -1,0 +1,25 @@
+//! `feedline tune`: a search for the best values of keys.
+
+use serde_json::Value;
+
+use super::{tools::Tools, work::PipelineWork};
+use crate::{cli::Pipeline, exit::Outcome, tune};
+
+/// Searches, or resumes a stopped search.
+pub(super) async fn search(pipeline: &Pipeline, tools: &Tools) -> anyhow::Result<Outcome> {
+    let work = PipelineWork::load(pipeline, tools)?;
+    let Some(config) = work.loaded.config.tune.clone() else {
+        let reason = "the pipeline has no `[tune]`; add one to search";
+        return Err(work.loaded.error("tune", reason).into());
+    };
+    let (_, context) = work.training()?;
+    let folder = work.root.child("tune");
+    let (loaded, set) = (work.loaded.clone(), work.set.clone());
+    let search = move || {
+        let make = |values: &[(String, Value)]| tune::made(&loaded, &set, values);
+        feedline_trainer::tune::tune(&config, &make, &folder, &context).map_err(Box::new)
+    };
+    let report = tokio::task::spawn_blocking(search).await?;
+    tools.print(&report.map_err(|e| work.trainer_error(*e))?, work.json)?;
+    Ok(Outcome::Done)
+}
