@@ -61,130 +61,153 @@ impl Columns {
     /// A message that lists the columns, if none is called `target`.
     pub(crate) fn decide(preview: &SourcePreview, target: Option<&str>) -> anyhow::Result<Self> {
         let columns = &preview.columns;
-        let mut found = Self::default();
         if let Some(target) = target {
-            let names: Vec<&str> = columns.iter().map(|column| column.name.as_str()).collect();
-            if !names.contains(&target) {
-                anyhow::bail!(
-                    "column `{target}` does not exist; the columns are {}",
-                    names.join(", ")
-                );
-            }
-            found.target = Some(target.to_owned());
+            check_exists(target, columns)?;
         }
-        for column in columns
-            .iter()
-            .filter(|column| Some(column.name.as_str()) != target)
-        {
+        let mut found = Self {
+            target: target.map(ToOwned::to_owned),
+            ..Self::default()
+        };
+        found.drop_columns(preview);
+        if found.target.is_none() {
+            found.choose_target(preview);
+        }
+        if columns.iter().any(|column| found.is_feature(column)) {
+            found.choose_task(preview);
+            found.choose_split(columns);
+        } else {
+            // A named target is of another model.
+            let texts = columns.iter().filter(|c| is_prose(c) && target.is_none());
+            found.do_without_features(texts.max_by_key(|c| shown_length(c)));
+        }
+        Ok(found)
+    }
+
+    /// Drops the columns that are no features; the named target is not examined.
+    fn drop_columns(&mut self, preview: &SourcePreview) {
+        for column in &preview.columns {
+            if self.target.as_ref() == Some(&column.name) {
+                continue;
+            }
             if let Some(reason) = no_feature(column, preview) {
-                found.dropped.push(Dropped {
+                self.dropped.push(Dropped {
                     column: column.name.clone(),
                     reason,
                 });
             }
         }
-        let is_free = |column: &&ColumnPreview| {
-            found
-                .dropped
-                .iter()
-                .all(|dropped| dropped.column != column.name)
+    }
+
+    fn is_dropped(&self, column: &ColumnPreview) -> bool {
+        let mut dropped = self.dropped.iter();
+        dropped.any(|dropped| dropped.column == column.name)
+    }
+
+    fn is_feature(&self, column: &ColumnPreview) -> bool {
+        self.target.as_ref() != Some(&column.name) && !self.is_dropped(column)
+    }
+
+    /// Chooses a target by its name, or the last column that can be one.
+    fn choose_target(&mut self, preview: &SourcePreview) {
+        let columns = preview.columns.iter();
+        let mut free = columns.filter(|column| !self.is_dropped(column));
+        let by_name = free
+            .clone()
+            .find(|column| TARGETS.contains(&column.name.to_lowercase().as_str()));
+        let last = free.rfind(|column| may_be_target(column, preview.rows));
+        let Some(column) = by_name.or(last) else {
+            return;
         };
-        if found.target.is_none() {
-            let mut free = columns.iter().filter(is_free);
-            let by_name = free
-                .clone()
-                .find(|column| TARGETS.contains(&column.name.to_lowercase().as_str()));
-            let last = free.rfind(|column| may_be_target(column, preview.rows));
-            if let Some(column) = by_name.or(last) {
-                let reason = match by_name {
-                    Some(_) => "of its name",
-                    None => "it is the last column that can be one",
-                };
-                found.decisions.push(format!(
-                    "`{}` is taken for the target because {reason}; another one by `--target COLUMN` or `dataset.target`",
-                    column.name
-                ));
-                found.target = Some(column.name.clone());
-            }
-        }
-        let is_feature = |column: &ColumnPreview| {
-            let is_target = found.target.as_ref() == Some(&column.name);
-            !is_target
-                && found
-                    .dropped
-                    .iter()
-                    .all(|dropped| dropped.column != column.name)
+        let reason = match by_name {
+            Some(_) => "of its name",
+            None => "it is the last column that can be one",
         };
-        if !columns.iter().any(is_feature) {
-            found.target = None;
-            // A named target is of another model.
-            let texts = columns.iter().filter(|c| is_prose(c) && target.is_none());
-            let longest = texts.max_by_key(|c| shown_length(c));
-            found.text = longest.map(|column| column.name.clone());
-            if let Some(text) = &found.text {
-                found.dropped.clear();
-                found.decisions = vec![format!(
+        self.decisions.push(format!(
+            "`{}` is taken for the target because {reason}; another one by `--target COLUMN` or `dataset.target`",
+            column.name
+        ));
+        self.target = Some(column.name.clone());
+    }
+
+    /// Trains a language model on `text`, if there is such a column, or nothing.
+    fn do_without_features(&mut self, text: Option<&ColumnPreview>) {
+        self.target = None;
+        self.text = text.map(|column| column.name.clone());
+        let decision = match &self.text {
+            Some(text) => {
+                self.dropped.clear();
+                format!(
                     "no column can be a feature as it is, and `{text}` has texts, so a language model of them is trained; \
                      `dataset.content` and `dataset.kind` change it"
-                )];
-                return Ok(found);
+                )
             }
-            found.decisions = vec![
+            None => {
                 "no column can be a feature as it is, so nothing is trained; list some in `dataset.features`, or for free text see \
                  `dataset.kind`"
-                    .to_owned(),
-            ];
-            return Ok(found);
-        }
-        let target = columns
-            .iter()
-            .find(|column| found.target.as_ref() == Some(&column.name));
-        if let Some(target) = target {
-            found.is_class = is_class(target);
-            let (task, other) = match found.is_class {
-                true => ("classification", "regression"),
-                false => ("regression", "classification"),
-            };
-            found.decisions.push(format!(
-                "`{}` has {} distinct values in {} rows, so the task is {task}; `dataset.task = \"{other}\"` changes it",
-                target.name, target.distinct, target.compared
-            ));
-            found.missing_targets = missing_targets(target.missing, preview.rows);
-            if let Some((_, limit)) = found.missing_targets {
-                found.decisions.push(format!(
-                    "`{}` is missing in {} of {} rows looked at, and such rows are rejected; `dataset.max_reject_fraction = {limit}` \
-                     allows it",
-                    target.name, target.missing, preview.rows
-                ));
+                    .to_owned()
             }
+        };
+        self.decisions = vec![decision];
+    }
+
+    /// Chooses between classification and regression, and the fraction of rows without a target to
+    /// allow.
+    fn choose_task(&mut self, preview: &SourcePreview) {
+        let mut columns = preview.columns.iter();
+        let target = columns.find(|column| self.target.as_ref() == Some(&column.name));
+        let Some(target) = target else { return };
+        self.is_class = is_class(target);
+        let (task, other) = match self.is_class {
+            true => ("classification", "regression"),
+            false => ("regression", "classification"),
+        };
+        self.decisions.push(format!(
+            "`{}` has {} distinct values in {} rows, so the task is {task}; `dataset.task = \"{other}\"` changes it",
+            target.name, target.distinct, target.compared
+        ));
+        self.missing_targets = missing_targets(target.missing, preview.rows);
+        if let Some((_, limit)) = self.missing_targets {
+            self.decisions.push(format!(
+                "`{}` is missing in {} of {} rows looked at, and such rows are rejected; `dataset.max_reject_fraction = {limit}` \
+                 allows it",
+                target.name, target.missing, preview.rows
+            ));
         }
+    }
+
+    /// Finds the columns that a split can be made by: timestamps and an entity with several rows.
+    fn choose_split(&mut self, columns: &[ColumnPreview]) {
         let is_time = |column: &&ColumnPreview| column.column_type == Some(ColumnType::Timestamp);
-        found.time = columns
-            .iter()
-            .find(is_time)
-            .map(|column| column.name.clone());
         let is_entity = |column: &&ColumnPreview| {
             names_entity(&column.name)
                 && column.compared >= MIN_ROWS
                 && column.distinct > 1
                 && column.distinct < column.compared
         };
-        found.entity = columns
-            .iter()
-            .find(is_entity)
-            .map(|column| column.name.clone());
-        if let Some(entity) = &found.entity {
-            found.decisions.push(format!(
+        let name_of = |column: &ColumnPreview| column.name.clone();
+        self.time = columns.iter().find(is_time).map(name_of);
+        self.entity = columns.iter().find(is_entity).map(name_of);
+        if let Some(entity) = &self.entity {
+            self.decisions.push(format!(
                 "rows of one `{entity}` share a split, so that none is in training and test; `dataset.split.key` changes it"
             ));
         }
-        if let Some(time) = &found.time {
-            found.decisions.push(format!(
+        if let Some(time) = &self.time {
+            self.decisions.push(format!(
                 "rows are split by a hash, not by `{time}`; to test on the newest rows, use the commented lines with `by = \"time\"`"
             ));
         }
-        Ok(found)
     }
+}
+
+fn check_exists(target: &str, columns: &[ColumnPreview]) -> anyhow::Result<()> {
+    let names: Vec<&str> = columns.iter().map(|column| column.name.as_str()).collect();
+    anyhow::ensure!(
+        names.contains(&target),
+        "column `{target}` does not exist; the columns are {}",
+        names.join(", ")
+    );
+    Ok(())
 }
 
 /// Separators of the numbers in CSV cells.

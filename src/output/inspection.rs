@@ -57,100 +57,111 @@ pub(crate) struct Inspection {
 
 impl Text for Inspection {
     fn write(&self, out: &mut String) -> fmt::Result {
-        let Manifest {
-            layout,
-            splits,
-            sources,
-            counts,
-            tokens,
-            ..
-        } = &self.manifest;
-        writeln!(out, "dataset {}", self.manifest.dataset)?;
-        line(out, "layout", layout_text(layout))?;
-        let kept = &self.manifest.kept;
-        if !kept.is_empty() {
-            let names: Vec<&str> = kept.iter().map(|column| column.name.as_str()).collect();
-            line(out, "kept", names.join(", "))?;
-        }
-        if let Some(tokens) = tokens {
-            let end = match tokens.end_of_text {
-                Some(id) => format!("id {id} behind each document"),
-                None => "nothing behind documents".to_owned(),
-            };
-            line(out, "tokenizer", format!("{}, {end}", tokens.tokenizer))?;
-        }
-        if let Some(edit) = &self.manifest.edit {
-            let text = format!("from {} by {}", edit.source, edit.prior.run);
-            line(out, "edited", text)?;
-        }
-        for source in sources {
-            let licence = source.licence.as_deref().unwrap_or("not stated");
-            line(
-                out,
-                "source",
-                format!(
-                    "{} at log position {}, licence {licence}",
-                    source.name, source.sequence
-                ),
-            )?;
-        }
-        line(
-            out,
-            "rows",
-            format!(
-                "{} read, {} duplicates dropped",
-                counts.rows_in, counts.duplicates
-            ),
-        )?;
-        write_rejects(&counts.rejected, None, out)?;
-        dataset::write_rejected_targets(&counts.rejected_targets, out)?;
-        write_filtered(
-            &counts.filtered,
-            None,
-            counts.near_dup.as_ref(),
-            counts.redacted.as_ref(),
-            out,
-        )?;
-        write_unexpected(&counts.unexpected, out)?;
-        write_conflicts(counts.conflicts, counts.groups, out)?;
-        write_joins(&counts.joins, out)?;
-        write_images(counts.near_images.as_ref(), counts.boxes.as_ref(), out)?;
-        write_windows(counts.sequence.as_ref(), &self.manifest.naive, out)?;
-        for split in splits {
-            let blocks: usize = split.shards.iter().map(|s| s.blocks.len()).sum();
-            let bytes = split.shards.iter().map(|s| s.bytes).sum();
-            let text = format!(
-                "{} rows, {} shards, {blocks} blocks, {}",
-                split.rows,
-                split.shards.len(),
-                ByteSize::new(bytes)
-            );
-            line(out, split.split.as_str(), text)?;
-        }
-        for addition in &self.manifest.additions {
-            let [train, validation, test] = addition.rows;
-            let positions = addition.behind.iter();
-            let positions: Vec<String> = positions
-                .map(|source| format!("{} {}", source.name, source.sequence))
-                .collect();
-            let text = format!(
-                "{train} train, {validation} validation, {test} test, behind log position {}",
-                positions.join(", ")
-            );
-            line(out, "added", text)?;
-        }
+        let manifest = &self.manifest;
+        writeln!(out, "dataset {}", manifest.dataset)?;
+        write_contents(manifest, out)?;
+        write_origins(manifest, out)?;
+        write_counts(manifest, out)?;
+        write_splits(manifest, out)?;
         for step in &self.transform.steps {
             for (name, text) in describe_step(step, number) {
                 line(out, name, text)?;
             }
         }
         dataset::write_numbers(&self.transform, out)?;
-        dataset::write_classes(&self.transform, &counts.classes, out)?;
-        dataset::write_dropped(&self.manifest.dropped_columns, out)?;
-        write_warnings(&self.manifest.warnings, out)?;
-        line(out, "fingerprint", self.manifest.fingerprint.to_string())?;
+        dataset::write_classes(&self.transform, &manifest.counts.classes, out)?;
+        dataset::write_dropped(&manifest.dropped_columns, out)?;
+        write_warnings(&manifest.warnings, out)?;
+        line(out, "fingerprint", manifest.fingerprint.to_string())?;
         line(out, "dataset", &self.url)
     }
+}
+
+/// Writes what a sample has: features, passthrough columns and tokens.
+fn write_contents(manifest: &Manifest, out: &mut String) -> fmt::Result {
+    line(out, "layout", layout_text(&manifest.layout))?;
+    let kept = &manifest.kept;
+    if !kept.is_empty() {
+        let names: Vec<&str> = kept.iter().map(|column| column.name.as_str()).collect();
+        line(out, "kept", names.join(", "))?;
+    }
+    if let Some(tokens) = &manifest.tokens {
+        let end = match tokens.end_of_text {
+            Some(id) => format!("id {id} behind each document"),
+            None => "nothing behind documents".to_owned(),
+        };
+        line(out, "tokenizer", format!("{}, {end}", tokens.tokenizer))?;
+    }
+    Ok(())
+}
+
+/// Writes the edited dataset and the sources that the rows are from.
+fn write_origins(manifest: &Manifest, out: &mut String) -> fmt::Result {
+    if let Some(edit) = &manifest.edit {
+        let text = format!("from {} by {}", edit.source, edit.prior.run);
+        line(out, "edited", text)?;
+    }
+    for source in &manifest.sources {
+        let licence = source.licence.as_deref().unwrap_or("not stated");
+        let text = format!(
+            "{} at log position {}, licence {licence}",
+            source.name, source.sequence
+        );
+        line(out, "source", text)?;
+    }
+    Ok(())
+}
+
+/// Writes the rows that were read, and those that are in no split.
+fn write_counts(manifest: &Manifest, out: &mut String) -> fmt::Result {
+    let counts = &manifest.counts;
+    let text = format!(
+        "{} read, {} duplicates dropped",
+        counts.rows_in, counts.duplicates
+    );
+    line(out, "rows", text)?;
+    write_rejects(&counts.rejected, None, out)?;
+    dataset::write_rejected_targets(&counts.rejected_targets, out)?;
+    write_filtered(
+        &counts.filtered,
+        None,
+        counts.near_dup.as_ref(),
+        counts.redacted.as_ref(),
+        out,
+    )?;
+    write_unexpected(&counts.unexpected, out)?;
+    write_conflicts(counts.conflicts, counts.groups, out)?;
+    write_joins(&counts.joins, out)?;
+    write_images(counts.near_images.as_ref(), counts.boxes.as_ref(), out)?;
+    write_windows(counts.sequence.as_ref(), &manifest.naive, out)
+}
+
+/// Writes the size of each split, and the rows that were appended.
+fn write_splits(manifest: &Manifest, out: &mut String) -> fmt::Result {
+    for split in &manifest.splits {
+        let blocks: usize = split.shards.iter().map(|s| s.blocks.len()).sum();
+        let bytes = split.shards.iter().map(|s| s.bytes).sum();
+        let text = format!(
+            "{} rows, {} shards, {blocks} blocks, {}",
+            split.rows,
+            split.shards.len(),
+            ByteSize::new(bytes)
+        );
+        line(out, split.split.as_str(), text)?;
+    }
+    for addition in &manifest.additions {
+        let [train, validation, test] = addition.rows;
+        let positions = addition.behind.iter();
+        let positions: Vec<String> = positions
+            .map(|source| format!("{} {}", source.name, source.sequence))
+            .collect();
+        let text = format!(
+            "{train} train, {validation} validation, {test} test, behind log position {}",
+            positions.join(", ")
+        );
+        line(out, "added", text)?;
+    }
+    Ok(())
 }
 
 fn layout_text(layout: &Layout) -> String {
