@@ -281,27 +281,6 @@ fn shard() -> Shard {
 }
 
 fn transform() -> TransformArtefact {
-    let impute = FittedImpute {
-        name: "size".into(),
-        value: 2.5,
-        statistic: ImputeStatistic::Median,
-        missing: 1,
-        indicator: false,
-    };
-    let standardize = FittedStandardize {
-        name: "size".into(),
-        mean: 2.5,
-        deviation: 2.0,
-        scale: 2.0,
-        constant: false,
-        groups: None,
-    };
-    let kind = FittedCategories::new(
-        "kind".into(),
-        vec!["a".into(), "b".into()],
-        vec![6, 4],
-        CategoryEncoding::OneHot,
-    );
     let feature = |name: &str, column: &str, category| Feature {
         name: name.into(),
         column: column.into(),
@@ -324,17 +303,7 @@ fn transform() -> TransformArtefact {
                 kind: InputKind::Categorical,
             },
         ],
-        steps: vec![
-            FittedStep::Impute {
-                columns: vec![impute],
-            },
-            FittedStep::Standardize {
-                columns: vec![standardize],
-            },
-            FittedStep::Categories {
-                columns: vec![kind],
-            },
-        ],
+        steps: fitted_steps(),
         features: vec![
             feature("size", "size", None),
             feature("kind=a", "kind", Some(2)),
@@ -362,6 +331,42 @@ fn transform() -> TransformArtefact {
         mean: [0.5, 0.4, 0.3],
         deviation: [0.2, 0.2, 0.2],
     })
+}
+
+/// Steps fitted on a column of numbers and one of categories.
+fn fitted_steps() -> Vec<FittedStep> {
+    let impute = FittedImpute {
+        name: "size".into(),
+        value: 2.5,
+        statistic: ImputeStatistic::Median,
+        missing: 1,
+        indicator: false,
+    };
+    let standardize = FittedStandardize {
+        name: "size".into(),
+        mean: 2.5,
+        deviation: 2.0,
+        scale: 2.0,
+        constant: false,
+        groups: None,
+    };
+    let kind = FittedCategories::new(
+        "kind".into(),
+        vec!["a".into(), "b".into()],
+        vec![6, 4],
+        CategoryEncoding::OneHot,
+    );
+    vec![
+        FittedStep::Impute {
+            columns: vec![impute],
+        },
+        FittedStep::Standardize {
+            columns: vec![standardize],
+        },
+        FittedStep::Categories {
+            columns: vec![kind],
+        },
+    ]
 }
 
 fn profile() -> DatasetProfile {

@@ -17,72 +17,96 @@ mod arguments;
 #[path = "../tests/it/dataset.rs"]
 mod dataset;
 
-use std::{fs, sync::Arc};
+use std::{fs, path::Path, sync::Arc};
 
 use arguments::Arguments;
 use feedline_schemas::{
     config::{ModelConfig, TrainConfig},
     progress::Silent,
+    report::TrainReport,
 };
 use feedline_storage::{Store, StoreOptions, clock::SystemClock};
 use feedline_trainer::{Context, Group, Resume, train};
 use serde_json::Value;
 
+/// Size of a bench.
+struct BenchSize {
+    /// Batches of the epoch.
+    steps: u32,
+    /// Steps between two checkpoints.
+    every: u32,
+    /// Rows of a batch.
+    batch: u32,
+}
+
 fn main() {
     let given = Arguments::new();
-    let [steps, every, batch] = [
-        given.number(0, 60, 40),
-        given.number(1, 10, 10),
-        given.number(2, 256, 16),
-    ];
-    let folder = tempfile::tempdir().unwrap();
-    let open = |name: &str| {
-        let path = folder.path().join(name);
-        Store::open(path.to_str().unwrap(), &StoreOptions::default()).unwrap()
+    let size = BenchSize {
+        steps: given.number(0, 60, 40),
+        every: given.number(1, 10, 10),
+        batch: given.number(2, 256, 16),
     };
+    let folder = tempfile::tempdir().unwrap();
+    publish_dataset(folder.path(), &size);
+    let report = train_with_saves(folder.path(), &size);
+    print_save_times(&report, &read_steps(&report), &size);
+}
+
+fn open_store(folder: &Path, name: &str) -> Store {
+    let path = folder.join(name);
+    Store::open(path.to_str().unwrap(), &StoreOptions::default()).unwrap()
+}
+
+fn publish_dataset(folder: &Path, size: &BenchSize) {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .unwrap();
-    let rows = [steps * batch, 16, 16].map(|rows| usize::try_from(rows).unwrap());
+    let rows = [size.steps * size.batch, 16, 16].map(|rows| usize::try_from(rows).unwrap());
     runtime.block_on(dataset::publish_rows(
-        &open("dataset"),
+        &open_store(folder, "dataset"),
         dataset::Kind::Regression,
         rows,
     ));
+}
+
+fn train_with_saves(folder: &Path, size: &BenchSize) -> TrainReport {
     let mut config = TrainConfig {
         model: ModelConfig {
             hidden: Some(vec![3072, 4096, 3072]),
             ..ModelConfig::default()
         },
-        batch_size: batch,
+        batch_size: size.batch,
         epochs: 1,
         log_every: 1,
         ..TrainConfig::default()
     };
-    config.checkpoint.every_steps = every.into();
-    let report = train(
-        &config,
-        Resume::Fresh,
-        &Context {
-            dataset: open("dataset"),
-            runs: open("train"),
-            weights: None,
-            progress: Arc::new(Silent),
-            clock: Arc::new(SystemClock),
-            stop: Arc::default(),
-            group: Group::alone(),
-        },
-    )
-    .unwrap();
+    config.checkpoint.every_steps = size.every.into();
+    let context = Context {
+        dataset: open_store(folder, "dataset"),
+        runs: open_store(folder, "train"),
+        weights: None,
+        progress: Arc::new(Silent),
+        clock: Arc::new(SystemClock),
+        stop: Arc::default(),
+        group: Group::alone(),
+    };
+    train(&config, Resume::Fresh, &context).unwrap()
+}
+
+/// Lines of metrics of the steps of a run.
+fn read_steps(report: &TrainReport) -> Vec<Value> {
     let text = fs::read_to_string(&report.metrics).unwrap();
-    let lines: Vec<Value> = text
-        .lines()
+    text.lines()
         .map(|line| serde_json::from_str(line).unwrap())
         .filter(|line: &Value| line["kind"] == "step")
-        .collect();
+        .collect()
+}
+
+fn print_save_times(report: &TrainReport, lines: &[Value], size: &BenchSize) {
+    let every = size.every;
     let number = |line: &Value, key: &str| line[key].as_f64().unwrap();
-    let batch = f64::from(batch);
+    let batch = f64::from(size.batch);
     let seconds: Vec<f64> = lines
         .iter()
         .map(|l| batch / number(l, "samples_per_s"))

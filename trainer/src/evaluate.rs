@@ -1,6 +1,10 @@
 //! Measures the kept weights of a run on one split.
 
-use feedline_schemas::{config::TrainConfig, manifest::Split, report::EvalReport};
+use feedline_schemas::{
+    config::TrainConfig,
+    manifest::Split,
+    report::{EvalReport, Warning},
+};
 
 use crate::{
     Context, Group, baseline,
@@ -9,9 +13,11 @@ use crate::{
     error::Error,
     kept::{self, Choice, ChosenRun, Dataset, Kept, Use, read_kept_weights},
     loaders::{Loaders, Purpose},
+    metrics::Evaluation,
     model::Build,
     opened::Opened,
     parallel::Ranks,
+    plan::Plan,
     predict::MeasuredRows,
     run_context::Watch,
     run_folder::runtime,
@@ -91,12 +97,15 @@ pub fn evaluate_rows(
     measure(chosen, None, split, context, Some(each))
 }
 
+/// Receives all rows of a split with their predictions; `false` stops the measuring.
+type EachRows<'e> = &'e mut dyn FnMut(MeasuredRows) -> bool;
+
 fn measure(
     chosen: &ChosenRun,
     build: Option<&Build<'_>>,
     split: Split,
     context: &Context,
-    each: Option<&mut dyn FnMut(MeasuredRows) -> bool>,
+    each: Option<EachRows<'_>>,
 ) -> Result<EvalReport, Error> {
     // One rank measures: no other waits for it.
     let context = &Context {
@@ -115,14 +124,45 @@ fn measure(
     let dataset = runtime.block_on(Dataset::of(loaders.manifest().clone(), context))?;
     kept::check_unchanged(chosen, &dataset)?;
     let _runtime = runtime.enter();
-    let Kept {
-        engine,
-        bucket,
-        plan,
-        checkpoint,
-        at,
-        warnings: of_checkpoint,
-    } = Kept::open(chosen, Some(&dataset), build, context, &runtime)?;
+    let kept = Kept::open(chosen, Some(&dataset), build, context, &runtime)?;
+    if each.is_some() {
+        check_rows_have_predictions(&kept.plan.task)?;
+    }
+    let measured = measure_split(&kept, &loaders, split, context, each)?;
+    let Some(evaluation) = measured else {
+        return Err(Error::Interrupted {
+            checkpoint: kept.checkpoint,
+        });
+    };
+    let mut report = report_of(chosen, &kept, split, &evaluation);
+    report.warnings = compare_with_baselines(&kept.plan, &loaders, split, &report);
+    if split == Split::Train {
+        report
+            .warnings
+            .extend(encoded_by_target(dataset.artefact()));
+    }
+    report.warnings.extend(kept.warnings);
+    Ok(report)
+}
+
+/// Checks that a model predicts a value of each row.
+fn check_rows_have_predictions(task: &Task) -> Result<(), Error> {
+    if !matches!(task, Task::NextToken { .. }) {
+        return Ok(());
+    }
+    let reason = "it predicts the next token of texts that share rows, so a text has no prediction of its own; leave out \
+                  `--predictions`";
+    Err(crate::error::config("model.type", reason))
+}
+
+/// Measures the weights of a run on a split; `None` when it was stopped.
+fn measure_split(
+    kept: &Kept,
+    loaders: &Loaders,
+    split: Split,
+    context: &Context,
+    mut each: Option<EachRows<'_>>,
+) -> Result<Option<Evaluation>, Error> {
     let ranks = Ranks::alone();
     let watch = Watch {
         progress: &*context.progress,
@@ -131,57 +171,53 @@ fn measure(
         tracker: &Tracker::default(),
         ranks: &ranks,
     };
-    let task = &plan.task;
-    if each.is_some() && matches!(task, Task::NextToken { .. }) {
-        let reason = "it predicts the next token of texts that share rows, so a text has no prediction of its own; leave out \
-                      `--predictions`";
-        return Err(crate::error::config("model.type", reason));
-    }
-    let evaluation = {
-        let mut each = each;
-        let mut each_batch = |batch: MeasuredBatch<'_>| match &mut each {
-            Some(each) => each(MeasuredRows::of(task, batch)),
-            None => true,
-        };
-        session::evaluate_each(
-            &plan,
-            &engine,
-            &loaders,
-            (&bucket, split),
-            at,
-            watch,
-            &mut each_batch,
-        )?
+    let mut each_batch = |batch: MeasuredBatch<'_>| match &mut each {
+        Some(each) => each(MeasuredRows::of(&kept.plan.task, batch)),
+        None => true,
     };
-    let Some(evaluation) = evaluation else {
-        return Err(Error::Interrupted { checkpoint });
-    };
-    let (metrics, baseline) = (evaluation.metrics(), evaluation.baseline());
+    session::evaluate_each(
+        &kept.plan,
+        &kept.engine,
+        loaders,
+        (&kept.bucket, split),
+        kept.at,
+        watch,
+        &mut each_batch,
+    )
+}
+
+/// Warnings of a model that is no better than one that looks at no feature, or than a naive forecast.
+fn compare_with_baselines(
+    plan: &Plan,
+    loaders: &Loaders,
+    split: Split,
+    report: &EvalReport,
+) -> Vec<Warning> {
     let config = plan.settings.config();
-    let behind = baseline::of_split(config, split, [&metrics, &baseline]);
-    let of_naive = baseline::of_naive(config, &loaders.manifest().naive, split, &metrics);
-    let encoded = (split == Split::Train).then(|| encoded_by_target(dataset.artefact()));
-    Ok(EvalReport {
+    let behind = baseline::of_split(config, split, [&report.metrics, &report.baseline]);
+    let naive = &loaders.manifest().naive;
+    let of_naive = baseline::of_naive(config, naive, split, &report.metrics);
+    behind.into_iter().chain(of_naive).collect()
+}
+
+/// The report of a split, without warnings.
+fn report_of(chosen: &ChosenRun, kept: &Kept, split: Split, evaluation: &Evaluation) -> EvalReport {
+    EvalReport {
         split: split.to_string(),
         rows: evaluation.rows(),
-        classes: plan.task.classes().to_vec(),
-        targets: plan.task.targets(),
+        classes: kept.plan.task.classes().to_vec(),
+        targets: kept.plan.task.targets(),
         tokens: evaluation.tokens(),
-        metrics,
-        baseline,
-        warnings: behind
-            .into_iter()
-            .chain(of_naive)
-            .chain(encoded.flatten())
-            .chain(of_checkpoint)
-            .collect(),
+        metrics: evaluation.metrics(),
+        baseline: evaluation.baseline(),
+        warnings: Vec::new(),
         worst: evaluation.worst(),
         diagnostics: evaluation.diagnostics(),
-        checkpoint,
-        dataset: plan.dataset_url.clone(),
+        checkpoint: kept.checkpoint.clone(),
+        dataset: kept.plan.dataset_url.clone(),
         run: Some(chosen.used().clone()),
         predictions: None,
-    })
+    }
 }
 
 /// The snapshot that holds the best weights of a run, and where it is.

@@ -1,10 +1,14 @@
 //! Weights to begin with, from a safetensors file.
 
 mod differences;
+mod feature_order;
+mod matrix_layout;
+mod output_order;
 mod renaming;
+mod warnings;
 mod weights_file;
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 
 use feedline_schemas::{
     config::{InitConfig, WeightLayout},
@@ -16,10 +20,13 @@ pub use self::weights_file::split;
 pub(crate) use self::weights_file::{
     CLASSES_KEY, FEATURES_KEY, LAYOUT_KEY, STATISTICS_KEY, TARGETS_KEY, Weights,
 };
-use self::{differences::Differences, renaming::renamed, weights_file::FileClasses};
+use self::{
+    differences::Differences, feature_order::arrange_rows, matrix_layout::FileMatrix,
+    renaming::renamed, warnings::Warnings,
+};
 use crate::{
-    error::{Error, config as wrong},
-    head::{self, Head, Outputs},
+    error::Error,
+    head::Head,
     layers::{Layout, Parameter},
     pattern,
     torch::{self, FoundTensor},
@@ -43,55 +50,6 @@ pub(crate) struct InitTarget<'a> {
     pub(crate) targets: &'a [String],
 }
 
-/// Warnings about a file of weights, which are logged too.
-#[derive(Debug, Default)]
-struct Warnings(Vec<Warning>);
-
-impl Warnings {
-    fn push(&mut self, code: &str, key: &str, message: String) {
-        tracing::warn!(code, key, "{message}");
-        self.0.push(Warning::new(code, message).with_key(key));
-    }
-
-    /// Outputs that are matched by the names of `of`, in the order of the file and of the dataset.
-    fn push_moved(&mut self, of: &str, url: &str, layer: &str, [file, dataset]: [&[String]; 2]) {
-        let message = format!(
-            "the {of} of `{url}` are in the order {}, and those of the dataset {}: the columns of `{layer}` were matched by name",
-            head::list(file),
-            head::list(dataset)
-        );
-        self.push("reordered_outputs", "train.init.from", message);
-    }
-}
-
-/// Returns whether a parameter of this name has a row for each feature that the layer reads.
-fn reads(layer: &str, name: &str) -> bool {
-    let own = name.strip_prefix(layer);
-    own.is_some_and(|own| matches!(own, ".weight" | ".input" | ".lora_a"))
-}
-
-/// Moves the rows of those parameters of layers that read features that are `taken` from a file: row `i` is that of the file
-/// at the place `[i]`.
-fn arrange_rows(
-    layout: &Layout,
-    readers: &[&str],
-    places: &[usize],
-    bucket: &mut [f32],
-    taken: &BTreeSet<String>,
-) {
-    for entry in layout.entries() {
-        if !taken.contains(&entry.name) || !readers.iter().any(|layer| reads(layer, &entry.name)) {
-            continue;
-        }
-        let width = entry.range.len() / places.len();
-        let old = bucket[entry.range.clone()].to_vec();
-        let rows = bucket[entry.range.clone()].chunks_exact_mut(width);
-        for (row, place) in rows.zip(places) {
-            row.copy_from_slice(&old[place * width..(place + 1) * width]);
-        }
-    }
-}
-
 impl Weights {
     /// Puts the file's weights into `bucket`; what is to be replaced, or is missing where that is allowed, stays. The
     /// columns of the output layer follow the classes of `target`, and the rows of layers that read features follow its
@@ -111,7 +69,7 @@ impl Weights {
         let file = SafeTensors::deserialize(&self.bytes);
         let file = file.map_err(|e| self.refused(&format!("it is not a safetensors file: {e}")))?;
         let tensors = renamed(file.iter().collect(), &config.rename)?;
-        let mut tensors = torch::own_names(tensors, layout);
+        let tensors = torch::own_names(tensors, layout);
         let entries = layout.entries();
         let names = entries.iter().map(|entry| entry.name.as_str());
         pattern::check("init.replace", "parameter", &config.replace, names)?;
@@ -123,49 +81,19 @@ impl Weights {
             .filter(|entry| is_taken(&entry.name))
             .map(|entry| entry.name.clone())
             .collect();
-        let has_outputs = head
-            .as_ref()
-            .is_none_or(|head| taken.iter().any(|name| head.has(name)));
         let mut warnings = Warnings::default();
-        let places = match has_outputs {
-            true if !target.targets.is_empty() => {
-                self.places_of_targets(target.targets, head.as_ref(), &mut warnings)?
-            }
-            true => self.places(config, target.classes, head.as_ref(), &mut warnings)?,
-            false => None,
-        };
+        let places = self.match_outputs(config, target, head.as_ref(), &taken, &mut warnings)?;
         let readers = layout.readers(target.features.len());
-        let moved = self.features(target.features, &readers, &taken, &mut warnings)?;
-        let matrices = entries
-            .iter()
-            .enumerate()
-            .filter(|(i, entry)| torch::is_matrix(layout, *i) && taken.contains(&entry.name));
-        let matrices: Vec<(&Parameter, Vec<usize>)> = matrices
-            .map(|(_, entry)| (entry, tensors[&entry.name].shape()))
-            .collect();
-        let file_layout = self.layout(config, &matrices, &mut warnings)?;
-        let mut differences = Differences::default();
-        for (i, entry) in entries.iter().enumerate() {
-            let found = tensors.remove(&entry.name);
-            if pattern::any(&config.replace, &entry.name) {
-                continue;
-            }
-            match found {
-                Some(tensor) => {
-                    let of_head = head.as_ref().filter(|head| head.has(&entry.name));
-                    let is_transposed =
-                        file_layout == WeightLayout::Torch && torch::is_matrix(layout, i);
-                    let values = self.values(&tensor, entry, of_head, is_transposed)?;
-                    bucket[entry.range.clone()].copy_from_slice(&values);
-                }
-                None if layout.is_adapter(i) => {}
-                None => differences.missing.push(entry.name.clone()),
-            }
-        }
-        differences.left_over = tensors.into_keys().collect();
-        differences
-            .left_over
-            .retain(|name| name.rsplit('.').next() != Some(BATCH_COUNTER));
+        let moved = self.match_features(target.features, &readers, &taken, &mut warnings)?;
+        let matrices = matrices_of(layout, &taken, &tensors);
+        let file_layout = self.find_layout(config, &matrices, &mut warnings)?;
+        let differences = self.copy_tensors(
+            tensors,
+            config,
+            (layout, file_layout),
+            head.as_ref(),
+            bucket,
+        )?;
         differences.settle(config.strict, &self.url, head.as_ref())?;
         if let (Some(head), Some(places)) = (head, places) {
             head.arrange(&places, bucket, |name| taken.contains(name));
@@ -180,320 +108,57 @@ impl Weights {
         Ok(warnings.0)
     }
 
-    /// For each feature of the dataset its place among those that the file's weights are for; `None` where they are in order.
-    /// `readers` are the layers that read features.
-    ///
-    /// # Errors
-    /// [`Error::Config`] for other features, and for the same in another order where no layer is known to read them.
-    fn features(
+    /// Positions of the outputs for the dataset's classes or targets among those of the file; `None` where they are in order,
+    /// or none are taken.
+    fn match_outputs(
         &self,
-        features: &[String],
-        readers: &[&str],
+        config: &InitConfig,
+        target: &InitTarget<'_>,
+        head: Option<&Head<'_>>,
         taken: &BTreeSet<String>,
         warnings: &mut Warnings,
     ) -> Result<Option<Vec<usize>>, Error> {
-        let is_read = |name: &String| readers.iter().any(|layer| reads(layer, name));
-        let begins_as_usual = !readers.is_empty() && !taken.iter().any(is_read);
-        if features.is_empty() || taken.is_empty() || begins_as_usual {
+        if !head.is_none_or(|head| taken.iter().any(|name| head.has(name))) {
             return Ok(None);
         }
-        let Some(found) = self.named_features() else {
-            let message = format!(
-                "`{}` does not name the features that its weights are for, so they are taken for the dataset's features in order: \
-                 {}; weights that `feedline weights export` of this version writes name them",
-                self.url,
-                head::list(features)
-            );
-            warnings.push("unnamed_features", "train.init.from", message);
-            return Ok(None);
-        };
-        if found == features {
-            return Ok(None);
+        match target.targets.is_empty() {
+            false => self.places_of_targets(target.targets, head, warnings),
+            true => self.places(config, target.classes, head, warnings),
         }
-        let patterns: Vec<String> = readers
-            .iter()
-            .map(|layer| format!("\"{layer}.*\""))
-            .collect();
-        let advice = match patterns.is_empty() {
-            true => "build the dataset with those features in that order (`dataset.features`)"
-                .to_owned(),
-            false => format!(
-                "to begin the layer that reads them as usual, set `train.init.replace = [{}]`",
-                patterns.join(", ")
-            ),
-        };
-        let refused = |what: &str| {
-            let reason = format!(
-                "the weights of `{}` are for other features than those of the dataset: {what}; {advice}",
-                self.url
-            );
-            Err(wrong("init.from", reason))
-        };
-        let places: HashMap<&String, usize> = found.iter().zip(0..).collect();
-        let of_dataset: BTreeSet<&String> = features.iter().collect();
-        let missing: Vec<&String> = features
-            .iter()
-            .filter(|f| !places.contains_key(f))
-            .collect();
-        let left_over: Vec<&String> = found.iter().filter(|f| !of_dataset.contains(f)).collect();
-        let mut differences = Vec::new();
-        if !missing.is_empty() {
-            differences.push(format!(
-                "the dataset has {}, the file has not",
-                head::list(&missing)
-            ));
-        }
-        if !left_over.is_empty() {
-            differences.push(format!(
-                "the file has {}, the dataset has not",
-                head::list(&left_over)
-            ));
-        }
-        if !differences.is_empty() {
-            return refused(&differences.join("; "));
-        }
-        if places.len() != found.len() || found.len() != features.len() {
-            return refused("a feature appears twice");
-        }
-        let order = format!(
-            "there they are {}, here {}",
-            head::list(&found),
-            head::list(features)
-        );
-        if readers.is_empty() {
-            return refused(&format!("the same in another order, {order}"));
-        }
-        let message = format!(
-            "the features of the weights of `{}` have another order than those of the dataset ({order}); the weights were matched \
-             to them by name",
-            self.url
-        );
-        warnings.push("moved_features", "train.init.from", message);
-        Ok(Some(features.iter().map(|name| places[name]).collect()))
     }
 
-    /// Positions of the outputs for the dataset's `classes` among those of the file; `None` where
-    /// they are in order, or no names are known.
-    ///
-    /// # Errors
-    /// [`Error::Config`] for outputs of other classes, or of none.
-    fn places(
+    /// Copies the tensors of the file into `bucket`, except those to be replaced. Returns the differences from the model.
+    fn copy_tensors(
         &self,
+        mut tensors: BTreeMap<String, FoundTensor<'_>>,
         config: &InitConfig,
-        classes: &[String],
+        (layout, file_layout): (&Layout, WeightLayout),
         head: Option<&Head<'_>>,
-        warnings: &mut Warnings,
-    ) -> Result<Option<Vec<usize>>, Error> {
-        if classes.is_empty() {
-            return Ok(None);
-        }
-        let anew = match head {
-            Some(head) => format!(
-                "to start with a new output layer `{}`, set `train.init.replace = [\"{}\"]`",
-                head.name(),
-                head.pattern()
-            ),
-            None => "to start with a new output layer, name it in `train.init.replace`".to_owned(),
-        };
-        let found = match (self.classes(), &config.classes) {
-            (FileClasses::Named(own), given) if !given.is_empty() && own != *given => {
-                let reason = format!(
-                    "the file says that its outputs are for {}; remove this key",
-                    head::list(&own)
-                );
-                return Err(wrong("init.classes", reason));
+        bucket: &mut [f32],
+    ) -> Result<Differences, Error> {
+        let mut differences = Differences::default();
+        for (i, entry) in layout.entries().iter().enumerate() {
+            let found = tensors.remove(&entry.name);
+            if pattern::any(&config.replace, &entry.name) {
+                continue;
             }
-            (FileClasses::Named(own), _) => own,
-            (_, given) if !given.is_empty() => given.clone(),
-            (FileClasses::Unnamed, _) => {
-                let reason = format!(
-                    "`{}` is of a run that predicts no classes, or of a release that did not name them; {anew}, or name the \
-                     classes of its outputs in `train.init.classes`",
-                    self.url
-                );
-                return Err(wrong("init.from", reason));
-            }
-            (FileClasses::Foreign, _) => {
-                let message = format!(
-                    "the weights of `{}` do not name the classes of their outputs, which are taken for the dataset's classes in the \
-                     order of their ids: {}",
-                    self.url,
-                    head::list(classes)
-                );
-                warnings.push("unnamed_classes", "train.init.classes", message);
-                return Ok(None);
-            }
-        };
-        match (head::match_classes(&found, classes), head) {
-            (Ok(Outputs::InOrder), _) => Ok(None),
-            (Ok(Outputs::Moved(places)), Some(head)) => {
-                warnings.push_moved("classes", &self.url, head.name(), [&found, classes]);
-                Ok(Some(places))
-            }
-            (Ok(Outputs::Moved(_)), None) => {
-                let reason = format!(
-                    "the outputs of `{}` are for {}, the dataset's classes are {}, and the model has no output layer whose \
-                     columns could be moved; build the dataset with that order in `dataset.classes`",
-                    self.url,
-                    head::list(&found),
-                    head::list(classes)
-                );
-                Err(wrong("init.from", reason))
-            }
-            (Err(differences), _) => {
-                let reason = format!(
-                    "the outputs of `{}` are for other classes than those of the dataset: {differences}; {anew}",
-                    self.url
-                );
-                Err(wrong("init.from", reason))
+            match found {
+                Some(tensor) => {
+                    let of_head = head.filter(|head| head.has(&entry.name));
+                    let is_transposed =
+                        file_layout == WeightLayout::Torch && torch::is_matrix(layout, i);
+                    let values = self.values(&tensor, entry, of_head, is_transposed)?;
+                    bucket[entry.range.clone()].copy_from_slice(&values);
+                }
+                None if layout.is_adapter(i) => {}
+                None => differences.missing.push(entry.name.clone()),
             }
         }
-    }
-
-    /// Places of the outputs for the dataset's `targets` among those of the file; `None` where they are in order, or the file
-    /// does not name them.
-    ///
-    /// # Errors
-    /// [`Error::Config`] for outputs of other targets.
-    fn places_of_targets(
-        &self,
-        targets: &[String],
-        head: Option<&Head<'_>>,
-        warnings: &mut Warnings,
-    ) -> Result<Option<Vec<usize>>, Error> {
-        let listed = head::list(targets);
-        let Some(found) = self.names(TARGETS_KEY) else {
-            if let FileClasses::Named(classes) = self.classes() {
-                let reason = format!(
-                    "the outputs of `{}` are for the classes {}, and the dataset has the targets {listed}; to begin the output \
-                     layer anew, name it in `train.init.replace`",
-                    self.url,
-                    head::list(&classes)
-                );
-                return Err(wrong("init.from", reason));
-            }
-            let message = format!(
-                "the weights of `{}` do not name the targets of their outputs, which are taken for the dataset's targets in their \
-                 order: {listed}",
-                self.url
-            );
-            warnings.push("unnamed_targets", "train.init.replace", message);
-            return Ok(None);
-        };
-        let replace = match head {
-            Some(head) => head.pattern(),
-            None => "NAME.*".to_owned(),
-        };
-        let refused = |reason: String| {
-            let reason = format!(
-                "the outputs of `{}` are for the targets {}, and those of the dataset are {listed}: {reason}; to begin the output \
-                 layer anew, set `train.init.replace = [\"{replace}\"]`",
-                self.url,
-                head::list(&found)
-            );
-            wrong("init.from", reason)
-        };
-        match (head::match_classes(&found, targets), head) {
-            (Ok(Outputs::InOrder), _) => Ok(None),
-            (Ok(Outputs::Moved(places)), Some(head)) => {
-                warnings.push_moved("targets", &self.url, head.name(), [&found, targets]);
-                Ok(Some(places))
-            }
-            (Ok(Outputs::Moved(_)), None) => Err(refused(
-                "the order is another, and the model has no output layer whose columns could be moved".to_owned(),
-            )),
-            (Err(differences), _) => Err(refused(differences)),
-        }
-    }
-
-    /// Layout of the matrices of the file: as it says, as the configuration says, or as the shapes of `matrices` say, which
-    /// are those that the model takes.
-    ///
-    /// # Errors
-    /// [`Error::Config`] for matrices of two layouts, for a square one of unknown layout, and where file and configuration say
-    /// different ones.
-    fn layout(
-        &self,
-        config: &InitConfig,
-        matrices: &[(&Parameter, Vec<usize>)],
-        warnings: &mut Warnings,
-    ) -> Result<WeightLayout, Error> {
-        let of_file = self.stated_layout();
-        if let (Some(own), Some(given)) = (of_file, config.layout)
-            && own != given
-        {
-            let reason = format!(
-                "the file says that its layout is `{}`; remove this key",
-                own.name()
-            );
-            return Err(wrong("init.layout", reason));
-        }
-        // Of a matrix of one row and one column there is one layout.
-        let is_square = |entry: &Parameter| entry.shape[0] == entry.shape[1];
-        let decides = |entry: &Parameter| !is_square(entry) && entry.shape.len() == 2;
-        let is_of = |layout: WeightLayout, entry: &Parameter, shape: &[usize]| match layout {
-            WeightLayout::Feedline => shape == entry.shape,
-            WeightLayout::Torch => shape.iter().rev().eq(&entry.shape),
-        };
-        let first_of = |layout: WeightLayout| {
-            let mut found = matrices.iter();
-            found.find(|(entry, shape)| decides(entry) && is_of(layout, entry, shape))
-        };
-        if let Some(stated) = of_file.or(config.layout) {
-            let Some((entry, shape)) = first_of(stated.other()) else {
-                return Ok(stated);
-            };
-            let by = match of_file {
-                Some(_) => "as the file says",
-                None => "as `train.init.layout` says",
-            };
-            return Err(self.refused(&format!(
-                "tensor `{}` is {shape:?}, which is {} of layout `{}`, and the matrices of the file are of layout `{}`, {}, {by}; \
-                 a file has one layout: transpose this tensor, or correct the layout",
-                entry.name,
-                stated.other().sizes(),
-                stated.other().name(),
-                stated.name(),
-                stated.sizes(),
-            )));
-        }
-        let (own, torch) = (
-            first_of(WeightLayout::Feedline),
-            first_of(WeightLayout::Torch),
-        );
-        if let (Some((own, own_shape)), Some((torch, torch_shape))) = (own, torch) {
-            return Err(self.refused(&format!(
-                "its matrices are of two layouts: tensor `{}` is {own_shape:?}, [in, out], and tensor `{}` is {torch_shape:?}, \
-                 [out, in] as PyTorch has it; a file has one layout: transpose those of one kind",
-                own.name, torch.name
-            )));
-        }
-        let mut squares = matrices.iter();
-        let square = squares
-            .find(|(entry, shape)| is_square(entry) && entry.shape[0] > 1 && *shape == entry.shape);
-        if let Some((entry, shape)) = square {
-            let others = match (own, torch) {
-                (None, None) => String::new(),
-                (_, None) => "; the other matrices have the shapes of `feedline`".to_owned(),
-                _ => "; the other matrices have the shapes of `torch`".to_owned(),
-            };
-            let reason = format!(
-                "tensor `{}` of `{}` is {shape:?}, and a square matrix does not say whether it is [in, out] or [out, in]{others}; \
-                 set it to \"torch\" for weights as `torch.nn.Linear` holds them ([out, in]), or to \"feedline\" for [in, out]",
-                entry.name, self.url
-            );
-            return Err(wrong("init.layout", reason));
-        }
-        if let Some((entry, shape)) = torch {
-            let message = format!(
-                "by their shapes, such as {shape:?} of `{}`, the matrices of `{}` are [out, in], as PyTorch holds them, and were \
-                 transposed",
-                entry.name, self.url
-            );
-            warnings.push("transposed_weights", "train.init.layout", message);
-            return Ok(WeightLayout::Torch);
-        }
-        Ok(WeightLayout::Feedline)
+        differences.left_over = tensors.into_keys().collect();
+        differences
+            .left_over
+            .retain(|name| name.rsplit('.').next() != Some(BATCH_COUNTER));
+        Ok(differences)
     }
 
     /// The numbers of a tensor for `entry`, in its order.
@@ -537,6 +202,19 @@ impl Weights {
             false => numbers,
         })
     }
+}
+
+/// The matrices of the model that are taken from a file.
+fn matrices_of<'l>(
+    layout: &'l Layout,
+    taken: &BTreeSet<String>,
+    tensors: &BTreeMap<String, FoundTensor<'_>>,
+) -> Vec<FileMatrix<'l>> {
+    let entries = layout.entries().iter().enumerate();
+    entries
+        .filter(|(i, entry)| torch::is_matrix(layout, *i) && taken.contains(&entry.name))
+        .map(|(_, entry)| (entry, tensors[&entry.name].shape()))
+        .collect()
 }
 
 #[cfg(test)]

@@ -7,37 +7,31 @@
 
 mod dataset;
 mod fitting;
+mod model;
 mod weights;
 
 use std::{collections::BTreeMap, sync::Arc};
 
 use feedline_schemas::{
-    checkpoint::CheckpointHeader,
     config::{LoaderSettings, ModelKind, TrainConfig},
-    ids::{Epoch, Hash128, Step},
+    ids::Hash128,
     manifest::{Layout, Manifest, Split},
-    report::{ChosenBy, DatasetRelation, NormalizedBy, UsedRun, Warning},
+    report::{ChosenBy, DatasetRelation, UsedRun, Warning},
     run::{RunRecord, RunState},
     transform::TransformArtefact,
 };
 use feedline_storage::Store;
-use tokio::runtime::Runtime;
 
-pub(crate) use self::{dataset::Dataset, weights::read_kept_weights};
+pub(crate) use self::{dataset::Dataset, model::Kept, weights::read_kept_weights};
 use crate::{
     Context,
-    checkpoint::{BEST_PATH, Snapshot},
-    engine::Engine,
+    checkpoint::BEST_PATH,
     error::Error,
-    head::{self, Head, Outputs, match_classes_of},
     images,
     init::Weights,
     loaders::settled,
-    model::Build,
     models,
-    opened::engine_of,
-    plan::{Plan, feature_names},
-    run_folder::{RunFolder, runtime},
+    run_folder::runtime,
     runs,
     settings::{self, Settings},
     task::Task,
@@ -456,131 +450,6 @@ fn relation(record: &RunRecord, manifest: &Manifest) -> DatasetRelation {
         false if Split::ALL.into_iter().all(continues) => DatasetRelation::Grown,
         false => DatasetRelation::Other,
     }
-}
-
-/// A model that a run has kept.
-pub(crate) struct Kept {
-    pub(crate) engine: Engine,
-    pub(crate) bucket: Vec<f32>,
-    /// The plan of the data that it is used on.
-    pub(crate) plan: Plan,
-    /// Place of the weights.
-    pub(crate) checkpoint: String,
-    /// Step and epoch of the weights.
-    pub(crate) at: (Step, Epoch),
-    /// Warnings of damaged checkpoints.
-    pub(crate) warnings: Vec<Warning>,
-}
-
-impl Kept {
-    /// Opens the model of a run for the data that it was trained on, or for the shards of a dataset.
-    ///
-    /// # Errors
-    /// [`Error::NoCheckpoint`], [`Error::UnfitRun`] for other classes, what `build` and storage say.
-    pub(crate) fn open(
-        chosen: &ChosenRun,
-        dataset: Option<&Dataset>,
-        build: Option<&Build<'_>>,
-        context: &Context,
-        runtime: &Runtime,
-    ) -> Result<Self, Error> {
-        let kind = chosen.config.model.r#type;
-        let refused = |url: &str| {
-            let url = url.to_owned();
-            |reason| Error::Dataset { url, reason }
-        };
-        let trained = Task::of(kind, &chosen.layout, &chosen.transform);
-        let trained = trained.map_err(refused(&chosen.used.dataset))?;
-        let (task, layout, url) = match dataset {
-            None => (trained.clone(), &chosen.layout, &chosen.used.dataset),
-            Some(dataset) => {
-                let layout = &dataset.manifest.layout;
-                let task = Task::of(kind, layout, &dataset.artefact);
-                let task = task.map_err(refused(&dataset.url))?;
-                // The baseline is that of the training rows as they are now.
-                let manifest = &dataset.manifest;
-                let task = task.of_manifest(manifest);
-                (task, layout, &dataset.url)
-            }
-        };
-        let settings = Settings::resolve(&chosen.config, &task)?;
-        // The configuration of a run has the statistics that its images were normalised by.
-        let images = images::report(
-            &settings.config().images,
-            NormalizedBy::Given,
-            &chosen.layout,
-        );
-        let plan = Plan {
-            settings,
-            task,
-            layout: layout.clone(),
-            features: feature_names(layout, &chosen.transform),
-            fingerprint: chosen.fingerprint,
-            init: None,
-            dataset_url: url.clone(),
-            images,
-        };
-        // Nothing is trained: no batch depends on the number of training rows.
-        let engine = engine_of(&plan, u64::MAX, &context.group, build)?;
-        let folder = context.runs.child(&chosen.used.name);
-        let folder = RunFolder::new(runtime.handle().clone(), folder);
-        let has_average = chosen.config.average.is_some();
-        let usable = |snapshot: &Snapshot| {
-            is_of(&snapshot.header, chosen, &trained)?;
-            match snapshot.average.is_some() == has_average {
-                true => Ok(()),
-                false => Err("the average of the weights is missing, or one too many".to_owned()),
-            }
-        };
-        let (checkpoint, snapshot, warnings) = read_kept_weights(&plan, &folder, &engine, &usable)?;
-        let mut bucket = snapshot.best.unwrap_or(snapshot.parameters);
-        let outputs = match_classes_of("the run", trained.classes(), plan.task.classes());
-        let unfit = |reason| Error::UnfitRun {
-            run: chosen.used.name.clone(),
-            dataset: url.clone(),
-            reason,
-        };
-        if trained.targets() != plan.task.targets() {
-            let reason = format!(
-                "it predicts {}, and the dataset has {}",
-                head::list(&trained.targets()),
-                head::list(&plan.task.targets())
-            );
-            return Err(unfit(reason));
-        }
-        if let Outputs::Moved(places) = outputs.map_err(unfit)? {
-            let head = Head::of(engine.model().layout(), plan.outputs());
-            let head = head.ok_or_else(|| {
-                unfit("its classes are the dataset's in another order, and the model has no last layer with an output for each".to_owned())
-            })?;
-            head.arrange(&places, &mut bucket, |_| true);
-        }
-        Ok(Self {
-            engine,
-            bucket,
-            plan,
-            checkpoint,
-            at: (snapshot.header.step, snapshot.header.epoch),
-            warnings,
-        })
-    }
-}
-
-/// Checks that a checkpoint is of the run that its folder is named after.
-fn is_of(header: &CheckpointHeader, chosen: &ChosenRun, task: &Task) -> Result<(), String> {
-    if header.fingerprint != chosen.fingerprint || header.layout != chosen.layout {
-        return Err(format!(
-            "it belongs to the dataset with fingerprint `{}`",
-            header.fingerprint
-        ));
-    }
-    if header.classes != task.classes() || header.targets != task.targets() {
-        return Err(
-            "its outputs are for other classes or targets, or for the same in another order"
-                .to_owned(),
-        );
-    }
-    Ok(())
 }
 
 /// Checks that the dataset is still the one that a run was chosen for.

@@ -442,97 +442,78 @@ mod tests {
         assert_eq!(settings.config().loss.r#type, Some(LossKind::Mse));
     }
 
+    type ConfigChange = fn(&mut TrainConfig);
+
+    const MODEL_OUT_OF_RANGE: &[(&str, ConfigChange)] = &[
+        ("train.model.hidden", |c| {
+            c.model.hidden = Some(vec![8, 0]);
+        }),
+        ("train.model.hidden", |c| {
+            c.model.hidden = Some(vec![65_537]);
+        }),
+        ("train.model.hidden", |c| {
+            c.model.hidden = Some(vec![1; 257]);
+        }),
+        ("train.model.dropout", |c| c.model.dropout = 1.0),
+        ("train.model.dropout", |c| c.model.dropout = -0.1),
+        ("train.lora.rank", |c| {
+            c.lora = Some(LoraConfig {
+                rank: 0,
+                ..LoraConfig::default()
+            });
+        }),
+        ("train.images.channels", |c| c.images.channels = 2),
+        ("train.average.decay", |c| {
+            c.average = Some(AverageConfig {
+                decay: 1.0,
+                warmup: false,
+            });
+        }),
+    ];
+
+    const OPTIMIZATION_OUT_OF_RANGE: &[(&str, ConfigChange)] = &[
+        ("train.batch_size", |c| c.batch_size = 0),
+        ("train.batch_size", |c| c.batch_size = (1 << 20) + 1),
+        ("train.micro_batch", |c| c.micro_batch = Some(0)),
+        ("train.epochs", |c| c.epochs = 0),
+        ("train.learning_rate", |c| c.learning_rate = 0.0),
+        ("train.learning_rate", |c| c.learning_rate = f64::NAN),
+        ("train.learning_rate", |c| c.learning_rate = f64::INFINITY),
+        ("train.schedule.final_fraction", |c| {
+            c.schedule.final_fraction = Some(1.1);
+        }),
+        ("train.optimizer.beta1", |c| c.optimizer.beta1 = Some(1.0)),
+        ("train.loss_scale", |c| {
+            c.loss_scale = Some(LossScaleConfig::default());
+        }),
+        ("train.clip_norm", |c| c.clip_norm = f64::NAN),
+        ("train.loss.type", |c| {
+            c.loss.r#type = Some(LossKind::CrossEntropy);
+        }),
+    ];
+
+    const RUN_OUT_OF_RANGE: &[(&str, ConfigChange)] = &[
+        ("train.log_every", |c| c.log_every = 0),
+        ("train.parallel.parts", |c| c.parallel.parts = 0),
+        ("train.parallel.parts", |c| c.parallel.parts = 6),
+        ("train.parallel.restarts", |c| c.parallel.restarts = 1_001),
+        ("train.metrics_listen", |c| {
+            c.metrics_listen = Some("localhost".into());
+        }),
+        ("train.guard.spike_factor", |c| c.guard.spike_factor = 0.5),
+        ("train.guard.spike_window", |c| c.guard.spike_window = 1),
+        ("train.checkpoint.keep", |c| c.checkpoint.keep = 0),
+    ];
+
     #[test]
     fn every_value_out_of_range_is_named() {
-        let cases: Vec<(&str, String)> = vec![
-            (
-                "train.model.hidden",
-                refused(|c| c.model.hidden = Some(vec![8, 0])),
-            ),
-            (
-                "train.model.hidden",
-                refused(|c| c.model.hidden = Some(vec![65_537])),
-            ),
-            (
-                "train.model.hidden",
-                refused(|c| c.model.hidden = Some(vec![1; 257])),
-            ),
-            ("train.model.dropout", refused(|c| c.model.dropout = 1.0)),
-            ("train.model.dropout", refused(|c| c.model.dropout = -0.1)),
-            ("train.batch_size", refused(|c| c.batch_size = 0)),
-            (
-                "train.batch_size",
-                refused(|c| c.batch_size = (1 << 20) + 1),
-            ),
-            ("train.epochs", refused(|c| c.epochs = 0)),
-            ("train.learning_rate", refused(|c| c.learning_rate = 0.0)),
-            (
-                "train.learning_rate",
-                refused(|c| c.learning_rate = f64::NAN),
-            ),
-            (
-                "train.learning_rate",
-                refused(|c| c.learning_rate = f64::INFINITY),
-            ),
-            (
-                "train.schedule.final_fraction",
-                refused(|c| c.schedule.final_fraction = Some(1.1)),
-            ),
-            (
-                "train.optimizer.beta1",
-                refused(|c| c.optimizer.beta1 = Some(1.0)),
-            ),
-            (
-                "train.loss_scale",
-                refused(|c| c.loss_scale = Some(LossScaleConfig::default())),
-            ),
-            (
-                "train.average.decay",
-                refused(|c| {
-                    c.average = Some(AverageConfig {
-                        decay: 1.0,
-                        warmup: false,
-                    });
-                }),
-            ),
-            ("train.clip_norm", refused(|c| c.clip_norm = f64::NAN)),
-            ("train.log_every", refused(|c| c.log_every = 0)),
-            ("train.parallel.parts", refused(|c| c.parallel.parts = 0)),
-            (
-                "train.parallel.restarts",
-                refused(|c| c.parallel.restarts = 1_001),
-            ),
-            ("train.micro_batch", refused(|c| c.micro_batch = Some(0))),
-            (
-                "train.lora.rank",
-                refused(|c| {
-                    c.lora = Some(LoraConfig {
-                        rank: 0,
-                        ..LoraConfig::default()
-                    });
-                }),
-            ),
-            ("train.parallel.parts", refused(|c| c.parallel.parts = 6)),
-            (
-                "train.metrics_listen",
-                refused(|c| c.metrics_listen = Some("localhost".into())),
-            ),
-            (
-                "train.guard.spike_factor",
-                refused(|c| c.guard.spike_factor = 0.5),
-            ),
-            (
-                "train.guard.spike_window",
-                refused(|c| c.guard.spike_window = 1),
-            ),
-            ("train.checkpoint.keep", refused(|c| c.checkpoint.keep = 0)),
-            ("train.images.channels", refused(|c| c.images.channels = 2)),
-            (
-                "train.loss.type",
-                refused(|c| c.loss.r#type = Some(LossKind::CrossEntropy)),
-            ),
+        let tables = [
+            MODEL_OUT_OF_RANGE,
+            OPTIMIZATION_OUT_OF_RANGE,
+            RUN_OUT_OF_RANGE,
         ];
-        for (key, message) in cases {
+        for (key, change) in tables.concat() {
+            let message = refused(change);
             assert!(message.contains(&format!("`{key}`")), "{message}");
         }
     }
@@ -546,86 +527,116 @@ mod tests {
         );
     }
 
+    /// Name of a run on the dataset with fingerprint 1.
+    fn run_name(change: ConfigChange) -> String {
+        name_on_dataset(change, 1)
+    }
+
+    fn name_on_dataset(change: ConfigChange, fingerprint: u128) -> String {
+        let mut config = TrainConfig::default();
+        change(&mut config);
+        Settings::resolve(&config, &TASK)
+            .unwrap()
+            .run_name(Hash128::new(fingerprint), None)
+    }
+
+    /// Checks that changes keep the name of a run.
+    fn check_same_run(changes: &[ConfigChange]) {
+        for (i, change) in changes.iter().enumerate() {
+            assert_eq!(run_name(|_| ()), run_name(*change), "change {i}");
+        }
+    }
+
+    /// Checks that each change gives a run another name.
+    fn check_other_runs(changes: &[ConfigChange]) {
+        for (i, change) in changes.iter().enumerate() {
+            assert_ne!(run_name(|_| ()), run_name(*change), "change {i}");
+        }
+    }
+
     #[test]
     fn run_name_follows_what_changes_the_weights_and_nothing_else() {
-        let name = |change: fn(&mut TrainConfig), fingerprint| {
-            let mut config = TrainConfig::default();
-            change(&mut config);
-            Settings::resolve(&config, &TASK)
-                .unwrap()
-                .run_name(Hash128::new(fingerprint), None)
-        };
-        let plain = name(|_| (), 1);
-        assert_eq!(plain.len(), 16);
-        assert_eq!(plain, name(|c| c.log_every = 7, 1));
-        assert_eq!(
-            plain,
-            name(|c| c.metrics_listen = Some("[::1]:0".into()), 1)
-        );
-        assert_eq!(plain, name(|c| c.model.checkpoint = vec!["*".into()], 1));
-        assert_eq!(plain, name(|c| c.checkpoint.keep = 7, 1));
-        let rest = |c: &mut TrainConfig| {
-            c.guard.not_finite = NotFinitePolicy::Skip;
-            (c.guard.max_skipped, c.guard.max_rollbacks) = (7, 7);
-            (c.guard.window_steps, c.guard.gradient_factor) = (7, 7.0);
-        };
-        assert_eq!(plain, name(rest, 1));
-        assert_ne!(plain, name(|c| c.guard.spike_factor = 7.0, 1));
-        assert_ne!(
-            plain,
-            name(|c| c.checkpoint.every_steps = 7, 1),
-            "it is what weights may go back to"
-        );
-        let unguarded = |c: &mut TrainConfig| c.guard.spike_factor = 0.0;
-        let often = |c: &mut TrainConfig| {
+        assert_eq!(run_name(|_| ()).len(), 16);
+        assert_ne!(run_name(|_| ()), name_on_dataset(|_| (), 2));
+        check_same_run(&[
+            |c| c.log_every = 7,
+            |c| c.metrics_listen = Some("[::1]:0".into()),
+            |c| c.model.checkpoint = vec!["*".into()],
+            |c| c.loader.threads = 7,
+            |c| c.parallel.timeout_s = 8,
+            |c| c.parallel.collective = Collective::Mpi,
+            |c| c.device = DeviceChoice::Cpu,
+        ]);
+        check_other_runs(&[
+            |c| c.loader.window_blocks = 7,
+            |c| {
+                c.loader.balance = Some(ClassBalanceConfig::Rule(BalanceRule::Equal));
+            },
+            |c| c.parallel.parts = 8,
+            |c| c.micro_batch = Some(32),
+            |c| c.lora = Some(LoraConfig::default()),
+            |c| c.seed = Seed::new(1),
+            |c| c.epochs = 21,
+        ]);
+    }
+
+    #[test]
+    fn run_name_follows_checkpoints_where_weights_may_go_back_to_one() {
+        check_same_run(&[
+            |c| c.checkpoint.keep = 7,
+            |c| {
+                c.guard.not_finite = NotFinitePolicy::Skip;
+                (c.guard.max_skipped, c.guard.max_rollbacks) = (7, 7);
+                (c.guard.window_steps, c.guard.gradient_factor) = (7, 7.0);
+            },
+            // The default of today has the name of the default before it, and that another one.
+            |c| c.checkpoint.every_steps = 1_000,
+        ]);
+        check_other_runs(&[
+            |c| c.guard.spike_factor = 7.0,
+            |c| c.checkpoint.every_steps = 7,
+            |c| c.checkpoint.every_steps = 0,
+        ]);
+        let unguarded = run_name(|c| c.guard.spike_factor = 0.0);
+        let often = run_name(|c| {
             (c.guard.spike_factor, c.checkpoint.every_steps) = (0.0, 7);
             c.guard.spike_steps = 7;
-        };
-        assert_eq!(name(unguarded, 1), name(often, 1));
-        assert_eq!(plain, name(|c| c.loader.threads = 7, 1));
-        assert_ne!(plain, name(|c| c.loader.window_blocks = 7, 1));
-        assert_ne!(plain, name(|c| c.parallel.parts = 8, 1));
-        assert_eq!(plain, name(|c| c.parallel.timeout_s = 8, 1));
-        let by_mpi = |c: &mut TrainConfig| c.parallel.collective = Collective::Mpi;
-        assert_eq!(plain, name(by_mpi, 1));
-        assert_eq!(plain, name(|c| c.device = DeviceChoice::Cpu, 1));
-        assert_ne!(plain, name(|c| c.micro_batch = Some(32), 1));
-        assert_ne!(plain, name(|c| c.lora = Some(LoraConfig::default()), 1));
-        assert_eq!(
-            plain,
-            name(|c| c.loss.r#type = Some(LossKind::Mse), 1),
-            "a default written out is the same run"
-        );
-        assert_eq!(plain, name(|c| c.optimizer.beta1 = Some(0.9), 1));
-        assert_ne!(plain, name(|c| c.optimizer.beta1 = Some(0.8), 1));
-        assert_ne!(plain, name(|c| c.optimizer.l1 = 0.1, 1));
-        assert_eq!(plain, name(|c| c.schedule.final_fraction = Some(0.01), 1));
-        assert_ne!(plain, name(|c| c.schedule.final_fraction = Some(0.02), 1));
-        // A number that is written holds for a short run too.
-        assert_ne!(plain, name(|c| c.schedule.warmup_steps = Some(100), 1));
-        assert_eq!(plain, name(|c| c.precision = Precision::F32, 1));
-        assert_ne!(plain, name(|c| c.precision = Precision::Bf16, 1));
-        let half = |c: &mut TrainConfig| c.precision = Precision::F16;
-        let scaled = |c: &mut TrainConfig| {
+        });
+        assert_eq!(unguarded, often);
+    }
+
+    #[test]
+    fn run_name_of_a_default_that_is_written_is_that_of_the_default() {
+        check_same_run(&[
+            |c| c.loss.r#type = Some(LossKind::Mse),
+            |c| c.optimizer.beta1 = Some(0.9),
+            |c| c.schedule.final_fraction = Some(0.01),
+            |c| c.precision = Precision::F32,
+            |c| {
+                let [mean, deviation] = ImagesConfig::IMAGENET;
+                (c.images.mean, c.images.deviation) = (Some(mean), Some(deviation));
+            },
+        ]);
+        check_other_runs(&[
+            |c| c.optimizer.beta1 = Some(0.8),
+            |c| c.optimizer.l1 = 0.1,
+            |c| c.schedule.final_fraction = Some(0.02),
+            // A number that is written holds for a short run too.
+            |c| c.schedule.warmup_steps = Some(100),
+            |c| c.precision = Precision::Bf16,
+            |c| {
+                (c.images.mean, c.images.deviation) = (Some([0.5; 3]), Some([0.5; 3]));
+            },
+        ]);
+        let half = run_name(|c| c.precision = Precision::F16);
+        let scaled = run_name(|c| {
             (c.precision, c.loss_scale) = (Precision::F16, Some(LossScaleConfig::default()));
-        };
-        assert_eq!(name(half, 1), name(scaled, 1));
-        // The default of today has the name of the default before it, and that another one.
-        assert_eq!(plain, name(|c| c.checkpoint.every_steps = 1_000, 1));
-        assert_ne!(plain, name(|c| c.checkpoint.every_steps = 0, 1));
-        let imagenet = |c: &mut TrainConfig| {
-            let [mean, deviation] = ImagesConfig::IMAGENET;
-            (c.images.mean, c.images.deviation) = (Some(mean), Some(deviation));
-        };
-        assert_eq!(plain, name(imagenet, 1));
-        let others = |c: &mut TrainConfig| {
-            (c.images.mean, c.images.deviation) = (Some([0.5; 3]), Some([0.5; 3]));
-        };
-        assert_ne!(plain, name(others, 1));
-        let balanced = |c: &mut TrainConfig| {
-            c.loader.balance = Some(ClassBalanceConfig::Rule(BalanceRule::Equal));
-        };
-        assert_ne!(plain, name(balanced, 1));
+        });
+        assert_eq!(half, scaled);
+    }
+
+    #[test]
+    fn run_name_follows_how_texts_share_rows() {
         let of_tokens = |pack: Option<PackMode>| {
             let mut config = TrainConfig::default();
             config.model.r#type = ModelKind::Transformer;
@@ -635,8 +646,5 @@ mod tests {
             settings.run_name(Hash128::new(1), None)
         };
         assert_ne!(of_tokens(None), of_tokens(Some(PackMode::Stream)));
-        assert_ne!(plain, name(|c| c.seed = Seed::new(1), 1));
-        assert_ne!(plain, name(|c| c.epochs = 21, 1));
-        assert_ne!(plain, name(|_| (), 2));
     }
 }

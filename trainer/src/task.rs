@@ -70,8 +70,7 @@ impl NumberTarget {
                 fitted.column()
             ));
         };
-        let is_usable = mean.is_finite() && offset.is_finite() && scale.is_finite() && *scale > 0.0;
-        match is_usable {
+        match is_usable_number(*mean, *offset, *scale) {
             true => Ok(Self {
                 name: column.clone(),
                 mean: *mean,
@@ -90,6 +89,11 @@ impl NumberTarget {
     }
 }
 
+/// Returns whether a number that is stored as `(y - offset) / scale` can be predicted.
+fn is_usable_number(mean: f64, offset: f64, scale: f64) -> bool {
+    mean.is_finite() && offset.is_finite() && scale.is_finite() && scale > 0.0
+}
+
 impl Task {
     /// Reads the task from what the model is for, the dataset's layout and its fitted target.
     ///
@@ -100,40 +104,28 @@ impl Task {
         layout: &Layout,
         artefact: &TransformArtefact,
     ) -> Result<Self, String> {
-        let target = match layout {
-            Layout::Tokens { vocabulary, .. } => {
-                return Ok(Self::NextToken {
-                    vocabulary: *vocabulary as usize,
-                });
-            }
+        match layout {
+            Layout::Tokens { vocabulary, .. } => Ok(Self::NextToken {
+                vocabulary: *vocabulary as usize,
+            }),
             Layout::Dense { features, .. } if kind == ModelKind::Autoencoder => {
-                return Ok(Self::Reconstruction {
+                Ok(Self::Reconstruction {
                     features: *features as usize,
-                });
+                })
             }
             Layout::Dense { target, .. }
             | Layout::Images { target }
-            | Layout::Multi { target, .. } => target,
-        };
-        if let TargetKind::Regressions { targets } = target {
-            let found: Vec<_> = artefact
-                .targets()
-                .map(NumberTarget::of)
-                .collect::<Result<_, _>>()?;
-            return match found.len() == *targets as usize {
-                true => Ok(Self::Regressions(found)),
-                false => Err(format!(
-                    "its shards have `{targets}` targets, its transform `{}`; build it again",
-                    found.len()
-                )),
-            };
+            | Layout::Multi { target, .. } => Self::of_target(target, artefact),
         }
-        if !artefact.other_targets.is_empty() {
-            return Err(
-                "its transform has several targets, its shards have not; build it again".into(),
-            );
-        }
+    }
+
+    /// Reads the task of predicting the target, or several.
+    fn of_target(target: &TargetKind, artefact: &TransformArtefact) -> Result<Self, String> {
         match (target, &artefact.target) {
+            (TargetKind::Regressions { targets }, _) => Self::of_numbers(*targets, artefact),
+            _ if !artefact.other_targets.is_empty() => {
+                Err("its transform has several targets, its shards have not; build it again".into())
+            }
             (TargetKind::None, _) => {
                 Err("it has no target column; set `dataset.target` and build it again".into())
             }
@@ -145,19 +137,7 @@ impl Task {
                     offset,
                     ..
                 }),
-            ) => {
-                if mean.is_finite() && offset.is_finite() && scale.is_finite() && *scale > 0.0 {
-                    Ok(Self::Regression {
-                        mean: *mean,
-                        offset: *offset,
-                        scale: *scale,
-                    })
-                } else {
-                    Err(format!(
-                        "its target has mean `{mean}`, offset `{offset}` and scale `{scale}`; build it again"
-                    ))
-                }
-            }
+            ) => Self::of_number(*mean, *offset, *scale),
             (
                 TargetKind::Classification { classes },
                 Some(FittedTarget::Classification {
@@ -165,24 +145,53 @@ impl Task {
                     classes: names,
                     ..
                 }),
-            ) => {
-                if counts.len() == *classes as usize
-                    && names.len() == counts.len()
-                    && counts.iter().any(|&count| count > 0)
-                {
-                    Ok(Self::Classification {
-                        counts: counts.clone(),
-                        names: names.clone(),
-                    })
-                } else {
-                    Err(format!(
-                        "its shards have `{classes}` classes, its transform `{}`; build it again",
-                        counts.len()
-                    ))
-                }
-            }
+            ) => Self::of_classes(*classes as usize, counts, names),
             (target, _) => Err(format!(
                 "its shards hold target `{target:?}`, its transform another one; build it again"
+            )),
+        }
+    }
+
+    /// Reads the task of predicting this many numbers.
+    fn of_numbers(targets: u32, artefact: &TransformArtefact) -> Result<Self, String> {
+        let found: Vec<_> = artefact
+            .targets()
+            .map(NumberTarget::of)
+            .collect::<Result<_, _>>()?;
+        match found.len() == targets as usize {
+            true => Ok(Self::Regressions(found)),
+            false => Err(format!(
+                "its shards have `{targets}` targets, its transform `{}`; build it again",
+                found.len()
+            )),
+        }
+    }
+
+    /// Reads the task of predicting one number.
+    fn of_number(mean: f64, offset: f64, scale: f64) -> Result<Self, String> {
+        match is_usable_number(mean, offset, scale) {
+            true => Ok(Self::Regression {
+                mean,
+                offset,
+                scale,
+            }),
+            false => Err(format!(
+                "its target has mean `{mean}`, offset `{offset}` and scale `{scale}`; build it again"
+            )),
+        }
+    }
+
+    /// Reads the task of predicting one of so many classes.
+    fn of_classes(classes: usize, counts: &[u64], names: &[String]) -> Result<Self, String> {
+        let has_rows = counts.iter().any(|&count| count > 0);
+        match counts.len() == classes && names.len() == counts.len() && has_rows {
+            true => Ok(Self::Classification {
+                counts: counts.to_vec(),
+                names: names.to_vec(),
+            }),
+            false => Err(format!(
+                "its shards have `{classes}` classes, its transform `{}`; build it again",
+                counts.len()
             )),
         }
     }

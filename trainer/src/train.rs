@@ -1,16 +1,22 @@
 //! Training of a run, from its opened dataset to its report.
 
-use std::sync::Arc;
+use std::{net::SocketAddr, sync::Arc};
 
-use feedline_schemas::{config::TrainConfig, manifest::Split, report::TrainReport};
+use feedline_schemas::{
+    config::TrainConfig,
+    manifest::Split,
+    report::{TrainReport, Warning},
+};
 
 use crate::{
     Context, Resume, baseline, checkpoint,
     data::Data as _,
+    engine::Engine,
     error::Error,
+    loaders::Loaders,
     model::Build,
     opened::Opened,
-    parallel::largest_message,
+    parallel::{Ranks, largest_message},
     performance::GpuSampler,
     prolong::{self, Start},
     run_context::Watch,
@@ -59,7 +65,7 @@ pub fn train_with(
     context: &Context,
 ) -> Result<TrainReport, Error> {
     let opened = Opened::open(config, context, &Split::ALL)?;
-    let report = go(&opened, build, resume, context, &Arc::default());
+    let report = train_opened(&opened, build, resume, context, &Arc::default());
     opened.close();
     Ok(report?.expect("the test split was opened"))
 }
@@ -69,7 +75,7 @@ pub fn train_with(
 ///
 /// # Errors
 /// As [`train_with`].
-pub(crate) fn go(
+pub(crate) fn train_opened(
     opened: &Opened,
     build: Option<&Build<'_>>,
     resume: Resume,
@@ -77,90 +83,121 @@ pub(crate) fn go(
     tracker: &Arc<Tracker>,
 ) -> Result<Option<TrainReport>, Error> {
     let _runtime = opened.runtime.enter();
-    let config = opened.plan.settings.config();
-    // A training that begins needs the blocks of a whole shuffle window before its first batch: they are read while the
-    // model is made. One that resumes may need others.
-    // An error is reported by the pass itself, once the ranks have met and all learn of it.
-    if resume == Resume::Fresh || checkpoint::exist_in(&opened.folder).is_ok_and(|any| !any) {
-        let begun = opened.loaders.prepare_from(&opened.loaders.start());
-        if let Err(error) = begun {
+    let training = OpenedTraining {
+        opened,
+        resume,
+        context,
+        tracker,
+    };
+    training.prepare_first_batches();
+    let model = training.build_model(build)?;
+    let ranks = training.join_ranks(&model.engine)?;
+    let _lock = ranks.leads().then(|| opened.folder.lock()).transpose()?;
+    let _page = training.serve_metrics(&ranks)?;
+    let report = training.train_on(&ranks, model);
+    if let Err(error) = &report {
+        ranks.abort(error);
+    }
+    report
+}
+
+/// Opened data to train on, and where the training reports to.
+struct OpenedTraining<'a> {
+    opened: &'a Opened,
+    resume: Resume,
+    context: &'a Context,
+    tracker: &'a Arc<Tracker>,
+}
+
+/// A model before its training.
+struct UntrainedModel {
+    engine: Engine,
+    /// The bucket that the training begins with.
+    initial: Vec<f32>,
+    /// Warnings of its memory, and of the file that its weights are from.
+    warnings: Vec<Warning>,
+}
+
+impl OpenedTraining<'_> {
+    /// Begins to read the blocks of a whole shuffle window while the model is made: a training that begins needs them before
+    /// its first batch. One that resumes may need others.
+    ///
+    /// An error is reported by the pass itself, once the ranks have met and all learn of it.
+    fn prepare_first_batches(&self) {
+        let is_new = || {
+            checkpoint::exist_in(&self.opened.folder).is_ok_and(|has_checkpoint| !has_checkpoint)
+        };
+        if self.resume != Resume::Fresh && !is_new() {
+            return;
+        }
+        let loaders = &self.opened.loaders;
+        if let Err(error) = loaders.prepare_from(&loaders.start()) {
             tracing::debug!(%error, "the first batches were not prepared");
         }
     }
-    let engine = opened.engine(build)?;
-    let fit = match context.group.local_rank() {
-        0 => opened.fit_warnings(&engine, context)?,
-        _ => Vec::new(),
-    };
-    let (initial, of_init) = opened.initial(&engine)?;
-    let gpu = engine.kind().cuda();
-    let precision = config.precision;
-    tracker
-        .performance
-        .set_arithmetic(&engine, precision, &context.group);
-    let largest = largest_message(
-        engine.model().layout().len(),
-        opened.plan.outputs_of_a_batch(),
-    );
-    let group = context.group.clone().with_largest_message(largest);
-    let ranks = group.join(
-        &opened.plan.identity(),
-        &config.parallel,
-        opened.runtime.handle(),
-    )?;
-    let ranks = ranks.adding_up(&config.parallel, engine.kind().cuda())?;
-    let _lock = ranks.leads().then(|| opened.folder.lock()).transpose()?;
-    let page = settings::metrics_listen(config)?
-        .filter(|_| ranks.leads())
-        .map(|address| MetricsPage::serve(opened.runtime.handle(), address, Arc::clone(tracker)));
-    let _page = page.transpose()?;
-    let watch = Watch {
-        progress: &*context.progress,
-        clock: &*context.clock,
-        stop: &context.stop,
-        tracker,
-        ranks: &ranks,
-    };
-    let start = match resume {
-        Resume::Prolong => prolong::start(opened, &engine, context, &ranks),
-        Resume::Fresh | Resume::Continue => Ok(Start::Own),
-    };
-    let begun = start.and_then(|start| {
-        let session = Session::start(
-            &opened.plan,
-            &opened.loaders,
-            (engine, initial),
-            &opened.folder,
-            watch,
-        )?;
-        let session = match (resume, &start) {
-            (Resume::Fresh, _) => session.fresh(),
-            (_, Start::Other(from)) => session.prolong(&opened.folder_of(&from.run, context), from),
-            _ => session.resume(),
+
+    /// Builds the model with the weights that its training begins with.
+    fn build_model(&self, build: Option<&Build<'_>>) -> Result<UntrainedModel, Error> {
+        let (opened, group) = (self.opened, &self.context.group);
+        let engine = opened.engine(build)?;
+        let mut warnings = match group.local_rank() {
+            0 => opened.fit_warnings(&engine, self.context)?,
+            _ => Vec::new(),
         };
-        let session = session?;
-        session.prepare()?;
-        Ok((session, start))
-    });
-    let report = begun.and_then(|(session, start)| {
-        let sampler = GpuSampler::start(gpu, tracker);
+        let (initial, of_init) = opened.initial(&engine)?;
+        warnings.extend(of_init);
+        let precision = opened.plan.settings.config().precision;
+        self.tracker
+            .performance
+            .set_arithmetic(&engine, precision, group);
+        Ok(UntrainedModel {
+            engine,
+            initial,
+            warnings,
+        })
+    }
+
+    /// Meets the other ranks.
+    fn join_ranks(&self, engine: &Engine) -> Result<Ranks, Error> {
+        let plan = &self.opened.plan;
+        let parallel = &plan.settings.config().parallel;
+        let largest = largest_message(engine.model().layout().len(), plan.outputs_of_a_batch());
+        let group = self.context.group.clone().with_largest_message(largest);
+        let runtime = self.opened.runtime.handle();
+        let ranks = group.join(&plan.identity(), parallel, runtime)?;
+        ranks.adding_up(parallel, engine.kind().cuda())
+    }
+
+    /// Serves the metrics of the run, on one rank and where the configuration asks for it.
+    fn serve_metrics(&self, ranks: &Ranks) -> Result<Option<(MetricsPage, SocketAddr)>, Error> {
+        let runtime = self.opened.runtime.handle();
+        settings::metrics_listen(self.opened.plan.settings.config())?
+            .filter(|_| ranks.leads())
+            .map(|address| MetricsPage::serve(runtime, address, Arc::clone(self.tracker)))
+            .transpose()
+    }
+
+    /// Trains the model together with the other ranks.
+    fn train_on(&self, ranks: &Ranks, model: UntrainedModel) -> Result<Option<TrainReport>, Error> {
+        let UntrainedModel {
+            engine,
+            initial,
+            warnings,
+        } = model;
+        let gpu = engine.kind().cuda();
+        let (session, start) = self.start_session(ranks, engine, initial)?;
+        let sampler = GpuSampler::start(gpu, self.tracker);
         // One rank writes the record.
         let recorder = ranks
             .leads()
-            .then(|| Recorder::begin(opened, resume, context, tracker, &start))
+            .then(|| Recorder::begin(self.opened, self.resume, self.context, self.tracker, &start))
             .transpose()?;
-        let mut report = session.run(opened.loaders.has(Split::Test));
-        if let Ok(Some(report)) = &mut report {
-            let naive = &opened.loaders.manifest().naive;
-            let of_naive = baseline::of_naive(config, naive, Split::Test, &report.test);
-            report.warnings.extend(of_naive);
-            report.warnings.extend(opened.leak.clone());
-            report.warnings.extend(fit.into_iter().chain(of_init));
-        }
+        let mut report = session.run(self.opened.loaders.has(Split::Test));
         // What ran by then is read.
         drop(sampler);
         if let Ok(Some(report)) = &mut report {
-            report.performance = tracker.performance.report();
+            self.add_warnings(report, warnings);
+            report.performance = self.tracker.performance.report();
         }
         if let Some(recorder) = recorder {
             if let Ok(Some(report)) = &mut report {
@@ -170,9 +207,51 @@ pub(crate) fn go(
             recorder.end(&report);
         }
         report
-    });
-    if let Err(error) = &report {
-        ranks.abort(error);
     }
-    report
+
+    /// Starts the session at the start that all ranks agree on: the beginning, or a checkpoint.
+    fn start_session<'s>(
+        &'s self,
+        ranks: &'s Ranks,
+        engine: Engine,
+        initial: Vec<f32>,
+    ) -> Result<(Session<'s, Loaders>, Start), Error> {
+        let (opened, context) = (self.opened, self.context);
+        let start = match self.resume {
+            Resume::Prolong => prolong::start(opened, &engine, context, ranks)?,
+            Resume::Fresh | Resume::Continue => Start::Own,
+        };
+        let watch = Watch {
+            progress: &*context.progress,
+            clock: &*context.clock,
+            stop: &context.stop,
+            tracker: self.tracker,
+            ranks,
+        };
+        let session = Session::start(
+            &opened.plan,
+            &opened.loaders,
+            (engine, initial),
+            &opened.folder,
+            watch,
+        )?;
+        let session = match (self.resume, &start) {
+            (Resume::Fresh, _) => session.fresh(),
+            (_, Start::Other(from)) => session.prolong(&opened.folder_of(&from.run, context), from),
+            _ => session.resume(),
+        };
+        let session = session?;
+        session.prepare()?;
+        Ok((session, start))
+    }
+
+    /// Adds warnings of a model that is no better than a naive one, of a mixture, and these.
+    fn add_warnings(&self, report: &mut TrainReport, warnings: Vec<Warning>) {
+        let config = self.opened.plan.settings.config();
+        let naive = &self.opened.loaders.manifest().naive;
+        let of_naive = baseline::of_naive(config, naive, Split::Test, &report.test);
+        report.warnings.extend(of_naive);
+        report.warnings.extend(self.opened.leak.clone());
+        report.warnings.extend(warnings);
+    }
 }

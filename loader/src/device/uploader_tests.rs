@@ -314,103 +314,150 @@ fn fault_30_an_error_behind_the_kernels_is_given_too() {
     assert_eq!(ring.free().len(), 3);
 }
 
-/// Lets everything that can happen happen in some order. Returns the batches that were given and the error.
-fn story(seed: u64, faults: impl Fn(&mut Choices) -> FaultPlan) {
-    let mut choose = Choices(seed);
-    let slabs = 2 + choose.below(3);
-    let buffers = 1 + choose.below(3);
-    let batches = choose.below(20);
-    let mut b = bench(
-        usize::try_from(slabs).unwrap(),
-        u32::try_from(buffers).unwrap(),
-        batches,
-    );
-    let mut plan = faults(&mut choose);
-    plan.call = plan.call.map(|c| c + b.driver.calls());
-    b.driver.world().plan = plan;
-    let mut held: VecDeque<Held> = VecDeque::new();
-    let mut given = 0;
-    let failed = loop {
-        match choose.below(7) {
-            0 | 1 => drop(b.driver.step(COPY)),
-            2 => drop(b.driver.step(b.compute)),
-            3 => *b.ready.lock().unwrap() = choose.below(2) == 0,
-            4 => drop(held.pop_front()),
-            5 if b.uploader.pump().is_err() => break true,
-            5 => {}
-            _ if (held.len() as u64) < buffers => match b.uploader.next() {
-                None => break false,
-                Some(Ok(batch)) => {
-                    assert_eq!(*batch.info(), given);
-                    given += 1;
-                    b.kernel(&batch);
-                    held.push_back(batch);
-                }
-                Some(Err(error)) => {
-                    assert!(matches!(error, Error::Device { .. }), "{error}");
-                    break true;
-                }
-            },
-            _ => {}
-        }
-    };
-    if failed {
-        assert!(plan.call.is_some() || plan.work.is_some());
-        assert!(
-            matches!(b.uploader.next(), Some(Err(Error::Device { .. }))),
-            "it stays"
-        );
-    } else {
-        assert_eq!(given, batches);
-    }
-    let Bench {
-        driver,
-        ring,
-        uploader,
-        ..
-    } = b;
-    if choose.below(2) == 0 {
-        held.clear();
-        drop(uploader);
-    } else {
-        drop(uploader);
-        held.clear();
-    }
-    let world = driver.world();
-    assert!(
-        world.violations.is_empty(),
-        "seed {seed}: {:?}",
-        world.violations
-    );
-    for (batch, bytes) in &world.seen {
-        let mut expected = vec![0; SLAB];
-        fill(*batch, &mut expected);
-        assert!(
-            *bytes == expected,
-            "seed {seed}: batch {batch} is not what was sent"
-        );
-    }
-    if plan.call.is_none() && plan.work.is_none() {
-        assert_eq!(
-            world.seen.len() as u64,
+/// A device, a loader and a consumer that take turns in the order of a seed.
+struct UploadStory {
+    seed: u64,
+    choose: Choices,
+    bench: Bench,
+    slabs: u64,
+    buffers: u64,
+    batches: u64,
+    plan: FaultPlan,
+    /// Batches that the consumer holds.
+    held: VecDeque<Held>,
+    /// Batches that it was given.
+    given: u64,
+}
+
+impl UploadStory {
+    fn new(seed: u64, faults: impl Fn(&mut Choices) -> FaultPlan) -> Self {
+        let mut choose = Choices(seed);
+        let slabs = 2 + choose.below(3);
+        let buffers = 1 + choose.below(3);
+        let batches = choose.below(20);
+        let bench = bench(
+            usize::try_from(slabs).unwrap(),
+            u32::try_from(buffers).unwrap(),
             batches,
-            "every kernel ran before its memory was freed"
         );
-        assert_eq!(ring.free().len() as u64, slabs, "no slab is lost");
+        let mut plan = faults(&mut choose);
+        plan.call = plan.call.map(|c| c + bench.driver.calls());
+        bench.driver.world().plan = plan;
+        Self {
+            seed,
+            choose,
+            bench,
+            slabs,
+            buffers,
+            batches,
+            plan,
+            held: VecDeque::new(),
+            given: 0,
+        }
     }
+
+    /// Lets everything that can happen happen in some order, until the batches end. Returns whether they end with an error.
+    fn run(&mut self) -> bool {
+        loop {
+            let b = &mut self.bench;
+            match self.choose.below(7) {
+                0 | 1 => drop(b.driver.step(COPY)),
+                2 => drop(b.driver.step(b.compute)),
+                3 => *b.ready.lock().unwrap() = self.choose.below(2) == 0,
+                4 => drop(self.held.pop_front()),
+                5 if b.uploader.pump().is_err() => return true,
+                5 => {}
+                _ if (self.held.len() as u64) < self.buffers => match b.uploader.next() {
+                    None => return false,
+                    Some(Ok(batch)) => self.take_batch(batch),
+                    Some(Err(error)) => {
+                        assert!(matches!(error, Error::Device { .. }), "{error}");
+                        return true;
+                    }
+                },
+                _ => {}
+            }
+        }
+    }
+
+    fn take_batch(&mut self, batch: Held) {
+        assert_eq!(*batch.info(), self.given);
+        self.given += 1;
+        self.bench.kernel(&batch);
+        self.held.push_back(batch);
+    }
+
+    fn check_end(&mut self, failed: bool) {
+        if !failed {
+            assert_eq!(self.given, self.batches);
+            return;
+        }
+        assert!(self.plan.call.is_some() || self.plan.work.is_some());
+        let next = self.bench.uploader.next();
+        assert!(matches!(next, Some(Err(Error::Device { .. }))), "it stays");
+    }
+
+    /// Drops the uploader before or after the batches that are held, and checks all that the device saw.
+    fn check_dropped(self) {
+        let Self {
+            seed,
+            mut choose,
+            mut held,
+            ..
+        } = self;
+        let Bench {
+            driver,
+            ring,
+            uploader,
+            ..
+        } = self.bench;
+        if choose.below(2) == 0 {
+            held.clear();
+            drop(uploader);
+        } else {
+            drop(uploader);
+            held.clear();
+        }
+        let world = driver.world();
+        let violations = &world.violations;
+        assert!(violations.is_empty(), "seed {seed}: {violations:?}");
+        for (batch, bytes) in &world.seen {
+            let mut expected = vec![0; SLAB];
+            fill(*batch, &mut expected);
+            assert!(
+                *bytes == expected,
+                "seed {seed}: batch {batch} is not what was sent"
+            );
+        }
+        if self.plan.call.is_none() && self.plan.work.is_none() {
+            assert_eq!(
+                world.seen.len() as u64,
+                self.batches,
+                "every kernel ran before its memory was freed"
+            );
+            assert_eq!(ring.free().len() as u64, self.slabs, "no slab is lost");
+        }
+    }
+}
+
+fn check_story(seed: u64, faults: impl Fn(&mut Choices) -> FaultPlan) {
+    let mut story = UploadStory::new(seed, faults);
+    let failed = story.run();
+    story.check_end(failed);
+    story.check_dropped();
 }
 
 #[test]
 fn any_order_of_events_gives_every_batch_once_and_whole() {
     for seed in 0..1_000 {
-        story(seed, |_| FaultPlan::default());
+        check_story(seed, |_| FaultPlan::default());
     }
 }
 
 #[test]
 fn fault_30_no_error_at_any_point_frees_a_slab_under_a_copy() {
     for seed in 0..1_500 {
-        story(seed, |choose| FaultPlan {
+        check_story(seed, |choose| FaultPlan {
             call: (choose.below(2) == 0).then(|| 1 + choose.below(120)),
             work: (choose.below(2) == 0).then(|| 1 + choose.below(80)),
             sticky: choose.below(2) == 0,

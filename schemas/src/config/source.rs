@@ -616,96 +616,116 @@ mod tests {
         }
     }
 
+    /// Key, value, and the reason that it is refused for.
+    type RefusedNumber = (&'static str, &'static str, &'static str);
+
+    const BATCHES_OUT_OF_RANGE: &[RefusedNumber] = &[
+        ("batch.rows", "0", "must be 1 to 1,000,000, got 0"),
+        ("batch.pages", "0", "must be at least 1, got 0"),
+        ("batch.bytes", "0", "must be 1 B to 128 MiB, got 0 B"),
+        (
+            "batch.bytes",
+            "'129 MiB'",
+            "must be 1 B to 128 MiB, got 129 MiB",
+        ),
+        (
+            "infer.rows",
+            "10000001",
+            "must be 0 to 10,000,000, got 10,000,001",
+        ),
+        ("infer.max_odd_fraction", "0.6", "must be 0 to 0.5, got 0.6"),
+        ("files.settle_s", "-1", "must be 0 to 31,536,000 s, got -1"),
+    ];
+
+    const CONTRACTS_OUT_OF_RANGE: &[RefusedNumber] = &[
+        (
+            "contract.max_columns",
+            "10001",
+            "must be 1 to 10,000, got 10,001",
+        ),
+        ("contract.max_keys", "0", "must be 1 to 10,000, got 0"),
+        ("contract.max_depth", "65", "must be 1 to 64, got 65"),
+        (
+            "contract.max_reject_fraction",
+            "1.5",
+            "must be 0 to 1, got 1.5",
+        ),
+        ("contract.null_drift", "-0.1", "must be 0 to 1, got -0.1"),
+        (
+            "contract.json.max_depth",
+            "129",
+            "must be 1 to 128, got 129",
+        ),
+        ("contract.json.max_items", "0", "must be at least 1, got 0"),
+        (
+            "contract.json.max_text_bytes",
+            "0",
+            "must be at least 1 B, got 0 B",
+        ),
+    ];
+
+    const REQUESTS_OUT_OF_RANGE: &[RefusedNumber] = &[
+        (
+            "limits.requests_per_s",
+            "0.0",
+            "must be more than 0 and at most 1000, got 0",
+        ),
+        (
+            "limits.requests_per_s",
+            "nan",
+            "`NaN` is not a finite number, write one",
+        ),
+        ("limits.concurrency", "65", "must be 1 to 64, got 65"),
+        ("limits.burst", "1001", "must be 1 to 1,000, got 1,001"),
+        ("retry.max_tries", "101", "must be 1 to 100, got 101"),
+        ("retry.max_elapsed_s", "0", "must be at least 1 s, got 0"),
+        (
+            "retry.circuit_failures",
+            "1001",
+            "must be 0 to 1,000, got 1,001",
+        ),
+        (
+            "retry.circuit_cooldown_s",
+            "3601",
+            "must be 1 to 3,600 s, got 3,601",
+        ),
+        (
+            "fetch",
+            "{column = 'u', concurrency = 0}",
+            "must be 1 to 64, got 0",
+        ),
+    ];
+
+    const CRAWLS_OUT_OF_RANGE: &[RefusedNumber] = &[
+        (
+            "archive.max_member_bytes",
+            "'2 GiB'",
+            "must be 1 B to 1 GiB, got 2 GiB",
+        ),
+        ("crawl.depth", "1001", "must be 0 to 1,000, got 1,001"),
+        ("crawl.max_pages", "0", "must be 1 to 100,000,000, got 0"),
+        (
+            "crawl.delay_ms",
+            "86400001",
+            "must be 0 to 86,400,000 ms, got 86,400,001",
+        ),
+        ("schedule.every_s", "0", "must be 1 to 31,536,000 s, got 0"),
+        (
+            "schedule.jitter_s",
+            "86401",
+            "must be 0 to 86,400 s, got 86,401",
+        ),
+    ];
+
     #[test]
     fn a_number_out_of_its_range_is_refused_with_the_range() {
-        for (key, value, reason) in [
-            ("batch.rows", "0", "must be 1 to 1,000,000, got 0"),
-            ("batch.pages", "0", "must be at least 1, got 0"),
-            ("batch.bytes", "0", "must be 1 B to 128 MiB, got 0 B"),
-            (
-                "batch.bytes",
-                "'129 MiB'",
-                "must be 1 B to 128 MiB, got 129 MiB",
-            ),
-            (
-                "infer.rows",
-                "10000001",
-                "must be 0 to 10,000,000, got 10,000,001",
-            ),
-            ("infer.max_odd_fraction", "0.6", "must be 0 to 0.5, got 0.6"),
-            ("files.settle_s", "-1", "must be 0 to 31,536,000 s, got -1"),
-            (
-                "contract.max_columns",
-                "10001",
-                "must be 1 to 10,000, got 10,001",
-            ),
-            ("contract.max_keys", "0", "must be 1 to 10,000, got 0"),
-            ("contract.max_depth", "65", "must be 1 to 64, got 65"),
-            (
-                "contract.max_reject_fraction",
-                "1.5",
-                "must be 0 to 1, got 1.5",
-            ),
-            ("contract.null_drift", "-0.1", "must be 0 to 1, got -0.1"),
-            (
-                "contract.json.max_depth",
-                "129",
-                "must be 1 to 128, got 129",
-            ),
-            ("contract.json.max_items", "0", "must be at least 1, got 0"),
-            (
-                "contract.json.max_text_bytes",
-                "0",
-                "must be at least 1 B, got 0 B",
-            ),
-            (
-                "limits.requests_per_s",
-                "0.0",
-                "must be more than 0 and at most 1000, got 0",
-            ),
-            (
-                "limits.requests_per_s",
-                "nan",
-                "`NaN` is not a finite number, write one",
-            ),
-            ("limits.concurrency", "65", "must be 1 to 64, got 65"),
-            ("limits.burst", "1001", "must be 1 to 1,000, got 1,001"),
-            ("retry.max_tries", "101", "must be 1 to 100, got 101"),
-            ("retry.max_elapsed_s", "0", "must be at least 1 s, got 0"),
-            (
-                "retry.circuit_failures",
-                "1001",
-                "must be 0 to 1,000, got 1,001",
-            ),
-            (
-                "retry.circuit_cooldown_s",
-                "3601",
-                "must be 1 to 3,600 s, got 3,601",
-            ),
-            (
-                "archive.max_member_bytes",
-                "'2 GiB'",
-                "must be 1 B to 1 GiB, got 2 GiB",
-            ),
-            ("crawl.depth", "1001", "must be 0 to 1,000, got 1,001"),
-            ("crawl.max_pages", "0", "must be 1 to 100,000,000, got 0"),
-            (
-                "crawl.delay_ms",
-                "86400001",
-                "must be 0 to 86,400,000 ms, got 86,400,001",
-            ),
-            ("schedule.every_s", "0", "must be 1 to 31,536,000 s, got 0"),
-            (
-                "schedule.jitter_s",
-                "86401",
-                "must be 0 to 86,400 s, got 86,401",
-            ),
-            (
-                "fetch",
-                "{column = 'u', concurrency = 0}",
-                "must be 1 to 64, got 0",
-            ),
-        ] {
+        let tables = [
+            BATCHES_OUT_OF_RANGE,
+            CONTRACTS_OUT_OF_RANGE,
+            REQUESTS_OUT_OF_RANGE,
+            CRAWLS_OUT_OF_RANGE,
+        ];
+        for (key, value, reason) in tables.concat() {
             let kind = match key.split('.').next() {
                 Some("crawl") => "html",
                 Some("archive" | "fetch" | "files" | "csv") => "files",

@@ -4,16 +4,14 @@ mod causal;
 mod gpu;
 mod samples;
 mod sections;
+mod small;
 
 use feedline_schemas::{
-    config::{
-        ActivationKind, BranchConfig, BranchKind, DatasetKind, ImagesConfig, LossKind, NormKind,
-        PoolKind, PositionKind, TrainConfig,
-    },
+    config::{BranchConfig, BranchKind, DatasetKind, ImagesConfig, LossKind, TrainConfig},
     ids::{Seed, Step},
 };
 
-use self::samples::Data;
+use self::{samples::Data, small::small_models};
 use super::*;
 use crate::{
     data::{Inputs, Samples, Targets},
@@ -61,144 +59,6 @@ fn branches(kinds: &[BranchKind]) -> ModelConfig {
         branches: Some(kinds.iter().map(branch).collect()),
         ..ModelConfig::default()
     }
-}
-
-/// A small model of each type, and of each choice that changes what is computed.
-fn small() -> Vec<(&'static str, Shape, ModelConfig)> {
-    let of = |r#type| ModelConfig {
-        r#type,
-        ..ModelConfig::default()
-    };
-    let dense = |norm, activation| ModelConfig {
-        hidden: Some(vec![5, 5]),
-        norm: Some(norm),
-        skip: Some(true),
-        activation: Some(activation),
-        ..of(ModelKind::Mlp)
-    };
-    let cnn = |norm, pool| ModelConfig {
-        channels: Some(vec![4, 3]),
-        norm: Some(norm),
-        pool: Some(pool),
-        activation: Some(ActivationKind::Silu),
-        hidden: Some(vec![5]),
-        ..of(ModelKind::Cnn)
-    };
-    let attention = |kind| ModelConfig {
-        layers: Some(2),
-        width: Some(8),
-        heads: Some(2),
-        ..of(kind)
-    };
-    let lstm = ModelConfig {
-        layers: Some(2),
-        width: Some(4),
-        ..of(ModelKind::Lstm)
-    };
-    vec![
-        (
-            "mlp, batch",
-            ROWS,
-            dense(NormKind::Batch, ActivationKind::Gelu),
-        ),
-        (
-            "mlp, layer",
-            ROWS,
-            dense(NormKind::Layer, ActivationKind::Silu),
-        ),
-        (
-            "mlp, group",
-            ROWS,
-            dense(NormKind::Group, ActivationKind::Gelu),
-        ),
-        (
-            "mlp, images",
-            IMAGES,
-            dense(NormKind::Layer, ActivationKind::Gelu),
-        ),
-        (
-            "cnn, batch",
-            IMAGES,
-            cnn(NormKind::Batch, PoolKind::Average),
-        ),
-        ("cnn, layer", IMAGES, cnn(NormKind::Layer, PoolKind::Max)),
-        ("cnn, group", IMAGES, cnn(NormKind::Group, PoolKind::None)),
-        ("cnn, none", IMAGES, cnn(NormKind::None, PoolKind::Average)),
-        (
-            "vit",
-            IMAGES,
-            ModelConfig {
-                patch: Some(4),
-                ..attention(ModelKind::Vit)
-            },
-        ),
-        (
-            "lstm, rows",
-            ROWS,
-            ModelConfig {
-                steps: Some(3),
-                ..lstm.clone()
-            },
-        ),
-        (
-            "lstm, tokens",
-            TOKENS,
-            ModelConfig {
-                context: Some(5),
-                ..lstm
-            },
-        ),
-        ("transformer", TOKENS, attention(ModelKind::Transformer)),
-        (
-            "transformer, untied",
-            TOKENS,
-            ModelConfig {
-                tied: Some(false),
-                ..attention(ModelKind::Transformer)
-            },
-        ),
-        (
-            "transformer, rotary",
-            TOKENS,
-            ModelConfig {
-                heads: Some(4),
-                kv_heads: Some(2),
-                positions: Some(PositionKind::Rotary),
-                norm: Some(NormKind::Rms),
-                activation: Some(ActivationKind::Swiglu),
-                bias: Some(false),
-                ..attention(ModelKind::Transformer)
-            },
-        ),
-        ("mlp, rms", ROWS, dense(NormKind::Rms, ActivationKind::Relu)),
-        (
-            "autoencoder",
-            ROWS,
-            ModelConfig {
-                hidden: Some(vec![5]),
-                width: Some(2),
-                ..of(ModelKind::Autoencoder)
-            },
-        ),
-        (
-            "multi, rows",
-            ROWS,
-            ModelConfig {
-                hidden: Some(vec![5]),
-                ..of(ModelKind::Multi)
-            },
-        ),
-        (
-            "multi, numbers, convolutions and embedded tokens",
-            PARTS,
-            branches(&[BranchKind::Dense, BranchKind::Cnn, BranchKind::Embedding]),
-        ),
-        (
-            "multi, transformers over patches and tokens",
-            PARTS,
-            branches(&[BranchKind::Vit, BranchKind::Transformer]),
-        ),
-    ]
 }
 
 fn resnet(depth: u32) -> ModelConfig {
@@ -290,14 +150,14 @@ fn check_direction(name: &str, model: &ModelConfig, shape: Shape) {
 
 #[test]
 fn gradients_of_every_model_have_the_slope_of_its_loss() {
-    for (name, shape, config) in small() {
+    for (name, shape, config) in small_models() {
         check_direction(name, &config, shape);
     }
 }
 
 #[test]
 fn gradients_with_dropout_have_the_slope_of_the_loss() {
-    for (name, shape, config) in small() {
+    for (name, shape, config) in small_models() {
         let config = ModelConfig {
             dropout: 0.3,
             ..config
@@ -308,7 +168,7 @@ fn gradients_with_dropout_have_the_slope_of_the_loss() {
 
 #[test]
 fn every_parameter_takes_part() {
-    for (name, shape, config) in small() {
+    for (name, shape, config) in small_models() {
         let data = Data::new(shape);
         let engine = engine(&config, &data);
         let bucket = bucket(&engine);
@@ -349,7 +209,7 @@ fn a_model_that_cannot_read_a_kind_of_dataset_is_refused_without_data() {
         (DatasetKind::Multi, PARTS),
     ];
     let mut refused = 0;
-    for (name, own, config) in small() {
+    for (name, own, config) in small_models() {
         for (kind, shape) in kinds {
             let found = check_kind(&config, kind);
             if own == shape {
@@ -376,7 +236,10 @@ fn a_model_that_cannot_read_a_kind_of_dataset_is_refused_without_data() {
 #[test]
 fn muon_updates_the_matrices_between_tables_and_the_last_layer() {
     let hidden = |name: &str| -> Vec<String> {
-        let (_, shape, config) = small().into_iter().find(|(n, ..)| *n == name).unwrap();
+        let (_, shape, config) = small_models()
+            .into_iter()
+            .find(|(n, ..)| *n == name)
+            .unwrap();
         let engine = engine(&config, &Data::new(shape));
         let entries = engine.model().layout().entries().iter();
         let hidden = entries.filter(|entry| entry.is_hidden);

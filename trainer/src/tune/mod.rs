@@ -42,7 +42,7 @@ use crate::{
         links::relative,
         status::{Judge, Tracker},
     },
-    train::{go, train},
+    train::{train, train_opened},
 };
 
 /// Makes the configuration of a trial from the searched keys and their values; an error is a key
@@ -276,7 +276,7 @@ impl Search<'_> {
             return Ok(TrialState::Stopped);
         }
         let tracker = Arc::new(Tracker::judged(Arc::clone(judge) as Arc<dyn Judge>));
-        match go(opened, None, Resume::Continue, self.context, &tracker) {
+        match train_opened(opened, None, Resume::Continue, self.context, &tracker) {
             Ok(_) | Err(Error::Interrupted { .. }) if tracker.hopeless() => Ok(TrialState::Stopped),
             Ok(_) => Ok(TrialState::Finished),
             Err(

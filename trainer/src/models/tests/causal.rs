@@ -1,5 +1,7 @@
 //! Tokens that a prediction of the next token may depend on.
 
+use feedline_schemas::config::PositionKind;
+
 use super::*;
 
 /// Losses of two rows of two packed documents of 3 ids each, with one id changed.

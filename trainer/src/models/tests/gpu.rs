@@ -22,7 +22,7 @@ fn a_step_of_every_model_is_about_the_same_on_a_gpu() {
 }
 
 fn compare(gpu: &Backend) {
-    for (name, shape, config) in small() {
+    for (name, shape, config) in small_models() {
         let checkpoints = ["*".to_owned()];
         let data = Data::new(shape);
         let on = |backend: Backend, checkpoint: &[String]| {
@@ -75,7 +75,7 @@ const FEW: u64 = 256;
 #[test]
 fn a_step_of_every_model_moves_its_batch_over_the_bus_and_nothing_else() {
     for device in gpus() {
-        for (name, shape, config) in small() {
+        for (name, shape, config) in small_models() {
             let data = Data::new(shape);
             let engine = engine(&config, &data).on(device.clone());
             let mut session = OnDevice::new(&engine);
@@ -162,7 +162,7 @@ fn losses_on_device(engine: &Engine, data: &Data, steps: u64) -> Vec<f64> {
 #[test]
 fn two_hundred_steps_on_a_device_have_the_losses_of_the_processor() {
     for device in [Some(Backend::stand_in()), adapter()].into_iter().flatten() {
-        for (name, shape, config) in small() {
+        for (name, shape, config) in small_models() {
             if !["mlp, layer", "cnn, layer", "lstm, tokens", "transformer"].contains(&name) {
                 continue;
             }

@@ -9,7 +9,7 @@ use crate::{engine::parts::Cut, layers::Layout, model::adapted, parallel::Place,
 
 /// All small models and a residual network.
 fn all() -> Vec<(&'static str, Shape, ModelConfig)> {
-    let mut all = small();
+    let mut all = small_models();
     all.push(("resnet", IMAGES, resnet(18)));
     all
 }
@@ -79,7 +79,7 @@ fn sections_of_every_model_are_the_gradient_of_the_library_in_pieces() {
 
 #[test]
 fn sections_of_what_is_frozen_are_zeros_and_those_of_adapters_their_gradients() {
-    let (_, shape, model) = small().swap_remove(11);
+    let (_, shape, model) = small_models().swap_remove(11);
     let data = Data::new(shape);
     let layout = engine(&model, &data).model().layout().clone();
     let freeze = vec!["block.0.*".to_owned(), "tokens.*".to_owned()];
@@ -109,7 +109,7 @@ fn sections_of_what_is_frozen_are_zeros_and_those_of_adapters_their_gradients() 
 
 #[test]
 fn adapters_of_a_model_of_several_parts_are_those_of_the_layers_that_are_named() {
-    let mut models = small().into_iter();
+    let mut models = small_models().into_iter();
     let of_tokens = |name: &str| name == "multi, transformers over patches and tokens";
     let (_, shape, model) = models.find(|(name, ..)| of_tokens(name)).unwrap();
     let data = Data::new(shape);
@@ -149,7 +149,7 @@ fn adapters_of_a_model_of_several_parts_are_those_of_the_layers_that_are_named()
 
 #[test]
 fn ranks_without_rows_give_sections_of_zeros() {
-    let (_, shape, model) = small().swap_remove(0);
+    let (_, shape, model) = small_models().swap_remove(0);
     let data = Data::new(shape);
     let layout = engine(&model, &data).model().layout().clone();
     let config = config_of(&model, &layout, false);
