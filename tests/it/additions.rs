@@ -16,31 +16,42 @@ fn write(folder: &Path, name: &str, rows: std::ops::Range<u32>) {
     fs::write(folder.join(name), csv).unwrap();
 }
 
+const PIPELINE: &str = r#"[pipeline]
+name = "rows"
+root = "out"
+[[source]]
+name = "rows"
+type = "files"
+url = "rows-*.csv"
+[dataset]
+target = "y"
+drop = ["id"]
+"#;
+
+/// The report on the dataset of a command for the pipeline.
+fn dataset_report(folder: &Path, arguments: &[&str]) -> Value {
+    let report = run(folder, &[arguments, &["pipeline.toml", "--json"]].concat())
+        .expect(0)
+        .json();
+    match report.get("dataset") {
+        Some(dataset) => dataset.clone(),
+        None => report,
+    }
+}
+
 #[test]
 fn rows_that_land_later_are_added_and_refit_makes_all_anew() {
     let folder = tempfile::tempdir().unwrap();
     let at = folder.path();
-    let text = "[pipeline]\nname = \"rows\"\nroot = \"out\"\n\
-         [[source]]\nname = \"rows\"\ntype = \"files\"\nurl = \"rows-*.csv\"\n\
-         [dataset]\ntarget = \"y\"\ndrop = [\"id\"]\n";
-    let file = pipeline(at, text);
-    let dataset = |arguments: &[&str]| -> Value {
-        let report = run(at, &[arguments, &[file, "--json"]].concat())
-            .expect(0)
-            .json();
-        match report.get("dataset") {
-            Some(dataset) => dataset.clone(),
-            None => report,
-        }
-    };
+    let file = pipeline(at, PIPELINE);
     write(at, "rows-1.csv", 0..400);
-    let first = dataset(&["run"]);
+    let first = dataset_report(at, &["run"]);
     assert_eq!(
         (&first["rows_in"], &first["added"]),
         (&400.into(), &Value::Null)
     );
     write(at, "rows-2.csv", 400..500);
-    let second = dataset(&["run"]);
+    let second = dataset_report(at, &["run"]);
     assert_eq!(second["rows_in"], 500);
     assert_eq!(second["added"]["rows_in"], 100);
     assert_eq!(second["added"]["kept_shards"], first["shards"]);
@@ -52,9 +63,24 @@ fn rows_that_land_later_are_added_and_refit_makes_all_anew() {
     );
     let verified = run(at, &["shards", "verify", "out/dataset", "--json"]).expect(0);
     assert_eq!(verified.json()["problems"], serde_json::json!([]));
+    check_limits(at, file);
 
-    // Neither memory nor parts change the result of a build, nor do they have senseless values.
-    let anew = |limits: &[&str]| {
+    write(at, "rows-3.csv", 500..520);
+    let shown = run(at, &["run", file]).expect(0).stdout;
+    let line = format!("  {:<16} 20 read, 0 duplicates dropped", "added");
+    assert!(shown.contains(&line), "{shown}");
+    let refitted = dataset_report(at, &["shards", "build", "--refit"]);
+    assert_eq!(
+        (&refitted["rows_in"], &refitted["added"]),
+        (&520.into(), &Value::Null)
+    );
+    assert_eq!(dataset_report(at, &["run"])["up_to_date"], true);
+    check_split_by_place(at);
+}
+
+/// Neither memory nor partitions change the result of a build, and senseless values are refused.
+fn check_limits(folder: &Path, file: &str) {
+    let rebuild = |limits: &[&str]| {
         let build = [
             "shards",
             "build",
@@ -62,16 +88,16 @@ fn rows_that_land_later_are_added_and_refit_makes_all_anew() {
             "--set",
             "pipeline.root=\"sub/../out\"",
         ];
-        dataset(&[&build[..], limits].concat())["fingerprint"].clone()
+        dataset_report(folder, &[&build[..], limits].concat())["fingerprint"].clone()
     };
-    let whole = anew(&[]);
-    assert_eq!(anew(&["--memory", "64", "--partitions", "5"]), whole);
+    let expected = rebuild(&[]);
+    assert_eq!(rebuild(&["--memory", "64", "--partitions", "5"]), expected);
     for (flag, value) in [
         ("--memory", "63"),
         ("--memory", "2GiB"),
         ("--partitions", "0"),
     ] {
-        let refused = run(at, &["shards", "build", file, flag, value])
+        let refused = run(folder, &["shards", "build", file, flag, value])
             .expect(2)
             .stderr;
         assert!(
@@ -79,28 +105,18 @@ fn rows_that_land_later_are_added_and_refit_makes_all_anew() {
             "{refused}"
         );
     }
+}
 
-    write(at, "rows-3.csv", 500..520);
-    let shown = run(at, &["run", file]).expect(0).stdout;
-    let line = format!("  {:<16} 20 read, 0 duplicates dropped", "added");
-    assert!(shown.contains(&line), "{shown}");
-    let refitted = dataset(&["shards", "build", "--refit"]);
-    assert_eq!(
-        (&refitted["rows_in"], &refitted["added"]),
-        (&520.into(), &Value::Null)
-    );
-    assert_eq!(dataset(&["run"])["up_to_date"], true);
-
-    // A decision that depends on all rows is not made again without being asked.
-    let by_place = format!("{text}split = {{ by = \"range\" }}\n");
-    pipeline(at, &by_place);
-    dataset(&["run"]);
-    write(at, "rows-4.csv", 520..600);
-    let refused = run(at, &["run", file]).expect(2).stderr;
+/// A decision that depends on all rows is made again only with `--refit`.
+fn check_split_by_place(folder: &Path) {
+    let file = pipeline(folder, &format!("{PIPELINE}split = {{ by = \"range\" }}\n"));
+    dataset_report(folder, &["run"]);
+    write(folder, "rows-4.csv", 520..600);
+    let refused = run(folder, &["run", file]).expect(2).stderr;
     assert!(
         refused.contains("dataset.split.by") && refused.contains("pass `--refit`"),
         "{refused}"
     );
-    let refitted = dataset(&["run", "--refit"]);
+    let refitted = dataset_report(folder, &["run", "--refit"]);
     assert_eq!(refitted["rows_in"], 600);
 }

@@ -164,77 +164,60 @@ fn a_model_of_all_parts_knows_what_no_part_alone_tells() {
     assert!(tuned.is_finite());
 }
 
+/// Options of the short training that new rows are predicted with.
+const SHORT: [&str; 2] = ["--set", "train.epochs=2"];
+
+/// Predictions of `rows`, with the report.
+fn predict(folder: &Path, file: &str, rows: &str) -> (Value, Vec<Value>) {
+    let predict = [
+        "predict",
+        file,
+        rows,
+        "--images",
+        "album",
+        "--passthrough",
+        "price",
+    ];
+    let to = ["--to", "new.ndjson", "--json"];
+    let report = run(folder, &[&predict[..], &SHORT, &to].concat())
+        .expect(0)
+        .json();
+    (report, lines(&folder.join("new.ndjson")))
+}
+
+fn lines(file: &Path) -> Vec<Value> {
+    let text = fs::read_to_string(file).unwrap();
+    let lines = text.lines();
+    lines
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect()
+}
+
 #[test]
 fn new_rows_with_images_and_texts_are_predicted_as_eval_does_and_bad_ones_keep_their_place() {
     let (folder, file, _) = prepared();
     let folder = folder.path();
-    let short = ["--set", "train.epochs=2"];
-    run(folder, &[&["train", file][..], &short].concat()).expect(0);
+    run(folder, &[&["train", file][..], &SHORT].concat()).expect(0);
     let eval = ["eval", file, "--predictions", "test.ndjson"];
-    run(folder, &[&eval[..], &short].concat()).expect(0);
-    let lines = |name: &str| -> Vec<Value> {
-        let text = fs::read_to_string(folder.join(name)).unwrap();
-        let lines = text.lines();
-        lines
-            .map(|line| serde_json::from_str(line).unwrap())
-            .collect()
-    };
-    let predict = |rows: &str, more: &[&str]| {
-        let predict = [
-            "predict",
-            file,
-            rows,
-            "--images",
-            "album",
-            "--passthrough",
-            "price",
-        ];
-        let all = [
-            &predict[..],
-            &short,
-            &["--to", "new.ndjson", "--json"],
-            more,
-        ]
-        .concat();
-        run(folder, &all).expect(0).json()
-    };
-    let report = predict("table.csv", &[]);
+    run(folder, &[&eval[..], &SHORT].concat()).expect(0);
+
+    let (report, predicted) = predict(folder, file, "table.csv");
     let (rows, rejected) = (ROWS - ROWS / 40, 0);
     assert_eq!(
         (&report["rows"], &report["rejected"]),
         (&rows.into(), &rejected.into()),
         "{report}"
     );
-    let (measured, predicted) = (lines("test.ndjson"), lines("new.ndjson"));
+    let measured = lines(&folder.join("test.ndjson"));
     assert!(measured.len() > 40);
-    let number = |value: &Value| value.as_f64().unwrap();
-    for line in &measured {
-        let same = predicted.iter().find(|own| {
-            let price: f64 = own["price"].as_str().unwrap().parse().unwrap();
-            (price - number(&line["truth"])).abs() < 1e-6
-                && (number(&own["prediction"]) - number(&line["prediction"])).abs() < 1e-5
-        });
-        assert!(same.is_some(), "{line}");
-    }
-    let first: Value = predicted[0].clone();
+    check_same_predictions(&measured, &predicted);
 
-    let table = fs::read_to_string(folder.join("table.csv")).unwrap();
-    let mut rows: Vec<&str> = table.lines().take(2).collect();
-    rows.extend([
-        "none.ppm,1,light,ant and a bird,1",
-        "2.ppm,1,light,,1",
-        ",1,light,ant and a bird,1",
-        "broken.ppm,1,light,ant and a bird,1",
-        "3.ppm,x,light,ant and a bird,1",
-    ]);
-    fs::write(folder.join("odd.csv"), rows.join("\n")).unwrap();
-    fs::write(folder.join("album/broken.ppm"), "P6\n8 8\n255\n").unwrap();
-    let report = predict("odd.csv", &[]);
+    write_odd_rows(folder);
+    let (report, odd) = predict(folder, file, "odd.csv");
     assert_eq!(report["rejected"], 5, "{report}");
-    let odd = lines("new.ndjson");
     assert_eq!(
         odd[0]["prediction"].to_string(),
-        first["prediction"].to_string()
+        predicted[0]["prediction"].to_string()
     );
     let errors: Vec<&str> = odd[1..]
         .iter()
@@ -255,6 +238,34 @@ fn new_rows_with_images_and_texts_are_predicted_as_eval_does_and_bad_ones_keep_t
         "{}",
         odd[4]
     );
+}
+
+/// Each row that `eval` has measured has the same prediction among those of new rows.
+fn check_same_predictions(measured: &[Value], predicted: &[Value]) {
+    let number = |value: &Value| value.as_f64().unwrap();
+    for line in measured {
+        let same = predicted.iter().find(|own| {
+            let price: f64 = own["price"].as_str().unwrap().parse().unwrap();
+            (price - number(&line["truth"])).abs() < 1e-6
+                && (number(&own["prediction"]) - number(&line["prediction"])).abs() < 1e-5
+        });
+        assert!(same.is_some(), "{line}");
+    }
+}
+
+/// The first row of the table, and rows that lack something or have a damaged image.
+fn write_odd_rows(folder: &Path) {
+    let table = fs::read_to_string(folder.join("table.csv")).unwrap();
+    let mut rows: Vec<&str> = table.lines().take(2).collect();
+    rows.extend([
+        "none.ppm,1,light,ant and a bird,1",
+        "2.ppm,1,light,,1",
+        ",1,light,ant and a bird,1",
+        "broken.ppm,1,light,ant and a bird,1",
+        "3.ppm,x,light,ant and a bird,1",
+    ]);
+    fs::write(folder.join("odd.csv"), rows.join("\n")).unwrap();
+    fs::write(folder.join("album/broken.ppm"), "P6\n8 8\n255\n").unwrap();
 }
 
 #[test]

@@ -77,28 +77,17 @@ fn predictions_of_the_landed_rows_are_those_that_eval_measures() {
     write_homes(folder);
     let file = pipeline(folder, &text("price", "dear", "regression"));
     run(folder, &["run", file]).expect(0);
-    let done = run(
-        folder,
-        &[
-            "predict",
-            file,
-            "homes.csv",
-            "--passthrough",
-            "price",
-            "--json",
-        ],
-    )
-    .expect(0);
-    let answers = lines(&done);
+    let predict = [
+        "predict",
+        file,
+        "homes.csv",
+        "--passthrough",
+        "price",
+        "--json",
+    ];
+    let answers = lines(&run(folder, &predict).expect(0));
     assert_eq!(answers.len(), ROWS as usize);
-    let squares: f64 = validation(&answers)
-        .iter()
-        .map(|answer| {
-            let price: f64 = answer["price"].as_str().unwrap().parse().unwrap();
-            (answer["prediction"].as_f64().unwrap() - price).powi(2)
-        })
-        .sum();
-    let rmse = (squares / validation(&answers).len() as f64).sqrt();
+    let rmse = validation_rmse(&answers);
     let measured = metrics(folder, file)["rmse"].as_f64().unwrap();
     assert!(
         (rmse / measured - 1.0).abs() < 1e-5,
@@ -110,10 +99,45 @@ fn predictions_of_the_landed_rows_are_those_that_eval_measures() {
     assert!(planned.contains("mixing"), "{planned}");
     assert!(!planned.contains("classes"), "{planned}");
 
-    // One row at a time, through a pipe, in another format: the same numbers.
-    let lines_of = fs::read_to_string(folder.join("homes.csv")).unwrap();
+    check_rows_through_a_pipe(folder, file, &answers);
+    check_features_alone(folder, file);
+    let bad = run(
+        folder,
+        &[
+            "predict",
+            file,
+            "homes.csv",
+            "--passthrough",
+            "nothing",
+            "--to",
+            "x.csv",
+        ],
+    );
+    assert!(
+        bad.expect(1)
+            .stderr
+            .contains("it lacks 1 of the 4 columns that are asked for: `nothing`")
+    );
+    assert!(!folder.join("x.csv").exists());
+}
+
+/// Error of the predictions of the validation split's rows.
+fn validation_rmse(answers: &[Value]) -> f64 {
+    let squares: f64 = validation(answers)
+        .iter()
+        .map(|answer| {
+            let price: f64 = answer["price"].as_str().unwrap().parse().unwrap();
+            (answer["prediction"].as_f64().unwrap() - price).powi(2)
+        })
+        .sum();
+    (squares / validation(answers).len() as f64).sqrt()
+}
+
+/// One row at a time, through a pipe, in another format: the same numbers.
+fn check_rows_through_a_pipe(folder: &Path, file: &str, answers: &[Value]) {
+    let rows = fs::read_to_string(folder.join("homes.csv")).unwrap();
     let mut objects = String::new();
-    for line in lines_of.lines().skip(1).take(40) {
+    for line in rows.lines().skip(1).take(40) {
         let cells: Vec<&str> = line.split(',').collect();
         let size = if cells[1] == "?" { "null" } else { cells[1] };
         writeln!(
@@ -124,14 +148,16 @@ fn predictions_of_the_landed_rows_are_those_that_eval_measures() {
         .unwrap();
     }
     let alone = piped(folder, file, objects.as_bytes(), &["--batch-rows", "1"]).expect(0);
-    for (alone, answer) in lines(&alone).iter().zip(&answers) {
+    for (alone, answer) in lines(&alone).iter().zip(answers) {
         assert_eq!(
             alone["prediction"].to_string(),
             answer["prediction"].to_string()
         );
     }
+}
 
-    // The features alone, in a file that appears complete or not at all.
+/// The features alone, in a file that appears complete or not at all.
+fn check_features_alone(folder: &Path, file: &str) {
     let only = [
         "predict",
         file,
@@ -154,24 +180,6 @@ fn predictions_of_the_landed_rows_are_those_that_eval_measures() {
         &fs::read(folder.join("features.parquet")).unwrap()[..4],
         b"PAR1"
     );
-    let bad = run(
-        folder,
-        &[
-            "predict",
-            file,
-            "homes.csv",
-            "--passthrough",
-            "nothing",
-            "--to",
-            "x.csv",
-        ],
-    );
-    assert!(
-        bad.expect(1)
-            .stderr
-            .contains("it lacks 1 of the 4 columns that are asked for: `nothing`")
-    );
-    assert!(!folder.join("x.csv").exists());
 }
 
 #[test]

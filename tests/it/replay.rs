@@ -2,7 +2,9 @@
 
 use std::{fs, path::Path};
 
-use crate::support::{files, pipeline, run};
+use serde_json::Value;
+
+use crate::support::{Finished, files, pipeline, run};
 
 const PIPELINE: &str = r#"
 [pipeline]
@@ -29,24 +31,58 @@ fn landed(folder: &Path, root: &str, kind: &str) -> Vec<(String, Vec<u8>)> {
     files(&folder.join(root).join("landing/market").join(kind))
 }
 
+/// Replays the archive of `out` into the root folder `root`.
+fn replay(folder: &Path, root: &str, more: &[&str]) -> Finished {
+    let root = format!("pipeline.root={root}");
+    let mut arguments = vec![
+        "ingest",
+        "replay",
+        "pipeline.toml",
+        "--from",
+        "out",
+        "--set",
+        &root,
+        "--json",
+    ];
+    arguments.extend(more);
+    run(folder, &arguments)
+}
+
 #[test]
 fn a_replay_lands_the_same_bytes_elsewhere_or_others_under_other_settings() {
     let folder = tempfile::tempdir().unwrap();
-    let file = pipeline(folder.path(), PIPELINE);
-    fs::write(folder.path().join("table.csv"), "a\n1\n").unwrap();
-    let ingested = run(folder.path(), &["ingest", file, "--json"])
-        .expect(0)
-        .json();
-    let before = files(&folder.path().join("out"));
-    let replay = |root: &str, more: &[&str]| {
-        let root = format!("pipeline.root={root}");
-        let mut arguments = vec![
-            "ingest", "replay", file, "--from", "out", "--set", &root, "--json",
-        ];
-        arguments.extend(more);
-        run(folder.path(), &arguments)
-    };
-    let replayed = replay("again", &[]).expect(0).json();
+    let at = folder.path();
+    let file = pipeline(at, PIPELINE);
+    fs::write(at.join("table.csv"), "a\n1\n").unwrap();
+    let ingested = run(at, &["ingest", file, "--json"]).expect(0).json();
+    let before = files(&at.join("out"));
+
+    let replayed = replay(at, "again", &[]).expect(0).json();
+    check_replayed(&replayed, &ingested);
+    for kind in ["data", "rejects", "raw"] {
+        let expected = landed(at, "out", kind);
+        assert!(!expected.is_empty(), "{kind}");
+        assert!(landed(at, "again", kind) == expected, "{kind}");
+    }
+    // Values that did not fit their column do now, and no response is copied.
+    let widen = [
+        "--set",
+        "source.0.contract.types=widen",
+        "--set",
+        "source.0.archive_raw=false",
+    ];
+    let widened = replay(at, "widened", &widen).json();
+    assert!(
+        widened["rejected"].as_u64() < replayed["rejected"].as_u64(),
+        "{widened}"
+    );
+    assert!(landed(at, "widened", "raw").is_empty());
+    assert!(files(&at.join("out")) == before, "the archive is only read");
+    check_refusals(at);
+}
+
+/// Compares the report of a replay with that of the archived ingest.
+fn check_replayed(replayed: &Value, ingested: &Value) {
     let source = &replayed["sources"][0];
     let first = &ingested["sources"][0];
     for key in [
@@ -65,53 +101,33 @@ fn a_replay_lands_the_same_bytes_elsewhere_or_others_under_other_settings() {
     );
     // The table has no archive.
     assert_eq!(replayed["sources"].as_array().unwrap().len(), 1);
-    for kind in ["data", "rejects", "raw"] {
-        let expected = landed(folder.path(), "out", kind);
-        assert!(!expected.is_empty(), "{kind}");
-        assert!(landed(folder.path(), "again", kind) == expected, "{kind}");
-    }
-    // Values that did not fit their column do now, and no response is copied.
-    let widen = [
-        "--set",
-        "source.0.contract.types=widen",
-        "--set",
-        "source.0.archive_raw=false",
-    ];
-    let widened = replay("widened", &widen);
-    let widened = widened.json();
-    assert!(
-        widened["rejected"].as_u64() < replayed["rejected"].as_u64(),
-        "{widened}"
-    );
-    assert!(landed(folder.path(), "widened", "raw").is_empty());
-    assert!(
-        files(&folder.path().join("out")) == before,
-        "the archive is only read"
-    );
+}
 
-    let refused = |finished: crate::support::Finished, part: &str| {
-        let finished = finished.expect(2);
-        assert!(finished.stderr.contains(part), "{}", finished.stderr);
-    };
-    refused(replay("out", &[]), "is the root of the archive itself");
-    refused(replay("x", &["--source", "table"]), "has no archive");
-    refused(
-        replay("x", &["--source", "nobody"]),
-        "source `nobody` does not exist",
-    );
-    let other = replay(
-        "x",
-        &[
-            "--set",
-            "source.0.pagination.page_size=7",
-            "--set",
-            "source.0.pagination.size_param=n",
-        ],
-    );
-    let other = other.expect(1);
-    assert!(
-        other.stderr.contains("no response to `/v1/market?n=7`"),
-        "{}",
-        other.stderr
-    );
+/// Replays that are refused: into the archive, of sources without one, and of other requests.
+fn check_refusals(folder: &Path) {
+    let cases: [(&str, &[&str], i32, &str); 4] = [
+        ("out", &[], 2, "is the root of the archive itself"),
+        ("x", &["--source", "table"], 2, "has no archive"),
+        (
+            "x",
+            &["--source", "nobody"],
+            2,
+            "source `nobody` does not exist",
+        ),
+        (
+            "x",
+            &[
+                "--set",
+                "source.0.pagination.page_size=7",
+                "--set",
+                "source.0.pagination.size_param=n",
+            ],
+            1,
+            "no response to `/v1/market?n=7`",
+        ),
+    ];
+    for (root, more, code, part) in cases {
+        let refused = replay(folder, root, more).expect(code);
+        assert!(refused.stderr.contains(part), "{}", refused.stderr);
+    }
 }

@@ -92,8 +92,7 @@ fn linear_targets_of_different_scales_are_learnt_measured_and_predicted_by_name(
     let at = folder.path();
     write_rows(&at.join("rows-0.csv"), 0..ROWS);
     let file = pipeline(at, &text(LIST, STANDARDIZED, LINEAR));
-    let done = run(at, &["run", file, "--verbose"]).expect(0);
-    let screen = done.stdout;
+    let screen = run(at, &["run", file, "--verbose"]).expect(0).stdout;
     for part in [
         "test r2.high",
         "test rmse.mean, tiny",
@@ -104,10 +103,21 @@ fn linear_targets_of_different_scales_are_learnt_measured_and_predicted_by_name(
         assert!(screen.contains(part), "`{part}` in {screen}");
     }
     let trained = &json(at, &["run", file])["train"];
-    let names: Vec<&str> = TARGETS.iter().map(|(name, ..)| *name).collect();
-    assert_eq!(trained["targets"], serde_json::json!(names));
-    let (test, baseline) = (&trained["test"], &trained["baseline"]);
-    for name in &names {
+    assert_eq!(trained["targets"], serde_json::json!(names()));
+    check_metrics(&trained["test"], &trained["baseline"]);
+    check_shown_targets(at);
+    check_coefficients(at, file);
+    check_measured_rows(at, file, trained);
+    check_weights_by_name(at, file);
+}
+
+fn names() -> [&'static str; TARGETS.len()] {
+    TARGETS.map(|(name, ..)| name)
+}
+
+/// Metrics of the test split and of the baseline, each of its target and of all.
+fn check_metrics(test: &Value, baseline: &Value) {
+    for name in names() {
         let [r2, guess] = [test, baseline].map(|of| number(of, &format!("r2.{name}")));
         assert!(r2 > 0.9999 && guess < 0.05, "{name}: {r2}, {guess}");
     }
@@ -117,24 +127,29 @@ fn linear_targets_of_different_scales_are_learnt_measured_and_predicted_by_name(
     let of_all = number(baseline, "rmse");
     assert!((of_all - 1.0).abs() < 0.1, "{of_all}");
     assert!(number(test, "r2") > 0.9999);
+}
 
-    // The report of the run and `inspect` name each target.
-    let page = fs::read_to_string(weights(at).with_file_name("report.html")).unwrap();
+/// The report of the run and `inspect` name each target.
+fn check_shown_targets(folder: &Path) {
+    let page = fs::read_to_string(weights(folder).with_file_name("report.html")).unwrap();
     assert!(
         page.contains("Predictions of mean, tiny, test split"),
         "{page}"
     );
-    let dataset = format!("{}", at.join("out/dataset").display());
-    let inspected = run(at, &["shards", "inspect", &dataset]).expect(0).stdout;
+    let dataset = format!("{}", folder.join("out/dataset").display());
+    let inspected = run(folder, &["shards", "inspect", &dataset]).expect(0);
+    let inspected = inspected.stdout;
     assert!(
         inspected.contains("3 numbers to predict") && inspected.contains("high: mean"),
         "{inspected}"
     );
-    run(at, &["shards", "verify", &dataset]).expect(0);
+    run(folder, &["shards", "verify", &dataset]).expect(0);
+}
 
-    // What one more of a feature adds is the coefficient.
-    fs::write(at.join("new.csv"), "u,v\n0,0\n1,0\n0,1\n,1\n").unwrap();
-    let predictions = lines(&run(at, &["predict", file, "new.csv"]).expect(0).stdout);
+/// One more of a feature adds its coefficient to a prediction.
+fn check_coefficients(folder: &Path, file: &str) {
+    fs::write(folder.join("new.csv"), "u,v\n0,0\n1,0\n0,1\n,1\n").unwrap();
+    let predictions = lines(&run(folder, &["predict", file, "new.csv"]).expect(0).stdout);
     for (place, (name, of_u, of_v)) in TARGETS.into_iter().enumerate() {
         let of = |row: usize| number(&predictions[row], &format!("prediction={name}"));
         let scale = of_u.abs().max(of_v.abs());
@@ -149,49 +164,57 @@ fn linear_targets_of_different_scales_are_learnt_measured_and_predicted_by_name(
         assert_eq!(predictions[3][&format!("prediction={name}")], Value::Null);
     }
     assert_eq!(predictions[3]["error"], "missing_value");
+}
 
-    // Every row of the test split has truth and prediction of each target, the same as `predict` gives.
-    let measured = json(at, &["eval", file, "--predictions", "test.ndjson"]);
+/// Every row of the test split has truth and prediction of each target, the same as `predict` gives.
+fn check_measured_rows(folder: &Path, file: &str, trained: &Value) {
+    let test = &trained["test"];
+    let measured = json(folder, &["eval", file, "--predictions", "test.ndjson"]);
     assert_eq!(measured["metrics"], *test);
     assert_eq!(measured["targets"], trained["targets"]);
-    let rows = lines(&fs::read_to_string(at.join("test.ndjson")).unwrap());
+    let rows = lines(&fs::read_to_string(folder.join("test.ndjson")).unwrap());
     assert_eq!(measured["rows"], rows.len());
     assert!(rows.len() > 250, "{}", rows.len());
-    let predicted = lines(&run(at, &["predict", file, "rows-0.csv"]).expect(0).stdout);
-    let landed = fs::read_to_string(at.join("rows-0.csv")).unwrap();
+    let predicted = lines(&run_predict(folder, file));
+    let landed = fs::read_to_string(folder.join("rows-0.csv")).unwrap();
     let landed: Vec<&str> = landed.lines().skip(1).collect();
-    let (mut squares, mut total) = (0.0, 0.0);
+    let mut squares = 0.0;
     for row in &rows {
         let place = usize::try_from(row["row"].as_u64().unwrap()).unwrap();
-        let [_, u, v, ..] = landed[place].split(',').collect::<Vec<_>>()[..] else {
-            panic!("{}", landed[place])
-        };
-        let [u, v] = [u, v].map(|cell| cell.parse::<f64>().unwrap());
-        for (of, name) in names.iter().enumerate() {
-            let truth = number(row, &format!("truth={name}"));
-            let expected = target(of, u, v);
-            let far = (truth - expected).abs() / expected.abs().max(1.0);
-            assert!(far < 1e-5, "{name}: {truth}, {expected}");
-            let key = format!("prediction={name}");
-            let [own, other] = [number(row, &key), number(&predicted[place], &key)];
-            let spread = [50.0, 5e5, 0.01][of];
-            assert!(
-                (own - other).abs() < 1e-5 * spread,
-                "{name}: {own}, {other}"
-            );
-            if of == 1 {
-                squares += (own - truth).powi(2);
-                total += 1.0;
-            }
-        }
+        check_measured_row(row, &predicted[place], landed[place]);
+        let [own, truth] = ["prediction=high", "truth=high"].map(|key| number(row, key));
+        squares += (own - truth).powi(2);
     }
-    let rmse: f64 = f64::sqrt(squares / total);
+    let rmse: f64 = f64::sqrt(squares / rows.len() as f64);
     let expected = number(test, "rmse.high");
     assert!((rmse / expected - 1.0).abs() < 1e-6, "{rmse} {expected}");
+}
 
-    // The exported weights name their outputs, and another order is matched by name.
+/// A row of the test split, with its prediction by `predict` and the row as it landed.
+fn check_measured_row(row: &Value, predicted: &Value, landed: &str) {
+    let [_, u, v, ..] = landed.split(',').collect::<Vec<_>>()[..] else {
+        panic!("{landed}")
+    };
+    let [u, v] = [u, v].map(|cell| cell.parse::<f64>().unwrap());
+    for (of, name) in names().into_iter().enumerate() {
+        let truth = number(row, &format!("truth={name}"));
+        let expected = target(of, u, v);
+        let far = (truth - expected).abs() / expected.abs().max(1.0);
+        assert!(far < 1e-5, "{name}: {truth}, {expected}");
+        let key = format!("prediction={name}");
+        let [own, other] = [row, predicted].map(|of| number(of, &key));
+        let spread = [50.0, 5e5, 0.01][of];
+        assert!(
+            (own - other).abs() < 1e-5 * spread,
+            "{name}: {own}, {other}"
+        );
+    }
+}
+
+/// The exported weights name their outputs; another order is matched by name, and fewer are refused.
+fn check_weights_by_name(folder: &Path, file: &str) {
     let exported = ["weights", "export", file, "--to", "w.safetensors"];
-    run(at, &exported).expect(0);
+    run(folder, &exported).expect(0);
     let moved = text(
         "[\"mean, tiny\", \"high\", \"low\"]",
         STANDARDIZED,
@@ -199,15 +222,15 @@ fn linear_targets_of_different_scales_are_learnt_measured_and_predicted_by_name(
         init = { from = \"w.safetensors\" }",
     );
     let moved = moved.replace("root = \"out\"", "root = \"other\"");
-    fs::write(at.join("moved.toml"), moved).unwrap();
-    let moved = run(at, &["run", "moved.toml", "--json"]).expect(0);
+    fs::write(folder.join("moved.toml"), moved).unwrap();
+    let moved = run(folder, &["run", "moved.toml", "--json"]).expect(0);
     assert!(
         moved.stderr.contains("were matched by name"),
         "{}",
         moved.stderr
     );
     let moved = &moved.json()["train"]["test"];
-    for name in &names {
+    for name in names() {
         let key = format!("r2.{name}");
         assert!(number(moved, &key) > 0.999, "{moved}");
     }
@@ -216,12 +239,9 @@ fn linear_targets_of_different_scales_are_learnt_measured_and_predicted_by_name(
         STANDARDIZED,
         "epochs = 1\ninit = { from = \"w.safetensors\" }",
     );
-    fs::write(
-        at.join("others.toml"),
-        others.replace("root = \"out\"", "root = \"two\""),
-    )
-    .unwrap();
-    let refused = run(at, &["run", "others.toml"]).expect(2).stderr;
+    let others = others.replace("root = \"out\"", "root = \"two\"");
+    fs::write(folder.join("others.toml"), others).unwrap();
+    let refused = run(folder, &["run", "others.toml"]).expect(2).stderr;
     assert!(
         refused.contains("the file has `mean, tiny`, the dataset has not")
             && refused.contains("train.init.replace"),

@@ -87,6 +87,21 @@ struct Exception {
     reason: String,
 }
 
+/// Names of the counts.
+const COUNTS: [&str; 11] = [
+    "dialect_docs",
+    "dialect_shown",
+    "dialect_strings",
+    "dialect_comments",
+    "dialect_tests",
+    "relative_doc_comments",
+    "long_markdown_lines",
+    "shared_type_names",
+    "long_functions",
+    "long_files",
+    "files_in_circles",
+];
+
 /// Faults of one kind: each with its place.
 type Counts = BTreeMap<&'static str, Vec<String>>;
 
@@ -176,107 +191,136 @@ fn lowered(text: &str, table: &Table, counts: &Counts) -> String {
 
 /// All counts over the files.
 fn count(root: &Path, paths: &[String], exceptions: &[Exception]) -> Counts {
-    let names = [
-        "dialect_docs",
-        "dialect_shown",
-        "dialect_strings",
-        "dialect_comments",
-        "dialect_tests",
-        "relative_doc_comments",
-        "long_markdown_lines",
-        "shared_type_names",
-        "long_functions",
-        "long_files",
-        "files_in_circles",
-    ];
-    let mut counts: Counts = names.into_iter().map(|name| (name, Vec::new())).collect();
-    let mut add = |name: &'static str, place: String| counts.get_mut(name).unwrap().push(place);
-    let dialect = Dialect::new();
-    let mut types: BTreeMap<String, Vec<String>> = BTreeMap::new();
-    let mut product_files = Vec::new();
+    let mut found = Findings::new(exceptions);
     for path in paths {
         let Some(area) = Area::of(path) else { continue };
         let text = fs::read_to_string(root.join(path)).unwrap_or_default();
+        found.add_file(path, area, text);
+    }
+    found.into_counts()
+}
+
+/// Faults of the files read so far, with the types and product files for the counts over all files.
+struct Findings<'a> {
+    exceptions: &'a [Exception],
+    dialect: Dialect,
+    counts: Counts,
+    /// Places of types by name.
+    types: BTreeMap<String, Vec<String>>,
+    product_files: Vec<(String, String)>,
+}
+
+impl<'a> Findings<'a> {
+    fn new(exceptions: &'a [Exception]) -> Self {
+        Self {
+            exceptions,
+            dialect: Dialect::new(),
+            counts: COUNTS.into_iter().map(|name| (name, Vec::new())).collect(),
+            types: BTreeMap::new(),
+            product_files: Vec::new(),
+        }
+    }
+
+    fn add(&mut self, name: &'static str, place: String) {
+        self.counts.get_mut(name).unwrap().push(place);
+    }
+
+    fn add_file(&mut self, path: &str, area: Area, text: String) {
         let is_rust = path.ends_with(".rs");
         let lines = if is_rust {
             lines_of_rust(&text)
         } else {
             lines_of_text(path, &text)
         };
-        let product = match area {
-            Area::Product => lines
-                .iter()
-                .position(|line| line.code.starts_with("mod tests {")),
-            _ => Some(0),
-        };
-        let product = product.unwrap_or(lines.len());
+        let product = product_lines(area, &lines);
         for (at, line) in lines.iter().enumerate() {
-            let place = || format!("{path}:{}: {}", at + 1, line.text.trim());
+            let place = format!("{path}:{}: {}", at + 1, line.text.trim());
             let is_test = area == Area::Tests || (area == Area::Product && at >= product);
-            if !is_excepted(exceptions, path, line.text) {
-                for (text, name) in [
-                    (&line.strings, "dialect_strings"),
-                    (&line.comment, "dialect_comments"),
-                ] {
-                    let name = match area {
-                        Area::Docs => "dialect_docs",
-                        Area::Shown => "dialect_shown",
-                        _ if is_test => "dialect_tests",
-                        _ => name,
-                    };
-                    (0..dialect.hits(text)).for_each(|_| add(name, place()));
-                }
-            }
-            if is_rust && begins_relative(&lines, at) {
-                add("relative_doc_comments", place());
+            if !is_excepted(self.exceptions, path, line.text) {
+                self.add_dialect(line, area, is_test, &place);
             }
             if path.ends_with(".md") && is_long(line.text) {
-                add("long_markdown_lines", place());
+                self.add("long_markdown_lines", place.clone());
+            }
+            if is_rust && begins_relative(&lines, at) {
+                self.add("relative_doc_comments", place);
             }
             if is_rust
                 && !is_test
                 && let Some(name) = type_defined(&line.code)
             {
-                types
-                    .entry(name)
-                    .or_default()
-                    .push(format!("{path}:{}", at + 1));
+                let places = self.types.entry(name).or_default();
+                places.push(format!("{path}:{}", at + 1));
             }
         }
-        if is_rust {
-            for (at, length) in long_functions(&lines) {
-                add("long_functions", format!("{path}:{at}: {length} lines"));
+        if !is_rust {
+            return;
+        }
+        for (at, length) in long_functions(&lines) {
+            self.add("long_functions", format!("{path}:{at}: {length} lines"));
+        }
+        if product > FILE_LINES {
+            self.add("long_files", format!("{path}: {product} lines"));
+        }
+        if area == Area::Product {
+            self.product_files.push((path.to_owned(), text));
+        }
+    }
+
+    /// Counts the old dialect in the strings and the comment of a line.
+    fn add_dialect(&mut self, line: &Line<'_>, area: Area, is_test: bool, place: &str) {
+        for (text, name) in [
+            (&line.strings, "dialect_strings"),
+            (&line.comment, "dialect_comments"),
+        ] {
+            let name = match area {
+                Area::Docs => "dialect_docs",
+                Area::Shown => "dialect_shown",
+                _ if is_test => "dialect_tests",
+                _ => name,
+            };
+            for _ in 0..self.dialect.hits(text) {
+                self.add(name, place.to_owned());
             }
         }
-        if is_rust && product > FILE_LINES {
-            add("long_files", format!("{path}: {product} lines"));
-        }
-        if is_rust && area == Area::Product {
-            product_files.push((path.clone(), text));
-        }
     }
-    for circle in circles(&product_files, CIRCLE_FILES) {
-        for path in &circle {
-            let (files, first) = (circle.len(), &circle[0]);
-            add(
-                "files_in_circles",
-                format!("{path}: circle of {files} files with {first}"),
-            );
+
+    /// The counts, with those over all files.
+    fn into_counts(mut self) -> Counts {
+        for circle in circles(&self.product_files, CIRCLE_FILES) {
+            for path in &circle {
+                let (files, first) = (circle.len(), &circle[0]);
+                self.add(
+                    "files_in_circles",
+                    format!("{path}: circle of {files} files with {first}"),
+                );
+            }
         }
-    }
-    // One error type a crate is the rule.
-    types.remove("Error");
-    // Types that a macro names.
-    types.remove("");
-    for (name, places) in types {
-        if places.len() > SAME_NAMES {
-            add(
-                "shared_type_names",
-                format!("{name}: {}", places.join(", ")),
-            );
+        // One error type a crate is the rule.
+        self.types.remove("Error");
+        // Types that a macro names.
+        self.types.remove("");
+        for (name, places) in std::mem::take(&mut self.types) {
+            if places.len() > SAME_NAMES {
+                self.add(
+                    "shared_type_names",
+                    format!("{name}: {}", places.join(", ")),
+                );
+            }
         }
+        self.counts
     }
-    counts
+}
+
+/// Number of lines before the tests of a product file; 0 for files of other areas.
+fn product_lines(area: Area, lines: &[Line<'_>]) -> usize {
+    let product = match area {
+        Area::Product => lines
+            .iter()
+            .position(|line| line.code.starts_with("mod tests {")),
+        _ => Some(0),
+    };
+    product.unwrap_or(lines.len())
 }
 
 /// Kinds of files.

@@ -76,7 +76,6 @@ fn texts_have_the_loss_that_eval_measures_and_bad_rows_keep_their_place() {
     write_notes(folder);
     let file = pipeline(folder, PIPELINE);
     run(folder, &["run", file]).expect(0);
-    let landed = fs::read_to_string(folder.join("landed/a.ndjson")).unwrap();
     let predict = [
         "predict",
         file,
@@ -88,6 +87,36 @@ fn texts_have_the_loss_that_eval_measures_and_bad_rows_keep_their_place() {
     let scored = run(folder, &predict).expect(0);
     let scores = lines(&scored.stdout);
     assert_eq!(scores.len(), 200);
+    let (tokens, loss) = test_loss(&scores);
+    let eval = run(folder, &["eval", file, "--split", "test", "--json"]).expect(0);
+    let eval = eval.json();
+    let counted = eval["tokens"].as_f64().unwrap();
+    assert_eq!(counted.to_bits(), tokens.to_bits(), "{eval}");
+    let measured = eval["metrics"]["cross_entropy"].as_f64().unwrap();
+    assert!(
+        (loss / tokens / measured - 1.0).abs() < 1e-5,
+        "{loss} {tokens} {eval}"
+    );
+    check_lines_alone(folder, &scores[0]);
+    check_odd_texts(folder, measured);
+    run(
+        folder,
+        &["predict", file, "landed/a.ndjson", "--to", "a.parquet"],
+    )
+    .expect(0);
+    assert_eq!(&fs::read(folder.join("a.parquet")).unwrap()[..4], b"PAR1");
+
+    let refused = run(
+        folder,
+        &["predict", file, "landed/a.ndjson", "--transform-only"],
+    );
+    assert!(refused.expect(1).stderr.contains("`--transform-only`"));
+    let lacking = piped(folder, b"{\"text\":\"a\"}\n", &[]);
+    assert!(lacking.expect(1).stderr.contains("`note`"));
+}
+
+/// Checks the scores, and returns the predicted tokens of the test split and the sum of their losses.
+fn test_loss(scores: &[Value]) -> (f64, f64) {
     let (mut tokens, mut loss) = (0.0, 0.0);
     for (i, score) in scores.iter().enumerate() {
         let n = u64::try_from(i).unwrap();
@@ -106,27 +135,24 @@ fn texts_have_the_loss_that_eval_measures_and_bad_rows_keep_their_place() {
             loss += mean * predicted;
         }
     }
-    let eval = run(folder, &["eval", file, "--split", "test", "--json"]).expect(0);
-    let eval = eval.json();
-    let counted = eval["tokens"].as_f64().unwrap();
-    assert_eq!(counted.to_bits(), tokens.to_bits(), "{eval}");
-    let measured = eval["metrics"]["cross_entropy"].as_f64().unwrap();
-    assert!(
-        (loss / tokens / measured - 1.0).abs() < 1e-5,
-        "{loss} {tokens} {eval}"
-    );
+    (tokens, loss)
+}
 
-    // A line alone, and another address in it: it is redacted as those of the dataset are.
+/// A line alone, and another address in it: it is redacted as those of the dataset are.
+fn check_lines_alone(folder: &Path, score: &Value) {
+    let landed = fs::read_to_string(folder.join("landed/a.ndjson")).unwrap();
     let first = landed.lines().next().unwrap();
     let other = first.replace("@example.org", "@elsewhere.net");
     assert_ne!(first, other);
     for line in [first, &other] {
         let alone = piped(folder, line.as_bytes(), &["-", "--batch-rows", "1"]).expect(0);
         let alone = lines(&alone.stdout);
-        assert_eq!(alone[0]["loss"].to_string(), scores[0]["loss"].to_string());
+        assert_eq!(alone[0]["loss"].to_string(), score["loss"].to_string());
     }
+}
 
-    // A nonsense text is unlike the others; what is no text has the reason.
+/// A nonsense text is unlike the others, which have the loss `measured`; what is no text has the reason.
+fn check_odd_texts(folder: &Path, measured: f64) {
     let odd = b"{\"note\":\"zq kxj qqv wzz\"}\nno json\n{\"note\":null}\n{\"note\":[1]}\n{\"note\":\"\"}\n";
     let done = piped(folder, odd, &["--to", "odd.csv", "--json"]).expect(0);
     let report = done.json();
@@ -147,20 +173,6 @@ fn texts_have_the_loss_that_eval_measures_and_bad_rows_keep_their_place() {
         "2,,,,,no_text,row 2: column `note` is empty or missing"
     );
     assert!(rows[4].starts_with("3,,,,,type_conflict,"), "{}", rows[4]);
-    run(
-        folder,
-        &["predict", file, "landed/a.ndjson", "--to", "a.parquet"],
-    )
-    .expect(0);
-    assert_eq!(&fs::read(folder.join("a.parquet")).unwrap()[..4], b"PAR1");
-
-    let refused = run(
-        folder,
-        &["predict", file, "landed/a.ndjson", "--transform-only"],
-    );
-    assert!(refused.expect(1).stderr.contains("`--transform-only`"));
-    let lacking = piped(folder, b"{\"text\":\"a\"}\n", &[]);
-    assert!(lacking.expect(1).stderr.contains("`note`"));
 }
 
 #[test]
