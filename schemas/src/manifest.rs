@@ -36,13 +36,18 @@
 //! fingerprint. The fingerprint leaves out the hashes of log entries, which contain times and ids of runs, so that equal inputs
 //! have equal fingerprints on every machine.
 
+mod counts;
+mod layout;
+mod naive;
+mod shards;
+
 use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize, Serializer, ser::SerializeStruct as _};
+use serde::{Deserialize, Serialize};
 
 use crate::{
-    config::{DocumentConfig, NearDupConfig, PackMode},
+    config::{DocumentConfig, NearDupConfig},
     edit::EditReference,
     format::{MANIFEST, versioned},
     ids::{Hash128, Name, Seed, Sequence, TableName},
@@ -53,9 +58,17 @@ use crate::{
     warning::Warning,
 };
 
-pub use crate::split::Split;
-
-pub use crate::shard_table::MOST_LISTED_SHARDS;
+use self::shards::chained;
+pub use self::{
+    counts::{
+        BoxCounts, ClassCounts, ConflictCounts, CutCounts, DatasetCounts, GroupCounts, JoinCounts,
+        NearDupCounts, NearImageCounts, RedactedCounts, SequenceCounts, TokenCounts,
+    },
+    layout::{Layout, RowTokens, TargetKind, TokenType, TokensReference},
+    naive::{NaiveForecast, NaiveMethod, NaiveMetrics},
+    shards::{Block, Lengths, Shard, SplitContent, SplitShards},
+};
+pub use crate::{shard_table::MOST_LISTED_SHARDS, split::Split};
 
 /// Metadata key of a shard's field that is a column of [`Manifest::kept`].
 pub const KEPT_FIELD: &str = "feedline.kept";
@@ -173,116 +186,6 @@ pub struct KeptColumn {
     pub r#type: ColumnType,
 }
 
-/// Layout of the shards.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case", tag = "kind", deny_unknown_fields)]
-pub enum Layout {
-    /// Rows of numbers.
-    Dense {
-        /// Elements of `x`.
-        features: u32,
-        /// Type of `y`.
-        target: TargetKind,
-    },
-    /// Whole image files; PGM and PPM ones hold raw pixels.
-    Images {
-        /// Type of `y`.
-        target: TargetKind,
-    },
-    /// Documents as token ids.
-    Tokens {
-        /// Type of an id.
-        id: TokenType,
-        /// Number of ids there are: every id is below it.
-        vocabulary: u32,
-    },
-    /// Rows of several parts.
-    Multi {
-        /// Elements of `x`; without any there is no such column.
-        features: u32,
-        /// True when each row has an image file.
-        images: bool,
-        /// The ids of each row's text, if it has one.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        tokens: Option<RowTokens>,
-        /// Type of `y`.
-        target: TargetKind,
-    },
-}
-
-impl Layout {
-    /// Type of `y`.
-    #[must_use]
-    pub const fn target(&self) -> TargetKind {
-        match self {
-            Self::Dense { target, .. } | Self::Images { target } | Self::Multi { target, .. } => {
-                *target
-            }
-            Self::Tokens { .. } => TargetKind::None,
-        }
-    }
-}
-
-/// The token ids of a row of [`Layout::Multi`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct RowTokens {
-    /// Type of an id.
-    pub id: TokenType,
-    /// Number of ids there are: every id is below it.
-    pub vocabulary: u32,
-    /// Most ids of a row: what a text had beyond them was left out.
-    pub length: u32,
-}
-
-/// The tokenizer of a dataset, and how its documents are meant to become rows.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct TokensReference {
-    /// Path of the `tokenizer.json`, relative to the dataset folder.
-    pub tokenizer: String,
-    /// xxh3-128 of that file.
-    pub hash: Hash128,
-    /// Id behind each document.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub end_of_text: Option<u32>,
-    /// Default number of ids that a model reads of a row.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub window: Option<u32>,
-    /// Default packing of documents into rows.
-    pub pack: PackMode,
-}
-
-/// Type of a token id in a shard.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum TokenType {
-    /// `uint16`.
-    U16,
-    /// `uint32`.
-    U32,
-}
-
-/// Type of the target column.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case", tag = "kind", deny_unknown_fields)]
-pub enum TargetKind {
-    /// No `y` column.
-    None,
-    /// `float32`.
-    Regression,
-    /// `fixed_size_list<float32>`, one for each of several targets.
-    Regressions {
-        /// Number of targets, 2 or more.
-        targets: u32,
-    },
-    /// `int32` class ids from 0.
-    Classification {
-        /// Number of classes.
-        classes: u32,
-    },
-}
-
 /// A source at a log position.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -303,392 +206,6 @@ pub struct SourceReference {
 #[must_use]
 pub fn report_path(fingerprint: Hash128) -> String {
     format!("report-{}.html", fingerprint.short())
-}
-
-/// Counts of the rows.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct DatasetCounts {
-    /// Rows read.
-    pub rows_in: u64,
-    /// Rows dropped as copies of a kept row.
-    pub duplicates: u64,
-    /// Rejected rows, by reason.
-    pub rejected: BTreeMap<String, u64>,
-    /// Rows in the training split.
-    pub train: u64,
-    /// Rows in the validation split.
-    pub validation: u64,
-    /// Rows in the test split.
-    pub test: u64,
-    /// Token ids in the shards, when the layout has some.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub tokens: Option<TokenCounts>,
-    /// Ids truncated from texts that were longer than a row, when the layout is [`Layout::Multi`].
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub cut: Option<CutCounts>,
-    /// Rows rejected since one of several targets is missing or no number as it landed, by the first such target; empty where
-    /// there is one target.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub rejected_targets: BTreeMap<String, u64>,
-    /// Rows left out because the configuration says so, by reason; they are listed with the rejected ones.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub filtered: BTreeMap<String, u64>,
-    /// Result of the search for near-duplicates.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub near_dup: Option<NearDupCounts>,
-    /// Personal data that was replaced in the documents that were kept.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub redacted: Option<RedactedCounts>,
-    /// Results of the joins, in the order of the configuration.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub joins: Vec<JoinCounts>,
-    /// Images whose embeddings are near; absent when they are not looked for.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub near_images: Option<NearImageCounts>,
-    /// Boxes in the images that were kept; absent when none are carried along.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub boxes: Option<BoxCounts>,
-    /// Rows that are not as expected and were kept, by column and expectation (`price.max`).
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub unexpected: BTreeMap<String, u64>,
-    /// Rows that were equal but for their target; absent where the target is part of the content.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub conflicts: Option<ConflictCounts>,
-    /// Groups of the split's key; absent where no `dataset.split.tolerance` asks for them.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub groups: Option<GroupCounts>,
-    /// Counts of windows over series; absent where every row is a sample. Then `train`,
-    /// `validation` and `test` count windows, and the `features` of the layout are those of all
-    /// rows of one, oldest first.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub sequence: Option<SequenceCounts>,
-    /// Classes of the target by id, with their rows; none where the target is no class. Loaders take the names from here.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub classes: Vec<ClassCounts>,
-}
-
-/// Rows of a class.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct ClassCounts {
-    /// Name of the class: its label as the target has it.
-    pub name: String,
-    /// Rows in the training split.
-    pub train: u64,
-    /// Rows in the validation split.
-    pub validation: u64,
-    /// Rows in the test split.
-    pub test: u64,
-}
-
-/// Rows that were equal but for their target, among those that could be used.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct ConflictCounts {
-    /// Contents that stood there with several targets.
-    pub contents: u64,
-    /// Rows of these contents.
-    pub rows: u64,
-}
-
-/// Groups of rows that share a split, as `dataset.split.key` makes them.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct GroupCounts {
-    /// Groups in the training split.
-    pub train: u64,
-    /// Groups in the validation split.
-    pub validation: u64,
-    /// Groups in the test split.
-    pub test: u64,
-    /// Rows of the largest group.
-    pub largest: u64,
-}
-
-/// Counts of windows over series.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct SequenceCounts {
-    /// Rows of a window.
-    pub length: u32,
-    /// Rows from the last one of a window to that of its target.
-    pub horizon: u32,
-    /// Windows.
-    pub windows: u64,
-    /// Rows that are no target since their window would reach beyond their entity or split, over a
-    /// gap, or over a rejected row.
-    pub incomplete: u64,
-    /// Rows that are no target because of the stride.
-    pub skipped: u64,
-}
-
-/// A forecast that needs no model, measured on the windows of a dataset.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct NaiveForecast {
-    /// Method.
-    pub method: NaiveMethod,
-    /// Rows from that whose target is the forecast to that of the target.
-    pub lag: u32,
-    /// Metrics of each split that has a window with such a row before.
-    pub splits: BTreeMap<Split, NaiveMetrics>,
-}
-
-/// Method of a forecast without a model.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum NaiveMethod {
-    /// The newest target that is known when the forecast is made.
-    LastValue,
-    /// The newest known target that is a multiple of the season earlier
-    /// (`dataset.sequence.season`).
-    Seasonal,
-}
-
-impl NaiveMethod {
-    /// Its name.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::LastValue => "last_value",
-            Self::Seasonal => "seasonal",
-        }
-    }
-}
-
-/// Errors of a naive forecast, in the units of the target.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct NaiveMetrics {
-    /// Windows with a known value.
-    pub windows: u64,
-    /// Root of the mean squared error.
-    pub rmse: f64,
-    /// Mean absolute error.
-    pub mae: f64,
-    /// Share of the variance about the mean of the same windows that is explained; absent where that is 0.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub r2: Option<f64>,
-}
-
-/// Ids truncated from texts that have more ids than a row.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct CutCounts {
-    /// Rows whose text was cut.
-    pub rows: u64,
-    /// Ids that were left out of them: those after the first `length`.
-    pub tokens: u64,
-}
-
-/// Result of a join, before duplicates were dropped.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct JoinCounts {
-    /// The source that was joined on.
-    pub source: Name,
-    /// Rows of the dataset that found a row of it.
-    pub matched: u64,
-    /// Rows of the dataset that found none.
-    pub unmatched: u64,
-    /// Rows of the source that no row of the dataset asked for.
-    pub unused: u64,
-}
-
-/// Result of the search for images of near embeddings.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct NearImageCounts {
-    /// Bands of a signature.
-    pub bands: u32,
-    /// Bits of a band.
-    pub bits: u32,
-    /// Images that were compared: those with an embedding that is not all zeros, copies included.
-    pub images: u64,
-    /// Clusters of two images or more.
-    pub clusters: u64,
-    /// Images of the largest cluster.
-    pub largest: u64,
-    /// Bands so common that not all of their pairs were looked at.
-    pub hubs: u64,
-}
-
-/// Boxes in the images that were kept.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct BoxCounts {
-    /// Those that the shards have.
-    pub kept: u64,
-    /// Boxes that were lost: outside of the stored part, or without area.
-    pub lost: u64,
-}
-
-/// Personal data that was replaced.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct RedactedCounts {
-    /// E-mail addresses.
-    pub emails: u64,
-    /// Telephone numbers.
-    pub phones: u64,
-    /// Payment cards.
-    pub cards: u64,
-}
-
-/// Result of the search for near-duplicates.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct NearDupCounts {
-    /// Bands of a signature.
-    pub bands: u32,
-    /// Rows of a band.
-    pub rows: u32,
-    /// Documents of the dataset that were compared.
-    pub documents: u64,
-    /// Documents without a word, frozen ones included: they are near to nothing.
-    pub empty: u64,
-    /// Clusters of two documents or more.
-    pub clusters: u64,
-    /// Documents of the largest cluster.
-    pub largest: u64,
-    /// Documents that are nearly an earlier one.
-    pub copies: u64,
-    /// Frozen documents.
-    pub frozen: u64,
-    /// Documents that are nearly a frozen one.
-    pub of_frozen: u64,
-    /// Bands so common that not all of their pairs were looked at.
-    pub hubs: u64,
-}
-
-/// Token ids in the splits. Together they are all documents that were kept: their characters, or their tokens and what is
-/// put behind them.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct TokenCounts {
-    /// In the training split.
-    pub train: u64,
-    /// In the validation split.
-    pub validation: u64,
-    /// In the test split.
-    pub test: u64,
-    /// Cells among all of them with a value that the training split lacks.
-    pub unknown: u64,
-}
-
-impl TokenCounts {
-    /// All of them.
-    #[must_use]
-    pub const fn total(&self) -> u64 {
-        self.train + self.validation + self.test
-    }
-}
-
-/// The shards of a split.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct SplitShards {
-    /// Split.
-    pub split: Split,
-    /// Rows.
-    pub rows: u64,
-    /// Shards in order; of rows of numbers, every shard but the last, and the last before each of [`Manifest::additions`], has
-    /// full blocks only. Not written when there is a table: a manifest that was just parsed then has none here until the table
-    /// is read.
-    pub shards: Vec<Shard>,
-    /// The file that lists the shards, when there are many: its rows are shards, see [`crate::shard_table`].
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub table: Option<Shard>,
-}
-
-impl Serialize for SplitShards {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let listed = if self.table.is_some() {
-            &[]
-        } else {
-            &self.shards[..]
-        };
-        let mut fields = serializer.serialize_struct("SplitShards", 3)?;
-        fields.serialize_field("split", &self.split)?;
-        fields.serialize_field("rows", &self.rows)?;
-        fields.serialize_field("shards", listed)?;
-        match &self.table {
-            Some(table) => fields.serialize_field("table", table)?,
-            None => fields.skip_field("table")?,
-        }
-        fields.end()
-    }
-}
-
-impl SplitShards {
-    /// Number of shards, whether or not the table has been read.
-    #[must_use]
-    pub fn shard_count(&self) -> u64 {
-        match &self.table {
-            Some(table) => table.rows,
-            None => self.shards.len() as u64,
-        }
-    }
-}
-
-/// One shard.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct Shard {
-    /// Path relative to the dataset folder; it contains the file's hash.
-    pub path: String,
-    /// Rows.
-    pub rows: u64,
-    /// File size in bytes.
-    pub bytes: u64,
-    /// xxh3-128 of the file.
-    pub hash: Hash128,
-    /// Blocks in order.
-    pub blocks: Vec<Block>,
-    /// CRC32C of the bytes before the first block: the schema.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub head_crc32c: Option<u32>,
-    /// Lengths of the documents, when the layout is [`Layout::Tokens`].
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub lengths: Option<Lengths>,
-}
-
-/// The file that holds the lengths of a shard's documents: 4 bytes for each row.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct Lengths {
-    /// Path relative to the dataset folder.
-    pub path: String,
-    /// CRC32C of the file.
-    pub crc32c: u32,
-}
-
-/// One block: a record batch's message in the file.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct Block {
-    /// Offset of the message in the file.
-    pub offset: u64,
-    /// Length of the message's metadata, padding included.
-    pub metadata_bytes: u32,
-    /// Length of the body that follows.
-    pub body_bytes: u64,
-    /// Rows.
-    pub rows: u32,
-    /// CRC32C of metadata and body.
-    pub crc32c: u32,
-    /// Token ids in the block, over all of its documents, when the layout has some.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub tokens: Option<u64>,
-}
-
-impl Block {
-    /// Length of metadata and body.
-    #[must_use]
-    pub const fn bytes(&self) -> u64 {
-        self.body_bytes.saturating_add(self.metadata_bytes as u64)
-    }
 }
 
 impl Manifest {
@@ -766,22 +283,6 @@ impl Manifest {
                 hash == content.hash
             })
     }
-}
-
-/// The hash of shards that have `before`, with one more behind them.
-fn chained(before: Hash128, shard: &Shard) -> Hash128 {
-    Hash128::of(format!("{before}{}", shard.hash).as_bytes())
-}
-
-/// Rows and content of a split.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct SplitContent {
-    /// Rows.
-    pub rows: u64,
-    /// Hash over the hashes of its shards, in order; of a split whose shards are listed in a table,
-    /// the table's.
-    pub hash: Hash128,
 }
 
 #[cfg(test)]

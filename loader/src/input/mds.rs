@@ -10,7 +10,9 @@
 //! xxh3 (64 or 128 bits) are compared: of a compressed shard whenever it is read, of a plain one when it is first touched,
 //! which reads it once more; other hashes are passed over with a warning.
 
+mod choice;
 mod column;
+mod encoding;
 #[cfg(any(test, fuzzing))]
 pub(crate) mod fuzzing;
 mod index;

@@ -3,7 +3,9 @@
 //! Footers are read when the dataset is opened. Columns are found in the first file; every other must have them with the
 //! same types. Pages with a CRC-32 are checked against it, see [`super::pages`].
 
+mod choice;
 mod columns;
+mod convert;
 mod pages;
 
 use std::{ops::Range, sync::Arc};

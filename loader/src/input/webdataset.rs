@@ -12,6 +12,9 @@
 
 #[cfg(any(test, fuzzing))]
 pub(crate) mod fuzzing;
+mod label;
+mod members;
+mod walk;
 
 use std::{
     collections::{BTreeSet, HashSet},
@@ -24,18 +27,20 @@ use feedline_schemas::{
     ids::Hash128,
     manifest::{Split, TargetKind},
 };
-use feedline_storage::{
-    Listed, Store,
-    tar::{BLOCK, Entry, Headers, padded},
-};
+use feedline_storage::{Listed, Store};
 use futures::{FutureExt, StreamExt, TryStreamExt, stream};
 use xxhash_rust::xxh3::{Xxh3, xxh3_64, xxh3_64_with_seed};
 
+use self::{
+    label::{Label, Labels},
+    members::{IMAGES, Members},
+    walk::{Problem, Window, walk},
+};
 use super::block_rows::{BlockRows, BlockTarget, ImageRows, Spans};
 use super::{
     config::{ColumnMap, InputConfig, check_target},
     foreign::{BlockSize, Foreign, OPEN_READS, origins},
-    names::{TARGETS, UNKNOWN_CLASSES},
+    names::UNKNOWN_CLASSES,
     opened::Opened,
     record::Record,
     splits::list,
@@ -49,14 +54,8 @@ use crate::{
 
 /// A block ends with the sample that reaches this size.
 const BLOCK_BYTES: u64 = 1 << 20;
-/// Bytes of an archive that are read at once while its headers are walked.
-const SCAN_BYTES: u64 = 1 << 20;
-/// Longest label.
-const MOST_LABEL: u64 = 1 << 20;
 /// Extensions that are remembered, to name them.
 const MOST_EXTENSIONS: usize = 100;
-/// Extensions of images.
-const IMAGES: &[&str] = &["jpg", "jpeg", "png", "webp"];
 
 /// The archives of a dataset.
 #[derive(Debug)]
@@ -67,15 +66,6 @@ pub(super) struct WebDataset {
     target: TargetKind,
     /// Blocks of every archive.
     blocks: Vec<Vec<TarBlock>>,
-}
-
-/// Members of a sample that are read.
-#[derive(Clone, Debug)]
-struct Members {
-    /// Extension of images, if one is asked for.
-    image: Option<String>,
-    /// Extension of labels, or key in a `json` member, if one is asked for.
-    label: Option<String>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -92,16 +82,6 @@ struct Index {
     /// Extensions of members.
     extensions: BTreeSet<String>,
     hash: u128,
-}
-
-#[derive(Clone, Copy, Debug, Default)]
-struct Labels {
-    samples: u64,
-    labelled: u64,
-    /// Of those, labels that are in a `json` member, though none is asked for.
-    in_json: u64,
-    is_fraction: bool,
-    most: i64,
 }
 
 impl WebDataset {
@@ -295,266 +275,6 @@ fn say(indices: &[Index], target: TargetKind, wanted: &Members, warnings: &Warni
     }
 }
 
-/// A label as it was written.
-#[derive(Clone, Copy, Debug, PartialEq)]
-enum Label {
-    Integer(i64),
-    Fraction(f64),
-}
-
-/// A sample of an archive.
-#[derive(Debug)]
-struct Sample {
-    key: String,
-    /// From its first header to the end of its last member.
-    bytes: Range<u64>,
-    image: Option<Range<u64>>,
-    label: Option<Label>,
-    /// One found in a `json` member by a usual name.
-    json_label: Option<Label>,
-    extensions: Vec<String>,
-}
-
-/// Reason that walking stopped.
-enum Problem {
-    Read(Error),
-    Content(String),
-}
-
-impl From<String> for Problem {
-    fn from(reason: String) -> Self {
-        Self::Content(reason)
-    }
-}
-
-/// Part of an archive that is in memory, and where more comes from.
-struct Window<'a> {
-    source: Option<(&'a Foreign, u32)>,
-    start: u64,
-    bytes: Bytes,
-    /// End of the archive, or of the block.
-    end: u64,
-}
-
-impl Window<'_> {
-    /// Bytes of the archive. Reads ahead when it has to read.
-    async fn get(&mut self, range: Range<u64>) -> Result<Bytes, Problem> {
-        if range.end > self.end {
-            return Err(Problem::Content(
-                "it ends in the middle of a member; it is truncated".into(),
-            ));
-        }
-        let here = self.start..self.start + self.bytes.len() as u64;
-        if range.start < here.start || range.end > here.end {
-            let Some((foreign, file)) = self.source else {
-                return Err(Problem::Content("a member is outside its block".into()));
-            };
-            let end = range.end.max(range.start + SCAN_BYTES).min(self.end);
-            self.bytes = foreign
-                .get_range(file, range.start..end)
-                .await
-                .map_err(Problem::Read)?;
-            self.start = range.start;
-        }
-        let at = |offset: u64| usize::try_from(offset - self.start).unwrap_or(usize::MAX);
-        Ok(self.bytes.slice(at(range.start)..at(range.end)))
-    }
-}
-
-/// Walks the members in `window` and hands out samples in order. `hash` gets every header.
-async fn walk(
-    window: &mut Window<'_>,
-    wanted: &Members,
-    hash: &mut Xxh3,
-    mut each: impl FnMut(Sample) -> Result<(), String>,
-) -> Result<(), Problem> {
-    let is_whole = window.source.is_some();
-    let mut headers = Headers::default();
-    let mut at = window.start;
-    let mut first_header = at;
-    let mut zeros = 0;
-    let mut current: Option<Sample> = None;
-    while at < window.end && zeros < 2 {
-        let header = window.get(at..at + BLOCK).await?;
-        hash.update(&header);
-        if !headers.is_pending() {
-            first_header = at;
-        }
-        at += BLOCK;
-        let header: &[u8; 512] = header[..]
-            .try_into()
-            .map_err(|_| "a header is truncated".to_owned())?;
-        let entry = headers.header(header)?;
-        if zeros > 0 && entry != Entry::Zeros {
-            return Err(Problem::Content(
-                "a member follows the mark of its end".into(),
-            ));
-        }
-        match entry {
-            Entry::Zeros => zeros += 1,
-            Entry::Link { .. } | Entry::Other => {}
-            Entry::Extension { bytes } => {
-                let data = window.get(at..at + bytes).await?;
-                hash.update(&data);
-                headers.extend(&data)?;
-                at += padded(bytes);
-            }
-            Entry::File { name, bytes } => {
-                let data = at..at
-                    .checked_add(bytes)
-                    .ok_or("a member is too long".to_owned())?;
-                if data.end > window.end {
-                    return Err(Problem::Content(format!(
-                        "it ends in the middle of member `{name}`; it is truncated"
-                    )));
-                }
-                at = at.saturating_add(padded(bytes));
-                if let Some((key, extension)) = split_name(&name) {
-                    if current.as_ref().is_some_and(|sample| sample.key != key)
-                        && let Some(done) = current.take()
-                    {
-                        finish(done, &mut each)?;
-                    }
-                    let sample = current.get_or_insert_with(|| Sample {
-                        key: key.to_owned(),
-                        bytes: first_header..at,
-                        image: None,
-                        label: None,
-                        json_label: None,
-                        extensions: Vec::new(),
-                    });
-                    sample.bytes.end = at;
-                    let extension = extension.to_ascii_lowercase();
-                    member(sample, window, wanted, &extension, data).await?;
-                    sample.extensions.push(extension);
-                }
-            }
-        }
-    }
-    if is_whole && zeros < 2 {
-        return Err(Problem::Content(
-            "it does not end with two blocks of zeros as an archive does; it is truncated".into(),
-        ));
-    }
-    match current {
-        Some(last) => Ok(finish(last, &mut each)?),
-        None => Ok(()),
-    }
-}
-
-async fn member(
-    sample: &mut Sample,
-    window: &mut Window<'_>,
-    wanted: &Members,
-    extension: &str,
-    data: Range<u64>,
-) -> Result<(), Problem> {
-    if sample.extensions.iter().any(|e| e == extension) {
-        return Err(Problem::Content(format!(
-            "sample `{}` has two members `{extension}`",
-            sample.key
-        )));
-    }
-    let is_image = match &wanted.image {
-        Some(image) => extension == image,
-        None => IMAGES.contains(&extension),
-    };
-    if is_image {
-        if sample.image.is_some() {
-            return Err(Problem::Content(format!(
-                "sample `{}` has two images; name the extension of one in `columns.image`",
-                sample.key
-            )));
-        }
-        sample.image = Some(data);
-    } else if let Some(key) = label_key(wanted, extension) {
-        if data.end - data.start > MOST_LABEL {
-            return Err(Problem::Content(format!(
-                "the label of sample `{}` is too long",
-                sample.key
-            )));
-        }
-        let text = window.get(data).await?;
-        let label = match key {
-            LabelKey::Text => label_in_text(&text),
-            LabelKey::Json(key) => label_in_json(&text, key),
-            LabelKey::Usual => {
-                let mut keys = TARGETS.iter();
-                sample.json_label = keys.find_map(|key| label_in_json(&text, key).ok().flatten());
-                Ok(None)
-            }
-        };
-        let label = label.map_err(|reason| format!("sample `{}`: {reason}", sample.key))?;
-        sample.label = sample.label.or(label);
-    }
-    Ok(())
-}
-
-/// Place of a label in a member.
-#[derive(Clone, Copy, Debug)]
-enum LabelKey<'a> {
-    /// All of it.
-    Text,
-    /// At a key.
-    Json(&'a str),
-    /// At the first usual name that has a number.
-    Usual,
-}
-
-/// Place of the label in a member with this extension, if it may have it.
-fn label_key<'a>(wanted: &'a Members, extension: &str) -> Option<LabelKey<'a>> {
-    match wanted.label.as_deref() {
-        None => match extension {
-            "cls" => Some(LabelKey::Text),
-            "json" => Some(LabelKey::Usual),
-            _ => None,
-        },
-        Some(label) if extension == label => Some(LabelKey::Text),
-        Some("cls") => None,
-        Some(label) => (extension == "json")
-            .then(|| LabelKey::Json(label.strip_prefix("json.").unwrap_or(label))),
-    }
-}
-
-fn finish(
-    sample: Sample,
-    each: &mut impl FnMut(Sample) -> Result<(), String>,
-) -> Result<(), String> {
-    if sample.image.is_none() {
-        return Err(format!("sample `{}` has no image", sample.key));
-    }
-    each(sample)
-}
-
-/// Key and extension: before and after the first dot behind the last slash.
-fn split_name(name: &str) -> Option<(&str, &str)> {
-    let base = name.rfind('/').map_or(0, |slash| slash + 1);
-    let dot = base + name[base..].find('.')?;
-    (dot > base).then(|| (&name[..dot], &name[dot + 1..]))
-}
-
-fn label_in_text(text: &[u8]) -> Result<Option<Label>, String> {
-    let text = std::str::from_utf8(text).unwrap_or_default().trim();
-    let integer = text.parse().map(Label::Integer);
-    integer
-        .or_else(|_| text.parse().map(Label::Fraction))
-        .map(Some)
-        .map_err(|_| "its label is not a number".into())
-}
-
-fn label_in_json(text: &[u8], key: &str) -> Result<Option<Label>, String> {
-    let document: serde_json::Value =
-        serde_json::from_slice(text).map_err(|e| format!("its json cannot be read: {e}"))?;
-    match document.get(key) {
-        None => Ok(None),
-        Some(serde_json::Value::Number(number)) => Ok(number
-            .as_i64()
-            .map(Label::Integer)
-            .or_else(|| number.as_f64().map(Label::Fraction))),
-        Some(_) => Err(format!("`{key}` in its json is not a number")),
-    }
-}
-
 /// Walks an archive and cuts its samples into blocks.
 async fn scan(foreign: &Foreign, file: u32, wanted: &Members) -> Result<Index, Error> {
     let mut window = Window {
@@ -606,20 +326,6 @@ async fn scan(foreign: &Foreign, file: u32, wanted: &Members) -> Result<Index, E
     }
     index.hash = hash.digest128();
     Ok(index)
-}
-
-impl Labels {
-    fn take(&mut self, label: Option<Label>, json: Option<Label>) {
-        self.samples += 1;
-        self.in_json += u64::from(label.is_none() && json.is_some());
-        let label = label.or(json);
-        self.labelled += u64::from(label.is_some());
-        match label {
-            Some(Label::Integer(class)) => self.most = self.most.max(class),
-            Some(Label::Fraction(_)) => self.is_fraction = true,
-            None => {}
-        }
-    }
 }
 
 /// The rows of a block whose bytes begin at `start` of the archive. Images stay where they are.
@@ -680,50 +386,4 @@ fn images(
         origins: Vec::new().into(),
         bad: Vec::new(),
     }))
-}
-
-impl Label {
-    #[expect(
-        clippy::cast_possible_truncation,
-        clippy::cast_precision_loss,
-        reason = "targets are kept as f32"
-    )]
-    fn as_number(self) -> f32 {
-        match self {
-            Self::Integer(number) => number as f32,
-            Self::Fraction(number) => number as f32,
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_name_is_cut_at_the_first_dot_behind_the_last_slash() {
-        assert_eq!(
-            split_name("a/b.c/0001.seg.png"),
-            Some(("a/b.c/0001", "seg.png"))
-        );
-        assert_eq!(split_name("0001.jpg"), Some(("0001", "jpg")));
-        assert_eq!(split_name("./0001.jpg"), Some(("./0001", "jpg")));
-        for none in ["README", "a/.hidden", "a.b/c", ".x"] {
-            assert_eq!(split_name(none), None, "{none}");
-        }
-    }
-
-    #[test]
-    fn labels_are_numbers() {
-        let text = |text: &str| label_in_text(text.as_bytes());
-        assert_eq!(text(" 17\n"), Ok(Some(Label::Integer(17))));
-        assert_eq!(text("-0.5"), Ok(Some(Label::Fraction(-0.5))));
-        assert!(text("cat").is_err());
-        let json = |key| label_in_json(br#"{"a": 3, "b": 0.25, "c": "x"}"#, key);
-        assert_eq!(json("a"), Ok(Some(Label::Integer(3))));
-        assert_eq!(json("b"), Ok(Some(Label::Fraction(0.25))));
-        assert_eq!(json("d"), Ok(None));
-        assert!(json("c").is_err());
-        assert!(label_in_json(b"{", "a").is_err());
-    }
 }

@@ -5,7 +5,10 @@
     reason = "a panic is the finding of a target"
 )]
 
-use super::*;
+use super::{
+    label::{Label, label_in_json, label_in_text},
+    members::split_name,
+};
 
 /// A label in a member of text, and in one of JSON; and the name of a member. An integer is read as
 /// itself in both.

@@ -1,0 +1,236 @@
+//! Choice of the columns of a Parquet dataset that are read.
+
+use arrow::datatypes::{DataType, Field, Schema};
+use feedline_schemas::manifest::{TargetKind, TokenType};
+use parquet::{arrow::arrow_reader::ArrowReaderMetadata, file::statistics::Statistics};
+
+use super::super::{
+    config::ColumnMap,
+    names::{IMAGES, TOKENS, UNKNOWN_CLASSES},
+    warnings::Warnings,
+};
+
+/// Columns that a warning names.
+const NAMED: usize = 5;
+
+#[derive(Debug)]
+pub(super) enum Payload {
+    /// Columns and the elements of a row that each gives.
+    Dense(Vec<(Field, usize)>),
+    Images(Field),
+    Tokens(Field, TokenType),
+}
+
+pub(super) fn column(schema: &Schema, name: &str) -> Result<Field, String> {
+    schema.field_with_name(name).cloned().map_err(|_| {
+        let names: Vec<_> = schema.fields().iter().map(|f| f.name().as_str()).collect();
+        format!("it has no column `{name}`, it has `{}`", names.join("`, `"))
+    })
+}
+
+pub(super) fn payload(
+    first: &ArrowReaderMetadata,
+    map: &ColumnMap,
+    y: Option<&Field>,
+    key: Option<&Field>,
+) -> Result<Payload, String> {
+    let schema = first.schema();
+    if let Some(name) = &map.image {
+        let field = column(schema, name)?;
+        return if is_image(field.data_type()) {
+            Ok(Payload::Images(field))
+        } else {
+            Err(format!(
+                "column `{name}` is `{}`, not bytes",
+                field.data_type()
+            ))
+        };
+    }
+    if let Some(name) = &map.tokens {
+        let field = column(schema, name)?;
+        return match token_type(field.data_type()) {
+            Some(id) => Ok(Payload::Tokens(field, id)),
+            None => Err(format!(
+                "column `{name}` is `{}`, not a list of integers",
+                field.data_type()
+            )),
+        };
+    }
+    let is_taken = |field: &Field| {
+        [y, key]
+            .into_iter()
+            .flatten()
+            .any(|t| t.name() == field.name())
+    };
+    if !map.x.is_empty() {
+        let columns = map.x.iter().map(|name| {
+            let field = column(schema, name)?;
+            let width = width(first, &field)?;
+            Ok((field, width))
+        });
+        return columns.collect::<Result<_, String>>().map(Payload::Dense);
+    }
+    let named = |names: &[&str]| names.iter().find_map(|name| column(schema, name).ok());
+    if let Some(field) = named(IMAGES).filter(|field| is_image(field.data_type())) {
+        return Ok(Payload::Images(field));
+    }
+    if let Some(field) = named(TOKENS)
+        && let Some(id) = token_type(field.data_type())
+    {
+        return Ok(Payload::Tokens(field, id));
+    }
+    let columns: Vec<_> = schema
+        .fields()
+        .iter()
+        .filter(|field| !is_taken(field))
+        .filter_map(|field| Some((field.as_ref().clone(), width(first, field).ok()?)))
+        .collect();
+    if columns.is_empty() {
+        return Err("it has no numeric columns; name those to read in `columns`".into());
+    }
+    Ok(Payload::Dense(columns))
+}
+
+/// Warns of columns that are no numbers and so no part of `x`, where nothing says which columns are.
+pub(super) fn warn_of_left_out(
+    schema: &Schema,
+    payload: &Payload,
+    map: &ColumnMap,
+    taken: [&Option<Field>; 2],
+    warnings: &Warnings,
+) {
+    let Payload::Dense(columns) = payload else {
+        return;
+    };
+    if !map.x.is_empty() {
+        return;
+    }
+    let is_read = |name: &str| {
+        let taken = taken.into_iter().flatten();
+        let mut read = columns.iter().map(|(field, _)| field).chain(taken);
+        read.any(|field| field.name() == name)
+    };
+    let fields = schema.fields().iter();
+    let left: Vec<String> = fields
+        .filter(|field| !is_read(field.name()))
+        .map(|field| format!("`{}` ({})", field.name(), field.data_type()))
+        .collect();
+    if left.is_empty() {
+        return;
+    }
+    let more = match left.len().saturating_sub(NAMED) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    let named = left[..left.len().min(NAMED)].join(", ");
+    warnings.add(&format!(
+        "columns are left out, since they are no numbers: {named}{more}; name those to read with `columns.x`, or a target \
+         with `columns.y`"
+    ));
+}
+
+fn is_number(data_type: &DataType) -> bool {
+    data_type.is_integer() || data_type.is_floating() || *data_type == DataType::Boolean
+}
+
+fn is_bytes(data_type: &DataType) -> bool {
+    use DataType::{Binary, BinaryView, LargeBinary};
+    matches!(data_type, Binary | LargeBinary | BinaryView)
+}
+
+fn is_image(data_type: &DataType) -> bool {
+    match data_type {
+        DataType::Struct(fields) => fields
+            .iter()
+            .any(|field| field.name() == "bytes" && is_bytes(field.data_type())),
+        other => is_bytes(other),
+    }
+}
+
+fn token_type(data_type: &DataType) -> Option<TokenType> {
+    match data_type {
+        DataType::List(e) | DataType::LargeList(e) => match e.data_type() {
+            DataType::UInt8 | DataType::UInt16 => Some(TokenType::U16),
+            t if t.is_integer() => Some(TokenType::U32),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+/// Numbers that a column gives to a row. A list's length is found in its type or in the counts of the first row group.
+fn width(first: &ArrowReaderMetadata, field: &Field) -> Result<usize, String> {
+    let name = field.name();
+    match field.data_type() {
+        t if is_number(t) => Ok(1),
+        DataType::FixedSizeList(element, length) if is_number(element.data_type()) => {
+            usize::try_from(*length).map_err(|_| format!("column `{name}` has length `{length}`"))
+        }
+        DataType::List(element) | DataType::LargeList(element)
+            if is_number(element.data_type()) =>
+        {
+            let groups = first.metadata().row_groups().iter();
+            let Some(group) = groups.clone().find(|group| group.num_rows() > 0) else {
+                return Err(format!("column `{name}` has no rows"));
+            };
+            let leaf = group
+                .columns()
+                .iter()
+                .find(|leaf| leaf.column_path().parts().first() == Some(name));
+            let values = leaf.map_or(0, |leaf| leaf.num_values());
+            if values % group.num_rows() == 0 {
+                usize::try_from(values / group.num_rows()).map_err(|e| e.to_string())
+            } else {
+                Err(format!(
+                    "the lists of column `{name}` have different lengths"
+                ))
+            }
+        }
+        other => Err(format!(
+            "column `{name}` is `{other}`, not a number or a list of them"
+        )),
+    }
+}
+
+pub(super) fn target<'a>(
+    y: &Field,
+    all: impl Iterator<Item = &'a ArrowReaderMetadata>,
+    asked: Option<TargetKind>,
+) -> Result<TargetKind, String> {
+    let (name, data_type) = (y.name(), y.data_type());
+    if !is_number(data_type) {
+        return Err(format!(
+            "the target `{name}` is `{data_type}`, not a number"
+        ));
+    }
+    match asked {
+        Some(TargetKind::Classification { .. }) if data_type.is_floating() => Err(format!(
+            "the target `{name}` is `{data_type}`, and classes are integers"
+        )),
+        Some(asked) => Ok(asked),
+        None if data_type.is_floating() => Ok(TargetKind::Regression),
+        None => Ok(TargetKind::Classification {
+            classes: all
+                .map(|metadata| most_class(metadata, name))
+                .try_fold(0, |most, class| class.map(|class| most.max(class)))
+                .unwrap_or(UNKNOWN_CLASSES),
+        }),
+    }
+}
+
+/// One more than the largest class in a file, if its statistics have it.
+fn most_class(metadata: &ArrowReaderMetadata, name: &String) -> Option<u32> {
+    let mut most = 0;
+    for group in metadata.metadata().row_groups() {
+        let mut leaves = group.columns().iter();
+        let leaf = leaves.find(|leaf| leaf.column_path().parts().first() == Some(name))?;
+        let largest = match leaf.statistics()? {
+            Statistics::Int32(s) => i64::from(*s.max_opt()?),
+            Statistics::Int64(s) => *s.max_opt()?,
+            Statistics::Boolean(_) => 1,
+            _ => return None,
+        };
+        most = most.max(u32::try_from(largest).ok()?.checked_add(1)?);
+    }
+    Some(most)
+}
