@@ -22,7 +22,7 @@ pub(super) async fn run_ingest(mut options: Ingest, tools: &Tools) -> anyhow::Re
         IngestCommand::Repair(options) => repair_logs(options, tools).await,
         IngestCommand::Resume(options) => resume_sources(options, tools).await,
         IngestCommand::Reset(options) => amend::reset_source(&options, tools).await,
-        IngestCommand::Reread(options) => amend::reread_source(options, tools).await,
+        IngestCommand::Reread(options) => Box::pin(amend::reread_source(options, tools)).await,
         IngestCommand::Rewind(options) => amend::rewind_source(&options, tools).await,
         IngestCommand::Compact(options) => amend::compact_source(&options, tools).await,
         IngestCommand::Delta(options) => delta::write_delta(options, tools).await,
