@@ -17,7 +17,7 @@ pub(crate) enum Cluster {
     /// Run queries of builds, until a signal ends it; running ones end first. With
     /// `FEEDLINE_CLUSTER_SECRET`, anyone can read and write all data below its roots, and use its
     /// memory and disk
-    Worker(Worker),
+    Worker(WorkerCommand),
 }
 
 #[derive(Debug, Args)]
@@ -33,7 +33,7 @@ pub(crate) struct Scheduler {
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct Worker {
+pub(crate) struct WorkerCommand {
     /// Folder or URL that queries may read and write, such as the `pipeline.root` of builds; any
     /// other is refused. May be repeated
     #[arg(long, value_name = "URL", required = true)]

@@ -118,7 +118,7 @@ struct Schema(Value);
 type Shapes<'a> = Vec<&'a Value>;
 
 /// A key found: its own entry, for description and default, and the shapes of its value.
-struct Found<'a> {
+struct FoundKey<'a> {
     entry: &'a Value,
     shapes: Shapes<'a>,
     /// Tag of the table that has the entry, such as `type = "robust"`; empty where the table has none.
@@ -132,8 +132,8 @@ impl Schema {
         Ok(Self(serde_json::from_str(PIPELINE_SCHEMA)?))
     }
 
-    fn root(&self) -> Found<'_> {
-        Found {
+    fn root(&self) -> FoundKey<'_> {
+        FoundKey {
             entry: &self.0,
             shapes: vec![&self.0],
             tag: String::new(),
@@ -161,10 +161,10 @@ impl Schema {
         }
     }
 
-    fn found<'a>(&'a self, entry: &'a Value) -> Found<'a> {
+    fn found<'a>(&'a self, entry: &'a Value) -> FoundKey<'a> {
         let mut shapes = Vec::new();
         self.shapes(entry, &mut shapes);
-        Found {
+        FoundKey {
             entry,
             shapes,
             tag: String::new(),
@@ -174,8 +174,8 @@ impl Schema {
 
     /// Returns the keys below, each with its entry. Items of lists are included; `<name>` is
     /// a user-chosen name. Alternatives of a tagged table have their keys together.
-    fn below<'a>(&'a self, found: &Found<'a>) -> Vec<(String, Found<'a>)> {
-        let mut keys: Vec<(String, Found<'a>)> = Vec::new();
+    fn below<'a>(&'a self, found: &FoundKey<'a>) -> Vec<(String, FoundKey<'a>)> {
+        let mut keys: Vec<(String, FoundKey<'a>)> = Vec::new();
         for shape in &found.shapes {
             if let Some(properties) = shape["properties"].as_object() {
                 for (name, entry) in properties {
@@ -191,7 +191,7 @@ impl Schema {
                         None => {
                             let tag = tag_of(properties);
                             let found = self.found(entry);
-                            keys.push((name.clone(), Found { tag, ..found }));
+                            keys.push((name.clone(), FoundKey { tag, ..found }));
                         }
                     }
                 }
@@ -211,7 +211,7 @@ impl Schema {
         keys
     }
 
-    fn find(&self, key: &str) -> Option<Found<'_>> {
+    fn find(&self, key: &str) -> Option<FoundKey<'_>> {
         let mut at = self.root();
         for part in key.split('.') {
             let mut below = self.below(&at);
@@ -224,7 +224,7 @@ impl Schema {
     }
 
     /// Adds all paths below.
-    fn walk(&self, prefix: &str, found: &Found<'_>, depth: usize, all: &mut Vec<String>) {
+    fn walk(&self, prefix: &str, found: &FoundKey<'_>, depth: usize, all: &mut Vec<String>) {
         if depth > MAX_DEPTH {
             return;
         }
@@ -241,7 +241,7 @@ impl Schema {
         }
     }
 
-    fn report(&self, key: &str, found: &Found<'_>) -> KeyReport {
+    fn report(&self, key: &str, found: &FoundKey<'_>) -> KeyReport {
         let keys = self.below(found).into_iter().map(|(name, found)| {
             let text = description(&found);
             (name, first_sentence(&text))
@@ -310,7 +310,7 @@ impl Schema {
 }
 
 /// Returns the entry's own description, else that of its shape.
-fn description(found: &Found<'_>) -> String {
+fn description(found: &FoundKey<'_>) -> String {
     let own = found.entry["description"].as_str();
     let of_shape = || {
         found

@@ -14,7 +14,7 @@ pub(crate) use self::{
     advice::advice,
     location::{Content, Location, is_data_file},
     pipeline::{Hints, Pagination, source_text, text},
-    table::{Columns, Dropped, NumberFormat, has_decimal_commas, numbers},
+    table::{ColumnRoles, Dropped, NumberFormat, has_decimal_commas, numbers},
 };
 use crate::output::{Text, line, shell_word};
 
@@ -54,7 +54,7 @@ impl InitReport {
         location: &Location,
         preview: Option<&SourcePreview>,
         pagination: &Pagination,
-        columns: Option<Columns>,
+        columns: Option<ColumnRoles>,
     ) -> Self {
         let content = &location.content;
         let word = shell_word(&file);

@@ -102,12 +102,12 @@ pub(crate) fn three_digits(value: f64) -> String {
 
 #[derive(Debug, Default)]
 struct Lines {
-    last: Mutex<HashMap<String, Told>>,
+    last: Mutex<HashMap<String, LoggedEvent>>,
 }
 
 /// Last reported event of a stage.
 #[derive(Debug)]
-struct Told {
+struct LoggedEvent {
     at: Duration,
     done: u64,
     note: String,
@@ -119,17 +119,19 @@ impl Progress for Lines {
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         let at_end = event.total == Some(event.done);
         match last.get(event.stage) {
-            Some(told) if now.saturating_sub(told.at) < LOG_EVERY && !at_end => return,
+            Some(logged) if now.saturating_sub(logged.at) < LOG_EVERY && !at_end => return,
             // A continuing wait is logged once.
-            Some(told) if told.done == event.done && told.note == event.note && !at_end => return,
+            Some(logged) if logged.done == event.done && logged.note == event.note && !at_end => {
+                return;
+            }
             _ => {}
         }
-        let told = Told {
+        let logged = LoggedEvent {
             at: now,
             done: event.done,
             note: event.note.to_owned(),
         };
-        last.insert(event.stage.to_owned(), told);
+        last.insert(event.stage.to_owned(), logged);
         drop(last);
         tracing::info!(
             target: "feedline::progress",

@@ -9,7 +9,7 @@ use super::{tools::Tools, work::PipelineWork};
 use crate::{
     cli::{Init, Options, Pipeline},
     exit::Outcome,
-    init::{self, Columns, Content, Hints, InitReport, Location, NumberFormat},
+    init::{self, ColumnRoles, Content, Hints, InitReport, Location, NumberFormat},
 };
 
 /// A look at the data that `init` writes a pipeline for.
@@ -147,11 +147,11 @@ pub(super) async fn run_init(options: &Init, tools: &Tools) -> anyhow::Result<Ou
     };
     let columns = match (&previewed, &location.content) {
         (Some(preview), Content::Table) => {
-            Some(Columns::decide(preview, options.target.as_deref())?)
+            Some(ColumnRoles::decide(preview, options.target.as_deref())?)
         }
         // For API records, the target of a model is unknown unless it is given.
         (Some(preview), Content::Api) => match &options.target {
-            Some(target) => Some(Columns::decide(preview, Some(target))?),
+            Some(target) => Some(ColumnRoles::decide(preview, Some(target))?),
             None => None,
         },
         _ => None,

@@ -12,7 +12,7 @@ use super::{tools::Tools, work::PipelineWork};
 use crate::{
     cli::{Pipeline, RankOptions, Ranks, TrainOptions},
     exit::{self, Outcome},
-    launch::{Order, Voice},
+    launch::{RankLaunch, Voice},
     output,
 };
 
@@ -79,12 +79,12 @@ impl PipelineWork<'_> {
             "`--ranks` starts the ranks itself; leave it out where torchrun or Slurm starts them"
         );
         self.tools.clear_bars();
-        let order = Order::new(usize::from(ranks), pipeline, config.parallel)?;
-        let order = order.resuming(resume);
+        let launch = RankLaunch::new(usize::from(ranks), pipeline, config.parallel)?;
+        let launch = launch.resuming(resume);
         let seed = u64::try_from(self.tools.clock.unix().as_nanos() & u128::from(u64::MAX))?;
         let (stop, clock) = (context.stop, context.clock);
         let resumes = resume != Resume::Fresh;
-        let train = move || order.carry_out(resumes, seed, &stop, &*clock);
+        let train = move || launch.carry_out(resumes, seed, &stop, &*clock);
         tokio::task::spawn_blocking(train).await?
     }
 

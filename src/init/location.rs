@@ -9,7 +9,7 @@ use anyhow::bail;
 use feedline_image::{Format, Header, ImageLimits};
 use feedline_readers::file_format::TABLE_ENDINGS;
 
-use super::{Columns, NumberFormat, pipeline::image_sides};
+use super::{ColumnRoles, NumberFormat, pipeline::image_sides};
 
 /// Endings of images.
 const IMAGES: [&str; 10] = [
@@ -58,7 +58,7 @@ impl fmt::Display for Content {
 
 impl Content {
     /// Returns true if the pipeline trains a model: tables and APIs need a target for that.
-    pub(crate) fn trains(&self, columns: Option<&Columns>) -> bool {
+    pub(crate) fn trains(&self, columns: Option<&ColumnRoles>) -> bool {
         match self {
             Self::Table | Self::Api => {
                 columns.is_some_and(|columns| columns.target.is_some() || columns.text.is_some())
@@ -120,7 +120,7 @@ impl Location {
 
     /// Returns true for an archive, whose members may be tables or images.
     pub(crate) fn is_archive(&self) -> bool {
-        class_of(&self.url) == Some(Class::Archive)
+        class_of(&self.url) == Some(FileClass::Archive)
     }
 
     /// Finds out the kind of data by the name, and of a folder by the names in it.
@@ -134,7 +134,7 @@ impl Location {
             let content = match class_of(path) {
                 // A path such as `/items.json` may be a page of an API as well as a file; a query
                 // suggests the former.
-                Some(Class::Table) if !path.ends_with(".json") || !given.contains('?') => {
+                Some(FileClass::Table) if !path.ends_with(".json") || !given.contains('?') => {
                     Content::Table
                 }
                 _ => Content::Api,
@@ -167,11 +167,11 @@ impl Location {
         let name = name_of(&name.unwrap_or_else(|| "data".to_owned()));
         if metadata.is_file() {
             let content = match class_of(given) {
-                Some(Class::Image) => Content::Images { has_classes: false },
+                Some(FileClass::Image) => Content::Images { has_classes: false },
                 // Its members decide; `init` reads it as tables first.
-                Some(Class::Archive) => Content::Table,
-                Some(Class::Text) => Content::Texts { is_single: true },
-                Some(Class::Table) => Content::Table,
+                Some(FileClass::Archive) => Content::Table,
+                Some(FileClass::Text) => Content::Texts { is_single: true },
+                Some(FileClass::Table) => Content::Table,
                 None => bail!(
                     "the ending of `{given}` is of no known format; known are {}, each also with `.gz` or `.zst`, {} and {}",
                     TABLE_ENDINGS.join(", "),
@@ -202,7 +202,7 @@ impl Location {
 
 /// Class of a file by its ending.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Class {
+enum FileClass {
     Table,
     Image,
     Text,
@@ -213,15 +213,15 @@ enum Class {
 pub(crate) fn is_data_file(name: &str) -> bool {
     matches!(
         class_of(name),
-        Some(Class::Table | Class::Image | Class::Archive)
+        Some(FileClass::Table | FileClass::Image | FileClass::Archive)
     )
 }
 
-fn class_of(name: &str) -> Option<Class> {
+fn class_of(name: &str) -> Option<FileClass> {
     let name = name.to_lowercase();
     let has = |endings: &[&str]| endings.iter().any(|end| name.ends_with(&format!(".{end}")));
     if has(&ARCHIVES) {
-        return Some(Class::Archive);
+        return Some(FileClass::Archive);
     }
     let plain = name
         .strip_suffix(".gz")
@@ -233,9 +233,9 @@ fn class_of(name: &str) -> Option<Class> {
             .any(|end| plain.ends_with(&format!(".{end}")))
     };
     match () {
-        () if has(&TABLE_ENDINGS) => Some(Class::Table),
-        () if has(&IMAGES) => Some(Class::Image),
-        () if has(&TEXTS) => Some(Class::Text),
+        () if has(&TABLE_ENDINGS) => Some(FileClass::Table),
+        () if has(&IMAGES) => Some(FileClass::Image),
+        () if has(&TEXTS) => Some(FileClass::Text),
         () => None,
     }
 }
@@ -244,16 +244,16 @@ fn class_of(name: &str) -> Option<Class> {
 fn of_folder(folder: &Path, given: &str) -> anyhow::Result<(String, Content, Option<u32>)> {
     let (mut files, mut roots) = (Vec::new(), Vec::new());
     collect(folder, &mut files, &mut roots);
-    let of_class = |class: Class| {
+    let of_class = |class: FileClass| {
         let found = files
             .iter()
             .filter(move |path| class_of(&path.to_string_lossy()) == Some(class));
         found.collect::<Vec<_>>()
     };
     let (tables, images, texts) = (
-        of_class(Class::Table),
-        of_class(Class::Image),
-        of_class(Class::Text),
+        of_class(FileClass::Table),
+        of_class(FileClass::Image),
+        of_class(FileClass::Text),
     );
     let base = given.trim_end_matches('/');
     if images.len() >= tables.len().max(texts.len()) && !images.is_empty() {

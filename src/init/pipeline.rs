@@ -1,7 +1,7 @@
 //! The text of a pipeline file.
 
 use super::{
-    Columns, Dropped,
+    ColumnRoles, Dropped,
     location::{Content, Location},
 };
 use crate::output::shell_word;
@@ -96,7 +96,7 @@ pub(crate) fn text(
     location: &Location,
     file: &str,
     hints: &Hints,
-    columns: Option<&Columns>,
+    columns: Option<&ColumnRoles>,
 ) -> String {
     let next = match location.content.trains(columns) {
         true => "run",
@@ -135,8 +135,8 @@ pub(crate) fn text(
     out
 }
 
-fn table_text(hints: &Hints, columns: &Columns) -> String {
-    let Columns {
+fn table_text(hints: &Hints, columns: &ColumnRoles) -> String {
+    let ColumnRoles {
         target,
         is_class,
         dropped,
@@ -324,7 +324,7 @@ mod tests {
 
     #[test]
     fn every_kind_of_pipeline_loads() {
-        let columns = Columns {
+        let columns = ColumnRoles {
             target: Some("y \"quoted\"".into()),
             is_class: true,
             dropped: vec![Dropped {
@@ -337,9 +337,9 @@ mod tests {
             missing_targets: Some((0.25, 0.4)),
             text: None,
         };
-        let of_texts = Columns {
+        let of_texts = ColumnRoles {
             text: Some("the \"text\"".into()),
-            ..Columns::default()
+            ..ColumnRoles::default()
         };
         let contents = [
             Content::Table,

@@ -36,7 +36,7 @@ pub(crate) struct Dropped {
 
 /// The use of the columns of a table.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Columns {
+pub(crate) struct ColumnRoles {
     pub(crate) target: Option<String>,
     /// True if the target is a class.
     pub(crate) is_class: bool,
@@ -54,7 +54,7 @@ pub(crate) struct Columns {
     pub(crate) missing_targets: Option<(f64, f64)>,
 }
 
-impl Columns {
+impl ColumnRoles {
     /// Decides the use of the previewed columns; `target` is the one that the user named.
     ///
     /// # Errors
@@ -402,7 +402,7 @@ mod tests {
             ]);
             table.is_all = is_all;
             table.columns[0].missing = missing;
-            let found = Columns::decide(&table, Some("price")).unwrap();
+            let found = ColumnRoles::decide(&table, Some("price")).unwrap();
             found.dropped.iter().any(|dropped| dropped.column == "shop")
         };
         assert!(dropped(true, 100, 0));
@@ -427,7 +427,7 @@ mod tests {
             column("churn", ColumnType::Bool, 100, 2),
             column("age", ColumnType::Int64, 100, 40),
         ]);
-        let found = Columns::decide(&table, None).unwrap();
+        let found = ColumnRoles::decide(&table, None).unwrap();
         let dropped: Vec<&str> = found.dropped.iter().map(|d| d.column.as_str()).collect();
         assert_eq!(dropped, ["id", "customer_id", "when", "note", "one"]);
         assert_eq!(found.dropped[4].reason, "one value in all 100 rows");
@@ -446,7 +446,7 @@ mod tests {
             column("b", ColumnType::Int64, 100, 90),
             column("remark", ColumnType::Utf8, 100, 60),
         ]);
-        let found = Columns::decide(&table, None).unwrap();
+        let found = ColumnRoles::decide(&table, None).unwrap();
         assert_eq!(
             (found.target.as_deref(), found.is_class),
             (Some("b"), false)
@@ -464,7 +464,7 @@ mod tests {
             column("label", ColumnType::Utf8, 100, 2),
             column("message", ColumnType::Utf8, 100, 100),
         ]);
-        let found = Columns::decide(&table, None).unwrap();
+        let found = ColumnRoles::decide(&table, None).unwrap();
         assert_eq!(found.target, None);
         assert!(found.decisions[0].contains("`dataset.features`"));
     }
@@ -477,7 +477,7 @@ mod tests {
         };
         let found = |message: ColumnPreview| {
             let label = column("label", ColumnType::Utf8, 100, 2);
-            Columns::decide(&preview(vec![label, message]), None).unwrap()
+            ColumnRoles::decide(&preview(vec![label, message]), None).unwrap()
         };
         let texts = found(with(&["how are you", "call me tomorrow", "ok"]));
         assert_eq!(
@@ -490,7 +490,7 @@ mod tests {
             column("label", ColumnType::Utf8, 100, 2),
             with(&["how are you"]),
         ]);
-        let named = Columns::decide(&both, Some("label")).unwrap();
+        let named = ColumnRoles::decide(&both, Some("label")).unwrap();
         assert_eq!((named.text, named.target), (None, None));
     }
 
@@ -500,14 +500,16 @@ mod tests {
             column("a", ColumnType::Float64, 100, 90),
             column("kind", ColumnType::Int64, 100, 3),
         ]);
-        let found = Columns::decide(&table, Some("a")).unwrap();
+        let found = ColumnRoles::decide(&table, Some("a")).unwrap();
         assert_eq!(
             (found.target.as_deref(), found.is_class),
             (Some("a"), false)
         );
-        let found = Columns::decide(&table, Some("kind")).unwrap();
+        let found = ColumnRoles::decide(&table, Some("kind")).unwrap();
         assert!(found.is_class);
-        let error = Columns::decide(&table, Some("c")).unwrap_err().to_string();
+        let error = ColumnRoles::decide(&table, Some("c"))
+            .unwrap_err()
+            .to_string();
         assert_eq!(error, "column `c` does not exist; the columns are a, kind");
     }
 }

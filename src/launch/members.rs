@@ -18,8 +18,8 @@ use feedline_storage::clock::Clock;
 use feedline_trainer::{Phase, Whereabouts};
 
 use super::{
-    Order,
-    word::{Failed, Word},
+    RankLaunch,
+    word::{ReportedFailure, Word},
 };
 
 /// Interval of the launcher's checks.
@@ -39,15 +39,15 @@ type Heard = (usize, Option<Word>);
 
 /// Processes that train together. None of them outlives this.
 #[derive(Debug)]
-pub(super) struct Members {
-    all: Vec<Member>,
+pub(super) struct RankProcesses {
+    all: Vec<RankProcess>,
     heard: mpsc::Receiver<Heard>,
     /// Ranks in the order of their failures or ends.
     fell: Vec<usize>,
 }
 
 #[derive(Debug)]
-struct Member {
+struct RankProcess {
     child: Child,
     stdin: Option<ChildStdin>,
     at: Whereabouts,
@@ -60,14 +60,14 @@ struct Member {
 
 /// Reason why the ranks did not finish.
 #[derive(Clone, Debug)]
-pub(super) struct Failure {
+pub(super) struct LaunchFailure {
     /// The rank at fault.
     pub(super) rank: usize,
     pub(super) reason: String,
     /// Position of each rank.
     pub(super) ranks: String,
     /// Error reported by the rank at fault.
-    pub(super) said: Option<Failed>,
+    pub(super) said: Option<ReportedFailure>,
     /// The furthest step of any rank.
     pub(super) step: u64,
     /// Steps of the newest checkpoint that any rank knew of.
@@ -76,7 +76,7 @@ pub(super) struct Failure {
     pub(super) begun: bool,
 }
 
-impl fmt::Display for Failure {
+impl fmt::Display for LaunchFailure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self {
             rank,
@@ -88,12 +88,12 @@ impl fmt::Display for Failure {
     }
 }
 
-impl Members {
+impl RankProcesses {
     /// Starts all ranks.
     ///
     /// # Errors
     /// The error of the system.
-    pub(super) fn start(order: &Order, resume: bool) -> io::Result<Self> {
+    pub(super) fn start(launch: &RankLaunch, resume: bool) -> io::Result<Self> {
         let port = free_port()?;
         let (say, heard) = mpsc::channel();
         let mut members = Self {
@@ -101,8 +101,8 @@ impl Members {
             heard,
             fell: Vec::new(),
         };
-        for rank in 0..order.ranks {
-            let mut child = order.command(rank, port, resume).spawn()?;
+        for rank in 0..launch.ranks {
+            let mut child = launch.command(rank, port, resume).spawn()?;
             if let Some(out) = child.stdout.take() {
                 let say = say.clone();
                 named(format!("from-rank-{rank}"), move || listen(out, rank, &say))?;
@@ -112,7 +112,7 @@ impl Members {
                     pass_on(errors, rank)
                 })?;
             }
-            members.all.push(Member {
+            members.all.push(RankProcess {
                 stdin: child.stdin.take(),
                 child,
                 at: Whereabouts::default(),
@@ -134,7 +134,7 @@ impl Members {
         stop: &AtomicBool,
         silence: Duration,
         clock: &dyn Clock,
-    ) -> Result<TrainReport, Box<Failure>> {
+    ) -> Result<TrainReport, Box<LaunchFailure>> {
         let (mut looked, mut leaving) = (clock.monotonic(), Duration::ZERO);
         let mut asked = false;
         loop {
@@ -156,7 +156,7 @@ impl Members {
                 continue;
             }
             leaving += spent;
-            let wait_for = |member: &Member| member.may_still_speak(done, leaving, silence);
+            let wait_for = |member: &RankProcess| member.may_still_speak(done, leaving, silence);
             if self.all.iter().any(wait_for) {
                 continue;
             }
@@ -173,7 +173,7 @@ impl Members {
     /// Returns true if a rank has failed. A rank that stopped on request has not, while the first
     /// may still save.
     fn in_trouble(&self, silence: Duration) -> bool {
-        let failed = |member: &Member| match &member.word {
+        let failed = |member: &RankProcess| match &member.word {
             Some(Word::Done(_)) => false,
             Some(Word::Failed(failed)) => !failed.interrupted,
             _ => member.ended.is_some() || member.quiet >= silence,
@@ -213,15 +213,16 @@ impl Members {
     /// Finds the rank at fault: one that reports a fault of its own; or else one that is gone or
     /// silent, or reports a transient error, or is named by others; the first of several. If all
     /// stopped on request, none is at fault, so that case comes last.
-    fn failure(&self, silence: Duration) -> Failure {
+    fn failure(&self, silence: Duration) -> LaunchFailure {
         let fell = || self.fell.iter().map(|rank| (*rank, &self.all[*rank]));
-        let said = |which: fn(&Failed) -> bool| {
+        let said = |which: fn(&ReportedFailure) -> bool| {
             fell().find_map(|(rank, member)| match &member.word {
                 Some(Word::Failed(failed)) if which(failed) => Some((rank, failed.clone())),
                 _ => None,
             })
         };
-        let own = |(rank, failed): (usize, Failed)| (rank, failed.message.clone(), Some(failed));
+        let own =
+            |(rank, failed): (usize, ReportedFailure)| (rank, failed.message.clone(), Some(failed));
         let gone = || {
             let mut gone = fell().filter(|(_, member)| member.word.is_none());
             gone.next()
@@ -253,19 +254,19 @@ impl Members {
         let at = self.all.iter().map(|member| member.at);
         let ranks = at.clone().enumerate();
         let ranks = ranks.map(|(rank, at)| format!("rank {rank} at {at}"));
-        Failure {
+        LaunchFailure {
             rank,
             reason,
             said,
             ranks: ranks.collect::<Vec<_>>().join("; "),
             step: at.clone().map(|at| at.step).max().unwrap_or_default(),
             saved: at.clone().map(|at| at.saved).max().unwrap_or_default(),
-            begun: self.all.iter().any(Member::has_begun),
+            begun: self.all.iter().any(RankProcess::has_begun),
         }
     }
 }
 
-impl Member {
+impl RankProcess {
     fn has_begun(&self) -> bool {
         self.at.phase != Phase::Starting || self.at.step > 0
     }
@@ -282,7 +283,7 @@ impl Member {
     }
 }
 
-impl Drop for Members {
+impl Drop for RankProcesses {
     fn drop(&mut self) {
         for member in &mut self.all {
             // It may have ended just now.

@@ -30,7 +30,7 @@ use feedline_storage::clock::Clock;
 use feedline_trainer::Resume;
 
 use self::{
-    members::{Failure, Members},
+    members::{LaunchFailure, RankProcesses},
     restarts::Restarts,
 };
 pub(crate) use self::{rank::Voice, word::RankError};
@@ -41,7 +41,7 @@ const TICK: Duration = Duration::from_millis(50);
 
 /// Training command and number of ranks.
 #[derive(Clone, Debug)]
-pub(crate) struct Order {
+pub(crate) struct RankLaunch {
     program: PathBuf,
     pub(crate) ranks: usize,
     arguments: Vec<OsString>,
@@ -52,7 +52,7 @@ pub(crate) struct Order {
     advice: &'static str,
 }
 
-impl Order {
+impl RankLaunch {
     /// Prepares `ranks` processes of this program that train `pipeline`.
     ///
     /// # Errors
@@ -102,7 +102,7 @@ impl Order {
         let silence = Duration::from_secs(self.parallel.heartbeat_timeout_s.max(1));
         let mut restarts = Restarts::new(self.parallel.restarts, seed);
         loop {
-            let members = Members::start(self, resume).context("cannot start the ranks")?;
+            let members = RankProcesses::start(self, resume).context("cannot start the ranks")?;
             let failure = match members.wait(stop, silence, clock) {
                 Ok(report) => return Ok(report),
                 Err(failure) => failure,
@@ -154,7 +154,7 @@ impl Order {
     /// [`RankError`] if there is none.
     fn next(
         &self,
-        failure: &Failure,
+        failure: &LaunchFailure,
         restarts: &mut Restarts,
         stop: &AtomicBool,
     ) -> Result<Duration, RankError> {

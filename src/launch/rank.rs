@@ -22,7 +22,7 @@ use feedline_schemas::{
 };
 use feedline_trainer::Group;
 
-use super::word::{Failed, Word};
+use super::word::{ReportedFailure, Word};
 
 /// Time between two heartbeats.
 const SIGN_OF_LIFE_EVERY: Duration = Duration::from_millis(250);
@@ -86,7 +86,7 @@ impl Voice {
         say(&Word::At(group.whereabouts()));
         say(&match result {
             Ok(report) => Word::Done(Box::new(report)),
-            Err(error) => Word::Failed(Failed::new(&error)),
+            Err(error) => Word::Failed(ReportedFailure::new(&error)),
         });
     }
 }

@@ -9,7 +9,7 @@ use std::{
 use feedline_schemas::{config::ParallelConfig, report::TrainReport};
 use feedline_storage::clock::{Clock, SystemClock};
 
-use super::{Order, RankError};
+use super::{RankError, RankLaunch};
 
 /// 4 s, by the clock that they have here.
 const SILENCE_S: u64 = 16;
@@ -80,7 +80,7 @@ fn launch_by(
 ) -> (Result<TrainReport, String>, u8) {
     let folder = tempfile::tempdir().unwrap();
     let words = words(folder.path());
-    let order = Order {
+    let launch = RankLaunch {
         program: "/bin/sh".into(),
         ranks,
         arguments: vec!["-c".into(), format!("{words}{script}").into()],
@@ -92,7 +92,7 @@ fn launch_by(
         prolongs: false,
         advice: " with `--resume`",
     };
-    match order.carry_out(false, 1, stop, clock) {
+    match launch.carry_out(false, 1, stop, clock) {
         Ok(report) => (Ok(report), 0),
         Err(error) => {
             let code = error.downcast_ref::<RankError>().unwrap().code;

@@ -17,12 +17,12 @@ pub(super) enum Word {
     /// It has finished. All ranks have the report.
     Done(Box<TrainReport>),
     /// It has failed.
-    Failed(Failed),
+    Failed(ReportedFailure),
 }
 
 /// Failure of a rank.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Failed {
+pub(super) struct ReportedFailure {
     /// The chain of causes.
     pub(super) message: String,
     /// Exit code.
@@ -35,7 +35,7 @@ pub(super) struct Failed {
     pub(super) other: Option<(usize, String)>,
 }
 
-impl Failed {
+impl ReportedFailure {
     pub(super) fn new(error: &anyhow::Error) -> Self {
         let trained = error.downcast_ref::<Error>();
         let code = exit::code_of(error);

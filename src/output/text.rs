@@ -40,10 +40,10 @@ pub(super) fn write_reasons(
 /// Reason named by an example: as `reason` of a line of rejects, or as a prefix between backticks.
 fn reason_of(sample: &str) -> Option<String> {
     #[derive(serde::Deserialize)]
-    struct Line {
+    struct RejectLine {
         reason: String,
     }
-    if let Ok(line) = serde_json::from_str::<Line>(sample) {
+    if let Ok(line) = serde_json::from_str::<RejectLine>(sample) {
         return Some(line.reason);
     }
     let (reason, _) = sample.strip_prefix('`')?.split_once('`')?;
