@@ -3,7 +3,7 @@ use feedline_schemas::{
     config::{FileFormat, FilesChanged, SourceConfig},
 };
 
-use super::tests::{Folder, gzip, pages, records, refused};
+use super::{Folder, gzip, pages, records, refused};
 
 fn idx(dimensions: &[u32], values: &[u8]) -> Vec<u8> {
     let mut bytes = vec![0, 0, 8, u8::try_from(dimensions.len()).unwrap()];

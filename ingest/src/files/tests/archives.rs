@@ -9,7 +9,7 @@ use feedline_schemas::{
 };
 use zip::{CompressionMethod, write::SimpleFileOptions};
 
-use super::tests::{Folder, gzip, pages, records, refused};
+use super::{Folder, gzip, pages, records, refused};
 
 /// Members of an image dataset: two of one name, and one that is no image.
 const MEMBERS: &[(&str, &[u8])] = &[

@@ -1,6 +1,6 @@
 use feedline_schemas::config::FileFormat;
 
-use super::tests::{Folder, gzip, records};
+use super::{Folder, gzip, records};
 
 #[tokio::test]
 async fn a_folder_gives_its_image_files_in_the_order_of_their_names() {

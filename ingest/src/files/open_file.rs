@@ -1,0 +1,175 @@
+//! A file that is being read.
+
+use std::time::Duration;
+
+use feedline_readers::{
+    file_bytes::{Begin, FileBytes},
+    record::Record,
+    rows::{self, Rows},
+};
+use feedline_schemas::{
+    commit::{FileMark, FilePart, FileProgress},
+    ids::Hash128,
+};
+
+use super::gathered::Gathered;
+use crate::{
+    blocking::blocking,
+    error::Error,
+    file_change::{Change, Known, Policy, ends_in_a_line},
+    file_list::Found,
+    source::PagePart,
+};
+
+/// A file written less long ago may still be being written: its last line may be cut.
+const FRESH: Duration = Duration::from_secs(5);
+
+/// A file, once it is opened.
+pub(super) enum Opened {
+    /// It has not changed since it was read.
+    Same(FileMark),
+    Open(Box<OpenFile>),
+}
+
+/// A file that is being read.
+pub(super) struct OpenFile {
+    /// URL, size and hash, including those of its labels.
+    mark: FileMark,
+    rows: Box<dyn Rows>,
+    /// Position where the reading began.
+    begin: Begin,
+    /// Records handed out, from there.
+    pub(super) read: u64,
+    /// The record after them: without one, the file is over.
+    ahead: Option<Record>,
+    /// True if the records to be handed out supersede the landed ones of this file.
+    supersedes: bool,
+}
+
+impl OpenFile {
+    pub(super) async fn open(
+        file: &Found,
+        known: Option<Known>,
+        policy: Policy,
+        now: Duration,
+    ) -> Result<Opened, Error> {
+        let start = known.as_ref().and_then(Known::bytes);
+        let bytes = FileBytes::open(&file.store, &file.path, &file.url, start).await?;
+        let mut mark = bytes.mark.clone();
+        mark.modified_unix_ms = file.modified.map(unix_ms);
+        mark.etag.clone_from(&file.etag);
+        let mut labels = None;
+        if let Some(found) = &file.labels {
+            let file = FileBytes::open(&found.store, &found.path, &found.url, None).await?;
+            mark.bytes += file.mark.bytes;
+            let both = [mark.hash, file.mark.hash].map(|hash| hash.get().to_be_bytes());
+            mark.hash = Hash128::of(both.as_flattened());
+            labels = Some((file, found.packing));
+        }
+        let layout = file.layout.clone();
+        let is_fresh = file
+            .modified
+            .is_some_and(|at| now.saturating_sub(at) < FRESH);
+        blocking(move || {
+            let unreadable = |reason| Error::File {
+                url: mark.url.clone(),
+                reason,
+            };
+            let (begin, skip, supersedes) = match known {
+                None => (Begin::default(), 0, false),
+                Some(known) => {
+                    let change = Change::of(&known, &bytes, mark.hash, &layout, policy);
+                    match change.map_err(unreadable)? {
+                        Change::None if known.is_read => return Ok(Opened::Same(mark)),
+                        Change::None | Change::GrownWhile => (known.begin, known.records, false),
+                        Change::Grown(begin) => (begin, 0, false),
+                        Change::Other => (Begin::default(), 0, true),
+                    }
+                }
+            };
+            let begin = match begin.lines {
+                0 => bytes.begin(begin.byte).map_err(|e| unreadable(e.to_string()))?,
+                _ => begin,
+            };
+            let mut rows =
+                rows::open::open(&bytes, labels.as_ref(), &layout, begin, skip).map_err(unreadable)?;
+            let ahead = rows.next().map_err(unreadable)?;
+            let notices = &layout.notices;
+            if ahead.is_none() && skip == 0 && begin == Begin::default() {
+                let how = match mark.bytes {
+                    0 => "is empty (0 bytes)".to_owned(),
+                    bytes => format!("has no rows in its {bytes} bytes"),
+                };
+                notices.push("empty_file", "", format!("`{}` {how}", mark.url));
+            }
+            let unended = || ends_in_a_line(&bytes, &layout);
+            if is_fresh && unended().map_err(|e| unreadable(e.to_string()))? {
+                let message = format!(
+                    "the last line of `{}` has no line end, and the file was written a moment ago: if it is still being written, that row is truncated; a later run reads the appended part, and such a row again",
+                    mark.url
+                );
+                notices.push("unfinished_file", "files.settle_s", message);
+            }
+            Ok(Opened::Open(Box::new(Self {
+                mark,
+                rows,
+                begin,
+                read: skip,
+                ahead,
+                supersedes,
+            })))
+        })
+        .await
+    }
+
+    /// Returns true if all its records were handed out.
+    pub(super) fn is_over(&self) -> bool {
+        self.ahead.is_none()
+    }
+
+    pub(super) fn mark(&self) -> &FileMark {
+        &self.mark
+    }
+
+    /// Progress of the reading.
+    pub(super) fn progress(&self) -> FileProgress {
+        FileProgress {
+            url: self.mark.url.clone(),
+            records: self.read,
+            hash: self.mark.hash,
+            bytes: Some(self.mark.bytes),
+            from: self.begin.byte,
+        }
+    }
+
+    /// Adds records, at least one if there are any.
+    pub(super) fn page(mut self, mut to: Gathered) -> Result<(Self, Gathered), Error> {
+        let before = self.read;
+        while !to.is_full()
+            && let Some(record) = self.ahead.take()
+        {
+            to.bytes += record.size();
+            to.records.push(record);
+            to.room -= 1;
+            self.read += 1;
+            let next = self.rows.next();
+            self.ahead = next.map_err(|reason| Error::File {
+                url: self.mark.url.clone(),
+                reason,
+            })?;
+        }
+        to.parts.push(PagePart {
+            part: FilePart {
+                url: self.mark.url.clone(),
+                records: self.read - before,
+            },
+            supersedes: std::mem::take(&mut self.supersedes),
+        });
+        Ok((self, to))
+    }
+}
+
+/// Milliseconds of a duration since the Unix epoch.
+pub(super) fn unix_ms(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}

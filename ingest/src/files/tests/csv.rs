@@ -1,0 +1,265 @@
+//! Delimiters, encodings, headers and quotes of CSV files.
+
+use feedline_readers::file_format;
+use feedline_schemas::{commit::Position, config::SourceConfig};
+
+use super::{Folder, one, pages, records, refused, source, told};
+
+#[tokio::test]
+async fn csv_gives_cells_as_written_and_nulls() {
+    let folder = Folder::new(&[(
+        "a.csv",
+        b"\xef\xbb\xbfid,name,\n007, NA ,1.50\n,\"x, \"\"y\"\"\",\n",
+    )]);
+    let mut config = folder.source("a.csv");
+    config.csv.null_values = vec!["NA".into()];
+    let expected = [
+        r#"{"column_3":"1.50","id":"007","name":null}"#,
+        r#"{"column_3":null,"id":null,"name":"x, \"y\""}"#,
+    ];
+    assert_eq!(records(&config).await, expected);
+}
+
+#[tokio::test]
+async fn fault_42_ragged_and_broken_rows_are_bad_records_with_their_place() {
+    let folder = Folder::new(&[("a.csv", b"a,b\n1,2\n3\n4,5,\"6,7\"\n8,\xff\n9,10\n")]);
+    let expected = [
+        r#"{"a":"1","b":"2"}"#,
+        "ragged_row | line 3 (byte 8 of the file): 1 field, the header has 2 | 3",
+        "ragged_row | line 4 (byte 10 of the file): 3 fields, the header has 2 | 4,5,\"6,7\"",
+        "invalid_utf8 | line 5 (byte 20 of the file): column `b` is not UTF-8: set `csv.encoding`, such as to `windows-1252` | 8,\u{fffd}",
+        r#"{"a":"9","b":"10"}"#,
+    ];
+    assert_eq!(records(&folder.source("a.csv")).await, expected);
+}
+
+#[tokio::test]
+async fn tsv_and_other_delimiters_are_read() {
+    let folder = Folder::new(&[("a.tsv", b"a\tb\n1,5\t2\n"), ("b.csv", b"a;b\n1;2\n")]);
+    assert_eq!(
+        records(&folder.source("a.tsv")).await,
+        [r#"{"a":"1,5","b":"2"}"#]
+    );
+    let mut config = folder.source("b.csv");
+    config.csv.delimiter = Some(";".into());
+    assert_eq!(records(&config).await, [r#"{"a":"1","b":"2"}"#]);
+}
+
+#[tokio::test]
+async fn a_header_with_a_name_twice_is_refused() {
+    let folder = Folder::new(&[("a.csv", b"a,b,a\n")]);
+    assert!(
+        refused(&folder.source("a.csv"))
+            .await
+            .ends_with("its header line has `a` twice; give every column a name of its own, or set `csv.header = false` if it is no header")
+    );
+}
+
+#[tokio::test]
+async fn the_delimiter_is_that_which_splits_all_lines_alike() {
+    let found = |content: &'static str| async move {
+        let folder = Folder::new(&[("a.csv", content.as_bytes())]);
+        let config = folder.source("a.csv");
+        (records(&config).await.join(" "), told(&config).await)
+    };
+    let by_delimiter = one("csv_delimiter", "csv.delimiter");
+    let semicolons = found("a;b\n1,5;2\n\"x;y\";3\n").await;
+    assert_eq!(
+        semicolons,
+        (
+            r#"{"a":"1,5","b":"2"} {"a":"x;y","b":"3"}"#.into(),
+            by_delimiter.clone()
+        )
+    );
+    let tabs = found("a\tb\n1\t2\n").await;
+    assert_eq!(tabs, (r#"{"a":"1","b":"2"}"#.into(), by_delimiter.clone()));
+    // A comma in a name does not hide it.
+    let named = found("a, of b;c\n1;2\n3;4\n").await;
+    assert_eq!(named.1, by_delimiter);
+    assert!(
+        named.0.starts_with(r#"{"a, of b":"1","c":"2"}"#),
+        "{}",
+        named.0
+    );
+    // One column of text stays one, with a warning where that may be wrong.
+    assert_eq!(found("a\nx;y\nz\n").await.1, []);
+    assert_eq!(found("a;b\nx;y;z\n").await.1, by_delimiter);
+    assert_eq!(found("a,b\n1;1,2;2\n").await.1, []);
+    let folder = Folder::new(&[("a.csv", b"a;b|c\n1;2|3\n")]);
+    let error = refused(&folder.source("a.csv")).await;
+    assert!(
+        error.ends_with("`;` and `|` each split its lines alike; set `csv.delimiter`"),
+        "{error}"
+    );
+    let mut config = folder.source("a.csv");
+    config.csv.delimiter = Some("|".into());
+    assert_eq!(records(&config).await, [r#"{"a;b":"1;2","c":"3"}"#]);
+    assert_eq!(told(&config).await, []);
+}
+
+#[tokio::test]
+async fn a_large_file_is_split_as_its_beginning_is() {
+    let rows = (0..30_000).map(|i| format!("{i};{}\n", i % 7));
+    let content: String = std::iter::once("a;b\n".to_owned()).chain(rows).collect();
+    let folder = Folder::new(&[("a.csv", content.as_bytes())]);
+    let all = records(&folder.source("a.csv")).await;
+    assert_eq!(all.len(), 30_000);
+    assert_eq!(all[29_999], r#"{"a":"29999","b":"4"}"#);
+}
+
+#[tokio::test]
+async fn other_encodings_are_read_by_their_mark_or_by_the_key() {
+    let wide = |text: &str, bytes: fn(u16) -> [u8; 2]| -> Vec<u8> {
+        text.encode_utf16().flat_map(bytes).collect()
+    };
+    let text = "a,b\nä,1\n\u{1f600},2\n";
+    let expected = [r#"{"a":"ä","b":"1"}"#, "{\"a\":\"\u{1f600}\",\"b\":\"2\"}"];
+    let marked = format!("\u{feff}{text}");
+    for content in [
+        wide(&marked, u16::to_le_bytes),
+        wide(&marked, u16::to_be_bytes),
+    ] {
+        let folder = Folder::new(&[("a.csv", &content)]);
+        let mut config = folder.source("a.csv");
+        assert_eq!(records(&config).await, expected);
+        assert_eq!(told(&config).await, one("csv_encoding", "csv.encoding"));
+        config.csv.encoding = Some("utf-16".into());
+        assert_eq!(records(&config).await, expected);
+        assert_eq!(told(&config).await, []);
+    }
+    let folder = Folder::new(&[("a.csv", &wide(text, u16::to_le_bytes))]);
+    let mut config = folder.source("a.csv");
+    let error = refused(&config).await;
+    assert!(
+        error.contains("set `csv.encoding` to `utf-16le`"),
+        "{error}"
+    );
+    config.csv.encoding = Some("utf-16le".into());
+    assert_eq!(records(&config).await, expected);
+    let folder = Folder::new(&[("a.csv", b"\xe4,b\n\xe41,\x802\n")]);
+    let mut config = folder.source("a.csv");
+    let error = refused(&config).await;
+    assert!(error.contains("set `csv.encoding`"), "{error}");
+    for label in ["latin-1", "windows-1252", "ISO_8859-1"] {
+        config.csv.encoding = Some(label.into());
+        assert_eq!(
+            records(&config).await,
+            [r#"{"b":"€2","ä":"ä1"}"#],
+            "{label}"
+        );
+    }
+    config.csv.encoding = Some("klingon".into());
+    let error = refused(&config).await;
+    assert!(
+        error.starts_with("`csv.encoding`: `klingon` is no encoding"),
+        "{error}"
+    );
+}
+
+#[tokio::test]
+async fn bytes_that_are_none_of_the_encoding_end_the_run_with_their_place() {
+    let long: String = (0..40_000).map(|i| format!("{i}\n")).collect();
+    let mut content: Vec<u8> = long.encode_utf16().flat_map(u16::to_le_bytes).collect();
+    content.extend([0x00, 0xd8, 0x0a, 0x00]);
+    let folder = Folder::new(&[("a.csv", &content)]);
+    let mut config = folder.source("a.csv");
+    config.csv.encoding = Some("utf-16le".into());
+    let error = refused(&config).await;
+    assert!(error.contains("it is not UTF-16LE at byte "), "{error}");
+}
+
+#[tokio::test]
+async fn files_without_a_header_have_the_names_that_are_given() {
+    let folder = Folder::new(&[("a.csv", b"\xef\xbb\xbf5.1,x\n4.9,y\n")]);
+    let mut config = folder.source("a.csv");
+    let by_header = one("header_looks_like_data", "csv.header");
+    assert_eq!(told(&config).await, [] as [(String, String); 0]);
+    folder.write("a.csv", b"\xef\xbb\xbf5.1,3.5,x\n4.9,3,y\n");
+    assert_eq!(told(&config).await, by_header);
+    config.csv.header = false;
+    assert_eq!(
+        records(&config).await,
+        [
+            r#"{"column_1":"5.1","column_2":"3.5","column_3":"x"}"#,
+            r#"{"column_1":"4.9","column_2":"3","column_3":"y"}"#
+        ]
+    );
+    assert_eq!(told(&config).await, []);
+    config.csv.columns = ["l", "w", "s"].map(str::to_owned).to_vec();
+    config.batch.rows = feedline_schemas::config::Bounded::literal::<1>();
+    let whole = pages(&config, Position::Start).await.unwrap();
+    assert_eq!(whole[0].0, [r#"{"l":"5.1","s":"x","w":"3.5"}"#]);
+    assert_eq!(
+        pages(&config, whole[0].1.clone()).await.unwrap(),
+        whole[1..]
+    );
+    config.csv.header = true;
+    assert_eq!(records(&config).await, [r#"{"l":"4.9","s":"y","w":"3"}"#]);
+    config.csv.columns.pop();
+    let error = refused(&config).await;
+    assert!(
+        error.contains("has 3 fields, and `csv.columns` names 2"),
+        "{error}"
+    );
+}
+
+#[test]
+fn a_header_of_numbers_that_count_up_is_one() {
+    let looks = |header: &str| {
+        let cells: Vec<String> = header.split(',').map(str::to_owned).collect();
+        feedline_readers::csv_dialect::looks_like_data(&cells)
+    };
+    for data in [
+        "5.1,3.5,1.4,0.2,setosa",
+        "39, State-gov, 77516, Bachelors, 13",
+        "1,1",
+        "2,1,0",
+    ] {
+        assert!(looks(data), "{data}");
+    }
+    for names in ["a,b", "country,2000,2001,2002", "0,1,2,3", "id,2", ""] {
+        assert!(!looks(names), "{names}");
+    }
+}
+
+#[tokio::test]
+async fn lines_before_the_header_comments_and_quotes_are_read_as_configured() {
+    let folder = Folder::new(&[("a.csv", b"Report\n\na,b\n# made by hand\n1,\"2\n3\n")]);
+    let mut config = folder.source("a.csv");
+    config.csv.skip_rows = 2;
+    config.csv.comment = Some("#".into());
+    config.csv.quote = Some(String::new());
+    assert_eq!(
+        records(&config).await,
+        [
+            r#"{"a":"1","b":"\"2"}"#,
+            "ragged_row | line 6 (byte 32 of the file): 1 field, the header has 2 | 3"
+        ]
+    );
+    folder.write("a.csv", b"a,b\n'1,2',3\n");
+    let mut config = folder.source("a.csv");
+    config.csv.quote = Some("'".into());
+    assert_eq!(records(&config).await, [r#"{"a":"1,2","b":"3"}"#]);
+    let refuses = |change: fn(&mut SourceConfig)| {
+        let mut config = source("a.csv");
+        change(&mut config);
+        file_format::of("a.csv", &config).unwrap_err().to_string()
+    };
+    assert!(refuses(|c| c.csv.quote = Some("ab".into())).starts_with("`csv.quote`: use one ASCII"));
+    assert!(
+        refuses(|c| c.csv.comment = Some(String::new()))
+            .starts_with("`csv.comment`: use one ASCII")
+    );
+    assert!(
+        refuses(|c| {
+            c.csv.quote = Some("'".into());
+            c.csv.comment = Some("'".into());
+        })
+        .contains("must be different")
+    );
+    assert!(
+        refuses(|c| c.csv.columns = vec!["a".into(), "a".into()])
+            .starts_with("`csv.columns`: `a` (number 1, from 0)")
+    );
+    assert!(refuses(|c| c.csv.skip_rows = 1_000_001).starts_with("`csv.skip_rows`"));
+}
