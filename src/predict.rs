@@ -43,7 +43,7 @@ use feedline_trainer::{ChosenRun, Predicted, Predictor};
 pub(crate) use self::rejected::check_any_predicted;
 use crate::{
     cli,
-    output::{Text, line, used_run, write_rejects},
+    output::{Text, line, used_run, write_rejects, write_warnings},
     stop::Stop,
 };
 
@@ -110,11 +110,13 @@ pub(crate) fn reading_as(
     let own = config.source.iter();
     let is_like = &is_like;
     let own = own.filter(|source| is_like(&source.name));
-    let format = options.format.map(Into::into);
+    let format = options.format.map(Into::into).unwrap_or_default();
     let is_csv = dialect::is_csv(format, options.rows.as_deref());
     Ok(RowsReading {
         format,
-        csv: dialect::csv_reading(own.clone(), is_csv)?,
+        csv: dialect::csv_dialect(own.clone(), is_csv)?,
+        records: dialect::records(own.clone()),
+        archive: dialect::archive(own.clone()),
         landed,
         contracts: own
             .filter(|_| is_landed)
@@ -157,7 +159,7 @@ impl Predict {
             transform: self.transform.artefact().hash.to_string(),
             to: output.name(),
             ignored: rows.ignored(),
-            detected_delimiter: rows.detected_delimiter(),
+            warnings: rows.warnings(),
             ..PredictReport::default()
         };
         let predictor = match &self.model {
@@ -690,10 +692,6 @@ impl Text for PredictReport {
         writeln!(out, "predict")?;
         line(out, "rows", self.rows.to_string())?;
         write_rejects(&self.rejected_by_reason, self.reject_sample.as_deref(), out)?;
-        if let Some(delimiter) = self.detected_delimiter {
-            let text = format!("{delimiter:?} was detected; `csv.delimiter` of the source sets it");
-            line(out, "delimiter", text)?;
-        }
         for (name, columns) in [("ignored", &self.ignored), ("absent", &self.absent)] {
             if !columns.is_empty() {
                 line(out, name, format!("columns `{}`", columns.join("`, `")))?;
@@ -748,7 +746,8 @@ impl Text for PredictReport {
         if let Some(checkpoint) = &self.checkpoint {
             line(out, "model", checkpoint)?;
         }
-        line(out, "predictions", &self.to)
+        line(out, "predictions", &self.to)?;
+        write_warnings(&self.warnings, out)
     }
 }
 

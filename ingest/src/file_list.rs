@@ -336,6 +336,7 @@ impl FileList {
             format: *format,
             csv: csv.clone(),
             delimiter,
+            known_columns: Vec::new(),
             records: records.clone(),
             json: contract.json.clone(),
             text: text.clone(),

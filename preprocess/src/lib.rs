@@ -164,10 +164,10 @@ pub use kept_rows::{KeptRow, KeptRows};
 pub use landed_texts::{LandedPlace, RejectedRow, all_rejected_rows, landed_texts, rejected_rows};
 pub use manifest::{has_build, read_manifest, read_profile, read_transform};
 pub use rows_in::{
-    CsvReading, Fault, Features, NewRows, NewTexts, RowFormat, RowSource, RowsIn, RowsReading,
+    Fault, Features, NewRows, NewTexts, RowSource, RowsIn, RowsReading,
     UnusualCells, landed_types, read_unpacked,
 };
-pub use rows_out::{Column, RowsOut};
+pub use rows_out::{Column, RowFormat, RowsOut};
 pub use steps::{NumberFormat, describe_step};
 pub use text_encoder::{DecodedStream, EncodedText, TextDecoder, TextEncoder};
 pub use tokens::Tokenizer;

@@ -15,13 +15,38 @@ use arrow::{
 use parquet::arrow::ArrowWriter;
 use serde_json::Value;
 
-use crate::{Error, rows_in::RowFormat};
+use crate::Error;
 
 /// Size in bytes of a row group of Parquet, which is held in memory until it is complete.
 const ROW_GROUP_BYTES: usize = 64 << 20;
 
 /// Columns that an NDJSON object has only where they have a value.
 const OPTIONAL: [&str; 2] = ["error", "detail"];
+
+/// File format of predictions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RowFormat {
+    /// CSV with a header line.
+    Csv,
+    /// One JSON object per line.
+    Ndjson,
+    /// Parquet.
+    Parquet,
+}
+
+impl RowFormat {
+    /// Recognizes the format by the ending of a file name.
+    #[must_use]
+    pub fn of_name(name: &str) -> Option<Self> {
+        let name = name.to_ascii_lowercase();
+        match name.rsplit_once('.')?.1 {
+            "csv" | "tsv" => Some(Self::Csv),
+            "ndjson" | "jsonl" => Some(Self::Ndjson),
+            "parquet" => Some(Self::Parquet),
+            _ => None,
+        }
+    }
+}
 
 /// A column of predictions with a cell per row; missing cells are null.
 #[derive(Clone, Debug, PartialEq)]

@@ -23,7 +23,7 @@ use feedline_schemas::guard::catching;
 use crate::{
     parquet_limits::with_views,
     record::Record,
-    record_batches::{Portions, check_names},
+    record_batches::{Portions, check_names, names_of},
     rows::Rows,
 };
 
@@ -59,6 +59,8 @@ pub(crate) struct ArrowRows<R> {
     /// Decoded batches, the first without the rows that were converted.
     batches: VecDeque<RecordBatch>,
     portions: Portions,
+    /// Number of the next row, from 0.
+    number: u64,
 }
 
 impl<R: Read + Send + 'static> ArrowRows<R> {
@@ -91,6 +93,7 @@ impl<R: Read + Send + 'static> ArrowRows<R> {
             schema: None,
             batches: VecDeque::new(),
             portions: Portions::new(0, max_ratio),
+            number: 0,
         }))
     }
 }
@@ -220,15 +223,33 @@ impl<R: Read> ArrowRows<R> {
 impl<R: Read + Send> Rows for ArrowRows<R> {
     fn next(&mut self) -> Result<Option<Record>, String> {
         if self.portions.is_empty() {
-            let filled = catching(|| self.fill());
-            filled.unwrap_or_else(|panic| {
-                Err(damaged(&format!(
-                    "the reader of Arrow failed on it, {panic}"
-                )))
-            })?;
+            guarded(|| self.fill())?;
         }
-        Ok(self.portions.pop())
+        let record = self.portions.pop();
+        self.number += u64::from(record.is_some());
+        Ok(record)
     }
+
+    fn place(&self) -> String {
+        format!("row {}", self.number.saturating_sub(1))
+    }
+
+    fn columns(&mut self) -> Result<Option<Vec<String>>, String> {
+        while self.schema.is_none() && !self.is_ended {
+            guarded(|| self.read_message())?;
+        }
+        let schema = self
+            .schema
+            .as_ref()
+            .ok_or_else(|| damaged("it has no schema"))?;
+        Ok(Some(names_of(schema)))
+    }
+}
+
+/// Runs `work` with the library; if it panics, the file is not read on.
+fn guarded(work: impl FnOnce() -> Result<(), String>) -> Result<(), String> {
+    let panicked = "the reader of Arrow failed on it";
+    catching(work).unwrap_or_else(|panic| Err(damaged(&format!("{panicked}, {panic}"))))
 }
 
 /// Checks the sizes that a batch states, against its body and the limits.

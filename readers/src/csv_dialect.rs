@@ -123,15 +123,25 @@ pub fn can_be_continued(config: &CsvConfig, start: &[u8]) -> bool {
         && !Encoding::for_bom(start).is_some_and(|(encoding, _)| is_wide(encoding))
 }
 
-/// Opens the file `name` from its beginning with `reader`, and detects its dialect. `usual` is the
-/// delimiter by its name, `configured` the configured one.
+/// Delimiters that a file may have.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Delimiters<'a> {
+    /// The configured one.
+    pub(crate) configured: Option<u8>,
+    /// The one by the name of the file.
+    pub(crate) usual: u8,
+    /// Names that the header is expected to have.
+    pub(crate) known_columns: &'a [String],
+}
+
+/// Opens the file `name` from its beginning with `reader`, and detects its dialect.
 ///
 /// # Errors
 /// A message that names the reason why the file is unreadable, and a remedy.
-pub fn open(
+pub(crate) fn open(
     reader: Text,
     config: &CsvConfig,
-    (configured, usual): (Option<u8>, u8),
+    delimiters: Delimiters<'_>,
     name: &str,
     notices: &Notices,
 ) -> Result<(Text, Dialect), String> {
@@ -192,7 +202,7 @@ pub fn open(
     let (sample, rest) = peek(text)?;
     let is_whole = sample.len() < SAMPLE;
     let mut dialect = Dialect {
-        delimiter: configured.unwrap_or(usual),
+        delimiter: delimiters.configured.unwrap_or(delimiters.usual),
         quote: match config.quote.as_deref() {
             None => Some(b'"'),
             quote => one(quote),
@@ -203,8 +213,21 @@ pub fn open(
         base_byte,
         base_line: config.skip_rows,
     };
-    if configured.is_none() {
-        dialect.delimiter = sniff(&sample, is_whole, &dialect, name, notices)?;
+    if delimiters.configured.is_none() {
+        dialect.delimiter = match by_known_columns(&sample, &dialect, delimiters.known_columns) {
+            Some(delimiter) => {
+                if delimiter != delimiters.usual {
+                    let message = format!(
+                        "`{name}` is read with the delimiter `{}`, which splits its header into known columns; `{}` does not",
+                        shown(delimiter),
+                        shown(delimiters.usual)
+                    );
+                    notices.push("csv_delimiter", "csv.delimiter", message);
+                }
+                delimiter
+            }
+            None => sniff(&sample, is_whole, &dialect, name, notices)?,
+        };
     }
     Ok((Box::new(Cursor::new(sample).chain(rest)), dialect))
 }
@@ -242,6 +265,33 @@ fn looks_wide(sample: &[u8]) -> bool {
         && [0, 1]
             .iter()
             .any(|from| zeros(*from).count() * 10 >= half * 8)
+}
+
+/// The usual delimiter if it splits the header of `sample` into some of the `known` columns, else
+/// the one that splits it into the most; `None` if none does.
+fn by_known_columns(sample: &[u8], dialect: &Dialect, known: &[String]) -> Option<u8> {
+    if known.is_empty() || !dialect.has_header || !dialect.columns.is_empty() {
+        return None;
+    }
+    let found = |delimiter: u8| {
+        let dialect = Dialect {
+            delimiter,
+            ..dialect.clone()
+        };
+        let mut row = csv::ByteRecord::new();
+        let mut reader = builder(&dialect).from_reader(sample);
+        if !reader.read_byte_record(&mut row).unwrap_or_default() {
+            return 0;
+        }
+        let is_known = |cell: &&[u8]| known.iter().any(|name| name.as_bytes() == *cell);
+        row.iter().filter(is_known).count()
+    };
+    let others = DELIMITERS.into_iter().rev();
+    let most = others.max_by_key(|delimiter| found(*delimiter))?;
+    match found(dialect.delimiter) {
+        0 => (found(most) > 0).then_some(most),
+        _ => Some(dialect.delimiter),
+    }
 }
 
 /// The delimiter of the rows in `sample`.

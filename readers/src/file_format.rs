@@ -105,6 +105,15 @@ pub fn of_media_type(content_type: &str) -> Option<FileFormat> {
 }
 
 impl Kind {
+    /// Returns true for a format of tables or objects.
+    #[must_use]
+    pub const fn is_table(self) -> bool {
+        matches!(
+            self,
+            Self::Csv { .. } | Self::Json | Self::Ndjson | Self::Parquet | Self::Arrow
+        )
+    }
+
     /// Returns true if records may hold bytes.
     pub const fn has_bytes(self) -> bool {
         matches!(self, Self::Image | Self::Idx | Self::Parquet | Self::Arrow)

@@ -35,6 +35,8 @@ pub(crate) struct IdxRows {
     labels: Option<Bytes>,
     sides: Sides,
     left: u64,
+    /// Number of the next image, from 0.
+    number: u64,
 }
 
 /// Sides of each image.
@@ -63,6 +65,7 @@ impl IdxRows {
             labels: None,
             sides,
             left: count,
+            number: 0,
         };
         Sides::read(&mut rows.images)?;
         if let Some((file, packing)) = labels {
@@ -88,6 +91,7 @@ impl Rows for IdxRows {
             return Ok(None);
         }
         self.left -= 1;
+        self.number += 1;
         let image = self.sides.image(&mut self.images)?;
         let mut entries = vec![("image".to_owned(), Value::Bytes(image))];
         if let Some(labels) = &mut self.labels {
@@ -96,6 +100,10 @@ impl Rows for IdxRows {
             entries.push(("label".to_owned(), Value::Int(label[0].into())));
         }
         Ok(Some(Record::Value(Value::Object(entries))))
+    }
+
+    fn place(&self) -> String {
+        format!("image {}", self.number.saturating_sub(1))
     }
 }
 

@@ -14,7 +14,6 @@ mod arrow_rows;
 pub mod cell;
 pub mod charset;
 pub mod csv_dialect;
-pub mod csv_text;
 pub mod file_bytes;
 pub mod file_format;
 #[cfg(any(test, fuzzing))]

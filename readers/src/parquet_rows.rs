@@ -1,12 +1,16 @@
 //! The rows of a Parquet file as records.
 
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
+use arrow::array::RecordBatch;
 use feedline_schemas::guard::catching;
 use parquet::{
-    arrow::arrow_reader::{
-        ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReader,
-        ParquetRecordBatchReaderBuilder,
+    arrow::{
+        ProjectionMask,
+        arrow_reader::{
+            ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReader,
+            ParquetRecordBatchReaderBuilder,
+        },
     },
     errors::ParquetError,
     file::reader::ChunkReader,
@@ -15,7 +19,7 @@ use parquet::{
 use crate::{
     parquet_limits::{LimitedPages, batch_rows, check_items, with_views},
     record::Record,
-    record_batches::{Portions, check_names},
+    record_batches::{Portions, check_names, names_of},
     rows::Rows,
 };
 
@@ -24,8 +28,43 @@ const BATCH: usize = 1024;
 
 /// Reads rows; a row is an object of its columns.
 pub(crate) struct ParquetRows {
-    reader: ParquetRecordBatchReader,
+    decoder: Decoder,
+    names: Vec<String>,
     portions: Portions,
+    /// Number of the next row, from 0.
+    number: u64,
+}
+
+/// State of the decoder of a file.
+enum Decoder {
+    /// Columns can still be selected.
+    Opened(Box<dyn Start>),
+    Started(ParquetRecordBatchReader),
+    Failed,
+}
+
+/// Starts a decoder, of the columns at these places or of all.
+trait Start: Send {
+    fn start(
+        self: Box<Self>,
+        places: Option<&BTreeSet<usize>>,
+    ) -> Result<ParquetRecordBatchReader, String>;
+}
+
+impl<R: ChunkReader + 'static> Start for ParquetRecordBatchReaderBuilder<R> {
+    fn start(
+        self: Box<Self>,
+        places: Option<&BTreeSet<usize>>,
+    ) -> Result<ParquetRecordBatchReader, String> {
+        let builder = match places {
+            Some(places) => {
+                let mask = ProjectionMask::roots(self.parquet_schema(), places.iter().copied());
+                self.with_projection(mask)
+            }
+            None => *self,
+        };
+        builder.build().map_err(|e| e.to_string())
+    }
 }
 
 impl ParquetRows {
@@ -50,26 +89,45 @@ impl ParquetRows {
         let found = found.map_err(|e| told(&e))?;
         let builder = ParquetRecordBatchReaderBuilder::new_with_metadata(LimitedPages(file), found);
         check_names(builder.schema())?;
-        let skip = usize::try_from(skip).map_err(|e| e.to_string())?;
-        let reader = builder
-            .with_batch_size(batch_rows)
-            .with_offset(skip)
-            .build()
-            .map_err(|e| e.to_string())?;
+        let names = names_of(builder.schema());
+        let offset = usize::try_from(skip).map_err(|e| e.to_string())?;
+        let builder = builder.with_batch_size(batch_rows).with_offset(offset);
         Ok(Self {
-            reader,
+            decoder: Decoder::Opened(Box::new(builder)),
+            names,
             portions: Portions::new(bytes, max_ratio),
+            number: skip,
         })
+    }
+
+    /// The next batch, if there are more.
+    fn next_batch(&mut self) -> Result<Option<RecordBatch>, String> {
+        self.start(None)?;
+        let Decoder::Started(reader) = &mut self.decoder else {
+            return Err("its reader has failed".to_owned());
+        };
+        reader.next().transpose().map_err(|e| e.to_string())
+    }
+
+    /// Starts the decoder, unless it is.
+    fn start(&mut self, places: Option<&BTreeSet<usize>>) -> Result<(), String> {
+        if !matches!(self.decoder, Decoder::Opened(_)) {
+            return Ok(());
+        }
+        if let Decoder::Opened(opened) = std::mem::replace(&mut self.decoder, Decoder::Failed) {
+            self.decoder = Decoder::Started(opened.start(places)?);
+        }
+        Ok(())
     }
 
     /// Makes the next records ready, if there are more.
     fn fill(&mut self) -> Result<(), String> {
         while self.portions.is_empty() {
             if !self.portions.has_rows() {
-                let Some(batch) = self.reader.next() else {
+                let Some(batch) = self.next_batch()? else {
                     return Ok(());
                 };
-                self.portions.set_rows(batch.map_err(|e| e.to_string())?);
+                self.portions.set_rows(batch);
             }
             self.portions.convert()?;
         }
@@ -90,7 +148,23 @@ impl Rows for ParquetRows {
         if self.portions.is_empty() {
             guarded(|| self.fill())?;
         }
-        Ok(self.portions.pop())
+        let record = self.portions.pop();
+        self.number += u64::from(record.is_some());
+        Ok(record)
+    }
+
+    fn place(&self) -> String {
+        format!("row {}", self.number.saturating_sub(1))
+    }
+
+    fn columns(&mut self) -> Result<Option<Vec<String>>, String> {
+        Ok(Some(self.names.clone()))
+    }
+
+    fn select(&mut self, places: &BTreeSet<usize>) -> Result<bool, String> {
+        let is_ahead = matches!(self.decoder, Decoder::Opened(_));
+        guarded(|| self.start(Some(places)))?;
+        Ok(is_ahead)
     }
 }
 

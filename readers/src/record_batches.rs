@@ -144,6 +144,12 @@ pub(crate) fn check_names(schema: &Schema) -> Result<(), String> {
     }
 }
 
+/// Names of the columns.
+pub(crate) fn names_of(schema: &Schema) -> Vec<String> {
+    let fields = schema.fields().iter();
+    fields.map(|field| field.name().clone()).collect()
+}
+
 fn records(batch: &RecordBatch) -> Result<Vec<Record>, ArrowError> {
     let names: Vec<&str> = batch
         .schema_ref()

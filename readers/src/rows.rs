@@ -6,7 +6,7 @@ mod json_rows;
 pub mod one_pass;
 pub mod open;
 
-use std::io::Read;
+use std::{collections::BTreeSet, io::Read};
 
 use feedline_schemas::config::{ArchiveConfig, CsvConfig, FileFormat, JsonConfig, TextConfig};
 use flate2::read::MultiGzDecoder;
@@ -29,6 +29,27 @@ pub trait Rows: Send {
     /// # Errors
     /// The reason why the rest of the file is unreadable, and its remedy.
     fn next(&mut self) -> Result<Option<Record>, String>;
+
+    /// Place of the last record in the file, such as `line 7`.
+    fn place(&self) -> String;
+
+    /// Names of the columns of a table, which every record has in this order. `None` for a format
+    /// whose records name their keys themselves.
+    ///
+    /// # Errors
+    /// As [`next`](Self::next).
+    fn columns(&mut self) -> Result<Option<Vec<String>>, String> {
+        Ok(None)
+    }
+
+    /// Asks for the columns at these places alone, before the first record. Returns true if records
+    /// have only these; a format that decodes whole rows returns false.
+    ///
+    /// # Errors
+    /// As [`next`](Self::next).
+    fn select(&mut self, _places: &BTreeSet<usize>) -> Result<bool, String> {
+        Ok(false)
+    }
 }
 
 /// Format and options of a file.
@@ -48,6 +69,9 @@ pub struct Layout {
     pub csv: CsvConfig,
     /// CSV: the configured delimiter.
     pub delimiter: Option<u8>,
+    /// CSV without a configured delimiter: names that the header is expected to have. A delimiter that
+    /// splits it into some of them goes before one that splits the lines alike.
+    pub known_columns: Vec<String>,
     /// JSON: path of the list of records.
     pub records: String,
     /// JSON: its bounds.

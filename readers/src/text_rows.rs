@@ -12,6 +12,8 @@ pub struct TextRows {
     at: usize,
     /// Length of the removed byte order mark, for messages.
     mark: usize,
+    /// Offset of the last document.
+    start: usize,
 }
 
 /// A part of a text file that is no text.
@@ -73,6 +75,7 @@ impl TextRows {
             separator: separator.map(|text| text.as_bytes().to_vec()),
             at: 0,
             mark,
+            start: 0,
         }
     }
 
@@ -129,7 +132,15 @@ impl TextRows {
 impl Rows for TextRows {
     fn next(&mut self) -> Result<Option<Record>, String> {
         let part = self.next_part();
+        self.start = part.map_or(self.start, |(start, _)| start);
         Ok(part.map(|(start, end)| self.record(start, end)))
+    }
+
+    fn place(&self) -> String {
+        format!(
+            "the document that begins at byte {}",
+            self.mark + self.start
+        )
     }
 }
 

@@ -3,7 +3,6 @@
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
-use feedline_preprocess::RowFormat;
 use feedline_schemas::{
     config::{FileFormat, Precision, WeightLayout},
     edit::EditRule,
@@ -60,7 +59,7 @@ pub(crate) struct Predict {
     pub(crate) pipeline: Pipeline,
     #[command(flatten)]
     pub(crate) run: RunOption,
-    /// File of new rows, CSV, NDJSON (both also as `.gz` or `.zst`) or Parquet; `-` is standard
+    /// File of new rows: CSV, NDJSON, JSON, Parquet or Arrow, also as `.gz` or `.zst`; `-` is standard
     /// input. Default: standard input; where the model reads windows of rows (`dataset.sequence`),
     /// a forecast of the next horizon of each entity, from the landed rows. Predictions of series
     /// are sorted by entity and time. For a model of images: a folder, an image file or an archive
@@ -118,7 +117,9 @@ pub(crate) struct Predict {
 pub(crate) enum RowsName {
     Csv,
     Ndjson,
+    Json,
     Parquet,
+    Arrow,
 }
 
 impl From<RowsName> for FileFormat {
@@ -126,17 +127,9 @@ impl From<RowsName> for FileFormat {
         match name {
             RowsName::Csv => Self::Csv,
             RowsName::Ndjson => Self::Ndjson,
+            RowsName::Json => Self::Json,
             RowsName::Parquet => Self::Parquet,
-        }
-    }
-}
-
-impl From<RowsName> for RowFormat {
-    fn from(name: RowsName) -> Self {
-        match name {
-            RowsName::Csv => Self::Csv,
-            RowsName::Ndjson => Self::Ndjson,
-            RowsName::Parquet => Self::Parquet,
+            RowsName::Arrow => Self::Arrow,
         }
     }
 }

@@ -1,78 +1,86 @@
-//! Dialect of new rows in CSV: that of the dataset's sources.
+//! Format of new rows: that of the dataset's sources.
 
-use std::{io::Read, path::Path};
+use std::path::Path;
 
 use anyhow::bail;
-use feedline_preprocess::{CsvReading, RowFormat};
-use feedline_schemas::{
-    config::{CsvConfig, FileFormat, SourceConfig},
-    csv_cell::CellFormat,
-};
+use feedline_readers::file_format::{Kind, named};
+use feedline_schemas::config::{ArchiveConfig, CsvConfig, FileFormat, SourceConfig};
 
-/// Settings for reading new rows of CSV like the files of `sources`. A source of another format
-/// has no say, unless all are. `is_csv` is true if the new rows are known to be CSV.
+/// Dialect of new rows of CSV: that of the files of `sources`. A source of another format has no
+/// say, unless all are. `is_csv` is true if the new rows are known to be CSV.
 ///
 /// # Errors
 /// CSV, and sources with different dialects: the one of the new rows is unknown.
-pub(super) fn csv_reading<'a>(
+pub(super) fn csv_dialect<'a>(
     sources: impl Iterator<Item = &'a SourceConfig> + Clone,
     is_csv: bool,
-) -> anyhow::Result<CsvReading> {
+) -> anyhow::Result<CsvConfig> {
     let mut own: Vec<&SourceConfig> = sources.clone().filter(|source| has_csv(source)).collect();
     if own.is_empty() {
         own = sources.collect();
     }
     let null_values = own.iter().flat_map(|source| source.csv.null_values.clone());
     let null_values = null_values.collect();
-    let mut delimiters: Vec<u8> = own
+    let mut delimiters: Vec<&String> = own
         .iter()
-        .filter_map(|source| source.csv.delimiter.as_deref()?.as_bytes().first().copied())
+        .filter_map(|source| source.csv.delimiter.as_ref())
         .collect();
     delimiters.sort_unstable();
     delimiters.dedup();
-    let reading = CsvReading {
-        delimiter: delimiters
-            .first()
-            .copied()
-            .filter(|_| delimiters.len() == 1),
+    let delimiter = match delimiters[..] {
+        [one] => Some(one.clone()),
+        _ => None,
+    };
+    let different = own.split_first().and_then(|(first, others)| {
+        let mut others = others.iter();
+        others.find_map(|other| Some((first, other, differing_key(&first.csv, &other.csv)?)))
+    });
+    let dialect = match (different, own.first()) {
+        (Some((first, other, key)), _) if is_csv => bail!(
+            "the sources `{}` and `{}` of the dataset differ in `{key}`, so it is unknown how a CSV file of new rows is \
+             written; give the new rows as NDJSON or Parquet, or make the sources alike",
+            first.name,
+            other.name
+        ),
+        (None, Some(first)) => first.csv.clone(),
+        _ => CsvConfig::default(),
+    };
+    Ok(CsvConfig {
+        delimiter,
         null_values,
-        decode: Some(decoded),
-        ..CsvReading::default()
-    };
-    let Some((first, others)) = own.split_first() else {
-        return Ok(reading);
-    };
-    let different = others
-        .iter()
-        .find_map(|other| Some((other, differing_key(&first.csv, &other.csv)?)));
-    if let Some((other, key)) = different {
-        if is_csv {
-            bail!(
-                "the sources `{}` and `{}` of the dataset differ in `{key}`, so it is unknown how a CSV file of new rows is \
-                 written; give the new rows as NDJSON or Parquet, or make the sources alike",
-                first.name,
-                other.name
-            );
-        }
-        return Ok(reading);
-    }
-    let csv = first.csv.clone();
-    Ok(CsvReading {
-        format: CellFormat::new(&csv),
-        quote: csv.quote,
-        comment: csv.comment,
-        skip_rows: csv.skip_rows,
-        is_without_header: !csv.header,
-        columns: csv.columns,
-        encoding: csv.encoding,
-        ..reading
+        ..dialect
     })
 }
 
+/// Path of the rows in a document of JSON: that of all `sources` with one, if they agree.
+pub(super) fn records<'a>(sources: impl Iterator<Item = &'a SourceConfig>) -> String {
+    let mut paths: Vec<&String> = sources
+        .map(|source| &source.records)
+        .filter(|path| !path.is_empty())
+        .collect();
+    paths.dedup();
+    match paths[..] {
+        [one] => one.clone(),
+        _ => String::new(),
+    }
+}
+
+/// Bounds of compressed files: the widest of `sources`.
+pub(super) fn archive<'a>(sources: impl Iterator<Item = &'a SourceConfig>) -> ArchiveConfig {
+    let widest = sources.max_by_key(|source| source.archive.max_ratio.get());
+    widest
+        .map(|source| source.archive.clone())
+        .unwrap_or_default()
+}
+
 /// Returns true if the new rows at `place` are CSV, by the option `--format` or by their name.
-pub(super) fn is_csv(format: Option<RowFormat>, place: Option<&str>) -> bool {
+pub(super) fn is_csv(format: FileFormat, place: Option<&str>) -> bool {
     let file = place.filter(|place| !Path::new(place).is_dir());
-    format.or_else(|| RowFormat::of_name(file?)) == Some(RowFormat::Csv)
+    is_csv_file(format, file.unwrap_or_default())
+}
+
+fn is_csv_file(format: FileFormat, name: &str) -> bool {
+    matches!(named(name, format, None), Some((Kind::Csv { .. }, _)))
 }
 
 /// Returns true for a source that reads CSV, by its settings or by its URL.
@@ -81,11 +89,7 @@ fn has_csv(source: &SourceConfig) -> bool {
         return true;
     }
     let path = source.url.split(['?', '#']).next().unwrap_or_default();
-    match source.format {
-        FileFormat::Csv => true,
-        FileFormat::Auto => RowFormat::of_name(path) == Some(RowFormat::Csv),
-        _ => false,
-    }
+    is_csv_file(source.format, path)
 }
 
 /// Key of `csv` with different values, other than the delimiter, which is detected, and
@@ -116,20 +120,6 @@ fn differing_key(one: &CsvConfig, other: &CsvConfig) -> Option<&'static str> {
     .find_map(|(is_different, key)| is_different.then_some(key))
 }
 
-/// Decodes a file as ingest does, and warns of a decision about its encoding.
-fn decoded(
-    bytes: Box<dyn Read + Send>,
-    encoding: Option<&str>,
-    name: &str,
-) -> Result<Box<dyn Read + Send>, String> {
-    let (text, warnings) = feedline_readers::csv_text::csv_text(bytes, encoding, name)?;
-    for warning in warnings {
-        let key = warning.key.unwrap_or_default();
-        tracing::warn!(code = warning.code, key, "{}", warning.message);
-    }
-    Ok(text)
-}
-
 #[cfg(test)]
 mod tests {
     use feedline_schemas::config::{PipelineConfig, load};
@@ -150,12 +140,12 @@ mod tests {
     fn new_rows_of_csv_have_the_dialect_of_the_sources() {
         let dialect = "csv = { quote = \"'\", comment = \"#\", skip_rows = 2, header = false, columns = [\"a\"], encoding = \"latin-1\" }";
         let config = pipeline(&[("a.csv", dialect), ("b.ndjson", "")]);
-        let read = csv_reading(config.source.iter(), true).unwrap();
+        let read = csv_dialect(config.source.iter(), true).unwrap();
         assert_eq!(
             (read.quote.as_deref(), read.comment.as_deref()),
             (Some("'"), Some("#"))
         );
-        assert_eq!((read.skip_rows, read.is_without_header), (2, true));
+        assert_eq!((read.skip_rows, read.header), (2, false));
         assert_eq!(read.columns, ["a"]);
         assert_eq!(read.encoding.as_deref(), Some("latin-1"));
     }
@@ -163,34 +153,27 @@ mod tests {
     #[test]
     fn csv_of_an_unknown_dialect_is_refused() {
         let config = pipeline(&[("a.csv", "csv = { quote = \"'\" }"), ("b.csv", "")]);
-        let error = csv_reading(config.source.iter(), true).unwrap_err();
+        let error = csv_dialect(config.source.iter(), true).unwrap_err();
         let error = error.to_string();
         assert!(error.contains("differ in `csv.quote`"), "{error}");
         // Rows of another format have no dialect.
-        assert!(csv_reading(config.source.iter(), false).is_ok());
-        assert!(is_csv(None, Some("new.csv.gz")) && is_csv(Some(RowFormat::Csv), None));
-        assert!(!is_csv(None, Some("new.ndjson")) && !is_csv(None, None));
+        assert!(csv_dialect(config.source.iter(), false).is_ok());
+        assert!(is_csv(FileFormat::Auto, Some("new.csv.gz")) && is_csv(FileFormat::Csv, None));
+        assert!(!is_csv(FileFormat::Auto, Some("new.ndjson")) && !is_csv(FileFormat::Auto, None));
         // One delimiter of several is found in the file.
         let config = pipeline(&[
             ("a.csv", "csv = { delimiter = \";\" }"),
             ("b.csv", "csv = { delimiter = \"|\" }"),
         ]);
-        let read = csv_reading(config.source.iter(), true).unwrap();
+        let read = csv_dialect(config.source.iter(), true).unwrap();
         assert_eq!(read.delimiter, None);
     }
 
     #[test]
-    fn another_encoding_than_utf_8_is_decoded() {
-        let read = |bytes: &[u8], encoding: Option<&str>| {
-            let bytes = Box::new(std::io::Cursor::new(bytes.to_vec()));
-            let mut text = String::new();
-            decoded(bytes, encoding, "a.csv")?
-                .read_to_string(&mut text)
-                .map_err(|e| e.to_string())?;
-            Ok::<_, String>(text)
-        };
-        assert_eq!(read(b"\xe4\n", Some("latin-1")).as_deref(), Ok("ä\n"));
-        assert_eq!(read(b"\xff\xfea\0\n\0", None).as_deref(), Ok("a\n"));
-        assert!(read(b"a\0;\0b\0\n\0", None).is_err());
+    fn a_document_of_new_rows_has_the_path_that_all_sources_have() {
+        let path = |sources: &[(&str, &str)]| records(pipeline(sources).source.iter());
+        assert_eq!(path(&[("a.json", "records = 'd'"), ("b.csv", "")]), "d");
+        let two = [("a.json", "records = 'd'"), ("b.json", "records = 'e'")];
+        assert_eq!(path(&two), "");
     }
 }

@@ -218,7 +218,7 @@ impl PredictParts {
         }
         let rows = RowsIn::open_parts(source, &reading, artefact)?;
         report.ignored = rows.ignored();
-        report.detected_delimiter = rows.detected_delimiter();
+        report.warnings = rows.warnings();
         let transform = Arc::new(self.transform);
         let answers = Answers {
             predictor: None,

@@ -1,6 +1,6 @@
 //! `feedline predict` for texts: the loss and perplexity of each text under a language model.
 //!
-//! Rows of CSV, NDJSON and Parquet have their text in the dataset's column. A text file is one
+//! Rows of a table or of objects have their text in the dataset's column. A text file is one
 //! text, or several with the separator of the pipeline's source. One thread reads and encodes while
 //! another runs the model and writes; few batches wait between them.
 
@@ -14,15 +14,14 @@ use std::{
 };
 
 use anyhow::Context as _;
-use feedline_readers::text_rows::text_documents;
 use feedline_preprocess::{
-    Column, EncodedText, Fault, NewTexts, RowFormat, RowSource, RowsIn, RowsOut, RowsReading,
-    TextEncoder,
+    Column, EncodedText, Fault, NewTexts, RowSource, RowsIn, RowsOut, RowsReading, TextEncoder,
 };
+use feedline_readers::{file_format::named, text_rows::text_documents};
 use feedline_schemas::{
     config::{FileFormat, PipelineConfig, SourceConfig},
     edit::Documents,
-    report::PredictReport,
+    report::{PredictReport, Warning},
 };
 use feedline_trainer::{ChosenRun, TextScorer};
 
@@ -96,7 +95,7 @@ impl TextSource {
         let mut own = config.source.iter();
         let own = own.find(|source| dataset.is_none_or(|dataset| is_own(dataset, &source.name)));
         let reads_texts = own.is_some_and(|own| own.format == FileFormat::Text);
-        let is_rows = reading.format.is_some() || RowFormat::of_name(place).is_some();
+        let is_rows = named(place, reading.format, None).is_some_and(|(kind, _)| kind.is_table());
         let metadata = fs::metadata(path).with_context(|| format!("cannot read `{place}`"))?;
         if metadata.is_file() && (is_rows || !(reads_texts || is_text_name(place))) {
             return rows(RowSource::File(path.to_owned()));
@@ -157,10 +156,10 @@ impl TextSource {
         }
     }
 
-    fn detected_delimiter(&self) -> Option<char> {
+    fn warnings(&self) -> Vec<Warning> {
         match self {
-            Self::Rows(rows) => rows.detected_delimiter(),
-            Self::Files(_) => None,
+            Self::Rows(rows) => rows.warnings(),
+            Self::Files(_) => Vec::new(),
         }
     }
 
@@ -357,7 +356,7 @@ impl PredictTexts {
             transform: self.chosen.transform().hash.to_string(),
             to: self.output.name(),
             ignored: self.source.ignored(),
-            detected_delimiter: self.source.detected_delimiter(),
+            warnings: self.source.warnings(),
             run: Some(scorer.run().to_owned()),
             checkpoint: Some(scorer.checkpoint().to_owned()),
             used: Some(self.chosen.used().clone()),

@@ -248,7 +248,7 @@ fn a_table_with_decimal_commas_is_trained_on_numbers_and_predicted_as_it_is_writ
         "--json",
     ];
     let predicted = run(folder, &predict).expect(0).json();
-    assert_eq!(predicted["detected_delimiter"], ";");
+    assert_eq!(predicted["warnings"][0]["code"], "csv_delimiter");
 }
 
 #[test]

@@ -108,6 +108,7 @@ impl Response {
                 format: FileFormat::Csv,
                 csv: config.csv.clone(),
                 delimiter: file_format::delimiter(config)?,
+                known_columns: Vec::new(),
                 records: String::new(),
                 json: config.contract.json.clone(),
                 text: config.text.clone(),

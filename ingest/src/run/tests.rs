@@ -693,7 +693,7 @@ async fn files_land_once_and_new_ones_are_added() {
     );
     assert_eq!(
         source.reject_sample.as_deref(),
-        Some("`ragged_row`: `2.csv`: line 5 (byte 24 of the file): 1 fields, the header has 2: 9")
+        Some("`ragged_row`: `2.csv`: line 5 (byte 24 of the file): 1 field, the header has 2: 9")
     );
     assert_eq!(source.url, format!("{place}/root/landing/s"));
     let mut again = ingest(&config, None, &context(&root)).await.unwrap();

@@ -136,11 +136,6 @@ impl Assembly {
         }
     }
 
-    /// The number of the row that comes next, from 0.
-    pub(super) fn number(&self) -> u64 {
-        self.before + self.rows as u64
-    }
-
     /// Adds a row with these cells of the wanted columns, found at `place`.
     pub(super) fn add<'a>(
         &mut self,

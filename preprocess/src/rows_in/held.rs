@@ -166,6 +166,7 @@ impl LandedAs {
         let is_text = matches!(self, Self::Text | Self::LikelyBool);
         match (self, raw) {
             (_, Raw::Null | Raw::Nested(_)) => Held::Missing,
+            (_, Raw::Time(value)) => text(value),
             (Self::LikelyBool | Self::Scalar | Self::Written, Raw::Bool(value)) => {
                 Held::Bool(*value)
             }
@@ -211,7 +212,7 @@ fn integer(raw: &Raw<'_>, is_final: bool) -> Option<Held<'static>> {
             Number::Int(value) => Some(Held::Int(value)),
             Number::Float(value) => of_float(value),
         },
-        Raw::Null | Raw::Bool(_) | Raw::Nested(_) => None,
+        Raw::Null | Raw::Bool(_) | Raw::Time(_) | Raw::Nested(_) => None,
     }
 }
 
@@ -228,7 +229,7 @@ fn float(raw: &Raw<'_>) -> Option<Held<'static>> {
             Number::Int(value) => exact(value),
             Number::Float(value) => Some(value),
         },
-        Raw::Null | Raw::Bool(_) | Raw::Nested(_) => None,
+        Raw::Null | Raw::Bool(_) | Raw::Time(_) | Raw::Nested(_) => None,
     };
     value.map(Held::Float)
 }
@@ -240,7 +241,7 @@ fn decimal(raw: &Raw<'_>) -> Option<Held<'static>> {
         Raw::Float(value) => digits(&format!("{value:e}")),
         Raw::Text(text) => digits(text),
         Raw::Cell(text) => digits(text.trim()),
-        Raw::Null | Raw::Bool(_) | Raw::Nested(_) => None,
+        Raw::Null | Raw::Bool(_) | Raw::Time(_) | Raw::Nested(_) => None,
     };
     digits.map(Held::Decimal)
 }

@@ -4,55 +4,46 @@
 //! or the build would give. Rows come in batches, and no cell depends on another row, so batches do
 //! not affect the result. Memory is that of a batch.
 //!
-//! CSV has the dialect of the source, NDJSON an object on each line; both may be compressed (`.gz`, `.zst`). Nested
-//! keys are columns named by their path, as they land; a column is found by its landed name or by
-//! its original name. Of Parquet files only the needed columns are decoded; from a pipe the
-//! complete file is held in memory.
+//! Files are read by `feedline-readers`, as ingest reads them: the dialect of CSV is that of the
+//! source, and nested keys are columns named by their path, as they land. A column is found by its
+//! landed name or by its original name. Of Parquet files only the needed columns are decoded; from a
+//! pipe, such a file is held in memory completely.
 
 mod assembly;
 mod cell;
-mod csv_rows;
 mod fault;
 mod held;
 mod landed;
 mod names;
-mod ndjson_rows;
 mod new_rows;
-mod parquet_rows;
 mod raw_cell;
 mod reading;
-mod row_reader;
+mod records;
 #[cfg(test)]
 mod tests;
 mod written;
 
-use std::{
-    fs::File,
-    io::{BufReader, Read},
-    path::Path,
-};
+use std::{fs::File, io::Read, path::Path};
 
+use feedline_readers::{
+    file_format::{self, Kind, Packing, TABLE_ENDINGS},
+    notices::Notices,
+    rows::{Layout, Rows, one_pass::of_reader, open::open_local, unpack},
+};
 use feedline_schemas::{
+    config::{CsvConfig, FileFormat, JsonConfig, TextConfig},
     format::TRANSFORM,
     ids::Hash128,
+    report::Warning,
     transform::{InputColumn, InputKind, TransformArtefact},
 };
-use flate2::read::MultiGzDecoder;
 
-use self::{
-    assembly::Assembly,
-    csv_rows::{CsvRows, Delimiter},
-    names::Named,
-    ndjson_rows::NdjsonRows,
-    parquet_rows::ParquetRows,
-    reading::{Packing, ending, unpacked},
-    row_reader::RowReader,
-};
+use self::{assembly::Assembly, names::Named, records::Records};
 pub use self::{
     fault::Fault,
     landed::landed_types,
     new_rows::{Features, NewRows, NewTexts, UnusualCells},
-    reading::{CsvReading, RowFormat, RowSource, RowsReading},
+    reading::{RowSource, RowsReading},
 };
 use crate::Error;
 
@@ -61,8 +52,9 @@ const BATCH_BYTES: usize = 32 << 20;
 
 /// Reads new rows.
 pub struct RowsIn {
-    reader: Box<dyn RowReader>,
+    records: Records,
     assembly: Assembly,
+    notices: Notices,
     name: String,
     batch_rows: usize,
     ended: bool,
@@ -122,7 +114,7 @@ impl RowsIn {
     ) -> Result<Self, Error> {
         // Of texts nothing is missing but the empty cell: `NA` is a text.
         let reading = RowsReading {
-            csv: CsvReading {
+            csv: CsvConfig {
                 null_values: Vec::new(),
                 ..reading.csv.clone()
             },
@@ -163,46 +155,23 @@ impl RowsIn {
             RowSource::Stream(_) => "standard input".to_owned(),
         };
         let assembly = Assembly::new(reading, artefact);
-        let refused = |reason: String| unreadable(&name, reason);
-        let format = match (
-            reading.format.or_else(|| RowFormat::of_name(&name)),
-            &source,
-        ) {
-            (Some(format), _) => format,
-            (None, RowSource::Stream(_)) => RowFormat::Ndjson,
-            (None, RowSource::File(_)) => {
-                return Err(refused(
-                    "the format does not follow from its name; set `--format`".into(),
-                ));
-            }
-        };
         let wanted = assembly.wanted();
-        let reader: Box<dyn RowReader> = match format {
-            RowFormat::Parquet => {
-                Box::new(ParquetRows::open(source, &wanted, reading.batch_rows).map_err(refused)?)
-            }
-            RowFormat::Csv => {
-                let mut bytes = stream(source, &name)?;
-                if let Some(decode) = reading.csv.decode {
-                    let encoding = reading.csv.encoding.as_deref();
-                    bytes = decode(bytes, encoding, &name).map_err(refused)?;
-                }
-                let csv =
-                    CsvRows::new(bytes, delimiter(&reading.csv, &name), &reading.csv, &wanted);
-                Box::new(csv.map_err(refused)?)
-            }
-            RowFormat::Ndjson => Box::new(NdjsonRows::new(
-                Box::new(BufReader::with_capacity(1 << 18, stream(source, &name)?)),
-                &wanted,
-                reading.names_as_written,
-            )),
+        let notices = Notices::default();
+        let refused = |reason: String| unreadable(&name, reason);
+        let layout = Layout {
+            notices: notices.clone(),
+            known_columns: wanted.clone(),
+            ..layout(&source, &name, reading)?
         };
-        if let Some(names) = reader.columns() {
+        let rows = rows(source, &layout).map_err(refused)?;
+        let records = Records::new(rows, &wanted, reading).map_err(refused)?;
+        if let Some(names) = records.columns() {
             assembly.check(names, &name)?;
         }
         Ok(Self {
-            reader,
+            records,
             assembly,
+            notices,
             name,
             batch_rows: reading.batch_rows.max(1),
             ended: false,
@@ -219,7 +188,7 @@ impl RowsIn {
             && self.assembly.rows < self.batch_rows
             && self.assembly.bytes < BATCH_BYTES
         {
-            let more = self.reader.fill(&mut self.assembly);
+            let more = self.records.fill(&mut self.assembly);
             self.ended = !more.map_err(|reason| unreadable(&self.name, reason))?;
             self.assembly.check_first(&self.name)?;
         }
@@ -232,16 +201,16 @@ impl RowsIn {
     /// Columns of the file that the transform does not use, if the format lists them.
     #[must_use]
     pub fn ignored(&self) -> Vec<String> {
-        self.reader
+        self.records
             .columns()
             .map(Named::ignored)
             .unwrap_or_default()
     }
 
-    /// Delimiter of a CSV file that was detected in place of the usual one.
+    /// Decisions about the file so far, such as the delimiter of CSV.
     #[must_use]
-    pub fn detected_delimiter(&self) -> Option<char> {
-        self.reader.detected_delimiter()
+    pub fn warnings(&self) -> Vec<Warning> {
+        self.notices.all()
     }
 
     /// Input columns that no row has had so far.
@@ -261,15 +230,58 @@ fn unreadable(name: &str, reason: String) -> Error {
     )
 }
 
-fn delimiter(csv: &CsvReading, name: &str) -> Delimiter {
-    let name = name.to_ascii_lowercase();
-    let usual = if ending(unpacked(&name).0) == "tsv" {
-        b'\t'
-    } else {
-        b','
+/// Layout of the file `name`.
+fn layout(source: &RowSource, name: &str, reading: &RowsReading) -> Result<Layout, Error> {
+    let delimiter = reading.csv.delimiter.as_ref();
+    let delimiter = delimiter.and_then(|text| text.as_bytes().first().copied());
+    let format = match (reading.format, source) {
+        (FileFormat::Auto, RowSource::Stream(_)) => FileFormat::Ndjson,
+        (format, _) => format,
     };
-    csv.delimiter
-        .map_or(Delimiter::Usual(usual), Delimiter::Given)
+    let (kind, packing) = match source {
+        RowSource::File(_) => file_format::named(name, format, delimiter),
+        RowSource::Stream(_) => file_format::named("", format, delimiter),
+    }
+    .ok_or_else(|| {
+        let reason = format!(
+            "its name has no known extension ({}); set `--format`",
+            TABLE_ENDINGS.join(", ")
+        );
+        unreadable(name, reason)
+    })?;
+    Ok(Layout {
+        kind,
+        packing,
+        name: name.to_owned(),
+        notices: Notices::default(),
+        format,
+        csv: reading.csv.clone(),
+        delimiter,
+        known_columns: Vec::new(),
+        records: reading.records.clone(),
+        json: json_bounds(reading),
+        text: TextConfig::default(),
+        archive: reading.archive.clone(),
+    })
+}
+
+/// Bounds of JSON of all contracts; where they differ, the usual ones.
+fn json_bounds(reading: &RowsReading) -> JsonConfig {
+    let mut bounds = reading.contracts.iter().map(|contract| &contract.json);
+    let first = bounds.next();
+    let first = first.filter(|first| bounds.all(|other| other == *first));
+    first.cloned().unwrap_or_default()
+}
+
+/// The rows of `source`.
+fn rows(source: RowSource, layout: &Layout) -> Result<Box<dyn Rows>, String> {
+    if matches!(layout.kind, Kind::Tar | Kind::Zip) {
+        return Err("it is an archive; unpack it, and give one of its files".into());
+    }
+    match source {
+        RowSource::File(path) => open_local(&path, layout),
+        RowSource::Stream(stream) => of_reader(stream, layout),
+    }
 }
 
 /// Reads the file at `path`, decompressed by its ending (`.gz`, `.zst`), at most `limit` bytes.
@@ -279,30 +291,23 @@ fn delimiter(csv: &CsvReading, name: &str) -> Delimiter {
 /// [`Error::Input`] for a file that cannot be read, and for one of more bytes.
 pub fn read_unpacked(path: &Path, limit: u64) -> Result<Vec<u8>, Error> {
     let name = path.display().to_string();
-    let mut bytes = Vec::new();
-    let stream = stream(RowSource::File(path.to_owned()), &name)?;
-    let read = stream.take(limit.saturating_add(1)).read_to_end(&mut bytes);
-    read.map_err(|error| unreadable(&name, error.to_string()))?;
-    match bytes.len() as u64 > limit {
-        true => Err(unreadable(&name, format!("it has more than {limit} bytes"))),
-        false => Ok(bytes),
-    }
-}
-
-/// The bytes of `source`, unpacked.
-fn stream(source: RowSource, name: &str) -> Result<Box<dyn Read + Send>, Error> {
-    let opened = match source {
-        RowSource::Stream(stream) => return Ok(stream),
-        RowSource::File(path) => File::open(path),
+    let packing = match file_format::packing(&name) {
+        // An archive is no text.
+        Packing::Gzip if name.to_ascii_lowercase().ends_with(".tgz") => Packing::Plain,
+        packing => packing,
     };
-    let open = || -> std::io::Result<Box<dyn Read + Send>> {
-        let file = opened?;
-        let lower = name.to_ascii_lowercase();
-        Ok(match unpacked(&lower).1 {
-            Packing::Plain => Box::new(file),
-            Packing::Gzip => Box::new(MultiGzDecoder::new(BufReader::new(file))),
-            Packing::Zstd => Box::new(zstd::Decoder::new(file)?),
-        })
+    let read = || {
+        let mut bytes = Vec::new();
+        let file = File::open(path).map_err(|e| e.to_string())?;
+        let unpacked = unpack(file, packing)?;
+        let read = unpacked
+            .take(limit.saturating_add(1))
+            .read_to_end(&mut bytes);
+        read.map_err(|e| e.to_string())?;
+        match bytes.len() as u64 > limit {
+            true => Err(format!("it has more than {limit} bytes")),
+            false => Ok(bytes),
+        }
     };
-    open().map_err(|error| unreadable(name, error.to_string()))
+    read().map_err(|reason: String| unreadable(&name, reason))
 }

@@ -16,6 +16,8 @@ pub(super) enum Raw<'a> {
     Text(Cow<'a, str>),
     /// Text of a format without types.
     Cell(&'a str),
+    /// A date or time of ISO 8601, of a format that has such a type.
+    Time(&'a str),
     /// Something that no such column holds.
     Nested(&'static str),
 }
@@ -29,7 +31,7 @@ impl Raw<'_> {
             Self::Int(value) => Some(value.to_string()),
             Self::Float(value) => Some(format!("{value:?}")),
             Self::Text(text) => Some(text.clone().into_owned()),
-            Self::Cell(text) => Some((*text).to_owned()),
+            Self::Cell(text) | Self::Time(text) => Some((*text).to_owned()),
         }
     }
 
@@ -41,6 +43,7 @@ impl Raw<'_> {
             Self::Int(_) => "an integer",
             Self::Float(_) => "a float",
             Self::Text(_) | Self::Cell(_) => "text",
+            Self::Time(_) => "a time",
             Self::Nested(what) => what,
         }
     }
@@ -49,7 +52,7 @@ impl Raw<'_> {
     pub(super) fn shown(&self) -> String {
         let whole = match self {
             Self::Text(text) => quoted(text),
-            Self::Cell(text) => quoted(text),
+            Self::Cell(text) | Self::Time(text) => quoted(text),
             other => other.carried().unwrap_or_default(),
         };
         match whole.char_indices().nth(CONFLICT_SHOWN) {

@@ -2,54 +2,10 @@
 
 use std::{collections::BTreeMap, io::Read, path::PathBuf};
 
-use feedline_schemas::{config::ContractConfig, csv_cell::CellFormat, record::ColumnType};
-
-/// File format of the rows.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum RowFormat {
-    /// CSV with a header line.
-    Csv,
-    /// One JSON object per line.
-    Ndjson,
-    /// Parquet.
-    Parquet,
-}
-
-/// Compression of a file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Packing {
-    Plain,
-    Gzip,
-    Zstd,
-}
-
-impl RowFormat {
-    /// Recognizes the format by the ending of a file name, ignoring the one of its compression.
-    #[must_use]
-    pub fn of_name(name: &str) -> Option<Self> {
-        let name = name.to_ascii_lowercase();
-        match ending(unpacked(&name).0) {
-            "csv" | "tsv" => Some(Self::Csv),
-            "ndjson" | "jsonl" => Some(Self::Ndjson),
-            "parquet" => Some(Self::Parquet),
-            _ => None,
-        }
-    }
-}
-
-/// Ending of a file name.
-pub(super) fn ending(name: &str) -> &str {
-    name.rsplit_once('.').map_or("", |(_, ending)| ending)
-}
-
-/// The name without the ending of its compression, and that compression.
-pub(super) fn unpacked(name: &str) -> (&str, Packing) {
-    match name.rsplit_once('.') {
-        Some((stem, "gz")) => (stem, Packing::Gzip),
-        Some((stem, "zst")) => (stem, Packing::Zstd),
-        _ => (name, Packing::Plain),
-    }
-}
+use feedline_schemas::{
+    config::{ArchiveConfig, ContractConfig, CsvConfig, FileFormat},
+    record::ColumnType,
+};
 
 /// Origin of the rows.
 pub enum RowSource {
@@ -68,48 +24,18 @@ impl std::fmt::Debug for RowSource {
     }
 }
 
-/// Bytes of a file.
-type RowBytes = Box<dyn Read + Send>;
-
-/// Decodes the file of this name to UTF-8: by its byte order mark, else by the label of an encoding,
-/// else as UTF-8.
-///
-/// An error is the reason why the file is unreadable, and its remedy.
-pub(super) type Decode = fn(RowBytes, Option<&str>, &str) -> Result<RowBytes, String>;
-
-/// Settings for reading CSV.
-#[derive(Clone, Debug, Default)]
-pub struct CsvReading {
-    /// Field separator; absent: a tab for `.tsv`, else a comma, or that of `;`, tab and `|` which
-    /// splits the header into columns of the training data where the usual one does not.
-    pub delimiter: Option<u8>,
-    /// Cells that are missing besides the empty one, compared after trimming spaces.
-    pub null_values: Vec<String>,
-    /// Format of numbers and missing values.
-    pub format: CellFormat,
-    /// Character around fields; an empty text for none, `"` by default.
-    pub quote: Option<String>,
-    /// First character of lines that are left out.
-    pub comment: Option<String>,
-    /// Lines before the header that are left out.
-    pub skip_rows: u64,
-    /// True if the first row holds no names.
-    pub is_without_header: bool,
-    /// Names of the columns, in place of those of the header.
-    pub columns: Vec<String>,
-    /// Label of the encoding of a file without a byte order mark; absent: UTF-8.
-    pub encoding: Option<String>,
-    /// Decoder of files; absent: they are UTF-8.
-    pub decode: Option<Decode>,
-}
-
 /// Settings for reading new rows.
 #[derive(Clone, Debug)]
 pub struct RowsReading {
-    /// Format; absent: by the ending of the file's name, NDJSON for a pipe.
-    pub format: Option<RowFormat>,
-    /// Details of CSV.
-    pub csv: CsvReading,
+    /// Format; `Auto`: by the ending of the file's name, NDJSON for a pipe.
+    pub format: FileFormat,
+    /// Details of CSV. Without a delimiter it is a tab for `.tsv`, else a comma, or another one that
+    /// splits the header into wanted columns where the usual one does not.
+    pub csv: CsvConfig,
+    /// JSON: path of the list of rows; empty for the document itself.
+    pub records: String,
+    /// Bounds of compressed columns.
+    pub archive: ArchiveConfig,
     /// Types of the landed columns that the transform was fitted on, as far as they are known: [`landed_types`](super::landed_types).
     pub landed: BTreeMap<String, ColumnType>,
     /// Contracts of the sources that the rows may come from. They decide about a cell that does not

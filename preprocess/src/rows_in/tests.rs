@@ -3,13 +3,13 @@
 use std::{
     collections::BTreeMap,
     fmt::Write as _,
-    io::{Cursor, Read as _},
+    io::Cursor,
     sync::{Arc, LazyLock},
 };
 
 use arrow::array::{ArrayRef, BooleanArray, Float64Array, Int64Array, RecordBatch, StringArray};
 use feedline_schemas::{
-    config::ContractConfig,
+    config::{ArchiveConfig, ContractConfig, CsvConfig, FileFormat},
     record::ColumnType::{self, Bool, Float64, Int64, Utf8},
 };
 use feedline_storage::Store;
@@ -88,10 +88,12 @@ fn built(columns: &[(&str, ColumnType)], dataset: &str, rows: Vec<Cells>) -> Bui
     })
 }
 
-fn reading(format: RowFormat, batch_rows: usize) -> RowsReading {
+fn reading(format: FileFormat, batch_rows: usize) -> RowsReading {
     RowsReading {
-        format: Some(format),
-        csv: CsvReading::default(),
+        format,
+        csv: CsvConfig::default(),
+        records: String::new(),
+        archive: ArchiveConfig::default(),
         landed: BUILT.landed.clone(),
         contracts: Vec::new(),
         names_as_written: false,
@@ -167,7 +169,29 @@ fn ndjson_of(rows: impl Iterator<Item = Cells>) -> Vec<u8> {
     out.into_bytes()
 }
 
+fn json_of(rows: impl Iterator<Item = Cells>) -> Vec<u8> {
+    let lines = String::from_utf8(ndjson_of(rows)).unwrap();
+    let objects: Vec<&str> = lines.split_whitespace().collect();
+    format!("{{\"data\":[{}]}}", objects.join(",")).into_bytes()
+}
+
+fn arrow_of(rows: impl Iterator<Item = Cells>) -> Vec<u8> {
+    let batch = batch_of(rows);
+    let schema = batch.schema();
+    let mut writer = arrow::ipc::writer::StreamWriter::try_new(Vec::new(), &schema).unwrap();
+    writer.write(&batch).unwrap();
+    writer.finish().unwrap();
+    writer.into_inner().unwrap()
+}
+
 fn parquet_of(rows: impl Iterator<Item = Cells>) -> Vec<u8> {
+    let batch = batch_of(rows);
+    let mut writer = ArrowWriter::try_new(Vec::new(), batch.schema(), None).unwrap();
+    writer.write(&batch).unwrap();
+    writer.into_inner().unwrap()
+}
+
+fn batch_of(rows: impl Iterator<Item = Cells>) -> RecordBatch {
     let rows: Vec<Cells> = rows.collect();
     let cells = |i: usize| rows.iter().map(move |row| row[i].clone());
     let columns: [(&str, ArrayRef); 5] = [
@@ -196,12 +220,8 @@ fn parquet_of(rows: impl Iterator<Item = Cells>) -> Vec<u8> {
             Arc::new(cells(1).map(|c| c.as_f64()).collect::<Float64Array>()),
         ),
     ];
-    let batch =
-        RecordBatch::try_from_iter_with_nullable(columns.into_iter().map(|(n, c)| (n, c, true)))
-            .unwrap();
-    let mut writer = ArrowWriter::try_new(Vec::new(), batch.schema(), None).unwrap();
-    writer.write(&batch).unwrap();
-    writer.into_inner().unwrap()
+    RecordBatch::try_from_iter_with_nullable(columns.into_iter().map(|(n, c)| (n, c, true)))
+        .unwrap()
 }
 
 fn bits(x: &[Vec<f32>]) -> Vec<Vec<u32>> {
@@ -215,17 +235,94 @@ fn the_landed_rows_read_as_new_ones_are_those_of_the_shards_in_every_format() {
     assert_eq!(expected.len(), 400);
     assert_eq!(BUILT.landed.len(), COLUMNS.len());
     type Make = fn(std::iter::Map<std::ops::Range<u32>, fn(u32) -> Cells>) -> Vec<u8>;
-    let makes: [(RowFormat, Make); 3] = [
-        (RowFormat::Csv, csv_of),
-        (RowFormat::Ndjson, ndjson_of),
-        (RowFormat::Parquet, parquet_of),
+    let makes: [(FileFormat, Make); 5] = [
+        (FileFormat::Csv, csv_of),
+        (FileFormat::Ndjson, ndjson_of),
+        (FileFormat::Json, json_of),
+        (FileFormat::Parquet, parquet_of),
+        (FileFormat::Arrow, arrow_of),
     ];
     for (format, make) in makes {
         let bytes = make((0..400).map(row as fn(u32) -> Cells));
-        let (x, bad, _) = read_all(bytes, &reading(format, 64)).unwrap();
+        let reading = RowsReading {
+            records: "data".to_owned(),
+            ..reading(format, 64)
+        };
+        let (x, bad, _) = read_all(bytes, &reading).unwrap();
         assert_eq!(bad, BTreeMap::new(), "{format:?}");
         assert_eq!(bits(&x), bits(&expected), "{format:?}");
     }
+}
+
+#[test]
+fn local_files_are_read_by_their_names() {
+    let expected: Vec<Vec<f32>> = BUILT.x.values().take(20).cloned().collect();
+    let folder = tempfile::tempdir().unwrap();
+    let rows = || (0..20).map(row as fn(u32) -> Cells);
+    let gzip = |bytes: Vec<u8>| {
+        let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+        std::io::Write::write_all(&mut encoder, &bytes).unwrap();
+        encoder.finish().unwrap()
+    };
+    for (name, bytes) in [
+        ("a.csv", csv_of(rows())),
+        ("b.jsonl.gz", gzip(ndjson_of(rows()))),
+        (
+            "c.json.zst",
+            zstd::encode_all(&*json_of(rows()), 1).unwrap(),
+        ),
+        ("d.parquet", parquet_of(rows())),
+        ("e.parquet.gz", gzip(parquet_of(rows()))),
+        ("f.feather", arrow_of(rows())),
+    ] {
+        let path = folder.path().join(name);
+        std::fs::write(&path, bytes).unwrap();
+        let reading = RowsReading {
+            records: "data".to_owned(),
+            ..reading(FileFormat::Auto, 64)
+        };
+        let artefact = BUILT.transform.artefact();
+        let mut rows = RowsIn::open(RowSource::File(path), &reading, artefact).unwrap();
+        let found = rows.next_rows().unwrap().unwrap();
+        let found = found.features(&BUILT.transform).unwrap();
+        assert_eq!(found.bad, BTreeMap::new(), "{name}");
+        let expected = expected.iter().flatten().map(|x| x.to_bits());
+        assert!(found.x.iter().map(|x| x.to_bits()).eq(expected), "{name}");
+        assert!(rows.next_rows().unwrap().is_none());
+    }
+    for (name, part) in [
+        ("a.zip", "it is an archive"),
+        ("a.tar.gz", "it is an archive"),
+        ("a.xlsx", "its name has no known extension (csv, tsv, json"),
+        ("none.csv", "No such file"),
+    ] {
+        let path = folder.path().join(name);
+        if name != "none.csv" {
+            std::fs::write(&path, "a").unwrap();
+        }
+        let reading = reading(FileFormat::Auto, 64);
+        let artefact = BUILT.transform.artefact();
+        let error = RowsIn::open(RowSource::File(path), &reading, artefact).unwrap_err();
+        assert!(error.to_string().contains(part), "{error}");
+    }
+}
+
+#[test]
+fn duplicate_keys_are_settled_as_the_contract_says() {
+    let lines = "{\"kind\":\"z\",\"new\":true,\"rooms\":9,\"size\":2,\"rooms\":1}\n";
+    let (_, bad, _) = read_all(lines.into(), &reading(FileFormat::Ndjson, 9)).unwrap();
+    assert_eq!(bad[&0].reason, "duplicate_key");
+    let part = "line 1: key `rooms` twice in one object";
+    assert!(bad[&0].detail.starts_with(part), "{:?}", bad[&0]);
+    let contract: ContractConfig = serde_json::from_str(r#"{"duplicate_keys":"last"}"#).unwrap();
+    let keeping = RowsReading {
+        contracts: vec![contract],
+        ..reading(FileFormat::Ndjson, 9)
+    };
+    let (x, bad, _) = read_all(lines.into(), &keeping).unwrap();
+    let once = "{\"kind\":\"z\",\"new\":true,\"rooms\":1,\"size\":2}\n";
+    let (expected, _, _) = read_all(once.into(), &keeping).unwrap();
+    assert_eq!((bits(&x), bad.len()), (bits(&expected), 0));
 }
 
 #[test]
@@ -233,7 +330,7 @@ fn without_the_landing_zone_types_follow_from_the_known_categories() {
     let expected: Vec<Vec<f32>> = BUILT.x.values().cloned().collect();
     let reading = RowsReading {
         landed: BTreeMap::new(),
-        ..reading(RowFormat::Csv, 100)
+        ..reading(FileFormat::Csv, 100)
     };
     let (x, bad, _) = read_all(csv_of((0..400).map(row)), &reading).unwrap();
     assert_eq!(bad, BTreeMap::new());
@@ -259,8 +356,8 @@ proptest! {
                 _ => bytes.extend(ndjson_of(std::iter::once(row(*i)))),
             }
         }
-        let whole = read_all(bytes.clone(), &reading(RowFormat::Ndjson, 1000)).unwrap();
-        let found = read_all(bytes, &reading(RowFormat::Ndjson, batch_rows)).unwrap();
+        let whole = read_all(bytes.clone(), &reading(FileFormat::Ndjson, 1000)).unwrap();
+        let found = read_all(bytes, &reading(FileFormat::Ndjson, batch_rows)).unwrap();
         prop_assert_eq!(bits(&found.0), bits(&whole.0));
         prop_assert_eq!(found.1, whole.1.clone());
         prop_assert_eq!(whole.0.len(), lines.len());
@@ -279,7 +376,7 @@ proptest! {
 fn rows_that_cannot_be_read_keep_their_place_and_tell_their_line() {
     let csv =
         b"kind,new,rooms,size\nx,true,1,2\n\nx,true,1\nz,false,\xff,1\nx,true,1,inf\n".to_vec();
-    let (x, bad, _) = read_all(csv, &reading(RowFormat::Csv, 2)).unwrap();
+    let (x, bad, _) = read_all(csv, &reading(FileFormat::Csv, 2)).unwrap();
     assert_eq!(x.len(), 4);
     let found: Vec<(u64, &str)> = bad
         .iter()
@@ -301,13 +398,13 @@ fn rows_that_cannot_be_read_keep_their_place_and_tell_their_line() {
 #[test]
 fn another_delimiter_is_found_by_the_columns_of_the_training_data() {
     let usual = b"kind,new,rooms,size\nz,true,1,2\n".to_vec();
-    let (expected, _, _) = read_all(usual, &reading(RowFormat::Csv, 9)).unwrap();
+    let (expected, _, _) = read_all(usual, &reading(FileFormat::Csv, 9)).unwrap();
     for delimiter in [";", "\t", "|"] {
         let csv = "kind,new,rooms,size\nz,true,1,2\n".replace(',', delimiter);
-        let (x, bad, _) = read_all(csv.clone().into(), &reading(RowFormat::Csv, 9)).unwrap();
+        let (x, bad, _) = read_all(csv.clone().into(), &reading(FileFormat::Csv, 9)).unwrap();
         assert_eq!((x, bad.len()), (expected.clone(), 0), "{delimiter:?}");
-        let mut given = reading(RowFormat::Csv, 9);
-        given.csv.delimiter = Some(b',');
+        let mut given = reading(FileFormat::Csv, 9);
+        given.csv.delimiter = Some(",".into());
         assert!(read_all(csv.into(), &given).is_err(), "{delimiter:?}");
     }
 }
@@ -315,7 +412,7 @@ fn another_delimiter_is_found_by_the_columns_of_the_training_data() {
 #[test]
 fn unknown_categories_have_the_reserved_id_and_sparse_rows_are_told() {
     let csv = b"kind,new,rooms,size\nnever seen,,,\n".to_vec();
-    let (x, bad, _) = read_all(csv.clone(), &reading(RowFormat::Csv, 9)).unwrap();
+    let (x, bad, _) = read_all(csv.clone(), &reading(FileFormat::Csv, 9)).unwrap();
     assert_eq!(bad, BTreeMap::new());
     let names = BUILT
         .transform
@@ -330,7 +427,7 @@ fn unknown_categories_have_the_reserved_id_and_sparse_rows_are_told() {
     assert_eq!(x[0][at].to_bits(), 1.0_f32.to_bits());
     let sparse = RowsReading {
         max_missing_fraction: Some(0.5),
-        ..reading(RowFormat::Csv, 9)
+        ..reading(FileFormat::Csv, 9)
     };
     let (_, bad, _) = read_all(csv, &sparse).unwrap();
     assert_eq!(bad[&0].reason, "too_many_missing");
@@ -344,22 +441,22 @@ fn columns_are_carried_along_and_others_are_ignored() {
         ..reading(format, 3)
     };
     let expected: Vec<Option<String>> = (0..7).map(|i: u32| Some(i.to_string())).collect();
-    let kept = read_all(csv_of((0..7).map(row)), &keeping(RowFormat::Csv))
+    let kept = read_all(csv_of((0..7).map(row)), &keeping(FileFormat::Csv))
         .unwrap()
         .2;
     assert_eq!(kept, expected);
-    let kept = read_all(ndjson_of((0..7).map(row)), &keeping(RowFormat::Ndjson))
+    let kept = read_all(ndjson_of((0..7).map(row)), &keeping(FileFormat::Ndjson))
         .unwrap()
         .2;
     assert_eq!(kept, expected);
-    let kept = read_all(parquet_of((0..7).map(row)), &keeping(RowFormat::Parquet))
+    let kept = read_all(parquet_of((0..7).map(row)), &keeping(FileFormat::Parquet))
         .unwrap()
         .2;
     assert_eq!(kept, expected);
     let stream = RowSource::Stream(Box::new(Cursor::new(csv_of((0..1).map(row)))));
     let rows = RowsIn::open(
         stream,
-        &reading(RowFormat::Csv, 3),
+        &reading(FileFormat::Csv, 3),
         BUILT.transform.artefact(),
     )
     .unwrap();
@@ -369,7 +466,7 @@ fn columns_are_carried_along_and_others_are_ignored() {
 #[test]
 fn a_file_that_lacks_columns_is_refused_with_all_of_their_names() {
     let csv = b"kind,room,size\nx,1,2\n".to_vec();
-    let error = read_all(csv, &reading(RowFormat::Csv, 9))
+    let error = read_all(csv, &reading(FileFormat::Csv, 9))
         .unwrap_err()
         .to_string();
     assert!(
@@ -379,7 +476,7 @@ fn a_file_that_lacks_columns_is_refused_with_all_of_their_names() {
         "{error}"
     );
     let lines = b"{\"other\":1}\n".to_vec();
-    let error = read_all(lines, &reading(RowFormat::Ndjson, 9))
+    let error = read_all(lines, &reading(FileFormat::Ndjson, 9))
         .unwrap_err()
         .to_string();
     assert!(
@@ -391,10 +488,10 @@ fn a_file_that_lacks_columns_is_refused_with_all_of_their_names() {
 #[test]
 fn a_quote_that_is_left_open_ends_the_reading() {
     let csv = b"kind,new,rooms,size\nx,true,1,2\n\"x,true,1,2\nz,true,1,2\n".to_vec();
-    let error = read_all(csv, &reading(RowFormat::Csv, 9))
+    let error = read_all(csv, &reading(FileFormat::Csv, 9))
         .unwrap_err()
         .to_string();
-    assert!(error.contains("a quote is left open"), "{error}");
+    assert!(error.contains("a quote is not closed"), "{error}");
 }
 
 #[test]
@@ -411,16 +508,19 @@ fn keys_of_nested_objects_are_columns_by_their_path() {
 /// The cells of these columns of NDJSON, all of them numbers.
 fn cells_of(lines: &'static str, names: &[&str], as_written: bool) -> Vec<Vec<Option<f64>>> {
     let wanted: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
-    let mut rows = NdjsonRows::new(Box::new(Cursor::new(lines)), &wanted, as_written);
     let mut artefact = BUILT.transform.artefact().clone();
     let input = |name: &String| InputColumn {
         name: name.clone(),
         kind: InputKind::Numeric,
     };
     artefact.inputs = wanted.iter().map(input).collect();
-    let mut assembly = Assembly::new(&reading(RowFormat::Ndjson, 9), &artefact);
-    while rows.fill(&mut assembly).unwrap() {}
-    let found = assembly.take().unwrap().unwrap().inputs;
+    let reading = RowsReading {
+        names_as_written: as_written,
+        ..reading(FileFormat::Ndjson, 9)
+    };
+    let stream = RowSource::Stream(Box::new(Cursor::new(lines)));
+    let mut rows = RowsIn::open(stream, &reading, &artefact).unwrap();
+    let found = rows.next_rows().unwrap().unwrap().inputs;
     let columns = found.columns().iter();
     let columns = columns.map(|column| {
         let numbers = arrow::array::AsArray::as_primitive::<arrow::datatypes::Float64Type>(column);
@@ -463,8 +563,8 @@ fn columns_of_other_names_are_read_from_csv_and_parquet_too() {
             })
             .to_vec();
         let files = [
-            (RowFormat::Csv, csv.as_bytes().to_vec()),
-            (RowFormat::Parquet, parquet.clone()),
+            (FileFormat::Csv, csv.as_bytes().to_vec()),
+            (FileFormat::Parquet, parquet.clone()),
         ];
         for (format, bytes) in files {
             let stream = RowSource::Stream(Box::new(Cursor::new(bytes)));
@@ -505,22 +605,17 @@ async fn trap_39_rows_to_predict_are_read_by_the_signs_of_the_build() {
     let known = landed_types(&root, &manifest).await.unwrap();
     assert_eq!(known["a"], Utf8);
     for (format, text, landed) in [
-        (RowFormat::Csv, csv, known),
-        (RowFormat::Csv, csv, BTreeMap::new()),
-        (RowFormat::Ndjson, ndjson, BTreeMap::new()),
+        (FileFormat::Csv, csv, known),
+        (FileFormat::Csv, csv, BTreeMap::new()),
+        (FileFormat::Ndjson, ndjson, BTreeMap::new()),
     ] {
         let reading = RowsReading {
-            format: Some(format),
-            csv: CsvReading {
-                delimiter: Some(b';'),
-                ..CsvReading::default()
+            csv: CsvConfig {
+                delimiter: Some(";".into()),
+                ..CsvConfig::default()
             },
             landed,
-            contracts: Vec::new(),
-            names_as_written: false,
-            keep: Vec::new(),
-            max_missing_fraction: None,
-            batch_rows: 10,
+            ..reading(format, 10)
         };
         let stream = RowSource::Stream(Box::new(Cursor::new(text.as_bytes())));
         let mut rows = RowsIn::open(stream, &reading, transform.artefact()).unwrap();
@@ -536,10 +631,10 @@ async fn trap_39_rows_to_predict_are_read_by_the_signs_of_the_build() {
 
 #[test]
 fn csv_is_read_by_the_quote_the_comment_and_the_skipped_rows_of_the_source() {
-    let read = |csv: CsvReading, text: &'static str| {
+    let read = |csv: CsvConfig, text: &'static str| {
         let reading = RowsReading {
             csv,
-            ..reading(RowFormat::Csv, 10)
+            ..reading(FileFormat::Csv, 10)
         };
         let stream = RowSource::Stream(Box::new(Cursor::new(text.as_bytes())));
         let mut rows = RowsIn::open_texts(stream, &reading, "a").unwrap();
@@ -547,27 +642,27 @@ fn csv_is_read_by_the_quote_the_comment_and_the_skipped_rows_of_the_source() {
         let texts = found.into_texts().texts;
         texts.into_iter().flatten().collect::<Vec<_>>()
     };
-    let dialect = CsvReading {
+    let dialect = CsvConfig {
         quote: Some("'".into()),
         comment: Some("#".into()),
         skip_rows: 2,
-        ..CsvReading::default()
+        ..CsvConfig::default()
     };
     let text = "made by hand\n\n# a comment\na,b\n'x,y',1\n# another\n\"z\",2\n";
     assert_eq!(read(dialect, text), ["x,y", "\"z\""]);
-    let without = CsvReading {
+    let without = CsvConfig {
         quote: Some(String::new()),
-        ..CsvReading::default()
+        ..CsvConfig::default()
     };
     assert_eq!(read(without, "a,b\n\"x,1\n"), ["\"x"]);
 }
 
 #[test]
 fn csv_is_read_by_the_names_and_the_encoding_of_the_source() {
-    let read = |column: &str, csv: CsvReading, bytes: &[u8]| {
+    let read = |column: &str, csv: CsvConfig, bytes: &[u8]| {
         let reading = RowsReading {
             csv,
-            ..reading(RowFormat::Csv, 10)
+            ..reading(FileFormat::Csv, 10)
         };
         let stream = RowSource::Stream(Box::new(Cursor::new(bytes.to_vec())));
         let mut rows = RowsIn::open_texts(stream, &reading, column).map_err(|e| e.to_string())?;
@@ -576,50 +671,45 @@ fn csv_is_read_by_the_names_and_the_encoding_of_the_source() {
         let bad: Vec<String> = found.bad.values().map(|f| f.detail.clone()).collect();
         Ok::<_, String>((found.into_texts().texts, bad))
     };
-    let of = |columns: &[&str], is_without_header: bool| CsvReading {
+    let of = |columns: &[&str], header: bool| CsvConfig {
         columns: columns.iter().map(|name| (*name).to_owned()).collect(),
-        is_without_header,
-        ..CsvReading::default()
+        header,
+        ..CsvConfig::default()
     };
     let texts = |texts: &[&str]| {
         let texts = texts.iter().map(|text| Some((*text).to_owned()));
         Ok((texts.collect::<Vec<_>>(), Vec::<String>::new()))
     };
     // The first row is one, and the names are given or counted.
-    let found = read("b", of(&["a", "b"], true), b"1,x\n2,y\n");
+    let found = read("b", of(&["a", "b"], false), b"1,x\n2,y\n");
     assert_eq!(found, texts(&["x", "y"]));
-    let found = read("column_2", of(&[], true), b"1;x\n2;y\n");
+    let found = read("column_2", of(&[], false), b"1;x\n2;y\n");
     assert_eq!(found, texts(&["x", "y"]));
     // Names that replace those of the header.
-    let found = read("b", of(&["a", "b"], false), b"p;q\n1;x\n");
+    let found = read("b", of(&["a", "b"], true), b"p;q\n1;x\n");
     assert_eq!(found, texts(&["x"]));
-    let error = read("b", of(&["a", "b"], true), b"1,x,3\n").unwrap_err();
+    let error = read("b", of(&["a", "b"], false), b"1,x,3\n").unwrap_err();
     assert!(
         error.contains("3 fields, and `csv.columns` names 2"),
         "{error}"
     );
-    let skipping = CsvReading {
+    let skipping = CsvConfig {
         skip_rows: 2,
-        ..of(&["a", "b"], true)
+        ..of(&["a", "b"], false)
     };
     let (_, bad) = read("b", skipping, b"!\n!\n1,x\n2\n").unwrap();
-    assert_eq!(bad, ["line 4: 1 fields, the first row has 2"]);
-    // A decoder has the label, and its text is what is read.
-    let decoding = CsvReading {
-        encoding: Some("rot".into()),
-        decode: Some(|mut bytes, encoding, name| {
-            let mut read = Vec::new();
-            bytes.read_to_end(&mut read).map_err(|e| e.to_string())?;
-            read.iter_mut().for_each(|byte| *byte -= 1);
-            match (encoding, name) {
-                (Some("rot"), "standard input") => Ok(Box::new(Cursor::new(read))),
-                other => Err(format!("{other:?}")),
-            }
-        }),
-        ..CsvReading::default()
+    assert_eq!(
+        bad,
+        ["line 4 (byte 8 of the file): 1 field, the first row has 2"]
+    );
+    let decoding = CsvConfig {
+        encoding: Some("latin-1".into()),
+        ..CsvConfig::default()
     };
-    let bytes: Vec<u8> = b"a\nx\n".iter().map(|byte| byte + 1).collect();
-    assert_eq!(read("a", decoding, &bytes), texts(&["x"]));
+    assert_eq!(read("ä", decoding, b"\xe4\n\xf6\n"), texts(&["ö"]));
+    // UTF-16 is known by its mark.
+    let found = read("a", CsvConfig::default(), b"\xff\xfea\0\n\0x\0\n\0");
+    assert_eq!(found, texts(&["x"]));
 }
 
 #[test]
@@ -685,7 +775,7 @@ fn points_in_time_of_every_unit_and_zone_are_the_categories_that_the_build_has()
     let reading = RowsReading {
         landed: BTreeMap::new(),
         names_as_written: true,
-        ..reading(RowFormat::Parquet, 100)
+        ..reading(FileFormat::Parquet, 100)
     };
     let stream = RowSource::Stream(Box::new(Cursor::new(bytes)));
     let mut rows = RowsIn::open(stream, &reading, transform.artefact()).unwrap();
@@ -745,13 +835,13 @@ enum Outcome {
     Unused,
 }
 
-fn read_orders(format: RowFormat, bytes: Vec<u8>, contracts: &[ContractConfig]) -> Read {
+fn read_orders(format: FileFormat, bytes: Vec<u8>, contracts: &[ContractConfig]) -> Read {
     let reading = RowsReading {
         landed: ORDERS_BUILT.landed.clone(),
         contracts: contracts.to_vec(),
-        csv: CsvReading {
+        csv: CsvConfig {
             null_values: vec!["?".into()],
-            ..CsvReading::default()
+            ..CsvConfig::default()
         },
         ..reading(format, 3)
     };
@@ -759,7 +849,7 @@ fn read_orders(format: RowFormat, bytes: Vec<u8>, contracts: &[ContractConfig]) 
 }
 
 /// `read` has a row for each of `cases`.
-fn check_orders(format: RowFormat, read: &Read, cases: &[Case]) {
+fn check_orders(format: FileFormat, read: &Read, cases: &[Case]) {
     let features = &ORDERS_BUILT.transform.artefact().features;
     let (x, bad, _) = read;
     assert_eq!(x.len(), cases.len());
@@ -881,8 +971,8 @@ fn objects_with_values_that_could_not_land_are_set_aside_as_ingest_does() {
         format!("{}\n", Value::Object(object))
     };
     let lines: String = cases.iter().map(line).collect();
-    let read = read_orders(RowFormat::Ndjson, lines.into_bytes(), &[]);
-    check_orders(RowFormat::Ndjson, &read, &cases);
+    let read = read_orders(FileFormat::Ndjson, lines.into_bytes(), &[]);
+    check_orders(FileFormat::Ndjson, &read, &cases);
 }
 
 #[test]
@@ -946,8 +1036,8 @@ fn cells_of_csv_that_could_not_land_are_set_aside_as_ingest_does() {
         out.write_record(cells.iter().map(|(_, cell)| text(cell)))
             .unwrap();
     }
-    let read = read_orders(RowFormat::Csv, out.into_inner().unwrap(), &[]);
-    check_orders(RowFormat::Csv, &read, &cases);
+    let read = read_orders(FileFormat::Csv, out.into_inner().unwrap(), &[]);
+    check_orders(FileFormat::Csv, &read, &cases);
 }
 
 /// A file of the whole row, as often as `column` has cells.
@@ -1051,8 +1141,8 @@ fn cells_of_parquet_that_could_not_land_are_set_aside_as_ingest_does() {
     ];
     for (column, cases) in files {
         let bytes = parquet_with(cases[0].0, column);
-        let read = read_orders(RowFormat::Parquet, bytes, &[]);
-        check_orders(RowFormat::Parquet, &read, &cases);
+        let read = read_orders(FileFormat::Parquet, bytes, &[]);
+        check_orders(FileFormat::Parquet, &read, &cases);
     }
 }
 
@@ -1079,9 +1169,9 @@ fn the_contract_of_the_source_says_what_becomes_of_a_cell_that_cannot_land() {
             Conflict("integer, the value is a float `2.5`"),
         ),
     ] {
-        let read = read_orders(RowFormat::Ndjson, lines.into(), &[contract]);
+        let read = read_orders(FileFormat::Ndjson, lines.into(), &[contract]);
         let cases = [("paid", paid(), of_paid), ("n", json!(2.5), of_n)];
-        check_orders(RowFormat::Ndjson, &read, &cases);
+        check_orders(FileFormat::Ndjson, &read, &cases);
     }
 }
 
@@ -1090,7 +1180,7 @@ fn without_the_landing_zone_texts_are_read_as_they_look_and_no_row_is_lost() {
     let lines = "{\"paid\":\"x\",\"amount\":\"12,5\",\"n\":\"12\",\"code\":\"1\"}\n";
     let reading = RowsReading {
         landed: BTreeMap::new(),
-        ..reading(RowFormat::Ndjson, 3)
+        ..reading(FileFormat::Ndjson, 3)
     };
     let read = read_with(&ORDERS_BUILT.transform, lines.into(), &reading).unwrap();
     assert_eq!(read.1, BTreeMap::new());

@@ -50,7 +50,7 @@ impl Written {
             dates.push(Instant::iso());
         }
         Self {
-            format: reading.csv.format,
+            format: CellFormat::new(&reading.csv),
             dates: (column == Some(ColumnType::Timestamp)).then_some(dates),
             reads_iso_cells,
         }
@@ -63,6 +63,15 @@ impl Written {
 
     /// Converts the cell as landing would for a column of this type.
     pub(super) fn read(&self, landed: LandedAs, raw: &Raw<'_>) -> Read {
+        if let Raw::Time(text) = raw {
+            // It lands as a timestamp, whatever formats texts have.
+            let instant = self.dates.as_ref().map(|_| Instant::iso().of_text(text));
+            return match instant {
+                Some(Some(micros)) => Read::By(timestamp(micros)),
+                Some(None) => Read::Conflict,
+                None => Read::By(Raw::Text((*text).to_owned().into())),
+            };
+        }
         if let Some(dates) = &self.dates {
             let text = match raw {
                 Raw::Cell(text) if self.format.is_missing(text.trim()) => {
@@ -78,12 +87,7 @@ impl Written {
             let mut instants = dates.iter().chain(&iso);
             let found = instants.find_map(|instant| instant.of_text(text));
             return match found {
-                Some(micros) => {
-                    let mut text = Vec::new();
-                    plain::write_instant(micros, &mut text);
-                    let text = String::from_utf8_lossy(&text).into_owned();
-                    Read::By(Raw::Text(text.into()))
-                }
+                Some(micros) => Read::By(timestamp(micros)),
                 None => Read::Conflict,
             };
         }
@@ -108,6 +112,13 @@ impl Written {
             None => Read::AsItIs,
         }
     }
+}
+
+/// A timestamp as its column has it.
+fn timestamp(micros: i64) -> Raw<'static> {
+    let mut text = Vec::new();
+    plain::write_instant(micros, &mut text);
+    Raw::Text(String::from_utf8_lossy(&text).into_owned().into())
 }
 
 #[cfg(test)]
@@ -163,8 +174,10 @@ mod tests {
     fn cells_are_dates_of_iso_beside_declared_formats() {
         let column = |formats: &[&str]| {
             let reading = RowsReading {
-                format: None,
+                format: Default::default(),
                 csv: Default::default(),
+                records: String::new(),
+                archive: Default::default(),
                 landed: Default::default(),
                 contracts: vec![feedline_schemas::config::ContractConfig {
                     dates: formats.iter().map(|format| (*format).to_owned()).collect(),

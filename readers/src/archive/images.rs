@@ -17,6 +17,8 @@ use crate::{
 /// `archive.member`.
 pub(crate) struct ImageMembers<M> {
     members: M,
+    /// Name of the last member.
+    name: String,
     archive: String,
     layout: Layout,
     left_out: LeftOut,
@@ -27,6 +29,7 @@ impl<M> ImageMembers<M> {
     pub(crate) fn new(members: M, archive: &str, layout: &Layout) -> Self {
         Self {
             members,
+            name: String::new(),
             archive: archive.to_owned(),
             layout: layout.clone(),
             left_out: LeftOut::default(),
@@ -56,7 +59,15 @@ impl<M: Members> Rows for ImageMembers<M> {
             let (notices, name) = (&self.layout.notices, &self.layout.name);
             self.left_out.push(notices, name, "archive.member", advice);
         }
-        Ok(next.map(|(name, member)| record(&self.archive, &name, member)))
+        Ok(next.map(|(name, member)| {
+            let record = record(&self.archive, &name, member);
+            self.name = name;
+            record
+        }))
+    }
+
+    fn place(&self) -> String {
+        format!("member `{}`", shorten(&self.name, 200))
     }
 }
 

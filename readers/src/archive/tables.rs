@@ -152,4 +152,11 @@ impl<M: Members> Rows for TableMembers<M> {
             return Ok(Some(record));
         }
     }
+
+    fn place(&self) -> String {
+        match &self.now {
+            Some((name, rows)) => of_member(name, &rows.place()),
+            None => "the archive".to_owned(),
+        }
+    }
 }

@@ -41,6 +41,7 @@ fn layout(kind: Kind) -> Layout {
         format: FileFormat::Auto,
         csv: CsvConfig::default(),
         delimiter: None,
+        known_columns: Vec::new(),
         records: String::new(),
         json: JsonConfig::default(),
         text: TextConfig::default(),

@@ -11,7 +11,7 @@ use std::{
 
 use super::{Layout, Rows};
 use crate::{
-    csv_dialect::{self, Dialect, Text},
+    csv_dialect::{self, Delimiters, Dialect, Text},
     file_bytes::Begin,
     file_format::Kind,
     record::Record,
@@ -68,7 +68,9 @@ pub(crate) struct CsvRows {
     /// Line of the last row, if it may be in an open quote: at the end of the file that is an
     /// error.
     open_quote: Option<u64>,
-    pub header: Vec<String>,
+    /// Line of the last row.
+    line: u64,
+    pub(crate) header: Vec<String>,
     null_values: Vec<String>,
     dialect: Dialect,
     row: csv::ByteRecord,
@@ -82,7 +84,11 @@ impl CsvRows {
             Kind::Csv { delimiter } => delimiter,
             _ => b',',
         };
-        let delimiters = (layout.delimiter, usual);
+        let delimiters = Delimiters {
+            configured: layout.delimiter,
+            usual,
+            known_columns: &layout.known_columns,
+        };
         let (name, notices) = (&layout.name, &layout.notices);
         let (reader, dialect) = csv_dialect::open(reader, &layout.csv, delimiters, name, notices)?;
         let left = Arc::new(AtomicU64::new(ROW));
@@ -112,6 +118,7 @@ impl CsvRows {
             left,
             last_byte,
             open_quote: None,
+            line: 0,
             header,
             null_values,
             is_ahead: is_any && !dialect.has_header,
@@ -159,11 +166,11 @@ impl CsvRows {
                 true => "the header",
                 false => "the first row",
             };
-            let detail = format!(
-                "{} fields, {first} has {}",
-                self.row.len(),
-                self.header.len()
-            );
+            let fields = match self.row.len() {
+                1 => "1 field".to_owned(),
+                count => format!("{count} fields"),
+            };
+            let detail = format!("{fields}, {first} has {}", self.header.len());
             return Err(("ragged_row", detail));
         }
         let cell = |(name, bytes): (&String, &[u8])| match std::str::from_utf8(bytes) {
@@ -228,6 +235,7 @@ impl Rows for CsvRows {
         let is_open = spans_lines && !is_whole;
         let place = self.row.position();
         let line = self.dialect.base_line + place.map_or(0, csv::Position::line);
+        self.line = line;
         self.open_quote = is_open.then_some(line);
         Ok(Some(self.record().map_or_else(
             |(reason, detail)| {
@@ -242,6 +250,14 @@ impl Rows for CsvRows {
             },
             Record::Value,
         )))
+    }
+
+    fn place(&self) -> String {
+        format!("line {}", self.line)
+    }
+
+    fn columns(&mut self) -> Result<Option<Vec<String>>, String> {
+        Ok(Some(self.header.clone()))
     }
 }
 

@@ -52,6 +52,10 @@ impl Rows for Lines {
             }
         }
     }
+
+    fn place(&self) -> String {
+        format!("line {}", self.number)
+    }
 }
 
 impl Lines {
@@ -116,6 +120,10 @@ impl Rows for Elements {
             .elements
             .next()
             .map(|value| Record::of(value, || format!("element {}", self.number))))
+    }
+
+    fn place(&self) -> String {
+        format!("element {}", self.number)
     }
 }
 

@@ -1,7 +1,10 @@
 //! Opening the records of a file by its format.
 
+use std::{fs::File, io::BufReader, path::Path};
+
 use super::{
-    Layout, Rows, csv_rows::CsvRows, json_rows::Lines, one_pass::of_reader, read_whole, unpacked,
+    Layout, Rows, csv_rows::CsvRows, json_rows::Lines, one_pass::of_reader, read_whole, unpack,
+    unpacked,
 };
 use crate::{
     archive,
@@ -60,4 +63,19 @@ pub fn open(
         rows.next()?;
     }
     Ok(rows)
+}
+
+/// Opens the records of the local file at `path`. Archives, images and idx files are refused: they
+/// are opened through a store.
+///
+/// # Errors
+/// As [`open`].
+pub fn open_local(path: &Path, layout: &Layout) -> Result<Box<dyn Rows>, String> {
+    let file = File::open(path).map_err(|e| e.to_string())?;
+    match (layout.kind, layout.packing) {
+        (Kind::Parquet, Packing::Plain) => {
+            ParquetRows::boxed(file, 0, layout.archive.max_ratio.get())
+        }
+        (_, packing) => of_reader(unpack(BufReader::new(file), packing)?, layout),
+    }
 }
