@@ -13,6 +13,7 @@ pub(crate) struct TarMembers {
     reader: Box<dyn Read + Send>,
     headers: Headers,
     bounds: Bounds,
+    is_ended: bool,
 }
 
 impl TarMembers {
@@ -35,6 +36,7 @@ impl TarMembers {
             reader: unpacked(file, packing)?,
             headers: Headers::default(),
             bounds: Bounds::new(config, file.mark.bytes),
+            is_ended: false,
         })
     }
 
@@ -87,9 +89,12 @@ impl TarMembers {
 
 impl Members for TarMembers {
     fn next(&mut self, wanted: &dyn Fn(&str) -> bool) -> Result<Option<(String, Member)>, String> {
-        loop {
+        while !self.is_ended {
             match self.header()? {
-                Entry::Zeros => return self.end().map(|()| None),
+                Entry::Zeros => {
+                    self.end()?;
+                    self.is_ended = true;
+                }
                 Entry::Extension { bytes } => {
                     let data = self.data(bytes)?;
                     self.headers.extend(&data)?;
@@ -119,5 +124,6 @@ impl Members for TarMembers {
                 }
             }
         }
+        Ok(None)
     }
 }
