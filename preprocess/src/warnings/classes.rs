@@ -1,13 +1,28 @@
 //! Warnings of the classes of a target and of their rows in each split.
 
+use std::collections::BTreeMap;
+
 use feedline_schemas::{
+    config::Task,
     manifest::ClassCounts,
     report::Warning,
     transform::{FittedTarget, TransformArtefact},
 };
 
-use super::{COLUMNS, first_of, quoted, warning};
-use crate::landed_columns::shown;
+use super::{
+    message::{COLUMNS, GROUPS, first_of, percent, quoted, warning},
+    spelling::{alike, difference, is_number},
+};
+use crate::{landed_columns::shown, reject_reason, transform::reason};
+
+/// Key that lists the classes of a target.
+const KEY_CLASSES: &str = "dataset.classes";
+
+/// Minimum class count for the check of a classification.
+const MANY_CLASSES: usize = 32;
+
+/// Mean rows per class below which a target has too many classes.
+const FEW_ROWS: u64 = 20;
 
 /// Fewest training rows of a class whose absence from a split is worth a warning: of a tenth of all rows, one is expected there.
 const TRAINED: u64 = 10;
@@ -71,6 +86,150 @@ pub(crate) fn without_rows(
         );
         warning("classes_absent_from_split", "dataset.split", message)
     })
+}
+
+/// Warns of labels that are alike, of listed classes without rows, and of very many classes.
+pub(super) fn class_warnings(artefact: &TransformArtefact) -> Vec<Warning> {
+    let Some(FittedTarget::Classification {
+        column,
+        classes,
+        counts,
+    }) = &artefact.target
+    else {
+        return Vec::new();
+    };
+    let found = [
+        labels_alike(column, classes, counts),
+        classes_without_rows(column, classes, counts),
+        many_classes(column, classes, artefact.fitted_rows),
+    ];
+    found.into_iter().flatten().collect()
+}
+
+/// Warns of labels that differ in their spelling only.
+fn labels_alike(column: &str, classes: &[String], counts: &[u64]) -> Option<Warning> {
+    let alike = alike(classes.iter().zip(counts.iter().copied()));
+    (!alike.is_empty()).then(|| {
+        let message = format!(
+            "labels of `{}` differ in {} only and are classes of their own: {}; write them alike in the source, or with \
+             `lower(trim(...))` in `dataset.sql`",
+            shown(column),
+            difference(&alike),
+            first_of(&alike, GROUPS)
+        );
+        warning("labels_alike", "dataset.sql", message)
+    })
+}
+
+/// Warns of classes that the configuration lists and no training row has.
+fn classes_without_rows(column: &str, classes: &[String], counts: &[u64]) -> Option<Warning> {
+    let empty = classes.iter().zip(counts).filter(|(_, rows)| **rows == 0);
+    let empty: Vec<String> = empty.map(|(class, _)| quoted(class)).collect();
+    (!empty.is_empty()).then(|| {
+        let message = format!(
+            "no training row has a class of `{}` that `dataset.classes` lists, so no model can learn it: {}",
+            shown(column),
+            first_of(&empty, COLUMNS)
+        );
+        warning("classes_without_rows", KEY_CLASSES, message)
+    })
+}
+
+/// Warns of very many classes that are numbers or have few rows each.
+fn many_classes(column: &str, classes: &[String], rows: u64) -> Option<Warning> {
+    let are_numbers = classes.iter().all(|class| is_number(class));
+    let mean = rows / (classes.len() as u64).max(1);
+    (classes.len() >= MANY_CLASSES && (are_numbers || mean < FEW_ROWS)).then(|| {
+        let numbers = match are_numbers {
+            true => {
+                ", all of them numbers; to predict a number set `dataset.task = \"regression\"`"
+            }
+            false => "; is this the column to predict?",
+        };
+        let message = format!(
+            "target `{}` has {} classes in {} training rows, {mean} rows a class{numbers}",
+            shown(column),
+            classes.len(),
+            rows
+        );
+        warning("many_classes", "dataset.task", message)
+    })
+}
+
+/// Returns the column and the classes of a target that is a class.
+fn target_classes(artefact: &TransformArtefact) -> Option<(&str, &[String])> {
+    match &artefact.target {
+        Some(FittedTarget::Classification {
+            column, classes, ..
+        }) => Some((column, classes)),
+        Some(FittedTarget::Regression { .. }) | None => None,
+    }
+}
+
+/// Warns of classes of a target whose ids were others `before`.
+pub(crate) fn moved_classes(
+    before: &TransformArtefact,
+    now: &TransformArtefact,
+) -> Option<Warning> {
+    let ((other, before), (column, now)) = target_classes(before).zip(target_classes(now))?;
+    if column != other {
+        return None;
+    }
+    let ids: BTreeMap<&String, usize> = before.iter().zip(0..).collect();
+    let moved = now.iter().enumerate().filter_map(|(id, class)| {
+        let old = ids.get(class).filter(|old| **old != id)?;
+        Some(format!("{} from {old} to {id}", quoted(class)))
+    });
+    let moved: Vec<String> = moved.collect();
+    (!moved.is_empty()).then(|| {
+        let message = format!(
+            "{} classes of `{}` have other ids than in the dataset before: {}; `train.init` matches classes by name, other \
+             readers must take the names of the new dataset; list the classes to fix their ids",
+            moved.len(),
+            shown(column),
+            first_of(&moved, COLUMNS)
+        );
+        warning("class_ids_moved", KEY_CLASSES, message)
+    })
+}
+
+/// Warns of rows of classes that no training row has. `rows` were kept.
+pub(crate) fn unknown_classes(
+    rejected: &BTreeMap<String, u64>,
+    column: &str,
+    task: Task,
+    rows: u64,
+) -> Option<Warning> {
+    let unknown = rejected.get(reason::UNKNOWN_CLASS).copied();
+    let unknown = unknown.filter(|_| task == Task::Classification)?;
+    let message = format!(
+        "{unknown} rows, beside the {rows} that were kept ({}), have a class of `{}` that no training row has, and were rejected \
+         as `{}`: the figures on validation and test rows are without them; a class that is listed here has an id without training rows",
+        percent(unknown, rows + unknown),
+        shown(column),
+        reason::UNKNOWN_CLASS
+    );
+    Some(warning("unknown_classes", KEY_CLASSES, message))
+}
+
+/// Warns of rows with labels that `dataset.classes` does not list. `rows` were kept.
+pub(crate) fn unlisted_classes(
+    rejected: &BTreeMap<String, u64>,
+    column: &str,
+    classes: &[String],
+    rows: u64,
+) -> Option<Warning> {
+    let unlisted = rejected.get(reject_reason::UNLISTED_CLASS).copied()?;
+    let classes: Vec<String> = classes.iter().map(|class| quoted(class)).collect();
+    let message = format!(
+        "{unlisted} rows, beside the {rows} that were kept ({}), have a label of `{}` that is none of the listed classes {}, \
+         and were rejected as `{}`; the files of rejects have each label",
+        percent(unlisted, rows + unlisted),
+        shown(column),
+        first_of(&classes, COLUMNS),
+        reject_reason::UNLISTED_CLASS
+    );
+    Some(warning("unlisted_classes", KEY_CLASSES, message))
 }
 
 #[cfg(test)]

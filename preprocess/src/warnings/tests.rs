@@ -1,4 +1,8 @@
-use super::*;
+use super::{
+    are_many, duplicates_dropped,
+    message::first_of,
+    spelling::{alike, is_number},
+};
 
 #[test]
 fn numbers_are_told_in_the_signs_of_people() {

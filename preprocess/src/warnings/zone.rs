@@ -2,7 +2,7 @@
 
 use feedline_schemas::{config::SeriesConfig, record::ColumnType, report::Warning};
 
-use super::warning;
+use super::message::warning;
 use crate::landed_columns::{MergedColumn, shown};
 
 /// Warns of a series whose times landed as instants, so that its zone sets calendar parts only.

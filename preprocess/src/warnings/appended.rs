@@ -1,0 +1,100 @@
+//! Warnings of appended rows, and of rows that landed since the last build.
+
+use std::collections::BTreeMap;
+
+use feedline_schemas::report::{FeatureShift, Warning};
+
+use super::{
+    categories::UNKNOWN_CATEGORIES,
+    cells::{INFINITE_CAPPED, NAN_MISSING, TEXTS_NOT_NUMBERS},
+    keys::MISSING_KEYS,
+    message::{COLUMNS, GROUPS, first_of, percent, share, warning},
+};
+use crate::landed_columns::shown;
+
+/// Codes of warnings whose figures cover the rows of one build alone.
+const OF_ONE_BUILD: [&str; 5] = [
+    TEXTS_NOT_NUMBERS,
+    INFINITE_CAPPED,
+    MISSING_KEYS,
+    NAN_MISSING,
+    UNKNOWN_CATEGORIES,
+];
+
+/// Text before the newest message about appended rows.
+const APPENDED: &str = "; in the rows appended last: ";
+
+/// Merges the warnings of a dataset with those of appended rows. A new one replaces that with its
+/// code, or is added to its message where the figures cover the appended rows alone.
+pub(crate) fn with_appended(before: &[Warning], appended: Vec<Warning>) -> Vec<Warning> {
+    let column = |warning: &Warning| warning.message.split('`').nth(1).map(str::to_owned);
+    let mut all = before.to_vec();
+    // Those of the rows appended before are no longer those appended last.
+    all.retain(|warning| warning.code != MANY_REJECTS);
+    for new in appended {
+        let is_same = |old: &&mut Warning| match new.code.as_str() {
+            TEXTS_NOT_NUMBERS => old.code == new.code && column(old) == column(&new),
+            code => old.code == code,
+        };
+        match all.iter_mut().find(is_same) {
+            Some(old) if OF_ONE_BUILD.contains(&new.code.as_str()) => {
+                let first = old.message.split(APPENDED).next().unwrap_or_default();
+                old.message = format!("{first}{APPENDED}{}", new.message);
+            }
+            Some(old) => *old = new,
+            None => all.push(new),
+        }
+    }
+    all
+}
+
+/// Code of the warning of appended rows that were rejected.
+const MANY_REJECTS: &str = "many_rejects";
+
+/// Warns of appended rows with a larger share of rejects than a build allows of all rows.
+pub(crate) fn many_rejects(
+    rejected: &BTreeMap<String, u64>,
+    rows: u64,
+    limit: f64,
+) -> Option<Warning> {
+    let all: u64 = rejected.values().sum();
+    (share(all, rows) > limit).then(|| {
+        let reasons: Vec<String> = rejected
+            .iter()
+            .map(|(reason, rows)| format!("{rows} as `{reason}`"))
+            .collect();
+        let message = format!(
+            "{all} of the {rows} rows appended last ({}) were rejected ({}), a larger share than `dataset.max_reject_fraction` = {limit}: \
+             the build stops only where all rows of the dataset, those before included, are above it; look at the source",
+            percent(all, rows),
+            first_of(&reasons, GROUPS)
+        );
+        warning(MANY_REJECTS, "dataset.max_reject_fraction", message)
+    })
+}
+
+/// Warns of training rows landed since the last build that differ from earlier ones, when the
+/// dataset is rebuilt from all of them.
+pub(crate) fn new_rows_differ(shifts: &[FeatureShift], rows: [u64; 2]) -> Option<Warning> {
+    let shifted: Vec<String> = shifts
+        .iter()
+        .map(|shift| {
+            format!(
+                "`{}` has mean {:.4} where it had {:.4} ({:.2} deviations away)",
+                shown(&shift.feature),
+                shift.after,
+                shift.before,
+                shift.deviations.abs()
+            )
+        })
+        .collect();
+    (!shifted.is_empty()).then(|| {
+        let [before, new] = rows;
+        let message = format!(
+            "the {new} training rows that landed since the last build differ from the {before} before, in the units of its \
+             transform: {}; dataset and transform are now made of all of them, so train again or look at the source",
+            first_of(&shifted, COLUMNS)
+        );
+        warning("new_rows_differ", "dataset.profile", message)
+    })
+}

@@ -1,0 +1,108 @@
+//! Warnings of duplicates: dropped ones, copies with other labels, and equal rows in several splits.
+
+use feedline_schemas::{
+    manifest::{ConflictCounts, Split},
+    report::Warning,
+};
+
+use super::message::{COLUMNS, first_of, percent, share, warning};
+use crate::landed_columns::{listed, shown};
+
+/// Fraction of the rows above which dropped duplicates are worth a warning.
+const DUPLICATES: f64 = 0.01;
+
+/// Code of a warning of dropped duplicates.
+const DUPLICATES_DROPPED: &str = "duplicates_dropped";
+
+/// Returns whether the dropped duplicates are many enough for a warning.
+pub(crate) fn are_many(duplicates: u64, rows: u64) -> bool {
+    share(duplicates, rows) > DUPLICATES
+}
+
+/// Warns of duplicates dropped by default. `sample` describes a row that has some.
+pub(crate) fn duplicates_dropped(dropped: u64, rows: u64, sample: Option<&str>) -> Option<Warning> {
+    let sample = sample.map_or_else(String::new, |sample| format!(", such as {sample}"));
+    are_many(dropped, rows).then(|| {
+        let message = format!(
+            "{dropped} of {rows} rows ({}) were dropped since they equal another row in every column{sample}; where equal rows \
+             are different observations, keep them with `dataset.dedup = \"none\"`: all copies of a row are then in one split",
+            percent(dropped, rows)
+        );
+        warning(DUPLICATES_DROPPED, "dataset.dedup", message)
+    })
+}
+
+/// Code of a warning about copies of images with other targets.
+const LABELS_DIFFER: &str = "labels_differ";
+
+/// Warns of images whose copies have other values of `target`. `sample` names one.
+pub(crate) fn labels_differ(counts: ConflictCounts, target: &str, sample: &str) -> Option<Warning> {
+    let ConflictCounts { contents, rows } = counts;
+    (contents > 0).then(|| {
+        let message = format!(
+            "{contents} images appear in {rows} rows with different values of `{target}`{sample}; of each image the row \
+             that \
+             landed first is kept, and the values of the others are lost: correct the labels, or keep all rows with \
+             `dataset.dedup = \"none\"`"
+        );
+        warning(LABELS_DIFFER, "dataset.dedup", message)
+    })
+}
+
+/// Warns of sources that dropped duplicate records before landing, each with the count.
+pub(crate) fn left_at_landing(sources: &[(String, u64)]) -> Option<Warning> {
+    let sources: Vec<String> = sources
+        .iter()
+        .map(|(source, records)| format!("`{source}` ({records} records)"))
+        .collect();
+    (!sources.is_empty()).then(|| {
+        let message = format!(
+            "`dataset.dedup = \"none\"` keeps copies that landed, and sources left out records that were equal to others: {}; \
+             set their `batch.dedup_window = 0` and ingest into another root to have them",
+            first_of(&sources, COLUMNS)
+        );
+        warning("copies_left_at_landing", "batch.dedup_window", message)
+    })
+}
+
+/// Warns of rows of other splits that equal a training row in all features, before any step, and in the target. `equal` has those of each split and the
+/// rows looked at, of validation and test; `columns` are those in which such rows may differ.
+pub(crate) fn equal_rows(
+    equal: [(u64, u64); 2],
+    columns: &[String],
+    (is_sample, keeps_copies): (bool, bool),
+) -> Option<Warning> {
+    let is_much = |(equal, rows): &(u64, u64)| *equal > 1 && are_many(*equal, *rows);
+    if !equal.iter().any(is_much) || columns.is_empty() {
+        return None;
+    }
+    let splits = [Split::Validation, Split::Test].into_iter().zip(equal);
+    let splits = splits.filter(|(_, (_, rows))| *rows > 0);
+    let splits: Vec<String> = splits
+        .map(|(split, (equal, rows))| {
+            format!("{equal} of {rows} {split} rows ({})", percent(equal, rows))
+        })
+        .collect();
+    let names: Vec<&str> = columns.iter().map(String::as_str).collect();
+    let listed_columns: Vec<String> = names.iter().map(|n| format!("\"{}\"", shown(n))).collect();
+    let of_sample = if is_sample {
+        ", in a sample of the rows,"
+    } else {
+        ""
+    };
+    let also = if keeps_copies {
+        " and `dataset.dedup = \"exact\"`"
+    } else {
+        ""
+    };
+    let message = format!(
+        "{} equal a training row in every feature, as they landed, and in the target{of_sample}, and differ \
+         from it in columns that no model sees: {}; where these are copies under another name, figures of validation and test are too \
+         good: leave those columns out of what makes rows different with `dataset.dedup_ignore = [{}]`{also}, or name in \
+         `dataset.split.key` what copies share; where they are different observations, nothing is wrong",
+        splits.join(" and "),
+        listed(&names, "`"),
+        listed_columns.join(", ")
+    );
+    Some(warning("equal_rows", "dataset.dedup_ignore", message))
+}

@@ -1,0 +1,115 @@
+//! Warnings of features that hold the target or values of other rows.
+
+use feedline_schemas::report::Warning;
+
+use super::message::{COLUMNS, SHOWN, first_of, warning};
+use crate::{
+    landed_columns::shown,
+    leakage::{self, Leak},
+    sql::other_rows::Construct,
+};
+
+/// Warns of features that give the target away in training rows.
+pub(crate) fn target_leakage(target: &str, leaks: &[Leak]) -> Vec<Warning> {
+    let target = shown(target);
+    let alone: Vec<String> = leaks.iter().filter_map(describe_leak).collect();
+    let quoted = |name: &str| format!("\"{}\"", shown(name));
+    let mut found = Vec::new();
+    if !alone.is_empty() {
+        let drop = leakage::columns_of(leaks).into_iter().map(quoted);
+        let message = format!(
+            "each of these features alone gives the target `{target}` away in (nearly) all training rows looked at: {}; where it \
+             is not known before the target is, leave it out with `dataset.drop = [{}]`",
+            first_of(&alone, COLUMNS),
+            first_of(&drop.collect::<Vec<_>>(), COLUMNS)
+        );
+        found.push(warning("target_leakage", "dataset.drop", message));
+    }
+    for leak in leaks {
+        let Leak::Sum { terms, residual } = leak else {
+            continue;
+        };
+        let names = terms.iter().map(|(name, _)| quoted(name));
+        let sum = terms.iter().map(|(name, factor)| {
+            let factor = format!("{factor:.6}");
+            let factor = factor.trim_end_matches('0').trim_end_matches('.');
+            format!("{factor} x `{}`", shown(name))
+        });
+        let message = format!(
+            "the target `{target}` is a sum of features in all training rows looked at: {} and a constant, with {residual:.1e} of \
+             its variance left; where they are not known before the target is, leave them out with `dataset.drop = [{}]`",
+            sum.collect::<Vec<_>>().join(" + "),
+            names.collect::<Vec<_>>().join(", ")
+        );
+        found.push(warning("target_is_sum", "dataset.drop", message));
+    }
+    found
+}
+
+/// Describes a feature that gives the target away by itself.
+fn describe_leak(leak: &Leak) -> Option<String> {
+    Some(match leak {
+        Leak::Line {
+            column,
+            correlation,
+        } => format!("`{}` (correlation {correlation:.6})", shown(column)),
+        Leak::Order {
+            column,
+            correlation,
+        } => format!(
+            "`{}` (correlation of ranks {correlation:.6})",
+            shown(column)
+        ),
+        Leak::Values { column, fraction } => format!(
+            "`{}` (one class for each value in {:.2} % of the rows)",
+            shown(column),
+            fraction * 100.0
+        ),
+        Leak::Groups { column, explained } => format!(
+            "`{}` (its values explain {:.3} % of the variance)",
+            shown(column),
+            explained * 100.0
+        ),
+        Leak::Ranges { column, ranges } => {
+            format!(
+                "`{}` ({ranges} ranges of it have one class each)",
+                shown(column)
+            )
+        }
+        Leak::Sum { .. } => return None,
+    })
+}
+
+/// Warns of columns of `dataset.sql` that are made of other rows, each with what makes it so.
+pub(crate) fn made_of_other_rows(found: &[(&str, &Construct)]) -> Option<Warning> {
+    let columns: Vec<String> = found
+        .iter()
+        .map(|(column, construct)| {
+            let Construct { text, sight, .. } = construct;
+            let text: String = text.chars().take(2 * SHOWN).collect();
+            format!(
+                "`{}` by {} of {}",
+                shown(column),
+                quoted_call(&text),
+                sight.rows()
+            )
+        })
+        .collect();
+    (!columns.is_empty()).then(|| {
+        let message = format!(
+            "the query makes columns of other rows, which no check of the splits sees, so they may hold values of another \
+             split: {}; make such features with `[[dataset.feature]]`, which are checked, or let windows look back along \
+             `dataset.split.time` alone and set a `dataset.split.embargo` as long as they do",
+            first_of(&columns, COLUMNS)
+        );
+        warning("sql_sees_other_rows", "dataset.sql", message)
+    })
+}
+
+/// A call in backticks; words as they are.
+fn quoted_call(text: &str) -> String {
+    match text.contains('(') {
+        true => format!("`{}`", shown(text)),
+        false => shown(text),
+    }
+}

@@ -1,0 +1,45 @@
+//! Parts of messages that several warnings share.
+
+use feedline_schemas::report::Warning;
+
+use crate::landed_columns::shown;
+
+/// Groups of values that one warning names.
+pub(super) const GROUPS: usize = 5;
+
+/// Columns that one warning names.
+pub(super) const COLUMNS: usize = 10;
+
+/// Characters of a value that a message shows.
+pub(super) const SHOWN: usize = 40;
+
+/// Makes warning `code`, about `key`.
+pub(super) fn warning(code: &str, key: &str, message: String) -> Warning {
+    Warning::new(code, message).with_key(key)
+}
+
+/// Formats a fraction as a percentage.
+pub(super) fn percent(part: u64, whole: u64) -> String {
+    format!("{:.1} %", share(part, whole) * 100.0)
+}
+
+#[expect(clippy::cast_precision_loss, reason = "a share needs no 53 bits")]
+pub(super) fn share(part: u64, whole: u64) -> f64 {
+    part as f64 / whole.max(1) as f64
+}
+
+/// Quotes a value in backticks, shortened.
+pub(crate) fn quoted(value: &str) -> String {
+    let short: String = value.chars().take(SHOWN).collect();
+    let more = if short.len() < value.len() { "..." } else { "" };
+    format!("`{}{more}`", shown(&short))
+}
+
+/// Lists the first of `parts`, and how many more exist.
+pub(super) fn first_of(parts: &[String], most: usize) -> String {
+    let first = parts[..parts.len().min(most)].join(", ");
+    match parts.len().saturating_sub(most) {
+        0 => first,
+        more => format!("{first} and {more} more"),
+    }
+}

@@ -1,0 +1,75 @@
+//! Values that differ in their spelling only, and numbers that are written as text.
+
+use std::collections::BTreeMap;
+
+use unicode_normalization::UnicodeNormalization;
+
+use super::message::quoted;
+
+/// Writes a value without differences of blanks, letter case and Unicode form.
+pub(crate) fn folded(value: &str) -> String {
+    let words: Vec<&str> = value.split_whitespace().collect();
+    let words = words.join(" ");
+    match words.is_ascii() {
+        true => words.to_ascii_lowercase(),
+        // A letter and its accent are one character or two.
+        false => words
+            .nfkc()
+            .collect::<String>()
+            .to_lowercase()
+            .nfkc()
+            .collect(),
+    }
+}
+
+/// Names the differences of values that are [`alike`].
+pub(super) fn difference(alike: &[String]) -> &'static str {
+    match alike.iter().all(|values| values.is_ascii()) {
+        true => "blanks or letter case",
+        false => "blanks, letter case or Unicode form",
+    }
+}
+
+/// Groups values that are equal but for blanks, letter case and Unicode form, each group as text with
+/// the rows of each value.
+pub(super) fn alike<'a>(values: impl Iterator<Item = (&'a String, u64)>) -> Vec<String> {
+    let mut groups: BTreeMap<String, Vec<(&str, u64)>> = BTreeMap::new();
+    for (value, rows) in values {
+        groups
+            .entry(folded(value))
+            .or_default()
+            .push((value.as_str(), rows));
+    }
+    let several = groups.into_values().filter(|group| group.len() > 1);
+    let mut several: Vec<Vec<(&str, u64)>> = several.collect();
+    for group in &mut several {
+        group.sort_by_key(|(value, rows)| (std::cmp::Reverse(*rows), *value));
+    }
+    several.sort_by_key(|group| std::cmp::Reverse(group.iter().map(|(_, rows)| rows).sum::<u64>()));
+    let text = |group: Vec<(&str, u64)>| {
+        let values = group.iter();
+        let values = values.map(|(value, rows)| format!("{} ({rows} rows)", quoted(value)));
+        values.collect::<Vec<_>>().join(" and ")
+    };
+    several.into_iter().map(text).collect()
+}
+
+/// Returns whether a string is a number as people write one: with a point or a comma, a sign, a
+/// percent sign.
+pub(super) fn is_number(text: &str) -> bool {
+    let text = text.trim().trim_end_matches('%').trim_end();
+    let digits = text.strip_prefix(['+', '-']).unwrap_or(text);
+    let is_code =
+        digits.len() > 1 && digits.starts_with('0') && digits.as_bytes()[1].is_ascii_digit();
+    if is_code || !digits.starts_with(|c: char| c.is_ascii_digit() || c == '.' || c == ',') {
+        return false;
+    }
+    let whole = digits
+        .rsplit_once([',', '.'])
+        .map_or(digits, |(whole, _)| whole);
+    let mut groups = whole.split([',', '.']);
+    let first = groups.next().map_or(0, str::len);
+    let is_grouped = (1..=3).contains(&first) && groups.all(|group| group.len() == 3);
+    digits.replace(',', ".").parse::<f64>().is_ok()
+        || (is_grouped && digits.replace([',', '.'], "").parse::<u64>().is_ok())
+}
