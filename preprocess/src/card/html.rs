@@ -107,61 +107,43 @@ pub(super) struct Histogram<'a> {
 impl Histogram<'_> {
     /// The drawing. Bars are as high as their fraction of all cells.
     pub(super) fn figure(&self) -> String {
-        let (title, [low, high]) = (self.title, self.range);
-        let Some((below, inside, above)) = parts(self.counts) else {
-            return empty(title);
+        let Some(bars) = HistogramBars::of(self) else {
+            return empty(self.title);
         };
-        let all = exact(self.counts.iter().sum::<u64>().max(1));
-        let shares: Vec<f64> = inside.iter().map(|count| exact(*count) / all).collect();
-        let beside = self.beside.and_then(|(name, counts)| {
-            let (_, inside, _) = parts(counts)?;
-            let all = exact(counts.iter().sum());
-            let shares = inside.iter().map(|count| exact(*count) / all);
-            (all > 0.0).then(|| (name, shares.collect::<Vec<f64>>()))
-        });
-        let others = beside.iter().flat_map(|(_, shares)| shares);
-        let most = shares
-            .iter()
-            .chain(others)
-            .fold(0.0, |most: f64, s| most.max(*s));
-        let top = round_up(most);
+        let (low, high) = (number(self.range[0]), number(self.range[1]));
         let mut words = format!(
-            "{title}: {} to {}, at most {:.1} % of the cells in a bar.",
-            number(low),
-            number(high),
-            most * 100.0
+            "{}: {low} to {high}, at most {:.1} % of the cells in a bar.",
+            self.title,
+            bars.most * 100.0
         );
-        let (right, bottom) = (WIDTH - RIGHT, HEIGHT - BOTTOM);
-        let width = (right - LEFT) / exact(inside.len() as u64);
-        let tall = |share: f64| share / top * (bottom - TOP);
-        let mut drawn = String::new();
-        for part in [0.0, 0.5, 1.0] {
-            let y = bottom - tall(top * part);
-            drawn += &format!(
-                "<path class=\"grid\" d=\"M{LEFT} {y:.1}H{right}\"/><text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\">{} %</text>\n",
-                LEFT - 5.0,
-                y + 4.0,
-                plain(top * part * 100.0)
-            );
-        }
-        for (i, share) in shares.iter().enumerate().filter(|(_, share)| **share > 0.0) {
-            let tall = tall(*share).max(0.5);
-            let (x, y) = (LEFT + width * exact(i as u64), bottom - tall);
-            drawn += &format!(
-                "<rect class=\"bar\" x=\"{x:.1}\" y=\"{y:.1}\" width=\"{:.1}\" height=\"{tall:.1}\"/>\n",
-                (width - 1.0).max(0.5)
-            );
-        }
-        if let Some((name, shares)) = &beside {
-            let mut path = format!("M{LEFT} {bottom}");
-            for (i, share) in shares.iter().enumerate() {
-                let end = LEFT + width * exact(i as u64 + 1);
-                path += &format!("V{:.1}H{end:.1}", bottom - tall(*share));
-            }
-            drawn += &format!("<path class=\"beside\" d=\"{path}V{bottom}\"/>\n");
+        let mut drawn = bars.grid() + &bars.rectangles();
+        if let Some((name, shares)) = &bars.beside {
+            drawn += &bars.outline(shares);
             words += &format!(" The outline is the {name} split.");
         }
+        drawn += &self.axis_labels();
+        for (i, mark) in self.marks.iter().enumerate() {
+            words += &format!(" Marked: {}.", mark.1);
+            drawn += &self.mark(i, mark);
+        }
+        let (right, bottom) = (WIDTH - RIGHT, HEIGHT - BOTTOM);
+        drawn += &format!("<path class=\"axis\" d=\"M{LEFT} {bottom}H{right}\"/>\n");
+        let mut out = figure(self.title, &words, HEIGHT, &drawn);
+        let notes = bars.notes();
+        if !notes.is_empty() {
+            out.truncate(out.len() - "</figure>\n".len());
+            let notes = escape(&notes.join(" "));
+            out += &format!("<p class=\"quiet\">{notes}</p></figure>\n");
+        }
+        out
+    }
+
+    /// Numbers below the axis: its ends and its middle.
+    fn axis_labels(&self) -> String {
+        let (right, bottom) = (WIDTH - RIGHT, HEIGHT - BOTTOM);
+        let [low, high] = self.range;
         let middle = low / 2.0 + high / 2.0;
+        let mut drawn = String::new();
         for (value, x, anchor) in [
             (low, LEFT, "start"),
             (middle, f64::midpoint(LEFT, right), "middle"),
@@ -173,29 +155,7 @@ impl Histogram<'_> {
                 number(value)
             );
         }
-        for (i, mark) in self.marks.iter().enumerate() {
-            words += &format!(" Marked: {}.", mark.1);
-            drawn += &self.mark(i, mark);
-        }
-        drawn += &format!("<path class=\"axis\" d=\"M{LEFT} {bottom}H{right}\"/>\n");
-        let mut out = figure(title, &words, HEIGHT, &drawn);
-        let mut notes = Vec::new();
-        if let Some((name, _)) = &beside {
-            notes.push(format!("The outline is the {name} split."));
-        }
-        if below + above > 0 {
-            notes.push(format!(
-                "{below} cells are below what is drawn, {above} above."
-            ));
-        }
-        if !notes.is_empty() {
-            out.truncate(out.len() - "</figure>\n".len());
-            out += &format!(
-                "<p class=\"quiet\">{}</p></figure>\n",
-                escape(&notes.join(" "))
-            );
-        }
-        out
+        drawn
     }
 
     /// A place on the axis, with its word.
@@ -218,6 +178,113 @@ impl Histogram<'_> {
             TOP - 8.0 - if i == 0 { 13.0 } else { 0.0 },
             escape(word)
         )
+    }
+}
+
+/// Bars of a histogram as fractions of all cells, and the scale that they are drawn to.
+struct HistogramBars<'a> {
+    below: u64,
+    above: u64,
+    shares: Vec<f64>,
+    /// Another split in the same parts, with its name.
+    beside: Option<(&'a str, Vec<f64>)>,
+    /// Height of the highest bar.
+    most: f64,
+    /// End of the axis of heights.
+    top: f64,
+}
+
+impl<'a> HistogramBars<'a> {
+    /// `None` where the histogram has no part.
+    fn of(histogram: &Histogram<'a>) -> Option<Self> {
+        let (below, inside, above) = parts(histogram.counts)?;
+        let all = exact(histogram.counts.iter().sum::<u64>().max(1));
+        let shares: Vec<f64> = inside.iter().map(|count| exact(*count) / all).collect();
+        let beside = histogram.beside.and_then(|(name, counts)| {
+            let (_, inside, _) = parts(counts)?;
+            let all = exact(counts.iter().sum());
+            let shares = inside.iter().map(|count| exact(*count) / all);
+            (all > 0.0).then(|| (name, shares.collect::<Vec<f64>>()))
+        });
+        let others = beside.iter().flat_map(|(_, shares)| shares);
+        let most = shares
+            .iter()
+            .chain(others)
+            .fold(0.0, |most: f64, s| most.max(*s));
+        Some(Self {
+            below,
+            above,
+            shares,
+            beside,
+            most,
+            top: round_up(most),
+        })
+    }
+
+    /// Width of a bar with its space.
+    fn width(&self) -> f64 {
+        (WIDTH - RIGHT - LEFT) / exact(self.shares.len() as u64)
+    }
+
+    /// Height of a bar of this fraction of the cells.
+    fn tall(&self, share: f64) -> f64 {
+        share / self.top * (HEIGHT - BOTTOM - TOP)
+    }
+
+    /// Horizontal lines with their percentages.
+    fn grid(&self) -> String {
+        let (right, bottom, top) = (WIDTH - RIGHT, HEIGHT - BOTTOM, self.top);
+        let mut drawn = String::new();
+        for part in [0.0, 0.5, 1.0] {
+            let y = bottom - self.tall(top * part);
+            drawn += &format!(
+                "<path class=\"grid\" d=\"M{LEFT} {y:.1}H{right}\"/><text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\">{} %</text>\n",
+                LEFT - 5.0,
+                y + 4.0,
+                plain(top * part * 100.0)
+            );
+        }
+        drawn
+    }
+
+    fn rectangles(&self) -> String {
+        let (width, bottom) = (self.width(), HEIGHT - BOTTOM);
+        let mut drawn = String::new();
+        let shares = self.shares.iter().enumerate();
+        for (i, share) in shares.filter(|(_, share)| **share > 0.0) {
+            let tall = self.tall(*share).max(0.5);
+            let (x, y) = (LEFT + width * exact(i as u64), bottom - tall);
+            drawn += &format!(
+                "<rect class=\"bar\" x=\"{x:.1}\" y=\"{y:.1}\" width=\"{:.1}\" height=\"{tall:.1}\"/>\n",
+                (width - 1.0).max(0.5)
+            );
+        }
+        drawn
+    }
+
+    /// The other split, as a line around its bars.
+    fn outline(&self, shares: &[f64]) -> String {
+        let (width, bottom) = (self.width(), HEIGHT - BOTTOM);
+        let mut path = format!("M{LEFT} {bottom}");
+        for (i, share) in shares.iter().enumerate() {
+            let end = LEFT + width * exact(i as u64 + 1);
+            path += &format!("V{:.1}H{end:.1}", bottom - self.tall(*share));
+        }
+        format!("<path class=\"beside\" d=\"{path}V{bottom}\"/>\n")
+    }
+
+    /// Sentences below the drawing.
+    fn notes(&self) -> Vec<String> {
+        let beside = self.beside.iter();
+        let outline = beside.map(|(name, _)| format!("The outline is the {name} split."));
+        let mut notes: Vec<String> = outline.collect();
+        let (below, above) = (self.below, self.above);
+        if below + above > 0 {
+            notes.push(format!(
+                "{below} cells are below what is drawn, {above} above."
+            ));
+        }
+        notes
     }
 }
 
