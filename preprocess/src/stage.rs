@@ -76,18 +76,14 @@ pub(crate) async fn stage(
         .filter(|i| i.by_default && i.column.kind == InputKind::Categorical);
     let counted: Vec<String> = counted.map(|i| i.column.name.clone()).collect();
     let mut tasks = JoinSet::new();
-    for (partition, stream) in frame
-        .execute_stream_partitioned()
-        .await?
-        .into_iter()
-        .enumerate()
-    {
+    let streams = frame.execute_stream_partitioned().await?;
+    for (partition, stream) in streams.into_iter().enumerate() {
         let path = |name: &str| scratch.path(&format!("{name}-{partition}.parquet"));
         let mut worker = Worker::new(&schema, &kept, &counted, path, Arc::clone(&meter));
         worker.converter = images.map(|images| Converter::new(images, &schema));
         tasks.spawn(worker.run(stream));
     }
-    let mut staged = Staged {
+    let staged = Staged {
         session: session.clone(),
         folder: scratch.path(""),
         schema,
@@ -101,6 +97,20 @@ pub(crate) async fn stage(
         near_images: None,
         conflicts: LabelConflicts::default(),
     };
+    let (mut staged, mut rejects, lengths) = gather(tasks, staged).await?;
+    if let Some(images) = images.filter(|images| images.how.hashes) {
+        let (settled, odd) = copies::settle(staged, spec, images, &lengths, scratch).await?;
+        staged = settled;
+        rejects.merge(odd);
+    }
+    Ok((staged, rejects))
+}
+
+/// Adds the results of all workers to `staged`. Returns it, the rejected rows, and the embeddings by their length.
+async fn gather(
+    mut tasks: JoinSet<Result<Done, Error>>,
+    mut staged: Staged,
+) -> Result<(Staged, Rejects, BTreeMap<usize, u64>), Error> {
     let mut lengths = BTreeMap::new();
     let mut rejects = Rejects::default();
     while let Some(done) = tasks.join_next().await {
@@ -118,12 +128,7 @@ pub(crate) async fn stage(
         }
         rejects.merge(done.rejects);
     }
-    if let Some(images) = images.filter(|images| images.how.hashes) {
-        let (settled, odd) = copies::settle(staged, spec, images, &lengths, scratch).await?;
-        staged = settled;
-        rejects.merge(odd);
-    }
-    Ok((staged, rejects))
+    Ok((staged, rejects, lengths))
 }
 
 /// Stages one partition.

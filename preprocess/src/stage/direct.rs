@@ -28,7 +28,7 @@ use xxhash_rust::xxh3::xxh3_64;
 use super::{
     pieces::{Form, PieceWriter, Pieces, Sizes, Written},
     staged::{Distinct, Staged},
-    tuples::{self, Tuples, copies},
+    tuples::{self, Copies, Repeated, Tuples, copies},
 };
 use crate::{
     Context, Error,
@@ -80,29 +80,13 @@ pub(crate) struct Direct {
 impl Direct {
     /// For the rows of `sources`; `None` where rows are no such rows, or memory is short.
     pub(crate) fn of(spec: &DatasetSpec, sources: &[Landed], context: &Context) -> Option<Self> {
-        let config = &spec.config;
-        let differs = !config.dedup_ignore.is_empty() || config.split.column().is_some();
-        let is_plain = spec.payloads().next().is_none()
-            && spec.near_dup.is_none()
-            && config.text.is_none()
-            && matches!(spec.rule, Rule::Hash | Rule::Named(_))
-            && config.split.frozen().is_none()
-            && config.conflicts.is_none()
-            && spec.series.is_none()
-            // All copies of a row would come together in one bucket.
-            && config.dedup == DedupMode::Exact
-            && config.shards.shuffle
-            // Copies may have other texts there, and which of them stays is known too late to count them.
-            && !(differs && spec.inputs.iter().any(is_counted))
-            // Workers find copies where their rows are; here it would take the memory of this machine.
-            && context.engine.is_local();
         let rows: u64 = sources.iter().map(Landed::rows).sum();
         let threads = context.partitions.max(1);
         let memory = context.memory_bytes.unwrap_or(u64::MAX);
         // A worker holds what it gathers, in lists that may have as much room left over; buckets are read by as many.
         let room = memory / 12 / threads as u64;
         let fits = rows.saturating_mul(tuples::ROW_BYTES) <= memory / 3;
-        if !is_plain || !fits || room < GATHERED_LEAST {
+        if !is_plain(spec, context) || !fits || room < GATHERED_LEAST {
             return None;
         }
         let short = match sources {
@@ -114,39 +98,10 @@ impl Direct {
             ] => files.short.clone(),
             _ => BTreeSet::new(),
         };
-        let inputs = spec.inputs.iter().map(|input| &input.column);
-        let cells = inputs.clone().map(|input| match input.kind {
-            InputKind::Numeric if short.contains(&input.name) => SHORT_BYTES,
-            _ => CELL_BYTES,
-        });
-        let beside = CELL_BYTES * (spec.kept.len() as u64 + 1);
-        let mut bytes = rows.saturating_mul(SYSTEM_BYTES + cells.sum::<u64>() + beside);
-        let is_text = inputs
-            .clone()
-            .any(|input| input.kind == InputKind::Categorical);
-        if is_text || !spec.kept.iter().all(kept::is_number) {
-            // Texts are as long as they are.
-            let joined = spec.joins.iter().map(|join| {
-                let source = std::slice::from_ref(&join.source);
-                unpacked(source).div_ceil(join.source.rows().max(1))
-            });
-            bytes = bytes.saturating_add(unpacked(sources));
-            bytes = bytes.saturating_add(rows.saturating_mul(joined.sum()));
-        }
-        let bucket = bytes.div_ceil(1 << MOST_BITS);
-        let bucket = bucket.clamp(GATHERED, GATHERED_MOST).min(room);
-        let gathered = bytes / GATHERED_SHARE;
-        let gathered = gathered.clamp(bucket, GATHERED_OF_MANY).min(room);
-        // Hashes fill buckets unevenly, by a little.
-        let buckets = bytes.div_ceil(bucket).next_power_of_two();
-        let bits = buckets.trailing_zeros();
-        (bits <= MOST_BITS).then_some(Self {
+        Some(Self {
+            sizes: sizes(bytes_of(spec, sources, &short), room)?,
             short,
-            sizes: Sizes {
-                gathered: usize::try_from(gathered).unwrap_or(usize::MAX),
-                bits,
-            },
-            dedup: config.dedup,
+            dedup: spec.config.dedup,
             threads,
         })
     }
@@ -164,88 +119,238 @@ impl Direct {
             .filter(|i| frame.schema().field(*i).name() != system_columns::REJECT)
             .collect();
         let schema: SchemaRef = Arc::new(frame.schema().as_arrow().project(&kept)?);
-        let inputs = spec.inputs.iter().map(|input| input.column.name.as_str());
-        let form = Form::new(&schema, &self.short, &inputs.collect());
-        let order = ShuffleKey::new(spec.config.shards.seed);
-        let counted = spec.inputs.iter().filter(|input| is_counted(input));
-        let distinct: BTreeMap<String, Distinct> = counted
-            .map(|i| (i.column.name.clone(), Distinct::default()))
-            .collect();
-        let mut tasks = JoinSet::new();
-        let streams = frame.execute_stream_partitioned().await?;
-        for (i, stream) in streams.into_iter().enumerate() {
-            let paths = Split::ALL.map(|split| scratch.path(&format!("{split}-{i}.arrow")));
-            let worker = Worker {
-                kept: kept.clone(),
-                pieces: PieceWriter::new(form.clone(), order.clone(), self.sizes, paths),
-                tuples: Tuples::default(),
-                dedup: self.dedup,
-                bad: ScratchFile::new(scratch.path(&format!("bad-{i}.parquet")), rejects::schema()),
-                distinct: distinct.clone(),
-                meter: Arc::clone(&meter),
-            };
-            tasks.spawn(worker.run(stream));
-        }
-        let mut pieces = Pieces::new(form, order, self.sizes);
-        let (mut all, mut bad, mut counts) = (Vec::new(), Vec::new(), distinct);
-        while let Some(done) = tasks.join_next().await {
-            let done = done.map_err(joined)??;
-            pieces.add(done.written);
-            all.push(done.tuples);
-            bad.extend(done.bad);
-            for (name, found) in done.distinct {
-                let all = counts.entry(name).or_default();
-                found.0.into_iter().for_each(|hash| all.add(hash));
-            }
-        }
         let threads = self.threads;
-        let work = move || {
-            let copies = copies(all, threads);
-            let repeated = copies.repeated.map(|most| (most, pieces.find(most.first)));
-            let rows = pieces.without(&copies);
-            (copies, repeated, pieces, rows)
-        };
-        let (copies, repeated, pieces, rows) =
-            tokio::task::spawn_blocking(work).await.map_err(joined)?;
-        tracing::debug!(copies = copies.len(), "copies were found");
-        let mut rejects = RejectWriter::new(scratch.path("rejects.parquet"));
-        for file in bad {
-            // The rows in the order of one file, so that what is held is one batch.
-            let table = ParquetFiles {
-                store: ObjectStoreUrl::local_filesystem(),
-                schema: rejects::schema(),
-                files: vec![file],
-            };
-            let mut batches = session
-                .read_table(Arc::new(table))?
-                .execute_stream()
-                .await?;
-            while let Some(batch) = batches.try_next().await? {
-                let origins = batch.column(0).as_primitive::<UInt64Type>().values().iter();
-                let reasons = batch.column(1).as_string::<i32>().iter().flatten();
-                let rows = origins.copied().zip(reasons.map(str::to_owned));
-                rejects.push(
-                    rows.filter(|(origin, _)| !copies.contains(*origin))
-                        .collect(),
-                )?;
-            }
-        }
+        let pass = DirectPass::new(self, kept, &schema, spec, scratch, meter);
+        let gathered = pass.run(frame).await?;
+        let (bad, distinct) = (gathered.bad, gathered.distinct);
+        let kept = drop_copies(gathered.pieces, gathered.tuples, threads).await?;
+        let rejects = RejectWriter::new(scratch.path("rejects.parquet"));
+        let rejects = reject_originals(session, bad, &kept.copies, rejects).await?;
         let mut staged = Staged {
             session: session.clone(),
             folder: scratch.path(""),
             schema,
             splits: Default::default(),
-            pieces: Some((Arc::new(pieces), threads)),
-            distinct: counts,
+            pieces: Some((Arc::new(kept.pieces), threads)),
+            distinct,
             near_images: None,
-            repeated,
+            repeated: kept.repeated,
             conflicts: LabelConflicts::default(),
         };
-        for (part, rows) in staged.splits.iter_mut().zip(rows) {
+        for (part, rows) in staged.splits.iter_mut().zip(kept.rows) {
             part.rows = rows;
         }
-        Ok((staged, rejects.finish()?))
+        Ok((staged, rejects))
     }
+}
+
+/// Returns true if the rows can be staged in this way.
+fn is_plain(spec: &DatasetSpec, context: &Context) -> bool {
+    let config = &spec.config;
+    let differs = !config.dedup_ignore.is_empty() || config.split.column().is_some();
+    spec.payloads().next().is_none()
+        && spec.near_dup.is_none()
+        && config.text.is_none()
+        && matches!(spec.rule, Rule::Hash | Rule::Named(_))
+        && config.split.frozen().is_none()
+        && config.conflicts.is_none()
+        && spec.series.is_none()
+        // All copies of a row would come together in one bucket.
+        && config.dedup == DedupMode::Exact
+        && config.shards.shuffle
+        // Copies may have other texts there, and which of them stays is known too late to count them.
+        && !(differs && spec.inputs.iter().any(is_counted))
+        // Workers find copies where their rows are; here it would take the memory of this machine.
+        && context.engine.is_local()
+}
+
+/// Bytes of all rows in scratch, about. Columns in `short` have 32 bits a cell.
+fn bytes_of(spec: &DatasetSpec, sources: &[Landed], short: &BTreeSet<String>) -> u64 {
+    let rows: u64 = sources.iter().map(Landed::rows).sum();
+    let inputs = spec.inputs.iter().map(|input| &input.column);
+    let cells = inputs.clone().map(|input| match input.kind {
+        InputKind::Numeric if short.contains(&input.name) => SHORT_BYTES,
+        _ => CELL_BYTES,
+    });
+    let beside = CELL_BYTES * (spec.kept.len() as u64 + 1);
+    let bytes = rows.saturating_mul(SYSTEM_BYTES + cells.sum::<u64>() + beside);
+    let is_text = inputs
+        .clone()
+        .any(|input| input.kind == InputKind::Categorical);
+    if !is_text && spec.kept.iter().all(kept::is_number) {
+        return bytes;
+    }
+    // Texts are as long as they are.
+    let joined = spec.joins.iter().map(|join| {
+        let source = std::slice::from_ref(&join.source);
+        unpacked(source).div_ceil(join.source.rows().max(1))
+    });
+    bytes
+        .saturating_add(unpacked(sources))
+        .saturating_add(rows.saturating_mul(joined.sum()))
+}
+
+/// Sizes of the pieces of `bytes` bytes, where a worker has `room`; `None` where these are too many buckets.
+fn sizes(bytes: u64, room: u64) -> Option<Sizes> {
+    let bucket = bytes.div_ceil(1 << MOST_BITS);
+    let bucket = bucket.clamp(GATHERED, GATHERED_MOST).min(room);
+    let gathered = bytes / GATHERED_SHARE;
+    let gathered = gathered.clamp(bucket, GATHERED_OF_MANY).min(room);
+    // Hashes fill buckets unevenly, by a little.
+    let buckets = bytes.div_ceil(bucket).next_power_of_two();
+    let bits = buckets.trailing_zeros();
+    (bits <= MOST_BITS).then_some(Sizes {
+        gathered: usize::try_from(gathered).unwrap_or(usize::MAX),
+        bits,
+    })
+}
+
+/// A pass over the plan, with one worker per partition.
+struct DirectPass<'a> {
+    direct: Direct,
+    /// Columns that are staged.
+    kept: Vec<usize>,
+    form: Form,
+    order: ShuffleKey,
+    /// Values of the columns whose values are counted: none yet.
+    distinct: BTreeMap<String, Distinct>,
+    scratch: &'a Scratch,
+    meter: Arc<Meter>,
+}
+
+/// Results of all workers.
+struct DirectResults {
+    pieces: Pieces,
+    tuples: Vec<Tuples>,
+    bad: Vec<ScanFile>,
+    distinct: BTreeMap<String, Distinct>,
+}
+
+impl<'a> DirectPass<'a> {
+    fn new(
+        direct: Direct,
+        kept: Vec<usize>,
+        schema: &SchemaRef,
+        spec: &DatasetSpec,
+        scratch: &'a Scratch,
+        meter: Arc<Meter>,
+    ) -> Self {
+        let inputs = spec.inputs.iter().map(|input| input.column.name.as_str());
+        let counted = spec.inputs.iter().filter(|input| is_counted(input));
+        let distinct = counted.map(|i| (i.column.name.clone(), Distinct::default()));
+        Self {
+            form: Form::new(schema, &direct.short, &inputs.collect()),
+            order: ShuffleKey::new(spec.config.shards.seed),
+            distinct: distinct.collect(),
+            direct,
+            kept,
+            scratch,
+            meter,
+        }
+    }
+
+    /// Stages all partitions at once.
+    async fn run(self, frame: DataFrame) -> Result<DirectResults, Error> {
+        let mut tasks = JoinSet::new();
+        let streams = frame.execute_stream_partitioned().await?;
+        for (partition, stream) in streams.into_iter().enumerate() {
+            tasks.spawn(self.worker(partition).run(stream));
+        }
+        let mut gathered = DirectResults {
+            pieces: Pieces::new(self.form, self.order, self.direct.sizes),
+            tuples: Vec::new(),
+            bad: Vec::new(),
+            distinct: self.distinct,
+        };
+        while let Some(done) = tasks.join_next().await {
+            let done = done.map_err(joined)??;
+            gathered.pieces.add(done.written);
+            gathered.tuples.push(done.tuples);
+            gathered.bad.extend(done.bad);
+            for (name, found) in done.distinct {
+                let all = gathered.distinct.entry(name).or_default();
+                found.0.into_iter().for_each(|hash| all.add(hash));
+            }
+        }
+        Ok(gathered)
+    }
+
+    fn worker(&self, partition: usize) -> Worker {
+        let path = |name: String| self.scratch.path(&name);
+        let paths = Split::ALL.map(|split| path(format!("{split}-{partition}.arrow")));
+        let bad = path(format!("bad-{partition}.parquet"));
+        let (form, order) = (self.form.clone(), self.order.clone());
+        Worker {
+            kept: self.kept.clone(),
+            pieces: PieceWriter::new(form, order, self.direct.sizes, paths),
+            tuples: Tuples::default(),
+            dedup: self.direct.dedup,
+            bad: ScratchFile::new(bad, rejects::schema()),
+            distinct: self.distinct.clone(),
+            meter: Arc::clone(&self.meter),
+        }
+    }
+}
+
+/// Pieces without copies of rows.
+struct DistinctRows {
+    pieces: Pieces,
+    /// Rows of each split.
+    rows: [u64; 3],
+    copies: Copies,
+    /// The row that occurs most often, and where it is stored.
+    repeated: Option<(Repeated, Option<(Split, usize)>)>,
+}
+
+/// Finds the copies among `tuples`, and takes them out of the pieces.
+async fn drop_copies(
+    mut pieces: Pieces,
+    tuples: Vec<Tuples>,
+    threads: usize,
+) -> Result<DistinctRows, Error> {
+    let work = move || {
+        let copies = copies(tuples, threads);
+        let repeated = copies.repeated.map(|most| (most, pieces.find(most.first)));
+        let rows = pieces.without(&copies);
+        DistinctRows {
+            pieces,
+            rows,
+            copies,
+            repeated,
+        }
+    };
+    let found = tokio::task::spawn_blocking(work).await.map_err(joined)?;
+    tracing::debug!(copies = found.copies.len(), "copies were found");
+    Ok(found)
+}
+
+/// Writes the rejected rows in `files` that are no copies to `rejects`. The rows of one file come in order, so that memory
+/// holds one batch.
+async fn reject_originals(
+    session: &SessionContext,
+    files: Vec<ScanFile>,
+    copies: &Copies,
+    mut rejects: RejectWriter,
+) -> Result<Rejects, Error> {
+    for file in files {
+        let table = ParquetFiles {
+            store: ObjectStoreUrl::local_filesystem(),
+            schema: rejects::schema(),
+            files: vec![file],
+        };
+        let mut batches = session
+            .read_table(Arc::new(table))?
+            .execute_stream()
+            .await?;
+        while let Some(batch) = batches.try_next().await? {
+            let origins = batch.column(0).as_primitive::<UInt64Type>().values().iter();
+            let reasons = batch.column(1).as_string::<i32>().iter().flatten();
+            let rows = origins.copied().zip(reasons.map(str::to_owned));
+            let rows = rows.filter(|(origin, _)| !copies.contains(*origin));
+            rejects.push(rows.collect())?;
+        }
+    }
+    rejects.finish()
 }
 
 /// Returns true if its values are counted, since they may turn out to identify rows.
