@@ -8,9 +8,10 @@ use arrow::{
 };
 use feedline_schemas::{
     ids::Origin,
-    manifest::{CutCounts, Layout, RowTokens, TokenType},
+    manifest::{CutCounts, Layout, RowTokens, Split, TargetKind, TokenType},
     pnm,
     record::ColumnType::{Binary, Float64, Utf8},
+    transform::FittedTarget,
 };
 use feedline_storage::Store;
 use serde_json::{Value, json};
@@ -326,107 +327,67 @@ async fn torn(root: &Store) -> usize {
     splits.values().filter(|splits| splits.len() > 1).count()
 }
 
+/// Replaces `from` by `to` in the configuration, adds `more`, and expects a refusal that begins with `message`.
+async fn check_refused(root: &Store, [from, to, more, message]: [&str; 4]) {
+    let (context, _scratch) = context(root, 1);
+    let config = format!("{MULTI}{more}").replace(from, to);
+    let refused = build(&pipeline(&config), &context).await.unwrap_err();
+    let refused = refused.to_string();
+    assert!(refused.starts_with(&format!("`{message}")), "{refused}");
+}
+
+#[tokio::test]
+async fn parts_without_a_fitting_column_are_named() {
+    let root = rows().await;
+    let both = "image_column = \"photo\"\ntext_column = \"words\"\n";
+    let none = "dataset.kind`: rows of several parts have an image or a text";
+    check_refused(&root, [both, "", "", none]).await;
+    let no_image = "dataset.image_column`: column `words` does not hold image files";
+    check_refused(&root, ["\"photo\"", "\"words\"", "", no_image]).await;
+    let no_text = "dataset.text_column`: column `size` does not hold text";
+    check_refused(&root, ["\"words\"", "\"size\"", "", no_text]).await;
+    let misspelt = "dataset.text_column`: there is no column `wrods`";
+    check_refused(&root, ["\"words\"", "\"wrods\"", "", misspelt]).await;
+    let (multi, one) = ("kind = \"multi\"", "kind = \"rows\"");
+    let other_kind = "dataset.image_column`: it is for `dataset.kind = \"multi\"`";
+    check_refused(&root, [multi, one, "", other_kind]).await;
+    let (target, text) = ("target = \"label\"", "target = \"words\"");
+    let both_uses = "dataset.target`: it is also the payload of the rows";
+    check_refused(&root, [target, text, "", both_uses]).await;
+}
+
 #[tokio::test]
 async fn settings_that_do_not_go_together_are_named() {
     let root = rows().await;
-    let check = async |from: &str, to: &str, more: &str, message: &str| {
-        let (context, _scratch) = context(&root, 1);
-        let config = format!("{MULTI}{more}").replace(from, to);
-        let refused = build(&pipeline(&config), &context).await.unwrap_err();
-        let refused = refused.to_string();
-        assert!(refused.starts_with(&format!("`{message}")), "{refused}");
-    };
-    let both = "image_column = \"photo\"\ntext_column = \"words\"\n";
-    check(
-        both,
-        "",
-        "",
-        "dataset.kind`: rows of several parts have an image or a text",
-    )
-    .await;
-    check(
-        "\"photo\"",
-        "\"words\"",
-        "",
-        "dataset.image_column`: column `words` does not hold image files",
-    )
-    .await;
-    check(
-        "\"words\"",
-        "\"size\"",
-        "",
-        "dataset.text_column`: column `size` does not hold text",
-    )
-    .await;
-    check(
-        "\"words\"",
-        "\"wrods\"",
-        "",
-        "dataset.text_column`: there is no column `wrods`",
-    )
-    .await;
-    check(
-        "kind = \"multi\"",
-        "kind = \"rows\"",
-        "",
-        "dataset.image_column`: it is for `dataset.kind = \"multi\"`",
-    )
-    .await;
-    check(
-        "target = \"label\"",
-        "target = \"words\"",
-        "",
-        "dataset.target`: it is also the payload of the rows",
-    )
-    .await;
-    check(
-        "",
-        "",
-        "content = \"photo\"\n",
-        "dataset.content`: rows of several parts name them",
-    )
-    .await;
-    check(
-        "",
-        "",
-        "features = [\"words\"]\n",
-        "dataset.features`: `words` is the image or the text",
-    )
-    .await;
-    check(
-        "",
-        "",
-        "tokens = { pack = \"fill\" }\n",
-        "dataset.tokens.pack`: the text of a row stays in its row",
-    )
-    .await;
-    let no_text = "text_column = \"words\"\n";
-    check(
-        no_text,
-        "",
-        "tokens = { window = 8 }\n",
-        "dataset.tokens`: it is for",
-    )
-    .await;
-    check(
-        "image_column = \"photo\"\n",
-        "",
-        "image = { store = \"png\" }\n",
-        "dataset.image`: the rows have no image",
-    )
-    .await;
     let looks =
         "image = { store = \"png\", duplicates = \"pixels\" }\nsplit = { by = \"range\" }\n";
-    check(
-        "",
-        "",
-        looks,
-        "dataset.split.by`: rows that share an image share a split",
-    )
-    .await;
-    assert!(
-        refused(&root, "near_dup = { keep = \"all\" }\n")
-            .await
-            .contains("dataset.near_dup.keep")
-    );
+    for (more, message) in [
+        (
+            "content = \"photo\"\n",
+            "dataset.content`: rows of several parts name them",
+        ),
+        (
+            "features = [\"words\"]\n",
+            "dataset.features`: `words` is the image or the text",
+        ),
+        (
+            "tokens = { pack = \"fill\" }\n",
+            "dataset.tokens.pack`: the text of a row stays in its row",
+        ),
+        (
+            looks,
+            "dataset.split.by`: rows that share an image share a split",
+        ),
+    ] {
+        check_refused(&root, ["", "", more, message]).await;
+    }
+    let text = "text_column = \"words\"\n";
+    let (tokens, message) = ("tokens = { window = 8 }\n", "dataset.tokens`: it is for");
+    check_refused(&root, [text, "", tokens, message]).await;
+    let image = "image_column = \"photo\"\n";
+    let steps = "image = { store = \"png\" }\n";
+    let message = "dataset.image`: the rows have no image";
+    check_refused(&root, [image, "", steps, message]).await;
+    let refused = refused(&root, "near_dup = { keep = \"all\" }\n").await;
+    assert!(refused.contains("dataset.near_dup.keep"), "{refused}");
 }

@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use arrow::{
-    array::{ArrayRef, AsArray, RecordBatch},
+    array::{ArrayRef, AsArray, FixedSizeBinaryArray, RecordBatch, StringArray},
     datatypes::UInt64Type,
 };
 use datafusion::{logical_expr::ident, prelude::DataFrame};
@@ -97,7 +97,7 @@ impl<'a> RowWriter<'a> {
         }
     }
 
-    /// Writes the good rows of a batch, sets aside the bad ones, and returns how many were written.
+    /// Writes the good rows of a batch, rejects the bad ones, and returns how many were written.
     pub(super) async fn write(
         &mut self,
         batch: &RecordBatch,
@@ -105,79 +105,90 @@ impl<'a> RowWriter<'a> {
         encoded: &Encoded,
         writer: &mut SplitWriter<'_>,
     ) -> Result<u64, Error> {
-        let hashes = column(batch, system_columns::HASH).as_fixed_size_binary();
-        let origins = column(batch, system_columns::ORIGIN).as_primitive::<UInt64Type>();
         let bad = set_aside(self.rejects, batch, applied)?;
+        self.count_cells(applied);
+        self.count_targets(applied, &bad);
+        self.measure_features(applied, &bad);
+        let kept = self.kept.iter().map(|name| Arc::clone(column(batch, name)));
+        let rows = TransformedRows {
+            batch,
+            applied,
+            kept: kept.collect(),
+            bad,
+        };
+        match writer.takes_rows() {
+            true => rows.push_runs(self.features, writer).await,
+            false => self.push_each(&rows, encoded, writer).await,
+        }
+    }
+
+    /// Counts infinite cells and unknown values, those of bad rows among them.
+    fn count_cells(&mut self, applied: &Applied) {
         for (column, cells) in &applied.infinite {
             *self.infinite.entry(column.clone()).or_default() += cells;
         }
         for (column, rows) in &applied.unknown {
             *self.unknown.entry(column.clone()).or_default() += rows.len() as u64;
         }
+    }
+
+    /// Counts the classes of good rows, or adds up their numeric targets.
+    fn count_targets(&mut self, applied: &Applied, bad: &[bool]) {
         match &applied.y {
             Some(TargetValues::Classification(ids)) => {
-                for (id, _) in ids.iter().zip(&bad).filter(|(_, is_bad)| !**is_bad) {
+                for (id, _) in ids.iter().zip(bad).filter(|(_, is_bad)| !**is_bad) {
                     let id = usize::try_from(*id).expect("the transform makes ids from 0");
                     self.classes[id] += 1;
                 }
             }
             Some(TargetValues::Regression(y)) => {
-                let good = y.iter().zip(&bad).filter(|(_, is_bad)| !**is_bad);
-                for (y, _) in good.filter(|(y, _)| y.is_finite()) {
-                    self.targets[0].add(f64::from(*y));
-                    self.extremes.add_target(0, *y);
-                }
+                let good = y.iter().zip(bad).filter(|(_, is_bad)| !**is_bad);
+                good.for_each(|(y, _)| self.add_target(0, *y));
             }
             Some(TargetValues::Regressions { y, targets }) => {
-                let rows = y.chunks_exact(*targets).zip(&bad);
+                let rows = y.chunks_exact(*targets).zip(bad);
                 for (row, _) in rows.filter(|(_, is_bad)| !**is_bad) {
-                    for (target, y) in row.iter().enumerate().filter(|(_, y)| y.is_finite()) {
-                        self.targets[target].add(f64::from(*y));
-                        self.extremes.add_target(target, *y);
-                    }
+                    let cells = row.iter().enumerate();
+                    cells.for_each(|(target, y)| self.add_target(target, *y));
                 }
             }
             None => {}
         }
+    }
+
+    /// Adds a number of the target at this place, if it is finite.
+    fn add_target(&mut self, place: usize, y: f32) {
+        if y.is_finite() {
+            self.targets[place].add(f64::from(y));
+            self.extremes.add_target(place, y);
+        }
+    }
+
+    /// Looks for the largest features of good rows.
+    fn measure_features(&mut self, applied: &Applied, bad: &[bool]) {
         if self.features > 0 {
-            let rows = applied.x.chunks_exact(self.features).zip(&bad);
+            let rows = applied.x.chunks_exact(self.features).zip(bad);
             rows.filter(|(_, is_bad)| !**is_bad)
                 .for_each(|(row, _)| self.extremes.add(row));
         }
-        let mut written = 0;
+    }
+
+    /// Writes rows with images or texts, one by one.
+    async fn push_each(
+        &mut self,
+        rows: &TransformedRows<'_>,
+        encoded: &Encoded,
+        writer: &mut SplitWriter<'_>,
+    ) -> Result<u64, Error> {
+        let (batch, applied) = (rows.batch, rows.applied);
+        let hashes = column(batch, system_columns::HASH).as_fixed_size_binary();
+        let origins = rows.origins();
         let images = self
             .image
             .map(|name| column(batch, name).as_binary::<i32>());
-        let boxes = self.boxes.is_some().then(|| {
-            let counts = column(batch, system_columns::BOXES_COUNTS).as_fixed_size_binary();
-            (
-                column(batch, system_columns::BOXES).as_string::<i32>(),
-                counts,
-            )
-        });
-        let kept = self.kept.iter().map(|name| Arc::clone(column(batch, name)));
-        let kept: Arc<[ArrayRef]> = kept.collect();
-        if writer.takes_rows() {
-            let keys = (0..batch.num_rows()).map(|row| key_of(hashes.value(row)));
-            let keys: Vec<u64> = keys.collect();
-            let rows = NumberRows {
-                x: &applied.x,
-                features: self.features,
-                y: applied.y.as_ref(),
-                keys: &keys,
-                origins: origins.values(),
-                kept: &kept,
-            };
-            let mut start = 0;
-            let ends = (0..bad.len()).filter(|row| bad[*row]);
-            for end in ends.chain([bad.len()]) {
-                writer.push_rows(&rows, start..end).await?;
-                written += end.saturating_sub(start) as u64;
-                start = end + 1;
-            }
-            return Ok(written);
-        }
-        for row in (0..batch.num_rows()).filter(|row| !bad[*row]) {
+        let boxes = self.boxes.is_some().then(|| BoxColumns::of(batch));
+        let mut written = 0;
+        for row in (0..batch.num_rows()).filter(|row| !rows.bad[*row]) {
             let tokens = self
                 .document
                 .map(|_| self.texts.take(encoded.document(row), self.length));
@@ -185,16 +196,16 @@ impl<'a> RowWriter<'a> {
                 .push(Row {
                     x: &applied.x[row * self.features..(row + 1) * self.features],
                     image: images.map(|images| images.value(row)),
-                    boxes: boxes.map(|(text, _)| text.value(row)),
+                    boxes: boxes.map(|boxes| boxes.texts.value(row)),
                     tokens,
                     y: applied.y.as_ref().map(|y| (y, row)),
                     key: key_of(hashes.value(row)),
-                    origin: origins.value(row),
-                    kept: (!kept.is_empty()).then_some((&kept, row)),
+                    origin: origins[row],
+                    kept: (!rows.kept.is_empty()).then_some((&rows.kept, row)),
                 })
                 .await?;
-            if let Some(((_, counts), all)) = boxes.zip(self.boxes.as_mut()) {
-                let [kept, lost] = box_counts(counts.value(row));
+            if let Some((boxes, all)) = boxes.zip(self.boxes.as_mut()) {
+                let [kept, lost] = box_counts(boxes.counts.value(row));
                 all.kept += kept;
                 all.lost += lost;
             }
@@ -203,6 +214,64 @@ impl<'a> RowWriter<'a> {
         self.texts.units += encoded.units;
         self.texts.unknown += encoded.unknown;
         Ok(written)
+    }
+}
+
+/// A batch of staged rows, and what the transform made of it.
+struct TransformedRows<'a> {
+    batch: &'a RecordBatch,
+    applied: &'a Applied,
+    /// Passthrough columns.
+    kept: Arc<[ArrayRef]>,
+    /// True for rows that are rejected.
+    bad: Vec<bool>,
+}
+
+impl TransformedRows<'_> {
+    fn origins(&self) -> &[u64] {
+        column(self.batch, system_columns::ORIGIN)
+            .as_primitive::<UInt64Type>()
+            .values()
+    }
+
+    /// Writes rows of numbers, each run of good ones at once.
+    async fn push_runs(&self, features: usize, writer: &mut SplitWriter<'_>) -> Result<u64, Error> {
+        let hashes = column(self.batch, system_columns::HASH).as_fixed_size_binary();
+        let keys = (0..self.batch.num_rows()).map(|row| key_of(hashes.value(row)));
+        let keys: Vec<u64> = keys.collect();
+        let numbers = NumberRows {
+            x: &self.applied.x,
+            features,
+            y: self.applied.y.as_ref(),
+            keys: &keys,
+            origins: self.origins(),
+            kept: &self.kept,
+        };
+        let (mut start, mut written) = (0, 0);
+        let ends = (0..self.bad.len()).filter(|row| self.bad[*row]);
+        for end in ends.chain([self.bad.len()]) {
+            writer.push_rows(&numbers, start..end).await?;
+            written += end.saturating_sub(start) as u64;
+            start = end + 1;
+        }
+        Ok(written)
+    }
+}
+
+/// Boxes of images and their counts.
+#[derive(Clone, Copy)]
+struct BoxColumns<'a> {
+    texts: &'a StringArray,
+    counts: &'a FixedSizeBinaryArray,
+}
+
+impl<'a> BoxColumns<'a> {
+    fn of(batch: &'a RecordBatch) -> Self {
+        let counts = column(batch, system_columns::BOXES_COUNTS);
+        Self {
+            texts: column(batch, system_columns::BOXES).as_string::<i32>(),
+            counts: counts.as_fixed_size_binary(),
+        }
     }
 }
 

@@ -32,47 +32,50 @@ impl Build<'_> {
         if config.by.is_named() || !config.until().is_empty() {
             return Ok(());
         }
-        let left_out = left_out(rejects);
-        let by_rule = split::advice_on(&rejects.filtered());
-        for ((split, share), found) in Split::ALL.into_iter().zip(shares).zip(rows) {
-            if share > 0.0 && found == 0 {
-                let is_text = self.spec.config.kind.is_text();
-                let is_none = rows == [0; 3];
-                let advice = match config.key.as_slice() {
-                    _ if is_none && rejects.filtered().contains_key(reject_reason::CONFLICTING_TARGET) => {
-                        "keep one row of those that differ in the target alone with `dataset.conflicts = \"first\"` or \
-                         `\"majority\"`"
-                            .to_owned()
-                    }
-                    _ if is_none && !left_out.is_empty() => {
-                        "correct the source, or the keys that leave them out".to_owned()
-                    }
-                    _ if by_rule.is_some() => by_rule.unwrap_or_default().to_owned(),
-                    [] if is_text && config.by.is_key() => {
-                        "land more documents, or divide each into one part per split with `dataset.split.by = \"range\"`"
-                            .to_owned()
-                    }
-                    [] => "land more rows, or give this split a larger share or none".to_owned(),
-                    key => format!(
-                        "`{}` has too few distinct values to fill every split: split by a finer key, land more, or give \
-                         this split a share of 0",
-                        key.join("`, `")
-                    ),
-                };
-                let rows = train + validation + test;
-                return Err(Error::EmptySplit {
-                    split,
-                    share,
-                    rows,
-                    train,
-                    validation,
-                    test,
-                    left_out,
-                    advice,
-                });
+        let splits = Split::ALL.into_iter().zip(shares).zip(rows);
+        let mut empty = splits.filter(|((_, share), found)| *share > 0.0 && *found == 0);
+        let Some(((split, share), _)) = empty.next() else {
+            return Ok(());
+        };
+        Err(Error::EmptySplit {
+            split,
+            share,
+            rows: train + validation + test,
+            train,
+            validation,
+            test,
+            left_out: left_out(rejects),
+            advice: self.advice_on_empty(rows == [0; 3], rejects),
+        })
+    }
+
+    /// Advice on an empty split; `is_none` says that all splits are empty.
+    fn advice_on_empty(&self, is_none: bool, rejects: &Rejects) -> String {
+        let config = &self.spec.config.split;
+        let is_text = self.spec.config.kind.is_text();
+        let filtered = rejects.filtered();
+        let by_rule = split::advice_on(&filtered);
+        match config.key.as_slice() {
+            _ if is_none && filtered.contains_key(reject_reason::CONFLICTING_TARGET) => {
+                "keep one row of those that differ in the target alone with `dataset.conflicts = \"first\"` or \
+                 `\"majority\"`"
+                    .to_owned()
             }
+            _ if is_none && !left_out(rejects).is_empty() => {
+                "correct the source, or the keys that leave them out".to_owned()
+            }
+            _ if by_rule.is_some() => by_rule.unwrap_or_default().to_owned(),
+            [] if is_text && config.by.is_key() => {
+                "land more documents, or divide each into one part per split with `dataset.split.by = \"range\"`"
+                    .to_owned()
+            }
+            [] => "land more rows, or give this split a larger share or none".to_owned(),
+            key => format!(
+                "`{}` has too few distinct values to fill every split: split by a finer key, land more, or give \
+                 this split a share of 0",
+                key.join("`, `")
+            ),
         }
-        Ok(())
     }
 
     /// Checks splits without a configured fraction: training needs rows, and so does a split with a

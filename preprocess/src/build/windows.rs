@@ -30,7 +30,9 @@ use super::{
     write::{Fitted, SplitCells, Written, add_cells},
 };
 use crate::{
-    Error, Transform, kept,
+    Error, Transform,
+    exact_sum::ExactMoments,
+    kept,
     meter::Meter,
     rejects::RejectWriter,
     scan::{ParquetFiles, ScanFile},
@@ -93,6 +95,30 @@ impl Build<'_> {
     ) -> Result<Written, Error> {
         let numbers = sequence.length as usize * fitted.transform.features();
         let bytes = numbers * size_of::<f32>();
+        let session = self.windows_session(scratch, bytes)?;
+        let mut pass = self.windows_pass(staged, fitted, scratch, sequence, bytes);
+        let mut splits = Vec::with_capacity(3);
+        let mut classes: [Vec<u64>; 3] = Default::default();
+        let mut targets = Vec::new();
+        for split in Split::ALL {
+            let windows = pass.windows(split).await?;
+            let mut each = RowWriter::new(&self.spec, &layout.layout, &mut pass.rejects);
+            let written = self.write_windows_of(&session, layout, (split, windows), &mut each);
+            let written = Box::pin(written).await?;
+            classes[usize::from(code(split))] = std::mem::take(&mut each.classes);
+            if split == Split::Train {
+                targets = std::mem::take(&mut each.targets);
+            }
+            if written.rows == 0 && staged.rows(split) > 0 {
+                return Err(no_window(split, staged.rows(split), sequence));
+            }
+            splits.push(written);
+        }
+        pass.finish(splits, classes, targets)
+    }
+
+    /// Session of the engine whose batches hold windows of `bytes` bytes.
+    fn windows_session(&self, scratch: &Scratch, bytes: usize) -> Result<SessionContext, Error> {
         let spill = scratch.path("spill-windows");
         let columns = self.spec.kept.len() + 4;
         let session = session::session(self.context, &spill, columns, Some(bytes as u64), 0)?;
@@ -104,7 +130,18 @@ impl Build<'_> {
             let rows = config.batch_size().min(at_once);
             *config = config.clone().with_batch_size(rows);
         }
-        let mut pass = Pass {
+        Ok(session)
+    }
+
+    fn windows_pass<'p>(
+        &self,
+        staged: &'p Staged,
+        fitted: &'p Arc<Fitted>,
+        scratch: &'p Scratch,
+        sequence: Sequence,
+        bytes: usize,
+    ) -> WindowsPass<'p> {
+        WindowsPass {
             staged,
             fitted,
             scratch,
@@ -121,58 +158,34 @@ impl Build<'_> {
             },
             infinite: SplitCells::new(),
             unknown: SplitCells::new(),
-        };
-        let sizes = &self.spec.config.shards;
-        let mut splits = Vec::with_capacity(3);
-        let mut classes: [Vec<u64>; 3] = Default::default();
-        let mut targets = Vec::new();
-        for split in Split::ALL {
-            let windows = pass.windows(split).await?;
-            let mut each = RowWriter::new(&self.spec, &layout.layout, &mut pass.rejects);
-            let mut writer = SplitWriter::new(&self.store, layout, split);
-            let mut rows = 0;
-            if let Some((file, schema)) = windows {
-                let shuffle = sizes.shuffle.then(|| ShuffleKey::new(sizes.seed));
-                let sorted = read(&session, file, schema)?.sort(order(shuffle))?;
-                let mut batches = sorted.execute_stream().await?;
-                while let Some(batch) = batches.try_next().await? {
-                    let (values, none) = (applied(&batch), Encoded::default());
-                    rows += each.write(&batch, &values, &none, &mut writer).await?;
-                }
-            }
-            classes[usize::from(code(split))] = std::mem::take(&mut each.classes);
-            if split == Split::Train {
-                targets = std::mem::take(&mut each.targets);
-            }
-            if rows == 0 && staged.rows(split) > 0 {
-                return Err(no_window(split, staged.rows(split), sequence));
-            }
-            splits.push(SplitShards {
-                split,
-                rows,
-                shards: writer.finish().await?,
-                table: None,
-            });
         }
-        tracing::info!(
-            windows = pass.counts.windows,
-            incomplete = pass.counts.incomplete,
-            skipped = pass.counts.skipped,
-            "windows were made"
-        );
-        Ok(Written {
-            splits,
-            rejects: pass.rejects.finish()?,
-            texts: [TextCounts::default(); 3],
-            boxes: None,
-            sequence: Some(pass.counts),
-            naive: pass.naive.into_forecasts(),
-            infinite: pass.infinite,
-            unknown: pass.unknown,
-            classes,
-            targets,
-            extremes: Default::default(),
-            equal: None,
+    }
+
+    /// Writes the windows of a split, which are in scratch, to its shards, in the order of these.
+    async fn write_windows_of(
+        &self,
+        session: &SessionContext,
+        layout: &ShardLayout,
+        (split, windows): (Split, Option<(ScanFile, SchemaRef)>),
+        each: &mut RowWriter<'_>,
+    ) -> Result<SplitShards, Error> {
+        let sizes = &self.spec.config.shards;
+        let mut writer = SplitWriter::new(&self.store, layout, split);
+        let mut rows = 0;
+        if let Some((file, schema)) = windows {
+            let shuffle = sizes.shuffle.then(|| ShuffleKey::new(sizes.seed));
+            let sorted = read(session, file, schema)?.sort(order(shuffle))?;
+            let mut batches = sorted.execute_stream().await?;
+            while let Some(batch) = batches.try_next().await? {
+                let (values, none) = (applied(&batch), Encoded::default());
+                rows += each.write(&batch, &values, &none, &mut writer).await?;
+            }
+        }
+        Ok(SplitShards {
+            split,
+            rows,
+            shards: writer.finish().await?,
+            table: None,
         })
     }
 }
@@ -196,7 +209,7 @@ fn read(session: &SessionContext, file: ScanFile, schema: SchemaRef) -> Result<D
 }
 
 /// Makes windows of staged rows.
-struct Pass<'a> {
+struct WindowsPass<'a> {
     staged: &'a Staged,
     fitted: &'a Arc<Fitted>,
     scratch: &'a Scratch,
@@ -213,7 +226,45 @@ struct Pass<'a> {
     unknown: SplitCells,
 }
 
-impl Pass<'_> {
+/// Windows of a split that are being made.
+struct SplitWindows {
+    split: Split,
+    windows: Windows,
+    known: KnownTargets,
+    /// Windows so far.
+    made: u64,
+}
+
+impl WindowsPass<'_> {
+    /// Result of the pass, once the windows of all splits were written.
+    fn finish(
+        self,
+        splits: Vec<SplitShards>,
+        classes: [Vec<u64>; 3],
+        targets: Vec<ExactMoments>,
+    ) -> Result<Written, Error> {
+        tracing::info!(
+            windows = self.counts.windows,
+            incomplete = self.counts.incomplete,
+            skipped = self.counts.skipped,
+            "windows were made"
+        );
+        Ok(Written {
+            splits,
+            rejects: self.rejects.finish()?,
+            texts: [TextCounts::default(); 3],
+            boxes: None,
+            sequence: Some(self.counts),
+            naive: self.naive.into_forecasts(),
+            infinite: self.infinite,
+            unknown: self.unknown,
+            classes,
+            targets,
+            extremes: Default::default(),
+            equal: None,
+        })
+    }
+
     /// The windows of a split in scratch, if there are any: content, origin and what is kept of the row of the target, that
     /// target, and the numbers of the window.
     async fn windows(&mut self, split: Split) -> Result<Option<(ScanFile, SchemaRef)>, Error> {
@@ -222,10 +273,13 @@ impl Pass<'_> {
         let rows = self.staged.frame(split)?.sort(Vec::from(by_time))?;
         let mut rows = rows.execute_stream().await?;
         let features = self.fitted.transform.features();
-        let mut windows = Windows::new(self.sequence, features);
-        let mut known = KnownTargets::new(NaiveLags::new(Some(self.sequence)));
+        let mut state = SplitWindows {
+            split,
+            windows: Windows::new(self.sequence, features),
+            known: KnownTargets::new(NaiveLags::new(Some(self.sequence))),
+            made: 0,
+        };
         let mut open: Option<(ScratchFile, SchemaRef)> = None;
-        let mut made = 0;
         while let Some(batch) = rows.try_next().await? {
             let fitted = Arc::clone(self.fitted);
             let (batch, applied) = transformed(fitted, split, batch).await?;
@@ -235,46 +289,57 @@ impl Pass<'_> {
             let unknown = applied.unknown.iter();
             let unknown = unknown.map(|(column, rows)| (column.clone(), rows.len() as u64));
             add_cells(&mut self.unknown, split, &unknown.collect());
-            let entities = column(&batch, series::ENTITY).as_fixed_size_binary();
-            let places = column(&batch, series::PLACE).as_primitive::<Int64Type>();
             if open.is_none() {
                 let schema = self.schema(&batch, applied.y.as_ref())?;
                 let path = self.scratch.path(&format!("windows-{split}.parquet"));
                 open = Some((ScratchFile::new(path, Arc::clone(&schema)), schema));
             }
-            let Some((file, schema)) = &mut open else {
-                continue;
-            };
-            let (mut ends, mut x): (Vec<usize>, Vec<f32>) = (Vec::new(), Vec::new());
-            for (row, is_bad) in bad.into_iter().enumerate() {
-                let numbers = &applied.x[row * features..(row + 1) * features];
-                let numbers = (!is_bad).then_some(numbers);
-                let target = match &applied.y {
-                    Some(TargetValues::Regression(y)) if !is_bad => {
-                        self.fitted.transform.unscale(y[row])
-                    }
-                    _ => None,
-                };
-                known.push(entities.value(row), places.value(row), target);
-                if windows.step(entities.value(row), places.value(row), numbers, &mut x) {
-                    ends.push(row);
-                    let naive = known.forecasts(entities.value(row), places.value(row));
-                    self.naive.add(split, target, naive);
-                }
-                if x.len() * size_of::<f32>() >= HELD {
-                    made += ends.len() as u64;
-                    file.write(&self.samples(schema, &batch, &applied, &ends, &x)?)?;
-                    (ends, x) = (Vec::new(), Vec::new());
-                }
-            }
-            made += ends.len() as u64;
-            file.write(&self.samples(schema, &batch, &applied, &ends, &x)?)?;
+            let Some(file) = &mut open else { continue };
+            self.add_windows(&mut state, file, (&batch, &applied), &bad)?;
         }
-        windows.count(made, &mut self.counts);
+        state.windows.count(state.made, &mut self.counts);
         match open {
             Some((file, schema)) => Ok(file.finish()?.map(|file| (file, schema))),
             None => Ok(None),
         }
+    }
+
+    /// Writes the windows that end at the good rows of a batch.
+    fn add_windows(
+        &mut self,
+        state: &mut SplitWindows,
+        (file, schema): &mut (ScratchFile, SchemaRef),
+        (batch, applied): (&RecordBatch, &Applied),
+        bad: &[bool],
+    ) -> Result<(), Error> {
+        let features = self.fitted.transform.features();
+        let entities = column(batch, series::ENTITY).as_fixed_size_binary();
+        let places = column(batch, series::PLACE).as_primitive::<Int64Type>();
+        let (mut ends, mut x): (Vec<usize>, Vec<f32>) = (Vec::new(), Vec::new());
+        for (row, is_bad) in bad.iter().enumerate() {
+            let (entity, place) = (entities.value(row), places.value(row));
+            let numbers = &applied.x[row * features..(row + 1) * features];
+            let numbers = (!is_bad).then_some(numbers);
+            let target = match &applied.y {
+                Some(TargetValues::Regression(y)) if !is_bad => {
+                    self.fitted.transform.unscale(y[row])
+                }
+                _ => None,
+            };
+            state.known.push(entity, place, target);
+            if state.windows.step(entity, place, numbers, &mut x) {
+                ends.push(row);
+                let naive = state.known.forecasts(entity, place);
+                self.naive.add(state.split, target, naive);
+            }
+            if x.len() * size_of::<f32>() >= HELD {
+                state.made += ends.len() as u64;
+                file.write(&self.samples(schema, batch, applied, &ends, &x)?)?;
+                (ends, x) = (Vec::new(), Vec::new());
+            }
+        }
+        state.made += ends.len() as u64;
+        file.write(&self.samples(schema, batch, applied, &ends, &x)?)
     }
 
     fn schema(&self, rows: &RecordBatch, y: Option<&TargetValues>) -> Result<SchemaRef, Error> {
