@@ -4,13 +4,12 @@ use std::{collections::BTreeMap, fs};
 
 use arrow::{array::AsArray, datatypes::UInt64Type};
 use feedline_schemas::{
-    manifest::BoxCounts,
+    manifest::{BoxCounts, Layout},
     record::ColumnType::{Binary, Float64, Int64, Json, Utf8},
 };
 use feedline_storage::Store;
 use serde_json::{Value, json};
 
-use super::*;
 use crate::{
     read_manifest,
     testing::{self, Cells, LandingZone, blocks, build_images, coloured, contents, shared},

@@ -5,8 +5,9 @@ use std::collections::BTreeMap;
 use arrow::{array::AsArray, datatypes::Int32Type};
 use feedline_schemas::{
     config::ClassLabel,
-    manifest::ClassCounts,
+    manifest::{ClassCounts, Split},
     record::ColumnType::{Float64, Int64, Utf8},
+    transform::FittedTarget,
 };
 use feedline_storage::Store;
 use serde_json::{Value, json};

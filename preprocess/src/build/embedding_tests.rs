@@ -3,7 +3,10 @@
 use std::collections::BTreeMap;
 
 use arrow::{array::AsArray, datatypes::UInt64Type};
-use feedline_schemas::record::ColumnType::{Binary, Int64, Json};
+use feedline_schemas::{
+    manifest::Split,
+    record::ColumnType::{Binary, Int64, Json},
+};
 use feedline_storage::Store;
 use serde_json::{Value, json};
 

@@ -170,7 +170,7 @@ impl Build<'_> {
             let mut inputs = artefact.inputs.iter();
             config.is_target(name) || inputs.any(|input| input.name == name)
         };
-        let columns = self.columns.iter().filter(|column| {
+        let columns = self.input.columns.iter().filter(|column| {
             column.r#type != ColumnType::Null
                 && conflicts::is_content(config, &column.name)
                 && config.split.column() != Some(&column.name)

@@ -28,6 +28,12 @@ pub(super) struct Grown {
     pub(super) behind: Vec<Landed>,
 }
 
+/// Rows of each source that landed after a position, and the schemas of those before it.
+struct RowsBehind {
+    behind: Vec<Landed>,
+    schemas: Vec<RecordSchema>,
+}
+
 /// Reason for rebuilding a dataset from all rows.
 pub(super) struct NotGrown {
     pub(super) reason: String,
@@ -50,57 +56,26 @@ impl Build<'_> {
     /// # Errors
     /// [`Error::Config`] where that could move rows to another split; damaged logs, and a store that cannot be read.
     pub(super) async fn grown(&self, manifest: Manifest) -> Result<Result<Grown, NotGrown>, Error> {
-        let sources = self.sources.iter().chain(&self.joined).chain(&self.frozen);
-        let names = sources.map(|source| &source.reference.name);
-        if !names.eq(manifest.sources.iter().map(|source| &source.name)) {
-            let rows = self.sources.iter().map(|source| &source.reference);
-            if !rows.eq(manifest.sources.iter().take(self.sources.len())) {
+        if !self.input.is_of(&manifest.sources) {
+            let rows = self.input.sources.iter().map(|source| &source.reference);
+            if !rows.eq(manifest.sources.iter().take(self.input.sources.len())) {
                 self.check_splits_stay()?;
             }
             return Ok(Err("it was built from other sources".to_owned().into()));
         }
-        let (before, beside) = manifest.sources.split_at(self.sources.len());
-        let (joined, frozen) = beside.split_at(self.joined.len());
-        let at = [before, joined, frozen];
-        let is_same =
-            |config: &DatasetConfig| self.inputs_of(config, Some(at)) == manifest.input_hash;
-        let (mut behind, mut schemas) = (Vec::new(), Vec::new());
-        for (source, before) in self.sources.iter().zip(before) {
-            let found = match source.behind(before).await? {
-                Ok(found) => found,
-                Err(reason) => {
-                    // New files sort before existing ones.
-                    if source.in_place.is_some() && is_same(&self.spec.config) {
-                        self.check_splits_stay()?;
-                    }
-                    let name = &source.reference.name;
-                    if source.reference.sequence < before.sequence {
-                        tracing::warn!(
-                            source = %name, entries = %source.reference.sequence, before = %before.sequence,
-                            "fewer rows have landed than the dataset was built from: the rebuild will drop rows from it"
-                        );
-                    }
-                    return Ok(Err(reason.into()));
-                }
-            };
-            behind.push(found.landed);
-            schemas.extend(found.schemas);
-        }
-        let mut beside = self.joined.iter().chain(&self.frozen).zip(beside);
+        let [before, joined, frozen] = self.input.references_by_role(&manifest.sources);
+        let RowsBehind { behind, schemas } = match self.find_new_rows(&manifest, before).await? {
+            Ok(found) => found,
+            Err(reason) => return Ok(Err(reason.into())),
+        };
+        let beside = self.input.joined.iter().chain(&self.input.frozen);
+        let mut beside = beside.zip(joined.iter().chain(frozen));
         let is_beside = beside.any(|(now, before)| now.reference != *before);
         if is_beside || behind.iter().any(|landed| landed.rows() > 0) {
             self.check_splits_stay()?;
         }
-        if !is_same(&self.spec.config) && !self.resolved(&schemas).as_ref().is_some_and(is_same) {
-            let reason = self.other_column(&schemas).unwrap_or_else(|| {
-                "its configuration, its expectations or a joined source has changed".to_owned()
-            });
+        if let Some(reason) = self.why_rebuild(&manifest, &schemas, is_beside) {
             return Ok(Err(reason.into()));
-        }
-        if is_beside {
-            let reason =
-                "a source that is joined to its rows, or compared with them, has landed more rows";
-            return Ok(Err(reason.to_owned().into()));
         }
         let obstacle = self.obstacle().or_else(|| self.other_column(&schemas));
         if let Some(reason) = obstacle {
@@ -121,31 +96,87 @@ impl Build<'_> {
         })
     }
 
+    /// Finds the rows that landed after the positions in `before`, or the reason why a source has other rows.
+    async fn find_new_rows(
+        &self,
+        manifest: &Manifest,
+        before: &[SourceReference],
+    ) -> Result<Result<RowsBehind, String>, Error> {
+        let (mut behind, mut schemas) = (Vec::new(), Vec::new());
+        for (source, before) in self.input.sources.iter().zip(before) {
+            let found = match source.behind(before).await? {
+                Ok(found) => found,
+                Err(reason) => {
+                    // New files sort before existing ones.
+                    if source.in_place.is_some() && self.matches(&self.spec.config, manifest) {
+                        self.check_splits_stay()?;
+                    }
+                    let name = &source.reference.name;
+                    if source.reference.sequence < before.sequence {
+                        tracing::warn!(
+                            source = %name, entries = %source.reference.sequence, before = %before.sequence,
+                            "fewer rows have landed than the dataset was built from: the rebuild will drop rows from it"
+                        );
+                    }
+                    return Ok(Err(reason));
+                }
+            };
+            behind.push(found.landed);
+            schemas.extend(found.schemas);
+        }
+        Ok(Ok(RowsBehind { behind, schemas }))
+    }
+
+    /// Reason for a rebuild from a changed configuration or source, if any. `is_beside` says that a source beside the rows has
+    /// changed.
+    fn why_rebuild(
+        &self,
+        manifest: &Manifest,
+        schemas: &[RecordSchema],
+        is_beside: bool,
+    ) -> Option<String> {
+        if !self.matches(&self.spec.config, manifest) && !self.matched_at(schemas, manifest) {
+            return Some(self.other_column(schemas).unwrap_or_else(|| {
+                "its configuration, its expectations or a joined source has changed".to_owned()
+            }));
+        }
+        is_beside.then(|| {
+            "a source that is joined to its rows, or compared with them, has landed more rows"
+                .to_owned()
+        })
+    }
+
+    /// Returns true if `config` over the rows of `manifest` gives its dataset.
+    fn matches(&self, config: &DatasetConfig, manifest: &Manifest) -> bool {
+        let at = self.input.references_by_role(&manifest.sources);
+        self.inputs_of(config, Some(at)) == manifest.input_hash
+    }
+
+    /// Returns true if this configuration gave the dataset of `manifest` when only files of `schemas` had landed.
+    fn matched_at(&self, schemas: &[RecordSchema], manifest: &Manifest) -> bool {
+        let config = self.resolved(schemas);
+        config.is_some_and(|config| self.matches(&config, manifest))
+    }
+
     /// Returns true if the dataset of `manifest` was built with this configuration, from rows that
     /// its sources still have.
     pub(super) async fn is_built_as(&self, manifest: &Manifest) -> Result<bool, Error> {
-        let sources = self.sources.iter().chain(&self.joined).chain(&self.frozen);
-        let names = sources.map(|source| &source.reference.name);
-        if !names.eq(manifest.sources.iter().map(|source| &source.name)) {
+        if !self.input.is_of(&manifest.sources) {
             return Ok(false);
         }
-        let (before, beside) = manifest.sources.split_at(self.sources.len());
-        let (joined, frozen) = beside.split_at(self.joined.len());
-        let at = [before, joined, frozen];
-        let is_same =
-            |config: &DatasetConfig| self.inputs_of(config, Some(at)) == manifest.input_hash;
-        if is_same(&self.spec.config) {
+        if self.matches(&self.spec.config, manifest) {
             return Ok(true);
         }
         // Steps without columns take those that had landed then.
+        let [before, ..] = self.input.references_by_role(&manifest.sources);
         let mut schemas = Vec::new();
-        for (source, before) in self.sources.iter().zip(before) {
+        for (source, before) in self.input.sources.iter().zip(before) {
             match source.behind(before).await? {
                 Ok(found) => schemas.extend(found.schemas),
                 Err(_) => return Ok(false),
             }
         }
-        Ok(self.resolved(&schemas).as_ref().is_some_and(is_same))
+        Ok(self.matched_at(&schemas, manifest))
     }
 
     /// Returns the sources and transform of the dataset of `manifest`, if rows have landed `behind`
@@ -156,7 +187,7 @@ impl Build<'_> {
         sources: &[SourceReference],
         behind: &[Landed],
     ) -> Result<Option<Earlier>, Error> {
-        if self.query.is_some() || behind.iter().all(|landed| landed.rows() == 0) {
+        if self.input.query.is_some() || behind.iter().all(|landed| landed.rows() == 0) {
             return Ok(None);
         }
         match read_transform(&self.store, manifest).await {
@@ -173,7 +204,7 @@ impl Build<'_> {
 
     /// The configuration as it was resolved when only files of `schemas` had landed.
     fn resolved(&self, schemas: &[RecordSchema]) -> Option<DatasetConfig> {
-        let is_plain = self.query.is_none() && self.spec.joins.is_empty();
+        let is_plain = self.input.query.is_none() && self.spec.joins.is_empty();
         let spec =
             is_plain.then(|| column_roles::resolve(self.dataset, &landed_columns::merge(schemas)));
         Some(spec?.ok()?.config)
@@ -209,6 +240,7 @@ impl Build<'_> {
         let config = &spec.config;
         let mut expected = spec.expect.iter().flat_map(|expect| &expect.columns);
         let keyed = self
+            .input
             .sources
             .iter()
             .find(|source| !source.newest().0.is_empty());
@@ -218,7 +250,7 @@ impl Build<'_> {
                 "images and texts cannot be appended to",
             ),
             (
-                self.query.is_some(),
+                self.input.query.is_some(),
                 "`dataset.sql` can change the rows made of old ones",
             ),
             (
@@ -258,7 +290,7 @@ impl Build<'_> {
                 "the expectations `unique` and `max_missing_fraction` are about all rows",
             ),
             (
-                !config.shards.shuffle && self.sources.len() > 1,
+                !config.shards.shuffle && self.input.sources.len() > 1,
                 "with `dataset.shards.shuffle = false` the rows of a source come before those of the next",
             ),
         ];
@@ -274,7 +306,11 @@ impl Build<'_> {
     /// A column that is not what it was when only files of `schemas` had landed.
     fn other_column(&self, schemas: &[RecordSchema]) -> Option<String> {
         let before = landed_columns::merge(schemas);
-        let today = self.sources.iter().flat_map(|source| &source.generations);
+        let today = self
+            .input
+            .sources
+            .iter()
+            .flat_map(|source| &source.generations);
         let today = landed_columns::merge(today.map(|generation| &generation.schema));
         let other = today.iter().find(|column| !before.contains(column))?;
         Some(format!(

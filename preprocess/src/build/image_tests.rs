@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use arrow::array::AsArray;
 use feedline_image::Encoding;
 use feedline_schemas::{
+    manifest::Split,
     pnm::Pnm,
     record::ColumnType::{Binary, Int64},
 };

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use arrow::array::AsArray;
+use arrow::array::{AsArray, RecordBatch};
 use datafusion::{logical_expr::ident, prelude::SessionContext};
 use feedline_schemas::{record::ColumnType, report::Warning};
 use futures::TryStreamExt;
@@ -88,14 +88,13 @@ impl Build<'_> {
         let config = &self.spec.config;
         let missing = Missing::new(&config.null_values, &config.missing_values);
         let is_text = |name: &String| {
-            let mut columns = self.columns.iter();
+            let mut columns = self.input.columns.iter();
             columns.any(|column| column.name == *name && column.r#type == ColumnType::Utf8)
         };
         if names.len() == 1 && !names.iter().any(is_text) {
             return Ok(Vec::new());
         }
-        let mut spellings: BTreeMap<&str, Spellings> = BTreeMap::new();
-        let (mut rows, mut partly) = (0, 0);
+        let mut seen = SeenKeys::new(names, missing);
         for table in self.tables() {
             for generation in &table.generations {
                 let columns = &generation.schema.columns;
@@ -111,42 +110,73 @@ impl Build<'_> {
                 let read = read.select(cells.collect::<Vec<_>>())?;
                 let mut stream = Box::pin(read.execute_stream()).await?;
                 while let Some(batch) = stream.try_next().await? {
-                    let count = batch.num_rows();
-                    rows += count as u64;
-                    if names.len() > 1 {
-                        let cells = batch.columns().iter();
-                        let cells =
-                            cells.map(|cell| have_key(&missing, std::slice::from_ref(cell), count));
-                        let cells: Vec<Vec<bool>> = cells.collect();
-                        let is_partly = |row: usize| {
-                            let has = cells.iter().filter(|cell| cell[row]).count();
-                            has > 0 && has < names.len()
-                        };
-                        partly += (0..count).filter(|row| is_partly(*row)).count() as u64;
-                    }
-                    for (name, cell) in known.iter().zip(batch.columns()) {
-                        let Some(texts) = cell.as_string_opt::<i32>() else {
-                            continue;
-                        };
-                        let of_column = spellings.entry(name.as_str()).or_default();
-                        let mut last: Option<&str> = None;
-                        for text in texts.iter().flatten() {
-                            // Rows of one key often follow one another.
-                            if last != Some(text) && !missing.text(text) {
-                                of_column.add(text);
-                            }
-                            last = Some(text);
-                        }
-                    }
+                    seen.add(&known, &batch);
                 }
             }
         }
         let mut found = Vec::new();
-        found.extend(warnings::keys_incomplete(at, names, partly, rows));
-        for (name, of_column) in spellings {
+        found.extend(warnings::keys_incomplete(at, names, seen.partly, seen.rows));
+        for (name, of_column) in seen.spellings {
             let is_part = of_column.bits > 0;
             found.extend(warnings::keys_alike(at, name, &of_column.alike(), is_part));
         }
         Ok(found)
+    }
+}
+
+/// Cells of a key that were read so far.
+struct SeenKeys<'a> {
+    names: &'a [String],
+    missing: Missing,
+    /// Values of text columns.
+    spellings: BTreeMap<&'a str, Spellings>,
+    rows: u64,
+    /// Rows with a value in some columns of the key and not in all.
+    partly: u64,
+}
+
+impl<'a> SeenKeys<'a> {
+    fn new(names: &'a [String], missing: Missing) -> Self {
+        Self {
+            names,
+            missing,
+            spellings: BTreeMap::new(),
+            rows: 0,
+            partly: 0,
+        }
+    }
+
+    /// Adds the cells of the columns `known` of some rows.
+    fn add(&mut self, known: &[&'a String], batch: &RecordBatch) {
+        self.rows += batch.num_rows() as u64;
+        if self.names.len() > 1 {
+            self.count_partly(batch);
+        }
+        for (name, cell) in known.iter().zip(batch.columns()) {
+            let Some(texts) = cell.as_string_opt::<i32>() else {
+                continue;
+            };
+            let of_column = self.spellings.entry(name.as_str()).or_default();
+            let mut last: Option<&str> = None;
+            for text in texts.iter().flatten() {
+                // Rows of one key often follow one another.
+                if last != Some(text) && !self.missing.text(text) {
+                    of_column.add(text);
+                }
+                last = Some(text);
+            }
+        }
+    }
+
+    fn count_partly(&mut self, batch: &RecordBatch) {
+        let count = batch.num_rows();
+        let cells = batch.columns().iter();
+        let cells = cells.map(|cell| have_key(&self.missing, std::slice::from_ref(cell), count));
+        let cells: Vec<Vec<bool>> = cells.collect();
+        let is_partly = |row: &usize| {
+            let has = cells.iter().filter(|cell| cell[*row]).count();
+            has > 0 && has < self.names.len()
+        };
+        self.partly += (0..count).filter(is_partly).count() as u64;
     }
 }

@@ -2,11 +2,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use feedline_schemas::record::ColumnType::{Float64, Int64, Utf8};
+use feedline_schemas::{
+    manifest::Split,
+    record::ColumnType::{Float64, Int64, Utf8},
+};
 use feedline_storage::Store;
 use serde_json::{Value, json};
 
-use super::*;
 use crate::{
     read_manifest,
     testing::{Cells, LandingZone, blocks, build_with, contents, written},

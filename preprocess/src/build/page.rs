@@ -74,7 +74,7 @@ impl Build<'_> {
             manifest,
             artefact,
             profile,
-            sources: &self.names,
+            sources: &self.input.names,
             copies: page.copies,
             rejects,
             before: page.before,

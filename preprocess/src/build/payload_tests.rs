@@ -7,14 +7,14 @@ use arrow::{
     datatypes::{Int32Type, UInt16Type},
 };
 use feedline_schemas::{
-    manifest::{Layout, TokenCounts, TokenType},
+    manifest::{Layout, TargetKind, TokenCounts, TokenType},
     pnm,
     record::ColumnType::{Binary, Int64, Utf8},
+    transform::FittedTarget,
 };
 use feedline_storage::Store;
 use serde_json::{Value, json};
 
-use super::*;
 use crate::{
     read_manifest, read_transform,
     testing::{Cells, LandingZone, blocks, build_with, contents, flip_bit},

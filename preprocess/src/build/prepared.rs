@@ -4,30 +4,29 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use bytes::Bytes;
 use feedline_schemas::{
-    config::{DatasetConfig, PipelineConfig, TokensConfig},
-    ids::{Hash128, Name, TableName},
-    manifest::{SourceReference, Split},
+    config::{DatasetConfig, PipelineConfig},
+    ids::{Hash128, Name},
+    manifest::{Manifest, SourceReference, Split},
     transform::TransformArtefact,
 };
 use feedline_storage::Store;
 
 use super::{
-    sources::{chosen, frozen, input_hash, joined, landed},
-    tokenizer::{self, TokenizerFile},
+    input::BuildInput,
+    sources::{chosen, frozen, input_hash},
+    tokenizer::TokenizerInput,
 };
 use crate::{
     Context, Error, column_roles,
     dataset_spec::DatasetSpec,
     expect::Expect,
     join,
-    landed_columns::{self, MergedColumn},
     landing::{Landed, unpacked},
     manifest::pointer,
     meter::Meter,
     near_dup::{self, NearDup},
     scratch::Scratch,
     series::Sequence,
-    sql::{self, Query},
     stage::Staged,
 };
 
@@ -40,48 +39,50 @@ pub(super) struct Build<'a> {
     pub(super) name: &'a Name,
     /// The section as it was written.
     pub(super) dataset: &'a DatasetConfig,
-    pub(super) input_hash: Hash128,
+    /// The section, resolved against the landed columns.
+    pub(super) spec: DatasetSpec,
+    pub(super) input: BuildInput,
+    pub(super) tokenizer: TokenizerInput,
     /// The dataset's folder.
     pub(super) store: Store,
+    pub(super) previous: PreviousDataset,
+}
+
+/// The dataset that the build replaces or extends.
+#[derive(Default)]
+pub(super) struct PreviousDataset {
     /// Pointer to the current manifest, as read before anything else.
     pub(super) pointer: Option<Bytes>,
-    /// Sources by the index in an origin.
-    pub(super) names: Vec<TableName>,
-    pub(super) sources: Vec<Landed>,
-    /// Query that makes the rows of the sources, if there is one.
-    pub(super) query: Option<Query>,
-    /// Tables that the query made.
-    pub(super) made: Vec<Landed>,
-    /// Sources that are joined on.
-    pub(super) joined: Vec<Landed>,
-    /// Sources that nothing may be nearly a copy of.
-    pub(super) frozen: Vec<Landed>,
-    /// Rows landed.
-    pub(super) rows: u64,
-    pub(super) spec: DatasetSpec,
-    /// Columns that make up the rows.
-    pub(super) columns: Vec<MergedColumn>,
     /// State before the latest landing, for a full rebuild.
     pub(super) earlier: Option<Earlier>,
-    /// Settings of the tokenizer, for documents that become tokens.
-    pub(super) tokens: Option<TokensConfig>,
-    /// The tokenizer, where one is given.
-    pub(super) given: Option<TokenizerFile>,
     /// Counts of the dataset being appended to.
-    pub(super) there: There,
+    pub(super) counts: PreviousCounts,
     /// Reason for a rebuild of an existing dataset.
-    pub(super) anew: Option<String>,
+    pub(super) rebuild_reason: Option<String>,
 }
 
 /// Counts of a dataset before rows are appended; all zero for a full build.
 #[derive(Default)]
-pub(super) struct There {
+pub(super) struct PreviousCounts {
     /// Shards of each split.
     pub(super) shards: [usize; 3],
     /// Rows, rejected ones included, duplicates not.
     pub(super) rows: u64,
     /// Rejected rows by reason.
     pub(super) rejected: BTreeMap<String, u64>,
+}
+
+impl PreviousCounts {
+    /// Counts of the dataset of `manifest`.
+    pub(super) fn of(manifest: &Manifest) -> Self {
+        let counts = &manifest.counts;
+        let shards = |split| manifest.split(split).map_or(0, |split| split.shards.len());
+        Self {
+            shards: Split::ALL.map(shards),
+            rows: counts.rows_in.saturating_sub(counts.duplicates),
+            rejected: counts.rejected.clone(),
+        }
+    }
 }
 
 /// Sources and transform of a dataset before more rows landed.
@@ -105,82 +106,69 @@ impl<'a> Build<'a> {
                 "the pipeline has no `[dataset]` section, add one",
             )
         })?;
-        let (chosen, against) = (
-            chosen(dataset, &config.source)?,
-            frozen(dataset, &config.source)?,
-        );
-        let foreign = chosen.iter().any(|(source, _)| source.is_foreign());
+        let rows = chosen(dataset, &config.source)?;
+        let against = frozen(dataset, &config.source)?;
+        let has_foreign = rows.iter().any(|(source, _)| source.is_foreign());
         let store = context.root.child("dataset");
         // Before anything is read: who publishes from now on may have read more.
         let pointer = pointer(&store).await?;
-        let sources = match &dataset.files {
-            Some(pattern) => vec![Landed::in_place(&context.root, pattern).await?],
-            None => landed(&context.root, chosen).await?,
-        };
-        let frozen = landed(&context.root, against).await?;
-        let joined = landed(&context.root, joined(dataset, &config.source)?).await?;
-        let query = match &dataset.sql {
-            Some(sql) => Some(Query::resolve(sql, &sources).await?),
-            None => None,
-        };
-        let landed_columns = sources.iter().flat_map(|s| &s.generations);
-        let mut merged = match &query {
-            Some(query) => landed_columns::merge([&query.schema]),
-            None => landed_columns::merge(landed_columns.map(|g| &g.schema)),
-        };
-        let joins = join::resolve(dataset, &mut merged, &joined)?;
-        let mut spec = DatasetSpec {
-            joins,
-            ..column_roles::resolve(dataset, &merged)?
-        };
-        if let Some(expect) = &dataset.expect {
-            spec.expect = Some(Expect::read(expect, &spec, context).await?);
-        }
-        near_dup::check_frozen(spec.near_dup.as_ref(), &frozen)?;
-        let tokens = tokenizer::resolve(dataset)?;
-        let given = match tokens
-            .as_ref()
-            .and_then(|tokens| tokens.tokenizer.as_deref())
-        {
-            Some(location) => Some(TokenizerFile::read(location, context).await?),
-            None => None,
-        };
-        let held = spec.payload.iter_mut().chain(&mut spec.parts);
-        for images in held.filter_map(|held| held.images.as_mut()) {
-            images.isolated(foreign, context.decoder.as_deref())?;
-        }
-        let mut build = Self {
-            name: &config.pipeline.name,
-            dataset,
-            input_hash: Hash128::new(0),
-            store,
-            pointer,
-            names: match &query {
-                Some(_) => vec![sql::table_name()],
-                None => sources.iter().map(|s| s.reference.name.clone()).collect(),
-            },
-            query,
-            made: Vec::new(),
-            rows: sources.iter().map(Landed::rows).sum(),
-            sources,
-            joined,
-            frozen,
-            spec,
-            columns: merged,
-            earlier: None,
-            tokens,
-            given,
-            there: There::default(),
-            anew: None,
-            context,
-        };
-        if let Some(series) = &mut build.spec.series {
-            let names = build.names.iter().map(ToString::to_string);
+        let selected = (rows, against);
+        let input = BuildInput::read(dataset, &config.source, selected, &context.root);
+        let mut input = Box::pin(input).await?;
+        let mut spec = resolve_spec(dataset, &mut input, context).await?;
+        let tokenizer = TokenizerInput::read(dataset, context).await?;
+        isolate_images(&mut spec, has_foreign, context)?;
+        if let Some(series) = &mut spec.series {
+            let names = input.names.iter().map(ToString::to_string);
             Arc::make_mut(series).sources = names.collect();
         }
-        build.input_hash = build.inputs_of(&build.spec.config, None);
+        let mut build = Self {
+            context,
+            name: &config.pipeline.name,
+            dataset,
+            spec,
+            input,
+            tokenizer,
+            store,
+            previous: PreviousDataset {
+                pointer,
+                ..PreviousDataset::default()
+            },
+        };
+        build.input.hash = build.inputs_of(&build.spec.config, None);
         Ok(build)
     }
+}
+
+/// Resolves the section against the landed columns, to which joins add theirs.
+async fn resolve_spec(
+    dataset: &DatasetConfig,
+    input: &mut BuildInput,
+    context: &Context,
+) -> Result<DatasetSpec, Error> {
+    let joins = join::resolve(dataset, &mut input.columns, &input.joined)?;
+    let mut spec = DatasetSpec {
+        joins,
+        ..column_roles::resolve(dataset, &input.columns)?
+    };
+    if let Some(expect) = &dataset.expect {
+        spec.expect = Some(Expect::read(expect, &spec, context).await?);
+    }
+    near_dup::check_frozen(spec.near_dup.as_ref(), &input.frozen)?;
+    Ok(spec)
+}
+
+/// Has images decoded in processes of their own, where the configuration or a foreign source asks for it.
+fn isolate_images(
+    spec: &mut DatasetSpec,
+    has_foreign: bool,
+    context: &Context,
+) -> Result<(), Error> {
+    let held = spec.payload.iter_mut().chain(&mut spec.parts);
+    for images in held.filter_map(|held| held.images.as_mut()) {
+        images.isolated(has_foreign, context.decoder.as_deref())?;
+    }
+    Ok(())
 }
 
 impl Build<'_> {
@@ -194,25 +182,25 @@ impl Build<'_> {
         input_hash(
             self.name,
             config,
-            self.given.as_ref().map(|given| given.tokenizer.hash()),
+            self.tokenizer
+                .given
+                .as_ref()
+                .map(|given| given.tokenizer.hash()),
             self.spec.expect.as_ref().map(|expect| expect.hash),
-            [&self.sources, &self.joined, &self.frozen],
+            [&self.input.sources, &self.input.joined, &self.input.frozen],
             at,
         )
     }
 
-    /// The sources that rows are read from.
+    /// The tables that rows are read from.
     pub(super) fn tables(&self) -> &[Landed] {
-        match &self.made[..] {
-            [] => &self.sources,
-            made => made,
-        }
+        self.input.tables()
     }
 
     /// About how many bytes a row's image or text has; landed files are packed.
     pub(super) fn payload_bytes(&self) -> Option<u64> {
         let bytes = unpacked(self.tables()).saturating_add(self.joined_bytes());
-        let each = bytes / self.rows.max(1);
+        let each = bytes / self.input.rows.max(1);
         let carried = self.spec.near_dup.as_ref().and_then(NearDup::carried);
         let holds = self.spec.payloads().next().is_some() || carried.is_some();
         holds.then_some(each)
@@ -224,18 +212,19 @@ impl Build<'_> {
         let split = &self.spec.config.split;
         let is_grouped = split.by.is_time() && !split.key.is_empty();
         let groups = if is_grouped {
-            self.rows.saturating_mul(GROUP_BYTES)
+            self.input.rows.saturating_mul(GROUP_BYTES)
         } else {
             0
         };
         let is_frozen = |source: &&Landed| Some(&source.reference.name) == split.frozen();
         let frozen: u64 = self
+            .input
             .sources
             .iter()
             .filter(is_frozen)
             .map(|s| s.rows() * GROUP_BYTES)
             .sum();
-        unpacked(&self.joined) + groups + frozen
+        unpacked(&self.input.joined) + groups + frozen
     }
 
     /// Rows that were neither dropped nor rejected. A document split by range has one training
@@ -258,10 +247,14 @@ impl Build<'_> {
         let progress = &self.context.progress;
         self.spec.near_dup.as_ref().map(|near| near_dup::Pass {
             near,
-            names: &self.names,
-            frozen: &self.frozen,
+            names: &self.input.names,
+            frozen: &self.input.frozen,
             scratch,
-            meter: Arc::new(Meter::new(progress, "shards: near-duplicates", self.rows)),
+            meter: Arc::new(Meter::new(
+                progress,
+                "shards: near-duplicates",
+                self.input.rows,
+            )),
         })
     }
 

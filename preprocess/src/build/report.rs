@@ -50,7 +50,7 @@ impl Build<'_> {
             warnings: manifest.warnings.clone(),
             naive: manifest.naive.clone(),
             added: None,
-            anew: self.anew.clone().filter(|_| !up_to_date),
+            anew: self.previous.rebuild_reason.clone().filter(|_| !up_to_date),
         }
     }
 }

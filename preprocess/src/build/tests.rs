@@ -1,8 +1,11 @@
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
 use feedline_schemas::{
-    ids::{Origin, Seed},
-    manifest::Split,
+    ids::{Hash128, Origin, Seed},
+    manifest::{Layout, Split, TargetKind},
     record::ColumnType::{self, Bool, Float64, Int64, Utf8},
 };
 use feedline_storage::{Effect, Faults, Operation, Rule, Store};
@@ -10,13 +13,13 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::{
-    build::prepared::There,
+    build::{input::BuildInput, prepared::PreviousDataset, tokenizer::TokenizerInput},
     column_roles,
     landed_columns::MergedColumn,
     manifest::{pointer, publish, put_tables, republish},
     read_manifest, read_transform,
     rejects::Rejects,
-    shard::{Row, SplitWriter},
+    shard::{Row, ShardLayout, SplitWriter},
     testing::{
         Cells, LandingZone, Written, build_with, contents, context, flip_bit, pipeline, written,
     },
@@ -603,23 +606,21 @@ async fn a_key_in_two_splits_is_found_by_the_audit_and_by_verify() {
         context: &context,
         name: &config.pipeline.name,
         dataset: config.dataset.as_ref().unwrap(),
-        input_hash: Hash128::new(0),
-        store: dataset.clone(),
-        pointer: None,
-        names: vec![],
-        joined: Vec::new(),
-        frozen: Vec::new(),
-        sources: vec![],
-        query: None,
-        made: Vec::new(),
-        rows: 0,
         spec,
-        columns: Vec::new(),
-        earlier: None,
-        tokens: None,
-        given: None,
-        there: There::default(),
-        anew: None,
+        input: BuildInput {
+            hash: Hash128::new(0),
+            names: vec![],
+            joined: Vec::new(),
+            frozen: Vec::new(),
+            sources: vec![],
+            query: None,
+            made: Vec::new(),
+            rows: 0,
+            columns: Vec::new(),
+        },
+        tokenizer: TokenizerInput::default(),
+        store: dataset.clone(),
+        previous: PreviousDataset::default(),
     };
     let error = build.audit(&manifest.splits, &layout).await.unwrap_err();
     assert!(matches!(error, Error::Leak { keys: 1, .. }), "{error}");

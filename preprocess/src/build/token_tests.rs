@@ -8,6 +8,7 @@ use arrow::{
 };
 use feedline_schemas::{
     config::PackMode,
+    ids::Hash128,
     manifest::{Layout, TokenCounts, TokenType},
     record::ColumnType::{Int64, Utf8},
 };

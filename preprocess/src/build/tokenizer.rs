@@ -17,6 +17,31 @@ use crate::{
     tokens::{Encoder, Tokenizer},
 };
 
+/// Settings and file of the tokenizer of a dataset.
+#[derive(Default)]
+pub(super) struct TokenizerInput {
+    /// Settings, for documents that become tokens.
+    pub(super) settings: Option<TokensConfig>,
+    /// The tokenizer, where one is given.
+    pub(super) given: Option<TokenizerFile>,
+}
+
+impl TokenizerInput {
+    /// Resolves the section, and reads the file that it names.
+    ///
+    /// # Errors
+    /// As [`resolve`] and [`TokenizerFile::read`].
+    pub(super) async fn read(dataset: &DatasetConfig, context: &Context) -> Result<Self, Error> {
+        let settings = resolve(dataset)?;
+        let location = settings.as_ref().and_then(|s| s.tokenizer.as_deref());
+        let given = match location {
+            Some(location) => Some(TokenizerFile::read(location, context).await?),
+            None => None,
+        };
+        Ok(Self { settings, given })
+    }
+}
+
 const VOCABULARY: u32 = 8192;
 const SAMPLE_BYTES: u64 = 1 << 30;
 /// Most ids of a row that has other parts too.

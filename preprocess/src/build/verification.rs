@@ -38,9 +38,9 @@ impl Build<'_> {
         let meter = Meter::new(
             &self.context.progress,
             "shards: verify landed files",
-            self.rows,
+            self.input.rows,
         );
-        for source in self.sources.iter().chain(&self.joined).chain(&self.frozen) {
+        for source in self.input.all_sources() {
             source.verify_files(|rows| meter.add(rows)).await?;
         }
         Ok(())
@@ -48,7 +48,7 @@ impl Build<'_> {
 
     /// Checks that files read in place have not changed since they were hashed.
     pub(super) async fn check_unchanged(&self) -> Result<(), Error> {
-        for files in self.sources.iter().filter_map(|s| s.in_place.clone()) {
+        for files in self.input.sources.iter().filter_map(|s| s.in_place.clone()) {
             let check = tokio::task::spawn_blocking(move || files.check_unchanged()).await;
             check.map_err(|e| Error::Engine(DataFusionError::ExecutionJoin(Box::new(e))))??;
         }
@@ -58,7 +58,7 @@ impl Build<'_> {
     /// Checks the row count of other machines' results: no row twice and, where all landed rows
     /// stay, none missing. Sends no request to those machines.
     pub(super) fn check_count(&self, found: u64) -> Result<(), Error> {
-        let (config, rows) = (&self.spec.config, self.rows);
+        let (config, rows) = (&self.spec.config, self.input.rows);
         let is_all = |table: &Landed| table.newest().0.is_empty();
         let all_stay = config.dedup == DedupMode::None
             && config.conflicts.is_none()
@@ -101,9 +101,9 @@ impl Build<'_> {
         rows: u64,
     ) -> Result<(), Error> {
         let limit = self.spec.max_reject_fraction;
-        let by_reason = sums(&self.there.rejected, &rejects.rejected());
+        let by_reason = sums(&self.previous.counts.rejected, &rejects.rejected());
         let rejected: u64 = by_reason.values().sum();
-        let rows = self.there.rows + rows;
+        let rows = self.previous.counts.rows + rows;
         #[expect(clippy::cast_precision_loss, reason = "a share needs no 53 bits")]
         let share = rejected as f64 / rows.max(1) as f64;
         if share <= limit {
@@ -111,7 +111,9 @@ impl Build<'_> {
         }
         // A build that stops for them does so at any share, so the limit would be raised for nothing.
         self.check_expected(session, &[], rejects).await?;
-        let files = rejects.publish(session, &self.store, &self.names).await?;
+        let files = rejects
+            .publish(session, &self.store, &self.input.names)
+            .await?;
         let has_no_time = by_reason.contains_key(reject_reason::NO_SPLIT);
         let advice = match &self.spec.rule {
             Rule::Time(time) if has_no_time => time.advice(),
@@ -130,7 +132,7 @@ impl Build<'_> {
             rows,
             limit,
             by_reason,
-            sample: rejects.sample(&self.names).unwrap_or_default(),
+            sample: rejects.sample(&self.input.names).unwrap_or_default(),
             file: files
                 .first()
                 .map_or_else(String::new, |path| self.store.url_of(path)),
@@ -176,7 +178,7 @@ impl Build<'_> {
         let Some(expect) = &self.spec.expect else {
             return Ok(());
         };
-        let reasons = rejects.firsts(&self.names).into_iter();
+        let reasons = rejects.firsts(&self.input.names).into_iter();
         let rows = reasons.filter(|(reason, ..)| reason.starts_with(expect::REASON));
         let rows: Vec<_> = rows.collect();
         if found.is_empty() && (rows.is_empty() || expect.on_violation.is_reject()) {
@@ -186,7 +188,9 @@ impl Build<'_> {
             .iter()
             .map(|Violation { path, sample, .. }| format!("`{path}`: {sample}"));
         let all = rows.iter().map(|row| row.1).sum::<u64>();
-        let files = rejects.publish(session, &self.store, &self.names).await?;
+        let files = rejects
+            .publish(session, &self.store, &self.input.names)
+            .await?;
         let rows = rows
             .iter()
             .map(|(reason, rows, first)| format!("{reason}: {rows}, first: {first}"));

@@ -14,26 +14,23 @@ use datafusion::{
 use feedline_schemas::{
     config::{DedupMode, Step},
     ids::{Origin, TableName},
-    manifest::{ConflictCounts, SourceReference, Split},
+    manifest::{ConflictCounts, Split},
     record::ColumnType,
-    report::{FeatureShift, Warning},
-    transform::{FittedCategories, FittedStep, FittedTarget, InputKind, TransformArtefact},
+    report::Warning,
+    transform::{FittedCategories, FittedStep, InputKind, TransformArtefact},
 };
 
 use super::{prepared::Build, write::SplitCells};
 use crate::{
     Error, conflicts, copies,
     fit::{aggregate::Rows, check_nans},
-    functions,
     landed_columns::shown,
     landing::Landed,
     manifest,
     profile::categories,
-    seen::{Measured, shift_of, strongest},
     sql::other_rows::Sight,
     stage::{Repeated, Staged},
     system_columns,
-    transform::{self, op_chain},
     typing::NanSeen,
     warnings::{self, CutCategories},
 };
@@ -46,9 +43,6 @@ const FEW_ROWS: u64 = 100;
 
 /// Cells of a sample row that a message shows.
 const SHOWN_CELLS: usize = 6;
-
-/// Values of a category that old and new rows are compared on.
-const VALUES: usize = 100;
 
 impl Build<'_> {
     /// Returns the landed columns that are no features by default, each with the reason. `left_out`
@@ -79,7 +73,7 @@ impl Build<'_> {
             self.spec.payloads().any(|payload| payload.column == *name)
                 || beside.any(|(column, _)| column == name)
         };
-        for column in &self.columns {
+        for column in &self.input.columns {
             let is_input = self
                 .spec
                 .inputs
@@ -108,11 +102,16 @@ impl Build<'_> {
             inputs.any(|input| input.by_default && input.column.name == name)
         };
         let mut found = warnings::columns_dropped(dropped);
-        found.extend(warnings::of_transform(artefact, &self.columns, by_default));
+        found.extend(warnings::of_transform(
+            artefact,
+            &self.input.columns,
+            by_default,
+        ));
         found.extend(warnings::classes::one_class(artefact));
         let series = self.spec.config.series.iter();
-        found
-            .extend(series.filter_map(|series| warnings::zone::of_instants(series, &self.columns)));
+        found.extend(
+            series.filter_map(|series| warnings::zone::of_instants(series, &self.input.columns)),
+        );
         for step in &artefact.steps {
             if let FittedStep::Categories { columns } = step {
                 for category in columns {
@@ -133,7 +132,7 @@ impl Build<'_> {
     /// Warns of columns that the query makes of other rows: no check of the build sees them. Features that look back along the time
     /// of the dataset are not named where an embargo keeps the splits apart.
     fn made_of_other_rows(&self, artefact: &TransformArtefact) -> Option<Warning> {
-        let query = self.query.as_ref()?;
+        let query = self.input.query.as_ref()?;
         let split = &self.spec.config.split;
         let series = self.spec.series.iter().map(|series| &series.time);
         let times: BTreeSet<&String> = split.time().into_iter().chain(series).collect();
@@ -190,7 +189,11 @@ impl Build<'_> {
         if self.spec.config.dedup != DedupMode::None {
             return None;
         }
-        let sources = self.sources.iter().filter(|source| source.left_out > 0);
+        let sources = self
+            .input
+            .sources
+            .iter()
+            .filter(|source| source.left_out > 0);
         let sources = sources.map(|source| (source.reference.name.to_string(), source.left_out));
         warnings::left_at_landing(&sources.collect::<Vec<_>>())
     }
@@ -203,7 +206,7 @@ impl Build<'_> {
         duplicates: u64,
         copied: Option<DataFrame>,
     ) -> Result<Option<Warning>, Error> {
-        if !self.drops_copies() || !warnings::are_many(duplicates, self.rows) {
+        if !self.drops_copies() || !warnings::are_many(duplicates, self.input.rows) {
             return Ok(None);
         }
         let sample = match (staged.repeated(), copied) {
@@ -223,7 +226,7 @@ impl Build<'_> {
         };
         Ok(warnings::duplicates_dropped(
             duplicates,
-            self.rows,
+            self.input.rows,
             sample.as_deref(),
         ))
     }
@@ -244,7 +247,7 @@ impl Build<'_> {
         }
         let sample = found.sample.map_or_else(String::new, |sample| {
             let [one, other] = sample.targets;
-            let first = place(&self.names, Origin::from_packed(sample.first));
+            let first = place(&self.input.names, Origin::from_packed(sample.first));
             format!(", such as `{one}` and `{other}` of {first}")
         });
         let warning = warnings::labels_differ(found.counts, &target.column, &sample);
@@ -285,9 +288,9 @@ impl Build<'_> {
                 format!("{} = {}", shown(name), shown(&value))
             })
             .collect();
-        let at = match self.query {
+        let at = match self.input.query {
             Some(_) => "the row".to_owned(),
-            None => place(&self.names, first),
+            None => place(&self.input.names, first),
         };
         let cells = match cells.is_empty() {
             true => String::new(),
@@ -373,7 +376,7 @@ impl Build<'_> {
             return Ok(None);
         }
         let is_integer = |name: &str| {
-            let mut columns = self.columns.iter();
+            let mut columns = self.input.columns.iter();
             columns.any(|column| column.name == name && column.r#type == ColumnType::Int64)
         };
         let inputs = self.spec.inputs.iter().filter(|input| {
@@ -408,114 +411,6 @@ impl Build<'_> {
             }
         }
         Ok(warnings::look_like_identifiers(&unique, rows))
-    }
-
-    /// After a full refit, compares training rows that landed since the last build with the earlier
-    /// ones. The comparison uses the transform that was fitted on the earlier rows.
-    async fn shifted(&self, staged: &Staged) -> Result<Option<Warning>, Error> {
-        let Some(before) = &self.earlier else {
-            return Ok(None);
-        };
-        let is_new = is_behind(&before.sources);
-        let frame = staged.frame(Split::Train)?;
-        let mut parts = Vec::with_capacity(2);
-        for filter in [is_new.clone().is_not_true(), is_new.is_true()] {
-            let rows = frame.clone().filter(filter)?;
-            let count = Box::pin(rows.clone().count()).await? as u64;
-            if count == 0 {
-                return Ok(None);
-            }
-            parts.push(Rows::new(rows, count));
-        }
-        let mut shifts = Vec::new();
-        let artefact = &before.artefact;
-        let names = self.compared_numbers(artefact);
-        let cells = |name: &String| functions::cell(ident(name), &op_chain(&artefact.steps, name));
-        let mut moments = Vec::with_capacity(2);
-        for rows in &parts {
-            moments.push(rows.profiles(names.iter().map(cells).collect()).await?);
-        }
-        for (i, name) in names.iter().enumerate() {
-            let of = |part: &Vec<functions::Profile>| {
-                let (summary, finite) = (part[i].summary()?, part[i].tally().finite);
-                Some(Measured {
-                    rows: exact(finite),
-                    mean: summary.mean,
-                    variance: summary.deviation * summary.deviation,
-                })
-            };
-            let both = of(&moments[0]).zip(of(&moments[1]));
-            shifts.extend(both.and_then(|(old, new)| shift_of(name, old, new)));
-        }
-        for category in self.compared_categories(artefact) {
-            let mut counts = Vec::with_capacity(2);
-            for rows in &parts {
-                let values = &category.values[..category.values.len().min(VALUES)];
-                let cells = categories::cells(Split::Train, rows, &category.name, values).await?;
-                counts.push((cells.counts, rows.count()));
-            }
-            let [(old, of_old), (new, of_new)] = &counts[..] else {
-                unreachable!("there are two parts");
-            };
-            for ((value, old), new) in category.values.iter().zip(old).zip(new) {
-                let name = format!("{}={value}", category.name);
-                let [old, new] = [(old, of_old), (new, of_new)].map(|(part, rows)| {
-                    let share = exact(*part) / exact(*rows);
-                    Measured {
-                        rows: exact(*rows),
-                        mean: share,
-                        variance: share * (1.0 - share),
-                    }
-                });
-                shifts.extend(shift_of(&name, old, new));
-            }
-        }
-        let shifts: Vec<FeatureShift> = strongest(shifts);
-        let rows = [parts[0].count(), parts[1].count()];
-        Ok(warnings::new_rows_differ(&shifts, rows))
-    }
-
-    /// Returns the numeric columns of an earlier transform that the rows still have, and its target
-    /// if that is numeric.
-    fn compared_numbers(&self, before: &TransformArtefact) -> Vec<String> {
-        let has = |name: &str, kind: InputKind| {
-            let mut inputs = self.spec.inputs.iter();
-            inputs.any(|input| input.column.name == name && input.column.kind == kind)
-        };
-        let inputs = before.inputs.iter().filter(|input| {
-            input.kind == InputKind::Numeric
-                && has(&input.name, InputKind::Numeric)
-                && !transform::is_shared(&before.steps, &input.name)
-        });
-        let targets = before.targets().filter_map(|target| match target {
-            FittedTarget::Regression { column, .. } => {
-                let mut targets = self.spec.apart_targets();
-                targets.any(|t| t.column == *column).then_some(column)
-            }
-            FittedTarget::Classification { .. } => None,
-        });
-        inputs
-            .map(|input| &input.name)
-            .chain(targets)
-            .cloned()
-            .collect()
-    }
-
-    /// Returns the categories of an earlier transform that the rows still have.
-    fn compared_categories<'a>(&self, before: &'a TransformArtefact) -> Vec<&'a FittedCategories> {
-        let has = |name: &str| {
-            let mut inputs = self.spec.inputs.iter();
-            inputs.any(|i| i.column.name == name && i.column.kind == InputKind::Categorical)
-        };
-        let steps = before.steps.iter();
-        let columns = steps.filter_map(|step| match step {
-            FittedStep::Categories { columns } => Some(columns),
-            _ => None,
-        });
-        columns
-            .flatten()
-            .filter(|column| has(&column.name))
-            .collect()
     }
 
     /// Returns the warnings that depend on the written rows.
@@ -603,24 +498,4 @@ fn place(names: &[TableName], origin: Origin) -> String {
         origin.row(),
         origin.sequence().get()
     )
-}
-
-#[expect(clippy::cast_precision_loss, reason = "a mean needs no 53 bits")]
-fn exact(count: u64) -> f64 {
-    count as f64
-}
-
-/// Returns an expression that selects rows landed after these positions.
-fn is_behind(sources: &[SourceReference]) -> Expr {
-    let each = (0u64..).zip(sources).map(|(source, reference)| {
-        let first = (source << 56) + (reference.sequence.get() + 1).saturating_mul(1 << 24);
-        let origin = || ident(system_columns::ORIGIN);
-        let next = (source + 1).checked_shl(56).filter(|next| *next > first);
-        let from = origin().gt_eq(lit(first));
-        match next {
-            Some(next) => from.and(origin().lt(lit(next))),
-            None => from,
-        }
-    });
-    each.reduce(Expr::or).unwrap_or_else(|| lit(false))
 }

@@ -31,6 +31,7 @@ use crate::{
     stage::{Ordered, Staged},
     system_columns,
     tokens::{Encoded, Encoder},
+    transform::Applied,
 };
 
 /// Fitted transform and encoders.
@@ -43,6 +44,26 @@ pub(super) struct Fitted {
 }
 
 impl Fitted {
+    /// Transforms a batch of `split`. `document` is the column of documents; hashes are empty unless the rows `is_hashed`.
+    fn apply(
+        &self,
+        split: Split,
+        Ordered { rows, numbers }: Ordered,
+        document: Option<&str>,
+        is_hashed: bool,
+    ) -> Result<TransformedBatch, Error> {
+        let applied = match split {
+            Split::Train => self.transform.apply_train(&rows, &numbers)?,
+            _ => self.transform.apply_beside(&rows, &numbers)?,
+        };
+        let encoded = self.encoded(&rows, document)?;
+        let hashes = match is_hashed {
+            true => hashes_of(&self.transform, &rows, &numbers, &applied),
+            false => Vec::new(),
+        };
+        Ok((rows, applied, encoded, hashes))
+    }
+
     /// The documents of a batch as ids, where it has some.
     fn encoded(&self, batch: &RecordBatch, column: Option<&str>) -> Result<Encoded, Error> {
         match (&self.encoder, column) {
@@ -53,6 +74,9 @@ impl Fitted {
         }
     }
 }
+
+/// A batch of staged rows: the rows, what the transform made of them, their documents as ids, and hashes of what a model sees.
+type TransformedBatch = (RecordBatch, Applied, Encoded, Vec<u64>);
 
 /// Result of the write pass.
 pub(super) struct Written {
@@ -152,7 +176,40 @@ pub(super) fn add_cells(all: &mut SplitCells, split: Split, cells: &BTreeMap<Str
     }
 }
 
+/// Totals of the rows that were written so far.
+#[derive(Default)]
+struct WriteTotals {
+    texts: [TextCounts; 3],
+    boxes: Option<BoxCounts>,
+    infinite: SplitCells,
+    unknown: SplitCells,
+    classes: [Vec<u64>; 3],
+    targets: Vec<ExactMoments>,
+    extremes: [Extremes; 3],
+}
+
+impl WriteTotals {
+    /// Adds the `rows` of a split, all of which were written.
+    fn add(&mut self, split: Split, rows: &mut RowWriter<'_>) {
+        let place = usize::from(code(split));
+        self.texts[place] = rows.texts;
+        self.classes[place] = std::mem::take(&mut rows.classes);
+        self.extremes[place] = std::mem::take(&mut rows.extremes);
+        if split == Split::Train {
+            self.targets = std::mem::take(&mut rows.targets);
+        }
+        add_cells(&mut self.infinite, split, &rows.infinite);
+        add_cells(&mut self.unknown, split, &rows.unknown);
+        if let Some(found) = rows.boxes {
+            let all = self.boxes.get_or_insert_default();
+            all.kept += found.kept;
+            all.lost += found.lost;
+        }
+    }
+}
+
 impl Build<'_> {
+    /// Applies the transform to the staged rows, and writes the shards of all splits.
     pub(super) async fn write(
         &self,
         staged: &Staged,
@@ -164,42 +221,17 @@ impl Build<'_> {
         let mut rejects = RejectWriter::new(scratch.path("rejects-transform.parquet"));
         // The last shards of a split are stored while the next one fills.
         let mut ended = Vec::with_capacity(3);
-        let mut texts = [TextCounts::default(); 3];
-        let mut boxes: Option<BoxCounts> = None;
-        let (mut infinite, mut unknown) = (SplitCells::new(), SplitCells::new());
-        let mut classes: [Vec<u64>; 3] = Default::default();
-        let mut targets = Vec::new();
-        let mut extremes: [Extremes; 3] = Default::default();
+        let mut totals = WriteTotals::default();
         let unseen = self.unseen_columns(fitted.transform.artefact(), &layout.layout);
         let mut equal = EqualRows::new((!unseen.is_empty()).then(|| staged.total()));
-        for (split, texts) in Split::ALL.into_iter().zip(&mut texts) {
+        for split in Split::ALL {
             let mut rows = RowWriter::new(&self.spec, &layout.layout, &mut rejects);
-            let before = self.there.shards[usize::from(code(split))];
+            let before = self.previous.counts.shards[usize::from(code(split))];
             let writer = SplitWriter::new(&self.store, layout, split).behind(before);
-            let shards = self
-                .write_split(
-                    staged,
-                    split,
-                    fitted,
-                    writer,
-                    (&mut rows, &mut equal),
-                    &meter,
-                )
-                .await?;
-            *texts = rows.texts;
-            classes[usize::from(code(split))] = std::mem::take(&mut rows.classes);
-            extremes[usize::from(code(split))] = std::mem::take(&mut rows.extremes);
-            if split == Split::Train {
-                targets = std::mem::take(&mut rows.targets);
-            }
-            add_cells(&mut infinite, split, &rows.infinite);
-            add_cells(&mut unknown, split, &rows.unknown);
-            if let Some(found) = rows.boxes {
-                let all = boxes.get_or_insert_default();
-                all.kept += found.kept;
-                all.lost += found.lost;
-            }
-            ended.push(shards);
+            let each = (&mut rows, &mut equal);
+            let shards = self.write_split(staged, split, fitted, writer, each, &meter);
+            ended.push(shards.await?);
+            totals.add(split, &mut rows);
         }
         let mut splits = Vec::with_capacity(3);
         for (split, rows, leaving) in ended {
@@ -213,15 +245,15 @@ impl Build<'_> {
         Ok(Written {
             splits,
             rejects: rejects.finish()?,
-            texts,
-            boxes,
+            texts: totals.texts,
+            boxes: totals.boxes,
             sequence: None,
             naive: Vec::new(),
-            infinite,
-            unknown,
-            classes,
-            targets,
-            extremes,
+            infinite: totals.infinite,
+            unknown: totals.unknown,
+            classes: totals.classes,
+            targets: totals.targets,
+            extremes: totals.extremes,
             equal: Box::pin(self.equal_rows(equal, unseen)).await?,
         })
     }
@@ -249,19 +281,7 @@ impl Build<'_> {
                 let fitted = Arc::clone(fitted);
                 let text = text.map(str::to_owned);
                 async move {
-                    let work = move || {
-                        let Ordered { rows, numbers } = ordered;
-                        let applied = match split {
-                            Split::Train => fitted.transform.apply_train(&rows, &numbers)?,
-                            _ => fitted.transform.apply_beside(&rows, &numbers)?,
-                        };
-                        let encoded = fitted.encoded(&rows, text.as_deref())?;
-                        let hashes = match is_hashed {
-                            true => hashes_of(&fitted.transform, &rows, &numbers, &applied),
-                            false => Vec::new(),
-                        };
-                        Ok((rows, applied, encoded, hashes))
-                    };
+                    let work = move || fitted.apply(split, ordered, text.as_deref(), is_hashed);
                     let joined = tokio::task::spawn_blocking(work).await;
                     joined
                         .map_err(|e| Error::Engine(DataFusionError::ExecutionJoin(Box::new(e))))?

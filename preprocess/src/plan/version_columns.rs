@@ -38,7 +38,7 @@ use crate::{
 };
 
 /// Reads the columns of one schema version as the dataset wants them.
-pub(super) struct Reading<'a> {
+pub(super) struct VersionColumns<'a> {
     pub(super) schema: &'a RecordSchema,
     pub(super) spec: &'a DatasetSpec,
     pub(super) missing: Missing,
@@ -48,7 +48,7 @@ pub(super) struct Reading<'a> {
     pub(super) is_frozen: bool,
 }
 
-impl Reading<'_> {
+impl VersionColumns<'_> {
     /// The landed rows, with documents as the rest of the plan sees them.
     pub(super) fn prepared(&self, rows: DataFrame) -> Result<DataFrame, Error> {
         match (&self.spec.config.text, self.spec.document()) {
@@ -59,18 +59,34 @@ impl Reading<'_> {
 
     /// The frame's columns.
     pub(super) fn columns(&self, source: u64) -> Result<Vec<Expr>, Error> {
-        let payload = self.spec.payload.as_ref();
-        // Rows that differ in the split that a column names are copies all the same.
-        let named = self.spec.config.split.column();
-        let named = named.filter(|name| self.spec.inputs.iter().all(|i| i.column.name != **name));
-        let content = |name: &&str| match payload {
-            Some(payload) => payload.column == *name,
-            None => {
-                let is_split = named.is_some_and(|split| split == name);
-                !is_split && conflicts::is_content(&self.spec.config, name)
-            }
-        };
-        let hash = content_hash(self.names().filter(content), Cells::Typed);
+        let spec = self.spec;
+        let mut columns = self.leading_columns(source)?;
+        for column in &spec.kept {
+            let cell = landed_cells::typed(self.schema, &column.name, column.r#type)?;
+            columns.push(cell.alias(kept::named(column)));
+        }
+        columns.extend(spec.payloads().map(|payload| self.payload(payload)));
+        let images = spec.images().into_iter();
+        let beside = images.flat_map(Images::beside);
+        columns.extend(beside.map(|(name, column)| self.written(name).alias(column)));
+        let carried = spec.near_dup.as_ref().and_then(NearDup::carried);
+        columns.extend(carried.map(|name| text(self.landed(name)).alias(system_columns::TEXT)));
+        let redacted = spec.config.text.iter();
+        columns.extend(redacted.map(|_| ident(system_columns::REDACTED)));
+        columns.extend(self.series()?);
+        let inputs = spec.landed_inputs();
+        columns.extend(inputs.map(|c| self.typed(&c.name, c.kind)));
+        let targets = spec.apart_targets();
+        columns.extend(targets.map(|t| match t.task {
+            Task::Regression => self.typed(&t.column, InputKind::Numeric),
+            Task::Classification => self.typed(&t.column, InputKind::Categorical),
+        }));
+        Ok(columns)
+    }
+
+    /// Origin, content hash, split and reject reason, then group and time where the split has them.
+    fn leading_columns(&self, source: u64) -> Result<Vec<Expr>, Error> {
+        let hash = self.content_hash();
         let group = self.group(&hash);
         let judged = self.keyed(self.sparse(self.quality(self.judge())))?;
         let (split, reject) = self.split(group.clone().unwrap_or(hash.clone()), judged)?;
@@ -85,33 +101,23 @@ impl Reading<'_> {
         if let Rule::Time(time) = &self.spec.rule {
             columns.push(self.split_time(time)?.alias(system_columns::TIME));
         }
-        for column in &self.spec.kept {
-            let cell = landed_cells::typed(self.schema, &column.name, column.r#type)?;
-            columns.push(cell.alias(kept::named(column)));
-        }
-        let payloads = self.spec.payloads();
-        columns.extend(payloads.map(|payload| self.payload(payload)));
-        let images = self.spec.images().into_iter();
-        let beside = images.flat_map(Images::beside);
-        columns.extend(beside.map(|(name, column)| self.written(name).alias(column)));
-        let carried = self.spec.near_dup.as_ref().and_then(NearDup::carried);
-        columns.extend(carried.map(|name| text(self.landed(name)).alias(system_columns::TEXT)));
-        columns.extend(
-            self.spec
-                .config
-                .text
-                .iter()
-                .map(|_| ident(system_columns::REDACTED)),
-        );
-        columns.extend(self.series()?);
-        let inputs = self.spec.landed_inputs();
-        columns.extend(inputs.map(|c| self.typed(&c.name, c.kind)));
-        let targets = self.spec.apart_targets();
-        columns.extend(targets.map(|t| match t.task {
-            Task::Regression => self.typed(&t.column, InputKind::Numeric),
-            Task::Classification => self.typed(&t.column, InputKind::Categorical),
-        }));
         Ok(columns)
+    }
+
+    /// Hash of the cells that make rows duplicates.
+    fn content_hash(&self) -> Expr {
+        let payload = self.spec.payload.as_ref();
+        // Rows that differ in the split that a column names are copies all the same.
+        let named = self.spec.config.split.column();
+        let named = named.filter(|name| self.spec.inputs.iter().all(|i| i.column.name != **name));
+        let content = |name: &&str| match payload {
+            Some(payload) => payload.column == *name,
+            None => {
+                let is_split = named.is_some_and(|split| split == name);
+                !is_split && conflicts::is_content(&self.spec.config, name)
+            }
+        };
+        content_hash(self.names().filter(content), Cells::Typed)
     }
 
     /// Split of a row, as far as the row alone decides it, and the reason for its rejection, if
