@@ -31,8 +31,8 @@ use feedline_schemas::{ids::Rank, loader_state::LastBatch};
 use feedline_storage::clock::{Clock, SystemClock};
 
 use order::{
-    Blocks, MixtureConfig, Order, OrderSpec, Orders, Share, SourceWeight, Units,
-    packing::{Lengths, Packing},
+    Blocks, MixtureConfig, OrderSpec, Orders, PassOrder, RankShare, SourceWeight, Units,
+    packing::{Lengths, PackedBins},
     shuffle_quality,
 };
 
@@ -78,7 +78,7 @@ fn walk(what: &str, rows: Vec<u32>, global_batch: u32) {
         time,
         samples,
     );
-    let share = Share::new(Rank::new(0), 1);
+    let share = RankShare::new(Rank::new(0), 1);
     let (planned, needs) = timed(|| order.needs(0, share).count());
     report(
         &format!("{what}, batch {global_batch}: plan"),
@@ -88,7 +88,7 @@ fn walk(what: &str, rows: Vec<u32>, global_batch: u32) {
     println!("  {needs} needs, check {check:x}");
 }
 
-fn lookups(order: &Order) -> u64 {
+fn lookups(order: &PassOrder) -> u64 {
     let mut cursor = order.cursor();
     let (mut runs, mut places, mut check) = (Vec::new(), Vec::new(), 0u64);
     for batch in 0..order.batch_count() {
@@ -143,7 +143,7 @@ fn packing(full: usize) {
         let extents = (0..count).step_by(extent).chain([count]).collect();
         let blocks = Blocks::new(vec![1000; count as usize]).in_extents(Some(extents));
         let lengths: Arc<dyn Lengths> = Arc::clone(&documents) as _;
-        let (time, packing) = timed(|| Packing::new(&blocks, lengths, (4096, 0)));
+        let (time, packing) = timed(|| PackedBins::new(&blocks, lengths, (4096, 0)));
         let full = tokens as f64 / (packing.blocks().samples() * 4096) as f64;
         report(
             &format!("packing, extents of {extent} blocks"),
@@ -163,7 +163,7 @@ fn resume(blocks: u32) {
         let middle = order.batch_count() / 2;
         let (mut cursor, mut runs) = (order.cursor(), Vec::new());
         cursor.runs(middle, 0..256, &mut runs);
-        let share = Share::new(Rank::new(3), 7);
+        let share = RankShare::new(Rank::new(3), 7);
         assert!(order.needs(middle, share).take(100).count() == 100);
         (orders.sizes().sum::<u64>(), resident())
     });

@@ -7,7 +7,7 @@ use std::{ops::Range, sync::Arc};
 
 use feedline_schemas::manifest::{Block, Lengths, Shard, Split, SplitShards};
 
-use crate::compact::{Names, Numbers};
+use crate::compact::{CompactNumbers, Names};
 
 /// Number of a block in its split, in shard order, from 0; blocks without rows are not counted.
 pub(crate) type BlockId = u32;
@@ -21,7 +21,7 @@ const KNOWN: u64 = 1 << 32;
 /// The blocks of a split, in shard order.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct BlockTable {
-    shards: Shards,
+    shards: TableShards,
     blocks: Blocks,
     samples: u64,
     bytes: u64,
@@ -31,35 +31,35 @@ pub(crate) struct BlockTable {
 
 /// Of every shard.
 #[derive(Clone, Debug, Default)]
-struct Shards {
+struct TableShards {
     paths: Names,
-    bytes: Numbers,
+    bytes: CompactNumbers,
     /// First block of each, and at the end the number of blocks.
     firsts: Vec<BlockId>,
     /// Bytes before the first block, and [`KNOWN`] checksums of them.
-    heads: Numbers,
-    head_sums: Numbers,
+    heads: CompactNumbers,
+    head_sums: CompactNumbers,
     /// End of the last block with rows.
-    ends: Numbers,
+    ends: CompactNumbers,
     /// Empty where there are none.
     lengths: Names,
-    lengths_sums: Numbers,
+    lengths_sums: CompactNumbers,
 }
 
 /// Of every block with rows.
 #[derive(Clone, Debug, Default)]
 struct Blocks {
-    rows: Arc<Numbers>,
-    offsets: Numbers,
-    metadata: Numbers,
+    rows: Arc<CompactNumbers>,
+    offsets: CompactNumbers,
+    metadata: CompactNumbers,
     /// Bytes between its end and the next block of its shard: mostly none, so that offsets give
     /// lengths.
-    gaps: Numbers,
-    sums: Numbers,
+    gaps: CompactNumbers,
+    sums: CompactNumbers,
     /// One more than its tokens, or 0 where that is not known.
-    tokens: Numbers,
+    tokens: CompactNumbers,
     /// Blocks without rows before it in its shard.
-    passed_over: Numbers,
+    passed_over: CompactNumbers,
 }
 
 impl BlockTable {
@@ -210,7 +210,7 @@ impl BlockTable {
     }
 
     /// Samples in every block.
-    pub(crate) fn all_rows(&self) -> &Arc<Numbers> {
+    pub(crate) fn all_rows(&self) -> &Arc<CompactNumbers> {
         &self.blocks.rows
     }
 
@@ -284,7 +284,7 @@ impl BlockTable {
     }
 }
 
-impl Shards {
+impl TableShards {
     fn shrink(&mut self) {
         self.firsts.shrink_to_fit();
         self.paths.shrink();

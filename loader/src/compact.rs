@@ -2,20 +2,20 @@
 
 /// Numbers, each in as many bytes as the largest of them needs; in none when all are the same.
 #[derive(Clone, Debug)]
-pub(crate) enum Numbers {
+pub(crate) enum CompactNumbers {
     Same { value: u64, count: usize },
     U16(Vec<u16>),
     U32(Vec<u32>),
     U64(Vec<u64>),
 }
 
-impl Default for Numbers {
+impl Default for CompactNumbers {
     fn default() -> Self {
         Self::Same { value: 0, count: 0 }
     }
 }
 
-impl Numbers {
+impl CompactNumbers {
     /// Number of values.
     pub(crate) fn len(&self) -> usize {
         match self {
@@ -112,7 +112,7 @@ impl Numbers {
     }
 }
 
-impl FromIterator<u64> for Numbers {
+impl FromIterator<u64> for CompactNumbers {
     fn from_iter<T: IntoIterator<Item = u64>>(all: T) -> Self {
         let mut numbers = Self::default();
         all.into_iter().for_each(|number| numbers.push(number));
@@ -130,11 +130,11 @@ pub(crate) struct Names {
     /// Text before and after the stem.
     frames: Vec<(String, String)>,
     /// The frame of each name.
-    frame: Numbers,
+    frame: CompactNumbers,
     /// All stems, one after the other.
     stems: String,
     /// End of each stem.
-    ends: Numbers,
+    ends: CompactNumbers,
 }
 
 impl Names {
@@ -205,13 +205,13 @@ mod tests {
             (vec![1, 2, 70_000, 1 << 40, 3], 40),
             (vec![1 << 40, 1], 16),
         ] {
-            let numbers: Numbers = all.iter().copied().collect();
+            let numbers: CompactNumbers = all.iter().copied().collect();
             assert_eq!(numbers.len(), all.len());
             let found: Vec<_> = (0..all.len()).map(|at| numbers.get(at)).collect();
             assert_eq!(found, all);
             assert_eq!(numbers.bytes(), bytes, "{all:?}");
         }
-        let numbers: Numbers = [5, 6, 7].into_iter().collect();
+        let numbers: CompactNumbers = [5, 6, 7].into_iter().collect();
         assert_eq!(
             (numbers.sum(0..3), numbers.sum(1..1), numbers.sum(2..3)),
             (18, 0, 7)

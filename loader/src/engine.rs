@@ -11,8 +11,8 @@ use feedline_schemas::{ids::Step, loader_state::LoaderState};
 use crate::{
     Error, LoaderConfig, LoaderMetrics,
     assembly::{
-        fill::{Filler, Scratch},
-        pool::Pool,
+        fill::{FillScratch, Filler},
+        pool::ThreadPool,
         ring::Ring,
         slab::SlabShape,
     },
@@ -20,7 +20,7 @@ use crate::{
     cache::epoch_cache::EpochCache,
     device::{HostLock, Pinning},
     metrics::Meters,
-    order::Share,
+    order::RankShare,
     sources::Sources,
 };
 
@@ -49,12 +49,12 @@ fn ring_slabs(config: &LoaderConfig, shape: SlabShape) -> u32 {
 
 /// Shared by the passes of a loader, one after the other or side by side.
 #[derive(Debug)]
-pub(crate) struct Engine {
+pub(crate) struct LoaderEngine {
     pub(crate) sources: Arc<Sources>,
     pub(crate) epoch_cache: Arc<EpochCache>,
     pub(crate) filler: Arc<Filler>,
-    pub(crate) pool: Arc<Pool<Scratch>>,
-    pub(crate) share: Share,
+    pub(crate) pool: Arc<ThreadPool<FillScratch>>,
+    pub(crate) share: RankShare,
     pub(crate) rank: u32,
     pub(crate) prefetch_bytes: u64,
     pub(crate) stall_timeout: Option<Duration>,
@@ -79,11 +79,11 @@ pub(crate) struct Engine {
     spare: Mutex<Option<Ring>>,
 }
 
-impl Engine {
+impl LoaderEngine {
     /// The engine of a loader with these parts.
     pub(crate) fn new(
         config: &LoaderConfig,
-        share: Share,
+        share: RankShare,
         rows: usize,
         sources: Sources,
         filler: Filler,
@@ -111,7 +111,7 @@ impl Engine {
             sources: Arc::new(sources),
             epoch_cache: Arc::new(epoch_cache),
             filler: Arc::new(filler),
-            pool: Arc::new(Pool::new(threads, threads, Arc::clone(&meters))),
+            pool: Arc::new(ThreadPool::new(threads, threads, Arc::clone(&meters))),
             share,
             rank: config.rank.get(),
             prefetch_bytes: config.prefetch_bytes,

@@ -13,12 +13,12 @@ use crate::{
     BatchKind, BatchStream, EpochBatches, Error, LoaderBuilder, LoaderConfig, LoaderMetrics,
     LoaderPlan, Quarantined,
     assembly::assemble::States,
-    deliver::iterator::Parts,
+    deliver::iterator::PassParts,
     device::HostLock,
-    engine::Engine,
-    input::Input,
-    open::Opened,
-    order::{Blocks, Order, Orders, Units},
+    engine::LoaderEngine,
+    input::OpenedSplit,
+    open::OpenedLoader,
+    order::{Blocks, Orders, PassOrder, Units},
     state::OrderIdentity,
 };
 
@@ -34,17 +34,17 @@ pub struct Loader {
     batches_per_epoch: u64,
     /// Of every source.
     units: Vec<Units>,
-    inputs: Vec<Arc<Input>>,
-    engine: Arc<Engine>,
+    inputs: Vec<Arc<OpenedSplit>>,
+    engine: Arc<LoaderEngine>,
     /// Position of [`Loader::batches`].
     position: Arc<Mutex<LoaderState>>,
     /// A pass that was begun before it is asked for.
-    prepared: Mutex<Option<Prepared>>,
+    prepared: Mutex<Option<PreparedPass>>,
 }
 
 /// A pass that was begun before it is asked for, and which one it is.
 #[derive(Debug)]
-struct Prepared {
+struct PreparedPass {
     /// State that an epoch begins with; `None` for a sequential pass.
     start: Option<LoaderState>,
     batches: EpochBatches,
@@ -103,14 +103,14 @@ impl Loader {
         config: &LoaderConfig,
         clock: Arc<dyn Clock>,
     ) -> Result<Self, Error> {
-        let Opened {
+        let OpenedLoader {
             inputs,
             units,
             orders,
             identity,
             batches_per_epoch,
             engine,
-        } = Opened::open(datasets, config, clock).await?;
+        } = OpenedLoader::open(datasets, config, clock).await?;
         Ok(Self {
             config: config.clone(),
             position: Arc::new(Mutex::new(identity.start(&orders))),
@@ -158,7 +158,7 @@ impl Loader {
         // The one before ends first, and gives back what it holds.
         drop(self.prepared().take());
         let batches = EpochBatches::start(self.parts(start.clone(), None)?)?;
-        *self.prepared() = Some(Prepared {
+        *self.prepared() = Some(PreparedPass {
             start: Some(start),
             batches,
         });
@@ -172,7 +172,7 @@ impl Loader {
     pub fn prepare_sequential(&self) -> Result<(), Error> {
         drop(self.prepared().take());
         let batches = self.sequential()?;
-        *self.prepared() = Some(Prepared {
+        *self.prepared() = Some(PreparedPass {
             start: None,
             batches,
         });
@@ -185,7 +185,7 @@ impl Loader {
         (prepared.start.as_ref() == start).then_some(prepared.batches)
     }
 
-    fn prepared(&self) -> std::sync::MutexGuard<'_, Option<Prepared>> {
+    fn prepared(&self) -> std::sync::MutexGuard<'_, Option<PreparedPass>> {
         self.prepared.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -246,7 +246,7 @@ impl Loader {
         &self,
         start: LoaderState,
         position: Option<Arc<Mutex<LoaderState>>>,
-    ) -> Result<Parts, Error> {
+    ) -> Result<PassParts, Error> {
         let (start, order) = self.identity.resume(start, &self.orders)?;
         let mut foresee = Vec::new();
         for epoch in self.engine.unforeseen(start.epoch.get()) {
@@ -259,7 +259,7 @@ impl Loader {
                 foresee.push((next, 0));
             }
         }
-        Ok(Parts {
+        Ok(PassParts {
             foresee,
             engine: Arc::clone(&self.engine),
             order,
@@ -293,9 +293,9 @@ impl Loader {
             }
             units => units.clone(),
         };
-        EpochBatches::start(Parts {
+        EpochBatches::start(PassParts {
             engine: Arc::clone(&self.engine),
-            order: Order::sequential(units, self.config.global_batch, LastBatch::Keep),
+            order: PassOrder::sequential(units, self.config.global_batch, LastBatch::Keep),
             start: 0,
             states: States::Stay(self.start_state()),
             foresee: Vec::new(),

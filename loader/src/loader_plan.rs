@@ -5,7 +5,7 @@ use serde::Serialize;
 use crate::{
     LoaderConfig,
     block_table::BlockTable,
-    order::{Order, Orders, ShuffleQuality, shuffle_quality},
+    order::{Orders, PassOrder, ShuffleQuality, shuffle_quality},
 };
 
 /// Batches that are simulated.
@@ -41,7 +41,7 @@ impl LoaderPlan {
     /// `classes` is the number of them that the dataset names.
     pub(crate) fn new(
         orders: &Orders,
-        order: &Order,
+        order: &PassOrder,
         sources: &[(&BlockTable, u64)],
         config: &LoaderConfig,
         classes: Option<u64>,

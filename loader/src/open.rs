@@ -16,15 +16,15 @@ use crate::{
     block_table::BlockId,
     cache::{self, CachedExtents, epoch_cache::EpochCache},
     class_balance::class_counts,
-    engine::Engine,
+    engine::LoaderEngine,
     fetch::{Extents, StoreExtents},
     index::index,
-    input::{DocumentLengths, Input, Record},
+    input::{DocumentLengths, OpenedSplit, RowContent},
     metrics::Meters,
     order::{
-        Blocks, OrderSpec, Orders, Share, Units,
+        Blocks, OrderSpec, Orders, RankShare, Units,
         balance::Balance,
-        packing::{Lengths, Packing},
+        packing::{Lengths, PackedBins},
         tokens::TokenWindows,
     },
     quarantine::Quarantine,
@@ -33,16 +33,16 @@ use crate::{
 };
 
 /// Parts of a loader.
-pub(crate) struct Opened {
-    pub(crate) inputs: Vec<Arc<Input>>,
+pub(crate) struct OpenedLoader {
+    pub(crate) inputs: Vec<Arc<OpenedSplit>>,
     pub(crate) units: Vec<Units>,
     pub(crate) orders: Orders,
     pub(crate) identity: OrderIdentity,
     pub(crate) batches_per_epoch: u64,
-    pub(crate) engine: Engine,
+    pub(crate) engine: LoaderEngine,
 }
 
-impl Opened {
+impl OpenedLoader {
     /// Opens the datasets and fits an order to them.
     ///
     /// # Errors
@@ -100,14 +100,14 @@ impl Opened {
             batches_per_epoch: first_epoch.batch_count(),
             orders,
             identity,
-            engine: Engine::new(config, share, rows, sources, filler, epoch_cache),
+            engine: LoaderEngine::new(config, share, rows, sources, filler, epoch_cache),
         })
     }
 }
 
 /// The part of every batch that is this rank's.
-fn share(config: &LoaderConfig) -> Share {
-    let share = Share::new(config.rank, config.world_size);
+fn share(config: &LoaderConfig) -> RankShare {
+    let share = RankShare::new(config.rank, config.world_size);
     match &config.images {
         Some(images) if images.mix.is_some() => share.in_pairs(),
         _ => share,
@@ -121,7 +121,7 @@ async fn open_source(
     meters: &Arc<Meters>,
 ) -> Result<SourceInput, Error> {
     let input =
-        Arc::new(Input::open(dataset, config.split, &config.input, config.bad_shards).await?);
+        Arc::new(OpenedSplit::open(dataset, config.split, &config.input, config.bad_shards).await?);
     meters
         .skipped_shards
         .add(input.skipped().paths.len() as u64);
@@ -177,7 +177,7 @@ fn is_far(dataset: &Store) -> bool {
 }
 
 /// About how many bytes the open windows of a source take.
-fn window_bytes(input: &Input, config: &LoaderConfig) -> u64 {
+fn window_bytes(input: &OpenedSplit, config: &LoaderConfig) -> u64 {
     let all = input.block_table().bytes();
     let block = all.div_ceil(u64::from(input.block_table().block_count().max(1)));
     let units = u64::from(config.domains) * u64::from(config.window_blocks);
@@ -202,7 +202,7 @@ async fn units_of(source: &SourceInput, config: &LoaderConfig) -> Result<Units, 
         TokenLayout::Packed | TokenLayout::PackedOverlapping => {
             let lengths = Arc::new(input.lengths(&*source.extents).await?);
             let size = (tokens.length, tokens.layout.overlap());
-            let packing = Packing::new(&blocks, lengths, size);
+            let packing = PackedBins::new(&blocks, lengths, size);
             Ok(Units::Bins(Arc::new(packing)))
         }
         TokenLayout::Stream | TokenLayout::Filled => {
@@ -221,16 +221,16 @@ async fn units_of(source: &SourceInput, config: &LoaderConfig) -> Result<Units, 
     }
 }
 
-fn tokens_config<'a>(record: &Record, config: &'a LoaderConfig) -> Option<&'a TokensConfig> {
+fn tokens_config<'a>(record: &RowContent, config: &'a LoaderConfig) -> Option<&'a TokensConfig> {
     match record {
-        Record::Tokens { .. } => config.tokens.as_ref(),
-        Record::Dense { .. } | Record::Images { .. } | Record::Multi { .. } => None,
+        RowContent::Tokens { .. } => config.tokens.as_ref(),
+        RowContent::Dense { .. } | RowContent::Images { .. } | RowContent::Multi { .. } => None,
     }
 }
 
 /// The orders over some sources, and how states name them.
 fn order(
-    inputs: &[Arc<Input>],
+    inputs: &[Arc<OpenedSplit>],
     units: &[Units],
     config: &LoaderConfig,
 ) -> Result<(Orders, OrderIdentity), Error> {
@@ -263,7 +263,7 @@ fn order(
     };
     let balances: Vec<_> = units.iter().filter_map(Units::balance).collect();
     let unit = match (inputs.first().map(|input| *input.record()), &config.tokens) {
-        (Some(Record::Tokens { .. }), Some(tokens)) => match tokens.layout {
+        (Some(RowContent::Tokens { .. }), Some(tokens)) => match tokens.layout {
             TokenLayout::Documents => SampleUnit::Rows,
             TokenLayout::Packed | TokenLayout::PackedOverlapping => SampleUnit::Bins {
                 length: tokens.length,
@@ -295,7 +295,7 @@ fn balanced_unit(balances: &[&Arc<Balance>]) -> SampleUnit {
 }
 
 /// Left-out shards, as recorded in states.
-fn skipped(inputs: &[Arc<Input>]) -> Option<SkippedShards> {
+fn skipped(inputs: &[Arc<OpenedSplit>]) -> Option<SkippedShards> {
     let (mut shards, mut rows, mut lines) = (0, 0, String::new());
     for input in inputs {
         let (fingerprint, skipped) = (input.fingerprint(), input.skipped());
@@ -312,7 +312,7 @@ fn skipped(inputs: &[Arc<Input>]) -> Option<SkippedShards> {
 
 /// Kind of batches of these inputs, and of their targets.
 fn common_kind(
-    inputs: &[Arc<Input>],
+    inputs: &[Arc<OpenedSplit>],
     config: &LoaderConfig,
 ) -> Result<(BatchKind, TargetKind), Error> {
     let [first, others @ ..] = inputs else {
@@ -364,17 +364,17 @@ fn listed(classes: Option<Vec<&str>>) -> String {
 }
 
 /// Kind of batches of such records, and of their targets.
-fn kind(record: &Record, config: &LoaderConfig) -> Result<(BatchKind, TargetKind), Error> {
+fn kind(record: &RowContent, config: &LoaderConfig) -> Result<(BatchKind, TargetKind), Error> {
     let missing = |key, what: &str| Error::Config {
         key,
         reason: format!("the dataset holds {what}, say how they are to be handed out"),
     };
     match *record {
-        Record::Dense { features, target } => {
+        RowContent::Dense { features, target } => {
             let features = features as usize;
             Ok((BatchKind::Rows { features }, target))
         }
-        Record::Images { target } => {
+        RowContent::Images { target } => {
             let images = config.images.as_ref();
             let images = images.ok_or_else(|| missing("images", "images"))?;
             let kind = BatchKind::Images {
@@ -383,7 +383,7 @@ fn kind(record: &Record, config: &LoaderConfig) -> Result<(BatchKind, TargetKind
             };
             Ok((kind, target))
         }
-        Record::Multi {
+        RowContent::Multi {
             features,
             images,
             length,
@@ -408,7 +408,7 @@ fn kind(record: &Record, config: &LoaderConfig) -> Result<(BatchKind, TargetKind
             };
             Ok((kind, target))
         }
-        Record::Tokens { .. } => {
+        RowContent::Tokens { .. } => {
             let tokens = config.tokens.as_ref();
             let tokens = tokens.ok_or_else(|| missing("tokens", "documents"))?;
             let kind = BatchKind::Tokens {

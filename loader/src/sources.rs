@@ -9,7 +9,7 @@ use crate::{
     cache::CachedExtents,
     class_balance::rows_by_class::ByClass,
     fetch::{Ahead, Extent, Extents, budget::Permit},
-    input::{Input, block_rows::BlockRows},
+    input::{OpenedSplit, block_rows::BlockRows},
     metrics::Meters,
     order::{Need, balance::Balance},
     quarantine::Quarantine,
@@ -27,7 +27,7 @@ pub(crate) struct Sources {
 /// An input and where its bytes come from.
 #[derive(Debug)]
 pub(crate) struct SourceInput {
-    pub(crate) input: Arc<Input>,
+    pub(crate) input: Arc<OpenedSplit>,
     pub(crate) extents: Arc<dyn Extents>,
     /// The same, when they come through a cache.
     pub(crate) cache: Option<Arc<CachedExtents>>,

@@ -9,7 +9,7 @@ use feedline_schemas::{
 use crate::{
     Error,
     error::Difference,
-    order::{MixtureConfig, ORDER_VERSION, Order, Orders, Phase},
+    order::{MixtureConfig, ORDER_VERSION, Orders, PassOrder, Phase},
 };
 
 /// Phases that a state has at most, one less where shards are skipped, so that it stays small; the last alone decides
@@ -70,7 +70,7 @@ impl OrderIdentity {
         &self,
         mut state: LoaderState,
         orders: &Orders,
-    ) -> Result<(LoaderState, Order), Error> {
+    ) -> Result<(LoaderState, PassOrder), Error> {
         check(&state, &self.start(orders))?;
         let refuse = |reason| Error::Config {
             key: "mixture",

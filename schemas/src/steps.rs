@@ -190,7 +190,7 @@ impl JsonSchema for StepConfig {
 
 /// The keys of all steps in the order in which hashes of a dataset's settings hold them.
 #[derive(Default, Serialize)]
-struct Written<'a> {
+struct StepKeys<'a> {
     r#type: &'static str,
     columns: &'a [String],
     strategy: Option<&'static str>,
@@ -226,7 +226,7 @@ struct Written<'a> {
     bins: Option<u32>,
 }
 
-impl<'a> Written<'a> {
+impl<'a> StepKeys<'a> {
     fn of(config: &'a StepConfig) -> Self {
         let mut written = Self {
             r#type: config.step.name(),
@@ -292,7 +292,7 @@ impl<'a> Written<'a> {
 
 impl Serialize for StepConfig {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        Written::of(self).serialize(serializer)
+        StepKeys::of(self).serialize(serializer)
     }
 }
 

@@ -85,8 +85,8 @@ impl Serialize for ByteSize {
 
 impl<'de> Deserialize<'de> for ByteSize {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Visitor;
-        impl de::Visitor<'_> for Visitor {
+        struct UnitVisitor;
+        impl de::Visitor<'_> for UnitVisitor {
             type Value = ByteSize;
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str("a number of bytes, or text such as \"64 MiB\"")
@@ -103,7 +103,7 @@ impl<'de> Deserialize<'de> for ByteSize {
                 ByteSize::parse(value).map_err(E::custom)
             }
         }
-        deserializer.deserialize_any(Visitor)
+        deserializer.deserialize_any(UnitVisitor)
     }
 }
 

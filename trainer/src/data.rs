@@ -16,7 +16,7 @@ pub(crate) struct Samples<'a> {
     /// Rows of the global batch.
     global_rows: usize,
     /// Inputs of a model.
-    pub(crate) inputs: Inputs<'a>,
+    pub(crate) inputs: ModelInputs<'a>,
     /// Targets of each row.
     pub(crate) targets: Targets<'a>,
     /// The other targets of rows that are mixed of two samples.
@@ -35,7 +35,7 @@ pub(crate) struct MixedTargets<'a> {
 
 /// Inputs of a model; a part that the samples do not have is empty.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Inputs<'a> {
+pub(crate) struct ModelInputs<'a> {
     /// Numbers, `[rows, features]`, row-major.
     pub(crate) x: &'a [f32],
     /// Elements of a row of `x`.
@@ -100,7 +100,7 @@ impl Targets<'_> {
 
 impl<'a> Samples<'a> {
     /// `count` samples, a batch of their own.
-    pub(crate) const fn new(count: usize, inputs: Inputs<'a>, targets: Targets<'a>) -> Self {
+    pub(crate) const fn new(count: usize, inputs: ModelInputs<'a>, targets: Targets<'a>) -> Self {
         Self {
             count,
             first_row: 0,
@@ -121,10 +121,10 @@ impl<'a> Samples<'a> {
     /// Rows of numbers, one per target.
     #[cfg(test)]
     pub(crate) fn of_rows(x: &'a [f32], features: usize, targets: Targets<'a>) -> Self {
-        let inputs = Inputs {
+        let inputs = ModelInputs {
             x,
             features,
-            ..Inputs::default()
+            ..ModelInputs::default()
         };
         Self::new(targets.len(), inputs, targets)
     }
@@ -155,14 +155,14 @@ impl<'a> Samples<'a> {
 
     /// Some of the rows.
     pub(crate) fn slice(self, rows: Range<usize>) -> Self {
-        let Inputs {
+        let ModelInputs {
             features,
             sides,
             length,
             ..
         } = self.inputs;
         let pixels = 3 * sides[0] * sides[1];
-        let inputs = Inputs {
+        let inputs = ModelInputs {
             x: part(self.inputs.x, &rows, features),
             pixels: part(self.inputs.pixels, &rows, pixels),
             tokens: part(self.inputs.tokens, &rows, length),
@@ -193,7 +193,7 @@ fn part<'a, T>(values: &'a [T], rows: &Range<usize>, width: usize) -> &'a [T] {
 }
 
 /// This rank's share of a global batch.
-pub(crate) trait Batch {
+pub(crate) trait RankBatch {
     /// Its rows, which know their place in the global batch.
     fn samples(&self) -> Samples<'_>;
     /// Their keys.
@@ -210,7 +210,7 @@ pub(crate) type Batches<'a, B> = Box<dyn Iterator<Item = Result<B, Error>> + 'a>
 /// The splits of a dataset.
 pub(crate) trait Data {
     /// A batch.
-    type Batch: Batch;
+    type Batch: RankBatch;
     /// The state before the first batch of epoch 0 of the training split.
     fn start(&self) -> LoaderState;
     /// Batches of one epoch of the training split.

@@ -12,7 +12,7 @@ use feedline_schemas::{config::OptimizerConfig, ids::Step};
 use crate::{
     average::Average,
     device::{DeviceRead, DeviceReader, read},
-    engine::{Engine, OnDevice},
+    engine::{ModelEngine, OnDevice},
     error::Error,
     model::Parameter,
     optimizer::{self, DeviceOptimizer, Optimizer, StateBucket},
@@ -132,7 +132,7 @@ impl StepNumbers {
 impl DeviceState {
     /// Takes the numbers of the host to the engine's device, where this rank moves the parameters `own`.
     pub(crate) fn upload(
-        engine: &Engine,
+        engine: &ModelEngine,
         (config, own): (&OptimizerConfig, &[Parameter]),
         bucket: &[f32],
         (optimizer, average): (&Optimizer, Option<&Average>),

@@ -24,7 +24,7 @@
 //!
 //! Buffers (running statistics) are stored behind the parameters in the bucket. Their gradient is
 //! 0; the values that a batch observes of them, the mean over its parts weighted by rows, come back
-//! beside the losses and are applied by [`Engine::move_buffers`] once the step is taken.
+//! beside the losses and are applied by [`ModelEngine::move_buffers`] once the step is taken.
 
 mod gradient;
 mod memory;
@@ -37,10 +37,10 @@ use std::ops::Range;
 use burn::tensor::{Device, Tensor, TensorData};
 use feedline_schemas::report::Warning;
 
-use self::parts::{Cut, Workers};
+use self::parts::{BatchCut, PartWorkers};
 pub(crate) use self::{gradient::Computed, on_device::OnDevice};
 use crate::{
-    data::{Inputs, Samples, Targets},
+    data::{ModelInputs, Samples, Targets},
     device::{Backend, DeviceKind, Upload as _, is_processor, numbers},
     input::{self, Normalisation},
     layers::{KeyValueCache, MOMENTUM, Pass, PassSettings, in_f32},
@@ -51,7 +51,7 @@ use crate::{
 
 /// Runs a model forward and backward.
 #[derive(Debug)]
-pub(crate) struct Engine {
+pub(crate) struct ModelEngine {
     model: Box<dyn Model>,
     loss: Loss,
     /// The same without label smoothing.
@@ -63,8 +63,8 @@ pub(crate) struct Engine {
     device_name: String,
     /// Warning that it is not the device that `train.device = "auto"` prefers.
     device_warning: Option<Warning>,
-    cut: Cut,
-    workers: Workers,
+    cut: BatchCut,
+    workers: PartWorkers,
 }
 
 /// Prediction of a model for some rows.
@@ -78,7 +78,7 @@ pub(crate) struct Prediction {
     pub(crate) weight: f64,
 }
 
-impl Engine {
+impl ModelEngine {
     /// An engine on the CPU.
     #[cfg(test)]
     pub(crate) fn new(model: Box<dyn Model>, loss: Loss) -> Self {
@@ -102,8 +102,8 @@ impl Engine {
             kind: DeviceKind::Processor,
             device_name: Backend::cpu().name,
             device_warning: None,
-            cut: Cut::BY_SHAPE,
-            workers: Workers::new(threads),
+            cut: BatchCut::BY_SHAPE,
+            workers: PartWorkers::new(threads),
         }
     }
 
@@ -114,13 +114,13 @@ impl Engine {
             device, kind, name, ..
         } = backend;
         let workers = if kind.is_gpu() {
-            Workers::new(0)
+            PartWorkers::new(0)
         } else {
             self.workers
         };
         Self {
             device,
-            cut: Cut {
+            cut: BatchCut {
                 by_shape: !kind.is_gpu(),
                 ..self.cut
             },
@@ -183,7 +183,7 @@ impl Engine {
     }
 
     /// The same, with batches cut like this.
-    pub(crate) fn with_cut(self, cut: Cut) -> Self {
+    pub(crate) fn with_cut(self, cut: BatchCut) -> Self {
         let cut = cut.of_model(self.model.layout());
         Self { cut, ..self }
     }
@@ -290,10 +290,10 @@ impl Engine {
         }
         // Behind the ids that the model reads is one to predict.
         let tokens = [ids, &[0]].concat();
-        let inputs = Inputs {
+        let inputs = ModelInputs {
             tokens: &tokens,
             length: tokens.len(),
-            ..Inputs::default()
+            ..ModelInputs::default()
         };
         let samples = Samples::new(1, inputs, Targets::None);
         let input = input::tensors(samples, &self.normalisation, &self.device);

@@ -9,15 +9,15 @@ use feedline_schemas::{
 use crate::{
     Context, Group, baseline,
     checkpoint::Snapshot,
-    engine::Engine,
+    engine::ModelEngine,
     error::Error,
-    kept::{self, Choice, ChosenRun, Dataset, Kept, Use, read_kept_weights},
+    kept::{self, Choice, ChosenRun, Dataset, KeptModel, Use, read_kept_weights},
     loaders::{Loaders, Purpose},
     metrics::Evaluation,
     model::Build,
-    opened::Opened,
+    opened::OpenedDataset,
     parallel::Ranks,
-    plan::Plan,
+    plan::RunPlan,
     predict::MeasuredRows,
     run_context::Watch,
     run_folder::runtime,
@@ -124,7 +124,7 @@ fn measure(
     let dataset = runtime.block_on(Dataset::of(loaders.manifest().clone(), context))?;
     kept::check_unchanged(chosen, &dataset)?;
     let _runtime = runtime.enter();
-    let kept = Kept::open(chosen, Some(&dataset), build, context, &runtime)?;
+    let kept = KeptModel::open(chosen, Some(&dataset), build, context, &runtime)?;
     if each.is_some() {
         check_rows_have_predictions(&kept.plan.task)?;
     }
@@ -157,7 +157,7 @@ fn check_rows_have_predictions(task: &Task) -> Result<(), Error> {
 
 /// Measures the weights of a run on a split; `None` when it was stopped.
 fn measure_split(
-    kept: &Kept,
+    kept: &KeptModel,
     loaders: &Loaders,
     split: Split,
     context: &Context,
@@ -188,7 +188,7 @@ fn measure_split(
 
 /// Warnings of a model that is no better than one that looks at no feature, or than a naive forecast.
 fn compare_with_baselines(
-    plan: &Plan,
+    plan: &RunPlan,
     loaders: &Loaders,
     split: Split,
     report: &EvalReport,
@@ -201,7 +201,12 @@ fn compare_with_baselines(
 }
 
 /// The report of a split, without warnings.
-fn report_of(chosen: &ChosenRun, kept: &Kept, split: Split, evaluation: &Evaluation) -> EvalReport {
+fn report_of(
+    chosen: &ChosenRun,
+    kept: &KeptModel,
+    split: Split,
+    evaluation: &Evaluation,
+) -> EvalReport {
     EvalReport {
         split: split.to_string(),
         rows: evaluation.rows(),
@@ -224,7 +229,10 @@ fn report_of(chosen: &ChosenRun, kept: &Kept, split: Split, evaluation: &Evaluat
 ///
 /// # Errors
 /// [`Error::NoCheckpoint`], or what storage says.
-pub(crate) fn best(opened: &Opened, engine: &Engine) -> Result<(String, Snapshot), Error> {
+pub(crate) fn best(
+    opened: &OpenedDataset,
+    engine: &ModelEngine,
+) -> Result<(String, Snapshot), Error> {
     let usable = |snapshot: &Snapshot| opened.plan.accepts(snapshot);
     let (checkpoint, snapshot, _) =
         read_kept_weights(&opened.plan, &opened.folder, engine, &usable)?;

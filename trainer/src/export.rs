@@ -15,7 +15,7 @@ use crate::{
     error::{Error, config as wrong},
     init::{CLASSES_KEY, FEATURES_KEY, LAYOUT_KEY, STATISTICS_KEY, TARGETS_KEY},
     input::Statistics,
-    kept::{self, Choice, ChosenRun, Kept, Use},
+    kept::{self, Choice, ChosenRun, KeptModel, Use},
     model::Build,
     run_folder::runtime,
     torch::{self, NamedTensor},
@@ -80,7 +80,7 @@ pub fn export_run(
     }
     let runtime = runtime()?;
     let _runtime = runtime.enter();
-    let kept = Kept::open(chosen, None, build, context, &runtime)?;
+    let kept = KeptModel::open(chosen, None, build, context, &runtime)?;
     let layout = kept.engine.model().layout().clone();
     let (layout, bucket) = if options.merge_lora {
         layout.merged(&kept.bucket)

@@ -11,14 +11,14 @@ use feedline_schemas::{
 };
 
 use crate::{
-    Context, engine::Engine, error::Error, kept::ChosenRun, layers::KeyValueCache, random::Stream,
-    sampling::Sampling, texts::open_language_model,
+    Context, engine::ModelEngine, error::Error, kept::ChosenRun, layers::KeyValueCache,
+    random::Stream, sampling::Sampling, texts::open_language_model,
 };
 
 /// A trained model of the next token that continues texts.
 #[derive(Debug)]
 pub struct TextGenerator {
-    engine: Engine,
+    engine: ModelEngine,
     weights: Vec<Tensor<1>>,
     context: usize,
     vocabulary: usize,
@@ -59,7 +59,7 @@ impl TextGenerator {
     }
 
     fn new(
-        engine: Engine,
+        engine: ModelEngine,
         bucket: &[f32],
         [context, vocabulary]: [usize; 2],
         checkpoint: String,
@@ -228,7 +228,7 @@ mod tests {
         for (weight, noise) in bucket.iter_mut().zip(noise) {
             *weight += 0.3 * noise;
         }
-        let engine = Engine::with_threads(model, LossKind::CrossEntropy.into(), 1);
+        let engine = ModelEngine::with_threads(model, LossKind::CrossEntropy.into(), 1);
         let sizes = [CONTEXT, VOCABULARY];
         TextGenerator::new(engine, &bucket, sizes, "checkpoint".into())
     }
@@ -260,10 +260,10 @@ mod tests {
     /// Scores after `ids` by a whole pass.
     fn whole(generator: &TextGenerator, ids: &[u32]) -> Vec<f32> {
         let tokens = [ids, &[0]].concat();
-        let inputs = crate::data::Inputs {
+        let inputs = crate::data::ModelInputs {
             tokens: &tokens,
             length: tokens.len(),
-            ..crate::data::Inputs::default()
+            ..crate::data::ModelInputs::default()
         };
         let samples = crate::data::Samples::new(1, inputs, crate::data::Targets::None);
         let device = generator.engine.device();

@@ -29,7 +29,7 @@ const RESTART: f64 = 2.0;
 
 /// Loss and gradient norm of a batch before its update.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Seen {
+pub(crate) struct SeenBatch {
     /// Step that the batch is.
     pub(crate) step: Step,
     /// Its mean loss; finite.
@@ -42,7 +42,7 @@ pub(crate) struct Seen {
 
 /// Decision about an update.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum Verdict {
+pub(crate) enum UpdateVerdict {
     /// Update the weights.
     Fine,
     /// Update them, and report that this value is far over the mean.
@@ -66,7 +66,7 @@ pub(crate) struct Alarm {
 }
 
 /// Looks at a batch.
-pub(crate) fn look(config: &GuardConfig, state: &mut GuardState, seen: Seen) -> Verdict {
+pub(crate) fn look(config: &GuardConfig, state: &mut GuardState, seen: SeenBatch) -> UpdateVerdict {
     if state.rate > 0.0 && seen.rate > RESTART * state.rate {
         state.losses.clear();
         state.norms.clear();
@@ -76,7 +76,7 @@ pub(crate) fn look(config: &GuardConfig, state: &mut GuardState, seen: Seen) -> 
     let of_loss = look_at_loss(config, state, seen.loss);
     let of_norm = look_at_norm(config, state, seen.norm);
     let alarm = match of_loss {
-        Err(mean) => return Verdict::Diverged { mean },
+        Err(mean) => return UpdateVerdict::Diverged { mean },
         Ok(alarm) => alarm.or(of_norm),
     };
     // One in a window is enough: they come in flocks.
@@ -86,9 +86,9 @@ pub(crate) fn look(config: &GuardConfig, state: &mut GuardState, seen: Seen) -> 
     match alarm.filter(|_| quiet) {
         Some(alarm) => {
             state.alarmed = Some(seen.step);
-            Verdict::Alarm(alarm)
+            UpdateVerdict::Alarm(alarm)
         }
-        None => Verdict::Fine,
+        None => UpdateVerdict::Fine,
     }
 }
 

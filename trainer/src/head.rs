@@ -13,7 +13,7 @@ const NAMED: usize = 10;
 
 /// Output layer of a model.
 #[derive(Clone, Debug)]
-pub(crate) struct Head<'a> {
+pub(crate) struct OutputHead<'a> {
     layout: &'a Layout,
     /// Its name, such as `layer.2`.
     name: &'a str,
@@ -28,7 +28,7 @@ pub(crate) enum Outputs {
     Moved(Vec<usize>),
 }
 
-impl<'a> Head<'a> {
+impl<'a> OutputHead<'a> {
     /// The output layer of a model with so many outputs: its last fully connected layer. `None` where that puts out another
     /// number, as in a model of one's own whose outputs are computed otherwise.
     pub(crate) fn of(layout: &'a Layout, outputs: usize) -> Option<Self> {
@@ -158,8 +158,8 @@ mod tests {
     #[test]
     fn columns_of_the_output_layer_follow_their_classes() {
         let layout = layout(3);
-        assert!(Head::of(&layout, 2).is_none());
-        let head = Head::of(&layout, 3).unwrap();
+        assert!(OutputHead::of(&layout, 2).is_none());
+        let head = OutputHead::of(&layout, 3).unwrap();
         assert_eq!(
             (head.name(), head.pattern().as_str()),
             ("layer.1", "layer.1.*")
@@ -187,7 +187,7 @@ mod tests {
     #[test]
     fn one_output_for_two_classes_changes_its_sign() {
         let layout = layout(1);
-        let head = Head::of(&layout, 1).unwrap();
+        let head = OutputHead::of(&layout, 1).unwrap();
         let mut bucket = vec![0.1, 0.2, 0.3, 0.4, 5.0, -6.0, 7.0];
         head.arrange(&[1, 0], &mut bucket, |_| true);
         assert_eq!(bucket, [0.1, 0.2, 0.3, 0.4, -5.0, 6.0, -7.0]);

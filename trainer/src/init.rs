@@ -26,7 +26,7 @@ use self::{
 };
 use crate::{
     error::Error,
-    head::Head,
+    head::OutputHead,
     layers::{Layout, Parameter},
     pattern,
     torch::{self, FoundTensor},
@@ -73,7 +73,7 @@ impl Weights {
         let entries = layout.entries();
         let names = entries.iter().map(|entry| entry.name.as_str());
         pattern::check("init.replace", "parameter", &config.replace, names)?;
-        let head = Head::of(layout, target.outputs);
+        let head = OutputHead::of(layout, target.outputs);
         let is_taken =
             |name: &str| tensors.contains_key(name) && !pattern::any(&config.replace, name);
         let taken: BTreeSet<String> = entries
@@ -100,7 +100,7 @@ impl Weights {
         }
         if let Some(places) = moved {
             arrange_rows(layout, &readers, &places, bucket, &taken);
-            let outputs = Head::of(layout, places.len());
+            let outputs = OutputHead::of(layout, places.len());
             if let Some(outputs) = outputs.filter(|_| target.reconstructs) {
                 outputs.arrange(&places, bucket, |name| taken.contains(name));
             }
@@ -114,7 +114,7 @@ impl Weights {
         &self,
         config: &InitConfig,
         target: &InitTarget<'_>,
-        head: Option<&Head<'_>>,
+        head: Option<&OutputHead<'_>>,
         taken: &BTreeSet<String>,
         warnings: &mut Warnings,
     ) -> Result<Option<Vec<usize>>, Error> {
@@ -133,7 +133,7 @@ impl Weights {
         mut tensors: BTreeMap<String, FoundTensor<'_>>,
         config: &InitConfig,
         (layout, file_layout): (&Layout, WeightLayout),
-        head: Option<&Head<'_>>,
+        head: Option<&OutputHead<'_>>,
         bucket: &mut [f32],
     ) -> Result<Differences, Error> {
         let mut differences = Differences::default();
@@ -166,7 +166,7 @@ impl Weights {
         &self,
         tensor: &FoundTensor<'_>,
         entry: &Parameter,
-        head: Option<&Head<'_>>,
+        head: Option<&OutputHead<'_>>,
         is_transposed: bool,
     ) -> Result<Vec<f32>, Error> {
         let name = &entry.name;

@@ -10,7 +10,7 @@ use self::positions::{in_pieces, narrow, signed};
 use burn::tensor::{DType, Device, Int, Tensor, TensorData};
 
 use crate::{
-    data::{Inputs, Samples},
+    data::{ModelInputs, Samples},
     device::{Upload as _, is_processor},
     layers::Mask,
     model::{Input, Objective, TokenInput},
@@ -71,7 +71,7 @@ fn brightness([red, green, blue]: [u8; 3]) -> u8 {
     u8::try_from((sum + (1 << 15)) >> 16).expect("the weights add up to 2^16")
 }
 
-fn tokens(inputs: Inputs<'_>, rows: usize, device: &Device) -> TokenInput {
+fn tokens(inputs: ModelInputs<'_>, rows: usize, device: &Device) -> TokenInput {
     if let Some(lengths) = inputs.lengths {
         return if is_processor(device) {
             texts(inputs, lengths, device)
@@ -113,7 +113,7 @@ fn tokens(inputs: Inputs<'_>, rows: usize, device: &Device) -> TokenInput {
 }
 
 /// Whole texts, each with padding behind it, which no position sees and no mean counts.
-fn texts(inputs: Inputs<'_>, lengths: &[u32], device: &Device) -> TokenInput {
+fn texts(inputs: ModelInputs<'_>, lengths: &[u32], device: &Device) -> TokenInput {
     let (rows, length) = (lengths.len(), inputs.length);
     let tensor = |values: Vec<i32>| -> Tensor<2, Int> {
         Tensor::upload(TensorData::new(values, [rows, length]), device)
@@ -145,7 +145,7 @@ pub(crate) struct NextTokens {
 
 /// The token after each place, where it belongs to the same document or stream.
 pub(crate) fn next_tokens(samples: Samples<'_>) -> NextTokens {
-    let Inputs {
+    let ModelInputs {
         tokens,
         segments,
         length,
@@ -208,10 +208,10 @@ mod tests {
     fn images_become_normalised_planes() {
         // Two images of two pixels; their values differ by colour and image.
         let pixels = [0, 51, 255, 102, 0, 51, 255, 255, 255, 0, 0, 0];
-        let inputs = Inputs {
+        let inputs = ModelInputs {
             pixels: &pixels,
             sides: [1, 2],
-            ..Inputs::default()
+            ..ModelInputs::default()
         };
         let normalisation = Normalisation {
             channels: 3,
@@ -239,10 +239,10 @@ mod tests {
         // Pillow: Image.new("RGB", (1, 1), c).convert("L") of red, green, blue and a mixture.
         let colours = [[255, 0, 0], [0, 255, 0], [0, 0, 255], [12, 200, 99]];
         assert_eq!(colours.map(brightness), [76, 150, 29, 132]);
-        let inputs = Inputs {
+        let inputs = ModelInputs {
             pixels: &[0, 0, 0, 102, 102, 102, 255, 0, 0, 255, 255, 255],
             sides: [1, 2],
-            ..Inputs::default()
+            ..ModelInputs::default()
         };
         let normalisation = Normalisation {
             channels: 1,
@@ -287,10 +287,10 @@ mod tests {
 
     #[test]
     fn tokens_predict_the_next_of_their_row() {
-        let inputs = Inputs {
+        let inputs = ModelInputs {
             tokens: &[10, 11, 12, 20, 21, 22],
             length: 3,
-            ..Inputs::default()
+            ..ModelInputs::default()
         };
         let samples = Samples::new(2, inputs, Targets::None);
         let input = tensors(samples, &Normalisation::default(), &Device::flex());
@@ -302,11 +302,11 @@ mod tests {
 
     #[test]
     fn a_text_beside_other_parts_is_read_whole_and_its_padding_has_no_share() {
-        let inputs = Inputs {
+        let inputs = ModelInputs {
             tokens: &[10, 11, 12, 20, 0, 0],
             lengths: Some(&[3, 1]),
             length: 3,
-            ..Inputs::default()
+            ..ModelInputs::default()
         };
         let samples = Samples::new(2, inputs, Targets::None);
         let of = |samples| tensors(samples, &Normalisation::default(), &Device::flex());
@@ -327,12 +327,12 @@ mod tests {
 
     #[test]
     fn nothing_is_predicted_across_documents_or_of_padding() {
-        let inputs = Inputs {
+        let inputs = ModelInputs {
             tokens: &[10, 11, 30, 31, 32, 40, 41, 42, 0, 0],
             segments: &[1, 1, 2, 2, 2, 1, 1, 1, 0, 0],
             positions: &[0, 1, 0, 1, 2, 0, 1, 2, 0, 0],
             length: 5,
-            ..Inputs::default()
+            ..ModelInputs::default()
         };
         let samples = Samples::new(2, inputs, Targets::None);
         let next = next_tokens(samples);
@@ -349,13 +349,13 @@ mod tests {
 
     #[test]
     fn in_a_stream_the_first_id_of_a_document_is_predicted_and_padding_is_not() {
-        let inputs = Inputs {
+        let inputs = ModelInputs {
             tokens: &[10, 11, 30, 31, 32, 40, 41, 42, 0, 0],
             segments: &[1, 1, 2, 2, 2, 1, 1, 2, 0, 0],
             positions: &[7, 8, 0, 1, 2, 3, 4, 0, 0, 0],
             length: 5,
             is_stream: true,
-            ..Inputs::default()
+            ..ModelInputs::default()
         };
         let samples = Samples::new(2, inputs, Targets::None);
         let next = next_tokens(samples);
@@ -370,12 +370,12 @@ mod tests {
 
     #[test]
     fn a_document_that_was_cut_has_positions_in_its_pieces() {
-        let cut = |tokens, segments, positions| Inputs {
+        let cut = |tokens, segments, positions| ModelInputs {
             tokens,
             segments,
             positions,
             length: 4,
-            ..Inputs::default()
+            ..ModelInputs::default()
         };
         let positions = |inputs| {
             let samples = Samples::new(2, inputs, Targets::None);

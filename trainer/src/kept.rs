@@ -22,7 +22,7 @@ use feedline_schemas::{
 };
 use feedline_storage::Store;
 
-pub(crate) use self::{dataset::Dataset, model::Kept, weights::read_kept_weights};
+pub(crate) use self::{dataset::Dataset, model::KeptModel, weights::read_kept_weights};
 use crate::{
     Context,
     checkpoint::BEST_PATH,
@@ -33,7 +33,7 @@ use crate::{
     models,
     run_folder::runtime,
     runs,
-    settings::{self, Settings},
+    settings::{self, TrainSettings},
     task::Task,
     track::settings_of::differences,
 };
@@ -171,7 +171,7 @@ async fn chosen(
 /// The run that the configuration and the dataset name.
 struct Own {
     name: String,
-    settings: Settings,
+    settings: TrainSettings,
 }
 
 impl Own {
@@ -183,7 +183,7 @@ impl Own {
             url: dataset.url.clone(),
             reason,
         })?;
-        let settings = Settings::resolve(config, &task)?;
+        let settings = TrainSettings::resolve(config, &task)?;
         let weights = match &config.init {
             Some(init) => Some(Weights::read(init, context).await?),
             None => None,
@@ -417,7 +417,7 @@ impl Chooser<'_> {
         let task = Task::of(record.config.model.r#type, layout, transform);
         let resolved = task
             .ok()
-            .map(|task| Settings::resolve(&record.config, &task));
+            .map(|task| TrainSettings::resolve(&record.config, &task));
         let Some(Ok(settings)) = resolved else {
             return BTreeMap::new();
         };

@@ -19,7 +19,7 @@ use feedline_schemas::{
 use feedline_storage::{Store, clock::Clock};
 
 use crate::{
-    data::{Batch, Batches, Data, Inputs, Samples, Targets},
+    data::{Batches, Data, ModelInputs, RankBatch, Samples, Targets},
     error::Error,
     head, images,
     loader_keys::in_section,
@@ -316,7 +316,7 @@ impl Data for Loaders {
     }
 }
 
-impl Batch for Loaded {
+impl RankBatch for Loaded {
     fn samples(&self) -> Samples<'_> {
         let batch = &self.batch;
         let targets = |target| match target {
@@ -325,7 +325,7 @@ impl Batch for Loaded {
             Target::Classification(y) => Targets::Classes(y),
             Target::None => Targets::None,
         };
-        let mut inputs = Inputs {
+        let mut inputs = ModelInputs {
             x: batch.x(),
             features: batch.features(),
             pixels: batch.pixels(),
@@ -333,7 +333,7 @@ impl Batch for Loaded {
             segments: batch.segments(),
             positions: batch.positions(),
             is_stream: self.is_stream,
-            ..Inputs::default()
+            ..ModelInputs::default()
         };
         match batch.kind() {
             BatchKind::Rows { .. } => {}

@@ -8,7 +8,7 @@ use crate::number::exact_len;
 
 /// Counts waiting for batches and computing, since the start and since the last line of metrics.
 #[derive(Clone, Debug)]
-pub(crate) struct Meter {
+pub(crate) struct StepMeter {
     last: Duration,
     window: Spent,
     total: Spent,
@@ -44,7 +44,7 @@ struct Spent {
 
 /// Rates and times between two lines of metrics.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Window {
+pub(crate) struct MeterWindow {
     /// Samples per second of waiting and computing.
     pub(crate) samples_per_s: f64,
     /// Share of that time spent waiting for batches.
@@ -53,7 +53,7 @@ pub(crate) struct Window {
     pub(crate) save_stall_s: f64,
 }
 
-impl Meter {
+impl StepMeter {
     /// Starts at `now`.
     pub(crate) fn new(now: Duration) -> Self {
         Self {
@@ -148,9 +148,9 @@ impl Meter {
     }
 
     /// Rates and times since the last call.
-    pub(crate) fn take_window(&mut self) -> Window {
+    pub(crate) fn take_window(&mut self) -> MeterWindow {
         let window = std::mem::take(&mut self.window);
-        Window {
+        MeterWindow {
             samples_per_s: window.samples_per_s(),
             data_wait_share: window.wait_share(),
             save_stall_s: window.saving.as_secs_f64(),
@@ -209,8 +209,8 @@ impl Spent {
 mod tests {
     use super::*;
 
-    const fn window(samples_per_s: f64, data_wait_share: f64, save_stall_s: f64) -> Window {
-        Window {
+    const fn window(samples_per_s: f64, data_wait_share: f64, save_stall_s: f64) -> MeterWindow {
+        MeterWindow {
             samples_per_s,
             data_wait_share,
             save_stall_s,
@@ -220,7 +220,7 @@ mod tests {
     #[test]
     fn time_between_epochs_counts_for_neither_waiting_nor_computing() {
         let at = Duration::from_secs;
-        let mut meter = Meter::new(at(0));
+        let mut meter = StepMeter::new(at(0));
         meter.begin(at(100));
         meter.waited(at(101));
         meter.computed(at(104), 8);
@@ -235,7 +235,7 @@ mod tests {
     #[test]
     fn time_after_a_step_is_no_waiting_for_the_next_batch() {
         let at = Duration::from_secs;
-        let mut meter = Meter::new(at(0));
+        let mut meter = StepMeter::new(at(0));
         meter.waited(at(1));
         meter.computed(at(3), 8);
         meter.noted(at(4));
@@ -247,7 +247,7 @@ mod tests {
     #[test]
     fn time_for_checkpoints_is_neither_waiting_nor_computing() {
         let at = Duration::from_secs;
-        let mut meter = Meter::new(at(0));
+        let mut meter = StepMeter::new(at(0));
         meter.computed(at(3), 6);
         meter.saved(at(3), at(5));
         meter.waited(at(6));
@@ -257,7 +257,7 @@ mod tests {
     #[test]
     fn a_ranks_own_time_is_that_without_exchanges() {
         let at = Duration::from_secs;
-        let mut meter = Meter::new(at(0));
+        let mut meter = StepMeter::new(at(0));
         for step in 0..4 {
             assert_eq!(meter.take_own_step(4), None);
             meter.begin(at(100 * step));
@@ -272,7 +272,7 @@ mod tests {
     #[test]
     fn time_since_the_start_is_divided_by_use_and_counted_once() {
         let at = Duration::from_secs;
-        let mut meter = Meter::new(at(0));
+        let mut meter = StepMeter::new(at(0));
         meter.waited(at(2));
         meter.exchanged(at(3));
         meter.stalled(at(1));
@@ -295,6 +295,6 @@ mod tests {
     #[test]
     fn no_time_at_all_is_no_rate() {
         let window = window(0.0, 0.0, 0.0);
-        assert_eq!(Meter::new(Duration::ZERO).take_window(), window);
+        assert_eq!(StepMeter::new(Duration::ZERO).take_window(), window);
     }
 }

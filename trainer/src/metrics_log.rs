@@ -16,7 +16,7 @@ use std::{
 use feedline_schemas::ids::{Epoch, Step};
 use serde::{Deserialize, Serialize};
 
-pub(crate) use self::line::{Line, NamedSample};
+pub(crate) use self::line::{MetricsLine, NamedSample};
 use crate::{
     error::Error,
     run_context::Watch,
@@ -36,7 +36,7 @@ const WRITE_EVERY: Duration = Duration::from_secs(60);
 #[derive(Serialize)]
 struct Timed<'a> {
     #[serde(flatten)]
-    line: &'a Line,
+    line: &'a MetricsLine,
     unix_s: f64,
 }
 
@@ -56,12 +56,12 @@ pub(crate) struct LogFile {
     folder: RunFolder,
     text: Mutex<String>,
     /// Held while it is written.
-    written: Mutex<Written>,
+    written: Mutex<WrittenLines>,
 }
 
 /// Lines that this process has written.
 #[derive(Debug)]
-struct Written {
+struct WrittenLines {
     /// Bytes of the text.
     bytes: usize,
     events: EventFiles,
@@ -69,7 +69,7 @@ struct Written {
 
 /// Fields of a line that decide its removal.
 #[derive(Deserialize)]
-struct Head {
+struct LineHead {
     kind: String,
     step: Step,
     epoch: Epoch,
@@ -100,7 +100,7 @@ impl<'a> MetricsLog<'a> {
         let file = LogFile {
             folder,
             text: Mutex::new(text),
-            written: Mutex::new(Written {
+            written: Mutex::new(WrittenLines {
                 bytes: 0,
                 events: EventFiles::new(""),
             }),
@@ -125,7 +125,7 @@ impl<'a> MetricsLog<'a> {
 
     /// Adds a line. Now and then a write of the file is begun; one that fails is logged, and its lines are written with
     /// the next.
-    pub(crate) fn add(&mut self, line: &Line, now: Duration) {
+    pub(crate) fn add(&mut self, line: &MetricsLine, now: Duration) {
         self.watch.tracker.line(line);
         let unix_s = self.watch.clock.unix().as_secs_f64();
         let json = serde_json::to_string(&Timed { line, unix_s }).expect("a line has string keys");
@@ -199,7 +199,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 /// The lines that existed after `step` steps with `epoch` in progress. A line that cannot be read
 /// is dropped.
 fn cut(text: &str, step: Step, epoch: Epoch) -> String {
-    let belongs = |line: &&str| match serde_json::from_str::<Head>(line) {
+    let belongs = |line: &&str| match serde_json::from_str::<LineHead>(line) {
         Ok(head) => head.step <= step && (head.kind != "epoch" || head.epoch < epoch),
         Err(error) => {
             tracing::warn!(%error, file = PATH, "a line cannot be read and is dropped");
@@ -225,7 +225,7 @@ mod tests {
     };
 
     fn step_line(step: u64, epoch: u64) -> String {
-        let line = Line::Step {
+        let line = MetricsLine::Step {
             step: Step::new(step),
             epoch: Epoch::new(epoch),
             loss: 0.5,
@@ -245,8 +245,8 @@ mod tests {
         serde_json::to_string(&line).unwrap() + "\n"
     }
 
-    fn epoch(step: u64, epoch: u64) -> Line {
-        Line::Epoch {
+    fn epoch(step: u64, epoch: u64) -> MetricsLine {
+        MetricsLine::Epoch {
             epoch: Epoch::new(epoch),
             step: Step::new(step),
             train_loss: 0.5,

@@ -13,7 +13,7 @@ use tokio::runtime::Runtime;
 use crate::{
     Context,
     device::Backend,
-    engine::Engine,
+    engine::ModelEngine,
     error::Error,
     images,
     init::{InitTarget, Weights},
@@ -23,18 +23,18 @@ use crate::{
     model::{self, Build},
     models, optimizer,
     parallel::Group,
-    plan::{Plan, feature_names},
+    plan::{RunPlan, feature_names},
     run_folder::{RunFolder, runtime},
-    settings::{self, Settings},
+    settings::{self, TrainSettings},
     summary::{self, Machine},
     task::Task,
     transform_artefact::read_transform,
 };
 
 /// A dataset and the folder of a run on it. The runtime comes last: it must outlive the loaders.
-pub(crate) struct Opened {
+pub(crate) struct OpenedDataset {
     pub(crate) group: Group,
-    pub(crate) plan: Plan,
+    pub(crate) plan: RunPlan,
     /// The transform of the dataset.
     pub(crate) transform: TransformArtefact,
     /// The tokenizer of the dataset, where it has one that a run keeps.
@@ -48,7 +48,7 @@ pub(crate) struct Opened {
     pub(crate) runtime: Runtime,
 }
 
-impl Opened {
+impl OpenedDataset {
     /// Checks the configuration, then opens `splits` of the dataset to train.
     ///
     /// # Errors
@@ -98,7 +98,7 @@ impl Opened {
         let kind = config.model.r#type;
         let task = Task::of(kind, &manifest.layout, &artefact).map_err(refused)?;
         let task = task.of_manifest(manifest);
-        let settings = Settings::resolve(config, &task)?;
+        let settings = TrainSettings::resolve(config, &task)?;
         let weights = match &config.init {
             Some(init) => Some(runtime.block_on(Weights::read(init, context))?),
             None => None,
@@ -120,7 +120,7 @@ impl Opened {
         let (layout, fingerprint) = (manifest.layout.clone(), manifest.fingerprint);
         Ok(Self {
             group: context.group.clone(),
-            plan: Plan {
+            plan: RunPlan {
                 settings,
                 task,
                 features: feature_names(&layout, &artefact),
@@ -158,7 +158,7 @@ impl Opened {
     ///
     /// # Errors
     /// As [`Weights::put`].
-    pub(crate) fn initial(&self, engine: &Engine) -> Result<(Vec<f32>, Vec<Warning>), Error> {
+    pub(crate) fn initial(&self, engine: &ModelEngine) -> Result<(Vec<f32>, Vec<Warning>), Error> {
         let config = self.plan.settings.config();
         let mut warnings = Vec::new();
         let mut bucket = engine.model().initial(config.seed);
@@ -194,7 +194,7 @@ impl Opened {
     /// None that [`engine`](Self::engine) has not said.
     pub(crate) fn fit_warnings(
         &self,
-        engine: &Engine,
+        engine: &ModelEngine,
         context: &Context,
     ) -> Result<Vec<Warning>, Error> {
         let config = self.plan.settings.config();
@@ -208,7 +208,7 @@ impl Opened {
     ///
     /// # Errors
     /// As [`engine_of`].
-    pub(crate) fn engine(&self, build: Option<&Build<'_>>) -> Result<Engine, Error> {
+    pub(crate) fn engine(&self, build: Option<&Build<'_>>) -> Result<ModelEngine, Error> {
         let train = self.loaders.manifest().split(Split::Train);
         let rows = train.map_or(u64::MAX, |split| split.rows);
         engine_of(&self.plan, rows, &self.group, build)
@@ -220,11 +220,11 @@ impl Opened {
 /// # Errors
 /// [`Error::Config`] when the model would be too large, or a group of `train.optimizer` names no parameter of it.
 pub(crate) fn engine_of(
-    plan: &Plan,
+    plan: &RunPlan,
     rows: u64,
     group: &Group,
     build: Option<&Build<'_>>,
-) -> Result<Engine, Error> {
+) -> Result<ModelEngine, Error> {
     let (shape, outputs) = (plan.shape(), plan.outputs());
     let config = plan.settings.config();
     let model = match build {
@@ -251,7 +251,7 @@ pub(crate) fn engine_of(
         }
         checked => (checked.map(|()| backend)?, None),
     };
-    let engine = Engine::with_threads(model, plan.settings.loss().clone(), threads);
+    let engine = ModelEngine::with_threads(model, plan.settings.loss().clone(), threads);
     Ok(engine
         .with_normalisation(normalisation)
         .with_passes(passes)

@@ -7,7 +7,7 @@ const SLOW: f64 = 2.0;
 
 /// Time of ranks for a step, without the time that they wait for each other.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub(crate) struct Pace {
+pub(crate) struct RankPace {
     /// Seconds of a step, by rank: waiting for data, computing, updating.
     pub(crate) rank_step_s: Vec<f64>,
     /// The rank whose time is the largest multiple of that of the others.
@@ -16,7 +16,7 @@ pub(crate) struct Pace {
     slowest_ratio: f64,
 }
 
-impl Pace {
+impl RankPace {
     /// Compares the seconds of at least two ranks.
     ///
     /// A rank is compared with the median of the others, the lower of the two in the middle of an even number: of two
@@ -57,7 +57,7 @@ mod tests {
     use super::*;
 
     fn slow(seconds: &[f64]) -> Vec<usize> {
-        let pace = Pace::new(seconds.to_vec());
+        let pace = RankPace::new(seconds.to_vec());
         pace.stragglers().map(|(rank, _, _)| rank).collect()
     }
 
@@ -75,7 +75,7 @@ mod tests {
 
     #[test]
     fn the_slowest_is_named() {
-        let pace = Pace::new(vec![1.0, 3.0, 2.0]);
+        let pace = RankPace::new(vec![1.0, 3.0, 2.0]);
         assert_eq!(pace.slowest_rank, 1);
         assert_eq!(pace.slowest_ratio.to_bits(), 3.0_f64.to_bits());
     }

@@ -8,8 +8,8 @@ use std::{collections::BTreeMap, ops::Range};
 use feedline_schemas::edit::Documents;
 
 use crate::{
-    data::{Inputs, Samples, Targets},
-    engine::Engine,
+    data::{ModelInputs, Samples, Targets},
+    engine::ModelEngine,
 };
 
 /// Places of a part of a batch, unless a row has more.
@@ -23,7 +23,7 @@ const LEAST: usize = 16;
 
 /// A part of a document, at most one token longer than the model reads: all but its first token are predicted.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Piece {
+pub(crate) struct DocumentPiece {
     /// Key of the document.
     pub(crate) key: u64,
     /// Place in the document of its first token.
@@ -32,7 +32,7 @@ pub(crate) struct Piece {
     pub(crate) ids: Range<usize>,
 }
 
-impl Piece {
+impl DocumentPiece {
     /// Tokens that are predicted, at least one.
     pub(crate) fn predicted(&self) -> usize {
         self.ids.len() - 1
@@ -40,13 +40,13 @@ impl Piece {
 }
 
 /// The pieces of documents, in order. Each token but the first of a document is predicted in one.
-pub(crate) fn pieces(documents: &Documents, context: usize) -> Vec<Piece> {
+pub(crate) fn pieces(documents: &Documents, context: usize) -> Vec<DocumentPiece> {
     let mut pieces = Vec::new();
     for (key, place) in documents.places() {
         let mut start = place.start;
         while start + 1 < place.end {
             let end = place.end.min(start + context + 1);
-            pieces.push(Piece {
+            pieces.push(DocumentPiece {
                 key,
                 first: (start - place.start) as u64,
                 ids: start..end,
@@ -59,7 +59,7 @@ pub(crate) fn pieces(documents: &Documents, context: usize) -> Vec<Piece> {
 
 /// Pieces that make rows of one length, with padding behind them: a causal model does not see it.
 #[derive(Clone, Debug)]
-pub(crate) struct Rows {
+pub(crate) struct PieceRows {
     /// Places of a row.
     pub(crate) length: usize,
     /// Rows of a part. It follows from the length alone, as the bits of a product may depend on its shape.
@@ -68,9 +68,9 @@ pub(crate) struct Rows {
     pub(crate) numbers: Vec<usize>,
 }
 
-impl Rows {
+impl PieceRows {
     /// Pieces by the length of their rows, the next power of two up to the context.
-    pub(crate) fn of(pieces: &[Piece], [context, vocabulary]: [usize; 2]) -> Vec<Self> {
+    pub(crate) fn of(pieces: &[DocumentPiece], [context, vocabulary]: [usize; 2]) -> Vec<Self> {
         let mut by_length: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
         for (number, piece) in pieces.iter().enumerate() {
             let length = piece.predicted().next_power_of_two().max(LEAST);
@@ -87,7 +87,7 @@ impl Rows {
     }
 
     /// Their ids, `[rows, length + 1]`; rows without a piece fill the last part.
-    pub(crate) fn tokens(&self, ids: &[u32], pieces: &[Piece]) -> Vec<u32> {
+    pub(crate) fn tokens(&self, ids: &[u32], pieces: &[DocumentPiece]) -> Vec<u32> {
         let width = self.length + 1;
         let rows = self.numbers.len().next_multiple_of(self.of_part);
         let mut tokens = vec![0; rows * width];
@@ -110,7 +110,7 @@ impl Rows {
 /// A model of the next token with its weights.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LanguageModel<'a> {
-    pub(crate) engine: &'a Engine,
+    pub(crate) engine: &'a ModelEngine,
     pub(crate) bucket: &'a [f32],
     /// Most tokens that a score is conditioned on.
     pub(crate) context: usize,
@@ -124,16 +124,16 @@ impl LanguageModel<'_> {
     pub(crate) fn each_piece<T: Send>(
         self,
         ids: &[u32],
-        pieces: &[Piece],
-        visit: impl Fn(&Piece, &[f32]) -> T + Sync,
+        pieces: &[DocumentPiece],
+        visit: impl Fn(&DocumentPiece, &[f32]) -> T + Sync,
     ) -> Vec<T> {
         let mut results: Vec<(usize, T)> = Vec::with_capacity(pieces.len());
-        for rows in Rows::of(pieces, [self.context, self.vocabulary]) {
+        for rows in PieceRows::of(pieces, [self.context, self.vocabulary]) {
             let tokens = rows.tokens(ids, pieces);
-            let inputs = Inputs {
+            let inputs = ModelInputs {
                 tokens: &tokens,
                 length: rows.length + 1,
-                ..Inputs::default()
+                ..ModelInputs::default()
             };
             let count = tokens.len() / inputs.length;
             let samples = Samples::new(count, inputs, Targets::None);
@@ -160,7 +160,7 @@ impl LanguageModel<'_> {
     pub(crate) fn losses<'a>(
         self,
         ids: &'a [u32],
-        piece: &'a Piece,
+        piece: &'a DocumentPiece,
         scores: &'a [f32],
     ) -> impl Iterator<Item = (&'a [f32], f64)> {
         let next = &ids[piece.ids.start + 1..piece.ids.end];
@@ -214,7 +214,7 @@ mod tests {
     fn rows_are_as_long_as_the_next_power_of_two_and_parts_are_full() {
         let documents = documents(&[18, 3, 34, 200, 17, 90]);
         let pieces = pieces(&documents, 100);
-        let rows = Rows::of(&pieces, [100, 500]);
+        let rows = PieceRows::of(&pieces, [100, 500]);
         let found: Vec<_> = rows
             .iter()
             .map(|rows| (rows.length, rows.of_part, rows.numbers.len()))
@@ -232,7 +232,7 @@ mod tests {
     fn a_large_vocabulary_makes_small_parts() {
         let documents = documents(&[2000]);
         let pieces = pieces(&documents, 256);
-        let rows = Rows::of(&pieces, [256, 50_000]);
+        let rows = PieceRows::of(&pieces, [256, 50_000]);
         assert_eq!(rows.last().unwrap().of_part, 1);
         assert_eq!(rows.last().unwrap().parts().len(), 8);
     }

@@ -17,15 +17,15 @@ use crate::{
     error::Error,
     model::Shape,
     models,
-    settings::Settings,
+    settings::TrainSettings,
     task::Task,
 };
 
 /// Identity of a run.
 #[derive(Clone, Debug)]
-pub(crate) struct Plan {
+pub(crate) struct RunPlan {
     /// Checked configuration.
-    pub(crate) settings: Settings,
+    pub(crate) settings: TrainSettings,
     /// Predicted target.
     pub(crate) task: Task,
     /// Layout of the shards.
@@ -118,7 +118,7 @@ impl Position {
     }
 }
 
-impl Plan {
+impl RunPlan {
     /// An error about the dataset.
     pub(crate) fn dataset_error(&self, reason: String) -> Error {
         Error::Dataset {

@@ -16,15 +16,15 @@ use feedline_storage::Store;
 
 use crate::{
     Context, Group,
-    data::{Batch, Data, Inputs, Samples, Targets},
-    engine::Engine,
+    data::{Data, ModelInputs, RankBatch, Samples, Targets},
+    engine::ModelEngine,
     error::Error,
     images,
-    kept::{self, Choice, ChosenRun, Kept, Use},
+    kept::{self, Choice, ChosenRun, KeptModel, Use},
     loaders::{Loaders, Purpose},
     metrics::largest,
     model::{Build, Shape},
-    plan::Plan,
+    plan::RunPlan,
     run_folder::runtime,
     session::MeasuredBatch,
     task::Task,
@@ -52,7 +52,7 @@ const PART_ROWS: usize = 128;
 /// ```
 #[derive(Debug)]
 pub struct Predictor {
-    engine: Engine,
+    engine: ModelEngine,
     bucket: Vec<f32>,
     task: Task,
     shape: Shape,
@@ -138,13 +138,13 @@ pub fn predict_images(
     // It outlives the loaders.
     let runtime = runtime()?;
     let _runtime = runtime.enter();
-    let Kept {
+    let KeptModel {
         engine,
         bucket,
         plan,
         checkpoint,
         ..
-    } = Kept::open(chosen, None, None, context, &runtime)?;
+    } = KeptModel::open(chosen, None, None, context, &runtime)?;
     let Shape::Images { .. } = plan.shape() else {
         let reason = "it does not read images alone, which the dataset to predict consists of";
         return Err(crate::error::config("model.type", reason));
@@ -160,7 +160,7 @@ pub fn predict_images(
         let batch = batch?;
         let samples = batch.samples();
         let outputs = engine.all_outputs(&bucket, samples);
-        let origins = Batch::origins(&batch).iter();
+        let origins = RankBatch::origins(&batch).iter();
         let goes_on = each(PredictedImages {
             origins: origins.map(|origin| Origin::from_packed(*origin)).collect(),
             predicted: Predicted::of(&plan.task, &outputs, samples.rows(), &[]),
@@ -206,7 +206,7 @@ impl Predictor {
         };
         let runtime = runtime()?;
         let _runtime = runtime.enter();
-        let kept = Kept::open(chosen, None, build, context, &runtime)?;
+        let kept = KeptModel::open(chosen, None, build, context, &runtime)?;
         if !matches!(kept.plan.shape(), Shape::Rows { .. } | Shape::Multi { .. }) {
             let reason = "it reads images or texts alone; new rows are predicted by models on rows of numbers, or of several parts";
             return Err(crate::error::config("model.type", reason));
@@ -216,9 +216,9 @@ impl Predictor {
     }
 
     fn new(
-        engine: Engine,
+        engine: ModelEngine,
         bucket: Vec<f32>,
-        plan: &Plan,
+        plan: &RunPlan,
         (run, checkpoint): (String, String),
     ) -> Self {
         Self {
@@ -313,7 +313,7 @@ impl Predictor {
         assert_eq!(parts.x.len(), rows * features, "rows are complete");
         assert_eq!(parts.pixels.len(), rows * pixels, "each row has an image");
         assert_eq!(parts.tokens.len(), rows * length, "texts are padded");
-        let inputs = Inputs {
+        let inputs = ModelInputs {
             x: &parts.x,
             features,
             pixels: &parts.pixels,
@@ -321,7 +321,7 @@ impl Predictor {
             tokens: &parts.tokens,
             lengths: self.text_length().map(|_| &parts.lengths[..]),
             length,
-            ..Inputs::default()
+            ..ModelInputs::default()
         };
         let samples = Samples::new(rows, inputs, Targets::None);
         let outputs = self.engine.all_outputs(&self.bucket, samples);
@@ -334,10 +334,10 @@ impl Predictor {
         let mut filled = Vec::with_capacity(whole * self.features());
         filled.extend_from_slice(x);
         filled.resize(whole * self.features(), 0.0);
-        let inputs = Inputs {
+        let inputs = ModelInputs {
             x: &filled,
             features: self.features(),
-            ..Inputs::default()
+            ..ModelInputs::default()
         };
         let samples = Samples::new(whole, inputs, Targets::None);
         let parts: Vec<_> = (0..whole)
@@ -508,8 +508,8 @@ mod tests {
             models::build(&plan.settings.config().model, plan.shape(), plan.outputs()).unwrap();
         let passes = settings::passes(config, model.layout()).unwrap();
         let bucket = model.initial(config.seed);
-        let engine =
-            Engine::with_threads(model, plan.settings.loss().clone(), threads).with_passes(passes);
+        let engine = ModelEngine::with_threads(model, plan.settings.loss().clone(), threads)
+            .with_passes(passes);
         Predictor::new(engine, bucket, &plan, ("run".into(), "checkpoint".into()))
     }
 

@@ -14,13 +14,13 @@ use crate::{
     Context,
     checkpoint::{Checkpoints, Snapshot},
     data::Data as _,
-    engine::Engine,
+    engine::ModelEngine,
     error::Error,
-    opened::Opened,
+    opened::OpenedDataset,
     parallel::Ranks,
-    plan::Plan,
+    plan::RunPlan,
     runs,
-    settings::Settings,
+    settings::TrainSettings,
     track::{settings_of::differences, timestamp::now_ms},
 };
 
@@ -29,7 +29,7 @@ const NAMED: usize = 3;
 
 /// Start of a run that may continue another one.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) enum Start {
+pub(crate) enum RunStart {
     /// At its own newest checkpoint, or its beginning.
     Own,
     /// At that of another run.
@@ -38,7 +38,7 @@ pub(crate) enum Start {
     Nothing(String),
 }
 
-impl Start {
+impl RunStart {
     /// Reason why there is no checkpoint to continue from, if there is none.
     pub(crate) fn nothing(&self) -> Option<String> {
         match self {
@@ -53,11 +53,11 @@ impl Start {
 /// # Errors
 /// [`Error::Storage`], and errors of the ranks.
 pub(crate) fn start(
-    opened: &Opened,
-    engine: &Engine,
+    opened: &OpenedDataset,
+    engine: &ModelEngine,
     context: &Context,
     ranks: &Ranks,
-) -> Result<Start, Error> {
+) -> Result<RunStart, Error> {
     if !ranks.leads() {
         let bytes = ranks.broadcast(None)?;
         return serde_json::from_slice(&bytes).map_err(|error| Error::Damaged {
@@ -69,18 +69,18 @@ pub(crate) fn start(
     let bytes = serde_json::to_vec(&start).expect("texts and numbers are JSON");
     ranks.broadcast(Some(bytes))?;
     match &start {
-        Start::Own => {}
-        Start::Nothing(reason) => tracing::warn!(
+        RunStart::Own => {}
+        RunStart::Nothing(reason) => tracing::warn!(
             run = opened.name(),
             reason,
             "`--resume` found no checkpoint to continue from: the training starts at its beginning"
         ),
-        Start::Other(from) if from.equals_one_run => tracing::info!(
+        RunStart::Other(from) if from.equals_one_run => tracing::info!(
             from = from.run,
             step = from.step,
             "continuing another run, with the result of one run of this length"
         ),
-        Start::Other(from) => tracing::warn!(
+        RunStart::Other(from) => tracing::warn!(
             from = from.run,
             step = from.step,
             before = ?from.before,
@@ -91,7 +91,11 @@ pub(crate) fn start(
     Ok(start)
 }
 
-fn find(opened: &Opened, engine: &Engine, context: &Context) -> Result<Start, Error> {
+fn find(
+    opened: &OpenedDataset,
+    engine: &ModelEngine,
+    context: &Context,
+) -> Result<RunStart, Error> {
     let of_folder = |name: &str| {
         let parameters = engine.model().layout().entries();
         let state = opened.plan.settings.optimizer_state(&engine.trained());
@@ -100,7 +104,7 @@ fn find(opened: &Opened, engine: &Engine, context: &Context) -> Result<Start, Er
     };
     let own = opened.name();
     if of_folder(&own).any()? {
-        return Ok(Start::Own);
+        return Ok(RunStart::Own);
     }
     let now_ms = now_ms(&*context.clock);
     let records = opened
@@ -114,7 +118,7 @@ fn find(opened: &Opened, engine: &Engine, context: &Context) -> Result<Start, Er
             Err(reason) => Err(reason),
         };
         match found {
-            Ok(from) => return Ok(Start::Other(from)),
+            Ok(from) => return Ok(RunStart::Other(from)),
             Err(reason) => reasons.push(format!("`{}`: {reason}", record.name)),
         }
     }
@@ -125,7 +129,7 @@ fn find(opened: &Opened, engine: &Engine, context: &Context) -> Result<Start, Er
             format!("of the newest runs, {}", reasons.join("; "))
         }
     };
-    Ok(Start::Nothing(format!(
+    Ok(RunStart::Nothing(format!(
         "no checkpoint is of this configuration and dataset, and none of a run that differs only in `epochs`, `learning_rate`, \
          `schedule` or `patience`: {others}"
     )))
@@ -136,14 +140,14 @@ fn find(opened: &Opened, engine: &Engine, context: &Context) -> Result<Start, Er
 /// # Errors
 /// Text that says what else differs, or why its checkpoints are of no use yet.
 fn differs(
-    plan: &Plan,
+    plan: &RunPlan,
     record: &RunRecord,
     now_ms: u64,
-) -> Result<(Settings, Vec<(String, String)>), String> {
+) -> Result<(TrainSettings, Vec<(String, String)>), String> {
     if record.fingerprint != plan.fingerprint {
         return Err("it was trained on another dataset".to_owned());
     }
-    let settings = Settings::resolve(&record.config, &plan.task);
+    let settings = TrainSettings::resolve(&record.config, &plan.task);
     let settings =
         settings.map_err(|error| format!("its configuration is no longer one: {error}"))?;
     let (own, its) = (plan.settings.named_config(), settings.named_config());
@@ -178,9 +182,9 @@ fn without_length(config: &TrainConfig) -> TrainConfig {
 /// # Errors
 /// [`Error::Storage`].
 fn go_on(
-    opened: &Opened,
+    opened: &OpenedDataset,
     record: &RunRecord,
-    (settings, before): (Settings, Vec<(String, String)>),
+    (settings, before): (TrainSettings, Vec<(String, String)>),
     checkpoints: &Checkpoints,
 ) -> Result<Result<ContinuedFrom, String>, Error> {
     let plan = &opened.plan;

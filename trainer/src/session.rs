@@ -32,14 +32,14 @@ use crate::{
     checkpoint::{Checkpoints, Numbers, Saver},
     data::Data,
     device_state::{DeviceState, StepReport},
-    engine::{Engine, sections::Sections},
+    engine::{ModelEngine, sections::Sections},
     error::Error,
     loss_scale,
-    meter::Meter,
-    metrics_log::{Line, MetricsLog},
+    meter::StepMeter,
+    metrics_log::{MetricsLine, MetricsLog},
     optimizer::Optimizer,
     parallel::Phase,
-    plan::{Plan, Position},
+    plan::{Position, RunPlan},
     run_context::Watch,
     run_folder::RunFolder,
     schedule::Schedule,
@@ -47,12 +47,12 @@ use crate::{
 
 /// A run in progress.
 #[derive(Debug)]
-pub(crate) struct Session<'a, D> {
-    plan: &'a Plan,
+pub(crate) struct TrainSession<'a, D> {
+    plan: &'a RunPlan,
     data: &'a D,
     folder: &'a RunFolder,
     watch: Watch<'a>,
-    engine: Engine,
+    engine: ModelEngine,
     sharing: Sharing,
     sections: Sections,
     schedule: Schedule,
@@ -72,7 +72,7 @@ pub(crate) struct Session<'a, D> {
     device_state: Option<DeviceState>,
     /// The last step on the device, whose numbers were not yet looked at.
     pending: Option<Pending>,
-    meter: Meter,
+    meter: StepMeter,
     /// The ranks agreed in the last step to stop.
     agreed_to_stop: bool,
     /// Warning that the ranks compute on different devices.
@@ -105,15 +105,15 @@ fn warning_of(schedule: &Schedule) -> Option<Warning> {
     })
 }
 
-impl<'a, D: Data> Session<'a, D> {
+impl<'a, D: Data> TrainSession<'a, D> {
     /// A run at its start, with these weights.
     ///
     /// # Errors
     /// [`Error::Rank`].
     pub(crate) fn start(
-        plan: &'a Plan,
+        plan: &'a RunPlan,
         data: &'a D,
-        (engine, bucket): (Engine, Vec<f32>),
+        (engine, bucket): (ModelEngine, Vec<f32>),
         folder: &'a RunFolder,
         watch: Watch<'a>,
     ) -> Result<Self, Error> {
@@ -163,7 +163,7 @@ impl<'a, D: Data> Session<'a, D> {
             stays_on_device,
             device_state: None,
             pending: None,
-            meter: Meter::new(now),
+            meter: StepMeter::new(now),
             agreed_to_stop: false,
             device_warning,
             plan,
@@ -189,7 +189,7 @@ impl<'a, D: Data> Session<'a, D> {
     }
 
     /// Adds a line of metrics, on the rank that writes them.
-    fn write_line(&mut self, line: &Line) {
+    fn write_line(&mut self, line: &MetricsLine) {
         if self.watch.ranks.leads() {
             self.log.add(line, self.watch.clock.monotonic());
         }

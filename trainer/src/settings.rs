@@ -13,7 +13,7 @@ use feedline_schemas::{
 
 use crate::{
     config_values::{above_zero, at_least_zero, share, whole, within},
-    engine::{parts::Cut, sections::Sections},
+    engine::{parts::BatchCut, sections::Sections},
     error::{Error, config as wrong},
     images,
     input::Statistics,
@@ -23,7 +23,7 @@ use crate::{
     model::Parameter,
     models,
     optimizer::{self, Optimizer, StateBucket, StateLayout},
-    parallel::Place,
+    parallel::RankPlace,
     schedule::{self, Schedule},
     task::Task,
 };
@@ -33,12 +33,12 @@ const LEAST_PARTS_MAX: u32 = 1024;
 
 /// A configuration whose values are in range.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Settings {
+pub(crate) struct TrainSettings {
     config: TrainConfig,
     loss: Loss,
 }
 
-impl Settings {
+impl TrainSettings {
     /// Checks `config` and chooses the loss for `task`.
     ///
     /// # Errors
@@ -107,10 +107,10 @@ impl Settings {
     }
 
     /// The parts of batches on the rank at `place`, where the training split has `rows`.
-    pub(crate) fn cut(&self, place: Place, rows: u64) -> Cut {
+    pub(crate) fn cut(&self, place: RankPlace, rows: u64) -> BatchCut {
         let cut = cut(&self.config, place);
         let rows = usize::try_from(rows).unwrap_or(usize::MAX);
-        Cut {
+        BatchCut {
             full: cut.full.min(rows),
             ..cut
         }
@@ -338,15 +338,15 @@ fn check_loss_scale(config: &TrainConfig) -> Result<(), Error> {
 }
 
 /// Division of batches into parts on the rank at `place`.
-pub(crate) fn cut(config: &TrainConfig, place: Place) -> Cut {
-    Cut {
+pub(crate) fn cut(config: &TrainConfig, place: RankPlace) -> BatchCut {
+    BatchCut {
         least: config.parallel.parts as usize,
         rows_max: config.micro_batch.map_or(usize::MAX, |rows| rows as usize),
         whole: config.batch_size as usize,
         full: config.batch_size as usize,
         ghost_rows: models::filled(config).ghost_batch.unwrap_or(0) as usize,
         place,
-        ..Cut::BY_SHAPE
+        ..BatchCut::BY_SHAPE
     }
 }
 
@@ -431,14 +431,14 @@ mod tests {
     fn refused(change: impl FnOnce(&mut TrainConfig)) -> String {
         let mut config = TrainConfig::default();
         change(&mut config);
-        let error = Settings::resolve(&config, &TASK).unwrap_err();
+        let error = TrainSettings::resolve(&config, &TASK).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Config);
         error.to_string()
     }
 
     #[test]
     fn defaults_are_in_range() {
-        let settings = Settings::resolve(&TrainConfig::default(), &TASK).unwrap();
+        let settings = TrainSettings::resolve(&TrainConfig::default(), &TASK).unwrap();
         assert_eq!(settings.config().loss.r#type, Some(LossKind::Mse));
     }
 
@@ -535,7 +535,7 @@ mod tests {
     fn name_on_dataset(change: ConfigChange, fingerprint: u128) -> String {
         let mut config = TrainConfig::default();
         change(&mut config);
-        Settings::resolve(&config, &TASK)
+        TrainSettings::resolve(&config, &TASK)
             .unwrap()
             .run_name(Hash128::new(fingerprint), None)
     }
@@ -642,7 +642,7 @@ mod tests {
             config.model.r#type = ModelKind::Transformer;
             config.loader.pack = pack;
             let task = Task::NextToken { vocabulary: 9 };
-            let settings = Settings::resolve(&config, &task).unwrap();
+            let settings = TrainSettings::resolve(&config, &task).unwrap();
             settings.run_name(Hash128::new(1), None)
         };
         assert_ne!(of_tokens(None), of_tokens(Some(PackMode::Stream)));

@@ -33,19 +33,19 @@ use feedline_storage::{
 
 use crate::{
     Resume,
-    data::{Batch, Batches, Data, Samples, Targets},
+    data::{Batches, Data, RankBatch, Samples, Targets},
     device::Backend,
-    engine::Engine,
+    engine::ModelEngine,
     error::Error,
     metrics::Metrics,
     models,
-    parallel::{Group, Place},
-    plan::Plan,
+    parallel::{Group, RankPlace},
+    plan::RunPlan,
     random::Stream,
     run_context::Watch,
     run_folder::{RunFolder, runtime},
-    session::Session,
-    settings::{self, Settings},
+    session::TrainSession,
+    settings::{self, TrainSettings},
     task::Task,
     track::status::Tracker,
 };
@@ -71,7 +71,12 @@ impl Rows {
     }
 
     /// The share at `place` of a batch of these rows.
-    fn pick(&self, rows: &[usize], state: LoaderState, Place { rank, world }: Place) -> ToyBatch {
+    fn pick(
+        &self,
+        rows: &[usize],
+        state: LoaderState,
+        RankPlace { rank, world }: RankPlace,
+    ) -> ToyBatch {
         let global_rows = rows.len();
         let border = |rank: usize| rank * global_rows / world;
         let first_row = border(rank);
@@ -108,7 +113,7 @@ pub(crate) struct ToyBatch {
     global_rows: usize,
 }
 
-impl Batch for ToyBatch {
+impl RankBatch for ToyBatch {
     fn samples(&self) -> Samples<'_> {
         let targets = match &self.rows.y {
             Column::Numbers(y) => Targets::Numbers(y),
@@ -157,7 +162,7 @@ pub(crate) struct Toy {
     /// Batches missing at the end of each epoch.
     pub(crate) short_by: u64,
     /// Whose share of the batches it gives.
-    pub(crate) place: Place,
+    pub(crate) place: RankPlace,
     pub(crate) clock: Arc<dyn Clock>,
     served: Cell<u64>,
     validations: Cell<u64>,
@@ -320,7 +325,7 @@ pub(crate) fn toy(splits: [Rows; 3], batch: usize) -> Toy {
         hard: 0..0,
         patience: Duration::from_secs(60),
         short_by: 0,
-        place: Place::ALONE,
+        place: RankPlace::ALONE,
         clock: Arc::new(SystemClock),
         served: Cell::default(),
         validations: Cell::default(),
@@ -349,7 +354,7 @@ pub(crate) fn config() -> TrainConfig {
 }
 
 /// The plan of `config` on `toy`.
-pub(crate) fn plan(config: &TrainConfig, toy: &Toy) -> Plan {
+pub(crate) fn plan(config: &TrainConfig, toy: &Toy) -> RunPlan {
     let features = u32::try_from(toy.splits[0].features).unwrap();
     let (target, task) = match &toy.splits[0].y {
         Column::Numbers(_) => (
@@ -374,8 +379,8 @@ pub(crate) fn plan(config: &TrainConfig, toy: &Toy) -> Plan {
             )
         }
     };
-    Plan {
-        settings: Settings::resolve(config, &task).unwrap(),
+    RunPlan {
+        settings: TrainSettings::resolve(config, &task).unwrap(),
         task,
         layout: Layout::Dense { features, target },
         features: Vec::new(),
@@ -387,18 +392,18 @@ pub(crate) fn plan(config: &TrainConfig, toy: &Toy) -> Plan {
 }
 
 /// The engine of a plan.
-pub(crate) fn engine(plan: &Plan) -> Engine {
-    engine_at(plan, Place::ALONE)
+pub(crate) fn engine(plan: &RunPlan) -> ModelEngine {
+    engine_at(plan, RankPlace::ALONE)
 }
 
 /// The engine of a plan on one of several ranks.
-fn engine_at(plan: &Plan, place: Place) -> Engine {
+fn engine_at(plan: &RunPlan, place: RankPlace) -> ModelEngine {
     let config = &plan.settings.config().model;
     let model = models::build(config, plan.shape(), plan.outputs()).unwrap();
     let lora = plan.settings.config().lora.as_ref();
     let model = crate::model::adapted(model, lora).unwrap();
     let passes = settings::passes(plan.settings.config(), model.layout()).unwrap();
-    Engine::new(model, plan.settings.loss().clone())
+    ModelEngine::new(model, plan.settings.loss().clone())
         .with_passes(passes)
         .with_cut(plan.settings.cut(place, u64::MAX))
 }
@@ -438,7 +443,7 @@ pub(crate) fn train_in(
 
 /// The same, with an engine of one's own.
 pub(crate) fn train_on(
-    (group, engine): (&Group, Engine),
+    (group, engine): (&Group, ModelEngine),
     config: &TrainConfig,
     toy: &Toy,
     resume: Resume,
@@ -457,7 +462,7 @@ pub(crate) fn train_on(
         ranks: &ranks,
     };
     let initial = engine.model().initial(config.seed);
-    let session = Session::start(&plan, toy, (engine, initial), &folder, watch);
+    let session = TrainSession::start(&plan, toy, (engine, initial), &folder, watch);
     let session = session.and_then(|session| match resume {
         Resume::Fresh => session.fresh(),
         Resume::Continue | Resume::Prolong => session.resume(),

@@ -8,9 +8,9 @@ use feedline_schemas::{edit::Documents, ids::Hash128};
 
 use crate::{
     Context, Group,
-    engine::Engine,
+    engine::ModelEngine,
     error::Error,
-    kept::{ChosenRun, Kept},
+    kept::{ChosenRun, KeptModel},
     model::Shape,
     number::exact_len,
     pieces::{LanguageModel, pieces},
@@ -21,7 +21,7 @@ use crate::{
 /// A trained model of the next token, used on new texts.
 #[derive(Debug)]
 pub struct TextScorer {
-    engine: Engine,
+    engine: ModelEngine,
     bucket: Vec<f32>,
     context: usize,
     vocabulary: usize,
@@ -39,14 +39,14 @@ pub(crate) fn open_language_model(
     chosen: &ChosenRun,
     context: &Context,
     done: &str,
-) -> Result<(Kept, [usize; 2]), Error> {
+) -> Result<(KeptModel, [usize; 2]), Error> {
     let context = &Context {
         group: Group::alone(),
         ..context.clone()
     };
     let runtime = runtime()?;
     let _runtime = runtime.enter();
-    let kept = Kept::open(chosen, None, None, context, &runtime)?;
+    let kept = KeptModel::open(chosen, None, None, context, &runtime)?;
     let Shape::Tokens { length, vocabulary } = kept.plan.shape() else {
         let reason = format!(
             "it does not predict the next token of a text; texts are {done} by models on `dataset.kind = \"tokens\"` or \
@@ -176,7 +176,7 @@ mod tests {
         let model = models::build(&models::filled(&config), shape, VOCABULARY).unwrap();
         let bucket = model.initial(Seed::new(5));
         TextScorer {
-            engine: Engine::with_threads(model, LossKind::CrossEntropy.into(), threads),
+            engine: ModelEngine::with_threads(model, LossKind::CrossEntropy.into(), threads),
             bucket,
             context: CONTEXT,
             vocabulary: VOCABULARY,
@@ -226,10 +226,10 @@ mod tests {
         let scorer = scorer(ModelKind::Transformer, 1);
         // One more than the model reads: all of it is one row.
         let texts = texts(&[21]);
-        let inputs = crate::data::Inputs {
+        let inputs = crate::data::ModelInputs {
             tokens: &texts.ids,
             length: 21,
-            ..crate::data::Inputs::default()
+            ..crate::data::ModelInputs::default()
         };
         let samples = crate::data::Samples::new(1, inputs, Targets::None);
         let scores = scorer.engine.all_outputs(&scorer.bucket, samples);

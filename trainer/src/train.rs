@@ -11,16 +11,16 @@ use feedline_schemas::{
 use crate::{
     Context, Resume, baseline, checkpoint,
     data::Data as _,
-    engine::Engine,
+    engine::ModelEngine,
     error::Error,
     loaders::Loaders,
     model::Build,
-    opened::Opened,
+    opened::OpenedDataset,
     parallel::{Ranks, largest_message},
     performance::GpuSampler,
-    prolong::{self, Start},
+    prolong::{self, RunStart},
     run_context::Watch,
-    session::Session,
+    session::TrainSession,
     settings,
     track::{page::MetricsPage, record::Recorder, status::Tracker},
 };
@@ -64,7 +64,7 @@ pub fn train_with(
     resume: Resume,
     context: &Context,
 ) -> Result<TrainReport, Error> {
-    let opened = Opened::open(config, context, &Split::ALL)?;
+    let opened = OpenedDataset::open(config, context, &Split::ALL)?;
     let report = train_opened(&opened, build, resume, context, &Arc::default());
     opened.close();
     Ok(report?.expect("the test split was opened"))
@@ -76,7 +76,7 @@ pub fn train_with(
 /// # Errors
 /// As [`train_with`].
 pub(crate) fn train_opened(
-    opened: &Opened,
+    opened: &OpenedDataset,
     build: Option<&Build<'_>>,
     resume: Resume,
     context: &Context,
@@ -103,7 +103,7 @@ pub(crate) fn train_opened(
 
 /// Opened data to train on, and where the training reports to.
 struct OpenedTraining<'a> {
-    opened: &'a Opened,
+    opened: &'a OpenedDataset,
     resume: Resume,
     context: &'a Context,
     tracker: &'a Arc<Tracker>,
@@ -111,7 +111,7 @@ struct OpenedTraining<'a> {
 
 /// A model before its training.
 struct UntrainedModel {
-    engine: Engine,
+    engine: ModelEngine,
     /// The bucket that the training begins with.
     initial: Vec<f32>,
     /// Warnings of its memory, and of the file that its weights are from.
@@ -158,7 +158,7 @@ impl OpenedTraining<'_> {
     }
 
     /// Meets the other ranks.
-    fn join_ranks(&self, engine: &Engine) -> Result<Ranks, Error> {
+    fn join_ranks(&self, engine: &ModelEngine) -> Result<Ranks, Error> {
         let plan = &self.opened.plan;
         let parallel = &plan.settings.config().parallel;
         let largest = largest_message(engine.model().layout().len(), plan.outputs_of_a_batch());
@@ -213,13 +213,13 @@ impl OpenedTraining<'_> {
     fn start_session<'s>(
         &'s self,
         ranks: &'s Ranks,
-        engine: Engine,
+        engine: ModelEngine,
         initial: Vec<f32>,
-    ) -> Result<(Session<'s, Loaders>, Start), Error> {
+    ) -> Result<(TrainSession<'s, Loaders>, RunStart), Error> {
         let (opened, context) = (self.opened, self.context);
         let start = match self.resume {
             Resume::Prolong => prolong::start(opened, &engine, context, ranks)?,
-            Resume::Fresh | Resume::Continue => Start::Own,
+            Resume::Fresh | Resume::Continue => RunStart::Own,
         };
         let watch = Watch {
             progress: &*context.progress,
@@ -228,7 +228,7 @@ impl OpenedTraining<'_> {
             tracker: self.tracker,
             ranks,
         };
-        let session = Session::start(
+        let session = TrainSession::start(
             &opened.plan,
             &opened.loaders,
             (engine, initial),
@@ -237,7 +237,9 @@ impl OpenedTraining<'_> {
         )?;
         let session = match (self.resume, &start) {
             (Resume::Fresh, _) => session.fresh(),
-            (_, Start::Other(from)) => session.prolong(&opened.folder_of(&from.run, context), from),
+            (_, RunStart::Other(from)) => {
+                session.prolong(&opened.folder_of(&from.run, context), from)
+            }
             _ => session.resume(),
         };
         let session = session?;

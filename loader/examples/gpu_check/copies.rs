@@ -18,7 +18,7 @@ use serde_json::json;
 
 use crate::{
     Report,
-    source::{Fill, Source, checksum},
+    source::{Fill, SlabSource, checksum},
 };
 
 /// 256 images of 224 x 224 bytes.
@@ -32,7 +32,7 @@ pub(crate) fn check(cuda: &Cuda, report: &mut Report, is_quick: bool) -> Result<
     let batches = if is_quick { 8 } else { 400 };
     let probe = cuda.probe_host_to_device(BATCH, if is_quick { 4 } else { 100 })?;
     report.note("probe_host_to_device", probe / 1e9, "GB/s");
-    let source = Source::start(Some(&lock), 4, BATCH, batches, Fill::First);
+    let source = SlabSource::start(Some(&lock), 4, BATCH, batches, Fill::First);
     let pinning = source.pinning;
     let rate = copy_rate(cuda, source, batches)?;
     report.must(
@@ -48,7 +48,7 @@ pub(crate) fn check(cuda: &Cuda, report: &mut Report, is_quick: bool) -> Result<
         ">= 0.9",
         rate >= 0.9 * probe,
     );
-    let plain = Source::start(None, 4, BATCH, batches.min(40), Fill::First);
+    let plain = SlabSource::start(None, 4, BATCH, batches.min(40), Fill::First);
     report.note(
         "pageable_host_to_device",
         copy_rate(cuda, plain, batches.min(40))? / 1e9,
@@ -64,7 +64,7 @@ pub(crate) fn check(cuda: &Cuda, report: &mut Report, is_quick: bool) -> Result<
 }
 
 /// Bytes per second of copies one after another, the first few left out.
-fn copy_rate(cuda: &Cuda, source: Source, batches: u64) -> Result<f64, Error> {
+fn copy_rate(cuda: &Cuda, source: SlabSource, batches: u64) -> Result<f64, Error> {
     let stream = cuda.compute_stream()?;
     let mut uploader = uploader(cuda, &stream, source, BATCH)?;
     let warm = batches / 10;
@@ -101,7 +101,7 @@ fn training_loop(
     }
     let alone = SystemClock.monotonic().saturating_sub(since).as_secs_f64();
 
-    let source = Source::start(Some(lock), 4, BATCH, steps + 1, Fill::First);
+    let source = SlabSource::start(Some(lock), 4, BATCH, steps + 1, Fill::First);
     let mut uploader = uploader(cuda, &stream, source, BATCH)?;
     // The first batch is not the loop's to wait for.
     drop(uploader.next().transpose()?);
@@ -178,7 +178,7 @@ fn correctness(cuda: &Cuda, kernels: &Kernels, report: &mut Report) -> Result<()
             budget,
             locked: Mutex::default(),
         });
-        let source = Source::start(Some(&lock), 4, BYTES, 40, Fill::Every);
+        let source = SlabSource::start(Some(&lock), 4, BYTES, 40, Fill::Every);
         let (pinning, slabs) = (source.pinning, source.slabs);
         let wrong = wrong_batches(cuda, kernels, source, BYTES)?;
         let details = json!({ "pinning": pinning, "expected": expected, "slabs": slabs, "wrong_batches": wrong });
@@ -194,7 +194,7 @@ fn correctness(cuda: &Cuda, kernels: &Kernels, report: &mut Report) -> Result<()
 fn wrong_batches(
     cuda: &Cuda,
     kernels: &Kernels,
-    source: Source,
+    source: SlabSource,
     bytes: usize,
 ) -> Result<u64, Error> {
     let stream = cuda.compute_stream()?;
@@ -217,9 +217,9 @@ fn wrong_batches(
 fn uploader(
     cuda: &Cuda,
     stream: &Arc<CudaStream>,
-    source: Source,
+    source: SlabSource,
     bytes: usize,
-) -> Result<Uploader<Cuda, Source>, Error> {
+) -> Result<Uploader<Cuda, SlabSource>, Error> {
     Uploader::new(Arc::new(cuda.clone()), Arc::clone(stream), source, 3, bytes)
 }
 

@@ -17,19 +17,19 @@ pub(crate) enum Fill {
     First,
 }
 
-pub(crate) struct Source {
-    ready: Receiver<Batch>,
+pub(crate) struct SlabSource {
+    ready: Receiver<NumberedSlab>,
     pub(crate) pinning: Pinning,
     pub(crate) slabs: usize,
 }
 
-pub(crate) struct Batch {
+pub(crate) struct NumberedSlab {
     number: u64,
     slab: Option<SlabMemory>,
     back: Sender<SlabMemory>,
 }
 
-impl Source {
+impl SlabSource {
     /// Makes `batches` batches of `bytes` bytes in `slabs` slabs.
     pub(crate) fn start(
         lock: Option<&Arc<dyn HostLock>>,
@@ -53,7 +53,7 @@ impl Source {
                     Fill::First => slab.bytes[..4].copy_from_slice(&word(number, 0).to_le_bytes()),
                 }
                 let (slab, back) = (Some(slab), back.clone());
-                if made.send(Batch { number, slab, back }).is_err() {
+                if made.send(NumberedSlab { number, slab, back }).is_err() {
                     return;
                 }
             }
@@ -90,23 +90,23 @@ pub(crate) fn checksum(number: u64, bytes: usize) -> u64 {
     })
 }
 
-impl Iterator for Source {
-    type Item = Result<Batch, Error>;
+impl Iterator for SlabSource {
+    type Item = Result<NumberedSlab, Error>;
 
     fn next(&mut self) -> Option<Self::Item> {
         self.ready.recv().ok().map(Ok)
     }
 }
 
-impl HostBatches for Source {
-    type Batch = Batch;
+impl HostBatches for SlabSource {
+    type Batch = NumberedSlab;
 
     fn is_ready(&mut self) -> bool {
         !self.ready.is_empty()
     }
 }
 
-impl HostBatch for Batch {
+impl HostBatch for NumberedSlab {
     type Info = u64;
 
     fn info(&self) -> u64 {
@@ -126,7 +126,7 @@ impl HostBatch for Batch {
     }
 }
 
-impl Drop for Batch {
+impl Drop for NumberedSlab {
     fn drop(&mut self) {
         if let Some(slab) = self.slab.take() {
             // Without the thread it is freed.

@@ -9,7 +9,7 @@ use std::{
 use super::block_types::{LoadedBlock, LoadedWindow};
 use crate::{
     Error, block_table::BlockId, device::Slots, fetch::prefetch::Arrival,
-    input::block_rows::BlockRows, order::Window, source_block::SourceBlock,
+    input::block_rows::BlockRows, order::ShuffleWindow, source_block::SourceBlock,
 };
 
 /// Blocks that have arrived and are still needed, by themselves and by window.
@@ -74,12 +74,12 @@ impl ActiveBlocks {
     }
 
     /// The window, if it is known to be here whole.
-    pub(crate) fn whole_window(&self, window: &Window) -> Option<&Arc<LoadedWindow>> {
+    pub(crate) fn whole_window(&self, window: &ShuffleWindow) -> Option<&Arc<LoadedWindow>> {
         self.windows.get(&window.id).map(|(loaded, _)| loaded)
     }
 
     /// The window with those of its blocks that are here; kept for the next time when these are all.
-    pub(crate) fn window(&mut self, window: &Arc<Window>) -> Arc<LoadedWindow> {
+    pub(crate) fn window(&mut self, window: &Arc<ShuffleWindow>) -> Arc<LoadedWindow> {
         let mut until = u64::MAX;
         let mut whole = true;
         let mut find = |block: &BlockId| {

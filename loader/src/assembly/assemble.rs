@@ -19,13 +19,13 @@ use super::{
     active_blocks::ActiveBlocks,
     batch_task::BatchTask,
     block_types::LoadedRun,
-    fill::{Filler, Scratch},
+    fill::{FillScratch, Filler},
     mixup_plan::MixupPlan,
-    pool::Pool,
-    progress::{Progress, Waiting},
+    pool::ThreadPool,
+    progress::{Progress, WaitCause},
     ready_queue::ReadyQueue,
-    ring::{Lease, Ring},
-    turns::{Turn, Turns},
+    ring::{Ring, SlabLease},
+    turns::{AwaitedTurn, Turns},
 };
 use crate::{
     Error, TokenLayout,
@@ -36,7 +36,7 @@ use crate::{
     },
     index::index,
     metrics::Meters,
-    order::{Cursor, Order, Run, Share, Window},
+    order::{Cursor, PassOrder, RankShare, ShuffleWindow, SlotRun},
     source_block::SourceBlock,
 };
 
@@ -45,16 +45,16 @@ pub(crate) const STAGE: &str = "assemble";
 
 /// Inputs of the assemble thread.
 pub(crate) struct Assembler {
-    pub(crate) order: Order,
+    pub(crate) order: PassOrder,
     pub(crate) start: u64,
-    pub(crate) share: Share,
+    pub(crate) share: RankShare,
     pub(crate) states: States,
     pub(crate) active_blocks: ActiveBlocks,
     pub(crate) budget: Arc<Budget>,
     pub(crate) ring: Ring,
     /// Batches that may be filled or ready at one time.
     pub(crate) ahead: Arc<AtomicU32>,
-    pub(crate) pool: Arc<Pool<Scratch>>,
+    pub(crate) pool: Arc<ThreadPool<FillScratch>>,
     pub(crate) filler: Arc<Filler>,
     pub(crate) arrived: Receiver<Result<Arrival, Error>>,
     pub(crate) done: ReadyQueue,
@@ -101,7 +101,7 @@ impl Assembler {
         &mut self,
         cursor: &mut Cursor,
         batch: u64,
-        runs: &mut Vec<Run>,
+        runs: &mut Vec<SlotRun>,
     ) -> Result<(), Halt> {
         let since = self.meters.now();
         self.budget.demand(batch);
@@ -165,7 +165,7 @@ impl Assembler {
     }
 
     /// The runs with their windows in memory. Waits for the blocks that they need.
-    fn load(&mut self, runs: &[Run], waited: &mut Duration) -> Result<Vec<LoadedRun>, Halt> {
+    fn load(&mut self, runs: &[SlotRun], waited: &mut Duration) -> Result<Vec<LoadedRun>, Halt> {
         let mut loaded: Vec<LoadedRun> = Vec::with_capacity(runs.len());
         let mut slots = 0;
         for run in runs {
@@ -188,7 +188,7 @@ impl Assembler {
     }
 
     /// Waits for the blocks that a run reads from.
-    fn wait_for_run(&mut self, run: &Run) -> Result<Duration, Halt> {
+    fn wait_for_run(&mut self, run: &SlotRun) -> Result<Duration, Halt> {
         let window = &run.window;
         let positions = run.positions.clone();
         let mut waited = Duration::ZERO;
@@ -225,13 +225,13 @@ impl Assembler {
         Ok(waited)
     }
 
-    fn wait_for(&mut self, window: &Window, block: u32) -> Result<Duration, Halt> {
+    fn wait_for(&mut self, window: &ShuffleWindow, block: u32) -> Result<Duration, Halt> {
         let block = source_block(window, block);
         if self.active_blocks.has(block) {
             return Ok(Duration::ZERO);
         }
         let since = self.meters.now();
-        let waiting = self.progress.wait(Waiting::Block(block));
+        let waiting = self.progress.wait(WaitCause::Block(block));
         while !self.active_blocks.has(block) {
             if let Some(error) = self.active_blocks.take_failure(block) {
                 return Err(Halt::Failed(error));
@@ -256,10 +256,10 @@ impl Assembler {
         let at_once = self.turns.try_take(most);
         let since = self.meters.now();
         let turn = at_once.unwrap_or_else(|| {
-            let _waiting = self.progress.wait(Waiting::Caller);
+            let _waiting = self.progress.wait(WaitCause::Caller);
             self.turns.take(most)
         });
-        if turn == Turn::Over {
+        if turn == AwaitedTurn::Over {
             return Err(Halt::Stopped);
         }
         if at_once.is_some() {
@@ -270,12 +270,12 @@ impl Assembler {
         Ok(time)
     }
 
-    fn free_slab(&self) -> Result<(Lease, Duration), Halt> {
+    fn free_slab(&self) -> Result<(SlabLease, Duration), Halt> {
         if let Ok(slab) = self.ring.free().try_recv() {
             return Ok((self.ring.lease(slab), Duration::ZERO));
         }
         let since = self.meters.now();
-        let _waiting = self.progress.wait(Waiting::Caller);
+        let _waiting = self.progress.wait(WaitCause::Caller);
         let slab = select! {
             recv(self.ring.free()) -> slab => slab.map_err(|_| Halt::Stopped)?,
             recv(self.stop) -> _ => return Err(Halt::Stopped),
@@ -287,7 +287,7 @@ impl Assembler {
 }
 
 /// The block with a number in a window.
-fn source_block(window: &Window, number: u32) -> SourceBlock {
+fn source_block(window: &ShuffleWindow, number: u32) -> SourceBlock {
     (window.source, window.blocks[number as usize])
 }
 

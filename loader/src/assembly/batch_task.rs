@@ -6,13 +6,13 @@ use feedline_schemas::loader_state::LoaderState;
 
 use super::{
     block_types::LoadedRun,
-    fill::{Filled, Filler, Scratch},
+    fill::{FillScratch, Filled, Filler},
     mixup_plan::MixupPlan,
-    pool::{self, Pool},
+    pool::{self, ThreadPool},
     progress::Progress,
     ready_queue::ReadyQueue,
-    ring::Lease,
-    slab::{Piece, SlabShape},
+    ring::SlabLease,
+    slab::{SlabPiece, SlabShape},
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicUsize, Ordering::AcqRel},
@@ -33,14 +33,14 @@ pub(crate) struct BatchTask {
     pub(crate) place: Place,
     pub(crate) mixing: Option<MixupPlan>,
     pub(crate) state: LoaderState,
-    pub(crate) lease: Lease,
+    pub(crate) lease: SlabLease,
     pub(crate) filler: Arc<Filler>,
     pub(crate) done: ReadyQueue,
     pub(crate) progress: Arc<Progress>,
 }
 
 /// State that the tasks of a batch share.
-struct Shared {
+struct SharedBatch {
     filler: Arc<Filler>,
     progress: Arc<Progress>,
     number: u64,
@@ -54,12 +54,12 @@ struct Shared {
 
 /// Everything of a batch that waits for the last task.
 struct Rest {
-    lease: Lease,
+    lease: SlabLease,
     rows: usize,
     padding: usize,
     place: Place,
     state: LoaderState,
-    pieces: Vec<Piece>,
+    pieces: Vec<SlabPiece>,
     filled: Vec<Filled>,
     failure: Option<Error>,
 }
@@ -68,7 +68,7 @@ impl BatchTask {
     /// Cuts the batch into tasks of `task_rows` rows and gives them to the pool. The last one sends the batch.
     pub(crate) fn submit(
         mut self,
-        pool: &Pool<Scratch>,
+        pool: &ThreadPool<FillScratch>,
         shape: SlabShape,
         runs: Vec<LoadedRun>,
         task_rows: usize,
@@ -78,7 +78,7 @@ impl BatchTask {
             .map(|first| task_rows.min(self.rows - first));
         let pieces = self.lease.slab_mut().split(shape, sizes);
         let tasks = pieces.len();
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(SharedBatch {
             filler: self.filler,
             progress: self.progress,
             number: self.number,
@@ -103,15 +103,15 @@ impl BatchTask {
         let mut runs = Cutter::new(runs);
         pool.submit(pieces.into_iter().map(|piece| {
             let (shared, runs) = (Arc::clone(&shared), runs.take(piece.rows));
-            let task: Box<dyn FnOnce(&mut Scratch) + Send> =
+            let task: Box<dyn FnOnce(&mut FillScratch) + Send> =
                 Box::new(move |scratch| shared.fill(piece, runs, scratch));
             task
         }));
     }
 }
 
-impl Shared {
-    fn fill(&self, mut piece: Piece, runs: Vec<LoadedRun>, scratch: &mut Scratch) {
+impl SharedBatch {
+    fn fill(&self, mut piece: SlabPiece, runs: Vec<LoadedRun>, scratch: &mut FillScratch) {
         // Whatever happens inside, the piece goes back.
         let filled = catching(|| {
             if self.progress.is_cancelled() {
@@ -121,7 +121,7 @@ impl Shared {
                 .fill(&mut piece, runs, self.mixing.as_ref(), scratch)
         });
         let filled = filled.unwrap_or_else(|reason| {
-            *scratch = Scratch::default();
+            *scratch = FillScratch::default();
             Err(Error::Worker {
                 stage: pool::STAGE,
                 reason,
@@ -168,7 +168,7 @@ impl Shared {
     }
 }
 
-impl Drop for Shared {
+impl Drop for SharedBatch {
     /// When tasks were dropped undone, their pieces of the slab are gone.
     fn drop(&mut self) {
         if let Some(rest) = self.rest().take() {

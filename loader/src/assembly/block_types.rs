@@ -7,7 +7,7 @@ use crate::{
     class_balance::rows_by_class::ByClass,
     fetch::budget::Permit,
     input::block_rows::BlockRows,
-    order::{Window, WindowPlace},
+    order::{ShuffleWindow, WindowPlace},
 };
 
 /// A block in memory. Counts as held until the last batch that reads from it is gone.
@@ -29,7 +29,7 @@ pub(crate) struct LoadedBlock {
 #[derive(Debug)]
 pub(crate) struct LoadedWindow {
     /// The window.
-    pub(crate) window: Arc<Window>,
+    pub(crate) window: Arc<ShuffleWindow>,
     /// Its blocks, in its order.
     pub(crate) blocks: Vec<Option<Arc<LoadedBlock>>>,
     /// The slot of each on a device, [`PADDING`](crate::device::PADDING) for those that are not on their way there.

@@ -11,7 +11,7 @@ use crate::{
     device,
     image::{ImageConfig, Mix, MixConfig, MixedBy, mix_batch},
     index::index,
-    order::Share,
+    order::RankShare,
 };
 
 /// Mixing of one batch.
@@ -34,7 +34,7 @@ impl MixupPlan {
         images: &ImageConfig,
         batch: (u64, u64, u64),
         batch_slots: u64,
-        share: Share,
+        share: RankShare,
     ) -> Option<Self> {
         let range = |slots: Range<u64>| index(slots.start)..index(slots.end);
         Some(Self {

@@ -22,14 +22,14 @@ pub(crate) type Task<S> = Box<dyn FnOnce(&mut S) + Send>;
 
 /// Threads that do tasks, oldest first. Ends them when it is dropped, which waits for tasks under way; those still in
 /// the queue are dropped.
-pub(crate) struct Pool<S> {
-    shared: Arc<Shared<S>>,
+pub(crate) struct ThreadPool<S> {
+    shared: Arc<SharedPool<S>>,
     threads: Mutex<Vec<JoinHandle<()>>>,
     most: usize,
     process: u32,
 }
 
-struct Shared<S> {
+struct SharedPool<S> {
     queue: Injector<Task<S>>,
     /// Threads that may work; those numbered from here on rest.
     active: AtomicUsize,
@@ -43,11 +43,11 @@ struct Shared<S> {
     meters: Arc<Meters>,
 }
 
-impl<S: Default + 'static> Pool<S> {
+impl<S: Default + 'static> ThreadPool<S> {
     /// A pool that has `active` threads and can have up to `most`. Threads start when they are first needed.
     pub(crate) fn new(active: usize, most: usize, meters: Arc<Meters>) -> Self {
         let most = most.max(1);
-        let shared = Shared {
+        let shared = SharedPool {
             queue: Injector::new(),
             active: AtomicUsize::new(active.clamp(1, most)),
             asleep: AtomicUsize::new(0),
@@ -112,7 +112,7 @@ impl<S: Default + 'static> Pool<S> {
     }
 }
 
-impl<S> Shared<S> {
+impl<S> SharedPool<S> {
     fn wake(&self, tasks: usize) {
         // Either the sleeper sees the tasks or this sees the sleeper.
         fence(SeqCst);
@@ -140,7 +140,7 @@ impl<S> Shared<S> {
     }
 }
 
-impl<S: Default> Shared<S> {
+impl<S: Default> SharedPool<S> {
     fn work(&self, number: usize) {
         let mut scratch = S::default();
         loop {
@@ -202,13 +202,13 @@ impl<S: Default> Shared<S> {
     }
 }
 
-impl<S> Drop for Shared<S> {
+impl<S> Drop for SharedPool<S> {
     fn drop(&mut self) {
         while self.take().is_some() {}
     }
 }
 
-impl<S> Drop for Pool<S> {
+impl<S> Drop for ThreadPool<S> {
     fn drop(&mut self) {
         self.shared.end.store(true, SeqCst);
         self.shared.wake_all();
@@ -225,7 +225,7 @@ impl<S> Drop for Pool<S> {
     }
 }
 
-impl<S> fmt::Debug for Pool<S> {
+impl<S> fmt::Debug for ThreadPool<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Pool")
             .field("active", &self.shared.active)

@@ -11,11 +11,11 @@ use std::{
 
 use feedline_storage::clock::SystemClock;
 
-use super::pool::{Pool, Task};
+use super::pool::{Task, ThreadPool};
 use crate::metrics::Meters;
 
-fn pool(active: usize, most: usize) -> Pool<u32> {
-    let pool = Pool::new(active, most, Arc::new(Meters::new(Arc::new(SystemClock))));
+fn pool(active: usize, most: usize) -> ThreadPool<u32> {
+    let pool = ThreadPool::new(active, most, Arc::new(Meters::new(Arc::new(SystemClock))));
     pool.start().unwrap();
     pool
 }

@@ -8,7 +8,7 @@ use crate::source_block::SourceBlock;
 
 /// Cause of a wait of the assemble thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Waiting {
+pub(crate) enum WaitCause {
     /// A block that has not been read yet.
     Block(SourceBlock),
     /// The caller has to take or drop a batch.
@@ -18,23 +18,23 @@ pub(crate) enum Waiting {
 /// Cause of the current wait of a pass's assemble thread, if any, and the cancelled flag.
 #[derive(Debug, Default)]
 pub(crate) struct Progress {
-    waiting: Mutex<Option<Waiting>>,
+    waiting: Mutex<Option<WaitCause>>,
     cancelled: AtomicBool,
 }
 
 /// Until dropped, something is waited for.
 #[derive(Debug)]
-pub(crate) struct Wait<'a>(&'a Progress);
+pub(crate) struct WaitGuard<'a>(&'a Progress);
 
 impl Progress {
     /// Notes that `what` is waited for.
-    pub(crate) fn wait(&self, what: Waiting) -> Wait<'_> {
+    pub(crate) fn wait(&self, what: WaitCause) -> WaitGuard<'_> {
         self.set(Some(what));
-        Wait(self)
+        WaitGuard(self)
     }
 
     /// Cause of the current wait.
-    pub(crate) fn get(&self) -> Option<Waiting> {
+    pub(crate) fn get(&self) -> Option<WaitCause> {
         *self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -48,12 +48,12 @@ impl Progress {
         self.cancelled.load(Relaxed)
     }
 
-    fn set(&self, what: Option<Waiting>) {
+    fn set(&self, what: Option<WaitCause>) {
         *self.waiting.lock().unwrap_or_else(PoisonError::into_inner) = what;
     }
 }
 
-impl Drop for Wait<'_> {
+impl Drop for WaitGuard<'_> {
     fn drop(&mut self) {
         self.0.set(None);
     }

@@ -1,7 +1,7 @@
 //! The slabs of a loader, going round: free, being filled, ready, in use, free again.
 //!
 //! A slab's state is its place. Free slabs are in the ring's queue; taking one out gives a
-//! [`Lease`], which moves from the filling of a batch through the queue of batches (ready) to the
+//! [`SlabLease`], which moves from the filling of a batch through the queue of batches (ready) to the
 //! caller (in use) and puts the slab back when it is dropped, wherever that happens. So no slab can
 //! be lost or filled twice at a time.
 
@@ -72,8 +72,8 @@ impl Ring {
     }
 
     /// Takes charge of a slab.
-    pub(crate) fn lease(&self, slab: Slab) -> Lease {
-        Lease {
+    pub(crate) fn lease(&self, slab: Slab) -> SlabLease {
+        SlabLease {
             slab: Some(slab),
             back: self.back.clone(),
             in_use: None,
@@ -81,7 +81,7 @@ impl Ring {
     }
 
     /// Notes that a lease is handed to the caller.
-    pub(crate) fn hand_out(&self, lease: &mut Lease) {
+    pub(crate) fn hand_out(&self, lease: &mut SlabLease) {
         self.in_use.fetch_add(1, SeqCst);
         lease.in_use = Some(Arc::clone(&self.in_use));
     }
@@ -89,13 +89,13 @@ impl Ring {
 
 /// A slab outside the queue of free ones; returns there when dropped.
 #[derive(Debug)]
-pub(crate) struct Lease {
+pub(crate) struct SlabLease {
     slab: Option<Slab>,
     back: Sender<Slab>,
     in_use: Option<Arc<AtomicU32>>,
 }
 
-impl Lease {
+impl SlabLease {
     pub(crate) fn slab(&self) -> &Slab {
         self.slab.as_ref().expect("only `drop` takes the slab")
     }
@@ -110,7 +110,7 @@ impl Lease {
     }
 }
 
-impl Drop for Lease {
+impl Drop for SlabLease {
     fn drop(&mut self) {
         if let Some(in_use) = &self.in_use {
             in_use.fetch_sub(1, SeqCst);

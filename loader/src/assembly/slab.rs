@@ -49,7 +49,7 @@ pub(crate) struct Slab {
 
 /// Some rows of a slab, owned by who fills them.
 #[derive(Debug)]
-pub(crate) struct Piece {
+pub(crate) struct SlabPiece {
     /// First row, counted in the slab.
     pub(crate) first: usize,
     /// Number of rows.
@@ -92,7 +92,7 @@ impl Slab {
         &mut self,
         shape: SlabShape,
         sizes: impl Iterator<Item = usize>,
-    ) -> Vec<Piece> {
+    ) -> Vec<SlabPiece> {
         let mut first = 0;
         let mut pieces = Vec::new();
         for rows in sizes {
@@ -101,7 +101,7 @@ impl Slab {
                 let (column, bytes) = columns.next().expect("every column is taken from once");
                 column.split_to(rows * bytes)
             };
-            pieces.push(Piece {
+            pieces.push(SlabPiece {
                 first,
                 rows,
                 columns: std::array::from_fn(|_| take()),
@@ -112,7 +112,7 @@ impl Slab {
     }
 
     /// Puts all pieces that were split off, in any order, back in front of the rest.
-    pub(crate) fn join(&mut self, mut pieces: Vec<Piece>) {
+    pub(crate) fn join(&mut self, mut pieces: Vec<SlabPiece>) {
         pieces.sort_by_key(|piece| piece.first);
         let rest = std::mem::take(&mut self.columns);
         for piece in pieces {
@@ -126,7 +126,7 @@ impl Slab {
     }
 }
 
-impl Piece {
+impl SlabPiece {
     /// The piece's part of every column.
     pub(crate) fn columns(&mut self) -> [&mut [u8]; COLUMNS] {
         self.columns.each_mut().map(|column| &mut column[..])

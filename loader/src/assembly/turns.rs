@@ -12,12 +12,12 @@ const MANY: u32 = 8;
 /// The batches under way: given to the pool and not yet taken by the caller.
 #[derive(Debug, Default)]
 pub(crate) struct Turns {
-    state: Mutex<State>,
+    state: Mutex<TurnState>,
     changed: Condvar,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct TurnState {
     under_way: u32,
     /// Most batches left at which the sleeping thread is woken; `None` while it does not sleep.
     wakes_at: Option<u32>,
@@ -26,7 +26,7 @@ struct State {
 
 /// Result of waiting for a turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Turn {
+pub(crate) enum AwaitedTurn {
     /// Another batch may be made; it counts as under way.
     Granted,
     /// The caller is gone.
@@ -35,13 +35,13 @@ pub(crate) enum Turn {
 
 impl Turns {
     /// Takes a turn if fewer than `most` batches are under way.
-    pub(crate) fn try_take(&self, most: u32) -> Option<Turn> {
+    pub(crate) fn try_take(&self, most: u32) -> Option<AwaitedTurn> {
         let mut state = self.lock();
         state.take(most)
     }
 
     /// Waits for a turn, until the caller has taken enough of `most` batches.
-    pub(crate) fn take(&self, most: u32) -> Turn {
+    pub(crate) fn take(&self, most: u32) -> AwaitedTurn {
         let mut state = self.lock();
         if let Some(turn) = state.take(most) {
             return turn;
@@ -55,7 +55,7 @@ impl Turns {
                 .unwrap_or_else(PoisonError::into_inner);
         }
         state.wakes_at = None;
-        state.take(most).unwrap_or(Turn::Over)
+        state.take(most).unwrap_or(AwaitedTurn::Over)
     }
 
     /// Counts a batch that the caller took.
@@ -74,19 +74,19 @@ impl Turns {
         self.changed.notify_one();
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, TurnState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl State {
-    fn take(&mut self, most: u32) -> Option<Turn> {
+impl TurnState {
+    fn take(&mut self, most: u32) -> Option<AwaitedTurn> {
         if self.is_over {
-            return Some(Turn::Over);
+            return Some(AwaitedTurn::Over);
         }
         (self.under_way < most).then(|| {
             self.under_way += 1;
-            Turn::Granted
+            AwaitedTurn::Granted
         })
     }
 }

@@ -197,7 +197,7 @@ fn a_block_table_that_contradicts_itself_is_refused() {
 
 /// Bytes held.
 fn held_bytes(block_table: &BlockTable) -> usize {
-    let Shards {
+    let TableShards {
         paths,
         bytes,
         firsts,
@@ -217,7 +217,7 @@ fn held_bytes(block_table: &BlockTable) -> usize {
         &of.sums,
         &of.tokens,
     ];
-    let numbers = shards.into_iter().chain(blocks).map(Numbers::bytes);
+    let numbers = shards.into_iter().chain(blocks).map(CompactNumbers::bytes);
     let names = paths.bytes() + lengths.bytes();
     numbers.sum::<usize>() + names + 4 * firsts.capacity() + of.passed_over.bytes()
 }

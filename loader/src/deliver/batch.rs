@@ -9,7 +9,7 @@ use crate::{
     assembly::{
         fill::Filled,
         mixup_plan::MixupPlan,
-        ring::{Lease, Ring},
+        ring::{Ring, SlabLease},
         slab::COLUMNS,
     },
     batch_kind::{DATA, IDS, LENGTHS, PIXELS, POSITIONS, SEGMENTS, TARGET},
@@ -21,7 +21,7 @@ use crate::{
 /// A rank may have no rows of a batch that is smaller than the world; it gets the batch all the same, so that all
 /// ranks count the same steps.
 pub struct Batch {
-    lease: Lease,
+    lease: SlabLease,
     kind: BatchKind,
     target: TargetKind,
     /// Rows of the slab that hold images: ours, and those that ours are mixed with.
@@ -82,7 +82,7 @@ pub enum Target<'a> {
 
 /// Parts that [`Batch::new`] puts together.
 pub(crate) struct BatchParts {
-    pub(crate) lease: Lease,
+    pub(crate) lease: SlabLease,
     pub(crate) kind: BatchKind,
     pub(crate) target: TargetKind,
     /// Rows that were filled.

@@ -20,20 +20,20 @@ use crate::{
     assembly::{
         active_blocks::ActiveBlocks,
         assemble::{self, Assembler, States},
-        progress::{Progress, Waiting},
+        progress::{Progress, WaitCause},
         ready_queue::{Outcome, ready_queue},
         ring::Ring,
         slab::SlabShape,
         turns::Turns,
     },
     device::Places,
-    engine::Engine,
+    engine::LoaderEngine,
     fetch::{
         budget::Budget,
         prefetch::{self, Prefetcher},
     },
     guard::catching,
-    order::Order,
+    order::PassOrder,
 };
 
 /// Interval at which a waiting caller looks at the clock.
@@ -48,7 +48,7 @@ const LOOK: Duration = Duration::from_millis(200);
 /// ends the iteration: it is given once, then `None`. Dropping the iterator in mid-pass ends its
 /// threads, within about a second.
 pub struct EpochBatches {
-    engine: Arc<Engine>,
+    engine: Arc<LoaderEngine>,
     ring: Ring,
     /// The loader's position, if this pass moves it.
     position: Option<Arc<Mutex<LoaderState>>>,
@@ -56,7 +56,7 @@ pub struct EpochBatches {
     last: Option<LoaderState>,
     next: u64,
     end: u64,
-    workers: Option<Workers>,
+    workers: Option<PassWorkers>,
     /// Batches that were done before their turn.
     early: BTreeMap<u64, Result<Batch, Error>>,
     fatal: Arc<Mutex<Option<Error>>>,
@@ -69,19 +69,19 @@ pub struct EpochBatches {
 }
 
 /// Parts of a pass.
-pub(crate) struct Parts {
-    pub(crate) engine: Arc<Engine>,
-    pub(crate) order: Order,
+pub(crate) struct PassParts {
+    pub(crate) engine: Arc<LoaderEngine>,
+    pub(crate) order: PassOrder,
     pub(crate) start: u64,
     pub(crate) states: States,
     /// Plans for the caches: orders, and the batches they begin with.
-    pub(crate) foresee: Vec<(Order, u64)>,
+    pub(crate) foresee: Vec<(PassOrder, u64)>,
     pub(crate) position: Option<Arc<Mutex<LoaderState>>>,
     /// Set when batches hold the positions of their rows on a device, instead of the rows.
     pub(crate) places: Option<Places>,
 }
 
-struct Workers {
+struct PassWorkers {
     done: Receiver<Outcome>,
     waker: Arc<AtomicWaker>,
     turns: Arc<Turns>,
@@ -91,7 +91,7 @@ struct Workers {
 }
 
 impl EpochBatches {
-    pub(crate) fn start(parts: Parts) -> Result<Self, Error> {
+    pub(crate) fn start(parts: PassParts) -> Result<Self, Error> {
         let engine = Arc::clone(&parts.engine);
         let ring = parts.places.as_ref().map(|places| places.ring.clone());
         let mut batches = Self {
@@ -116,7 +116,7 @@ impl EpochBatches {
         Ok(batches)
     }
 
-    fn start_workers(&mut self, parts: Parts) -> Result<(), Error> {
+    fn start_workers(&mut self, parts: PassParts) -> Result<(), Error> {
         let engine = &self.engine;
         engine.pool.start()?;
         let (filler, slots) = match parts.places {
@@ -161,7 +161,7 @@ impl EpochBatches {
             meters: Arc::clone(&engine.meters),
         };
         let fatal = Arc::clone(&self.fatal);
-        let workers = self.workers.insert(Workers {
+        let workers = self.workers.insert(PassWorkers {
             done,
             waker,
             turns,
@@ -370,14 +370,14 @@ impl EpochBatches {
 
     fn stalled(&self, waited: Duration) -> Error {
         let (stage, detail) = match self.progress.get() {
-            Some(Waiting::Block((source, block))) => (
+            Some(WaitCause::Block((source, block))) => (
                 prefetch::STAGE,
                 format!(
                     "{} has not arrived",
                     self.engine.sources.name(source, block)
                 ),
             ),
-            Some(Waiting::Caller) if self.ring.in_use() > 0 => (
+            Some(WaitCause::Caller) if self.ring.in_use() > 0 => (
                 "caller",
                 format!("which holds `{}` batches", self.ring.in_use()),
             ),
@@ -402,7 +402,7 @@ impl EpochBatches {
         // Batches that are no longer wanted go back to the ring.
         self.early.clear();
         let here = std::process::id() == self.process;
-        if let Some(Workers {
+        if let Some(PassWorkers {
             done,
             stop,
             threads,
@@ -452,7 +452,7 @@ impl fmt::Debug for EpochBatches {
     }
 }
 
-impl Workers {
+impl PassWorkers {
     fn spawn(
         &mut self,
         stage: &'static str,

@@ -11,7 +11,7 @@ use std::{
 use super::{DeviceFault, Driver, HostBatch};
 
 /// One stream of copies, and what it may be reading.
-pub(super) struct Copies<D: Driver, B> {
+pub(super) struct CopyStream<D: Driver, B> {
     driver: Arc<D>,
     stream: D::Stream,
     /// Oldest first.
@@ -22,11 +22,11 @@ pub(super) struct Copies<D: Driver, B> {
 struct UnderWay<D: Driver, B> {
     /// Never looked at again, and behind an `Arc` so that it does not move: the device reads its parts.
     _batch: Arc<B>,
-    to: Arc<Landing<D>>,
+    to: Arc<LandingMemory<D>>,
 }
 
 /// Some device memory that batches are copied to, one after another.
-pub(super) struct Landing<D: Driver> {
+pub(super) struct LandingMemory<D: Driver> {
     driver: Arc<D>,
     memory: ManuallyDrop<Arc<D::Memory>>,
     /// The part of the memory it has.
@@ -37,7 +37,7 @@ pub(super) struct Landing<D: Driver> {
     consumed: D::Event,
 }
 
-impl<D: Driver, B: HostBatch> Copies<D, B> {
+impl<D: Driver, B: HostBatch> CopyStream<D, B> {
     pub(super) fn new(driver: &Arc<D>, stream: D::Stream) -> Self {
         Self {
             stream,
@@ -59,7 +59,7 @@ impl<D: Driver, B: HostBatch> Copies<D, B> {
         &mut self,
         batch: &Arc<B>,
         places: &[Range<usize>],
-        to: &Arc<Landing<D>>,
+        to: &Arc<LandingMemory<D>>,
     ) -> Result<(), DeviceFault> {
         let parts = batch.parts();
         // From here on the device may be reading the batch, whatever fails.
@@ -109,7 +109,7 @@ impl<D: Driver, B: HostBatch> Copies<D, B> {
     }
 }
 
-impl<D: Driver, B> Drop for Copies<D, B> {
+impl<D: Driver, B> Drop for CopyStream<D, B> {
     fn drop(&mut self) {
         if self.under_way.is_empty() {
             return;
@@ -124,7 +124,7 @@ impl<D: Driver, B> Drop for Copies<D, B> {
     }
 }
 
-impl<D: Driver> Landing<D> {
+impl<D: Driver> LandingMemory<D> {
     pub(super) fn new(
         driver: &Arc<D>,
         memory: &Arc<D::Memory>,
@@ -163,7 +163,7 @@ impl<D: Driver> Landing<D> {
     }
 }
 
-impl<D: Driver> Drop for Landing<D> {
+impl<D: Driver> Drop for LandingMemory<D> {
     fn drop(&mut self) {
         let settled = self
             .driver
@@ -180,7 +180,7 @@ impl<D: Driver> Drop for Landing<D> {
     }
 }
 
-impl<D: Driver> fmt::Debug for Landing<D> {
+impl<D: Driver> fmt::Debug for LandingMemory<D> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Landing")
             .field("memory", &*self.memory)

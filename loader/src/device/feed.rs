@@ -18,7 +18,7 @@ use feedline_schemas::manifest::TokenType;
 
 use super::{
     Driver,
-    copies::Copies,
+    copies::CopyStream,
     fault::Health,
     slots::Upload,
     staging::{STAGE, Staged, Staging},
@@ -33,7 +33,7 @@ use crate::{
 
 /// Columns of a block that go to the device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Columns {
+pub(super) enum DeviceColumns {
     /// Features, and targets when there are some.
     Rows,
     /// Token ids of this width.
@@ -44,9 +44,9 @@ pub(super) enum Columns {
 pub(super) struct Feeder<D: Driver> {
     pub(super) window: Arc<DeviceWindow<D>>,
     /// Dropped before the staging memory, which it may be reading.
-    pub(super) copies: Copies<D, Staged>,
+    pub(super) copies: CopyStream<D, Staged>,
     pub(super) staging: Staging,
-    pub(super) columns: Columns,
+    pub(super) columns: DeviceColumns,
     pub(super) uploads: Receiver<Upload>,
     /// Slots whose readers are all queued.
     pub(super) freed: Receiver<u32>,
@@ -103,9 +103,9 @@ impl<D: Driver> fmt::Debug for Feeder<D> {
 }
 
 /// The bytes of a block that go to the device.
-fn parts(block: &LoadedBlock, columns: Columns) -> Result<Vec<&[u8]>, Error> {
+fn parts(block: &LoadedBlock, columns: DeviceColumns) -> Result<Vec<&[u8]>, Error> {
     match (&block.rows, columns) {
-        (BlockRows::Dense(rows), Columns::Rows) => {
+        (BlockRows::Dense(rows), DeviceColumns::Rows) => {
             let mut parts = vec![bytemuck::cast_slice(&rows.x)];
             match &rows.y {
                 BlockTarget::Regression(y) => parts.push(bytemuck::cast_slice(y)),
@@ -114,7 +114,7 @@ fn parts(block: &LoadedBlock, columns: Columns) -> Result<Vec<&[u8]>, Error> {
             }
             Ok(parts)
         }
-        (BlockRows::Tokens(rows), Columns::Tokens(id)) => match (&rows.ids, id) {
+        (BlockRows::Tokens(rows), DeviceColumns::Tokens(id)) => match (&rows.ids, id) {
             (TokenIds::U16(ids), TokenType::U16) => Ok(vec![bytemuck::cast_slice(ids)]),
             (TokenIds::U32(ids), TokenType::U32) => Ok(vec![bytemuck::cast_slice(ids)]),
             _ => Err(foreign(block)),

@@ -4,7 +4,7 @@ use feedline_schemas::manifest::{TargetKind, TokenType};
 
 use super::{
     ColumnLayout, DeviceConfig,
-    feed::Columns,
+    feed::DeviceColumns,
     slots::peak,
     window::{DeviceWindow, slot_layout},
 };
@@ -12,10 +12,10 @@ use crate::{
     BatchKind, TokenLayout,
     assembly::fill::PlaceKind,
     batch_kind::TARGET,
-    engine::Engine,
+    engine::LoaderEngine,
     index::index,
-    input::{Input, Record},
-    order::Order,
+    input::{OpenedSplit, RowContent},
+    order::PassOrder,
 };
 
 /// So many blocks of a pass are looked through for how many are needed at one time; what comes later needs as many,
@@ -24,7 +24,7 @@ const MOST_NEEDS: usize = 1 << 16;
 
 /// One column of the blocks, and of the batches built from them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Column {
+pub(super) struct DeviceColumn {
     /// Most rows of a block; most tokens.
     pub(super) rows: u32,
     /// Bytes of one; of a token for tokens.
@@ -33,27 +33,27 @@ pub(super) struct Column {
 
 /// Plan of building a pass on the device.
 #[derive(Clone, Debug)]
-pub(super) struct Fit {
-    pub(super) columns: Columns,
-    pub(super) layout: Vec<Column>,
+pub(super) struct DeviceFit {
+    pub(super) columns: DeviceColumns,
+    pub(super) layout: Vec<DeviceColumn>,
     pub(super) places: PlaceKind,
     pub(super) slots: u32,
     pub(super) slot_bytes: usize,
 }
 
-impl Fit {
+impl DeviceFit {
     /// Fits a window to a pass from batch `start` on.
     ///
     /// # Errors
     /// Reason that it cannot be done.
     pub(super) fn new(
-        engine: &Engine,
-        order: &Order,
+        engine: &LoaderEngine,
+        order: &PassOrder,
         start: u64,
         config: &DeviceConfig,
     ) -> Result<Self, String> {
         let (columns, layout, places) = columns(engine)?;
-        let room = |column: &Column| column.rows as usize * column.row_bytes;
+        let room = |column: &DeviceColumn| column.rows as usize * column.row_bytes;
         let (_, slot_bytes) = slot_layout(layout.iter().map(room));
         let (peak, seen) = peak(order.needs(start, engine.share), MOST_NEEDS);
         let budget = index(config.window_bytes) / slot_bytes.max(1);
@@ -84,7 +84,7 @@ impl Fit {
 
     /// Most bytes of each part of a block.
     pub(super) fn part_bytes(&self) -> impl Iterator<Item = usize> {
-        let room = |column: &Column| column.rows as usize * column.row_bytes;
+        let room = |column: &DeviceColumn| column.rows as usize * column.row_bytes;
         self.layout.iter().map(room)
     }
 
@@ -94,7 +94,7 @@ impl Fit {
         number: usize,
         window: &DeviceWindow<D>,
     ) -> ColumnLayout {
-        let Column { rows, row_bytes } = self.layout[number];
+        let DeviceColumn { rows, row_bytes } = self.layout[number];
         ColumnLayout {
             slot_bytes: window.slot_bytes(),
             slots: window.slots(),
@@ -105,18 +105,18 @@ impl Fit {
     }
 }
 
-type Shape = (Columns, Vec<Column>, PlaceKind);
+type Shape = (DeviceColumns, Vec<DeviceColumn>, PlaceKind);
 
-fn columns(engine: &Engine) -> Result<Shape, String> {
+fn columns(engine: &LoaderEngine) -> Result<Shape, String> {
     let inputs = engine.sources.inputs.iter().map(|source| &*source.input);
     match (engine.filler.kind, &engine.filler.tokens) {
         (BatchKind::Rows { features }, _) => {
             let rows = inputs.map(most_rows).max().unwrap_or(0);
-            let x = Column {
+            let x = DeviceColumn {
                 rows,
                 row_bytes: 4 * features,
             };
-            let y = Column {
+            let y = DeviceColumn {
                 rows,
                 row_bytes: engine.filler.kind.row_bytes(engine.filler.target)[TARGET],
             };
@@ -129,7 +129,7 @@ fn columns(engine: &Engine) -> Result<Shape, String> {
             if features == 0 {
                 return Err("its rows have no features".into());
             }
-            Ok((Columns::Rows, layout, PlaceKind::Row))
+            Ok((DeviceColumns::Rows, layout, PlaceKind::Row))
         }
         (BatchKind::Tokens { length, .. }, Some(tokens)) => {
             if tokens.layout.has_segments() {
@@ -147,21 +147,21 @@ fn columns(engine: &Engine) -> Result<Shape, String> {
     }
 }
 
-fn most_rows(input: &Input) -> u32 {
+fn most_rows(input: &OpenedSplit) -> u32 {
     let block_table = input.block_table();
     let rows = (0..block_table.block_count()).map(|block| block_table.rows(block));
     rows.max().unwrap_or(0)
 }
 
 fn token_columns(
-    inputs: &[&Input],
+    inputs: &[&OpenedSplit],
     length: usize,
     layout: TokenLayout,
     batch_rows: usize,
 ) -> Result<Shape, String> {
     let (mut widths, mut most, mut spans) = (Vec::new(), 0, 1);
     for input in inputs {
-        let Record::Tokens { id, .. } = input.record() else {
+        let RowContent::Tokens { id, .. } = input.record() else {
             return Err("its records are of several kinds".into());
         };
         widths.push(*id);
@@ -186,7 +186,7 @@ fn token_columns(
     }
     let words = |count: usize| u32::try_from(count).map_err(|_| too_many(count));
     words(batch_rows.saturating_mul(length))?;
-    let column = Column {
+    let column = DeviceColumn {
         rows: u32::try_from(most).map_err(|_| too_many(index(most)))?,
         row_bytes: match id {
             TokenType::U16 => 2,
@@ -197,7 +197,7 @@ fn token_columns(
         length: words(length)?,
         pieces: words(pieces)?,
     };
-    Ok((Columns::Tokens(id), vec![column], places))
+    Ok((DeviceColumns::Tokens(id), vec![column], places))
 }
 
 fn too_many(count: usize) -> String {

@@ -27,13 +27,15 @@ use super::{
     BatchInfo, DeviceBatch, Driver, Gather, HostBatch, HostBatches, PART_ALIGNMENT, UploadTotals,
     Uploader,
     feed::Feeder,
-    fit::Fit,
+    fit::DeviceFit,
     slots::Leave,
     staging::STAGE,
     uploader::{Buffers, Device},
     window::DeviceWindow,
 };
-use crate::{Batch, BatchKind, EpochBatches, Error, assembly::fill::PlaceKind, engine::Engine};
+use crate::{
+    Batch, BatchKind, EpochBatches, Error, assembly::fill::PlaceKind, engine::LoaderEngine,
+};
 
 /// Positions of the rows of batches, batch by batch.
 pub(super) struct PlaceBatches(pub(super) EpochBatches);
@@ -85,16 +87,16 @@ impl HostBatches for PlaceBatches {
 }
 
 /// Builds the batches of a pass.
-pub(super) struct Gathered<D: Gather> {
+pub(super) struct GatheredBatches<D: Gather> {
     /// Before all else: dropping it ends the threads of the pass, and then the upload thread has nothing to wait for.
     pub(super) places: Option<Uploader<D, PlaceBatches>>,
     pub(super) feeder: FeederHandle,
-    pub(super) engine: Arc<Engine>,
-    pub(super) fit: Fit,
+    pub(super) engine: Arc<LoaderEngine>,
+    pub(super) fit: DeviceFit,
     /// Device that builds the batches.
     pub(super) device: Arc<Device<D>>,
     pub(super) buffers: Buffers<D>,
-    pub(super) reader: Reader<D>,
+    pub(super) reader: WindowReader<D>,
     /// Places for which there was no buffer.
     pub(super) waiting: Option<DeviceBatch<D, PlaceInfo>>,
     /// Number of the next batch.
@@ -133,7 +135,7 @@ impl FeederHandle {
 }
 
 /// The caller's side of the window.
-pub(super) struct Reader<D: Gather> {
+pub(super) struct WindowReader<D: Gather> {
     window: Arc<DeviceWindow<D>>,
     compute: D::Stream,
     landed: Receiver<Result<u32, Error>>,
@@ -149,7 +151,7 @@ pub(super) struct Reader<D: Gather> {
     leaving: Vec<Leave>,
 }
 
-impl<D: Gather> Gathered<D> {
+impl<D: Gather> GatheredBatches<D> {
     /// Totals of the copies, of places and blocks.
     pub(super) fn totals(&self) -> UploadTotals {
         let places = self.places.as_ref().map(Uploader::totals);
@@ -266,7 +268,7 @@ pub(super) fn parts(kind: BatchKind, target: TargetKind, rows: usize) -> Vec<Ran
         .collect()
 }
 
-impl<D: Gather> Reader<D> {
+impl<D: Gather> WindowReader<D> {
     pub(super) fn new(
         window: Arc<DeviceWindow<D>>,
         compute: D::Stream,
@@ -328,7 +330,7 @@ impl<D: Gather> Reader<D> {
     }
 }
 
-impl<D: Gather> Drop for Reader<D> {
+impl<D: Gather> Drop for WindowReader<D> {
     /// Kernels may still read slots that were not freed.
     fn drop(&mut self) {
         let held = (0..).zip(&self.held).filter(|(_, held)| **held);
@@ -339,7 +341,7 @@ impl<D: Gather> Drop for Reader<D> {
     }
 }
 
-impl<D: Gather> Drop for Gathered<D> {
+impl<D: Gather> Drop for GatheredBatches<D> {
     fn drop(&mut self) {
         self.places = None;
         self.reader.freed = None;
@@ -352,7 +354,7 @@ impl<D: Gather> Drop for Gathered<D> {
     }
 }
 
-impl<D: Gather> fmt::Debug for Gathered<D> {
+impl<D: Gather> fmt::Debug for GatheredBatches<D> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Gathered")
             .field("next", &self.next)

@@ -8,18 +8,18 @@ use feedline_schemas::{loader_state::LoaderState, manifest::TargetKind};
 use super::{
     BatchInfo, DeviceBatch, DeviceConfig, DeviceFault, Gather, Places, Slots, Unfit, UploadTotals,
     Uploader,
-    copies::Copies,
+    copies::CopyStream,
     fault::Health,
     feed::Feeder,
-    fit::Fit,
-    gathered::{FeederHandle, Gathered, PlaceBatches, Reader, parts},
+    fit::DeviceFit,
+    gathered::{FeederHandle, GatheredBatches, PlaceBatches, WindowReader, parts},
     slots::{Leave, Upload},
     staging::Staging,
     uploader::Device,
     window::DeviceWindow,
 };
 use crate::{
-    BatchKind, EpochBatches, Error, Loader, assembly::fill::Filler, deliver::iterator::Parts,
+    BatchKind, EpochBatches, Error, Loader, assembly::fill::Filler, deliver::iterator::PassParts,
 };
 
 /// Place where batches are built.
@@ -47,12 +47,12 @@ pub enum BuiltOn {
 /// Dropping it in mid-pass ends its threads and waits for the copies under way.
 #[derive(Debug)]
 pub struct DeviceBatches<D: Gather> {
-    pass: Pass<D>,
+    pass: DevicePass<D>,
     built_on: BuiltOn,
 }
 
-enum Pass<D: Gather> {
-    Gathered(Box<Gathered<D>>),
+enum DevicePass<D: Gather> {
+    Gathered(Box<GatheredBatches<D>>),
     Copied(Box<Uploader<D, EpochBatches>>),
 }
 
@@ -67,8 +67,8 @@ impl<D: Gather> DeviceBatches<D> {
     #[must_use]
     pub fn totals(&self) -> UploadTotals {
         match &self.pass {
-            Pass::Gathered(pass) => pass.totals(),
-            Pass::Copied(pass) => pass.totals(),
+            DevicePass::Gathered(pass) => pass.totals(),
+            DevicePass::Copied(pass) => pass.totals(),
         }
     }
 
@@ -79,8 +79,8 @@ impl<D: Gather> DeviceBatches<D> {
     /// The device failed.
     pub fn pump(&mut self) -> Result<(), Error> {
         match &mut self.pass {
-            Pass::Gathered(pass) => pass.pump(),
-            Pass::Copied(pass) => pass.pump(),
+            DevicePass::Gathered(pass) => pass.pump(),
+            DevicePass::Copied(pass) => pass.pump(),
         }
     }
 }
@@ -90,13 +90,13 @@ impl<D: Gather> Iterator for DeviceBatches<D> {
 
     fn next(&mut self) -> Option<Self::Item> {
         match &mut self.pass {
-            Pass::Gathered(pass) => pass.advance().transpose(),
-            Pass::Copied(pass) => pass.next(),
+            DevicePass::Gathered(pass) => pass.advance().transpose(),
+            DevicePass::Copied(pass) => pass.next(),
         }
     }
 }
 
-impl<D: Gather> fmt::Debug for Pass<D> {
+impl<D: Gather> fmt::Debug for DevicePass<D> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Gathered(pass) => pass.fmt(f),
@@ -181,7 +181,7 @@ impl Loader {
 }
 
 fn start<D: Gather>(
-    parts: Parts,
+    parts: PassParts,
     driver: &Arc<D>,
     compute: D::Stream,
     config: &DeviceConfig,
@@ -208,33 +208,33 @@ fn start<D: Gather>(
     let batches = EpochBatches::start(parts)?;
     let pass = Uploader::of_pass(Arc::clone(driver), compute, batches, config.buffers)?;
     Ok(DeviceBatches {
-        pass: Pass::Copied(Box::new(pass)),
+        pass: DevicePass::Copied(Box::new(pass)),
         built_on: BuiltOn::Processor { reason },
     })
 }
 
 /// Parts prepared before the pass starts.
-struct Prepared<D: Gather> {
-    fit: Fit,
+struct PreparedParts<D: Gather> {
+    fit: DeviceFit,
     window: Arc<DeviceWindow<D>>,
     kernels: D::Kernels,
 }
 
 /// Fits a window to a pass and makes it, or says why that cannot be.
 fn prepare<D: Gather>(
-    parts: &Parts,
+    parts: &PassParts,
     driver: &Arc<D>,
     config: &DeviceConfig,
-) -> Result<Prepared<D>, String> {
+) -> Result<PreparedParts<D>, String> {
     if config.window_bytes == 0 {
         return Err("`window_bytes` is `0`".into());
     }
-    let fit = Fit::new(&parts.engine, &parts.order, parts.start, config)?;
+    let fit = DeviceFit::new(&parts.engine, &parts.order, parts.start, config)?;
     let kernels = driver.load_kernels().map_err(|error| text(&error))?;
     let window = DeviceWindow::new(driver, fit.slots, fit.part_bytes());
     let window =
         window.map_err(|fault: DeviceFault| format!("`{}` slots of blocks: {fault}", fit.slots))?;
-    Ok(Prepared {
+    Ok(PreparedParts {
         fit,
         window: Arc::new(window),
         kernels,
@@ -242,13 +242,13 @@ fn prepare<D: Gather>(
 }
 
 fn gathered<D: Gather>(
-    mut pass: Parts,
+    mut pass: PassParts,
     driver: &Arc<D>,
     compute: D::Stream,
     config: &DeviceConfig,
-    prepared: Prepared<D>,
+    prepared: PreparedParts<D>,
 ) -> Result<DeviceBatches<D>, Error> {
-    let Prepared {
+    let PreparedParts {
         fit,
         window,
         kernels,
@@ -270,7 +270,7 @@ fn gathered<D: Gather>(
     let (ahead, places_free) = buffers(rows * 4 * fit.places.words())?;
     let feeder = Feeder {
         window: Arc::clone(&window),
-        copies: Copies::new(driver, copy.clone()),
+        copies: CopyStream::new(driver, copy.clone()),
         staging: Staging::new(config.staging_blocks, fit.slot_bytes, engine.host_lock()),
         columns: fit.columns,
         uploads,
@@ -285,15 +285,15 @@ fn gathered<D: Gather>(
     };
     let next = pass.start;
     let batches = PlaceBatches(EpochBatches::start(pass)?);
-    let pass = Gathered {
+    let pass = GatheredBatches {
         places: Some(Uploader::of_parts(
             batches,
-            Copies::new(driver, copy),
+            CopyStream::new(driver, copy),
             ahead,
             places_free,
         )),
         feeder: FeederHandle::start(feeder)?,
-        reader: Reader::new(window, compute, landed, leaves, freed_in),
+        reader: WindowReader::new(window, compute, landed, leaves, freed_in),
         engine,
         fit,
         device,
@@ -303,14 +303,14 @@ fn gathered<D: Gather>(
         kernels,
     };
     Ok(DeviceBatches {
-        pass: Pass::Gathered(Box::new(pass)),
+        pass: DevicePass::Gathered(Box::new(pass)),
         built_on,
     })
 }
 
 /// Makes a pass note the positions of rows, instead of filling batches. Returns the blocks for the
 /// device, and the slots that are left.
-fn note_places(pass: &mut Parts, fit: &Fit) -> (Receiver<Upload>, Receiver<Leave>) {
+fn note_places(pass: &mut PassParts, fit: &DeviceFit) -> (Receiver<Upload>, Receiver<Leave>) {
     let engine = &pass.engine;
     let (uploads_in, uploads) = unbounded();
     let (leaves_in, leaves) = unbounded();

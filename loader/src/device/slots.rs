@@ -18,7 +18,7 @@ use super::PADDING;
 use crate::{
     Error,
     assembly::block_types::LoadedBlock,
-    order::{Need, Window},
+    order::{Need, ShuffleWindow},
     source_block::SourceBlock,
 };
 
@@ -47,7 +47,7 @@ pub(crate) struct Slots {
     needs: Peekable<Box<dyn Iterator<Item = Need> + Send>>,
     /// The slot left longest ago is used first.
     free: VecDeque<u32>,
-    held: HashMap<SourceBlock, Held>,
+    held: HashMap<SourceBlock, HeldBlock>,
     leaving: BinaryHeap<Reverse<(u64, SourceBlock)>>,
     uploads: Sender<Upload>,
     leaves: Sender<Leave>,
@@ -58,7 +58,7 @@ pub(crate) struct Slots {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Held {
+struct HeldBlock {
     slot: u32,
     /// Its upload, once the block has arrived.
     upload: Option<u64>,
@@ -110,7 +110,7 @@ impl Slots {
             };
             self.needs.next();
             let upload = None;
-            self.held.insert(block, Held { slot, upload });
+            self.held.insert(block, HeldBlock { slot, upload });
             self.leaving.push(Reverse((need.last, block)));
             if let Some(rows) = arrived(block) {
                 self.arrived(block, &rows);
@@ -139,7 +139,7 @@ impl Slots {
             && last <= batch
         {
             self.leaving.pop();
-            let Some(Held { slot, upload }) = self.held.remove(&block) else {
+            let Some(HeldBlock { slot, upload }) = self.held.remove(&block) else {
                 continue;
             };
             self.free.push_back(slot);
@@ -155,10 +155,10 @@ impl Slots {
     }
 
     /// By block of a window, the slot it has, [`PADDING`] while it is not on its way; and the last upload of these.
-    pub(crate) fn of(&self, window: &Window) -> (Vec<u32>, u64) {
+    pub(crate) fn of(&self, window: &ShuffleWindow) -> (Vec<u32>, u64) {
         let mut uploads = 0;
         let slot = |block: &u32| match self.held.get(&(window.source, *block)) {
-            Some(Held {
+            Some(HeldBlock {
                 slot,
                 upload: Some(upload),
             }) => {

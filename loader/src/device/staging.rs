@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crossbeam_channel::{Receiver, Sender, bounded};
 
-use super::{Driver, HostBatch, HostLock, SlabMemory, allocate_slabs, copies::Copies};
+use super::{Driver, HostBatch, HostLock, SlabMemory, allocate_slabs, copies::CopyStream};
 use crate::Error;
 
 /// Name of the upload stage in errors and of its thread.
@@ -46,7 +46,7 @@ impl Staging {
     pub(super) fn stage<D: Driver>(
         &self,
         parts: &[&[u8]],
-        copies: &mut Copies<D, Staged>,
+        copies: &mut CopyStream<D, Staged>,
     ) -> Result<Staged, Error> {
         let memory = loop {
             if let Ok(memory) = self.free.try_recv() {
@@ -125,7 +125,7 @@ mod tests {
         let staging = Staging::new(2, PARTS.iter().sum(), Some(&lock));
         let parts = [vec![1; PARTS[0]], vec![2; PARTS[1]]];
         let parts = parts.each_ref().map(Vec::as_slice);
-        let mut copies = Copies::new(&Arc::new(HostDriver), ());
+        let mut copies = CopyStream::new(&Arc::new(HostDriver), ());
         staging.stage(&parts, &mut copies).unwrap()
     }
 
@@ -152,7 +152,7 @@ mod tests {
     #[test]
     fn a_block_that_is_larger_than_its_dataset_says_is_refused() {
         let staging = Staging::new(1, 10, None);
-        let mut copies = Copies::new(&Arc::new(HostDriver), ());
+        let mut copies = CopyStream::new(&Arc::new(HostDriver), ());
         let error = staging.stage(&[&[0; 6], &[0; 5]], &mut copies).unwrap_err();
         assert!(matches!(error, Error::Worker { .. }), "{error}");
         assert!(

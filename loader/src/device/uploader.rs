@@ -28,7 +28,7 @@ use serde::Serialize;
 
 use super::{
     DeviceFault, Driver,
-    copies::{Copies, Landing},
+    copies::{CopyStream, LandingMemory},
     fault::Health,
 };
 use crate::Error;
@@ -73,7 +73,7 @@ pub struct Uploader<D: Driver, S: HostBatches> {
     /// The error it ended with, until that is given.
     host_error: Option<Error>,
     device: Arc<Device<D>>,
-    copies: Copies<D, S::Batch>,
+    copies: CopyStream<D, S::Batch>,
     free: Buffers<D>,
     /// Batches that are on the device, or will be when their event has fired, oldest first.
     ahead: VecDeque<DeviceBatch<D, <S::Batch as HostBatch>::Info>>,
@@ -92,14 +92,14 @@ pub struct UploadTotals {
 }
 
 /// Free buffers come out of it.
-pub(super) type Buffers<D> = Receiver<Arc<Landing<D>>>;
+pub(super) type Buffers<D> = Receiver<Arc<LandingMemory<D>>>;
 
 /// State that batches need once they are on the device.
 #[derive(Debug)]
 pub(super) struct Device<D: Driver> {
     pub(super) compute: D::Stream,
     /// Channel that returns buffers when their batch is dropped.
-    back: Sender<Arc<Landing<D>>>,
+    back: Sender<Arc<LandingMemory<D>>>,
     pub(super) health: Health,
 }
 
@@ -119,14 +119,14 @@ impl<D: Driver, S: HostBatches> Uploader<D, S> {
         buffers: u32,
         bytes: usize,
     ) -> Result<Self, Error> {
-        let copies = Copies::new(&driver, driver.copy_stream()?);
+        let copies = CopyStream::new(&driver, driver.copy_stream()?);
         let (device, free) = Device::new(&driver, compute, Health::default(), buffers, bytes)?;
         Ok(Self::of_parts(host, copies, device, free))
     }
 
     pub(super) fn of_parts(
         host: S,
-        copies: Copies<D, S::Batch>,
+        copies: CopyStream<D, S::Batch>,
         device: Arc<Device<D>>,
         free: Buffers<D>,
     ) -> Self {
@@ -255,7 +255,7 @@ impl<D: Driver> Device<D> {
         let (back, free) = bounded(buffers as usize);
         for _ in 0..buffers {
             let memory = Arc::new(driver.allocate(bytes)?);
-            let buffer = Landing::new(driver, &memory, 0..bytes)?;
+            let buffer = LandingMemory::new(driver, &memory, 0..bytes)?;
             // There is room for every one.
             back.try_send(Arc::new(buffer)).ok();
         }
@@ -275,7 +275,7 @@ impl<D: Driver> Device<D> {
 pub struct DeviceBatch<D: Driver, I> {
     info: I,
     parts: Vec<Range<usize>>,
-    buffer: Arc<Landing<D>>,
+    buffer: Arc<LandingMemory<D>>,
     device: Arc<Device<D>>,
 }
 
@@ -284,7 +284,7 @@ impl<D: Driver, I> DeviceBatch<D, I> {
     pub(super) fn new(
         info: I,
         parts: Vec<Range<usize>>,
-        buffer: Arc<Landing<D>>,
+        buffer: Arc<LandingMemory<D>>,
         device: Arc<Device<D>>,
     ) -> Self {
         Self {

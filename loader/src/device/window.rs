@@ -8,7 +8,7 @@ use std::{fmt, ops::Range, sync::Arc};
 
 use super::{
     DeviceFault, Driver, PART_ALIGNMENT,
-    copies::{Copies, Landing},
+    copies::{CopyStream, LandingMemory},
     staging::Staged,
 };
 
@@ -17,7 +17,7 @@ use super::{
 /// As in the [`Uploader`](super::Uploader), copies wait on the device for the kernels that read the
 /// previous content, and kernels for the copies they read; no thread waits for the device.
 pub(super) struct DeviceWindow<D: Driver> {
-    slots: Vec<Arc<Landing<D>>>,
+    slots: Vec<Arc<LandingMemory<D>>>,
     columns: Vec<Range<usize>>,
     slot_bytes: usize,
 }
@@ -49,7 +49,7 @@ impl<D: Driver> DeviceWindow<D> {
         let memory = Arc::new(driver.allocate(slot_bytes * slots as usize)?);
         let landing = |slot: u32| {
             let start = slot as usize * slot_bytes;
-            Landing::new(driver, &memory, start..start + slot_bytes).map(Arc::new)
+            LandingMemory::new(driver, &memory, start..start + slot_bytes).map(Arc::new)
         };
         Ok(Self {
             slots: (0..slots).map(landing).collect::<Result<_, _>>()?,
@@ -87,7 +87,7 @@ impl<D: Driver> DeviceWindow<D> {
         &self,
         slot: u32,
         block: Staged,
-        copies: &mut Copies<D, Staged>,
+        copies: &mut CopyStream<D, Staged>,
     ) -> Result<(), DeviceFault> {
         let places = self.places(block.lengths())?;
         copies.send(&Arc::new(block), &places, &self.slots[slot as usize])

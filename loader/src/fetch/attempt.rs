@@ -8,7 +8,7 @@ use tokio::time::{Instant, timeout, timeout_at};
 
 use super::{
     Extent, FetchError,
-    joined::{Joined, Pieces},
+    joined::{Joined, JoinedPieces},
     meters::Cause,
     remote::RemoteExtents,
 };
@@ -16,14 +16,14 @@ use super::{
 /// Part of an extent that has arrived so far.
 #[derive(Debug)]
 pub(super) struct Partial {
-    pub(super) pieces: Pieces,
+    pub(super) pieces: JoinedPieces,
     /// Version they belong to; without one they cannot be continued.
     etag: Option<String>,
 }
 
 /// Reason of a failed request.
 #[derive(Debug)]
-pub(super) enum Failure {
+pub(super) enum RequestFailure {
     /// It may succeed when made again.
     Retry {
         cause: Cause,
@@ -36,8 +36,8 @@ pub(super) enum Failure {
 
 /// A request that failed, and what came before it did.
 #[derive(Debug)]
-pub(super) struct Failed {
-    pub(super) failure: Failure,
+pub(super) struct FailedRequest {
+    pub(super) failure: RequestFailure,
     pub(super) partial: Option<Partial>,
 }
 
@@ -48,14 +48,14 @@ impl Partial {
     }
 }
 
-impl Failed {
+impl FailedRequest {
     pub(super) const fn is_final(&self) -> bool {
-        matches!(self.failure, Failure::Final(_))
+        matches!(self.failure, RequestFailure::Final(_))
     }
 
     fn new(cause: Cause, error: Error, partial: Partial) -> Self {
         Self {
-            failure: Failure::Retry {
+            failure: RequestFailure::Retry {
                 cause,
                 retry_after: None,
                 error,
@@ -75,7 +75,7 @@ impl Failed {
 }
 
 /// Bytes that arrived in the current window.
-struct Window {
+struct ArrivalWindow {
     end: Instant,
     bytes: u64,
 }
@@ -89,7 +89,7 @@ impl RemoteExtents {
         partial: Option<Partial>,
         deadline: Instant,
         on_answer: impl FnOnce(),
-    ) -> Result<Partial, Failed> {
+    ) -> Result<Partial, FailedRequest> {
         let extent = &joined.whole;
         let mut partial = partial.unwrap_or_else(|| self.nothing_yet(joined));
         let read = self.request(extent, lane, &partial);
@@ -102,8 +102,8 @@ impl RemoteExtents {
         };
         on_answer();
         if let Err(error) = self.accept(extent, &answer, wanted) {
-            return Err(Failed {
-                failure: Failure::Final(error),
+            return Err(FailedRequest {
+                failure: RequestFailure::Final(error),
                 partial: None,
             });
         }
@@ -153,7 +153,7 @@ impl RemoteExtents {
         mut answer: Answer,
         mut partial: Partial,
         deadline: Instant,
-    ) -> Result<Partial, Failed> {
+    ) -> Result<Partial, FailedRequest> {
         let mut window = self.window();
         loop {
             let due = deadline.min(window.end);
@@ -184,8 +184,8 @@ impl RemoteExtents {
         }
     }
 
-    fn window(&self) -> Window {
-        Window {
+    fn window(&self) -> ArrivalWindow {
+        ArrivalWindow {
             end: Instant::now() + self.config.progress_window,
             bytes: 0,
         }
@@ -196,16 +196,16 @@ impl RemoteExtents {
         self.config.least_bytes_per_second.saturating_mul(millis) / 1000
     }
 
-    fn cut_off(&self, extent: &Extent, partial: Partial) -> Failed {
+    fn cut_off(&self, extent: &Extent, partial: Partial) -> FailedRequest {
         let error = Error::Short {
             url: self.store.url_of(&extent.path),
             wanted: extent.bytes() as u64,
             got: partial.pieces.filled as u64,
         };
-        Failed::new(Cause::Broken, error, partial)
+        FailedRequest::new(Cause::Broken, error, partial)
     }
 
-    fn gave_up(&self, extent: &Extent, cause: Cause, partial: Partial) -> Failed {
+    fn gave_up(&self, extent: &Extent, cause: Cause, partial: Partial) -> FailedRequest {
         let text = match cause {
             Cause::Stalled => "bytes came too slowly",
             _ => "it took too long",
@@ -215,11 +215,16 @@ impl RemoteExtents {
             url: self.store.url_of(&extent.path),
             source: io::Error::new(io::ErrorKind::TimedOut, text),
         };
-        Failed::new(cause, error, partial)
+        FailedRequest::new(cause, error, partial)
     }
 
     /// Decides whether a failure is worth another try.
-    async fn failed(&self, extent: &Extent, failure: ReadFailure, partial: Partial) -> Failed {
+    async fn failed(
+        &self,
+        extent: &Extent,
+        failure: ReadFailure,
+        partial: Partial,
+    ) -> FailedRequest {
         let cause = match failure.class {
             FailureClass::Throttled => Cause::Throttled,
             FailureClass::Server => Cause::Server,
@@ -233,15 +238,15 @@ impl RemoteExtents {
             | FailureClass::Changed
             | FailureClass::PastEnd
             | FailureClass::Fatal => {
-                return Failed {
-                    failure: Failure::Final(self.explain(extent, failure).await),
+                return FailedRequest {
+                    failure: RequestFailure::Final(self.explain(extent, failure).await),
                     partial: None,
                 };
             }
             _ => Cause::Other,
         };
-        let mut failed = Failed::new(cause, failure.error, partial);
-        if let Failure::Retry { retry_after, .. } = &mut failed.failure {
+        let mut failed = FailedRequest::new(cause, failure.error, partial);
+        if let RequestFailure::Retry { retry_after, .. } = &mut failed.failure {
             *retry_after = failure.retry_after;
         }
         failed

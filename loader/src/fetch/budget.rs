@@ -13,12 +13,12 @@ use tokio::sync::Notify;
 #[derive(Debug)]
 pub(crate) struct Budget {
     limit: u64,
-    state: Mutex<State>,
+    state: Mutex<BudgetState>,
     changed: Notify,
 }
 
 #[derive(Debug)]
-struct State {
+struct BudgetState {
     held: u64,
     /// Batch that is being assembled.
     demanded: u64,
@@ -28,7 +28,7 @@ struct State {
 impl Budget {
     /// A budget of `limit` bytes for a pass that begins with batch `start`.
     pub(crate) fn new(limit: u64, start: u64) -> Self {
-        let state = State {
+        let state = BudgetState {
             held: 0,
             demanded: start,
             over: false,
@@ -86,7 +86,7 @@ impl Budget {
         self.changed.notify_one();
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, State> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, BudgetState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use super::{
     Extent,
-    memory::{Memory, Pool},
+    memory::{MemoryPool, PooledMemory},
 };
 
 /// Extents of a request.
@@ -21,16 +21,16 @@ pub(super) struct Joined {
 
 /// The bytes of one of the extents, as far as they have come.
 #[derive(Debug)]
-pub(super) struct Piece {
-    pub(super) memory: Memory,
+pub(super) struct ExtentPiece {
+    pub(super) memory: PooledMemory,
     /// CRC32C of what has come.
     pub(super) crc32c: u32,
 }
 
 /// The pieces of a request, filled from the first to the last.
 #[derive(Debug)]
-pub(super) struct Pieces {
-    pieces: Vec<Piece>,
+pub(super) struct JoinedPieces {
+    pieces: Vec<ExtentPiece>,
     /// The one that is being filled, and the bytes in it.
     current: (usize, usize),
     /// Bytes in all of them.
@@ -63,12 +63,12 @@ impl Joined {
     }
 
     /// Memory for all of it, and nothing in it yet.
-    pub(super) fn pieces(&self, pool: &Arc<Pool>) -> Pieces {
-        let piece = |bytes: &usize| Piece {
+    pub(super) fn pieces(&self, pool: &Arc<MemoryPool>) -> JoinedPieces {
+        let piece = |bytes: &usize| ExtentPiece {
             memory: pool.take(*bytes),
             crc32c: 0,
         };
-        Pieces {
+        JoinedPieces {
             pieces: self.lengths.iter().map(piece).collect(),
             current: (0, 0),
             filled: 0,
@@ -77,7 +77,7 @@ impl Joined {
     }
 }
 
-impl Pieces {
+impl JoinedPieces {
     /// Appends what came; `sum` adds it to a CRC32C while it is at hand. Nothing is taken of more than was asked for:
     /// `false` says so.
     pub(super) fn append(&mut self, mut bytes: &[u8], sum: impl Fn(u32, &[u8]) -> u32) -> bool {
@@ -108,7 +108,7 @@ impl Pieces {
     }
 
     /// The pieces, in the order of the extents.
-    pub(super) fn into_pieces(self) -> Vec<Piece> {
+    pub(super) fn into_pieces(self) -> Vec<ExtentPiece> {
         self.pieces
     }
 }

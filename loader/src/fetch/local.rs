@@ -11,7 +11,7 @@ use tokio::sync::oneshot;
 
 use super::{
     Extent, FetchConfig, FetchError,
-    memory::{Memory, Pool},
+    memory::{MemoryPool, PooledMemory},
 };
 use crate::metrics::Meters;
 
@@ -21,19 +21,19 @@ const PIECE: usize = 256 << 10;
 /// Extents of a local folder.
 #[derive(Debug)]
 pub(super) struct LocalExtents {
-    shared: Arc<Shared>,
+    shared: Arc<SharedFiles>,
     threads: u32,
     /// Started when first needed.
     readers: OnceLock<Result<Readers, Arc<Error>>>,
 }
 
 /// Bytes that were read, and their checksum.
-pub(super) type Checked = (Memory, u32);
+pub(super) type Checked = (PooledMemory, u32);
 
 #[derive(Debug)]
-struct Shared {
+struct SharedFiles {
     files: LocalFiles,
-    pool: Arc<Pool>,
+    pool: Arc<MemoryPool>,
     meters: Arc<Meters>,
     /// URL of the folder, for errors.
     url: String,
@@ -41,11 +41,11 @@ struct Shared {
 
 #[derive(Debug)]
 struct Readers {
-    jobs: Option<Sender<Job>>,
+    jobs: Option<Sender<ReadJob>>,
     threads: Vec<JoinHandle<()>>,
 }
 
-struct Job {
+struct ReadJob {
     extent: Extent,
     reply: oneshot::Sender<Result<Checked, FetchError>>,
 }
@@ -60,7 +60,7 @@ impl LocalExtents {
         let processors = thread::available_parallelism().map_or(2, usize::from);
         let automatic = u32::try_from(processors / 2).unwrap_or(8).clamp(2, 8);
         Self {
-            shared: Arc::new(Shared {
+            shared: Arc::new(SharedFiles {
                 files,
                 pool: Arc::default(),
                 meters,
@@ -83,7 +83,7 @@ impl LocalExtents {
         let readers = self.readers.get_or_init(|| self.start());
         let readers = readers.as_ref().map_err(failed)?;
         let (reply, answer) = oneshot::channel();
-        let job = Job {
+        let job = ReadJob {
             extent: extent.clone(),
             reply,
         };
@@ -147,8 +147,8 @@ impl Drop for Readers {
     }
 }
 
-impl Shared {
-    fn work(&self, queue: &Receiver<Job>) {
+impl SharedFiles {
+    fn work(&self, queue: &Receiver<ReadJob>) {
         while let Ok(job) = queue.recv() {
             // Whoever asked may have gone.
             if !job.reply.is_closed() {

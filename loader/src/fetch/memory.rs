@@ -18,7 +18,7 @@ const STEP: usize = 64 << 10;
 
 /// Memory that is not in use.
 #[derive(Default)]
-pub(crate) struct Pool {
+pub(crate) struct MemoryPool {
     idle: Mutex<Idle>,
 }
 
@@ -29,22 +29,22 @@ struct Idle {
 }
 
 /// A piece of memory; goes back to its pool when it is dropped.
-pub(crate) struct Memory {
+pub(crate) struct PooledMemory {
     data: Vec<u8>,
     start: usize,
     len: usize,
-    pool: Arc<Pool>,
+    pool: Arc<MemoryPool>,
 }
 
-impl Pool {
+impl MemoryPool {
     /// Memory for `len` bytes, whose content is arbitrary but initialised.
-    pub(crate) fn take(self: &Arc<Self>, len: usize) -> Memory {
+    pub(crate) fn take(self: &Arc<Self>, len: usize) -> PooledMemory {
         let size = len.next_multiple_of(STEP) + PAGE;
         let data = self.reuse(size).unwrap_or_else(|| vec![0; size]);
         let start = data.as_ptr().align_offset(PAGE);
         // The offset is below a page, unless it cannot be found, and then any place will do.
         let start = if start < PAGE { start } else { 0 };
-        Memory {
+        PooledMemory {
             data,
             start,
             len,
@@ -95,7 +95,7 @@ impl Idle {
     }
 }
 
-impl Memory {
+impl PooledMemory {
     pub(crate) fn as_mut_slice(&mut self) -> &mut [u8] {
         &mut self.data[self.start..self.start + self.len]
     }
@@ -106,25 +106,25 @@ impl Memory {
     }
 }
 
-impl AsRef<[u8]> for Memory {
+impl AsRef<[u8]> for PooledMemory {
     fn as_ref(&self) -> &[u8] {
         &self.data[self.start..self.start + self.len]
     }
 }
 
-impl Drop for Memory {
+impl Drop for PooledMemory {
     fn drop(&mut self) {
         self.pool.give_back(std::mem::take(&mut self.data));
     }
 }
 
-impl fmt::Debug for Pool {
+impl fmt::Debug for MemoryPool {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Pool")
     }
 }
 
-impl fmt::Debug for Memory {
+impl fmt::Debug for PooledMemory {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Memory").field("len", &self.len).finish()
     }
@@ -136,7 +136,7 @@ mod tests {
 
     #[test]
     fn memory_is_aligned_used_again_and_never_more_than_was_held() {
-        let pool = Arc::new(Pool::default());
+        let pool = Arc::new(MemoryPool::default());
         let mut first = pool.take(1_000_000);
         first.as_mut_slice().fill(7);
         let bytes = first.into_bytes();

@@ -78,7 +78,7 @@ pub(crate) struct FetchMeters {
     pub(crate) refreshed_credentials: Count,
     /// As the store that answered last has them.
     pub(crate) permits: AtomicU64,
-    pub(crate) extent_times: Histogram,
+    pub(crate) extent_times: TimeHistogram,
 }
 
 /// Cause of a retry.
@@ -164,11 +164,11 @@ impl FetchMeters {
 const STEPS: usize = 16;
 
 /// Times in microseconds, counted in buckets that grow with them.
-pub(crate) struct Histogram {
+pub(crate) struct TimeHistogram {
     buckets: [AtomicU64; STEPS * 48],
 }
 
-impl Default for Histogram {
+impl Default for TimeHistogram {
     fn default() -> Self {
         Self {
             buckets: [const { AtomicU64::new(0) }; STEPS * 48],
@@ -176,13 +176,13 @@ impl Default for Histogram {
     }
 }
 
-impl fmt::Debug for Histogram {
+impl fmt::Debug for TimeHistogram {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Histogram")
     }
 }
 
-impl Histogram {
+impl TimeHistogram {
     pub(crate) fn add(&self, time: Duration) {
         let micros = usize::try_from(time.as_micros()).unwrap_or(usize::MAX);
         let last = self.buckets.len() - 1;
@@ -235,7 +235,7 @@ mod tests {
 
     #[test]
     fn quantiles_are_at_most_a_sixteenth_too_high() {
-        let times = Histogram::default();
+        let times = TimeHistogram::default();
         assert!(times.quantile(0.5).abs() < f64::EPSILON);
         for micros in 1..=100_000 {
             times.add(Duration::from_micros(micros));

@@ -26,11 +26,11 @@ const ROUND: u32 = 64;
 
 /// Permits for requests; the smallest number waits least.
 pub(crate) struct Permits {
-    state: Mutex<State>,
+    state: Mutex<PermitState>,
 }
 
 #[derive(Debug)]
-struct State {
+struct PermitState {
     control: Control,
     in_flight: u32,
     waiting: BTreeMap<(u64, u64), oneshot::Sender<Permit>>,
@@ -47,7 +47,7 @@ pub(crate) struct Permit {
 impl Permits {
     pub(crate) fn new(most: u32) -> Arc<Self> {
         Arc::new(Self {
-            state: Mutex::new(State {
+            state: Mutex::new(PermitState {
                 control: Control::new(most),
                 in_flight: 0,
                 waiting: BTreeMap::new(),
@@ -98,12 +98,12 @@ impl Permits {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, PermitState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl State {
+impl PermitState {
     fn grant(&mut self, permits: &Arc<Permits>) -> Permit {
         self.in_flight += 1;
         Permit {

@@ -29,7 +29,7 @@ use crate::{
     assembly::block_types::LoadedBlock,
     cache::epoch_cache::EpochCache,
     metrics::Meters,
-    order::{Need, Order, Share},
+    order::{Need, PassOrder, RankShare},
     sources::Sources,
 };
 
@@ -55,8 +55,8 @@ pub(crate) struct Prefetcher {
     pub(crate) epoch_cache: Arc<EpochCache>,
     pub(crate) needs: Peekable<Box<dyn Iterator<Item = Need> + Send>>,
     /// Plans for the caches: orders, and the batches they begin with.
-    pub(crate) foresee: Vec<(Order, u64)>,
-    pub(crate) share: Share,
+    pub(crate) foresee: Vec<(PassOrder, u64)>,
+    pub(crate) share: RankShare,
     pub(crate) budget: Arc<Budget>,
     /// Reads that may be under way at one time.
     pub(crate) reads: Arc<AtomicU32>,

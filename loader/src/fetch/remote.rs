@@ -15,12 +15,12 @@ use tokio::time::{Instant, sleep, sleep_until};
 
 use super::{
     Extent, FetchConfig, FetchError,
-    attempt::{Failed, Failure, Partial},
+    attempt::{FailedRequest, Partial, RequestFailure},
     backoff::Backoff,
     hedges::HedgeBudget,
     joined::Joined,
     latency::Latencies,
-    memory::Pool,
+    memory::MemoryPool,
     meters::Cause,
     permits::{Permit, Permits},
     pins::Pins,
@@ -38,7 +38,7 @@ pub(super) struct RemoteExtents {
     pub(super) store: Store,
     pub(super) config: FetchConfig,
     pub(super) pins: Pins,
-    pub(super) pool: Arc<Pool>,
+    pub(super) pool: Arc<MemoryPool>,
     pub(super) meters: Arc<Meters>,
     pub(super) permits: Arc<Permits>,
     hedges: HedgeBudget,
@@ -49,7 +49,7 @@ pub(super) struct RemoteExtents {
 }
 
 /// An extent on its way.
-struct Job<'a> {
+struct ExtentFetch<'a> {
     joined: &'a Joined,
     extent: &'a Extent,
     started: Instant,
@@ -84,7 +84,7 @@ impl RemoteExtents {
     pub(super) async fn read(&self, joined: &Joined, lane: Lane) -> Result<Partial, FetchError> {
         let extent = &joined.whole;
         let mut permit = self.permits.take(extent.first).await;
-        let mut job = Job {
+        let mut job = ExtentFetch {
             joined,
             extent,
             started: Instant::now(),
@@ -106,7 +106,7 @@ impl RemoteExtents {
                 }
                 Err(failed) => failed,
             };
-            if let Failure::Retry {
+            if let RequestFailure::Retry {
                 cause: Cause::Throttled,
                 ..
             } = failed.failure
@@ -135,13 +135,13 @@ impl RemoteExtents {
     /// Time to wait before the next try, if there is to be one.
     fn judge(
         &self,
-        job: &mut Job<'_>,
-        failed: Failed,
+        job: &mut ExtentFetch<'_>,
+        failed: FailedRequest,
         credentials: u64,
     ) -> Result<Duration, FetchError> {
         let (cause, retry_after, error) = match failed.failure {
-            Failure::Final(error) => return Err(error),
-            Failure::Retry {
+            RequestFailure::Final(error) => return Err(error),
+            RequestFailure::Retry {
                 cause,
                 retry_after,
                 error,
@@ -187,7 +187,7 @@ impl RemoteExtents {
         }
     }
 
-    fn unavailable(&self, job: &Job<'_>, error: Error) -> FetchError {
+    fn unavailable(&self, job: &ExtentFetch<'_>, error: Error) -> FetchError {
         let mut failures = String::new();
         for (cause, count) in Cause::ALL.iter().zip(job.failures).filter(|(_, n)| *n > 0) {
             let comma = if failures.is_empty() { "" } else { ", " };
@@ -206,7 +206,11 @@ impl RemoteExtents {
 
     /// Makes a request, and when it is late a second one on other connections; the first good
     /// response counts, and the other request is given up.
-    async fn race(&self, job: &mut Job<'_>, permit: &Permit) -> Result<Partial, Failed> {
+    async fn race(
+        &self,
+        job: &mut ExtentFetch<'_>,
+        permit: &Permit,
+    ) -> Result<Partial, FailedRequest> {
         self.hedges.earn();
         job.attempts += 1;
         let (joined, lane, partial) = (job.joined, job.lane, job.partial.take());
@@ -253,7 +257,7 @@ impl RemoteExtents {
     }
 
     /// When to give up a request: by what others of its size took, within the configured bounds.
-    fn attempt_deadline(&self, job: &Job<'_>, bytes: u64) -> Instant {
+    fn attempt_deadline(&self, job: &ExtentFetch<'_>, bytes: u64) -> Instant {
         let seconds = bytes as f64 / self.config.least_bytes_per_second as f64;
         let most = self.config.attempt_most + Duration::from_secs_f64(seconds.min(86_400.0));
         let patience = match self.latencies.quantiles(bytes) {

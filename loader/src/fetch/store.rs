@@ -9,9 +9,9 @@ use futures::future::join_all;
 
 use super::{
     Extent, Extents, FetchConfig, FetchError,
-    joined::{Joined, Piece},
+    joined::{ExtentPiece, Joined},
     local::LocalExtents,
-    memory::Memory,
+    memory::PooledMemory,
     remote::RemoteExtents,
 };
 use crate::metrics::Meters;
@@ -20,12 +20,12 @@ use crate::metrics::Meters;
 #[derive(Debug)]
 pub(crate) struct StoreExtents {
     store: Store,
-    place: Place,
+    place: StorePlace,
     meters: Arc<Meters>,
 }
 
 #[derive(Debug)]
-enum Place {
+enum StorePlace {
     Local(LocalExtents),
     Remote(Box<RemoteExtents>),
 }
@@ -41,10 +41,10 @@ impl StoreExtents {
     ) -> Self {
         let shared = Arc::clone(&meters);
         let place = match store.local_files() {
-            Some(files) => Place::Local(LocalExtents::new(files, store.url(), config, shared)),
+            Some(files) => StorePlace::Local(LocalExtents::new(files, store.url(), config, shared)),
             None => {
                 let remote = RemoteExtents::new(store.clone(), config, most_requests, shared);
-                Place::Remote(Box::new(remote))
+                StorePlace::Remote(Box::new(remote))
             }
         };
         Self {
@@ -55,19 +55,23 @@ impl StoreExtents {
     }
 
     /// The bytes and their checksum; the second time by another way.
-    async fn read(&self, extent: &Extent, is_again: bool) -> Result<(Memory, u32), FetchError> {
+    async fn read(
+        &self,
+        extent: &Extent,
+        is_again: bool,
+    ) -> Result<(PooledMemory, u32), FetchError> {
         match &self.place {
-            Place::Local(local) => {
+            StorePlace::Local(local) => {
                 if is_again {
                     local.forget(extent);
                 }
                 local.read(extent).await
             }
-            Place::Remote(remote) => {
+            StorePlace::Remote(remote) => {
                 let lane = if is_again { Lane::Second } else { Lane::First };
                 let whole = remote.read(&extent.into(), lane).await?;
                 let mut pieces = whole.pieces.into_pieces();
-                let Piece { memory, crc32c } = pieces.swap_remove(0);
+                let ExtentPiece { memory, crc32c } = pieces.swap_remove(0);
                 Ok((memory, crc32c))
             }
         }
@@ -77,7 +81,7 @@ impl StoreExtents {
     async fn check(
         &self,
         extent: &Extent,
-        (memory, found): (Memory, u32),
+        (memory, found): (PooledMemory, u32),
     ) -> Result<Bytes, FetchError> {
         let expected = extent.crc32c.unwrap_or(found);
         if found == expected {
@@ -118,7 +122,7 @@ impl Extents for StoreExtents {
 
     async fn get_run(&self, run: &[Extent]) -> Vec<Result<Bytes, FetchError>> {
         let joined = Joined::of(run).filter(|joined| !joined.whole.range.is_empty());
-        let (Place::Remote(remote), Some(joined)) = (&self.place, joined) else {
+        let (StorePlace::Remote(remote), Some(joined)) = (&self.place, joined) else {
             return self.get_each(run).await;
         };
         match remote.read(&joined, Lane::First).await {
@@ -136,12 +140,12 @@ impl Extents for StoreExtents {
 
     async fn version(&self, extent: &Extent) -> Result<Option<String>, FetchError> {
         match &self.place {
-            Place::Local(_) => Ok(None),
-            Place::Remote(remote) => remote.version(extent).await,
+            StorePlace::Local(_) => Ok(None),
+            StorePlace::Remote(remote) => remote.version(extent).await,
         }
     }
 
     fn joins(&self) -> bool {
-        matches!(self.place, Place::Remote(_))
+        matches!(self.place, StorePlace::Remote(_))
     }
 }

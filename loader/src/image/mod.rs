@@ -29,7 +29,7 @@ use feedline_image::{Decoder, Filter, Format, Header, Target};
 
 /// Memory of one thread that images are decoded in.
 #[derive(Debug, Default)]
-pub(crate) struct Scratch {
+pub(crate) struct DecodeScratch {
     decoder: Decoder,
     /// An image of the output's size.
     turned: Vec<u8>,
@@ -46,7 +46,7 @@ pub(crate) fn decode_into(
     config: &ImageConfig,
     encoded: &[u8],
     random: &mut SampleRandom,
-    scratch: &mut Scratch,
+    scratch: &mut DecodeScratch,
     out: &mut [u8],
 ) -> Result<(), ImageError> {
     let header = Header::read(encoded, Format::TRAINED_ON, &config.limits)?;
@@ -80,7 +80,7 @@ pub(crate) fn decode_into(
 #[derive(Debug)]
 pub struct ImageDecoder {
     config: ImageConfig,
-    scratch: Scratch,
+    scratch: DecodeScratch,
 }
 
 impl ImageDecoder {
@@ -92,7 +92,7 @@ impl ImageDecoder {
         config.check()?;
         Ok(Self {
             config,
-            scratch: Scratch::default(),
+            scratch: DecodeScratch::default(),
         })
     }
 

@@ -279,7 +279,7 @@ pub(crate) fn decode(
             block.rows
         ));
     }
-    let reader = Columns {
+    let reader = BlockColumns {
         batch: &batch,
         columns,
     };
@@ -297,12 +297,12 @@ pub(crate) fn decode(
 }
 
 /// The columns of a block.
-struct Columns<'a> {
+struct BlockColumns<'a> {
     batch: &'a RecordBatch,
     columns: &'a ShardColumns,
 }
 
-impl Columns<'_> {
+impl BlockColumns<'_> {
     fn dense(&self, features: u32, target: TargetKind) -> Result<BlockRows, String> {
         Ok(BlockRows::Dense(DenseRows {
             x: self.vectors(self.columns.payload, ("x", features))?,

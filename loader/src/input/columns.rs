@@ -47,7 +47,7 @@ impl ShardColumns {
     }
 
     fn find(schema: Schema, layout: &Layout) -> Result<Self, String> {
-        let parts = Parts::of(layout);
+        let parts = LayoutColumns::of(layout);
         let x = parts.features.map(|features| {
             let wanted = format!("fixed_size_list<float32>[{features}]");
             find(&schema, "x", |t| is_vector(t, features), &wanted)
@@ -112,14 +112,14 @@ impl ShardColumns {
 }
 
 /// Columns of the rows of a layout.
-struct Parts {
+struct LayoutColumns {
     features: Option<u32>,
     images: bool,
     tokens: Option<TokenType>,
     target: TargetKind,
 }
 
-impl Parts {
+impl LayoutColumns {
     fn of(layout: &Layout) -> Self {
         let (features, images, tokens, target) = match *layout {
             Layout::Dense { features, target } => (Some(features), false, None, target),

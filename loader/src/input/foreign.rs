@@ -51,20 +51,20 @@ pub(super) struct File {
 
 /// Reason not to use bytes that were read.
 #[derive(Clone, Debug)]
-pub(super) enum Refused {
+pub(super) enum RefusedBytes {
     /// It makes no sense.
     Damaged(String),
     /// It is as it was written, and no model can use it.
     Content(String),
 }
 
-impl From<String> for Refused {
+impl From<String> for RefusedBytes {
     fn from(reason: String) -> Self {
         Self::Damaged(reason)
     }
 }
 
-impl Refused {
+impl RefusedBytes {
     fn reason(&self) -> &str {
         match self {
             Self::Damaged(reason) | Self::Content(reason) => reason,
@@ -142,13 +142,13 @@ impl Foreign {
         place: (u32, u32),
         ranges: &[Range<u64>],
         first: u64,
-        accept: impl Fn(Vec<Bytes>) -> Result<T, Refused> + Clone + Send + 'static,
+        accept: impl Fn(Vec<Bytes>) -> Result<T, RefusedBytes> + Clone + Send + 'static,
     ) -> Result<T, Error>
     where
         T: Send + 'static,
     {
         let (file, block) = place;
-        let mut refused: Option<Refused> = None;
+        let mut refused: Option<RefusedBytes> = None;
         for _ in 0..2 {
             if let Some(reason) = &refused {
                 tracing::warn!(
@@ -176,7 +176,7 @@ impl Foreign {
             }
         }
         match refused {
-            Some(Refused::Content(reason)) => {
+            Some(RefusedBytes::Content(reason)) => {
                 Err(self.refuse(file, format!("in block `{block}`, {reason}")))
             }
             refused => Err(Error::Corrupt {

@@ -5,7 +5,7 @@ use std::sync::{Arc, LazyLock};
 use feedline_storage::{Store, clock::SystemClock};
 use tokio::runtime::{Builder, Runtime};
 
-use super::{Input, config::InputConfig, splits::SplitChoice};
+use super::{OpenedSplit, config::InputConfig, splits::SplitChoice};
 use crate::{BadShards, Error, FetchConfig, fetch::StoreExtents, metrics::Meters};
 
 static RUNTIME: LazyLock<Runtime> = LazyLock::new(|| {
@@ -36,7 +36,7 @@ async fn read(name: &str, data: &[u8]) -> Result<(), Error> {
     let put = store.put(name, data.to_vec().into()).await;
     put.expect("a store in memory does not fail");
     let config = InputConfig::default();
-    let input = Input::open(&store, SplitChoice::Unnamed, &config, BadShards::Fail).await?;
+    let input = OpenedSplit::open(&store, SplitChoice::Unnamed, &config, BadShards::Fail).await?;
     let meters = Arc::new(Meters::new(Arc::new(SystemClock)));
     let extents = StoreExtents::new(store, &FetchConfig::new(), 16, meters);
     for block in 0..input.block_table().block_count() {

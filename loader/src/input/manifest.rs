@@ -86,7 +86,7 @@ pub(super) async fn block_table(
         reason,
     };
     let sizes = sizes(store, split, bad).await?;
-    let mut found = Found {
+    let mut found = FoundShards {
         store,
         sizes,
         bad,
@@ -108,7 +108,7 @@ pub(super) async fn block_table(
             }
         }
     }
-    let Found {
+    let FoundShards {
         block_table,
         skipped,
         ..
@@ -146,7 +146,7 @@ async fn fetch_part(store: &Store, table: &Shard, number: usize) -> Result<(usiz
 }
 
 /// The shards found so far.
-struct Found<'a> {
+struct FoundShards<'a> {
     store: &'a Store,
     /// By path, if they are known; missing files are absent.
     sizes: Option<HashMap<String, u64>>,
@@ -155,7 +155,7 @@ struct Found<'a> {
     skipped: Skipped,
 }
 
-impl Found<'_> {
+impl FoundShards<'_> {
     fn add(&mut self, shard: &Shard) -> Result<(), Error> {
         let size = self.sizes.as_ref().map(|sizes| sizes.get(&shard.path));
         match (size, self.bad) {

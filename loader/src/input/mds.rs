@@ -28,8 +28,8 @@ use super::block_rows::BlockRows;
 use super::{
     config::InputConfig,
     foreign::{BlockSize, Foreign, origins},
-    opened::Opened,
-    record::Record,
+    opened::OpenedInput,
+    record::RowContent,
     warnings::Warnings,
 };
 use crate::{
@@ -37,8 +37,8 @@ use crate::{
     block_table::{BlockId, BlockTable},
     fetch::{Extents, Identity},
 };
-use column::Wanted;
-use index::{Digest, Index, ShardEntry};
+use column::ChosenMdsColumns;
+use index::{Digest, MdsIndex, ShardEntry};
 
 /// Size that blocks have about.
 const BLOCK_BYTES: u64 = 1 << 20;
@@ -52,7 +52,7 @@ const MOST_SHARD: u64 = 1 << 32;
 pub(super) struct Mds {
     foreign: Foreign,
     block_table: Arc<BlockTable>,
-    wanted: Arc<Wanted>,
+    wanted: Arc<ChosenMdsColumns>,
     shards: Vec<MdsShard>,
 }
 
@@ -72,7 +72,7 @@ impl Mds {
         (split, folder): (Split, &str),
         config: &InputConfig,
         warnings: &Arc<Warnings>,
-    ) -> Result<Opened<Self>, Error> {
+    ) -> Result<OpenedInput<Self>, Error> {
         let path = join(folder, "index.json");
         let url = store.url_of(&path);
         let text = store.get(&path).await.map_err(|source| Error::Storage {
@@ -83,7 +83,7 @@ impl Mds {
             url: url.clone(),
             reason,
         };
-        let index = Index::read(&text).map_err(refuse)?;
+        let index = MdsIndex::read(&text).map_err(refuse)?;
         let listed = index.shards.iter().map(|shard| Listed {
             etag: None,
             modified: None,
@@ -91,7 +91,7 @@ impl Mds {
             bytes: shard.stored().bytes,
         });
         let foreign = Foreign::new(store, folder, listed.collect());
-        let (wanted, record) = Wanted::find(&index, config, warnings).map_err(refuse)?;
+        let (wanted, record) = ChosenMdsColumns::find(&index, config, warnings).map_err(refuse)?;
         if let Some(shard) = index.unchecked_hashes() {
             tracing::warn!(
                 index = url,
@@ -104,7 +104,7 @@ impl Mds {
         let block_table = foreign.block_table(split, &sizes)?;
         let mut identity = format!("mds {folder} {config:?}\n").into_bytes();
         identity.extend_from_slice(&text);
-        Ok(Opened {
+        Ok(OpenedInput {
             record,
             block_table: Arc::clone(&block_table),
             fingerprint: Hash128::of(&identity),
@@ -256,10 +256,10 @@ impl MdsShard {
         }
     }
 
-    fn sizes(&self, record: &Record) -> Vec<BlockSize> {
+    fn sizes(&self, record: &RowContent) -> Vec<BlockSize> {
         let mean = self.entry.raw_data.bytes / u64::from(self.entry.samples.max(1));
         let row_bytes = match record {
-            Record::Dense { features, .. } => u64::from(*features) * 4 + 20,
+            RowContent::Dense { features, .. } => u64::from(*features) * 4 + 20,
             _ => mean + 20,
         };
         let starts = (0..self.entry.samples).step_by(self.block_rows as usize);

@@ -44,10 +44,10 @@ use config::{BadValues, InputConfig, InputFormat};
 pub(crate) use lengths::DocumentLengths;
 pub use manifest::read as read_manifest;
 use mds::Mds;
-use opened::Opened;
+use opened::OpenedInput;
 pub(crate) use opened::Skipped;
 use parquet::Parquet;
-pub(crate) use record::Record;
+pub(crate) use record::RowContent;
 use shards::Shards;
 use splits::{SplitChoice, SplitFiles};
 use warnings::Warnings;
@@ -55,8 +55,8 @@ use webdataset::WebDataset;
 
 /// One opened split. Shared by all passes over it.
 #[derive(Debug)]
-pub(crate) struct Input {
-    record: Record,
+pub(crate) struct OpenedSplit {
+    record: RowContent,
     block_table: Arc<BlockTable>,
     fingerprint: Hash128,
     format: Format,
@@ -73,9 +73,9 @@ enum Format {
     Mds(Box<Mds>),
 }
 
-impl Input {
+impl OpenedSplit {
     fn new<T>(
-        opened: Opened<T>,
+        opened: OpenedInput<T>,
         bad_values: BadValues,
         warnings: Arc<Warnings>,
         format: impl FnOnce(T) -> Format,
@@ -117,14 +117,14 @@ impl Input {
                 left_out,
             },
         ) = match found {
-            Found::Shards => {
+            FoundContent::Shards => {
                 let opened = Shards::open(store, choice.of_manifest(), bad_shards).await?;
                 let (opened, skipped) = opened;
                 let wrap = |shards| Format::Shards(Box::new(shards));
                 let input = Self::new(opened, bad, warnings, wrap);
                 return Ok(Self { skipped, ..input });
             }
-            Found::Foreign(format, files) => (format, files),
+            FoundContent::Foreign(format, files) => (format, files),
         };
         if !left_out.is_empty() {
             let names = splits::list(left_out.iter().map(String::as_str));
@@ -183,7 +183,7 @@ impl Input {
     }
 
     /// Content of a row.
-    pub(crate) fn record(&self) -> &Record {
+    pub(crate) fn record(&self) -> &RowContent {
         &self.record
     }
 
@@ -326,7 +326,7 @@ impl Input {
 }
 
 /// Content of a URL.
-enum Found {
+enum FoundContent {
     Shards,
     /// Files of a split, or the indices of one.
     Foreign(ForeignFormat, SplitFiles),
@@ -376,7 +376,11 @@ impl ForeignFormat {
 }
 
 /// Finds the format and the files of a split.
-async fn find(store: &Store, choice: SplitChoice, format: InputFormat) -> Result<Found, Error> {
+async fn find(
+    store: &Store,
+    choice: SplitChoice,
+    format: InputFormat,
+) -> Result<FoundContent, Error> {
     let storage = |source| Error::Storage {
         url: store.url(),
         source: Box::new(source),
@@ -385,7 +389,7 @@ async fn find(store: &Store, choice: SplitChoice, format: InputFormat) -> Result
     if format == InputFormat::Shards
         || format == InputFormat::Detect && has_pointer().await.map_err(storage)?
     {
-        return Ok(Found::Shards);
+        return Ok(FoundContent::Shards);
     }
     let url = store.url();
     let listed = store.list("").await.map_err(storage)?;
@@ -403,7 +407,7 @@ async fn find(store: &Store, choice: SplitChoice, format: InputFormat) -> Result
             chosen.folder = folder_of_index(&url, &chosen)?;
             chosen.left_out.clear();
         }
-        return Ok(Found::Foreign(kind, chosen));
+        return Ok(FoundContent::Foreign(kind, chosen));
     }
     Err(Error::NoDataset {
         url,

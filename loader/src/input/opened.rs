@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use feedline_schemas::ids::Hash128;
 
-use super::{config::InputFormat, record::Record};
+use super::{config::InputFormat, record::RowContent};
 use crate::block_table::BlockTable;
 
 /// Incomplete shards, which are left out.
@@ -17,8 +17,8 @@ pub(crate) struct Skipped {
 }
 
 /// A split of some format, opened.
-pub(super) struct Opened<T> {
-    pub(super) record: Record,
+pub(super) struct OpenedInput<T> {
+    pub(super) record: RowContent,
     pub(super) block_table: Arc<BlockTable>,
     pub(super) fingerprint: Hash128,
     pub(super) format: T,

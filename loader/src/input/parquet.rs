@@ -30,9 +30,9 @@ use parquet::{
 use super::block_rows::BlockRows;
 use super::{
     config::InputConfig,
-    foreign::{BlockSize, Foreign, OPEN_READS, Refused, origins},
-    opened::Opened,
-    record::Record,
+    foreign::{BlockSize, Foreign, OPEN_READS, RefusedBytes, origins},
+    opened::OpenedInput,
+    record::RowContent,
     warnings::Warnings,
 };
 use crate::{
@@ -41,7 +41,7 @@ use crate::{
     fetch::Extents,
     guard::catching,
 };
-use columns::Wanted;
+use columns::ChosenParquetColumns;
 
 /// Trailer of a file: length of the footer (4 bytes) and magic.
 const TRAILER: u64 = 8;
@@ -57,7 +57,7 @@ const GAP: u64 = 256 << 10;
 pub(super) struct Parquet {
     foreign: Foreign,
     block_table: Arc<BlockTable>,
-    wanted: Arc<Wanted>,
+    wanted: Arc<ChosenParquetColumns>,
     footers: Vec<Footer>,
 }
 
@@ -78,7 +78,7 @@ impl Parquet {
         listed: Vec<Listed>,
         config: &InputConfig,
         warnings: &Arc<Warnings>,
-    ) -> Result<Opened<Self>, Error> {
+    ) -> Result<OpenedInput<Self>, Error> {
         let foreign = Foreign::new(store, folder, listed);
         let count = u32::try_from(foreign.files().len()).unwrap_or(u32::MAX);
         let reads = (0..count).map(|file| read_footer(&foreign, file));
@@ -92,11 +92,12 @@ impl Parquet {
                 reason: "none of its files has a row".into(),
             });
         };
-        let (wanted, record) = Wanted::find(first, read.iter().map(|(m, _)| m), config, warnings)
-            .map_err(|reason| Error::File {
-            url: store.url_of(folder),
-            reason,
-        })?;
+        let (wanted, record) =
+            ChosenParquetColumns::find(first, read.iter().map(|(m, _)| m), config, warnings)
+                .map_err(|reason| Error::File {
+                    url: store.url_of(folder),
+                    reason,
+                })?;
         let mut footers = Vec::with_capacity(read.len());
         let mut blocks = Vec::with_capacity(read.len());
         for (file, (metadata, hash)) in (0..).zip(read) {
@@ -112,7 +113,7 @@ impl Parquet {
         for (file, footer) in foreign.files().iter().zip(&footers) {
             identity.extend(format!("{} {} {}\n", file.path, file.bytes, footer.hash).bytes());
         }
-        Ok(Opened {
+        Ok(OpenedInput {
             record,
             block_table: Arc::clone(&block_table),
             fingerprint: Hash128::of(&identity),
@@ -151,7 +152,7 @@ impl Parquet {
         let before = &footer.metadata.metadata().row_groups()[..group as usize];
         let first_row = before.iter().map(rows_of).sum::<u64>();
         let rows = self.block_table.rows(block) as usize;
-        let task = Task {
+        let task = DecodeTask {
             footer: footer.clone(),
             wanted: Arc::clone(&self.wanted),
             group: group as usize,
@@ -172,18 +173,18 @@ impl Parquet {
 }
 
 /// Inputs of decoding, which runs on another thread than reading.
-struct Task {
+struct DecodeTask {
     footer: Footer,
-    wanted: Arc<Wanted>,
+    wanted: Arc<ChosenParquetColumns>,
     group: usize,
     starts: Vec<u64>,
     bytes: u64,
     rows: usize,
 }
 
-impl Task {
-    fn decode(&self, parts: Vec<Bytes>) -> Result<(BlockRows, bool), Refused> {
-        let parts = Parts {
+impl DecodeTask {
+    fn decode(&self, parts: Vec<Bytes>) -> Result<(BlockRows, bool), RefusedBytes> {
+        let parts = FileParts {
             parts: self.starts.iter().copied().zip(parts).collect(),
             bytes: self.bytes,
         };
@@ -204,11 +205,13 @@ impl Task {
                 format!("it has `{found}` rows and the footer says `{}`", self.rows).into(),
             );
         }
-        self.wanted.check_nulls(&batch).map_err(Refused::Content)?;
+        self.wanted
+            .check_nulls(&batch)
+            .map_err(RefusedBytes::Content)?;
         Ok(self.wanted.rows(&batch)?)
     }
 
-    fn batch(&self, parts: Parts) -> Result<RecordBatch, ParquetError> {
+    fn batch(&self, parts: FileParts) -> Result<RecordBatch, ParquetError> {
         let reader =
             ParquetRecordBatchReaderBuilder::new_with_metadata(parts, self.footer.metadata.clone());
         let reader = reader
@@ -226,12 +229,12 @@ impl Task {
 }
 
 /// Parts of a file, with where they begin in it.
-struct Parts {
+struct FileParts {
     parts: Vec<(u64, Bytes)>,
     bytes: u64,
 }
 
-impl Parts {
+impl FileParts {
     fn slice(&self, start: u64, length: u64) -> Option<Bytes> {
         let number = self.parts.partition_point(|(begin, _)| *begin <= start);
         let (begin, bytes) = self.parts.get(number.checked_sub(1)?)?;
@@ -241,13 +244,13 @@ impl Parts {
     }
 }
 
-impl Length for Parts {
+impl Length for FileParts {
     fn len(&self) -> u64 {
         self.bytes
     }
 }
 
-impl ChunkReader for Parts {
+impl ChunkReader for FileParts {
     type T = bytes::buf::Reader<Bytes>;
 
     fn get_read(&self, start: u64) -> Result<Self::T, ParquetError> {
@@ -318,7 +321,11 @@ async fn read_footer(
 }
 
 /// Finds what is wanted in one file.
-fn select(wanted: &Wanted, metadata: ArrowReaderMetadata, hash: Hash128) -> Result<Footer, String> {
+fn select(
+    wanted: &ChosenParquetColumns,
+    metadata: ArrowReaderMetadata,
+    hash: Hash128,
+) -> Result<Footer, String> {
     wanted.compare(metadata.schema())?;
     let schema = metadata.parquet_schema();
     let leaves: Vec<usize> = (0..schema.num_columns())
@@ -334,7 +341,7 @@ fn select(wanted: &Wanted, metadata: ArrowReaderMetadata, hash: Hash128) -> Resu
 
 /// Checks that the wanted columns of every row group are inside the file, and returns the memory
 /// that its rows take.
-fn block_sizes(footer: &Footer, record: &Record, bytes: u64) -> Result<Vec<BlockSize>, String> {
+fn block_sizes(footer: &Footer, record: &RowContent, bytes: u64) -> Result<Vec<BlockSize>, String> {
     let groups = footer.metadata.metadata().row_groups().iter();
     let size = |(number, group): (usize, &RowGroupMetaData)| {
         let rows = u32::try_from(group.num_rows())
@@ -352,7 +359,7 @@ fn block_sizes(footer: &Footer, record: &Record, bytes: u64) -> Result<Vec<Block
             };
             held += u64::try_from(column.uncompressed_size()).unwrap_or(0);
         }
-        if let Record::Dense { features, .. } = record {
+        if let RowContent::Dense { features, .. } = record {
             held = u64::from(rows) * (u64::from(*features) * 4 + 20);
         }
         Ok(BlockSize { rows, bytes: held })

@@ -4,7 +4,7 @@ use feedline_schemas::manifest::{Layout, TargetKind, TokenType};
 
 /// Content of one row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Record {
+pub(crate) enum RowContent {
     /// Numbers.
     Dense { features: u32, target: TargetKind },
     /// An encoded image.
@@ -20,7 +20,7 @@ pub(crate) enum Record {
     },
 }
 
-impl Record {
+impl RowContent {
     /// Number of classes, of a record with classes as targets.
     pub(crate) fn classes(&self) -> Option<u32> {
         match *self {
@@ -37,7 +37,7 @@ impl Record {
     }
 }
 
-impl From<&Layout> for Record {
+impl From<&Layout> for RowContent {
     fn from(layout: &Layout) -> Self {
         match *layout {
             Layout::Dense { features, target } => Self::Dense { features, target },

@@ -22,8 +22,8 @@ use super::{
     labels,
     lengths::DocumentLengths,
     manifest,
-    opened::{Opened, Skipped},
-    record::Record,
+    opened::{OpenedInput, Skipped},
+    record::RowContent,
 };
 use crate::{
     Error,
@@ -39,7 +39,7 @@ pub(crate) struct Shards {
     manifest: Manifest,
     block_table: Arc<BlockTable>,
     /// Columns by head.
-    heads: Mutex<HashMap<Head, Arc<OnceCell<Arc<ShardColumns>>>>>,
+    heads: Mutex<HashMap<ShardHead, Arc<OnceCell<Arc<ShardColumns>>>>>,
     /// Columns of the shard read first, for all that have the same.
     usual_columns: OnceLock<Arc<ShardColumns>>,
     rereads: AtomicU64,
@@ -47,7 +47,7 @@ pub(crate) struct Shards {
 
 /// Head of a shard. Shards of a dataset mostly have the same: then it is read of one of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum Head {
+enum ShardHead {
     /// Known by length and checksum.
     Like { bytes: u64, crc32c: u32 },
     /// Of this shard.
@@ -60,7 +60,7 @@ impl Shards {
         store: &Store,
         split: Split,
         bad: BadShards,
-    ) -> Result<(Opened<Self>, Skipped), Error> {
+    ) -> Result<(OpenedInput<Self>, Skipped), Error> {
         let manifest = manifest::read(store).await?;
         let url = store.url();
         let Some(shards) = manifest.split(split).filter(|split| split.rows > 0) else {
@@ -84,8 +84,8 @@ impl Shards {
         }
         let (block_table, skipped) = manifest::block_table(store, shards, bad).await?;
         let block_table = Arc::new(block_table);
-        let opened = Opened {
-            record: Record::from(&manifest.layout),
+        let opened = OpenedInput {
+            record: RowContent::from(&manifest.layout),
             block_table: Arc::clone(&block_table),
             fingerprint: manifest.fingerprint,
             format: Self {
@@ -192,8 +192,8 @@ impl Shards {
     ) -> Result<Arc<ShardColumns>, Error> {
         let shard = self.block_table.file_number(block);
         let head = match self.block_table.head(shard) {
-            (bytes, Some(crc32c)) => Head::Like { bytes, crc32c },
-            (_, None) => Head::Of(shard),
+            (bytes, Some(crc32c)) => ShardHead::Like { bytes, crc32c },
+            (_, None) => ShardHead::Of(shard),
         };
         let columns = {
             let mut heads = self.heads.lock().unwrap_or_else(PoisonError::into_inner);
@@ -213,10 +213,10 @@ impl Shards {
     }
 
     /// The first shard that begins like `shard`.
-    fn first_with(&self, head: Head, shard: u32) -> u32 {
+    fn first_with(&self, head: ShardHead, shard: u32) -> u32 {
         match head {
-            Head::Of(shard) => shard,
-            Head::Like { bytes, crc32c } => (0..shard)
+            ShardHead::Of(shard) => shard,
+            ShardHead::Like { bytes, crc32c } => (0..shard)
                 .find(|other| self.block_table.head(*other) == (bytes, Some(crc32c)))
                 .unwrap_or(shard),
         }

@@ -3,7 +3,7 @@
 use feedline_schemas::manifest::TargetKind;
 
 use super::block_rows::{BadRow, BlockRows, BlockTarget};
-use super::{config::BadValues, record::Record};
+use super::{config::BadValues, record::RowContent};
 use crate::Error;
 
 /// Numbers looked at together: few enough to stay in the nearest cache for the second look.
@@ -15,21 +15,21 @@ const STRETCH: usize = 4096;
 /// The first bad row, when bad rows are to fail.
 pub(super) fn check(
     rows: &mut BlockRows,
-    record: &Record,
+    record: &RowContent,
     policy: BadValues,
 ) -> Result<(), BadRow> {
     let mut bad = Vec::new();
     let (y, target) = match (&*rows, record) {
-        (BlockRows::Dense(dense), Record::Dense { features, target }) => {
+        (BlockRows::Dense(dense), RowContent::Dense { features, target }) => {
             if policy != BadValues::Keep {
                 numbers(&dense.x, *features as usize, &mut bad);
             }
             (&dense.y, *target)
         }
-        (BlockRows::Images(images), Record::Images { target }) => (&images.y, *target),
+        (BlockRows::Images(images), RowContent::Images { target }) => (&images.y, *target),
         (
             BlockRows::Multi(multi),
-            Record::Multi {
+            RowContent::Multi {
                 features, target, ..
             },
         ) => {
@@ -149,8 +149,8 @@ mod tests {
         })
     }
 
-    fn record(target: TargetKind) -> Record {
-        Record::Dense {
+    fn record(target: TargetKind) -> RowContent {
+        RowContent::Dense {
             features: 2,
             target,
         }

@@ -33,16 +33,16 @@ use xxhash_rust::xxh3::{Xxh3, xxh3_64, xxh3_64_with_seed};
 
 use self::{
     label::{Label, Labels},
-    members::{IMAGES, Members},
-    walk::{Problem, Window, walk},
+    members::{IMAGES, SampleMembers},
+    walk::{ArchiveWindow, Problem, walk},
 };
 use super::block_rows::{BlockRows, BlockTarget, ImageRows, Spans};
 use super::{
     config::{ColumnMap, InputConfig, check_target},
     foreign::{BlockSize, Foreign, OPEN_READS, origins},
     names::UNKNOWN_CLASSES,
-    opened::Opened,
-    record::Record,
+    opened::OpenedInput,
+    record::RowContent,
     splits::list,
     warnings::Warnings,
 };
@@ -62,7 +62,7 @@ const MOST_EXTENSIONS: usize = 100;
 pub(super) struct WebDataset {
     foreign: Foreign,
     block_table: Arc<BlockTable>,
-    wanted: Arc<Members>,
+    wanted: Arc<SampleMembers>,
     target: TargetKind,
     /// Blocks of every archive.
     blocks: Vec<Vec<TarBlock>>,
@@ -76,7 +76,7 @@ struct TarBlock {
 
 /// Result of walking an archive.
 #[derive(Debug, Default)]
-struct Index {
+struct ArchiveIndex {
     blocks: Vec<TarBlock>,
     labels: Labels,
     /// Extensions of members.
@@ -92,20 +92,20 @@ impl WebDataset {
         listed: Vec<Listed>,
         config: &InputConfig,
         warnings: &Warnings,
-    ) -> Result<Opened<Self>, Error> {
+    ) -> Result<OpenedInput<Self>, Error> {
         let foreign = Foreign::new(store, folder, listed);
         let refuse = |reason| Error::File {
             url: store.url_of(folder),
             reason,
         };
         check(&config.columns).map_err(refuse)?;
-        let wanted = Members {
+        let wanted = SampleMembers {
             image: config.columns.image.clone(),
             label: config.columns.y.clone(),
         };
         let count = u32::try_from(foreign.files().len()).unwrap_or(u32::MAX);
         let scans = (0..count).map(|file| scan(&foreign, file, &wanted));
-        let indices: Vec<Index> = stream::iter(scans)
+        let indices: Vec<ArchiveIndex> = stream::iter(scans)
             .buffered(OPEN_READS)
             .try_collect()
             .await?;
@@ -124,8 +124,8 @@ impl WebDataset {
             let line = format!("{} {} {:032x}\n", file.path, file.bytes, index.hash);
             identity.extend(line.bytes());
         }
-        Ok(Opened {
-            record: Record::Images { target },
+        Ok(OpenedInput {
+            record: RowContent::Images { target },
             block_table: Arc::clone(&block_table),
             fingerprint: Hash128::of(&identity),
             format: Self {
@@ -180,7 +180,7 @@ impl WebDataset {
 
 /// Decides what the target is.
 fn target(
-    indices: &[Index],
+    indices: &[ArchiveIndex],
     asked: Option<TargetKind>,
     named: Option<&str>,
 ) -> Result<TargetKind, String> {
@@ -247,13 +247,13 @@ fn check(columns: &ColumnMap) -> Result<(), String> {
 }
 
 /// Extensions of all members.
-fn members(indices: &[Index]) -> BTreeSet<&str> {
+fn members(indices: &[ArchiveIndex]) -> BTreeSet<&str> {
     let all = indices.iter().flat_map(|index| &index.extensions);
     all.map(String::as_str).collect()
 }
 
 /// Says what was decided about members that are not named.
-fn say(indices: &[Index], target: TargetKind, wanted: &Members, warnings: &Warnings) {
+fn say(indices: &[ArchiveIndex], target: TargetKind, wanted: &SampleMembers, warnings: &Warnings) {
     if target != TargetKind::None && indices.iter().any(|index| index.labels.in_json > 0) {
         warnings.add(
             "labels are read from the `json` members; name the key in `columns.y`, or set `target` to none",
@@ -276,14 +276,14 @@ fn say(indices: &[Index], target: TargetKind, wanted: &Members, warnings: &Warni
 }
 
 /// Walks an archive and cuts its samples into blocks.
-async fn scan(foreign: &Foreign, file: u32, wanted: &Members) -> Result<Index, Error> {
-    let mut window = Window {
+async fn scan(foreign: &Foreign, file: u32, wanted: &SampleMembers) -> Result<ArchiveIndex, Error> {
+    let mut window = ArchiveWindow {
         source: Some((foreign, file)),
         start: 0,
         bytes: Bytes::new(),
         end: foreign.file(file).bytes,
     };
-    let mut index = Index::default();
+    let mut index = ArchiveIndex::default();
     let mut keys = HashSet::new();
     let mut hash = Xxh3::new();
     let labels = &mut index.labels;
@@ -333,12 +333,12 @@ fn images(
     bytes: &Bytes,
     start: u64,
     rows: u32,
-    wanted: &Members,
+    wanted: &SampleMembers,
     target: TargetKind,
     seed: u64,
 ) -> Result<BlockRows, String> {
     let count = rows as usize;
-    let mut window = Window {
+    let mut window = ArchiveWindow {
         source: None,
         start,
         bytes: bytes.clone(),

@@ -41,8 +41,8 @@ pub enum ClassBalance {
 /// Rows of each class in each block: 16 bytes for each class of each block.
 #[derive(Debug)]
 pub(crate) struct Balance {
-    classes: Vec<Class>,
-    entries: Vec<Entry>,
+    classes: Vec<BalancedClass>,
+    entries: Vec<ClassEntry>,
     /// First entry of each block, and their number.
     firsts: Vec<usize>,
     /// The blocks with their samples in epoch 0.
@@ -50,14 +50,14 @@ pub(crate) struct Balance {
 }
 
 #[derive(Clone, Copy, Debug, Default)]
-struct Class {
+struct BalancedClass {
     rows: u64,
     /// Samples of an epoch.
     samples: u64,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Entry {
+struct ClassEntry {
     class: u32,
     /// Rows of the class in the block.
     rows: u32,
@@ -68,15 +68,15 @@ struct Entry {
 /// The samples of some blocks in an epoch.
 #[derive(Debug)]
 pub(crate) struct ClassRows {
-    parts: Vec<Part>,
+    parts: Vec<ClassPart>,
     /// First part of each block, and their number.
     firsts: Vec<usize>,
 }
 
 /// The samples of a class in a block.
 #[derive(Clone, Copy, Debug)]
-struct Part {
-    class: Class,
+struct ClassPart {
+    class: BalancedClass,
     /// Samples of the block up to these, themselves included.
     until: u32,
     /// Rows of the block in the classes before.
@@ -94,7 +94,7 @@ pub(crate) struct ClassRow {
     pub(crate) again: u32,
 }
 
-impl Class {
+impl BalancedClass {
     /// Samples of the first `rows` rows, going round.
     fn until(self, rows: u64) -> u64 {
         muldiv(self.samples, rows, self.rows)
@@ -117,7 +117,7 @@ impl Balance {
         for block in counts {
             for (class, count) in block.into_iter().filter(|(_, count)| *count > 0) {
                 let before = rows.entry(class).or_default();
-                entries.push(Entry {
+                entries.push(ClassEntry {
                     class,
                     rows: count,
                     before: *before,
@@ -195,7 +195,7 @@ impl Balance {
             let (mut until, mut rank) = (0, 0);
             for entry in self.entries_of(*block) {
                 until += self.samples(entry, epoch);
-                parts.push(Part {
+                parts.push(ClassPart {
                     class: self.classes[entry.class as usize],
                     until,
                     rank,
@@ -208,13 +208,13 @@ impl Balance {
         ClassRows { parts, firsts }
     }
 
-    fn entries_of(&self, block: BlockId) -> &[Entry] {
+    fn entries_of(&self, block: BlockId) -> &[ClassEntry] {
         let block = index(block.into());
         &self.entries[self.firsts[block]..self.firsts[block + 1]]
     }
 
     /// Number of the first row of an entry among those of its class, moved on by the epoch.
-    fn moved(&self, entry: &Entry, epoch: u64) -> u64 {
+    fn moved(&self, entry: &ClassEntry, epoch: u64) -> u64 {
         entry.before + epoch % self.classes[entry.class as usize].rows
     }
 
@@ -223,7 +223,7 @@ impl Balance {
         clippy::cast_possible_truncation,
         reason = "`check` has found that they fit for all classes of the block together"
     )]
-    fn samples(&self, entry: &Entry, epoch: u64) -> u32 {
+    fn samples(&self, entry: &ClassEntry, epoch: u64) -> u32 {
         let (class, first) = (self.classes[entry.class as usize], self.moved(entry, epoch));
         (class.until(first + u64::from(entry.rows)) - class.until(first)) as u32
     }
@@ -241,7 +241,7 @@ impl ClassRows {
         let found = parts.partition_point(|part| part.until <= sample);
         let part = parts[found];
         let before = found.checked_sub(1).map_or(0, |at| parts[at].until);
-        let Class { rows, samples } = part.class;
+        let BalancedClass { rows, samples } = part.class;
         // Number of the sample in its class, and the last row before whose end there are so many.
         let number = part.class.until(part.first) + u64::from(sample - before);
         let row = muldiv_up(number + 1, rows, samples) - 1;
@@ -253,7 +253,7 @@ impl ClassRows {
 }
 
 /// The classes, with their samples in an epoch.
-fn shares(rows: &BTreeMap<u32, u64>, weights: &ClassBalance) -> Result<Vec<Class>, String> {
+fn shares(rows: &BTreeMap<u32, u64>, weights: &ClassBalance) -> Result<Vec<BalancedClass>, String> {
     let all: u64 = rows.values().sum();
     let parts = match weights {
         ClassBalance::Equal => None,
@@ -277,8 +277,8 @@ fn shares(rows: &BTreeMap<u32, u64>, weights: &ClassBalance) -> Result<Vec<Class
     }
     let mut classes = Vec::new();
     for (class, rows) in rows {
-        classes.resize(index((*class).into()) + 1, Class::default());
-        classes[*class as usize] = Class {
+        classes.resize(index((*class).into()) + 1, BalancedClass::default());
+        classes[*class as usize] = BalancedClass {
             rows: *rows,
             samples: muldiv_up(all, part(*class)?, total),
         };

@@ -14,13 +14,13 @@ pub(crate) struct Batches {
 
 /// Part of every global batch that is ours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Share {
+pub(crate) struct RankShare {
     rank: u64,
     world_size: u64,
     in_pairs: bool,
 }
 
-impl Share {
+impl RankShare {
     /// The share of `rank`, which must be below `world_size`.
     pub(crate) fn new(rank: Rank, world_size: u32) -> Self {
         debug_assert!(rank.get() < world_size, "rank {rank} of {world_size}");
@@ -122,7 +122,7 @@ mod tests {
             for rows in [0, 1, 7, 8, 96, 256, 1000] {
                 let mut next = 0;
                 for rank in 0..world_size {
-                    let share = Share::new(Rank::new(rank), world_size);
+                    let share = RankShare::new(Rank::new(rank), world_size);
                     let slots = share.slots(rows);
                     assert_eq!(slots.start, next);
                     assert!(slots.end - slots.start <= share.most_rows(rows));
@@ -136,7 +136,7 @@ mod tests {
     #[test]
     fn pairs_are_read_whole() {
         let reads = |rank, world_size, slots| {
-            let share = Share::new(Rank::new(rank), world_size);
+            let share = RankShare::new(Rank::new(rank), world_size);
             assert_eq!(share.reads(slots), share.slots(slots));
             share.in_pairs().reads(slots)
         };
@@ -148,7 +148,7 @@ mod tests {
         for world_size in 1..=48 {
             for slots in [1, 2, 7, 96, 255, 256, 1000] {
                 for rank in 0..world_size {
-                    let share = Share::new(Rank::new(rank), world_size).in_pairs();
+                    let share = RankShare::new(Rank::new(rank), world_size).in_pairs();
                     let (own, read) = (share.slots(slots), share.reads(slots));
                     assert!(read.end - read.start <= share.most_reads(slots));
                     for slot in own {

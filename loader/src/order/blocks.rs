@@ -4,7 +4,7 @@ use std::{ops::Range, sync::Arc};
 
 use crate::{
     block_table::{BlockId, BlockTable},
-    compact::Numbers,
+    compact::CompactNumbers,
 };
 
 /// The blocks of a source as units of shuffling: two bytes for each, four when some have 2^16 samples, and four for each
@@ -15,7 +15,7 @@ use crate::{
 pub(crate) struct Blocks {
     samples: u64,
     /// Samples of each block.
-    rows: Arc<Numbers>,
+    rows: Arc<CompactNumbers>,
     /// First block of each extent, and the end; none when every block is an extent of its own.
     extents: Option<Vec<BlockId>>,
 }

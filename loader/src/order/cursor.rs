@@ -2,14 +2,14 @@
 
 use std::{ops::Range, sync::Arc};
 
-use super::{Order, window::Window};
+use super::{PassOrder, window::ShuffleWindow};
 use crate::index::index;
 
 /// Some neighbouring slots of a batch that neighbouring positions of one window fill.
 #[derive(Clone, Debug)]
-pub(crate) struct Run {
+pub(crate) struct SlotRun {
     /// The window.
-    pub(crate) window: Arc<Window>,
+    pub(crate) window: Arc<ShuffleWindow>,
     /// Positions in it.
     pub(crate) positions: Range<u64>,
     /// The slot of the first, counted from the first slot that was asked for.
@@ -20,15 +20,15 @@ pub(crate) struct Run {
 /// any order gives the same.
 #[derive(Debug)]
 pub(crate) struct Cursor {
-    order: Order,
-    layout: Option<Layout>,
+    order: PassOrder,
+    layout: Option<SlotLayout>,
     /// The window that was last used in each lane.
-    held: Vec<Option<Held>>,
+    held: Vec<Option<HeldWindow>>,
 }
 
 /// Assignment of the slots of a batch to lanes.
 #[derive(Debug)]
-struct Layout {
+struct SlotLayout {
     batch: u64,
     /// The samples of each source, counted through its epochs.
     samples: Vec<Range<u64>>,
@@ -37,14 +37,14 @@ struct Layout {
 }
 
 #[derive(Debug)]
-struct Held {
+struct HeldWindow {
     epoch: u64,
     positions: Range<u64>,
-    window: Arc<Window>,
+    window: Arc<ShuffleWindow>,
 }
 
 impl Cursor {
-    pub(crate) fn new(order: Order) -> Self {
+    pub(crate) fn new(order: PassOrder) -> Self {
         let held = order.lanes().iter().map(|_| None).collect();
         Self {
             order,
@@ -54,8 +54,8 @@ impl Cursor {
     }
 
     /// Appends to `runs` what `slots` of `batch` hold, in slot order and without gaps. Slots from
-    /// [`Order::rows`] on repeat the batch from its first slot.
-    pub(crate) fn runs(&mut self, batch: u64, slots: Range<u64>, runs: &mut Vec<Run>) {
+    /// [`PassOrder::rows`] on repeat the batch from its first slot.
+    pub(crate) fn runs(&mut self, batch: u64, slots: Range<u64>, runs: &mut Vec<SlotRun>) {
         self.lay_out(batch);
         let rows = self.order.rows(batch);
         let (asked, mut slot) = (slots.start, slots.start);
@@ -91,7 +91,7 @@ impl Cursor {
             slot += domains.before_cut(lane.domain, end) - domains.before_cut(lane.domain, start);
             slots.push(slot);
         }
-        self.layout = Some(Layout {
+        self.layout = Some(SlotLayout {
             batch,
             samples,
             slots,
@@ -100,7 +100,7 @@ impl Cursor {
 
     /// Appends the runs of `slots`, all of which hold samples; the first of them is `slot` of the
     /// requested range.
-    fn lanes(&mut self, mut slots: Range<u64>, mut slot: u64, runs: &mut Vec<Run>) {
+    fn lanes(&mut self, mut slots: Range<u64>, mut slot: u64, runs: &mut Vec<SlotRun>) {
         let layout = self.layout.take().expect("the batch was laid out");
         let mut lane = layout.slots.partition_point(|first| *first <= slots.start) - 1;
         while !slots.is_empty() {
@@ -124,7 +124,7 @@ impl Cursor {
         samples: Range<u64>,
         mut part: Range<u64>,
         mut slot: u64,
-        runs: &mut Vec<Run>,
+        runs: &mut Vec<SlotRun>,
     ) {
         let number = self.order.lanes()[lane];
         let order = self.order.clone();
@@ -158,13 +158,13 @@ impl Cursor {
         epoch: u64,
         mut positions: Range<u64>,
         mut slot: u64,
-        runs: &mut Vec<Run>,
+        runs: &mut Vec<SlotRun>,
     ) {
         while !positions.is_empty() {
             let held = self.window(lane, epoch, positions.start);
             let end = positions.end.min(held.positions.end);
             let start = held.positions.start;
-            runs.push(Run {
+            runs.push(SlotRun {
                 window: Arc::clone(&held.window),
                 positions: positions.start - start..end - start,
                 slot: u32::try_from(slot).expect("a batch has fewer than 2^32 slots"),
@@ -174,7 +174,7 @@ impl Cursor {
         }
     }
 
-    fn window(&mut self, lane: usize, epoch: u64, position: u64) -> &Held {
+    fn window(&mut self, lane: usize, epoch: u64, position: u64) -> &HeldWindow {
         let held = &mut self.held[lane];
         let fits = held
             .as_ref()
@@ -184,7 +184,7 @@ impl Cursor {
         }
         held.get_or_insert_with(|| {
             let (positions, window) = self.order.window(self.order.lanes()[lane], epoch, position);
-            Held {
+            HeldWindow {
                 epoch,
                 positions,
                 window,

@@ -16,7 +16,7 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-use super::permutation::{Key, Permutation};
+use super::permutation::{Permutation, PermutationKey};
 use crate::index::index;
 
 /// Positions of a cell that is not a batch.
@@ -187,7 +187,7 @@ impl Mixture {
         parts: &[u64],
         used: &[u64],
         epoch: u64,
-    ) -> Result<Cells, String> {
+    ) -> Result<MixtureCells, String> {
         let begun: u64 = used.iter().sum();
         let any_stops = self
             .stops
@@ -201,7 +201,7 @@ impl Mixture {
             None => Some(self.sizes.iter().sum()),
         };
         let mut parts = parts.to_vec();
-        let mut segments: Vec<Segment> = Vec::new();
+        let mut segments: Vec<WeightSegment> = Vec::new();
         let mut given = used.to_vec();
         let mut position = begun;
         loop {
@@ -231,7 +231,7 @@ impl Mixture {
             position = segment.end;
             segments.push(segment);
         }
-        Ok(Cells {
+        Ok(MixtureCells {
             key: [self.seed, epoch],
             begun,
             used: used.to_vec(),
@@ -247,7 +247,7 @@ impl Mixture {
         given: &[u64],
         start: u64,
         wanted: Option<u64>,
-    ) -> Result<Segment, String> {
+    ) -> Result<WeightSegment, String> {
         let total: u64 = parts.iter().sum();
         let least = parts
             .iter()
@@ -273,7 +273,7 @@ impl Mixture {
             }
             _ => (rest, shares.counts(rest)),
         };
-        Ok(Segment {
+        Ok(WeightSegment {
             start,
             end: start.saturating_add(length),
             before: given.to_vec(),
@@ -346,7 +346,7 @@ impl Shares<'_> {
 
 /// A part of an epoch with the same weights.
 #[derive(Debug)]
-struct Segment {
+struct WeightSegment {
     start: u64,
     end: u64,
     /// Samples of each source in the epoch before it, and after it.
@@ -358,7 +358,7 @@ struct Segment {
     cell: u64,
 }
 
-impl Segment {
+impl WeightSegment {
     fn cells(&self) -> u64 {
         ((self.end - self.start) / self.cell).max(1)
     }
@@ -392,18 +392,18 @@ impl Segment {
 
 /// Source of each position of an epoch, or of its rest.
 #[derive(Debug)]
-pub(crate) struct Cells {
+pub(crate) struct MixtureCells {
     /// Seed and epoch.
     key: [u64; 2],
     begun: u64,
     used: Vec<u64>,
-    segments: Vec<Segment>,
-    kept: Mutex<VecDeque<(usize, u64, Arc<Cell>)>>,
+    segments: Vec<WeightSegment>,
+    kept: Mutex<VecDeque<(usize, u64, Arc<MixtureCell>)>>,
 }
 
 /// One cell.
 #[derive(Debug)]
-struct Cell {
+struct MixtureCell {
     /// Samples of each source in the epoch before it.
     before: Vec<u64>,
     /// Source of each position.
@@ -412,7 +412,7 @@ struct Cell {
     steps: Vec<u32>,
 }
 
-impl Cells {
+impl MixtureCells {
     /// Samples of the epoch.
     pub(crate) fn samples(&self) -> u64 {
         self.segments.last().map_or(self.begun, |last| last.end)
@@ -437,7 +437,7 @@ impl Cells {
         self.cell(number, cell).before(position - start)
     }
 
-    fn cell(&self, segment: usize, cell: u64) -> Arc<Cell> {
+    fn cell(&self, segment: usize, cell: u64) -> Arc<MixtureCell> {
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(found) = kept.iter().find(|(s, c, _)| (*s, *c) == (segment, cell)) {
             return Arc::clone(&found.2);
@@ -450,7 +450,7 @@ impl Cells {
         made
     }
 
-    fn make(&self, number: usize, cell: u64) -> Cell {
+    fn make(&self, number: usize, cell: u64) -> MixtureCell {
         let segment = &self.segments[number];
         let before = segment.before_cell(cell);
         let after = segment.before_cell(cell + 1);
@@ -459,8 +459,8 @@ impl Cells {
             .flat_map(|(source, (b, a))| std::iter::repeat_n(source, index(a - b)))
             .collect();
         let [seed, epoch] = self.key;
-        let key = Key::derive(seed, "cell", &[epoch, segment.start, cell]);
-        let mut made = Cell {
+        let key = PermutationKey::derive(seed, "cell", &[epoch, segment.start, cell]);
+        let mut made = MixtureCell {
             before,
             sources: Vec::with_capacity(dealt.len()),
             steps: Vec::new(),
@@ -499,7 +499,7 @@ impl Cells {
     }
 }
 
-impl Cell {
+impl MixtureCell {
     fn before(&self, position: u64) -> Vec<u64> {
         let step = position / STEP;
         let known = &self.steps[index(step) * self.before.len()..][..self.before.len()];
@@ -540,14 +540,14 @@ mod tests {
         }
     }
 
-    fn cells(config: &MixtureConfig, sizes: &[u64], batch: u32) -> Result<Cells, String> {
+    fn cells(config: &MixtureConfig, sizes: &[u64], batch: u32) -> Result<MixtureCells, String> {
         let parts = config.parts(sizes)?;
         let used = vec![0; sizes.len()];
         config.mixture(sizes, 3, batch).schedule(&parts, &used, 0)
     }
 
     /// Counts never fall, sum to the position, and stay near the weights where a cell begins.
-    fn check(cells: &Cells, every: u64) {
+    fn check(cells: &MixtureCells, every: u64) {
         let mut earlier = cells.before(cells.begun);
         let mut position = cells.begun;
         while position < cells.samples() {

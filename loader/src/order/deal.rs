@@ -25,7 +25,7 @@ pub(crate) struct Domains {
 
 /// A place between two samples of a source.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Cut {
+pub(crate) struct DealCut {
     /// Whole epochs before it.
     epochs: u64,
     /// Samples that every domain has given since.
@@ -49,7 +49,7 @@ pub(crate) struct Deal {
 
 /// One window of a domain.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Span {
+pub(crate) struct WindowSpan {
     /// Its units, as positions in the deal.
     pub(crate) units: Range<u64>,
     /// Its samples, as positions in the deal.
@@ -92,11 +92,11 @@ impl Domains {
     }
 
     /// Domains' shares of the first `samples` of endless epochs.
-    pub(crate) fn cut(&self, samples: u64) -> Cut {
+    pub(crate) fn cut(&self, samples: u64) -> DealCut {
         let total = self.before[self.turns.len()];
         let (epochs, samples) = (samples / total, samples % total);
         let count = u64::from(self.count());
-        Cut {
+        DealCut {
             epochs,
             rounds: samples / count,
             turn: samples % count,
@@ -105,7 +105,7 @@ impl Domains {
 
     /// Samples of the domain before a cut, counted through the epochs.
     #[inline]
-    pub(crate) fn before_cut(&self, domain: u32, cut: Cut) -> u64 {
+    pub(crate) fn before_cut(&self, domain: u32, cut: DealCut) -> u64 {
         let domain = domain as usize;
         let of_an_epoch = self.before[domain + 1] - self.before[domain];
         let extra = u64::from(cut.turn > u64::from(self.turns[domain]));
@@ -216,7 +216,7 @@ impl Deal {
     }
 
     /// The window of `domain` that holds its sample at `position`.
-    pub(crate) fn span(&self, domains: &Domains, domain: u32, position: u64) -> Span {
+    pub(crate) fn span(&self, domains: &Domains, domain: u32, position: u64) -> WindowSpan {
         let ours = domains.samples(domain);
         let backwards = domain % 2 == 1;
         let sample = if backwards {
@@ -241,7 +241,7 @@ impl Deal {
         } else {
             samples.start - ours.start..samples.end - ours.start
         };
-        Span {
+        WindowSpan {
             units,
             samples,
             positions,
@@ -253,7 +253,7 @@ impl Deal {
         &'a self,
         domains: &'a Domains,
         block: BlockId,
-    ) -> impl Iterator<Item = (u32, Span)> + 'a {
+    ) -> impl Iterator<Item = (u32, WindowSpan)> + 'a {
         let unit = self.blocks.unit_of(block);
         let at = self.permutation.inverse(unit.into());
         let start = self.before(at) + self.blocks.samples_in(self.blocks.unit(unit).start..block);
@@ -344,11 +344,11 @@ fn unit_id(unit: u64) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::order::permutation::Key;
+    use crate::order::permutation::PermutationKey;
 
     fn deal(rows: &[u32], key: u64) -> Deal {
         let blocks = Arc::new(Blocks::new(rows.to_vec()));
-        let key = Key::derive(key, "deal", &[]);
+        let key = PermutationKey::derive(key, "deal", &[]);
         let permutation = Permutation::new(blocks.unit_count().into(), key);
         Deal::new(blocks, permutation)
     }
@@ -421,7 +421,7 @@ mod tests {
         assert_eq!(ends, [16, 32, 48, 64]);
         assert_eq!(
             deal.span(&domains, 0, 16),
-            Span {
+            WindowSpan {
                 units: 1..5,
                 samples: 16..80,
                 positions: 16..80

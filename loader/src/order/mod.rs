@@ -50,9 +50,9 @@ use std::{
 };
 
 pub use balance::ClassBalance;
-pub(crate) use batches::{Batches, Share};
+pub(crate) use batches::{Batches, RankShare};
 pub(crate) use blocks::Blocks;
-pub(crate) use cursor::{Cursor, Run};
+pub(crate) use cursor::{Cursor, SlotRun};
 pub use dataset_mixture::{MixtureConfig, SourceEnd, SourceWeight};
 pub(crate) use phase::Phase;
 pub(crate) use plan::Need;
@@ -60,7 +60,7 @@ pub use quality::ShuffleQuality;
 pub(crate) use quality::shuffle_quality;
 pub(crate) use source::Units;
 pub(crate) use tokens::TokenPlace;
-pub(crate) use window::{Window, WindowPlace};
+pub(crate) use window::{ShuffleWindow, WindowPlace};
 
 use feedline_schemas::{ids::Rank, loader_state::LastBatch};
 
@@ -69,7 +69,7 @@ use cursor::{Lane, lanes};
 use dataset_mixture::Mixture;
 use plan::Needs;
 use schedule::Schedule;
-use source::{Arrangement, Source, WindowName};
+use source::{Arrangement, SampleSource, WindowName};
 
 /// Version of the order's definition, part of every loader state.
 pub(crate) const ORDER_VERSION: u32 = 2;
@@ -111,13 +111,13 @@ impl OrderSpec {
     }
 
     /// Source `number`, which has `blocks` of the blocks of all sources, in windows of as large a part of all windows.
-    fn source(self, number: u32, units: Units, blocks: u64) -> Source {
+    fn source(self, number: u32, units: Units, blocks: u64) -> SampleSource {
         let domains = self.domains.min(most_domains(&units));
         let ours = u128::from(units.blocks().block_count()) * u128::from(self.window());
         let window = ours / u128::from(blocks) / u128::from(domains);
         let window = u32::try_from(window).unwrap_or(u32::MAX).max(1);
         let arrangement = Arrangement::Shuffled { seed: self.seed };
-        Source::new(number, units, arrangement, domains, window)
+        SampleSource::new(number, units, arrangement, domains, window)
     }
 }
 
@@ -131,7 +131,7 @@ fn most_domains(units: &Units) -> u32 {
 #[derive(Debug)]
 pub(crate) struct Orders {
     spec: OrderSpec,
-    sources: Vec<Arc<Source>>,
+    sources: Vec<Arc<SampleSource>>,
     mixture: Option<Mixture>,
 }
 
@@ -206,7 +206,7 @@ impl Orders {
     ///
     /// # Errors
     /// The weights of the phase cannot be used, or there is no batch.
-    pub(crate) fn epoch(&self, epoch: u64, phase: Option<&Phase>) -> Result<Order, String> {
+    pub(crate) fn epoch(&self, epoch: u64, phase: Option<&Phase>) -> Result<PassOrder, String> {
         let OrderSpec {
             global_batch,
             last_batch,
@@ -228,7 +228,7 @@ impl Orders {
                 schedule.batches().samples()
             ));
         }
-        Ok(Order::new(self.sources.clone(), schedule))
+        Ok(PassOrder::new(self.sources.clone(), schedule))
     }
 
     /// The phase in which other weights hold from batch `batch` of epoch `epoch` on.
@@ -253,28 +253,28 @@ impl Orders {
 
 /// The order of one pass. Cheap to clone.
 #[derive(Clone, Debug)]
-pub(crate) struct Order(Arc<Inner>);
+pub(crate) struct PassOrder(Arc<Inner>);
 
 #[derive(Debug)]
 struct Inner {
-    sources: Vec<Arc<Source>>,
+    sources: Vec<Arc<SampleSource>>,
     schedule: Schedule,
     lanes: Vec<Lane>,
     /// Epoch of each source at the begin of the pass.
     first_epochs: Vec<u64>,
     /// Windows that some cursor holds, by id.
-    windows: Mutex<HashMap<u64, Weak<Window>>>,
+    windows: Mutex<HashMap<u64, Weak<ShuffleWindow>>>,
 }
 
-impl Order {
+impl PassOrder {
     /// All samples as they were written, block after block.
     pub(crate) fn sequential(units: Units, global_batch: u32, last: LastBatch) -> Self {
-        let source = Source::new(0, units, Arrangement::Sequential, 1, 1);
+        let source = SampleSource::new(0, units, Arrangement::Sequential, 1, 1);
         let batches = Batches::new(source.samples(), global_batch, last);
         Self::new(vec![Arc::new(source)], Schedule::single(batches, 0))
     }
 
-    fn new(sources: Vec<Arc<Source>>, schedule: Schedule) -> Self {
+    fn new(sources: Vec<Arc<SampleSource>>, schedule: Schedule) -> Self {
         let domains: Vec<_> = sources.iter().map(|s| s.domains().count()).collect();
         let before = schedule.before(0);
         let first_epochs = before
@@ -307,7 +307,11 @@ impl Order {
 
     /// The blocks that `share` needs from batch `start` on, in the order of their first need. A block comes again only
     /// after the last batch for which it was listed before.
-    pub(crate) fn needs(&self, start: u64, share: Share) -> Box<dyn Iterator<Item = Need> + Send> {
+    pub(crate) fn needs(
+        &self,
+        start: u64,
+        share: RankShare,
+    ) -> Box<dyn Iterator<Item = Need> + Send> {
         Box::new(Needs::new(self.clone(), start, share))
     }
 
@@ -322,7 +326,7 @@ impl Order {
         let mut cursor = self.cursor();
         (0..world_size)
             .map(|rank| {
-                let share = Share::new(Rank::new(rank), world_size);
+                let share = RankShare::new(Rank::new(rank), world_size);
                 let mut runs = Vec::new();
                 cursor.runs(0, share.slots(self.slots(0)), &mut runs);
                 runs.len() as u64
@@ -334,7 +338,7 @@ impl Order {
         &self.0.lanes
     }
 
-    fn source(&self, source: u32) -> &Source {
+    fn source(&self, source: u32) -> &SampleSource {
         &self.0.sources[source as usize]
     }
 
@@ -351,7 +355,7 @@ impl Order {
     }
 
     /// The window that holds a position of a lane, and its positions in the lane's domain. Cursors share windows.
-    fn window(&self, lane: Lane, epoch: u64, position: u64) -> (Range<u64>, Arc<Window>) {
+    fn window(&self, lane: Lane, epoch: u64, position: u64) -> (Range<u64>, Arc<ShuffleWindow>) {
         let source = self.source(lane.source);
         let deal = source.deal(epoch);
         let span = deal.span(source.domains(), lane.domain, position);
@@ -377,7 +381,7 @@ impl Order {
         (span.positions, window)
     }
 
-    fn windows(&self) -> std::sync::MutexGuard<'_, HashMap<u64, Weak<Window>>> {
+    fn windows(&self) -> std::sync::MutexGuard<'_, HashMap<u64, Weak<ShuffleWindow>>> {
         self.0
             .windows
             .lock()

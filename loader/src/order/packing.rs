@@ -23,8 +23,8 @@ pub(crate) trait Lengths: fmt::Debug + Send + Sync {
 
 /// A part of a bin: some tokens of a document.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Piece {
-    /// Index of the document's block among [`Window::blocks`](super::Window::blocks).
+pub(crate) struct BinPiece {
+    /// Index of the document's block among [`ShuffleWindow::blocks`](super::ShuffleWindow::blocks).
     pub(crate) block: u32,
     /// The document's row in the block.
     pub(crate) row: u32,
@@ -36,7 +36,7 @@ pub(crate) struct Piece {
 
 /// A source's documents in bins.
 #[derive(Debug)]
-pub(crate) struct Packing {
+pub(crate) struct PackedBins {
     bin_tokens: u32,
     /// Tokens that a piece of a document shares with the next, 0 or 1.
     overlap: u32,
@@ -48,12 +48,12 @@ pub(crate) struct Packing {
 /// Some bins.
 #[derive(Debug, Default)]
 pub(crate) struct Bins {
-    pieces: Vec<Piece>,
+    pieces: Vec<BinPiece>,
     /// Pieces up to the end of each bin.
     ends: Vec<u32>,
 }
 
-impl Packing {
+impl PackedBins {
     /// Packs the documents of the extents of `documents`, whose rows are documents, into bins of `bin_tokens`, at least
     /// 1 and at most 2^24. Pieces of a document share `overlap` tokens, fewer than a bin has.
     pub(crate) fn new(
@@ -102,7 +102,7 @@ impl Bins {
     }
 
     /// The pieces of a bin.
-    pub(crate) fn bin(&self, number: usize) -> &[Piece] {
+    pub(crate) fn bin(&self, number: usize) -> &[BinPiece] {
         let start = number.checked_sub(1).map_or(0, |n| self.ends[n]);
         &self.pieces[start as usize..self.ends[number] as usize]
     }
@@ -122,7 +122,7 @@ pub(crate) struct Packer {
     overlap: u32,
     lengths: Vec<u32>,
     /// Pieces, and the bin of each.
-    pieces: Vec<(Piece, u32)>,
+    pieces: Vec<(BinPiece, u32)>,
     /// First open bin with as much space left as its place says, and whether there is one, a bit each.
     first_with: Vec<u32>,
     occupied: Vec<u64>,
@@ -183,7 +183,7 @@ impl Packer {
         let mut start = 0;
         while start < length {
             let len = (length - start).min(self.bin_tokens);
-            let piece = Piece {
+            let piece = BinPiece {
                 block,
                 row: row as u32,
                 start,

@@ -21,9 +21,9 @@ const MOST_IN_TABLE: u64 = 256;
 
 /// Key of a [`Permutation`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Key(u64);
+pub(crate) struct PermutationKey(u64);
 
-impl Key {
+impl PermutationKey {
     /// Derives the key of one use: xxh3-64 of `label`, a zero byte, `seed` and `numbers` (little endian).
     pub(crate) fn derive(seed: u64, label: &str, numbers: &[u64]) -> Self {
         let mut bytes = Vec::with_capacity(label.len() + 9 + 8 * numbers.len());
@@ -41,11 +41,11 @@ impl Key {
 #[derive(Clone, Debug)]
 pub(crate) struct Permutation {
     n: u64,
-    kind: Kind,
+    kind: PermutationKind,
 }
 
 #[derive(Clone, Debug)]
-enum Kind {
+enum PermutationKind {
     Identity,
     /// Image of each value.
     Table(Box<[u16]>),
@@ -66,11 +66,11 @@ struct Network {
 
 impl Permutation {
     /// The permutation of `0..n` that `key` names; `n` may be 0 or 1.
-    pub(crate) fn new(n: u64, key: Key) -> Self {
+    pub(crate) fn new(n: u64, key: PermutationKey) -> Self {
         let kind = if n <= MOST_IN_TABLE {
-            Kind::Table(shuffled(n, key))
+            PermutationKind::Table(shuffled(n, key))
         } else {
-            Kind::Network(Network::new(n, key))
+            PermutationKind::Network(Network::new(n, key))
         };
         Self { n, kind }
     }
@@ -79,7 +79,7 @@ impl Permutation {
     pub(crate) const fn identity(n: u64) -> Self {
         Self {
             n,
-            kind: Kind::Identity,
+            kind: PermutationKind::Identity,
         }
     }
 
@@ -106,11 +106,11 @@ impl Permutation {
             "{indices:?} is outside a permutation of {n}"
         );
         match &self.kind {
-            Kind::Identity => indices.for_each(take),
-            Kind::Table(table) => table[index(indices.start)..index(indices.end)]
+            PermutationKind::Identity => indices.for_each(take),
+            PermutationKind::Table(table) => table[index(indices.start)..index(indices.end)]
                 .iter()
                 .for_each(|value| take((*value).into())),
-            Kind::Network(network) => {
+            PermutationKind::Network(network) => {
                 let mut digits = network.digits(indices.start);
                 for _ in indices {
                     let mut value = network.encrypt(digits);
@@ -135,12 +135,12 @@ impl Permutation {
             self.n
         );
         match &self.kind {
-            Kind::Identity => index,
-            Kind::Table(table) => {
+            PermutationKind::Identity => index,
+            PermutationKind::Table(table) => {
                 let at = table.iter().position(|value| u64::from(*value) == index);
                 at.expect("a table holds every value below `n`") as u64
             }
-            Kind::Network(network) => {
+            PermutationKind::Network(network) => {
                 let mut value = network.decrypt(network.digits(index));
                 while network.value(value) >= self.n {
                     value = network.decrypt(value);
@@ -151,7 +151,7 @@ impl Permutation {
     }
 }
 
-fn round_key(key: Key, round: u64) -> u64 {
+fn round_key(key: PermutationKey, round: u64) -> u64 {
     xxh3_64_with_seed(&key.0.to_le_bytes(), round)
 }
 
@@ -159,7 +159,7 @@ fn round_key(key: Key, round: u64) -> u64 {
     clippy::cast_possible_truncation,
     reason = "values of a table are below 257, draws below their bound"
 )]
-fn shuffled(n: u64, key: Key) -> Box<[u16]> {
+fn shuffled(n: u64, key: PermutationKey) -> Box<[u16]> {
     let mut table: Box<[u16]> = (0..n as u16).collect();
     for last in (1..table.len()).rev() {
         let draw = round_key(key, last as u64) >> 32;
@@ -173,7 +173,7 @@ impl Network {
         clippy::cast_possible_truncation,
         reason = "the root of a 64-bit number has 32 bits, and so have remainders by it"
     )]
-    fn new(n: u64, key: Key) -> Self {
+    fn new(n: u64, key: PermutationKey) -> Self {
         let root = n.isqrt();
         let a = (root + u64::from(root * root < n)).min(u64::from(u32::MAX)) as u32;
         let b = n.div_ceil(a.into()).min(u64::from(u32::MAX)) as u32;
@@ -263,7 +263,7 @@ mod tests {
     use super::*;
 
     fn permutation(n: u64, seed: u64) -> Permutation {
-        Permutation::new(n, Key::derive(seed, "test", &[]))
+        Permutation::new(n, PermutationKey::derive(seed, "test", &[]))
     }
 
     #[test]
@@ -367,11 +367,11 @@ mod tests {
     #[test]
     fn labels_and_numbers_make_different_keys() {
         let keys = [
-            Key::derive(1, "deal", &[0]),
-            Key::derive(1, "deal", &[1]),
-            Key::derive(2, "deal", &[0]),
-            Key::derive(1, "tail", &[0]),
-            Key::derive(1, "deal", &[0, 0]),
+            PermutationKey::derive(1, "deal", &[0]),
+            PermutationKey::derive(1, "deal", &[1]),
+            PermutationKey::derive(2, "deal", &[0]),
+            PermutationKey::derive(1, "tail", &[0]),
+            PermutationKey::derive(1, "deal", &[0, 0]),
         ];
         for (i, a) in keys.iter().enumerate() {
             assert!(keys[i + 1..].iter().all(|b| a != b));

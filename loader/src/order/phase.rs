@@ -4,7 +4,7 @@ use feedline_schemas::loader_state::LastBatch;
 
 use super::{
     batches::Batches,
-    dataset_mixture::{Cells, Mixture},
+    dataset_mixture::{Mixture, MixtureCells},
     schedule::Schedule,
 };
 
@@ -75,7 +75,7 @@ impl Phase {
         })
     }
 
-    fn cells(&self, mixture: &Mixture, epoch: u64) -> Result<(Vec<u64>, Cells), String> {
+    fn cells(&self, mixture: &Mixture, epoch: u64) -> Result<(Vec<u64>, MixtureCells), String> {
         let begun = mixture.schedule(&self.parts, &self.used, self.epoch)?;
         let Some(epochs) = epoch.checked_sub(self.epoch + 1) else {
             return Ok((self.before.clone(), begun));

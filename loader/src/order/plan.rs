@@ -9,9 +9,9 @@
 use std::collections::HashMap;
 
 use super::{
-    Order,
-    batches::Share,
-    cursor::{Cursor, Run},
+    PassOrder,
+    batches::RankShare,
+    cursor::{Cursor, SlotRun},
 };
 use crate::block_table::BlockId;
 
@@ -39,11 +39,11 @@ pub(crate) struct Need {
 /// its earlier need.
 #[derive(Debug)]
 pub(crate) struct Needs {
-    order: Order,
+    order: PassOrder,
     cursor: Cursor,
-    share: Share,
+    share: RankShare,
     batch: u64,
-    runs: Vec<Run>,
+    runs: Vec<SlotRun>,
     /// The window that was last seen in each domain of each source.
     seen: HashMap<(u32, u64), u64>,
     /// Until when blocks are held.
@@ -54,7 +54,7 @@ pub(crate) struct Needs {
 
 impl Needs {
     /// The needs from batch `start` on.
-    pub(crate) fn new(order: Order, start: u64, share: Share) -> Self {
+    pub(crate) fn new(order: PassOrder, start: u64, share: RankShare) -> Self {
         Self {
             cursor: order.cursor(),
             order,

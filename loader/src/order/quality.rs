@@ -5,7 +5,7 @@ use std::collections::HashSet;
 
 use serde::Serialize;
 
-use super::{Blocks, LastBatch, Orders, Units, Window};
+use super::{Blocks, LastBatch, Orders, ShuffleWindow, Units};
 
 /// Quality of the mix of batches when the samples are sorted by class, in classes of equal size:
 /// that is, when nothing but the order mixes them. A source that was shuffled when it was written
@@ -95,7 +95,7 @@ fn before(blocks: &Blocks) -> Vec<u64> {
 }
 
 fn numbers(
-    window: &Window,
+    window: &ShuffleWindow,
     positions: std::ops::Range<u64>,
     before: &[u64],
 ) -> impl Iterator<Item = u64> {

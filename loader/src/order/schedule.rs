@@ -1,6 +1,6 @@
 //! Number of samples that each source gives to each batch of a pass.
 
-use super::{batches::Batches, dataset_mixture::Cells};
+use super::{batches::Batches, dataset_mixture::MixtureCells};
 
 /// The batches of a pass and what they are made of.
 #[derive(Debug)]
@@ -9,7 +9,7 @@ pub(crate) struct Schedule {
     /// Samples each source has given before the pass.
     before: Vec<u64>,
     /// Source of each sample; none for a single source.
-    cells: Option<Cells>,
+    cells: Option<MixtureCells>,
 }
 
 impl Schedule {
@@ -23,7 +23,7 @@ impl Schedule {
     }
 
     /// Some samples of some sources, which gave `before` before this epoch.
-    pub(crate) fn mixed(batches: Batches, before: Vec<u64>, cells: Cells) -> Self {
+    pub(crate) fn mixed(batches: Batches, before: Vec<u64>, cells: MixtureCells) -> Self {
         Self {
             batches,
             before,

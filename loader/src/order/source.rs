@@ -5,11 +5,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 use super::{
     balance::Balance,
     blocks::Blocks,
-    deal::{Deal, Domains, Span},
-    packing::Packing,
-    permutation::{Key, Permutation},
+    deal::{Deal, Domains, WindowSpan},
+    packing::PackedBins,
+    permutation::{Permutation, PermutationKey},
     tokens::TokenWindows,
-    window::Window,
+    window::ShuffleWindow,
 };
 use crate::block_table::BlockId;
 
@@ -38,7 +38,7 @@ pub(crate) enum Units {
     /// Rows of blocks, of each class its share.
     Classes(Arc<Balance>),
     /// Documents in bins.
-    Bins(Arc<Packing>),
+    Bins(Arc<PackedBins>),
 }
 
 impl Units {
@@ -84,7 +84,7 @@ impl Units {
 
 /// The samples of one source, epoch after epoch: sample `i` is sample `i % n` of epoch `i / n`.
 #[derive(Debug)]
-pub(crate) struct Source {
+pub(crate) struct SampleSource {
     number: u32,
     units: Units,
     arrangement: Arrangement,
@@ -103,7 +103,7 @@ pub(crate) struct WindowName {
     pub(crate) domain: u32,
 }
 
-impl Source {
+impl SampleSource {
     /// Source `number`, which has at least one sample, in up to `domains` domains with windows of about
     /// `window_blocks` blocks; both are at least 1.
     pub(crate) fn new(
@@ -141,13 +141,13 @@ impl Source {
         &self.domains
     }
 
-    /// Numbers that [`Source::window_number`] stays below.
+    /// Numbers that [`SampleSource::window_number`] stays below.
     pub(crate) fn window_numbers(&self) -> u64 {
         u64::from(self.domains.count()) * u64::from(self.units.blocks().unit_count())
     }
 
     /// A number that no other window of the same epoch has.
-    pub(crate) fn window_number(&self, domain: u32, span: &Span) -> u64 {
+    pub(crate) fn window_number(&self, domain: u32, span: &WindowSpan) -> u64 {
         u64::from(domain) * u64::from(self.units.blocks().unit_count()) + span.units.start
     }
 
@@ -172,13 +172,13 @@ impl Source {
     }
 
     /// The window `span` of an epoch's deal.
-    pub(crate) fn window(&self, deal: &Deal, span: &Span, name: WindowName) -> Window {
+    pub(crate) fn window(&self, deal: &Deal, span: &WindowSpan, name: WindowName) -> ShuffleWindow {
         let WindowName { id, epoch, domain } = name;
         let samples = span.samples.end - span.samples.start;
         let numbers = [self.number.into(), epoch, domain.into(), span.units.start];
         let permutation = self.permutation(samples, "window", &numbers);
         let origin = (id, self.number, epoch);
-        Window::new(origin, &self.units, deal, span, permutation)
+        ShuffleWindow::new(origin, &self.units, deal, span, permutation)
     }
 
     /// When in the epoch, counted in samples, windows that hold samples of `block` begin and end.
@@ -197,7 +197,7 @@ impl Source {
     fn permutation(&self, count: u64, label: &str, numbers: &[u64]) -> Permutation {
         match self.arrangement {
             Arrangement::Shuffled { seed } => {
-                Permutation::new(count, Key::derive(seed, label, numbers))
+                Permutation::new(count, PermutationKey::derive(seed, label, numbers))
             }
             Arrangement::Sequential => Permutation::identity(count),
         }

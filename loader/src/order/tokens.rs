@@ -12,7 +12,7 @@ use crate::{block_table::BlockId, index::index};
 /// Position of a window of tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct TokenPlace {
-    /// Index of the block in which it begins, among [`Window::blocks`](super::Window::blocks).
+    /// Index of the block in which it begins, among [`ShuffleWindow::blocks`](super::ShuffleWindow::blocks).
     pub(crate) block: u32,
     /// Its first token, counted in that block.
     pub(crate) start: u32,

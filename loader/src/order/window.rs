@@ -5,8 +5,8 @@ use std::{collections::HashMap, ops::Range, sync::Arc};
 use super::{
     balance::ClassRows,
     blocks::Blocks,
-    deal::{Deal, Span},
-    packing::{Bins, Packing, Piece},
+    deal::{Deal, WindowSpan},
+    packing::{BinPiece, Bins, PackedBins},
     permutation::Permutation,
     source::Units,
     tokens::{TokenPlace, TokenWindows},
@@ -16,7 +16,7 @@ use crate::{block_table::BlockId, index::index};
 /// Position of a sample.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct WindowPlace {
-    /// Index of its block among [`Window::blocks`].
+    /// Index of its block among [`ShuffleWindow::blocks`].
     pub(crate) block: u32,
     /// Its row in the block.
     pub(crate) row: u32,
@@ -24,7 +24,7 @@ pub(crate) struct WindowPlace {
 
 /// The samples of some blocks in keyed order.
 #[derive(Debug)]
-pub(crate) struct Window {
+pub(crate) struct ShuffleWindow {
     /// Unique in a pass.
     pub(crate) id: u64,
     /// Source of the blocks.
@@ -40,15 +40,15 @@ pub(crate) struct Window {
 /// Kind of the samples.
 #[derive(Debug)]
 enum Content {
-    Rows(Rows),
+    Rows(WindowRows),
     Tokens {
-        rows: Rows,
+        rows: WindowRows,
         windows: Arc<TokenWindows>,
         /// Index of the block that follows each block, where it is here.
         next: Vec<u32>,
     },
     Classes {
-        rows: Rows,
+        rows: WindowRows,
         classes: ClassRows,
     },
     Bins {
@@ -63,7 +63,7 @@ const NONE: u32 = u32::MAX;
 
 /// Block of each sample, counted through the blocks in their order.
 #[derive(Debug)]
-enum Rows {
+enum WindowRows {
     Equal(EqualRows),
     Any(AnyRows),
 }
@@ -90,23 +90,23 @@ struct AnyRows {
     shift: u32,
 }
 
-impl Window {
+impl ShuffleWindow {
     /// The window `span` of `deal`; `permutation` gives the order of its samples.
     pub(crate) fn new(
         (id, source, epoch): (u64, u32, u64),
         units: &Units,
         deal: &Deal,
-        span: &Span,
+        span: &WindowSpan,
         permutation: Permutation,
     ) -> Self {
         let (blocks, content) = match units {
             Units::Rows(blocks) => {
-                let (list, rows) = Rows::new(blocks, deal, span);
+                let (list, rows) = WindowRows::new(blocks, deal, span);
                 (list, Content::Rows(rows))
             }
             Units::Tokens(windows) => tokens(windows, deal, span),
             Units::Classes(balance) => {
-                let (list, rows) = Rows::new(deal.blocks(), deal, span);
+                let (list, rows) = WindowRows::new(deal.blocks(), deal, span);
                 let classes = balance.rows(&list, epoch);
                 (list, Content::Classes { rows, classes })
             }
@@ -131,10 +131,10 @@ impl Window {
         places.reserve(index(positions.end - positions.start));
         match &self.content {
             // The kind of rows is looked at once, not for each sample.
-            Content::Rows(Rows::Equal(rows)) => self
+            Content::Rows(WindowRows::Equal(rows)) => self
                 .permutation
                 .for_each(positions, |sample| places.push(rows.place(sample))),
-            Content::Rows(Rows::Any(rows)) => self
+            Content::Rows(WindowRows::Any(rows)) => self
                 .permutation
                 .for_each(positions, |sample| places.push(rows.place(sample))),
             Content::Classes { rows, classes } => self.permutation.for_each(positions, |sample| {
@@ -199,7 +199,7 @@ impl Window {
     ///
     /// # Panics
     /// When the samples are no bins.
-    pub(crate) fn bin(&self, position: u64) -> &[Piece] {
+    pub(crate) fn bin(&self, position: u64) -> &[BinPiece] {
         let Content::Bins { bins, skipped } = &self.content else {
             unreachable!("an order has bins or another kind of sample, not both")
         };
@@ -210,8 +210,8 @@ impl Window {
     }
 }
 
-fn tokens(windows: &Arc<TokenWindows>, deal: &Deal, span: &Span) -> (Vec<BlockId>, Content) {
-    let (mut list, rows) = Rows::new(windows.blocks(), deal, span);
+fn tokens(windows: &Arc<TokenWindows>, deal: &Deal, span: &WindowSpan) -> (Vec<BlockId>, Content) {
+    let (mut list, rows) = WindowRows::new(windows.blocks(), deal, span);
     let mut numbers: HashMap<BlockId, u32> = list.iter().copied().zip(0..).collect();
     for block in list.clone() {
         for halo in windows.halo(block) {
@@ -231,7 +231,7 @@ fn tokens(windows: &Arc<TokenWindows>, deal: &Deal, span: &Span) -> (Vec<BlockId
     (list, content)
 }
 
-fn bins(packing: &Packing, deal: &Deal, span: &Span) -> (Vec<BlockId>, Content) {
+fn bins(packing: &PackedBins, deal: &Deal, span: &WindowSpan) -> (Vec<BlockId>, Content) {
     let mut packer = packing.packer();
     let mut list = Vec::new();
     let mut bins = Bins::default();
@@ -252,9 +252,9 @@ fn bins(packing: &Packing, deal: &Deal, span: &Span) -> (Vec<BlockId>, Content) 
     (list, Content::Bins { bins, skipped })
 }
 
-impl Rows {
+impl WindowRows {
     /// The blocks with samples in `span`, in dealt order, and where the samples are in them.
-    fn new(blocks: &Blocks, deal: &Deal, span: &Span) -> (Vec<BlockId>, Self) {
+    fn new(blocks: &Blocks, deal: &Deal, span: &WindowSpan) -> (Vec<BlockId>, Self) {
         let mut list = Vec::new();
         let mut before = Vec::new();
         let mut skipped = 0;
@@ -364,14 +364,17 @@ mod tests {
     use std::collections::BTreeSet;
 
     use super::*;
-    use crate::order::{deal::Domains, permutation::Key};
+    use crate::order::{deal::Domains, permutation::PermutationKey};
 
     /// Every place of every window of a source in two domains.
     fn check(rows: Vec<u32>, window_units: u64) {
         let blocks = Arc::new(Blocks::new(rows));
         let deal = Deal::new(
             Arc::clone(&blocks),
-            Permutation::new(blocks.unit_count().into(), Key::derive(3, "deal", &[])),
+            Permutation::new(
+                blocks.unit_count().into(),
+                PermutationKey::derive(3, "deal", &[]),
+            ),
         );
         let domains = Domains::new(blocks.samples(), 2, window_units);
         let mut seen = BTreeSet::new();
@@ -380,9 +383,10 @@ mod tests {
             while position < domains.taken(domain, blocks.samples()) {
                 let span = deal.span(&domains, domain, position);
                 let samples = span.samples.end - span.samples.start;
-                let permutation = Permutation::new(samples, Key::derive(1, "window", &[position]));
+                let permutation =
+                    Permutation::new(samples, PermutationKey::derive(1, "window", &[position]));
                 let units = Units::Rows(Arc::clone(&blocks));
-                let window = Window::new((0, 0, 0), &units, &deal, &span, permutation);
+                let window = ShuffleWindow::new((0, 0, 0), &units, &deal, &span, permutation);
                 let mut places = Vec::new();
                 window.places(0..samples / 2, &mut places);
                 window.places(samples / 2..samples, &mut places);

@@ -36,13 +36,13 @@ use crate::{
     assembly::{
         batch_task::BatchTask,
         block_types::LoadedRun,
-        fill::{Filler, Scratch},
-        pool::Pool,
+        fill::{FillScratch, Filler},
+        pool::ThreadPool,
         progress::Progress,
         ready_queue::{Outcome, ReadyQueue, ready_queue},
         ring::Ring,
         slab::{Slab, SlabShape},
-        turns::{Turn, Turns},
+        turns::{AwaitedTurn, Turns},
     },
     deliver::batch::Batch,
     metrics::{Meters, Timer},
@@ -71,7 +71,7 @@ struct Story {
 
 struct Pass {
     ring: Ring,
-    pool: Arc<Pool<Scratch>>,
+    pool: Arc<ThreadPool<FillScratch>>,
     done: Receiver<Outcome>,
     early: BTreeMap<u64, Result<Batch, Error>>,
     progress: Arc<Progress>,
@@ -82,7 +82,7 @@ struct Pass {
 /// Inputs of the assemble thread.
 struct Assembler {
     ring: Ring,
-    pool: Arc<Pool<Scratch>>,
+    pool: Arc<ThreadPool<FillScratch>>,
     filler: Arc<Filler>,
     done: ReadyQueue,
     progress: Arc<Progress>,
@@ -130,7 +130,11 @@ impl Pass {
             decode_starved: Timer,
         };
         let ring = Ring::new(SHAPE, story.slabs, None);
-        let pool = Arc::new(Pool::new(story.threads, story.threads, Arc::new(meters)));
+        let pool = Arc::new(ThreadPool::new(
+            story.threads,
+            story.threads,
+            Arc::new(meters),
+        ));
         pool.start().unwrap();
         let (ready_queue, done, _waker) = ready_queue();
         let (stop, stopped) = bounded(0);
@@ -173,7 +177,7 @@ impl Pass {
     }
 
     /// Ends the pass, as dropping the loader's iterator does. The pool stays.
-    fn finish(self) -> (Ring, Arc<Pool<Scratch>>) {
+    fn finish(self) -> (Ring, Arc<ThreadPool<FillScratch>>) {
         self.progress.cancel();
         drop(self.early);
         drop(self.stop);
@@ -360,7 +364,8 @@ fn turns_are_granted_until_the_caller_is_gone_and_the_thread_always_ends() {
                     let mut made = 0;
                     // A caller that does not end the pass takes all.
                     while (ends || made < taken)
-                        && turns.try_take(most).unwrap_or_else(|| turns.take(most)) == Turn::Granted
+                        && turns.try_take(most).unwrap_or_else(|| turns.take(most))
+                            == AwaitedTurn::Granted
                     {
                         made += 1;
                         ready.send(()).unwrap();

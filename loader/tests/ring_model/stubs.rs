@@ -8,7 +8,7 @@ pub(crate) mod deliver {
         use crate::assembly::{
             fill::Filled,
             mixup_plan::MixupPlan,
-            ring::{Lease, Ring},
+            ring::{Ring, SlabLease},
         };
 
         /// Position of rows among those of all ranks; empty, since there are no other ranks here.
@@ -16,7 +16,7 @@ pub(crate) mod deliver {
 
         #[derive(Debug)]
         pub(crate) struct BatchParts {
-            pub(crate) lease: Lease,
+            pub(crate) lease: SlabLease,
             pub(crate) kind: (),
             pub(crate) target: (),
             pub(crate) rows: usize,
@@ -80,12 +80,12 @@ pub(crate) mod mixup_plan {
 pub(crate) mod fill {
     use crate::{
         Error,
-        assembly::{block_types::LoadedRun, mixup_plan::MixupPlan, slab::Piece},
+        assembly::{block_types::LoadedRun, mixup_plan::MixupPlan, slab::SlabPiece},
         sync::thread,
     };
 
     #[derive(Default)]
-    pub(crate) struct Scratch(());
+    pub(crate) struct FillScratch(());
 
     #[derive(Debug, Default)]
     pub(crate) struct Filled(usize);
@@ -109,10 +109,10 @@ pub(crate) mod fill {
 
         pub(crate) fn fill(
             &self,
-            piece: &mut Piece,
+            piece: &mut SlabPiece,
             runs: Vec<LoadedRun>,
             _: Option<&MixupPlan>,
-            _: &mut Scratch,
+            _: &mut FillScratch,
         ) -> Result<Filled, Error> {
             let rows: u64 = runs
                 .iter()

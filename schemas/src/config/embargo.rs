@@ -63,8 +63,8 @@ impl Serialize for Embargo {
 
 impl<'de> Deserialize<'de> for Embargo {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Visitor;
-        impl de::Visitor<'_> for Visitor {
+        struct EmbargoVisitor;
+        impl de::Visitor<'_> for EmbargoVisitor {
             type Value = Embargo;
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str("a number of rows, or a span of time such as \"7d\"")
@@ -82,7 +82,7 @@ impl<'de> Deserialize<'de> for Embargo {
                 Ok(Embargo::Span(value.to_owned()))
             }
         }
-        deserializer.deserialize_any(Visitor)
+        deserializer.deserialize_any(EmbargoVisitor)
     }
 }
 

@@ -434,7 +434,7 @@ impl JsonSchema for FeatureConfig {
 
 /// The keys of all features in the order in which hashes of a dataset's settings hold them.
 #[derive(Serialize)]
-struct Written<'a> {
+struct FeatureKeys<'a> {
     name: &'a str,
     r#type: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -459,7 +459,7 @@ impl Serialize for FeatureConfig {
             Some(Lookback::Rows(rows)) => (None, Some(rows)),
             None => (None, None),
         };
-        let written = Written {
+        let written = FeatureKeys {
             name,
             r#type: feature.name(),
             column: feature.column(),

@@ -72,18 +72,18 @@ impl Loaded {
     /// ```
     #[must_use]
     pub fn error(&self, key: &str, reason: impl Into<String>) -> ConfigError {
-        let source = Source {
+        let source = ConfigSource {
             file: &self.file,
             text: &self.text,
             overrides: &self.overrides,
         };
-        source.error(key, reason.into(), &[(key, Part::Value)])
+        source.error(key, reason.into(), &[(key, PairPart::Value)])
     }
 }
 
 /// Text and overrides that a configuration is read from.
 #[derive(Clone, Copy)]
-struct Source<'a> {
+struct ConfigSource<'a> {
     file: &'a str,
     text: &'a str,
     overrides: &'a [Override],
@@ -91,14 +91,14 @@ struct Source<'a> {
 
 /// Part of a pair that an error is about.
 #[derive(Clone, Copy, PartialEq)]
-enum Part {
+enum PairPart {
     Key,
     Value,
 }
 
-impl Source<'_> {
+impl ConfigSource<'_> {
     /// An error about `key`, marked at the first of `places` that the file has. A value of an override is shown as that.
-    fn error(&self, key: &str, reason: String, places: &[(&str, Part)]) -> ConfigError {
+    fn error(&self, key: &str, reason: String, places: &[(&str, PairPart)]) -> ConfigError {
         let is_set = |item: &&Override| {
             let rest = key.strip_prefix(item.key.as_str());
             rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
@@ -161,7 +161,7 @@ pub fn load(file: &str, text: &str, overrides: &[Override]) -> Result<Loaded, Co
             reason,
         })?;
     }
-    let source = Source {
+    let source = ConfigSource {
         file,
         text,
         overrides,
@@ -176,7 +176,7 @@ pub fn load(file: &str, text: &str, overrides: &[Override]) -> Result<Loaded, Co
     })
 }
 
-impl Source<'_> {
+impl ConfigSource<'_> {
     /// The error for a message of serde about the table or value at `path`.
     fn refused(&self, path: &str, message: &str) -> ConfigError {
         // Tables with a `type` put the rest of the path in front of the message.
@@ -192,8 +192,8 @@ impl Source<'_> {
             || message.starts_with("unknown field")
             || message.starts_with("this key belongs to");
         let part = match message.starts_with("unknown variant") || !is_about_key {
-            true => Part::Value,
-            false => Part::Key,
+            true => PairPart::Value,
+            false => PairPart::Key,
         };
         let reason = moved.unwrap_or_else(|| explain(message));
         let reason = match may_be_secret(&key) {
@@ -202,8 +202,8 @@ impl Source<'_> {
         };
         let parents = std::iter::successors(Some(parent(&key)), |path| Some(parent(path)));
         let parents = parents.take_while(|path| !path.is_empty());
-        let places: Vec<(&str, Part)> = std::iter::once((key.as_str(), part))
-            .chain(parents.map(|path| (path, Part::Key)))
+        let places: Vec<(&str, PairPart)> = std::iter::once((key.as_str(), part))
+            .chain(parents.map(|path| (path, PairPart::Key)))
             .collect();
         self.error(&key, reason, &places)
     }
@@ -471,7 +471,7 @@ fn index<'v>(items: &'v mut [toml::Value], key: &str) -> Result<&'v mut toml::Va
 }
 
 /// Bytes of the key or the value at `path`. A table has its key alone.
-fn span_of(text: &str, path: &str, part: Part) -> Option<Range<usize>> {
+fn span_of(text: &str, path: &str, part: PairPart) -> Option<Range<usize>> {
     enum Node<'a, 'i> {
         Table(&'a DeTable<'i>),
         Value(&'a DeValue<'i>),
@@ -494,7 +494,7 @@ fn span_of(text: &str, path: &str, part: Part) -> Option<Range<usize>> {
             }
             Node::Value(_) => return None,
         };
-        let is_value = part == Part::Value && !matches!(value.get_ref(), DeValue::Table(_));
+        let is_value = part == PairPart::Value && !matches!(value.get_ref(), DeValue::Table(_));
         span = if is_value { value.span() } else { of_key };
         node = Node::Value(value.get_ref());
     }

@@ -166,8 +166,8 @@ impl Serialize for TimeSpan {
 
 impl<'de> Deserialize<'de> for TimeSpan {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Visitor;
-        impl de::Visitor<'_> for Visitor {
+        struct SeriesVisitor;
+        impl de::Visitor<'_> for SeriesVisitor {
             type Value = TimeSpan;
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str("a span of time such as \"24h\"")
@@ -176,7 +176,7 @@ impl<'de> Deserialize<'de> for TimeSpan {
                 TimeSpan::parse(value).map_err(E::custom)
             }
         }
-        deserializer.deserialize_any(Visitor)
+        deserializer.deserialize_any(SeriesVisitor)
     }
 }
 

@@ -292,7 +292,7 @@ impl JsonSchema for SplitConfig {
 
 /// The keys of all rules in the order in which hashes of a dataset's settings hold them.
 #[derive(Serialize)]
-struct Written<'a> {
+struct SplitKeys<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     by: Option<&'static str>,
     train: f64,
@@ -320,7 +320,7 @@ struct Written<'a> {
 
 impl Serialize for SplitConfig {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let written = Written {
+        let written = SplitKeys {
             by: (!self.by.is_key()).then(|| self.by.name()),
             train: self.train,
             validation: self.validation,

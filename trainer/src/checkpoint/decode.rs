@@ -76,7 +76,7 @@ pub(crate) fn decode(url: &str, bytes: &[u8], expected: Expected<'_>) -> Result<
             header.tensor_hash
         )));
     }
-    let mut reader = Reader {
+    let mut reader = TensorReader {
         tensors,
         damaged: &damaged,
     };
@@ -106,12 +106,12 @@ fn is_as_written(text: &[u8], metadata: &Metadata) -> bool {
 }
 
 /// Takes tensors out of a file.
-struct Reader<'a, F> {
+struct TensorReader<'a, F> {
     tensors: BTreeMap<&'a str, TensorView<'a>>,
     damaged: &'a F,
 }
 
-impl<F: Fn(String) -> Error> Reader<'_, F> {
+impl<F: Fn(String) -> Error> TensorReader<'_, F> {
     fn has(&self, prefix: &str) -> bool {
         self.tensors.keys().any(|name| name.starts_with(prefix))
     }

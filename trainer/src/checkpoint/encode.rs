@@ -41,13 +41,13 @@ pub(crate) struct Frozen {
 
 /// One tensor: a shape and some of the numbers of a bucket.
 #[derive(Clone, Debug)]
-struct Part {
+struct TensorPart {
     shape: Vec<usize>,
     numbers: Numbers,
     range: Range<usize>,
 }
 
-impl AsRef<[u8]> for Part {
+impl AsRef<[u8]> for TensorPart {
     fn as_ref(&self) -> &[u8] {
         bytemuck::cast_slice(&self.numbers[self.range.clone()])
     }
@@ -66,7 +66,7 @@ pub(crate) fn encode(layout: &[Parameter], frozen: Frozen) -> Vec<Bytes> {
     file(file_header(&tensors, Some(entries)), tensors)
 }
 
-fn tensors(layout: &[Parameter], frozen: &Frozen) -> BTreeMap<String, Part> {
+fn tensors(layout: &[Parameter], frozen: &Frozen) -> BTreeMap<String, TensorPart> {
     let mut tensors = BTreeMap::new();
     let different = |best: &&Numbers| {
         bytemuck::cast_slice::<f32, u8>(best) != bytemuck::cast_slice::<f32, u8>(&frozen.parameters)
@@ -78,7 +78,7 @@ fn tensors(layout: &[Parameter], frozen: &Frozen) -> BTreeMap<String, Part> {
     ];
     for (prefix, numbers) in buckets {
         for (parameter, numbers) in layout.iter().zip(numbers.into_iter().cycle()) {
-            let part = Part {
+            let part = TensorPart {
                 shape: parameter.shape.clone(),
                 numbers: Arc::clone(numbers),
                 range: parameter.range.clone(),
@@ -91,10 +91,10 @@ fn tensors(layout: &[Parameter], frozen: &Frozen) -> BTreeMap<String, Part> {
 }
 
 /// The tensors of some of the optimizer's state.
-fn flat(state: &[(String, Numbers)]) -> impl Iterator<Item = (String, Part)> {
+fn flat(state: &[(String, Numbers)]) -> impl Iterator<Item = (String, TensorPart)> {
     let some = state.iter().filter(|(_, numbers)| !numbers.is_empty());
     some.map(|(name, numbers)| {
-        let part = Part {
+        let part = TensorPart {
             shape: vec![numbers.len()],
             range: 0..numbers.len(),
             numbers: Arc::clone(numbers),
@@ -110,7 +110,7 @@ pub(super) fn state(state: &[(String, Numbers)]) -> Vec<Bytes> {
     file(header, tensors)
 }
 
-fn file(header: Vec<u8>, tensors: BTreeMap<String, Part>) -> Vec<Bytes> {
+fn file(header: Vec<u8>, tensors: BTreeMap<String, TensorPart>) -> Vec<Bytes> {
     let mut parts = vec![header.into()];
     parts.extend(tensors.into_values().map(Bytes::from_owner));
     parts
@@ -118,7 +118,7 @@ fn file(header: Vec<u8>, tensors: BTreeMap<String, Part>) -> Vec<Bytes> {
 
 /// Header before the tensors: the length of a JSON text, and the text, padded with spaces.
 fn file_header(
-    tensors: &BTreeMap<String, Part>,
+    tensors: &BTreeMap<String, TensorPart>,
     entries: Option<HashMap<String, String>>,
 ) -> Vec<u8> {
     let mut end = 0;

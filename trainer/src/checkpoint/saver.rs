@@ -84,7 +84,7 @@ fn copied(memory: &mut Numbers, values: &[f32]) -> Numbers {
 
 /// Content to write.
 #[derive(Debug)]
-pub(crate) struct Job {
+pub(crate) struct SaveJob {
     /// The metrics up to the checkpoint, which are written first, by the rank that has them.
     pub(crate) log: Option<Arc<LogFile>>,
     /// This rank's share of the optimizer's state, where there is such.
@@ -95,7 +95,7 @@ pub(crate) struct Job {
     pub(crate) best: Option<Frozen>,
 }
 
-/// Result of a [`Job`].
+/// Result of a [`SaveJob`].
 #[derive(Debug)]
 pub(crate) struct Saved {
     /// Step and epoch of the checkpoint, if there was one and it is durable.
@@ -106,7 +106,7 @@ pub(crate) struct Saved {
     pub(crate) failure: Option<Error>,
 }
 
-/// A [`Job`] that lacks the numbers.
+/// A [`SaveJob`] that lacks the numbers.
 #[derive(Debug)]
 pub(crate) struct Due {
     pub(crate) log: Option<Arc<LogFile>>,
@@ -123,9 +123,9 @@ impl Due {
     }
 
     /// With the numbers, where there are some.
-    pub(crate) fn with(self, copied: Option<Copied>) -> Job {
+    pub(crate) fn with(self, copied: Option<Copied>) -> SaveJob {
         let checkpoint = self.checkpoint.zip(copied);
-        Job {
+        SaveJob {
             log: self.log,
             state: self.state,
             checkpoint: checkpoint.map(|((header, best), copied)| Frozen {
@@ -140,7 +140,7 @@ impl Due {
     }
 }
 
-impl Job {
+impl SaveJob {
     fn run(self, checkpoints: &Checkpoints) -> Saved {
         let mut saved = Saved {
             checkpoint: None,
@@ -203,7 +203,7 @@ impl Saver {
     ///
     /// # Panics
     /// When a job is under way: [`wait`](Self::wait) for it.
-    pub(crate) fn start(&mut self, job: Job) {
+    pub(crate) fn start(&mut self, job: SaveJob) {
         assert!(self.under_way.is_none(), "one job at a time");
         let checkpoints = self.checkpoints.clone();
         self.under_way = Some(self.folder.background(move || job.run(&checkpoints)));

@@ -24,7 +24,7 @@ use super::{
 use crate::{
     error::Error,
     optimizer::{StateBucket, StateLayout},
-    parallel::Place,
+    parallel::RankPlace,
 };
 
 /// Times between looks whether the others have written theirs.
@@ -46,7 +46,7 @@ impl StateFile {
     /// The file of the rank at this place. Reads every number once, to hash it.
     pub(crate) fn new(
         at: (Step, Epoch),
-        Place { rank, world }: Place,
+        RankPlace { rank, world }: RankPlace,
         state: &[(String, Numbers)],
     ) -> Self {
         let parts = encode::state(state);

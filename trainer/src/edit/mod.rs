@@ -23,21 +23,21 @@ use feedline_schemas::{
     manifest::Split,
 };
 
-use self::{draw::Draw, perplexity::Histogram};
+use self::{draw::Draw, perplexity::PerplexityHistogram};
 use crate::{
     Context, Group,
-    engine::Engine,
+    engine::ModelEngine,
     error::Error,
     evaluate,
     model::Shape,
-    opened::Opened,
-    pieces::{LanguageModel, Piece, pieces},
+    opened::OpenedDataset,
+    pieces::{DocumentPiece, LanguageModel, pieces},
 };
 
 /// A trained model that edits texts, and what it found in those it was given.
 #[derive(Debug)]
 pub struct Prior {
-    engine: Engine,
+    engine: ModelEngine,
     bucket: Vec<f32>,
     context: usize,
     vocabulary: usize,
@@ -46,13 +46,13 @@ pub struct Prior {
     /// URL of the weights, for messages.
     checkpoint: String,
     counts: EditCounts,
-    before: Histogram,
-    after: Histogram,
+    before: PerplexityHistogram,
+    after: PerplexityHistogram,
 }
 
 /// Result of the model for a piece.
 #[derive(Clone, Debug, Default)]
-struct Found {
+struct PieceResult {
     /// Sum of `-ln p`.
     loss: f64,
     over: u64,
@@ -82,7 +82,7 @@ impl Prior {
             group: Group::alone(),
             ..context.clone()
         };
-        let opened = Opened::open(config, context, &[Split::Train])?;
+        let opened = OpenedDataset::open(config, context, &[Split::Train])?;
         let _runtime = opened.runtime.enter();
         let engine = opened.engine(None)?;
         let (checkpoint, snapshot) = evaluate::best(&opened, &engine)?;
@@ -95,7 +95,7 @@ impl Prior {
     }
 
     fn new(
-        engine: Engine,
+        engine: ModelEngine,
         bucket: Vec<f32>,
         [context, vocabulary]: [usize; 2],
         draw: Draw,
@@ -116,8 +116,8 @@ impl Prior {
             reference,
             checkpoint,
             counts: EditCounts::default(),
-            before: Histogram::default(),
-            after: Histogram::default(),
+            before: PerplexityHistogram::default(),
+            after: PerplexityHistogram::default(),
         }
     }
 
@@ -146,8 +146,9 @@ impl Prior {
         for (place, id) in found.iter().flat_map(|found| &found.redrawn) {
             ids[*place] = *id;
         }
-        let is_other = |piece: &&Piece| ids[piece.ids.clone()] != documents.ids[piece.ids.clone()];
-        let other: Vec<Piece> = pieces.iter().filter(is_other).cloned().collect();
+        let is_other =
+            |piece: &&DocumentPiece| ids[piece.ids.clone()] != documents.ids[piece.ids.clone()];
+        let other: Vec<DocumentPiece> = pieces.iter().filter(is_other).cloned().collect();
         let losses = self.model().each_piece(&ids, &other, |piece, scores| {
             self.model()
                 .losses(&ids, piece, scores)
@@ -174,7 +175,7 @@ impl Prior {
         Ok(ids)
     }
 
-    fn count(&mut self, found: &Found, predicted: usize, before: &[u32]) {
+    fn count(&mut self, found: &PieceResult, predicted: usize, before: &[u32]) {
         let changed = found.redrawn.iter().filter(|(at, id)| before[*at] != *id);
         self.counts.predicted += predicted as u64;
         self.counts.over += found.over;
@@ -203,8 +204,8 @@ impl Prior {
     }
 
     /// Measures a piece, and draws its tokens.
-    fn look(&self, ids: &[u32], piece: &Piece, scores: &[f32]) -> Found {
-        let mut found = Found::default();
+    fn look(&self, ids: &[u32], piece: &DocumentPiece, scores: &[f32]) -> PieceResult {
+        let mut found = PieceResult::default();
         for (i, (scores, loss)) in self.model().losses(ids, piece, scores).enumerate() {
             found.loss += loss;
             if (-loss).exp() < self.draw.threshold() || !loss.is_finite() {

@@ -13,14 +13,14 @@ const COUNTERS: usize = 1 << 16;
 
 /// Perplexities of windows.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Histogram {
+pub(super) struct PerplexityHistogram {
     counters: Vec<u64>,
     windows: u64,
     tokens: u64,
     loss: f64,
 }
 
-impl Default for Histogram {
+impl Default for PerplexityHistogram {
     fn default() -> Self {
         Self {
             counters: vec![0; COUNTERS],
@@ -31,7 +31,7 @@ impl Default for Histogram {
     }
 }
 
-impl Histogram {
+impl PerplexityHistogram {
     /// Adds a window of so many tokens, at least one, with this sum of `-ln p`.
     #[expect(
         clippy::cast_possible_truncation,
@@ -84,7 +84,7 @@ mod tests {
         let means: Vec<f64> = (0..1234_u32)
             .map(|i| f64::from(i * 7919 % 1234) * 0.01)
             .collect();
-        let mut histogram = Histogram::default();
+        let mut histogram = PerplexityHistogram::default();
         for (i, mean) in means.iter().enumerate() {
             let tokens = i % 9 + 1;
             histogram.add(mean * exact_len(tokens), tokens);
@@ -108,7 +108,7 @@ mod tests {
 
     #[test]
     fn all_tokens_together_count_alike() {
-        let mut histogram = Histogram::default();
+        let mut histogram = PerplexityHistogram::default();
         histogram.add(9.0, 9);
         histogram.add(3.0, 1);
         let found = histogram.perplexities();
@@ -117,8 +117,11 @@ mod tests {
 
     #[test]
     fn nothing_has_no_perplexity_and_the_incredible_counts_as_the_last() {
-        assert_eq!(Histogram::default().perplexities(), Perplexities::default());
-        let mut histogram = Histogram::default();
+        assert_eq!(
+            PerplexityHistogram::default().perplexities(),
+            Perplexities::default()
+        );
+        let mut histogram = PerplexityHistogram::default();
         histogram.add(1e9, 1);
         assert!(histogram.perplexities().p50 > 7e13);
     }

@@ -7,7 +7,7 @@ use feedline_schemas::{
 
 use super::*;
 use crate::{
-    data::{Inputs, Samples, Targets},
+    data::{ModelInputs, Samples, Targets},
     models,
     number::exact_len,
     random::Stream,
@@ -56,7 +56,7 @@ fn prior(threads: usize, rule: EditRule, special: &[u32]) -> Prior {
                 .for_each(|w| *w *= gain);
         }
     }
-    let engine = Engine::with_threads(model, LossKind::CrossEntropy.into(), threads);
+    let engine = ModelEngine::with_threads(model, LossKind::CrossEntropy.into(), threads);
     let draw = Draw::new(rule, special).unwrap();
     let sizes = [CONTEXT, VOCABULARY];
     Prior::new(
@@ -71,10 +71,10 @@ fn prior(threads: usize, rule: EditRule, special: &[u32]) -> Prior {
 /// Probabilities of the token after `ids`, at most as many as the model reads.
 fn after(prior: &Prior, ids: &[u32]) -> Vec<f64> {
     let tokens = [ids, &[0]].concat();
-    let inputs = Inputs {
+    let inputs = ModelInputs {
         tokens: &tokens,
         length: tokens.len(),
-        ..Inputs::default()
+        ..ModelInputs::default()
     };
     let samples = Samples::new(1, inputs, Targets::None);
     let mut scores = Vec::new();

@@ -5,7 +5,7 @@ use std::{ops::Range, sync::Arc, thread};
 use burn::tensor::Tensor;
 
 use super::{
-    Engine,
+    ModelEngine,
     sections::{Gathering, Sections, add},
 };
 use crate::{
@@ -48,7 +48,7 @@ pub(super) struct ForwardPass {
 
 /// Sums over parts.
 #[derive(Debug)]
-struct Sums {
+struct PartSums {
     loss: f64,
     unsmoothed: f64,
     weight: f64,
@@ -56,7 +56,7 @@ struct Sums {
     buffers: Vec<f32>,
 }
 
-impl Sums {
+impl PartSums {
     fn add(&mut self, other: Self) {
         self.loss += other.loss;
         self.unsmoothed += other.unsmoothed;
@@ -65,7 +65,7 @@ impl Sums {
     }
 }
 
-impl Engine {
+impl ModelEngine {
     /// Computes the loss of each row, or of each predicted token, and writes the gradient of their sum over
     /// [`Computed::nominal`] into `gradient`.
     ///
@@ -154,10 +154,10 @@ impl Engine {
                 losses.extend(of_part);
                 sums
             });
-            sums.push(part, Sums::add);
+            sums.push(part, PartSums::add);
         });
         let mut buffers = vec![0.0; bucket.len() - self.model.layout().trained_len()];
-        let sums = sums.finish(Sums::add);
+        let sums = sums.finish(PartSums::add);
         if let Some(sums) = &sums {
             add(&mut buffers, &sums.buffers);
         }
@@ -222,7 +222,7 @@ impl Engine {
         nominal: f64,
         drawn: (Stream, Ghosts),
         harvest: Harvest,
-    ) -> (Vec<f32>, Sums) {
+    ) -> (Vec<f32>, PartSums) {
         let device = self.device.clone().autodiff();
         let ForwardPass {
             input,
@@ -246,7 +246,7 @@ impl Engine {
         }
         harvest.backward_done();
         let loss = loss::sum(&values);
-        let sums = Sums {
+        let sums = PartSums {
             loss,
             unsmoothed: unsmoothed.unwrap_or(loss),
             weight: self.weight(part),

@@ -9,7 +9,7 @@ use std::{
 
 use burn::tensor::Tensor;
 
-use super::Engine;
+use super::ModelEngine;
 use crate::{
     data::Samples,
     layers::Harvest,
@@ -44,7 +44,7 @@ fn add_to(sums: &mut BTreeMap<usize, Tensor<1>>, number: usize, value: Tensor<1>
     sums.insert(number, sum);
 }
 
-impl Engine {
+impl ModelEngine {
     /// As [`loss_and_gradient`](Self::loss_and_gradient), with weights that are on the device, one flat tensor per entry of
     /// the layout, and without waiting for any result.
     pub(crate) fn compute_on_device(

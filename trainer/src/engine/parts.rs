@@ -17,12 +17,12 @@ use rayon::{ThreadPool, ThreadPoolBuilder};
 
 use super::sections::InOrder;
 use crate::{
-    data::{Inputs, Samples},
+    data::{ModelInputs, Samples},
     layers::{Ghosts, Layout},
     model::Shape,
     models::{GHOST_IMAGES, GHOST_ROWS},
     number::{exact_len, single},
-    parallel::Place,
+    parallel::RankPlace,
 };
 
 /// Fewest rows of numbers in a part.
@@ -43,12 +43,12 @@ const PARTED_PARAMETERS_MAX: usize = 1 << 20;
 
 /// Threads for parts of batches.
 #[derive(Debug)]
-pub(super) struct Workers {
+pub(super) struct PartWorkers {
     /// Pools of one thread.
     pools: Vec<ThreadPool>,
 }
 
-impl Workers {
+impl PartWorkers {
     /// This many threads; fewer where the machine has no more, and with none the caller's.
     pub(super) fn new(threads: usize) -> Self {
         let name = |_| "trainer-part".to_owned();
@@ -111,7 +111,7 @@ impl Workers {
 /// A model that normalises over rows does so over ghost batches, whose number is a power of two that follows from its
 /// configuration and the rows of a full batch. A part is one of them or several, on every machine.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Cut {
+pub(crate) struct BatchCut {
     /// Fewest parts of a global batch, a power of two.
     pub(crate) least: usize,
     /// True when the shape may ask for more of them: a batch that several threads compute is split.
@@ -121,7 +121,7 @@ pub(crate) struct Cut {
     /// Rows of a global batch: a smaller one has as many parts, so that ranks which divide those of one divide those of all.
     pub(crate) whole: usize,
     /// Whose parts.
-    pub(crate) place: Place,
+    pub(crate) place: RankPlace,
     /// True for a model that normalises over rows.
     pub(crate) normalises: bool,
     /// Rows of a full batch, which give the number of ghost batches; 0 where each batch has its own
@@ -131,14 +131,14 @@ pub(crate) struct Cut {
     pub(crate) ghost_rows: usize,
 }
 
-impl Cut {
+impl BatchCut {
     /// The shape's parts, on one rank.
     pub(crate) const BY_SHAPE: Self = Self {
         least: 1,
         by_shape: true,
         rows_max: usize::MAX,
         whole: 0,
-        place: Place::ALONE,
+        place: RankPlace::ALONE,
         normalises: false,
         full: 0,
         ghost_rows: 0,
@@ -265,7 +265,7 @@ impl Cut {
     /// This rank's parts, in rows of `samples`, for a model with so many parameters. Some may be without rows.
     pub(super) fn parts(self, samples: Samples<'_>, parameters: usize) -> Vec<Range<usize>> {
         let (shape, rows) = (shape(samples), samples.rows());
-        let Place { rank, world } = self.place;
+        let RankPlace { rank, world } = self.place;
         let (first, of) = (samples.first_row(), samples.global_rows());
         if let Some(parts) = self.shared(shape, of, parameters) {
             let each = parts / world;
@@ -282,7 +282,7 @@ impl Cut {
 
 /// Shape of the samples of a batch.
 fn shape(samples: Samples<'_>) -> Shape {
-    let Inputs {
+    let ModelInputs {
         features,
         sides: [height, width],
         length,
@@ -373,15 +373,15 @@ mod tests {
         let x = vec![0.0; 1000];
         let samples = Samples::of_rows(&x, 1, Targets::Numbers(&x));
         let parts = |least| {
-            let cut = Cut {
+            let cut = BatchCut {
                 least,
                 by_shape: false,
-                ..Cut::BY_SHAPE
+                ..BatchCut::BY_SHAPE
             };
             cut.parts(samples, 10).len()
         };
         assert_eq!([parts(1), parts(2)], [1, 2]);
-        assert_eq!(Cut::BY_SHAPE.parts(samples, 10).len(), 4);
+        assert_eq!(BatchCut::BY_SHAPE.parts(samples, 10).len(), 4);
     }
 
     /// First rows in the global batch, and rows, of the parts of all ranks.
@@ -390,12 +390,12 @@ mod tests {
         let rank_parts = |rank: usize| {
             let first = rank * rows / world;
             let len = (rank + 1) * rows / world - first;
-            let place = Place { rank, world };
+            let place = RankPlace { rank, world };
             let samples = Samples::of_rows(&x[..len], 1, Targets::Numbers(&x[..len]));
-            let cut = Cut {
+            let cut = BatchCut {
                 least,
                 place,
-                ..Cut::BY_SHAPE
+                ..BatchCut::BY_SHAPE
             };
             let parts = cut.parts(samples.within(first, rows), 10);
             let parts = parts.into_iter();
@@ -422,9 +422,9 @@ mod tests {
         let x = vec![0.0; 228];
         let parts = |whole| {
             let samples = Samples::of_rows(&x, 1, Targets::Numbers(&x));
-            let cut = Cut {
+            let cut = BatchCut {
                 whole,
-                ..Cut::BY_SHAPE
+                ..BatchCut::BY_SHAPE
             };
             cut.parts(samples, 10).len()
         };
@@ -432,7 +432,7 @@ mod tests {
     }
 
     /// The cut of a perceptron with this norm, where a full batch has `full` rows.
-    fn with_norm(norm: NormKind, full: usize, ghost_batch: Option<u32>) -> Cut {
+    fn with_norm(norm: NormKind, full: usize, ghost_batch: Option<u32>) -> BatchCut {
         let config = TrainConfig {
             model: ModelConfig {
                 norm: Some(norm),
@@ -442,11 +442,11 @@ mod tests {
             ..TrainConfig::default()
         };
         let filled = models::filled(&config);
-        let cut = Cut {
+        let cut = BatchCut {
             whole: full,
             full,
             ghost_rows: filled.ghost_batch.unwrap_or(0) as usize,
-            ..Cut::BY_SHAPE
+            ..BatchCut::BY_SHAPE
         };
         cut.of_model(models::build(&filled, ROWS, 1).unwrap().layout())
     }
@@ -454,7 +454,7 @@ mod tests {
     #[test]
     fn a_batch_of_a_model_that_normalises_has_the_ghost_batches_of_a_full_one() {
         let x = vec![0.0; 512];
-        let of = |cut: Cut, rows: usize| {
+        let of = |cut: BatchCut, rows: usize| {
             let samples = Samples::of_rows(&x[..rows], 1, Targets::Numbers(&x[..rows]));
             [cut.parts(samples, 10).len(), cut.ghosts(samples, 10).count]
         };
@@ -463,12 +463,12 @@ mod tests {
         // A part may be several ghost batches, and no ghost batch is split.
         assert_eq!(of(batch(Some(16)), 512), [4, 32]);
         assert_eq!(of(batch(Some(512)), 512), [1, 1]);
-        let whole = Cut {
+        let whole = BatchCut {
             by_shape: false,
             ..batch(None)
         };
         assert_eq!(of(whole, 512), [1, 4], "a GPU has the same ones");
-        let small = Cut {
+        let small = BatchCut {
             rows_max: 64,
             ..batch(None)
         };
@@ -487,8 +487,8 @@ mod tests {
                 let len = (rank + 1) * rows / world - first;
                 let samples = Samples::of_rows(&x[..len], 1, Targets::Numbers(&x[..len]));
                 let samples = samples.within(first, rows);
-                let cut = Cut {
-                    place: Place { rank, world },
+                let cut = BatchCut {
+                    place: RankPlace { rank, world },
                     ..with_norm(NormKind::Batch, 512, Some(32))
                 };
                 let ghosts = cut.ghosts(samples, 10);
@@ -534,11 +534,11 @@ mod tests {
         ] {
             let x = vec![0.0; rows / world];
             let samples = Samples::of_rows(&x, 1, Targets::Numbers(&x)).within(0, rows);
-            let place = Place { rank: 0, world };
-            let cut = Cut {
+            let place = RankPlace { rank: 0, world };
+            let cut = BatchCut {
                 rows_max,
                 place,
-                ..Cut::BY_SHAPE
+                ..BatchCut::BY_SHAPE
             };
             let parts = cut.parts(samples, 10);
             assert!(parts.iter().all(|part| part.len() <= rows_max), "{parts:?}");

@@ -10,12 +10,12 @@ use super::{
     *,
 };
 use crate::{
-    data::{Inputs, Targets},
+    data::{ModelInputs, Targets},
     loss,
     model::Shape,
     models,
     number::single,
-    parallel::{Place, Tree},
+    parallel::{RankPlace, Tree},
     random::Stream,
     settings,
     testing::uniform,
@@ -87,14 +87,20 @@ fn erf(x: f64) -> f64 {
     sum * 2.0 / std::f64::consts::PI.sqrt()
 }
 
-fn engine(inputs: usize, hidden: &[u32], outputs: usize, dropout: f64, loss: LossKind) -> Engine {
+fn engine(
+    inputs: usize,
+    hidden: &[u32],
+    outputs: usize,
+    dropout: f64,
+    loss: LossKind,
+) -> ModelEngine {
     let config = ModelConfig {
         hidden: Some(hidden.to_vec()),
         dropout,
         ..ModelConfig::default()
     };
     let shape = Shape::Rows { features: inputs };
-    Engine::new(models::build(&config, shape, outputs).unwrap(), loss.into())
+    ModelEngine::new(models::build(&config, shape, outputs).unwrap(), loss.into())
 }
 
 fn stream(step: u64) -> Stream {
@@ -167,7 +173,7 @@ fn gradient_of_a_batch_in_parts_equals_finite_differences() {
 /// Losses and gradient of one step on a batch of several parts, as bits.
 fn bits(threads: usize, rows: usize, dropout: f64) -> Vec<u32> {
     let model = engine(24, &[256, 256], 1, dropout, LossKind::Mse).model;
-    let engine = Engine::with_threads(model, LossKind::Mse.into(), threads);
+    let engine = ModelEngine::with_threads(model, LossKind::Mse.into(), threads);
     let bucket = engine.model().initial(Seed::new(2));
     let (x, y) = (uniform(24 * rows, 54), uniform(rows, 55));
     let samples = Samples::of_rows(&x, 24, Targets::Numbers(&y));
@@ -245,14 +251,14 @@ fn prediction_of_many_rows_comes_in_row_order() {
 }
 
 /// A perceptron with one hidden layer of three and a batch norm.
-fn normed(threads: usize) -> Engine {
+fn normed(threads: usize) -> ModelEngine {
     let config = ModelConfig {
         hidden: Some(vec![3]),
         norm: Some(NormKind::Batch),
         ..ModelConfig::default()
     };
     let model = models::build(&config, Shape::Rows { features: 2 }, 1).unwrap();
-    Engine::with_threads(model, LossKind::Mse.into(), threads)
+    ModelEngine::with_threads(model, LossKind::Mse.into(), threads)
 }
 
 #[test]
@@ -315,31 +321,31 @@ impl Mixed {
     }
 
     fn images(&self) -> Samples<'_> {
-        let images = Inputs {
+        let images = ModelInputs {
             pixels: &self.pixels,
             sides: [8, 8],
-            ..Inputs::default()
+            ..ModelInputs::default()
         };
         Samples::new(70, images, Targets::Classes(&self.classes))
     }
 
     fn tokens(&self) -> Samples<'_> {
-        let tokens = Inputs {
+        let tokens = ModelInputs {
             tokens: &self.ids,
             segments: &self.segments,
             positions: &self.positions,
             length: 301,
-            ..Inputs::default()
+            ..ModelInputs::default()
         };
         Samples::new(10, tokens, Targets::None)
     }
 }
 
 /// An engine for a model of `config`.
-fn engine_of(config: &TrainConfig, shape: Shape, threads: usize) -> Engine {
+fn engine_of(config: &TrainConfig, shape: Shape, threads: usize) -> ModelEngine {
     let model = models::build(&models::filled(config), shape, 5).unwrap();
     let passes = settings::passes(config, model.layout()).unwrap();
-    Engine::with_threads(model, LossKind::CrossEntropy.into(), threads).with_passes(passes)
+    ModelEngine::with_threads(model, LossKind::CrossEntropy.into(), threads).with_passes(passes)
 }
 
 /// Result of a step of a model of `config`, as bits.
@@ -384,16 +390,16 @@ fn images_and_tokens_give_the_same_bits_on_any_number_of_threads() {
 
 /// Contribution of a rank to a step on a batch of eight parts or more: loss, weight, gradient and
 /// buffers.
-fn of_rank(kind: ModelKind, shape: Shape, batch: Samples<'_>, place: Place) -> Vec<f64> {
+fn of_rank(kind: ModelKind, shape: Shape, batch: Samples<'_>, place: RankPlace) -> Vec<f64> {
     let config = TrainConfig {
         model: of_kind(kind),
         ..TrainConfig::default()
     };
     let model = models::build(&models::filled(&config), shape, 5).unwrap();
-    let engine = Engine::new(model, LossKind::CrossEntropy.into()).with_cut(Cut {
+    let engine = ModelEngine::new(model, LossKind::CrossEntropy.into()).with_cut(BatchCut {
         least: 8,
         place,
-        ..Cut::BY_SHAPE
+        ..BatchCut::BY_SHAPE
     });
     let bucket = engine.model().initial(Seed::new(2));
     let mut gradient = vec![0.0; bucket.len()];
@@ -417,7 +423,7 @@ fn ranks_that_divide_the_parts_add_up_to_the_bits_of_one() {
         (ModelKind::Cnn, Mixed::IMAGES, mixed.images()),
         (ModelKind::Transformer, Mixed::TOKENS, mixed.tokens()),
     ] {
-        let alone = of_rank(kind, shape, batch, Place::ALONE);
+        let alone = of_rank(kind, shape, batch, RankPlace::ALONE);
         // Sums beyond loss and weight are in f32.
         let add = |sum: &mut Vec<f64>, part: Vec<f64>| {
             for (at, (sum, part)) in sum.iter_mut().zip(part).enumerate() {
@@ -430,7 +436,7 @@ fn ranks_that_divide_the_parts_add_up_to_the_bits_of_one() {
         for world in [2, 4, 8] {
             let mut tree = Tree::default();
             for rank in 0..world {
-                let place = Place { rank, world };
+                let place = RankPlace { rank, world };
                 tree.push(Some(of_rank(kind, shape, batch, place)), add);
             }
             let together = tree.finish(add).unwrap();
@@ -529,10 +535,10 @@ fn print_peak_of_a_step(checkpoint: &[&str], freeze: &[&str]) {
         ..TrainConfig::default()
     };
     let ids: Vec<u32> = (0..8 * 129).map(|i| i % 64).collect();
-    let tokens = Inputs {
+    let tokens = ModelInputs {
         tokens: &ids,
         length: 129,
-        ..Inputs::default()
+        ..ModelInputs::default()
     };
     let shape = Shape::Tokens {
         length: 128,
@@ -603,7 +609,7 @@ fn steps_per_second() {
         (2, 4096, 0.1),
     ] {
         let model = engine(64, &[256, 256], 1, dropout, LossKind::Mse).model;
-        let engine = Engine::with_threads(model, LossKind::Mse.into(), threads);
+        let engine = ModelEngine::with_threads(model, LossKind::Mse.into(), threads);
         let mut bucket = engine.model().initial(Seed::new(2));
         let (x, y) = (uniform(64 * rows, 54), uniform(rows, 55));
         let samples = Samples::of_rows(&x, 64, Targets::Numbers(&y));
@@ -637,17 +643,17 @@ fn images_and_tokens_per_second() {
     let clock = SystemClock;
     let pixels = vec![77; 128 * 28 * 28 * 3];
     let classes = vec![1; 128];
-    let images = Inputs {
+    let images = ModelInputs {
         pixels: &pixels,
         sides: [28, 28],
-        ..Inputs::default()
+        ..ModelInputs::default()
     };
     let images = Samples::new(128, images, Targets::Classes(&classes));
     let ids: Vec<u32> = (0..16 * 129).map(|i| i % 500).collect();
-    let tokens = Inputs {
+    let tokens = ModelInputs {
         tokens: &ids,
         length: 129,
-        ..Inputs::default()
+        ..ModelInputs::default()
     };
     let tokens = Samples::new(16, tokens, Targets::None);
     let shapes = [
@@ -676,7 +682,7 @@ fn images_and_tokens_per_second() {
             ..TrainConfig::default()
         };
         let model = models::build(&models::filled(&config), shape, 512).unwrap();
-        let engine = Engine::with_threads(model, LossKind::CrossEntropy.into(), 1);
+        let engine = ModelEngine::with_threads(model, LossKind::CrossEntropy.into(), 1);
         let bucket = engine.model().initial(Seed::new(2));
         let mut gradient = vec![0.0; bucket.len()];
         let start = clock.monotonic();

@@ -91,13 +91,16 @@ fn divergences(config: &GuardConfig, noise: Noise, course: Course, steps: u64) -
     let mut state = GuardState::default();
     let see = |step: &u64| {
         let (loss, rate) = course(noise, *step);
-        let seen = Seen {
+        let seen = SeenBatch {
             step: Step::new(*step),
             loss,
             norm: 1.0,
             rate,
         };
-        let diverged = matches!(look(config, &mut state, seen), Verdict::Diverged { .. });
+        let diverged = matches!(
+            look(config, &mut state, seen),
+            UpdateVerdict::Diverged { .. }
+        );
         if diverged {
             state.spikes.clear();
         }
@@ -147,13 +150,16 @@ fn losses_that_jump_and_stay_are_found() {
                 } else {
                     1.0
                 };
-            let seen = Seen {
+            let seen = SeenBatch {
                 step: Step::new(step),
                 loss: level * noise.around_1(step, sigma),
                 norm: 1.0,
                 rate: 0.1,
             };
-            matches!(look(&config, &mut state, seen), Verdict::Diverged { .. })
+            matches!(
+                look(&config, &mut state, seen),
+                UpdateVerdict::Diverged { .. }
+            )
         });
         found += u64::from(divergence.is_some_and(|step| step >= begin));
     }
@@ -162,8 +168,8 @@ fn losses_that_jump_and_stay_are_found() {
     assert!(share >= 0.99, "{share}");
 }
 
-fn seen(step: u64, loss: f64, norm: f64) -> Seen {
-    Seen {
+fn seen(step: u64, loss: f64, norm: f64) -> SeenBatch {
+    SeenBatch {
         step: Step::new(step),
         loss,
         norm,
@@ -181,16 +187,16 @@ fn nothing_counts_before_the_window_is_full_and_one_spike_is_only_told() {
     let mut look = |step, loss, norm| look(&config, &mut state, seen(step, loss, norm));
     let normal = [1.0, 1.1, 100.0, 0.9];
     for (step, loss) in (1..).zip(normal) {
-        assert_eq!(look(step, loss, 1.0), Verdict::Fine);
+        assert_eq!(look(step, loss, 1.0), UpdateVerdict::Fine);
     }
     for step in 5..9 {
-        assert_eq!(look(step, 1.0, 1.0), Verdict::Fine);
+        assert_eq!(look(step, 1.0, 1.0), UpdateVerdict::Fine);
     }
-    let alarm = |what, value, mean| Verdict::Alarm(Alarm { what, value, mean });
+    let alarm = |what, value, mean| UpdateVerdict::Alarm(Alarm { what, value, mean });
     assert_eq!(look(9, 3.1, 1.0), alarm("loss", 3.1, 1.0));
-    assert_eq!(look(10, 3.1, 1.0), Verdict::Fine, "told once");
-    assert_eq!(look(11, 1.0, 1.0), Verdict::Fine);
-    assert_eq!(look(12, 1.0, 1.0), Verdict::Fine);
+    assert_eq!(look(10, 3.1, 1.0), UpdateVerdict::Fine, "told once");
+    assert_eq!(look(11, 1.0, 1.0), UpdateVerdict::Fine);
+    assert_eq!(look(12, 1.0, 1.0), UpdateVerdict::Fine);
     assert_eq!(look(13, 1.0, 10.5), alarm("gradient norm", 10.5, 1.0));
 }
 
@@ -208,7 +214,7 @@ fn as_many_spikes_in_a_row_as_configured_are_a_divergence() {
         }
         for spike in 1..=u64::from(spike_steps) {
             let verdict = look(&config, &mut state, seen(4 + spike, 6.5, 1.0));
-            let diverged = verdict == Verdict::Diverged { mean: 2.0 };
+            let diverged = verdict == UpdateVerdict::Diverged { mean: 2.0 };
             assert_eq!(diverged, spike == u64::from(spike_steps));
         }
     }

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use crate::{
     error::{Error, config as wrong},
-    head::Head,
+    head::OutputHead,
     torch,
 };
 
@@ -26,7 +26,7 @@ impl Differences {
         &self,
         strict: bool,
         url: &str,
-        head: Option<&Head<'_>>,
+        head: Option<&OutputHead<'_>>,
     ) -> Result<(), Error> {
         if self.missing.is_empty() && self.left_over.is_empty() {
             return Ok(());

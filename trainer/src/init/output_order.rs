@@ -8,7 +8,7 @@ use super::{
 };
 use crate::{
     error::{Error, config as wrong},
-    head::{self, Head, Outputs},
+    head::{self, OutputHead, Outputs},
 };
 
 impl Weights {
@@ -21,7 +21,7 @@ impl Weights {
         &self,
         config: &InitConfig,
         classes: &[String],
-        head: Option<&Head<'_>>,
+        head: Option<&OutputHead<'_>>,
         warnings: &mut Warnings,
     ) -> Result<Option<Vec<usize>>, Error> {
         if classes.is_empty() {
@@ -98,7 +98,7 @@ impl Weights {
     pub(super) fn places_of_targets(
         &self,
         targets: &[String],
-        head: Option<&Head<'_>>,
+        head: Option<&OutputHead<'_>>,
         warnings: &mut Warnings,
     ) -> Result<Option<Vec<usize>>, Error> {
         let listed = head::list(targets);

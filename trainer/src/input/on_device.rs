@@ -8,7 +8,7 @@ use super::{
     positions::{in_pieces, narrow, signed},
 };
 use crate::{
-    data::Inputs,
+    data::ModelInputs,
     device::Upload as _,
     layers::Mask,
     model::{NextIds, TokenInput},
@@ -65,7 +65,12 @@ fn places([rows, length]: [usize; 2], device: &Device) -> Tensor<2, Int> {
 }
 
 /// Ids of packed rows or a stream; `plain` where each row is one piece from its beginning.
-pub(super) fn tokens(inputs: Inputs<'_>, rows: usize, plain: bool, device: &Device) -> TokenInput {
+pub(super) fn tokens(
+    inputs: ModelInputs<'_>,
+    rows: usize,
+    plain: bool,
+    device: &Device,
+) -> TokenInput {
     let length = inputs.length - 1;
     let before = |x: Tensor<2, Int>| x.narrow(1, 0, length);
     let after = |x: Tensor<2, Int>| x.narrow(1, 1, length);
@@ -105,7 +110,7 @@ pub(super) fn tokens(inputs: Inputs<'_>, rows: usize, plain: bool, device: &Devi
 }
 
 /// Whole texts, each with padding behind it.
-pub(super) fn texts(inputs: Inputs<'_>, lengths: &[u32], device: &Device) -> TokenInput {
+pub(super) fn texts(inputs: ModelInputs<'_>, lengths: &[u32], device: &Device) -> TokenInput {
     let (rows, length) = (lengths.len(), inputs.length);
     let positions = places([rows, length], device);
     let own = ids(lengths, rows, device).expand([rows, length]);

@@ -1,10 +1,10 @@
 //! Positions of token ids in their pieces, and ids as the numbers of tensors.
 
-use crate::data::Inputs;
+use crate::data::ModelInputs;
 
 /// Position of each id in its piece: a document that is longer than a row is split, and a model has
 /// positions for as many ids as it reads.
-pub(super) fn in_pieces(inputs: Inputs<'_>) -> Vec<u32> {
+pub(super) fn in_pieces(inputs: ModelInputs<'_>) -> Vec<u32> {
     let mut positions = inputs.positions.to_vec();
     let rows = positions.chunks_exact_mut(inputs.length);
     for (positions, segments) in rows.zip(inputs.segments.chunks_exact(inputs.length)) {

@@ -14,24 +14,24 @@ use super::{ChosenRun, dataset::Dataset, weights::read_kept_weights};
 use crate::{
     Context,
     checkpoint::Snapshot,
-    engine::Engine,
+    engine::ModelEngine,
     error::Error,
-    head::{self, Head, Outputs, match_classes_of},
+    head::{self, OutputHead, Outputs, match_classes_of},
     images, layers,
     model::Build,
     opened::engine_of,
-    plan::{Plan, feature_names},
+    plan::{RunPlan, feature_names},
     run_folder::RunFolder,
-    settings::Settings,
+    settings::TrainSettings,
     task::Task,
 };
 
 /// A model that a run has kept.
-pub(crate) struct Kept {
-    pub(crate) engine: Engine,
+pub(crate) struct KeptModel {
+    pub(crate) engine: ModelEngine,
     pub(crate) bucket: Vec<f32>,
     /// The plan of the data that it is used on.
-    pub(crate) plan: Plan,
+    pub(crate) plan: RunPlan,
     /// Place of the weights.
     pub(crate) checkpoint: String,
     /// Step and epoch of the weights.
@@ -40,7 +40,7 @@ pub(crate) struct Kept {
     pub(crate) warnings: Vec<Warning>,
 }
 
-impl Kept {
+impl KeptModel {
     /// Opens the model of a run for the data that it was trained on, or for the shards of a dataset.
     ///
     /// # Errors
@@ -94,7 +94,11 @@ fn read_task(
 }
 
 /// The plan of the data that the model is used on: those it was trained on, or a dataset.
-fn plan_for(chosen: &ChosenRun, trained: &Task, dataset: Option<&Dataset>) -> Result<Plan, Error> {
+fn plan_for(
+    chosen: &ChosenRun,
+    trained: &Task,
+    dataset: Option<&Dataset>,
+) -> Result<RunPlan, Error> {
     let (task, layout, url) = match dataset {
         None => (trained.clone(), &chosen.layout, &chosen.used.dataset),
         Some(dataset) => {
@@ -104,14 +108,14 @@ fn plan_for(chosen: &ChosenRun, trained: &Task, dataset: Option<&Dataset>) -> Re
             (task.of_manifest(manifest), &manifest.layout, &dataset.url)
         }
     };
-    let settings = Settings::resolve(&chosen.config, &task)?;
+    let settings = TrainSettings::resolve(&chosen.config, &task)?;
     // The configuration of a run has the statistics that its images were normalised by.
     let images = images::report(
         &settings.config().images,
         NormalizedBy::Given,
         &chosen.layout,
     );
-    Ok(Plan {
+    Ok(RunPlan {
         settings,
         task,
         layout: layout.clone(),
@@ -155,7 +159,7 @@ fn check_header(header: &CheckpointHeader, chosen: &ChosenRun, task: &Task) -> R
 /// Text that says why the outputs are for other data.
 fn match_outputs(
     trained: &Task,
-    plan: &Plan,
+    plan: &RunPlan,
     layout: &layers::Layout,
     bucket: &mut [f32],
 ) -> Result<(), String> {
@@ -168,7 +172,7 @@ fn match_outputs(
     }
     let outputs = match_classes_of("the run", trained.classes(), plan.task.classes())?;
     if let Outputs::Moved(places) = outputs {
-        let head = Head::of(layout, plan.outputs()).ok_or(
+        let head = OutputHead::of(layout, plan.outputs()).ok_or(
             "its classes are the dataset's in another order, and the model has no last layer with an output for each",
         )?;
         head.arrange(&places, bucket, |_| true);

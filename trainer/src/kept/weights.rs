@@ -4,9 +4,9 @@ use feedline_schemas::report::Warning;
 
 use crate::{
     checkpoint::{BEST_PATH, Checkpoints, Snapshot},
-    engine::Engine,
+    engine::ModelEngine,
     error::Error,
-    plan::Plan,
+    plan::RunPlan,
     run_folder::RunFolder,
 };
 
@@ -16,9 +16,9 @@ use crate::{
 /// # Errors
 /// [`Error::NoCheckpoint`], or what storage says.
 pub(crate) fn read_kept_weights(
-    plan: &Plan,
+    plan: &RunPlan,
     folder: &RunFolder,
-    engine: &Engine,
+    engine: &ModelEngine,
     usable: &dyn Fn(&Snapshot) -> Result<(), String>,
 ) -> Result<(String, Snapshot, Vec<Warning>), Error> {
     let parameters = engine.model().layout().entries();

@@ -17,17 +17,17 @@ use super::{
 
 /// Positions that each position attends to.
 #[derive(Clone, Debug)]
-pub struct Mask(Seen);
+pub struct Mask(MaskForm);
 
 #[derive(Clone, Debug)]
-enum Seen {
+enum MaskForm {
     /// A number added to the scores of a position, 0 or minus infinity: `[rows or 1, 1, length, length]`, on the processor.
     Added(Box<Tensor<4>>),
     /// On another device, which makes the mask of a block of positions at a time.
     Blocks(Visible),
 }
 
-impl Seen {
+impl MaskForm {
     /// The numbers that are added to scores.
     fn added(&self) -> Option<&Tensor<4>> {
         match self {
@@ -40,13 +40,15 @@ impl Seen {
 impl Mask {
     /// Each position looks at itself and those before it, on a device that is not the processor.
     pub(crate) const fn before() -> Self {
-        Self(Seen::Blocks(Visible::Before))
+        Self(MaskForm::Blocks(Visible::Before))
     }
 
     /// The same within each document of packed rows, by the number of each position's document, `[rows, length]`.
     pub(crate) fn within(segments: Tensor<2, Int>) -> Self {
         // No gradient flows through what is made of it.
-        Self(Seen::Blocks(Visible::Within(Box::new(segments.inner()))))
+        Self(MaskForm::Blocks(Visible::Within(Box::new(
+            segments.inner(),
+        ))))
     }
 
     /// Each position of `length` looks at itself and those before it.
@@ -58,7 +60,10 @@ impl Mask {
         let seen = |from: usize, to: usize| if to <= from { 0.0 } else { f32::NEG_INFINITY };
         let mask = (0..length * length).map(|i| seen(i / length, i % length));
         let data = TensorData::new(mask.collect::<Vec<f32>>(), [1, 1, length, length]);
-        Self(Seen::Added(Box::new(Tensor::upload(data, (device, dtype)))))
+        Self(MaskForm::Added(Box::new(Tensor::upload(
+            data,
+            (device, dtype),
+        ))))
     }
 
     /// The same within each document of packed rows: `segments` is `[rows, length]`, the number of each position's
@@ -87,7 +92,10 @@ impl Mask {
             }
         }
         let data = TensorData::new(mask, [rows, 1, length, length]);
-        Self(Seen::Added(Box::new(Tensor::upload(data, (device, dtype)))))
+        Self(MaskForm::Added(Box::new(Tensor::upload(
+            data,
+            (device, dtype),
+        ))))
     }
 }
 
@@ -294,10 +302,10 @@ impl Attention {
         let given = x.dtype();
         let qkv = self.qkv(pass, x, angles);
         let joined = match mask.map(|Mask(seen)| seen) {
-            Some(Seen::Blocks(visible)) => self.by_blocks(qkv, visible.clone()),
+            Some(MaskForm::Blocks(visible)) => self.by_blocks(qkv, visible.clone()),
             None if !is_processor(&qkv.device()) => self.by_blocks(qkv, Visible::All),
             added => {
-                let mask = added.and_then(Seen::added);
+                let mask = added.and_then(MaskForm::added);
                 let Heads { queries, keys } = self.heads;
                 kernel::attend(qkv, [queries, keys], mask).unwrap_or_else(|qkv| {
                     let [q, k, v] = blockwise::parts(&qkv, self.heads);

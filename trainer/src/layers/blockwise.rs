@@ -54,7 +54,7 @@ struct QueryBlock {
 
 /// Values that the gradient is computed from.
 #[derive(Clone, Debug)]
-struct Kept {
+struct ForwardValues {
     blockwise: Blockwise,
     qkv: Tensor<3>,
     y: Tensor<3>,
@@ -84,7 +84,7 @@ fn attend_on<B: Reach>(qkv: Tensor<3>, blockwise: &Blockwise) -> Tensor<3> {
     let prepared = attention.prepare::<NoCheckpointing>([x.node()]);
     B::back(match prepared.compute_bound().stateful() {
         OpsKind::Tracked(prepared) => {
-            let kept = Kept {
+            let kept = ForwardValues {
                 blockwise: blockwise.clone(),
                 qkv: plain,
                 y,
@@ -101,9 +101,9 @@ fn attend_on<B: Reach>(qkv: Tensor<3>, blockwise: &Blockwise) -> Tensor<3> {
 struct AttendBlocks<B>(PhantomData<B>);
 
 impl<B: Reach> Backward<B, 1> for AttendBlocks<B> {
-    type State = Kept;
+    type State = ForwardValues;
 
-    fn backward(self, ops: Ops<Kept, 1>, gradients: &mut Gradients, _: &mut Checkpointer) {
+    fn backward(self, ops: Ops<ForwardValues, 1>, gradients: &mut Gradients, _: &mut Checkpointer) {
         let of_y = B::tensor::<3>(gradients.consume::<B>(&ops.node));
         if let [Some(x)] = ops.parents {
             let of_x = B::plain(ops.state.gradient(of_y)).expect(ONE_BACKEND);
@@ -221,7 +221,7 @@ impl Blockwise {
     }
 }
 
-impl Kept {
+impl ForwardValues {
     /// The gradient of the input from that of the output.
     fn gradient(&self, of_y: Tensor<3>) -> Tensor<3> {
         let Self {

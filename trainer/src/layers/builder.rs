@@ -291,7 +291,7 @@ pub(super) struct Adapter {
 
 /// A layout to which parameters are added.
 #[derive(Debug)]
-pub(super) struct Parts {
+pub(super) struct LayoutParts {
     layout: Layout,
     /// Parameters without buffers, and what they begin as.
     parameters: Vec<(Parameter, Initial)>,
@@ -299,7 +299,7 @@ pub(super) struct Parts {
     pub(super) adapters: Vec<Adapter>,
 }
 
-impl Parts {
+impl LayoutParts {
     /// Adds a parameter that weight decay applies to; its number.
     pub(super) fn add(&mut self, name: String, shape: [usize; 2], initial: Initial) -> usize {
         let begin = self.parameters.last().map_or(0, |(last, _)| last.range.end);
@@ -421,9 +421,9 @@ impl Layout {
     }
 
     /// The layout, to be extended.
-    pub(super) fn taken_apart(&self) -> Parts {
+    pub(super) fn taken_apart(&self) -> LayoutParts {
         let initial = self.initial.iter().copied();
-        Parts {
+        LayoutParts {
             layout: self.clone(),
             parameters: self
                 .trained_entries()

@@ -32,7 +32,7 @@ pub(crate) fn training() -> Option<Training> {
 }
 
 /// A layer under test, with parameters away from special values.
-struct Bench<L, const D: usize> {
+struct LayerBench<L, const D: usize> {
     layer: L,
     segment: Segment,
     layout: Layout,
@@ -41,7 +41,7 @@ struct Bench<L, const D: usize> {
     x: Vec<f32>,
 }
 
-impl<L, const D: usize> Bench<L, D> {
+impl<L, const D: usize> LayerBench<L, D> {
     fn new(shape: [usize; D], build: impl Fn(&mut Builder) -> L) -> Self {
         let mut builder = Builder::new();
         let (segment, layer) = builder.segment("layer", &shape[1..], build);
@@ -224,7 +224,7 @@ pub(crate) fn check<L, const D: usize, const E: usize>(
 ) where
     L: Clone + Send + Sync + 'static,
 {
-    check_bench(&Bench::new(shape, build), 4.0, forward);
+    check_bench(&LayerBench::new(shape, build), 4.0, forward);
 }
 
 /// The same with adapters.
@@ -236,9 +236,9 @@ pub(crate) fn check_adapted<L, const D: usize, const E: usize>(
 ) where
     L: Clone + Send + Sync + 'static,
 {
-    let bench = Bench::new(shape, build);
+    let bench = LayerBench::new(shape, build);
     let layout = bench.layout.adapted(config).unwrap();
-    let bench = Bench::of(shape, bench.segment, bench.layer, layout);
+    let bench = LayerBench::of(shape, bench.segment, bench.layer, layout);
     // There is one product more, one after the other.
     check_bench(&bench, 6.0, forward);
 }
@@ -250,20 +250,20 @@ pub(crate) fn outputs_adapted<L: Clone, const D: usize, const E: usize>(
     build: impl Fn(&mut Builder) -> L,
     forward: impl Fn(&L, &mut Pass<'_>, Tensor<D>) -> Tensor<E>,
 ) -> (Vec<f64>, Vec<f64>) {
-    let bench = Bench::new(shape, build);
+    let bench = LayerBench::new(shape, build);
     let layout = bench.layout.adapted(config).unwrap();
-    let adapted = Bench::of(shape, bench.segment, bench.layer.clone(), layout);
+    let adapted = LayerBench::of(shape, bench.segment, bench.layer.clone(), layout);
     let (layout, bucket) = adapted.layout.merged(&adapted.bucket);
     assert_eq!(layout.entries(), bench.layout.entries());
     let x = wide(&bench.x);
-    let of = |bench: &Bench<L, D>, bucket: &[f32]| {
+    let of = |bench: &LayerBench<L, D>, bucket: &[f32]| {
         bench.outputs(&forward, &wide(bucket), &x, training())
     };
     (of(&adapted, &adapted.bucket), of(&bench, &bucket))
 }
 
 fn check_bench<L, const D: usize, const E: usize>(
-    bench: &Bench<L, D>,
+    bench: &LayerBench<L, D>,
     roundings: f64,
     forward: impl Fn(&L, &mut Pass<'_>, Tensor<D>) -> Tensor<E> + Clone + Send + Sync + 'static,
 ) where
@@ -348,7 +348,7 @@ pub(crate) fn outputs<L, const D: usize, const E: usize>(
     build: impl Fn(&mut Builder) -> L,
     forward: impl Fn(&L, &mut Pass<'_>, Tensor<D>) -> Tensor<E>,
 ) -> (Vec<f64>, Vec<f64>, Vec<f64>) {
-    let bench = Bench::new(shape, build);
+    let bench = LayerBench::new(shape, build);
     let (bucket, x) = (wide(&bench.bucket), wide(&bench.x));
     let y = bench.outputs(forward, &bucket, &x, training());
     (bucket, x, y)
@@ -360,7 +360,7 @@ pub(crate) fn evaluated<L, const D: usize, const E: usize>(
     build: impl Fn(&mut Builder) -> L,
     forward: impl Fn(&L, &mut Pass<'_>, Tensor<D>) -> Tensor<E>,
 ) -> (Vec<f64>, Vec<f64>, Vec<f64>) {
-    let bench = Bench::new(shape, build);
+    let bench = LayerBench::new(shape, build);
     let (bucket, x) = (wide(&bench.bucket), wide(&bench.x));
     let y = bench.outputs(forward, &bucket, &x, None);
     (bucket, x, y)

@@ -2,14 +2,14 @@
 
 use burn::tensor::{Tensor, module, ops::AvgPoolOptions};
 
-use super::{Builder, Gain, Initial, Pass, Slot, in_f32, kernel, window::Window};
+use super::{Builder, Gain, Initial, Pass, Slot, in_f32, kernel, window::SlidingWindow};
 
 /// A convolution: `weight: [out, in, size, size]`, `bias: [out]` if it has one.
 #[derive(Clone, Debug)]
 pub struct Conv2d {
     weight: Slot,
     bias: Option<Slot>,
-    window: Window,
+    window: SlidingWindow,
     output: [usize; 3],
 }
 
@@ -25,7 +25,7 @@ impl Conv2d {
         window: [usize; 2],
         gain: Gain,
     ) -> Self {
-        let window = Window::centred(window);
+        let window = SlidingWindow::centred(window);
         Self::build(builder, name, sizes, out, window, gain, true)
     }
 
@@ -38,7 +38,7 @@ impl Conv2d {
         window: [usize; 2],
         gain: Gain,
     ) -> Self {
-        let window = Window::centred(window);
+        let window = SlidingWindow::centred(window);
         Self::build(builder, name, sizes, out, window, gain, false)
     }
 
@@ -51,7 +51,7 @@ impl Conv2d {
         size: usize,
         gain: Gain,
     ) -> Self {
-        let window = Window::inside([size; 2]);
+        let window = SlidingWindow::inside([size; 2]);
         Self::build(builder, name, sizes, out, window, gain, true)
     }
 
@@ -60,7 +60,7 @@ impl Conv2d {
         name: &str,
         [channels, height, width]: [usize; 3],
         out: usize,
-        window: Window,
+        window: SlidingWindow,
         gain: Gain,
         bias: bool,
     ) -> Self {
@@ -107,7 +107,7 @@ impl Conv2d {
 /// The largest number of each window.
 #[derive(Clone, Copy, Debug)]
 pub struct MaxPool {
-    window: Window,
+    window: SlidingWindow,
     output: [usize; 3],
 }
 
@@ -120,7 +120,7 @@ impl MaxPool {
         sizes: [usize; 3],
         [size, stride, padding]: [usize; 3],
     ) -> Self {
-        let window = Window {
+        let window = SlidingWindow {
             size,
             stride,
             padding,
@@ -145,14 +145,14 @@ impl MaxPool {
 /// The mean of each window.
 #[derive(Clone, Copy, Debug)]
 pub struct AveragePool {
-    window: Window,
+    window: SlidingWindow,
     output: [usize; 3],
 }
 
 impl AveragePool {
     /// Over windows `[size, stride]`: of so many pixels a side, moved by so many.
     pub fn new(builder: &mut Builder, name: &str, sizes: [usize; 3], window: [usize; 2]) -> Self {
-        let window = Window::inside(window);
+        let window = SlidingWindow::inside(window);
         let output = pooled(builder, name, "average", sizes, window);
         Self { window, output }
     }
@@ -166,7 +166,7 @@ impl AveragePool {
     /// Pools `[rows, channels, height, width]`.
     #[must_use]
     pub fn forward(&self, x: Tensor<4>) -> Tensor<4> {
-        let Window { size, stride, .. } = self.window;
+        let SlidingWindow { size, stride, .. } = self.window;
         module::avg_pool2d(x, AvgPoolOptions::new([size; 2]).with_stride([stride; 2]))
     }
 }
@@ -176,7 +176,7 @@ fn pooled(
     name: &str,
     kind: &str,
     [channels, height, width]: [usize; 3],
-    window: Window,
+    window: SlidingWindow,
 ) -> [usize; 3] {
     let output = [channels, window.places(height), window.places(width)];
     let kind = format!("{kind} pool {0}x{0} /{1}", window.size, window.stride);

@@ -40,9 +40,9 @@ use super::graph::{Reach, on_graph};
 type Finished = Box<dyn FnMut(usize, Option<Tensor<1>>) + Send>;
 
 /// Takes in the gradients of one backward pass.
-pub(crate) struct Harvest(Arc<Mutex<State>>);
+pub(crate) struct Harvest(Arc<Mutex<HarvestState>>);
 
-struct State {
+struct HarvestState {
     parameters: Vec<Uses>,
     finished: Finished,
 }
@@ -57,7 +57,7 @@ struct Uses {
     given: bool,
 }
 
-impl State {
+impl HarvestState {
     fn give(&mut self, parameter: usize) {
         let uses = &mut self.parameters[parameter];
         if !mem::replace(&mut uses.given, true) {
@@ -74,7 +74,7 @@ impl Harvest {
         finished: impl FnMut(usize, Option<Tensor<1>>) + Send + 'static,
     ) -> Self {
         let parameters = (0..parameters).map(|_| Uses::default()).collect();
-        Self(Arc::new(Mutex::new(State {
+        Self(Arc::new(Mutex::new(HarvestState {
             parameters,
             finished: Box::new(finished),
         })))
@@ -115,14 +115,14 @@ impl fmt::Debug for Harvest {
     }
 }
 
-fn locked(state: &Mutex<State>) -> MutexGuard<'_, State> {
+fn locked(state: &Mutex<HarvestState>) -> MutexGuard<'_, HarvestState> {
     state.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Receiver of gradients.
 #[derive(Clone)]
 pub(super) struct Taker {
-    state: Weak<Mutex<State>>,
+    state: Weak<Mutex<HarvestState>>,
     /// True when uses are new, and not those of a segment that is recomputed.
     counts: bool,
 }
@@ -172,7 +172,7 @@ impl fmt::Debug for Taker {
 
 /// Depth of a pass in the graph.
 #[derive(Clone, Debug)]
-pub(super) struct Mark {
+pub(super) struct DepthMark {
     /// The tensor that has this depth.
     of: NodeId,
     /// An operation of the graph; its number means nothing.
@@ -182,8 +182,8 @@ pub(super) struct Mark {
 /// `x`, behind a mark; `None` when `mark` is its already.
 pub(super) fn marked<const D: usize>(
     x: &Tensor<D>,
-    mark: Option<&Mark>,
-) -> Option<(Tensor<D>, Mark)> {
+    mark: Option<&DepthMark>,
+) -> Option<(Tensor<D>, DepthMark)> {
     #[cfg(any(feature = "cuda", feature = "wgpu"))]
     if <burn::backend::Cube as Reach>::on_graph(x.clone()).is_some() {
         return marked_on::<burn::backend::Cube, D>(x, mark);
@@ -193,8 +193,8 @@ pub(super) fn marked<const D: usize>(
 
 fn marked_on<B: Reach, const D: usize>(
     x: &Tensor<D>,
-    mark: Option<&Mark>,
-) -> Option<(Tensor<D>, Mark)> {
+    mark: Option<&DepthMark>,
+) -> Option<(Tensor<D>, DepthMark)> {
     let x = on_graph::<B, D>(x.clone());
     if mark.is_some_and(|mark| mark.of == x.id()) {
         return None;
@@ -217,7 +217,7 @@ fn marked_on<B: Reach, const D: usize>(
         OpsKind::Tracked(prepared) => prepared.finish(passed, x),
         OpsKind::UnTracked(prepared) => prepared.finish(x),
     };
-    let mark = Mark {
+    let mark = DepthMark {
         of: x.id(),
         tensor: B::back(tensor),
     };
@@ -290,7 +290,7 @@ pub(super) fn handed_out<const D: usize>(
     (parameter, weight): (usize, Tensor<1>),
     shape: [usize; D],
     taker: &Taker,
-    mark: Option<&Mark>,
+    mark: Option<&DepthMark>,
 ) -> Tensor<D> {
     taker.expect(parameter, 1);
     let to = (taker.clone(), parameter);
@@ -305,7 +305,7 @@ fn handed_out_on<B: Reach, const D: usize>(
     weight: Tensor<1>,
     shape: [usize; D],
     to: (Taker, usize),
-    mark: Option<&Mark>,
+    mark: Option<&DepthMark>,
 ) -> Tensor<D> {
     let weight = on_graph::<B, 1>(weight);
     let depth = match mark {

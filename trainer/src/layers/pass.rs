@@ -9,7 +9,7 @@ use rayon::prelude::*;
 use super::{
     Buffer, Harvest, Slot,
     builder::{Layout, Parameter, bucket_len},
-    grad_hooks::{self, Mark, Taker},
+    grad_hooks::{self, DepthMark, Taker},
 };
 use crate::{
     device::{MaskValues, Upload as _, draw, numbers},
@@ -174,7 +174,7 @@ pub struct Pass<'a> {
     /// Receiver of the gradients of parameters, where they are wanted.
     pub(super) taker: Option<Taker>,
     /// Depth of the pass in the graph.
-    mark: RefCell<Option<Mark>>,
+    mark: RefCell<Option<DepthMark>>,
 }
 
 impl<'a> Pass<'a> {

@@ -2,13 +2,13 @@
 
 /// Size of a window that moves over an image, the same in both directions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Window {
+pub(super) struct SlidingWindow {
     pub(super) size: usize,
     pub(super) stride: usize,
     pub(super) padding: usize,
 }
 
-impl Window {
+impl SlidingWindow {
     /// Padded by `size / 2`.
     pub(super) const fn centred([size, stride]: [usize; 2]) -> Self {
         Self {

@@ -45,11 +45,11 @@ pub(crate) struct Evaluation {
     /// Divisor of `loss_sum` for the mean.
     weight: f64,
     worst: Worst,
-    sums: Sums,
+    sums: TaskSums,
 }
 
 #[derive(Clone, Debug)]
-enum Sums {
+enum TaskSums {
     Regression(NumberSums),
     /// Of each target, by its name.
     Regressions(Vec<(NumberTarget, NumberSums)>),
@@ -104,19 +104,19 @@ impl Evaluation {
                 mean,
                 offset,
                 scale,
-            } => Sums::Regression(NumberSums::new(*mean, *offset, *scale)),
+            } => TaskSums::Regression(NumberSums::new(*mean, *offset, *scale)),
             Task::Regressions(targets) => {
                 let sums = |t: &NumberTarget| NumberSums::new(t.mean, t.offset, t.scale);
-                Sums::Regressions(targets.iter().map(|t| (t.clone(), sums(t))).collect())
+                TaskSums::Regressions(targets.iter().map(|t| (t.clone(), sums(t))).collect())
             }
-            Task::Classification { counts, names } => Sums::Classification {
+            Task::Classification { counts, names } => TaskSums::Classification {
                 counts: Box::new(Classification::new(counts)),
                 names: names.clone(),
             },
-            Task::NextToken { vocabulary } => Sums::NextToken {
+            Task::NextToken { vocabulary } => TaskSums::NextToken {
                 vocabulary: *vocabulary,
             },
-            Task::Reconstruction { .. } => Sums::Reconstruction,
+            Task::Reconstruction { .. } => TaskSums::Reconstruction,
         };
         Self {
             rows: 0,
@@ -137,7 +137,10 @@ impl Evaluation {
         self.rows += losses.len() as u64;
         self.loss_sum += loss::sum(losses);
         self.weight += weight;
-        if matches!(self.sums, Sums::NextToken { .. } | Sums::Reconstruction) {
+        if matches!(
+            self.sums,
+            TaskSums::NextToken { .. } | TaskSums::Reconstruction
+        ) {
             return;
         }
         match targets {
@@ -149,7 +152,7 @@ impl Evaluation {
     }
 
     fn add_numbers(&mut self, outputs: &[f32], y: &[f32]) {
-        let Sums::Regression(sums) = &mut self.sums else {
+        let TaskSums::Regression(sums) = &mut self.sums else {
             unreachable!("numbers are the targets of a regression");
         };
         for (&output, &y) in outputs.iter().zip(y) {
@@ -158,7 +161,7 @@ impl Evaluation {
     }
 
     fn add_vectors(&mut self, outputs: &[f32], y: &[f32]) {
-        let Sums::Regressions(targets) = &mut self.sums else {
+        let TaskSums::Regressions(targets) = &mut self.sums else {
             unreachable!("several numbers are the targets of several regressions");
         };
         let width = targets.len().max(1);
@@ -171,7 +174,7 @@ impl Evaluation {
     }
 
     fn add_classes(&mut self, outputs: &[f32], y: &[i32]) {
-        let Sums::Classification { counts, .. } = &mut self.sums else {
+        let TaskSums::Classification { counts, .. } = &mut self.sums else {
             unreachable!("classes are the targets of a classification");
         };
         counts.add(outputs, y);
@@ -205,7 +208,7 @@ impl Evaluation {
 
     /// Tokens that were predicted, where they are what is predicted.
     pub(crate) fn tokens(&self) -> Option<u64> {
-        matches!(self.sums, Sums::NextToken { .. }).then_some(self.rows)
+        matches!(self.sums, TaskSums::NextToken { .. }).then_some(self.rows)
     }
 
     /// Mean loss, in the units of the stored target.
@@ -218,19 +221,21 @@ impl Evaluation {
     pub(crate) fn metrics(&self) -> Metrics {
         let n = self.rows as f64;
         match &self.sums {
-            Sums::Regression(sums) => sums.errors(n).metrics,
-            Sums::Regressions(targets) => of_targets(targets, |sums| sums.errors(n)),
-            Sums::Classification { counts, .. } => counts.metrics(),
-            Sums::NextToken { .. } => tokens(self.loss_sum / n),
-            Sums::Reconstruction => named([("rmse", (self.loss_sum / n).sqrt())]),
+            TaskSums::Regression(sums) => sums.errors(n).metrics,
+            TaskSums::Regressions(targets) => of_targets(targets, |sums| sums.errors(n)),
+            TaskSums::Classification { counts, .. } => counts.metrics(),
+            TaskSums::NextToken { .. } => tokens(self.loss_sum / n),
+            TaskSums::Reconstruction => named([("rmse", (self.loss_sum / n).sqrt())]),
         }
     }
 
     /// Diagnostics of the model; none where tokens or the features themselves are predicted.
     pub(crate) fn diagnostics(&self) -> Option<Diagnostics> {
         match &self.sums {
-            Sums::Regression(sums) => Some(Diagnostics::Regression(sums.diagnostics(self.rows))),
-            Sums::Regressions(targets) => {
+            TaskSums::Regression(sums) => {
+                Some(Diagnostics::Regression(sums.diagnostics(self.rows)))
+            }
+            TaskSums::Regressions(targets) => {
                 let of_target = |(target, sums): &(NumberTarget, NumberSums)| TargetDiagnostics {
                     target: target.name.clone(),
                     numbers: sums.diagnostics(self.rows),
@@ -239,10 +244,10 @@ impl Evaluation {
                     targets.iter().map(of_target).collect(),
                 ))
             }
-            Sums::Classification { counts, .. } => {
+            TaskSums::Classification { counts, .. } => {
                 Some(Diagnostics::Classification(counts.diagnostics()))
             }
-            Sums::NextToken { .. } | Sums::Reconstruction => None,
+            TaskSums::NextToken { .. } | TaskSums::Reconstruction => None,
         }
     }
 
@@ -251,16 +256,16 @@ impl Evaluation {
     pub(crate) fn baseline(&self) -> Metrics {
         let n = self.rows as f64;
         match &self.sums {
-            Sums::Regression(sums) => sums.baseline_errors(n).metrics,
-            Sums::Regressions(targets) => of_targets(targets, |sums| sums.baseline_errors(n)),
-            Sums::Classification { counts, .. } => counts.baseline(),
-            Sums::NextToken { vocabulary } => tokens((*vocabulary as f64).ln()),
-            Sums::Reconstruction => Metrics::new(),
+            TaskSums::Regression(sums) => sums.baseline_errors(n).metrics,
+            TaskSums::Regressions(targets) => of_targets(targets, |sums| sums.baseline_errors(n)),
+            TaskSums::Classification { counts, .. } => counts.baseline(),
+            TaskSums::NextToken { vocabulary } => tokens((*vocabulary as f64).ln()),
+            TaskSums::Reconstruction => Metrics::new(),
         }
     }
 }
 
-impl Sums {
+impl TaskSums {
     /// Target and prediction of a row.
     fn values(
         &self,

@@ -3,12 +3,12 @@
 use feedline_schemas::ids::{Epoch, Sequence, Step};
 use serde::Serialize;
 
-use crate::{metrics::Metrics, pace::Pace, performance::DeviceFields};
+use crate::{metrics::Metrics, pace::RankPace, performance::DeviceFields};
 
 /// One line.
 #[derive(Clone, Debug, Serialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
-pub(crate) enum Line {
+pub(crate) enum MetricsLine {
     /// One step.
     Step {
         /// Steps taken, this one included.
@@ -48,7 +48,7 @@ pub(crate) enum Line {
         /// Speed of each rank over the last 20 or more steps; absent with one rank, and before
         /// there are so many.
         #[serde(flatten)]
-        pace: Option<Pace>,
+        pace: Option<RankPace>,
     },
     /// A checkpoint could not be written; the one before it is kept.
     SaveFailed {

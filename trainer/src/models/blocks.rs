@@ -275,10 +275,12 @@ impl BlockStyle {
     }
 
     /// The blocks `block.0`, `block.1` and so on.
-    pub(super) fn blocks(self, builder: &mut Builder) -> Vec<(Segment, Block)> {
+    pub(super) fn blocks(self, builder: &mut Builder) -> Vec<(Segment, TransformerBlock)> {
         let block = |i: usize| {
             let name = format!("block.{i}");
-            builder.segment(&name, &self.sizes, |b| Block::new(b, &name, self))
+            builder.segment(&name, &self.sizes, |b| {
+                TransformerBlock::new(b, &name, self)
+            })
         };
         (0..self.layers).map(block).collect()
     }
@@ -348,7 +350,7 @@ impl FeedForward {
 /// A transformer block with the norms before its parts (GPT-2, Radford et al. 2019): `x + attention(norm(x))`, then
 /// `x + feed_forward(norm(x))`.
 #[derive(Clone, Debug)]
-pub(super) struct Block {
+pub(super) struct TransformerBlock {
     attention_norm: LastNorm,
     attention: Attention,
     norm: LastNorm,
@@ -359,7 +361,7 @@ pub(super) struct Block {
 /// Standard deviation of a transformer's first weights.
 pub(super) const DEVIATION: f64 = 0.02;
 
-impl Block {
+impl TransformerBlock {
     /// A model's blocks whose additions to the residual stream begin smaller by `1 / sqrt(2 layers)`, as in GPT-2.
     fn new(builder: &mut Builder, name: &str, style: BlockStyle) -> Self {
         let layers = u32::try_from(style.layers).unwrap_or(u32::MAX);

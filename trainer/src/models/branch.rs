@@ -25,18 +25,18 @@ const SMALL_SIDE: usize = 64;
 
 /// Model that reads the part.
 #[derive(Clone, Debug)]
-enum Trunk {
+enum BranchTrunk {
     Numbers([usize; 2]),
-    Cnn(cnn::Trunk),
-    Resnet(resnet::Trunk),
-    Vit(vit::Trunk),
+    Cnn(cnn::CnnTrunk),
+    Resnet(resnet::ResnetTrunk),
+    Vit(vit::VitTrunk),
     Text(Pooled),
 }
 
 /// A branch.
 #[derive(Clone, Debug)]
 pub(super) struct Branch {
-    trunk: Trunk,
+    trunk: BranchTrunk,
     dense: Dense,
 }
 
@@ -155,7 +155,7 @@ fn filled(branch: &BranchConfig, config: &ModelConfig, side: usize) -> ModelConf
     }
 }
 
-impl Trunk {
+impl BranchTrunk {
     fn new(
         b: &mut Builder,
         config: &ModelConfig,
@@ -197,11 +197,11 @@ impl Trunk {
                 let sides = sides.ok_or_else(|| missing("images"))?;
                 let config = filled(branch, config, sides[1].min(sides[2]));
                 Ok(match kind {
-                    BranchKind::Resnet => Self::Resnet(resnet::Trunk::new(b, &config, sides)),
-                    BranchKind::Vit => Self::Vit(vit::Trunk::new(b, &config, sides)?),
+                    BranchKind::Resnet => Self::Resnet(resnet::ResnetTrunk::new(b, &config, sides)),
+                    BranchKind::Vit => Self::Vit(vit::VitTrunk::new(b, &config, sides)?),
                     _ => {
                         let channels = sizes(config.channels.as_deref());
-                        Self::Cnn(cnn::Trunk::new(b, &config, &channels, sides)?)
+                        Self::Cnn(cnn::CnnTrunk::new(b, &config, &channels, sides)?)
                     }
                 })
             }
@@ -231,7 +231,7 @@ impl Trunk {
     }
 }
 
-fn numbers(branch: &BranchConfig, features: usize) -> Result<Trunk, Error> {
+fn numbers(branch: &BranchConfig, features: usize) -> Result<BranchTrunk, Error> {
     let columns = branch
         .columns
         .map_or([0, features], |columns| columns.map(|at| at as usize));
@@ -239,7 +239,7 @@ fn numbers(branch: &BranchConfig, features: usize) -> Result<Trunk, Error> {
         let reason = format!("it names column {}, rows have {features}", columns[1] - 1);
         return Err(wrong(KEY, reason));
     }
-    Ok(Trunk::Numbers(columns))
+    Ok(BranchTrunk::Numbers(columns))
 }
 
 impl Branch {
@@ -254,7 +254,7 @@ impl Branch {
         shapes: &[Shape],
     ) -> Result<Self, Error> {
         let hidden = branch.hidden.clone().unwrap_or_else(|| vec![64]);
-        let trunk = Trunk::new(b, config, branch, shapes)?;
+        let trunk = BranchTrunk::new(b, config, branch, shapes)?;
         let dense = Dense::new(
             b,
             trunk.output(),
@@ -272,11 +272,11 @@ impl Branch {
     /// `[rows, output]`.
     pub(super) fn forward(&self, pass: &mut Pass<'_>, input: &Input) -> Tensor<2> {
         let x = match &self.trunk {
-            Trunk::Numbers([first, end]) => input.rows().narrow(1, *first, end - first),
-            Trunk::Cnn(trunk) => trunk.forward(pass, input.images()),
-            Trunk::Resnet(trunk) => trunk.forward(pass, input.images()),
-            Trunk::Vit(trunk) => trunk.forward(pass, input.images()),
-            Trunk::Text(text) => text.forward(pass, input.tokens()),
+            BranchTrunk::Numbers([first, end]) => input.rows().narrow(1, *first, end - first),
+            BranchTrunk::Cnn(trunk) => trunk.forward(pass, input.images()),
+            BranchTrunk::Resnet(trunk) => trunk.forward(pass, input.images()),
+            BranchTrunk::Vit(trunk) => trunk.forward(pass, input.images()),
+            BranchTrunk::Text(text) => text.forward(pass, input.tokens()),
         };
         self.dense.forward(pass, x)
     }

@@ -16,7 +16,7 @@ use crate::{
 };
 
 #[derive(Clone, Copy, Debug)]
-enum Pool {
+enum StagePool {
     None,
     Max(MaxPool),
     Average(AveragePool),
@@ -27,7 +27,7 @@ struct Stage {
     conv: Conv2d,
     norm: Option<Norm>,
     activation: Activation,
-    pool: Pool,
+    pool: StagePool,
 }
 
 impl Stage {
@@ -38,21 +38,21 @@ impl Stage {
         }
         x = self.activation.forward(x);
         match &self.pool {
-            Pool::None => x,
-            Pool::Max(pool) => pool.forward(x),
-            Pool::Average(pool) => pool.forward(x),
+            StagePool::None => x,
+            StagePool::Max(pool) => pool.forward(x),
+            StagePool::Average(pool) => pool.forward(x),
         }
     }
 }
 
 /// The convolutions.
 #[derive(Clone, Debug)]
-pub(super) struct Trunk {
+pub(super) struct CnnTrunk {
     stages: Vec<(Segment, Stage)>,
     output: [usize; 3],
 }
 
-impl Trunk {
+impl CnnTrunk {
     /// For images of `sizes`, `[channels, height, width]`.
     pub(super) fn new(
         b: &mut Builder,
@@ -119,15 +119,15 @@ fn stage(
     activation.note(b, "activation", &sizes);
     let halves = sizes[1] >= 2 && sizes[2] >= 2;
     let (pool, sizes) = match config.pool.unwrap_or(PoolKind::Max) {
-        PoolKind::None => (Pool::None, sizes),
+        PoolKind::None => (StagePool::None, sizes),
         _ if !halves => return None,
         PoolKind::Max => {
             let pool = MaxPool::new(b, "pool", sizes, [2, 2, 0]);
-            (Pool::Max(pool), pool.output())
+            (StagePool::Max(pool), pool.output())
         }
         PoolKind::Average => {
             let pool = AveragePool::new(b, "pool", sizes, [2, 2]);
-            (Pool::Average(pool), pool.output())
+            (StagePool::Average(pool), pool.output())
         }
     };
     let stage = Stage {
@@ -143,7 +143,7 @@ fn stage(
 #[derive(Clone, Debug)]
 pub(super) struct Cnn {
     layout: Layout,
-    trunk: Trunk,
+    trunk: CnnTrunk,
     hidden: Dense,
     last: Linear,
 }
@@ -160,7 +160,7 @@ impl Cnn {
     ) -> Result<Self, Error> {
         let mut b = Builder::new();
         let channels = sizes(config.channels.as_deref());
-        let trunk = Trunk::new(&mut b, config, &channels, image)?;
+        let trunk = CnnTrunk::new(&mut b, config, &channels, image)?;
         let widths = sizes(config.hidden.as_deref());
         let hidden = Dense::new(&mut b, trunk.output(), &widths, Style::plain(config));
         let last = Linear::new(&mut b, "last", &[hidden.output()], outputs, Gain::Glorot);

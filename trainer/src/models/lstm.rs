@@ -40,14 +40,14 @@ impl Stack {
 
 /// Reads a row as a time series, `[steps, channels]`, step by step; the outputs come from the state after the last.
 #[derive(Clone, Debug)]
-pub(super) struct Series {
+pub(super) struct RowSeries {
     layout: Layout,
     stack: Stack,
     last: Linear,
     steps: usize,
 }
 
-impl Series {
+impl RowSeries {
     /// For rows of `features`.
     ///
     /// # Errors
@@ -78,7 +78,7 @@ impl Series {
     }
 }
 
-impl Model for Series {
+impl Model for RowSeries {
     fn layout(&self) -> &Layout {
         &self.layout
     }

@@ -65,7 +65,7 @@ pub(crate) fn build(
             Box::new(autoencoder::Autoencoder::new(config, features))
         }
         (ModelKind::Lstm, Shape::Rows { features }) => {
-            Box::new(lstm::Series::new(config, features, outputs)?)
+            Box::new(lstm::RowSeries::new(config, features, outputs)?)
         }
         (ModelKind::Lstm, Shape::Tokens { length, vocabulary }) => {
             Box::new(lstm::Language::new(config, length, vocabulary))

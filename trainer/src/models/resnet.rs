@@ -46,13 +46,13 @@ impl ConvNorm {
 
 /// A residual block: two 3x3 convolutions, or 1x1, 3x3 and 1x1 with four times the channels at the end.
 #[derive(Clone, Debug)]
-struct Block {
+struct ResidualBlock {
     convs: Vec<ConvNorm>,
     /// Set where the sizes change.
     shortcut: Option<ConvNorm>,
 }
 
-impl Block {
+impl ResidualBlock {
     fn new(
         b: &mut Builder,
         sizes: [usize; 3],
@@ -106,15 +106,15 @@ impl Block {
 
 /// Layers before the outputs.
 #[derive(Clone, Debug)]
-pub(super) struct Trunk {
+pub(super) struct ResnetTrunk {
     stem: ConvNorm,
     pool: Option<MaxPool>,
-    blocks: Vec<(Segment, Block)>,
+    blocks: Vec<(Segment, ResidualBlock)>,
     dropout: Dropout,
     output: usize,
 }
 
-impl Trunk {
+impl ResnetTrunk {
     /// For images of `sizes`.
     pub(super) fn new(b: &mut Builder, config: &ModelConfig, sizes: [usize; 3]) -> Self {
         let (counts, bottleneck) = match config.depth {
@@ -136,7 +136,7 @@ impl Trunk {
                 let name = format!("stage.{stage}.{i}");
                 let block = b.segment(&name, &sizes, |b| {
                     b.within(&name, |b| {
-                        Block::new(b, sizes, 64 << stage, stride, bottleneck)
+                        ResidualBlock::new(b, sizes, 64 << stage, stride, bottleneck)
                     })
                 });
                 sizes = block.1.output();
@@ -177,7 +177,7 @@ impl Trunk {
 #[derive(Clone, Debug)]
 pub(super) struct Resnet {
     layout: Layout,
-    trunk: Trunk,
+    trunk: ResnetTrunk,
     last: Linear,
 }
 
@@ -185,7 +185,7 @@ impl Resnet {
     /// For images of `sizes`.
     pub(super) fn new(config: &ModelConfig, sizes: [usize; 3], outputs: usize) -> Self {
         let mut b = Builder::new();
-        let trunk = Trunk::new(&mut b, config, sizes);
+        let trunk = ResnetTrunk::new(&mut b, config, sizes);
         let last = Linear::new(&mut b, "last", &[trunk.output()], outputs, Gain::Glorot);
         Self {
             layout: b.finish(),

@@ -14,8 +14,8 @@ use feedline_schemas::{
 use self::{samples::Data, small::small_models};
 use super::*;
 use crate::{
-    data::{Inputs, Samples, Targets},
-    engine::Engine,
+    data::{ModelInputs, Samples, Targets},
+    engine::ModelEngine,
     loss,
     random::Stream,
     testing::uniform,
@@ -84,9 +84,9 @@ fn resolved(model: &ModelConfig) -> ModelConfig {
     filled(&config)
 }
 
-fn engine(model: &ModelConfig, data: &Data) -> Engine {
+fn engine(model: &ModelConfig, data: &Data) -> ModelEngine {
     let model = build(&resolved(model), data.shape, data.outputs).unwrap();
-    Engine::new(model, LossKind::CrossEntropy.into())
+    ModelEngine::new(model, LossKind::CrossEntropy.into())
 }
 
 fn stream() -> Stream {
@@ -94,7 +94,7 @@ fn stream() -> Stream {
 }
 
 /// A bucket in which no parameter is special.
-fn bucket(engine: &Engine) -> Vec<f32> {
+fn bucket(engine: &ModelEngine) -> Vec<f32> {
     let mut bucket = engine.model().initial(Seed::new(2));
     let trained = engine.model().layout().trained_len();
     let noise = uniform(trained, 91);
@@ -346,11 +346,11 @@ fn branches_over_numbers_and_images_are_joined() {
         ..ModelConfig::default()
     };
     let model = multi::Multi::new(&resolved(&config), &shapes, 3).unwrap();
-    let engine = Engine::new(Box::new(model), LossKind::CrossEntropy.into());
+    let engine = ModelEngine::new(Box::new(model), LossKind::CrossEntropy.into());
     let (rows, images) = (Data::new(ROWS), Data::new(IMAGES));
     let bucket = bucket(&engine);
     let joined = |rows: &Data, images: &Data| {
-        let inputs = Inputs {
+        let inputs = ModelInputs {
             pixels: &images.pixels,
             sides: [8, 8],
             ..rows.samples().inputs

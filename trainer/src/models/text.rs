@@ -3,7 +3,7 @@
 use burn::tensor::Tensor;
 use feedline_schemas::config::ModelConfig;
 
-use super::blocks::{Block, BlockStyle, DEVIATION, size};
+use super::blocks::{BlockStyle, DEVIATION, TransformerBlock, size};
 use crate::{
     layers::{Builder, Dropout, Embedding, Gain, LayerNorm, Pass, Segment},
     model::TokenInput,
@@ -22,7 +22,7 @@ pub(super) struct Pooled {
 #[derive(Clone, Debug)]
 struct Attended {
     positions: Embedding,
-    blocks: Vec<(Segment, Block)>,
+    blocks: Vec<(Segment, TransformerBlock)>,
     norm: LayerNorm,
 }
 

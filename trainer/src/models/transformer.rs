@@ -9,7 +9,7 @@
 use burn::tensor::{Int, Tensor, TensorData};
 use feedline_schemas::config::{ModelConfig, PositionKind};
 
-use super::blocks::{Block, BlockStyle, DEVIATION, LastNorm, size};
+use super::blocks::{BlockStyle, DEVIATION, LastNorm, TransformerBlock, size};
 use crate::{
     device::Upload as _,
     layers::{
@@ -26,7 +26,7 @@ pub(super) struct Transformer {
     tokens: Embedding,
     positions: Positions,
     dropout: Dropout,
-    blocks: Vec<(Segment, Block)>,
+    blocks: Vec<(Segment, TransformerBlock)>,
     norm: LastNorm,
     /// Scores of ids, when they are not those of the embedding.
     scores: Option<Linear>,

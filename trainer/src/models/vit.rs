@@ -4,7 +4,7 @@
 use burn::tensor::Tensor;
 use feedline_schemas::config::ModelConfig;
 
-use super::blocks::{Block, BlockStyle, DEVIATION, size};
+use super::blocks::{BlockStyle, DEVIATION, TransformerBlock, size};
 use crate::{
     error::{Error, config as wrong},
     layers::{
@@ -15,17 +15,17 @@ use crate::{
 
 /// Layers before the outputs.
 #[derive(Clone, Debug)]
-pub(super) struct Trunk {
+pub(super) struct VitTrunk {
     patches: Conv2d,
     /// `[patches, width]`, learnt.
     positions: Slot,
     dropout: Dropout,
-    blocks: Vec<(Segment, Block)>,
+    blocks: Vec<(Segment, TransformerBlock)>,
     norm: LayerNorm,
     width: usize,
 }
 
-impl Trunk {
+impl VitTrunk {
     /// For images of `sizes`.
     ///
     /// # Errors
@@ -90,7 +90,7 @@ impl Trunk {
 #[derive(Clone, Debug)]
 pub(super) struct Vit {
     layout: Layout,
-    trunk: Trunk,
+    trunk: VitTrunk,
     last: Linear,
 }
 
@@ -105,7 +105,7 @@ impl Vit {
         outputs: usize,
     ) -> Result<Self, Error> {
         let mut b = Builder::new();
-        let trunk = Trunk::new(&mut b, config, image)?;
+        let trunk = VitTrunk::new(&mut b, config, image)?;
         let last = Linear::new(&mut b, "last", &[trunk.output()], outputs, Gain::Glorot);
         Ok(Self {
             layout: b.finish(),

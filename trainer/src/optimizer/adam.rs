@@ -21,7 +21,7 @@ pub(super) struct Adam {
 
 /// One step's constants, in the precision of the bucket.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Moments {
+pub(super) struct AdamConstants {
     beta1: f32,
     one_minus_beta1: f32,
     beta2: f32,
@@ -33,7 +33,7 @@ pub(super) struct Moments {
 
 impl Adam {
     /// Constants of step number `step`.
-    pub(super) fn moments(&self, step: u64) -> Moments {
+    pub(super) fn moments(&self, step: u64) -> AdamConstants {
         let Self {
             beta1,
             beta2,
@@ -41,7 +41,7 @@ impl Adam {
         } = *self;
         let step = exact(step);
         let (correction1, correction2) = (1.0 - beta1.powf(step), 1.0 - beta2.powf(step));
-        Moments {
+        AdamConstants {
             beta1: single(beta1),
             one_minus_beta1: single(1.0 - beta1),
             beta2: single(beta2),
@@ -53,7 +53,7 @@ impl Adam {
     }
 }
 
-impl Moments {
+impl AdamConstants {
     /// Takes a gradient into both moments.
     #[inline]
     pub(super) fn update(self, g: f32, m: &mut f32, v: &mut f32) {
@@ -118,7 +118,7 @@ impl Algorithm for Adam {
 
 #[derive(Clone, Copy)]
 struct Constants {
-    moments: Moments,
+    moments: AdamConstants,
     penalty: Penalty,
     keep: f32,
     rate: f32,

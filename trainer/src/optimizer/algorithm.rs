@@ -68,7 +68,7 @@ impl Penalty {
 
 /// One parameter as the optimizer sees it.
 #[derive(Clone, Debug)]
-pub(super) struct Member {
+pub(super) struct OptimizedParameter {
     pub(super) range: Range<usize>,
     pub(super) shape: Vec<usize>,
     pub(super) adapts: bool,
@@ -94,7 +94,7 @@ pub(super) struct DeviceUpdate<'a> {
     pub(super) rate_factor: &'a Spread,
     /// Weight decay.
     pub(super) weight_decay: &'a Spread,
-    pub(super) members: &'a [Member],
+    pub(super) members: &'a [OptimizedParameter],
     /// Places of the parameters.
     pub(super) pack: &'a Pack,
     /// Places of each kind of state.
@@ -123,9 +123,9 @@ impl DeviceUpdate<'_> {
         &self,
         weights: &Tensor<1>,
         update: &Tensor<1>,
-        factor: impl Fn(&Member, Tensor<1>, Tensor<1>) -> Tensor<1>,
+        factor: impl Fn(&OptimizedParameter, Tensor<1>, Tensor<1>) -> Tensor<1>,
     ) -> Vec<Option<Tensor<1>>> {
-        let of_entry = |(entry, member): (usize, &Member)| {
+        let of_entry = |(entry, member): (usize, &OptimizedParameter)| {
             let adapts = member.adapts && self.pack.len_of(entry) > 0;
             adapts.then(|| {
                 let [of_weights, of_update] =

@@ -6,7 +6,7 @@ use burn::tensor::Tensor;
 use rayon::prelude::*;
 
 use super::{
-    adam::{Adam, Moments},
+    adam::{Adam, AdamConstants},
     algorithm::{Algorithm, DeviceUpdate, PIECE, Penalty, Update, trust_ratio},
     device_sums,
 };
@@ -18,7 +18,7 @@ pub(super) struct Lamb(pub(super) Adam);
 
 #[derive(Clone, Copy)]
 struct Constants {
-    moments: Moments,
+    moments: AdamConstants,
     penalty: Penalty,
     weight_decay: f32,
 }

@@ -7,7 +7,7 @@ use burn::tensor::Tensor;
 use rayon::prelude::*;
 
 use super::{
-    algorithm::{Algorithm, DeviceUpdate, Member, PIECE, Update, trust_ratio},
+    algorithm::{Algorithm, DeviceUpdate, OptimizedParameter, PIECE, Update, trust_ratio},
     device_sums,
 };
 use crate::{model::Parameter, number::single};
@@ -85,7 +85,7 @@ impl Algorithm for Lars {
             unreachable!("one moment")
         };
         // A gradient of 0 has the ratio 1, as decay alone moves the weights then.
-        let local = |member: &Member, of_weights: Tensor<1>, of_gradient: Tensor<1>| {
+        let local = |member: &OptimizedParameter, of_weights: Tensor<1>, of_gradient: Tensor<1>| {
             let by = of_gradient.clone() + of_weights.clone() * member.weight_decay;
             let moves = of_gradient.greater_elem(0.0).float();
             device_sums::trust_ratio(of_weights * moves * self.trust, by)

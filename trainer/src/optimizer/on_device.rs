@@ -8,7 +8,7 @@ use burn::tensor::{Bool, Device, Tensor};
 use feedline_schemas::config::OptimizerConfig;
 
 use super::{
-    algorithm::{Algorithm, DeviceUpdate, Member},
+    algorithm::{Algorithm, DeviceUpdate, OptimizedParameter},
     device_sums::chosen,
     selection,
     state::StateBucket,
@@ -24,7 +24,7 @@ use crate::{
 #[derive(Debug)]
 pub(crate) struct DeviceOptimizer {
     algorithm: Box<dyn Algorithm>,
-    members: Vec<Member>,
+    members: Vec<OptimizedParameter>,
     /// Places of the trained parameters.
     pack: Pack,
     /// Each kind of state, and the places of its numbers.
@@ -53,7 +53,8 @@ impl DeviceOptimizer {
             let values = pack.upload(&bucket.values, device);
             (pack, values)
         };
-        let spread = |of: &dyn Fn(&Member) -> f64| pack.spread(|i| of(&members[i]), device);
+        let spread =
+            |of: &dyn Fn(&OptimizedParameter) -> f64| pack.spread(|i| of(&members[i]), device);
         Self {
             rate_factor: spread(&|member| member.rate_factor),
             decay: spread(&|member| member.rate_factor * member.weight_decay),

@@ -3,7 +3,7 @@
 use feedline_schemas::config::OptimizerConfig;
 
 use super::{
-    algorithm::{Algorithm, Member, Penalty, Update},
+    algorithm::{Algorithm, OptimizedParameter, Penalty, Update},
     selection::{algorithm, members, state_layout},
     state::StateBucket,
 };
@@ -13,7 +13,7 @@ use crate::{model::Parameter, number::single};
 #[derive(Debug)]
 pub(crate) struct Optimizer {
     algorithm: Box<dyn Algorithm>,
-    members: Vec<Member>,
+    members: Vec<OptimizedParameter>,
     state: Vec<StateBucket>,
 }
 

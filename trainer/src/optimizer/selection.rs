@@ -7,7 +7,7 @@ use feedline_schemas::config::{OptimizerConfig, OptimizerKind, ParameterGroup};
 use super::{
     adafactor::Adafactor,
     adam::Adam,
-    algorithm::{Algorithm, Member},
+    algorithm::{Algorithm, OptimizedParameter},
     lamb::Lamb,
     lars::Lars,
     muon::Muon,
@@ -69,7 +69,7 @@ pub(super) fn members(
     config: &OptimizerConfig,
     parameters: &[Parameter],
     algorithm: &dyn Algorithm,
-) -> Vec<Member> {
+) -> Vec<OptimizedParameter> {
     let mut ends: Vec<usize> = Vec::new();
     let members = parameters.iter().map(|parameter| {
         let lens = algorithm.state(parameter);
@@ -85,14 +85,18 @@ pub(super) fn members(
 }
 
 /// Settings of one parameter by `config`.
-fn member(config: &OptimizerConfig, parameter: &Parameter, state: Vec<Range<usize>>) -> Member {
+fn member(
+    config: &OptimizerConfig,
+    parameter: &Parameter,
+    state: Vec<Range<usize>>,
+) -> OptimizedParameter {
     let mut groups = config.group.iter();
     let group = groups.find(|group| pattern::matches(&group.parameters, &parameter.name));
     let own = |of_group: fn(&ParameterGroup) -> Option<f64>, of_all: f64| {
         let of_all = if parameter.decays { of_all } else { 0.0 };
         group.and_then(of_group).unwrap_or(of_all)
     };
-    Member {
+    OptimizedParameter {
         range: parameter.range.clone(),
         shape: parameter.shape.clone(),
         adapts: parameter.decays,

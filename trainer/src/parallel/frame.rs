@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use super::inbox::{Failure, Inbox, Message};
+use super::inbox::{Inbox, Message, RankFailure};
 
 /// Most bytes moved at one time: a rank that receives much knows that its sender is there.
 pub(super) const PIECE: usize = 1 << 20;
@@ -27,7 +27,7 @@ pub(super) const SIGN_OF_LIFE_EVERY: Duration = Duration::from_secs(1);
 
 /// Kind of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum FrameKind {
     /// A message of a collective operation; its number is that of the operation.
     Message = 1,
     /// A sign of life; its bytes say where the rank is.
@@ -38,18 +38,23 @@ pub(super) enum Kind {
     Failed = 4,
 }
 
-const KINDS: [Kind; 4] = [Kind::Message, Kind::Alive, Kind::Finished, Kind::Failed];
+const KINDS: [FrameKind; 4] = [
+    FrameKind::Message,
+    FrameKind::Alive,
+    FrameKind::Finished,
+    FrameKind::Failed,
+];
 
 /// Header of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Header {
-    pub(super) kind: Kind,
+pub(super) struct FrameHeader {
+    pub(super) kind: FrameKind,
     pub(super) number: u64,
     /// Bytes that follow.
     pub(super) len: usize,
 }
 
-impl Header {
+impl FrameHeader {
     pub(super) fn to_bytes(self) -> [u8; 24] {
         let mut bytes = [0; 24];
         let words = [self.kind as u64, self.number, self.len as u64];
@@ -59,7 +64,7 @@ impl Header {
         bytes
     }
 
-    /// Parses the bytes of [`Header::to_bytes`]; `None` for anything else, and for a length over
+    /// Parses the bytes of [`FrameHeader::to_bytes`]; `None` for anything else, and for a length over
     /// the limit.
     pub(super) fn read(bytes: &[u8; 24]) -> Option<Self> {
         let (words, _) = bytes.as_chunks::<8>();
@@ -74,22 +79,22 @@ impl Header {
 
 impl Inbox {
     /// Takes a frame that came from a rank; whether more may come.
-    pub(super) fn take(&self, from: usize, header: Header, bytes: Vec<u8>) -> bool {
+    pub(super) fn take(&self, from: usize, header: FrameHeader, bytes: Vec<u8>) -> bool {
         let number = header.number;
         match header.kind {
-            Kind::Message => self.deliver(from, Message { number, bytes }),
-            Kind::Alive => {
+            FrameKind::Message => self.deliver(from, Message { number, bytes }),
+            FrameKind::Alive => {
                 self.status[from].take(&bytes);
                 self.sign_of_life(from);
             }
-            Kind::Finished => self.finished(from),
-            Kind::Failed => {
+            FrameKind::Finished => self.finished(from),
+            FrameKind::Failed => {
                 let rank = usize::try_from(number).unwrap_or(from);
                 let reason = String::from_utf8_lossy(&bytes).into_owned();
-                self.failed(from, Failure { rank, reason });
+                self.failed(from, RankFailure { rank, reason });
             }
         }
-        matches!(header.kind, Kind::Message | Kind::Alive)
+        matches!(header.kind, FrameKind::Message | FrameKind::Alive)
     }
 }
 
@@ -113,18 +118,18 @@ mod tests {
     #[test]
     fn a_header_survives_its_journey_and_nothing_else_is_taken_for_one() {
         for kind in KINDS {
-            let header = Header {
+            let header = FrameHeader {
                 kind,
                 number: 7,
                 len: 1 << 34,
             };
-            assert_eq!(Header::read(&header.to_bytes()), Some(header));
+            assert_eq!(FrameHeader::read(&header.to_bytes()), Some(header));
         }
         let header = |kind: u64, len: u64| {
             let mut bytes = [0; 24];
             bytes[..8].copy_from_slice(&kind.to_le_bytes());
             bytes[16..].copy_from_slice(&len.to_le_bytes());
-            Header::read(&bytes)
+            FrameHeader::read(&bytes)
         };
         assert_eq!(header(0, 1), None);
         assert_eq!(header(5, 1), None);

@@ -6,7 +6,7 @@ use feedline_schemas::config::{Collective, ParallelConfig};
 use tokio::runtime::Handle;
 
 use super::{
-    Place, Whereabouts, frame::FRAME_MAX, inbox::Patience, meeting::Meeting, ranks::Ranks,
+    RankPlace, Whereabouts, frame::FRAME_MAX, inbox::Patience, meeting::Meeting, ranks::Ranks,
     secret::JobSecret, status::Status, threads,
 };
 use crate::error::Error;
@@ -14,15 +14,15 @@ use crate::error::Error;
 /// Ranks that train together with this process or thread.
 #[derive(Clone, Debug, Default)]
 pub struct Group {
-    members: Members,
+    members: GroupMembers,
     /// Ranks on this machine, which share its processors.
     local: usize,
 }
 
 #[derive(Clone, Debug)]
-enum Members {
+enum GroupMembers {
     Alone(Arc<Status>),
-    Threads(threads::Member),
+    Threads(threads::ThreadMember),
     Processes(Box<Processes>),
 }
 
@@ -36,7 +36,7 @@ struct Processes {
     mpi: super::mpi::Handle,
 }
 
-impl Default for Members {
+impl Default for GroupMembers {
     fn default() -> Self {
         Self::Alone(Arc::default())
     }
@@ -56,7 +56,7 @@ impl Group {
         let members = threads::members(world.max(1)).into_iter();
         members
             .map(|member| Self {
-                members: Members::Threads(member),
+                members: GroupMembers::Threads(member),
                 local: world,
             })
             .collect()
@@ -70,7 +70,7 @@ impl Group {
             return Self::alone();
         }
         let meeting = Meeting {
-            place: Place { rank, world },
+            place: RankPlace { rank, world },
             address: address.to_owned(),
             agent_job: None,
             status: Arc::default(),
@@ -78,7 +78,7 @@ impl Group {
             largest: FRAME_MAX,
         };
         Self {
-            members: Members::Processes(Box::new(Processes {
+            members: GroupMembers::Processes(Box::new(Processes {
                 meeting,
                 by_mpirun: false,
                 #[cfg(feature = "mpi")]
@@ -92,7 +92,7 @@ impl Group {
     /// port of that host, which follows from the address and the id.
     #[must_use]
     pub fn under_agent(mut self, id: &str) -> Self {
-        if let Members::Processes(processes) = &mut self.members {
+        if let GroupMembers::Processes(processes) = &mut self.members {
             processes.meeting.agent_job = Some(id.to_owned());
         }
         self
@@ -102,7 +102,7 @@ impl Group {
     /// applies to ranks that meet over TCP. Their traffic is not encrypted.
     #[must_use]
     pub fn with_secret(mut self, secret: &str) -> Self {
-        if let Members::Processes(processes) = &mut self.members {
+        if let GroupMembers::Processes(processes) = &mut self.members {
             processes.meeting.secret = Some(JobSecret::new(secret));
         }
         self
@@ -111,7 +111,7 @@ impl Group {
     /// Adds the bytes of the longest message that a rank may send. It applies to ranks that meet over TCP.
     #[must_use]
     pub(crate) fn with_largest_message(mut self, bytes: u64) -> Self {
-        if let Members::Processes(processes) = &mut self.members {
+        if let GroupMembers::Processes(processes) = &mut self.members {
             processes.meeting.largest = bytes;
         }
         self
@@ -121,7 +121,7 @@ impl Group {
     /// otherwise.
     #[must_use]
     pub fn started_by_mpirun(mut self) -> Self {
-        if let Members::Processes(processes) = &mut self.members {
+        if let GroupMembers::Processes(processes) = &mut self.members {
             processes.by_mpirun = true;
         }
         self
@@ -131,7 +131,7 @@ impl Group {
     #[cfg(test)]
     pub(super) fn addresses(&self) -> Vec<String> {
         match &self.members {
-            Members::Processes(processes) => processes.meeting.addresses(),
+            GroupMembers::Processes(processes) => processes.meeting.addresses(),
             _ => Vec::new(),
         }
     }
@@ -152,17 +152,17 @@ impl Group {
     #[must_use]
     pub fn whereabouts(&self) -> Whereabouts {
         match &self.members {
-            Members::Alone(status) => status.whereabouts(),
-            Members::Threads(member) => member.status().whereabouts(),
-            Members::Processes(processes) => processes.meeting.status.whereabouts(),
+            GroupMembers::Alone(status) => status.whereabouts(),
+            GroupMembers::Threads(member) => member.status().whereabouts(),
+            GroupMembers::Processes(processes) => processes.meeting.status.whereabouts(),
         }
     }
 
-    pub(crate) const fn place(&self) -> Place {
+    pub(crate) const fn place(&self) -> RankPlace {
         match &self.members {
-            Members::Alone(_) => Place::ALONE,
-            Members::Threads(member) => member.place,
-            Members::Processes(processes) => processes.meeting.place,
+            GroupMembers::Alone(_) => RankPlace::ALONE,
+            GroupMembers::Threads(member) => member.place,
+            GroupMembers::Processes(processes) => processes.meeting.place,
         }
     }
 
@@ -199,12 +199,12 @@ impl Group {
         };
         let limit = Duration::from_secs(config.rendezvous_timeout_s);
         match &self.members {
-            Members::Alone(status) => Ok(Ranks::only(Arc::clone(status))),
-            Members::Threads(member) => Ok(member.join(patience)),
-            Members::Processes(processes) if processes.meet_by_mpi(config.collective) => {
+            GroupMembers::Alone(status) => Ok(Ranks::only(Arc::clone(status))),
+            GroupMembers::Threads(member) => Ok(member.join(patience)),
+            GroupMembers::Processes(processes) if processes.meet_by_mpi(config.collective) => {
                 processes.join_by_mpi(identity, patience, limit)
             }
-            Members::Processes(processes) => {
+            GroupMembers::Processes(processes) => {
                 let meeting = &processes.meeting;
                 meeting.join(identity, patience, limit, runtime)
             }
@@ -233,7 +233,7 @@ impl Processes {
 
     #[cfg(not(feature = "mpi"))]
     fn join_by_mpi(&self, _: &str, _: Patience, _: Duration) -> Result<Ranks, Error> {
-        let Place { rank, world } = self.meeting.place;
+        let RankPlace { rank, world } = self.meeting.place;
         let reason = format!(
             "this is rank {rank} of {world}, which are to meet by MPI, and this program was built without it: build it with \
              `--features mpi`, or set it to `tcp`, with MASTER_ADDR where ranks are on several machines"

@@ -43,7 +43,7 @@ pub(crate) struct Patience {
 
 /// Whose fault it is that a message did not come, and why.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Failure {
+pub(crate) struct RankFailure {
     pub(crate) rank: usize,
     pub(crate) reason: String,
 }
@@ -64,7 +64,7 @@ struct Sender {
 enum Ended {
     /// It has done all it had to.
     Finished,
-    Failed(Failure),
+    Failed(RankFailure),
 }
 
 /// Messages from all ranks.
@@ -146,7 +146,7 @@ impl Inbox {
     }
 
     /// Nothing more comes from a rank, by the fault of `failure.rank`.
-    pub(super) fn failed(&self, from: usize, failure: Failure) {
+    pub(super) fn failed(&self, from: usize, failure: RankFailure) {
         self.end(from, Ended::Failed(failure));
     }
 
@@ -159,7 +159,7 @@ impl Inbox {
     ///
     /// # Errors
     /// When it does not come: because some rank failed, gave no sign of life, or took too long.
-    pub(super) fn receive(&self, from: usize, patience: Patience) -> Result<Message, Failure> {
+    pub(super) fn receive(&self, from: usize, patience: Patience) -> Result<Message, RankFailure> {
         let mut senders = self.senders();
         let mut vigil = Vigil::new(&senders);
         let mut ticks = 0;
@@ -178,7 +178,7 @@ impl Inbox {
                 }
                 if senders[from].ended.is_some() {
                     let reason = "it has finished, and others have not".to_owned();
-                    return Err(Failure { rank: from, reason });
+                    return Err(RankFailure { rank: from, reason });
                 }
             }
             if let Some(failure) = self.silence(&vigil, patience) {
@@ -187,7 +187,7 @@ impl Inbox {
             if TICK * ticks >= patience.message {
                 let seconds = patience.message.as_secs_f64();
                 let reason = format!("the others have waited for it for {seconds} s");
-                return Err(Failure { rank: from, reason });
+                return Err(RankFailure { rank: from, reason });
             }
             let (guard, timeout) = self
                 .arrived
@@ -201,12 +201,12 @@ impl Inbox {
         }
     }
 
-    fn silence(&self, vigil: &Vigil, patience: Patience) -> Option<Failure> {
+    fn silence(&self, vigil: &Vigil, patience: Patience) -> Option<RankFailure> {
         let limit = patience.silence?;
         let rank = vigil.silent(limit)?;
         let reading = Some(self.reading.load(Relaxed)).filter(|rank| *rank != NOBODY);
         let seconds = limit.as_secs_f64();
-        Some(Failure {
+        Some(RankFailure {
             rank: reading.unwrap_or(rank),
             reason: format!("it has given no sign of life for {seconds} s"),
         })
@@ -220,7 +220,7 @@ impl Inbox {
 
     /// Looks around a tick later: a rank that has failed or is silent.
     #[cfg(feature = "nvidia")]
-    pub(super) fn look(&self, vigil: &mut Vigil, patience: Patience) -> Option<Failure> {
+    pub(super) fn look(&self, vigil: &mut Vigil, patience: Patience) -> Option<RankFailure> {
         let senders = self.senders();
         vigil.tick(&senders);
         let failure = senders.iter().find_map(Sender::failure);
@@ -254,7 +254,7 @@ impl Vigil {
 }
 
 impl Sender {
-    fn failure(&self) -> Option<Failure> {
+    fn failure(&self) -> Option<RankFailure> {
         match &self.ended {
             Some(Ended::Failed(failure)) => Some(failure.clone()),
             _ => None,

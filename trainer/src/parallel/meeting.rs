@@ -29,7 +29,7 @@ use tokio::{
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::{
-    Place,
+    RankPlace,
     inbox::Patience,
     ranks::Ranks,
     secret::{JobSecret, NONCE_BYTES},
@@ -70,7 +70,7 @@ const PROVE: u8 = 2;
 /// Rendezvous of the ranks.
 #[derive(Clone, Debug)]
 pub(super) struct Meeting {
-    pub(super) place: Place,
+    pub(super) place: RankPlace,
     /// Host and port of rank 0, or of the agent.
     pub(super) address: String,
     /// Id of the job, where an agent listens on `address`.
@@ -87,7 +87,7 @@ pub(super) struct Meeting {
 /// secret (1 byte), zeros (5 bytes), and a hash of what all ranks must share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Hello {
-    place: Place,
+    place: RankPlace,
     port: u16,
     has_secret: bool,
     identity: u64,
@@ -110,7 +110,7 @@ impl Hello {
         let (words, _) = bytes.as_chunks::<4>();
         let word = |at: usize| u32::from_le_bytes(words[at]);
         let other = Self {
-            place: Place {
+            place: RankPlace {
                 rank: word(3) as usize,
                 world: word(2) as usize,
             },

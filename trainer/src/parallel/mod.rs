@@ -28,7 +28,7 @@ pub(crate) use self::{
     ranks::Ranks,
     tcp::narrow,
     tree::Tree,
-    wire::{Borders, Wire},
+    wire::{RankBounds, Wire},
 };
 pub use self::{
     group::Group,
@@ -37,14 +37,14 @@ pub use self::{
 
 /// This process among those that train together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Place {
+pub(crate) struct RankPlace {
     /// From 0.
     pub(crate) rank: usize,
     /// Number of ranks, at least 1.
     pub(crate) world: usize,
 }
 
-impl Place {
+impl RankPlace {
     /// The only one.
     pub(crate) const ALONE: Self = Self { rank: 0, world: 1 };
 }

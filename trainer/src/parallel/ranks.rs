@@ -6,10 +6,10 @@
 use std::{fmt::Debug, sync::Arc};
 
 use super::{
-    Place, Tree,
-    inbox::{Failure, Inbox, Message, Patience},
+    RankPlace, Tree,
+    inbox::{Inbox, Message, Patience, RankFailure},
     status::{Phase, Status},
-    wire::{Borders, Wire},
+    wire::{RankBounds, Wire},
 };
 use crate::error::Error;
 
@@ -22,13 +22,13 @@ pub(super) trait Post: Debug + Send + Sync {
     fn send(&self, message: Message) -> Result<(), String>;
 
     /// Says that no more will come: because all is done, or for a failure.
-    fn leave(&self, failure: Option<&Failure>);
+    fn leave(&self, failure: Option<&RankFailure>);
 }
 
 /// This rank among the others.
 #[derive(Debug)]
 pub(crate) struct Ranks {
-    pub(super) place: Place,
+    pub(super) place: RankPlace,
     pub(super) inbox: Arc<Inbox>,
     /// By rank; `None` for this one.
     posts: Vec<Option<Box<dyn Post>>>,
@@ -41,7 +41,7 @@ pub(crate) struct Ranks {
 impl Ranks {
     /// `posts` lead to all ranks but this one.
     pub(super) fn new(
-        place: Place,
+        place: RankPlace,
         inbox: Arc<Inbox>,
         posts: Vec<Option<Box<dyn Post>>>,
         patience: Patience,
@@ -69,11 +69,11 @@ impl Ranks {
             silence: None,
         };
         let inbox = Arc::new(Inbox::new(vec![status]));
-        Self::new(Place::ALONE, inbox, vec![None], patience)
+        Self::new(RankPlace::ALONE, inbox, vec![None], patience)
     }
 
     /// Number of this rank, and number of all.
-    pub(crate) const fn place(&self) -> Place {
+    pub(crate) const fn place(&self) -> RankPlace {
         self.place
     }
 
@@ -109,7 +109,7 @@ impl Ranks {
             values.copy_from_slice(&self.sum_by(nccl, values, wire)?);
             return Ok(());
         }
-        let borders = Borders::even(values.len(), self.place.world);
+        let borders = RankBounds::even(values.len(), self.place.world);
         self.reduce_scatter(values, &borders, wire)?;
         self.all_gather(values, &borders, wire)
     }
@@ -121,7 +121,7 @@ impl Ranks {
     pub(crate) fn reduce_scatter(
         &self,
         values: &mut [f32],
-        borders: &Borders,
+        borders: &RankBounds,
         wire: Wire,
     ) -> Result<(), Error> {
         if !self.are_many() {
@@ -166,7 +166,7 @@ impl Ranks {
     pub(crate) fn all_gather(
         &self,
         values: &mut [f32],
-        borders: &Borders,
+        borders: &RankBounds,
         wire: Wire,
     ) -> Result<(), Error> {
         if !self.are_many() {
@@ -252,11 +252,11 @@ impl Ranks {
     /// Reports to the others that this rank cannot continue.
     pub(crate) fn abort(&self, error: &Error) {
         let failure = match error {
-            Error::Rank { rank, reason, .. } => Failure {
+            Error::Rank { rank, reason, .. } => RankFailure {
                 rank: *rank,
                 reason: reason.clone(),
             },
-            other => Failure {
+            other => RankFailure {
                 rank: self.place.rank,
                 reason: format!("it stopped: {other}"),
             },
@@ -264,14 +264,14 @@ impl Ranks {
         self.leave(Some(&failure));
     }
 
-    fn leave(&self, failure: Option<&Failure>) {
+    fn leave(&self, failure: Option<&RankFailure>) {
         for post in self.posts.iter().flatten() {
             post.leave(failure);
         }
     }
 
     fn others(&self) -> impl Iterator<Item = usize> + use<> {
-        let Place { rank, world } = self.place;
+        let RankPlace { rank, world } = self.place;
         // Each begins with its neighbour, so that no rank is everybody's first.
         (1..world).map(move |distance| (rank + distance) % world)
     }
@@ -285,7 +285,7 @@ impl Ranks {
             return Ok(());
         };
         let sent = post.send(Message { number, bytes });
-        sent.map_err(|reason| self.error(Failure { rank: to, reason }))
+        sent.map_err(|reason| self.error(RankFailure { rank: to, reason }))
     }
 
     fn receive(&self, from: usize, number: u64) -> Result<Vec<u8>, Error> {
@@ -296,7 +296,7 @@ impl Ranks {
                 "it is at exchange {}, others are at {number}",
                 message.number
             );
-            return Err(self.error(Failure { rank: from, reason }));
+            return Err(self.error(RankFailure { rank: from, reason }));
         }
         Ok(message.bytes)
     }
@@ -306,13 +306,13 @@ impl Ranks {
         let expected = wire.bytes(len);
         if bytes.len() != expected {
             let reason = format!("it sent {} bytes instead of {expected}", bytes.len());
-            return Err(self.error(Failure { rank: from, reason }));
+            return Err(self.error(RankFailure { rank: from, reason }));
         }
         Ok(wire.decode(&bytes))
     }
 
     /// The error, with where all ranks were.
-    pub(super) fn error(&self, failure: Failure) -> Error {
+    pub(super) fn error(&self, failure: RankFailure) -> Error {
         let status = self.inbox.status.iter().enumerate();
         let ranks = status.map(|(rank, status)| format!("rank {rank} at {status}"));
         Error::Rank {

@@ -17,9 +17,9 @@ use std::{
 use tokio::net::TcpStream as AsyncStream;
 
 use super::{
-    Place,
-    frame::{Header, Kind, PIECE, SIGN_OF_LIFE_EVERY},
-    inbox::{Failure, Inbox, Message, Patience},
+    RankPlace,
+    frame::{FrameHeader, FrameKind, PIECE, SIGN_OF_LIFE_EVERY},
+    inbox::{Inbox, Message, Patience, RankFailure},
     ranks::{Post, Ranks},
     status::Status,
 };
@@ -29,7 +29,7 @@ use super::{
 /// # Errors
 /// When the system gives no thread, or the connections cannot be set up.
 pub(super) fn ranks(
-    place: Place,
+    place: RankPlace,
     own: &Arc<Status>,
     streams: Vec<Option<AsyncStream>>,
     (patience, largest): (Patience, u64),
@@ -50,7 +50,7 @@ pub(super) fn ranks(
 
 /// Starts the threads of the connection to `rank`.
 fn connect(
-    (place, rank): (Place, usize),
+    (place, rank): (RankPlace, usize),
     stream: AsyncStream,
     inbox: &Arc<Inbox>,
     (patience, largest): (Patience, u64),
@@ -91,17 +91,22 @@ struct TcpPost {
 impl Post for TcpPost {
     fn send(&self, message: Message) -> Result<(), String> {
         let mut stream = self.stream.lock().unwrap_or_else(PoisonError::into_inner);
-        write(&mut stream, Kind::Message, message.number, &message.bytes)
-            .map_err(|error| format!("it takes no message: {error}"))
+        write(
+            &mut stream,
+            FrameKind::Message,
+            message.number,
+            &message.bytes,
+        )
+        .map_err(|error| format!("it takes no message: {error}"))
     }
 
-    fn leave(&self, failure: Option<&Failure>) {
+    fn leave(&self, failure: Option<&RankFailure>) {
         let mut stream = self.stream.lock().unwrap_or_else(PoisonError::into_inner);
         let said = match failure {
-            None => write(&mut stream, Kind::Finished, 0, &[]),
+            None => write(&mut stream, FrameKind::Finished, 0, &[]),
             Some(failure) => write(
                 &mut stream,
-                Kind::Failed,
+                FrameKind::Failed,
                 failure.rank as u64,
                 failure.reason.as_bytes(),
             ),
@@ -116,7 +121,7 @@ fn show_life(stream: &Mutex<TcpStream>, own: &Status, left: &mpsc::Receiver<()>)
     while let Err(RecvTimeoutError::Timeout) = left.recv_timeout(SIGN_OF_LIFE_EVERY) {
         match stream.try_lock() {
             Ok(mut stream) => {
-                if write(&mut stream, Kind::Alive, 0, &own.to_bytes()).is_err() {
+                if write(&mut stream, FrameKind::Alive, 0, &own.to_bytes()).is_err() {
                     return;
                 }
             }
@@ -126,9 +131,9 @@ fn show_life(stream: &Mutex<TcpStream>, own: &Status, left: &mpsc::Receiver<()>)
     }
 }
 
-fn write(stream: &mut TcpStream, kind: Kind, number: u64, bytes: &[u8]) -> io::Result<()> {
+fn write(stream: &mut TcpStream, kind: FrameKind, number: u64, bytes: &[u8]) -> io::Result<()> {
     let len = bytes.len();
-    let header = Header { kind, number, len };
+    let header = FrameHeader { kind, number, len };
     stream.write_all(&header.to_bytes())?;
     stream.write_all(bytes)
 }
@@ -148,7 +153,7 @@ fn read(mut stream: TcpStream, from: usize, inbox: &Inbox, backlog: Backlog) {
     loop {
         if !inbox.await_room(from, largest.saturating_mul(2), backlog.within) {
             let reason = "it sends messages that this one does not ask for".to_owned();
-            return inbox.failed(from, Failure { rank: from, reason });
+            return inbox.failed(from, RankFailure { rank: from, reason });
         }
         match frame(&mut stream, largest, || inbox.sign_of_life(from)) {
             Ok((header, bytes)) => {
@@ -158,16 +163,20 @@ fn read(mut stream: TcpStream, from: usize, inbox: &Inbox, backlog: Backlog) {
             }
             Err(error) => {
                 let reason = format!("its connection ended, as when it is killed: {error}");
-                return inbox.failed(from, Failure { rank: from, reason });
+                return inbox.failed(from, RankFailure { rank: from, reason });
             }
         }
     }
 }
 
-fn frame(stream: &mut TcpStream, largest: u64, alive: impl Fn()) -> io::Result<(Header, Vec<u8>)> {
+fn frame(
+    stream: &mut TcpStream,
+    largest: u64,
+    alive: impl Fn(),
+) -> io::Result<(FrameHeader, Vec<u8>)> {
     let mut header = [0; 24];
     stream.read_exact(&mut header)?;
-    let header = Header::read(&header);
+    let header = FrameHeader::read(&header);
     let header = header.ok_or_else(|| io::Error::other("it sent what no rank sends"))?;
     if header.len as u64 > largest {
         return Err(io::Error::other(format!(

@@ -10,7 +10,7 @@ use feedline_schemas::{
     config::{Collective, ParallelConfig},
 };
 
-use super::{Group, Place, Ranks, Tree, Wire};
+use super::{Group, RankPlace, Ranks, Tree, Wire};
 use crate::{error::Error, run_folder::runtime, testing::uniform};
 
 fn config() -> ParallelConfig {
@@ -56,7 +56,7 @@ fn on_all<T: Send>(
 
 /// Results of every rank on every kind of connection, with `len` numbers to add up.
 fn exchange(ranks: &Ranks, len: usize) {
-    let Place { rank, world } = ranks.place();
+    let RankPlace { rank, world } = ranks.place();
     let of = |rank| uniform(len, 100 + rank);
     let mut tree = Tree::default();
     let add = |sum: &mut Vec<f32>, part: Vec<f32>| {

@@ -3,32 +3,32 @@
 use std::sync::Arc;
 
 use super::{
-    Place,
-    inbox::{Failure, Inbox, Message, Patience},
+    RankPlace,
+    inbox::{Inbox, Message, Patience, RankFailure},
     ranks::{Post, Ranks},
     status::Status,
 };
 
 /// One of some threads that train together.
 #[derive(Clone, Debug)]
-pub(super) struct Member {
-    pub(super) place: Place,
+pub(super) struct ThreadMember {
+    pub(super) place: RankPlace,
     inboxes: Arc<Vec<Arc<Inbox>>>,
 }
 
 /// So many threads.
-pub(super) fn members(world: usize) -> Vec<Member> {
+pub(super) fn members(world: usize) -> Vec<ThreadMember> {
     let status: Vec<Arc<Status>> = (0..world).map(|_| Arc::default()).collect();
     let inbox = || Arc::new(Inbox::new(status.clone()));
     let inboxes: Arc<Vec<Arc<Inbox>>> = Arc::new((0..world).map(|_| inbox()).collect());
-    let member = |rank| Member {
-        place: Place { rank, world },
+    let member = |rank| ThreadMember {
+        place: RankPlace { rank, world },
         inboxes: Arc::clone(&inboxes),
     };
     (0..world).map(member).collect()
 }
 
-impl Member {
+impl ThreadMember {
     /// Status of this rank.
     pub(super) fn status(&self) -> &Status {
         let rank = self.place.rank;
@@ -65,7 +65,7 @@ impl Post for ThreadPost {
         Ok(())
     }
 
-    fn leave(&self, failure: Option<&Failure>) {
+    fn leave(&self, failure: Option<&RankFailure>) {
         match failure {
             None => self.inbox.finished(self.from),
             Some(failure) => self.inbox.failed(self.from, failure.clone()),

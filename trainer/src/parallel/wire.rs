@@ -73,9 +73,9 @@ impl Wire {
 
 /// Shares of some numbers: contiguous, in rank order.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Borders(Vec<usize>);
+pub(crate) struct RankBounds(Vec<usize>);
 
-impl Borders {
+impl RankBounds {
     /// Shares of `len` numbers that are as even as can be.
     pub(crate) fn even(len: usize, world: usize) -> Self {
         Self((0..=world).map(|rank| rank * len / world).collect())
@@ -133,11 +133,11 @@ mod tests {
     #[test]
     fn shares_cover_everything_once() {
         for (len, world) in [(10, 3), (0, 4), (2, 5)] {
-            let borders = Borders::even(len, world);
+            let borders = RankBounds::even(len, world);
             let all = (0..world).flat_map(|rank| borders.of(rank));
             assert!(all.eq(0..len));
         }
-        let borders = Borders::ending_at([4, 4, 9]);
+        let borders = RankBounds::ending_at([4, 4, 9]);
         assert_eq!([0, 1, 2].map(|rank| borders.of(rank)), [0..4, 4..4, 4..9]);
     }
 }

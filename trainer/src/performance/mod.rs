@@ -32,7 +32,7 @@ use serde::Serialize;
 
 pub(crate) use self::sampler::GpuSampler;
 use crate::{
-    engine::Engine,
+    engine::ModelEngine,
     number::{exact, exact_len},
     parallel::Group,
 };
@@ -80,10 +80,10 @@ pub(crate) struct DeviceFields {
 
 /// Speed of a run in progress, updated by the session and by the thread that reads the GPU.
 #[derive(Debug, Default)]
-pub(crate) struct PerformanceMeter(Mutex<State>);
+pub(crate) struct PerformanceMeter(Mutex<PerformanceState>);
 
 #[derive(Clone, Copy, Debug, Default)]
-struct State {
+struct PerformanceState {
     flops_per_sample: f64,
     /// Operations per second of the devices of all ranks, where that is known.
     peak: Option<f64>,
@@ -99,7 +99,7 @@ struct State {
 impl PerformanceMeter {
     /// Sets the arithmetic of a training sample, and the peak of the devices of all ranks, which are taken to be as this
     /// one.
-    pub(crate) fn set_arithmetic(&self, engine: &Engine, precision: Precision, group: &Group) {
+    pub(crate) fn set_arithmetic(&self, engine: &ModelEngine, precision: Precision, group: &Group) {
         let flops = flops::of_training_sample(engine.model().layout(), &engine.trained());
         let gpu = engine.kind().cuda();
         let name = gpu.and(engine.device_name().rsplit_once(" ("));
@@ -164,12 +164,12 @@ impl PerformanceMeter {
     }
 
     /// Numbers are complete at every instant, also when another thread has panicked.
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, PerformanceState> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl State {
+impl PerformanceState {
     fn share(&self, samples_per_s: f64) -> Option<f64> {
         Some(self.flops_per_sample * samples_per_s / self.peak?)
     }

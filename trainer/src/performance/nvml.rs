@@ -42,7 +42,7 @@ fn read_named(
     let nvml = Nvml::builder().lib_path(library).init();
     let nvml = nvml.map_err(|error| format!("NVML (`{}`): {error}", library.display()))?;
     let device = name.find(&nvml)?;
-    let mut failed = Failed::default();
+    let mut failed = FailedFigures::default();
     while each(failed.read(&device)) {}
     Ok(())
 }
@@ -72,9 +72,9 @@ impl GpuName {
 
 /// Figures that could not be read; each is logged once.
 #[derive(Debug, Default)]
-struct Failed(Vec<&'static str>);
+struct FailedFigures(Vec<&'static str>);
 
-impl Failed {
+impl FailedFigures {
     fn read(&mut self, device: &Device<'_>) -> GpuReading {
         let utilization = device.utilization_rates().map(|rates| rates.gpu);
         let power = device

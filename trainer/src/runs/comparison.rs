@@ -18,7 +18,7 @@ use crate::{
     metrics::{Metrics, metric},
     metrics_log,
     track::report::{
-        chart::{AxisX, Chart, Series},
+        chart::{AxisX, Chart, ChartSeries},
         curves::{Curves, EpochPoint, Points, StepPoint},
         document, table,
         table::{TableRow, table_of},
@@ -325,14 +325,14 @@ impl Comparison {
             x: "run",
             y: name,
             axis: AxisX::Named(self.runs.iter().map(|run| run.name.clone()).collect()),
-            lines: vec![Series::dots(name, points.collect())],
+            lines: vec![ChartSeries::dots(name, points.collect())],
             mark: None,
         };
         chart.figure()
     }
 
     fn chart(&self, title: &str, y: &str, points: fn(&Curves) -> Points) -> String {
-        let line = |run: &ComparedRun| Series::new(run.name.clone(), points(&run.curves));
+        let line = |run: &ComparedRun| ChartSeries::new(run.name.clone(), points(&run.curves));
         Chart::of_steps(title, y, self.runs.iter().map(line).collect()).figure()
     }
 }

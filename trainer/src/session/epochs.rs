@@ -9,22 +9,22 @@ use feedline_schemas::{
     report::TrainReport,
 };
 
-use super::{Session, step::Taken, warning_of};
+use super::{TrainSession, step::BatchOutcome, warning_of};
 use crate::{
     baseline,
     checkpoint::{BEST_PATH, Numbers},
-    data::{Batch, Data},
+    data::{Data, RankBatch},
     error::Error,
     loss,
     metrics::{Evaluation, Metrics},
-    metrics_log::Line,
+    metrics_log::MetricsLine,
     optimizer::count_parameters,
     parallel::Phase,
     plan::Position,
     track::paths::REPORT_PATH,
 };
 
-impl<D: Data> Session<'_, D> {
+impl<D: Data> TrainSession<'_, D> {
     /// Begins to load the first batches of a run that resumes, while the rest of it is set up. Those of one that begins are
     /// loaded already.
     ///
@@ -156,8 +156,8 @@ impl<D: Data> Session<'_, D> {
                 self.prepare_what_follows(batch.state())?;
             }
             let taken = self.step(&batch)?;
-            let due =
-                taken == Taken::WentBack || self.plan.settings.checkpoint_due(self.position.step);
+            let due = taken == BatchOutcome::WentBack
+                || self.plan.settings.checkpoint_due(self.position.step);
             // What is planned comes first: an interruption must not keep a checkpoint from being one to go back to.
             if due && batch_number < per_epoch {
                 self.save()?;
@@ -190,7 +190,7 @@ impl<D: Data> Session<'_, D> {
         let best = self.position.early_stopping.best.clone();
         self.watch.tracker.change().best = best;
         let position = &mut self.position;
-        let line = Line::Epoch {
+        let line = MetricsLine::Epoch {
             epoch: position.epoch,
             step: position.step,
             train_loss: mean_of(&position.running),

@@ -6,10 +6,10 @@ use burn::tensor::Tensor;
 use feedline_storage::clock::Clock;
 use xxhash_rust::xxh3::xxh3_128;
 
-use super::{Session, saves::live, shares, sharing::Sharing};
+use super::{TrainSession, saves::live, shares, sharing::Sharing};
 use crate::{
-    data::{Batch, Data, Samples},
-    engine::{Computed, Engine, sections::Sections},
+    data::{Data, RankBatch, Samples},
+    engine::{Computed, ModelEngine, sections::Sections},
     error::Error,
     parallel::{Phase, Ranks, Wire},
     random::Stream,
@@ -37,7 +37,7 @@ struct Exchanged {
 
 /// A loss and its gradient; the ranks exchange its sections meanwhile.
 fn exchanging(
-    engine: &Engine,
+    engine: &ModelEngine,
     weights: (&[f32], &[Tensor<1>]),
     samples: Samples<'_>,
     randomness: (Stream, f64),
@@ -75,7 +75,7 @@ fn exchanging(
     (computed, exchanged)
 }
 
-impl<D: Data> Session<'_, D> {
+impl<D: Data> TrainSession<'_, D> {
     /// Computes this rank's rows of a batch, whose loss is multiplied by `loss_scale`. Ranks
     /// exchange each section of the gradient as soon as all of them have it, while the backward
     /// pass continues in the layers before. A checkpoint that is due begins meanwhile.

@@ -8,7 +8,7 @@ use feedline_schemas::{
 };
 
 use super::{
-    Session,
+    TrainSession,
     exchange::RowsOfAll,
     step::{not_finite, rows_to_name},
 };
@@ -17,10 +17,10 @@ use crate::{
     data::Data,
     error::Error,
     guard::{self, Alarm},
-    metrics_log::{Line, NamedSample},
+    metrics_log::{MetricsLine, NamedSample},
 };
 
-impl<D: Data> Session<'_, D> {
+impl<D: Data> TrainSession<'_, D> {
     /// Leaves a batch out that gave something that is not finite, after `taken` steps, or ends the run, as configured.
     pub(super) fn leave_out(
         &mut self,
@@ -59,7 +59,7 @@ impl<D: Data> Session<'_, D> {
             }
         };
         let rows = rows_to_name(&losses, keys.len()).into_iter();
-        let line = Line::Skipped {
+        let line = MetricsLine::Skipped {
             step,
             epoch,
             what,
@@ -76,7 +76,7 @@ impl<D: Data> Session<'_, D> {
         let Alarm { what, value, mean } = alarm;
         let epoch = self.position.epoch;
         tracing::warn!(step = step.get(), what, value, mean, "far over its mean");
-        let line = Line::Alarm {
+        let line = MetricsLine::Alarm {
             step,
             epoch,
             what,
@@ -115,7 +115,7 @@ impl<D: Data> Session<'_, D> {
             mean,
             "the loss diverged: weights went back"
         );
-        let line = Line::Rollback {
+        let line = MetricsLine::Rollback {
             step,
             epoch,
             loss,

@@ -8,19 +8,19 @@ use feedline_schemas::{
     progress::Event,
 };
 
-use super::{Session, shares::Shares, step::not_finite};
+use super::{TrainSession, shares::Shares, step::not_finite};
 use crate::{
-    data::{Batch, Data, Samples},
-    engine::Engine,
+    data::{Data, RankBatch, Samples},
+    engine::ModelEngine,
     error::Error,
     loss,
     metrics::Evaluation,
     parallel::Phase,
-    plan::Plan,
+    plan::RunPlan,
     run_context::Watch,
 };
 
-impl<D: Data> Session<'_, D> {
+impl<D: Data> TrainSession<'_, D> {
     /// Measures weights on a split; `None` when the stop flag was set meanwhile.
     pub(super) fn evaluate(
         &self,
@@ -66,8 +66,8 @@ pub(crate) type EachBatch<'e> = dyn FnMut(MeasuredBatch<'_>) -> bool + 'e;
 /// [`Error::NotFinite`] when a loss is NaN or infinite, [`Error::Dataset`] for a split without rows, or what the data
 /// says.
 pub(crate) fn evaluate<D: Data>(
-    plan: &Plan,
-    engine: &Engine,
+    plan: &RunPlan,
+    engine: &ModelEngine,
     data: &D,
     bucket: &[f32],
     split: Split,
@@ -84,8 +84,8 @@ pub(crate) fn evaluate<D: Data>(
 /// # Errors
 /// As [`evaluate`].
 pub(crate) fn evaluate_each<D: Data>(
-    plan: &Plan,
-    engine: &Engine,
+    plan: &RunPlan,
+    engine: &ModelEngine,
     data: &D,
     (bucket, split): (&[f32], Split),
     at: (Step, Epoch),

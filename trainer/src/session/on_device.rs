@@ -11,17 +11,17 @@
 use burn::tensor::Tensor;
 
 use super::{
-    Pending, Session,
+    Pending, TrainSession,
     exchange::RowsOfAll,
     saves::live,
-    step::{Taken, factor},
+    step::{BatchOutcome, factor},
 };
 use crate::{
-    data::{Batch, Data, Samples},
+    data::{Data, RankBatch, Samples},
     device_state::{DeviceState, Stepping},
     engine::OnDevice,
     error::Error,
-    guard::{self, Seen, Verdict},
+    guard::{self, SeenBatch, UpdateVerdict},
     loss, loss_scale,
     parallel::Phase,
     random::Stream,
@@ -30,9 +30,9 @@ use crate::{
 /// Reason that there are numbers on the device.
 const COMPUTED: &str = "a batch was computed on it";
 
-impl<D: Data> Session<'_, D> {
+impl<D: Data> TrainSession<'_, D> {
     /// Orders a step, after the numbers of the one before were looked at.
-    pub(super) fn take_on_device(&mut self, batch: &D::Batch) -> Result<Taken, Error> {
+    pub(super) fn take_on_device(&mut self, batch: &D::Batch) -> Result<BatchOutcome, Error> {
         let samples = batch.samples();
         if let Err(error) = self.plan.check_targets(samples, batch.keys()) {
             // What the step before has to say comes first.
@@ -45,7 +45,7 @@ impl<D: Data> Session<'_, D> {
         }
         let mut computed = self.compute_on_device(samples);
         // After a rollback the batch is computed again, with the weights of the checkpoint.
-        while self.look_back()? == Taken::WentBack {
+        while self.look_back()? == BatchOutcome::WentBack {
             computed = self.compute_on_device(samples);
         }
         self.at(Phase::Updating);
@@ -55,7 +55,7 @@ impl<D: Data> Session<'_, D> {
         if self.looks_now() {
             return self.look();
         }
-        Ok(Taken::Updated)
+        Ok(BatchOutcome::Updated)
     }
 
     /// Orders the forward and backward pass of a batch, beside which a checkpoint that is due is copied.
@@ -149,18 +149,18 @@ impl<D: Data> Session<'_, D> {
     }
 
     /// Looks at the numbers of the step before, if they were not. After a rollback the checkpoint of it is written.
-    fn look_back(&mut self) -> Result<Taken, Error> {
+    fn look_back(&mut self) -> Result<BatchOutcome, Error> {
         let taken = self.look()?;
-        if taken == Taken::WentBack {
+        if taken == BatchOutcome::WentBack {
             self.save()?;
         }
         Ok(taken)
     }
 
     /// Looks at the numbers of the last step, if they were not, and does what the guard says.
-    pub(super) fn look(&mut self) -> Result<Taken, Error> {
+    pub(super) fn look(&mut self) -> Result<BatchOutcome, Error> {
         let Some(pending) = self.pending.take() else {
-            return Ok(Taken::Updated);
+            return Ok(BatchOutcome::Updated);
         };
         let Pending {
             report,
@@ -179,7 +179,7 @@ impl<D: Data> Session<'_, D> {
             if loss.is_finite() && !norm.is_finite() && self.lower_loss_scale(taken) {
                 self.position.guard.dropped += 1;
                 self.count_loss(sums);
-                return Ok(Taken::LeftOut);
+                return Ok(BatchOutcome::LeftOut);
             }
             let rows = RowsOfAll {
                 losses: found.losses()?,
@@ -191,9 +191,9 @@ impl<D: Data> Session<'_, D> {
                 .find(|(_, value)| !value.is_finite())
                 .unwrap_or(("sum of running statistics", found.buffers));
             self.leave_out(what, value, rows, taken)?;
-            return Ok(Taken::LeftOut);
+            return Ok(BatchOutcome::LeftOut);
         }
-        let seen = Seen {
+        let seen = SeenBatch {
             step: taken.next(),
             loss,
             norm,
@@ -201,11 +201,11 @@ impl<D: Data> Session<'_, D> {
         };
         let config = self.plan.settings.config();
         match guard::look(&config.guard, &mut self.position.guard, seen) {
-            Verdict::Fine => {}
-            Verdict::Alarm(alarm) => self.tell(alarm, seen.step),
-            Verdict::Diverged { mean } => {
+            UpdateVerdict::Fine => {}
+            UpdateVerdict::Alarm(alarm) => self.tell(alarm, seen.step),
+            UpdateVerdict::Diverged { mean } => {
                 self.go_back(loss, mean, seen.step)?;
-                return Ok(Taken::WentBack);
+                return Ok(BatchOutcome::WentBack);
             }
         }
         let scaling = config.loss_scale.as_ref();
@@ -215,14 +215,14 @@ impl<D: Data> Session<'_, D> {
         self.count_loss(sums);
         self.report(loss);
         self.log_step(seen)?;
-        Ok(Taken::Updated)
+        Ok(BatchOutcome::Updated)
     }
 
     /// Looks at the last step, and copies what is on the device to host memory.
     ///
     /// # Errors
     /// [`Error::Device`], or what the guard says of the step.
-    pub(super) fn fetch(&mut self) -> Result<Taken, Error> {
+    pub(super) fn fetch(&mut self) -> Result<BatchOutcome, Error> {
         let taken = self.look()?;
         if let Some(state) = &mut self.device_state {
             let average = self

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use feedline_schemas::report::Warning;
 
-use crate::{engine::Engine, error::Error, parallel::Ranks};
+use crate::{engine::ModelEngine, error::Error, parallel::Ranks};
 
 /// Returns true where weights and optimizer stay on the device: on a GPU, and with several ranks where all have the same one.
 /// Another kind of device rounds in another way, and the ranks' weights would drift apart; then a warning says so.
@@ -12,7 +12,7 @@ use crate::{engine::Engine, error::Error, parallel::Ranks};
 /// # Errors
 /// [`Error::Rank`].
 pub(super) fn stays_on_device(
-    engine: &Engine,
+    engine: &ModelEngine,
     ranks: &Ranks,
 ) -> Result<(bool, Option<Warning>), Error> {
     let is_gpu = engine.kind().is_gpu();

@@ -9,14 +9,14 @@ use feedline_schemas::{
     run::ContinuedFrom,
 };
 
-use super::{Session, epochs::is_out_of_patience, saves::live, shares, step::Taken};
+use super::{TrainSession, epochs::is_out_of_patience, saves::live, shares, step::BatchOutcome};
 use crate::{
     average::Average,
     checkpoint::{Checkpoints, Due, Frozen, Numbers, Snapshot, StateFile},
     data::Data,
     error::Error,
     guard,
-    metrics_log::{Line, MetricsLog},
+    metrics_log::{MetricsLine, MetricsLog},
     optimizer::StateBucket,
     parallel::Phase,
     plan::Position,
@@ -29,7 +29,7 @@ const WAITS_MS: [u64; 5] = [100, 200, 400, 800, 1600];
 /// Says why a checkpoint cannot be used, if so.
 type Usable<'c> = &'c dyn Fn(&Snapshot) -> Result<(), String>;
 
-impl<D: Data> Session<'_, D> {
+impl<D: Data> TrainSession<'_, D> {
     /// Resumes from the newest checkpoint that can be used; stays at the start when there is none.
     ///
     /// # Errors
@@ -322,7 +322,7 @@ impl<D: Data> Session<'_, D> {
             let Position { step, epoch, .. } = self.position;
             let kept = self.saving.durable.map(|(step, _)| step.get());
             tracing::error!(%error, step = step.get(), kept, "a checkpoint could not be written");
-            let line = Line::SaveFailed {
+            let line = MetricsLine::SaveFailed {
                 step,
                 epoch,
                 reason: error.to_string(),
@@ -436,7 +436,7 @@ impl<D: Data> Session<'_, D> {
 
     /// Saves everything, as far as the folder is fast enough; the error to leave with.
     pub(super) fn interrupt(&mut self) -> Result<Error, Error> {
-        if self.fetch()? == Taken::WentBack {
+        if self.fetch()? == BatchOutcome::WentBack {
             // Its checkpoint is one of those to go back to.
             let config = &self.plan.settings.config().guard;
             guard::planned(config, &mut self.position.guard, self.position.step);

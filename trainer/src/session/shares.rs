@@ -3,8 +3,8 @@
 use bytemuck::Pod;
 
 use crate::{
-    data::{Batch, Targets},
-    engine::{Engine, Prediction},
+    data::{RankBatch, Targets},
+    engine::{ModelEngine, Prediction},
     error::Error,
     parallel::Ranks,
 };
@@ -13,7 +13,7 @@ use crate::{
 #[derive(Debug)]
 pub(super) struct Shares {
     pub(super) prediction: Prediction,
-    pub(super) targets: Values,
+    pub(super) targets: OwnedTargets,
     pub(super) keys: Vec<u64>,
     pub(super) origins: Vec<u64>,
     /// True when any rank is to stop.
@@ -22,14 +22,14 @@ pub(super) struct Shares {
 
 /// Targets of one's own.
 #[derive(Debug)]
-pub(super) enum Values {
+pub(super) enum OwnedTargets {
     None,
     Numbers(Vec<f32>),
     Vectors { y: Vec<f32>, width: usize },
     Classes(Vec<i32>),
 }
 
-impl Values {
+impl OwnedTargets {
     pub(super) fn borrowed(&self) -> Targets<'_> {
         match self {
             Self::None => Targets::None,
@@ -46,10 +46,10 @@ impl Shares {
     /// # Errors
     /// [`Error::Rank`].
     pub(super) fn gather(
-        engine: &Engine,
+        engine: &ModelEngine,
         ranks: &Ranks,
         prediction: &Prediction,
-        batch: &impl Batch,
+        batch: &impl RankBatch,
         stop: bool,
     ) -> Result<Self, Error> {
         let stop = if stop { 1.0 } else { 0.0 };
@@ -57,13 +57,13 @@ impl Shares {
         let outputs = of_all(ranks, &prediction.outputs)?;
         let losses = of_all(ranks, &prediction.losses)?;
         let targets = match batch.samples().targets {
-            Targets::None => Values::None,
-            Targets::Numbers(y) => Values::Numbers(of_all(ranks, y)?),
-            Targets::Vectors { y, width } => Values::Vectors {
+            Targets::None => OwnedTargets::None,
+            Targets::Numbers(y) => OwnedTargets::Numbers(of_all(ranks, y)?),
+            Targets::Vectors { y, width } => OwnedTargets::Vectors {
                 y: of_all(ranks, y)?,
                 width,
             },
-            Targets::Classes(y) => Values::Classes(of_all(ranks, y)?),
+            Targets::Classes(y) => OwnedTargets::Classes(of_all(ranks, y)?),
         };
         let keys = of_all(ranks, batch.keys())?;
         let origins = of_all(ranks, batch.origins())?;

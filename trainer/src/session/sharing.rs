@@ -8,9 +8,9 @@ use crate::{
     error::Error,
     model::Parameter,
     optimizer::{self, StateBucket, StateLayout},
-    parallel::{Borders, Place, Ranks, Wire},
+    parallel::{RankBounds, RankPlace, Ranks, Wire},
     session::shares,
-    settings::Settings,
+    settings::TrainSettings,
 };
 
 /// Division of the work.
@@ -26,7 +26,7 @@ pub(super) struct Sharing {
 
 impl Sharing {
     /// The sharing of these parameters.
-    pub(super) fn new(trained: Vec<Parameter>, settings: &Settings, place: Place) -> Self {
+    pub(super) fn new(trained: Vec<Parameter>, settings: &TrainSettings, place: RankPlace) -> Self {
         let parallel = &settings.config().parallel;
         let shares = (parallel.shard_optimizer && place.world > 1)
             .then(|| optimizer::shares(&trained, place.world));
@@ -57,7 +57,7 @@ impl Sharing {
     }
 
     /// Ranges of each bucket of the optimizer's state that this rank holds.
-    pub(super) fn state_ranges(&self, settings: &Settings) -> Vec<Range<usize>> {
+    pub(super) fn state_ranges(&self, settings: &TrainSettings) -> Vec<Range<usize>> {
         let begin = self
             .shares
             .as_ref()
@@ -134,10 +134,10 @@ impl Sharing {
     }
 
     /// Whose the trained numbers within a range of the bucket are, where the optimizer's work is shared out.
-    fn borders(&self, range: Range<usize>) -> Option<Borders> {
+    fn borders(&self, range: Range<usize>) -> Option<RankBounds> {
         let shares = self.shares.as_ref()?;
         let mut end = 0;
-        Some(Borders::ending_at(shares.iter().map(|share| {
+        Some(RankBounds::ending_at(shares.iter().map(|share| {
             let share = self.within(share.clone(), &range).iter();
             end += share.map(|p| p.range.len()).sum::<usize>();
             end

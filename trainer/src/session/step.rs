@@ -5,18 +5,18 @@ use feedline_schemas::{
     manifest::Split,
 };
 
-use super::Session;
+use super::TrainSession;
 use crate::{
     clip,
-    data::{Batch, Data},
+    data::{Data, RankBatch},
     device::take_bus_bytes,
     engine::Computed,
     error::Error,
-    guard::{self, Seen, Verdict},
+    guard::{self, SeenBatch, UpdateVerdict},
     loss::mean,
     loss_scale,
-    meter::Window,
-    metrics_log::Line,
+    meter::MeterWindow,
+    metrics_log::MetricsLine,
     parallel::Phase,
     track::memory,
 };
@@ -26,7 +26,7 @@ const ROWS_NAMED: usize = 5;
 
 /// Result of a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Taken {
+pub(super) enum BatchOutcome {
     /// The weights were updated.
     Updated,
     /// It was left out.
@@ -35,9 +35,9 @@ pub(super) enum Taken {
     WentBack,
 }
 
-impl<D: Data> Session<'_, D> {
+impl<D: Data> TrainSession<'_, D> {
     /// One step, after which the ranks compare their weights when that is due.
-    pub(super) fn step(&mut self, batch: &D::Batch) -> Result<Taken, Error> {
+    pub(super) fn step(&mut self, batch: &D::Batch) -> Result<BatchOutcome, Error> {
         let taken = self.take(batch)?;
         if self.plan.settings.comparison_due(self.position.step) {
             self.compare_weights()?;
@@ -47,7 +47,7 @@ impl<D: Data> Session<'_, D> {
 
     /// Computes a batch, looks at it, then updates the weights. Nothing is changed before loss, gradient and running
     /// statistics are known to be finite. All ranks look at the same numbers, and so find the same.
-    fn take(&mut self, batch: &D::Batch) -> Result<Taken, Error> {
+    fn take(&mut self, batch: &D::Batch) -> Result<BatchOutcome, Error> {
         if self.stays_on_device && !self.watch.ranks.are_many() {
             return self.take_on_device(batch);
         }
@@ -64,7 +64,7 @@ impl<D: Data> Session<'_, D> {
         if loss.is_finite() && !norm.is_finite() && self.lower_loss_scale(taken) {
             self.position.guard.dropped += 1;
             self.pass(batch, &computed);
-            return Ok(Taken::LeftOut);
+            return Ok(BatchOutcome::LeftOut);
         }
         let buffers = computed.buffers.iter().copied().map(f64::from).sum();
         for (what, value) in [
@@ -76,29 +76,29 @@ impl<D: Data> Session<'_, D> {
                 let rows = self.of_all(&computed.losses, batch)?;
                 self.leave_out(what, value, rows, taken)?;
                 self.step_past(batch, 0);
-                return Ok(Taken::LeftOut);
+                return Ok(BatchOutcome::LeftOut);
             }
         }
-        let seen = Seen {
+        let seen = SeenBatch {
             step: taken.next(),
             loss,
             norm,
             rate: self.schedule.rate(taken, &self.position.plateau),
         };
         match guard::look(&config.guard, &mut self.position.guard, seen) {
-            Verdict::Fine => {}
-            Verdict::Alarm(alarm) => self.tell(alarm, seen.step),
-            Verdict::Diverged { mean } => {
+            UpdateVerdict::Fine => {}
+            UpdateVerdict::Alarm(alarm) => self.tell(alarm, seen.step),
+            UpdateVerdict::Diverged { mean } => {
                 self.go_back(loss, mean, seen.step)?;
                 self.step_past(batch, 0);
-                return Ok(Taken::WentBack);
+                return Ok(BatchOutcome::WentBack);
             }
         }
         self.update(&computed, (factor, samples.global_rows()), seen)?;
         self.pass(batch, &computed);
         self.report(loss);
         self.log_step(seen)?;
-        Ok(Taken::Updated)
+        Ok(BatchOutcome::Updated)
     }
 
     /// Moves the weights along the gradient of a batch of `rows`, times `factor`.
@@ -106,7 +106,7 @@ impl<D: Data> Session<'_, D> {
         &mut self,
         computed: &Computed,
         (factor, rows): (f64, usize),
-        seen: Seen,
+        seen: SeenBatch,
     ) -> Result<(), Error> {
         let config = self.plan.settings.config();
         let scale = clip::scale(seen.norm, config.clip_norm) * factor;
@@ -156,11 +156,11 @@ impl<D: Data> Session<'_, D> {
         self.meter.computed(self.watch.clock.monotonic(), samples);
     }
 
-    pub(super) fn log_step(&mut self, seen: Seen) -> Result<(), Error> {
+    pub(super) fn log_step(&mut self, seen: SeenBatch) -> Result<(), Error> {
         if !self.plan.settings.log_due(seen.step) {
             return Ok(());
         }
-        let Window {
+        let MeterWindow {
             samples_per_s,
             data_wait_share,
             save_stall_s,
@@ -169,7 +169,7 @@ impl<D: Data> Session<'_, D> {
         let exchanged = are_many.then(|| self.meter.take_exchange());
         let (communication_s, hidden_communication_s) = exchanged.unzip();
         let bus = self.engine.kind().is_gpu().then(take_bus_bytes);
-        let line = Line::Step {
+        let line = MetricsLine::Step {
             step: seen.step,
             epoch: self.position.epoch,
             loss: seen.loss,

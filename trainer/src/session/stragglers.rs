@@ -1,18 +1,18 @@
 //! Ranks that keep the others waiting.
 
-use super::Session;
-use crate::{data::Data, error::Error, pace::Pace};
+use super::TrainSession;
+use crate::{data::Data, error::Error, pace::RankPace};
 
 /// Fewest steps that ranks are compared over.
 const STEPS_LEAST: u64 = 20;
 
-impl<D: Data> Session<'_, D> {
+impl<D: Data> TrainSession<'_, D> {
     /// Compares the speed of the ranks since the last call, once that is enough steps; all call it
     /// at the same step. Reports ranks that are too slow.
     ///
     /// # Errors
     /// [`Error::Rank`].
-    pub(super) fn compare_pace(&mut self) -> Result<Option<Pace>, Error> {
+    pub(super) fn compare_pace(&mut self) -> Result<Option<RankPace>, Error> {
         let ranks = self.watch.ranks;
         if !ranks.are_many() {
             return Ok(None);
@@ -27,7 +27,7 @@ impl<D: Data> Session<'_, D> {
             let (words, _) = bytes.as_chunks::<8>();
             words.first().map_or(0.0, |word| f64::from_le_bytes(*word))
         });
-        let pace = Pace::new(seconds.collect());
+        let pace = RankPace::new(seconds.collect());
         for (rank, step_s, times) in pace.stragglers().filter(|_| ranks.leads()) {
             let step = self.position.step.get();
             tracing::warn!(

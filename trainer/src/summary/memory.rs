@@ -57,7 +57,7 @@ impl Memory {
 
 /// Work of a rank at a time, and the values that it keeps.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Work {
+pub(super) struct WorkingMemory {
     /// Parts of its batches, and the most rows of one.
     pub(super) parts: [usize; 2],
     pub(super) threads: usize,
@@ -72,7 +72,7 @@ pub(super) struct Work {
     pub(super) remembered: usize,
 }
 
-impl Work {
+impl WorkingMemory {
     /// Parts that are computed at a time.
     pub(super) fn at_a_time(&self) -> usize {
         self.parts[0].min(self.threads.max(1))

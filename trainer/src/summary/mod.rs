@@ -22,13 +22,13 @@ pub use self::{
 use crate::{
     Context,
     config_values::name_of,
-    engine::parts::Cut,
+    engine::parts::BatchCut,
     error::{Error, config as wrong},
     layers::LayerFacts,
     loaders::{Loaders, Purpose, settled},
     model::{self, Model, Shape},
     models, optimizer,
-    parallel::{Group, Place},
+    parallel::{Group, RankPlace},
     plan,
     run_folder::runtime,
     settings,
@@ -117,7 +117,7 @@ pub(crate) fn of_model(
         1
     };
     let cut = cut(config, machine).of_model(layout);
-    let work = memory::Work {
+    let work = memory::WorkingMemory {
         parts: cut.of_rank(shape, config.batch_size as usize, layout.len()),
         threads: if machine.gpu { 1 } else { machine.threads },
         gpu: machine.gpu,
@@ -145,12 +145,12 @@ pub(crate) fn of_model(
 }
 
 /// Division of a rank's batches.
-fn cut(config: &TrainConfig, machine: &Machine) -> Cut {
-    let place = Place {
+fn cut(config: &TrainConfig, machine: &Machine) -> BatchCut {
+    let place = RankPlace {
         rank: 0,
         world: machine.ranks.max(1),
     };
-    Cut {
+    BatchCut {
         by_shape: !machine.gpu,
         ..settings::cut(config, place)
     }

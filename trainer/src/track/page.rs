@@ -56,7 +56,7 @@ impl MetricsPage {
             .map_err(refused)?;
         let taken = listener.local_addr().map_err(refused)?;
         let mut registry = Registry::with_prefix("feedline_train");
-        registry.register_collector(Box::new(Source(tracker)));
+        registry.register_collector(Box::new(TrackerCollector(tracker)));
         let router = Router::new()
             .route("/metrics", routing::get(text))
             .with_state(Arc::new(registry));
@@ -74,9 +74,9 @@ async fn text(State(registry): State<Arc<Registry>>) -> impl IntoResponse {
 
 /// The metrics as they are when somebody asks.
 #[derive(Debug)]
-struct Source(Arc<Tracker>);
+struct TrackerCollector(Arc<Tracker>);
 
-impl Collector for Source {
+impl Collector for TrackerCollector {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
         let status = self.0.status();
         let out = &mut Out(&mut encoder);

@@ -21,7 +21,7 @@ use super::{
     timestamp::now_ms,
 };
 use crate::{
-    Context, Resume, error::Error, metrics_log, opened::Opened, prolong::Start,
+    Context, Resume, error::Error, metrics_log, opened::OpenedDataset, prolong::RunStart,
     run_folder::RunFolder,
 };
 
@@ -52,11 +52,11 @@ impl Recorder {
     /// # Errors
     /// [`Error::Storage`].
     pub(crate) fn begin(
-        opened: &Opened,
+        opened: &OpenedDataset,
         resume: Resume,
         context: &Context,
         tracker: &Arc<Tracker>,
-        start: &Start,
+        start: &RunStart,
     ) -> Result<Self, Error> {
         let folder = opened.folder.clone();
         let clock = Arc::clone(&context.clock);
@@ -72,9 +72,9 @@ impl Recorder {
             record.mixture = before.mixture;
         }
         match start {
-            Start::Other(from) => record.continued_from = Some(from.clone()),
-            Start::Nothing(_) => record.continued_from = None,
-            Start::Own => {}
+            RunStart::Other(from) => record.continued_from = Some(from.clone()),
+            RunStart::Nothing(_) => record.continued_from = None,
+            RunStart::Own => {}
         }
         folder.put(TRANSFORM_PATH, encode(&opened.transform))?;
         if let Some(tokenizer) = &opened.tokenizer {
@@ -197,7 +197,7 @@ fn write_index(folder: &RunFolder, dataset: &Store, runs: &Store, now_ms: u64) {
     }
 }
 
-fn new_record(opened: &Opened, now_ms: u64) -> RunRecord {
+fn new_record(opened: &OpenedDataset, now_ms: u64) -> RunRecord {
     let plan = &opened.plan;
     let manifest = opened.loaders.manifest();
     let content = |split| Some((split, manifest.split_content(split)?));

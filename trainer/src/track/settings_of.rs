@@ -142,7 +142,7 @@ mod tests {
     use feedline_schemas::config::{ImagesConfig, OptimizerKind, ScheduleKind};
 
     use super::*;
-    use crate::{settings::Settings, task::Task, testing::record};
+    use crate::{settings::TrainSettings, task::Task, testing::record};
 
     /// A run of `config` as its record has it.
     fn recorded(config: &TrainConfig, classes: &[&str]) -> Vec<(String, String)> {
@@ -159,7 +159,7 @@ mod tests {
             },
         };
         let imagenet = ImagesConfig::IMAGENET;
-        let settings = Settings::resolve(config, &task).unwrap();
+        let settings = TrainSettings::resolve(config, &task).unwrap();
         let record = RunRecord {
             config: settings.normalising(imagenet).config().clone(),
             classes: names,

@@ -10,7 +10,7 @@ use feedline_schemas::{
     ids::{Epoch, Step},
 };
 
-use crate::{metrics::Metrics, metrics_log::Line, performance::PerformanceMeter};
+use crate::{metrics::Metrics, metrics_log::MetricsLine, performance::PerformanceMeter};
 
 /// Numbers of the newest `step` line.
 #[derive(Clone, Copy, Debug, Default)]
@@ -106,10 +106,10 @@ impl Tracker {
     }
 
     /// A line of metrics was written.
-    pub(crate) fn line(&self, line: &Line) {
+    pub(crate) fn line(&self, line: &MetricsLine) {
         let mut status = self.change();
         match line {
-            Line::Step {
+            MetricsLine::Step {
                 gradient_norm,
                 learning_rate,
                 samples_per_s,
@@ -127,11 +127,11 @@ impl Tracker {
                     memory_bytes: *memory_bytes,
                 });
             }
-            Line::SaveFailed { .. }
-            | Line::Skipped { .. }
-            | Line::Alarm { .. }
-            | Line::Rollback { .. } => {}
-            Line::Epoch {
+            MetricsLine::SaveFailed { .. }
+            | MetricsLine::Skipped { .. }
+            | MetricsLine::Alarm { .. }
+            | MetricsLine::Rollback { .. } => {}
+            MetricsLine::Epoch {
                 epoch,
                 validation_loss,
                 validation,

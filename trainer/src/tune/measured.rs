@@ -26,7 +26,7 @@ pub(super) fn cost(metric: &str, value: f64) -> f64 {
 
 /// Measurements of a trial.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Seen {
+pub(super) struct TrialMeasurements {
     /// Costs to minimize, by epoch.
     pub(super) costs: History,
     losses: History,
@@ -34,7 +34,7 @@ pub(super) struct Seen {
     pub(super) names: Vec<String>,
 }
 
-impl Seen {
+impl TrialMeasurements {
     fn add(&mut self, metric: &str, epoch: u64, loss: f64, validation: &Metrics) {
         let named = |name: &String| name.strip_prefix("validation_").unwrap_or(name).to_owned();
         self.names = validation.keys().map(named).collect();
@@ -56,9 +56,9 @@ impl Seen {
 }
 
 /// Measurements of the same trial by an earlier process.
-fn measured(folder: &RunFolder, metric: &str) -> Result<Seen, Error> {
+fn measured(folder: &RunFolder, metric: &str) -> Result<TrialMeasurements, Error> {
     #[derive(Deserialize)]
-    struct Line {
+    struct MeasuredLine {
         kind: String,
         epoch: u64,
         validation_loss: f64,
@@ -66,9 +66,9 @@ fn measured(folder: &RunFolder, metric: &str) -> Result<Seen, Error> {
         rest: BTreeMap<String, Value>,
     }
     let lines = folder.get_opt(metrics_log::PATH)?.unwrap_or_default();
-    let mut seen = Seen::default();
+    let mut seen = TrialMeasurements::default();
     for line in String::from_utf8_lossy(&lines).lines() {
-        let Ok(line) = serde_json::from_str::<Line>(line) else {
+        let Ok(line) = serde_json::from_str::<MeasuredLine>(line) else {
             continue;
         };
         if line.kind == "epoch" {
@@ -92,7 +92,7 @@ pub(super) struct MetricJudge {
     metric: String,
     rule: TuneStop,
     earlier: Vec<History>,
-    seen: Mutex<Seen>,
+    seen: Mutex<TrialMeasurements>,
 }
 
 impl MetricJudge {
@@ -113,7 +113,7 @@ impl MetricJudge {
         })
     }
 
-    pub(super) fn seen(&self) -> Seen {
+    pub(super) fn seen(&self) -> TrialMeasurements {
         self.seen
             .lock()
             .unwrap_or_else(PoisonError::into_inner)

@@ -29,13 +29,13 @@ pub use self::journal::{Trial, TrialState};
 use self::{
     journal::{Head, Journal},
     measured::{MetricJudge, cost},
-    space::{Parameter, Values},
+    space::{Parameter, ValueRange},
     suggest::Tried,
 };
 use crate::{
     Context, Resume,
     error::Error,
-    opened::Opened,
+    opened::OpenedDataset,
     run_folder::RunFolder,
     settings,
     track::{
@@ -115,7 +115,7 @@ pub fn tune(
     check_values(&parameters, make)?;
     let base = made(&parameters, make, &[])?;
     let metric = metric(config, &parameters)?;
-    let opened = Opened::open(&base, context, &SPLITS)?;
+    let opened = OpenedDataset::open(&base, context, &SPLITS)?;
     let metric = metric.unwrap_or_else(|| opened.plan.task.main_metric().to_owned());
     let config = &TuneConfig {
         metric: Some(metric.clone()),
@@ -124,7 +124,7 @@ pub fn tune(
     let head = Head::new(config, opened.name());
     let folder = folder.child(&head.name());
     let folder = RunFolder::new(opened.runtime.handle().clone(), folder);
-    let mut search = Search {
+    let mut search = TuneSearch {
         config,
         metric,
         parameters,
@@ -185,8 +185,8 @@ const SPLITS: [Split; 2] = [Split::Train, Split::Validation];
 fn check_values(parameters: &[Parameter], make: &Make<'_>) -> Result<(), Error> {
     for parameter in parameters {
         let places = match &parameter.values {
-            Values::Listed(_) => parameter.values.grid(),
-            Values::Between { .. } => Vec::from(<[f64; 2]>::from(parameter.values.span())),
+            ValueRange::Listed(_) => parameter.values.grid(),
+            ValueRange::Between { .. } => Vec::from(<[f64; 2]>::from(parameter.values.span())),
         };
         for place in places {
             let value = parameter.values.value(place);
@@ -216,7 +216,7 @@ fn made(
     })
 }
 
-struct Search<'a> {
+struct TuneSearch<'a> {
     config: &'a TuneConfig,
     /// The metric of the validation split that is compared.
     metric: String,
@@ -226,7 +226,7 @@ struct Search<'a> {
     journal: Journal,
 }
 
-impl Search<'_> {
+impl TuneSearch<'_> {
     fn trial(&self, number: u64) -> Result<Trial, Error> {
         let earlier = self.journal.trials.iter().map(|trial| Tried {
             places: &trial.places,
@@ -238,7 +238,7 @@ impl Search<'_> {
         let places = suggest::suggest(self.config, &self.parameters, number, &earlier);
         let values = self.values(&places);
         let config = made(&self.parameters, self.make, &values)?;
-        let opened = Opened::open(&config, self.context, &SPLITS)?;
+        let opened = OpenedDataset::open(&config, self.context, &SPLITS)?;
         let others = self.journal.trials.iter().map(|t| t.costs.clone());
         let judge = Arc::new(MetricJudge::new(
             (&self.metric, self.config.early_stop),
@@ -271,7 +271,7 @@ impl Search<'_> {
     }
 
     /// Trains, unless the epochs of an earlier process already say that the trial is hopeless.
-    fn run(&self, opened: &Opened, judge: &Arc<MetricJudge>) -> Result<TrialState, Error> {
+    fn run(&self, opened: &OpenedDataset, judge: &Arc<MetricJudge>) -> Result<TrialState, Error> {
         if judge.cut_where_hopeless() {
             return Ok(TrialState::Stopped);
         }

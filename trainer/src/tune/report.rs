@@ -5,7 +5,7 @@ use feedline_schemas::report::TrainReport;
 use super::{
     Trial, TrialState,
     measured::cost,
-    space::{Parameter, Values},
+    space::{Parameter, ValueRange},
 };
 use crate::{
     baseline::is_higher_better,
@@ -15,7 +15,7 @@ use crate::{
         index,
         paths::REPORT_PATH,
         report::{
-            chart::{AxisX, Chart, Series},
+            chart::{AxisX, Chart, ChartSeries},
             curves::Points,
             document, table,
             table::{TableRow, link, table_of},
@@ -124,9 +124,9 @@ impl SearchPage<'_> {
             y: name,
             axis: AxisX::FromZero,
             lines: vec![
-                Series::new("best so far", best),
-                Series::dots("finished", points(TrialState::Finished)),
-                Series::dots("stopped early", points(TrialState::Stopped)).clipped(),
+                ChartSeries::new("best so far", best),
+                ChartSeries::dots("finished", points(TrialState::Finished)),
+                ChartSeries::dots("stopped early", points(TrialState::Stopped)).clipped(),
             ],
             mark: None,
         };
@@ -143,17 +143,17 @@ impl SearchPage<'_> {
             let drawn = |trial: &Trial| {
                 let place = *trial.places.get(i)?;
                 let x = match values {
-                    Values::Listed(_) => exact_len(values.index(place)),
-                    Values::Between { .. } => values.drawn(place),
+                    ValueRange::Listed(_) => exact_len(values.index(place)),
+                    ValueRange::Between { .. } => values.drawn(place),
                 };
                 Some((x, trial.metric?))
             };
             self.of(state).filter_map(drawn).collect()
         };
         let axis = match values {
-            Values::Listed(values) => AxisX::Named(values.iter().map(on_axis).collect()),
-            Values::Between { log: true, .. } => AxisX::Log,
-            Values::Between { log: false, .. } => AxisX::Linear,
+            ValueRange::Listed(values) => AxisX::Named(values.iter().map(on_axis).collect()),
+            ValueRange::Between { log: true, .. } => AxisX::Log,
+            ValueRange::Between { log: false, .. } => AxisX::Linear,
         };
         let chart = Chart {
             title: &parameter.key,
@@ -161,8 +161,8 @@ impl SearchPage<'_> {
             y: self.metric,
             axis,
             lines: vec![
-                Series::dots("finished", points(TrialState::Finished)),
-                Series::dots("stopped early", points(TrialState::Stopped)).clipped(),
+                ChartSeries::dots("finished", points(TrialState::Finished)),
+                ChartSeries::dots("stopped early", points(TrialState::Stopped)).clipped(),
             ],
             mark: None,
         };
@@ -257,11 +257,11 @@ mod tests {
         let parameters = [
             Parameter {
                 key: "train.model.hidden".into(),
-                values: Values::Listed(vec![json!([64]), json!([64, 64])]),
+                values: ValueRange::Listed(vec![json!([64]), json!([64, 64])]),
             },
             Parameter {
                 key: "train.learning_rate".into(),
-                values: Values::Between {
+                values: ValueRange::Between {
                     low: 1e-5,
                     high: 0.1,
                     log: true,

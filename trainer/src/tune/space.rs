@@ -16,12 +16,12 @@ const POINTS: u32 = 5;
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Parameter {
     pub(crate) key: String,
-    pub(crate) values: Values,
+    pub(crate) values: ValueRange,
 }
 
 /// Range of the values of a key.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Values {
+pub(crate) enum ValueRange {
     /// Out of a list.
     Listed(Vec<Value>),
     /// Between two numbers, both included.
@@ -74,8 +74,8 @@ fn wrong(key: &str, reason: &str) -> Error {
 
 fn parameter(given: &TuneParameter) -> Parameter {
     let values = match &given.values {
-        TuneValues::Listed(values) => Values::Listed(values.clone()),
-        TuneValues::Between(range) => Values::Between {
+        TuneValues::Listed(values) => ValueRange::Listed(values.clone()),
+        TuneValues::Between(range) => ValueRange::Between {
             low: range.low,
             high: range.high,
             log: range.scale == TuneScale::Log,
@@ -93,7 +93,7 @@ pub(crate) fn combinations(parameters: &[Parameter]) -> u64 {
     counts.fold(1, u64::saturating_mul)
 }
 
-impl Values {
+impl ValueRange {
     /// The places of the points of a grid, in order; those that give the same value once.
     pub(crate) fn grid(&self) -> Vec<f64> {
         match self {

@@ -10,7 +10,7 @@ use feedline_schemas::{
 use rand_core::TryRng;
 use tpe::{TpeOptimizerBuilder, histogram_estimator, parzen_estimator, range};
 
-use super::space::{Parameter, Values, of_grid};
+use super::space::{Parameter, ValueRange, of_grid};
 use crate::random::Stream;
 
 /// Trials at random before the estimator is asked.
@@ -59,12 +59,12 @@ pub(crate) fn suggest(
 }
 
 /// The place that the estimator of one parameter finds the most promising.
-fn likely(values: &Values, told: impl Iterator<Item = (f64, f64)>, draws: &mut Draws) -> f64 {
+fn likely(values: &ValueRange, told: impl Iterator<Item = (f64, f64)>, draws: &mut Draws) -> f64 {
     let (low, high) = values.span();
     // The library's ranges end before their end.
     let (end, estimator, candidates) = match values {
-        Values::Listed(_) => (high, histogram_estimator(), CANDIDATES_OF_LIST),
-        Values::Between { .. } => (high.next_up(), parzen_estimator(), CANDIDATES),
+        ValueRange::Listed(_) => (high, histogram_estimator(), CANDIDATES_OF_LIST),
+        ValueRange::Between { .. } => (high.next_up(), parzen_estimator(), CANDIDATES),
     };
     let range = range(low, end).expect("a span is finite and not empty");
     let built = TpeOptimizerBuilder::new()
@@ -138,14 +138,14 @@ mod tests {
     use super::*;
 
     fn parameters() -> Vec<Parameter> {
-        let between = |log| Values::Between {
+        let between = |log| ValueRange::Between {
             low: 0.001,
             high: 10.0,
             log,
             integer: false,
             points: 5,
         };
-        let listed = Values::Listed(vec![json!("a"), json!("b"), json!("c")]);
+        let listed = ValueRange::Listed(vec![json!("a"), json!("b"), json!("c")]);
         let named = |(i, values)| Parameter {
             key: format!("train.{i}"),
             values,

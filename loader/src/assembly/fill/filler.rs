@@ -59,8 +59,8 @@ pub(crate) struct Filler {
 
 /// Memory that a thread keeps from task to task.
 #[derive(Debug, Default)]
-pub(crate) struct Scratch {
-    pub(super) image: image::Scratch,
+pub(crate) struct FillScratch {
+    pub(super) image: image::DecodeScratch,
     /// An image as it was before it was mixed.
     pub(super) unmixed: Vec<u8>,
 }

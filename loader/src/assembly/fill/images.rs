@@ -9,7 +9,7 @@ use crate::{
     input::block_rows::BlockRows,
 };
 
-use super::filler::{Filled, Filler, Scratch, foreign, gather_targets};
+use super::filler::{FillScratch, Filled, Filler, foreign, gather_targets};
 
 /// Bits of the epoch in its number; the others count earlier uses of an image.
 const EPOCH_BITS: u32 = 32;
@@ -21,7 +21,7 @@ pub(super) fn fill(
     filled: &mut Filled,
     columns: [&mut [u8]; COLUMNS],
     mixing: Option<&MixupPlan>,
-    scratch: &mut Scratch,
+    scratch: &mut FillScratch,
 ) -> Result<(), Error> {
     let [pixels, y, table, ..] = columns;
     let config = filler.images.as_ref().ok_or_else(|| Error::Worker {
@@ -129,7 +129,7 @@ pub(super) fn decode(
     block: &LoadedBlock,
     row: u32,
     epoch: u64,
-    scratch: &mut Scratch,
+    scratch: &mut FillScratch,
     slot: &mut [u8],
 ) -> Result<u32, Error> {
     let Some(config) = &filler.images else {
@@ -151,7 +151,7 @@ pub(super) fn decode(
             Ok(Ok(())) => return Ok(row),
             Ok(Err(error)) => error.to_string(),
             Err(panic) => {
-                scratch.image = image::Scratch::default();
+                scratch.image = image::DecodeScratch::default();
                 format!("the decoder panicked: {panic}")
             }
         };

@@ -7,9 +7,9 @@ mod places;
 mod rows;
 mod tokens;
 
-pub(crate) use filler::{Filled, Filler, PlaceKind, Scratch};
+pub(crate) use filler::{FillScratch, Filled, Filler, PlaceKind};
 
-use super::{block_types::LoadedRun, mixup_plan::MixupPlan, slab::Piece};
+use super::{block_types::LoadedRun, mixup_plan::MixupPlan, slab::SlabPiece};
 use crate::{BatchKind, Error};
 
 impl Filler {
@@ -19,10 +19,10 @@ impl Filler {
     /// [`Error::TooManyBad`], when more samples cannot be used than is allowed; [`Error::Worker`] for our own bugs.
     pub(crate) fn fill(
         &self,
-        piece: &mut Piece,
+        piece: &mut SlabPiece,
         runs: Vec<LoadedRun>,
         mixing: Option<&MixupPlan>,
-        scratch: &mut Scratch,
+        scratch: &mut FillScratch,
     ) -> Result<Filled, Error> {
         debug_assert_eq!(runs.iter().map(LoadedRun::len).sum::<usize>(), piece.rows);
         let mut filled = Filled {

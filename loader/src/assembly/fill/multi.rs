@@ -8,7 +8,7 @@ use crate::{
 };
 
 use super::{
-    filler::{Filled, Filler, Scratch, foreign, gather_targets},
+    filler::{FillScratch, Filled, Filler, foreign, gather_targets},
     images,
     rows::{self, copy},
     tokens,
@@ -24,7 +24,7 @@ pub(super) fn fill(
     filled: &mut Filled,
     [features, length]: [usize; 2],
     mut columns: [&mut [u8]; COLUMNS],
-    scratch: &mut Scratch,
+    scratch: &mut FillScratch,
 ) -> Result<(), Error> {
     find(
         filler,
@@ -62,7 +62,7 @@ fn find(
     filler: &Filler,
     filled: &mut Filled,
     pixels: &mut [u8],
-    scratch: &mut Scratch,
+    scratch: &mut FillScratch,
 ) -> Result<(), Error> {
     let image = filler.kind.row_bytes(filler.target)[PIXELS];
     let mut slots = pixels.chunks_exact_mut(image.max(1));

@@ -29,7 +29,7 @@ pub(super) fn fill(
         PlaceKind::Tokens { length, pieces } => {
             let (rows, _) = words.as_chunks_mut::<4>();
             let first = u32::try_from(filled.first).unwrap_or(u32::MAX);
-            let mut to = Pieces {
+            let mut to = PlacedPieces {
                 rows: rows.chunks_exact_mut(pieces as usize),
                 length,
                 start: first.saturating_mul(length),
@@ -75,7 +75,7 @@ fn slot(window: &LoadedWindow, block: u32) -> Result<u32, Error> {
 }
 
 /// The pieces of some rows.
-struct Pieces<'a> {
+struct PlacedPieces<'a> {
     rows: std::slice::ChunksExactMut<'a, TokenPiece>,
     /// Ids in a row.
     length: u32,
@@ -83,7 +83,7 @@ struct Pieces<'a> {
     start: u32,
 }
 
-impl<'a> Pieces<'a> {
+impl<'a> PlacedPieces<'a> {
     fn stream(&mut self, filled: &Filled) -> Result<(), Error> {
         let mut found = Vec::new();
         for run in &filled.runs {

@@ -25,7 +25,7 @@ pub(super) fn fill(
         return Ok(());
     };
     let columns = columns.map(|column| bytemuck::cast_slice_mut(column).chunks_exact_mut(length));
-    let rows = Rows {
+    let rows = RowsToFill {
         columns,
         padding: config.padding_id,
     };
@@ -37,12 +37,12 @@ pub(super) fn fill(
 }
 
 /// Rows to be filled.
-struct Rows<'a> {
+struct RowsToFill<'a> {
     columns: [std::slice::ChunksExactMut<'a, u32>; COLUMNS],
     padding: u32,
 }
 
-impl Rows<'_> {
+impl RowsToFill<'_> {
     fn documents(self, filled: &mut Filled) -> Result<(), Error> {
         let [mut ids, ..] = self.columns;
         let Filled { runs, places, .. } = filled;

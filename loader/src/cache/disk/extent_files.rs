@@ -20,11 +20,11 @@ use feedline_storage::clock::Clock;
 
 use super::{
     counters::CacheCounters,
-    folder::{Folder, Session, remove},
-    lease::{Claim, Lease},
+    folder::{CacheFolder, CacheSession, remove},
+    lease::{Claim, ExtentLease},
     locked::Locked,
     map::map,
-    memory::{FileId, Memory},
+    memory::{CacheKnowledge, FileId},
     name::{Name, TRAILER_BYTES, disk_bytes},
 };
 
@@ -35,19 +35,19 @@ const DROP_LOOK: Duration = Duration::from_millis(3);
 /// The extents of one open cache. What needs the folder's lock is in [`Locked`].
 #[derive(Debug)]
 pub(super) struct Disk {
-    pub(super) folder: Folder,
+    pub(super) folder: CacheFolder,
     pub(super) budget: u64,
     pub(super) clock: Arc<dyn Clock>,
     pub(super) counters: Arc<CacheCounters>,
-    pub(super) session: Session,
-    memory: Mutex<Memory>,
+    pub(super) session: CacheSession,
+    memory: Mutex<CacheKnowledge>,
     /// Leases whose fetch was given up; whoever locks the folder next gives them back.
     given_up: Mutex<Vec<(Name, Hash128)>>,
 }
 
 /// Result of reading an extent's file.
 #[derive(Debug)]
-pub(super) enum Found {
+pub(super) enum FoundExtent {
     /// Its bytes, checked.
     Good(Bytes),
     /// There is none.
@@ -62,9 +62,9 @@ pub(super) enum Found {
 
 /// Next step for an extent that is missing.
 #[derive(Debug)]
-pub(super) enum Turn {
+pub(super) enum MissingExtentStep {
     /// Fetch it and keep it.
-    Lead(Held),
+    Lead(HeldLease),
     /// Wait for another process, whose lease says this.
     Follow(Claim),
     /// Look again: it has just come.
@@ -75,8 +75,8 @@ pub(super) enum Turn {
 
 /// A lease, given back when dropped without having been settled.
 #[derive(Debug)]
-pub(super) struct Held {
-    pub(super) lease: Arc<Lease>,
+pub(super) struct HeldLease {
+    pub(super) lease: Arc<ExtentLease>,
     pub(super) disk: Arc<Disk>,
     pub(super) is_settled: bool,
 }
@@ -85,7 +85,7 @@ pub(super) struct Held {
 #[derive(Debug)]
 pub(super) struct Temporary(pub(super) PathBuf);
 
-impl Drop for Held {
+impl Drop for HeldLease {
     fn drop(&mut self) {
         if !self.is_settled {
             let mut given_up = lock(&self.disk.given_up);
@@ -116,12 +116,12 @@ impl Drop for Disk {
 impl Disk {
     /// The extents in `folder`, which must be locked.
     pub(super) fn new(
-        folder: Folder,
+        folder: CacheFolder,
         budget: u64,
         clock: Arc<dyn Clock>,
         counters: Arc<CacheCounters>,
     ) -> io::Result<Self> {
-        let session = Session::join(&folder, clock.as_ref())?;
+        let session = CacheSession::join(&folder, clock.as_ref())?;
         Ok(Self {
             folder,
             budget,
@@ -134,7 +134,7 @@ impl Disk {
     }
 
     /// State of the cache in this process.
-    pub(super) fn memory(&self) -> MutexGuard<'_, Memory> {
+    pub(super) fn memory(&self) -> MutexGuard<'_, CacheKnowledge> {
         lock(&self.memory)
     }
 
@@ -163,15 +163,20 @@ impl Disk {
 
     /// Reads an extent of `bytes` bytes. A file is checked against its own checksum and `crc32c`, if that is known, when
     /// it is read for the first time in this run.
-    pub(super) fn read(&self, name: Name, bytes: u64, crc32c: Option<u32>) -> io::Result<Found> {
+    pub(super) fn read(
+        &self,
+        name: Name,
+        bytes: u64,
+        crc32c: Option<u32>,
+    ) -> io::Result<FoundExtent> {
         let file = match File::open(self.folder.extent(name)) {
             Ok(file) => file,
-            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Found::Nothing),
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(FoundExtent::Nothing),
             Err(error) => return Err(error),
         };
         let metadata = file.metadata()?;
         let id = file_id(&metadata);
-        let damaged = |reason| Ok(Found::Damaged { file: id, reason });
+        let damaged = |reason| Ok(FoundExtent::Damaged { file: id, reason });
         let whole = match self.whole(file, metadata.len(), bytes) {
             Ok(whole) => whole,
             Err(error) => return damaged(error.to_string()),
@@ -186,7 +191,7 @@ impl Disk {
             self.memory()
                 .set_checked(name, disk_bytes(bytes), id, self.now());
         }
-        Ok(Found::Good(content))
+        Ok(FoundExtent::Good(content))
     }
 
     /// The bytes of an extent's file, trailer included.
@@ -212,7 +217,7 @@ impl Disk {
     }
 
     /// Writes the file of an extent under a temporary name.
-    pub(super) fn write(&self, lease: &Lease, bytes: &Bytes) -> io::Result<Temporary> {
+    pub(super) fn write(&self, lease: &ExtentLease, bytes: &Bytes) -> io::Result<Temporary> {
         let path = self.folder.temporary(lease.name, lease.holder);
         let mut file = File::create_new(&path)?;
         let temporary = Temporary(path);

@@ -46,7 +46,7 @@ const LOCAL: &[&str] = &[
 
 /// The folder, and whether its files can be mapped.
 #[derive(Debug)]
-pub(super) struct Folder {
+pub(super) struct CacheFolder {
     root: PathBuf,
     mappable: bool,
 }
@@ -66,7 +66,7 @@ impl From<io::Error> for Unusable {
     }
 }
 
-impl Folder {
+impl CacheFolder {
     /// The cache's folder below `parent`, made if need be.
     pub(super) fn open(parent: &Path) -> Result<Self, Unusable> {
         let root = parent.join(OWN);
@@ -149,14 +149,14 @@ impl Folder {
 
 /// Says that a cache is open, for as long as the process lives.
 #[derive(Debug)]
-pub(super) struct Session {
+pub(super) struct CacheSession {
     path: PathBuf,
     _lock: File,
 }
 
-impl Session {
+impl CacheSession {
     /// Joins the caches that have `folder` open.
-    pub(super) fn join(folder: &Folder, clock: &dyn Clock) -> io::Result<Self> {
+    pub(super) fn join(folder: &CacheFolder, clock: &dyn Clock) -> io::Result<Self> {
         let path = folder.sessions().join(unique(clock).to_string());
         let lock = open_or_create(&path)?;
         lock.try_lock().map_err(io::Error::from)?;
@@ -164,7 +164,7 @@ impl Session {
     }
 
     /// Counts the other caches that are open, and removes what dead ones left. The folder must be locked.
-    pub(super) fn others(&self, folder: &Folder) -> io::Result<u64> {
+    pub(super) fn others(&self, folder: &CacheFolder) -> io::Result<u64> {
         let mut others = 0;
         for entry in fs::read_dir(folder.sessions())? {
             let path = entry?.path();
@@ -183,7 +183,7 @@ impl Session {
     }
 }
 
-impl Drop for Session {
+impl Drop for CacheSession {
     fn drop(&mut self) {
         // One that stays behind is removed by the next cache.
         remove(&self.path).ok();
@@ -315,7 +315,7 @@ mod tests {
         let root = parent.path().join(OWN);
         fs::create_dir(&root).unwrap();
         fs::write(root.join("precious"), "data").unwrap();
-        let refused = Folder::open(parent.path());
+        let refused = CacheFolder::open(parent.path());
         assert!(matches!(refused, Err(Unusable::Foreign(path)) if path == root));
         assert_eq!(fs::read_dir(&root).unwrap().count(), 1);
     }
@@ -324,23 +324,23 @@ mod tests {
     fn a_folder_that_others_may_write_to_is_not_mapped() {
         use std::os::unix::fs::PermissionsExt as _;
         let parent = tempfile::tempdir().unwrap();
-        Folder::open(parent.path()).unwrap();
+        CacheFolder::open(parent.path()).unwrap();
         let root = parent.path().join(OWN);
         fs::set_permissions(&root, fs::Permissions::from_mode(0o777)).unwrap();
-        assert!(!Folder::open(parent.path()).unwrap().is_mappable());
+        assert!(!CacheFolder::open(parent.path()).unwrap().is_mappable());
     }
 
     #[test]
     fn folders_in_it_that_others_may_write_to_are_not_mapped() {
         use std::os::unix::fs::PermissionsExt as _;
         let parent = tempfile::tempdir().unwrap();
-        let folder = Folder::open(parent.path()).unwrap();
+        let folder = CacheFolder::open(parent.path()).unwrap();
         let (extents, one) = (folder.extents(), folder.extents().join("ab"));
         fs::create_dir(&one).unwrap();
         let set = |path: &Path, mode: u32| {
             fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
         };
-        let is_mappable = || Folder::open(parent.path()).unwrap().is_mappable();
+        let is_mappable = || CacheFolder::open(parent.path()).unwrap().is_mappable();
         set(&one, 0o777);
         let before = is_mappable();
         assert_eq!(before, is_on_local_disk(parent.path()));

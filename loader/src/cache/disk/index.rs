@@ -32,14 +32,14 @@ struct Resident {
 
 /// The extents in the cache, as far as this process knows: others put and remove some too.
 #[derive(Debug, Default)]
-pub(super) struct Index {
+pub(super) struct ExtentIndex {
     residents: HashMap<Name, Resident>,
     planned: BTreeSet<(u64, Name)>,
     others: BTreeSet<(u64, Name)>,
     planned_bytes: u64,
 }
 
-impl Index {
+impl ExtentIndex {
     /// Adds an extent, or changes its use.
     pub(super) fn put(&mut self, name: Name, disk_bytes: u64, usage: Use) {
         let checked = self.remove(name);
@@ -131,8 +131,8 @@ impl Index {
 mod tests {
     use super::{super::name::testing::name, *};
 
-    fn index(residents: &[(u64, Use)]) -> Index {
-        let mut index = Index::default();
+    fn index(residents: &[(u64, Use)]) -> ExtentIndex {
+        let mut index = ExtentIndex::default();
         for (number, usage) in residents {
             index.put(name(*number), 10, *usage);
         }

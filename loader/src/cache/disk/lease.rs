@@ -39,7 +39,7 @@ pub(super) struct Claim {
 
 /// A lease that this process holds.
 #[derive(Debug)]
-pub(super) struct Lease {
+pub(super) struct ExtentLease {
     pub(super) name: Name,
     pub(super) holder: Hash128,
     pub(super) disk_bytes: u64,
@@ -88,7 +88,7 @@ impl Claim {
     }
 }
 
-impl Lease {
+impl ExtentLease {
     /// Writes a new lease. The folder must be locked, and a lease that is taken over be removed:
     /// its holder continues to write heartbeats to the old file.
     pub(super) fn take(

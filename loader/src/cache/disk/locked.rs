@@ -9,9 +9,9 @@ use std::{
 };
 
 use super::{
-    extent_files::{Disk, Held, Temporary, Turn, file_id},
+    extent_files::{Disk, HeldLease, MissingExtentStep, Temporary, file_id},
     folder::{create_folder, remove, unique},
-    lease::{Claim, EXPIRY, Lease},
+    lease::{Claim, EXPIRY, ExtentLease},
     ledger::Ledger,
     memory::FileId,
     name::{DISK_BLOCK, Name, disk_bytes},
@@ -81,22 +81,22 @@ impl<'a> Locked<'a> {
         name: Name,
         bytes: u64,
         stale: Option<Claim>,
-    ) -> io::Result<Turn> {
+    ) -> io::Result<MissingExtentStep> {
         self.sweep()?;
         if disk.folder.extent(name).try_exists()? {
-            return Ok(Turn::Again);
+            return Ok(MissingExtentStep::Again);
         }
         match Claim::read(&disk.folder.lease(name))? {
-            Some(claim) if Some(claim) != stale => return Ok(Turn::Follow(claim)),
+            Some(claim) if Some(claim) != stale => return Ok(MissingExtentStep::Follow(claim)),
             Some(claim) => self.give_back(name, claim)?,
             None => {}
         }
         let disk_bytes = disk_bytes(bytes);
         if !self.make_room(name, disk_bytes)? {
-            return Ok(Turn::Pass);
+            return Ok(MissingExtentStep::Pass);
         }
         let lease = self.reserve(name, disk_bytes)?;
-        Ok(Turn::Lead(Held {
+        Ok(MissingExtentStep::Lead(HeldLease {
             lease: Arc::new(lease),
             disk: Arc::clone(disk),
             is_settled: false,
@@ -104,7 +104,7 @@ impl<'a> Locked<'a> {
     }
 
     /// Gives the file of an extent its name, unless its lease was lost.
-    pub(super) fn keep(&mut self, mut held: Held, temporary: Temporary) -> io::Result<bool> {
+    pub(super) fn keep(&mut self, mut held: HeldLease, temporary: Temporary) -> io::Result<bool> {
         let (disk, lease) = (self.disk, Arc::clone(&held.lease));
         let path = disk.folder.extent(lease.name);
         if !lease.is_held(&disk.folder.lease(lease.name))? || path.try_exists()? {
@@ -138,12 +138,12 @@ impl<'a> Locked<'a> {
     }
 
     /// Counts the bytes of an extent and takes its lease.
-    fn reserve(&mut self, name: Name, disk_bytes: u64) -> io::Result<Lease> {
+    fn reserve(&mut self, name: Name, disk_bytes: u64) -> io::Result<ExtentLease> {
         self.ledger.used += disk_bytes;
         self.write()?;
         let path = self.disk.folder.lease(name);
         let holder = unique(self.disk.clock.as_ref());
-        Lease::take(&path, name, holder, disk_bytes).inspect_err(|_| {
+        ExtentLease::take(&path, name, holder, disk_bytes).inspect_err(|_| {
             self.ledger.used -= disk_bytes;
         })
     }

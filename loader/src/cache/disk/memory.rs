@@ -7,7 +7,7 @@ use std::{
 
 use super::{
     foresight::Foresight,
-    index::{Index, Use},
+    index::{ExtentIndex, Use},
     lease::Claim,
     name::Name,
 };
@@ -16,8 +16,8 @@ pub(super) use super::index::FileId;
 
 /// Knowledge of one process.
 #[derive(Debug, Default)]
-pub(super) struct Memory {
-    pub(super) index: Index,
+pub(super) struct CacheKnowledge {
+    pub(super) index: ExtentIndex,
     pub(super) foresight: Foresight,
     /// The ledger's `added` when the folder was last looked through, plus what this process added since.
     pub(super) added: u64,
@@ -25,7 +25,7 @@ pub(super) struct Memory {
     pub(super) watched: HashMap<Name, (Claim, Duration)>,
 }
 
-impl Memory {
+impl CacheKnowledge {
     /// Notes that an extent is there.
     pub(super) fn put(&mut self, name: Name, disk_bytes: u64, last_access: u64) {
         let next = self.foresight.next(name);

@@ -51,7 +51,7 @@ use crate::{
 
 pub use config::CacheConfig;
 pub(crate) use counters::CacheCounters;
-use extent_files::Held;
+use extent_files::HeldLease;
 pub(crate) use folder::is_on_local_disk;
 use name::Name;
 use tier::{Obtained, Tier};
@@ -175,29 +175,29 @@ impl CachedExtents {
 }
 
 /// Next step for an extent of a run.
-enum Step {
+enum ExtentStep {
     Done(Bytes),
     /// To be fetched, and to be kept if there is a lease.
-    Fetch(Option<Held>),
+    Fetch(Option<HeldLease>),
     /// Somebody else is fetching it.
     Wait(Name),
 }
 
 impl CachedExtents {
     /// Next step for an extent, without waiting for others.
-    async fn step(&self, extent: &Extent) -> Step {
+    async fn step(&self, extent: &Extent) -> ExtentStep {
         let (Some(tier), Some(name)) = (&self.tier, self.name(extent).await) else {
-            return Step::Fetch(None);
+            return ExtentStep::Fetch(None);
         };
         tier.note(name);
         match tier.look(name, extent).await {
-            Some(Obtained::Bytes(bytes)) => Step::Done(bytes),
-            Some(Obtained::Lease(held)) => Step::Fetch(Some(held)),
+            Some(Obtained::Bytes(bytes)) => ExtentStep::Done(bytes),
+            Some(Obtained::Lease(held)) => ExtentStep::Fetch(Some(held)),
             Some(Obtained::Nothing) => {
                 self.counters.passed.add(1);
-                Step::Fetch(None)
+                ExtentStep::Fetch(None)
             }
-            None => Step::Wait(name),
+            None => ExtentStep::Wait(name),
         }
     }
 
@@ -222,7 +222,7 @@ impl CachedExtents {
     async fn fetch(
         &self,
         run: &[Extent],
-        held: Vec<Option<Held>>,
+        held: Vec<Option<HeldLease>>,
     ) -> Vec<Result<Bytes, FetchError>> {
         let leases = held.iter().flatten();
         let leases: Vec<_> = leases.map(|held| Arc::clone(&held.lease)).collect();
@@ -273,10 +273,13 @@ impl Extents for CachedExtents {
         let mut at = 0;
         while let Some(step) = steps.get_mut(at) {
             match step {
-                Step::Done(bytes) => got.push(Some(Ok(std::mem::take(bytes)))),
-                Step::Wait(_) => got.push(None),
-                Step::Fetch(_) => {
-                    let held: Vec<_> = steps[at..].iter_mut().map_while(Step::fetch).collect();
+                ExtentStep::Done(bytes) => got.push(Some(Ok(std::mem::take(bytes)))),
+                ExtentStep::Wait(_) => got.push(None),
+                ExtentStep::Fetch(_) => {
+                    let held: Vec<_> = steps[at..]
+                        .iter_mut()
+                        .map_while(ExtentStep::fetch)
+                        .collect();
                     let fetched = self.fetch(&run[at..at + held.len()], held).await;
                     got.extend(fetched.into_iter().map(Some));
                 }
@@ -284,7 +287,7 @@ impl Extents for CachedExtents {
             at = got.len();
         }
         for ((got, step), extent) in got.iter_mut().zip(&steps).zip(run) {
-            if let Step::Wait(name) = step {
+            if let ExtentStep::Wait(name) = step {
                 *got = Some(self.wait(*name, extent).await);
             }
         }
@@ -304,9 +307,9 @@ impl Extents for CachedExtents {
     }
 }
 
-impl Step {
+impl ExtentStep {
     /// The lease with which to fetch, if it is to be fetched.
-    fn fetch(&mut self) -> Option<Option<Held>> {
+    fn fetch(&mut self) -> Option<Option<HeldLease>> {
         match self {
             Self::Fetch(held) => Some(held.take()),
             _ => None,

@@ -20,9 +20,9 @@ use tokio::{
 use super::{
     config::CacheConfig,
     counters::CacheCounters,
-    extent_files::{Disk, Found, Held, Turn},
-    folder::{Folder, OWN, Unusable},
-    lease::{BEAT, Claim, EXPIRY, Lease},
+    extent_files::{Disk, FoundExtent, HeldLease, MissingExtentStep},
+    folder::{CacheFolder, OWN, Unusable},
+    lease::{BEAT, Claim, EXPIRY, ExtentLease},
     locked::Locked,
     name::Name,
 };
@@ -68,7 +68,7 @@ pub(super) enum Obtained {
     /// From the disk: here it is.
     Bytes(Bytes),
     /// From the store, to be kept.
-    Lease(Held),
+    Lease(HeldLease),
     /// From the store.
     Nothing,
 }
@@ -113,7 +113,7 @@ impl Tier {
     ) -> Result<Self, Unusable> {
         let dir = config.dir.clone();
         let opened = spawn_blocking(move || {
-            let folder = Folder::open(&dir)?;
+            let folder = CacheFolder::open(&dir)?;
             let lock = folder.open_lock()?;
             Ok::<_, Unusable>((folder, lock))
         });
@@ -156,9 +156,9 @@ impl Tier {
             return Some(Obtained::Bytes(bytes));
         }
         let obtained = match self.turn(name, extent, None).await {
-            Some(Turn::Follow(_) | Turn::Again) => return None,
-            Some(Turn::Lead(held)) => Obtained::Lease(held),
-            Some(Turn::Pass) | None => Obtained::Nothing,
+            Some(MissingExtentStep::Follow(_) | MissingExtentStep::Again) => return None,
+            Some(MissingExtentStep::Lead(held)) => Obtained::Lease(held),
+            Some(MissingExtentStep::Pass) | None => Obtained::Nothing,
         };
         counters.misses.add(1);
         Some(obtained)
@@ -178,17 +178,17 @@ impl Tier {
                 return Obtained::Bytes(bytes);
             }
             match self.turn(name, extent, stale).await {
-                Some(Turn::Lead(held)) => {
+                Some(MissingExtentStep::Lead(held)) => {
                     counters.misses.add(1);
                     return Obtained::Lease(held);
                 }
-                Some(Turn::Follow(claim)) if is_early() => {
+                Some(MissingExtentStep::Follow(claim)) if is_early() => {
                     if !std::mem::replace(&mut has_waited, true) {
                         counters.waits.add(1);
                     }
                     stale = self.follow(name, claim, until).await;
                 }
-                Some(Turn::Again) if is_early() => {}
+                Some(MissingExtentStep::Again) if is_early() => {}
                 _ => {
                     counters.misses.add(1);
                     return Obtained::Nothing;
@@ -204,9 +204,9 @@ impl Tier {
         let crc32c = extent.crc32c;
         let found = spawn_blocking(move || disk.read(name, bytes, crc32c)).await;
         match found.map_err(io::Error::other).flatten() {
-            Ok(Found::Good(bytes)) => return Some(bytes),
-            Ok(Found::Nothing) => {}
-            Ok(Found::Damaged { file, reason }) => {
+            Ok(FoundExtent::Good(bytes)) => return Some(bytes),
+            Ok(FoundExtent::Nothing) => {}
+            Ok(FoundExtent::Damaged { file, reason }) => {
                 let path = self.disk.folder.extent(name);
                 tracing::warn!(path = %path.display(), reason, "dropping a damaged file of the disk cache");
                 self.disk.counters.damaged.add(1);
@@ -220,7 +220,12 @@ impl Tier {
         None
     }
 
-    async fn turn(&self, name: Name, extent: &Extent, stale: Option<Claim>) -> Option<Turn> {
+    async fn turn(
+        &self,
+        name: Name,
+        extent: &Extent,
+        stale: Option<Claim>,
+    ) -> Option<MissingExtentStep> {
         if !self.may_store() {
             return None;
         }
@@ -255,7 +260,7 @@ impl Tier {
     /// The work of writing an extent and giving it its name; `None` when too many are waiting already.
     pub(super) fn write_later(
         tier: &Arc<Self>,
-        held: Held,
+        held: HeldLease,
         bytes: &Bytes,
     ) -> Option<impl Future<Output = ()> + Send + use<>> {
         let kib = u32::try_from(bytes.len().div_ceil(1024)).unwrap_or(u32::MAX);
@@ -277,7 +282,7 @@ impl Tier {
         })
     }
 
-    async fn write(&self, held: Held, bytes: Bytes) -> io::Result<()> {
+    async fn write(&self, held: HeldLease, bytes: Bytes) -> io::Result<()> {
         let length = bytes.len() as u64;
         let written = spawn_blocking(move || {
             let temporary = held.disk.write(&held.lease, &bytes)?;
@@ -398,7 +403,7 @@ fn busy(error: TryLockError) -> io::Error {
 }
 
 /// Awaits `work` and lets leases beat meanwhile.
-pub(super) async fn beating<T>(leases: &[Arc<Lease>], work: impl Future<Output = T>) -> T {
+pub(super) async fn beating<T>(leases: &[Arc<ExtentLease>], work: impl Future<Output = T>) -> T {
     let mut beats = interval_at(Instant::now() + BEAT, BEAT);
     let mut work = pin!(work);
     loop {

@@ -46,12 +46,12 @@ pub(crate) struct FaultPlan {
 
 #[derive(Debug, Default)]
 struct Stream {
-    queue: VecDeque<Work>,
+    queue: VecDeque<DriverWork>,
     done: u64,
 }
 
 #[derive(Debug)]
-enum Work {
+enum DriverWork {
     Copy {
         from: Range<usize>,
         to: usize,
@@ -128,7 +128,7 @@ impl FakeDriver {
         let bytes = world.lent.remove(&address).unwrap_or(0);
         let range = address..address + bytes;
         let read = world.streams.iter().flat_map(|s| &s.queue).any(
-            |w| matches!(w, Work::Copy { from, .. } if from.start < range.end && range.start < from.end),
+            |w| matches!(w, DriverWork::Copy { from, .. } if from.start < range.end && range.start < from.end),
         );
         // A dead device runs nothing any more, but the caller cannot know that.
         if read {
@@ -146,11 +146,13 @@ impl FakeDriver {
         memory: &FakeMemory,
         parts: &[Range<usize>],
     ) {
-        self.world().streams[stream].queue.push_back(Work::Read {
-            memory: memory.index,
-            ranges: parts.to_vec(),
-            batch,
-        });
+        self.world().streams[stream]
+            .queue
+            .push_back(DriverWork::Read {
+                memory: memory.index,
+                ranges: parts.to_vec(),
+                batch,
+            });
     }
 
     /// Adds a stream.
@@ -181,7 +183,7 @@ impl World {
         if self.dead {
             return false;
         }
-        if let Some(Work::Wait {
+        if let Some(DriverWork::Wait {
             stream: other,
             done,
         }) = self.streams[stream].queue.front()
@@ -203,11 +205,11 @@ impl World {
         true
     }
 
-    fn run(&mut self, work: Work) {
+    fn run(&mut self, work: DriverWork) {
         match work {
-            Work::Wait { .. } => {}
-            Work::Gather(gathering) => gathering.run(&mut self.memories),
-            Work::Copy { from, to, offset } => {
+            DriverWork::Wait { .. } => {}
+            DriverWork::Gather(gathering) => gathering.run(&mut self.memories),
+            DriverWork::Copy { from, to, offset } => {
                 let lent = self.lent.range(..=from.start).next_back();
                 if lent.is_none_or(|(start, length)| start + length < from.end) {
                     self.violations
@@ -222,7 +224,7 @@ impl World {
                     .expect("a copy wrote to freed memory");
                 memory[offset..offset + bytes.len()].copy_from_slice(bytes);
             }
-            Work::Read {
+            DriverWork::Read {
                 memory,
                 ranges,
                 batch,
@@ -265,10 +267,10 @@ impl Drop for FakeMemory {
             .iter()
             .flat_map(|s| &s.queue)
             .any(|w| match w {
-                Work::Copy { to, .. } => *to == index,
-                Work::Read { memory, .. } => *memory == index,
-                Work::Gather(gathering) => gathering.uses(index),
-                Work::Wait { .. } => false,
+                DriverWork::Copy { to, .. } => *to == index,
+                DriverWork::Read { memory, .. } => *memory == index,
+                DriverWork::Gather(gathering) => gathering.uses(index),
+                DriverWork::Wait { .. } => false,
             });
         if used {
             world
@@ -311,7 +313,7 @@ impl Driver for Fake {
     ) -> Result<(), DeviceFault> {
         let mut world = self.0.call()?;
         let start = from.as_ptr().addr();
-        world.streams[*stream].queue.push_back(Work::Copy {
+        world.streams[*stream].queue.push_back(DriverWork::Copy {
             from: start..start + from.len(),
             to: to.index,
             offset,
@@ -329,7 +331,7 @@ impl Driver for Fake {
     fn wait(&self, stream: &usize, event: &FakeEvent) -> Result<(), DeviceFault> {
         let mut world = self.0.call()?;
         let (other, done) = *event.0.lock().unwrap();
-        world.streams[*stream].queue.push_back(Work::Wait {
+        world.streams[*stream].queue.push_back(DriverWork::Wait {
             stream: other,
             done,
         });

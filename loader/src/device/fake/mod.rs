@@ -114,7 +114,7 @@ impl Subscriber for Collect {
     fn record_follows_from(&self, _: &span::Id, _: &span::Id) {}
 
     fn event(&self, event: &Event<'_>) {
-        let mut text = Text(String::new());
+        let mut text = CapturedText(String::new());
         event.record(&mut text);
         self.0.lock().unwrap().push(text.0);
     }
@@ -124,9 +124,9 @@ impl Subscriber for Collect {
     fn exit(&self, _: &span::Id) {}
 }
 
-struct Text(String);
+struct CapturedText(String);
 
-impl field::Visit for Text {
+impl field::Visit for CapturedText {
     fn record_debug(&mut self, field: &field::Field, value: &dyn fmt::Debug) {
         write!(self.0, "{field}={value:?} ").unwrap();
     }

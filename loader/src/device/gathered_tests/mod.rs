@@ -168,7 +168,7 @@ fn least_window(loader: &Loader, start: &LoaderState) -> u64 {
         window_bytes,
         ..DeviceConfig::default()
     };
-    let fit = |bytes| Fit::new(&parts.engine, &parts.order, parts.start, &config(bytes));
+    let fit = |bytes| DeviceFit::new(&parts.engine, &parts.order, parts.start, &config(bytes));
     let slot = fit(1 << 30).unwrap().slot_bytes as u64;
     let least = (1..).find(|slots| fit(slots * slot).is_ok()).unwrap();
     least * slot

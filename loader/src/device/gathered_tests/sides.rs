@@ -7,10 +7,10 @@ use super::*;
 use crate::{
     assembly::block_types::LoadedBlock,
     device::{
-        copies::Copies,
+        copies::CopyStream,
         fake::driver::{Fake, FakeDriver, FaultPlan},
         fault::Health,
-        feed::Columns,
+        feed::DeviceColumns,
         slots::Upload,
         staging::Staging,
     },
@@ -34,7 +34,7 @@ fn a_slot_is_freed_behind_its_last_batch_and_when_its_upload_is_known() {
     let (landed_in, landed) = unbounded();
     let (leaves_in, leaves) = unbounded();
     let (freed_in, freed) = unbounded();
-    let mut reader = Reader::new(window, COMPUTE, landed, leaves, freed_in);
+    let mut reader = WindowReader::new(window, COMPUTE, landed, leaves, freed_in);
     let leave = |batch, slot, upload| {
         let leave = Leave {
             batch,
@@ -62,7 +62,7 @@ fn slots_are_not_freed_under_kernels_when_a_pass_ends_early() {
     let (driver, fake, window) = window(1);
     let (landed_in, landed) = unbounded();
     let (freed_in, _freed) = unbounded();
-    let mut reader = Reader::new(
+    let mut reader = WindowReader::new(
         Arc::clone(&window),
         COMPUTE,
         landed,
@@ -110,9 +110,9 @@ async fn fault_30_an_error_of_the_upload_thread_is_known_before_its_block_is_nee
     };
     Feeder {
         window,
-        copies: Copies::new(&fake, copy),
+        copies: CopyStream::new(&fake, copy),
         staging: Staging::new(1, 40, None),
-        columns: Columns::Tokens(TokenType::U32),
+        columns: DeviceColumns::Tokens(TokenType::U32),
         uploads,
         freed,
         landed: landed_in,

@@ -11,7 +11,7 @@ use super::{
 };
 
 #[derive(Debug)]
-pub(super) enum Payload {
+pub(super) enum MdsPayload {
     /// Columns, their number type and the elements of a row that each gives; and the sum of those.
     Dense(Vec<(usize, Number, usize)>, usize),
     Images(usize),
@@ -19,12 +19,12 @@ pub(super) enum Payload {
 }
 
 /// Columns by name.
-pub(super) struct Columns<'a> {
+pub(super) struct NamedColumns<'a> {
     pub(super) names: &'a [String],
     pub(super) encodings: &'a [Encoding],
 }
 
-impl Columns<'_> {
+impl NamedColumns<'_> {
     fn find(&self, name: &str) -> Result<usize, String> {
         self.names.iter().position(|n| n == name).ok_or_else(|| {
             format!(
@@ -76,11 +76,11 @@ impl Columns<'_> {
         map: &ColumnMap,
         y: Option<usize>,
         key: Option<usize>,
-    ) -> Result<Payload, String> {
+    ) -> Result<MdsPayload, String> {
         if let Some(name) = &map.image {
             let column = self.find(name)?;
             return match self.encodings[column] {
-                Encoding::Bytes { .. } => Ok(Payload::Images(column)),
+                Encoding::Bytes { .. } => Ok(MdsPayload::Images(column)),
                 _ => Err(format!("column `{name}` is not an encoded image or bytes")),
             };
         }
@@ -99,7 +99,7 @@ impl Columns<'_> {
         let is_bytes = |column: &usize| matches!(self.encodings[*column], Encoding::Bytes { .. });
         let image = named(IMAGES).filter(is_bytes);
         if let Some(column) = image.or_else(|| self.encodings.iter().position(is_image)) {
-            return Ok(Payload::Images(column));
+            return Ok(MdsPayload::Images(column));
         }
         if let Some(tokens) = named(TOKENS).and_then(|column| self.tokens(column)) {
             return Ok(tokens);
@@ -114,7 +114,7 @@ impl Columns<'_> {
         Ok(dense(columns))
     }
 
-    fn tokens(&self, column: usize) -> Option<Payload> {
+    fn tokens(&self, column: usize) -> Option<MdsPayload> {
         let encoding = &self.encodings[column];
         let Encoding::Array { elements: None, .. } = encoding else {
             return None;
@@ -124,7 +124,7 @@ impl Columns<'_> {
             return None;
         }
         let is_short = matches!(number, Some(Number::U8 | Number::U16));
-        Some(Payload::Tokens(column, number, is_short))
+        Some(MdsPayload::Tokens(column, number, is_short))
     }
 
     fn numbers(&self, column: usize) -> Result<(usize, Number, usize), String> {
@@ -138,9 +138,9 @@ impl Columns<'_> {
     }
 }
 
-fn dense(columns: Vec<(usize, Number, usize)>) -> Payload {
+fn dense(columns: Vec<(usize, Number, usize)>) -> MdsPayload {
     let features = columns.iter().map(|(_, _, width)| width).sum();
-    Payload::Dense(columns, features)
+    MdsPayload::Dense(columns, features)
 }
 
 pub(super) fn target(number: Number, asked: Option<TargetKind>) -> Result<TargetKind, String> {

@@ -9,13 +9,13 @@ use xxhash_rust::xxh3::xxh3_64;
 use super::{
     super::{
         config::{InputConfig, check_target},
-        record::Record,
+        record::RowContent,
         splits::list,
         warnings::Warnings,
     },
-    choice::{Columns, Payload, target},
+    choice::{MdsPayload, NamedColumns, target},
     encoding::{Encoding, Number, array},
-    index::Index,
+    index::MdsIndex,
 };
 use crate::input::block_rows::{
     BlockRows, BlockTarget, DenseRows, ImageRows, Spans, TokenIds, TokenRows,
@@ -23,23 +23,23 @@ use crate::input::block_rows::{
 
 /// The columns that are read, by number.
 #[derive(Debug)]
-pub(super) struct Wanted {
+pub(super) struct ChosenMdsColumns {
     sizes: Vec<Option<u32>>,
     names: Vec<String>,
-    payload: Payload,
+    payload: MdsPayload,
     y: Option<(usize, Number)>,
     target: TargetKind,
     key: Option<(usize, Encoding)>,
     warnings: Arc<Warnings>,
 }
 
-impl Wanted {
+impl ChosenMdsColumns {
     /// Finds the columns.
     pub(super) fn find(
-        index: &Index,
+        index: &MdsIndex,
         config: &InputConfig,
         warnings: &Arc<Warnings>,
-    ) -> Result<(Self, Record), String> {
+    ) -> Result<(Self, RowContent), String> {
         let Some(first) = index.shards.first() else {
             return Err("it names no shards".into());
         };
@@ -48,7 +48,7 @@ impl Wanted {
             .iter()
             .map(|e| Encoding::parse(e))
             .collect();
-        let columns = Columns {
+        let columns = NamedColumns {
             names: &first.column_names,
             encodings: &encodings,
         };
@@ -63,21 +63,21 @@ impl Wanted {
             .transpose()?;
         let payload = columns.payload(map, y.map(|y| y.0), key.as_ref().map(|key| key.0))?;
         let target = match (&payload, y) {
-            (Payload::Tokens(..), _) | (_, None) => TargetKind::None,
+            (MdsPayload::Tokens(..), _) | (_, None) => TargetKind::None,
             (_, Some((_, number))) => target(number, config.target)?,
         };
         let record = match &payload {
-            Payload::Dense(_, features) => Record::Dense {
+            MdsPayload::Dense(_, features) => RowContent::Dense {
                 features: u32::try_from(*features)
                     .map_err(|_| "its rows have more than 2^32 numbers")?,
                 target,
             },
-            Payload::Images(_) => Record::Images { target },
-            Payload::Tokens(_, _, true) => Record::Tokens {
+            MdsPayload::Images(_) => RowContent::Images { target },
+            MdsPayload::Tokens(_, _, true) => RowContent::Tokens {
                 id: TokenType::U16,
                 vocabulary: 1 << 16,
             },
-            Payload::Tokens(..) => Record::Tokens {
+            MdsPayload::Tokens(..) => RowContent::Tokens {
                 id: TokenType::U32,
                 vocabulary: u32::MAX,
             },
@@ -100,8 +100,8 @@ impl Wanted {
     /// Says which columns are not read, where the settings do not say which are.
     fn name_unread(&self) {
         let taken: Vec<usize> = match &self.payload {
-            Payload::Dense(columns, _) => columns.iter().map(|(column, ..)| *column).collect(),
-            Payload::Images(column) | Payload::Tokens(column, ..) => vec![*column],
+            MdsPayload::Dense(columns, _) => columns.iter().map(|(column, ..)| *column).collect(),
+            MdsPayload::Images(column) | MdsPayload::Tokens(column, ..) => vec![*column],
         };
         let others = [self.y.map(|y| y.0), self.key.as_ref().map(|key| key.0)];
         let is_read = |column: &usize| taken.contains(column) || others.contains(&Some(*column));
@@ -121,7 +121,7 @@ impl Wanted {
     /// The `rows` samples that fill the beginning of `bytes`, with keys if there is a key column; then the second value
     /// is true.
     pub(super) fn rows(&self, bytes: &Bytes, rows: usize) -> Result<(BlockRows, bool), String> {
-        let mut taken = Taken::new(&self.payload, rows);
+        let mut taken = TakenValues::new(&self.payload, rows);
         let mut spans = vec![(0, 0); self.sizes.len()];
         let mut at = 0;
         for row in 0..rows {
@@ -172,10 +172,15 @@ impl Wanted {
     }
 
     /// Takes the wanted columns of a sample; the error is the number of the column that cannot be taken.
-    fn take(&self, bytes: &[u8], spans: &[(usize, usize)], taken: &mut Taken) -> Result<(), usize> {
+    fn take(
+        &self,
+        bytes: &[u8],
+        spans: &[(usize, usize)],
+        taken: &mut TakenValues,
+    ) -> Result<(), usize> {
         let value = |column: usize| &bytes[spans[column].0..spans[column].1];
         match &self.payload {
-            Payload::Dense(columns, _) => {
+            MdsPayload::Dense(columns, _) => {
                 for (column, number, width) in columns {
                     let rounded =
                         numbers(value(*column), *number, *width, &mut taken.x).ok_or(*column)?;
@@ -184,8 +189,8 @@ impl Wanted {
                     }
                 }
             }
-            Payload::Images(column) => taken.spans.push(spans[*column]),
-            Payload::Tokens(column, number, _) => {
+            MdsPayload::Images(column) => taken.spans.push(spans[*column]),
+            MdsPayload::Tokens(column, number, _) => {
                 taken.tokens(value(*column), *number).ok_or(*column)?;
             }
         }
@@ -211,7 +216,7 @@ impl Wanted {
 }
 
 /// Values taken from the samples of a block.
-struct Taken {
+struct TakenValues {
     x: Vec<f32>,
     /// Integers of each column that float32 cannot hold.
     rounded: BTreeMap<usize, u64>,
@@ -225,10 +230,10 @@ struct Taken {
     keys: Vec<u64>,
 }
 
-impl Taken {
-    fn new(payload: &Payload, rows: usize) -> Self {
+impl TakenValues {
+    fn new(payload: &MdsPayload, rows: usize) -> Self {
         let features = match payload {
-            Payload::Dense(_, features) => *features,
+            MdsPayload::Dense(_, features) => *features,
             _ => 0,
         };
         Self {
@@ -237,7 +242,7 @@ impl Taken {
             spans: Vec::new(),
             ids16: Vec::new(),
             ids32: Vec::new(),
-            is_short: matches!(payload, Payload::Tokens(_, _, true)),
+            is_short: matches!(payload, MdsPayload::Tokens(_, _, true)),
             offsets: vec![0],
             numbers: Vec::new(),
             classes: Vec::new(),
@@ -260,7 +265,7 @@ impl Taken {
         Some(())
     }
 
-    fn finish(self, bytes: &Bytes, wanted: &Wanted) -> (BlockRows, bool) {
+    fn finish(self, bytes: &Bytes, wanted: &ChosenMdsColumns) -> (BlockRows, bool) {
         let keyed = wanted.key.is_some();
         let y = match (wanted.y, wanted.target) {
             (None, _) | (_, TargetKind::None) => BlockTarget::None,
@@ -269,14 +274,14 @@ impl Taken {
         };
         let (keys, origins, bad) = (self.keys.into(), Vec::new().into(), Vec::new());
         let rows = match wanted.payload {
-            Payload::Dense(..) => BlockRows::Dense(DenseRows {
+            MdsPayload::Dense(..) => BlockRows::Dense(DenseRows {
                 x: self.x.into(),
                 y,
                 keys,
                 origins,
                 bad,
             }),
-            Payload::Images(_) => BlockRows::Images(ImageRows {
+            MdsPayload::Images(_) => BlockRows::Images(ImageRows {
                 bytes: bytes.clone().into(),
                 spans: Spans::Apart(self.spans),
                 y,
@@ -284,7 +289,7 @@ impl Taken {
                 origins,
                 bad,
             }),
-            Payload::Tokens(_, _, is_short) => BlockRows::Tokens(TokenRows {
+            MdsPayload::Tokens(_, _, is_short) => BlockRows::Tokens(TokenRows {
                 ids: if is_short {
                     TokenIds::U16(self.ids16.into())
                 } else {
@@ -353,7 +358,7 @@ mod tests {
                 "column_names": ["image", "x", "label", "tokens"], "column_sizes": [null, null, 8, null],
                 "compression": null, "format": "mds", "raw_data": {"basename": "a", "bytes": 100},
                 "samples": 1, "version": 2, "zip_data": null}]});
-            let index = Index::read(index.to_string().as_bytes()).unwrap();
+            let index = MdsIndex::read(index.to_string().as_bytes()).unwrap();
             for columns in [
                 ColumnMap { image: Some("image".into()), ..ColumnMap::default() },
                 ColumnMap { tokens: Some("tokens".into()), key: Some("image".into()), ..ColumnMap::default() },
@@ -362,7 +367,7 @@ mod tests {
             ] {
                 let config = InputConfig { columns, ..InputConfig::default() };
                 let warnings = Arc::new(Warnings::new("memory".into()));
-                let (wanted, _) = Wanted::find(&index, &config, &warnings).unwrap();
+                let (wanted, _) = ChosenMdsColumns::find(&index, &config, &warnings).unwrap();
                 wanted.rows(&Bytes::from(bytes.clone()), rows).ok();
             }
         }

@@ -10,7 +10,7 @@ pub fn mds(data: &[u8]) {
     let end = data.iter().position(|byte| *byte == 0);
     let (text, shard) = data.split_at(end.unwrap_or(data.len()));
     let shard = Bytes::copy_from_slice(shard.get(1..).unwrap_or_default());
-    let Ok(index) = Index::read(text) else {
+    let Ok(index) = MdsIndex::read(text) else {
         return;
     };
     index.unchecked_hashes();
@@ -36,14 +36,14 @@ pub fn mds(data: &[u8]) {
             ..InputConfig::default()
         };
         let warnings = Arc::new(Warnings::new("memory".to_owned()));
-        if let Ok((wanted, _)) = Wanted::find(&index, &config, &warnings) {
+        if let Ok((wanted, _)) = ChosenMdsColumns::find(&index, &config, &warnings) {
             read_shard(&index.shards[0], &shard, &wanted);
         }
     }
 }
 
 /// Reads the blocks of a shard, as [`Mds::read`] does.
-fn read_shard(entry: &ShardEntry, stored: &Bytes, wanted: &Wanted) {
+fn read_shard(entry: &ShardEntry, stored: &Bytes, wanted: &ChosenMdsColumns) {
     let unpacked = match entry.zip_data {
         // A length of gigabytes would be the memory that it says.
         Some(_) if entry.raw_data.bytes > 1 << 20 => return,

@@ -7,7 +7,7 @@ use xxhash_rust::xxh3::Xxh3;
 
 /// The index.
 #[derive(Debug, Deserialize)]
-pub(super) struct Index {
+pub(super) struct MdsIndex {
     version: u32,
     pub(super) shards: Vec<ShardEntry>,
 }
@@ -40,7 +40,7 @@ pub(super) fn head_bytes(samples: u32) -> u64 {
     4 * (u64::from(samples) + 2)
 }
 
-impl Index {
+impl MdsIndex {
     /// Parses an index.
     ///
     /// # Errors
@@ -187,7 +187,7 @@ impl Digest {
 mod tests {
     use super::*;
 
-    fn index(change: impl Fn(&mut serde_json::Value)) -> Result<Index, String> {
+    fn index(change: impl Fn(&mut serde_json::Value)) -> Result<MdsIndex, String> {
         let shard = |name: &str| {
             serde_json::json!({
                 "column_encodings": ["jpeg", "int"], "column_names": ["image", "label"],
@@ -199,7 +199,7 @@ mod tests {
         let mut index =
             serde_json::json!({"version": 2, "shards": [shard("a.mds"), shard("b.mds")]});
         change(&mut index);
-        Index::read(index.to_string().as_bytes())
+        MdsIndex::read(index.to_string().as_bytes())
     }
 
     #[test]
@@ -226,7 +226,7 @@ mod tests {
             "compressed with `br`",
         );
         refuse(|i| i["shards"][0]["samples"] = 26.into(), "too few bytes");
-        assert!(Index::read(b"[]").is_err());
+        assert!(MdsIndex::read(b"[]").is_err());
     }
 
     #[test]

@@ -14,7 +14,7 @@ use super::super::{
 const NAMED: usize = 5;
 
 #[derive(Debug)]
-pub(super) enum Payload {
+pub(super) enum ParquetPayload {
     /// Columns and the elements of a row that each gives.
     Dense(Vec<(Field, usize)>),
     Images(Field),
@@ -33,12 +33,12 @@ pub(super) fn payload(
     map: &ColumnMap,
     y: Option<&Field>,
     key: Option<&Field>,
-) -> Result<Payload, String> {
+) -> Result<ParquetPayload, String> {
     let schema = first.schema();
     if let Some(name) = &map.image {
         let field = column(schema, name)?;
         return if is_image(field.data_type()) {
-            Ok(Payload::Images(field))
+            Ok(ParquetPayload::Images(field))
         } else {
             Err(format!(
                 "column `{name}` is `{}`, not bytes",
@@ -49,7 +49,7 @@ pub(super) fn payload(
     if let Some(name) = &map.tokens {
         let field = column(schema, name)?;
         return match token_type(field.data_type()) {
-            Some(id) => Ok(Payload::Tokens(field, id)),
+            Some(id) => Ok(ParquetPayload::Tokens(field, id)),
             None => Err(format!(
                 "column `{name}` is `{}`, not a list of integers",
                 field.data_type()
@@ -68,16 +68,18 @@ pub(super) fn payload(
             let width = width(first, &field)?;
             Ok((field, width))
         });
-        return columns.collect::<Result<_, String>>().map(Payload::Dense);
+        return columns
+            .collect::<Result<_, String>>()
+            .map(ParquetPayload::Dense);
     }
     let named = |names: &[&str]| names.iter().find_map(|name| column(schema, name).ok());
     if let Some(field) = named(IMAGES).filter(|field| is_image(field.data_type())) {
-        return Ok(Payload::Images(field));
+        return Ok(ParquetPayload::Images(field));
     }
     if let Some(field) = named(TOKENS)
         && let Some(id) = token_type(field.data_type())
     {
-        return Ok(Payload::Tokens(field, id));
+        return Ok(ParquetPayload::Tokens(field, id));
     }
     let columns: Vec<_> = schema
         .fields()
@@ -88,18 +90,18 @@ pub(super) fn payload(
     if columns.is_empty() {
         return Err("it has no numeric columns; name those to read in `columns`".into());
     }
-    Ok(Payload::Dense(columns))
+    Ok(ParquetPayload::Dense(columns))
 }
 
 /// Warns of columns that are no numbers and so no part of `x`, where nothing says which columns are.
 pub(super) fn warn_of_left_out(
     schema: &Schema,
-    payload: &Payload,
+    payload: &ParquetPayload,
     map: &ColumnMap,
     taken: [&Option<Field>; 2],
     warnings: &Warnings,
 ) {
-    let Payload::Dense(columns) = payload else {
+    let ParquetPayload::Dense(columns) = payload else {
         return;
     };
     if !map.x.is_empty() {

@@ -15,32 +15,32 @@ use super::{
     super::{
         config::{InputConfig, check_target},
         names::TARGETS,
-        record::Record,
+        record::RowContent,
         warnings::Warnings,
     },
-    choice::{Payload, column, payload, target, warn_of_left_out},
+    choice::{ParquetPayload, column, payload, target, warn_of_left_out},
     convert::{cast, dense, get, image_bytes, tokens, without_nulls},
 };
 use crate::input::block_rows::{BlockRows, BlockTarget, DenseRows, ImageRows, TokenRows};
 
 /// The columns that are read.
 #[derive(Debug)]
-pub(super) struct Wanted {
-    payload: Payload,
+pub(super) struct ChosenParquetColumns {
+    payload: ParquetPayload,
     y: Option<Field>,
     target: TargetKind,
     key: Option<Field>,
     warnings: Arc<Warnings>,
 }
 
-impl Wanted {
+impl ChosenParquetColumns {
     /// Finds the columns in the first file with rows; `all` are the footers of every file.
     pub(super) fn find<'a>(
         first: &ArrowReaderMetadata,
         all: impl Iterator<Item = &'a ArrowReaderMetadata>,
         config: &InputConfig,
         warnings: &Arc<Warnings>,
-    ) -> Result<(Self, Record), String> {
+    ) -> Result<(Self, RowContent), String> {
         let map = &config.columns;
         map.check()?;
         check_target(config.target)?;
@@ -58,7 +58,7 @@ impl Wanted {
         let payload = payload(first, map, y.as_ref(), key.as_ref())?;
         warn_of_left_out(schema, &payload, map, [&y, &key], warnings);
         let target = match (&payload, &y) {
-            (Payload::Tokens(..), _) | (_, None) => TargetKind::None,
+            (ParquetPayload::Tokens(..), _) | (_, None) => TargetKind::None,
             (_, Some(y)) => target(y, all, config.target)?,
         };
         if target == TargetKind::None && config.target.is_some_and(|t| t != TargetKind::None) {
@@ -66,17 +66,17 @@ impl Wanted {
         }
         let y = y.filter(|_| target != TargetKind::None);
         let record = match &payload {
-            Payload::Dense(columns) => Record::Dense {
+            ParquetPayload::Dense(columns) => RowContent::Dense {
                 features: u32::try_from(columns.iter().map(|(_, width)| width).sum::<usize>())
                     .map_err(|_| "its rows have more than 2^32 numbers")?,
                 target,
             },
-            Payload::Images(_) => Record::Images { target },
-            Payload::Tokens(_, TokenType::U16) => Record::Tokens {
+            ParquetPayload::Images(_) => RowContent::Images { target },
+            ParquetPayload::Tokens(_, TokenType::U16) => RowContent::Tokens {
                 id: TokenType::U16,
                 vocabulary: 1 << 16,
             },
-            Payload::Tokens(_, id) => Record::Tokens {
+            ParquetPayload::Tokens(_, id) => RowContent::Tokens {
                 id: *id,
                 vocabulary: u32::MAX,
             },
@@ -93,8 +93,8 @@ impl Wanted {
 
     fn fields(&self) -> impl Iterator<Item = &Field> {
         let payload: Vec<&Field> = match &self.payload {
-            Payload::Dense(columns) => columns.iter().map(|(field, _)| field).collect(),
-            Payload::Images(field) | Payload::Tokens(field, _) => vec![field],
+            ParquetPayload::Dense(columns) => columns.iter().map(|(field, _)| field).collect(),
+            ParquetPayload::Images(field) | ParquetPayload::Tokens(field, _) => vec![field],
         };
         payload.into_iter().chain(&self.y).chain(&self.key)
     }
@@ -125,7 +125,7 @@ impl Wanted {
         self.fields()
             .filter(|field| field.name() == root)
             .any(|field| match (&self.payload, field.data_type()) {
-                (Payload::Images(image), DataType::Struct(_)) if image.name() == root => {
+                (ParquetPayload::Images(image), DataType::Struct(_)) if image.name() == root => {
                     path.get(1).is_some_and(|leaf| leaf == "bytes")
                 }
                 _ => true,
@@ -155,14 +155,14 @@ impl Wanted {
         let origins = ScalarBuffer::default();
         let bad = Vec::new();
         let rows = match &self.payload {
-            Payload::Dense(columns) => BlockRows::Dense(DenseRows {
+            ParquetPayload::Dense(columns) => BlockRows::Dense(DenseRows {
                 x: self.dense(batch, columns, rows)?,
                 y,
                 keys,
                 origins,
                 bad,
             }),
-            Payload::Images(field) => {
+            ParquetPayload::Images(field) => {
                 let (bytes, spans) = image_bytes(&get(batch, field)?, field.name())?;
                 BlockRows::Images(ImageRows {
                     bytes,
@@ -173,7 +173,7 @@ impl Wanted {
                     bad,
                 })
             }
-            Payload::Tokens(field, id) => {
+            ParquetPayload::Tokens(field, id) => {
                 let (ids, offsets) = tokens(&get(batch, field)?, field.name(), *id)?;
                 BlockRows::Tokens(TokenRows {
                     ids,

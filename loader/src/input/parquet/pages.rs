@@ -16,7 +16,7 @@ pub(super) fn check(chunk: &[u8]) -> Result<(), String> {
     let mut rest = chunk;
     let mut page = 0u32;
     while !rest.is_empty() {
-        let mut reader = Reader(rest);
+        let mut reader = ThriftReader(rest);
         let header = reader.page_header();
         let header = header.ok_or_else(|| format!("the header of page `{page}` cannot be read"))?;
         let body = reader.0.get(..header.bytes);
@@ -35,16 +35,16 @@ pub(super) fn check(chunk: &[u8]) -> Result<(), String> {
     Ok(())
 }
 
-struct Header {
+struct PageHeader {
     bytes: usize,
     crc: Option<u32>,
 }
 
 /// Compact Thrift, as far as it takes to pass over what is not wanted.
-struct Reader<'a>(&'a [u8]);
+struct ThriftReader<'a>(&'a [u8]);
 
-impl Reader<'_> {
-    fn page_header(&mut self) -> Option<Header> {
+impl ThriftReader<'_> {
+    fn page_header(&mut self) -> Option<PageHeader> {
         let (mut bytes, mut crc) = (None, None);
         let mut field = 0;
         while let Some(kind) = self.field(&mut field)? {
@@ -54,7 +54,7 @@ impl Reader<'_> {
                 _ => self.skip(kind, 0)?,
             }
         }
-        Some(Header { bytes: bytes?, crc })
+        Some(PageHeader { bytes: bytes?, crc })
     }
 
     /// Type of the next field of a struct, whose id goes to `field`; `None` inside at the struct's end.

@@ -10,7 +10,7 @@ use super::{classes, documents, image_files, numbers, open, read_all};
 use crate::{
     BadShards,
     input::{
-        Input, Record,
+        OpenedSplit, RowContent,
         block_rows::{BlockRows, BlockTarget},
         config::{ColumnMap, InputConfig, InputFormat},
         splits::SplitChoice,
@@ -48,7 +48,7 @@ async fn a_table_of_pyarrow_is_read() {
     let target = TargetKind::Classification { classes: 7 };
     assert_eq!(
         *input.record(),
-        Record::Dense {
+        RowContent::Dense {
             features: 2,
             target
         }
@@ -67,7 +67,7 @@ async fn damaged_pages_of_pyarrow_are_known_by_their_checksums() {
     let config = with(InputFormat::Parquet, ColumnMap::default());
     let attempt = async |bytes: Bytes| -> Result<Vec<f32>, String> {
         store.put(name, bytes).await.unwrap();
-        let input = Input::open(&store, SplitChoice::Unnamed, &config, BadShards::Fail).await;
+        let input = OpenedSplit::open(&store, SplitChoice::Unnamed, &config, BadShards::Fail).await;
         let input = input.map_err(|e| e.to_string())?;
         let blocks = read_all(&input, &store).await.map_err(|e| e.to_string())?;
         Ok(numbers(&blocks))

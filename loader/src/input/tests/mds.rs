@@ -8,7 +8,7 @@ use crate::{
     dataset::image,
     foreign::{Mds, MdsColumn},
     input::{
-        Record,
+        RowContent,
         config::{ColumnMap, InputConfig},
     },
 };
@@ -42,7 +42,7 @@ async fn images_are_read_from_plain_and_packed_shards() {
         let input = open(&store, &InputConfig::default()).await;
         assert!(matches!(
             input.record(),
-            Record::Images {
+            RowContent::Images {
                 target: TargetKind::Classification { .. }
             }
         ));
@@ -99,7 +99,7 @@ async fn rows_of_numbers_and_documents_are_read() {
     let target = TargetKind::Regression;
     assert_eq!(
         *input.record(),
-        Record::Dense {
+        RowContent::Dense {
             features: 3,
             target
         }
@@ -111,7 +111,7 @@ async fn rows_of_numbers_and_documents_are_read() {
     let input = open(&store, &InputConfig::default()).await;
     assert!(matches!(
         input.record(),
-        Record::Tokens {
+        RowContent::Tokens {
             id: TokenType::U16,
             ..
         }

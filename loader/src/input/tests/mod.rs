@@ -12,7 +12,7 @@ use std::sync::Arc;
 use feedline_storage::{Store, clock::SystemClock};
 
 use super::block_rows::{BlockRows, BlockTarget};
-use super::{Input, config::InputConfig, splits::SplitChoice};
+use super::{OpenedSplit, config::InputConfig, splits::SplitChoice};
 use crate::{
     BadShards, Error,
     fetch::{FetchConfig, StoreExtents},
@@ -25,21 +25,21 @@ fn extents(store: &Store) -> StoreExtents {
     StoreExtents::new(store.clone(), &FetchConfig::new(), 16, Arc::new(meters))
 }
 
-async fn open(store: &Store, config: &InputConfig) -> Input {
-    Input::open(store, SplitChoice::Unnamed, config, BadShards::Fail)
+async fn open(store: &Store, config: &InputConfig) -> OpenedSplit {
+    OpenedSplit::open(store, SplitChoice::Unnamed, config, BadShards::Fail)
         .await
         .unwrap()
 }
 
 async fn refused(store: &Store, config: &InputConfig) -> String {
-    let error = Input::open(store, SplitChoice::Unnamed, config, BadShards::Fail)
+    let error = OpenedSplit::open(store, SplitChoice::Unnamed, config, BadShards::Fail)
         .await
         .unwrap_err();
     error.to_string()
 }
 
 /// Every block of a split.
-async fn read_all(input: &Input, store: &Store) -> Result<Vec<BlockRows>, Error> {
+async fn read_all(input: &OpenedSplit, store: &Store) -> Result<Vec<BlockRows>, Error> {
     let extents = extents(store);
     let mut blocks = Vec::new();
     for block in 0..input.block_table().block_count() {
@@ -51,7 +51,7 @@ async fn read_all(input: &Input, store: &Store) -> Result<Vec<BlockRows>, Error>
 }
 
 /// The error of the first block that cannot be read.
-async fn failure(input: &Input, store: &Store) -> String {
+async fn failure(input: &OpenedSplit, store: &Store) -> String {
     read_all(input, store).await.unwrap_err().to_string()
 }
 

@@ -16,7 +16,7 @@ use crate::{
     BadShards,
     foreign::{column, parquet},
     input::{
-        Record,
+        RowContent,
         block_rows::{BlockRows, BlockTarget},
         config::{ColumnMap, InputConfig},
         splits::SplitChoice,
@@ -73,7 +73,7 @@ async fn a_folder_of_tables_gives_rows_in_the_order_of_names_and_rows() {
     let input = open(&store, &InputConfig::default()).await;
     assert_eq!(
         *input.record(),
-        Record::Dense {
+        RowContent::Dense {
             features: 2,
             target: TargetKind::Classification { classes: 7 }
         }
@@ -241,7 +241,7 @@ async fn vectors_images_and_documents_are_read() {
     let input = open(&store, &tokens).await;
     assert!(matches!(
         input.record(),
-        Record::Tokens {
+        RowContent::Tokens {
             id: TokenType::U32,
             ..
         }
@@ -358,7 +358,7 @@ async fn no_cut_and_no_flipped_bit_is_a_panic() {
         store.put("x.parquet", bytes.into()).await.unwrap();
         let config = InputConfig::default();
         let input =
-            crate::input::Input::open(&store, SplitChoice::Unnamed, &config, BadShards::Fail);
+            crate::input::OpenedSplit::open(&store, SplitChoice::Unnamed, &config, BadShards::Fail);
         match input.await {
             Ok(input) => read_all(&input, &store).await.is_ok(),
             Err(_) => false,

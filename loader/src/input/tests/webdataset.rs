@@ -8,7 +8,7 @@ use crate::{
     dataset::image,
     foreign::archive,
     input::{
-        Record,
+        RowContent,
         config::{ColumnMap, InputConfig},
     },
 };
@@ -50,7 +50,7 @@ async fn samples_are_grouped_by_name_and_cut_into_blocks() {
     let store = archives().await;
     let input = open(&store, &InputConfig::default()).await;
     let target = TargetKind::Classification { classes: 5 };
-    assert_eq!(*input.record(), Record::Images { target });
+    assert_eq!(*input.record(), RowContent::Images { target });
     let blocks = read_all(&input, &store).await.unwrap();
     assert!(blocks.len() > 3, "{}", blocks.len());
     assert_eq!(
@@ -96,7 +96,7 @@ async fn labels_come_from_json_when_a_key_is_named() {
     };
     let input = open(&store, &config).await;
     let target = TargetKind::Regression;
-    assert_eq!(*input.record(), Record::Images { target });
+    assert_eq!(*input.record(), RowContent::Images { target });
     let blocks = read_all(&input, &store).await.unwrap();
     assert_eq!(image_files(&blocks), vec![b"a mask".to_vec(); 40]);
 }
@@ -254,7 +254,7 @@ async fn a_name_that_no_sample_has_is_refused_with_those_they_have() {
     }
     let input = open(&store, &named("json.score")).await;
     let target = TargetKind::Regression;
-    assert_eq!(*input.record(), Record::Images { target });
+    assert_eq!(*input.record(), RowContent::Images { target });
 }
 
 #[tokio::test]
@@ -273,7 +273,7 @@ async fn a_label_in_json_is_found_by_its_usual_names_and_said() {
     store.put("x.tar", archive(&members)).await.unwrap();
     let input = open(&store, &InputConfig::default()).await;
     let target = TargetKind::Classification { classes: 3 };
-    assert_eq!(*input.record(), Record::Images { target });
+    assert_eq!(*input.record(), RowContent::Images { target });
     let blocks = read_all(&input, &store).await.unwrap();
     assert_eq!(classes(&blocks), [0, 1, 2, 0, 1, 2]);
     let warnings = input.warnings().join("\n");

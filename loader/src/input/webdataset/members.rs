@@ -5,7 +5,7 @@ pub(super) const IMAGES: &[&str] = &["jpg", "jpeg", "png", "webp"];
 
 /// Members of a sample that are read.
 #[derive(Clone, Debug)]
-pub(super) struct Members {
+pub(super) struct SampleMembers {
     /// Extension of images, if one is asked for.
     pub(super) image: Option<String>,
     /// Extension of labels, or key in a `json` member, if one is asked for.
@@ -24,7 +24,7 @@ pub(super) enum LabelKey<'a> {
 }
 
 /// Place of the label in a member with this extension, if it may have it.
-pub(super) fn label_key<'a>(wanted: &'a Members, extension: &str) -> Option<LabelKey<'a>> {
+pub(super) fn label_key<'a>(wanted: &'a SampleMembers, extension: &str) -> Option<LabelKey<'a>> {
     match wanted.label.as_deref() {
         None => match extension {
             "cls" => Some(LabelKey::Text),

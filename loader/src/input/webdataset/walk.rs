@@ -8,7 +8,7 @@ use xxhash_rust::xxh3::Xxh3;
 
 use super::{
     label::{Label, label_in_json, label_in_text},
-    members::{IMAGES, LabelKey, Members, label_key, split_name},
+    members::{IMAGES, LabelKey, SampleMembers, label_key, split_name},
 };
 use crate::{
     Error,
@@ -22,7 +22,7 @@ const MOST_LABEL: u64 = 1 << 20;
 
 /// A sample of an archive.
 #[derive(Debug)]
-pub(super) struct Sample {
+pub(super) struct ArchiveSample {
     pub(super) key: String,
     /// From its first header to the end of its last member.
     pub(super) bytes: Range<u64>,
@@ -46,7 +46,7 @@ impl From<String> for Problem {
 }
 
 /// Part of an archive that is in memory, and where more comes from.
-pub(super) struct Window<'a> {
+pub(super) struct ArchiveWindow<'a> {
     pub(super) source: Option<(&'a Foreign, u32)>,
     pub(super) start: u64,
     pub(super) bytes: Bytes,
@@ -54,7 +54,7 @@ pub(super) struct Window<'a> {
     pub(super) end: u64,
 }
 
-impl Window<'_> {
+impl ArchiveWindow<'_> {
     /// Bytes of the archive. Reads ahead when it has to read.
     async fn get(&mut self, range: Range<u64>) -> Result<Bytes, Problem> {
         if range.end > self.end {
@@ -81,17 +81,17 @@ impl Window<'_> {
 
 /// Walks the members in `window` and hands out samples in order. `hash` gets every header.
 pub(super) async fn walk(
-    window: &mut Window<'_>,
-    wanted: &Members,
+    window: &mut ArchiveWindow<'_>,
+    wanted: &SampleMembers,
     hash: &mut Xxh3,
-    mut each: impl FnMut(Sample) -> Result<(), String>,
+    mut each: impl FnMut(ArchiveSample) -> Result<(), String>,
 ) -> Result<(), Problem> {
     let is_whole = window.source.is_some();
     let mut headers = Headers::default();
     let mut at = window.start;
     let mut first_header = at;
     let mut zeros = 0;
-    let mut current: Option<Sample> = None;
+    let mut current: Option<ArchiveSample> = None;
     while at < window.end && zeros < 2 {
         let header = window.get(at..at + BLOCK).await?;
         hash.update(&header);
@@ -133,7 +133,7 @@ pub(super) async fn walk(
                     {
                         finish(done, &mut each)?;
                     }
-                    let sample = current.get_or_insert_with(|| Sample {
+                    let sample = current.get_or_insert_with(|| ArchiveSample {
                         key: key.to_owned(),
                         bytes: first_header..at,
                         image: None,
@@ -161,9 +161,9 @@ pub(super) async fn walk(
 }
 
 async fn member(
-    sample: &mut Sample,
-    window: &mut Window<'_>,
-    wanted: &Members,
+    sample: &mut ArchiveSample,
+    window: &mut ArchiveWindow<'_>,
+    wanted: &SampleMembers,
     extension: &str,
     data: Range<u64>,
 ) -> Result<(), Problem> {
@@ -209,8 +209,8 @@ async fn member(
 }
 
 fn finish(
-    sample: Sample,
-    each: &mut impl FnMut(Sample) -> Result<(), String>,
+    sample: ArchiveSample,
+    each: &mut impl FnMut(ArchiveSample) -> Result<(), String>,
 ) -> Result<(), String> {
     if sample.image.is_none() {
         return Err(format!("sample `{}` has no image", sample.key));

@@ -7,7 +7,7 @@ use super::{
 use crate::order::tokens::TokenWindows;
 
 /// Hash of all slots of some orders.
-fn hash(orders: &[Order]) -> u64 {
+fn hash(orders: &[PassOrder]) -> u64 {
     let mut parts = Vec::new();
     for order in orders {
         let mut cursor = order.cursor();
@@ -16,7 +16,7 @@ fn hash(orders: &[Order]) -> u64 {
                 order,
                 &mut cursor,
                 batch,
-                Share::new(Rank::new(0), 1),
+                RankShare::new(Rank::new(0), 1),
                 &mut parts,
             );
         }
@@ -38,7 +38,7 @@ const SPEC: OrderSpec = OrderSpec {
     last_batch: LastBatch::Keep,
 };
 
-fn epochs(units: Units) -> [Order; 2] {
+fn epochs(units: Units) -> [PassOrder; 2] {
     let orders = Orders::single(SPEC, units).unwrap();
     [0, 3].map(|epoch| orders.epoch(epoch, None).unwrap())
 }

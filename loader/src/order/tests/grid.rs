@@ -4,7 +4,7 @@
 //! documents, balanced classes, and mixtures of three sources of each.
 
 use super::{units::Documents, *};
-use crate::order::{balance::Balance, packing::Packing};
+use crate::order::{balance::Balance, packing::PackedBins};
 
 const EPOCHS: u64 = 2;
 
@@ -15,15 +15,15 @@ const END: Part = [u32::MAX; 5];
 
 /// Appends what a slot holds for every slot of a share.
 pub(super) fn slots(
-    order: &Order,
+    order: &PassOrder,
     cursor: &mut Cursor,
     batch: u64,
-    share: Share,
+    share: RankShare,
     parts: &mut Vec<Part>,
 ) {
     let mut runs = Vec::new();
     cursor.runs(batch, share.slots(order.slots(batch)), &mut runs);
-    for Run {
+    for SlotRun {
         window, positions, ..
     } in runs
     {
@@ -79,7 +79,7 @@ impl Start {
             .map(|batch| {
                 let mut parts = Vec::new();
                 for (rank, cursor) in (0..world).zip(&mut cursors) {
-                    let share = Share::new(Rank::new(rank), world);
+                    let share = RankShare::new(Rank::new(rank), world);
                     slots(&order, cursor, batch, share, &mut parts);
                 }
                 parts
@@ -165,7 +165,7 @@ pub(super) fn packed(source: u32) -> Units {
     let rows = documents.iter().map(|d| u32::try_from(d.len()).unwrap());
     let extents = (0..18).step_by(2).chain([18]).collect();
     let blocks = Blocks::new(rows.collect()).in_extents(Some(extents));
-    Units::Bins(Arc::new(Packing::new(
+    Units::Bins(Arc::new(PackedBins::new(
         &blocks,
         Arc::new(Documents(documents)),
         (40, 0),

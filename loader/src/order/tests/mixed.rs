@@ -27,14 +27,14 @@ fn orders(spec: OrderSpec, config: &MixtureConfig) -> (Orders, Phase) {
 type Sample = (u32, BlockId, u32);
 
 /// The samples of batches `from..` of an order, seen by as many ranks as `world_of` says.
-fn batches(order: &Order, from: u64, world_of: impl Fn(u64) -> u32) -> Vec<Vec<Sample>> {
+fn batches(order: &PassOrder, from: u64, world_of: impl Fn(u64) -> u32) -> Vec<Vec<Sample>> {
     let mut cursor = order.cursor();
     (from..order.batch_count())
         .map(|batch| {
             let world = world_of(batch);
             (0..world)
                 .flat_map(|rank| {
-                    let slots = Share::new(Rank::new(rank), world).slots(order.slots(batch));
+                    let slots = RankShare::new(Rank::new(rank), world).slots(order.slots(batch));
                     places(&mut cursor, batch, slots)
                 })
                 .collect()
@@ -194,7 +194,7 @@ proptest! {
         };
         let (orders, phase) = orders(spec(9, domains, window, global_batch), &config);
         let order = orders.epoch(number, Some(&phase)).unwrap();
-        check_plan(&order, start, Share::new(Rank::new(rank % world), world));
+        check_plan(&order, start, RankShare::new(Rank::new(rank % world), world));
     }
 }
 
@@ -206,7 +206,7 @@ fn a_small_source_that_comes_round_often_is_read_once() {
     };
     let (orders, phase) = orders(spec(3, 4, 100, 64), &config);
     let order = orders.epoch(2, Some(&phase)).unwrap();
-    let plan = check_plan(&order, 0, Share::new(Rank::new(0), 1));
+    let plan = check_plan(&order, 0, RankShare::new(Rank::new(0), 1));
     assert_eq!(plan.iter().filter(|need| need.source == 1).count(), 4);
 }
 

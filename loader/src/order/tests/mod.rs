@@ -25,7 +25,7 @@ fn spec(seed: u64, domains: u32, window_blocks: u32, global_batch: u32) -> Order
     }
 }
 
-fn epoch(rows: &[u32], spec: OrderSpec, epoch: u64) -> Order {
+fn epoch(rows: &[u32], spec: OrderSpec, epoch: u64) -> PassOrder {
     let orders = Orders::single(spec, units(rows)).unwrap();
     orders.epoch(epoch, None).unwrap()
 }
@@ -50,7 +50,7 @@ fn places(cursor: &mut Cursor, batch: u64, slots: Range<u64>) -> Vec<(u32, Block
 }
 
 /// The samples of all batches of an order over one source, seen by as many ranks as `world_of` says.
-fn sequence(rows: &[u32], order: &Order, world_of: impl Fn(u64) -> u32) -> Vec<Vec<u64>> {
+fn sequence(rows: &[u32], order: &PassOrder, world_of: impl Fn(u64) -> u32) -> Vec<Vec<u64>> {
     let before: Vec<u64> = rows
         .iter()
         .scan(0, |sum, rows| {
@@ -67,7 +67,7 @@ fn sequence(rows: &[u32], order: &Order, world_of: impl Fn(u64) -> u32) -> Vec<V
                 let cursor = cursors
                     .entry((world, rank))
                     .or_insert_with(|| order.cursor());
-                let slots = Share::new(Rank::new(rank), world).slots(order.slots(batch));
+                let slots = RankShare::new(Rank::new(rank), world).slots(order.slots(batch));
                 samples.extend(
                     places(cursor, batch, slots)
                         .into_iter()
@@ -95,7 +95,7 @@ fn assert_covers(samples: u64, sequence: &[Vec<u64>], global_batch: u32) {
 }
 
 /// Checks a plan against the places themselves.
-fn check_plan(order: &Order, start: u64, share: Share) -> Vec<Need> {
+fn check_plan(order: &PassOrder, start: u64, share: RankShare) -> Vec<Need> {
     let plan: Vec<_> = order.needs(start, share).collect();
     assert!(
         plan.is_sorted_by_key(|need| need.first),
@@ -167,16 +167,16 @@ proptest! {
         world in 1u32..9, rank in 0u32..9, start in 0u64..20,
     ) {
         prop_assume!(rows.iter().any(|rows| *rows > 0));
-        let share = Share::new(Rank::new(rank % world), world);
+        let share = RankShare::new(Rank::new(rank % world), world);
         check_plan(&epoch(&rows, spec(9, domains, window, global_batch), 3), start, share);
-        check_plan(&Order::sequential(units(&rows), global_batch, LastBatch::Keep), start, share);
+        check_plan(&PassOrder::sequential(units(&rows), global_batch, LastBatch::Keep), start, share);
     }
 }
 
 #[test]
 fn a_sequential_pass_is_in_block_order_on_any_number_of_ranks() {
     let rows = [5, 1, 7, 0, 3];
-    let order = Order::sequential(units(&rows), 6, LastBatch::Keep);
+    let order = PassOrder::sequential(units(&rows), 6, LastBatch::Keep);
     for world in 1..5 {
         assert!(
             sequence(&rows, &order, |_| world)
@@ -185,7 +185,7 @@ fn a_sequential_pass_is_in_block_order_on_any_number_of_ranks() {
                 .eq(0..16)
         );
     }
-    let plan = check_plan(&order, 0, Share::new(Rank::new(0), 1));
+    let plan = check_plan(&order, 0, RankShare::new(Rank::new(0), 1));
     assert_eq!(plan.len(), 4, "each block is read once");
     assert_eq!(
         plan.iter().map(|n| n.first).collect::<Vec<_>>(),
@@ -282,7 +282,7 @@ fn fault_36_a_resume_in_1e10_samples_takes_few_bytes_and_looks_at_no_sample_befo
     let mut cursor = order.cursor();
     let first = places(&mut cursor, batches / 2, 0..256);
     assert_eq!(first, places(&mut order.cursor(), batches / 2, 0..256));
-    let share = Share::new(Rank::new(6), 7);
+    let share = RankShare::new(Rank::new(6), 7);
     let needs: Vec<_> = order.needs(batches / 2, share).take(200).collect();
     assert!(needs.iter().all(|need| need.first >= batches / 2));
     let source = order.source(0);
@@ -300,7 +300,7 @@ fn ranks_that_divide_the_domains_read_each_block_once_but_for_those_that_two_sha
         let mut all = BTreeSet::new();
         let mut reads = 0;
         for rank in 0..world {
-            let plan = check_plan(&order, 0, Share::new(Rank::new(rank), world));
+            let plan = check_plan(&order, 0, RankShare::new(Rank::new(rank), world));
             reads += plan.len();
             all.extend(plan.iter().map(|need| need.block));
         }
@@ -316,7 +316,7 @@ fn ranks_that_divide_the_domains_read_each_block_once_but_for_those_that_two_sha
 fn a_resumed_plan_skips_what_is_over() {
     let rows = [20; 64];
     let order = epoch(&rows, spec(9, 8, 2, 16), 3);
-    let share = Share::new(Rank::new(0), 1);
+    let share = RankShare::new(Rank::new(0), 1);
     let rest = check_plan(&order, 70, share);
     assert!(
         rest.len() < 20,

@@ -3,17 +3,17 @@
 use super::*;
 use crate::order::{
     balance::{Balance, ClassBalance},
-    packing::{Lengths, Packing},
+    packing::{Lengths, PackedBins},
     tokens::TokenWindows,
 };
 
 /// Runs of all batches of an order, one rank after another.
-fn runs(order: &Order, world_of: impl Fn(u64) -> u32) -> Vec<Run> {
+fn runs(order: &PassOrder, world_of: impl Fn(u64) -> u32) -> Vec<SlotRun> {
     let mut cursor = order.cursor();
     let mut runs = Vec::new();
     for batch in 0..order.batch_count() {
         for rank in 0..world_of(batch) {
-            let share = Share::new(Rank::new(rank), world_of(batch));
+            let share = RankShare::new(Rank::new(rank), world_of(batch));
             cursor.runs(batch, share.slots(order.slots(batch)), &mut runs);
         }
     }
@@ -21,7 +21,7 @@ fn runs(order: &Order, world_of: impl Fn(u64) -> u32) -> Vec<Run> {
 }
 
 /// Checks that a plan holds all blocks of every window that is in use.
-fn check_blocks(order: &Order, share: Share) {
+fn check_blocks(order: &PassOrder, share: RankShare) {
     let mut needs = BTreeMap::<_, Vec<Need>>::new();
     for need in order.needs(0, share) {
         let of_block = needs.entry((need.source, need.block)).or_default();
@@ -63,11 +63,11 @@ fn packing(documents: &[Vec<u32>], extents: Option<Vec<BlockId>>, bin_tokens: u3
         .collect();
     let blocks = Blocks::new(rows).in_extents(extents);
     let lengths = Arc::new(Documents(documents.to_vec()));
-    Units::Bins(Arc::new(Packing::new(&blocks, lengths, (bin_tokens, 0))))
+    Units::Bins(Arc::new(PackedBins::new(&blocks, lengths, (bin_tokens, 0))))
 }
 
 /// The pieces of each bin as (block, row, start, length).
-fn bins(order: &Order, world_of: impl Fn(u64) -> u32) -> Vec<Vec<(BlockId, u32, u32, u32)>> {
+fn bins(order: &PassOrder, world_of: impl Fn(u64) -> u32) -> Vec<Vec<(BlockId, u32, u32, u32)>> {
     let mut bins = Vec::new();
     for run in runs(order, world_of) {
         for position in run.positions {
@@ -120,7 +120,7 @@ proptest! {
         let alone = bins(&order, |_| 1);
         assert_packed(&documents, &alone, bin_tokens);
         prop_assert_eq!(bins(&order, |batch| worlds[index(batch) % worlds.len()]), alone);
-        check_blocks(&order, Share::new(Rank::new(worlds[0] - 1), worlds[0]));
+        check_blocks(&order, RankShare::new(Rank::new(worlds[0] - 1), worlds[0]));
     }
 
     #[test]
@@ -161,7 +161,7 @@ proptest! {
         }
         starts.sort_unstable();
         prop_assert!(starts.into_iter().eq((0..total - 1).step_by(length as usize)));
-        check_blocks(&order, Share::new(Rank::new(worlds[0] - 1), worlds[0]));
+        check_blocks(&order, RankShare::new(Rank::new(worlds[0] - 1), worlds[0]));
     }
 
     #[test]
@@ -217,7 +217,7 @@ proptest! {
             let (least, most) = (of_rows.iter().min(), of_rows.iter().max());
             prop_assert!(least.zip(most).is_none_or(|(l, m)| m - l <= 1), "{:?}", of_rows);
         }
-        check_blocks(&orders.epoch(first, None).unwrap(), Share::new(Rank::new(worlds[0] - 1), worlds[0]));
+        check_blocks(&orders.epoch(first, None).unwrap(), RankShare::new(Rank::new(worlds[0] - 1), worlds[0]));
     }
 }
 
@@ -380,7 +380,7 @@ fn a_padded_batch_repeats_its_own_slots_on_any_number_of_ranks() {
     for world in [2, 3, 7, 40] {
         assert_eq!(sequence(&rows, &order, |_| world), alone);
         for rank in 0..world {
-            check_plan(&order, 0, Share::new(Rank::new(rank), world));
+            check_plan(&order, 0, RankShare::new(Rank::new(rank), world));
         }
     }
 }

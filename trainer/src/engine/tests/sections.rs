@@ -26,7 +26,7 @@ use crate::{
     model::Input,
 };
 
-impl Engine {
+impl ModelEngine {
     /// The gradient as the tensor library gives it at the end of a backward pass through a graph without marks, in
     /// which each parameter is a leaf.
     pub(crate) fn by_leaves(
@@ -180,7 +180,7 @@ where
 }
 
 /// An engine for a model of one's own with so many parameters and three segments, some of them computed again.
-fn own<F>(parameters: usize, checkpoint: &[&str], forward: F) -> Engine
+fn own<F>(parameters: usize, checkpoint: &[&str], forward: F) -> ModelEngine
 where
     F: Fn(&mut Pass<'_>, &Parts, Tensor<2>) -> Tensor<2> + Send + Sync + 'static,
 {
@@ -198,7 +198,7 @@ where
         parts,
         forward,
     };
-    Engine::with_threads(Box::new(model), LossKind::Mse.into(), 1).with_passes(passes)
+    ModelEngine::with_threads(Box::new(model), LossKind::Mse.into(), 1).with_passes(passes)
 }
 
 /// Rows of three numbers.
@@ -214,20 +214,20 @@ fn layer(pass: &Pass<'_>, x: Tensor<2>, p: Slot) -> Tensor<2> {
 }
 
 /// The bits of what `gradient` makes of a bucket and the rows.
-fn bits(engine: &Engine, gradient: impl Fn(&[f32], Samples<'_>) -> Vec<f32>) -> Vec<u32> {
+fn bits(engine: &ModelEngine, gradient: impl Fn(&[f32], Samples<'_>) -> Vec<f32>) -> Vec<u32> {
     let (x, y) = rows();
     let samples = Samples::of_rows(&x, 3, Targets::Numbers(&y));
     let gradient = gradient(&engine.model().initial(Seed::new(2)), samples);
     gradient.iter().map(|v| v.to_bits()).collect()
 }
 
-fn in_sections(engine: &Engine, bytes_max: usize) -> Vec<u32> {
+fn in_sections(engine: &ModelEngine, bytes_max: usize) -> Vec<u32> {
     bits(engine, |b, samples| {
         engine.in_sections(b, samples, stream(0), bytes_max)
     })
 }
 
-fn by_leaves(engine: &Engine) -> Vec<u32> {
+fn by_leaves(engine: &ModelEngine) -> Vec<u32> {
     bits(engine, |b, samples| engine.by_leaves(b, samples, stream(0)))
 }
 
@@ -362,9 +362,9 @@ fn sections_are_given_while_the_backward_pass_is_in_the_layers_before() {
             let x = pass.checkpoint(segments[2], x, move |pass, x| layer(pass, x, p[3]));
             layer(pass, x, p[4]).sum_dim(1)
         });
-        let engine = engine.with_cut(Cut {
+        let engine = engine.with_cut(BatchCut {
             least: parts,
-            ..Cut::BY_SHAPE
+            ..BatchCut::BY_SHAPE
         });
         let bucket = engine.model().initial(Seed::new(2));
         let mut gradient = vec![0.0; bucket.len()];

@@ -64,7 +64,7 @@ struct Attention {
 
 /// Columns of queries, keys or values.
 #[derive(Clone, Copy)]
-struct Columns {
+struct HeadColumns {
     first: usize,
     heads: usize,
 }
@@ -76,8 +76,8 @@ impl Attention {
     }
 
     /// Queries, keys and values.
-    fn parts(&self, inside: usize) -> [Columns; 3] {
-        let of = |before, heads| Columns {
+    fn parts(&self, inside: usize) -> [HeadColumns; 3] {
+        let of = |before, heads| HeadColumns {
             first: before * inside,
             heads,
         };
@@ -90,7 +90,7 @@ impl Attention {
     }
 
     /// Some columns of `[rows, length, columns]` as `[rows, kv_heads, heads / kv_heads, length, inside]`.
-    fn split(&self, x: &FlexTensor, of: Columns, inside: usize) -> FlexTensor {
+    fn split(&self, x: &FlexTensor, of: HeadColumns, inside: usize) -> FlexTensor {
         let [rows, length, columns] = shape(x);
         let group = of.heads / self.kv_heads;
         let strides = [length * columns, group * inside, inside, columns, 1];
@@ -102,7 +102,7 @@ impl Attention {
 }
 
 /// Copies `[rows, kv_heads, group, length, inside]` to some columns of `[rows, length, columns]`.
-fn join(from: &FlexTensor, to: &mut [f32], of: Columns, columns: usize) {
+fn join(from: &FlexTensor, to: &mut [f32], of: HeadColumns, columns: usize) {
     let [_, _, _, length, inside] = shape(from);
     for (i, numbers) in from.storage::<f32>().chunks_exact(inside).enumerate() {
         let (head, place) = (i / length, i % length);

@@ -15,7 +15,9 @@ use burn::{
 };
 use macerator::{AutoArch, Simd, WithSimd};
 
-use super::{super::window::Window, Kernel, Operand, apply, contiguous, math, shape, tensor};
+use super::{
+    super::window::SlidingWindow, Kernel, Operand, apply, contiguous, math, shape, tensor,
+};
 use crate::number::single;
 
 /// Columns that a matrix has at least, where there are images enough.
@@ -26,7 +28,7 @@ pub(in super::super) fn convolve(
     x: Tensor<4>,
     weight: Tensor<4>,
     bias: Option<Tensor<1>>,
-    window: Window,
+    window: SlidingWindow,
 ) -> Tensor<4> {
     let kernel = Convolution(window);
     let of_bias = bias.as_ref().map(Operand::of);
@@ -42,7 +44,7 @@ pub(in super::super) fn convolve(
 }
 
 #[derive(Clone, Debug)]
-struct Convolution(Window);
+struct Convolution(SlidingWindow);
 
 impl Kernel<2> for Convolution {
     type Kept = [FlexTensor; 2];
@@ -88,8 +90,8 @@ impl Kernel<3> for Convolution {
 
 /// Layout of images as columns.
 #[derive(Clone, Copy, Debug)]
-struct Plan {
-    window: Window,
+struct ColumnPlan {
+    window: SlidingWindow,
     channels: usize,
     sides: [usize; 2],
     padded: [usize; 2],
@@ -103,8 +105,8 @@ struct Plan {
     together: usize,
 }
 
-impl Plan {
-    fn new(window: Window, x: &FlexTensor, weight: &FlexTensor) -> Self {
+impl ColumnPlan {
+    fn new(window: SlidingWindow, x: &FlexTensor, weight: &FlexTensor) -> Self {
         let [_, channels, height, width] = shape(x);
         let [outputs, ..] = shape::<4>(weight);
         let sides = [height, width];
@@ -245,12 +247,12 @@ impl Plan {
 }
 
 fn forward(
-    window: Window,
+    window: SlidingWindow,
     x: &FlexTensor,
     weight: &FlexTensor,
     bias: Option<&[f32]>,
 ) -> FlexTensor {
-    let plan = Plan::new(window, x, weight);
+    let plan = ColumnPlan::new(window, x, weight);
     let weights = plan.weights(weight);
     let rows = shape::<4>(x)[0];
     let mut values = vec![0.0; rows * plan.output()];
@@ -260,7 +262,12 @@ fn forward(
     for (images, values) in images.zip(values.chunks_mut(plan.together * plan.output())) {
         let count = images.len() / plan.image();
         let columns = matrix.of(count * plan.columns);
-        AutoArch::new().dispatch(Fill(&plan, images, &mut padded, columns.storage_mut()));
+        AutoArch::new().dispatch(ColumnFill(
+            &plan,
+            images,
+            &mut padded,
+            columns.storage_mut(),
+        ));
         let product = Flex::float_matmul(weights.clone(), columns.clone());
         let found: &[f32] = product.storage();
         for [channel, to, from] in plan.output_lines(count, count * plan.columns) {
@@ -278,12 +285,12 @@ fn forward(
 
 /// The gradients of the input and of the weights.
 fn backward(
-    window: Window,
+    window: SlidingWindow,
     [x, weight]: &[FlexTensor; 2],
     gradient: &FlexTensor,
     wanted: [bool; 2],
 ) -> [Option<FlexTensor>; 2] {
-    let plan = Plan::new(window, x, weight);
+    let plan = ColumnPlan::new(window, x, weight);
     let across = plan.output_sides[1];
     let transposed = Flex::float_swap_dims(plan.weights(weight), 0, 1);
     let mut of_x = vec![
@@ -313,7 +320,12 @@ fn backward(
         }
         if wanted[1] {
             let columns = matrix.of(width);
-            AutoArch::new().dispatch(Fill(&plan, images, &mut padded, columns.storage_mut()));
+            AutoArch::new().dispatch(ColumnFill(
+                &plan,
+                images,
+                &mut padded,
+                columns.storage_mut(),
+            ));
             let seen = Flex::float_swap_dims(columns.clone(), 0, 1);
             let product = Flex::float_matmul(spread.clone(), seen);
             AutoArch::new().dispatch(Add(product.storage(), &mut of_weight));
@@ -337,7 +349,7 @@ fn sums_of_channels(x: &FlexTensor) -> FlexTensor {
     let mut sums = vec![0.0_f64; channels];
     for image in x.storage::<f32>().chunks_exact(channels * height * width) {
         for (sum, plane) in sums.iter_mut().zip(image.chunks_exact(height * width)) {
-            *sum += f64::from(AutoArch::new().dispatch(Sum(plane)));
+            *sum += f64::from(AutoArch::new().dispatch(SimdSum(plane)));
         }
     }
     tensor(sums.into_iter().map(single).collect(), [channels])
@@ -364,9 +376,9 @@ impl Matrix {
     }
 }
 
-struct Fill<'a>(&'a Plan, &'a [f32], &'a mut [f32], &'a mut [f32]);
+struct ColumnFill<'a>(&'a ColumnPlan, &'a [f32], &'a mut [f32], &'a mut [f32]);
 
-impl WithSimd for Fill<'_> {
+impl WithSimd for ColumnFill<'_> {
     type Output = ();
 
     #[inline(always)]
@@ -375,7 +387,7 @@ impl WithSimd for Fill<'_> {
     }
 }
 
-struct AddUp<'a>(&'a Plan, &'a [f32], &'a mut [f32], &'a mut [f32]);
+struct AddUp<'a>(&'a ColumnPlan, &'a [f32], &'a mut [f32], &'a mut [f32]);
 
 impl WithSimd for AddUp<'_> {
     type Output = ();
@@ -399,9 +411,9 @@ impl WithSimd for Add<'_> {
     }
 }
 
-struct Sum<'a>(&'a [f32]);
+struct SimdSum<'a>(&'a [f32]);
 
-impl WithSimd for Sum<'_> {
+impl WithSimd for SimdSum<'_> {
     type Output = f32;
 
     #[inline(always)]

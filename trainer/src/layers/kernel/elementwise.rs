@@ -126,7 +126,7 @@ impl<F: Function> Kernel<1> for OfEach<F> {
         let kept = (!F::FROM_VALUE).then(|| x.clone());
         let mut value = x;
         // Copies where the argument is kept.
-        AutoArch::new().dispatch(Values::<F>(value.storage_mut(), PhantomData));
+        AutoArch::new().dispatch(ElementwiseValues::<F>(value.storage_mut(), PhantomData));
         let kept = kept.unwrap_or_else(|| value.clone());
         (value, kept)
     }
@@ -144,9 +144,9 @@ impl<F: Function> Kernel<1> for OfEach<F> {
     }
 }
 
-struct Values<'a, F>(&'a mut [f32], PhantomData<F>);
+struct ElementwiseValues<'a, F>(&'a mut [f32], PhantomData<F>);
 
-impl<F: Function> WithSimd for Values<'_, F> {
+impl<F: Function> WithSimd for ElementwiseValues<'_, F> {
     type Output = ();
 
     #[inline(always)]

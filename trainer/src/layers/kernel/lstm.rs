@@ -35,7 +35,7 @@ struct Lstm;
 
 /// Values that the gradients are computed from.
 #[derive(Clone, Debug)]
-struct Kept {
+struct LstmValues {
     x: FlexTensor,
     weights: [FlexTensor; 2],
     /// The gates of each row and step, `[rows * steps, 4 width]`.
@@ -55,9 +55,9 @@ fn turned(x: FlexTensor) -> FlexTensor {
 }
 
 impl Kernel<4> for Lstm {
-    type Kept = Kept;
+    type Kept = LstmValues;
 
-    fn value(&self, inputs: [FlexTensor; 4]) -> (FlexTensor, Kept) {
+    fn value(&self, inputs: [FlexTensor; 4]) -> (FlexTensor, LstmValues) {
         let [x, input, state, bias] = inputs.map(contiguous);
         let [rows, steps, from] = shape(&x);
         let [width, _] = shape(&state);
@@ -72,7 +72,7 @@ impl Kernel<4> for Lstm {
                 packed.multiply(&after, &mut recurrent);
             }
             AutoArch::new().dispatch(Forward {
-                place: Place { step, steps, width },
+                place: StepPlace { step, steps, width },
                 gates: gates.storage_mut(),
                 recurrent: &recurrent,
                 bias: bias.storage(),
@@ -82,7 +82,7 @@ impl Kernel<4> for Lstm {
             });
         }
         let states = tensor(states, [rows, steps, width]);
-        let kept = Kept {
+        let kept = LstmValues {
             x,
             weights: [input, state],
             gates,
@@ -94,7 +94,7 @@ impl Kernel<4> for Lstm {
 
     fn gradients(
         &self,
-        kept: Kept,
+        kept: LstmValues,
         gradient: FlexTensor,
         wanted: [bool; 4],
     ) -> [Option<FlexTensor>; 4] {
@@ -110,7 +110,7 @@ impl Kernel<4> for Lstm {
         let mut of_gates = vec![0.0; rows * 4 * width];
         for step in (0..steps).rev() {
             AutoArch::new().dispatch(Backward {
-                place: Place { step, steps, width },
+                place: StepPlace { step, steps, width },
                 gradient: gradient.storage(),
                 of_states: &of_states,
                 cells: kept.cells.storage(),
@@ -126,7 +126,7 @@ impl Kernel<4> for Lstm {
         // What were gates are their gradients now.
         let of_gates = gates;
         let mut of_bias = vec![0.0; 4 * width];
-        AutoArch::new().dispatch(Columns(of_gates.storage(), &mut of_bias));
+        AutoArch::new().dispatch(ColumnSums(of_gates.storage(), &mut of_bias));
         let x = turned(flat(&kept.x, [rows * steps, from]));
         let before = shifted(kept.states.storage(), steps * width, width);
         let before = turned(tensor(before, [rows * steps, width]));
@@ -154,13 +154,13 @@ fn shifted(x: &[f32], row: usize, by: usize) -> Vec<f32> {
 
 /// Position of a step's numbers.
 #[derive(Clone, Copy)]
-struct Place {
+struct StepPlace {
     step: usize,
     steps: usize,
     width: usize,
 }
 
-impl Place {
+impl StepPlace {
     /// Start of those of a row in `[rows, steps, width]`.
     #[inline(always)]
     const fn begin(self, row: usize) -> usize {
@@ -169,7 +169,7 @@ impl Place {
 }
 
 struct Forward<'a> {
-    place: Place,
+    place: StepPlace,
     /// Products of the inputs, which become the gates.
     gates: &'a mut [f32],
     /// Product of the states before, `[rows, 4 width]`.
@@ -226,7 +226,7 @@ impl WithSimd for Forward<'_> {
 }
 
 struct Backward<'a> {
-    place: Place,
+    place: StepPlace,
     /// Of all states, `[rows, steps, width]`.
     gradient: &'a [f32],
     /// Of the states after this step, by the step that follows, `[rows, width]`.
@@ -280,9 +280,9 @@ impl WithSimd for Backward<'_> {
 }
 
 /// Adds up the columns of a matrix.
-struct Columns<'a>(&'a [f32], &'a mut [f32]);
+struct ColumnSums<'a>(&'a [f32], &'a mut [f32]);
 
-impl WithSimd for Columns<'_> {
+impl WithSimd for ColumnSums<'_> {
     type Output = ();
 
     #[inline(always)]

@@ -109,7 +109,7 @@ fn apply<const N: usize, const D: usize, K: Kernel<N>>(
         let operands = operands.map(Operand::into_traced);
         let nodes = operands.each_ref().map(FloatTensor::<Traced>::node);
         let inputs = operands.map(FloatTensor::<Traced>::into_primitive);
-        let step = Step(kernel.clone()).prepare::<NoCheckpointing>(nodes);
+        let step = KernelStep(kernel.clone()).prepare::<NoCheckpointing>(nodes);
         let (value, kept) = kernel.value(inputs);
         Tensor::from_primitive::<Traced>(match step.compute_bound().stateful() {
             OpsKind::Tracked(step) => step.finish(kept, value),
@@ -123,9 +123,9 @@ fn apply<const N: usize, const D: usize, K: Kernel<N>>(
 
 /// The way back through a kernel.
 #[derive(Debug)]
-struct Step<K>(K);
+struct KernelStep<K>(K);
 
-impl<K: Kernel<N>, const N: usize> Backward<Flex, N> for Step<K> {
+impl<K: Kernel<N>, const N: usize> Backward<Flex, N> for KernelStep<K> {
     type State = K::Kept;
 
     fn backward(self, ops: Ops<K::Kept, N>, gradients: &mut Gradients, _: &mut Checkpointer) {

@@ -165,7 +165,7 @@ struct LayerNorm {
 
 /// Values that the gradients are computed from.
 #[derive(Clone, Debug)]
-struct Kept {
+struct NormValues {
     x: FlexTensor,
     scale: FlexTensor,
     /// Mean and inverse deviation of each row.
@@ -173,9 +173,9 @@ struct Kept {
 }
 
 impl Kernel<3> for LayerNorm {
-    type Kept = Kept;
+    type Kept = NormValues;
 
-    fn value(&self, inputs: [FlexTensor; 3]) -> (FlexTensor, Kept) {
+    fn value(&self, inputs: [FlexTensor; 3]) -> (FlexTensor, NormValues) {
         let [x, scale, shift] = inputs.map(contiguous);
         let [width] = shape(&scale);
         let mut value = x.clone();
@@ -187,7 +187,7 @@ impl Kernel<3> for LayerNorm {
             epsilon: self.epsilon,
         });
         let statistics = statistics.into();
-        let kept = Kept {
+        let kept = NormValues {
             x,
             scale,
             statistics,
@@ -195,7 +195,12 @@ impl Kernel<3> for LayerNorm {
         (value, kept)
     }
 
-    fn gradients(&self, kept: Kept, gradient: FlexTensor, _: [bool; 3]) -> [Option<FlexTensor>; 3] {
+    fn gradients(
+        &self,
+        kept: NormValues,
+        gradient: FlexTensor,
+        _: [bool; 3],
+    ) -> [Option<FlexTensor>; 3] {
         let mut gradient = contiguous(gradient);
         let [width] = shape(&kept.scale);
         let [mut of_scale, mut of_shift] = [(); 2].map(|()| vec![0.0; width]);
@@ -248,7 +253,7 @@ impl WithSimd for Norm<'_> {
 /// With `n` the normed numbers and `t = g * scale`: `(t - mean(t) - n mean(t n)) / deviation` in place of `g`; and the sums
 /// over rows of `g n` and of `g`.
 struct NormGradient<'a> {
-    kept: &'a Kept,
+    kept: &'a NormValues,
     gradient: &'a mut [f32],
     /// Memory of a row.
     normed: &'a mut [f32],

@@ -8,12 +8,12 @@ use burn::{
 };
 use macerator::{AutoArch, Simd, WithSimd};
 
-use super::{super::window::Window, Kernel, Operand, apply, contiguous, shape, tensor};
+use super::{super::window::SlidingWindow, Kernel, Operand, apply, contiguous, shape, tensor};
 
 /// The largest number of each window of `[rows, channels, height, width]`, the first of several;
 /// NaN where there is one. The padding is no number. The gradient goes to the place of the largest
 /// number.
-pub(in super::super) fn largest(x: Tensor<4>, window: Window) -> Tensor<4> {
+pub(in super::super) fn largest(x: Tensor<4>, window: SlidingWindow) -> Tensor<4> {
     // Places in a window are kept in a byte each.
     let fits = u8::try_from(window.size * window.size - 1).is_ok();
     let Some(operand) = Operand::of(&x).filter(|_| fits) else {
@@ -27,7 +27,7 @@ pub(in super::super) fn largest(x: Tensor<4>, window: Window) -> Tensor<4> {
 }
 
 #[derive(Clone, Debug)]
-struct Largest(Window);
+struct Largest(SlidingWindow);
 
 /// Positions of the largest numbers.
 #[derive(Clone, Debug)]
@@ -79,7 +79,7 @@ impl Largest {
     }
 
     fn plane_gradient(&self, gradient: &[f32], places: &[u8], width: usize, x: &mut [f32]) {
-        let Window {
+        let SlidingWindow {
             size,
             stride,
             padding,

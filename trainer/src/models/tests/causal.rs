@@ -22,16 +22,16 @@ fn packed_losses(kind: ModelKind, rotary: bool, changed: Option<usize>) -> Vec<u
     if let Some(at) = changed {
         tokens[at] = (tokens[at] + 1) % 7;
     }
-    let inputs = Inputs {
+    let inputs = ModelInputs {
         tokens: &tokens,
         segments: &[1, 1, 1, 2, 2, 2].repeat(2),
         positions: &[0, 1, 2, 0, 1, 2].repeat(2),
         length: 6,
-        ..Inputs::default()
+        ..ModelInputs::default()
     };
     let samples = Samples::new(2, inputs, Targets::None);
     let model = build(&resolved(&config), shape, 7).unwrap();
-    let engine = Engine::new(model, LossKind::CrossEntropy.into());
+    let engine = ModelEngine::new(model, LossKind::CrossEntropy.into());
     let losses = engine
         .predict(&engine.weights(&bucket(&engine)), samples)
         .losses;

@@ -105,7 +105,7 @@ struct OnDevice {
 }
 
 impl OnDevice {
-    fn new(engine: &Engine) -> Self {
+    fn new(engine: &ModelEngine) -> Self {
         let config = optimizer::resolve(&OptimizerConfig::default()).unwrap();
         let own = engine.trained();
         let optimizer = Optimizer::new(&config, &own);
@@ -115,7 +115,7 @@ impl OnDevice {
     }
 
     /// The mean loss of a step.
-    fn step(&mut self, engine: &Engine, data: &Data) -> f64 {
+    fn step(&mut self, engine: &ModelEngine, data: &Data) -> f64 {
         self.number += 1;
         let random = Stream::dropout(Seed::new(1), Step::new(self.number));
         let weights = self.state.weights();
@@ -136,7 +136,7 @@ impl OnDevice {
 const RATE: f64 = 1e-3;
 
 /// Mean losses of `steps` steps on the processor, the flat bucket being the reference.
-fn losses_on_processor(engine: &Engine, data: &Data, steps: u64) -> Vec<f64> {
+fn losses_on_processor(engine: &ModelEngine, data: &Data, steps: u64) -> Vec<f64> {
     let config = optimizer::resolve(&OptimizerConfig::default()).unwrap();
     let mut bucket = bucket(engine);
     let mut optimizer = Optimizer::new(&config, &engine.trained());
@@ -154,7 +154,7 @@ fn losses_on_processor(engine: &Engine, data: &Data, steps: u64) -> Vec<f64> {
 }
 
 /// The same with weights that stay on the engine's device.
-fn losses_on_device(engine: &Engine, data: &Data, steps: u64) -> Vec<f64> {
+fn losses_on_device(engine: &ModelEngine, data: &Data, steps: u64) -> Vec<f64> {
     let mut session = OnDevice::new(engine);
     (0..steps).map(|_| session.step(engine, data)).collect()
 }

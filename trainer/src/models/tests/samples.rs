@@ -1,7 +1,7 @@
 //! Made-up samples of any shape.
 
 use crate::{
-    data::{Inputs, Samples, Targets},
+    data::{ModelInputs, Samples, Targets},
     model::Shape,
     testing::uniform,
 };
@@ -73,11 +73,11 @@ impl Data {
     }
 
     pub(super) fn samples(&self) -> Samples<'_> {
-        let mut inputs = Inputs {
+        let mut inputs = ModelInputs {
             x: &self.x,
             pixels: &self.pixels,
             tokens: &self.tokens,
-            ..Inputs::default()
+            ..ModelInputs::default()
         };
         match self.shape {
             Shape::Rows { features } => inputs.features = features,

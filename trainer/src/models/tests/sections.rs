@@ -5,7 +5,9 @@ use std::collections::BTreeSet;
 use feedline_schemas::config::LoraConfig;
 
 use super::*;
-use crate::{engine::parts::Cut, layers::Layout, model::adapted, parallel::Place, settings};
+use crate::{
+    engine::parts::BatchCut, layers::Layout, model::adapted, parallel::RankPlace, settings,
+};
 
 /// All small models and a residual network.
 fn all() -> Vec<(&'static str, Shape, ModelConfig)> {
@@ -15,15 +17,15 @@ fn all() -> Vec<(&'static str, Shape, ModelConfig)> {
 }
 
 /// An engine on so many threads that cuts a batch into so many parts.
-fn engine_of(config: &TrainConfig, data: &Data, threads: usize, parts: usize) -> Engine {
+fn engine_of(config: &TrainConfig, data: &Data, threads: usize, parts: usize) -> ModelEngine {
     let model = build(&config.model, data.shape, data.outputs).unwrap();
     let model = adapted(model, config.lora.as_ref()).unwrap();
     let passes = settings::passes(config, model.layout()).unwrap();
-    Engine::with_threads(model, LossKind::CrossEntropy.into(), threads)
+    ModelEngine::with_threads(model, LossKind::CrossEntropy.into(), threads)
         .with_passes(passes)
-        .with_cut(Cut {
+        .with_cut(BatchCut {
             least: parts,
-            ..Cut::BY_SHAPE
+            ..BatchCut::BY_SHAPE
         })
 }
 
@@ -153,11 +155,11 @@ fn ranks_without_rows_give_sections_of_zeros() {
     let data = Data::new(shape);
     let layout = engine(&model, &data).model().layout().clone();
     let config = config_of(&model, &layout, false);
-    let place = Place { rank: 7, world: 8 };
-    let engine = engine_of(&config, &data, 1, 8).with_cut(Cut {
+    let place = RankPlace { rank: 7, world: 8 };
+    let engine = engine_of(&config, &data, 1, 8).with_cut(BatchCut {
         least: 8,
         place,
-        ..Cut::BY_SHAPE
+        ..BatchCut::BY_SHAPE
     });
     let bucket = bucket(&engine);
     let none = data.samples().slice(Data::ROWS..Data::ROWS);

@@ -20,8 +20,8 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use self::process::Running;
 use super::{
-    frame::Kind,
-    inbox::{Failure, Inbox, Message, Patience},
+    frame::FrameKind,
+    inbox::{Inbox, Message, Patience, RankFailure},
     meeting::{MAGIC, Meeting, another},
     ranks::{Post, Ranks},
 };
@@ -106,7 +106,7 @@ type Posts = Vec<Option<Box<dyn Post>>>;
 #[derive(Debug)]
 struct MpiPost {
     session: u64,
-    line: process::Line,
+    line: process::RankLine,
     /// MPI does not end before its sessions.
     _process: Handle,
 }
@@ -114,16 +114,20 @@ struct MpiPost {
 impl Post for MpiPost {
     fn send(&self, message: Message) -> Result<(), String> {
         let Message { number, bytes } = message;
-        self.line.send(self.session, Kind::Message, number, bytes)
+        self.line
+            .send(self.session, FrameKind::Message, number, bytes)
     }
 
-    fn leave(&self, failure: Option<&Failure>) {
+    fn leave(&self, failure: Option<&RankFailure>) {
         let said = match failure {
-            None => self.line.send(self.session, Kind::Finished, 0, Vec::new()),
+            None => self
+                .line
+                .send(self.session, FrameKind::Finished, 0, Vec::new()),
             Some(failure) => {
                 self.line.fail();
                 let (number, reason) = (failure.rank as u64, failure.reason.clone().into_bytes());
-                self.line.send(self.session, Kind::Failed, number, reason)
+                self.line
+                    .send(self.session, FrameKind::Failed, number, reason)
             }
         };
         // Who does not hear it any more hears nothing at all, and says so.
@@ -137,7 +141,7 @@ fn hello(
     inbox: &Inbox,
     posts: &[Option<Box<dyn Post>>],
     patience: Patience,
-) -> Result<(), Failure> {
+) -> Result<(), RankFailure> {
     let own = [MAGIC, xxh3_64(identity.as_bytes()).to_le_bytes()].concat();
     for (rank, post) in posts.iter().enumerate() {
         let message = Message {
@@ -145,7 +149,7 @@ fn hello(
             bytes: own.clone(),
         };
         let sent = post.as_ref().map_or(Ok(()), |post| post.send(message));
-        sent.map_err(|reason| Failure { rank, reason })?;
+        sent.map_err(|reason| RankFailure { rank, reason })?;
     }
     let mut first = None;
     for (rank, post) in posts.iter().enumerate() {
@@ -156,11 +160,11 @@ fn hello(
         let first = first.get_or_insert_with(|| said.clone());
         if said.get(..8) != Some(&MAGIC) {
             let reason = "it is no rank of this version of feedline".to_owned();
-            return Err(Failure { rank, reason });
+            return Err(RankFailure { rank, reason });
         }
         if said != *first {
             let reason = another(rank);
-            return Err(Failure { rank, reason });
+            return Err(RankFailure { rank, reason });
         }
     }
     Ok(())

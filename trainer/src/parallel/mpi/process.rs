@@ -16,18 +16,18 @@ use std::{
 
 use super::{
     queue::{Parcel, Queue},
-    thread_state::{Order, PROCESS, Shared},
+    thread_state::{ListenerOrder, PROCESS, SharedThreadState},
     wire,
 };
 use crate::parallel::{
-    frame::{Kind, SIGN_OF_LIFE_EVERY},
+    frame::{FrameKind, SIGN_OF_LIFE_EVERY},
     inbox::{Inbox, Patience},
     meeting::Meeting,
 };
 
 /// MPI, started.
 pub(super) struct Running {
-    shared: Arc<Shared>,
+    shared: Arc<SharedThreadState>,
     /// By rank; none to this one.
     queues: Vec<Option<Arc<Queue>>>,
     listener: Option<JoinHandle<()>>,
@@ -46,13 +46,13 @@ impl fmt::Debug for Running {
 
 /// Leads to one rank.
 #[derive(Clone, Debug)]
-pub(super) struct Line {
-    shared: Arc<Shared>,
+pub(super) struct RankLine {
+    shared: Arc<SharedThreadState>,
     queue: Arc<Queue>,
     limit: Duration,
 }
 
-impl Line {
+impl RankLine {
     /// Has a frame sent.
     ///
     /// # Errors
@@ -60,7 +60,7 @@ impl Line {
     pub(super) fn send(
         &self,
         session: u64,
-        kind: Kind,
+        kind: FrameKind,
         number: u64,
         bytes: Vec<u8>,
     ) -> Result<(), String> {
@@ -91,7 +91,7 @@ impl Running {
     ) -> Result<Self, String> {
         let place = meeting.place;
         let text = |error: std::io::Error| format!("the system gives no thread: {error}");
-        let shared = Arc::new(Shared::new(meeting));
+        let shared = Arc::new(SharedThreadState::new(meeting));
         let (say, started) = mpsc::channel();
         let listening = Arc::clone(&shared);
         let listener = thread::Builder::new().name("mpi".to_owned());
@@ -137,9 +137,9 @@ impl Running {
     }
 
     /// Leads to `rank`; `None` to this one.
-    pub(super) fn line(&self, rank: usize) -> Option<Line> {
+    pub(super) fn line(&self, rank: usize) -> Option<RankLine> {
         let queue = self.queues[rank].clone()?;
-        Some(Line {
+        Some(RankLine {
             shared: Arc::clone(&self.shared),
             queue,
             limit: self.patience.silence.unwrap_or(self.patience.message),
@@ -153,7 +153,7 @@ impl Drop for Running {
         for queue in self.queues.iter().flatten() {
             queue.close(Parcel {
                 session: PROCESS,
-                kind: Kind::Finished,
+                kind: FrameKind::Finished,
                 number: 0,
                 bytes: Vec::new(),
             });
@@ -161,12 +161,12 @@ impl Drop for Running {
         let silence = self.patience.silence.unwrap_or(self.patience.message);
         let all_left = self.shared.all_left(silence);
         let order = if all_left {
-            Order::Finalize
+            ListenerOrder::Finalize
         } else {
             tracing::warn!(
                 "some rank has not said goodbye; MPI is not ended, `mpirun` ends the rest"
             );
-            Order::Abandon
+            ListenerOrder::Abandon
         };
         self.shared.order.store(order as u8, Ordering::Release);
         if let Some(listener) = self.listener.take() {
@@ -180,14 +180,18 @@ impl Drop for Running {
 }
 
 /// Shows the others each second that this rank is there, and where.
-fn show_life(shared: &Shared, queues: &[Option<Arc<Queue>>], ended: &mpsc::Receiver<()>) {
+fn show_life(
+    shared: &SharedThreadState,
+    queues: &[Option<Arc<Queue>>],
+    ended: &mpsc::Receiver<()>,
+) {
     while let Err(RecvTimeoutError::Timeout) = ended.recv_timeout(SIGN_OF_LIFE_EVERY) {
         let session = shared.sessions().current;
         for queue in queues.iter().flatten() {
             // A message on its way shows as much.
             queue.push_if_empty(|| Parcel {
                 session,
-                kind: Kind::Alive,
+                kind: FrameKind::Alive,
                 number: 0,
                 bytes: shared.own.to_bytes().to_vec(),
             });

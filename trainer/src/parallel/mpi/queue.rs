@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use super::super::frame::Kind;
+use super::super::frame::FrameKind;
 
 /// Frames that wait before the sender has to: exchanges wait for responses, so that there are never
 /// many.
@@ -16,7 +16,7 @@ const FRAMES_MAX: usize = 16;
 #[derive(Debug)]
 pub(super) struct Parcel {
     pub(super) session: u64,
-    pub(super) kind: Kind,
+    pub(super) kind: FrameKind,
     pub(super) number: u64,
     pub(super) bytes: Vec<u8>,
 }
@@ -24,18 +24,18 @@ pub(super) struct Parcel {
 /// Frames for one rank, in order.
 #[derive(Debug, Default)]
 pub(super) struct Queue {
-    waiting: Mutex<Waiting>,
+    waiting: Mutex<QueuedParcels>,
     changed: Condvar,
 }
 
 #[derive(Debug, Default)]
-struct Waiting {
+struct QueuedParcels {
     parcels: VecDeque<Parcel>,
     closed: bool,
 }
 
 impl Queue {
-    fn waiting(&self) -> MutexGuard<'_, Waiting> {
+    fn waiting(&self) -> MutexGuard<'_, QueuedParcels> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -44,7 +44,8 @@ impl Queue {
     /// # Errors
     /// Reason that it cannot be sent.
     pub(super) fn push(&self, parcel: Parcel, limit: Duration) -> Result<(), String> {
-        let full = |waiting: &mut Waiting| !waiting.closed && waiting.parcels.len() >= FRAMES_MAX;
+        let full =
+            |waiting: &mut QueuedParcels| !waiting.closed && waiting.parcels.len() >= FRAMES_MAX;
         let (mut waiting, timeout) = self
             .changed
             .wait_timeout_while(self.waiting(), limit, full)
@@ -80,7 +81,7 @@ impl Queue {
 
     /// Waits for the next frame; `None` after the last.
     pub(super) fn pop(&self) -> Option<Parcel> {
-        let empty = |waiting: &mut Waiting| !waiting.closed && waiting.parcels.is_empty();
+        let empty = |waiting: &mut QueuedParcels| !waiting.closed && waiting.parcels.is_empty();
         let mut waiting = self
             .changed
             .wait_while(self.waiting(), empty)

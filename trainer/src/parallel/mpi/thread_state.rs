@@ -10,9 +10,9 @@ use std::{
 };
 
 use crate::parallel::{
-    Place,
-    frame::{Header, Kind},
-    inbox::{Failure, Inbox},
+    RankPlace,
+    frame::{FrameHeader, FrameKind},
+    inbox::{Inbox, RankFailure},
     meeting::Meeting,
     status::Status,
 };
@@ -28,7 +28,7 @@ pub(super) const PROCESS: u64 = u64::MAX;
 
 /// Order to the listening thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Order {
+pub(super) enum ListenerOrder {
     Listen,
     /// End MPI: all other ranks do.
     Finalize,
@@ -38,8 +38,8 @@ pub(super) enum Order {
 
 /// State that the threads share.
 #[derive(Debug)]
-pub(super) struct Shared {
-    pub(super) place: Place,
+pub(super) struct SharedThreadState {
+    pub(super) place: RankPlace,
     /// Status of this rank.
     pub(super) own: Arc<Status>,
     sessions: Mutex<Sessions>,
@@ -69,7 +69,7 @@ struct Leaving {
     sending: usize,
 }
 
-impl Shared {
+impl SharedThreadState {
     pub(super) fn new(meeting: &Meeting) -> Self {
         let place = meeting.place;
         let leaving = Leaving {
@@ -85,7 +85,7 @@ impl Shared {
             changed: Condvar::new(),
             failed: AtomicBool::new(false),
             expecting: AtomicBool::new(false),
-            order: AtomicU8::new(Order::Listen as u8),
+            order: AtomicU8::new(ListenerOrder::Listen as u8),
         }
     }
 
@@ -97,11 +97,15 @@ impl Shared {
         self.leaving.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn order(&self) -> Order {
+    pub(super) fn order(&self) -> ListenerOrder {
         let order = self.order.load(Ordering::Acquire);
-        let orders = [Order::Listen, Order::Finalize, Order::Abandon];
+        let orders = [
+            ListenerOrder::Listen,
+            ListenerOrder::Finalize,
+            ListenerOrder::Abandon,
+        ];
         let found = orders.into_iter().find(|known| *known as u8 == order);
-        found.unwrap_or(Order::Abandon)
+        found.unwrap_or(ListenerOrder::Abandon)
     }
 
     /// The inbox of a session; `None` for one that is over.
@@ -135,7 +139,7 @@ impl Shared {
     }
 
     /// A rank sends what none sends.
-    pub(super) fn failed(&self, from: usize, failure: &Failure) {
+    pub(super) fn failed(&self, from: usize, failure: &RankFailure) {
         self.failed.store(true, Ordering::Relaxed);
         for inbox in self.sessions().inboxes.values() {
             inbox.failed(from, failure.clone());
@@ -153,9 +157,9 @@ impl Shared {
     }
 
     /// Takes a frame.
-    pub(super) fn take(&self, from: usize, session: u64, header: Header, bytes: Vec<u8>) {
+    pub(super) fn take(&self, from: usize, session: u64, header: FrameHeader, bytes: Vec<u8>) {
         self.heard(from);
-        if header.kind == Kind::Failed {
+        if header.kind == FrameKind::Failed {
             self.failed.store(true, Ordering::Relaxed);
         }
         if let Some(inbox) = self.inbox(session) {

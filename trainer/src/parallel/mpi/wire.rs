@@ -20,12 +20,12 @@ use ::mpi::{
 
 use super::{
     queue::{Parcel, Queue},
-    thread_state::{Order, Shared},
+    thread_state::{ListenerOrder, SharedThreadState},
 };
 use crate::parallel::{
-    Place,
-    frame::{Header, Kind, PIECE},
-    inbox::Failure,
+    RankPlace,
+    frame::{FrameHeader, FrameKind, PIECE},
+    inbox::RankFailure,
 };
 
 /// Longest first message: what MPI libraries send along without asking the receiver.
@@ -48,7 +48,7 @@ fn mpi_rank(rank: usize) -> Rank {
 }
 
 /// Body of a thread that sends to one rank.
-pub(super) fn send(to: usize, queue: &Queue, shared: &Shared, listener: &Thread) {
+pub(super) fn send(to: usize, queue: &Queue, shared: &SharedThreadState, listener: &Thread) {
     let world = SimpleCommunicator::world();
     let peer = world.process_at_rank(mpi_rank(to));
     while let Some(parcel) = queue.pop() {
@@ -59,13 +59,13 @@ pub(super) fn send(to: usize, queue: &Queue, shared: &Shared, listener: &Thread)
             bytes,
         } = parcel;
         let len = bytes.len();
-        let header = Header { kind, number, len };
+        let header = FrameHeader { kind, number, len };
         let (first, rest) = bytes.split_at(len.min(FIRST - PREFIX));
         peer.send(&[&session.to_le_bytes(), &header.to_bytes()[..], first].concat()[..]);
         for piece in rest.chunks(PIECE) {
             peer.send(piece);
         }
-        if kind == Kind::Message {
+        if kind == FrameKind::Message {
             shared.expect();
             listener.unpark();
         }
@@ -74,7 +74,7 @@ pub(super) fn send(to: usize, queue: &Queue, shared: &Shared, listener: &Thread)
 }
 
 /// Body of the thread that starts MPI, hears all ranks and ends MPI. It says when MPI has started, or why not.
-pub(super) fn listen(shared: &Shared, say: &mpsc::Sender<Result<(), String>>) {
+pub(super) fn listen(shared: &SharedThreadState, say: &mpsc::Sender<Result<(), String>>) {
     let universe = match start(shared.place) {
         Ok(universe) => universe,
         Err(reason) => {
@@ -93,9 +93,9 @@ pub(super) fn listen(shared: &Shared, say: &mpsc::Sender<Result<(), String>>) {
     let mut quiet = 0;
     loop {
         match shared.order() {
-            Order::Listen => {}
-            Order::Finalize => return drop(universe),
-            Order::Abandon => return std::mem::forget(universe),
+            ListenerOrder::Listen => {}
+            ListenerOrder::Finalize => return drop(universe),
+            ListenerOrder::Abandon => return std::mem::forget(universe),
         }
         let mut heard = shared.expecting();
         for (rank, incoming) in incoming.iter_mut().enumerate() {
@@ -114,7 +114,7 @@ pub(super) fn listen(shared: &Shared, say: &mpsc::Sender<Result<(), String>>) {
 }
 
 /// Starts MPI.
-fn start(place: Place) -> Result<Universe, String> {
+fn start(place: RankPlace) -> Result<Universe, String> {
     let started = ::mpi::initialize_with_threading(Threading::Multiple);
     let (universe, level) =
         started.ok_or("MPI was started before in this process, and can be started only once")?;
@@ -144,7 +144,7 @@ enum Incoming {
     Nothing,
     Frame {
         session: u64,
-        header: Header,
+        header: FrameHeader,
         bytes: Vec<u8>,
     },
     /// It sent what no rank sends.
@@ -153,7 +153,13 @@ enum Incoming {
 
 impl Incoming {
     /// Receives a message that has arrived, and hands over the frame that it ends.
-    fn receive(&mut self, message: Message, status: &Status, from: usize, shared: &Shared) {
+    fn receive(
+        &mut self,
+        message: Message,
+        status: &Status,
+        from: usize,
+        shared: &SharedThreadState,
+    ) {
         let count = usize::try_from(status.count(u8::equivalent_datatype())).unwrap_or_default();
         shared.heard(from);
         let (session, header, bytes) = match std::mem::take(self) {
@@ -199,16 +205,16 @@ impl Incoming {
         }
     }
 
-    fn broken(&mut self, from: usize, shared: &Shared) {
+    fn broken(&mut self, from: usize, shared: &SharedThreadState) {
         *self = Self::Broken;
         let reason = "it sent what no rank sends".to_owned();
-        shared.failed(from, &Failure { rank: from, reason });
+        shared.failed(from, &RankFailure { rank: from, reason });
     }
 }
 
-fn prefix(bytes: &[u8]) -> Option<(u64, Header)> {
+fn prefix(bytes: &[u8]) -> Option<(u64, FrameHeader)> {
     let (session, rest) = bytes.split_first_chunk()?;
-    let header = Header::read(rest.first_chunk()?)?;
+    let header = FrameHeader::read(rest.first_chunk()?)?;
     Some((u64::from_le_bytes(*session), header))
 }
 

@@ -22,8 +22,8 @@ use cudarc::{
 };
 
 use crate::parallel::{
-    Place,
-    inbox::{Failure, Inbox, Patience, TICK},
+    RankPlace,
+    inbox::{Inbox, Patience, RankFailure, TICK},
 };
 
 /// Times that the thread looks again at once, before it sleeps in between.
@@ -58,7 +58,7 @@ impl Nccl {
     ///
     /// # Errors
     /// The system gives no thread, or `id` names no group.
-    pub(super) fn start(gpu: u32, place: Place, id: &[u8]) -> Result<Self, String> {
+    pub(super) fn start(gpu: u32, place: RankPlace, id: &[u8]) -> Result<Self, String> {
         let id: [u8; 128] = id
             .try_into()
             .map_err(|_| "rank 0 has not named the group".to_owned())?;
@@ -89,7 +89,7 @@ impl Nccl {
         values: Vec<f32>,
         inbox: &Inbox,
         patience: Patience,
-    ) -> Result<Vec<f32>, Failure> {
+    ) -> Result<Vec<f32>, RankFailure> {
         if let Some(jobs) = &self.jobs {
             // If the thread has ended, its missing response shows it.
             jobs.send(values).ok();
@@ -101,8 +101,8 @@ impl Nccl {
     ///
     /// # Errors
     /// Whose fault it is that it does not come; none will come any more.
-    pub(super) fn wait(&self, inbox: &Inbox, patience: Patience) -> Result<Vec<f32>, Failure> {
-        let failure = |reason| Failure {
+    pub(super) fn wait(&self, inbox: &Inbox, patience: Patience) -> Result<Vec<f32>, RankFailure> {
+        let failure = |reason| RankFailure {
             rank: self.rank,
             reason,
         };
@@ -146,7 +146,7 @@ impl Drop for Nccl {
 /// Body of the thread. Says first whether it has met the others, then the sum for each job; ends with the first error.
 fn work(
     gpu: u32,
-    place: Place,
+    place: RankPlace,
     id: Id,
     jobs: &Receiver<Vec<f32>>,
     say: &Sender<Sum>,
@@ -313,7 +313,7 @@ mod tests {
             eprintln!("skipped: no GPU, or no NCCL (`libnccl.so`)");
             return;
         }
-        let nccl = Nccl::start(0, Place::ALONE, &new_id().unwrap()).unwrap();
+        let nccl = Nccl::start(0, RankPlace::ALONE, &new_id().unwrap()).unwrap();
         let inbox = Inbox::new(vec![Arc::default()]);
         let patience = Patience {
             message: Duration::from_secs(60),

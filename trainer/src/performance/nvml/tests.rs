@@ -78,7 +78,7 @@ fn a_figure_that_is_refused_again_and_again_is_logged_once() {
     let (_libraries, path) = mock(&["-DNVML_MOCK_POWER=3"]);
     let nvml = Nvml::builder().lib_path(path.as_os_str()).init().unwrap();
     let device = first().find(&nvml).unwrap();
-    let mut failed = Failed::default();
+    let mut failed = FailedFigures::default();
     for _ in 0..3 {
         failed.read(&device);
     }

@@ -10,7 +10,7 @@ use super::{
     *,
 };
 use crate::{
-    engine::Engine,
+    engine::ModelEngine,
     layers::{Buffer, Builder, Gain, Layout, Linear, Pass},
     model::{Input, Model},
     parallel::Group,
@@ -154,7 +154,7 @@ fn inject(place: Place, row: usize, feature: usize, poison: f32) -> (Store, Tens
         | Place::InputOfRank => crate::testing::engine(&of),
         _ => {
             let model = Bad::new(place, poison);
-            Engine::new(Box::new(model), of.settings.loss().clone())
+            ModelEngine::new(Box::new(model), of.settings.loss().clone())
         }
     };
     let bucket = engine.model().initial(config.seed);

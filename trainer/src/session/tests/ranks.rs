@@ -13,7 +13,7 @@ use feedline_schemas::units::ByteSize;
 use feedline_storage::clock::Clock;
 
 use super::*;
-use crate::parallel::{Group, Place};
+use crate::parallel::{Group, RankPlace};
 use crate::{
     device::Backend,
     testing::{train_at, train_in},
@@ -55,7 +55,7 @@ pub(super) fn on_devices(
             let make = &make;
             scope.spawn(move || {
                 let mut toy = make(rank);
-                toy.place = Place { rank, world };
+                toy.place = RankPlace { rank, world };
                 let at = (&group, devices[rank].clone());
                 let report = train_at(at, config, &toy, resume, store);
                 report.map_err(|error| error.to_string())
@@ -300,7 +300,7 @@ fn a_rank_with_other_weights_is_named() {
                     config.seed = feedline_schemas::ids::Seed::new(6);
                 }
                 let mut toy = regression(64);
-                toy.place = Place { rank, world: 3 };
+                toy.place = RankPlace { rank, world: 3 };
                 train_in(&group, &config, &toy, Resume::Fresh, store)
             })
         };

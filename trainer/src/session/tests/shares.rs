@@ -221,7 +221,7 @@ fn on_own_stores(config: &TrainConfig, stores: &[Store; 2]) -> Vec<Result<TrainR
             .map(|(rank, (group, store))| {
                 scope.spawn(move || {
                     let mut toy = regression(64);
-                    toy.place = crate::parallel::Place { rank, world: 2 };
+                    toy.place = crate::parallel::RankPlace { rank, world: 2 };
                     let report =
                         crate::testing::train_in(&group, config, &toy, Resume::Fresh, store);
                     report.map_err(|error| error.to_string())

@@ -56,7 +56,7 @@ enum SeriesKind {
 
 /// Points of one kind.
 #[derive(Clone, Debug)]
-pub(crate) struct Series {
+pub(crate) struct ChartSeries {
     pub(crate) name: String,
     /// In the order of x.
     pub(crate) points: Points,
@@ -66,7 +66,7 @@ pub(crate) struct Series {
     has_room: bool,
 }
 
-impl Series {
+impl ChartSeries {
     /// A line.
     pub(crate) fn new(name: impl Into<String>, points: Points) -> Self {
         Self {
@@ -124,14 +124,14 @@ pub(crate) struct Chart<'a> {
     /// Label of y, with its unit.
     pub(crate) y: &'a str,
     pub(crate) axis: AxisX,
-    pub(crate) lines: Vec<Series>,
+    pub(crate) lines: Vec<ChartSeries>,
     /// A point that matters, and why.
     pub(crate) mark: Option<((f64, f64), String)>,
 }
 
 impl<'a> Chart<'a> {
     /// Lines over steps.
-    pub(crate) const fn of_steps(title: &'a str, y: &'a str, lines: Vec<Series>) -> Self {
+    pub(crate) const fn of_steps(title: &'a str, y: &'a str, lines: Vec<ChartSeries>) -> Self {
         Self {
             title,
             x: "step",
@@ -148,7 +148,7 @@ impl<'a> Chart<'a> {
             "<figure>\n<figcaption>{}</figcaption>\n",
             escape(self.title)
         );
-        let Some(frame) = Frame::of(self) else {
+        let Some(frame) = ChartFrame::of(self) else {
             out += "<p class=\"quiet\">Nothing was measured.</p>\n</figure>\n";
             return out;
         };
@@ -222,7 +222,7 @@ fn stroke(line: usize, kind: SeriesKind) -> String {
 }
 
 /// From values to places.
-struct Frame {
+struct ChartFrame {
     x: (f64, f64),
     y: (f64, f64),
     log_x: bool,
@@ -236,7 +236,7 @@ struct Frame {
     ticks_y: Vec<(f64, String)>,
 }
 
-impl Frame {
+impl ChartFrame {
     /// Room for all points that must have it; `None` when there are no points.
     fn of(chart: &Chart<'_>) -> Option<Self> {
         let log_x = matches!(chart.axis, AxisX::Log);
@@ -339,7 +339,7 @@ impl Frame {
     }
 
     /// Draws a line or its points. Returns a note of the points that have no room.
-    fn line(&self, i: usize, line: &Series, out: &mut String) -> Option<String> {
+    fn line(&self, i: usize, line: &ChartSeries, out: &mut String) -> Option<String> {
         let (inside, outside): (Points, Points) = line
             .points
             .iter()
@@ -386,7 +386,7 @@ impl Frame {
     fn arrows(
         &self,
         i: usize,
-        line: &Series,
+        line: &ChartSeries,
         outside: &Points,
         out: &mut String,
     ) -> Option<String> {
@@ -478,7 +478,7 @@ pub(super) fn some_steps(title: &str, y: &str, points: Points) -> String {
     if points.is_empty() {
         return String::new();
     }
-    Chart::of_steps(title, y, vec![Series::new(y, points)]).figure()
+    Chart::of_steps(title, y, vec![ChartSeries::new(y, points)]).figure()
 }
 
 #[cfg(test)]
@@ -503,7 +503,7 @@ mod tests {
             ..Chart::of_steps(
                 "t",
                 "rmse",
-                vec![Series::dots("a", vec![(0.0, 1.0), (2.0, 3.0)])],
+                vec![ChartSeries::dots("a", vec![(0.0, 1.0), (2.0, 3.0)])],
             )
         };
         let page = chart.figure();
@@ -518,8 +518,8 @@ mod tests {
         let finished = vec![(0.0, 20.41), (1.0, 20.44), (2.0, 20.47)];
         let stopped = vec![(3.0, 20.43), (4.0, 65.0), (5.0, 78.0), (6.0, 0.5)];
         let lines = vec![
-            Series::dots("finished", finished),
-            Series::dots("stopped early", stopped).clipped(),
+            ChartSeries::dots("finished", finished),
+            ChartSeries::dots("stopped early", stopped).clipped(),
         ];
         let page = Chart::of_steps("t", "rmse", lines).figure();
         assert!(page.contains(">20.42<") && !page.contains(">60<"), "{page}");
@@ -527,7 +527,8 @@ mod tests {
         let note = "3 of 4 stopped early: above or below what is drawn, as far as 78.";
         assert!(page.contains(note), "{page}");
         // Where there are no others, they have their own range.
-        let lines = vec![Series::dots("stopped early", vec![(4.0, 65.0), (5.0, 78.0)]).clipped()];
+        let lines =
+            vec![ChartSeries::dots("stopped early", vec![(4.0, 65.0), (5.0, 78.0)]).clipped()];
         let page = Chart::of_steps("t", "rmse", lines).figure();
         assert!(
             page.contains(">70<") && !page.contains("what is drawn"),
@@ -545,7 +546,7 @@ mod tests {
     }
 
     fn chart(points: Points) -> String {
-        Chart::of_steps("loss <of> it", "loss", vec![Series::new("a", points)]).figure()
+        Chart::of_steps("loss <of> it", "loss", vec![ChartSeries::new("a", points)]).figure()
     }
 
     #[test]

@@ -51,7 +51,7 @@ impl EpochPoint {
 
 #[derive(Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
-enum Line {
+enum CurveLine {
     Step(StepPoint),
     Epoch(EpochPoint),
     #[serde(other)]
@@ -71,9 +71,9 @@ impl Curves {
         let mut curves = Self::default();
         for line in lines.lines() {
             match serde_json::from_str(line) {
-                Ok(Line::Step(point)) => curves.steps.push(point),
-                Ok(Line::Epoch(point)) => curves.epochs.push(point),
-                Ok(Line::Other) | Err(_) => {}
+                Ok(CurveLine::Step(point)) => curves.steps.push(point),
+                Ok(CurveLine::Epoch(point)) => curves.epochs.push(point),
+                Ok(CurveLine::Other) | Err(_) => {}
             }
         }
         curves

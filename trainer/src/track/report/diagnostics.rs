@@ -6,7 +6,7 @@ use feedline_schemas::diagnostics::{
 };
 
 use super::{
-    chart::{AxisX, Chart, Series},
+    chart::{AxisX, Chart, ChartSeries},
     table::table,
     text::{escape, number},
 };
@@ -208,8 +208,8 @@ fn reliability(found: &ClassDiagnostics) -> String {
         y: "fraction that is right",
         axis: AxisX::Linear,
         lines: vec![
-            Series::new("predictions, in bins", points),
-            Series::reference("as sure as right", vec![(0.0, 0.0), (1.0, 1.0)]),
+            ChartSeries::new("predictions, in bins", points),
+            ChartSeries::reference("as sure as right", vec![(0.0, 0.0), (1.0, 1.0)]),
         ],
         mark: None,
     };
@@ -231,8 +231,8 @@ fn roc(found: &ClassDiagnostics, classes: &[String]) -> String {
         y: "true positive rate",
         axis: AxisX::Linear,
         lines: vec![
-            Series::new("model", points),
-            Series::reference("by chance", vec![(0.0, 0.0), (1.0, 1.0)]),
+            ChartSeries::new("model", points),
+            ChartSeries::reference("by chance", vec![(0.0, 0.0), (1.0, 1.0)]),
         ],
         mark: None,
     };
@@ -269,8 +269,8 @@ fn of_numbers(heading: &str, found: &NumberDiagnostics) -> String {
         y: "predicted",
         axis: AxisX::Linear,
         lines: vec![
-            Series::dots("rows", sampled),
-            Series::reference("equal", vec![(ends.0, ends.0), (ends.1, ends.1)]),
+            ChartSeries::dots("rows", sampled),
+            ChartSeries::reference("equal", vec![(ends.0, ends.0), (ends.1, ends.1)]),
         ],
         mark: None,
     };
@@ -285,8 +285,8 @@ fn of_numbers(heading: &str, found: &NumberDiagnostics) -> String {
         y: "predicted less actual",
         axis: AxisX::Linear,
         lines: vec![
-            Series::dots("rows", errors.clone()),
-            Series::reference("no error", vec![(low, 0.0), (high, 0.0)]),
+            ChartSeries::dots("rows", errors.clone()),
+            ChartSeries::reference("no error", vec![(low, 0.0), (high, 0.0)]),
         ],
         mark: None,
     };

@@ -48,7 +48,7 @@ const FIRST_SPIKE: f64 = 10.0;
 
 /// Verdict on the curves.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Verdict {
+pub(crate) struct CurveVerdict {
     /// In a word or two.
     pub(crate) word: &'static str,
     /// Reason, with the figures, and advice.
@@ -94,13 +94,17 @@ pub(super) fn training_label(config: &TrainConfig) -> String {
 }
 
 /// Judges a run by its curves, and by its best validation metrics beside the baseline's, where they are known.
-pub(crate) fn verdict(curves: &Curves, best: Option<&BestEpoch>, config: &TrainConfig) -> Verdict {
+pub(crate) fn verdict(
+    curves: &Curves,
+    best: Option<&BestEpoch>,
+    config: &TrainConfig,
+) -> CurveVerdict {
     let Some(figures) = Figures::of(curves, config) else {
         let why = format!(
             "{} epochs were measured; three are needed to see a trend.",
             curves.epochs.len()
         );
-        return Verdict {
+        return CurveVerdict {
             word: "too early to say",
             why,
         };
@@ -172,7 +176,7 @@ impl Figures {
         curves: &Curves,
         best: &BestEpoch,
         loss: &LossConfig,
-    ) -> Option<Verdict> {
+    ) -> Option<CurveVerdict> {
         let main = baseline::compared(loss).iter();
         let name = main
             .copied()
@@ -201,7 +205,7 @@ impl Figures {
         } else {
             ("underfitting", "hardly better than the".to_owned())
         };
-        Some(Verdict {
+        Some(CurveVerdict {
             word,
             why: format!(
                 "{name} on the validation split is {}, {how} {} of a baseline that looks at no feature. {try_out}",
@@ -222,7 +226,7 @@ impl Figures {
         }
     }
 
-    fn verdict(&self) -> Verdict {
+    fn verdict(&self) -> CurveVerdict {
         let Self {
             epochs,
             best,
@@ -231,7 +235,7 @@ impl Figures {
         } = self;
         let gap = percent(self.gap);
         if self.rise > RISE && self.train_since_best < -TREND {
-            return Verdict {
+            return CurveVerdict {
                 word: "overfitting",
                 why: format!(
                     "since epoch {best} of {epochs} the validation loss rose by {} while the training loss fell by {}; the \
@@ -250,7 +254,7 @@ impl Figures {
                 ),
                 None => "More epochs, or a higher learning rate, should help.".to_owned(),
             };
-            return Verdict {
+            return CurveVerdict {
                 word: "still learning",
                 why: format!(
                     "over the last {third} of {epochs} epochs the validation loss went from {} to {} and the training loss from {} \
@@ -263,7 +267,7 @@ impl Figures {
             };
         }
         if self.is_unlike {
-            return Verdict {
+            return CurveVerdict {
                 word: "levelled off",
                 why: format!(
                     "over the last {third} of {epochs} epochs the validation loss changed by {}. The training loss is of mixed \
@@ -273,7 +277,7 @@ impl Figures {
             };
         }
         if self.gap > WIDE {
-            return Verdict {
+            return CurveVerdict {
                 word: "mild overfitting",
                 why: format!(
                     "the validation loss levelled off (changing by {} over the last {third} of {epochs} epochs) {gap} above the \
@@ -283,7 +287,7 @@ impl Figures {
                 ),
             };
         }
-        Verdict {
+        CurveVerdict {
             word: "a good fit",
             why: format!(
                 "over the last {third} of {epochs} epochs the validation loss changed by {}, and at the best epoch ({best}) it is \
@@ -373,7 +377,7 @@ mod tests {
         }
     }
 
-    fn judged(curves: &Curves, best: Option<&BestEpoch>) -> Verdict {
+    fn judged(curves: &Curves, best: Option<&BestEpoch>) -> CurveVerdict {
         verdict(curves, best, &TrainConfig::default())
     }
 

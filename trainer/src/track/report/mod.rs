@@ -19,7 +19,7 @@ use feedline_schemas::{
 };
 
 use self::{
-    chart::{Chart, Series, some_steps},
+    chart::{Chart, ChartSeries, some_steps},
     curves::Curves,
     table::link,
     text::{escape, number},
@@ -209,19 +209,19 @@ fn metrics(record: &RunRecord) -> String {
 
 fn charts(curves: &Curves, config: &TrainConfig) -> String {
     let mut lines = vec![
-        Series::new("training, per step", curves.of_steps(|p| p.loss)),
-        Series::new(
+        ChartSeries::new("training, per step", curves.of_steps(|p| p.loss)),
+        ChartSeries::new(
             fit::training_label(config),
             curves.of_epochs(|p| p.train_loss),
         ),
-        Series::new(
+        ChartSeries::new(
             "validation, per epoch",
             curves.of_epochs(|p| p.validation_loss),
         ),
     ];
     let unsmoothed = curves.unsmoothed();
     if !unsmoothed.is_empty() {
-        lines.push(Series::new("training, without smoothing", unsmoothed));
+        lines.push(ChartSeries::new("training, without smoothing", unsmoothed));
     }
     let mut losses = Chart::of_steps("Loss", "mean loss", lines);
     if let Some(best) = curves.best() {
@@ -233,7 +233,7 @@ fn charts(curves: &Curves, config: &TrainConfig) -> String {
         losses.mark = Some(((crate::number::exact(best.step), best.validation_loss), why));
     }
     let one = |title, y, value| {
-        let line = Series::new(y, curves.of_steps(value));
+        let line = ChartSeries::new(y, curves.of_steps(value));
         Chart::of_steps(title, y, vec![line]).figure()
     };
     let mut out = "<h2>Curves</h2>\n<div class=\"charts\">\n".to_owned();

@@ -29,7 +29,7 @@ async fn pair() -> Pair {
 
 impl Pair {
     /// The first cache takes the lease of extent 0, and then does nothing.
-    async fn lead(&self) -> Held {
+    async fn lead(&self) -> HeldLease {
         let tier = self.first.tier.as_ref().unwrap();
         match tier.obtain(name(0), &extent(0)).await {
             Obtained::Lease(held) => held,

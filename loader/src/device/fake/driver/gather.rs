@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::{Arc, DeviceFault, Fake, FakeDriver, FakeMemory, Work};
+use super::{Arc, DeviceFault, DriverWork, Fake, FakeDriver, FakeMemory};
 use crate::{
     Error,
     device::{ColumnLayout, Gather, Part, RowPlace, TokenPiece, gather_rows, gather_tokens},
@@ -59,7 +59,7 @@ impl FakeDriver {
         assert!(column.end().is_some(), "{column:?}");
         world.streams[stream]
             .queue
-            .push_back(Work::Gather(Gathering {
+            .push_back(DriverWork::Gather(Gathering {
                 window: window.index,
                 column: *column,
                 places: (places.0.index, places.1),

@@ -15,7 +15,7 @@ use feedline_storage::clock::{Clock as _, SystemClock};
 use crate::{
     error::Error,
     number::exact_len,
-    parallel::{Borders, Group, Place, Ranks, Wire},
+    parallel::{Group, RankBounds, RankPlace, Ranks, Wire},
     run_folder::runtime,
     testing::{mock::MockLibraries, uniform},
 };
@@ -71,7 +71,7 @@ fn reference(world: usize, sum: usize, len: usize, wire: Wire) -> Vec<f32> {
 
 /// Takes one sum and compares it, bit for bit.
 fn add_up(ranks: &Ranks, sum: usize, len: usize, wire: Wire) -> Result<(), Error> {
-    let Place { rank, world } = ranks.place();
+    let RankPlace { rank, world } = ranks.place();
     let mut found = numbers(rank, sum, len);
     ranks.all_reduce(&mut found, wire)?;
     let expected = reference(world, sum, len, wire);
@@ -318,8 +318,8 @@ fn run_threads(world: usize, schedules: u64) {
             add_up(&ranks, sum, len, wire).unwrap();
         }
         // Each keeps its own part, as ranks do that share the optimizer.
-        let Place { rank, world } = ranks.place();
-        let borders = Borders::even(100, world);
+        let RankPlace { rank, world } = ranks.place();
+        let borders = RankBounds::even(100, world);
         let mut found = numbers(rank, 9, 100);
         let wire = Wire::Full;
         ranks.reduce_scatter(&mut found, &borders, wire).unwrap();
