@@ -65,6 +65,42 @@ pub(crate) enum Kind {
 pub(crate) const KINDS: usize = Kind::Whole as usize + 1;
 
 impl Kind {
+    /// All kinds, in their order.
+    pub(super) const ALL: [Self; KINDS] = [
+        Self::Bool,
+        Self::Integer,
+        Self::BigInteger,
+        Self::Digits,
+        Self::Float,
+        Self::WideFloat,
+        Self::LongFloat,
+        Self::DigitsAndE,
+        Self::ZeroDigits,
+        Self::DeclaredDate,
+        Self::AmbiguousDate,
+        Self::Instant,
+        Self::LocalTime,
+        Self::Day,
+        Self::DecimalComma,
+        Self::SomeComma,
+        Self::Thousands,
+        Self::Percent,
+        Self::UnclearDate,
+        Self::Missing,
+        Self::NumberText,
+        Self::Text,
+        Self::Image,
+        Self::Whole,
+    ];
+
+    /// Returns true for a date or timestamp of a known format.
+    pub(super) const fn is_date(self) -> bool {
+        matches!(
+            self,
+            Self::DeclaredDate | Self::AmbiguousDate | Self::Instant | Self::LocalTime | Self::Day
+        )
+    }
+
     /// Classifies a value; `None` for null and for an ambiguous value.
     pub(crate) fn of(value: &Value, format: CellFormat, declared: Option<&Dates>) -> Option<Self> {
         Some(match value {

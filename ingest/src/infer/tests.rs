@@ -1,4 +1,4 @@
-use feedline_schemas::config::load;
+use feedline_schemas::{config::load, record::ColumnType};
 
 use super::*;
 

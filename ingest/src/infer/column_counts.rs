@@ -1,0 +1,163 @@
+//! Counts and samples of the values of one column.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use feedline_readers::value::{Value, hex, shorten};
+use feedline_schemas::record::ColumnType;
+
+use super::{
+    inferred::FoundColumn,
+    kind::{KINDS, Kind},
+};
+use crate::contract::FittingFormats;
+
+/// Sample values per kind for messages.
+const SAMPLES: usize = 3;
+/// Maximum characters of a sample value.
+const SHOWN: usize = 40;
+
+/// Counts and samples of the values of a column.
+#[derive(Clone, Debug, Default)]
+pub(super) struct ColumnCounts {
+    pub(super) name: String,
+    nulls: u64,
+    /// True if any value is a CSV cell.
+    pub(super) has_cells: bool,
+    counts: [u64; KINDS],
+    /// Kinds of numbers inside strings, other than cells.
+    pub(super) in_texts: [u64; KINDS],
+    /// First few values of each kind in byte order, so that the order of records does not matter.
+    samples: BTreeMap<Kind, BTreeSet<String>>,
+    /// Spellings of missing values.
+    pub(super) spellings: BTreeMap<String, u64>,
+    /// Formats that all dates of its cells have.
+    pub(super) formats: FittingFormats,
+    /// True if any number with a decimal comma has groups of thousands, such as `1.234,56`.
+    pub(super) has_grouped_commas: bool,
+}
+
+impl ColumnCounts {
+    /// Begins the counts of the column `name`.
+    pub(super) fn of(name: &str) -> Self {
+        Self {
+            name: name.to_owned(),
+            ..Self::default()
+        }
+    }
+
+    /// Counts a value of this kind, or a null.
+    pub(super) fn add(&mut self, kind: Option<Kind>, value: &Value) {
+        let Some(kind) = kind else {
+            self.nulls += 1;
+            return;
+        };
+        self.counts[kind as usize] += 1;
+        match value {
+            Value::Cell(text) => self.add_cell(kind, text),
+            Value::Time(text) => self.keep(kind, text),
+            Value::Text(text) => {
+                if let (Kind::NumberText, Some(number)) = (kind, Kind::of_number_text(text)) {
+                    self.in_texts[number as usize] += 1;
+                }
+                self.keep(kind, text);
+            }
+            // Other values are many and similar: one of each kind is enough.
+            _ if self.samples.contains_key(&kind) && self.counts[kind as usize] > 1_000 => {}
+            Value::Bytes(_) => {}
+            Value::ByteCell(_) if kind == Kind::Image => {}
+            Value::ByteCell(bytes) => {
+                let shown = bytes.len().min(SHOWN);
+                self.keep(kind, &hex(&bytes[..shown]));
+            }
+            other => self.keep(kind, &other.canonical()),
+        }
+    }
+
+    /// Notes the spelling of a missing value, and the formats that fit a date.
+    fn add_cell(&mut self, kind: Kind, text: &str) {
+        self.has_cells = true;
+        self.has_grouped_commas |= kind == Kind::DecimalComma && text.contains('.');
+        if kind == Kind::Missing {
+            *self.spellings.entry(text.trim().to_owned()).or_default() += 1;
+            return;
+        }
+        if matches!(
+            kind,
+            Kind::UnclearDate | Kind::DeclaredDate | Kind::AmbiguousDate
+        ) {
+            self.formats.add(text.trim());
+        }
+        self.keep(kind, text);
+    }
+
+    /// Keeps a value as a sample if it is among the first of its kind.
+    fn keep(&mut self, kind: Kind, text: &str) {
+        let kept = self.samples.entry(kind).or_default();
+        let text = text.trim();
+        if kept.len() == SAMPLES && kept.last().is_some_and(|last| text >= last.as_str()) {
+            return;
+        }
+        if kept.contains(text) {
+            return;
+        }
+        kept.insert(text.to_owned());
+        if kept.len() > SAMPLES {
+            kept.pop_last();
+        }
+    }
+
+    /// Number of values of a kind.
+    pub(super) fn count(&self, kind: Kind) -> u64 {
+        self.counts[kind as usize]
+    }
+
+    /// Number of values of some kinds.
+    pub(super) fn sum(&self, is_of: impl Fn(Kind) -> bool) -> u64 {
+        Kind::ALL
+            .iter()
+            .filter(|kind| is_of(**kind))
+            .map(|kind| self.count(*kind))
+            .sum()
+    }
+
+    /// Values that are not missing.
+    pub(super) fn values(&self) -> u64 {
+        self.sum(|kind| kind != Kind::Missing)
+    }
+
+    /// The name of the column, with a few values of these kinds.
+    pub(super) fn named(&self, kinds: &[Kind]) -> String {
+        format!("`{}` ({})", self.name, self.some_of(kinds))
+    }
+
+    /// A few values of these kinds.
+    pub(super) fn some_of(&self, kinds: &[Kind]) -> String {
+        let kept = kinds.iter().filter_map(|kind| self.samples.get(kind));
+        let kept: Vec<String> = kept
+            .flatten()
+            .take(SAMPLES)
+            .map(|text| format!("`{}`", shorten(text, SHOWN)))
+            .collect();
+        kept.join(", ")
+    }
+
+    /// Describes the column for a preview of `rows` records.
+    pub(super) fn shown(&self, r#type: Option<ColumnType>, rows: u64) -> FoundColumn {
+        let is_text = matches!(r#type, None | Some(ColumnType::Utf8));
+        let spelled = match is_text {
+            true => 0,
+            false => self.count(Kind::Missing),
+        };
+        let spellings = self.spellings.keys().filter(|_| is_text);
+        let samples = self.samples.values().flatten().chain(spellings);
+        FoundColumn {
+            name: self.name.clone(),
+            r#type,
+            missing: rows.saturating_sub(self.sum(|_| true)) + spelled,
+            samples: samples
+                .take(SAMPLES)
+                .map(|text| shorten(text, SHOWN).into_owned())
+                .collect(),
+        }
+    }
+}

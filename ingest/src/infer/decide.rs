@@ -1,0 +1,168 @@
+//! The type of a column, decided from the counts of its values.
+
+use feedline_schemas::record::ColumnType;
+
+use super::{column_counts::ColumnCounts, kind::Kind, type_warnings::ColumnFindings};
+
+/// Settings of a decision.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Rules {
+    pub(super) max_odd_fraction: f64,
+    pub(super) is_widen: bool,
+}
+
+impl ColumnCounts {
+    /// Returns the type, if the values suggest one, and collects details for the warnings.
+    pub(super) fn decide(&self, rules: Rules, findings: &mut ColumnFindings) -> Option<ColumnType> {
+        let values = self.values();
+        if values == 0 || self.count(Kind::Whole) > 0 {
+            return None;
+        }
+        let is_column_of = |count: u64| {
+            count == values
+                || (count > 0 && share(values - count, values) <= rules.max_odd_fraction)
+        };
+        if self.count(Kind::Image) > 0 && self.count(Kind::Image) * 10 >= values * 9 {
+            return Some(ColumnType::Binary);
+        }
+        if self.count(Kind::Bool) == values {
+            return Some(self.note_values(ColumnType::Bool, |_| true, findings));
+        }
+        // A numeric column converts numbers as text.
+        let has_numbers = self.sum(Kind::is_number) > 0;
+        let is_number = |kind: Kind| {
+            kind.is_number() || (has_numbers && !self.has_cells && kind == Kind::NumberText)
+        };
+        if self.count(Kind::ZeroDigits) == 0
+            && !self.has_codes()
+            && is_column_of(self.sum(is_number))
+            && let Some(r#type) = self.number_type()
+        {
+            if self.count(Kind::LongFloat) > 0 && r#type == ColumnType::Float64 {
+                findings.rounded.push(self.named(&[Kind::LongFloat]));
+            }
+            return Some(self.note_values(r#type, is_number, findings));
+        }
+        if is_column_of(self.sum(Kind::is_date)) {
+            self.note_readings_of_dates(findings);
+            return Some(self.note_values(ColumnType::Timestamp, Kind::is_date, findings));
+        }
+        self.note_text(rules.is_widen, is_number, findings);
+        Some(ColumnType::Utf8)
+    }
+
+    fn note_readings_of_dates(&self, findings: &mut ColumnFindings) {
+        if self.count(Kind::AmbiguousDate) > 0 {
+            findings.ambiguous.push(self.named(&[Kind::AmbiguousDate]));
+        }
+        if self.count(Kind::LocalTime) > 0 {
+            findings.local_times.push(self.named(&[Kind::LocalTime]));
+        }
+    }
+
+    /// Returns true if digits around an `e` are codes: all other numbers of the column are
+    /// integers.
+    fn has_codes(&self) -> bool {
+        let is_integer = |kind| matches!(kind, Kind::Integer | Kind::BigInteger | Kind::DigitsAndE);
+        let is_float = |kind: Kind| kind.is_number() && !is_integer(kind);
+        self.count(Kind::DigitsAndE) > 0 && self.sum(is_float) == 0
+    }
+
+    /// Returns the narrowest numeric type that holds all numbers without loss.
+    fn number_type(&self) -> Option<ColumnType> {
+        let has = |kind: Kind| self.count(kind) + self.in_texts[kind as usize] > 0;
+        let floats = [
+            Kind::Float,
+            Kind::WideFloat,
+            Kind::LongFloat,
+            Kind::DigitsAndE,
+        ];
+        let is_float = floats.into_iter().any(has);
+        if has(Kind::Digits) || (has(Kind::BigInteger) && is_float) {
+            return (!has(Kind::WideFloat)).then_some(ColumnType::Decimal);
+        }
+        Some(match is_float {
+            true => ColumnType::Float64,
+            false => ColumnType::Int64,
+        })
+    }
+
+    /// Collects missing-value spellings and values of other types for the warnings; returns the
+    /// type.
+    fn note_values(
+        &self,
+        r#type: ColumnType,
+        is_of: impl Fn(Kind) -> bool,
+        findings: &mut ColumnFindings,
+    ) -> ColumnType {
+        self.note_spellings(findings);
+        self.note_odd_values(r#type, is_of, findings);
+        r#type
+    }
+
+    fn note_spellings(&self, findings: &mut ColumnFindings) {
+        if self.spellings.is_empty() {
+            return;
+        }
+        let all = self.spellings.iter();
+        let all: Vec<String> = all
+            .map(|(text, count)| format!("{count} `{text}`"))
+            .collect();
+        findings
+            .spellings
+            .push(format!("`{}` ({})", self.name, all.join(", ")));
+    }
+
+    fn note_odd_values(
+        &self,
+        r#type: ColumnType,
+        is_of: impl Fn(Kind) -> bool,
+        findings: &mut ColumnFindings,
+    ) {
+        let odd = |kind: Kind| !is_of(kind) && kind != Kind::Missing;
+        let count = self.sum(odd);
+        if count == 0 {
+            return;
+        }
+        let is_met = |kind: &Kind| odd(*kind) && self.count(*kind) > 0;
+        let kinds: Vec<Kind> = Kind::ALL.iter().copied().filter(is_met).collect();
+        findings.has_cells |= self.has_cells;
+        findings.odd.push(format!(
+            "`{}` ({count} of {} are no {}, such as {}{})",
+            self.name,
+            self.values(),
+            noun(r#type),
+            self.some_of(&kinds),
+            kinds
+                .iter()
+                .find_map(|kind| hint(*kind))
+                .unwrap_or_default()
+        ));
+    }
+}
+
+/// Key that makes odd cells of a kind numbers, for a message.
+const fn hint(kind: Kind) -> Option<&'static str> {
+    match kind {
+        Kind::Thousands | Kind::SomeComma => Some(", which `csv.thousands_separator` may read"),
+        Kind::DecimalComma => Some(", which `csv.decimal_separator` may read"),
+        Kind::Percent => Some(", which `csv.percent` reads"),
+        _ => None,
+    }
+}
+
+const fn noun(r#type: ColumnType) -> &'static str {
+    match r#type {
+        ColumnType::Bool => "booleans",
+        ColumnType::Timestamp => "dates",
+        _ => "numbers",
+    }
+}
+
+#[expect(
+    clippy::cast_precision_loss,
+    reason = "a share of counts far below 2^53"
+)]
+fn share(part: u64, whole: u64) -> f64 {
+    part as f64 / whole as f64
+}

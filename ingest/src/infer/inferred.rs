@@ -1,0 +1,32 @@
+//! Columns and types that a survey found.
+
+use std::collections::BTreeMap;
+
+use feedline_schemas::{record::ColumnType, report::Warning};
+
+/// Planned types of columns, by name.
+pub(crate) type Types = BTreeMap<String, ColumnType>;
+
+/// Result of inference.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Inferred {
+    /// Types of the columns that have any.
+    pub(crate) types: Types,
+    /// All columns, in the order of their first appearance.
+    pub(crate) columns: Vec<FoundColumn>,
+    /// Number of examined records.
+    pub(crate) rows: u64,
+    pub(crate) warnings: Vec<Warning>,
+}
+
+/// An inferred column, for previews.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct FoundColumn {
+    pub(crate) name: String,
+    /// Inferred type; `None` if no value determines one.
+    pub(crate) r#type: Option<ColumnType>,
+    /// Records in which it is missing, null or absent.
+    pub(crate) missing: u64,
+    /// A few of its values.
+    pub(crate) samples: Vec<String>,
+}

@@ -1,0 +1,221 @@
+//! A survey of many records: counts of the kinds of values in each column.
+
+use std::{
+    collections::{HashMap, HashSet},
+    mem,
+};
+
+use feedline_readers::{
+    record::Record,
+    value::{Value, shorten},
+};
+use feedline_schemas::{
+    config::{DeclaredType, SourceConfig, TypeContract},
+    csv_cell::CellFormat,
+    record::{join_path, push_key},
+};
+
+use super::{
+    column_counts::ColumnCounts, decide::Rules, inferred::Inferred, kind::Kind,
+    type_warnings::ColumnFindings,
+};
+use crate::contract::Dates;
+
+/// Maximum number of examined columns.
+const MOST_COLUMNS: usize = 10_000;
+/// Maximum characters of the description of a bad record.
+const SHOWN_BAD: usize = 300;
+
+/// Counts and samples of the values of many records, by column.
+#[derive(Clone, Debug)]
+pub(crate) struct Survey {
+    format: CellFormat,
+    dates: Option<Dates>,
+    max_depth: u32,
+    whole: HashSet<String>,
+    rows: u64,
+    /// Count of items that are not records; `bad_sample` is the first of them in byte order.
+    bad: u64,
+    bad_sample: Option<String>,
+    /// True if the survey covers all records.
+    is_all: bool,
+    columns: Vec<ColumnCounts>,
+    by_key: HashMap<String, usize>,
+    /// Buffer of a name.
+    name: String,
+}
+
+impl Survey {
+    /// Begins a survey of records that are read as configured in `config`.
+    pub(crate) fn new(config: &SourceConfig) -> Self {
+        let contract = &config.contract;
+        let columns = contract.column.iter();
+        let whole = columns.filter(|(_, column)| column.r#type == Some(DeclaredType::Json));
+        Self {
+            format: CellFormat::new(&config.csv),
+            dates: (!contract.dates.is_empty()).then(|| Dates::new(&contract.dates)),
+            max_depth: contract.max_depth.get(),
+            whole: whole.map(|(name, _)| name.clone()).collect(),
+            rows: 0,
+            bad: 0,
+            bad_sample: None,
+            is_all: true,
+            columns: Vec::new(),
+            by_key: HashMap::new(),
+            name: String::new(),
+        }
+    }
+
+    /// Records so far.
+    pub(crate) fn rows(&self) -> u64 {
+        self.rows
+    }
+
+    /// Returns the count of items that are not records, and one of them.
+    pub(crate) fn bad(&self) -> (u64, Option<&str>) {
+        (self.bad, self.bad_sample.as_deref())
+    }
+
+    /// Returns true if the survey covers all records.
+    pub(crate) fn is_all(&self) -> bool {
+        self.is_all
+    }
+
+    /// Records that the survey did not see all records.
+    pub(crate) fn leave_out(&mut self) {
+        self.is_all = false;
+    }
+
+    /// Adds a record. A bad one has no effect on columns.
+    pub(crate) fn add(&mut self, record: &Record) {
+        if let Record::Bad { reason, detail, .. } = record {
+            return self.add_bad(reason, detail);
+        }
+        let Some(value) = record.value() else {
+            return;
+        };
+        let Value::Object(entries) = &*value else {
+            return;
+        };
+        self.rows += 1;
+        if entries.iter().any(|(_, value)| is_nested(value)) {
+            let mut name = mem::take(&mut self.name);
+            self.descend(entries, &mut name, &mut 0, self.max_depth);
+            name.clear();
+            self.name = name;
+            return;
+        }
+        for (at, (key, value)) in entries.iter().enumerate() {
+            // Most records have the keys of the one before, in its order.
+            match self.columns.get(at) {
+                Some(column) if column.name == *key && !key.contains(['.', '\\']) => {
+                    self.see_at(at, value);
+                }
+                _ => self.see(at, &join_path([key.as_str()]), value),
+            }
+        }
+    }
+
+    fn add_bad(&mut self, reason: &str, detail: &str) {
+        self.bad += 1;
+        let sample = format!("`{reason}`: {}", shorten(detail, SHOWN_BAD));
+        if self.bad_sample.as_ref().is_none_or(|kept| sample < *kept) {
+            self.bad_sample = Some(sample);
+        }
+    }
+
+    /// Limits the survey to the columns whose name is in `names`.
+    pub(super) fn keep_columns(&mut self, names: &HashSet<String>) {
+        self.columns.retain(|column| names.contains(&column.name));
+    }
+
+    /// Counts the leaves of nested objects: the same leaves and names as [`flatten`](crate::flatten::flatten) gives,
+    /// without copies of the values. `name` is the path of `entries`, and `at` the number of leaves so far.
+    fn descend(
+        &mut self,
+        entries: &[(String, Value)],
+        name: &mut String,
+        at: &mut usize,
+        levels: u32,
+    ) {
+        let prefix = name.len();
+        for (key, value) in entries {
+            push_key(name, key);
+            match value {
+                Value::Object(inner)
+                    if levels > 1 && is_nested(value) && !self.whole.contains(name.as_str()) =>
+                {
+                    name.push('.');
+                    self.descend(inner, name, at, levels - 1);
+                }
+                value => {
+                    self.see(*at, name, value);
+                    *at += 1;
+                }
+            }
+            name.truncate(prefix);
+        }
+    }
+
+    /// Counts a value of the column `name`, which is most often the column `at`.
+    fn see(&mut self, at: usize, name: &str, value: &Value) {
+        if self
+            .columns
+            .get(at)
+            .is_some_and(|column| column.name == name)
+        {
+            return self.see_at(at, value);
+        }
+        let at = match self.by_key.get(name) {
+            Some(at) => *at,
+            None if self.columns.len() >= MOST_COLUMNS => return,
+            None => {
+                self.by_key.insert(name.to_owned(), self.columns.len());
+                self.columns.push(ColumnCounts::of(name));
+                self.columns.len() - 1
+            }
+        };
+        self.see_at(at, value);
+    }
+
+    fn see_at(&mut self, at: usize, value: &Value) {
+        let kind = Kind::of(value, self.format, self.dates.as_ref());
+        self.columns[at].add(kind, value);
+    }
+
+    /// Infers the planned types of the columns, and their warnings.
+    pub(crate) fn infer(&self, config: &SourceConfig) -> Inferred {
+        let mut inferred = Inferred::default();
+        let mut findings = ColumnFindings::default();
+        for column in &self.columns {
+            let own = config.contract.column.get(&column.name);
+            let declared = own.and_then(|own| own.r#type);
+            let own_types = own.and_then(|own| own.types);
+            let is_widen =
+                [Some(config.contract.types), own_types].contains(&Some(TypeContract::Widen));
+            let rules = Rules {
+                max_odd_fraction: match is_widen {
+                    true => 0.0,
+                    false => config.infer.max_odd_fraction.get(),
+                },
+                is_widen,
+            };
+            let r#type = match declared {
+                Some(declared) => Some(declared.column_type()),
+                None => column.decide(rules, &mut findings),
+            };
+            inferred.columns.push(column.shown(r#type, self.rows));
+            if let (Some(r#type), None) = (r#type, declared) {
+                inferred.types.insert(column.name.clone(), r#type);
+            }
+        }
+        inferred.rows = self.rows;
+        inferred.warnings = findings.warnings(config);
+        inferred
+    }
+}
+
+/// Returns true for an object that becomes several columns.
+pub(super) fn is_nested(value: &Value) -> bool {
+    matches!(value, Value::Object(inner) if !inner.is_empty())
+}

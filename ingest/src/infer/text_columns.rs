@@ -1,0 +1,102 @@
+//! Text columns whose values may have another meaning.
+
+use super::{column_counts::ColumnCounts, kind::Kind, type_warnings::ColumnFindings};
+
+/// Kinds of cells that may be dates.
+const UNCLEAR_DATES: [Kind; 6] = [
+    Kind::UnclearDate,
+    Kind::DeclaredDate,
+    Kind::AmbiguousDate,
+    Kind::Day,
+    Kind::LocalTime,
+    Kind::Instant,
+];
+
+impl ColumnCounts {
+    /// Collects a text column that may have another meaning, for the warnings.
+    pub(super) fn note_text(
+        &self,
+        is_widen: bool,
+        is_number: impl Fn(Kind) -> bool,
+        findings: &mut ColumnFindings,
+    ) {
+        let values = self.values();
+        let is_most = |count: u64| count * 10 >= values * 9;
+        let numbers = self.sum(&is_number);
+        let commas = [Kind::DecimalComma, Kind::SomeComma];
+        let thousands = [Kind::Thousands, Kind::SomeComma];
+        let of = |kinds: &[Kind]| self.count_all(kinds);
+        if self.count(Kind::DecimalComma) > 0 && is_most(of(&commas) + numbers) {
+            findings.decimal_commas.push(self.named(&commas));
+            findings.has_grouped_commas |= self.has_grouped_commas;
+        } else if of(&thousands) > 0 && is_most(of(&thousands) + numbers) {
+            findings.thousands.push(self.named(&thousands));
+        } else if self.count(Kind::Percent) > 0 && is_most(self.count(Kind::Percent) + numbers) {
+            findings.percents.push(self.named(&[Kind::Percent]));
+        } else if self.count(Kind::UnclearDate) > 0 && is_most(of(&UNCLEAR_DATES)) {
+            self.note_dates(findings);
+        } else if !is_widen && self.is_mixed(numbers) {
+            self.note_mixed(findings);
+        }
+    }
+
+    fn count_all(&self, kinds: &[Kind]) -> u64 {
+        kinds.iter().map(|kind| self.count(*kind)).sum()
+    }
+
+    /// Collects a column of dates in no declared format.
+    fn note_dates(&self, findings: &mut ColumnFindings) {
+        let declared = match self.count_all(&[Kind::DeclaredDate, Kind::AmbiguousDate]) {
+            0 => String::new(),
+            fit => format!(
+                "; the formats of `contract.dates` fit {fit} of {}",
+                self.values()
+            ),
+        };
+        let fitting = self.formats.get();
+        let note = match fitting {
+            [] => "no usual format fits all".to_owned(),
+            [one] => format!("`{one}` fits all"),
+            several => format!(
+                "`{}` fit all, so the order of day and month is not certain",
+                several.join("` and `")
+            ),
+        };
+        findings.dates.push(format!(
+            "`{}` ({}; {note}{declared})",
+            self.name,
+            self.some_of(&UNCLEAR_DATES)
+        ));
+        let first = || fitting.first().cloned();
+        findings.format = findings.format.take().or_else(first);
+    }
+
+    /// Collects a column of values of several types.
+    fn note_mixed(&self, findings: &mut ColumnFindings) {
+        let kinds = Kind::ALL.iter().filter(|kind| **kind != Kind::Missing);
+        let kinds = kinds.filter(|kind| self.count(**kind) > 0).map(|kind| {
+            let of = self.some_of(&[*kind]);
+            format!("{} {} such as {of}", self.count(*kind), kind.noun())
+        });
+        let kinds: Vec<String> = kinds.collect();
+        findings
+            .mixed
+            .push(format!("`{}` ({})", self.name, kinds.join(", ")));
+    }
+
+    /// Returns true if the column probably has another type than text. For CSV cells, more than
+    /// half must look like that type. Digits after a leading zero belong to a code.
+    fn is_mixed(&self, numbers: u64) -> bool {
+        let dates = self.sum(Kind::is_date);
+        let bools = self.count(Kind::Bool);
+        if !self.has_cells {
+            let others = self.values() - numbers - bools;
+            return [numbers, bools, others].iter().filter(|n| **n > 0).count() > 1
+                || (0 < dates && dates < others);
+        }
+        let zeros = self.count(Kind::ZeroDigits);
+        let is_code = zeros > 0 && zeros + numbers == self.values();
+        let is_most = |count: u64| count * 2 > self.values();
+        !is_code && [numbers, dates, bools].into_iter().any(is_most)
+    }
+}

@@ -1,0 +1,223 @@
+//! Warnings about decisions against some of the values, and about values with another plausible
+//! meaning.
+
+use feedline_schemas::{
+    config::{SourceConfig, TypeContract},
+    report::Warning,
+};
+
+/// Most columns that a warning names.
+const NAMED: usize = 5;
+
+const MISSING_SPELLINGS: &str = "missing_spellings";
+const ODD_VALUES: &str = "odd_values";
+const MIXED_TYPES: &str = "mixed_types";
+const LOOKS_LIKE_DECIMAL_COMMA: &str = "looks_like_decimal_comma";
+const LOOKS_LIKE_THOUSANDS: &str = "looks_like_thousands";
+const LOOKS_LIKE_PERCENT: &str = "looks_like_percent";
+const LOOKS_LIKE_DATES: &str = "looks_like_dates";
+const LOCAL_TIMES: &str = "local_times";
+const DIGITS_ROUNDED: &str = "digits_rounded";
+const AMBIGUOUS_DATES: &str = "ambiguous_dates";
+
+/// Codes of warnings about types of columns. A column keeps its type, so they hold until a reset.
+pub(crate) const TYPE_WARNINGS: [&str; 10] = [
+    MISSING_SPELLINGS,
+    ODD_VALUES,
+    MIXED_TYPES,
+    LOOKS_LIKE_DECIMAL_COMMA,
+    LOOKS_LIKE_THOUSANDS,
+    LOOKS_LIKE_PERCENT,
+    LOOKS_LIKE_DATES,
+    LOCAL_TIMES,
+    DIGITS_ROUNDED,
+    AMBIGUOUS_DATES,
+];
+
+/// Returns true if a warning about odd values matches the contract's current handling of them.
+pub(crate) fn is_about_odd_values(message: &str, types: TypeContract) -> bool {
+    message.contains(odd_fate(types))
+}
+
+/// Handling of odd values, for a message.
+const fn odd_fate(types: TypeContract) -> &'static str {
+    match types {
+        TypeContract::NullValue => "land as null",
+        TypeContract::Freeze => "stop the run",
+        TypeContract::QuarantineRow | TypeContract::Widen => "have their rows rejected",
+    }
+}
+
+/// Details for the warnings, by subject; each item names a column and some of its values.
+#[derive(Clone, Debug, Default)]
+pub(super) struct ColumnFindings {
+    pub(super) spellings: Vec<String>,
+    pub(super) odd: Vec<String>,
+    pub(super) mixed: Vec<String>,
+    pub(super) decimal_commas: Vec<String>,
+    /// True if any of them has groups of thousands.
+    pub(super) has_grouped_commas: bool,
+    pub(super) thousands: Vec<String>,
+    pub(super) percents: Vec<String>,
+    pub(super) dates: Vec<String>,
+    /// A format of the first of `dates` that any fits.
+    pub(super) format: Option<String>,
+    pub(super) local_times: Vec<String>,
+    pub(super) rounded: Vec<String>,
+    pub(super) ambiguous: Vec<String>,
+    /// True if a column with odd values has CSV cells.
+    pub(super) has_cells: bool,
+}
+
+impl ColumnFindings {
+    /// Returns the warnings of all subjects that have columns.
+    pub(super) fn warnings(&self, config: &SourceConfig) -> Vec<Warning> {
+        let odd = self.warn_of_odd_values(config);
+        let notations = self.warn_of_notations(config);
+        let readings = self.warn_of_readings();
+        odd.into_iter()
+            .chain(notations)
+            .chain(readings)
+            .flatten()
+            .collect()
+    }
+
+    /// Values that are missing, or of another type than their column.
+    fn warn_of_odd_values(&self, config: &SourceConfig) -> [Option<Warning>; 3] {
+        [
+            warn_of_columns(
+                MISSING_SPELLINGS,
+                "csv.null_spellings",
+                &self.spellings,
+                "usual spellings of a missing value are read as missing, since the other cells of their column are no text",
+            ),
+            warn_of_columns(
+                ODD_VALUES,
+                "infer.max_odd_fraction",
+                &self.odd,
+                &self.explain_odd_values(config.contract.types),
+            ),
+            warn_of_columns(
+                MIXED_TYPES,
+                "contract.column.<name>.type",
+                &self.mixed,
+                "columns of several types land as text, and nothing is lost; declare a type to reject what does not fit it",
+            ),
+        ]
+    }
+
+    fn explain_odd_values(&self, types: TypeContract) -> String {
+        let fate = odd_fate(types);
+        let nulls = match self.has_cells {
+            true => "list those that mean nothing in `csv.null_values`, ",
+            false => "",
+        };
+        let or_null = match types {
+            TypeContract::NullValue => "",
+            _ => "set `contract.types = \"null_value\"`, ",
+        };
+        format!(
+            "values that are no numbers or no dates {fate}; {nulls}{or_null}declare the column text, or lower `infer.max_odd_fraction`"
+        )
+    }
+
+    /// Text columns whose values look like numbers or dates of another notation.
+    fn warn_of_notations(&self, config: &SourceConfig) -> [Option<Warning>; 4] {
+        let (separator, separators) = separators_to_set(self.has_grouped_commas, config);
+        let format = self.format.as_ref().map_or_else(String::new, |format| {
+            format!(", such as `contract.dates = [\"{format}\"]`")
+        });
+        [
+            warn_of_columns(
+                LOOKS_LIKE_DECIMAL_COMMA,
+                separator,
+                &self.decimal_commas,
+                &format!(
+                    "numbers with a decimal comma land as text; set {separators} to read them as numbers"
+                ),
+            ),
+            warn_of_columns(
+                LOOKS_LIKE_THOUSANDS,
+                "csv.thousands_separator",
+                &self.thousands,
+                "numbers with commas between their digits land as text; set `csv.thousands_separator = \",\"` where they separate thousands, or `csv.decimal_separator = \",\"`",
+            ),
+            warn_of_columns(
+                LOOKS_LIKE_PERCENT,
+                "csv.percent",
+                &self.percents,
+                "numbers with a percent sign land as text; set `csv.percent = true` to read `17%` as 17",
+            ),
+            warn_of_columns(
+                LOOKS_LIKE_DATES,
+                "contract.dates",
+                &self.dates,
+                &format!(
+                    "dates that are not written as in ISO 8601 land as text; to have dates name the format that they are written in{format}"
+                ),
+            ),
+        ]
+    }
+
+    /// Numbers and dates that are read in one of several possible ways.
+    fn warn_of_readings(&self) -> [Option<Warning>; 3] {
+        [
+            warn_of_columns(
+                LOCAL_TIMES,
+                "contract.column.<name>.type",
+                &self.local_times,
+                "timestamps without an offset are read as UTC; declare the column `text` to keep them unchanged",
+            ),
+            warn_of_columns(
+                DIGITS_ROUNDED,
+                "contract.column.<name>.type",
+                &self.rounded,
+                "numbers of more than 17 digits are rounded to 64-bit floats; declare the column `decimal`, or `text`, to keep all digits",
+            ),
+            warn_of_columns(
+                AMBIGUOUS_DATES,
+                "contract.dates",
+                &self.ambiguous,
+                "two formats of `contract.dates` read these differently, and the first one that fits a cell is used, so a column may mix them; configure one format",
+            ),
+        ]
+    }
+}
+
+/// Returns the warning about these columns, if there are any.
+fn warn_of_columns(
+    code: &str,
+    key: &str,
+    columns: &[String],
+    explanation: &str,
+) -> Option<Warning> {
+    if columns.is_empty() {
+        return None;
+    }
+    let more = match columns.len().saturating_sub(NAMED) {
+        0 => String::new(),
+        more => format!(" and {more} more columns"),
+    };
+    let columns = columns[..columns.len().min(NAMED)].join(", ");
+    Some(Warning {
+        code: code.to_owned(),
+        message: format!("{columns}{more}: {explanation}"),
+        key: Some(key.to_owned()),
+    })
+}
+
+/// Key of a warning about decimal commas, and the settings that read such numbers.
+fn separators_to_set(is_grouped: bool, config: &SourceConfig) -> (&'static str, &'static str) {
+    let has_comma = config.csv.decimal_separator == Some(',');
+    match (is_grouped, has_comma) {
+        (true, true) => (
+            "csv.thousands_separator",
+            "`csv.thousands_separator = \".\"`",
+        ),
+        (true, false) => (
+            "csv.decimal_separator",
+            "`csv.decimal_separator = \",\"` and `csv.thousands_separator = \".\"`",
+        ),
+        (false, _) => ("csv.decimal_separator", "`csv.decimal_separator = \",\"`"),
+    }
+}
