@@ -4,6 +4,7 @@ mod batch_commit;
 mod deferral;
 mod order;
 mod position_warnings;
+mod prepare;
 mod reading;
 mod recall;
 pub(crate) mod replay;

@@ -1,36 +1,30 @@
 //! Landing a batch: its files first, then the entry of the log that names them.
 
-use std::{
-    collections::{BTreeMap, HashSet},
-    mem,
-};
+use std::{collections::BTreeMap, mem};
 
 use feedline_schemas::{
-    commit::{BatchCounts, ChildTable, DataFile, Ledger, Position, SourceState},
+    commit::{BatchCounts, ChildTable, DataFile, FilePart, Ledger, Position, SourceState},
     config::SourceKind,
-    csv_cell::CellFormat,
     ids::{Name, Sequence},
-    record::ColumnType,
     report::{Warning, replace_warning},
 };
 use tokio::time::Instant;
 use tracing::{info, warn};
 
 use super::{
+    prepare::Prepared,
     reading::GatheredPages,
     source_run::{NotBefore, Run},
     superseded::Superseded,
 };
 use crate::{
-    batch::{Batch, Decided, Encoded},
+    batch::{Decided, Encoded},
     batch_counts::{subtract, sum},
-    blocking::computing,
     commit_log::Commit,
-    contract::{self, Before},
+    contract,
     error::Error,
     file_marks::Folded,
-    infer::{self, Types},
-    raw::{self, Exchange},
+    infer,
     report::reject_sample,
     superseded_files, warnings,
 };
@@ -38,17 +32,94 @@ use crate::{
 /// Records after which the fraction of rejects is checked at every batch; before, only at the end.
 const JUDGED_AFTER: u64 = 1_000;
 
-/// A batch ready to be written.
-pub(super) struct Prepared {
-    pub(super) decided: Decided,
-    /// Planned types of columns without a value so far.
-    pub(super) planned: Types,
-    pub(super) data: Option<Encoded>,
-    pub(super) rejects: Option<Encoded>,
-    frontier: Option<Encoded>,
-    pub(super) validators: Option<Encoded>,
-    pub(super) raw: Option<Encoded>,
-    pub(super) children: BTreeMap<Name, (ChildTable, Option<Encoded>)>,
+/// A decided batch that has not landed yet.
+struct PendingBatch {
+    sequence: Sequence,
+    prepared: Prepared,
+    counts: BatchCounts,
+    /// Files that its records come from.
+    parts: Vec<FilePart>,
+    superseded: Superseded,
+    /// Position after it.
+    position: Position,
+    not_before: Option<NotBefore>,
+    /// Warnings of the entry before, and those after the pages of the batch.
+    known_warnings: Vec<Warning>,
+    warnings: Vec<Warning>,
+}
+
+/// Files of a batch, once they are written.
+struct WrittenFiles {
+    data: Vec<DataFile>,
+    rejects: Vec<DataFile>,
+    frontier: Vec<DataFile>,
+    validators: Vec<DataFile>,
+    raw: Vec<DataFile>,
+    children: BTreeMap<Name, ChildTable>,
+    /// New marks of read files.
+    marks: Vec<DataFile>,
+    /// All marks of read files that count after the batch.
+    all_marks: Vec<DataFile>,
+}
+
+impl PendingBatch {
+    /// Returns true if the batch has no records, and neither a delay nor a change of warnings.
+    fn is_still(&self) -> bool {
+        self.counts.rows + self.counts.rejected == 0
+            && self.not_before.is_none()
+            && self.warnings == self.known_warnings
+    }
+
+    /// Returns the totals of the source after this batch, from those `before` it.
+    fn totals(&self, before: BatchCounts) -> BatchCounts {
+        let mut totals = sum(before, &self.counts);
+        let rejected_by_reason = &self.superseded.rejected_by_reason;
+        let rejected: u64 = rejected_by_reason.values().sum();
+        totals.rejected = totals.rejected.saturating_sub(rejected);
+        subtract(&mut totals.rejected_by_reason, rejected_by_reason);
+        for (name, rows) in &self.superseded.child_rows {
+            let total = totals.children.entry(name.to_string()).or_default();
+            *total = total.saturating_sub(*rows);
+        }
+        totals
+    }
+
+    /// The entry of the log for this batch.
+    fn into_commit(self, totals: BatchCounts, files: WrittenFiles) -> Commit {
+        let Prepared {
+            decided, planned, ..
+        } = self.prepared;
+        let state = SourceState {
+            totals,
+            position: self.position,
+            not_before_unix_s: self.not_before.map(|wait| wait.until_unix_s),
+            not_before_wait_s: self.not_before.map(|wait| wait.wait_s),
+            presence: decided.presence,
+            planned,
+            warnings: self.warnings,
+            marks: files.all_marks,
+        };
+        Commit {
+            schema: decided.schema,
+            files: files.data,
+            rejects: files.rejects,
+            frontier: files.frontier,
+            validators: files.validators,
+            raw: files.raw,
+            children: files.children,
+            parts: self.parts,
+            replaced: self.superseded.replaced,
+            compacted: Vec::new(),
+            marks: files.marks,
+            counts: self.counts,
+            settings: None,
+            withdrawn: Vec::new(),
+            reset_to: None,
+            rewound_to: None,
+            expired: Vec::new(),
+            state,
+        }
+    }
 }
 
 impl Run<'_> {
@@ -57,125 +128,32 @@ impl Run<'_> {
     pub(super) async fn commit(
         &mut self,
         pages: GatheredPages,
-        mut position: Position,
+        position: Position,
         not_before: Option<NotBefore>,
     ) -> Result<(), Error> {
-        let GatheredPages {
-            batch,
-            answers,
-            warnings,
-        } = pages;
-        if !self.knows && batch.len() > 0 {
+        if !self.knows && pages.batch.len() > 0 {
             self.know().await?;
         }
         let began = Instant::now();
-        let sequence = self.log.next_sequence();
-        let mut batch = batch;
-        let (parts, superseded) = batch.take_parts();
-        batch.set_files(&self.config.url, &parts);
-        let Superseded {
-            replaced,
-            child_rows,
-            rejected_by_reason,
-            warnings: about_files,
-        } = self.supersede(&superseded).await?;
-        batch.warn(about_files);
-        self.recall(&position).await?;
-        let Prepared {
-            decided,
-            planned,
-            data,
-            rejects,
-            frontier,
-            validators,
-            raw,
-            children: child_files,
-        } = self.prepare(batch, answers, sequence).await?;
-        let mut counts = decided.counts();
-        counts.superseded = replaced.iter().map(|replaced| replaced.rows).sum();
-        let known = self.known_warnings();
-        let mut warnings = warnings::apply(known.clone(), warnings);
-        let is_still =
-            counts.rows + counts.rejected == 0 && not_before.is_none() && warnings == known;
+        let mut pending = self.decide_pages(pages, position, not_before).await?;
         // Each batch of an archive becomes an entry, so the two logs correspond.
         let is_replay = self.tape.is_some();
-        if is_still && !is_replay && is_no_news(&self.position(), &position) {
-            for (reason, count) in counts.skipped {
-                *self.unlanded.entry(reason).or_default() += count;
-            }
-            self.unlanded_warnings.extend(decided.warnings);
-            let (source, duplicates) = (&self.config.name, counts.duplicates);
-            info!(%source, duplicates, "nothing new");
+        if pending.is_still() && !is_replay && is_no_news(&self.position(), &pending.position) {
+            self.note_unlanded(pending);
             return Ok(());
         }
-        let mut totals = sum(self.totals(), &counts);
-        let rejected: u64 = rejected_by_reason.values().sum();
-        totals.rejected = totals.rejected.saturating_sub(rejected);
-        subtract(&mut totals.rejected_by_reason, &rejected_by_reason);
-        for (name, rows) in child_rows {
-            let total = totals.children.entry(name.to_string()).or_default();
-            *total = total.saturating_sub(rows);
-        }
-        let is_done = matches!(position, Position::Done { .. });
-        if let Position::Done { pages, .. } = &mut position {
+        let totals = pending.totals(self.totals());
+        let is_done = matches!(pending.position, Position::Done { .. });
+        if let Position::Done { pages, .. } = &mut pending.position {
             *pages = totals.pages;
         }
-        self.judge(&totals, is_done, &decided).await?;
-        let files = self.put(data).await?;
-        let rejects = self.put(rejects).await?;
-        let frontier = self.put(frontier).await?;
-        let validators = self.put(validators).await?;
-        let raw = self.put(raw).await?;
-        let (marks, all_marks) = match self.folded.take() {
-            Some(Folded { encoded, all }) => (self.put(encoded).await?, all),
-            None => (Vec::new(), self.marks()),
-        };
-        let mut children = BTreeMap::new();
-        for (name, (table, encoded)) in child_files {
-            self.put(encoded).await?;
-            children.insert(name, table);
-        }
-        let (rows, rejected, pages) = (counts.rows, counts.rejected, counts.pages);
-        let presence = decided.presence;
-        for warning in decided.warnings {
-            if !warnings.contains(&warning) {
-                warn!(source = %self.config.name, "{}", warning.message);
-            }
-            replace_warning(&mut warnings, warning);
-        }
-        self.warn_of_position(&mut warnings, &position);
-        let state = SourceState {
-            totals,
-            position,
-            not_before_unix_s: not_before.map(|wait| wait.until_unix_s),
-            not_before_wait_s: not_before.map(|wait| wait.wait_s),
-            presence,
-            planned,
-            warnings,
-            marks: all_marks,
-        };
-        self.log
-            .append(Commit {
-                schema: decided.schema,
-                files,
-                rejects,
-                frontier,
-                validators,
-                raw,
-                children,
-                parts,
-                replaced,
-                compacted: Vec::new(),
-                marks,
-                counts,
-                settings: None,
-                withdrawn: Vec::new(),
-                reset_to: None,
-                rewound_to: None,
-                expired: Vec::new(),
-                state,
-            })
+        self.judge(&totals, is_done, &pending.prepared.decided)
             .await?;
+        let files = self.write_files(&mut pending.prepared).await?;
+        self.update_warnings(&mut pending);
+        let (sequence, counts) = (pending.sequence, &pending.counts);
+        let (rows, rejected, pages) = (counts.rows, counts.rejected, counts.pages);
+        self.log.append(pending.into_commit(totals, files)).await?;
         let gone = self.log.take_gone();
         superseded_files::set_aside(self.log.landing(), &gone).await?;
         self.log.snapshot_if_due().await;
@@ -183,6 +161,97 @@ impl Run<'_> {
         info!(source = %self.config.name, %sequence, rows, rejected, pages, "batch landed");
         self.warn(sequence);
         Ok(())
+    }
+
+    /// Decides the records of pages, and prepares the files of their batch.
+    async fn decide_pages(
+        &mut self,
+        pages: GatheredPages,
+        position: Position,
+        not_before: Option<NotBefore>,
+    ) -> Result<PendingBatch, Error> {
+        let GatheredPages {
+            mut batch,
+            answers,
+            warnings,
+        } = pages;
+        let sequence = self.log.next_sequence();
+        let (parts, urls) = batch.take_parts();
+        batch.set_files(&self.config.url, &parts);
+        let mut superseded = self.supersede(&urls).await?;
+        batch.warn(mem::take(&mut superseded.warnings));
+        self.recall(&position).await?;
+        let prepared = self.prepare(batch, answers, sequence).await?;
+        let mut counts = prepared.decided.counts();
+        counts.superseded = superseded
+            .replaced
+            .iter()
+            .map(|replaced| replaced.rows)
+            .sum();
+        let known_warnings = self.known_warnings();
+        Ok(PendingBatch {
+            sequence,
+            prepared,
+            counts,
+            parts,
+            superseded,
+            position,
+            not_before,
+            warnings: warnings::apply(known_warnings.clone(), warnings),
+            known_warnings,
+        })
+    }
+
+    /// Keeps the counts and warnings of a batch that is not worth an entry.
+    fn note_unlanded(&mut self, pending: PendingBatch) {
+        let PendingBatch {
+            counts, prepared, ..
+        } = pending;
+        for (reason, count) in counts.skipped {
+            *self.unlanded.entry(reason).or_default() += count;
+        }
+        self.unlanded_warnings.extend(prepared.decided.warnings);
+        let (source, duplicates) = (&self.config.name, counts.duplicates);
+        info!(%source, duplicates, "nothing new");
+    }
+
+    /// Writes the files of a batch.
+    async fn write_files(&mut self, prepared: &mut Prepared) -> Result<WrittenFiles, Error> {
+        let data = self.put(prepared.data.take()).await?;
+        let rejects = self.put(prepared.rejects.take()).await?;
+        let frontier = self.put(prepared.frontier.take()).await?;
+        let validators = self.put(prepared.validators.take()).await?;
+        let raw = self.put(prepared.raw.take()).await?;
+        let (marks, all_marks) = match self.folded.take() {
+            Some(Folded { encoded, all }) => (self.put(encoded).await?, all),
+            None => (Vec::new(), self.marks()),
+        };
+        let mut children = BTreeMap::new();
+        for (name, (table, encoded)) in mem::take(&mut prepared.children) {
+            self.put(encoded).await?;
+            children.insert(name, table);
+        }
+        Ok(WrittenFiles {
+            data,
+            rejects,
+            frontier,
+            validators,
+            raw,
+            children,
+            marks,
+            all_marks,
+        })
+    }
+
+    /// Adds the warnings about the records of a batch and about its position, and logs new ones.
+    fn update_warnings(&self, pending: &mut PendingBatch) {
+        for warning in mem::take(&mut pending.prepared.decided.warnings) {
+            if !pending.warnings.contains(&warning) {
+                warn!(source = %self.config.name, "{}", warning.message);
+            }
+            replace_warning(&mut pending.warnings, warning);
+        }
+        self.warn_of_position(&mut pending.warnings, &pending.position);
     }
 
     /// Returns the warnings of the last entry that still hold. Those about files hold for the run
@@ -218,83 +287,6 @@ impl Run<'_> {
         }
     }
 
-    /// Decides and encodes a batch. After an error the window is void: the run is over.
-    pub(super) async fn prepare(
-        &mut self,
-        mut batch: Batch,
-        answers: Vec<Exchange>,
-        sequence: Sequence,
-    ) -> Result<Prepared, Error> {
-        // An entry without columns landed nothing: the first columns make the first version.
-        let before = self.log.last().map(|entry| Before {
-            schema: entry.schema.clone(),
-            presence: entry.state.presence.clone(),
-        });
-        let before = before.filter(|before| !before.schema.columns.is_empty());
-        let children = self.log.last().map(|entry| entry.children.clone());
-        batch.follow(children.unwrap_or_default());
-        let config = self.config.clone();
-        let last = self.log.last();
-        let mut planned = last.map(|entry| entry.state.planned.clone());
-        let sample = self.sample.clone();
-        let mut window = mem::take(&mut self.window);
-        let work = move || {
-            let mut planned = planned.take().unwrap_or_default();
-            match &before {
-                None => {
-                    let found = infer::of_first(batch.records(), &config, sample.as_deref());
-                    planned = found.types;
-                    batch.warn(found.warnings);
-                }
-                Some(before) => {
-                    let columns = before.schema.columns.iter();
-                    let columns = columns.map(|column| column.name.as_str());
-                    let known: HashSet<&str> =
-                        columns.chain(planned.keys().map(String::as_str)).collect();
-                    let found = infer::of_new_columns(batch.records(), &config, &known);
-                    planned.extend(found.types);
-                    batch.warn(found.warnings);
-                }
-            }
-            batch.plan(planned.clone(), CellFormat::new(&config.csv));
-            let (name, contract) = (&config.name, &config.contract);
-            let decided = batch.decide(name.as_str(), contract, before.as_ref(), &mut window)?;
-            let made = &decided.schema.columns;
-            let is_open = |name: &String| {
-                let found = made.iter().find(|column| column.name == *name);
-                found.is_none_or(|column| column.r#type == ColumnType::Null)
-            };
-            planned.retain(|name, _| is_open(name));
-            let data = decided.data_file(sequence)?;
-            let settled = window.settle(data.as_ref().map(|data| &data.bytes));
-            settled.map_err(|reason| Error::Landed {
-                url: format!("the data file of batch {sequence}"),
-                reason,
-            })?;
-            let rejects = decided.rejects_file(sequence)?;
-            let frontier = decided.frontier_file(sequence)?;
-            let validators = decided.validators_file(sequence)?;
-            let raw = raw::file(&answers, sequence)?;
-            let children = decided.child_files(sequence)?;
-            Ok((
-                window,
-                Prepared {
-                    decided,
-                    planned,
-                    data,
-                    rejects,
-                    frontier,
-                    validators,
-                    raw,
-                    children,
-                },
-            ))
-        };
-        let (window, prepared) = computing(work).await?;
-        self.window = window;
-        Ok(prepared)
-    }
-
     pub(super) async fn put(&mut self, encoded: Option<Encoded>) -> Result<Vec<DataFile>, Error> {
         let Some(encoded) = encoded else {
             return Ok(Vec::new());
@@ -317,7 +309,25 @@ impl Run<'_> {
         if !is_over || (records < JUDGED_AFTER && !is_done) {
             return Ok(());
         }
-        // The most frequent reason; of equally frequent ones the last in the alphabet.
+        let (reason, sample) = self.most_frequent_reject(totals, decided).await?;
+        Err(Error::TooManyRejects {
+            source: self.config.name.to_string(),
+            rejected: totals.rejected,
+            records,
+            max_share,
+            reason,
+            sample: sample.unwrap_or_default(),
+        })
+    }
+
+    /// Returns the most frequent reason of rejects, and one of them, of that reason if the batch
+    /// has any.
+    async fn most_frequent_reject(
+        &self,
+        totals: &BatchCounts,
+        decided: &Decided,
+    ) -> Result<(String, Option<String>), Error> {
+        // Of equally frequent ones the last in the alphabet.
         let most = totals
             .rejected_by_reason
             .iter()
@@ -334,14 +344,7 @@ impl Run<'_> {
                 reject_sample(self.log.landing(), rejects.as_ref()).await?
             }
         };
-        Err(Error::TooManyRejects {
-            source: self.config.name.to_string(),
-            rejected: totals.rejected,
-            records,
-            max_share,
-            reason,
-            sample: sample.unwrap_or_default(),
-        })
+        Ok((reason, sample))
     }
 }
 

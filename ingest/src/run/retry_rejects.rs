@@ -25,7 +25,7 @@ use feedline_schemas::{
 };
 use feedline_storage::Store;
 
-use super::{batch_commit::Prepared, source_run::Run};
+use super::{prepare::Prepared, source_run::Run};
 use crate::{
     amend::withdrawn_files::sweep,
     batch::{Batch, rejects},
