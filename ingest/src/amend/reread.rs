@@ -1,16 +1,23 @@
 //! Re-reads a range, or some files.
 
+mod reread_batches;
+mod reread_files;
+mod reread_ranges;
+
 use std::collections::BTreeSet;
 
-use feedline_readers::glob;
 use feedline_schemas::{
     amendment::{AmendReport, WithdrawnReason},
-    commit::{CommitEntry, PageRun, Position},
+    commit::{CommitEntry, Position},
     config::{PipelineConfig, SourceKind},
     ids::Name,
-    log_effect::holder,
 };
 
+use self::{
+    reread_batches::RereadPlan,
+    reread_files::plan_files,
+    reread_ranges::{plan_incremental, plan_slices},
+};
 use super::{
     Amending, count,
     delete::withdrawn,
@@ -24,9 +31,7 @@ use crate::{
     context::Context,
     error::Error,
     file_marks::{MOST_LISTED, expand, fold, listed},
-    ledger::{self, BatchRange},
     setting_changes::adopt,
-    watermark::Mark,
 };
 
 /// Selection of data to re-read.
@@ -73,7 +78,8 @@ pub async fn reread(
     };
     let planned = plan(&amending, &position, what, &mut report).map_err(|e| amending.under(e))?;
     let log = &mut amending.log;
-    let (Some(last), Some((position, batches))) = (log.last().cloned(), planned) else {
+    let (Some(last), Some(RereadPlan { position, batches })) = (log.last().cloned(), planned)
+    else {
         report
             .notes
             .push("nothing has landed of it, so there is nothing to re-read".into());
@@ -89,19 +95,7 @@ pub async fn reread(
     let mut commit = Commit::amending(&last);
     commit.state.position = position;
     let folded = fold_again(log, &mut commit).await?;
-    let mut paths = Vec::new();
-    for index in &batches {
-        let entry = &log.entries()[*index];
-        if files(entry).next().is_none() && entry.merged_into.is_none() {
-            continue;
-        }
-        count(&mut report, entry);
-        without(&mut commit.state.totals, entry);
-        paths.extend(files(entry).map(|file| file.path.clone()));
-        commit
-            .withdrawn
-            .push(withdrawn(entry, WithdrawnReason::Reread));
-    }
+    let paths = withdraw(log.entries(), &batches, &mut commit, &mut report);
     let state = commit.state.clone();
     let sequence = log.next_sequence();
     if !commit.withdrawn.is_empty() {
@@ -122,6 +116,29 @@ pub async fn reread(
     }
     amending.finish(&mut report, &state);
     Ok(report)
+}
+
+/// Withdraws batches; returns the paths of their files.
+fn withdraw(
+    entries: &[CommitEntry],
+    batches: &BTreeSet<usize>,
+    commit: &mut Commit,
+    report: &mut AmendReport,
+) -> Vec<String> {
+    let mut paths = Vec::new();
+    for index in batches {
+        let entry = &entries[*index];
+        if files(entry).next().is_none() && entry.merged_into.is_none() {
+            continue;
+        }
+        count(report, entry);
+        without(&mut commit.state.totals, entry);
+        paths.extend(files(entry).map(|file| file.path.clone()));
+        commit
+            .withdrawn
+            .push(withdrawn(entry, WithdrawnReason::Reread));
+    }
+    paths
 }
 
 /// Moves the read files of a position that lists all of them into a file of marks, if they are many.
@@ -147,218 +164,44 @@ async fn fold_again(log: &CommitLog, commit: &mut Commit) -> Result<Option<Encod
     Ok(folded.encoded)
 }
 
-/// Position to resume from, and the batches that no longer count.
-type Plan = (Position, BTreeSet<usize>);
-
+/// Returns the position to resume from and the batches that no longer count; `None` if nothing of
+/// the selection has landed.
 fn plan(
     amending: &Amending<'_>,
     position: &Position,
     what: &Reread,
     report: &mut AmendReport,
-) -> Result<Option<Plan>, Error> {
+) -> Result<Option<RereadPlan>, Error> {
     let (config, entries) = (amending.config, amending.log.entries());
     if entries.is_empty() {
         return Ok(None);
     }
+    let range = (what.from.as_deref(), what.to.as_deref());
     match (config.r#type, &what.files) {
-        (SourceKind::Files, Some(pattern)) if what.from.is_none() && what.to.is_none() => {
-            return Ok(plan_files(entries, position, pattern, report));
+        (SourceKind::Files, Some(pattern)) if range == (None, None) => {
+            Ok(plan_files(entries, position, pattern, report))
         }
         (SourceKind::Files, _) => {
             let reason = "is read by file: select files with `--file PATTERN`, such as `--file '2026-03-*.csv'`";
-            return Err(Error::config("type", reason));
+            Err(Error::config("type", reason))
         }
         (_, Some(_)) => {
             let reason =
                 "is not `files`: `--file` is for files; set a range with `--from` and `--to`";
-            return Err(Error::config("type", reason));
+            Err(Error::config("type", reason))
         }
-        (_, None) => {}
-    }
-    let in_work = |position: &Position| !matches!(position, Position::Done { .. });
-    let finish = "has an unfinished page run: run `feedline ingest` first, then rerun this command";
-    if config.slices.is_some() {
-        let Some(ledger) = position.ledger().filter(|_| !in_work(position)) else {
-            return Err(Error::config("slices", finish));
-        };
-        let range = ledger::range_of(config, what.from.as_deref(), what.to.as_deref(), ledger)?;
-        let has_key = !config.key.is_empty();
-        let widened = match has_key {
-            true => BatchRange::of(range),
-            false => ledger::widen(entries, range, &mut |batches| {
-                retried_with(entries, batches)
-            }),
-        };
-        if widened.is_empty(ledger) {
-            return Ok(None);
+        (_, None) if config.slices.is_some() => {
+            plan_slices(config, entries, position, range, report)
         }
-        report.ranges = ledger::show_ranges(config, &widened, ledger)?;
-        if has_key {
-            report.notes.push("the source has a `key`: landed rows stay, and a dataset reads the latest version of each key".into());
-        } else {
-            report
-                .notes
-                .push("batches are re-read completely, with all of their slices".into());
+        (_, None) if config.incremental.is_some() => {
+            plan_incremental(config, position, range, report).map(Some)
         }
-        let mut run = position.run().cloned().unwrap_or_default();
-        run.ledger = Some(Box::new(ledger::undone(ledger, &widened)));
-        let Position::Done { pages, .. } = position else {
-            return Ok(None);
-        };
-        let next = Position::Done {
-            pages: *pages,
-            files: Vec::new(),
-            run,
-        };
-        return Ok(Some((next, widened.batches)));
-    }
-    if config.incremental.is_some() {
-        if what.to.is_some() {
-            let reason = "has a lower bound only, so `--to` does not apply: remove it";
-            return Err(Error::config("incremental", reason));
-        }
-        let Some(from) = &what.from else {
-            return Err(Error::config(
-                "incremental",
-                "set the cursor to begin at with `--from`",
-            ));
-        };
-        Mark::parse(from).map_err(|reason| Error::config("--from", reason))?;
-        let Some(run) = position.run().filter(|_| !in_work(position)) else {
-            return Err(Error::config("incremental", finish));
-        };
-        if config.dedup_window() == 0 {
-            let reason = "is 0, which keeps equal records: all of them would land twice; set it";
-            return Err(Error::config("batch.dedup_window", reason));
-        }
-        let next = Position::Page {
-            page: 0,
-            cursor: None,
-            run: PageRun {
-                number: run.number + 1,
-                restarted: true,
-                since: Some(from.clone()),
-                high: run.high.clone(),
-                ahead: run.ahead.clone(),
-                ..PageRun::default()
-            },
-        };
-        report.ranges = vec![format!("from `{from}` on")];
-        report.notes.push("landed records are skipped as duplicates, and changed ones land in addition to the old ones; with a `key` a dataset reads the latest versions".into());
-        return Ok(Some((next, BTreeSet::new())));
-    }
-    let reason = format!(
-        "has no ranges: `ingest reread` is for `files`, `slices` and `incremental`; `feedline ingest reset PIPELINE.toml {}` re-reads everything",
-        config.name
-    );
-    Err(Error::config("type", reason))
-}
-
-/// Batches that depend on `batches`: their retried rejects have landed in a later batch, together
-/// with those of others, or a compaction has merged their rows with those of others.
-fn retried_with(entries: &[CommitEntry], batches: &BTreeSet<usize>) -> BTreeSet<usize> {
-    let mut all = batches.clone();
-    for (index, entry) in entries.iter().enumerate() {
-        let retried = entry.withdrawn.iter();
-        let retried = retried.filter(|withdrawn| withdrawn.reason == WithdrawnReason::Retried);
-        let of: BTreeSet<usize> = retried
-            .filter_map(|withdrawn| usize::try_from(withdrawn.sequence.get()).ok())
-            .collect();
-        if !of.is_empty() && (all.contains(&index) || !of.is_disjoint(&all)) {
-            all.insert(index);
-            all.extend(of);
+        (_, None) => {
+            let reason = format!(
+                "has no ranges: `ingest reread` is for `files`, `slices` and `incremental`; `feedline ingest reset PIPELINE.toml {}` re-reads everything",
+                config.name
+            );
+            Err(Error::config("type", reason))
         }
     }
-    let holders: BTreeSet<usize> = all.iter().map(|index| holder(entries, *index)).collect();
-    let merged = (0..entries.len()).filter(|index| holders.contains(&holder(entries, *index)));
-    all.extend(merged);
-    all
-}
-
-/// Files whose address matches, and those that share batches with them.
-fn plan_files(
-    entries: &[CommitEntry],
-    position: &Position,
-    pattern: &str,
-    report: &mut AmendReport,
-) -> Option<Plan> {
-    let urls = |position: &Position| -> BTreeSet<String> {
-        let (done, current) = match position {
-            Position::File { done, current } => (done, current.as_ref()),
-            Position::Done { files, .. } => (files, None),
-            Position::Start | Position::Page { .. } => return BTreeSet::new(),
-        };
-        let current = current.map(|file| file.url.clone());
-        done.iter()
-            .map(|mark| mark.url.clone())
-            .chain(current)
-            .collect()
-    };
-    let begun = |position: &Position| match position {
-        Position::File { current, .. } => current.as_ref().map(|file| file.url.clone()),
-        _ => None,
-    };
-    // The files that each batch was read from.
-    let mut before = &Position::Start;
-    let mut read = Vec::with_capacity(entries.len());
-    for entry in entries {
-        let after = &entry.state.position;
-        let parts = entry.parts.iter().map(|part| part.url.clone());
-        let mut of: BTreeSet<String> = parts.collect();
-        // An entry of version 1 does not name the files of its records, but its position lists all of them.
-        if of.is_empty() && !entry.is_amendment() && entry.version < 2 {
-            of = urls(after).difference(&urls(before)).cloned().collect();
-            of.extend(begun(before));
-        }
-        read.push(of);
-        before = after;
-    }
-    let mut files: BTreeSet<String> = urls(position);
-    files.retain(|url| is_match(pattern, url));
-    if files.is_empty() {
-        return None;
-    }
-    let mut batches = BTreeSet::new();
-    loop {
-        let touching = read.iter().enumerate();
-        let touching = touching.filter(|(_, of)| !of.is_disjoint(&files));
-        batches.extend(touching.map(|(index, _)| index));
-        batches = retried_with(entries, &batches);
-        let known = files.len();
-        for index in &batches {
-            files.extend(read[*index].iter().cloned());
-        }
-        if files.len() == known {
-            break;
-        }
-    }
-    report.ranges = files.iter().cloned().collect();
-    report
-        .notes
-        .push("batches are re-read completely, with all of their files".into());
-    let mut next = position.clone();
-    match &mut next {
-        Position::File { done, current } => {
-            done.retain(|mark| !files.contains(&mark.url));
-            if current
-                .as_ref()
-                .is_some_and(|file| files.contains(&file.url))
-            {
-                *current = None;
-            }
-        }
-        Position::Done { files: done, .. } => done.retain(|mark| !files.contains(&mark.url)),
-        Position::Start | Position::Page { .. } => {}
-    }
-    Some((next, batches))
-}
-
-/// Returns true if a pattern matches an address, or as many of its last segments as the pattern
-/// has.
-fn is_match(pattern: &str, url: &str) -> bool {
-    let segments = pattern.split('/').count();
-    let mut starts: Vec<usize> = url.rmatch_indices('/').map(|(at, _)| at + 1).collect();
-    starts.push(0);
-    let end = starts.get(segments - 1).map(|at| &url[*at..]);
-    glob::matches(pattern, url) || end.is_some_and(|end| glob::matches(pattern, end))
 }
