@@ -92,6 +92,26 @@ pub(crate) struct Contents {
     pub(crate) url: Url,
 }
 
+/// Signs in a page that it may be the last one.
+struct EndSigns {
+    is_last: bool,
+    /// True if the page run has returned all of its records before, or it has none.
+    is_all_seen: bool,
+    /// True if it has fewer records than were requested.
+    is_short: bool,
+    /// True if as many records have come as the API announced.
+    has_all: bool,
+    /// Flag in the page for further pages, if it has one.
+    has_more: Option<bool>,
+}
+
+impl EndSigns {
+    /// Returns true if only the next page shows whether this one was the last.
+    fn may_be_short(&self) -> bool {
+        (self.is_short || self.has_all) && !self.is_all_seen && self.has_more.is_none()
+    }
+}
+
 impl Contents {
     /// Contents of the page after the last one, which does not exist.
     pub(crate) fn nothing(url: Url) -> Self {
@@ -246,12 +266,10 @@ impl Paginator {
         self.note_total(contents.total, count);
         self.longest = self.longest.max(count);
         let short = run.short.take().filter(|_| page > 0);
-        let keyset = match &self.keyset {
-            Some(keyset) => keyset
-                .next(cursor.as_deref(), &mut run, &mut contents.records)
-                .map_err(|reason| self.wrong(reason))?,
-            None => None,
-        };
+        let keyset = self.keyset.as_ref();
+        let keyset =
+            keyset.map(|keyset| keyset.next(cursor.as_deref(), &mut run, &mut contents.records));
+        let keyset = keyset.transpose().map_err(|reason| self.wrong(reason))?;
         if self.config.way.overlap() > 0
             && let Some(back) = self.overlap(cursor.as_deref(), &mut run, contents)?
         {
@@ -262,6 +280,37 @@ impl Paginator {
             });
         }
         self.check_behind_short(page, short, contents);
+        let end = self.check_end(page, count, &mut run, contents)?;
+        let next = match self.config.way.kind() {
+            // The records have named the cursor.
+            PaginationKind::Keyset if end.has_more != Some(false) => keyset.flatten().map(Some),
+            _ => self.next_cursor(cursor.as_deref(), count, &end, contents)?,
+        };
+        self.check_cap(&run, self.total)?;
+        self.note_partial(page, next.is_none(), contents);
+        let Some(next) = next else {
+            return self.end_run(page, run);
+        };
+        if self.hashes_pages() && end.may_be_short() {
+            let (records, hash) = (count, contents.hash);
+            run.short = Some(ShortPage { records, hash });
+        }
+        self.check_circle(page, cursor.as_deref(), next.as_deref(), contents.hash)?;
+        Ok(Position::Page {
+            page: page + 1,
+            cursor: next,
+            run,
+        })
+    }
+
+    /// Counts the new records of a page of `count` records, and looks for signs of the end.
+    fn check_end(
+        &mut self,
+        page: u64,
+        count: u64,
+        run: &mut PageRun,
+        contents: &Contents,
+    ) -> Result<EndSigns, Error> {
         let is_all_seen = contents.records.is_empty();
         let new = contents.records.len() as u64;
         self.came = self.came.map(|came| came + new);
@@ -273,21 +322,37 @@ impl Paginator {
         if !is_short {
             self.warnings.lift(SMALL_PAGES);
         }
-        let has_all = self.has_all(&run);
+        let has_all = self.has_all(run);
         // A total that is the count of the page would end a run of short pages after the first one.
         let is_checked = page > 0 || self.total != Some(count);
         let has_more = self.has_more(page, new, contents)?;
-        let is_last = match has_more {
-            Some(has_more) => !has_more,
-            None => is_all_seen || (is_short && has_all && is_checked),
-        };
-        let next = match self.config.way.kind() {
-            PaginationKind::None => None,
-            PaginationKind::Page | PaginationKind::Offset if is_last => None,
-            _ if has_more == Some(false) => None,
+        Ok(EndSigns {
+            is_last: match has_more {
+                Some(has_more) => !has_more,
+                None => is_all_seen || (is_short && has_all && is_checked),
+            },
+            is_all_seen,
+            is_short,
+            has_all,
+            has_more,
+        })
+    }
+
+    /// Returns the cursor of the next page, `Some(None)` for a next page without a cursor, and
+    /// `None` after the last page.
+    fn next_cursor(
+        &self,
+        cursor: Option<&str>,
+        count: u64,
+        end: &EndSigns,
+        contents: &mut Contents,
+    ) -> Result<Option<Option<String>>, Error> {
+        Ok(match self.config.way.kind() {
+            PaginationKind::None | PaginationKind::Keyset => None,
+            PaginationKind::Page | PaginationKind::Offset if end.is_last => None,
+            _ if end.has_more == Some(false) => None,
             PaginationKind::Page => Some(None),
-            PaginationKind::Offset => Some(Some(self.offset(cursor.as_deref(), count)?)),
-            PaginationKind::Keyset => keyset.map(Some),
+            PaginationKind::Offset => Some(Some(self.offset(cursor, count)?)),
             PaginationKind::Link | PaginationKind::NextUrl => match contents.token.take() {
                 Some(target) => {
                     let next = self.urls.followed(&contents.url, &target);
@@ -298,37 +363,19 @@ impl Paginator {
             PaginationKind::Cursor | PaginationKind::HeaderCursor => {
                 contents.token.take().map(Some)
             }
-        };
-        self.check_cap(&run, self.total)?;
-        self.note_partial(page, next.is_none(), contents);
-        match next {
-            Some(next) => {
-                let may_be_last = is_short || has_all;
-                if self.hashes_pages() && may_be_last && !is_all_seen && has_more.is_none() {
-                    let hash = contents.hash;
-                    run.short = Some(ShortPage {
-                        records: count,
-                        hash,
-                    });
-                }
-                self.check_circle(page, cursor.as_deref(), next.as_deref(), contents.hash)?;
-                Ok(Position::Page {
-                    page: page + 1,
-                    cursor: next,
-                    run,
-                })
-            }
-            None => {
-                self.check_total(&run, self.total)?;
-                // State that is needed only between pages is dropped at the end.
-                (run.records, run.boundary) = (0, Vec::new());
-                Ok(Position::Done {
-                    pages: page + 1,
-                    files: Vec::new(),
-                    run,
-                })
-            }
-        }
+        })
+    }
+
+    /// Returns the position after the last page.
+    fn end_run(&mut self, page: u64, mut run: PageRun) -> Result<Position, Error> {
+        self.check_total(&run, self.total)?;
+        // State that is needed only between pages is dropped at the end.
+        (run.records, run.boundary) = (0, Vec::new());
+        Ok(Position::Done {
+            pages: page + 1,
+            files: Vec::new(),
+            run,
+        })
     }
 
     /// Returns true once as many records have come as the API announced. More records show that the

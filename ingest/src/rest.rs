@@ -9,7 +9,9 @@ pub(crate) mod graphql;
 mod holes;
 mod layout;
 mod markup;
+mod passes;
 mod place;
+mod refusals;
 mod reported;
 mod response;
 mod template;
@@ -24,7 +26,7 @@ use std::sync::{
 use async_trait::async_trait;
 use feedline_readers::{notices::Notices, record::Record};
 use feedline_schemas::{
-    commit::{Ledger, PageRun, Position},
+    commit::{PageRun, Position},
     config::{AuthConfig, Bounded, MissingValue, ResponseFormat, SourceConfig},
     report::Warning,
 };
@@ -35,7 +37,7 @@ pub use self::ask::{Suggestion, suggest};
 use self::{
     ahead::RequestsAhead,
     answers::{Answered, Answers},
-    fetcher::{FetchOutcome, Fetched, Fetcher, Refused},
+    fetcher::{FetchOutcome, Fetched, Fetcher},
     layout::Layout,
     place::Place,
     response::{Form, Forms, NotedPage, Response},
@@ -51,7 +53,7 @@ use crate::{
     pagination::{At, Contents, Paginator, Target},
     param::Param,
     raw::{Kept, Tape},
-    retry::{Retry, failed_try::Again},
+    retry::Retry,
     server_time::Clocks,
     source::{Crawled, Page, Requests, Source},
     warnings::{WarningChange, WarningChanges},
@@ -247,12 +249,10 @@ impl Source for Rest {
         let Some(mut at) = self.place(position)? else {
             return Ok(page(Vec::new(), position.clone()));
         };
-        let (
-            request,
-            Fetched {
-                outcome, clocks, ..
-            },
-        ) = self.fetched_whole(&at).await?;
+        let (request, fetched) = self.fetched_whole(&at).await?;
+        let Fetched {
+            outcome, clocks, ..
+        } = fetched;
         let tried = outcome.and_then(|outcome| match outcome {
             FetchOutcome::Answered(answered) => Ok(Ok(answered.map(|answered| *answered))),
             FetchOutcome::Refused(refused) => self.refusal(&at, refused).map(Err),
@@ -263,73 +263,14 @@ impl Source for Rest {
         }
         let answered = match tried {
             Ok(answered) => answered,
-            Err(Refusal::End(error)) => {
-                tracing::info!(%error, "no page exists after the last one");
-                self.answers.keep_end(self.ahead.http(), &request, &error);
-                self.is_resumed = false;
-                let next = self.after(at, &mut Contents::nothing(request.url))?;
-                self.deepen(&next);
-                return Ok(page(Vec::new(), next));
-            }
-            Err(Refusal::Gone(error)) => {
-                self.answers.keep_gone(self.ahead.http(), &request, &error);
-                return self.restart(at.run, &error);
-            }
-            Err(Refusal::Absent) => return Ok(self.absent(at.run)),
+            Err(refusal) => return self.page_after_refusal(at, request, refusal),
         };
         self.answers
             .keep(self.ahead.http(), &request, answered.as_ref());
-        let Some(Answered {
-            mut contents,
-            headers,
-            form,
-            errors,
-            ..
-        }) = answered
-        else {
-            self.is_resumed = false;
-            let next = self.pages.next_unread(at);
-            self.deepen(&next);
-            return Ok(unchanged(next));
-        };
-        let validator = self
-            .answers
-            .validator(self.ahead.http(), &request, &contents, &headers);
-        let url = request.url;
-        self.note_form(form, &contents, &url)?;
-        if let Some(errors) = errors {
-            self.warn_of_errors(&errors);
+        match answered {
+            Some(answered) => self.page_of(at, &request, answered, clocks),
+            None => Ok(self.unchanged_page(at)),
         }
-        self.is_resumed = false;
-        if let Some(incremental) = &self.incremental {
-            let noted = incremental.note(&mut at.run, &contents.records, clocks.earlier());
-            noted.map_err(|reason| Error::Body {
-                url: self.ahead.http().shown(&url),
-                reason,
-            })?;
-        }
-        let next = self.after(at, &mut contents)?;
-        self.deepen(&next);
-        if let Position::Page {
-            cursor: Some(cursor),
-            ..
-        } = &next
-            && self.ahead.http().is_revealed_by(cursor)
-        {
-            return Err(Error::Body {
-                url: self.ahead.http().shown(&url),
-                reason: "its next cursor or URL contains the secret of `auth`, and would be stored in the commit log; if it is a query parameter, name it in `auth.param`".into(),
-            });
-        }
-        let validator = validator.filter(|_| self.pages.is_known_unread(&next));
-        Ok(Page {
-            crawled: validator.map(|validator| Crawled {
-                urls: 1,
-                validators: vec![validator],
-                ..Crawled::default()
-            }),
-            ..page(contents.records, next)
-        })
     }
 
     async fn restore(&mut self, landing: &Store, resumed: &Resumed) -> Result<(), Error> {
@@ -393,72 +334,6 @@ impl Source for Rest {
 }
 
 impl Rest {
-    /// Returns the page to request; `None` if everything has been read.
-    fn place(&mut self, at: &Position) -> Result<Option<At>, Error> {
-        let incremental = self.incremental.as_ref();
-        if let (Some(plan), Position::Start | Position::Done { .. }) = (&self.plan, at) {
-            let number = at.run().map_or(0, |run| run.number);
-            let pass = plan.begin(at.ledger());
-            self.is_our_pass = true;
-            return Ok(pass.map(|ledger| At {
-                run: run_of(number, ledger),
-                ..At::default()
-            }));
-        }
-        Ok(match at {
-            Position::Start => Some(At {
-                run: incremental.map(Incremental::first_run).unwrap_or_default(),
-                ..At::default()
-            }),
-            Position::Page { page, cursor, run } => Some(At {
-                page: *page,
-                cursor: cursor.clone(),
-                run: run.clone(),
-            }),
-            Position::Done { run, .. } => match incremental {
-                Some(incremental) => Some(At {
-                    run: incremental.next_run(run, &self.highs, self.clock.unix())?,
-                    ..At::default()
-                }),
-                None if self.answers.are_asked_again() => Some(At {
-                    run: PageRun {
-                        number: run.number + 1,
-                        ..PageRun::default()
-                    },
-                    ..At::default()
-                }),
-                None => None,
-            },
-            Position::File { .. } => {
-                let reason = "is `rest`, but the landed data comes from files; give this source another name";
-                return Err(Error::config("type", reason));
-            }
-        })
-    }
-
-    /// Returns what the refusal of the page at `at` means, if it is no failure.
-    fn refusal(&self, at: &At, refused: Refused) -> Result<Refusal, Error> {
-        let Refused { failure, tries } = refused;
-        // Only a cursor of an earlier process may have expired. A fresh one is refused for another
-        // reason.
-        let may_be_gone = (self.is_resumed || self.answers.are_replayed())
-            && at.page > 0
-            && self.pages.has_cursors()
-            && !at.run.restarted;
-        let status = failure.error.status();
-        if failure.again == Again::End || status.is_some_and(|s| self.pages.is_end(at, s)) {
-            return Ok(Refusal::End(failure.error));
-        }
-        match failure.again {
-            Again::Gone if may_be_gone => Ok(Refusal::Gone(failure.error)),
-            Again::Absent if self.skips_absent && at.page == 0 => {
-                tracing::warn!(error = %failure.error, "the value does not exist: it is skipped");
-                Ok(Refusal::Absent)
-            }
-            _ => Err(failure.after(tries)),
-        }
-    }
-
     /// The request of the page at `at`.
     fn request(&self, at: &At) -> Result<Request, Error> {
         let target = self.pages.target(at)?;
@@ -481,6 +356,81 @@ impl Rest {
                 let since = self.incremental.as_ref().and_then(|i| i.query(run));
                 Ok(since.into_iter().collect())
             }
+        }
+    }
+
+    /// Returns the page of a response, and notes what it shows about the source.
+    fn page_of(
+        &mut self,
+        mut at: At,
+        request: &Request,
+        answered: Answered,
+        clocks: Clocks,
+    ) -> Result<Page, Error> {
+        let Answered {
+            mut contents,
+            headers,
+            form,
+            errors,
+            ..
+        } = answered;
+        let validator = self
+            .answers
+            .validator(self.ahead.http(), request, &contents, &headers);
+        self.note_form(form, &contents, &request.url)?;
+        if let Some(errors) = errors {
+            self.warn_of_errors(&errors);
+        }
+        self.is_resumed = false;
+        if let Some(incremental) = &self.incremental {
+            let noted = incremental.note(&mut at.run, &contents.records, clocks.earlier());
+            noted.map_err(|reason| Error::Body {
+                url: self.ahead.http().shown(&request.url),
+                reason,
+            })?;
+        }
+        let next = self.after(at, &mut contents)?;
+        self.deepen(&next);
+        self.check_cursor(&next, &request.url)?;
+        let validator = validator.filter(|_| self.pages.is_known_unread(&next));
+        Ok(Page {
+            crawled: validator.map(|validator| Crawled {
+                urls: 1,
+                validators: vec![validator],
+                ..Crawled::default()
+            }),
+            ..page(contents.records, next)
+        })
+    }
+
+    /// Refuses a next cursor that has the secret of `auth`: it would be stored.
+    fn check_cursor(&self, next: &Position, url: &Url) -> Result<(), Error> {
+        if let Position::Page {
+            cursor: Some(cursor),
+            ..
+        } = next
+            && self.ahead.http().is_revealed_by(cursor)
+        {
+            return Err(Error::Body {
+                url: self.ahead.http().shown(url),
+                reason: "its next cursor or URL contains the secret of `auth`, and would be stored in the commit log; if it is a query parameter, name it in `auth.param`".into(),
+            });
+        }
+        Ok(())
+    }
+
+    /// A page that has not changed since it landed.
+    fn unchanged_page(&mut self, at: At) -> Page {
+        self.is_resumed = false;
+        let next = self.pages.next_unread(at);
+        self.deepen(&next);
+        Page {
+            crawled: Some(Crawled {
+                urls: 1,
+                skipped: [("unchanged", 1)].into(),
+                ..Crawled::default()
+            }),
+            ..page(Vec::new(), next)
         }
     }
 
@@ -520,163 +470,6 @@ impl Rest {
         self.warnings
             .raise("graphql_partial_data", "graphql.partial_data", message);
     }
-
-    /// Returns the position after a page. If a page run ends or cannot return all records, that is
-    /// the position of the next slice or value.
-    fn after(&mut self, at: At, contents: &mut Contents) -> Result<Position, Error> {
-        let (Some(plan), Some(ledger)) = (&self.plan, at.run.ledger.clone()) else {
-            return self.pages.next(at, contents);
-        };
-        let number = at.run.number;
-        if self.pages.is_beyond_cap(contents.total)
-            && let Some(halves) = plan.cut(&ledger)
-        {
-            // They will be returned again.
-            contents.records.clear();
-            return Ok(self.begun_again(&ledger, halves, number));
-        }
-        let next = self.pages.next(at, contents);
-        plan.mark(&ledger, &mut contents.records);
-        match next {
-            Err(Error::Incomplete { url, reason }) => match plan.cut(&ledger) {
-                Some(halves) if !self.keeps_all => Ok(self.begun_again(&ledger, halves, number)),
-                cut => {
-                    let why = if cut.is_some() {
-                        "is not halved, since with `batch.dedup_window` = 0 its landed records would land again"
-                    } else {
-                        "cannot be halved further"
-                    };
-                    let reason = format!("{} {why}, and {reason}", plan.show(&ledger));
-                    Err(Error::Incomplete { url, reason })
-                }
-            },
-            Ok(Position::Done { .. }) => Ok(ended(number, plan.advance(*ledger))),
-            other => other,
-        }
-    }
-
-    /// Ends a pass over slices at the current time of the server's clock, taken from its newest
-    /// response. Changes `at` to the pass that ends there. Where the requested slice reaches beyond
-    /// that time, its page does not count, and the result is the position to resume from. The same
-    /// holds where this machine's clock proves to be behind and nothing has to be read again.
-    fn end_by_server(
-        &self,
-        at: &mut At,
-        position: &Position,
-        clocks: Clocks,
-    ) -> Result<Option<Position>, Error> {
-        let (Some(plan), Some(ledger), 0) = (&self.plan, &at.run.ledger, at.page) else {
-            return Ok(None);
-        };
-        let server = clocks.server.filter(|_| plan.asks_server());
-        if let (Some(server), Some(before), Position::Done { .. }) =
-            (server, position.ledger(), position)
-            && ledger.reread.is_some()
-            && plan.doubt(before, server).is_none()
-        {
-            return Ok(Some(position.clone()));
-        }
-        let now = server.map_or(clocks.local, |server| server.min(clocks.local));
-        let cut = plan.end_at(ledger, now, self.is_our_pass);
-        if self.keeps_all
-            && (ledger.reread.is_some() || cut.as_ref().is_some_and(|cut| cut.reread.is_some()))
-        {
-            let reason = "is 0, which keeps equal records; by the log, future slices were read, so a clock was ahead then, and re-reading them would land records twice: set `dedup_window`";
-            return Err(Error::config("batch.dedup_window", reason));
-        }
-        let Some(cut) = cut else { return Ok(None) };
-        let is_same = cut.slice == ledger.slice;
-        if is_same {
-            at.run.ledger = Some(Box::new(cut));
-            return Ok(None);
-        }
-        Ok(Some(ended(at.run.number, cut)))
-    }
-
-    /// A slice that the server knows nothing of.
-    fn absent(&self, run: PageRun) -> Page {
-        let ledger = self.plan.as_ref().zip(run.ledger);
-        let next = ledger.map_or(Position::Start, |(plan, ledger)| {
-            ended(run.number, plan.advance_absent(*ledger))
-        });
-        let crawled = Crawled {
-            urls: 1,
-            skipped: [("not_found", 1)].into(),
-            ..Crawled::default()
-        };
-        Page {
-            records: Vec::new(),
-            next,
-            crawled: Some(crawled),
-            parts: Vec::new(),
-        }
-    }
-
-    /// Position at the lower half of a slice that has more records than the API returns.
-    fn begun_again(&self, cut: &Ledger, halves: Ledger, number: u64) -> Position {
-        if let Some(plan) = &self.plan {
-            let (slice, half) = (plan.show(cut), plan.show(&halves));
-            tracing::info!(
-                slice,
-                half,
-                "more records than the API returns: the slice is halved"
-            );
-        }
-        begin(run_of(number, halves))
-    }
-
-    /// Restarts a page run whose cursor the server no longer knows. The caller skips its landed
-    /// records when they are returned again.
-    fn restart(&self, run: PageRun, error: &Error) -> Result<Page, Error> {
-        if self.keeps_all {
-            let reason = format!(
-                "is 0, which keeps equal records; {error}: the cursor seems to have expired, and a restart would land every record twice; set `dedup_window`, or remove the source's landing folder"
-            );
-            return Err(Error::config("batch.dedup_window", reason));
-        }
-        tracing::warn!(%error, "the cursor has expired, so the page run restarts");
-        let next = begin(PageRun {
-            number: run.number + 1,
-            restarted: true,
-            records: 0,
-            boundary: Vec::new(),
-            ..run
-        });
-        Ok(page(Vec::new(), next))
-    }
-}
-
-/// The first page of a run of pages.
-fn begin(run: PageRun) -> Position {
-    Position::Page {
-        page: 0,
-        cursor: None,
-        run,
-    }
-}
-
-/// Position after a slice: at the next one, or at the end of the pass.
-fn ended(number: u64, ledger: Ledger) -> Position {
-    let is_over = ledger.slice.is_none();
-    let run = run_of(number, ledger);
-    if !is_over {
-        return begin(run);
-    }
-    // The batch has the number of pages.
-    Position::Done {
-        pages: 0,
-        files: Vec::new(),
-        run,
-    }
-}
-
-/// A run of pages of a slice.
-fn run_of(number: u64, ledger: Ledger) -> PageRun {
-    PageRun {
-        number,
-        ledger: Some(Box::new(ledger)),
-        ..PageRun::default()
-    }
 }
 
 fn page(records: Vec<Record>, next: Position) -> Page {
@@ -685,18 +478,6 @@ fn page(records: Vec<Record>, next: Position) -> Page {
         next,
         crawled: None,
         parts: Vec::new(),
-    }
-}
-
-/// A page that has not changed.
-fn unchanged(next: Position) -> Page {
-    Page {
-        crawled: Some(Crawled {
-            urls: 1,
-            skipped: [("unchanged", 1)].into(),
-            ..Crawled::default()
-        }),
-        ..page(Vec::new(), next)
     }
 }
 

@@ -2,7 +2,7 @@
 
 use feedline_schemas::commit::{PageRun, Position};
 
-use super::{Rest, ahead::Wanted, fetcher::Fetched, run_of};
+use super::{Rest, ahead::Wanted, fetcher::Fetched, passes::run_of};
 use crate::{error::Error, http::Request, pagination::At};
 
 impl Rest {

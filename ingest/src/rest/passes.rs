@@ -1,0 +1,180 @@
+//! Page runs and passes over slices and values: the page to request, and the position after one.
+
+use feedline_schemas::commit::{Ledger, PageRun, Position};
+
+use super::Rest;
+use crate::{
+    error::Error,
+    pagination::{At, Contents},
+    server_time::Clocks,
+    watermark::Incremental,
+};
+
+impl Rest {
+    /// Returns the page to request; `None` if everything has been read.
+    pub(super) fn place(&mut self, at: &Position) -> Result<Option<At>, Error> {
+        if let (Some(plan), Position::Start | Position::Done { .. }) = (&self.plan, at) {
+            let number = at.run().map_or(0, |run| run.number);
+            let pass = plan.begin(at.ledger());
+            self.is_our_pass = true;
+            return Ok(pass.map(|ledger| first_page(run_of(number, ledger))));
+        }
+        match at {
+            Position::Start => {
+                let incremental = self.incremental.as_ref();
+                let run = incremental.map(Incremental::first_run);
+                Ok(Some(first_page(run.unwrap_or_default())))
+            }
+            Position::Page { page, cursor, run } => Ok(Some(At {
+                page: *page,
+                cursor: cursor.clone(),
+                run: run.clone(),
+            })),
+            Position::Done { run, .. } => Ok(self.run_after(run)?.map(first_page)),
+            Position::File { .. } => {
+                let reason = "is `rest`, but the landed data comes from files; give this source another name";
+                Err(Error::config("type", reason))
+            }
+        }
+    }
+
+    /// Returns the page run after a finished one; `None` if nothing can be new.
+    fn run_after(&self, run: &PageRun) -> Result<Option<PageRun>, Error> {
+        match &self.incremental {
+            Some(incremental) => incremental
+                .next_run(run, &self.highs, self.clock.unix())
+                .map(Some),
+            None if self.answers.are_asked_again() => Ok(Some(PageRun {
+                number: run.number + 1,
+                ..PageRun::default()
+            })),
+            None => Ok(None),
+        }
+    }
+
+    /// Returns the position after a page. If a page run ends or cannot return all records, that is
+    /// the position of the next slice or value.
+    pub(super) fn after(&mut self, at: At, contents: &mut Contents) -> Result<Position, Error> {
+        let (Some(plan), Some(ledger)) = (&self.plan, at.run.ledger.clone()) else {
+            return self.pages.next(at, contents);
+        };
+        let number = at.run.number;
+        if self.pages.is_beyond_cap(contents.total)
+            && let Some(halves) = plan.cut(&ledger)
+        {
+            // They will be returned again.
+            contents.records.clear();
+            return Ok(self.begun_again(&ledger, halves, number));
+        }
+        let next = self.pages.next(at, contents);
+        plan.mark(&ledger, &mut contents.records);
+        match next {
+            Err(Error::Incomplete { url, reason }) => match plan.cut(&ledger) {
+                Some(halves) if !self.keeps_all => Ok(self.begun_again(&ledger, halves, number)),
+                cut => {
+                    let why = if cut.is_some() {
+                        "is not halved, since with `batch.dedup_window` = 0 its landed records would land again"
+                    } else {
+                        "cannot be halved further"
+                    };
+                    let reason = format!("{} {why}, and {reason}", plan.show(&ledger));
+                    Err(Error::Incomplete { url, reason })
+                }
+            },
+            Ok(Position::Done { .. }) => Ok(ended(number, plan.advance(*ledger))),
+            other => other,
+        }
+    }
+
+    /// Ends a pass over slices at the current time of the server's clock, taken from its newest
+    /// response. Changes `at` to the pass that ends there. Where the requested slice reaches beyond
+    /// that time, its page does not count, and the result is the position to resume from. The same
+    /// holds where this machine's clock proves to be behind and nothing has to be read again.
+    pub(super) fn end_by_server(
+        &self,
+        at: &mut At,
+        position: &Position,
+        clocks: Clocks,
+    ) -> Result<Option<Position>, Error> {
+        let (Some(plan), Some(ledger), 0) = (&self.plan, &at.run.ledger, at.page) else {
+            return Ok(None);
+        };
+        let server = clocks.server.filter(|_| plan.asks_server());
+        if let (Some(server), Some(before), Position::Done { .. }) =
+            (server, position.ledger(), position)
+            && ledger.reread.is_some()
+            && plan.doubt(before, server).is_none()
+        {
+            return Ok(Some(position.clone()));
+        }
+        let now = server.map_or(clocks.local, |server| server.min(clocks.local));
+        let cut = plan.end_at(ledger, now, self.is_our_pass);
+        if self.keeps_all
+            && (ledger.reread.is_some() || cut.as_ref().is_some_and(|cut| cut.reread.is_some()))
+        {
+            let reason = "is 0, which keeps equal records; by the log, future slices were read, so a clock was ahead then, and re-reading them would land records twice: set `dedup_window`";
+            return Err(Error::config("batch.dedup_window", reason));
+        }
+        let Some(cut) = cut else { return Ok(None) };
+        let is_same = cut.slice == ledger.slice;
+        if is_same {
+            at.run.ledger = Some(Box::new(cut));
+            return Ok(None);
+        }
+        Ok(Some(ended(at.run.number, cut)))
+    }
+
+    /// Position at the lower half of a slice that has more records than the API returns.
+    fn begun_again(&self, cut: &Ledger, halves: Ledger, number: u64) -> Position {
+        if let Some(plan) = &self.plan {
+            let (slice, half) = (plan.show(cut), plan.show(&halves));
+            tracing::info!(
+                slice,
+                half,
+                "more records than the API returns: the slice is halved"
+            );
+        }
+        begin(run_of(number, halves))
+    }
+}
+
+/// The first page of a run of pages.
+fn first_page(run: PageRun) -> At {
+    At {
+        run,
+        ..At::default()
+    }
+}
+
+/// The position at the first page of a run of pages.
+pub(super) fn begin(run: PageRun) -> Position {
+    Position::Page {
+        page: 0,
+        cursor: None,
+        run,
+    }
+}
+
+/// Position after a slice: at the next one, or at the end of the pass.
+pub(super) fn ended(number: u64, ledger: Ledger) -> Position {
+    let is_over = ledger.slice.is_none();
+    let run = run_of(number, ledger);
+    if !is_over {
+        return begin(run);
+    }
+    // The batch has the number of pages.
+    Position::Done {
+        pages: 0,
+        files: Vec::new(),
+        run,
+    }
+}
+
+/// A run of pages of a slice.
+pub(super) fn run_of(number: u64, ledger: Ledger) -> PageRun {
+    PageRun {
+        number,
+        ledger: Some(Box::new(ledger)),
+        ..PageRun::default()
+    }
+}

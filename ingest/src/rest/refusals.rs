@@ -1,0 +1,105 @@
+//! Refusals that are no failures.
+
+use feedline_schemas::commit::{PageRun, Position};
+
+use super::{
+    Refusal, Rest,
+    fetcher::Refused,
+    page,
+    passes::{begin, ended},
+};
+use crate::{
+    error::Error,
+    http::Request,
+    pagination::{At, Contents},
+    retry::failed_try::Again,
+    source::{Crawled, Page},
+};
+
+impl Rest {
+    /// Returns what the refusal of the page at `at` means, if it is no failure.
+    pub(super) fn refusal(&self, at: &At, refused: Refused) -> Result<Refusal, Error> {
+        let Refused { failure, tries } = refused;
+        // Only a cursor of an earlier process may have expired. A fresh one is refused for another
+        // reason.
+        let may_be_gone = (self.is_resumed || self.answers.are_replayed())
+            && at.page > 0
+            && self.pages.has_cursors()
+            && !at.run.restarted;
+        let status = failure.error.status();
+        if failure.again == Again::End || status.is_some_and(|s| self.pages.is_end(at, s)) {
+            return Ok(Refusal::End(failure.error));
+        }
+        match failure.again {
+            Again::Gone if may_be_gone => Ok(Refusal::Gone(failure.error)),
+            Again::Absent if self.skips_absent && at.page == 0 => {
+                tracing::warn!(error = %failure.error, "the value does not exist: it is skipped");
+                Ok(Refusal::Absent)
+            }
+            _ => Err(failure.after(tries)),
+        }
+    }
+
+    /// Returns the empty page of a refusal.
+    pub(super) fn page_after_refusal(
+        &mut self,
+        at: At,
+        request: Request,
+        refusal: Refusal,
+    ) -> Result<Page, Error> {
+        match refusal {
+            Refusal::End(error) => {
+                tracing::info!(%error, "no page exists after the last one");
+                self.answers.keep_end(self.ahead.http(), &request, &error);
+                self.is_resumed = false;
+                let next = self.after(at, &mut Contents::nothing(request.url))?;
+                self.deepen(&next);
+                Ok(page(Vec::new(), next))
+            }
+            Refusal::Gone(error) => {
+                self.answers.keep_gone(self.ahead.http(), &request, &error);
+                self.restart(at.run, &error)
+            }
+            Refusal::Absent => Ok(self.absent(at.run)),
+        }
+    }
+
+    /// A slice that the server knows nothing of.
+    fn absent(&self, run: PageRun) -> Page {
+        let ledger = self.plan.as_ref().zip(run.ledger);
+        let next = ledger.map_or(Position::Start, |(plan, ledger)| {
+            ended(run.number, plan.advance_absent(*ledger))
+        });
+        let crawled = Crawled {
+            urls: 1,
+            skipped: [("not_found", 1)].into(),
+            ..Crawled::default()
+        };
+        Page {
+            records: Vec::new(),
+            next,
+            crawled: Some(crawled),
+            parts: Vec::new(),
+        }
+    }
+
+    /// Restarts a page run whose cursor the server no longer knows. The caller skips its landed
+    /// records when they are returned again.
+    fn restart(&self, run: PageRun, error: &Error) -> Result<Page, Error> {
+        if self.keeps_all {
+            let reason = format!(
+                "is 0, which keeps equal records; {error}: the cursor seems to have expired, and a restart would land every record twice; set `dedup_window`, or remove the source's landing folder"
+            );
+            return Err(Error::config("batch.dedup_window", reason));
+        }
+        tracing::warn!(%error, "the cursor has expired, so the page run restarts");
+        let next = begin(PageRun {
+            number: run.number + 1,
+            restarted: true,
+            records: 0,
+            boundary: Vec::new(),
+            ..run
+        });
+        Ok(page(Vec::new(), next))
+    }
+}
