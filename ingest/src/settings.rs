@@ -1,14 +1,14 @@
 //! Checking the settings that all kinds of sources share.
 
+mod config_hash;
+
 use feedline_schemas::{
-    config::{
-        Bounded, ContractConfig, CrawlConfig, CsvConfig, NullSpellings, Pagination,
-        PaginationConfig, PipelineConfig, Refresh, SourceConfig, SourceKind, TextOrSecret,
-    },
+    config::{ContractConfig, PipelineConfig, SourceConfig, SourceKind},
     csv_cell,
-    ids::{Hash128, Name},
+    ids::Name,
 };
 
+pub(crate) use self::config_hash::config_hash;
 use crate::{children, contract::is_format, error::Error, ledger, request_settings};
 
 /// The sources to run, with their index in the configuration.
@@ -171,133 +171,6 @@ pub(crate) fn looks_for_more(source: &SourceConfig) -> bool {
     }
 }
 
-/// Hash of the settings that decide which data is fetched and how it is parsed. Settings that only
-/// bound, retry or batch may change between runs, and so may secrets.
-pub(crate) fn config_hash(config: &SourceConfig) -> Hash128 {
-    let SourceConfig { url, records, .. } = config;
-    // Tuples: their order is fixed here, and a new setting must not change the hash of
-    // configurations without it.
-    let decisive = match config.r#type {
-        SourceKind::Rest => {
-            let headers: Vec<_> = config
-                .headers
-                .iter()
-                .filter(|(_, value)| matches!(value, TextOrSecret::Text(_)))
-                .collect();
-            let pages = page_settings(&config.pagination);
-            let plain = ("rest", url, records, &config.params, headers, pages);
-            let kind = kind_settings(&config.pagination);
-            let bound = config.incremental.as_ref();
-            let bound = bound.map(|bound| (&bound.cursor, &bound.param, &bound.start));
-            let lists = ledger::hashed(config);
-            let all = if !lists.is_empty() {
-                serde_json::to_vec(&(plain, kind, bound, lists))
-            } else if kind.is_empty() && bound.is_none() {
-                serde_json::to_vec(&plain)
-            } else {
-                serde_json::to_vec(&(plain, kind, bound))
-            };
-            let request = request_settings::hashed(config);
-            let all = match request.is_empty() {
-                true => all,
-                false => all.map(|all| [&all[..], b"\0request ", &request].concat()),
-            };
-            let response = request_settings::hashed_response(config);
-            match response.is_empty() {
-                true => all,
-                false => all.map(|all| [&all[..], b"\0response ", &response].concat()),
-            }
-        }
-        SourceKind::Html => {
-            let crawl = CrawlConfig {
-                delay_ms: Bounded::default(),
-                max_crawl_delay_s: Bounded::default(),
-                concurrency: 0,
-                refresh: Refresh::Never,
-                contact: None,
-                ..config.crawl.clone()
-            };
-            serde_json::to_vec(&("html", url, crawl, &config.page))
-        }
-        SourceKind::Files => {
-            let csv = (&config.csv.delimiter, &config.csv.null_values);
-            let plain = ("files", url, records, config.format, csv);
-            let fetch = config.fetch.as_ref();
-            let fetch = fetch.map(|fetch| ("fetch", &fetch.column, &fetch.into));
-            let all = match (&config.idx.labels, &config.text.separator, fetch) {
-                (None, None, None) => serde_json::to_vec(&plain),
-                (labels, separator, None) => serde_json::to_vec(&(plain, (labels, separator))),
-                (.., fetch) => serde_json::to_vec(&(plain, fetch)),
-            };
-            // A JSON document never continues after its end.
-            let all = match &config.archive.member {
-                None => all,
-                Some(member) => all.map(|all| [&all[..], b"\0member ", member.as_bytes()].concat()),
-            };
-            let all = match config.params.is_empty() {
-                true => all,
-                false => {
-                    let params = serde_json::to_vec(&config.params);
-                    all.and_then(|all| Ok([all, b"\0params ".to_vec(), params?].concat()))
-                }
-            };
-            let dialect = CsvConfig {
-                delimiter: None,
-                null_values: Vec::new(),
-                null_spellings: NullSpellings::default(),
-                ..config.csv.clone()
-            };
-            if dialect == CsvConfig::default() {
-                all
-            } else {
-                let dialect = serde_json::to_vec(&dialect);
-                all.and_then(|all| Ok([all, b"\0csv ".to_vec(), dialect?].concat()))
-            }
-        }
-    };
-    Hash128::of(&decisive.expect("settings have string keys and finite numbers"))
-}
-
-/// Settings of a kind of pagination that decide which data is fetched, except those of every kind.
-fn page_settings(config: &PaginationConfig) -> impl serde::Serialize {
-    let (page_param, first_page) = match &config.way {
-        Pagination::Page(keys) => (keys.page_param.as_str(), keys.first_page),
-        _ => ("page", 1),
-    };
-    let (cursor_param, cursor_path) = match &config.way {
-        Pagination::Cursor(keys) => (keys.cursor_param.as_str(), keys.cursor_path.as_str()),
-        Pagination::HeaderCursor(keys) => (keys.cursor_param.as_str(), "next_cursor"),
-        _ => ("cursor", "next_cursor"),
-    };
-    (
-        config.way.kind(),
-        page_param,
-        first_page,
-        config.common.page_size,
-        &config.common.size_param,
-        cursor_param,
-        cursor_path,
-    )
-}
-
-/// Settings of a kind of pagination that decide what is fetched, but for those of [`page_settings`].
-fn kind_settings(config: &PaginationConfig) -> Vec<String> {
-    match &config.way {
-        Pagination::None(_) | Pagination::Page(_) | Pagination::Cursor(_) | Pagination::Link(_) => {
-            Vec::new()
-        }
-        Pagination::Offset(keys) => vec![keys.offset_param.clone(), keys.first_offset.to_string()],
-        Pagination::HeaderCursor(keys) => vec![keys.cursor_header.clone()],
-        Pagination::NextUrl(keys) => vec![keys.next_path.clone()],
-        Pagination::Keyset(keys) => vec![
-            keys.time_path.clone(),
-            keys.time_param.clone(),
-            keys.key_path.clone(),
-            keys.key_param.clone().unwrap_or_default(),
-        ],
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use feedline_schemas::config::load;
@@ -306,7 +179,7 @@ mod tests {
 
     const TWO: &str = "[pipeline]\nname = \"p\"\n[[source]]\nname = \"a\"\ntype = \"files\"\nurl = \"x\"\n[[source]]\nname = \"b\"\ntype = \"rest\"\nurl = \"http://h/\"\n";
 
-    fn pipeline(overrides: &[&str]) -> PipelineConfig {
+    pub(super) fn pipeline(overrides: &[&str]) -> PipelineConfig {
         let overrides: Vec<_> = overrides.iter().map(|text| text.parse().unwrap()).collect();
         load("p", TWO, &overrides).unwrap().config
     }
@@ -395,115 +268,5 @@ mod tests {
             &["source.1.type=html", "source.1.crawl.refresh=if_changed"],
             true,
         );
-    }
-
-    #[test]
-    fn the_hash_of_settings_that_were_there_before_stays() {
-        let config = pipeline(&["source.1.params.q='1'", "source.1.pagination.type=cursor"]);
-        let hash = config_hash(&config.source[1]);
-        assert_eq!(hash.to_string(), "0e4b83b6df0d4603edc6762c2b6b8456");
-    }
-
-    #[test]
-    fn the_hash_covers_what_is_fetched_and_nothing_else() {
-        let hash =
-            |index: usize, overrides: &[&str]| config_hash(&pipeline(overrides).source[index]);
-        for other in [
-            "url=y",
-            "records=r",
-            "format=csv",
-            "csv.null_values=['NA']",
-            "csv.decimal_separator=','",
-            "csv.percent=true",
-            "idx.labels=l",
-            "text.separator='--'",
-            "archive.member='*.csv'",
-        ] {
-            assert_ne!(
-                hash(0, &[]),
-                hash(0, &[&format!("source.0.{other}")]),
-                "{other}"
-            );
-        }
-        for same in [
-            "batch.rows=3",
-            "contract.types=widen",
-            "infer.rows=5",
-            "csv.null_spellings=none",
-            "archive.max_ratio=7",
-            "licence=MIT",
-        ] {
-            assert_eq!(
-                hash(0, &[]),
-                hash(0, &[&format!("source.0.{same}")]),
-                "{same}"
-            );
-        }
-        for other in [
-            "url=http://i/",
-            "params.q='1'",
-            "headers.h=v",
-            "pagination.type=page",
-            "pagination.page_size=7",
-            "pagination.type=link",
-            "incremental={cursor='c',param='p'}",
-            "method=POST",
-            "graphql={query='{ a }'}",
-            "response.format=csv",
-            "csv.delimiter=';'",
-        ] {
-            assert_ne!(
-                hash(1, &[]),
-                hash(1, &[&format!("source.1.{other}")]),
-                "{other}"
-            );
-        }
-        let offset = |more: &[&str]| {
-            let all = ["source.1.pagination.type=offset"].into_iter();
-            hash(1, &all.chain(more.iter().copied()).collect::<Vec<_>>())
-        };
-        assert_ne!(
-            offset(&[]),
-            offset(&["source.1.pagination.offset_param=skip"])
-        );
-        assert_ne!(offset(&[]), offset(&["source.1.pagination.first_offset=1"]));
-        let page = |overrides: &[&str]| {
-            let all = ["source.1.type=html"]
-                .into_iter()
-                .chain(overrides.iter().copied());
-            hash(1, &all.collect::<Vec<_>>())
-        };
-        for other in ["crawl.depth=1", "crawl.allow=['/a']", "page.land=['/a']"] {
-            assert_ne!(page(&[]), page(&[&format!("source.1.{other}")]), "{other}");
-        }
-        for same in [
-            "crawl.delay_ms=1",
-            "crawl.contact='x'",
-            "crawl.concurrency=2",
-            "crawl.refresh=if_changed",
-        ] {
-            assert_eq!(page(&[]), page(&[&format!("source.1.{same}")]), "{same}");
-        }
-        for same in [
-            "limits.requests_per_s=2.5",
-            "private_hosts=['a.corp']",
-            "trust_proxy=true",
-            "tls={ca={file='ca.pem'}}",
-            "headers.h={env='H'}",
-            "pagination.max_pages=3",
-            "retry.max_tries=2",
-            "auth={type='bearer',secret={env='T'}}",
-            "error_path='error'",
-            "refresh=if_changed",
-            "archive_raw=true",
-            "pagination.max_records=9",
-            "pagination.total_path='n'",
-        ] {
-            assert_eq!(
-                hash(1, &[]),
-                hash(1, &[&format!("source.1.{same}")]),
-                "{same}"
-            );
-        }
     }
 }
