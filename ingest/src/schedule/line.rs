@@ -9,7 +9,7 @@ use feedline_schemas::{
     report::IngestReport,
 };
 use tokio::{
-    sync::{Semaphore, watch},
+    sync::{AcquireError, Semaphore, SemaphorePermit, watch},
     time::{Instant, MissedTickBehavior, interval_at, sleep},
 };
 
@@ -151,23 +151,7 @@ impl Line {
     ) -> Result<bool, Error> {
         let past = match past {
             Some(past) => past,
-            None => {
-                let last = lease.last().await?;
-                let known = Past::at_start(
-                    last.as_ref(),
-                    &self.ticks,
-                    self.schedule.catch_up,
-                    self.now(),
-                )?;
-                self.show(|served| tell(served, last));
-                // Makes metrics agree with the log before the first run, which reports problems of
-                // the log.
-                let log = landing(&self.context.root, &self.source);
-                if let Ok(Some(totals)) = newest(&log).await {
-                    self.context.meters.of(self.source.as_str()).stands(totals);
-                }
-                past.insert(known)
-            }
+            None => past.insert(self.load_past(lease).await?),
         };
         let Some((due, from)) = past.next(&self.ticks, self.now())? else {
             return Ok(false);
@@ -177,45 +161,104 @@ impl Line {
         if !self.wait_until(from, late, is_deferred).await? {
             return Ok(true);
         }
-        let meter = self.context.meters.of(self.source.as_str());
-        let others = || "a free place: others run".to_owned();
-        self.show(|served| served.waits_for = Some(others()));
-        let waiting = meter.wait(Cause::Place, others());
-        let cancelled = self.cancelled();
-        let place = tokio::select! {
-            place = self.places.acquire() => place,
-            () = cancelled => return Ok(true),
+        let Some(place) = self.acquire_place().await else {
+            return Ok(true);
         };
         // It is never closed.
         let Ok(place) = place else { return Ok(false) };
-        drop(waiting);
         if let Taken::By(other) = lease.take().await? {
             drop(place);
-            let held = format!("the lease of `{other}`, which runs it");
-            self.show(|served| served.waits_for = Some(held.clone()));
-            let waiting = meter.wait(Cause::Lease, held);
-            self.nap(lease.ttl() / 4).await;
-            drop(waiting);
-            if let Some(last) = lease.last().await? {
-                past.heard(&last, self.now());
-                self.show(|served| tell(served, Some(last)));
-            }
-            return Ok(true);
+            self.wait_for_lease(lease, &other, past).await?;
+        } else if !self.is_run_by_another(lease, due, past).await? {
+            *runs += 1;
+            self.run_due(lease, due, *runs, past).await?;
         }
+        Ok(true)
+    }
+
+    /// Loads the known past runs of the source, and shows the last one.
+    async fn load_past(&self, lease: &mut Lease) -> Result<Past, Error> {
+        let last = lease.last().await?;
+        let known = Past::at_start(
+            last.as_ref(),
+            &self.ticks,
+            self.schedule.catch_up,
+            self.now(),
+        )?;
+        self.show(|served| tell(served, last));
+        // Makes metrics agree with the log before the first run, which reports problems of
+        // the log.
+        let log = landing(&self.context.root, &self.source);
+        if let Ok(Some(totals)) = newest(&log).await {
+            self.context.meters.of(self.source.as_str()).stands(totals);
+        }
+        Ok(known)
+    }
+
+    /// Waits for a place among the concurrent runs; `None` if a stop is requested meanwhile.
+    async fn acquire_place(&self) -> Option<Result<SemaphorePermit<'_>, AcquireError>> {
+        let meter = self.context.meters.of(self.source.as_str());
+        let others = || "a free place: others run".to_owned();
+        self.show(|served| served.waits_for = Some(others()));
+        let _waiting = meter.wait(Cause::Place, others());
+        let cancelled = self.cancelled();
+        tokio::select! {
+            place = self.places.acquire() => Some(place),
+            () = cancelled => None,
+        }
+    }
+
+    /// Waits for a part of the time that another program holds the lease, and notes its last run.
+    async fn wait_for_lease(
+        &self,
+        lease: &mut Lease,
+        other: &str,
+        past: &mut Past,
+    ) -> Result<(), Error> {
+        let held = format!("the lease of `{other}`, which runs it");
+        self.show(|served| served.waits_for = Some(held.clone()));
+        let meter = self.context.meters.of(self.source.as_str());
+        let waiting = meter.wait(Cause::Lease, held);
+        self.nap(lease.ttl() / 4).await;
+        drop(waiting);
+        if let Some(last) = lease.last().await? {
+            past.heard(&last, self.now());
+            self.show(|served| tell(served, Some(last)));
+        }
+        Ok(())
+    }
+
+    /// Returns true if another program was quicker and has done the run that is due. The lease is
+    /// then given back.
+    async fn is_run_by_another(
+        &self,
+        lease: &mut Lease,
+        due: i64,
+        past: &mut Past,
+    ) -> Result<bool, Error> {
         if let Some(last) = lease.last().await?
             && last.due_unix_s >= due
             && last.outcome != RunOutcome::Stopped
             && past.resumes.is_none()
         {
-            // Another program was quicker.
             past.heard(&last, self.now());
             lease.give_back(last.clone()).await?;
             self.show(|served| tell(served, Some(last)));
             return Ok(true);
         }
-        *runs += 1;
+        Ok(false)
+    }
+
+    /// Does the run that is due, and gives the lease back.
+    async fn run_due(
+        &self,
+        lease: &mut Lease,
+        due: i64,
+        number: u64,
+        past: &mut Past,
+    ) -> Result<(), Error> {
         let before = lease.last().await?.map_or(0, |last| last.failures);
-        let mut last = self.run(lease, due, *runs).await;
+        let mut last = self.run(lease, due, number).await;
         last.failures = match last.outcome {
             RunOutcome::Complete => 0,
             RunOutcome::Failed => before.saturating_add(1),
@@ -226,8 +269,7 @@ impl Line {
             past.handled = past.handled.max(self.ticks.until(last.ended_unix_s)?);
         }
         self.show(|served| tell(served, Some(last.clone())));
-        lease.give_back(last).await?;
-        Ok(true)
+        lease.give_back(last).await
     }
 
     /// Runs the source once, with the lease renewed meanwhile.
