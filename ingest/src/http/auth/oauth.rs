@@ -42,6 +42,76 @@ enum Grant {
     Jwt(Box<Jwt>),
 }
 
+impl Grant {
+    /// Advice for a refusal.
+    fn advice(&self) -> &'static str {
+        match self {
+            Self::Fixed(advice) => advice,
+            Self::Refresh(refresh) => refresh.advice(),
+            Self::Jwt(_) => jwt::ADVICE,
+        }
+    }
+}
+
+/// A grant with the client that asks for it.
+struct ClientGrant<'c> {
+    /// `grant_type` of a request.
+    kind: &'static str,
+    /// Id and secret of the client.
+    client: (Option<&'c SecretRef>, Option<&'c SecretRef>),
+    /// Further fields of each request.
+    fields: Vec<(&'static str, String)>,
+    grant: Grant,
+}
+
+impl<'c> ClientGrant<'c> {
+    fn new(
+        grant: &'c OauthGrant,
+        url: &Url,
+        scope: Option<&str>,
+        context: &Context,
+        found: &mut impl FnMut(&str, &SecretRef) -> Result<String, Error>,
+    ) -> Result<Self, Error> {
+        let mut fields = Vec::new();
+        let (kind, client, grant) = match grant {
+            OauthGrant::ClientCredentials(keys) => (
+                "client_credentials",
+                (Some(&keys.client_id), Some(&keys.client_secret)),
+                Grant::Fixed("check `auth.client_id` and `auth.client_secret`"),
+            ),
+            OauthGrant::RefreshToken(keys) => (
+                "refresh_token",
+                (Some(&keys.client_id), keys.client_secret.as_ref()),
+                Grant::Refresh(Refresh::new(keys, url, context, found)?),
+            ),
+            OauthGrant::Password(keys) => {
+                let user = match &keys.user {
+                    TextOrSecret::Text(user) => user.clone(),
+                    TextOrSecret::Secret(reference) => found("user", reference)?,
+                };
+                fields.push(("username", user));
+                fields.push(("password", found("password", &keys.password)?));
+                (
+                    "password",
+                    (keys.client_id.as_ref(), keys.client_secret.as_ref()),
+                    Grant::Fixed("check `auth.user` and `auth.password`"),
+                )
+            }
+            OauthGrant::JwtBearer(keys) => {
+                let key = found("private_key", &keys.private_key)?;
+                let jwt = Jwt::new(keys, &key, url, scope, &context.run_id)?;
+                (jwt::GRANT, (None, None), Grant::Jwt(Box::new(jwt)))
+            }
+        };
+        Ok(Self {
+            kind,
+            client,
+            fields,
+            grant,
+        })
+    }
+}
+
 #[derive(Default)]
 struct TokenState {
     token: Option<Token>,
@@ -59,80 +129,32 @@ impl OAuth {
         let OauthConfig { endpoint, grant } = config;
         let url = url_of(endpoint)?;
         secretive.add_url(&url);
-        let mut own = Vec::new();
         let mut found =
             |key: &str, reference: &SecretRef| secret(key, reference, context, secretive);
-        let (kind, id, secret, grant) = match grant {
-            OauthGrant::ClientCredentials(keys) => (
-                "client_credentials",
-                Some(&keys.client_id),
-                Some(&keys.client_secret),
-                Grant::Fixed("check `auth.client_id` and `auth.client_secret`"),
-            ),
-            OauthGrant::RefreshToken(keys) => (
-                "refresh_token",
-                Some(&keys.client_id),
-                keys.client_secret.as_ref(),
-                Grant::Refresh(Refresh::new(keys, &url, context, &mut found)?),
-            ),
-            OauthGrant::Password(keys) => {
-                let user = match &keys.user {
-                    TextOrSecret::Text(user) => user.clone(),
-                    TextOrSecret::Secret(reference) => found("user", reference)?,
-                };
-                own.push(("username", user));
-                own.push(("password", found("password", &keys.password)?));
-                (
-                    "password",
-                    keys.client_id.as_ref(),
-                    keys.client_secret.as_ref(),
-                    Grant::Fixed("check `auth.user` and `auth.password`"),
-                )
-            }
-            OauthGrant::JwtBearer(keys) => {
-                let key = found("private_key", &keys.private_key)?;
-                let scope = endpoint.scope.as_deref();
-                let jwt = Jwt::new(keys, &key, &url, scope, &context.run_id)?;
-                (jwt::GRANT, None, None, Grant::Jwt(Box::new(jwt)))
-            }
-        };
+        let scope = endpoint.scope.clone();
+        let ClientGrant {
+            kind,
+            client: (id, secret),
+            fields,
+            grant,
+        } = ClientGrant::new(grant, &url, scope.as_deref(), context, &mut found)?;
         let id = id.map(|id| found("client_id", id)).transpose()?;
         let secret = secret.map(|secret| found("client_secret", secret));
         let secret = secret.transpose()?;
-        let scope = endpoint.scope.clone().map(|scope| ("scope", scope));
+        let scope = scope.map(|scope| ("scope", scope));
         let kind = ("grant_type", kind.to_owned());
-        let mut form: Vec<_> = [kind].into_iter().chain(scope).chain(own).collect();
-        let basic = match (id, secret, endpoint.credentials) {
-            // RFC 6749, section 2.3.1: id and secret are encoded as in a form first.
-            (Some(id), Some(secret), CredentialsIn::Header) => {
-                basic(client, &encoded(&id), &encoded(&secret), secretive)?
-            }
-            (None, Some(_), _) => {
-                let reason = "is missing: `auth.client_secret` is the secret of a client; add it";
-                return Err(Error::config("auth.client_id", reason));
-            }
-            (id, secret, _) => {
-                form.extend(id.map(|id| ("client_id", id)));
-                form.extend(secret.map(|secret| ("client_secret", secret)));
-                Proof::default()
-            }
-        };
-        let credential = credential(&url, &form, &basic, &grant);
-        let advice = match &grant {
-            Grant::Fixed(advice) => advice,
-            Grant::Refresh(refresh) => refresh.advice(),
-            Grant::Jwt(_) => jwt::ADVICE,
-        };
-        let requests = TokenRequests {
-            url,
-            form,
-            basic,
-            advice,
-        };
+        let mut form: Vec<_> = [kind].into_iter().chain(scope).chain(fields).collect();
+        let credentials = (id, secret, endpoint.credentials);
+        let basic = authenticate(credentials, &mut form, client, secretive)?;
         Ok(Self {
-            requests,
+            credential: credential(&url, &form, &basic, &grant),
+            requests: TokenRequests {
+                url,
+                form,
+                basic,
+                advice: grant.advice(),
+            },
             grant,
-            credential,
             state: Mutex::default(),
         })
     }
@@ -206,6 +228,30 @@ impl OAuth {
                 granted.map(|granted| granted.token)
             }
             Grant::Refresh(refresh) => refresh.renew(&self.requests, transport).await,
+        }
+    }
+}
+
+/// Puts the id and secret of a client into the form, or returns the header that has them.
+fn authenticate(
+    credentials: (Option<String>, Option<String>, CredentialsIn),
+    form: &mut Vec<(&'static str, String)>,
+    client: &Client,
+    secretive: &mut Secretive,
+) -> Result<Proof, Error> {
+    match credentials {
+        // RFC 6749, section 2.3.1: id and secret are encoded as in a form first.
+        (Some(id), Some(secret), CredentialsIn::Header) => {
+            basic(client, &encoded(&id), &encoded(&secret), secretive)
+        }
+        (None, Some(_), _) => {
+            let reason = "is missing: `auth.client_secret` is the secret of a client; add it";
+            Err(Error::config("auth.client_id", reason))
+        }
+        (id, secret, _) => {
+            form.extend(id.map(|id| ("client_id", id)));
+            form.extend(secret.map(|secret| ("client_secret", secret)));
+            Ok(Proof::default())
         }
     }
 }
