@@ -296,19 +296,41 @@ mod tests {
         }
     }
 
+    fn check(source: &SourceConfig, position: Position, expected: &str) {
+        let state = at(position, None);
+        assert_eq!(next(source, Some(&state), &[], 1_800_000_000), expected);
+    }
+
+    /// A run of pages at this state of its slices and values.
+    fn with_ledger(ledger: Ledger) -> PageRun {
+        PageRun {
+            ledger: Some(Box::new(ledger)),
+            ..PageRun::default()
+        }
+    }
+
+    fn page(number: u64, cursor: Option<&str>, run: PageRun) -> Position {
+        Position::Page {
+            page: number,
+            cursor: cursor.map(str::to_owned),
+            run,
+        }
+    }
+
+    /// A source with slices of 100 from 0 to `end`.
+    fn sliced(end: i64) -> SourceConfig {
+        source(&format!(
+            "type = \"rest\"\nslices = {{ from_param = \"from\", to_param = \"to\", start = \"0\", end = \"{end}\", step = \"100\", format = \"integer\" }}"
+        ))
+    }
+
+    const COMPLETE: &str = "nothing: everything has been read";
+
     #[test]
-    fn the_next_run_is_told_from_where_the_source_stands() {
+    fn a_source_without_a_log_starts_from_the_beginning_and_resumes_after_its_last_page() {
         let rest = source("type = \"rest\"");
-        let check = |source: &SourceConfig, position: Position, expected: &str| {
-            let state = at(position, None);
-            assert_eq!(next(source, Some(&state), &[], 1_800_000_000), expected);
-        };
         assert_eq!(next(&rest, None, &[], 100), "starts from the beginning");
-        let page = Position::Page {
-            page: 12,
-            cursor: Some("abc".into()),
-            run: PageRun::default(),
-        };
+        let page = page(12, Some("abc"), PageRun::default());
         check(&rest, page.clone(), "resumes after page 12, cursor `abc`");
         let deferred = at(page, Some(4_102_444_800));
         assert_eq!(
@@ -316,8 +338,12 @@ mod tests {
             "sends no request before 2100-01-01T00:00:00Z, as a server asked"
         );
         assert!(next(&rest, Some(&deferred), &[], 4_102_444_800).starts_with("resumes after"));
-        let complete = "nothing: everything has been read";
-        check(&rest, done(PageRun::default()), complete);
+    }
+
+    #[test]
+    fn a_finished_source_reads_nothing_or_what_may_be_new() {
+        let rest = source("type = \"rest\"");
+        check(&rest, done(PageRun::default()), COMPLETE);
         let warned = SourceState {
             warnings: vec![Warning::new("partial_content", "x")],
             ..at(done(PageRun::default()), None)
@@ -327,7 +353,7 @@ mod tests {
             "nothing, though records may be missing: see the warning `partial_content`"
         );
         let until = at(done(PageRun::default()), Some(4_102_444_800));
-        assert_eq!(next(&rest, Some(&until), &[], 100), complete);
+        assert_eq!(next(&rest, Some(&until), &[], 100), COMPLETE);
         let more = source(
             "type = \"rest\"\nincremental = { cursor = \"d\", param = \"from\", lookback = \"1d\" }",
         );
@@ -336,65 +362,58 @@ mod tests {
             ..PageRun::default()
         };
         check(&more, done(run), "requests new records since `2026-03-17`");
-        let ledger = |ledger: Ledger| PageRun {
-            ledger: Some(Box::new(ledger)),
-            ..PageRun::default()
-        };
-        let all = ledger(Ledger {
+        let html = source("type = \"html\"\ncrawl = { refresh = \"if_changed\" }");
+        check(
+            &html,
+            done(PageRun::default()),
+            "checks every known page for changes",
+        );
+    }
+
+    #[test]
+    fn slices_that_are_open_or_have_become_due_are_requested() {
+        let all = with_ledger(Ledger {
             done: vec![[0, 300]],
             target: [0, 300],
             values: 1,
             ..Ledger::default()
         });
-        let sliced = |end: i64| {
-            source(&format!(
-                "type = \"rest\"\nslices = {{ from_param = \"from\", to_param = \"to\", start = \"0\", end = \"{end}\", step = \"100\", format = \"integer\" }}"
-            ))
-        };
-        check(&sliced(300), done(all.clone()), complete);
+        check(&sliced(300), done(all.clone()), COMPLETE);
         check(&sliced(400), done(all), "requests unfinished slices");
         let open = source(
             "type = \"rest\"\nslices = { from_param = \"from\", to_param = \"to\", start = \"2026-01-01\", step = \"1d\", format = \"%Y-%m-%d\" }",
         );
-        let days = |ledger_: Ledger| {
-            ledger(Ledger {
-                values: 1,
-                ..ledger_
-            })
-        };
-        let until = Ledger {
+        let days = with_ledger(Ledger {
             done: vec![[20_454, 20_460]],
             target: [20_454, 20_460],
+            values: 1,
             ..Ledger::default()
-        };
-        check(
-            &open,
-            done(days(until)),
-            "requests slices that have become due",
-        );
-        let page = Position::Page {
-            page: 2,
-            cursor: None,
-            run: ledger(Ledger {
-                slice: Some([100, 200]),
-                part: vec![[0, 100]],
-                target: [0, 300],
-                values: 1,
-                ..Ledger::default()
-            }),
-        };
+        });
+        check(&open, done(days), "requests slices that have become due");
+        let begun = with_ledger(Ledger {
+            slice: Some([100, 200]),
+            part: vec![[0, 100]],
+            target: [0, 300],
+            values: 1,
+            ..Ledger::default()
+        });
+        let page = page(2, None, begun);
         check(&sliced(300), page, "resumes after page 2 of `100 to 200`");
+    }
+
+    #[test]
+    fn values_that_are_open_or_have_landed_since_are_requested() {
         let listed =
             source("type = \"rest\"\nfor_each = { param = \"id\", values = [\"a\", \"b\"] }");
         let values = |values: u64| {
-            done(ledger(Ledger {
+            done(with_ledger(Ledger {
                 done: vec![[0, 1]],
                 target: [0, 1],
                 values,
                 ..Ledger::default()
             }))
         };
-        check(&listed, values(2), complete);
+        check(&listed, values(2), COMPLETE);
         check(&listed, values(1), "requests unfinished values");
         let given = source(
             "type = \"rest\"\nfor_each = { param = \"id\", source = \"other\", column = \"id\" }",
@@ -403,12 +422,6 @@ mod tests {
             &given,
             values(5),
             "requests values that `other` has landed since",
-        );
-        let html = source("type = \"html\"\ncrawl = { refresh = \"if_changed\" }");
-        check(
-            &html,
-            done(PageRun::default()),
-            "checks every known page for changes",
         );
     }
 }

@@ -49,101 +49,70 @@ fn values(values: &[&str], change: impl FnOnce(&mut ContractConfig)) -> Decided 
     decide_with(&records, None, change)
 }
 
+const QUARANTINE: TypeContract = TypeContract::QuarantineRow;
+const WIDEN: TypeContract = TypeContract::Widen;
+
+/// Checks the type of a column of these values, its landed cells, and the number of rejects.
+fn check_numbers(
+    (numbers, mode): (&[&str], TypeContract),
+    column: ColumnType,
+    cells: &[&str],
+    rejects: usize,
+) {
+    let decided = values(numbers, |config| config.types = mode);
+    assert_eq!(types(&decided)[1], column, "{numbers:?}");
+    assert_eq!(shown(&landed(&decided), "v"), cells);
+    assert_eq!(decided.rejects().len(), rejects);
+}
+
 #[test]
 fn fault_34_a_number_that_no_64_bits_hold_is_a_decimal_and_not_rounded() {
-    let check = |numbers: &[&str],
-                 mode: TypeContract,
-                 column: ColumnType,
-                 cells: &[&str],
-                 rejects: usize| {
-        let decided = values(numbers, |config| config.types = mode);
-        assert_eq!(types(&decided)[1], column, "{numbers:?}");
-        assert_eq!(shown(&landed(&decided), "v"), cells);
-        assert_eq!(decided.rejects().len(), rejects);
+    let check = |numbers: [&str; 2], mode: TypeContract, cells: [&str; 2]| {
+        check_numbers((&numbers, mode), ColumnType::Decimal, &cells, 0);
     };
-    let (quarantine, widen) = (TypeContract::QuarantineRow, TypeContract::Widen);
     let zeros = "000000000000000000";
-    let max = format!("18446744073709551615.{zeros}");
+    let (one, max) = (
+        &*format!("1.{zeros}"),
+        &*format!("18446744073709551615.{zeros}"),
+    );
+    let exact = &*format!("9007199254740993.{zeros}");
+    check(["18446744073709551615", "1"], QUARANTINE, [max, one]);
+    check(["1", "18446744073709551615"], WIDEN, [one, max]);
     check(
-        &["18446744073709551615", "1"],
-        quarantine,
-        ColumnType::Decimal,
-        &[&max, &format!("1.{zeros}")],
-        0,
+        ["9007199254740993", "0.5"],
+        WIDEN,
+        [exact, "0.500000000000000000"],
     );
     check(
-        &["1", "9223372036854775808"],
-        quarantine,
-        ColumnType::Int64,
-        &["1"],
-        1,
+        ["0.1", "9007199254740993"],
+        WIDEN,
+        ["0.100000000000000000", exact],
     );
     check(
-        &["1", "18446744073709551615"],
-        widen,
-        ColumnType::Decimal,
-        &[&format!("1.{zeros}"), &max],
-        0,
+        ["0.001", "9007199254740993"],
+        WIDEN,
+        ["0.001000000000000000", exact],
     );
-    check(
-        &["9007199254740993", "0.5"],
-        widen,
-        ColumnType::Decimal,
-        &[&format!("9007199254740993.{zeros}"), "0.500000000000000000"],
-        0,
-    );
-    check(
-        &["0.1", "9007199254740993"],
-        widen,
-        ColumnType::Decimal,
-        &["0.100000000000000000", &format!("9007199254740993.{zeros}")],
-        0,
-    );
-    check(
-        &["1e-30", "9007199254740993"],
-        widen,
-        ColumnType::Utf8,
-        &["1e-30", "9007199254740993"],
-        0,
-    );
-    check(
-        &["0.001", "9007199254740993"],
-        widen,
-        ColumnType::Decimal,
-        &["0.001000000000000000", &format!("9007199254740993.{zeros}")],
-        0,
-    );
-    check(
-        &["1e400", "1"],
-        quarantine,
-        ColumnType::Utf8,
-        &["1e400", "1"],
-        0,
-    );
-    check(&["1", "1e400"], widen, ColumnType::Utf8, &["1", "1e400"], 0);
-    check(
-        &["1.5", "1e400"],
-        quarantine,
-        ColumnType::Float64,
-        &["1.5"],
-        1,
-    );
-    check(
-        &["1", "-0"],
-        quarantine,
-        ColumnType::Float64,
-        &["1.0", "-0.0"],
-        0,
-    );
-    check(
-        &["1.5", "\"NaN\""],
-        quarantine,
-        ColumnType::Float64,
-        &["1.5"],
-        1,
-    );
-    check(&["true", "1"], quarantine, ColumnType::Bool, &["true"], 1);
-    check(&["1", "true"], widen, ColumnType::Utf8, &["1", "true"], 0);
+    let integers = ["1", "9223372036854775808"];
+    check_numbers((&integers, QUARANTINE), ColumnType::Int64, &["1"], 1);
+    let tiny = ["1e-30", "9007199254740993"];
+    check_numbers((&tiny, WIDEN), ColumnType::Utf8, &tiny, 0);
+}
+
+#[test]
+fn numbers_beyond_floats_are_text_and_values_of_other_types_are_decided_by_the_contract() {
+    let check = check_numbers;
+    let huge = ["1e400", "1"];
+    check((&huge, QUARANTINE), ColumnType::Utf8, &huge, 0);
+    let huge = ["1", "1e400"];
+    check((&huge, WIDEN), ColumnType::Utf8, &huge, 0);
+    let float = ColumnType::Float64;
+    check((&["1.5", "1e400"], QUARANTINE), float, &["1.5"], 1);
+    check((&["1", "-0"], QUARANTINE), float, &["1.0", "-0.0"], 0);
+    check((&["1.5", "\"NaN\""], QUARANTINE), float, &["1.5"], 1);
+    check((&["true", "1"], QUARANTINE), ColumnType::Bool, &["true"], 1);
+    let mixed = ["1", "true"];
+    check((&mixed, WIDEN), ColumnType::Utf8, &mixed, 0);
 }
 
 #[test]

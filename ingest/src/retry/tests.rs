@@ -53,89 +53,98 @@ async fn transient_failures_are_tried_again_with_bounded_backoff() {
     );
 }
 
-#[tokio::test(start_paused = true)]
-async fn what_comes_before_another_try_is_told_while_it_lasts() {
-    let told = async |what: &str, cause: HttpCause, again: Again, base_ms: u64| {
-        let context = testing::context();
-        let settings = RetryConfig {
-            base_ms,
-            ..RetryConfig::default()
-        };
-        let mut retry = Retry::new("quotes", &settings, &context).unwrap();
-        let failed = || Failure {
-            error: Box::new(Error::Http {
-                url: "http://api.example:81/v1?q=1".into(),
-                cause,
-                what: what.to_owned(),
-                advice: "wait".into(),
-            }),
-            again,
-        };
-        let mut tries = 0;
-        let run = retry.run(|| {
-            tries += 1;
-            let done = if tries == 1 { Err(failed()) } else { Ok(()) };
-            std::future::ready(done)
-        });
-        let mut run = std::pin::pin!(run);
-        assert!(futures::poll!(&mut run).is_pending());
-        let meter = context.meters.of("quotes");
-        let waits_for = meter.read().waits_for.unwrap();
-        run.await.unwrap();
-        let reading = meter.read();
-        assert_eq!((reading.waits_for, reading.retries), (None, 1));
-        let cause = reading.waited.into_iter().find(|(_, time)| !time.is_zero());
-        (waits_for, cause.unwrap().0)
+/// Fails one try in this way. Returns the wait that the meter shows before the next try, and its
+/// cause as the meter has counted it.
+async fn wait_before_retry(
+    what: &str,
+    cause: HttpCause,
+    again: Again,
+    base_ms: u64,
+) -> (String, Cause) {
+    let context = testing::context();
+    let settings = RetryConfig {
+        base_ms,
+        ..RetryConfig::default()
     };
-    let minute = Again::After(Duration::from_secs(60));
-    let limited = "the server answered 429 Too Many Requests: `slow down`";
-    let asked = |what: &str| (what.to_owned(), Cause::Asked);
-    assert_eq!(
-        told(limited, HttpCause::Status(429), minute, 0).await,
-        asked("429 until 08:50:37 UTC")
-    );
-    assert_eq!(
-        told(
-            "its host asked for a wait in an earlier response",
-            HttpCause::Other,
-            minute,
-            0
-        )
-        .await,
-        asked("api.example:81 asked for a delay until 08:50:37 UTC")
-    );
-    let (busy, cause) = told(
+    let mut retry = Retry::new("quotes", &settings, &context).unwrap();
+    let failed = || Failure {
+        error: Box::new(Error::Http {
+            url: "http://api.example:81/v1?q=1".into(),
+            cause,
+            what: what.to_owned(),
+            advice: "wait".into(),
+        }),
+        again,
+    };
+    let mut tries = 0;
+    let run = retry.run(|| {
+        tries += 1;
+        let done = if tries == 1 { Err(failed()) } else { Ok(()) };
+        std::future::ready(done)
+    });
+    let mut run = std::pin::pin!(run);
+    assert!(futures::poll!(&mut run).is_pending());
+    let meter = context.meters.of("quotes");
+    let waits_for = meter.read().waits_for.unwrap();
+    run.await.unwrap();
+    let reading = meter.read();
+    assert_eq!((reading.waits_for, reading.retries), (None, 1));
+    let cause = reading.waited.into_iter().find(|(_, time)| !time.is_zero());
+    (waits_for, cause.unwrap().0)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_delay_that_a_server_asked_for_is_shown_with_its_end() {
+    let check = async |what: &str, cause: HttpCause, expected: &str| {
+        let minute = Again::After(Duration::from_secs(60));
+        let shown = wait_before_retry(what, cause, minute, 0).await;
+        assert_eq!(shown, (expected.to_owned(), Cause::Asked));
+    };
+    check(
+        "the server answered 429 Too Many Requests: `slow down`",
+        HttpCause::Status(429),
+        "429 until 08:50:37 UTC",
+    )
+    .await;
+    check(
+        "its host asked for a wait in an earlier response",
+        HttpCause::Other,
+        "api.example:81 asked for a delay until 08:50:37 UTC",
+    )
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_backoff_is_shown_with_its_reason_and_the_next_try() {
+    let check = async |what: &str, cause: HttpCause, begin: &str, expected: Cause| {
+        let (shown, cause) = wait_before_retry(what, cause, Again::Backoff, 60_000).await;
+        assert!(
+            shown.starts_with(begin) && shown.ends_with(" s (try 2 of 8)"),
+            "{shown}"
+        );
+        assert_eq!(cause, expected);
+    };
+    check(
         "the server answered 503 Service Unavailable",
         HttpCause::Status(503),
-        Again::Backoff,
-        60_000,
+        "backoff after 503: ",
+        Cause::Backoff,
     )
     .await;
-    assert!(
-        busy.starts_with("backoff after 503: ") && busy.ends_with(" s (try 2 of 8)"),
-        "{busy}"
-    );
-    assert_eq!(cause, Cause::Backoff);
-    let (down, cause) = told(
+    check(
         "its host failed 10 times in a row",
         HttpCause::CircuitOpen,
-        Again::Backoff,
-        60_000,
+        "circuit of api.example:81 open: ",
+        Cause::Circuit,
     )
     .await;
-    assert!(
-        down.starts_with("circuit of api.example:81 open: ") && down.ends_with(" s (try 2 of 8)"),
-        "{down}"
-    );
-    assert_eq!(cause, Cause::Circuit);
-    let (lost, _) = told(
+    check(
         "the connection failed",
         HttpCause::Other,
-        Again::Backoff,
-        60_000,
+        "backoff after a failure: ",
+        Cause::Backoff,
     )
     .await;
-    assert!(lost.starts_with("backoff after a failure: "), "{lost}");
 }
 
 #[test]

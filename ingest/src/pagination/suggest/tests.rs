@@ -101,80 +101,102 @@ fn headers_that_lead_on_are_found_before_bodies() {
     check("?", &[("link", last)], "[{\"id\":1}]", "", "no next page");
 }
 
+/// Checks the settings that a body suggests.
+fn check_body(body: &str, line: &str) {
+    let shown = found("?", &[], body).pagination.unwrap_or_default();
+    assert_eq!(shown, line, "{body}");
+}
+
 #[test]
-fn urls_and_cursors_in_bodies_are_found_by_their_names() {
-    let url =
-        |path: &str| format!("pagination = {{ type = \"next_url\", next_path = \"{path}\" }}");
-    let cursor = |param: &str, path: &str| {
-        format!(
-            "pagination = {{ type = \"cursor\", cursor_param = \"{param}\", cursor_path = \"{path}\" }}"
-        )
+fn urls_in_bodies_are_found_by_their_names() {
+    let check = |body: &str, path: &str| {
+        let line = format!("pagination = {{ type = \"next_url\", next_path = \"{path}\" }}");
+        check_body(body, &line);
     };
-    for (body, line) in [
-        (
-            r#"{"results": [{"a": 1}], "next": "https://h.example/?page=2"}"#,
-            url("next"),
-        ),
-        (
-            r#"{"data": [{"a": 1}], "links": {"self": "/a", "next": "/b?p=2"}}"#,
-            url("links.next"),
-        ),
-        (
-            r#"{"data": [{"a": 1}], "_links": {"next": {"href": "?p=2"}}}"#,
-            url("_links.next.href"),
-        ),
-        (
-            r#"{"value": [{"a": 1}], "@odata.nextLink": "https://h.example/x"}"#,
-            url(r"@odata\\.nextLink"),
-        ),
+    check(
+        r#"{"results": [{"a": 1}], "next": "https://h.example/?page=2"}"#,
+        "next",
+    );
+    check(
+        r#"{"data": [{"a": 1}], "links": {"self": "/a", "next": "/b?p=2"}}"#,
+        "links.next",
+    );
+    check(
+        r#"{"data": [{"a": 1}], "_links": {"next": {"href": "?p=2"}}}"#,
+        "_links.next.href",
+    );
+    check(
+        r#"{"value": [{"a": 1}], "@odata.nextLink": "https://h.example/x"}"#,
+        r"@odata\\.nextLink",
+    );
+    // Fields of a record do not belong to the page.
+    check_body(
+        r#"{"items": [{"a": 1, "next": "/b", "next_cursor": "x"}]}"#,
+        "",
+    );
+    check_body(r#"{"items": [{"a": 1}], "next": null}"#, "");
+}
+
+#[test]
+fn cursors_in_bodies_are_found_by_their_names() {
+    for (body, param, path) in [
         (
             r#"{"data": [{"a": 1}], "paging": {"next": "abc"}}"#,
-            cursor("cursor", "paging.next"),
+            "cursor",
+            "paging.next",
         ),
         (
             r#"{"items": [{"a": 1}], "nextPageToken": "abc"}"#,
-            cursor("pageToken", "nextPageToken"),
+            "pageToken",
+            "nextPageToken",
         ),
         (
             r#"{"items": [{"a": 1}], "meta": {"next_page_token": "x"}}"#,
-            cursor("page_token", "meta.next_page_token"),
+            "page_token",
+            "meta.next_page_token",
         ),
         (
             r#"{"items": [{"a": 1}], "NextToken": "abc"}"#,
-            cursor("NextToken", "NextToken"),
+            "NextToken",
+            "NextToken",
         ),
         (
             r#"{"items": [{"a": 1}], "next_cursor": 17}"#,
-            cursor("cursor", "next_cursor"),
+            "cursor",
+            "next_cursor",
         ),
         (
             r#"{"items": [{"a": 1}], "pageInfo": {"endCursor": "abc"}}"#,
-            cursor("after", "pageInfo.endCursor"),
+            "after",
+            "pageInfo.endCursor",
         ),
         // The surest name counts, not the first one.
         (
             r#"{"items": [{"a": 1}], "cursor": "a", "next_cursor": "b"}"#,
-            cursor("cursor", "next_cursor"),
+            "cursor",
+            "next_cursor",
         ),
         // Empty, but in the place of a longer list's cursor.
         (
             r#"{"items": [{"a": 1}], "next_cursor": ""}"#,
-            cursor("cursor", "next_cursor"),
+            "cursor",
+            "next_cursor",
         ),
         (
             r#"{"items": [{"a": 1}], "next_cursor": null}"#,
-            cursor("cursor", "next_cursor"),
+            "cursor",
+            "next_cursor",
         ),
-        // Fields of a record do not belong to the page.
-        (
-            r#"{"items": [{"a": 1, "next": "/b", "next_cursor": "x"}]}"#,
-            String::new(),
-        ),
-        (r#"{"items": [{"a": 1}], "next": null}"#, String::new()),
     ] {
-        let shown = found("?", &[], body).pagination.unwrap_or_default();
-        assert_eq!(shown, line, "{body}");
+        let line = format!(
+            "pagination = {{ type = \"cursor\", cursor_param = \"{param}\", cursor_path = \"{path}\" }}"
+        );
+        check_body(body, &line);
     }
+}
+
+#[test]
+fn the_number_of_the_next_page_in_a_body_is_found_by_its_name() {
     let line = "pagination = { type = \"page\", page_param = \"page\" }";
     check(
         "?",
