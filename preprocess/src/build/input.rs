@@ -15,7 +15,7 @@ use crate::{
     sql::{self, Query},
 };
 
-/// What a build reads: sources at their log positions, the query over them and the columns of the rows.
+/// Input of a build: sources at their log positions, the query over them and the columns of the rows.
 pub(super) struct BuildInput {
     /// Hash of all inputs of the dataset, its configuration included.
     pub(super) hash: Hash128,

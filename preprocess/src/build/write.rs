@@ -189,7 +189,7 @@ struct WriteTotals {
 }
 
 impl WriteTotals {
-    /// Adds the `rows` of a split, all of which were written.
+    /// Adds the `rows` of a split once all of them were written.
     fn add(&mut self, split: Split, rows: &mut RowWriter<'_>) {
         let place = usize::from(code(split));
         self.texts[place] = rows.texts;

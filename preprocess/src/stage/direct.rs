@@ -292,7 +292,7 @@ impl<'a> DirectPass<'a> {
     }
 }
 
-/// Pieces without copies of rows.
+/// Pieces without duplicates.
 struct DistinctRows {
     pieces: Pieces,
     /// Rows of each split.
