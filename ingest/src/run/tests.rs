@@ -3,6 +3,7 @@ mod canary;
 mod changed;
 mod children;
 mod clocks;
+mod contract;
 mod ends;
 mod for_each;
 mod images;

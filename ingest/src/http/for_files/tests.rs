@@ -1,3 +1,5 @@
+//! Requests of files, beside the promises that `run::tests::contract` holds every source to.
+
 use std::{
     collections::HashSet,
     sync::{Arc, Mutex},
@@ -5,26 +7,19 @@ use std::{
 
 use axum::{
     Router,
-    body::Body,
     extract::State,
     http::{HeaderMap, Method, StatusCode, Uri},
     response::{IntoResponse, Response},
 };
-use feedline_schemas::{
-    config::{PipelineConfig, load},
-    report::IngestReport,
-};
+use feedline_schemas::{config::load, report::IngestReport};
 use feedline_storage::Store;
-use tokio::time::Instant;
 
 use crate::{context::Context, error::Error, http::testing::context, run::ingest};
 
 /// A request that a server has received.
 #[derive(Clone, Debug)]
 struct Received {
-    at: Instant,
     method: Method,
-    path: String,
     token: Option<String>,
 }
 
@@ -71,31 +66,11 @@ async fn respond(
     let path = uri.path().to_owned();
     let token = headers.get("x-token");
     let token = token.map(|value| value.to_str().unwrap().to_owned());
-    let count = {
-        let mut seen = seen.lock().unwrap();
-        seen.push(Received {
-            at: Instant::now(),
-            method: method.clone(),
-            path: path.clone(),
-            token,
-        });
-        seen.iter().filter(|received| received.path == path).count()
-    };
+    seen.lock().unwrap().push(Received { method, token });
     let kind = path.trim_start_matches('/').split(['-', '.']).next();
     match kind.unwrap() {
         "missing" => StatusCode::NOT_FOUND.into_response(),
         "secret" if !headers.contains_key("x-token") => StatusCode::UNAUTHORIZED.into_response(),
-        "busy" if count == 1 => {
-            (StatusCode::TOO_MANY_REQUESTS, [("retry-after", "3")], "").into_response()
-        }
-        "later" => (
-            StatusCode::SERVICE_UNAVAILABLE,
-            [("retry-after", "9999")],
-            "",
-        )
-            .into_response(),
-        "broken" if count < 3 => StatusCode::INTERNAL_SERVER_ERROR.into_response(),
-        "dead" => StatusCode::INTERNAL_SERVER_ERROR.into_response(),
         "moved" => {
             let to = uri.path().trim_start_matches("/moved-").replace("..", ":");
             (
@@ -105,98 +80,26 @@ async fn respond(
             )
                 .into_response()
         }
-        "used" if count == 1 => {
-            let quota = [("x-ratelimit-remaining", "0"), ("x-ratelimit-reset", "5")];
-            (quota, ROWS).into_response()
-        }
-        // Announces more than it sends.
-        "cut" if method == Method::GET && count < 4 => Response::builder()
-            .header("content-length", ROWS.len())
-            .body(Body::from_stream(futures::stream::iter([Ok::<
-                _,
-                std::io::Error,
-            >(
-                "a,b\n1"
-            )])))
-            .unwrap(),
         _ => ROWS.into_response(),
     }
 }
 
 /// The text of a source of one file.
-fn source(name: &str, url: &str, more: &str) -> String {
+fn source(url: &str, more: &str) -> String {
     format!(
-        "[[source]]\nname = \"{name}\"\ntype = \"files\"\nurl = \"{url}\"\n\
+        "[[source]]\nname = \"s\"\ntype = \"files\"\nurl = \"{url}\"\n\
          retry = {{ base_ms = 1, cap_ms = 2, max_tries = 3 }}\n{more}\n"
     )
 }
 
-fn config(sources: &[String]) -> PipelineConfig {
-    let text = format!("[pipeline]\nname = \"p\"\n{}", sources.concat());
-    load("p.toml", &text, &[]).unwrap().config
-}
-
-async fn bring(sources: &[String]) -> Result<IngestReport, Error> {
+async fn bring_one(server: &Server, file: &str, more: &str) -> Result<IngestReport, Error> {
+    let source = source(&format!("{}/{file}", server.url), more);
+    let text = format!("[pipeline]\nname = \"p\"\n{source}");
     let context = Context {
         root: Store::memory(),
         ..context()
     };
-    ingest(&config(sources), None, &context).await
-}
-
-async fn bring_one(server: &Server, file: &str, more: &str) -> Result<IngestReport, Error> {
-    bring(&[source("s", &format!("{}/{file}", server.url), more)]).await
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_file_waits_as_long_as_its_server_asks_for_and_counts_the_retry() {
-    let server = Server::start().await;
-    let report = bring_one(&server, "busy.csv", "").await.unwrap();
-    assert_eq!(report.rows, 2);
-    let received = server.received();
-    assert!(received[1].at - received[0].at >= std::time::Duration::from_secs(3));
-    assert_eq!(report.sources[0].retries, 1);
-    assert_eq!(report.sources[0].requests, received.len() as u64);
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_used_up_quota_holds_the_next_request() {
-    let server = Server::start().await;
-    let report = bring_one(&server, "used.csv", "").await.unwrap();
-    assert_eq!(report.rows, 2);
-    let received = server.received();
-    assert!(received[1].at - received[0].at >= std::time::Duration::from_secs(5));
-}
-
-#[tokio::test]
-async fn a_longer_wait_defers_the_run() {
-    let server = Server::start().await;
-    let error = bring_one(&server, "later.csv", "").await.unwrap_err();
-    assert!(matches!(error, Error::Deferred { .. }), "{error}");
-    let error = error.to_string();
-    assert!(
-        error.contains("9999 s") && error.contains("`retry.max_wait_s`"),
-        "{error}"
-    );
-    assert_eq!(server.received().len(), 1);
-}
-
-#[tokio::test]
-async fn tries_are_those_of_the_configuration() {
-    let server = Server::start().await;
-    let report = bring_one(&server, "broken.csv", "").await.unwrap();
-    assert_eq!((report.rows, report.sources[0].retries), (2, 2));
-    let error = bring_one(&server, "dead.csv", "").await.unwrap_err();
-    assert!(matches!(error, Error::Http { .. }), "{error}");
-    let error = error.to_string();
-    for part in ["/dead.csv", "500", "the last of 3 tries"] {
-        assert!(error.contains(part), "{error}");
-    }
-    let dead = server.received();
-    assert_eq!(dead.iter().filter(|r| r.path == "/dead.csv").count(), 3);
-    // A body that ends early is read again.
-    let report = bring_one(&server, "cut.csv", "").await.unwrap();
-    assert_eq!(report.rows, 2);
+    ingest(&load("p.toml", &text, &[]).unwrap().config, None, &context).await
 }
 
 #[tokio::test]
@@ -211,22 +114,6 @@ async fn a_missing_file_is_not_asked_for_again() {
     let methods: Vec<Method> = server.received().iter().map(|r| r.method.clone()).collect();
     let kinds: HashSet<&Method> = methods.iter().collect();
     assert_eq!(methods.len(), kinds.len(), "{methods:?}");
-}
-
-#[tokio::test(start_paused = true)]
-async fn sources_of_one_host_share_its_rate() {
-    let server = Server::start().await;
-    let limits = "limits = { requests_per_s = 0.5 }";
-    let files = ["one.csv", "two.csv"];
-    let sources = files.map(|file| source(&file[..3], &format!("{}/{file}", server.url), limits));
-    let report = bring(&sources).await.unwrap();
-    assert_eq!(report.rows, 4);
-    let received = server.received();
-    assert!(received.len() >= 4, "{received:?}");
-    for pair in received.windows(2) {
-        let gap = (pair[1].at - pair[0].at).as_secs_f64();
-        assert!(gap > 1.9, "{gap} s between {pair:?}");
-    }
 }
 
 #[tokio::test]
