@@ -151,54 +151,8 @@ pub(crate) fn open(
             "it is {format} by its first bytes, and no CSV file: give it the ending of its format, or save it as CSV"
         ));
     }
-    let mark = Encoding::for_bom(&sample);
-    let wanted = encoding(config).map_err(|e| e.to_string())?;
-    let encoding = match (mark, wanted) {
-        (Some((marked, _)), _) => {
-            let wide = [UTF_16LE, UTF_16BE];
-            let is_wanted = wanted.is_some_and(|wanted| {
-                wanted == marked || wide.contains(&wanted) && wide.contains(&marked)
-            });
-            if !is_wanted && (marked != UTF_8 || wanted.is_some()) {
-                let message = format!(
-                    "`{name}` begins with a byte order mark of {} and is decoded from it",
-                    marked.name()
-                );
-                notices.push("csv_encoding", "csv.encoding", message);
-            }
-            marked
-        }
-        (None, wanted) => wanted.unwrap_or(UTF_8),
-    };
-    let mut base_byte = (encoding == UTF_8).then_some(0);
-    let mut text: Text = if encoding == UTF_8 {
-        if wanted.is_none() && looks_wide(&sample) {
-            return Err(
-                "every other byte of it is zero, as in UTF-16 without a byte order mark: set `csv.encoding` to `utf-16le` or `utf-16be`"
-                    .into(),
-            );
-        }
-        let skipped = if mark.is_some() { 3 } else { 0 };
-        base_byte = Some(skipped as u64);
-        Box::new(Cursor::new(sample[skipped..].to_vec()).chain(reader))
-    } else {
-        Box::new(decoded(Cursor::new(sample).chain(reader), encoding))
-    };
-    if config.skip_rows > 0 {
-        let mut lines = BufReader::new(text);
-        for number in 1..=config.skip_rows {
-            let mut line = Vec::new();
-            let read = (&mut lines).take(LINE).read_until(b'\n', &mut line);
-            let read = read.map_err(|e| e.to_string())? as u64;
-            if read == LINE {
-                return Err(format!(
-                    "line {number}, which `csv.skip_rows` passes over, is longer than 1 MiB; lower it"
-                ));
-            }
-            base_byte = base_byte.map(|byte| byte + read);
-        }
-        text = Box::new(lines);
-    }
+    let (text, base_byte) = decode(sample, reader, config, name, notices)?;
+    let (text, base_byte) = skip_lines(text, config.skip_rows, base_byte)?;
     let (sample, rest) = peek(text)?;
     let is_whole = sample.len() < SAMPLE;
     let mut dialect = Dialect {
@@ -214,22 +168,94 @@ pub(crate) fn open(
         base_line: config.skip_rows,
     };
     if delimiters.configured.is_none() {
-        dialect.delimiter = match by_known_columns(&sample, &dialect, delimiters.known_columns) {
-            Some(delimiter) => {
-                if delimiter != delimiters.usual {
-                    let message = format!(
-                        "`{name}` is read with the delimiter `{}`, which splits its header into known columns; `{}` does not",
-                        shown(delimiter),
-                        shown(delimiters.usual)
-                    );
-                    notices.push("csv_delimiter", "csv.delimiter", message);
-                }
-                delimiter
-            }
+        let known = by_known_columns(&sample, &dialect, delimiters.known_columns);
+        dialect.delimiter = match known {
+            Some(delimiter) => delimiter,
             None => sniff(&sample, is_whole, &dialect, name, notices)?,
         };
+        if known.is_some_and(|known| known != delimiters.usual) {
+            let message = format!(
+                "`{name}` is read with the delimiter `{}`, which splits its header into known columns; `{}` does not",
+                shown(dialect.delimiter),
+                shown(delimiters.usual)
+            );
+            notices.push("csv_delimiter", "csv.delimiter", message);
+        }
     }
     Ok((Box::new(Cursor::new(sample).chain(rest)), dialect))
+}
+
+/// The text of a file that begins with `sample`, behind its byte order mark, and the offset of its
+/// first byte in the file; `None` for another encoding than UTF-8.
+fn decode(
+    sample: Vec<u8>,
+    rest: Text,
+    config: &CsvConfig,
+    name: &str,
+    notices: &Notices,
+) -> Result<(Text, Option<u64>), String> {
+    let mark = Encoding::for_bom(&sample).map(|(marked, _)| marked);
+    let wanted = encoding(config).map_err(|e| e.to_string())?;
+    if let Some(marked) = mark {
+        note_mark(marked, wanted, name, notices);
+    }
+    let encoding = mark.or(wanted).unwrap_or(UTF_8);
+    if encoding != UTF_8 {
+        let all = Cursor::new(sample).chain(rest);
+        return Ok((Box::new(decoded(all, encoding)), None));
+    }
+    if wanted.is_none() && looks_wide(&sample) {
+        return Err(
+            "every other byte of it is zero, as in UTF-16 without a byte order mark: set `csv.encoding` to `utf-16le` or `utf-16be`"
+                .into(),
+        );
+    }
+    let skipped = if mark.is_some() { 3 } else { 0 };
+    let text = Cursor::new(sample[skipped..].to_vec()).chain(rest);
+    Ok((Box::new(text), Some(skipped as u64)))
+}
+
+/// Reports that the byte order mark decides, unless it is of the `wanted` encoding or of UTF-8.
+fn note_mark(
+    marked: &'static Encoding,
+    wanted: Option<&'static Encoding>,
+    name: &str,
+    notices: &Notices,
+) {
+    let wide = [UTF_16LE, UTF_16BE];
+    let is_wanted = wanted
+        .is_some_and(|wanted| wanted == marked || wide.contains(&wanted) && wide.contains(&marked));
+    if !is_wanted && (marked != UTF_8 || wanted.is_some()) {
+        let message = format!(
+            "`{name}` begins with a byte order mark of {} and is decoded from it",
+            marked.name()
+        );
+        notices.push("csv_encoding", "csv.encoding", message);
+    }
+}
+
+/// The text behind its first `count` lines, and the offset of its first byte.
+fn skip_lines(
+    text: Text,
+    count: u64,
+    mut base_byte: Option<u64>,
+) -> Result<(Text, Option<u64>), String> {
+    if count == 0 {
+        return Ok((text, base_byte));
+    }
+    let mut lines = BufReader::new(text);
+    for number in 1..=count {
+        let mut line = Vec::new();
+        let read = (&mut lines).take(LINE).read_until(b'\n', &mut line);
+        let read = read.map_err(|e| e.to_string())? as u64;
+        if read == LINE {
+            return Err(format!(
+                "line {number}, which `csv.skip_rows` passes over, is longer than 1 MiB; lower it"
+            ));
+        }
+        base_byte = base_byte.map(|byte| byte + read);
+    }
+    Ok((Box::new(lines), base_byte))
 }
 
 /// `reader` from the middle of a file on, as text.

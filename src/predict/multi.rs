@@ -191,24 +191,21 @@ impl PredictParts {
             Some(config) => Some(ImageDecoder::new(config.clone())?),
             None => None,
         };
-        let lacks = |part: &str, reads: bool, is_there: bool| {
+        let has_part = |part: &str, reads: bool, is_there: bool| {
+            let run = predictor.run();
             anyhow::ensure!(
                 is_there || !reads,
-                "run `{}` reads {part}, and the dataset has none now; choose another run with `--run`",
-                predictor.run()
+                "run `{run}` reads {part}, and the dataset has none now; choose another run with `--run`"
             );
             Ok(())
         };
-        lacks("images", decoder.is_some(), self.images.is_some())?;
-        lacks(
-            "texts",
-            predictor.text_length().is_some(),
-            self.encoder.is_some(),
-        )?;
+        let reads_texts = predictor.text_length().is_some();
+        has_part("images", decoder.is_some(), self.images.is_some())?;
+        has_part("texts", reads_texts, self.encoder.is_some())?;
         let mut reading = self.reading;
         let kept = std::mem::take(&mut reading.keep);
         let columns = PartColumns {
-            text: self.encoder.filter(|_| predictor.text_length().is_some()),
+            text: self.encoder.filter(|_| reads_texts),
             image: self.images.zip(decoder),
         };
         reading.keep = columns.names().into_iter().chain(kept.clone()).collect();

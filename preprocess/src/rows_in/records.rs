@@ -27,7 +27,7 @@ pub(super) struct Records {
     inputs_met: bool,
 }
 
-/// Where the wanted columns are.
+/// Places of the wanted columns.
 enum Columns {
     /// In a table.
     Table {

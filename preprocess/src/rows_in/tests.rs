@@ -887,10 +887,10 @@ fn with(column: &str, value: &Value) -> Vec<(&'static str, Value)> {
     cells.map(cell).collect()
 }
 
-#[test]
-fn objects_with_values_that_could_not_land_are_set_aside_as_ingest_does() {
+/// Values of objects, and the outcome of each.
+fn object_cases() -> Vec<Case> {
     use Outcome::{Conflict, Is, Missing, Unused};
-    let cases: Vec<Case> = vec![
+    vec![
         ("paid", json!(true), Is(1.0)),
         (
             "paid",
@@ -962,7 +962,12 @@ fn objects_with_values_that_could_not_land_are_set_aside_as_ingest_does() {
         ("code", json!(7), Is(7.0)),
         ("note", json!("x"), Unused),
         ("note", json!([true]), Unused),
-    ];
+    ]
+}
+
+#[test]
+fn objects_with_values_that_could_not_land_are_set_aside_as_ingest_does() {
+    let cases = object_cases();
     let line = |(column, value, _): &Case| {
         let object: serde_json::Map<String, Value> = with(column, value)
             .into_iter()
@@ -1060,13 +1065,13 @@ fn parquet_with(name: &str, column: ArrayRef) -> Vec<u8> {
     writer.into_inner().unwrap()
 }
 
-#[test]
-fn cells_of_parquet_that_could_not_land_are_set_aside_as_ingest_does() {
+/// Columns of Parquet, and the outcome of each cell.
+fn parquet_cases() -> Vec<(ArrayRef, Vec<Case>)> {
     use Outcome::{Conflict, Is, Missing, Unused};
     let texts = |texts: &[&str]| -> ArrayRef { Arc::new(StringArray::from(texts.to_vec())) };
     let ints: ArrayRef = Arc::new(Int64Array::from(vec![Some(2), Some(0), None]));
     let bools: ArrayRef = Arc::new(BooleanArray::from(vec![true]));
-    let files: Vec<(ArrayRef, Vec<Case>)> = vec![
+    vec![
         (
             texts(&["false", "True"]),
             vec![
@@ -1138,8 +1143,12 @@ fn cells_of_parquet_that_could_not_land_are_set_aside_as_ingest_does() {
         ),
         (texts(&["12 EUR"]), vec![("code", json!("12 EUR"), Missing)]),
         (bools, vec![("note", json!(true), Unused)]),
-    ];
-    for (column, cases) in files {
+    ]
+}
+
+#[test]
+fn cells_of_parquet_that_could_not_land_are_set_aside_as_ingest_does() {
+    for (column, cases) in parquet_cases() {
         let bytes = parquet_with(cases[0].0, column);
         let read = read_orders(FileFormat::Parquet, bytes, &[]);
         check_orders(FileFormat::Parquet, &read, &cases);
