@@ -231,8 +231,12 @@ impl Batch {
         let mut decisions = closed.decisions;
         decisions.extend(deciding.repaired);
         let mut warnings = self.warnings;
-        let cut = contract::cut_warning(&decisions);
-        for warning in contract::image_warnings(&decisions).into_iter().chain(cut) {
+        let others = [
+            contract::cut_warning(&decisions),
+            contract::alike_warning(&closed.schema.columns, &closed.presence),
+        ];
+        let all = contract::image_warnings(&decisions).into_iter();
+        for warning in all.chain(others.into_iter().flatten()) {
             replace_warning(&mut warnings, warning);
         }
         Ok(Decided {

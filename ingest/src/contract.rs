@@ -33,6 +33,7 @@
 //! The contract decides about a batch in record order, before any of it is written. A rejected
 //! record leaves no trace in the schema. The last schema of the batch applies to its entire file.
 
+mod alike_columns;
 mod close;
 mod copy;
 mod cut_digits;
@@ -60,6 +61,7 @@ use feedline_schemas::{
 };
 
 pub(crate) use self::{
+    alike_columns::alike_warning,
     cut_digits::{DIGITS_CUT, cut_warning},
     dates::{Dates, FittingFormats, is_format, iso_micros},
     drift::ALARMS,

@@ -720,6 +720,30 @@ async fn files_land_once_and_new_ones_are_added() {
 }
 
 #[tokio::test]
+async fn a_column_that_files_name_differently_is_reported() {
+    let folder = tempfile::tempdir().unwrap();
+    let write = |name: &str, text: &str| std::fs::write(folder.path().join(name), text).unwrap();
+    write("1.csv", "id,Menge\n1,5\n2,6\n");
+    let config = pipeline(&format!("{}/*.csv", folder.path().display()));
+    let codes = |report: &IngestReport| -> Vec<String> {
+        let warnings = report.sources[0].warnings.iter();
+        warnings.map(|warning| warning.code.clone()).collect()
+    };
+    let root = Store::memory();
+    let first = ingest(&config, None, &context(&root)).await.unwrap();
+    assert!(codes(&first).is_empty(), "{first:#?}");
+    write("2.csv", "id,menge\n3,7\n");
+    // In a batch of its own, then in one batch with the first file.
+    for root in [root, Store::memory()] {
+        let report = ingest(&config, None, &context(&root)).await.unwrap();
+        assert!(
+            codes(&report).contains(&"columns_alike".to_owned()),
+            "{report:#?}"
+        );
+    }
+}
+
+#[tokio::test]
 async fn a_missing_file_is_a_configuration_error_with_its_key() {
     let error = ingest(
         &pipeline("/no/such/file.csv"),

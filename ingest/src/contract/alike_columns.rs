@@ -1,0 +1,110 @@
+//! Columns whose names differ only in case or separators, and that no record has together.
+//!
+//! Such a pair is mostly one column under two names: one file writes `Menge`, the next `menge`.
+
+use std::collections::BTreeMap;
+
+use feedline_schemas::{
+    commit::Presence,
+    record::{Column, system},
+    report::Warning,
+};
+
+/// Code of the warning.
+const COLUMNS_ALIKE: &str = "columns_alike";
+
+/// Most pairs that the warning names.
+const NAMED: usize = 5;
+
+/// The name without case, spaces and separators.
+fn folded(name: &str) -> String {
+    let letters = name.chars().filter(|c| !matches!(c, ' ' | '_' | '-'));
+    letters.flat_map(char::to_lowercase).collect()
+}
+
+/// The warning about pairs of `columns` that are alike and never in one record, if there are any.
+pub(crate) fn alike_warning(columns: &[Column], presence: &Presence) -> Option<Warning> {
+    let mut alike: BTreeMap<String, Vec<&str>> = BTreeMap::new();
+    let own = columns.iter().map(|column| column.name.as_str());
+    for name in own.filter(|name| !name.starts_with(system::PREFIX)) {
+        alike.entry(folded(name)).or_default().push(name);
+    }
+    let are_apart = |a: &str, b: &str| {
+        let (a, b) = (presence.missing(a).absent, presence.missing(b).absent);
+        a > 0 && b > 0 && a + b >= presence.rows
+    };
+    let mut pairs = Vec::new();
+    for names in alike.values() {
+        for (i, first) in names.iter().enumerate() {
+            let others = names[i + 1..].iter();
+            pairs.extend(others.filter(|b| are_apart(first, b)).map(|b| (*first, *b)));
+        }
+    }
+    if pairs.is_empty() {
+        return None;
+    }
+    let named = pairs.iter().take(NAMED);
+    let named: Vec<String> = named.map(|(a, b)| format!("`{a}` and `{b}`")).collect();
+    let more = match pairs.len().saturating_sub(NAMED) {
+        0 => String::new(),
+        more => format!(" and {more} more pairs"),
+    };
+    let message = format!(
+        "{}{more}: the names differ only in case or separators, and no record has both, so they may be one column that was renamed; each lands apart, with nulls where the other one has values. Rename it in the files and re-read them, or join both with coalesce(...) in `dataset.sql`; `contract.columns = \"freeze\"` stops a run at a new column",
+        named.join(", ")
+    );
+    Some(Warning::new(COLUMNS_ALIKE, message).with_key("contract.columns"))
+}
+
+#[cfg(test)]
+mod tests {
+    use feedline_schemas::{commit::Missing, record::ColumnType};
+
+    use super::*;
+
+    /// The warning of ten records, of which so many lack each column.
+    fn warning(columns: &[(&str, u64)]) -> Option<String> {
+        let missing = columns.iter().map(|(name, absent)| {
+            let missing = Missing {
+                absent: *absent,
+                null: 0,
+            };
+            ((*name).to_owned(), missing)
+        });
+        let presence = Presence {
+            rows: 10,
+            missing: missing.filter(|(_, missing)| missing.absent > 0).collect(),
+        };
+        let columns: Vec<Column> = columns
+            .iter()
+            .zip(1..)
+            .map(|((name, _), field_id)| Column {
+                field_id,
+                name: (*name).to_owned(),
+                r#type: ColumnType::Utf8,
+                whole: false,
+            })
+            .collect();
+        alike_warning(&columns, &presence).map(|warning| warning.message)
+    }
+
+    #[test]
+    fn a_column_under_two_names_is_reported() {
+        let message = warning(&[("Menge", 4), ("x", 0), ("menge", 6)]).unwrap();
+        assert!(
+            message.starts_with("`Menge` and `menge`: the names differ"),
+            "{message}"
+        );
+        let message = warning(&[("user_id", 5), ("User ID", 9), ("userId", 6)]).unwrap();
+        let pairs = "`user_id` and `User ID`, `user_id` and `userId`, `User ID` and `userId`:";
+        assert!(message.starts_with(pairs), "{message}");
+    }
+
+    #[test]
+    fn columns_of_one_record_are_two() {
+        assert_eq!(warning(&[("Menge", 0), ("menge", 0)]), None);
+        assert_eq!(warning(&[("Menge", 0), ("menge", 9)]), None);
+        assert_eq!(warning(&[("Menge", 3), ("menge", 6)]), None);
+        assert_eq!(warning(&[("a", 5), ("b", 5)]), None);
+    }
+}
