@@ -13,6 +13,7 @@ mod features;
 mod keys;
 mod leaks;
 mod message;
+pub(crate) mod precision;
 mod spelling;
 pub(crate) mod zone;
 

@@ -634,3 +634,35 @@ async fn texts_that_are_no_times_name_the_keys_that_say_how_they_are_written() {
         assert!(error.contains(part), "{error}");
     }
 }
+
+#[tokio::test]
+async fn integers_that_a_feature_rounds_are_reported_unless_a_step_scales_them() {
+    let root = Store::memory();
+    let columns = [("sec", Int64), ("n", Int64), ("y", Float64)];
+    let row = |i: u32| {
+        vec![
+            json!(1_700_000_001_u64 + u64::from(i)),
+            json!(i % 7),
+            json!(f64::from(i % 5)),
+        ]
+    };
+    let rows: Vec<Cells> = (0..200).map(row).collect();
+    LandingZone::new(&root, "a", &columns).batch(&rows).await;
+    for (step, is_rounded) in [("impute", true), ("standardize", false)] {
+        let dataset =
+            format!("sources = [\"a\"]\ntarget = \"y\"\nstep = [{{ type = \"{step}\" }}]\n");
+        build_with(&root, &dataset, 2).await.unwrap();
+        let manifest = read_manifest(&root.child("dataset")).await.unwrap();
+        let found = manifest.warnings.iter();
+        let found: Vec<&str> = found
+            .filter(|warning| warning.code == "integers_rounded")
+            .map(|warning| warning.message.as_str())
+            .collect();
+        assert_eq!(found.len(), usize::from(is_rounded), "{step} {found:?}");
+        assert!(
+            found
+                .iter()
+                .all(|m| m.contains("`sec` (") && !m.contains("`n`"))
+        );
+    }
+}

@@ -30,9 +30,9 @@ use crate::{
     profile::categories,
     sql::other_rows::Sight,
     stage::{Repeated, Staged},
-    system_columns,
+    steps, system_columns,
     typing::NanSeen,
-    warnings::{self, CutCategories},
+    warnings::{self, CutCategories, precision::RoundedIntegers},
 };
 
 /// Training rows of the first pass, before the check of all rows.
@@ -123,6 +123,7 @@ impl Build<'_> {
         found.extend(self.key_is_feature(staged, artefact));
         found.extend(self.made_of_other_rows(artefact));
         found.extend(Box::pin(self.identifiers(staged, artefact)).await?);
+        found.extend(Box::pin(self.rounded_integers(staged, artefact)).await?);
         found.extend(Box::pin(self.target_leakage(staged, artefact)).await?);
         found.extend(Box::pin(self.shifted(staged)).await?);
         found.extend(self.moved_classes(artefact).await?);
@@ -411,6 +412,42 @@ impl Build<'_> {
             }
         }
         Ok(warnings::look_like_identifiers(&unique, rows))
+    }
+
+    /// Warns of features whose integers a 32-bit float rounds, as far as no step scales them.
+    async fn rounded_integers(
+        &self,
+        staged: &Staged,
+        artefact: &TransformArtefact,
+    ) -> Result<Option<Warning>, Error> {
+        let is_as_landed = |name: &str| {
+            artefact.steps.iter().all(|step| match step {
+                FittedStep::Impute { .. } | FittedStep::Winsorize { .. } => true,
+                other => steps::column(other, name).is_none(),
+            })
+        };
+        let inputs = artefact.inputs.iter();
+        let inputs = inputs.filter(|input| input.kind == InputKind::Numeric);
+        let names: Vec<&str> = inputs
+            .map(|input| input.name.as_str())
+            .filter(|name| is_as_landed(name))
+            .collect();
+        if names.is_empty() {
+            return Ok(None);
+        }
+        let cells: Vec<Expr> = names.iter().map(|name| ident(*name)).collect();
+        let first = staged.frame(Split::Train)?.select(cells)?;
+        let first = Box::pin(first.limit(0, Some(FIRST_ROWS))?.collect()).await?;
+        let counted = names.into_iter().enumerate().map(|(at, name)| {
+            let mut counted = RoundedIntegers::default();
+            for batch in &first {
+                let cells = batch.column(at).as_primitive::<Float64Type>();
+                cells.iter().flatten().for_each(|cell| counted.add(cell));
+            }
+            (name, counted)
+        });
+        let counted: Vec<_> = counted.collect();
+        Ok(warnings::precision::integers_rounded(&counted))
     }
 
     /// Returns the warnings that depend on the written rows.
