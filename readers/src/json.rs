@@ -17,6 +17,7 @@
 //! Any other syntax error rejects the document.
 
 mod encoding;
+mod keys;
 mod leaves;
 mod number;
 mod record;
@@ -29,10 +30,11 @@ use std::collections::HashMap;
 use feedline_schemas::{config::JsonConfig, number::is_number};
 
 pub use self::{
+    keys::Keys,
     leaves::{Leaf, NoCell, Walk},
     number::number,
     record::JsonRecord,
-    tape::{Keys, NodeKind, Reader, Tape},
+    tape::{NodeKind, Reader, Tape},
     write::write_text,
 };
 use crate::value::{Fault, Value};

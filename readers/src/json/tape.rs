@@ -5,27 +5,12 @@
 //! knows the paths of earlier documents, and expects the keys of an object in the order of the
 //! object before.
 
-use std::{
-    collections::HashMap,
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
-    },
-};
+use std::sync::Arc;
 
-use feedline_schemas::{
-    config::JsonConfig,
-    record::{join_path, split_path},
-};
+use feedline_schemas::{config::JsonConfig, record::split_path};
 
-use super::{encoding, number, write_text};
+use super::{encoding, keys::Keys, number};
 use crate::value::Value;
-
-/// Paths that a reader knows at most; documents with more are read as trees.
-const MOST_KEYS: usize = 1 << 16;
-
-/// Objects with more keys than this find them by hash.
-const LINEAR_KEYS: usize = 16;
 
 /// Number of a path that is none.
 const NO_KEY: u32 = 0;
@@ -75,111 +60,6 @@ pub struct Tape {
     nodes: Vec<Node>,
     /// Paths of its nodes.
     pub keys: Arc<Keys>,
-}
-
-/// Paths, by number. The items of a list have one path together.
-#[derive(Clone, Debug)]
-pub struct Keys {
-    /// Numbers of one family mean the same; it only grows.
-    pub family: u64,
-    keys: Vec<Key>,
-}
-
-#[derive(Clone, Debug, Default)]
-struct Key {
-    above: u32,
-    name: Box<str>,
-    /// The name as canonical JSON writes it, with the colon.
-    written: Box<str>,
-    /// Path of the items, if it is a list.
-    item: u32,
-    below: Vec<u32>,
-    by_name: HashMap<Box<str>, u32>,
-}
-
-impl Default for Keys {
-    fn default() -> Self {
-        static FAMILIES: AtomicU64 = AtomicU64::new(0);
-        Self {
-            family: FAMILIES.fetch_add(1, Ordering::Relaxed),
-            keys: vec![Key::default()],
-        }
-    }
-}
-
-impl Keys {
-    fn key(&self, key: u32) -> &Key {
-        &self.keys[key as usize]
-    }
-
-    /// The path `key` as the name of a column.
-    pub fn name(&self, key: u32) -> &str {
-        &self.key(key).name
-    }
-
-    /// The last part of the path as canonical JSON writes it, with the colon.
-    pub fn written(&self, key: u32) -> &str {
-        &self.key(key).written
-    }
-
-    /// The path from `root` to `key` as a column is called.
-    pub fn column(&self, root: u32, key: u32) -> String {
-        let mut names = Vec::new();
-        let mut at = key;
-        while at != root {
-            names.push(self.name(at));
-            at = self.key(at).above;
-        }
-        join_path(names.into_iter().rev())
-    }
-
-    fn below(&self, above: u32, name: &str) -> Option<u32> {
-        let Key { below, by_name, .. } = self.key(above);
-        if below.len() > LINEAR_KEYS {
-            return by_name.get(name).copied();
-        }
-        below.iter().copied().find(|key| self.name(*key) == name)
-    }
-
-    fn push(&mut self, above: u32, name: &str) -> Option<u32> {
-        let new = u32::try_from(self.keys.len()).ok()?;
-        if self.keys.len() == MOST_KEYS {
-            return None;
-        }
-        let mut written = String::with_capacity(name.len() + 3);
-        write_text(name, &mut written);
-        written.push(':');
-        self.keys.push(Key {
-            above,
-            name: name.into(),
-            written: written.into(),
-            ..Key::default()
-        });
-        Some(new)
-    }
-
-    fn add(&mut self, above: u32, name: &str) -> Option<u32> {
-        let new = self.push(above, name)?;
-        let parent = &mut self.keys[above as usize];
-        parent.below.push(new);
-        if parent.below.len() > LINEAR_KEYS {
-            if parent.by_name.is_empty() {
-                let below = self.keys[above as usize].below.clone();
-                let names = below.iter().map(|key| (self.name(*key).into(), *key));
-                let names = names.collect();
-                self.keys[above as usize].by_name = names;
-            } else {
-                parent.by_name.insert(name.into(), new);
-            }
-        }
-        Some(new)
-    }
-
-    fn add_item(&mut self, list: u32) -> Option<u32> {
-        let new = self.push(list, "")?;
-        self.keys[list as usize].item = new;
-        Some(new)
-    }
 }
 
 /// Expectation of a reader for a path.
@@ -234,7 +114,7 @@ impl Reader {
     fn hint(&mut self, key: u32) -> &mut Hint {
         let key = key as usize;
         if self.hints.len() <= key {
-            self.hints.resize(self.keys.keys.len(), Hint::default());
+            self.hints.resize(self.keys.len(), Hint::default());
         }
         &mut self.hints[key]
     }
@@ -351,7 +231,7 @@ impl Scan<'_> {
     }
 
     fn list(&mut self, key: u32) -> Option<()> {
-        let mut item = self.reader.keys.key(key).item;
+        let mut item = self.reader.keys.item(key);
         let mut count = 0;
         while self.goes_on(b']', count == 0)? {
             if item == NO_KEY {

@@ -1,0 +1,136 @@
+//! The file of the predictions.
+
+use std::{
+    fs::{self, File},
+    io::{BufWriter, ErrorKind, Write},
+    path::{Path, PathBuf},
+};
+
+use anyhow::Context as _;
+use feedline_preprocess::{RowFormat, RowsOut};
+
+/// Target and format of the predictions.
+pub(crate) struct Output {
+    target: Target,
+    escapes_formulas: bool,
+}
+
+impl Output {
+    /// Opens the target; standard output without a path.
+    ///
+    /// # Errors
+    /// A path with an unknown extension, and formulas to be escaped in a format without formulas.
+    pub(crate) fn of(path: Option<&Path>, escapes_formulas: bool) -> anyhow::Result<Self> {
+        let target = Target::of(path)?;
+        anyhow::ensure!(
+            !escapes_formulas || target.format == RowFormat::Csv,
+            "`--escape-formulas` is for CSV, and the predictions are written in another format; set `--to` to a file that ends with `.csv`, or remove the option"
+        );
+        Ok(Self {
+            target,
+            escapes_formulas,
+        })
+    }
+
+    /// Name of the target, `-` for standard output.
+    pub(crate) fn name(&self) -> String {
+        self.target.name()
+    }
+
+    /// Writes columns of these names with `write`. A file appears complete or not at all. A closed
+    /// standard output is no failure.
+    pub(super) fn write(
+        self,
+        names: &[String],
+        write: impl FnOnce(&mut RowsOut<Box<dyn Write + Send>>) -> anyhow::Result<()>,
+    ) -> anyhow::Result<()> {
+        let target = self.target;
+        let mut out = match RowsOut::new(target.open()?, target.format, names) {
+            Ok(out) if self.escapes_formulas => out.escaping_formulas(),
+            Ok(out) => out,
+            Err(error) => return target.close(Err(error.into())),
+        };
+        let written = write(&mut out).and_then(|()| Ok(out.finish()?));
+        match written {
+            Err(error) if is_closed(&error) && target.path.is_none() => Ok(()),
+            written => target.close(written),
+        }
+    }
+}
+
+/// Returns true if the reader of the output has closed it.
+fn is_closed(error: &anyhow::Error) -> bool {
+    let io = error.downcast_ref::<std::io::Error>();
+    io.is_some_and(|error| error.kind() == ErrorKind::BrokenPipe)
+}
+
+/// Target of the predictions. A file appears complete or not at all.
+struct Target {
+    /// Final path and temporary path of the file.
+    path: Option<(PathBuf, PathBuf)>,
+    format: RowFormat,
+}
+
+impl Target {
+    fn of(path: Option<&Path>) -> anyhow::Result<Self> {
+        let Some(path) = path else {
+            return Ok(Self {
+                path: None,
+                format: RowFormat::Ndjson,
+            });
+        };
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        let format =
+            RowFormat::of_name(&name).filter(|_| !name.ends_with(".gz") && !name.ends_with(".zst"));
+        let format = format.with_context(|| {
+            format!(
+                "unknown format of `{}`: predictions are written as `.csv`, `.ndjson` or `.parquet`",
+                path.display()
+            )
+        })?;
+        let temporary = path.with_file_name(format!(".tmp-{}-{name}", std::process::id()));
+        Ok(Self {
+            path: Some((path.to_owned(), temporary)),
+            format,
+        })
+    }
+
+    fn name(&self) -> String {
+        let path = self.path.as_ref();
+        path.map_or_else(|| "-".to_owned(), |(path, _)| path.display().to_string())
+    }
+
+    fn open(&self) -> anyhow::Result<Box<dyn Write + Send>> {
+        Ok(match &self.path {
+            None => Box::new(std::io::stdout()),
+            Some((path, temporary)) => {
+                let file = File::create(temporary);
+                let file = file.with_context(|| format!("cannot write `{}`", path.display()))?;
+                Box::new(BufWriter::new(file))
+            }
+        })
+    }
+
+    /// Renames the file to its final name, or removes it.
+    fn close(&self, written: anyhow::Result<()>) -> anyhow::Result<()> {
+        let Some((path, temporary)) = &self.path else {
+            return written;
+        };
+        let close = || {
+            File::open(temporary)?
+                .sync_all()
+                .and_then(|()| fs::rename(temporary, path))?;
+            // Without a durable folder entry, a power failure may lose the name.
+            let folder = path
+                .parent()
+                .filter(|folder| !folder.as_os_str().is_empty());
+            File::open(folder.unwrap_or(Path::new(".")))?.sync_all()
+        };
+        let closed = written
+            .and_then(|()| close().with_context(|| format!("cannot write `{}`", path.display())));
+        if closed.is_err() && fs::remove_file(temporary).is_err() {
+            tracing::warn!(path = %temporary.display(), "an unfinished file stays");
+        }
+        closed
+    }
+}
