@@ -3,7 +3,7 @@
 //! | promise | test |
 //! |---|---|
 //! | a file that is compressed has the same records | `compression_changes_no_record` |
-//! | reading goes on behind any record | `records_behind_a_skip_are_those_of_the_whole_file` |
+//! | reading goes on after any record | `records_after_a_skip_are_those_of_the_whole_file` |
 //! | records do not depend on the pieces that bytes come in | `pieces_of_bytes_change_no_record` |
 //! | a file that is cut loses its end alone, or is an error | `a_cut_file_never_has_other_records` |
 //! | damage is a record, a bad record or an error, and never a panic | `damaged_files_are_read_or_refused` |
@@ -288,7 +288,7 @@ fn compression_changes_no_record() {
 }
 
 #[test]
-fn records_behind_a_skip_are_those_of_the_whole_file() {
+fn records_after_a_skip_are_those_of_the_whole_file() {
     for sample in samples() {
         let whole = sample.whole();
         for skip in 0..=RECORDS {

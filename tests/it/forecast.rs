@@ -44,7 +44,7 @@ fn load(plant: &str, hour: u32) -> u32 {
     of_plant + (hour % 24) * 10 + hour % 5
 }
 
-fn answers(folder: &Path, arguments: &[&str]) -> Vec<Value> {
+fn predicted(folder: &Path, arguments: &[&str]) -> Vec<Value> {
     let found = run(folder, arguments).expect(0);
     let lines = found.stdout.lines();
     lines
@@ -63,39 +63,39 @@ fn the_next_horizon_of_each_entity_is_predicted_from_what_has_landed() {
     )
     .unwrap();
     run(folder, &["run", "power.toml"]).expect(0);
-    let answers = answers(folder, &["predict", "power.toml"]);
-    assert_eq!(answers.len(), 6);
-    for (row, answer) in answers.iter().enumerate() {
+    let predicted = predicted(folder, &["predict", "power.toml"]);
+    assert_eq!(predicted.len(), 6);
+    for (row, one) in predicted.iter().enumerate() {
         let (plant, ahead) = (["north", "south"][row / 3], u32::try_from(row % 3).unwrap());
-        assert_eq!(answer["plant"], plant);
+        assert_eq!(one["plant"], plant);
         // The last reading is that of hour 239, the end of day 10.
-        assert_eq!(answer["at"], format!("2024-01-10 {:02}:00:00", 21 + ahead));
+        assert_eq!(one["at"], format!("2024-01-10 {:02}:00:00", 21 + ahead));
         assert_eq!(
-            answer["target_time"],
+            one["target_time"],
             format!("2024-01-11T{ahead:02}:00:00Z")
         );
         assert_eq!(
-            answer["last_value"].as_f64(),
+            one["last_value"].as_f64(),
             Some(f64::from(load(plant, 237 + ahead)))
         );
         let season = f64::from(load(plant, 240 + ahead - 24));
-        assert_eq!(answer["seasonal_value"].as_f64(), Some(season));
+        assert_eq!(one["seasonal_value"].as_f64(), Some(season));
         assert!(
-            answer["prediction"].as_f64().is_some_and(f64::is_finite),
-            "{answer}"
+            one["prediction"].as_f64().is_some_and(f64::is_finite),
+            "{one}"
         );
-        assert_eq!(answer["error"], Value::Null);
+        assert_eq!(one["error"], Value::Null);
     }
     // The same rows as a history, and as new rows behind it.
     write_readings(&folder.join("past.csv"), 0..230, true);
     write_readings(&folder.join("new.csv"), 230..240, true);
     let other = ["predict", "power.toml", "new.csv", "--history", "past.csv"];
-    let found = self::answers(folder, &other);
+    let found = self::predicted(folder, &other);
     assert_eq!(found.len(), 20);
-    for (row, answer) in answers.iter().enumerate() {
+    for (row, one) in predicted.iter().enumerate() {
         let same = &found[10 * (row / 3) + 7 + row % 3];
-        assert_eq!(same["prediction"], answer["prediction"], "{answer} {same}");
-        assert_eq!(same["target_time"], answer["target_time"]);
+        assert_eq!(same["prediction"], one["prediction"], "{one} {same}");
+        assert_eq!(same["target_time"], one["target_time"]);
     }
 }
 
@@ -107,7 +107,7 @@ fn new_rows_get_features_of_the_past_that_has_landed() {
     fs::write(folder.join("power.toml"), format!("{SERIES}{TRAIN}")).unwrap();
     run(folder, &["run", "power.toml"]).expect(0);
     write_readings(&folder.join("new.csv"), 240..241, false);
-    let found = answers(
+    let found = predicted(
         folder,
         &[
             "predict",
@@ -118,16 +118,16 @@ fn new_rows_get_features_of_the_past_that_has_landed() {
         ],
     );
     assert_eq!(found.len(), 2);
-    for (answer, plant) in found.iter().zip(["north", "south"]) {
+    for (one, plant) in found.iter().zip(["north", "south"]) {
         assert_eq!(
-            (&answer["plant"], &answer["warmth"]),
+            (&one["plant"], &one["warmth"]),
             (&plant.into(), &"2".into())
         );
         assert_eq!(
-            answer["last_value"].as_f64(),
+            one["last_value"].as_f64(),
             Some(f64::from(load(plant, 239)))
         );
-        assert!(answer["prediction"].is_f64(), "{answer}");
+        assert!(one["prediction"].is_f64(), "{one}");
     }
     let refused = run(folder, &["predict", "power.toml"]).expect(2);
     assert!(
@@ -179,14 +179,14 @@ fn a_series_of_one_column_is_forecast_from_its_own_past() {
         .json();
     let r2 = done["train"]["test"]["r2"].as_f64().unwrap();
     assert!(r2 > 0.999, "{done}");
-    let forecast = answers(folder, &["predict", "wave.toml"]);
+    let forecast = predicted(folder, &["predict", "wave.toml"]);
     assert_eq!(forecast.len(), 2);
-    for (ahead, answer) in forecast.iter().enumerate() {
+    for (ahead, one) in forecast.iter().enumerate() {
         let expected = wave(600 + u32::try_from(ahead).unwrap());
-        let found = answer["prediction"].as_f64().unwrap();
-        assert!((found - expected).abs() < 10.0, "{answer} {expected}");
+        let found = one["prediction"].as_f64().unwrap();
+        assert!((found - expected).abs() < 10.0, "{one} {expected}");
         // The window ends two hours before the target.
-        assert_eq!(answer["at"], (598 + ahead).to_string());
+        assert_eq!(one["at"], (598 + ahead).to_string());
     }
 
     // Predictions of a split have the columns that the shards keep, those of the row that is predicted.

@@ -85,9 +85,9 @@ fn predictions_of_the_landed_rows_are_those_that_eval_measures() {
         "price",
         "--json",
     ];
-    let answers = lines(&run(folder, &predict).expect(0));
-    assert_eq!(answers.len(), ROWS as usize);
-    let rmse = validation_rmse(&answers);
+    let predicted = lines(&run(folder, &predict).expect(0));
+    assert_eq!(predicted.len(), ROWS as usize);
+    let rmse = validation_rmse(&predicted);
     let measured = metrics(folder, file)["rmse"].as_f64().unwrap();
     assert!(
         (rmse / measured - 1.0).abs() < 1e-5,
@@ -99,7 +99,7 @@ fn predictions_of_the_landed_rows_are_those_that_eval_measures() {
     assert!(planned.contains("mixing"), "{planned}");
     assert!(!planned.contains("classes"), "{planned}");
 
-    check_rows_through_a_pipe(folder, file, &answers);
+    check_rows_through_a_pipe(folder, file, &predicted);
     check_features_alone(folder, file);
     let bad = run(
         folder,
@@ -122,19 +122,19 @@ fn predictions_of_the_landed_rows_are_those_that_eval_measures() {
 }
 
 /// Error of the predictions of the validation split's rows.
-fn validation_rmse(answers: &[Value]) -> f64 {
-    let squares: f64 = validation(answers)
+fn validation_rmse(predicted: &[Value]) -> f64 {
+    let squares: f64 = validation(predicted)
         .iter()
-        .map(|answer| {
-            let price: f64 = answer["price"].as_str().unwrap().parse().unwrap();
-            (answer["prediction"].as_f64().unwrap() - price).powi(2)
+        .map(|one| {
+            let price: f64 = one["price"].as_str().unwrap().parse().unwrap();
+            (one["prediction"].as_f64().unwrap() - price).powi(2)
         })
         .sum();
-    (squares / validation(answers).len() as f64).sqrt()
+    (squares / validation(predicted).len() as f64).sqrt()
 }
 
 /// One row at a time, through a pipe, in another format: the same numbers.
-fn check_rows_through_a_pipe(folder: &Path, file: &str, answers: &[Value]) {
+fn check_rows_through_a_pipe(folder: &Path, file: &str, predicted: &[Value]) {
     let rows = fs::read_to_string(folder.join("homes.csv")).unwrap();
     let mut objects = String::new();
     for line in rows.lines().skip(1).take(40) {
@@ -148,10 +148,10 @@ fn check_rows_through_a_pipe(folder: &Path, file: &str, answers: &[Value]) {
         .unwrap();
     }
     let alone = piped(folder, file, objects.as_bytes(), &["--batch-rows", "1"]).expect(0);
-    for (alone, answer) in lines(&alone).iter().zip(answers) {
+    for (alone, one) in lines(&alone).iter().zip(predicted) {
         assert_eq!(
             alone["prediction"].to_string(),
-            answer["prediction"].to_string()
+            one["prediction"].to_string()
         );
     }
 }
@@ -189,23 +189,23 @@ fn classes_have_probabilities_by_name_and_bad_rows_keep_their_place() {
     write_homes(folder);
     let file = pipeline(folder, &text("dear", "price", "classification"));
     run(folder, &["run", file]).expect(0);
-    let answers = lines(
+    let predicted = lines(
         &run(
             folder,
             &["predict", file, "homes.csv", "--passthrough", "dear"],
         )
         .expect(0),
     );
-    let hits = validation(&answers)
+    let hits = validation(&predicted)
         .iter()
-        .filter(|answer| answer["prediction"] == answer["dear"]);
-    let accuracy = hits.count() as f64 / validation(&answers).len() as f64;
+        .filter(|one| one["prediction"] == one["dear"]);
+    let accuracy = hits.count() as f64 / validation(&predicted).len() as f64;
     let measured = metrics(folder, file)["accuracy"].as_f64().unwrap();
     assert!(
         (accuracy - measured).abs() < 1e-12,
         "{accuracy} against {measured}"
     );
-    let first = &answers[0];
+    let first = &predicted[0];
     let sum =
         first["probability=yes"].as_f64().unwrap() + first["probability=no"].as_f64().unwrap();
     assert!((sum - 1.0).abs() < 1e-12, "{first}");
@@ -215,21 +215,21 @@ fn classes_have_probabilities_by_name_and_bad_rows_keep_their_place() {
         folder,
         file,
         csv,
-        &["--format", "csv", "--to", "answers.csv", "--json"],
+        &["--format", "csv", "--to", "predicted.csv", "--json"],
     )
     .expect(0);
     assert_eq!(done.json()["rejected_by_reason"]["ragged_row"], 1);
-    let answers = fs::read_to_string(folder.join("answers.csv")).unwrap();
-    let answers: Vec<&str> = answers.lines().collect();
+    let predicted = fs::read_to_string(folder.join("predicted.csv")).unwrap();
+    let predicted: Vec<&str> = predicted.lines().collect();
     assert!(
-        answers[0].starts_with("row,prediction,probability="),
-        "{answers:?}"
+        predicted[0].starts_with("row,prediction,probability="),
+        "{predicted:?}"
     );
     assert_eq!(
-        answers[2],
+        predicted[2],
         "1,,,,ragged_row,\"line 3: 2 fields, the header has 3\""
     );
-    assert_eq!(answers.len(), 4);
+    assert_eq!(predicted.len(), 4);
 }
 
 /// Predictions of a split as `eval` writes them, by the row of the file that each is about.
@@ -273,14 +273,14 @@ fn predictions_of_a_split_have_the_truth_and_the_bits_of_predict() {
     run(folder, &["run", file]).expect(0);
     let (report, rows) = predictions_of_split(folder, file);
     assert_eq!(rows.len(), validation(&homes).len());
-    let answers = lines(&run(folder, &["predict", file, "homes.csv"]).expect(0));
+    let predicted = lines(&run(folder, &["predict", file, "homes.csv"]).expect(0));
     let mut squares = 0.0;
     for (row, line) in &rows {
         let price: f64 = homes[*row][4].parse().unwrap();
         let truth = line["truth"].as_f64().unwrap();
         assert!((truth - price).abs() < 1e-4, "{line} of {price}");
-        assert_eq!(line["prediction"], answers[*row]["prediction"], "{line}");
-        assert_eq!(answers[*row]["row"], line["row"], "both count from 0");
+        assert_eq!(line["prediction"], predicted[*row]["prediction"], "{line}");
+        assert_eq!(predicted[*row]["row"], line["row"], "both count from 0");
         squares += (line["prediction"].as_f64().unwrap() - truth).powi(2);
     }
     let rmse = (squares / f64::from(u32::try_from(rows.len()).unwrap())).sqrt();
@@ -290,12 +290,12 @@ fn predictions_of_a_split_have_the_truth_and_the_bits_of_predict() {
     let file = pipeline(folder, &text("dear", "price", "classification"));
     run(folder, &["run", file]).expect(0);
     let (report, rows) = predictions_of_split(folder, file);
-    let answers = lines(&run(folder, &["predict", file, "homes.csv"]).expect(0));
+    let predicted = lines(&run(folder, &["predict", file, "homes.csv"]).expect(0));
     let mut hits = 0.0;
     for (row, line) in &rows {
         assert_eq!(line["truth"], homes[*row][5], "{line}");
         for column in ["prediction", "probability=no", "probability=yes"] {
-            assert_eq!(line[column], answers[*row][column], "{line}");
+            assert_eq!(line[column], predicted[*row][column], "{line}");
         }
         hits += f64::from(u8::from(line["truth"] == line["prediction"]));
     }
@@ -431,17 +431,17 @@ fn a_row_that_could_not_land_is_set_aside_with_the_reason_that_ingest_has() {
         let source = source.unwrap();
         let path = format!("{name}/{odd}");
         let only = ["predict", file, &path, "--transform-only", "--json"];
-        let done = run(folder, &[&only[..], &["--to", "answers.ndjson"]].concat());
+        let done = run(folder, &[&only[..], &["--to", "predicted.ndjson"]].concat());
         // The only row is rejected: there is no prediction.
         let done = done.expect(i32::from(!is_fine));
         let report = done.json();
         for key in ["rejected", "rejected_by_reason"] {
             assert_eq!(report[key], source[key], "{path}: {report} {source}");
         }
-        let answers = fs::read_to_string(folder.join("answers.ndjson")).unwrap();
-        let answer: Value = serde_json::from_str(&answers).unwrap();
+        let predicted = fs::read_to_string(folder.join("predicted.ndjson")).unwrap();
+        let one: Value = serde_json::from_str(&predicted).unwrap();
         if *is_fine {
-            assert_eq!(answer["error"], Value::Null, "{path}: {answer}");
+            assert_eq!(one["error"], Value::Null, "{path}: {one}");
             // Values that no step can read as a number are missing, as in the build, and reported.
             let warning = done
                 .stderr
@@ -451,8 +451,8 @@ fn a_row_that_could_not_land_is_set_aside_with_the_reason_that_ingest_has() {
             assert!(warning.contains("code"), "{warning}");
             continue;
         }
-        assert_eq!(answer["error"], "type_conflict", "{path}: {answer}");
-        let (_, detail) = answer["detail"].as_str().unwrap().split_once(": ").unwrap();
+        assert_eq!(one["error"], "type_conflict", "{path}: {one}");
+        let (_, detail) = one["detail"].as_str().unwrap().split_once(": ").unwrap();
         let sample = source["reject_sample"].as_str().unwrap();
         let expected = format!("`type_conflict`: `{odd}`: {detail}: ");
         assert!(
@@ -489,8 +489,8 @@ fn what_is_unusual_about_a_row_is_counted_and_flagged_beside_it() {
     assert_eq!(counts("far_outside"), serde_json::json!({ "size": 1 }));
 
     let flagged = piped(folder, file, rows.as_bytes(), &["--flags"]).expect(0);
-    let answers = lines(&flagged);
-    let flags: Vec<&Value> = answers.iter().map(|answer| &answer["flags"]).collect();
+    let predicted = lines(&flagged);
+    let flags: Vec<&Value> = predicted.iter().map(|one| &one["flags"]).collect();
     let expected = [
         Value::Null,
         "`district` has an unknown category; `size` is far outside of the training rows".into(),
@@ -498,7 +498,7 @@ fn what_is_unusual_about_a_row_is_counted_and_flagged_beside_it() {
     ];
     assert_eq!(flags, expected.iter().collect::<Vec<_>>());
     // The numbers are the same, and the screen has the counts.
-    for (flagged, plain) in answers.iter().zip(lines(&plain)) {
+    for (flagged, plain) in predicted.iter().zip(lines(&plain)) {
         assert_eq!(flagged["prediction"], plain["prediction"]);
     }
     for part in [
