@@ -164,8 +164,8 @@ pub use kept_rows::{KeptRow, KeptRows};
 pub use landed_texts::{LandedPlace, RejectedRow, all_rejected_rows, landed_texts, rejected_rows};
 pub use manifest::{has_build, read_manifest, read_profile, read_transform};
 pub use rows_in::{
-    Fault, Features, NewRows, NewTexts, RowSource, RowsIn, RowsReading,
-    UnusualCells, landed_types, read_unpacked,
+    Fault, Features, NewRows, NewTexts, RowSource, RowsIn, RowsReading, UnusualCells, landed_types,
+    read_unpacked,
 };
 pub use rows_out::{Column, RowFormat, RowsOut};
 pub use steps::{NumberFormat, describe_step};

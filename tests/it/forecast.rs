@@ -70,10 +70,7 @@ fn the_next_horizon_of_each_entity_is_predicted_from_what_has_landed() {
         assert_eq!(one["plant"], plant);
         // The last reading is that of hour 239, the end of day 10.
         assert_eq!(one["at"], format!("2024-01-10 {:02}:00:00", 21 + ahead));
-        assert_eq!(
-            one["target_time"],
-            format!("2024-01-11T{ahead:02}:00:00Z")
-        );
+        assert_eq!(one["target_time"], format!("2024-01-11T{ahead:02}:00:00Z"));
         assert_eq!(
             one["last_value"].as_f64(),
             Some(f64::from(load(plant, 237 + ahead)))

@@ -1,0 +1,89 @@
+//! The report of predictions as text.
+
+use std::{collections::BTreeMap, fmt};
+
+use feedline_schemas::report::PredictReport;
+
+use crate::output::{Text, line, used_run, write_rejects, write_warnings};
+
+/// Columns that one line of the report names.
+const NAMED: usize = 10;
+
+/// Lists the columns with the most cells, and the number of further ones.
+fn most_of(cells: &BTreeMap<String, u64>) -> String {
+    let mut columns: Vec<(&String, &u64)> = cells.iter().collect();
+    columns.sort_by_key(|(name, cells)| (std::cmp::Reverse(**cells), *name));
+    let named = columns.iter().take(NAMED);
+    let named: Vec<String> = named
+        .map(|(name, cells)| format!("`{name}` ({cells})"))
+        .collect();
+    match columns.len().saturating_sub(NAMED) {
+        0 => named.join(", "),
+        more => format!("{} and {more} more columns", named.join(", ")),
+    }
+}
+
+impl Text for PredictReport {
+    fn write(&self, out: &mut String) -> fmt::Result {
+        use fmt::Write as _;
+        writeln!(out, "predict")?;
+        line(out, "rows", self.rows.to_string())?;
+        write_rejects(&self.rejected_by_reason, self.reject_sample.as_deref(), out)?;
+        for (name, columns) in [("ignored", &self.ignored), ("absent", &self.absent)] {
+            if !columns.is_empty() {
+                line(out, name, format!("columns `{}`", columns.join("`, `")))?;
+            }
+        }
+        for (name, cells, what) in [
+            ("missing", &self.missing_cells, "cells without a value"),
+            (
+                "unknown",
+                &self.unknown_categories,
+                "rows with a category that no training row has",
+            ),
+            (
+                "far",
+                &self.far_outside,
+                "cells far outside of the training rows",
+            ),
+        ] {
+            if !cells.is_empty() {
+                line(out, name, format!("{what}: {}", most_of(cells)))?;
+            }
+        }
+        if !self.ordered_by.is_empty() {
+            let order = self.ordered_by.join("`, `");
+            line(
+                out,
+                "order",
+                format!("by `{order}`, not as in the file; `row` counts in this order"),
+            )?;
+        }
+        line(out, "transform", &self.transform)?;
+        if self.copies > 0 {
+            line(
+                out,
+                "copies",
+                format!(
+                    "{} duplicate rows without a prediction of their own",
+                    self.copies
+                ),
+            )?;
+        }
+        if self.rejected_before > 0 {
+            line(
+                out,
+                "past",
+                format!("{} rows rejected, as in a build", self.rejected_before),
+            )?;
+        }
+        if let Some(used) = &self.used {
+            used_run::write(used, out)?;
+        }
+        if let Some(checkpoint) = &self.checkpoint {
+            line(out, "model", checkpoint)?;
+        }
+        line(out, "predictions", &self.to)?;
+        write_warnings(&self.warnings, out)
+    }
+}
