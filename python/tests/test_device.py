@@ -59,7 +59,8 @@ class LateCopies:
 
 def on_device(dataset, batch_size, ahead=2, seed=0, **settings):
     """A loader on such a device, and the devices of its iterations."""
-    loader = feedline.Loader(dataset, batch_size, device_prefetch=ahead, **settings)
+    loader = feedline.Loader(dataset, batch_size, **settings)
+    loader._ahead = ahead
     devices = []
 
     def copies():
@@ -179,6 +180,8 @@ def test_wrong_settings_are_refused(dataset):
     for wrong in (-1, 65, 1.5, True, "2"):
         with pytest.raises(feedline.ConfigError, match="`device_prefetch`.*from 0 to 64"):
             feedline.Loader(dataset, 10, device_prefetch=wrong)
+    with pytest.raises(feedline.ConfigError, match="cannot use `device_prefetch` without `device`"):
+        feedline.Loader(dataset, 10, device_prefetch=2)
     with pytest.raises(feedline.ConfigError, match="cannot use `device` = `teapot`"):
         feedline.Loader(dataset, 10, device="teapot")
 

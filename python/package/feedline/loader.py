@@ -132,7 +132,7 @@ class Loader:
             loader's memory is page-locked, batches are copied ahead on a stream of their own, and the stream that is
             current as a batch is handed out waits for its copy; the program does not. Other devices get plain copies.
         device_prefetch: batches that are copied to `device` before they are asked for, 0 to 64. Each takes its memory
-            there. Default 2.
+            there. Default 2; only with `device`.
 
     Raises:
         ConfigError, DataError, ReadError: see `feedline.errors`.
@@ -177,10 +177,10 @@ class Loader:
         bad_shards="fail",
         as_torch=False,
         device=None,
-        device_prefetch=2,
+        device_prefetch=None,
     ):
         self._copies = None if device is None else copies_to(device)
-        self._ahead = _device_prefetch(device_prefetch)
+        self._ahead = _device_prefetch(device_prefetch, device)
         self.rank, self.world_size = ranks.resolve(rank, world_size)
         urls = [os.fspath(one) for one in url] if isinstance(url, (list, tuple)) else [os.fspath(url)]
         self._inner = _feedline.Loader(
@@ -510,9 +510,16 @@ def _images(asked, shuffle):
     return {**usual, **asked}
 
 
-def _device_prefetch(batches):
+def _device_prefetch(batches, device):
+    if batches is None:
+        return 2
     if not isinstance(batches, int) or isinstance(batches, bool) or not 0 <= batches <= 64:
         raise ConfigError(f"cannot use `device_prefetch`: it is `{batches}`, use a number of batches from 0 to 64")
+    if device is None:
+        raise ConfigError(
+            "cannot use `device_prefetch` without `device`: it counts batches that are copied to a device; set `device`, such as "
+            'to `"cuda:0"`, or remove it. `slabs` sets the number of batches that are ready in the memory of the host'
+        )
     return batches
 
 
