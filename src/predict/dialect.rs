@@ -170,6 +170,15 @@ mod tests {
     }
 
     #[test]
+    fn the_widest_bound_of_a_compressed_file_holds() {
+        let bound = |ratio: u32| format!("archive = {{ max_ratio = {ratio} }}");
+        let (low, high) = (bound(50), bound(900));
+        let config = pipeline(&[("a.csv", &low), ("b.csv", &high), ("c.csv", &low)]);
+        assert_eq!(archive(config.source.iter()).max_ratio.get(), 900);
+        assert_eq!(archive([].iter()), ArchiveConfig::default());
+    }
+
+    #[test]
     fn a_document_of_new_rows_has_the_path_that_all_sources_have() {
         let path = |sources: &[(&str, &str)]| records(pipeline(sources).source.iter());
         assert_eq!(path(&[("a.json", "records = 'd'"), ("b.csv", "")]), "d");

@@ -18,39 +18,28 @@ use axum::{
 };
 
 use super::open;
-use crate::{error::Error, files::tests::Folder, http::testing::context, source::Requests};
+use crate::{
+    error::Error,
+    files::tests::Folder,
+    http::testing::{Served, context},
+    source::Requests,
+};
 
-type Seen = Arc<Mutex<HashMap<String, u64>>>;
+type Seen = Mutex<HashMap<String, u64>>;
 
-/// A server on loopback whose paths select the response.
-struct Server {
-    url: String,
-    seen: Seen,
-    task: tokio::task::JoinHandle<()>,
+/// A server whose paths select the response.
+type Server = Served<Seen>;
+
+async fn serve() -> Server {
+    Served::start(Router::new().fallback(answer)).await
 }
 
-impl Drop for Server {
-    fn drop(&mut self) {
-        self.task.abort();
-    }
+/// Requests of each path.
+fn requests(server: &Server) -> HashMap<String, u64> {
+    server.seen.lock().unwrap().clone()
 }
 
-impl Server {
-    async fn start() -> Self {
-        let seen = Seen::default();
-        let router = Router::new().fallback(answer).with_state(Arc::clone(&seen));
-        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let url = format!("http://{}", listener.local_addr().unwrap());
-        let task = tokio::spawn(async move { axum::serve(listener, router).await.unwrap() });
-        Self { url, seen, task }
-    }
-
-    fn requests(&self) -> HashMap<String, u64> {
-        self.seen.lock().unwrap().clone()
-    }
-}
-
-async fn answer(State(seen): State<Seen>, uri: Uri, headers: HeaderMap) -> Response {
+async fn answer(State(seen): State<Arc<Seen>>, uri: Uri, headers: HeaderMap) -> Response {
     let path = uri.path().to_owned();
     assert!(headers["accept"].to_str().unwrap().starts_with("image/*"));
     let count = {
@@ -147,7 +136,7 @@ fn good(server: &Server, label: usize, asked: &str, path: &str) -> String {
 
 #[tokio::test]
 async fn rows_come_in_their_order_each_with_its_file_or_with_the_reason() {
-    let server = Server::start().await;
+    let server = serve().await;
     let paths = [
         "good-a", "busy", "missing", "broken", "cut", "dead", "loop", "large", "moved", "good-b",
     ];
@@ -178,12 +167,12 @@ async fn rows_come_in_their_order_each_with_its_file_or_with_the_reason() {
         assert!(records[i].ends_with(&row), "{}", records[i]);
     }
     assert_eq!(requests.retries, 6);
-    assert_eq!(requests.requests, server.requests().values().sum::<u64>());
+    assert_eq!(requests.requests, requests(&server).values().sum::<u64>());
 }
 
 #[tokio::test]
 async fn a_row_without_a_url_is_set_aside() {
-    let server = Server::start().await;
+    let server = serve().await;
     let rows = format!(
         "{{\"url\":null}}\n{{\"other\":1}}\n{{\"url\":7}}\n{{\"url\":\"a b\"}}\n{{\"url\":\"file:///etc/passwd\"}}\nx\n{{\"url\":\" {}/good \"}}\n",
         server.url
@@ -211,7 +200,7 @@ async fn a_row_without_a_url_is_set_aside() {
 
 #[tokio::test]
 async fn a_run_that_goes_on_asks_for_no_landed_row_again() {
-    let server = Server::start().await;
+    let server = serve().await;
     let paths: Vec<String> = (0..200).map(|i| format!("good-{i}")).collect();
     let paths: Vec<&str> = paths.iter().map(String::as_str).collect();
     let folder = Folder::new(&[
@@ -227,12 +216,12 @@ async fn a_run_that_goes_on_asks_for_no_landed_row_again() {
         let (records, next, _) = read(&config, at, 1).await.unwrap();
         assert!(records.len() <= 64);
         for (path, count) in &landed {
-            assert_eq!(server.requests()[path], *count, "{path}");
+            assert_eq!(requests(&server)[path], *count, "{path}");
         }
         found.extend(records);
         for path in &paths[..found.len()] {
             let path = format!("/{path}");
-            let count = server.requests()[&path];
+            let count = requests(&server)[&path];
             landed.insert(path, count);
         }
         at = next;
@@ -247,7 +236,7 @@ async fn a_run_that_goes_on_asks_for_no_landed_row_again() {
 
 #[tokio::test]
 async fn a_server_that_asks_to_wait_for_long_defers_the_run_after_the_rows_before() {
-    let server = Server::start().await;
+    let server = serve().await;
     let folder = Folder::new(&[(
         "a.csv",
         table(&server, &["good-a", "good-b", "later", "good-c"]).as_bytes(),
@@ -263,7 +252,7 @@ async fn a_server_that_asks_to_wait_for_long_defers_the_run_after_the_rows_befor
 
 #[tokio::test(start_paused = true)]
 async fn fault_15_a_storm_of_429_sees_no_more_requests_than_the_budget_allows() {
-    let server = Server::start().await;
+    let server = serve().await;
     let paths: Vec<String> = (0..32).map(|i| format!("storm-{i}")).collect();
     let paths: Vec<&str> = paths.iter().map(String::as_str).collect();
     let folder = Folder::new(&[("a.csv", table(&server, &paths).as_bytes())]);
@@ -282,7 +271,7 @@ async fn fault_15_a_storm_of_429_sees_no_more_requests_than_the_budget_allows() 
 
 #[tokio::test]
 async fn hosts_that_are_not_of_the_internet_are_not_asked() {
-    let server = Server::start().await;
+    let server = serve().await;
     let name = server.url.replace("127.0.0.1", "localhost");
     let rows = format!("url\n{}/good-a\n{name}/good-b\n", server.url);
     let folder = Folder::new(&[("a.csv", rows.as_bytes())]);
@@ -296,7 +285,7 @@ async fn hosts_that_are_not_of_the_internet_are_not_asked() {
         );
     }
     assert_eq!(records.len(), 2);
-    assert!(server.requests().is_empty());
+    assert!(requests(&server).is_empty());
 }
 
 #[tokio::test]
@@ -317,7 +306,7 @@ async fn settings_that_cannot_work_are_refused() {
     );
     let error = refused(|c| c.format = feedline_schemas::config::FileFormat::Image).await;
     assert!(error.starts_with("`fetch`: URLs are cells"), "{error}");
-    let server = Server::start().await;
+    let server = serve().await;
     folder.write(
         "a.csv",
         format!("url,image\n{}/good,2\n", server.url).as_bytes(),

@@ -1,5 +1,7 @@
 //! A scripted server and other shared parts of the tests of requests.
 
+mod served;
+
 use feedline_readers::record::Record;
 use feedline_schemas::{
     commit::Position,
@@ -30,6 +32,7 @@ use tokio::{
 };
 use url::Url;
 
+pub(crate) use self::served::Served;
 use crate::{
     context::{Context, Secrets},
     error::Error,

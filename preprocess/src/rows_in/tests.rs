@@ -308,6 +308,46 @@ fn local_files_are_read_by_their_names() {
 }
 
 #[test]
+fn objects_have_the_bounds_of_the_contract() {
+    let contract = |text: &str| -> ContractConfig { serde_json::from_str(text).unwrap() };
+    let lines = "{\"kind\":\"z\",\"new\":true,\"rooms\":1,\"size\":2,\"more\":[[[1]]]}\n";
+    let shallow = contract(r#"{"json":{"max_depth":2}}"#);
+    for (contracts, is_bad) in [
+        (vec![shallow.clone()], true),
+        (vec![shallow.clone(), shallow.clone()], true),
+        // They differ, so the usual ones hold.
+        (vec![shallow, contract("{}")], false),
+    ] {
+        let reading = RowsReading {
+            contracts,
+            ..reading(FileFormat::Ndjson, 9)
+        };
+        let (_, bad, _) = read_all(lines.into(), &reading).unwrap();
+        assert_eq!(bad.contains_key(&0), is_bad, "{bad:?}");
+    }
+}
+
+#[test]
+fn a_ragged_row_does_not_hide_the_delimiter_that_the_columns_show() {
+    let csv = "kind;new;rooms;size\nz;true;1\nz;true;1;2\n";
+    let stream = RowSource::Stream(Box::new(Cursor::new(csv)));
+    let reading = reading(FileFormat::Csv, 9);
+    let artefact = BUILT.transform.artefact();
+    let mut rows = RowsIn::open(stream, &reading, artefact).unwrap();
+    let warnings = rows.warnings();
+    assert_eq!(warnings[0].code, "csv_delimiter");
+    let part = "is read with the delimiter `;`, which splits its header into known columns";
+    assert!(warnings[0].message.contains(part), "{warnings:?}");
+    let found = rows.next_rows().unwrap().unwrap();
+    let bad: Vec<_> = found
+        .bad
+        .iter()
+        .map(|(row, fault)| (*row, fault.reason))
+        .collect();
+    assert_eq!(bad, [(0, "ragged_row")]);
+}
+
+#[test]
 fn duplicate_keys_are_settled_as_the_contract_says() {
     let lines = "{\"kind\":\"z\",\"new\":true,\"rooms\":9,\"size\":2,\"rooms\":1}\n";
     let (_, bad, _) = read_all(lines.into(), &reading(FileFormat::Ndjson, 9)).unwrap();

@@ -197,6 +197,12 @@ mod tests {
         // A text of JSON is read by the declared formats only.
         let text = german.read(LandedAs::Text, &Raw::Text("2024-12-31".into()));
         assert_eq!(text, Read::Conflict);
+        // A time of Parquet has no format.
+        let time = german.read(LandedAs::Text, &Raw::Time("2024-12-31T00:00:00"));
+        assert_eq!(time, day);
+        let as_text = Read::By(Raw::Text("2024-12-31".to_owned().into()));
+        let other = Written::default().read(LandedAs::Text, &Raw::Time("2024-12-31"));
+        assert_eq!(other, as_text);
         // Year, day, month: a cell must not be read in two ways.
         let other = column(&["%Y-%d-%m"]);
         check(&other, LandedAs::Text, "2024-31-12", &day);

@@ -14,7 +14,12 @@ use axum::{
 use feedline_schemas::{config::load, report::IngestReport};
 use feedline_storage::Store;
 
-use crate::{context::Context, error::Error, http::testing::context, run::ingest};
+use crate::{
+    context::Context,
+    error::Error,
+    http::testing::{Served, context},
+    run::ingest,
+};
 
 /// A request that a server has received.
 #[derive(Clone, Debug)]
@@ -23,42 +28,23 @@ struct Received {
     token: Option<String>,
 }
 
-type Seen = Arc<Mutex<Vec<Received>>>;
+type Seen = Mutex<Vec<Received>>;
 
-/// A server on loopback whose paths select the response.
-struct Server {
-    url: String,
-    seen: Seen,
-    task: tokio::task::JoinHandle<()>,
+/// A server whose paths select the response.
+type Server = Served<Seen>;
+
+async fn serve() -> Server {
+    Served::start(Router::new().fallback(respond)).await
 }
 
-impl Drop for Server {
-    fn drop(&mut self) {
-        self.task.abort();
-    }
-}
-
-impl Server {
-    async fn start() -> Self {
-        let seen = Seen::default();
-        let router = Router::new()
-            .fallback(respond)
-            .with_state(Arc::clone(&seen));
-        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let url = format!("http://{}", listener.local_addr().unwrap());
-        let task = tokio::spawn(async move { axum::serve(listener, router).await.unwrap() });
-        Self { url, seen, task }
-    }
-
-    fn received(&self) -> Vec<Received> {
-        self.seen.lock().unwrap().clone()
-    }
+fn received(server: &Server) -> Vec<Received> {
+    server.seen.lock().unwrap().clone()
 }
 
 const ROWS: &str = "a,b\n1,2\n3,4\n";
 
 async fn respond(
-    State(seen): State<Seen>,
+    State(seen): State<Arc<Seen>>,
     method: Method,
     uri: Uri,
     headers: HeaderMap,
@@ -104,26 +90,26 @@ async fn bring_one(server: &Server, file: &str, more: &str) -> Result<IngestRepo
 
 #[tokio::test]
 async fn a_missing_file_is_not_asked_for_again() {
-    let server = Server::start().await;
+    let server = serve().await;
     let error = bring_one(&server, "missing.csv", "")
         .await
         .unwrap_err()
         .to_string();
     assert!(error.contains("missing.csv"), "{error}");
     // As a file, and as a folder.
-    let methods: Vec<Method> = server.received().iter().map(|r| r.method.clone()).collect();
+    let methods: Vec<Method> = received(&server).iter().map(|r| r.method.clone()).collect();
     let kinds: HashSet<&Method> = methods.iter().collect();
     assert_eq!(methods.len(), kinds.len(), "{methods:?}");
 }
 
 #[tokio::test]
 async fn headers_go_to_the_host_of_the_url_and_nowhere_else() {
-    let server = Server::start().await;
-    let other = Server::start().await;
+    let server = serve().await;
+    let other = serve().await;
     let headers = "headers = { x-token = { env = \"T\" } }";
     let report = bring_one(&server, "secret.csv", headers).await.unwrap();
     assert_eq!(report.rows, 2);
-    for received in server.received() {
+    for received in received(&server) {
         assert_eq!(received.token.as_deref(), Some("secret-T"), "{received:?}");
     }
     let error = bring_one(&server, "secret.csv", "")
@@ -135,7 +121,7 @@ async fn headers_go_to_the_host_of_the_url_and_nowhere_else() {
     let to = other.url.trim_start_matches("http://").replace(':', "..");
     let more = format!("{headers}\nprivate_hosts = [\"127.0.0.1\"]\nformat = \"csv\"");
     let error = bring_one(&server, &format!("moved-{to}"), &more).await;
-    let received = other.received();
+    let received = received(&other);
     assert!(error.is_err() && !received.is_empty(), "{error:?}");
     assert!(received.iter().all(|r| r.token.is_none()), "{received:?}");
 }

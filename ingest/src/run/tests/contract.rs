@@ -32,7 +32,7 @@ use feedline_schemas::{
 use tokio::time::Instant;
 
 use super::{slices::check_kills, *};
-use crate::http::testing;
+use crate::http::testing::{self, Served};
 
 /// Type of a source, and the ending of its path.
 const SOURCES: [(&str, &str); 4] = [
@@ -50,55 +50,42 @@ struct Received {
     token: Option<String>,
 }
 
-type Seen = Arc<Mutex<Vec<Received>>>;
+type Seen = Mutex<Vec<Received>>;
 
-/// A server on loopback. The first part of a path selects its behaviour, the ending its body.
-struct Server {
-    url: String,
-    seen: Seen,
-    task: tokio::task::JoinHandle<()>,
+/// A server. The first part of a path selects its behaviour, the ending its body.
+type Server = Served<Seen>;
+
+async fn serve() -> Server {
+    Served::start(Router::new().fallback(respond)).await
 }
 
-impl Drop for Server {
-    fn drop(&mut self) {
-        self.task.abort();
-    }
+/// Requests for what is no `robots.txt`.
+fn received(server: &Server) -> Vec<Received> {
+    let seen = server.seen.lock().unwrap().clone();
+    let is_robots = |received: &Received| received.path == "/robots.txt";
+    seen.into_iter().filter(|one| !is_robots(one)).collect()
 }
 
-impl Server {
-    async fn start() -> Self {
-        let seen = Seen::default();
-        let router = Router::new()
-            .fallback(respond)
-            .with_state(Arc::clone(&seen));
-        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let url = format!("http://{}", listener.local_addr().unwrap());
-        let task = tokio::spawn(async move { axum::serve(listener, router).await.unwrap() });
-        Self { url, seen, task }
-    }
-
-    /// Requests for what is no `robots.txt`.
-    fn received(&self) -> Vec<Received> {
-        let seen = self.seen.lock().unwrap().clone();
-        let is_robots = |received: &Received| received.path == "/robots.txt";
-        seen.into_iter().filter(|one| !is_robots(one)).collect()
-    }
-
-    /// The source `name` of `kind`, which reads the path `/BEHAVIOUR.ENDING`.
-    fn source(&self, name: &str, kind: (&str, &str), behaviour: &str, more: &str) -> String {
-        let (kind, ending) = kind;
-        let own = match ending {
-            "json" => "records = \"rows\"",
-            "xml" => "records = \"rows.row\"",
-            "html" => "crawl = { delay_ms = 0 }",
-            _ => "",
-        };
-        format!(
-            "[[source]]\nname = \"{name}\"\ntype = \"{kind}\"\nurl = \"{}/{behaviour}.{ending}\"\n{own}\n\
-             retry = {{ base_ms = 1, cap_ms = 2, max_tries = 3 }}\n{more}\n",
-            self.url
-        )
-    }
+/// The source `name` of `kind`, which reads the path `/BEHAVIOUR.ENDING`.
+fn source_of(
+    server: &Server,
+    name: &str,
+    kind: (&str, &str),
+    behaviour: &str,
+    more: &str,
+) -> String {
+    let (kind, ending) = kind;
+    let own = match ending {
+        "json" => "records = \"rows\"",
+        "xml" => "records = \"rows.row\"",
+        "html" => "crawl = { delay_ms = 0 }",
+        _ => "",
+    };
+    format!(
+        "[[source]]\nname = \"{name}\"\ntype = \"{kind}\"\nurl = \"{}/{behaviour}.{ending}\"\n{own}\n\
+         retry = {{ base_ms = 1, cap_ms = 2, max_tries = 3 }}\n{more}\n",
+        server.url
+    )
 }
 
 /// The body of a path with this ending, and its type.
@@ -129,7 +116,7 @@ fn rows(ending: &str) -> u64 {
 }
 
 async fn respond(
-    State(seen): State<Seen>,
+    State(seen): State<Arc<Seen>>,
     method: Method,
     uri: Uri,
     headers: HeaderMap,
@@ -200,11 +187,11 @@ async fn ingest_new(sources: &[String]) -> Result<IngestReport, Error> {
 #[tokio::test]
 async fn a_wait_that_the_server_asks_for_is_kept() {
     for kind in SOURCES {
-        let server = Server::start().await;
-        let source = server.source("s", kind, "busy", "");
+        let server = serve().await;
+        let source = source_of(&server, "s", kind, "busy", "");
         let report = ingest_new(&[source]).await.unwrap();
         assert_eq!(report.rows, rows(kind.1), "{kind:?}");
-        let received = server.received();
+        let received = received(&server);
         let waited = received[1].at - received[0].at;
         assert!(waited >= Duration::from_secs(1), "{kind:?} {waited:?}");
         assert_eq!(report.sources[0].retries, 1, "{kind:?}");
@@ -214,28 +201,28 @@ async fn a_wait_that_the_server_asks_for_is_kept() {
 #[tokio::test]
 async fn a_longer_wait_defers_the_source() {
     for kind in SOURCES {
-        let server = Server::start().await;
-        let source = server.source("s", kind, "later", "");
+        let server = serve().await;
+        let source = source_of(&server, "s", kind, "later", "");
         let error = ingest_new(&[source]).await.unwrap_err();
         assert!(matches!(error, Error::Deferred { .. }), "{kind:?} {error}");
         let text = error.to_string();
         for part in ["9999 s", "`retry.max_wait_s`"] {
             assert!(text.contains(part), "{kind:?} {text}");
         }
-        assert_eq!(server.received().len(), 1, "{kind:?}");
+        assert_eq!(received(&server).len(), 1, "{kind:?}");
     }
 }
 
 #[tokio::test]
 async fn a_used_up_quota_holds_the_next_request() {
     for kind in SOURCES {
-        let server = Server::start().await;
+        let server = serve().await;
         // The second source has the same path, so that there is a second request.
         let one = "limits = { concurrency = 1 }";
-        let sources = ["s", "t"].map(|name| server.source(name, kind, "used", one));
+        let sources = ["s", "t"].map(|name| source_of(&server, name, kind, "used", one));
         let report = ingest_new(&sources).await.unwrap();
         assert_eq!(report.rows, 2 * rows(kind.1), "{kind:?}");
-        let received = server.received();
+        let received = received(&server);
         let waited = received[1].at - received[0].at;
         assert!(waited >= Duration::from_secs(1), "{kind:?} {waited:?}");
     }
@@ -244,18 +231,18 @@ async fn a_used_up_quota_holds_the_next_request() {
 #[tokio::test]
 async fn tries_are_those_of_the_configuration() {
     for kind in SOURCES {
-        let server = Server::start().await;
-        let source = server.source("s", kind, "broken", "");
+        let server = serve().await;
+        let source = source_of(&server, "s", kind, "broken", "");
         let report = ingest_new(&[source]).await.unwrap();
         assert_eq!(
             (report.rows, report.sources[0].retries),
             (rows(kind.1), 2),
             "{kind:?}"
         );
-        let server = Server::start().await;
-        let source = server.source("s", kind, "dead", "");
+        let server = serve().await;
+        let source = source_of(&server, "s", kind, "dead", "");
         let ended = ingest_new(&[source]).await;
-        let dead = server.received();
+        let dead = received(&server);
         assert_eq!(dead.len(), 3, "{kind:?} {dead:?}");
         let text = match ended {
             Err(error) => error.to_string(),
@@ -270,8 +257,8 @@ async fn tries_are_those_of_the_configuration() {
 #[tokio::test]
 async fn a_truncated_body_is_requested_again() {
     for kind in SOURCES {
-        let server = Server::start().await;
-        let source = server.source("s", kind, "cut", "");
+        let server = serve().await;
+        let source = source_of(&server, "s", kind, "cut", "");
         let report = ingest_new(&[source]).await.unwrap();
         assert_eq!(
             (report.rows, report.rejected),
@@ -284,9 +271,9 @@ async fn a_truncated_body_is_requested_again() {
 #[tokio::test]
 async fn sources_of_a_host_share_its_rate() {
     for kind in SOURCES {
-        let server = Server::start().await;
+        let server = serve().await;
         let limits = "limits = { requests_per_s = 4 }";
-        let sources = ["s", "t", "u"].map(|name| server.source(name, kind, name, limits));
+        let sources = ["s", "t", "u"].map(|name| source_of(&server, name, kind, name, limits));
         let report = ingest_new(&sources).await.unwrap();
         assert_eq!(report.rows, 3 * rows(kind.1), "{kind:?}");
         let received = server.seen.lock().unwrap().clone();
@@ -301,18 +288,18 @@ async fn sources_of_a_host_share_its_rate() {
 #[tokio::test]
 async fn a_redirect_takes_no_credentials_along() {
     for kind in SOURCES {
-        let (server, other) = (Server::start().await, Server::start().await);
+        let (server, other) = (serve().await, serve().await);
         let more = "headers = { x-token = { env = \"T\" } }\nprivate_hosts = [\"127.0.0.1\"]";
-        let source = server.source("s", kind, "plain", more);
+        let source = source_of(&server, "s", kind, "plain", more);
         assert_eq!(ingest_new(&[source]).await.unwrap().rows, rows(kind.1));
-        for received in server.received() {
+        for received in received(&server) {
             assert_eq!(received.token.as_deref(), Some("secret-T"), "{kind:?}");
         }
         let host = other.url.trim_start_matches("http://").replace(':', "..");
-        let source = server.source("s", kind, &format!("moved-{host}"), more);
+        let source = source_of(&server, "s", kind, &format!("moved-{host}"), more);
         // A crawl does not follow a redirect to another site.
         let ended = ingest_new(&[source]).await;
-        let received = other.received();
+        let received = received(&other);
         assert!(
             kind.0 == "html" || !received.is_empty(),
             "{kind:?} {ended:?}"
@@ -324,8 +311,8 @@ async fn a_redirect_takes_no_credentials_along() {
 #[tokio::test]
 async fn a_second_run_lands_nothing_new() {
     for kind in SOURCES {
-        let server = Server::start().await;
-        let sources = [server.source("s", kind, "plain", "")];
+        let server = serve().await;
+        let sources = [source_of(&server, "s", kind, "plain", "")];
         let root = Store::memory();
         let first = ingest_into(&root, &sources).await.unwrap();
         assert_eq!(first.rows, rows(kind.1), "{kind:?}");
@@ -378,22 +365,14 @@ async fn ten(uri: Uri) -> Response {
 
 #[tokio::test]
 async fn killed_at_any_batch_it_lands_the_same_bytes() {
-    let router = Router::new().fallback(ten);
-    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let url = format!("http://{}", listener.local_addr().unwrap());
-    let task = tokio::spawn(async move { axum::serve(listener, router).await.unwrap() });
-    let server = Server {
-        url,
-        seen: Seen::default(),
-        task,
-    };
+    let server: Server = Served::start(Router::new().fallback(ten)).await;
     for kind in [("rest", "json"), ("html", "html"), ("files", "csv")] {
         let pages = match kind.0 {
             "rest" => "pagination = { type = \"page\", first_page = 0, page_size = 1 }",
             _ => "",
         };
         let more = format!("batch = {{ rows = 1, pages = 1 }}\n{pages}");
-        let source = server.source("s", kind, "ten", &more);
+        let source = source_of(&server, "s", kind, "ten", &more);
         let report = ingest_new(std::slice::from_ref(&source)).await.unwrap();
         let expected = if kind.0 == "html" { PAGES + 1 } else { 10 };
         assert_eq!(report.rows, expected, "{kind:?}");
