@@ -38,20 +38,20 @@ pub(crate) struct ParquetRows {
 /// State of the decoder of a file.
 enum Decoder {
     /// Columns can still be selected.
-    Opened(Box<dyn Start>),
+    Opened(Box<dyn StartDecoder>),
     Started(ParquetRecordBatchReader),
     Failed,
 }
 
 /// Starts a decoder, of the columns at these places or of all.
-trait Start: Send {
+trait StartDecoder: Send {
     fn start(
         self: Box<Self>,
         places: Option<&BTreeSet<usize>>,
     ) -> Result<ParquetRecordBatchReader, String>;
 }
 
-impl<R: ChunkReader + 'static> Start for ParquetRecordBatchReaderBuilder<R> {
+impl<R: ChunkReader + 'static> StartDecoder for ParquetRecordBatchReaderBuilder<R> {
     fn start(
         self: Box<Self>,
         places: Option<&BTreeSet<usize>>,

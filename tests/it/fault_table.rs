@@ -3,7 +3,13 @@
 use std::{collections::BTreeSet, fs, path::Path};
 
 /// Folders of the tests of faults.
-const FAULTS_IN: [&str; 4] = ["ingest/src", "storage/src", "tests/it", "preprocess/src"];
+const FAULTS_IN: [&str; 5] = [
+    "readers/src",
+    "ingest/src",
+    "storage/src",
+    "tests/it",
+    "preprocess/src",
+];
 /// Folders of the tests of traps.
 const TRAPS_IN: [&str; 3] = ["preprocess/src", "schemas/src", "tests/it"];
 /// Traps of texts, images and tokens, which are no traps of tables or of time.

@@ -227,7 +227,7 @@ fn classes_have_probabilities_by_name_and_bad_rows_keep_their_place() {
     );
     assert_eq!(
         predicted[2],
-        "1,,,,ragged_row,\"line 3: 2 fields, the header has 3\""
+        "1,,,,ragged_row,\"line 3 (byte 32 of the file): 2 fields, the header has 3\""
     );
     assert_eq!(predicted.len(), 4);
 }

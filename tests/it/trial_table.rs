@@ -3,7 +3,9 @@
 use std::{collections::BTreeSet, fs, path::Path};
 
 /// Folders whose tests the table may name.
-const TESTS_IN: [&str; 12] = [
+const TESTS_IN: [&str; 14] = [
+    "readers/src",
+    "readers/tests",
     "schemas/src",
     "storage/src",
     "storage/tests",
