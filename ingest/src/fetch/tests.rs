@@ -35,7 +35,7 @@ async fn serve() -> Server {
 }
 
 /// Requests of each path.
-fn requests(server: &Server) -> HashMap<String, u64> {
+fn requests_to(server: &Server) -> HashMap<String, u64> {
     server.seen.lock().unwrap().clone()
 }
 
@@ -167,7 +167,7 @@ async fn rows_come_in_their_order_each_with_its_file_or_with_the_reason() {
         assert!(records[i].ends_with(&row), "{}", records[i]);
     }
     assert_eq!(requests.retries, 6);
-    assert_eq!(requests.requests, requests(&server).values().sum::<u64>());
+    assert_eq!(requests.requests, requests_to(&server).values().sum::<u64>());
 }
 
 #[tokio::test]
@@ -216,12 +216,12 @@ async fn a_run_that_goes_on_asks_for_no_landed_row_again() {
         let (records, next, _) = read(&config, at, 1).await.unwrap();
         assert!(records.len() <= 64);
         for (path, count) in &landed {
-            assert_eq!(requests(&server)[path], *count, "{path}");
+            assert_eq!(requests_to(&server)[path], *count, "{path}");
         }
         found.extend(records);
         for path in &paths[..found.len()] {
             let path = format!("/{path}");
-            let count = requests(&server)[&path];
+            let count = requests_to(&server)[&path];
             landed.insert(path, count);
         }
         at = next;
@@ -285,7 +285,7 @@ async fn hosts_that_are_not_of_the_internet_are_not_asked() {
         );
     }
     assert_eq!(records.len(), 2);
-    assert!(requests(&server).is_empty());
+    assert!(requests_to(&server).is_empty());
 }
 
 #[tokio::test]
