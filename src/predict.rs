@@ -33,7 +33,7 @@ use feedline_schemas::{
     config::{DatasetConfig, Fraction, PipelineConfig},
     ids::Name,
     record::ColumnType,
-    report::PredictReport,
+    report::{PredictReport, Warning},
     transform::FittedTarget,
 };
 use feedline_trainer::{ChosenRun, Predicted, Predictor};
@@ -184,8 +184,12 @@ impl Predict {
         let Some(rows) = ended else {
             return Ok(report);
         };
-        if report.rows > 0 {
+        if report.rows > report.rejected {
             report.absent = rows.absent();
+        }
+        if report.rows == 0 {
+            let message = format!("`{}` has no rows, so nothing was predicted", self.rows);
+            report.warnings.push(Warning::new("no_rows", message));
         }
         if !report.absent.is_empty() {
             tracing::warn!(

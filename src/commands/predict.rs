@@ -5,7 +5,7 @@ mod parts;
 mod series;
 mod texts;
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, path::Path};
 
 use feedline_schemas::{
     config::DatasetKind, manifest::Manifest, report::PredictReport, transform::TransformArtefact,
@@ -25,6 +25,7 @@ type RunModel = (ChosenRun, feedline_trainer::Context);
 
 /// Predicts new rows as the kind of the dataset needs.
 pub(super) async fn predict_rows(options: &cli::Predict, tools: &Tools) -> anyhow::Result<Outcome> {
+    check_output(options)?;
     let work = PipelineWork::load(&options.pipeline, tools)?;
     let dataset = work.dataset()?;
     // It is logged.
@@ -53,6 +54,24 @@ pub(super) async fn predict_rows(options: &cli::Predict, tools: &Tools) -> anyho
         return Box::pin(work.predict_parts(options, &manifest)).await;
     }
     work.predict_table(options, &manifest, artefact).await
+}
+
+/// Checks that the predictions do not replace their own input.
+///
+/// # Errors
+/// `--to` is the file of the new rows or of the rows before them.
+fn check_output(options: &cli::Predict) -> anyhow::Result<()> {
+    let Some(to) = options.to.as_ref().and_then(|to| to.canonicalize().ok()) else {
+        return Ok(());
+    };
+    let inputs = [options.rows.as_deref(), options.history.as_deref()];
+    for input in inputs.into_iter().flatten() {
+        anyhow::ensure!(
+            Path::new(input).canonicalize().ok().as_ref() != Some(&to),
+            "`--to` is the input `{input}`, which the predictions would replace; give another file"
+        );
+    }
+    Ok(())
 }
 
 impl PipelineWork<'_> {

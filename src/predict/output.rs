@@ -52,7 +52,12 @@ impl Output {
         };
         let written = write(&mut out).and_then(|()| Ok(out.finish()?));
         match written {
-            Err(error) if is_closed(&error) && target.path.is_none() => Ok(()),
+            Err(error) if is_closed(&error) && target.path.is_none() => {
+                tracing::warn!(
+                    "standard output was closed before all predictions were written; the rows after that were not read"
+                );
+                Ok(())
+            }
             written => target.close(written),
         }
     }

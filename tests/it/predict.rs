@@ -230,6 +230,16 @@ fn classes_have_probabilities_by_name_and_bad_rows_keep_their_place() {
         "1,,,,ragged_row,\"line 3 (byte 32 of the file): 2 fields, the header has 3\""
     );
     assert_eq!(predicted.len(), 4);
+    check_input_is_kept(folder, file, csv);
+}
+
+/// Predictions never replace the rows that they are made of.
+fn check_input_is_kept(folder: &Path, file: &str, rows: &[u8]) {
+    fs::write(folder.join("rows.csv"), rows).unwrap();
+    let refused = run(folder, &["predict", file, "rows.csv", "--to", "./rows.csv"]).expect(1);
+    let part = "`--to` is the input `rows.csv`, which the predictions would replace";
+    assert!(refused.stderr.contains(part), "{refused:#?}");
+    assert_eq!(fs::read(folder.join("rows.csv")).unwrap(), rows);
 }
 
 /// Predictions of a split as `eval` writes them, by the row of the file that each is about.

@@ -166,6 +166,9 @@ impl RowsIn {
         let rows = rows(source, &layout).map_err(refused)?;
         let records = Records::new(rows, &wanted, reading).map_err(refused)?;
         if let Some(names) = records.columns() {
+            if names.names().is_empty() {
+                return Err(refused("it has no columns: is it empty?".to_owned()));
+            }
             assembly.check(names, &name)?;
         }
         Ok(Self {

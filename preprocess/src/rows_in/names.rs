@@ -6,7 +6,7 @@
 
 use std::collections::HashMap;
 
-use feedline_schemas::record::join_path;
+use feedline_schemas::record::{join_path, split_path};
 
 /// The columns of a file, and where those are that are asked for.
 #[derive(Debug)]
@@ -43,6 +43,20 @@ impl Named {
         Self {
             places: wanted.iter().map(place).collect(),
             names,
+        }
+    }
+
+    /// The same, where an absent column is at the column of objects that its path begins with.
+    pub(super) fn with_nested(&self, wanted: &[String], is_nested: impl Fn(usize) -> bool) -> Self {
+        let places = wanted.iter().zip(&self.places).map(|(name, place)| {
+            let path = split_path(name);
+            let root = path.first().filter(|_| path.len() > 1);
+            let root = || self.names.iter().position(|own| Some(own) == root);
+            place.or_else(|| root().filter(|root| is_nested(*root)))
+        });
+        Self {
+            places: places.collect(),
+            names: self.names.clone(),
         }
     }
 

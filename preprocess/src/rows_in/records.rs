@@ -35,8 +35,11 @@ enum Columns {
         /// Index of each wanted column in the entries of a record.
         indexes: Vec<Option<usize>>,
     },
-    /// In objects.
-    Keys(Vec<Key>),
+    /// In objects. A table with nested columns has names too.
+    Keys {
+        keys: Vec<Key>,
+        names: Option<Named>,
+    },
 }
 
 /// A wanted key of objects.
@@ -104,13 +107,23 @@ impl Records {
     ) -> Result<Self, String> {
         let columns = match rows.columns()? {
             Some(names) => {
-                let names = Named::new(names, wanted);
+                let flat = Named::new(names, wanted);
+                let names = flat.with_nested(wanted, |place| rows.is_nested(place));
                 let indexes = select(&mut *rows, names.places())?;
-                Columns::Table { names, indexes }
+                match names.places() == flat.places() {
+                    true => Columns::Table { names, indexes },
+                    false => Columns::Keys {
+                        keys: keys_of_table(&flat, wanted),
+                        names: Some(names),
+                    },
+                }
             }
             None => {
                 let key = |name: &String| Key::new(name, wanted, reading.names_as_written);
-                Columns::Keys(wanted.iter().map(key).collect())
+                Columns::Keys {
+                    keys: wanted.iter().map(key).collect(),
+                    names: None,
+                }
             }
         };
         Ok(Self {
@@ -125,7 +138,7 @@ impl Records {
     pub(super) fn columns(&self) -> Option<&Named> {
         match &self.columns {
             Columns::Table { names, .. } => Some(names),
-            Columns::Keys(_) => None,
+            Columns::Keys { names, .. } => names.as_ref(),
         }
     }
 
@@ -159,8 +172,11 @@ impl Records {
                 };
                 rows.add(cell, || source.place());
             }
-            Columns::Keys(keys) => match settled(row, self.keeps_last_key) {
+            Columns::Keys { keys, names } => match settled(row, self.keeps_last_key) {
                 Ok(row) => {
+                    if names.is_some() {
+                        rows.met.fill(true);
+                    }
                     let found: Vec<Option<&Value>> =
                         keys.iter_mut().map(|key| key.find(&row)).collect();
                     for (met, found) in rows.met.iter_mut().zip(&found) {
@@ -180,6 +196,19 @@ impl Records {
         }
         Ok(true)
     }
+}
+
+/// The wanted columns of a table, of which some are nested in those of `flat`.
+fn keys_of_table(flat: &Named, wanted: &[String]) -> Vec<Key> {
+    let keys = wanted.iter().zip(flat.places());
+    let key = |(name, place): (&String, &Option<usize>)| match place {
+        Some(place) => Key {
+            written: None,
+            path: vec![Step::new(flat.names()[*place].clone())],
+        },
+        None => Key::new(name, wanted, false),
+    };
+    keys.map(key).collect()
 }
 
 /// Asks `rows` for the columns at `places` alone. Returns the index of each in the entries of a

@@ -348,6 +348,53 @@ fn a_ragged_row_does_not_hide_the_delimiter_that_the_columns_show() {
 }
 
 #[test]
+fn columns_of_objects_are_read_by_their_paths_in_tables_too() {
+    use arrow::{
+        array::StructArray,
+        datatypes::{DataType, Field},
+    };
+
+    let numbers = |from: i64| -> ArrayRef { Arc::new(Int64Array::from(vec![from, from + 1])) };
+    let field = |name: &str| Arc::new(Field::new(name, DataType::Int64, true));
+    let inner = StructArray::from(vec![(field("h"), numbers(1)), (field("x"), numbers(9))]);
+    let columns: [(&str, ArrayRef); 3] =
+        [("y", numbers(5)), ("n", Arc::new(inner)), ("z", numbers(7))];
+    let batch = RecordBatch::try_from_iter(columns).unwrap();
+    let mut writer = ArrowWriter::try_new(Vec::new(), batch.schema(), None).unwrap();
+    writer.write(&batch).unwrap();
+    let parquet = writer.into_inner().unwrap();
+    let mut writer =
+        arrow::ipc::writer::StreamWriter::try_new(Vec::new(), &batch.schema()).unwrap();
+    writer.write(&batch).unwrap();
+    writer.finish().unwrap();
+    let stream = writer.into_inner().unwrap();
+    let open = |format, bytes: &[u8], names: &[&str]| {
+        let mut artefact = BUILT.transform.artefact().clone();
+        let input = |name: &&str| InputColumn {
+            name: (*name).to_owned(),
+            kind: InputKind::Numeric,
+        };
+        artefact.inputs = names.iter().map(input).collect();
+        let source = RowSource::Stream(Box::new(Cursor::new(bytes.to_vec())));
+        RowsIn::open(source, &reading(format, 9), &artefact)
+    };
+    for (format, bytes) in [(FileFormat::Parquet, parquet), (FileFormat::Arrow, stream)] {
+        let mut rows = open(format, &bytes, &["n.h", "y"]).unwrap();
+        assert_eq!(rows.ignored(), ["z"]);
+        let found = rows.next_rows().unwrap().unwrap().inputs;
+        let cells = found.columns().iter().map(|column| {
+            let cells =
+                arrow::array::AsArray::as_primitive::<arrow::datatypes::Float64Type>(column);
+            cells.iter().flatten().collect::<Vec<_>>()
+        });
+        assert_eq!(cells.collect::<Vec<_>>(), [[1.0, 2.0], [5.0, 6.0]]);
+        // A column that holds no objects has nothing below it.
+        let error = open(format, &bytes, &["y.h"]).unwrap_err().to_string();
+        assert!(error.contains("it lacks 1 of the 1 columns"), "{error}");
+    }
+}
+
+#[test]
 fn duplicate_keys_are_settled_as_the_contract_says() {
     let lines = "{\"kind\":\"z\",\"new\":true,\"rooms\":9,\"size\":2,\"rooms\":1}\n";
     let (_, bad, _) = read_all(lines.into(), &reading(FileFormat::Ndjson, 9)).unwrap();
