@@ -23,7 +23,7 @@ use feedline_schemas::guard::catching;
 use crate::{
     parquet_limits::with_views,
     record::Record,
-    record_batches::{Portions, check_names, names_of},
+    record_batches::{Portions, check_names, names_of, nested_of},
     rows::Rows,
 };
 
@@ -243,6 +243,12 @@ impl<R: Read + Send> Rows for ArrowRows<R> {
             .as_ref()
             .ok_or_else(|| damaged("it has no schema"))?;
         Ok(Some(names_of(schema)))
+    }
+
+    fn is_nested(&self, place: usize) -> bool {
+        let schema = self.schema.as_ref();
+        let nested = schema.map(|schema| nested_of(schema)).unwrap_or_default();
+        nested.get(place).copied().unwrap_or_default()
     }
 }
 

@@ -148,7 +148,7 @@ pub(crate) fn open(
     let (sample, reader) = peek(reader)?;
     if let Some(format) = format_by_signature(&sample) {
         return Err(format!(
-            "it is {format} by its first bytes, and no CSV file: give it the ending of its format, or save it as CSV"
+            "it is {format} by its first bytes, and no CSV file: give it the ending of its format, decompress it, or save it as CSV"
         ));
     }
     let (text, base_byte) = decode(sample, reader, config, name, notices)?;

@@ -16,7 +16,7 @@
 //!
 //! Any other syntax error rejects the document.
 
-mod encoding;
+pub(crate) mod encoding;
 mod keys;
 mod leaves;
 mod number;

@@ -3,7 +3,7 @@
 use std::{collections::BTreeSet, sync::Arc};
 
 use arrow::array::RecordBatch;
-use feedline_schemas::guard::catching;
+use feedline_schemas::{file_signature::format_by_signature, guard::catching};
 use parquet::{
     arrow::{
         ProjectionMask,
@@ -19,9 +19,12 @@ use parquet::{
 use crate::{
     parquet_limits::{LimitedPages, batch_rows, check_items, with_views},
     record::Record,
-    record_batches::{Portions, check_names, names_of},
+    record_batches::{Portions, check_names, names_of, nested_of},
     rows::Rows,
 };
+
+/// Bytes of the start of a file that show another format.
+const START: usize = 512;
 
 /// Rows converted at a time.
 const BATCH: usize = 1024;
@@ -30,6 +33,8 @@ const BATCH: usize = 1024;
 pub(crate) struct ParquetRows {
     decoder: Decoder,
     names: Vec<String>,
+    /// True for columns of objects.
+    nested: Vec<bool>,
     portions: Portions,
     /// Number of the next row, from 0.
     number: u64,
@@ -80,6 +85,7 @@ impl ParquetRows {
 
     fn open(file: impl ChunkReader + 'static, skip: u64, max_ratio: u64) -> Result<Self, String> {
         let bytes = file.len();
+        check_signature(&file)?;
         let options = ArrowReaderOptions::new();
         let found = ArrowReaderMetadata::load(&file, options.clone()).map_err(|e| told(&e))?;
         check_items(found.metadata())?;
@@ -90,11 +96,13 @@ impl ParquetRows {
         let builder = ParquetRecordBatchReaderBuilder::new_with_metadata(LimitedPages(file), found);
         check_names(builder.schema())?;
         let names = names_of(builder.schema());
+        let nested = nested_of(builder.schema());
         let offset = usize::try_from(skip).map_err(|e| e.to_string())?;
         let builder = builder.with_batch_size(batch_rows).with_offset(offset);
         Ok(Self {
             decoder: Decoder::Opened(Box::new(builder)),
             names,
+            nested,
             portions: Portions::new(bytes, max_ratio),
             number: skip,
         })
@@ -135,6 +143,25 @@ impl ParquetRows {
     }
 }
 
+/// Checks the first bytes of a file.
+///
+/// # Errors
+/// Its format by them, if that is another one.
+fn check_signature(file: &impl ChunkReader) -> Result<(), String> {
+    let most = usize::try_from(file.len()).unwrap_or(usize::MAX).min(START);
+    let start = file.get_bytes(0, most).map_err(|e| told(&e))?;
+    if start.starts_with(b"PAR1") || start.starts_with(b"PARE") {
+        return Ok(());
+    }
+    let found = match format_by_signature(&start) {
+        Some(format) => format!("it is {format} by its first bytes, and no Parquet file"),
+        None => "it is no Parquet file by its first bytes".to_owned(),
+    };
+    Err(format!(
+        "{found}: give it the ending or the `format` of its format, or download it again"
+    ))
+}
+
 /// Returns the message of an error. Our own errors pass through the library unchanged.
 fn told(error: &ParquetError) -> String {
     match error {
@@ -159,6 +186,10 @@ impl Rows for ParquetRows {
 
     fn columns(&mut self) -> Result<Option<Vec<String>>, String> {
         Ok(Some(self.names.clone()))
+    }
+
+    fn is_nested(&self, place: usize) -> bool {
+        self.nested.get(place).copied().unwrap_or_default()
     }
 
     fn select(&mut self, places: &BTreeSet<usize>) -> Result<bool, String> {

@@ -150,6 +150,14 @@ pub(crate) fn names_of(schema: &Schema) -> Vec<String> {
     fields.map(|field| field.name().clone()).collect()
 }
 
+/// Returns true for columns of objects.
+pub(crate) fn nested_of(schema: &Schema) -> Vec<bool> {
+    let fields = schema.fields().iter();
+    fields
+        .map(|field| matches!(field.data_type(), DataType::Struct(_)))
+        .collect()
+}
+
 fn records(batch: &RecordBatch) -> Result<Vec<Record>, ArrowError> {
     let names: Vec<&str> = batch
         .schema_ref()

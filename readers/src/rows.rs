@@ -42,6 +42,11 @@ pub trait Rows: Send {
         Ok(None)
     }
 
+    /// Returns true if the column at this place of a table holds objects.
+    fn is_nested(&self, _place: usize) -> bool {
+        false
+    }
+
     /// Asks for the columns at these places alone, before the first record. Returns true if records
     /// have only these; a format that decodes whole rows returns false.
     ///

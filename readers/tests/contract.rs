@@ -432,6 +432,33 @@ fn selected_columns_are_those_of_the_whole_rows() {
 }
 
 #[test]
+fn files_of_another_format_are_named() {
+    let named = |name: &str, bytes: &[u8]| -> String {
+        let samples = samples();
+        let sample = samples.iter().find(|sample| sample.name == name).unwrap();
+        let read = sample.read(bytes.to_vec(), Packing::Plain, 0);
+        read.error
+            .unwrap_or_else(|| panic!("{name}: {:?}", read.records))
+    };
+    let archive = tar(&[("a.csv", b"a\n1\n".to_vec())]);
+    assert!(named("a.csv", &archive).contains("it is a tar archive by its first bytes"));
+    assert!(named("a.csv", &gzip(b"a\n1\n")).contains("it is a gzip file"));
+    assert!(named("a.parquet", &gzip(b"a\n")).contains("it is a gzip file by its first bytes"));
+    assert!(named("a.parquet", b"a,b\n1,2\n").contains("no Parquet file by its first bytes"));
+    for text in ["\u{feff}{\"a\":1}\n{\"a\":2}\n", "{\"a\":1}\n{\"a\":2}\n"] {
+        let wide: Vec<u8> = text.encode_utf16().flat_map(u16::to_le_bytes).collect();
+        assert!(named("a.ndjson", &wide).contains("it is UTF-16"), "{text}");
+    }
+    let nested = named("a.json", b"{\"data\":{\"items\":[],\"of\":1},\"x.y\":[]}");
+    assert!(
+        nested.contains("(lists in it: `data.items`, `x\\.y`)"),
+        "{nested}"
+    );
+    let single = named("a.json", b"{\"a\":1}");
+    assert!(single.contains("an object without a list"), "{single}");
+}
+
+#[test]
 fn an_end_stays_an_end() {
     for sample in samples() {
         let is_ended = sample.opened(sample.bytes.clone(), Packing::Plain, 0, |rows| {

@@ -22,6 +22,12 @@ const SIGNATURES: [(&[u8], &str); 12] = [
     (b"<html", "a page of HTML"),
 ];
 
+/// Bytes of a tar archive at [`TAR_AT`].
+const TAR: &[u8] = b"ustar";
+
+/// Offset of [`TAR`].
+const TAR_AT: usize = 257;
+
 /// Name of the format of a file that begins with `start`, if it is one that is often given another
 /// ending: archives, workbooks, documents, images, and pages of HTML, which servers send in place
 /// of a file. `None` for everything else.
@@ -34,6 +40,9 @@ const SIGNATURES: [(&[u8], &str); 12] = [
 /// ```
 #[must_use]
 pub fn format_by_signature(start: &[u8]) -> Option<&'static str> {
+    if start.get(TAR_AT..TAR_AT + TAR.len()) == Some(TAR) {
+        return Some("a tar archive");
+    }
     let text = start.strip_prefix(b"\xef\xbb\xbf").unwrap_or(start);
     let text = text.trim_ascii_start();
     let found = SIGNATURES.iter().find(|(signature, _)| {
@@ -63,6 +72,9 @@ mod tests {
             let found = format_by_signature(start).unwrap_or_default();
             assert!(found.contains(name), "{start:?}: {found}");
         }
+        let mut tar = vec![0; 512];
+        tar[TAR_AT..TAR_AT + TAR.len()].copy_from_slice(TAR);
+        assert_eq!(format_by_signature(&tar), Some("a tar archive"));
         for start in [
             &b""[..],
             b"PK,price\n",

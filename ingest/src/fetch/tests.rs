@@ -167,7 +167,10 @@ async fn rows_come_in_their_order_each_with_its_file_or_with_the_reason() {
         assert!(records[i].ends_with(&row), "{}", records[i]);
     }
     assert_eq!(requests.retries, 6);
-    assert_eq!(requests.requests, requests_to(&server).values().sum::<u64>());
+    assert_eq!(
+        requests.requests,
+        requests_to(&server).values().sum::<u64>()
+    );
 }
 
 #[tokio::test]

@@ -5,13 +5,16 @@ use std::{
     sync::Arc,
 };
 
-use feedline_schemas::{config::JsonConfig, record::split_path};
+use feedline_schemas::{
+    config::JsonConfig,
+    record::{join_path, split_path},
+};
 
 use super::{Layout, Rows, read_whole};
 use crate::{
     csv_dialect::Text,
     file_bytes::Begin,
-    json::{JsonRecord, NodeKind, Reader},
+    json::{JsonRecord, NodeKind, Reader, encoding::is_utf16},
     record::Record,
     value::{Value, shorten},
 };
@@ -48,6 +51,13 @@ impl Rows for Lines {
                     return Err(format!("line {number} is longer than 64 MiB; split it"));
                 }
                 b"" => {}
+                // Its lines end inside of a character.
+                _ if begin == 0 && is_utf16(&line) => {
+                    return Err(
+                        "it is UTF-16, and lines of JSON are read as UTF-8: convert it, such as by `iconv -f UTF-16 -t UTF-8`"
+                            .to_owned(),
+                    );
+                }
                 _ => return Ok(Some(self.record(line, begin))),
             }
         }
@@ -158,18 +168,37 @@ fn list_at(document: Value, path: &str) -> Result<Vec<Value>, String> {
     match at {
         Value::List(elements) => Ok(elements),
         Value::Object(entries) => {
-            let lists = entries
-                .iter()
-                .filter(|(_, value)| matches!(value, Value::List(_)));
-            let lists: Vec<&str> = lists.map(|(name, _)| name.as_str()).collect();
-            Err(format!(
-                "an object is in the place of the list of records; set `records` to the path of the list (lists in it: `{}`)",
-                lists.join("`, `")
-            ))
+            let mut lists = Vec::new();
+            lists_below(&entries, "", LIST_LEVELS, &mut lists);
+            Err(match lists.is_empty() {
+                true => "an object without a list is in the place of the list of records; put it into `[` and `]`, or write one object a line as NDJSON".to_owned(),
+                false => format!(
+                    "an object is in the place of the list of records; set `records` to the path of the list (lists in it: `{}`)",
+                    shorten(&lists.join("`, `"), 200)
+                ),
+            })
         }
         other => Err(format!(
             "{} is in the place of the list of records; set `records`",
             other.kind()
         )),
+    }
+}
+
+/// Levels of objects that lists are looked for in.
+const LIST_LEVELS: u32 = 4;
+
+/// Collects the paths of the lists in an object at `path`, `levels` deep.
+fn lists_below(entries: &[(String, Value)], path: &str, levels: u32, found: &mut Vec<String>) {
+    for (key, value) in entries {
+        let dot = if path.is_empty() { "" } else { "." };
+        let below = format!("{path}{dot}{}", join_path([key.as_str()]));
+        match value {
+            Value::List(_) => found.push(below),
+            Value::Object(entries) if levels > 1 => {
+                lists_below(entries, &below, levels - 1, found);
+            }
+            _ => {}
+        }
     }
 }
