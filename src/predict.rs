@@ -191,34 +191,39 @@ impl Predict {
             let message = format!("`{}` has no rows, so nothing was predicted", self.rows);
             report.warnings.push(Warning::new("no_rows", message));
         }
-        if !report.absent.is_empty() {
+        warn_of_unusual_rows(&report);
+        Ok(report)
+    }
+}
+
+/// Logs warnings about rows that the training data has none like.
+fn warn_of_unusual_rows(report: &PredictReport) {
+    if !report.absent.is_empty() {
+        tracing::warn!(
+            columns = report.absent.join(", "),
+            rows = report.rows,
+            "no row has these columns, which the transform was fitted on, so all their cells were read as missing; check \
+             how they are called"
+        );
+    }
+    for (columns, what) in [
+        (
+            &report.unknown_categories,
+            "with a category that no training row has",
+        ),
+        (
+            &report.far_outside,
+            "with a number far outside of the training rows",
+        ),
+    ] {
+        for (column, cells) in columns {
             tracing::warn!(
-                columns = report.absent.join(", "),
+                column,
+                cells,
                 rows = report.rows,
-                "no row has these columns, which the transform was fitted on, so all their cells were read as missing; check \
-                 how they are called"
+                "new rows {what} have predictions outside of the training data; `--flags` marks them"
             );
         }
-        for (columns, what) in [
-            (
-                &report.unknown_categories,
-                "with a category that no training row has",
-            ),
-            (
-                &report.far_outside,
-                "with a number far outside of the training rows",
-            ),
-        ] {
-            for (column, cells) in columns {
-                tracing::warn!(
-                    column,
-                    cells,
-                    rows = report.rows,
-                    "new rows {what} have predictions outside of the training data; `--flags` marks them"
-                );
-            }
-        }
-        Ok(report)
     }
 }
 

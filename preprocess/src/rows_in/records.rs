@@ -21,14 +21,14 @@ use super::{assembly::Assembly, fault::Fault, names::Named, raw_cell::Raw, readi
 /// Rows of a file.
 pub(super) struct Records {
     rows: Box<dyn Rows>,
-    columns: Columns,
+    columns: WantedColumns,
     /// True if a duplicate key has its last value, otherwise its row is rejected.
     keeps_last_key: bool,
     inputs_met: bool,
 }
 
 /// Places of the wanted columns.
-enum Columns {
+enum WantedColumns {
     /// In a table.
     Table {
         names: Named,
@@ -37,26 +37,26 @@ enum Columns {
     },
     /// In objects. A table with nested columns has names too.
     Keys {
-        keys: Vec<Key>,
+        keys: Vec<WantedKey>,
         names: Option<Named>,
     },
 }
 
 /// A wanted key of objects.
-struct Key {
-    /// Key of the row itself, looked for before the path.
-    written: Option<Step>,
-    path: Vec<Step>,
+struct WantedKey {
+    /// WantedKey of the row itself, looked for before the path.
+    written: Option<PathStep>,
+    path: Vec<PathStep>,
 }
 
 /// One key of a path, and its index in the last object that had it: objects of a file mostly have
 /// their keys in one order.
-struct Step {
+struct PathStep {
     key: String,
     index: usize,
 }
 
-impl Step {
+impl PathStep {
     fn new(key: String) -> Self {
         Self { key, index: 0 }
     }
@@ -74,15 +74,15 @@ impl Step {
     }
 }
 
-impl Key {
+impl WantedKey {
     /// With `as_written`, a name with a dot is first a key of the row itself, and a path only where
     /// that is absent.
     fn new(name: &str, wanted: &[String], as_written: bool) -> Self {
         let landed = join_path([name]);
         let is_written = as_written && landed != name && !wanted.contains(&landed);
         Self {
-            written: is_written.then(|| Step::new(name.to_owned())),
-            path: split_path(name).into_iter().map(Step::new).collect(),
+            written: is_written.then(|| PathStep::new(name.to_owned())),
+            path: split_path(name).into_iter().map(PathStep::new).collect(),
         }
     }
 
@@ -111,16 +111,16 @@ impl Records {
                 let names = flat.with_nested(wanted, |place| rows.is_nested(place));
                 let indexes = select(&mut *rows, names.places())?;
                 match names.places() == flat.places() {
-                    true => Columns::Table { names, indexes },
-                    false => Columns::Keys {
+                    true => WantedColumns::Table { names, indexes },
+                    false => WantedColumns::Keys {
                         keys: keys_of_table(&flat, wanted),
                         names: Some(names),
                     },
                 }
             }
             None => {
-                let key = |name: &String| Key::new(name, wanted, reading.names_as_written);
-                Columns::Keys {
+                let key = |name: &String| WantedKey::new(name, wanted, reading.names_as_written);
+                WantedColumns::Keys {
                     keys: wanted.iter().map(key).collect(),
                     names: None,
                 }
@@ -134,11 +134,11 @@ impl Records {
         })
     }
 
-    /// Columns of the file, if its format lists them.
+    /// WantedColumns of the file, if its format lists them.
     pub(super) fn columns(&self) -> Option<&Named> {
         match &self.columns {
-            Columns::Table { names, .. } => Some(names),
-            Columns::Keys { names, .. } => names.as_ref(),
+            WantedColumns::Table { names, .. } => Some(names),
+            WantedColumns::Keys { names, .. } => names.as_ref(),
         }
     }
 
@@ -161,7 +161,7 @@ impl Records {
         };
         let source = &*self.rows;
         match &mut self.columns {
-            Columns::Table { indexes, .. } => {
+            WantedColumns::Table { indexes, .. } => {
                 rows.met.fill(true);
                 let Value::Object(entries) = &row else {
                     return Err("a row of a table is no object".to_owned());
@@ -172,7 +172,7 @@ impl Records {
                 };
                 rows.add(cell, || source.place());
             }
-            Columns::Keys { keys, names } => match settled(row, self.keeps_last_key) {
+            WantedColumns::Keys { keys, names } => match settled(row, self.keeps_last_key) {
                 Ok(row) => {
                     if names.is_some() {
                         rows.met.fill(true);
@@ -198,15 +198,15 @@ impl Records {
     }
 }
 
-/// The wanted columns of a table, of which some are nested in those of `flat`.
-fn keys_of_table(flat: &Named, wanted: &[String]) -> Vec<Key> {
+/// The wanted columns of a table, some of them nested in those of `flat`.
+fn keys_of_table(flat: &Named, wanted: &[String]) -> Vec<WantedKey> {
     let keys = wanted.iter().zip(flat.places());
     let key = |(name, place): (&String, &Option<usize>)| match place {
-        Some(place) => Key {
+        Some(place) => WantedKey {
             written: None,
-            path: vec![Step::new(flat.names()[*place].clone())],
+            path: vec![PathStep::new(flat.names()[*place].clone())],
         },
-        None => Key::new(name, wanted, false),
+        None => WantedKey::new(name, wanted, false),
     };
     keys.map(key).collect()
 }
