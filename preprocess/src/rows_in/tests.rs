@@ -395,6 +395,35 @@ fn columns_of_objects_are_read_by_their_paths_in_tables_too() {
 }
 
 #[test]
+fn timestamps_of_parquet_need_no_format() {
+    let micros = [1_735_603_200_000_000_i64];
+    let at: ArrayRef = Arc::new(arrow::array::TimestampMicrosecondArray::from(
+        micros.to_vec(),
+    ));
+    let batch = RecordBatch::try_from_iter([("at", at)]).unwrap();
+    let mut writer = ArrowWriter::try_new(Vec::new(), batch.schema(), None).unwrap();
+    writer.write(&batch).unwrap();
+    let bytes = writer.into_inner().unwrap();
+    let mut artefact = BUILT.transform.artefact().clone();
+    artefact.inputs = vec![InputColumn {
+        name: "at".to_owned(),
+        kind: InputKind::Categorical,
+    }];
+    let contract = serde_json::from_str(r#"{"dates":["%d.%m.%Y"]}"#).unwrap();
+    let reading = RowsReading {
+        landed: BTreeMap::from([("at".to_owned(), ColumnType::Timestamp)]),
+        contracts: vec![contract],
+        ..reading(FileFormat::Parquet, 9)
+    };
+    let source = RowSource::Stream(Box::new(Cursor::new(bytes)));
+    let mut rows = RowsIn::open(source, &reading, &artefact).unwrap();
+    let found = rows.next_rows().unwrap().unwrap();
+    assert_eq!(found.bad, BTreeMap::new());
+    let cells = arrow::array::AsArray::as_string::<i32>(found.inputs.column(0));
+    assert_eq!(cells.value(0), "2024-12-31T00:00:00Z");
+}
+
+#[test]
 fn duplicate_keys_are_settled_as_the_contract_says() {
     let lines = "{\"kind\":\"z\",\"new\":true,\"rooms\":9,\"size\":2,\"rooms\":1}\n";
     let (_, bad, _) = read_all(lines.into(), &reading(FileFormat::Ndjson, 9)).unwrap();
