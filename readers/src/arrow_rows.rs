@@ -59,8 +59,6 @@ pub(crate) struct ArrowRows<R> {
     /// Decoded batches, the first without the rows that were converted.
     batches: VecDeque<RecordBatch>,
     portions: Portions,
-    /// Number of the next row, from 0.
-    number: u64,
 }
 
 impl<R: Read + Send + 'static> ArrowRows<R> {
@@ -93,7 +91,6 @@ impl<R: Read + Send + 'static> ArrowRows<R> {
             schema: None,
             batches: VecDeque::new(),
             portions: Portions::new(0, max_ratio),
-            number: 0,
         }))
     }
 }
@@ -225,13 +222,11 @@ impl<R: Read + Send> Rows for ArrowRows<R> {
         if self.portions.is_empty() {
             guarded(|| self.fill())?;
         }
-        let record = self.portions.pop();
-        self.number += u64::from(record.is_some());
-        Ok(record)
+        Ok(self.portions.pop())
     }
 
     fn place(&self) -> String {
-        format!("row {}", self.number.saturating_sub(1))
+        self.portions.place()
     }
 
     fn columns(&mut self) -> Result<Option<Vec<String>>, String> {

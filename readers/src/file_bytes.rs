@@ -63,7 +63,7 @@ impl FileBytes {
     /// Opens and hashes the file, and its first `start` bytes.
     ///
     /// # Errors
-    /// That of the store, such as for a file that does not exist.
+    /// The error of the store, such as for a file that does not exist.
     pub async fn open(
         store: &Store,
         path: &str,
@@ -149,7 +149,7 @@ impl FileBytes {
     /// Reads the bytes `start..end`; both are inside the file.
     ///
     /// # Errors
-    /// That of the store.
+    /// The error of the store.
     pub fn range(&self, start: u64, end: u64) -> io::Result<Bytes> {
         let index = |at: u64| usize::try_from(at).map_err(io::Error::other);
         match &self.whole {
@@ -164,7 +164,7 @@ impl FileBytes {
     /// Returns the position at `byte`, and counts the line ends before it.
     ///
     /// # Errors
-    /// That of the store.
+    /// The error of the store.
     pub fn begin(&self, byte: u64) -> io::Result<Begin> {
         let (mut at, mut lines) = (0, 0);
         while at < byte {

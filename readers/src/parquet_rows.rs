@@ -36,8 +36,6 @@ pub(crate) struct ParquetRows {
     /// True for columns of objects.
     nested: Vec<bool>,
     portions: Portions,
-    /// Number of the next row, from 0.
-    number: u64,
 }
 
 /// State of the decoder of a file.
@@ -103,8 +101,7 @@ impl ParquetRows {
             decoder: Decoder::Opened(Box::new(builder)),
             names,
             nested,
-            portions: Portions::new(bytes, max_ratio),
-            number: skip,
+            portions: Portions::new(bytes, max_ratio).at_row(skip),
         })
     }
 
@@ -175,13 +172,11 @@ impl Rows for ParquetRows {
         if self.portions.is_empty() {
             guarded(|| self.fill())?;
         }
-        let record = self.portions.pop();
-        self.number += u64::from(record.is_some());
-        Ok(record)
+        Ok(self.portions.pop())
     }
 
     fn place(&self) -> String {
-        format!("row {}", self.number.saturating_sub(1))
+        self.portions.place()
     }
 
     fn columns(&mut self) -> Result<Option<Vec<String>>, String> {

@@ -32,6 +32,8 @@ const FREE: u64 = 16 << 20;
 pub(crate) struct Portions {
     waiting: Option<Waiting>,
     ready: VecDeque<Record>,
+    /// Number of the next row, from 0.
+    number: u64,
     /// Size of the file in bytes, as far as it is known.
     file_bytes: u64,
     /// Bytes of all rows so far.
@@ -54,6 +56,7 @@ impl Portions {
         Self {
             waiting: None,
             ready: VecDeque::new(),
+            number: 0,
             file_bytes,
             taken: 0,
             max_ratio,
@@ -70,9 +73,22 @@ impl Portions {
         self.ready.is_empty()
     }
 
+    /// The same, whose first row has this number in its file.
+    pub(crate) fn at_row(mut self, number: u64) -> Self {
+        self.number = number;
+        self
+    }
+
     /// Takes the next record that is ready.
     pub(crate) fn pop(&mut self) -> Option<Record> {
-        self.ready.pop_front()
+        let record = self.ready.pop_front();
+        self.number += u64::from(record.is_some());
+        record
+    }
+
+    /// Place of the last record that was taken.
+    pub(crate) fn place(&self) -> String {
+        format!("row {}", self.number.saturating_sub(1))
     }
 
     /// Returns true if rows wait for [`convert`](Self::convert).

@@ -3,9 +3,9 @@
 //! | promise | test |
 //! |---|---|
 //! | a file that is compressed has the same records | `compression_changes_no_record` |
-//! | reading goes on after any record | `records_after_a_skip_are_those_of_the_whole_file` |
+//! | reading resumes after any record | `records_after_a_skip_are_those_of_the_whole_file` |
 //! | records do not depend on the pieces that bytes come in | `pieces_of_bytes_change_no_record` |
-//! | a file that is cut loses its end alone, or is an error | `a_cut_file_never_has_other_records` |
+//! | a truncated file loses its end alone, or is an error | `a_truncated_file_never_has_other_records` |
 //! | damage is a record, a bad record or an error, and never a panic | `damaged_files_are_read_or_refused` |
 //! | each record has a place of its own | `each_record_has_a_place_of_its_own` |
 //! | columns of a table are those of each record, in order | `columns_are_those_of_each_record` |
@@ -329,13 +329,13 @@ fn pieces_of_bytes_change_no_record() {
 }
 
 #[test]
-fn a_cut_file_never_has_other_records() {
+fn a_truncated_file_never_has_other_records() {
     for sample in samples() {
         let whole = sample.whole().values();
         for end in 0..sample.bytes.len() {
             let cut = sample.read(sample.bytes[..end].to_vec(), Packing::Plain, 0);
             let mut values = cut.values();
-            // Only the last record of a text can be another one: nothing shows that it is not whole.
+            // Only the last record of a text can be another one: nothing shows that it is incomplete.
             let is_text = matches!(sample.kind, Kind::Csv { .. } | Kind::Ndjson | Kind::Text);
             if is_text && values.last() != whole.get(values.len().wrapping_sub(1)) {
                 values.pop();

@@ -54,7 +54,7 @@ impl Output {
         match written {
             Err(error) if is_closed(&error) && target.path.is_none() => {
                 tracing::warn!(
-                    "standard output was closed before all predictions were written; the rows after that were not read"
+                    "standard output was closed, so the other predictions were not written"
                 );
                 Ok(())
             }

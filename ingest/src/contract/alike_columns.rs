@@ -62,7 +62,7 @@ mod tests {
 
     use super::*;
 
-    /// The warning of ten records, of which so many lack each column.
+    /// The warning of ten records; each column has the number of records without it.
     fn warning(columns: &[(&str, u64)]) -> Option<String> {
         let missing = columns.iter().map(|(name, absent)| {
             let missing = Missing {

@@ -44,7 +44,7 @@ enum WantedColumns {
 
 /// A wanted key of objects.
 struct WantedKey {
-    /// WantedKey of the row itself, looked for before the path.
+    /// Key of the row itself, looked for before the path.
     written: Option<PathStep>,
     path: Vec<PathStep>,
 }
@@ -134,7 +134,7 @@ impl Records {
         })
     }
 
-    /// WantedColumns of the file, if its format lists them.
+    /// Columns of the file, if its format lists them.
     pub(super) fn columns(&self) -> Option<&Named> {
         match &self.columns {
             WantedColumns::Table { names, .. } => Some(names),
@@ -174,15 +174,13 @@ impl Records {
             }
             WantedColumns::Keys { keys, names } => match settled(row, self.keeps_last_key) {
                 Ok(row) => {
-                    if names.is_some() {
-                        rows.met.fill(true);
-                    }
                     let found: Vec<Option<&Value>> =
                         keys.iter_mut().map(|key| key.find(&row)).collect();
                     for (met, found) in rows.met.iter_mut().zip(&found) {
                         *met |= found.is_some();
                     }
-                    if !self.inputs_met {
+                    // A table has its columns in every row, even where they are null.
+                    if names.is_none() && !self.inputs_met {
                         self.inputs_met = rows.met.is_empty() || rows.met.contains(&true);
                         rows.is_foreign = !self.inputs_met;
                     }
