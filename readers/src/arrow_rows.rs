@@ -24,7 +24,8 @@ use crate::{
     parquet_limits::with_views,
     record::Record,
     record_batches::{Portions, check_names, names_of, nested_of},
-    rows::Rows,
+    rows::{NextRow, Rows},
+    value_view::ValueView,
 };
 
 /// First and last bytes of a file.
@@ -223,6 +224,17 @@ impl<R: Read + Send> Rows for ArrowRows<R> {
             guarded(|| self.fill())?;
         }
         Ok(self.portions.pop())
+    }
+
+    fn next_row(&mut self) -> Result<Option<NextRow>, String> {
+        if self.portions.is_empty() {
+            guarded(|| self.fill())?;
+        }
+        Ok(self.portions.pop_cells())
+    }
+
+    fn cell(&self, index: usize) -> ValueView<'_> {
+        self.portions.cell(index)
     }
 
     fn place(&self) -> String {

@@ -20,6 +20,7 @@ pub(crate) mod encoding;
 mod keys;
 mod leaves;
 mod number;
+mod paths;
 mod record;
 mod tape;
 mod text;
@@ -33,6 +34,7 @@ pub use self::{
     keys::Keys,
     leaves::{Leaf, NoCell, Walk},
     number::number,
+    paths::WantedPaths,
     record::JsonRecord,
     tape::{NodeKind, Reader, Tape},
     write::write_text,

@@ -34,4 +34,5 @@ pub mod rows;
 pub mod testing;
 pub mod text_rows;
 pub mod value;
+pub mod value_view;
 pub mod xml;

@@ -20,7 +20,8 @@ use crate::{
     parquet_limits::{LimitedPages, batch_rows, check_items, with_views},
     record::Record,
     record_batches::{Portions, check_names, names_of, nested_of},
-    rows::Rows,
+    rows::{NextRow, Rows},
+    value_view::ValueView,
 };
 
 /// Bytes of the start of a file that show another format.
@@ -173,6 +174,17 @@ impl Rows for ParquetRows {
             guarded(|| self.fill())?;
         }
         Ok(self.portions.pop())
+    }
+
+    fn next_row(&mut self) -> Result<Option<NextRow>, String> {
+        if self.portions.is_empty() {
+            guarded(|| self.fill())?;
+        }
+        Ok(self.portions.pop_cells())
+    }
+
+    fn cell(&self, index: usize) -> ValueView<'_> {
+        self.portions.cell(index)
     }
 
     fn place(&self) -> String {

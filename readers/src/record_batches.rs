@@ -1,12 +1,9 @@
 //! Record batches of Arrow as records.
 
-use std::{
-    collections::{HashSet, VecDeque},
-    sync::Arc,
-};
+use std::{collections::HashSet, sync::Arc};
 
 use arrow::{
-    array::{Array, ArrayRef, AsArray, RecordBatch},
+    array::{Array, ArrayRef, AsArray, RecordBatch, StringViewArray},
     compute::cast,
     datatypes::{
         DataType, Float16Type, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type, Int64Type,
@@ -19,7 +16,9 @@ use arrow::{
 use crate::{
     parquet_limits::{ROW, row_bytes},
     record::Record,
+    rows::NextRow,
     value::{Value, hex},
+    value_view::ValueView,
 };
 
 /// Time zone of written timestamps.
@@ -28,10 +27,16 @@ const UTC: &str = "UTC";
 /// Minimum file size for the ratio, in bytes; smaller files count as this size.
 const FREE: u64 = 16 << 20;
 
-/// Rows that become records in portions of 64 MiB at most.
+/// Rows that become records or cells in portions of 64 MiB at most.
 pub(crate) struct Portions {
+    names: Vec<String>,
     waiting: Option<Waiting>,
-    ready: VecDeque<Record>,
+    /// Columns of the rows that are ready.
+    ready: Vec<ColumnCells>,
+    /// Bytes of the rows that are ready.
+    ready_bytes: Vec<u64>,
+    /// Index of the next row that is ready.
+    next: usize,
     /// Number of the next row, from 0.
     number: u64,
     /// Size of the file in bytes, as far as it is known.
@@ -39,6 +44,39 @@ pub(crate) struct Portions {
     /// Bytes of all rows so far.
     taken: u64,
     max_ratio: u64,
+}
+
+/// Cells of a column.
+enum ColumnCells {
+    /// Texts in the memory that they were decoded to.
+    Texts(StringViewArray),
+    Values(Vec<Value>),
+}
+
+impl ColumnCells {
+    fn of(column: &ArrayRef) -> Result<Self, ArrowError> {
+        Ok(match column.as_string_view_opt() {
+            Some(texts) => Self::Texts(texts.clone()),
+            None => Self::Values(values(column, BytesAs::Cells)?),
+        })
+    }
+
+    fn view(&self, row: usize) -> ValueView<'_> {
+        match self {
+            Self::Texts(texts) if texts.is_null(row) => ValueView::Null,
+            Self::Texts(texts) => ValueView::Text(texts.value(row).into()),
+            Self::Values(values) => values[row].view(),
+        }
+    }
+
+    /// Takes the value of the row.
+    fn take(&mut self, row: usize) -> Value {
+        match self {
+            Self::Texts(texts) if texts.is_null(row) => Value::Null,
+            Self::Texts(texts) => Value::Text(texts.value(row).to_owned()),
+            Self::Values(values) => std::mem::replace(&mut values[row], Value::Null),
+        }
+    }
 }
 
 /// Rows that are decoded and no records yet.
@@ -54,8 +92,11 @@ impl Portions {
     /// Rows of a file of `file_bytes`, which may have `max_ratio` times its size.
     pub(crate) fn new(file_bytes: u64, max_ratio: u64) -> Self {
         Self {
+            names: Vec::new(),
             waiting: None,
-            ready: VecDeque::new(),
+            ready: Vec::new(),
+            ready_bytes: Vec::new(),
+            next: 0,
             number: 0,
             file_bytes,
             taken: 0,
@@ -70,7 +111,7 @@ impl Portions {
 
     /// Returns true if no record is ready.
     pub(crate) fn is_empty(&self) -> bool {
-        self.ready.is_empty()
+        self.next == self.ready_bytes.len()
     }
 
     /// The same, whose first row has this number in its file.
@@ -81,9 +122,31 @@ impl Portions {
 
     /// Takes the next record that is ready.
     pub(crate) fn pop(&mut self) -> Option<Record> {
-        let record = self.ready.pop_front();
-        self.number += u64::from(record.is_some());
-        record
+        let row = self.next;
+        self.advance()?;
+        let entry = |(name, column): (&String, &mut ColumnCells)| (name.clone(), column.take(row));
+        let entries = self.names.iter().zip(&mut self.ready).map(entry);
+        Some(Record::Value(Value::Object(entries.collect())))
+    }
+
+    /// Takes the next row that is ready as cells.
+    pub(crate) fn pop_cells(&mut self) -> Option<NextRow> {
+        let bytes = self.advance()?;
+        Some(NextRow::Cells { bytes })
+    }
+
+    /// The cell at `index` of the last row that was taken as cells.
+    pub(crate) fn cell(&self, index: usize) -> ValueView<'_> {
+        let column = self.ready.get(index).zip(self.next.checked_sub(1));
+        column.map_or(ValueView::Null, |(column, row)| column.view(row))
+    }
+
+    /// Goes on to the next row that is ready. Returns the bytes of the row before it.
+    fn advance(&mut self) -> Option<u64> {
+        let bytes = *self.ready_bytes.get(self.next)?;
+        self.next += 1;
+        self.number += 1;
+        Some(bytes)
     }
 
     /// Place of the last record that was taken.
@@ -107,7 +170,7 @@ impl Portions {
         self.waiting = (waiting.batch.num_rows() > 0).then_some(waiting);
     }
 
-    /// Makes records of the next rows that wait, of 64 MiB at most.
+    /// Makes the next rows that wait ready, 64 MiB at most.
     ///
     /// # Errors
     /// For a row of more than that, and for more rows than the size of the file allows.
@@ -136,8 +199,13 @@ impl Portions {
                 self.max_ratio
             ));
         }
-        let records = records(&batch.slice(at, rows)).map_err(|e| e.to_string())?;
-        self.ready.extend(records);
+        let next = batch.slice(at, rows);
+        let columns = next.columns().iter().map(ColumnCells::of);
+        let columns = columns.collect::<Result<_, _>>();
+        self.ready = columns.map_err(|e| e.to_string())?;
+        self.names = names_of(batch.schema_ref());
+        self.ready_bytes = bytes[at..at + rows].to_vec();
+        self.next = 0;
         let at = at + rows;
         self.waiting = (at < batch.num_rows()).then_some(Waiting { batch, bytes, at });
         Ok(())
@@ -172,20 +240,6 @@ pub(crate) fn nested_of(schema: &Schema) -> Vec<bool> {
     fields
         .map(|field| matches!(field.data_type(), DataType::Struct(_)))
         .collect()
-}
-
-fn records(batch: &RecordBatch) -> Result<Vec<Record>, ArrowError> {
-    let names: Vec<&str> = batch
-        .schema_ref()
-        .fields()
-        .iter()
-        .map(|field| field.name().as_str())
-        .collect();
-    let rows = batch.num_rows();
-    Ok(objects(&names, batch.columns(), rows, BytesAs::Cells)?
-        .into_iter()
-        .map(Record::Value)
-        .collect())
 }
 
 fn objects(

@@ -16,11 +16,24 @@ use crate::{
     file_format::{Kind, Packing},
     notices::Notices,
     record::Record,
+    value_view::ValueView,
 };
 
 /// Maximum size of a JSON document or compressed Parquet file, in bytes after decompression; it is
 /// held in memory completely.
 const DOCUMENT: u64 = 1 << 30;
+
+/// A record, or the cells of one.
+#[derive(Debug)]
+pub enum NextRow {
+    /// A row whose cells [`Rows::cell`] returns, until the next one is read.
+    Cells {
+        /// Approximate size in bytes.
+        bytes: u64,
+    },
+    /// Any other record.
+    Record(Record),
+}
 
 /// Reads one record after another. Blocking.
 pub trait Rows: Send {
@@ -29,6 +42,20 @@ pub trait Rows: Send {
     /// # Errors
     /// The reason why the rest of the file is unreadable, and its remedy.
     fn next(&mut self) -> Result<Option<Record>, String>;
+
+    /// Reads the next record, as cells if it is a row of a table: they are not copied.
+    ///
+    /// # Errors
+    /// As [`next`](Self::next).
+    fn next_row(&mut self) -> Result<Option<NextRow>, String> {
+        Ok(self.next()?.map(NextRow::Record))
+    }
+
+    /// The cell at `index` of the row that [`next_row`](Self::next_row) returned as cells; null where
+    /// it has none.
+    fn cell(&self, _index: usize) -> ValueView<'_> {
+        ValueView::Null
+    }
 
     /// Place of the last record in the file, such as `line 7`.
     fn place(&self) -> String;

@@ -10,6 +10,7 @@
 //! | each record has a place of its own | `each_record_has_a_place_of_its_own` |
 //! | columns of a table are those of each record, in order | `columns_are_those_of_each_record` |
 //! | selected columns are those of the whole rows | `selected_columns_are_those_of_the_whole_rows` |
+//! | cells of a row are those of its record | `cells_of_rows_are_those_of_their_records` |
 //! | an end stays one | `an_end_stays_an_end` |
 
 #![expect(clippy::unwrap_used, reason = "a failure is a failed test")]
@@ -29,8 +30,9 @@ use feedline_readers::{
     file_format::{Kind, Packing},
     notices::Notices,
     record::Record,
-    rows::{Layout, Rows, one_pass::of_reader, open::open},
+    rows::{Layout, NextRow, Rows, one_pass::of_reader, open::open},
     testing::parquet_file,
+    value_view::ValueView,
 };
 use feedline_schemas::config::{ArchiveConfig, CsvConfig, FileFormat, JsonConfig, TextConfig};
 use feedline_storage::Store;
@@ -429,6 +431,70 @@ fn selected_columns_are_those_of_the_whole_rows() {
             assert_eq!(part.at("n"), None);
         }
     }
+}
+
+#[test]
+fn cells_of_rows_are_those_of_their_records() {
+    let mut of_cells = Vec::new();
+    for sample in samples() {
+        let whole = sample.whole();
+        let found = sample.opened(sample.bytes.clone(), Packing::Plain, 0, |rows| {
+            let mut rows = rows?;
+            let (mut cells, mut records, mut places) = (Vec::new(), Vec::new(), Vec::new());
+            while let Some(row) = rows.next_row()? {
+                places.push(rows.place());
+                match row {
+                    NextRow::Cells { bytes } => {
+                        assert!(bytes > 0);
+                        assert_eq!(rows.cell(2), ValueView::Null);
+                        cells.push([0, 1].map(|index| format!("{:?}", rows.cell(index))));
+                    }
+                    NextRow::Record(record) => records.push(record),
+                }
+            }
+            Ok::<_, String>((cells, records, places))
+        });
+        let (cells, records, places) = found.unwrap();
+        assert_eq!(places, whole.places, "{}", sample.name);
+        if cells.is_empty() {
+            assert_eq!(records, whole.records, "{}", sample.name);
+            continue;
+        }
+        let values = whole.records.iter().map(|record| {
+            let value = record.value().unwrap();
+            ["n", "t"].map(|name| format!("{:?}", value.at(name).unwrap().view()))
+        });
+        assert_eq!(cells, values.collect::<Vec<_>>(), "{}", sample.name);
+        of_cells.push(sample.name);
+    }
+    assert_eq!(of_cells, ["a.csv", "a.parquet", "a.arrows", "a.arrow"]);
+}
+
+#[test]
+fn bad_rows_of_cells_are_those_of_records() {
+    let samples = samples();
+    let csv = samples
+        .iter()
+        .find(|sample| sample.name == "a.csv")
+        .unwrap();
+    let bytes = b"n,t\n1,a\n2\n3,\xff\n4,\xc3\xa4\n".to_vec();
+    let whole = csv.read(bytes.clone(), Packing::Plain, 0);
+    let bad = csv.opened(bytes, Packing::Plain, 0, |rows| {
+        let mut rows = rows.unwrap();
+        let mut bad = Vec::new();
+        while let Some(row) = rows.next_row().unwrap() {
+            if let NextRow::Record(record) = row {
+                bad.push(record);
+            }
+        }
+        bad
+    });
+    assert_eq!(bad, whole.records[1..3]);
+    let reasons = bad.iter().map(|record| match record {
+        Record::Bad { reason, .. } => *reason,
+        good => panic!("{good:?}"),
+    });
+    assert_eq!(reasons.collect::<Vec<_>>(), ["ragged_row", "invalid_utf8"]);
 }
 
 #[test]

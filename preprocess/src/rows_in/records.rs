@@ -7,9 +7,11 @@
 use std::collections::BTreeSet;
 
 use feedline_readers::{
+    json::{JsonRecord, WantedPaths},
     record::Record,
-    rows::Rows,
+    rows::{NextRow, Rows},
     value::{Fault as ValueFault, Value},
+    value_view::ValueView,
 };
 use feedline_schemas::{
     config::{ContractConfig, DuplicateKeys},
@@ -22,9 +24,6 @@ use super::{assembly::Assembly, fault::Fault, names::Named, raw_cell::Raw, readi
 pub(super) struct Records {
     rows: Box<dyn Rows>,
     columns: WantedColumns,
-    /// True if a duplicate key has its last value, otherwise its row is rejected.
-    keeps_last_key: bool,
-    inputs_met: bool,
 }
 
 /// Places of the wanted columns.
@@ -32,21 +31,51 @@ enum WantedColumns {
     /// In a table.
     Table {
         names: Named,
-        /// Index of each wanted column in the entries of a record.
+        /// Index of each wanted column in the cells of a row.
         indexes: Vec<Option<usize>>,
     },
-    /// In objects. A table with nested columns has names too.
-    Keys {
-        keys: Vec<WantedKey>,
-        names: Option<Named>,
-    },
+    /// In objects.
+    Keys(WantedKeys),
+}
+
+/// Wanted keys of objects.
+struct WantedKeys {
+    keys: Vec<WantedKey>,
+    /// Their paths in records that are no trees.
+    paths: WantedPaths,
+    /// Columns of a table with nested columns.
+    names: Option<Named>,
+    /// True if a duplicate key has its last value, otherwise its row is rejected.
+    keeps_last_key: bool,
+    inputs_met: bool,
 }
 
 /// A wanted key of objects.
 struct WantedKey {
     /// Key of the row itself, looked for before the path.
-    written: Option<PathStep>,
-    path: Vec<PathStep>,
+    written: Option<WantedPath>,
+    path: WantedPath,
+}
+
+/// A path of keys.
+struct WantedPath {
+    steps: Vec<PathStep>,
+    /// Index of it in the [`WantedPaths`].
+    index: usize,
+}
+
+impl WantedPath {
+    fn new(keys: Vec<String>, paths: &mut WantedPaths) -> Self {
+        Self {
+            index: paths.add(keys.iter().map(String::as_str)),
+            steps: keys.into_iter().map(PathStep::new).collect(),
+        }
+    }
+
+    fn find<'v>(&mut self, row: &'v Value) -> Option<&'v Value> {
+        let mut steps = self.steps.iter_mut();
+        steps.try_fold(row, |at, step| step.find(at))
+    }
 }
 
 /// One key of a path, and its index in the last object that had it: objects of a file mostly have
@@ -77,21 +106,113 @@ impl PathStep {
 impl WantedKey {
     /// With `as_written`, a name with a dot is first a key of the row itself, and a path only where
     /// that is absent.
-    fn new(name: &str, wanted: &[String], as_written: bool) -> Self {
+    fn new(name: &str, wanted: &[String], as_written: bool, paths: &mut WantedPaths) -> Self {
         let landed = join_path([name]);
         let is_written = as_written && landed != name && !wanted.contains(&landed);
         Self {
-            written: is_written.then(|| PathStep::new(name.to_owned())),
-            path: split_path(name).into_iter().map(PathStep::new).collect(),
+            written: is_written.then(|| WantedPath::new(vec![name.to_owned()], paths)),
+            path: WantedPath::new(split_path(name), paths),
         }
     }
 
     fn find<'v>(&mut self, row: &'v Value) -> Option<&'v Value> {
-        if let Some(found) = self.written.as_mut().and_then(|step| step.find(row)) {
-            return Some(found);
+        let written = self.written.as_mut().and_then(|path| path.find(row));
+        written.or_else(|| self.path.find(row))
+    }
+
+    /// Its node in the record that `paths` has found last.
+    fn place(&self, paths: &WantedPaths) -> Option<u32> {
+        let written = self.written.as_ref();
+        let written = written.and_then(|path| paths.place(path.index));
+        written.or_else(|| paths.place(self.path.index))
+    }
+}
+
+impl WantedKeys {
+    /// The `wanted` keys of objects that a file has in its lines or its list.
+    fn of_objects(wanted: &[String], reading: &RowsReading) -> Self {
+        let mut paths = WantedPaths::default();
+        let key =
+            |name: &String| WantedKey::new(name, wanted, reading.names_as_written, &mut paths);
+        Self {
+            keys: wanted.iter().map(key).collect(),
+            paths,
+            names: None,
+            keeps_last_key: keeps_last_key(&reading.contracts),
+            inputs_met: false,
         }
-        let mut path = self.path.iter_mut();
-        path.try_fold(row, |at, step| step.find(at))
+    }
+
+    /// The `wanted` columns of a table, some of them nested in those of `flat`; `names` have both.
+    fn of_table(wanted: &[String], flat: &Named, names: Named, reading: &RowsReading) -> Self {
+        let mut paths = WantedPaths::default();
+        let keys = wanted.iter().zip(flat.places());
+        let key = |(name, place): (&String, &Option<usize>)| match place {
+            Some(place) => WantedKey {
+                written: None,
+                path: WantedPath::new(vec![flat.names()[*place].clone()], &mut paths),
+            },
+            None => WantedKey::new(name, wanted, false, &mut paths),
+        };
+        Self {
+            keys: keys.map(key).collect(),
+            paths,
+            names: Some(names),
+            keeps_last_key: keeps_last_key(&reading.contracts),
+            inputs_met: false,
+        }
+    }
+
+    /// Adds a record that is found at `place`.
+    fn fill(&mut self, record: Record, rows: &mut Assembly, place: impl Fn() -> String) {
+        match record {
+            Record::Value(value) => match settled(value, self.keeps_last_key) {
+                Ok(row) => self.fill_tree(&row, rows, place),
+                Err(fault) => rows.add_bad(fault.at(&place())),
+            },
+            Record::Json(record) => self.fill_json(&record, rows, place),
+            Record::Bad { reason, detail, .. } => rows.add_bad(Fault::new(reason, detail)),
+        }
+    }
+
+    fn fill_tree(&mut self, row: &Value, rows: &mut Assembly, place: impl FnOnce() -> String) {
+        let found: Vec<Option<&Value>> = self.keys.iter_mut().map(|key| key.find(row)).collect();
+        note_met(rows, |column| found[column].is_some());
+        self.note_inputs(rows);
+        let cell = |column: usize| found[column].map_or(Raw::Null, |value| raw(value.view()));
+        rows.add(cell, place);
+    }
+
+    fn fill_json(
+        &mut self,
+        record: &JsonRecord,
+        rows: &mut Assembly,
+        place: impl FnOnce() -> String,
+    ) {
+        self.paths.find(record).for_each(drop);
+        let (keys, paths) = (&self.keys, &self.paths);
+        let found = |column: usize| keys[column].place(paths);
+        note_met(rows, |column| found(column).is_some());
+        let cell =
+            |column: usize| found(column).map_or(Raw::Null, |place| raw(record.tape.view(place)));
+        rows.add(cell, place);
+        self.note_inputs(rows);
+    }
+
+    /// Records that a row has inputs, if it does; until then, objects are not those of the dataset.
+    fn note_inputs(&mut self, rows: &mut Assembly) {
+        // A table has its columns in every row, even where they are null.
+        if self.names.is_none() && !self.inputs_met {
+            self.inputs_met = rows.met.is_empty() || rows.met.contains(&true);
+            rows.is_foreign = !self.inputs_met;
+        }
+    }
+}
+
+/// Records the inputs that a row has, which are those that `is_met` returns true for.
+fn note_met(rows: &mut Assembly, is_met: impl Fn(usize) -> bool) {
+    for (column, met) in rows.met.iter_mut().enumerate() {
+        *met = *met || is_met(column);
     }
 }
 
@@ -112,33 +233,21 @@ impl Records {
                 let indexes = select(&mut *rows, names.places())?;
                 match names.places() == flat.places() {
                     true => WantedColumns::Table { names, indexes },
-                    false => WantedColumns::Keys {
-                        keys: keys_of_table(&flat, wanted),
-                        names: Some(names),
-                    },
+                    false => {
+                        WantedColumns::Keys(WantedKeys::of_table(wanted, &flat, names, reading))
+                    }
                 }
             }
-            None => {
-                let key = |name: &String| WantedKey::new(name, wanted, reading.names_as_written);
-                WantedColumns::Keys {
-                    keys: wanted.iter().map(key).collect(),
-                    names: None,
-                }
-            }
+            None => WantedColumns::Keys(WantedKeys::of_objects(wanted, reading)),
         };
-        Ok(Self {
-            rows,
-            columns,
-            keeps_last_key: keeps_last_key(&reading.contracts),
-            inputs_met: false,
-        })
+        Ok(Self { rows, columns })
     }
 
     /// Columns of the file, if its format lists them.
     pub(super) fn columns(&self) -> Option<&Named> {
         match &self.columns {
             WantedColumns::Table { names, .. } => Some(names),
-            WantedColumns::Keys { names, .. } => names.as_ref(),
+            WantedColumns::Keys(keys) => keys.names.as_ref(),
         }
     }
 
@@ -147,66 +256,62 @@ impl Records {
     /// # Errors
     /// The reason why the rest is unreadable.
     pub(super) fn fill(&mut self, rows: &mut Assembly) -> Result<bool, String> {
-        let Some(record) = self.rows.next()? else {
-            return Ok(false);
-        };
-        rows.bytes += usize::try_from(record.size()).unwrap_or(usize::MAX);
-        let row = match record {
-            Record::Value(value) => value,
-            Record::Json(record) => record.value(),
-            Record::Bad { reason, detail, .. } => {
-                rows.add_bad(Fault::new(reason, detail));
-                return Ok(true);
-            }
-        };
-        let source = &*self.rows;
         match &mut self.columns {
             WantedColumns::Table { indexes, .. } => {
-                rows.met.fill(true);
-                let Value::Object(entries) = &row else {
-                    return Err("a row of a table is no object".to_owned());
+                let Some(next) = self.rows.next_row()? else {
+                    return Ok(false);
                 };
-                let cell = |column: usize| {
-                    let entry = indexes[column].and_then(|index| entries.get(index));
-                    entry.map_or(Raw::Null, |(_, value)| raw(value))
-                };
-                rows.add(cell, || source.place());
+                fill_row(next, indexes, &*self.rows, rows)?;
             }
-            WantedColumns::Keys { keys, names } => match settled(row, self.keeps_last_key) {
-                Ok(row) => {
-                    let found: Vec<Option<&Value>> =
-                        keys.iter_mut().map(|key| key.find(&row)).collect();
-                    for (met, found) in rows.met.iter_mut().zip(&found) {
-                        *met |= found.is_some();
-                    }
-                    // A table has its columns in every row, even where they are null.
-                    if names.is_none() && !self.inputs_met {
-                        self.inputs_met = rows.met.is_empty() || rows.met.contains(&true);
-                        rows.is_foreign = !self.inputs_met;
-                    }
-                    rows.add(
-                        |column| found[column].map_or(Raw::Null, raw),
-                        || source.place(),
-                    );
-                }
-                Err(fault) => rows.add_bad(fault.at(&source.place())),
-            },
+            WantedColumns::Keys(keys) => {
+                let Some(record) = self.rows.next()? else {
+                    return Ok(false);
+                };
+                rows.bytes += usize::try_from(record.size()).unwrap_or(usize::MAX);
+                keys.fill(record, rows, || self.rows.place());
+            }
         }
         Ok(true)
     }
 }
 
-/// The wanted columns of a table, some of them nested in those of `flat`.
-fn keys_of_table(flat: &Named, wanted: &[String]) -> Vec<WantedKey> {
-    let keys = wanted.iter().zip(flat.places());
-    let key = |(name, place): (&String, &Option<usize>)| match place {
-        Some(place) => WantedKey {
-            written: None,
-            path: vec![PathStep::new(flat.names()[*place].clone())],
-        },
-        None => WantedKey::new(name, wanted, false),
+/// Adds the row `next` of the table `source`, with its wanted cells at `indexes`.
+fn fill_row(
+    next: NextRow,
+    indexes: &[Option<usize>],
+    source: &dyn Rows,
+    rows: &mut Assembly,
+) -> Result<(), String> {
+    let bytes = match &next {
+        NextRow::Cells { bytes } => *bytes,
+        NextRow::Record(record) => record.size(),
     };
-    keys.map(key).collect()
+    rows.bytes += usize::try_from(bytes).unwrap_or(usize::MAX);
+    let record = match next {
+        NextRow::Cells { .. } => None,
+        NextRow::Record(Record::Bad { reason, detail, .. }) => {
+            rows.add_bad(Fault::new(reason, detail));
+            return Ok(());
+        }
+        NextRow::Record(record) => record.into_value(),
+    };
+    let entries = match &record {
+        None => None,
+        Some(Value::Object(entries)) => Some(entries),
+        Some(_) => return Err("a row of a table is no object".to_owned()),
+    };
+    let cell = |index: usize| match entries {
+        None => source.cell(index),
+        Some(entries) => entries
+            .get(index)
+            .map_or(ValueView::Null, |(_, value)| value.view()),
+    };
+    rows.met.fill(true);
+    rows.add(
+        |column| indexes[column].map_or(Raw::Null, |index| raw(cell(index))),
+        || source.place(),
+    );
+    Ok(())
 }
 
 /// Asks `rows` for the columns at `places` alone. Returns the index of each in the entries of a
@@ -242,18 +347,18 @@ fn settled(row: Value, keeps_last_key: bool) -> Result<Value, Fault> {
     }
 }
 
-fn raw(value: &Value) -> Raw<'_> {
+fn raw(value: ValueView<'_>) -> Raw<'_> {
     match value {
-        Value::Null => Raw::Null,
-        Value::Bool(value) => Raw::Bool(*value),
-        Value::Int(value) => Raw::Int(*value),
-        Value::Float(value) => Raw::Float(*value),
-        Value::Digits(text) | Value::Text(text) => Raw::Text(text.as_str().into()),
-        Value::Cell(text) => Raw::Cell(text),
-        Value::Time(text) => Raw::Time(text),
-        Value::Bytes(_) | Value::ByteCell(_) => Raw::Nested("bytes"),
-        Value::List(_) => Raw::Nested("a list"),
-        Value::Object(_) => Raw::Nested("an object"),
-        Value::Fault(fault) => raw(&fault.kept),
+        ValueView::Null => Raw::Null,
+        ValueView::Bool(value) => Raw::Bool(value),
+        ValueView::Int(value) => Raw::Int(value),
+        ValueView::Float(value) => Raw::Float(value),
+        ValueView::Digits(text) => Raw::Text(text.into()),
+        ValueView::Text(text) => Raw::Text(text),
+        ValueView::Cell(text) => Raw::Cell(text),
+        ValueView::Time(text) => Raw::Time(text),
+        ValueView::Bytes => Raw::Nested("bytes"),
+        ValueView::List => Raw::Nested("a list"),
+        ValueView::Object => Raw::Nested("an object"),
     }
 }

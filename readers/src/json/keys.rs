@@ -56,6 +56,11 @@ impl Keys {
         self.key(key).item
     }
 
+    /// The path that `key` is below; that of the document is below itself.
+    pub(super) fn above(&self, key: u32) -> u32 {
+        self.key(key).above
+    }
+
     fn key(&self, key: u32) -> &Key {
         &self.keys[key as usize]
     }

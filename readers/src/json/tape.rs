@@ -10,7 +10,7 @@ use std::sync::Arc;
 use feedline_schemas::{config::JsonConfig, record::split_path};
 
 use super::{encoding, keys::Keys, number};
-use crate::value::Value;
+use crate::{value::Value, value_view::ValueView};
 
 /// Number of a path that is none.
 const NO_KEY: u32 = 0;
@@ -393,6 +393,11 @@ fn escape(bytes: &[u8]) -> Option<usize> {
     }
 }
 
+/// Returns true for a number with an exponent.
+fn has_exponent(number: &str) -> bool {
+    number.bytes().any(|byte| matches!(byte, b'e' | b'E'))
+}
+
 fn hex4(digits: &[u8]) -> Option<u32> {
     let digit = |value: u32, byte: &u8| Some(value * 16 + char::from(*byte).to_digit(16)?);
     digits.iter().try_fold(0, digit)
@@ -488,6 +493,26 @@ impl Tape {
         }
     }
 
+    /// The value at `place` without a tree.
+    pub fn view(&self, place: u32) -> ValueView<'_> {
+        let node = self.node(place);
+        let text = self.text(node);
+        match node.kind {
+            NodeKind::Null => ValueView::Null,
+            NodeKind::True => ValueView::Bool(true),
+            NodeKind::False => ValueView::Bool(false),
+            NodeKind::Int => text.parse().map_or(ValueView::Digits(text), ValueView::Int),
+            NodeKind::Float => match number(text) {
+                Some(Value::Float(value)) => ValueView::Float(value),
+                _ => ValueView::Digits(text),
+            },
+            NodeKind::Text => ValueView::Text(text.into()),
+            NodeKind::Escaped => ValueView::Text(self.unescaped(node).into()),
+            NodeKind::List => ValueView::List,
+            NodeKind::Object => ValueView::Object,
+        }
+    }
+
     /// [`Value::size`] of the value at `place`.
     pub fn size(&self, place: u32) -> u64 {
         const SCALAR: u64 = 8;
@@ -498,7 +523,7 @@ impl Tape {
             NodeKind::Text => SCALAR + u64::from(node.len),
             NodeKind::Escaped => SCALAR + self.unescaped(node).len() as u64,
             NodeKind::Int if node.len < 19 => SCALAR,
-            NodeKind::Float if node.len < 300 && !self.text(node).contains(['e', 'E']) => SCALAR,
+            NodeKind::Float if node.len < 300 && !has_exponent(self.text(node)) => SCALAR,
             NodeKind::Int | NodeKind::Float => match number(self.text(node)) {
                 Some(_) => SCALAR,
                 None => SCALAR + u64::from(node.len),

@@ -258,6 +258,22 @@ proptest! {
     }
 
     #[test]
+    fn a_value_of_a_tape_is_that_of_its_tree(
+        number in "-?(0|[1-9][0-9]{0,20})(\\.[0-9]{1,4})?([eE][+-]?[0-9]{1,3})?",
+        text in "[a-z\\\\u00e4\"]{0,8}",
+    ) {
+        let text = serde_json::Value::from(text);
+        let document = format!("[{number},{text},null,true,false,[],{{}}]");
+        let tape = super::Reader::default().read(document.into(), &JsonConfig::default());
+        let tape = tape.expect("it has no faults");
+        for place in tape.below(0) {
+            let value = tape.value(place);
+            prop_assert_eq!(tape.view(place), value.view());
+            prop_assert_eq!(tape.size(place), value.size());
+        }
+    }
+
+    #[test]
     fn it_agrees_with_serde_json_on_json_like_text(text in r#"[\[\]{}:,"a0-9eE.+\- tnull\\]{0,24}"#) {
         let ours = parse(text.as_bytes());
         match serde_json::from_str::<serde_json::Value>(&text) {

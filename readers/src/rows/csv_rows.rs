@@ -9,17 +9,21 @@ use std::{
     },
 };
 
-use super::{Layout, Rows};
+use super::{Layout, NextRow, Rows};
 use crate::{
     csv_dialect::{self, Delimiters, Dialect, Text},
     file_bytes::Begin,
     file_format::Kind,
     record::Record,
     value::{Value, shorten},
+    value_view::ValueView,
 };
 
 /// Maximum bytes of one CSV row: an unclosed quote must not read the rest of a file into memory.
 const ROW: u64 = 64 << 20;
+
+/// Bytes of a cell besides its text, in the size of a row.
+const CELL_BYTES: usize = 8;
 
 /// A reader that fails when one row takes too many bytes. [`CsvRows`] reports where rows begin.
 struct RowLimit<R> {
@@ -150,17 +154,17 @@ impl CsvRows {
         Ok(())
     }
 
-    fn cell(&self, text: &str) -> Value {
+    /// Returns true if a cell with this text is null.
+    fn is_null(&self, text: &str) -> bool {
         let trimmed = text.trim();
-        if trimmed.is_empty() || self.null_values.iter().any(|null| null == trimmed) {
-            Value::Null
-        } else {
-            Value::Cell(text.to_owned())
-        }
+        trimmed.is_empty() || self.null_values.iter().any(|null| null == trimmed)
     }
 
-    /// The row as an object, or the reason and detail of why it is none.
-    fn record(&self) -> Result<Value, (&'static str, String)> {
+    /// Checks that the row has cells of text, one for each column.
+    ///
+    /// # Errors
+    /// Reason and detail.
+    fn check_row(&self) -> Result<(), (&'static str, String)> {
         if self.row.len() != self.header.len() {
             let first = match self.dialect.has_header {
                 true => "the header",
@@ -173,21 +177,31 @@ impl CsvRows {
             let detail = format!("{fields}, {first} has {}", self.header.len());
             return Err(("ragged_row", detail));
         }
-        let cell = |(name, bytes): (&String, &[u8])| match std::str::from_utf8(bytes) {
-            Ok(text) => Ok((name.clone(), self.cell(text))),
-            Err(_) => Err((
-                "invalid_utf8",
-                format!(
-                    "column `{name}` is not UTF-8: set `csv.encoding`, such as to `windows-1252`"
-                ),
-            )),
+        if self.row.as_slice().is_ascii() {
+            return Ok(());
+        }
+        let mut cells = self.header.iter().zip(&self.row);
+        let invalid = cells.find(|(_, bytes)| std::str::from_utf8(bytes).is_err());
+        invalid.map_or(Ok(()), |(name, _)| {
+            let detail = format!(
+                "column `{name}` is not UTF-8: set `csv.encoding`, such as to `windows-1252`"
+            );
+            Err(("invalid_utf8", detail))
+        })
+    }
+
+    /// The row as an object.
+    fn record(&self) -> Record {
+        let cell = |(name, bytes): (&String, &[u8])| {
+            let text = checked_text(bytes);
+            let value = match self.is_null(text) {
+                true => Value::Null,
+                false => Value::Cell(text.to_owned()),
+            };
+            (name.clone(), value)
         };
-        self.header
-            .iter()
-            .zip(&self.row)
-            .map(cell)
-            .collect::<Result<_, _>>()
-            .map(Value::Object)
+        let cells = self.header.iter().zip(&self.row).map(cell);
+        Record::Value(Value::Object(cells.collect()))
     }
 
     /// Encodes the row as CSV.
@@ -206,8 +220,9 @@ impl CsvRows {
     }
 }
 
-impl Rows for CsvRows {
-    fn next(&mut self) -> Result<Option<Record>, String> {
+impl CsvRows {
+    /// Reads the next row; a bad record in place of one without a cell for each column.
+    fn read_row(&mut self) -> Result<Option<Result<(), Record>>, String> {
         self.left.store(ROW, Ordering::Relaxed);
         let is_ahead = std::mem::take(&mut self.is_ahead);
         if !is_ahead
@@ -237,19 +252,43 @@ impl Rows for CsvRows {
         let line = self.dialect.base_line + place.map_or(0, csv::Position::line);
         self.line = line;
         self.open_quote = is_open.then_some(line);
-        Ok(Some(self.record().map_or_else(
-            |(reason, detail)| {
-                let byte = place.map_or(0, csv::Position::byte);
-                let byte = self.dialect.base_byte.map(|base| base + byte);
-                let byte = byte.map(|byte| format!(" (byte {byte} of the file)"));
-                Record::Bad {
-                    raw: self.raw(),
-                    reason,
-                    detail: format!("line {line}{}: {detail}", byte.unwrap_or_default()),
-                }
-            },
-            Record::Value,
-        )))
+        let byte = place.map_or(0, csv::Position::byte);
+        Ok(Some(self.check_row().map_err(|(reason, detail)| {
+            let byte = self.dialect.base_byte.map(|base| base + byte);
+            let byte = byte.map(|byte| format!(" (byte {byte} of the file)"));
+            Record::Bad {
+                raw: self.raw(),
+                reason,
+                detail: format!("line {line}{}: {detail}", byte.unwrap_or_default()),
+            }
+        })))
+    }
+}
+
+/// The text of a cell of a checked row.
+fn checked_text(bytes: &[u8]) -> &str {
+    std::str::from_utf8(bytes).expect("the row was checked")
+}
+
+impl Rows for CsvRows {
+    fn next(&mut self) -> Result<Option<Record>, String> {
+        let row = self.read_row()?;
+        Ok(row.map(|row| row.map_or_else(|bad| bad, |()| self.record())))
+    }
+
+    fn next_row(&mut self) -> Result<Option<NextRow>, String> {
+        let row = self.read_row()?;
+        let cells = |()| NextRow::Cells {
+            bytes: (self.row.as_slice().len() + CELL_BYTES * self.row.len()) as u64,
+        };
+        Ok(row.map(|row| row.map_or_else(NextRow::Record, cells)))
+    }
+
+    fn cell(&self, index: usize) -> ValueView<'_> {
+        match self.row.get(index).map(checked_text) {
+            Some(text) if !self.is_null(text) => ValueView::Cell(text),
+            _ => ValueView::Null,
+        }
     }
 
     fn place(&self) -> String {
