@@ -176,7 +176,9 @@ impl LandedAs {
             (_, Raw::Int(value)) => Held::Int(*value),
             (_, Raw::Float(value)) => Held::Float(*value),
             (Self::Text | Self::LikelyBool | Self::Written, Raw::Text(value)) => text(value),
+            (Self::Text | Self::LikelyBool | Self::Written, Raw::Digits(value)) => text(value),
             (_, Raw::Text(value)) => numeral(value).unwrap_or_else(|| text(value)),
+            (_, Raw::Digits(value)) => numeral(value).unwrap_or_else(|| text(value)),
             (Self::Text, Raw::Cell(value)) => text(value),
             (Self::LikelyBool | Self::Written, Raw::Cell(value)) => {
                 boolean(value).unwrap_or_else(|| text(value))
@@ -204,10 +206,8 @@ fn integer(raw: &Raw<'_>, is_final: bool) -> Option<Held<'static>> {
     match raw {
         Raw::Int(value) => Some(Held::Int(*value)),
         Raw::Float(value) => of_float(*value),
-        Raw::Text(text) => match number(text)? {
-            Number::Int(value) => Some(Held::Int(value)),
-            Number::Float(_) => None,
-        },
+        Raw::Text(text) => exact_integer(text),
+        Raw::Digits(text) => exact_integer(text),
         Raw::Cell(text) => match number(text.trim())? {
             Number::Int(value) => Some(Held::Int(value)),
             Number::Float(value) => of_float(value),
@@ -216,15 +216,29 @@ fn integer(raw: &Raw<'_>, is_final: bool) -> Option<Held<'static>> {
     }
 }
 
+/// The integer of a text or of digits.
+fn exact_integer(text: &str) -> Option<Held<'static>> {
+    match number(text)? {
+        Number::Int(value) => Some(Held::Int(value)),
+        Number::Float(_) => None,
+    }
+}
+
+/// The float of a text or of digits.
+fn exact_float(text: &str) -> Option<f64> {
+    match number(text)? {
+        Number::Int(value) => exact(value),
+        Number::Float(value) => says_the_same(text, value).then_some(value),
+    }
+}
+
 /// As a column of floats holds the cell.
 fn float(raw: &Raw<'_>) -> Option<Held<'static>> {
     let value = match raw {
         Raw::Int(value) => exact(*value),
         Raw::Float(value) => Some(*value),
-        Raw::Text(text) => match number(text)? {
-            Number::Int(value) => exact(value),
-            Number::Float(value) => says_the_same(text, value).then_some(value),
-        },
+        Raw::Text(text) => exact_float(text),
+        Raw::Digits(text) => exact_float(text),
         Raw::Cell(text) => match number(text.trim())? {
             Number::Int(value) => exact(value),
             Number::Float(value) => Some(value),
@@ -240,6 +254,7 @@ fn decimal(raw: &Raw<'_>) -> Option<Held<'static>> {
         Raw::Int(value) => digits(&value.to_string()),
         Raw::Float(value) => digits(&format!("{value:e}")),
         Raw::Text(text) => digits(text),
+        Raw::Digits(text) => digits(text),
         Raw::Cell(text) => digits(text.trim()),
         Raw::Null | Raw::Bool(_) | Raw::Time(_) | Raw::Nested(_) => None,
     };

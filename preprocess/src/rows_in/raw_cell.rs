@@ -12,8 +12,10 @@ pub(super) enum Raw<'a> {
     Bool(bool),
     Int(i64),
     Float(f64),
-    /// Text that the file says is text; a number beyond 64 bits is one too.
+    /// Text that the file says is text.
     Text(Cow<'a, str>),
+    /// A number with more digits than 64 bits always hold. It converts as its text does.
+    Digits(&'a str),
     /// Text of a format without types.
     Cell(&'a str),
     /// A date or time of ISO 8601, of a format that has such a type.
@@ -31,7 +33,7 @@ impl Raw<'_> {
             Self::Int(value) => Some(value.to_string()),
             Self::Float(value) => Some(format!("{value:?}")),
             Self::Text(text) => Some(text.clone().into_owned()),
-            Self::Cell(text) | Self::Time(text) => Some((*text).to_owned()),
+            Self::Cell(text) | Self::Time(text) | Self::Digits(text) => Some((*text).to_owned()),
         }
     }
 
@@ -43,6 +45,7 @@ impl Raw<'_> {
             Self::Int(_) => "an integer",
             Self::Float(_) => "a float",
             Self::Text(_) | Self::Cell(_) => "text",
+            Self::Digits(_) => "a number beyond 64 bits",
             Self::Time(_) => "a time",
             Self::Nested(what) => what,
         }
@@ -52,7 +55,7 @@ impl Raw<'_> {
     pub(super) fn shown(&self) -> String {
         let whole = match self {
             Self::Text(text) => quoted(text),
-            Self::Cell(text) | Self::Time(text) => quoted(text),
+            Self::Cell(text) | Self::Time(text) | Self::Digits(text) => quoted(text),
             other => other.carried().unwrap_or_default(),
         };
         match whole.char_indices().nth(CONFLICT_SHOWN) {

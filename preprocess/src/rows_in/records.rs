@@ -353,7 +353,7 @@ fn raw(value: ValueView<'_>) -> Raw<'_> {
         ValueView::Bool(value) => Raw::Bool(value),
         ValueView::Int(value) => Raw::Int(value),
         ValueView::Float(value) => Raw::Float(value),
-        ValueView::Digits(text) => Raw::Text(text.into()),
+        ValueView::Digits(text) => Raw::Digits(text),
         ValueView::Text(text) => Raw::Text(text),
         ValueView::Cell(text) => Raw::Cell(text),
         ValueView::Time(text) => Raw::Time(text),

@@ -1,6 +1,7 @@
 //! New rows against the build: the same cells, features and reasons, in any format and in batches of any size.
 
 mod conflicts;
+mod objects;
 
 use std::{
     collections::BTreeMap,
