@@ -184,6 +184,7 @@ impl Predict {
         let Some(rows) = ended else {
             return Ok(report);
         };
+        report.ignored = rows.ignored();
         if report.rows > report.rejected {
             report.absent = rows.absent();
         }

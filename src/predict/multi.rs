@@ -245,8 +245,11 @@ impl PredictParts {
             ended = Some(joined(reader)?);
             Ok(())
         })?;
-        if let Some(rows) = ended.filter(|_| report.rows > 0) {
-            report.absent = rows.absent();
+        if let Some(rows) = ended {
+            report.ignored = rows.ignored();
+            if report.rows > 0 {
+                report.absent = rows.absent();
+            }
         }
         Ok(report)
     }

@@ -381,7 +381,8 @@ impl PredictTexts {
             write(&batches, out, &stop, |texts| {
                 columns(texts, &scorer, &mut report)
             })?;
-            joined(reader)
+            report.ignored = joined(reader)?.ignored();
+            Ok(())
         })?;
         Ok(report)
     }
@@ -446,15 +447,18 @@ fn columns(texts: EncodedTexts, scorer: &TextScorer, report: &mut PredictReport)
 fn read(
     mut source: TextSource,
     encoder: TextEncoder,
-) -> (Receiver<EncodedTexts>, JoinHandle<anyhow::Result<()>>) {
+) -> (
+    Receiver<EncodedTexts>,
+    JoinHandle<anyhow::Result<TextSource>>,
+) {
     let (sender, batches) = sync_channel(WAITING);
-    let work = move || -> anyhow::Result<()> {
+    let work = move || -> anyhow::Result<TextSource> {
         while let Some(texts) = source.next()? {
             if sender.send(EncodedTexts::of(texts, &encoder)).is_err() {
                 break;
             }
         }
-        Ok(())
+        Ok(source)
     };
     (batches, thread::spawn(work))
 }

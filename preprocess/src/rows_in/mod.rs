@@ -38,7 +38,7 @@ use feedline_schemas::{
     transform::{InputColumn, InputKind, TransformArtefact},
 };
 
-use self::{assembly::Assembly, names::Named, records::Records};
+use self::{assembly::Assembly, records::Records};
 pub use self::{
     fault::Fault,
     landed::landed_types,
@@ -201,13 +201,11 @@ impl RowsIn {
         self.assembly.take()
     }
 
-    /// Columns of the file that the transform does not use, if the format lists them.
+    /// Columns of the file that the transform does not use. For a format that does not list its
+    /// columns they are those of the rows so far, at most 256.
     #[must_use]
     pub fn ignored(&self) -> Vec<String> {
-        self.records
-            .columns()
-            .map(Named::ignored)
-            .unwrap_or_default()
+        self.records.ignored()
     }
 
     /// Decisions about the file so far, such as the delimiter of CSV.

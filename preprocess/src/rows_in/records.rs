@@ -4,7 +4,7 @@
 //! an absent one is a missing value, as it lands. A key with a dot and a nested key are different
 //! columns: the name of the column decides between them.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 
 use feedline_readers::{
     json::{JsonRecord, WantedPaths},
@@ -19,6 +19,12 @@ use feedline_schemas::{
 };
 
 use super::{assembly::Assembly, fault::Fault, names::Named, raw_cell::Raw, reading::RowsReading};
+
+/// Maximum number of ignored keys of objects that are reported.
+const MAX_IGNORED: usize = 256;
+
+/// Maximum number of keys of objects that are looked at.
+const MAX_NOTED: usize = 1 << 14;
 
 /// Rows of a file.
 pub(super) struct Records {
@@ -48,6 +54,29 @@ struct WantedKeys {
     /// True if a duplicate key has its last value, otherwise its row is rejected.
     keeps_last_key: bool,
     inputs_met: bool,
+    ignored: IgnoredKeys,
+}
+
+/// Keys of objects below which nothing is wanted.
+#[derive(Default)]
+struct IgnoredKeys {
+    /// The first of them in their order, at most [`MAX_IGNORED`].
+    names: Vec<String>,
+    /// Keys that were looked at, at most [`MAX_NOTED`].
+    noted: HashSet<String>,
+}
+
+impl IgnoredKeys {
+    /// Notes a key, which is ignored unless `is_used` returns true.
+    fn note(&mut self, key: &str, is_used: impl FnOnce() -> bool) {
+        if self.noted.len() == MAX_NOTED || self.noted.contains(key) {
+            return;
+        }
+        self.noted.insert(key.to_owned());
+        if self.names.len() < MAX_IGNORED && !is_used() {
+            self.names.push(key.to_owned());
+        }
+    }
 }
 
 /// A wanted key of objects.
@@ -140,6 +169,7 @@ impl WantedKeys {
             names: None,
             keeps_last_key: keeps_last_key(&reading.contracts),
             inputs_met: false,
+            ignored: IgnoredKeys::default(),
         }
     }
 
@@ -160,6 +190,7 @@ impl WantedKeys {
             names: Some(names),
             keeps_last_key: keeps_last_key(&reading.contracts),
             inputs_met: false,
+            ignored: IgnoredKeys::default(),
         }
     }
 
@@ -176,6 +207,11 @@ impl WantedKeys {
     }
 
     fn fill_tree(&mut self, row: &Value, rows: &mut Assembly, place: impl FnOnce() -> String) {
+        if let (Value::Object(entries), None) = (row, &self.names) {
+            for (key, _) in entries {
+                self.ignored.note(key, || self.paths.uses(key));
+            }
+        }
         let found: Vec<Option<&Value>> = self.keys.iter_mut().map(|key| key.find(row)).collect();
         note_met(rows, |column| found[column].is_some());
         self.note_inputs(rows);
@@ -189,7 +225,9 @@ impl WantedKeys {
         rows: &mut Assembly,
         place: impl FnOnce() -> String,
     ) {
-        self.paths.find(record).for_each(drop);
+        for key in self.paths.find(record) {
+            self.ignored.note(key, || false);
+        }
         let (keys, paths) = (&self.keys, &self.paths);
         let found = |column: usize| keys[column].place(paths);
         note_met(rows, |column| found(column).is_some());
@@ -241,6 +279,15 @@ impl Records {
             None => WantedColumns::Keys(WantedKeys::of_objects(wanted, reading)),
         };
         Ok(Self { rows, columns })
+    }
+
+    /// Columns of the file that nothing wants; for a format that does not list them, those of the
+    /// rows so far.
+    pub(super) fn ignored(&self) -> Vec<String> {
+        match &self.columns {
+            WantedColumns::Keys(keys) if keys.names.is_none() => keys.ignored.names.clone(),
+            _ => self.columns().map(Named::ignored).unwrap_or_default(),
+        }
     }
 
     /// Columns of the file, if its format lists them.

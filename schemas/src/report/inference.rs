@@ -83,7 +83,8 @@ pub struct PredictReport {
     pub rejected_by_reason: BTreeMap<String, u64>,
     /// One of them and why.
     pub reject_sample: Option<String>,
-    /// Columns of the file that are not used, where its format names them.
+    /// Columns of the file that are not used. Of NDJSON and JSON they are the keys of the rows, at
+    /// most 256.
     pub ignored: Vec<String>,
     /// Decisions about the file of rows to review, such as the delimiter of CSV.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
