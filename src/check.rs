@@ -15,7 +15,7 @@ use serde::Serialize;
 
 use crate::{
     exit::Outcome,
-    output::{Text, counted, line, shell_word, shortened, write_warnings},
+    output::{Text, counted, line, lines, shell_word, shortened, write_warnings},
 };
 
 /// Result of a check. Nothing has landed and nothing is written.
@@ -403,13 +403,7 @@ impl Text for CheckReport {
             line(out, "train", text)?;
         }
         for problem in &self.excerpts {
-            // The lines below begin where the message does.
-            let indent = " ".repeat(19);
-            line(
-                out,
-                "problem",
-                problem.replace('\n', &format!("\n{indent}")),
-            )?;
+            lines(out, "problem", problem)?;
         }
         let unread = self.sources.iter().filter(|source| source.error.is_some());
         let problems = self.problems.len() + unread.count();

@@ -30,7 +30,7 @@ pub(crate) use self::{
     inspection::Inspection,
     preview::PreviewReport,
     shell::shell_word,
-    text::{Text, counted, line, number, shortened, write_rejects, write_warnings},
+    text::{Text, counted, line, lines, number, shortened, write_rejects, write_warnings},
 };
 use crate::{environment::Environment, exit::shown};
 

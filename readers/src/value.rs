@@ -265,6 +265,23 @@ fn hex_digits(bytes: &[u8]) -> impl Iterator<Item = char> {
     digits.map(|digit| char::from(DIGITS[usize::from(digit)]))
 }
 
+/// `text` as one line for messages: its line ends and other control characters are escaped, such as
+/// `\n` and `\u{7}`.
+pub fn one_line(text: &str) -> Cow<'_, str> {
+    let breaks = |c: char| c.is_control() || matches!(c, '\u{2028}' | '\u{2029}');
+    if !text.contains(breaks) {
+        return text.into();
+    }
+    let mut line = String::with_capacity(text.len() + 8);
+    for c in text.chars() {
+        match breaks(c) {
+            true => line.extend(c.escape_default()),
+            false => line.push(c),
+        }
+    }
+    line.into()
+}
+
 /// `text` cut to about `chars` characters, for messages.
 pub fn shorten(text: &str, chars: usize) -> Cow<'_, str> {
     match text.char_indices().nth(chars) {
@@ -282,6 +299,14 @@ mod tests {
 
     fn parse(text: &str) -> Value {
         Value::parse(text.as_bytes()).unwrap()
+    }
+
+    #[test]
+    fn line_ends_and_control_characters_of_a_message_are_escaped() {
+        assert_eq!(one_line("Köln \\n `x`"), "Köln \\n `x`");
+        let text = "a\r\nb\tc\u{7}\u{1b}[31m\u{85}\u{2028}";
+        let line = r"a\r\nb\tc\u{7}\u{1b}[31m\u{85}\u{2028}";
+        assert_eq!(one_line(text), line);
     }
 
     #[test]

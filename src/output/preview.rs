@@ -3,6 +3,7 @@
 use std::fmt::{self, Write as _};
 
 use feedline_ingest::{ColumnPreview, SourcePreview};
+use feedline_readers::value::one_line;
 use serde::Serialize;
 
 use super::text::{Text, line, shortened, write_warnings};
@@ -50,13 +51,14 @@ fn write_preview(preview: &SourcePreview, out: &mut String) -> fmt::Result {
         source,
         format!("{} columns in {rows} rows ({which})", columns.len()),
     )?;
-    let width = columns.iter().map(|column| column.name.chars().count());
+    let names = columns.iter().map(|column| one_line(&column.name));
+    let width = names.map(|name| name.chars().count());
     let width = width.max().unwrap_or_default().min(40);
     for column in columns {
         write_column(column, *rows, width, out)?;
     }
     for record in records {
-        writeln!(out, "    {record}")?;
+        writeln!(out, "    {}", one_line(record))?;
     }
     if *bad > 0 {
         let sample = bad_sample.as_deref().unwrap_or_default();
@@ -95,6 +97,7 @@ mod tests {
     fn columns_stand_in_a_table() {
         let column = |name: &str, r#type, missing, samples: &[&str]| ColumnPreview {
             name: name.into(),
+    let (name, samples) = (one_line(name), one_line(&samples));
             r#type,
             missing,
             samples: samples.iter().map(|text| (*text).to_owned()).collect(),
@@ -117,12 +120,14 @@ mod tests {
                     error: Some("there is no file".into()),
                     ..SourcePreview::default()
                 },
+                    records: vec!["{\"a\":\"\u{85}\"}".into()],
             ],
         };
         let mut out = String::new();
         report.write(&mut out).unwrap();
+                        column("a\nb", "text", 0, &["x\r\ny", "\u{1b}[1m"]),
         let expected = "preview: nothing is landed or written
-  houses           2 columns in 20 rows (all there are)
+  houses           3 columns in 20 rows (all there are)
     Price   int                                  `1`, `2`
     pm2\\.5  float      3 of 20 missing           `0.5`
   gone             there is no file
@@ -130,3 +135,5 @@ mod tests {
         assert_eq!(out, expected);
     }
 }
+    a\\nb    text                                 `x\\r\\ny`, `\\u{1b}[1m`
+    {\"a\":\"\\u{85}\"}

@@ -5,6 +5,7 @@ use std::{
     fmt::{self, Write as _},
 };
 
+use feedline_readers::value::one_line;
 use feedline_schemas::report::Warning;
 
 /// A report as text.
@@ -112,13 +113,39 @@ pub(crate) fn grouped(count: u64) -> String {
     text
 }
 
+/// Writes a name and a value as one line, whatever characters the value has.
 pub(crate) fn line(out: &mut String, name: &str, value: impl AsRef<str>) -> fmt::Result {
-    writeln!(out, "  {name:<16} {}", value.as_ref())
+    writeln!(out, "  {name:<16} {}", one_line(value.as_ref()))
+}
+
+/// Writes a name and a value of several lines, which begin below each other.
+pub(crate) fn lines(out: &mut String, name: &str, value: &str) -> fmt::Result {
+    let indent = " ".repeat(19);
+    for (number, text) in value.lines().enumerate() {
+        match number {
+            0 => line(out, name, text)?,
+            _ => writeln!(out, "{indent}{}", one_line(text))?,
+        }
+    }
+    Ok(())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_value_with_line_ends_is_one_line() {
+        let mut out = String::new();
+        let message = "`m` (1 texts such as `a\nb\u{7}`): mixed";
+        write_warnings(&[Warning::new("mixed_types", message)], &mut out).unwrap();
+        lines(&mut out, "problem", "p.toml:1: wrong\n  | x = 1\n").unwrap();
+        let expected = "    warning        mixed types: `m` (1 texts such as `a\\nb\\u{7}`): mixed
+  problem          p.toml:1: wrong
+                     | x = 1
+";
+        assert_eq!(out, expected);
+    }
 
     #[test]
     fn digits_of_large_counts_are_grouped() {

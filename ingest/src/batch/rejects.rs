@@ -3,7 +3,7 @@
 use crate::{contract::Rejection, error::Error};
 use feedline_readers::{
     record::Record,
-    value::{Value, shorten},
+    value::{Value, one_line, shorten},
 };
 
 /// Column with the reason code.
@@ -73,8 +73,8 @@ impl Reject {
 pub(crate) fn describe(reason: &str, detail: &str, raw: &str) -> String {
     format!(
         "`{reason}`: {}: {}",
-        shorten(detail, 300),
-        shorten(raw, 200)
+        one_line(&shorten(detail, 300)),
+        one_line(&shorten(raw, 200))
     )
 }
 

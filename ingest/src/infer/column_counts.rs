@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use feedline_readers::value::{Value, hex, shorten};
+use feedline_readers::value::{Value, hex, one_line, shorten};
 use feedline_schemas::record::ColumnType;
 
 use super::{
@@ -136,7 +136,7 @@ impl ColumnCounts {
         let kept: Vec<String> = kept
             .flatten()
             .take(SAMPLES)
-            .map(|text| format!("`{}`", shorten(text, SHOWN)))
+            .map(|text| format!("`{}`", one_line(&shorten(text, SHOWN))))
             .collect();
         kept.join(", ")
     }

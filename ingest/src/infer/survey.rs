@@ -7,7 +7,7 @@ use std::{
 
 use feedline_readers::{
     record::Record,
-    value::{Value, shorten},
+    value::{Value, one_line, shorten},
 };
 use feedline_schemas::{
     config::{DeclaredType, SourceConfig, TypeContract},
@@ -118,7 +118,7 @@ impl Survey {
 
     fn add_bad(&mut self, reason: &str, detail: &str) {
         self.bad += 1;
-        let sample = format!("`{reason}`: {}", shorten(detail, SHOWN_BAD));
+        let sample = format!("`{reason}`: {}", one_line(&shorten(detail, SHOWN_BAD)));
         if self.bad_sample.as_ref().is_none_or(|kept| sample < *kept) {
             self.bad_sample = Some(sample);
         }
