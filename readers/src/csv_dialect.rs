@@ -12,7 +12,7 @@ use feedline_schemas::{
     config::CsvConfig, csv_cell::DELIMITERS, file_signature::format_by_signature,
 };
 
-use crate::{invalid_key::InvalidKey, notices::Notices};
+use crate::{invalid_key::InvalidKey, likely_encoding::check_encoding, notices::Notices};
 
 /// Size of the sample that is inspected before a file is read, in bytes.
 const SAMPLE: usize = 64 << 10;
@@ -198,17 +198,14 @@ fn decode(
     let wanted = encoding(config).map_err(|e| e.to_string())?;
     if let Some(marked) = mark {
         note_mark(marked, wanted, name, notices);
+    } else {
+        let is_whole = sample.len() < SAMPLE;
+        check_encoding(&sample, is_whole, wanted, name, notices)?;
     }
     let encoding = mark.or(wanted).unwrap_or(UTF_8);
     if encoding != UTF_8 {
         let all = Cursor::new(sample).chain(rest);
         return Ok((Box::new(decoded(all, encoding)), None));
-    }
-    if wanted.is_none() && looks_wide(&sample) {
-        return Err(
-            "every other byte of it is zero, as in UTF-16 without a byte order mark: set `csv.encoding` to `utf-16le` or `utf-16be`"
-                .into(),
-        );
     }
     let skipped = if mark.is_some() { 3 } else { 0 };
     let text = Cursor::new(sample[skipped..].to_vec()).chain(rest);
@@ -275,22 +272,6 @@ fn peek(mut reader: Text) -> Result<(Vec<u8>, Text), String> {
     let read = (&mut reader).take(SAMPLE as u64).read_to_end(&mut sample);
     read.map_err(|e| e.to_string())?;
     Ok((sample, reader))
-}
-
-/// Returns true if the sample looks like UTF-16. Nearly every other byte of text in UTF-16 is zero.
-fn looks_wide(sample: &[u8]) -> bool {
-    let zeros = |from: usize| {
-        sample
-            .iter()
-            .skip(from)
-            .step_by(2)
-            .filter(|byte| **byte == 0)
-    };
-    let half = sample.len() / 2;
-    half >= 2
-        && [0, 1]
-            .iter()
-            .any(|from| zeros(*from).count() * 10 >= half * 8)
 }
 
 /// The usual delimiter if it splits the header of `sample` into some of the `known` columns, else

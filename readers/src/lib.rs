@@ -24,6 +24,7 @@ mod image_rows;
 pub mod image_signature;
 pub mod invalid_key;
 pub mod json;
+mod likely_encoding;
 pub mod notices;
 mod parquet_limits;
 mod parquet_rows;
