@@ -11,7 +11,7 @@ use feedline_ingest::SourcePreview;
 use serde::Serialize;
 
 pub(crate) use self::{
-    advice::advice,
+    advice::{advice, remedies},
     location::{Content, Location, is_data_file},
     pipeline::{Hints, Pagination, source_text, text},
     table::{ColumnRoles, Dropped, NumberFormat, has_decimal_commas, numbers},

@@ -62,28 +62,58 @@ impl<'a> FirstLook<'a> {
         Ok(found)
     }
 
-    /// Columns of a table or an API; none for an archive of images. Numbers with a decimal comma are
-    /// noted in `location`.
+    async fn look(
+        &self,
+        location: &Location,
+        pagination: &init::Pagination,
+    ) -> anyhow::Result<SourcePreview> {
+        let work = self.work(location, pagination)?;
+        let (config, context) = (&work.loaded.config, work.inspecting());
+        let previews = Box::pin(feedline_ingest::preview(config, None, 0, &context)).await;
+        let mut previews = previews.map_err(|e| work.ingest_error(e))?;
+        Ok(previews.remove(0))
+    }
+
+    /// Looks once more with each setting that `error` names, and returns the location and the
+    /// preview with the most rows; none if no setting mends it.
+    async fn look_with_remedies(
+        &self,
+        location: &Location,
+        pagination: &init::Pagination,
+        error: &str,
+    ) -> anyhow::Result<Option<(Location, SourcePreview)>> {
+        let mut best: Option<(Location, SourcePreview)> = None;
+        for tried in init::remedies(error, location) {
+            let preview = self.look(&tried, pagination).await?;
+            let is_read = preview.error.is_none() && !preview.columns.is_empty();
+            let is_better = |(_, best): &(Location, SourcePreview)| preview.rows > best.rows;
+            if is_read && best.as_ref().is_none_or(is_better) {
+                best = Some((tried, preview));
+            }
+        }
+        Ok(best)
+    }
+
+    /// Columns of a table or an API; none for an archive of images. The encoding, the list of records
+    /// and numbers with a decimal comma are noted in `location`.
     async fn preview(
         &self,
         location: &mut Location,
         pagination: &init::Pagination,
     ) -> anyhow::Result<Option<SourcePreview>> {
-        let look = async |location: &Location| {
-            let work = self.work(location, pagination)?;
-            let (config, context) = (&work.loaded.config, work.inspecting());
-            let previews = Box::pin(feedline_ingest::preview(config, None, 0, &context)).await;
-            let mut previews = previews.map_err(|e| work.ingest_error(e))?;
-            anyhow::Ok(previews.remove(0))
-        };
-        let mut preview = look(location).await?;
+        let mut preview = self.look(location, pagination).await?;
+        if let (Some(error), Content::Table) = (&preview.error, &location.content)
+            && let Some(found) = self.look_with_remedies(location, pagination, error).await?
+        {
+            (*location, preview) = found;
+        }
         for format in [NumberFormat::Comma, NumberFormat::GroupedComma] {
             if !init::has_decimal_commas(&preview) {
                 break;
             }
             let mut with_commas = location.clone();
             with_commas.number_format = format;
-            let again = look(&with_commas).await?;
+            let again = self.look(&with_commas, pagination).await?;
             if init::numbers(&again) > init::numbers(&preview) {
                 (*location, preview) = (with_commas, again);
             }

@@ -1,4 +1,5 @@
-//! Advice for data that `init` cannot read without a setting: there is no pipeline yet to set it in.
+//! Settings for data that cannot be read without one: those that the error names, and otherwise
+//! advice, since there is no pipeline yet to set them in.
 
 use super::{
     location::Location,
@@ -12,6 +13,33 @@ const KEYS: [(&str, &str); 4] = [
     ("`csv.header", "csv = { header = false }"),
     ("`records`", "records = \"data\""),
 ];
+
+/// Most lists that are tried as the list of records.
+const MAX_LISTS: usize = 8;
+
+/// Locations with a setting that `error` names, to be tried: the likely encoding, or one of the lists
+/// in a document.
+pub(crate) fn remedies(error: &str, location: &Location) -> Vec<Location> {
+    let mut found = Vec::new();
+    if let Some((_, rest)) = error.split_once("set `csv.encoding` to `")
+        && let Some((encoding, _)) = rest.split_once('`')
+        && location.encoding.is_none()
+    {
+        found.push(Location {
+            encoding: Some(encoding.to_owned()),
+            ..location.clone()
+        });
+    }
+    if let Some((_, lists)) = error.split_once("(lists in it: `") {
+        let lists = lists.split_once("`)").map_or(lists, |(lists, _)| lists);
+        let with = |list: &str| Location {
+            records: Some(list.to_owned()),
+            ..location.clone()
+        };
+        found.extend(lists.split("`, `").take(MAX_LISTS).map(with));
+    }
+    found
+}
 
 /// Remedies for data that cannot be read because of `error`: convert it, or write the pipeline by
 /// hand. Empty for an error that no setting mends.
@@ -68,5 +96,25 @@ mod tests {
         assert!(!words.contains("iconv"), "{words}");
         assert_eq!(source.records, "ro\"ws");
         assert_eq!(advice("it is a folder", &location), "");
+    }
+
+    #[test]
+    fn settings_that_an_error_names_are_tried() {
+        let file = tempfile::Builder::new().suffix(".json").tempfile().unwrap();
+        let location = Location::new(&file.path().display().to_string()).unwrap();
+        let tried = |error: &str| {
+            let settings = remedies(error, &location).into_iter();
+            let settings = settings.map(|tried| (tried.encoding, tried.records));
+            settings.collect::<Vec<_>>()
+        };
+        let some = |text: &str| Some(text.to_owned());
+        let lists = "set `records` to the path of the list (lists in it: `data.items`, `x`)";
+        assert_eq!(
+            tried(lists),
+            [(None, some("data.items")), (None, some("x"))]
+        );
+        let encoding = "it is not UTF-8: set `csv.encoding` to `windows-1251`; with `utf-8` there";
+        assert_eq!(tried(encoding), [(some("windows-1251"), None)]);
+        assert_eq!(tried("it is a folder"), []);
     }
 }

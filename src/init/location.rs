@@ -83,12 +83,26 @@ pub(crate) struct Location {
     pub(crate) bearer: Option<String>,
     /// Format of numbers in CSV cells.
     pub(crate) number_format: NumberFormat,
+    /// Encoding of CSV that is no UTF-8.
+    pub(crate) encoding: Option<String>,
+    /// Path of the list of records in a document of JSON.
+    pub(crate) records: Option<String>,
 }
 
 impl Location {
     /// Decisions by the data itself, each with its key.
     pub(crate) fn decisions(&self) -> Vec<String> {
         let mut decisions = Vec::new();
+        if let Some(encoding) = &self.encoding {
+            decisions.push(format!(
+                "the text is read as `{encoding}`, the likely encoding of its bytes; `csv.encoding` changes it"
+            ));
+        }
+        if let Some(records) = &self.records {
+            decisions.push(format!(
+                "the records are those of the list at `{records}`, the longest list of objects; `source.records` changes it"
+            ));
+        }
         match self.number_format {
             NumberFormat::Point => {}
             NumberFormat::Comma => decisions.push(
@@ -153,6 +167,8 @@ impl Location {
                 shorter_side: None,
                 bearer: None,
                 number_format: NumberFormat::Point,
+                encoding: None,
+                records: None,
             });
         }
         let path = Path::new(given);
@@ -186,6 +202,8 @@ impl Location {
                 shorter_side: None,
                 bearer: None,
                 number_format: NumberFormat::Point,
+                encoding: None,
+                records: None,
             });
         }
         let (url, content, shorter_side) = of_folder(path, given)?;
@@ -196,6 +214,8 @@ impl Location {
             shorter_side,
             bearer: None,
             number_format: NumberFormat::Point,
+            encoding: None,
+            records: None,
         })
     }
 }

@@ -55,6 +55,8 @@ pub(crate) fn source_text(location: &Location, pagination: &Pagination) -> Strin
         name,
         bearer,
         number_format,
+        encoding,
+        records,
         ..
     } = location;
     let (kind, format) = match content {
@@ -79,10 +81,21 @@ pub(crate) fn source_text(location: &Location, pagination: &Pagination) -> Strin
             quoted(variable)
         ));
     }
-    if let Some(keys) = number_format.keys() {
+    if number_format.keys().is_some() {
         lines.push("# Numbers are written with a decimal comma.".to_owned());
-        lines.push(format!("csv = {{ {keys} }}"));
     }
+    let encoding = encoding.as_deref();
+    let encoding = encoding.map(|label| format!("encoding = {}", quoted(label)));
+    let numbers = number_format.keys().map(ToOwned::to_owned);
+    let keys: Vec<String> = encoding.into_iter().chain(numbers).collect();
+    if !keys.is_empty() {
+        lines.push(format!("csv = {{ {} }}", keys.join(", ")));
+    }
+    lines.extend(
+        records
+            .as_deref()
+            .map(|path| format!("records = {}", quoted(path))),
+    );
     lines.extend(pagination.records.clone());
     if let Some(reason) = &pagination.reason {
         lines.push(format!("# {}", one_line(reason)));
@@ -360,6 +373,8 @@ mod tests {
                     true => NumberFormat::GroupedComma,
                     false => NumberFormat::Point,
                 },
+                encoding: (content == Content::Table).then(|| "latin1".to_owned()),
+                records: (content == Content::Table).then(|| "a\\.b.\"c\"".to_owned()),
             };
             for columns in [None, Some(&columns), Some(&of_texts)] {
                 let text = text(&location, "p.toml", &Hints::default(), columns);
