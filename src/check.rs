@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, fmt};
 use feedline_ingest::SourcePreview;
 use feedline_preprocess::{CheckedDataset, MAX_REJECT_FRACTION};
 use feedline_schemas::{
-    config::{DatasetConfig, Loaded, PipelineConfig, TrainConfig},
+    config::{DatasetConfig, Loaded, PipelineConfig, SourceConfig, Task, TrainConfig},
     ids::Name,
     record::{Column, ColumnType},
     report::Warning,
@@ -46,7 +46,7 @@ pub(crate) struct CheckedSource {
     pub(crate) asked: bool,
     /// Rows that were read to see the columns.
     pub(crate) rows: u64,
-    /// Rows among those read that a run would reject.
+    /// Rows among those read that a run would reject. The contract is asked about the first page only.
     pub(crate) rejected: u64,
     /// One of them, after its reason.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -54,7 +54,7 @@ pub(crate) struct CheckedSource {
     /// Count of its columns.
     pub(crate) columns: usize,
     pub(crate) warnings: Vec<Warning>,
-    /// Reason that it cannot be read.
+    /// Reason that it cannot be read, or that a run of it fails.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) error: Option<String>,
 }
@@ -176,25 +176,20 @@ pub(crate) async fn check(
             excerpts.push(error.with_excerpt());
         }
     };
-    let (mut columns, mut missing) = (BTreeMap::new(), BTreeMap::new());
     match feedline_ingest::check(config, ingest).await {
         Ok(()) => {}
         Err(feedline_ingest::Error::Config { key, reason }) => add(&key, reason),
         Err(error) => return Err(error.into()),
     }
-    let mut sources = Vec::new();
+    let (mut sources, mut previews) = (Vec::new(), Vec::new());
     for source in &config.source {
         let mut found = CheckedSource::not_asked(&source.name);
         if !is_offline {
             let only = Some(&source.name);
-            let previews = Box::pin(feedline_ingest::preview(config, only, 0, ingest)).await;
-            match previews {
-                Ok(previews) => {
-                    found.asked = true;
-                    for preview in previews {
-                        found.count_missing(&preview, &mut missing);
-                        found.take(preview, &source.name, &mut columns);
-                    }
+            match Box::pin(feedline_ingest::preview(config, only, 0, ingest)).await {
+                Ok(seen) => {
+                    seen.iter().for_each(|preview| found.take(preview, source));
+                    previews.extend(seen);
                 }
                 Err(feedline_ingest::Error::Config { key, reason }) => add(&key, reason),
                 Err(error) => return Err(error.into()),
@@ -202,6 +197,7 @@ pub(crate) async fn check(
         }
         sources.push(found);
     }
+    let columns = seen_columns(config, &previews);
     // The log of a landed source is a file of the root.
     let is_reached = !is_offline || preprocess.root.local_path().is_some();
     if let Some(reason) = config.dataset.as_ref().and_then(dropped_target) {
@@ -216,7 +212,8 @@ pub(crate) async fn check(
         Err(error) => return Err(error.into()),
     };
     if let (Some(dataset), Some(settings)) = (&dataset, &config.dataset) {
-        warn_of_missing_targets(dataset, settings, &missing, &mut sources);
+        warn_of_missing_targets(dataset, settings, &previews, &mut sources);
+        warn_of_large_integers(dataset, settings, &previews, &mut sources);
     }
     if is_reached && let Some(reason) = missing_dataset(config, &preprocess.root).await {
         add("train", reason);
@@ -262,25 +259,68 @@ async fn resolved(
     }
 }
 
-/// Rows without a value by source and column.
-type Missing = BTreeMap<(String, String), (u64, u64)>;
+/// Columns of the sources that could be read.
+fn seen_columns(
+    config: &PipelineConfig,
+    previews: &[SourcePreview],
+) -> BTreeMap<Name, Vec<Column>> {
+    let read = previews.iter().filter(|preview| preview.error.is_none());
+    let named = read.filter_map(|preview| {
+        let mut sources = config.source.iter();
+        let source = sources.find(|source| source.name.as_str() == preview.source)?;
+        let columns = (1..)
+            .zip(&preview.columns)
+            .map(|(field_id, column)| Column {
+                field_id,
+                name: column.name.clone(),
+                r#type: column.column_type.unwrap_or(ColumnType::Null),
+                whole: false,
+            });
+        Some((source.name.clone(), columns.collect()))
+    });
+    named.collect()
+}
+
+/// Warns of integers in numeric features and targets that no 64-bit float holds.
+fn warn_of_large_integers(
+    dataset: &CheckedDataset,
+    settings: &DatasetConfig,
+    previews: &[SourcePreview],
+    sources: &mut [CheckedSource],
+) {
+    let has = |names: &[String], name: &str| names.iter().any(|own| own == name);
+    let is_number = |name: &str| {
+        let is_target = has(&dataset.targets, name) && settings.task != Task::Classification;
+        is_target || has(&dataset.numeric, name)
+    };
+    for preview in previews {
+        let mut sources = sources.iter_mut();
+        if let Some(source) = sources.find(|source| source.name == preview.source) {
+            let warning = preview.warn_of_large_integers(is_number);
+            source.warnings.extend(warning);
+        }
+    }
+}
 
 /// Warns where more rows have no target than may be rejected, by the rows looked at.
 fn warn_of_missing_targets(
     dataset: &CheckedDataset,
     settings: &DatasetConfig,
-    missing: &Missing,
+    previews: &[SourcePreview],
     sources: &mut [CheckedSource],
 ) {
     let limit = settings
         .max_reject_fraction
         .map_or(MAX_REJECT_FRACTION, |limit| limit.get());
     for source in sources {
+        let preview = previews.iter().find(|seen| seen.source == source.name);
         for target in &dataset.targets {
-            let Some((without, rows)) = missing.get(&(source.name.clone(), target.clone())) else {
+            let columns = preview.iter().flat_map(|preview| &preview.columns);
+            let column = columns.filter(|column| column.name == *target).next_back();
+            let Some((without, rows)) = column.map(|column| (column.missing, source.rows)) else {
                 continue;
             };
-            if *without as f64 <= limit * *rows as f64 {
+            if without as f64 <= limit * rows as f64 {
                 continue;
             }
             let message = format!(
@@ -334,38 +374,50 @@ impl CheckedSource {
 
     /// Returns true if the source was read, and no usable row came.
     fn is_without_columns(&self) -> bool {
-        self.error.is_none() && self.asked && self.columns == 0
+        let is_read = self.error.is_none() || self.rejected > 0;
+        is_read && self.asked && self.columns == 0
     }
 
-    fn count_missing(&self, preview: &SourcePreview, missing: &mut Missing) {
-        for column in &preview.columns {
-            let key = (self.name.clone(), column.name.clone());
-            missing.insert(key, (column.missing, preview.rows));
+    fn take(&mut self, preview: &SourcePreview, config: &SourceConfig) {
+        self.asked = true;
+        self.rows += preview.rows;
+        self.rejected += preview.bad + preview.rejected;
+        let samples = [&preview.bad_sample, &preview.rejected_sample];
+        self.rejected_sample = samples.into_iter().flatten().next().cloned();
+        self.columns += preview.columns.len();
+        self.warnings.clone_from(&preview.warnings);
+        self.error = preview.error.as_ref().or(preview.stop.as_ref()).cloned();
+        if self.error.is_none() {
+            self.judge_rejects(preview, config);
         }
     }
 
-    fn take(
-        &mut self,
-        preview: SourcePreview,
-        name: &Name,
-        columns: &mut BTreeMap<Name, Vec<Column>>,
-    ) {
-        self.rows += preview.rows;
-        self.rejected += preview.bad;
-        self.rejected_sample = preview.bad_sample;
-        self.columns += preview.columns.len();
-        self.error = preview.error;
-        self.warnings = preview.warnings;
-        if self.error.is_some() {
+    /// Reports more rejects than `contract.max_reject_fraction` allows: as an error where a run
+    /// cannot end otherwise, and as a warning where other rows may be better.
+    fn judge_rejects(&mut self, preview: &SourcePreview, config: &SourceConfig) {
+        let limit = config.contract.max_reject_fraction.get();
+        let of_sample = (preview.bad, preview.rows + preview.bad);
+        let of_page = (preview.rejected, preview.decided);
+        let (rejected, rows) = match preview.is_all && preview.decided == preview.rows {
+            true => (self.rejected, preview.rows + preview.bad),
+            false if of_page.0 > 0 && preview.bad == 0 => of_page,
+            false => of_sample,
+        };
+        if rejected == 0 || rejected as f64 <= limit * rows as f64 {
             return;
         }
-        let found = (1..).zip(preview.columns).map(|(field_id, column)| Column {
-            field_id,
-            name: column.name,
-            r#type: column.column_type.unwrap_or(ColumnType::Null),
-            whole: false,
-        });
-        columns.insert(name.clone(), found.collect());
+        let found = format!(
+            "{rejected} of {rows} rows looked at are rejected, more than `contract.max_reject_fraction` = {limit} allows"
+        );
+        if preview.is_all || rejected == rows {
+            let sample = self.rejected_sample.as_deref().unwrap_or_default();
+            self.error = Some(format!("{found}, such as {}", shortened(sample)));
+        } else {
+            let message = format!("{found}: a run stops if the other rows are no better");
+            let warning = Warning::new("many_rejects", message);
+            let warning = warning.with_key("contract.max_reject_fraction");
+            self.warnings.push(warning);
+        }
     }
 }
 
@@ -377,8 +429,14 @@ impl Text for CheckReport {
         for source in &self.sources {
             let text = match source {
                 CheckedSource {
-                    error: Some(error), ..
+                    error: Some(error),
+                    rows: 0,
+                    rejected: 0,
+                    ..
                 } => format!("cannot be read: {error}"),
+                CheckedSource {
+                    error: Some(error), ..
+                } => format!("can be read, but a run fails: {error}"),
                 CheckedSource { asked: false, .. } => "not asked".to_owned(),
                 CheckedSource { rows, columns, .. } => {
                     let columns = counted(*columns as u64, "column");
@@ -387,7 +445,7 @@ impl Text for CheckReport {
                 }
             };
             line(out, &source.name, text)?;
-            if source.rejected > 0 {
+            if source.rejected > 0 && source.error.is_none() {
                 let sample = source.rejected_sample.as_deref().unwrap_or_default();
                 let text = format!("{}, such as {}", source.rejected, shortened(sample));
                 line(out, "  rejected", text)?;
@@ -474,10 +532,9 @@ mod tests {
             ..SourcePreview::default()
         };
         let is_without = |preview: SourcePreview| {
-            let name = Name::new("a").unwrap();
-            let mut source = CheckedSource::not_asked(&name);
-            source.asked = true;
-            source.take(preview, &name, &mut BTreeMap::new());
+            let config = load("p.toml", SOURCE, &[]).unwrap().config.source.remove(0);
+            let mut source = CheckedSource::not_asked(&config.name);
+            source.take(&preview, &config);
             source.is_without_columns()
         };
         assert!(is_without(preview(0, 1)));

@@ -77,7 +77,7 @@ impl InitReport {
             content: content.to_string(),
             rows: preview.map_or(0, |preview| preview.rows),
             compared: preview.map_or(0, compared_rows),
-            rejected: preview.map_or(0, |preview| preview.bad),
+            rejected: preview.map_or(0, |preview| preview.bad + preview.rejected),
             columns: preview.map_or(0, |preview| preview.columns.len()),
             target: columns.target,
             dropped: columns.dropped,
@@ -104,11 +104,14 @@ pub(crate) fn rejected_note(preview: &SourcePreview) -> Option<String> {
         rows,
         bad,
         bad_sample,
+        rejected,
+        rejected_sample,
         ..
     } = preview;
-    let sample = bad_sample.as_deref().unwrap_or_default();
-    let all = rows + bad;
-    (*bad > 0).then(|| format!("{bad} of {all} rows looked at are rejected, such as {sample}"))
+    let sample = bad_sample.as_ref().or(rejected_sample.as_ref());
+    let sample = sample.map(String::as_str).unwrap_or_default();
+    let (count, all) = (bad + rejected, rows + bad);
+    (count > 0).then(|| format!("{count} of {all} rows looked at are rejected, such as {sample}"))
 }
 
 /// Rejected rows of a preview, and its warnings, each with its key.

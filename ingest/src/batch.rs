@@ -231,9 +231,10 @@ impl Batch {
         let mut decisions = closed.decisions;
         decisions.extend(deciding.repaired);
         let mut warnings = self.warnings;
+        let names = closed.schema.columns.iter().map(|c| c.name.as_str());
         let others = [
             contract::cut_warning(&decisions),
-            contract::alike_warning(&closed.schema.columns, &closed.presence),
+            contract::alike_warning(names, &closed.presence),
         ];
         let all = contract::image_warnings(&decisions).into_iter();
         for warning in all.chain(others.into_iter().flatten()) {

@@ -22,6 +22,7 @@ use std::{collections::HashSet, mem};
 use feedline_readers::{record::Record, value::Value};
 use feedline_schemas::{config::SourceConfig, record::push_key};
 
+pub use self::inferred::LargeIntegers;
 use self::survey::is_nested;
 pub(crate) use self::{
     inferred::{Inferred, Types},

@@ -130,6 +130,7 @@ pub use self::{
     error::Error,
     hosts::Hosts,
     http_cause::HttpCause,
+    infer::LargeIntegers,
     meter::{Cause, LogTotals, Meter, Meters, Reading},
     preview::{ColumnPreview, SourcePreview, preview},
     query_files::read_queries,

@@ -1,5 +1,8 @@
 //! The columns of sources as they would land, before anything does.
 
+mod dry_run;
+mod early_warnings;
+
 use std::{
     borrow::Cow,
     collections::{BTreeMap, HashSet},
@@ -11,13 +14,22 @@ use feedline_schemas::{
     config::{Bounded, DeclaredType, PipelineConfig, SourceConfig},
     ids::{Hash128, Name},
     record::ColumnType,
-    report::Warning,
+    report::{Warning, replace_warning},
 };
 use serde::Serialize;
 
+use self::{
+    dry_run::{DryRun, dry_run},
+    early_warnings::{source_warnings, warn_of_alike_columns},
+};
 use crate::{
-    blocking::computing, context::Context, error::Error, flatten::flatten, infer::Survey,
-    run::open, settings::choose,
+    blocking::computing,
+    context::Context,
+    error::Error,
+    flatten::flatten,
+    infer::{Inferred, LargeIntegers, Survey},
+    run::open,
+    settings::choose,
 };
 
 /// Maximum number of rows compared to count distinct values.
@@ -44,6 +56,16 @@ pub struct SourcePreview {
     /// A bad record: reason and place.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bad_sample: Option<String>,
+    /// Number of records that the contract was asked about: those of the first page.
+    pub decided: u64,
+    /// Number of records among the `decided` ones that the contract would reject.
+    pub rejected: u64,
+    /// One of them: reason, details and record.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rejected_sample: Option<String>,
+    /// Error by which the contract would stop a run in the first page.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub stop: Option<String>,
     /// Columns in the order of their first appearance.
     pub columns: Vec<ColumnPreview>,
     /// First records as JSON, keys in byte order, at most the requested number.
@@ -71,6 +93,9 @@ pub struct ColumnPreview {
     pub compared: u64,
     /// Count of distinct values among the `compared` ones.
     pub distinct: u64,
+    /// Integers that no 64-bit float holds, in a column of integers.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub large_integers: Option<LargeIntegers>,
     /// Type of the column in the landing zone; none if no value shows it.
     #[serde(skip)]
     pub column_type: Option<ColumnType>,
@@ -163,6 +188,7 @@ async fn look(
         true => None,
         false => source.survey().await?,
     };
+    let noticed = source_warnings(source.as_mut(), &page);
     let config = config.clone();
     computing(move || {
         let is_sample_all = sample.as_ref().is_some_and(Survey::is_all);
@@ -179,11 +205,17 @@ async fn look(
             page.records.iter().for_each(|record| survey.add(record));
             survey
         });
-        let is_all = is_first_all || is_sample_all;
-        Ok(SourcePreview {
+        let inferred = survey.infer(&config);
+        let mut preview = SourcePreview {
             records,
-            ..preview_of(&config, &survey, &distinct, is_all)
-        })
+            is_all: is_first_all || is_sample_all,
+            warnings: noticed,
+            ..SourcePreview::default()
+        };
+        let dry_run = dry_run(&config, page, &inferred);
+        preview.take_columns(&config, &survey, inferred, &distinct);
+        preview.take_decisions(dry_run);
+        Ok(preview)
     })
     .await
 }
@@ -227,37 +259,54 @@ fn distinct(config: &SourceConfig, records: &[Record]) -> BTreeMap<String, Disti
     found
 }
 
-fn preview_of(
-    config: &SourceConfig,
-    survey: &Survey,
-    distinct: &BTreeMap<String, Distinct>,
-    is_all: bool,
-) -> SourcePreview {
-    let inferred = survey.infer(config);
-    let columns = inferred.columns.into_iter().map(|found| {
-        let values = distinct.get(&found.name);
-        let column_type = found.r#type.or(values.and_then(|values| values.whole));
-        ColumnPreview {
-            r#type: type_name(column_type),
-            missing: found.missing,
-            samples: found.samples,
-            compared: values.map_or(0, |values| values.compared),
-            distinct: values.map_or(0, |values| values.hashes.len() as u64),
-            column_type,
-            name: found.name,
+impl SourcePreview {
+    /// Takes what the survey found.
+    fn take_columns(
+        &mut self,
+        config: &SourceConfig,
+        survey: &Survey,
+        inferred: Inferred,
+        distinct: &BTreeMap<String, Distinct>,
+    ) {
+        let alike = warn_of_alike_columns(&inferred);
+        let columns = inferred.columns.into_iter().map(|found| {
+            let values = distinct.get(&found.name);
+            let column_type = found.r#type.or(values.and_then(|values| values.whole));
+            ColumnPreview {
+                r#type: type_name(column_type),
+                missing: found.missing,
+                samples: found.samples,
+                compared: values.map_or(0, |values| values.compared),
+                distinct: values.map_or(0, |values| values.hashes.len() as u64),
+                large_integers: found.large_integers,
+                column_type,
+                name: found.name,
+            }
+        });
+        self.columns = columns.collect();
+        let (bad, bad_sample) = survey.bad();
+        self.source = config.name.to_string();
+        self.rows = survey.rows();
+        self.bad = bad;
+        self.bad_sample = bad_sample.map(ToOwned::to_owned);
+        let found = inferred.warnings.into_iter().chain(alike);
+        found.for_each(|warning| replace_warning(&mut self.warnings, warning));
+    }
+
+    /// Takes the decisions of the contract about the first page.
+    fn take_decisions(&mut self, dry_run: DryRun) {
+        let DryRun {
+            decided,
+            rejected,
+            sample,
+            warnings,
+            stop,
+        } = dry_run;
+        (self.decided, self.rejected, self.rejected_sample) = (decided, rejected, sample);
+        self.stop = stop;
+        for warning in warnings {
+            replace_warning(&mut self.warnings, warning);
         }
-    });
-    let (bad, bad_sample) = survey.bad();
-    SourcePreview {
-        source: config.name.to_string(),
-        rows: survey.rows(),
-        is_all,
-        bad,
-        bad_sample: bad_sample.map(ToOwned::to_owned),
-        columns: columns.collect(),
-        records: Vec::new(),
-        warnings: inferred.warnings,
-        error: None,
     }
 }
 

@@ -169,7 +169,7 @@ pub(super) async fn run_init(options: &Init, tools: &Tools) -> anyhow::Result<Ou
     if location.content == Content::Api {
         hints.pagination = first_look.pagination(&location).await?;
     }
-    let previewed = match location.content {
+    let mut previewed = match location.content {
         Content::Table | Content::Api => {
             first_look.preview(&mut location, &hints.pagination).await?
         }
@@ -186,6 +186,10 @@ pub(super) async fn run_init(options: &Init, tools: &Tools) -> anyhow::Result<Ou
         },
         _ => None,
     };
+    if let (Some(preview), Some(columns)) = (&mut previewed, &columns) {
+        let large = preview.warn_of_large_integers(|name| columns.reads_as_number(name));
+        preview.warnings.extend(large);
+    }
     hints.rows = previewed.as_ref().map_or(0, |preview| preview.rows);
     let text = init::text(&location, &shown_file, &hints, columns.as_ref());
     fs::write(&file, text).with_context(|| format!("cannot write `{shown_file}`"))?;

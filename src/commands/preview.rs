@@ -1,5 +1,8 @@
 //! `feedline preview`: the columns of sources as they would land.
 
+use feedline_ingest::SourcePreview;
+use feedline_schemas::config::{DatasetConfig, Task};
+
 use super::{tools::Tools, work::PipelineWork};
 use crate::{cli::PreviewOptions, exit::Outcome, output::PreviewReport};
 
@@ -23,8 +26,30 @@ pub(super) async fn preview_sources(
     let rows = rows.map_or(0, usize::from);
     let (config, context) = (&work.loaded.config, work.ingesting());
     let previews = feedline_ingest::preview(config, only.as_ref(), rows, &context).await;
-    let sources = previews.map_err(|e| work.ingest_error(e))?;
+    let mut sources = previews.map_err(|e| work.ingest_error(e))?;
+    if let Some(dataset) = &config.dataset {
+        warn_of_large_integers(dataset, &mut sources);
+    }
     let is_bad = sources.iter().any(|source| source.error.is_some());
     tools.print(&PreviewReport { sources }, work.json)?;
     Ok(if is_bad { Outcome::Bad } else { Outcome::Done })
+}
+
+/// Warns of integers in numeric features and targets that no 64-bit float holds. The columns of a
+/// query are not known before it runs.
+fn warn_of_large_integers(dataset: &DatasetConfig, sources: &mut [SourcePreview]) {
+    let has = |names: &[String], name: &str| names.iter().any(|own| own == name);
+    let is_number = |name: &str| {
+        if has(dataset.targets(), name) {
+            return dataset.task != Task::Classification;
+        }
+        let is_feature = dataset.features.is_empty() || has(&dataset.features, name);
+        is_feature && !has(&dataset.drop, name) && !has(&dataset.categorical, name)
+    };
+    if dataset.sql.is_none() && dataset.kind.is_rows() {
+        for source in sources {
+            let warning = source.warn_of_large_integers(is_number);
+            source.warnings.extend(warning);
+        }
+    }
 }

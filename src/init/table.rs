@@ -103,6 +103,15 @@ impl ColumnRoles {
         dropped.any(|dropped| dropped.column == column.name)
     }
 
+    /// Returns true for a feature, or a target that is no class: they are read as numbers if they are
+    /// integers.
+    pub(crate) fn reads_as_number(&self, name: &str) -> bool {
+        let is_target = self.target.as_deref() == Some(name);
+        let mut dropped = self.dropped.iter();
+        let is_kept = dropped.all(|dropped| dropped.column != name);
+        self.target.is_some() && if is_target { !self.is_class } else { is_kept }
+    }
+
     fn is_feature(&self, column: &ColumnPreview) -> bool {
         self.target.as_ref() != Some(&column.name) && !self.is_dropped(column)
     }

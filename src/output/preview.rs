@@ -30,6 +30,10 @@ fn write_preview(preview: &SourcePreview, out: &mut String) -> fmt::Result {
         is_all,
         bad,
         bad_sample,
+        decided,
+        rejected,
+        rejected_sample,
+        stop,
         columns,
         records,
         warnings,
@@ -68,6 +72,14 @@ fn write_preview(preview: &SourcePreview, out: &mut String) -> fmt::Result {
             format!("{bad}, such as {}", shortened(sample)),
         )?;
     }
+    if *rejected > 0 {
+        let sample = shortened(rejected_sample.as_deref().unwrap_or_default());
+        let text = format!("{rejected} of the first {decided} by the contract, such as {sample}");
+        line(out, "  rejected", text)?;
+    }
+    if let Some(stop) = stop {
+        line(out, "  a run fails", stop)?;
+    }
     write_warnings(warnings, out)
 }
 
@@ -85,6 +97,7 @@ fn write_column(column: &ColumnPreview, rows: u64, width: usize, out: &mut Strin
     };
     let samples: Vec<String> = samples.iter().map(|text| format!("`{text}`")).collect();
     let samples = samples.join(", ");
+    let (name, samples) = (one_line(name), one_line(&samples));
     let text = format!("    {name:<width$}  {type:<9}  {lacking:<24}  {samples}");
     writeln!(out, "{}", text.trim_end())
 }
@@ -97,7 +110,6 @@ mod tests {
     fn columns_stand_in_a_table() {
         let column = |name: &str, r#type, missing, samples: &[&str]| ColumnPreview {
             name: name.into(),
-    let (name, samples) = (one_line(name), one_line(&samples));
             r#type,
             missing,
             samples: samples.iter().map(|text| (*text).to_owned()).collect(),
@@ -108,10 +120,12 @@ mod tests {
                 SourcePreview {
                     source: "houses".into(),
                     rows: 20,
+                    records: vec!["{\"a\":\"\u{85}\"}".into()],
                     is_all: true,
                     columns: vec![
                         column("Price", "int", 0, &["1", "2"]),
                         column("pm2\\.5", "float", 3, &["0.5"]),
+                        column("a\nb", "text", 0, &["x\r\ny", "\u{1b}[1m"]),
                     ],
                     ..SourcePreview::default()
                 },
@@ -120,20 +134,18 @@ mod tests {
                     error: Some("there is no file".into()),
                     ..SourcePreview::default()
                 },
-                    records: vec!["{\"a\":\"\u{85}\"}".into()],
             ],
         };
         let mut out = String::new();
         report.write(&mut out).unwrap();
-                        column("a\nb", "text", 0, &["x\r\ny", "\u{1b}[1m"]),
         let expected = "preview: nothing is landed or written
   houses           3 columns in 20 rows (all there are)
     Price   int                                  `1`, `2`
     pm2\\.5  float      3 of 20 missing           `0.5`
+    a\\nb    text                                 `x\\r\\ny`, `\\u{1b}[1m`
+    {\"a\":\"\\u{85}\"}
   gone             there is no file
 ";
         assert_eq!(out, expected);
     }
 }
-    a\\nb    text                                 `x\\r\\ny`, `\\u{1b}[1m`
-    {\"a\":\"\\u{85}\"}

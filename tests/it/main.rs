@@ -26,6 +26,7 @@ mod exit_codes;
 mod export;
 mod fault_table;
 mod features;
+mod first_look;
 mod forecast;
 mod formats;
 mod front_door;

@@ -18,7 +18,7 @@ pub(crate) const RAW: &str = "raw";
 /// A rejected record.
 #[derive(Clone, Debug)]
 pub(crate) struct Reject {
-    pub(super) row: u32,
+    pub(crate) row: u32,
     pub(crate) reason: &'static str,
     pub(super) path: String,
     pub(super) detail: String,

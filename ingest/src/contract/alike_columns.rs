@@ -4,11 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use feedline_schemas::{
-    commit::Presence,
-    record::{Column, system},
-    report::Warning,
-};
+use feedline_schemas::{commit::Presence, record::system, report::Warning};
 
 /// Code of the warning.
 const COLUMNS_ALIKE: &str = "columns_alike";
@@ -22,10 +18,14 @@ fn folded(name: &str) -> String {
     letters.flat_map(char::to_lowercase).collect()
 }
 
-/// The warning about pairs of `columns` that are alike and never in one record, if there are any.
-pub(crate) fn alike_warning(columns: &[Column], presence: &Presence) -> Option<Warning> {
+/// The warning about pairs of `columns`, by name, that are alike and never in one record, if there
+/// are any.
+pub(crate) fn alike_warning<'a>(
+    columns: impl IntoIterator<Item = &'a str>,
+    presence: &Presence,
+) -> Option<Warning> {
     let mut alike: BTreeMap<String, Vec<&str>> = BTreeMap::new();
-    let own = columns.iter().map(|column| column.name.as_str());
+    let own = columns.into_iter();
     for name in own.filter(|name| !name.starts_with(system::PREFIX)) {
         alike.entry(folded(name)).or_default().push(name);
     }
@@ -58,7 +58,7 @@ pub(crate) fn alike_warning(columns: &[Column], presence: &Presence) -> Option<W
 
 #[cfg(test)]
 mod tests {
-    use feedline_schemas::{commit::Missing, record::ColumnType};
+    use feedline_schemas::commit::Missing;
 
     use super::*;
 
@@ -75,17 +75,8 @@ mod tests {
             rows: 10,
             missing: missing.filter(|(_, missing)| missing.absent > 0).collect(),
         };
-        let columns: Vec<Column> = columns
-            .iter()
-            .zip(1..)
-            .map(|((name, _), field_id)| Column {
-                field_id,
-                name: (*name).to_owned(),
-                r#type: ColumnType::Utf8,
-                whole: false,
-            })
-            .collect();
-        alike_warning(&columns, &presence).map(|warning| warning.message)
+        let names = columns.iter().map(|(name, _)| *name);
+        alike_warning(names, &presence).map(|warning| warning.message)
     }
 
     #[test]

@@ -6,7 +6,7 @@ use feedline_readers::value::{Value, hex, one_line, shorten};
 use feedline_schemas::record::ColumnType;
 
 use super::{
-    inferred::FoundColumn,
+    inferred::{FoundColumn, LargeIntegers},
     kind::{KINDS, Kind},
 };
 use crate::contract::FittingFormats;
@@ -141,6 +141,18 @@ impl ColumnCounts {
         kept.join(", ")
     }
 
+    /// Integers beyond 2^53, those in strings included.
+    fn large_integers(&self) -> Option<LargeIntegers> {
+        let count = self.count(Kind::BigInteger) + self.in_texts[Kind::BigInteger as usize];
+        let samples = [Kind::BigInteger, Kind::NumberText].into_iter();
+        let mut samples = samples.filter_map(|kind| self.samples.get(&kind));
+        let sample = samples.next().and_then(BTreeSet::last)?;
+        (count > 0).then(|| LargeIntegers {
+            count,
+            sample: sample.clone(),
+        })
+    }
+
     /// Describes the column for a preview of `rows` records.
     pub(super) fn shown(&self, r#type: Option<ColumnType>, rows: u64) -> FoundColumn {
         let is_text = matches!(r#type, None | Some(ColumnType::Utf8));
@@ -150,10 +162,16 @@ impl ColumnCounts {
         };
         let spellings = self.spellings.keys().filter(|_| is_text);
         let samples = self.samples.values().flatten().chain(spellings);
+        let values = self.sum(|_| true);
         FoundColumn {
             name: self.name.clone(),
             r#type,
-            missing: rows.saturating_sub(self.sum(|_| true)) + spelled,
+            missing: rows.saturating_sub(values) + spelled,
+            absent: rows.saturating_sub(values + self.nulls),
+            large_integers: match r#type {
+                Some(ColumnType::Int64) => self.large_integers(),
+                _ => None,
+            },
             samples: samples
                 .take(SAMPLES)
                 .map(|text| shorten(text, SHOWN).into_owned())

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use feedline_schemas::{record::ColumnType, report::Warning};
+use serde::Serialize;
 
 /// Planned types of columns, by name.
 pub(crate) type Types = BTreeMap<String, ColumnType>;
@@ -27,6 +28,19 @@ pub(crate) struct FoundColumn {
     pub(crate) r#type: Option<ColumnType>,
     /// Records in which it is missing, null or absent.
     pub(crate) missing: u64,
+    /// Records without it, neither with a value nor with a null.
+    pub(crate) absent: u64,
     /// A few of its values.
     pub(crate) samples: Vec<String>,
+    /// Integers of an integer column that no 64-bit float holds.
+    pub(crate) large_integers: Option<LargeIntegers>,
+}
+
+/// Integers beyond 2^53, which 64-bit floats do not hold exactly.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct LargeIntegers {
+    /// Number of such values.
+    pub count: u64,
+    /// One of them.
+    pub sample: String,
 }

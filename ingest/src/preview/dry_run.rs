@@ -1,0 +1,68 @@
+//! Decisions of the contract about a first page, of which nothing lands.
+
+use feedline_readers::{record::Record, value::Value};
+use feedline_schemas::{
+    commit::FilePart, config::SourceConfig, csv_cell::CellFormat, report::Warning,
+};
+
+use crate::{
+    batch::{Batch, Decided},
+    dedup::Window,
+    error::Error,
+    infer::{Inferred, of_first},
+    source::Page,
+};
+
+/// Decisions about the records of a page.
+#[derive(Debug, Default)]
+pub(super) struct DryRun {
+    /// Number of records that are objects.
+    pub(super) decided: u64,
+    /// Number of records among them that would be rejected.
+    pub(super) rejected: u64,
+    /// One of them.
+    pub(super) sample: Option<String>,
+    pub(super) warnings: Vec<Warning>,
+    /// Error by which the contract would stop a run.
+    pub(super) stop: Option<String>,
+}
+
+/// Decides about a first page as a run would, with types inferred from a sample.
+pub(super) fn dry_run(config: &SourceConfig, page: Page, sample: &Inferred) -> DryRun {
+    let mut found = DryRun::default();
+    let is_object: Vec<bool> = page.records.iter().map(is_object).collect();
+    found.decided = is_object.iter().filter(|is_object| **is_object).count() as u64;
+    match decide(config, page, sample) {
+        Ok(decided) => {
+            let rejects = decided.rejects().iter();
+            let by_contract = rejects.filter(|reject| {
+                let row = usize::try_from(reject.row).unwrap_or(usize::MAX);
+                is_object.get(row).copied().unwrap_or_default()
+            });
+            let mut by_contract = by_contract.peekable();
+            found.sample = by_contract.peek().map(|reject| reject.sample());
+            found.rejected = by_contract.count() as u64;
+            found.warnings = decided.warnings;
+        }
+        Err(error) => found.stop = Some(error.to_string()),
+    }
+    found
+}
+
+fn is_object(record: &Record) -> bool {
+    record
+        .value()
+        .is_some_and(|value| matches!(*value, Value::Object(_)))
+}
+
+fn decide(config: &SourceConfig, page: Page, sample: &Inferred) -> Result<Decided, Error> {
+    let parts = page.parts.iter().map(|part| part.part.clone());
+    let parts: Vec<FilePart> = parts.collect();
+    let mut batch = Batch::default();
+    batch.push(page)?;
+    batch.set_files(&config.url, &parts);
+    let types = of_first(batch.records(), config, Some(sample)).types;
+    batch.plan(types, CellFormat::new(&config.csv));
+    let mut window = Window::default();
+    batch.decide(config.name.as_str(), &config.contract, None, &mut window)
+}

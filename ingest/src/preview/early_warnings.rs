@@ -1,0 +1,81 @@
+//! Warnings of a landing that are known before anything lands.
+
+use feedline_schemas::{
+    commit::{Missing, Presence},
+    report::{Warning, replace_warning},
+};
+
+use super::SourcePreview;
+use crate::{
+    contract,
+    infer::Inferred,
+    source::{Page, Source},
+    warnings::WarningChange,
+};
+
+/// Code of the warning about integers that a build rejects.
+const INTEGER_TOO_LARGE: &str = "integer_too_large";
+
+/// Most columns that a warning names.
+const NAMED: usize = 5;
+
+/// Decisions of a source that has read its first page, and its sample.
+pub(super) fn source_warnings(source: &mut dyn Source, page: &Page) -> Vec<Warning> {
+    let raised = source.take_warnings().into_iter();
+    let raised = raised.filter_map(|change| match change {
+        WarningChange::Raise(warning) => Some(warning),
+        WarningChange::Lift(_) | WarningChange::LiftEnds => None,
+    });
+    let crawled = page.crawled.iter().flat_map(|page| page.warnings.clone());
+    let mut warnings = Vec::new();
+    for warning in raised.chain(crawled).chain(source.warnings()) {
+        replace_warning(&mut warnings, warning);
+    }
+    warnings
+}
+
+/// Warning of columns in the sampled records that may be one column under two names.
+pub(super) fn warn_of_alike_columns(inferred: &Inferred) -> Option<Warning> {
+    let missing = inferred.columns.iter().map(|column| {
+        let missing = Missing {
+            absent: column.absent,
+            null: 0,
+        };
+        (column.name.clone(), missing)
+    });
+    let presence = Presence {
+        rows: inferred.rows,
+        missing: missing.collect(),
+    };
+    let names = inferred.columns.iter().map(|column| column.name.as_str());
+    contract::alike_warning(names, &presence)
+}
+
+impl SourcePreview {
+    /// Warning of integers beyond 2^53 in the columns for which `is_number` returns true: those of
+    /// numeric features and targets. A build rejects their rows.
+    pub fn warn_of_large_integers(&self, is_number: impl Fn(&str) -> bool) -> Option<Warning> {
+        let columns = self.columns.iter().filter(|column| is_number(&column.name));
+        let columns = columns.filter_map(|column| {
+            let large = column.large_integers.as_ref()?;
+            let (name, count, sample) = (&column.name, large.count, &large.sample);
+            Some(format!(
+                "`{name}` ({count} of {} rows looked at, such as `{sample}`)",
+                self.rows
+            ))
+        });
+        let columns: Vec<String> = columns.collect();
+        if columns.is_empty() {
+            return None;
+        }
+        let more = match columns.len().saturating_sub(NAMED) {
+            0 => String::new(),
+            more => format!(" and {more} more columns"),
+        };
+        let named = columns[..columns.len().min(NAMED)].join(", ");
+        let message = format!(
+            "{named}{more}: integers beyond 2^53 land exactly, but no 64-bit float holds them, so a build rejects their rows; list a column of codes in `dataset.categorical`, or one that is no feature in `dataset.drop`"
+        );
+        Some(Warning::new(INTEGER_TOO_LARGE, message).with_key("dataset.categorical"))
+    }
+}

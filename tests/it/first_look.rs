@@ -1,0 +1,217 @@
+//! Data that `init`, `check` and `preview` look at before anything lands: they report what a run
+//! would.
+
+use std::{fmt::Write as _, fs, path::Path};
+
+use serde_json::Value;
+
+use crate::support::{files, run};
+
+/// Codes of the warnings of a list.
+fn codes(warnings: &Value) -> Vec<&str> {
+    let warnings = warnings.as_array().unwrap().iter();
+    warnings.map(|one| one["code"].as_str().unwrap()).collect()
+}
+
+/// A pipeline `p.toml` of one source at `url`, with more lines.
+fn write_pipeline(folder: &Path, url: &str, more: &str) {
+    let text = format!(
+        "[pipeline]\nname = \"p\"\n[[source]]\nname = \"s\"\ntype = \"files\"\nurl = \"{url}\"\n{more}"
+    );
+    fs::write(folder.join("p.toml"), text).unwrap();
+}
+
+#[test]
+fn columns_that_files_name_differently_and_large_integers_are_reported_before_they_land() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    fs::create_dir(folder.join("in")).unwrap();
+    let (mut one, mut two) = ("Menge,code,y\n".to_owned(), "menge,code,y\n".to_owned());
+    for i in 0..20 {
+        writeln!(one, "{i},{},{}", 9_007_199_254_740_992_u64 + i, i % 7).unwrap();
+        writeln!(two, "{i},{i},{}", i % 5).unwrap();
+    }
+    fs::write(folder.join("in/a.csv"), one).unwrap();
+    fs::write(folder.join("in/b.csv"), two).unwrap();
+    let init = ["init", "in", "--to", "p.toml", "--target", "y", "--json"];
+    let report = run(folder, &init).expect(0).json();
+    let decisions = report["decisions"].as_array().unwrap();
+    let has = |start: &str| {
+        decisions
+            .iter()
+            .any(|d| d.as_str().unwrap().starts_with(start))
+    };
+    assert!(has("`Menge` and `menge`: the names differ"), "{report}");
+    // 2^53 itself is exact.
+    let large =
+        "`code` (19 of 40 rows looked at, such as `9007199254740995`): integers beyond 2^53";
+    assert!(has(large), "{report}");
+    let before = files(folder);
+    let checked = run(folder, &["check", "p.toml", "--json"]).expect(0).json();
+    let expected = ["columns_alike", "integer_too_large"];
+    assert_eq!(codes(&checked["sources"][0]["warnings"]), expected);
+    let seen = run(folder, &["preview", "p.toml", "--json"])
+        .expect(0)
+        .json();
+    assert_eq!(codes(&seen["sources"][0]["warnings"]), expected);
+    assert_eq!(files(folder), before);
+    // A code that is a category is no number.
+    let set = "dataset.categorical=[\"code\"]";
+    let checked = ["check", "p.toml", "--json", "--set", set];
+    let checked = run(folder, &checked).expect(0).json();
+    assert_eq!(codes(&checked["sources"][0]["warnings"]), expected[..1]);
+}
+
+#[test]
+fn a_check_fails_where_the_contract_would_reject_too_many_rows() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let names: Vec<String> = (0..12).map(|i| format!("c{i}")).collect();
+    let row = vec!["1"; 12].join(",");
+    let table = format!("{}\n{row}\n{row}\n", names.join(","));
+    fs::write(folder.join("a.csv"), table).unwrap();
+    write_pipeline(folder, "a.csv", "contract.max_columns = 10\n");
+    let found = run(folder, &["check", "p.toml"]).expect(1).stdout;
+    let reason = "can be read, but a run fails: 2 of 2 rows looked at are rejected, more than \
+                  `contract.max_reject_fraction` = 0.2 allows, such as `too_many_columns`: line 2";
+    let flat = found.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(flat.contains("`too_many_columns`"), "{found}");
+    assert!(flat.contains(&reason[..100]), "{found}");
+    assert!(flat.contains("result 1 problem"), "{found}");
+    run(folder, &["ingest", "p.toml"]).expect(1);
+    let seen = run(folder, &["preview", "p.toml", "--json"])
+        .expect(0)
+        .json();
+    let source = &seen["sources"][0];
+    assert_eq!(
+        (&source["rejected"], &source["decided"]),
+        (&2.into(), &2.into())
+    );
+    // A key that stops a run does so in a check.
+    write_pipeline(
+        folder,
+        "a.csv",
+        "contract.types = \"freeze\"\ncontract.column.c3.type = \"timestamp\"\n",
+    );
+    let found = run(folder, &["check", "p.toml"]).expect(1).stdout;
+    assert!(found.contains("`contract.types` is `freeze`"), "{found}");
+    write_pipeline(folder, "a.csv", "contract.max_columns = 12\n");
+    run(folder, &["check", "p.toml"]).expect(0);
+}
+
+#[test]
+fn text_of_another_encoding_is_named_with_its_key_and_set_by_init() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let rows: String = (0..30).map(|i| format!("{i},Zürich,{}\n", i % 9)).collect();
+    let text = format!("n,ort,y\n{rows}");
+    let latin: Vec<u8> = text
+        .chars()
+        .map(|c| u8::try_from(c as u32).unwrap())
+        .collect();
+    let wide: Vec<u8> = text.encode_utf16().flat_map(u16::to_le_bytes).collect();
+    for (name, bytes, label) in [
+        ("latin.csv", latin, "windows-1252"),
+        ("wide.csv", wide, "utf-16le"),
+    ] {
+        fs::write(folder.join(name), bytes).unwrap();
+        write_pipeline(folder, name, "");
+        let error = run(folder, &["ingest", "p.toml"]).expect(1);
+        let set = format!("set `csv.encoding` to `{label}`");
+        assert!(error.stdout.contains(&set), "{error:#?}");
+        let checked = run(folder, &["check", "p.toml"]).expect(1).stdout;
+        assert!(checked.contains(&set), "{checked}");
+        let init = ["init", name, "--to", "q.toml", "--force", "--json"];
+        let report = run(folder, &init).expect(0).json();
+        let decision = format!("the text is read as `{label}`");
+        assert!(
+            report["decisions"].to_string().contains(&decision),
+            "{report}"
+        );
+        let written = fs::read_to_string(folder.join("q.toml")).unwrap();
+        let line = format!("csv = {{ encoding = \"{label}\" }}");
+        assert!(written.contains(&line), "{written}");
+        let seen = run(folder, &["preview", "q.toml", "--json"])
+            .expect(0)
+            .json();
+        let samples = &seen["sources"][0]["columns"][1]["samples"];
+        assert_eq!(samples, &serde_json::json!(["Zürich"]));
+    }
+    fs::write(folder.join("utf8.csv"), text).unwrap();
+    write_pipeline(folder, "utf8.csv", "csv.encoding = \"latin1\"\n");
+    let checked = run(folder, &["check", "p.toml", "--json"]).expect(0).json();
+    let warning = &checked["sources"][0]["warnings"][0];
+    assert_eq!(warning["code"], "csv_encoding");
+    assert_eq!(warning["key"], "csv.encoding");
+    let message = warning["message"].as_str().unwrap();
+    assert!(
+        message.contains("`Zürich` in it lands as `ZÃ¼rich`"),
+        "{message}"
+    );
+    let landed = run(folder, &["ingest", "p.toml"]).expect(0).stdout;
+    assert!(landed.contains("lands as `ZÃ¼rich`"), "{landed}");
+}
+
+#[test]
+fn a_document_of_json_is_read_from_its_longest_list_of_objects() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let items: Vec<Value> = (0..30)
+        .map(|i| serde_json::json!({"a": i, "b": i % 4}))
+        .collect();
+    let features: Vec<Value> = (0..30)
+        .map(|i| serde_json::json!({"type": "Feature", "properties": {"depth": i, "size": i % 4}}))
+        .collect();
+    let check = |document: Value, path: &str| {
+        fs::write(folder.join("d.json"), document.to_string()).unwrap();
+        let init = ["init", "d.json", "--to", "p.toml", "--force", "--json"];
+        let report = run(folder, &init).expect(0).json();
+        let decision = format!("the records are those of the list at `{path}`");
+        assert!(
+            report["decisions"].to_string().contains(&decision),
+            "{report}"
+        );
+        assert_eq!(report["rows"], 30);
+        let written = fs::read_to_string(folder.join("p.toml")).unwrap();
+        assert!(
+            written.contains(&format!("records = \"{path}\"\n")),
+            "{written}"
+        );
+        run(folder, &["check", "p.toml"]).expect(0);
+    };
+    check(serde_json::json!({"data": {"items": items}}), "data.items");
+    let result = serde_json::json!({"meta": {"tags": ["x"]}, "roles": [{"n": 1}], "result": items});
+    check(result, "result");
+    let collection = serde_json::json!({"type": "FeatureCollection", "features": features});
+    check(collection, "features");
+    fs::write(folder.join("d.json"), "{\"id\": 1, \"tags\": [\"a\"]}").unwrap();
+    let error = run(folder, &["init", "d.json", "--force"]).expect(1).stderr;
+    assert!(
+        error.contains("an object is in the place of the list"),
+        "{error}"
+    );
+}
+
+#[test]
+fn values_with_line_ends_and_control_characters_stay_on_one_line() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let rows = "{\"id\":1,\"m\":1.5}\n{\"id\":2,\"m\":\"a\\nb\\u0007\"}\n{\"id\":3,\"m\":2.5}\n";
+    fs::write(folder.join("a.ndjson"), rows).unwrap();
+    write_pipeline(folder, "a.ndjson", "");
+    let seen = run(folder, &["preview", "p.toml"]).expect(0).stdout;
+    let sample = r"`1.5`, `2.5`, `a\nb\u{7}`";
+    assert!(seen.contains(sample), "{seen}");
+    assert!(seen.contains(r"texts such as `a\nb\u{7}`"), "{seen}");
+    let lines = seen.lines().count();
+    assert_eq!(lines, 5, "{seen}");
+    let landed = run(folder, &["ingest", "p.toml"]).expect(0);
+    assert!(
+        landed.stdout.contains(r"such as `a\nb\u{7}`"),
+        "{landed:#?}"
+    );
+    assert!(
+        landed.stderr.contains(r"such as `a\nb\u{7}`"),
+        "{landed:#?}"
+    );
+}
