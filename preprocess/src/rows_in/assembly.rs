@@ -33,6 +33,8 @@ pub(super) struct Assembly {
     /// True for inputs that any row has had, even without a value.
     pub(super) met: Vec<bool>,
     keep: Vec<String>,
+    /// Format of the cells of each passthrough column.
+    keep_formats: Vec<Written>,
     kept: Vec<Vec<Option<String>>>,
     sparse: Option<Sparse>,
     bad: BTreeMap<usize, Fault>,
@@ -42,6 +44,15 @@ pub(super) struct Assembly {
     before: u64,
     /// True if an object without any of the inputs came before any that has some.
     pub(super) is_foreign: bool,
+}
+
+/// Formats of the passthrough columns.
+fn keep_formats(reading: &RowsReading) -> Vec<Written> {
+    let landed = |name: &String| reading.landed.get(name).copied();
+    let columns = reading.keep.iter();
+    columns
+        .map(|name| Written::of(landed(name), reading))
+        .collect()
 }
 
 impl Assembly {
@@ -66,6 +77,7 @@ impl Assembly {
             inputs,
             kept: vec![Vec::new(); reading.keep.len()],
             keep: reading.keep.clone(),
+            keep_formats: keep_formats(reading),
             sparse: reading.max_missing_fraction.map(Sparse::new),
             bad: BTreeMap::new(),
             rows: 0,
@@ -154,8 +166,8 @@ impl Assembly {
             let detail = format!("{lacking} of {all} features are missing");
             fault = Some(Fault::new(reject_reason::TOO_MANY_MISSING, detail));
         }
-        for (i, kept) in self.kept.iter_mut().enumerate() {
-            kept.push(cell(all + i).carried());
+        for (i, (kept, format)) in self.kept.iter_mut().zip(&self.keep_formats).enumerate() {
+            kept.push(format.carried(&cell(all + i)));
         }
         if let Some(fault) = fault {
             self.bad.insert(self.rows, fault.at(&place()));

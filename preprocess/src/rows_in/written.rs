@@ -61,6 +61,18 @@ impl Written {
         self.dates.as_ref().map(|_| "timestamp")
     }
 
+    /// The cell as the text of a passthrough column; `None` without a value. A timestamp is that which
+    /// would have landed, in any format of the file; a cell that is none stays as it is.
+    pub(super) fn carried(&self, raw: &Raw<'_>) -> Option<String> {
+        if self.dates.is_none() {
+            return raw.carried();
+        }
+        match self.read(LandedAs::Text, raw) {
+            Read::By(landed) => landed.carried(),
+            _ => raw.carried(),
+        }
+    }
+
     /// Converts the cell as landing would for a column of this type.
     pub(super) fn read(&self, landed: LandedAs, raw: &Raw<'_>) -> Read {
         if let Raw::Time(text) = raw {
