@@ -235,6 +235,25 @@ async fn documents_that_are_cut_are_counted_as_documents() {
 }
 
 #[tokio::test]
+async fn equal_parts_of_documents_in_several_splits_name_the_split_that_keeps_them_together() {
+    let root = Store::memory();
+    documents(&root, &["xy", "yx"]).await;
+    let config = |by: &str| {
+        format!(
+            "{CHARACTERS}split = {{ by = \"{by}\", train = 0.5, validation = 0.0, test = 0.5 }}"
+        )
+    };
+    let error = build_with(&root, &config("range"), 1).await.unwrap_err();
+    let error = error.to_string();
+    assert!(
+        error.contains("2 parts of documents have the same text in more than one split")
+            && error.contains("`dataset.split.by = \"key\"`")
+            && !error.contains("dedup"),
+        "{error}"
+    );
+}
+
+#[tokio::test]
 async fn a_split_that_one_document_cannot_fill_says_how() {
     let root = Store::memory();
     documents(&root, &["one text"]).await;

@@ -225,14 +225,26 @@ impl Build<'_> {
                 "the store does not return what was stored: check it, then build again",
             ));
         }
-        if findings.leaked > 0 {
-            return Err(Error::Leak {
-                keys: findings.leaked,
+        match findings.leaked {
+            0 => Ok(()),
+            parts if self.cuts_documents() => Err(equal_parts(parts, &findings.leaks)),
+            keys => Err(Error::Leak {
+                keys,
                 samples: findings.leaks,
-            });
+            }),
         }
-        Ok(())
     }
+}
+
+/// Error for documents that are divided into parts, `parts` of which are in several splits.
+fn equal_parts(parts: u64, samples: &[String]) -> Error {
+    let reason = format!(
+        "it is `range`, which divides each document, and {parts} parts of documents have the same text in more than one split \
+         ({}); nothing was published; short documents, and documents that begin or end alike, cannot be divided: set \
+         `dataset.split.by = \"key\"`, which keeps documents together, or land them as one long document",
+        samples.join(", ")
+    );
+    Error::config("dataset.split.by", reason)
 }
 
 #[cfg(test)]
