@@ -33,6 +33,18 @@ pub(crate) struct KeyReport {
     /// Keys below it, each with the first sentence of its description.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) keys: Vec<(String, String)>,
+    /// The same keys by table, if a tag such as `type = "impute"` selects one of several tables.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) tables: Vec<TaggedKeys>,
+}
+
+/// Keys of a table that a tag selects.
+#[derive(Debug, Serialize)]
+pub(crate) struct TaggedKeys {
+    /// The tag, such as `type = "impute"`; empty for keys of all tables.
+    pub(crate) tag: String,
+    /// Keys, each with the first sentence of its description.
+    pub(crate) keys: Vec<(String, String)>,
 }
 
 /// Looks up `key`, a path or the last part of one. Indices of list items are optional: `source.url`
@@ -211,6 +223,59 @@ impl Schema {
         keys
     }
 
+    /// Returns the keys below by table; none if no tag selects a table.
+    fn tables(&self, found: &FoundKey<'_>) -> Vec<TaggedKeys> {
+        let mut tables: Vec<TaggedKeys> = Vec::new();
+        self.collect_tables(found, &mut tables);
+        let (mut tagged, plain): (Vec<TaggedKeys>, Vec<TaggedKeys>) =
+            tables.into_iter().partition(|table| !table.tag.is_empty());
+        if tagged.len() < 2 {
+            return Vec::new();
+        }
+        let (first, others) = tagged.split_at(1);
+        let of_all = |key: &&(String, String)| others.iter().all(|table| table.keys.contains(key));
+        let shared: Vec<(String, String)> = first[0].keys.iter().filter(of_all).cloned().collect();
+        for table in &mut tagged {
+            table.keys.retain(|key| !shared.contains(key));
+        }
+        tagged.dedup_by(|next, table| {
+            let is_alike = next.keys == table.keys;
+            if is_alike {
+                table.tag = format!("{} or {}", table.tag, next.tag);
+            }
+            is_alike
+        });
+        let mut keys: Vec<(String, String)> = plain.into_iter().flat_map(|p| p.keys).collect();
+        keys.extend(shared);
+        if !keys.is_empty() {
+            let tag = String::new();
+            tagged.insert(0, TaggedKeys { tag, keys });
+        }
+        tagged
+    }
+
+    fn collect_tables(&self, found: &FoundKey<'_>, tables: &mut Vec<TaggedKeys>) {
+        for shape in &found.shapes {
+            if let Some(properties) = shape["properties"].as_object() {
+                let own = properties.iter();
+                let own = own.filter(|(_, entry)| !entry["const"].is_string());
+                let keys = own.map(|(name, entry)| {
+                    let text = description(&self.found(entry));
+                    (name.clone(), first_sentence(&text))
+                });
+                let keys: Vec<(String, String)> = keys.collect();
+                let tag = tag_of(properties);
+                match tables.iter_mut().find(|table| table.tag == tag) {
+                    Some(table) => table.keys.extend(keys),
+                    None => tables.push(TaggedKeys { tag, keys }),
+                }
+            }
+            if shape["items"].is_object() {
+                self.collect_tables(&self.found(&shape["items"]), tables);
+            }
+        }
+    }
+
     fn find(&self, key: &str) -> Option<FoundKey<'_>> {
         let mut at = self.root();
         for part in key.split('.') {
@@ -263,6 +328,7 @@ impl Schema {
             values: values(&found.shapes),
             description: description(found),
             keys,
+            tables: self.tables(found),
         }
     }
 
@@ -401,6 +467,7 @@ impl Text for KeyReport {
             values,
             description,
             keys,
+            tables,
         } = self;
         if key.is_empty() {
             writeln!(
@@ -418,20 +485,38 @@ impl Text for KeyReport {
         if !values.is_empty() {
             wrapped(&format!("Values: {}", values.join(", ")), 2, out);
         }
-        let width = keys.iter().map(|(name, _)| name.chars().count());
-        let width = width.max().unwrap_or_default();
-        for (name, text) in keys {
-            let mut wrapped_text = String::new();
-            wrapped(text, width + 4, &mut wrapped_text);
-            let rest = wrapped_text.trim_start();
-            if rest.trim().is_empty() {
-                writeln!(out, "  {name}")?;
-            } else {
-                write!(out, "  {name:<width$}  {rest}")?;
+        if tables.is_empty() {
+            return write_keys(keys, 2, out);
+        }
+        for TaggedKeys { tag, keys } in tables {
+            match (tag.is_empty(), keys.is_empty()) {
+                (true, _) => writeln!(out, "  in all tables")?,
+                (false, true) => writeln!(out, "  with {tag}: no other key")?,
+                (false, false) => writeln!(out, "  with {tag}")?,
             }
+            write_keys(keys, 4, out)?;
         }
         Ok(())
     }
+}
+
+/// Writes a line for each key after `indent` spaces, and more where its description is long.
+fn write_keys(keys: &[(String, String)], indent: usize, out: &mut String) -> fmt::Result {
+    use fmt::Write as _;
+
+    let width = keys.iter().map(|(name, _)| name.chars().count());
+    let width = width.max().unwrap_or_default();
+    for (name, text) in keys {
+        let mut wrapped_text = String::new();
+        wrapped(text, width + indent + 2, &mut wrapped_text);
+        let rest = wrapped_text.trim_start();
+        if rest.trim().is_empty() {
+            writeln!(out, "{:indent$}{name}", "")?;
+        } else {
+            write!(out, "{:indent$}{name:<width$}  {rest}", "")?;
+        }
+    }
+    Ok(())
 }
 
 #[cfg(test)]
@@ -463,6 +548,31 @@ mod tests {
             explain(Some("embargo")).unwrap().key,
             "dataset.split.embargo"
         );
+    }
+
+    #[test]
+    fn keys_of_tagged_tables_are_listed_by_table() {
+        let mut text = String::new();
+        let step = explain(Some("dataset.step")).unwrap();
+        step.write(&mut text).unwrap();
+        let lines: Vec<&str> = text.lines().map(str::trim_end).collect();
+        let table = |tag: &str| -> Vec<&str> {
+            let begin = lines.iter().position(|line| line.contains(tag)).unwrap();
+            let rest = lines[begin + 1..].iter();
+            let own = rest.take_while(|line| line.starts_with("    "));
+            let keys = own.filter(|line| !line.starts_with("     "));
+            keys.filter_map(|line| line.split_whitespace().next())
+                .collect()
+        };
+        assert_eq!(table("in all tables"), ["columns"]);
+        assert_eq!(table("with `type = \"robust\"`"), ["lower", "upper"]);
+        assert_eq!(table("with `type = \"min_max\"`"), ["clip"]);
+        assert!(
+            text.contains("  with `type = \"log1p\"`: no other key\n"),
+            "{text}"
+        );
+        // Keys of a table without tags are listed as before.
+        assert!(explain(Some("dataset.image")).unwrap().tables.is_empty());
     }
 
     #[test]
