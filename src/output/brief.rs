@@ -2,9 +2,12 @@
 //!
 //! Lines of a report are headings (not indented), results (indented by two) and details (by four).
 //! Warnings come last. A report above [`MAX_LINES`] lines has its details left out, with a line
-//! that names their kinds.
+//! that names their kinds. It keeps the reasons that rejected the most rows.
 
-use std::fmt::{self, Write as _};
+use std::{
+    cmp::Reverse,
+    fmt::{self, Write as _},
+};
 
 use serde::{Serialize, Serializer};
 
@@ -15,6 +18,12 @@ const MAX_LINES: usize = 25;
 
 /// Fewest warnings that a long report shows.
 const MIN_WARNINGS: usize = 3;
+
+/// Details that count rejected rows by reason.
+const REASONS: [&str; 2] = ["rejected", "left out"];
+
+/// Most reasons that a long report shows: those with the most rows.
+const MAX_REASONS: usize = 3;
 
 /// Results that a long report leaves out, as it does details.
 const MINOR: [&str; 2] = ["fingerprint", "metrics"];
@@ -69,7 +78,11 @@ fn arrange(text: &str, next: Option<&str>, verbose: bool, out: &mut String) -> f
     let other = warnings.len() + usize::from(!warnings.is_empty()) + usize::from(next.is_some());
     let mut left_out = OmittedLines::default();
     if !verbose && results.len() + other > MAX_LINES {
-        results.retain(|text| is_kept(text) || left_out.add(1, name_of(text).1));
+        let beside = warnings.len().min(MIN_WARNINGS) + 3;
+        let reasons = top_reasons(&results, MAX_LINES.saturating_sub(beside));
+        results.retain(|text| {
+            is_kept(text) || reasons.contains(text) || left_out.add(1, name_of(text).1)
+        });
         let room = (MAX_LINES - 1).saturating_sub(other).max(MAX_LINES / 2);
         left_out.add(fold(&mut results, room), "complete sources");
     }
@@ -158,6 +171,27 @@ fn is_kept(text: &str) -> bool {
     }
 }
 
+/// Lines of the reasons with the most rows, as many as fit into `room` beside the lines that are kept,
+/// and at least one.
+fn top_reasons<'t>(results: &[&'t str], room: usize) -> Vec<&'t str> {
+    let kept = results.iter().filter(|text| is_kept(text)).count();
+    let rows = |text: &str| -> u64 {
+        let count = text
+            .trim_start()
+            .trim_start_matches(|c: char| !c.is_ascii_digit());
+        let digits = count.split(' ').next().unwrap_or_default();
+        digits
+            .replace(|c: char| !c.is_ascii_digit(), "")
+            .parse()
+            .unwrap_or(0)
+    };
+    let is_reason = |text: &&&str| matches!(name_of(text), (4, name) if REASONS.contains(&name));
+    let mut reasons: Vec<&str> = results.iter().filter(is_reason).copied().collect();
+    reasons.sort_by_key(|text| Reverse(rows(text)));
+    reasons.truncate(room.saturating_sub(kept).clamp(1, MAX_REASONS));
+    reasons
+}
+
 /// Leaves out complete sources until `room` lines remain; returns how many.
 fn fold(results: &mut Vec<&str>, room: usize) -> usize {
     let too_many = results.len().saturating_sub(room);
@@ -240,6 +274,33 @@ mod tests {
             let count: usize = more.split_whitespace().nth(1).unwrap().parse().unwrap();
             let hidden = all.iter().filter(|line| !lines.contains(line)).count();
             assert_eq!(count, hidden, "{sources} {details}: {lines:#?}");
+        }
+    }
+
+    #[test]
+    fn a_long_report_shows_the_reasons_with_the_most_rows() {
+        for sources in [1, 12, 40] {
+            let mut text = report(sources, 3);
+            for reason in 0..30 {
+                let rows = (reason * 7) % 30 * 100;
+                line(&mut text, "  rejected", format!("{rows} reason_{reason}")).unwrap();
+                line(&mut text, "  for example", "row 1").unwrap();
+            }
+            line(&mut text, "  left out", "2,850 of_frozen").unwrap();
+            let lines = arranged(&text, false);
+            assert!(lines.len() <= MAX_LINES + 2, "{sources}: {lines:#?}");
+            let reasons = lines
+                .iter()
+                .filter_map(|line| line.split_whitespace().last());
+            let reasons = reasons.filter(|word| word.contains("reason_") || *word == "of_frozen");
+            let reasons: Vec<&str> = reasons.collect();
+            let most = ["reason_17", "of_frozen", "reason_4"];
+            let expected: Vec<&str> = ["reason_4", "reason_17", "of_frozen"]
+                .into_iter()
+                .filter(|reason| most[..reasons.len()].contains(reason))
+                .collect();
+            assert!(!reasons.is_empty());
+            assert_eq!(reasons, expected, "{sources}: {lines:#?}");
         }
     }
 
