@@ -170,7 +170,7 @@ fn read_cells(mut rows: Box<dyn Rows>) -> (usize, usize) {
                     let place = paths.place(paths_of[index]);
                     place.map_or(0, |place| read_value(&record.tape.view(place)))
                 }
-                NextRow::Record(record) => panic!("{record:?}"),
+                NextRow::Record(record) => unreachable!("{record:?}"),
             };
         }
         count += 1;

@@ -264,7 +264,7 @@ proptest! {
     ) {
         let text = serde_json::Value::from(text);
         let document = format!("[{number},{text},null,true,false,[],{{}}]");
-        let tape = super::Reader::default().read(document.into(), &JsonConfig::default());
+        let tape = Reader::default().read(document.into(), &JsonConfig::default());
         let tape = tape.expect("it has no faults");
         for place in tape.below(0) {
             let value = tape.value(place);
