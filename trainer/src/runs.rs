@@ -489,6 +489,20 @@ mod tests {
             "{message}"
         );
         assert!(unlike.html().contains("do not compare"));
+        let landed_again = records(|b| {
+            b.fingerprint = feedline_schemas::ids::Hash128::new(2);
+            for split in b.splits.values_mut() {
+                split.hash = feedline_schemas::ids::Hash128::new(9);
+            }
+        });
+        let (code, message) = {
+            let warning = &landed_again.warnings[0];
+            (warning.code.as_str(), &warning.message)
+        };
+        assert_eq!(code, "maybe_different_test_sets");
+        let rows = "do not compare if they are: `aa11`: 147 rows, `bb22`: 147 rows in other shards: \
+                    the same rows that landed again, or other rows;";
+        assert!(message.contains(rows), "{message}");
         let old = records(|b| {
             b.fingerprint = feedline_schemas::ids::Hash128::new(2);
             b.splits.clear();

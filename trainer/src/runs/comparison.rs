@@ -115,16 +115,27 @@ fn unlike_sets(records: &[&RunRecord], split: Split, metrics: &str) -> Option<Wa
         None => format!("`{}`: unknown", record.name),
     };
     let sets: Vec<String> = records.iter().map(of_run).collect();
-    let is_known = records
-        .iter()
-        .all(|record| record.splits.contains_key(&split));
-    let (code, are) = match is_known {
-        true => ("different", "are"),
-        false => ("maybe_different", "may be"),
+    let counts = records.iter().map(|record| record.splits.get(&split));
+    let counts: Vec<Option<u64>> = counts.map(|known| known.map(|split| split.rows)).collect();
+    let is_known = counts.iter().all(Option::is_some);
+    let is_of_one_size = is_known && counts.windows(2).all(|pair| pair[0] == pair[1]);
+    let (code, are) = match is_known && !is_of_one_size {
+        true => ("different", "are of different"),
+        false => ("maybe_different", "may be of different"),
+    };
+    let then = if code == "different" {
+        ""
+    } else {
+        " if they are"
+    };
+    // Shards have the origin of each row, which is another one after the same data landed again.
+    let why = match is_of_one_size {
+        true => " in other shards: the same rows that landed again, or other rows",
+        false => "",
     };
     let message = format!(
-        "{metrics} metrics {are} of different {metrics} sets and do not compare: {}; `feedline eval --run RUN` measures each run \
-         on one dataset",
+        "{metrics} metrics {are} {metrics} sets and do not compare{then}: {}{why}; `feedline eval --run RUN` measures each run on \
+         one dataset",
         sets.join(", ")
     );
     Some(Warning::new(&format!("{code}_{metrics}_sets"), message))
