@@ -26,8 +26,7 @@ pub(crate) use self::{
     features::{columns_dropped, look_like_identifiers, of_transform, why_no_feature},
     keys::{KEY_IS_FEATURE, key_is_feature, keys_alike, keys_incomplete, missing_keys},
     leaks::{made_of_other_rows, target_leakage},
-    message::quoted,
-    spelling::folded,
+    spelling::{folded, list_alike},
 };
 
 #[cfg(test)]

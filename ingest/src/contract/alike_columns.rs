@@ -1,10 +1,12 @@
-//! Columns whose names differ only in case or separators, and that no record has together.
+//! Columns whose names differ only in case, separators or Unicode form, and that no record has
+//! together.
 //!
 //! Such a pair is mostly one column under two names: one file writes `Menge`, the next `menge`.
 
 use std::collections::BTreeMap;
 
 use feedline_schemas::{commit::Presence, record::system, report::Warning};
+use unicode_normalization::UnicodeNormalization as _;
 
 /// Code of the warning.
 const COLUMNS_ALIKE: &str = "columns_alike";
@@ -12,10 +14,13 @@ const COLUMNS_ALIKE: &str = "columns_alike";
 /// Most pairs that the warning names.
 const NAMED: usize = 5;
 
-/// The name without case, spaces and separators.
+/// The name without case, spaces and separators, in one Unicode form.
 fn folded(name: &str) -> String {
-    let letters = name.chars().filter(|c| !matches!(c, ' ' | '_' | '-'));
-    letters.flat_map(char::to_lowercase).collect()
+    let letters = name.nfkc().flat_map(char::to_lowercase);
+    letters
+        .filter(|c| !matches!(c, '_' | '-') && !c.is_whitespace())
+        .nfkc()
+        .collect()
 }
 
 /// The warning about pairs of `columns`, by name, that are alike and never in one record, if there
@@ -49,8 +54,12 @@ pub(crate) fn alike_warning<'a>(
         0 => String::new(),
         more => format!(" and {more} more pairs"),
     };
+    let difference = match pairs.iter().all(|(a, b)| a.is_ascii() && b.is_ascii()) {
+        true => "case or separators",
+        false => "case, separators or Unicode form",
+    };
     let message = format!(
-        "{}{more}: the names differ only in case or separators, and no record has both, so they may be one column that was renamed; each lands apart, with nulls where the other one has values. Rename it in the files and re-read them, or join both with coalesce(...) in `dataset.sql`; `contract.columns = \"freeze\"` stops a run at a new column",
+        "{}{more}: the names differ only in {difference}, and no record has both, so they may be one column that was renamed; each lands apart, with nulls where the other one has values. Rename it in the files and re-read them, or join both with coalesce(...) in `dataset.sql`; `contract.columns = \"freeze\"` stops a run at a new column",
         named.join(", ")
     );
     Some(Warning::new(COLUMNS_ALIKE, message).with_key("contract.columns"))
@@ -86,6 +95,12 @@ mod tests {
             message.starts_with("`Menge` and `menge`: the names differ"),
             "{message}"
         );
+        let message = warning(&[("Gr\u{f6}\u{df}e", 4), ("gro\u{308}\u{df}e", 6)]).unwrap();
+        assert!(
+            message.contains("only in case, separators or Unicode form"),
+            "{message}"
+        );
+        assert!(warning(&[("a b", 5), ("a\u{a0}b", 5)]).is_some());
         let message = warning(&[("user_id", 5), ("User ID", 9), ("userId", 6)]).unwrap();
         let pairs = "`user_id` and `User ID`, `user_id` and `userId`, `User ID` and `userId`:";
         assert!(message.starts_with(pairs), "{message}");

@@ -13,7 +13,7 @@ use crate::{
     Error, landed_scan,
     split::missing::have_key,
     typing::Missing,
-    warnings::{self, folded, quoted},
+    warnings::{self, folded, list_alike},
 };
 
 /// Values of a column that are held at a time, at most.
@@ -56,8 +56,8 @@ impl Spellings {
         let mut several: Vec<BTreeSet<Box<str>>> = several.collect();
         several.sort_unstable();
         let text = |values: BTreeSet<Box<str>>| {
-            let values: Vec<String> = values.iter().map(|value| quoted(value)).collect();
-            values.join(" and ")
+            let values = values.iter().map(|value| (&**value, String::new()));
+            list_alike(&values.collect::<Vec<_>>())
         };
         several.into_iter().map(text).collect()
     }

@@ -8,7 +8,7 @@ use feedline_schemas::{
 
 use super::{
     message::{COLUMNS, GROUPS, first_of, percent, quoted, share, warning},
-    spelling::{alike, difference, is_number},
+    spelling::{alike, difference, is_number, remedy},
 };
 use crate::{landed_columns::shown, series::Instant};
 
@@ -128,11 +128,11 @@ pub(super) fn categories_alike(category: &FittedCategories) -> Option<Warning> {
     let alike = alike(counted);
     (!alike.is_empty()).then(|| {
         let message = format!(
-            "values of column `{}` differ in {} only and are categories of their own: {}; write them alike in the source, or with \
-             `lower(trim(...))` in `dataset.sql`",
+            "values of column `{}` differ in {} only and are categories of their own: {}; {}",
             shown(&category.name),
             difference(&alike),
-            first_of(&alike, GROUPS)
+            first_of(&alike, GROUPS),
+            remedy(&alike)
         );
         warning("categories_alike", "dataset.sql", message)
     })

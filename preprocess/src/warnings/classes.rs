@@ -11,7 +11,7 @@ use feedline_schemas::{
 
 use super::{
     message::{COLUMNS, GROUPS, first_of, percent, quoted, warning},
-    spelling::{alike, difference, is_number},
+    spelling::{alike, difference, is_number, remedy},
 };
 use crate::{landed_columns::shown, reject_reason, transform::reason};
 
@@ -111,11 +111,11 @@ fn labels_alike(column: &str, classes: &[String], counts: &[u64]) -> Option<Warn
     let alike = alike(classes.iter().zip(counts.iter().copied()));
     (!alike.is_empty()).then(|| {
         let message = format!(
-            "labels of `{}` differ in {} only and are classes of their own: {}; write them alike in the source, or with \
-             `lower(trim(...))` in `dataset.sql`",
+            "labels of `{}` differ in {} only and are classes of their own: {}; {}",
             shown(column),
             difference(&alike),
-            first_of(&alike, GROUPS)
+            first_of(&alike, GROUPS),
+            remedy(&alike)
         );
         warning("labels_alike", "dataset.sql", message)
     })

@@ -4,7 +4,7 @@ use feedline_schemas::report::Warning;
 
 use super::{
     message::{GROUPS, first_of, percent, warning},
-    spelling::difference,
+    spelling::{difference, remedy},
 };
 use crate::landed_columns::{listed, shown};
 
@@ -30,12 +30,12 @@ pub(crate) fn keys_alike(key: &str, column: &str, alike: &[String], more: bool) 
     (!alike.is_empty()).then(|| {
         let count = if more { "at least " } else { "" };
         let message = format!(
-            "values of column `{}` differ in {} only, and rows of each are a group of their own ({count}{} cases): {}; write them \
-             alike in the source, or with `lower(trim(...))` in `dataset.sql`",
+            "values of column `{}` differ in {} only, and rows of each are a group of their own ({count}{} cases): {}; {}",
             shown(column),
             difference(alike),
             alike.len(),
-            first_of(alike, GROUPS)
+            first_of(alike, GROUPS),
+            remedy(alike)
         );
         warning("keys_alike", key, message)
     })

@@ -29,7 +29,7 @@ pub(super) fn share(part: u64, whole: u64) -> f64 {
 }
 
 /// Quotes a value in backticks, shortened.
-pub(crate) fn quoted(value: &str) -> String {
+pub(super) fn quoted(value: &str) -> String {
     let short: String = value.chars().take(SHOWN).collect();
     let more = if short.len() < value.len() { "..." } else { "" };
     format!("`{}{more}`", shown(&short))

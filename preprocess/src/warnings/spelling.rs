@@ -1,8 +1,8 @@
 //! Values that differ in their spelling only, and numbers that are written as text.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 
-use unicode_normalization::UnicodeNormalization;
+use unicode_normalization::{UnicodeNormalization, char::is_combining_mark};
 
 use super::message::quoted;
 
@@ -30,6 +30,47 @@ pub(super) fn difference(alike: &[String]) -> &'static str {
     }
 }
 
+/// Ways to write values alike that are [`alike`], for a message.
+pub(super) fn remedy(alike: &[String]) -> &'static str {
+    match alike.iter().any(|values| values.contains(r"\u{")) {
+        true => {
+            "write them alike in the source, in one Unicode form such as NFC, which no function of `dataset.sql` gives; \
+             `replace(..., chr(160), ' ')` there mends no-break spaces"
+        }
+        false => "write them alike in the source, or with `lower(trim(...))` in `dataset.sql`",
+    }
+}
+
+/// Lists values that are alike, each with a note such as its rows. Where two of them look the same,
+/// accents of their own and blanks that are no space are escaped.
+pub(crate) fn list_alike(group: &[(&str, String)]) -> String {
+    let looks = |value: &str| -> String {
+        let blank = |c: char| if c.is_whitespace() { ' ' } else { c };
+        value.nfkc().map(blank).collect()
+    };
+    let looks: HashSet<String> = group.iter().map(|(value, _)| looks(value)).collect();
+    let is_hidden = looks.len() < group.len();
+    let shown = |value: &str| match is_hidden {
+        true => quoted(&escape_hidden(value)),
+        false => quoted(value),
+    };
+    let values = group.iter().map(|(value, note)| shown(value) + note);
+    values.collect::<Vec<_>>().join(" and ")
+}
+
+/// Escapes the characters that look like none, or like others.
+fn escape_hidden(value: &str) -> String {
+    let is_hidden = |c: char| is_combining_mark(c) || (c.is_whitespace() && !c.is_ascii());
+    let mut text = String::new();
+    for c in value.chars() {
+        match is_hidden(c) {
+            true => text.extend(c.escape_unicode()),
+            false => text.push(c),
+        }
+    }
+    text
+}
+
 /// Groups values that are equal but for blanks, letter case and Unicode form, each group as text with
 /// the rows of each value.
 pub(super) fn alike<'a>(values: impl Iterator<Item = (&'a String, u64)>) -> Vec<String> {
@@ -47,9 +88,9 @@ pub(super) fn alike<'a>(values: impl Iterator<Item = (&'a String, u64)>) -> Vec<
     }
     several.sort_by_key(|group| std::cmp::Reverse(group.iter().map(|(_, rows)| rows).sum::<u64>()));
     let text = |group: Vec<(&str, u64)>| {
-        let values = group.iter();
-        let values = values.map(|(value, rows)| format!("{} ({rows} rows)", quoted(value)));
-        values.collect::<Vec<_>>().join(" and ")
+        let values = group.into_iter();
+        let values = values.map(|(value, rows)| (value, format!(" ({rows} rows)")));
+        list_alike(&values.collect::<Vec<_>>())
     };
     several.into_iter().map(text).collect()
 }

@@ -1,7 +1,7 @@
 use super::{
     are_many, duplicates_dropped,
     message::first_of,
-    spelling::{alike, is_number},
+    spelling::{alike, is_number, remedy},
 };
 
 #[test]
@@ -55,6 +55,24 @@ fn values_are_alike_in_blanks_and_case_and_nothing_else() {
         ]
     );
     assert!(alike(["a".to_owned(), "ä".to_owned()].iter().zip(1..)).is_empty());
+}
+
+#[test]
+fn values_that_look_the_same_are_shown_with_their_difference() {
+    let values: Vec<String> = ["Z\u{fc}rich", "Zu\u{308}rich", "New York", "New\u{a0}York"]
+        .map(str::to_owned)
+        .into();
+    let found = alike(values.iter().zip(1..));
+    let expected = [
+        r"`New\u{a0}York` (4 rows) and `New York` (3 rows)",
+        r"`Zu\u{308}rich` (2 rows) and `Zürich` (1 rows)",
+    ];
+    assert_eq!(found, expected);
+    assert!(remedy(&found).contains("chr(160)"));
+    let cases = ["Z\u{fc}rich".to_owned(), "z\u{fc}rich".to_owned()];
+    let found = alike(cases.iter().zip(1..));
+    assert_eq!(found, ["`zürich` (2 rows) and `Zürich` (1 rows)"]);
+    assert!(remedy(&found).contains("lower(trim(...))"));
 }
 
 #[test]
