@@ -7,6 +7,7 @@ mod equal_rows;
 mod extremes;
 mod full;
 mod grown;
+mod image_files;
 mod input;
 mod keys;
 mod leakage;

@@ -2,9 +2,13 @@
 //!
 //! A line is `{"source", "sequence", "row", "reason", "column", "value"}`. The first three give the
 //! landing position: source, batch and row in that batch, both from 0. Rows of a query are numbered
-//! in the order of their hashes.
+//! in the order of their hashes. Rows of images also have `file` behind `row`, where they landed with
+//! a path.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use arrow::{
     array::{ArrayRef, AsArray, RecordBatch, StringArray, UInt64Array},
@@ -49,6 +53,8 @@ pub(crate) struct Rejects {
     /// The first in landing order of each reason.
     first: BTreeMap<String, (u64, Reason)>,
     files: Vec<ScanFile>,
+    /// Files that the rows landed from, by origin, as far as they are known.
+    landed_files: BTreeMap<u64, String>,
 }
 
 impl Rejects {
@@ -91,6 +97,7 @@ impl Rejects {
             self.see(origin, reason);
         }
         self.files.extend(other.files);
+        self.landed_files.extend(other.landed_files);
     }
 
     /// The first row that cannot be used, as its line; without one, the first that is left out by choice.
@@ -98,7 +105,7 @@ impl Rejects {
         let first = self.first.values();
         let first = first
             .min_by_key(|(origin, reason)| (reject_reason::is_choice(&reason.reason), *origin));
-        first.map(|(origin, reason)| line(*origin, reason.clone(), sources))
+        first.map(|(origin, reason)| self.line(*origin, reason.clone(), sources))
     }
 
     /// Every reason, its rows, and the line of the first of them.
@@ -106,7 +113,7 @@ impl Rejects {
         let reasons = self.by_reason.iter();
         let with_first = reasons.map(|(reason, rows)| {
             let first = self.first.get(reason);
-            let first = first.map(|(origin, first)| line(*origin, first.clone(), sources));
+            let first = first.map(|(origin, first)| self.line(*origin, first.clone(), sources));
             (reason.clone(), *rows, first.unwrap_or_default())
         });
         with_first.collect()
@@ -133,6 +140,45 @@ impl Rejects {
         }
     }
 
+    /// Sets the files that rows landed from, by origin.
+    pub(crate) fn set_landed_files(&mut self, files: BTreeMap<u64, String>) {
+        self.landed_files = files;
+    }
+
+    /// Origins of the rows, the first `most` of them that are found.
+    pub(crate) async fn origins(
+        &self,
+        session: &SessionContext,
+        most: usize,
+    ) -> Result<BTreeSet<u64>, Error> {
+        let mut origins = BTreeSet::new();
+        if self.files.is_empty() {
+            return Ok(origins);
+        }
+        let rows = session.read_table(Arc::new(self.table()))?;
+        let mut batches = rows.select(vec![ident(ORIGIN)])?.execute_stream().await?;
+        while let Some(batch) = batches.try_next().await? {
+            let found = batch.column(0).as_primitive::<UInt64Type>().values().iter();
+            let room = most.saturating_sub(origins.len());
+            origins.extend(found.take(room));
+        }
+        Ok(origins)
+    }
+
+    /// The rows in scratch.
+    fn table(&self) -> ParquetFiles {
+        ParquetFiles {
+            store: ObjectStoreUrl::local_filesystem(),
+            schema: schema(),
+            files: self.files.clone(),
+        }
+    }
+
+    fn line(&self, origin: u64, reason: Reason, sources: &[TableName]) -> String {
+        let file = self.landed_files.get(&origin).map(String::as_str);
+        line(origin, file, reason, sources)
+    }
+
     /// Writes them to `dataset` and returns the paths, each named by its content.
     pub(crate) async fn publish(
         &self,
@@ -143,17 +189,12 @@ impl Rejects {
         if self.files.is_empty() {
             return Ok(Vec::new());
         }
-        let table = ParquetFiles {
-            store: ObjectStoreUrl::local_filesystem(),
-            schema: schema(),
-            files: self.files.clone(),
-        };
         let order = vec![
             ident(ORIGIN).sort(true, false),
             ident(REASON).sort(true, false),
         ];
         let mut stream = session
-            .read_table(Arc::new(table))?
+            .read_table(Arc::new(self.table()))?
             .sort(order)?
             .execute_stream()
             .await?;
@@ -163,7 +204,7 @@ impl Rejects {
             let origins = batch.column(0).as_primitive::<UInt64Type>();
             let reasons = batch.column(1).as_string::<i32>();
             for (origin, reason) in origins.values().iter().zip(reasons.iter().flatten()) {
-                text += &line(*origin, Reason::from_json(reason), sources);
+                text += &self.line(*origin, Reason::from_json(reason), sources);
                 text.push('\n');
                 if text.len() >= FILE_BYTES {
                     paths.push(put(dataset, std::mem::take(&mut text)).await?);
@@ -203,12 +244,14 @@ async fn put(dataset: &Store, text: String) -> Result<String, Error> {
     Ok(path)
 }
 
-fn line(origin: u64, reason: Reason, sources: &[TableName]) -> String {
+fn line(origin: u64, file: Option<&str>, reason: Reason, sources: &[TableName]) -> String {
     #[derive(Serialize)]
-    struct Line {
+    struct Line<'a> {
         source: String,
         sequence: u64,
         row: u64,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        file: Option<&'a str>,
         #[serde(flatten)]
         reason: Reason,
     }
@@ -221,6 +264,7 @@ fn line(origin: u64, reason: Reason, sources: &[TableName]) -> String {
         source,
         sequence: at.sequence().get(),
         row: at.row(),
+        file,
         reason,
     };
     serde_json::to_string(&line).expect("texts and integers are JSON")

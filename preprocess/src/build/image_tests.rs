@@ -7,7 +7,7 @@ use feedline_image::Encoding;
 use feedline_schemas::{
     manifest::Split,
     pnm::Pnm,
-    record::ColumnType::{Binary, Int64},
+    record::ColumnType::{Binary, Int64, Utf8},
 };
 use feedline_storage::Store;
 use serde_json::{Value, json};
@@ -80,6 +80,43 @@ async fn files(root: &Store) -> Vec<(Split, Vec<u8>)> {
         found.extend(images.map(|file| (split, file.to_vec())));
     }
     found
+}
+
+#[tokio::test]
+async fn rejects_of_images_name_the_files_that_landed_with_a_path() {
+    let root = Store::memory();
+    let columns = [("image", Binary), ("path", Utf8), ("label", Int64)];
+    let mut zone = LandingZone::new(&root, "a", &columns);
+    let named = |file: &[u8], i: u32, path: Value| vec![json!(file), path, json!(i % 3)];
+    let mut rows: Vec<Cells> = (0..100)
+        .map(|i| named(&file(i, Encoding::Png), i, json!(format!("{i}.png"))))
+        .collect();
+    let png = file(900, Encoding::Png);
+    rows.push(named(&png[..png.len() - 20], 0, json!("a/short.png")));
+    rows.push(named(b"GIF89a", 1, Value::Null));
+    zone.batch(&rows).await;
+    let report = build_images(&root, "store = \"png\"", 2).await.unwrap();
+    let sample = report.reject_sample.unwrap();
+    assert!(
+        sample.contains(r#""row":100,"file":"a/short.png","reason""#),
+        "{sample}"
+    );
+    let dataset = root.child("dataset");
+    let manifest = read_manifest(&dataset).await.unwrap();
+    let lines = dataset.get(&manifest.rejects[0]).await.unwrap();
+    let lines = String::from_utf8(lines.to_vec()).unwrap();
+    let files = lines.lines().map(|line| {
+        let line: Value = serde_json::from_str(line).unwrap();
+        (
+            line["row"].as_u64(),
+            line["file"].as_str().map(str::to_owned),
+        )
+    });
+    let expected = [
+        (Some(100), Some("a/short.png".to_owned())),
+        (Some(101), None),
+    ];
+    assert_eq!(files.collect::<Vec<_>>(), expected);
 }
 
 #[tokio::test]

@@ -84,7 +84,7 @@ impl<'b> FullBuild<'b> {
             "shards: clean and split",
             build.input.rows,
         ));
-        let (staged, rejects) = match direct {
+        let (staged, mut rejects) = match direct {
             Some(direct) => {
                 direct
                     .stage(session, frame, &build.spec, self.scratch, meter)
@@ -92,6 +92,7 @@ impl<'b> FullBuild<'b> {
             }
             None => stage(session, frame, &build.spec, self.scratch, meter).await?,
         };
+        build.name_files(session, &mut rejects).await?;
         self.rejects = rejects;
         Ok(staged)
     }
