@@ -44,7 +44,11 @@ pub async fn landed_texts(
         };
         let builder = ParquetRecordBatchReaderBuilder::try_new(bytes);
         let builder = builder.map_err(|e| unreadable(e.to_string()))?;
-        let mask = ProjectionMask::columns(builder.parquet_schema(), [SEQUENCE, ROW, name]);
+        // A dot in the name of a column leads to no field below it.
+        let columns = builder.schema().fields().iter().enumerate();
+        let is_read = |column: &str| [SEQUENCE, ROW, name].contains(&column);
+        let roots = columns.filter_map(|(i, field)| is_read(field.name()).then_some(i));
+        let mask = ProjectionMask::roots(builder.parquet_schema(), roots);
         let rows = builder.with_projection(mask).build();
         for batch in rows.map_err(|e| unreadable(e.to_string()))? {
             let batch = batch.map_err(|e| unreadable(e.to_string()))?;

@@ -8,7 +8,7 @@
 use std::{collections::BTreeMap, fs, path::Path};
 
 use anyhow::Context as _;
-use feedline_preprocess::{Fault, LandedPlace, RejectedRow, UnusualCells};
+use feedline_preprocess::{Fault, LandedPlace, LandedRows, RejectedRow, UnusualCells};
 use feedline_schemas::{
     config::{
         ContractConfig, DatasetConfig, DedupMode, FileFormat, Fraction, ImageDuplicates,
@@ -99,6 +99,33 @@ pub(crate) fn landing(
         root: Store::open(root, &StoreOptions::default())?,
         file: place.to_owned(),
     })
+}
+
+/// Paths of the landed images by their places. Those of a table are in its column `path`, or in the
+/// struct of `bytes` and `path` that has the images.
+///
+/// # Errors
+/// As [`feedline_preprocess::landed_texts`].
+pub(crate) async fn landed_paths(
+    landing: Landing,
+) -> Result<BTreeMap<LandedPlace, Option<String>>, feedline_preprocess::Error> {
+    let dataset = landing.config.dataset.as_ref();
+    let content = dataset.and_then(|dataset| dataset.content.clone());
+    let landed = landing.landed();
+    let LandedRows { root, source } = &landed;
+    let mut paths = feedline_preprocess::landed_texts(root, source, PATH).await?;
+    let is_table = source.format != FileFormat::Image;
+    if is_table && paths.values().all(Option::is_none) {
+        let column = path_beside(content.as_deref().unwrap_or(IMAGE));
+        paths = feedline_preprocess::landed_texts(root, source, &column).await?;
+    }
+    Ok(paths)
+}
+
+/// Column of the paths beside the images in the column `content`, which may be of objects.
+fn path_beside(content: &str) -> String {
+    let object = content.strip_suffix(".bytes").unwrap_or(content);
+    format!("{object}.{PATH}")
 }
 
 /// The dataset as it treats images, of all of them in their order, without targets.
@@ -303,12 +330,29 @@ impl Rows {
             true => String::new(),
             false => format!("column `{}`: ", row.column),
         };
+        let file = match &path {
+            Some(path) => format!("`{path}`"),
+            None => format!("row {}", self.given.first + self.given.rows as u64),
+        };
         let fault = Fault {
             reason: ROW_REJECTED,
-            detail: format!("`{}`: {of}{}", row.reason, row.value),
+            detail: format!("{file}: `{}`: {of}{}", row.reason, row.value),
         };
         self.given.bad.insert(self.given.rows, fault);
         self.given.kept[0].push(path);
         self.given.rows += 1;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_path_of_an_image_in_an_object_is_beside_its_bytes() {
+        for content in ["photo", "photo.bytes"] {
+            assert_eq!(path_beside(content), "photo.path");
+        }
+        assert_eq!(path_beside("a.b"), "a.b.path");
     }
 }

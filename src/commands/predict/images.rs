@@ -42,10 +42,8 @@ impl PipelineWork<'_> {
         let landing = images::landing(place, format, &self.loaded.config, folder.path())?;
         let found = self.land(&landing).await?;
         let (dataset, rejected) = self.build_images(&landing, context).await?;
-        let landed = landing.landed();
         let landed_images = images::LandedImages {
-            paths: feedline_preprocess::landed_texts(&landed.root, &landed.source, images::PATH)
-                .await?,
+            paths: images::landed_paths(landing).await?,
             rejected,
             dataset,
         };
