@@ -126,15 +126,6 @@ fn checked_training(
     }))
 }
 
-/// Reason that `dataset.drop` is wrong: a target is no feature, and cannot be left out.
-pub(crate) fn dropped_target(dataset: &DatasetConfig) -> Option<String> {
-    let mut targets = dataset.targets().iter();
-    let target = targets.find(|target| dataset.drop.contains(target))?;
-    Some(format!(
-        "`{target}` is the target (`dataset.target`), which is no feature anyway; remove it here, or choose another target"
-    ))
-}
-
 /// Reason that a pipeline with `[train]` has no dataset to train on, if so.
 pub(crate) async fn missing_dataset(config: &PipelineConfig, root: &Store) -> Option<String> {
     let train = config.train.as_ref()?;
@@ -200,9 +191,6 @@ pub(crate) async fn check(
     let columns = seen_columns(config, &previews);
     // The log of a landed source is a file of the root.
     let is_reached = !is_offline || preprocess.root.local_path().is_some();
-    if let Some(reason) = config.dataset.as_ref().and_then(dropped_target) {
-        add("dataset.drop", reason);
-    }
     let dataset = match resolved(config, preprocess, &columns, &sources, is_reached).await {
         Ok(dataset) => dataset,
         Err(feedline_preprocess::Error::Config { key, reason }) => {
@@ -508,21 +496,6 @@ mod tests {
 
     const SOURCE: &str =
         "[pipeline]\nname = \"p\"\n[[source]]\nname = \"a\"\ntype = \"files\"\nurl = \"a/*\"\n";
-
-    fn dataset(text: &str) -> DatasetConfig {
-        let text = format!("{SOURCE}[dataset]\n{text}");
-        load("p.toml", &text, &[]).unwrap().config.dataset.unwrap()
-    }
-
-    #[test]
-    fn a_target_cannot_be_left_out_of_the_features() {
-        let one = dataset("target = \"y\"\ndrop = [\"x\", \"y\"]\n");
-        let reason = dropped_target(&one).unwrap();
-        assert!(reason.starts_with("`y` is the target"), "{reason}");
-        let two = dataset("target = [\"z\", \"y\"]\ndrop = [\"y\"]\n");
-        assert!(dropped_target(&two).is_some());
-        assert_eq!(dropped_target(&dataset("drop = [\"y\"]\n")), None);
-    }
 
     #[test]
     fn columns_are_missed_only_in_a_source_that_has_shown_some() {

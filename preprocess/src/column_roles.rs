@@ -107,7 +107,21 @@ pub(crate) fn check_numbers(config: &DatasetConfig) -> Result<(), Error> {
             "write finite numbers; NaN is always missing",
         ));
     }
-    Ok(())
+    check_dropped(config)
+}
+
+/// Checks that no target is dropped: it is no feature, and cannot be left out.
+fn check_dropped(config: &DatasetConfig) -> Result<(), Error> {
+    let mut targets = config.targets().iter();
+    let Some(target) = targets.find(|target| config.drop.contains(target)) else {
+        return Ok(());
+    };
+    Err(Error::config(
+        "dataset.drop",
+        format!(
+            "`{target}` is the target (`dataset.target`), which is no feature anyway; remove it here, or choose another target"
+        ),
+    ))
 }
 
 /// Every column the configuration names is there, and in one role.

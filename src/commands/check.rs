@@ -36,9 +36,6 @@ impl PipelineWork<'_> {
     /// Checks `[dataset]`.
     pub(super) fn check_dataset(&self) -> anyhow::Result<()> {
         let config = &self.loaded.config;
-        if let Some(reason) = config.dataset.as_ref().and_then(check::dropped_target) {
-            return Err(self.loaded.error("dataset.drop", reason).into());
-        }
         feedline_preprocess::check(config).map_err(|e| self.preprocess_error(e))?;
         Ok(())
     }

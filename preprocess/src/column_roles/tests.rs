@@ -225,6 +225,12 @@ fn columns_in_two_roles_are_refused() {
         "features = [\"town\"]\ndrop = [\"town\"]",
         "`dataset.drop`: `town` is also listed in `dataset.features`",
     );
+    for targets in ["\"price\"", "[\"rooms\", \"price\"]"] {
+        check_refused(
+            &format!("target = {targets}\ndrop = [\"price\"]"),
+            "`dataset.drop`: `price` is the target (`dataset.target`)",
+        );
+    }
     check_refused(
         "target = \"price\"\nfeatures = [\"price\"]",
         "`dataset.features`: `price` is the target",
