@@ -141,7 +141,7 @@ impl Portions {
         column.map_or(ValueView::Null, |(column, row)| column.view(row))
     }
 
-    /// Goes on to the next row that is ready. Returns the bytes of the row before it.
+    /// Takes the next row that is ready. Returns its bytes.
     fn advance(&mut self) -> Option<u64> {
         let bytes = *self.ready_bytes.get(self.next)?;
         self.next += 1;

@@ -191,17 +191,10 @@ impl PredictParts {
             Some(config) => Some(ImageDecoder::new(config.clone())?),
             None => None,
         };
-        let has_part = |part: &str, reads: bool, is_there: bool| {
-            let run = predictor.run();
-            anyhow::ensure!(
-                is_there || !reads,
-                "run `{run}` reads {part}, and the dataset has none now; choose another run with `--run`"
-            );
-            Ok(())
-        };
         let reads_texts = predictor.text_length().is_some();
-        has_part("images", decoder.is_some(), self.images.is_some())?;
-        has_part("texts", reads_texts, self.encoder.is_some())?;
+        let run = predictor.run();
+        check_part(run, "images", decoder.is_some(), self.images.is_some())?;
+        check_part(run, "texts", reads_texts, self.encoder.is_some())?;
         let mut reading = self.reading;
         let kept = std::mem::take(&mut reading.keep);
         let columns = PartColumns {
@@ -240,11 +233,12 @@ impl PredictParts {
         let reader = thread::spawn(work);
         let stop = self.stop;
         let mut ended = None;
-        self.output.write(&answers.names(), |out| {
+        let closed = self.output.write(&answers.names(), |out| {
             answers.write(&batches, out, &stop, &mut report)?;
             ended = Some(joined(reader)?);
             Ok(())
         })?;
+        report.warnings.extend(closed);
         if let Some(rows) = ended {
             report.ignored = rows.ignored();
             if report.rows > 0 {
@@ -253,6 +247,15 @@ impl PredictParts {
         }
         Ok(report)
     }
+}
+
+/// Checks that the dataset has the part `part` of rows if the run `run` reads it.
+fn check_part(run: &str, part: &str, reads: bool, has: bool) -> anyhow::Result<()> {
+    anyhow::ensure!(
+        has || !reads,
+        "run `{run}` reads {part}, and the dataset has none now; choose another run with `--run`"
+    );
+    Ok(())
 }
 
 /// Columns of the parts beside the numbers, texts first.

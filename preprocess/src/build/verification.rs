@@ -236,7 +236,7 @@ impl Build<'_> {
     }
 }
 
-/// Error for documents that are divided into parts, `parts` of which are in several splits.
+/// Error for documents whose division gives `parts` equal parts in several splits.
 fn equal_parts(parts: u64, samples: &[String]) -> Error {
     let reason = format!(
         "it is `range`, which divides each document, and {parts} parts of documents have the same text in more than one split \
