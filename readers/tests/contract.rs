@@ -10,6 +10,7 @@
 //! | each record has a place of its own | `each_record_has_a_place_of_its_own` |
 //! | columns of a table are those of each record, in order | `columns_are_those_of_each_record` |
 //! | selected columns are those of the whole rows | `selected_columns_are_those_of_the_whole_rows` |
+//! | records are the same if those before are dropped | `dropped_records_change_no_other` |
 //! | cells of a row are those of its record | `cells_of_rows_are_those_of_their_records` |
 //! | an end stays one | `an_end_stays_an_end` |
 
@@ -430,6 +431,22 @@ fn selected_columns_are_those_of_the_whole_rows() {
             assert_eq!(part.at("t"), record.at("t"));
             assert_eq!(part.at("n"), None);
         }
+    }
+}
+
+#[test]
+fn dropped_records_change_no_other() {
+    for sample in samples() {
+        let kept = sample.whole().values();
+        let read = sample.opened(sample.bytes.clone(), Packing::Plain, 0, |rows| {
+            let mut rows = rows?;
+            let mut texts = Vec::new();
+            while let Some(record) = rows.next()? {
+                texts.push(record.canonical());
+            }
+            Ok::<_, String>(texts)
+        });
+        assert_eq!(read.unwrap(), kept, "{}", sample.name);
     }
 }
 

@@ -12,6 +12,9 @@ use feedline_schemas::{config::JsonConfig, record::split_path};
 use super::{encoding, keys::Keys, number};
 use crate::{value::Value, value_view::ValueView};
 
+/// Bytes of memory that a reader uses again, at most.
+const MAX_SPARE: usize = 1 << 20;
+
 /// Number of a path that is none.
 const NO_KEY: u32 = 0;
 
@@ -79,6 +82,8 @@ pub struct Reader {
     keys: Arc<Keys>,
     hints: Vec<Hint>,
     objects: u64,
+    /// Memory for the nodes of the next document.
+    spare: Vec<Node>,
 }
 
 impl Reader {
@@ -92,12 +97,14 @@ impl Reader {
             return Err(bytes);
         }
         let text = String::from_utf8(bytes).map_err(std::string::FromUtf8Error::into_bytes)?;
+        let mut nodes = std::mem::take(&mut self.spare);
+        nodes.reserve(text.len() / 8);
         let mut scan = Scan {
             at: if text.starts_with('\u{feff}') { 3 } else { 0 },
             text: &text,
             bytes: text.as_bytes(),
             depth: 0,
-            nodes: Vec::with_capacity(text.len() / 8),
+            nodes,
             bounds,
             reader: self,
         };
@@ -109,6 +116,17 @@ impl Reader {
             }),
             None => Err(text.into_bytes()),
         }
+    }
+
+    /// Takes the memory of a document that is not read any more. Returns that of its text, empty.
+    pub fn recycle(&mut self, tape: Tape) -> Vec<u8> {
+        self.spare = tape.nodes;
+        self.spare.clear();
+        self.spare.shrink_to(MAX_SPARE / size_of::<Node>());
+        let mut text = tape.text.into_bytes();
+        text.clear();
+        text.shrink_to(MAX_SPARE);
+        text
     }
 
     fn hint(&mut self, key: u32) -> &mut Hint {

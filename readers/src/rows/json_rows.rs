@@ -14,7 +14,7 @@ use super::{Layout, Rows, read_whole};
 use crate::{
     csv_dialect::Text,
     file_bytes::Begin,
-    json::{JsonRecord, NodeKind, Reader, encoding::is_utf16},
+    json::{JsonRecord, NodeKind, Reader, Tape, encoding::is_utf16},
     record::Record,
     value::{Value, shorten},
 };
@@ -27,6 +27,8 @@ pub(crate) struct Lines {
     reader: BufReader<Text>,
     bounds: JsonConfig,
     json: Reader,
+    /// The document before. Its memory is used again if the caller has dropped its record.
+    last: Option<Arc<Tape>>,
     /// Number of the line just read, from 1.
     number: u64,
     /// Offset of the next one in the decompressed file.
@@ -35,8 +37,10 @@ pub(crate) struct Lines {
 
 impl Rows for Lines {
     fn next(&mut self) -> Result<Option<Record>, String> {
+        let last = self.last.take().and_then(Arc::into_inner);
+        let mut line = last.map_or_else(Vec::new, |tape| self.json.recycle(tape));
         loop {
-            let mut line = Vec::new();
+            line.clear();
             self.number += 1;
             let number = self.number;
             (&mut self.reader)
@@ -75,6 +79,7 @@ impl Lines {
             reader: BufReader::new(reader),
             bounds: layout.json.clone(),
             json: Reader::default(),
+            last: None,
             number: from.lines,
             at: from.byte,
         }
@@ -84,10 +89,9 @@ impl Lines {
     fn record(&mut self, line: Vec<u8>, begin: u64) -> Record {
         let line = match self.json.read(line, &self.bounds) {
             Ok(tape) if tape.node(0).kind == NodeKind::Object => {
-                return Record::Json(JsonRecord {
-                    tape: Arc::new(tape),
-                    place: 0,
-                });
+                let tape = Arc::new(tape);
+                self.last = Some(Arc::clone(&tape));
+                return Record::Json(JsonRecord { tape, place: 0 });
             }
             Ok(tape) => tape.into_bytes(),
             Err(line) => line,
