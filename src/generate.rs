@@ -4,6 +4,7 @@
 //! which has the texts, is all of standard output.
 
 use std::{
+    cell::Cell,
     fmt::{self, Write as _},
     io::{ErrorKind, IsTerminal as _, Read as _, Write as _},
     sync::atomic::Ordering,
@@ -90,9 +91,15 @@ impl Generate {
             warnings: self.warnings(&prompt, encoded.unknown),
             prompt,
         };
+        let is_closed = Cell::new(false);
+        let put = |piece: &str| -> anyhow::Result<bool> {
+            let is_written = !self.writes || write(piece)?;
+            is_closed.set(is_closed.get() || !is_written);
+            Ok(is_written)
+        };
         for number in 0..self.texts {
             let begin = [if number > 0 { BETWEEN } else { "" }, &report.prompt].concat();
-            let mut goes_on = !self.writes || write(&begin)?;
+            let mut goes_on = put(&begin)?;
             let mut stream = decoder.begin(&encoded.ids);
             let mut text = String::new();
             let mut failure = None;
@@ -103,7 +110,7 @@ impl Generate {
                     )
                 })?;
                 text.push_str(&piece);
-                Ok(!self.writes || write(&piece)?)
+                put(&piece)
             };
             let stopped = || self.stop.flag.load(Ordering::Relaxed);
             let found = generator.generate(
@@ -134,8 +141,10 @@ impl Generate {
                 break;
             }
         }
-        if self.writes {
-            write("\n")?;
+        put("\n")?;
+        if is_closed.get() {
+            let message = "standard output was closed before all texts were written; those that follow were not generated";
+            report.warnings.push(Warning::new("output_closed", message));
         }
         Ok(report)
     }

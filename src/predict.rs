@@ -175,11 +175,12 @@ impl Predict {
         };
         let (batches, reader) = read(rows, transform);
         let mut ended = None;
-        output.write(&answers.names(), |out| {
+        let closed = output.write(&answers.names(), |out| {
             answers.write(&batches, out, &self.stop, &mut report)?;
             ended = Some(joined(reader)?);
             Ok(())
         })?;
+        report.warnings.extend(closed);
         // The reader of the output has closed it.
         let Some(rows) = ended else {
             return Ok(report);

@@ -184,7 +184,7 @@ impl LandedImages {
         report: &mut PredictReport,
     ) -> anyhow::Result<()> {
         let dataset = self.dataset.clone();
-        output.write(&answers.names(), |out| {
+        let closed = output.write(&answers.names(), |out| {
             out.write(answers.columns(answers.no_rows(), report))?;
             let mut written = Ok(());
             let mut each = |images: PredictedImages| {
@@ -207,7 +207,9 @@ impl LandedImages {
             report.used = Some(chosen.used().clone());
             report.checkpoint = model.map(|model| model.checkpoint);
             Ok(())
-        })
+        })?;
+        report.warnings.extend(closed);
+        Ok(())
     }
 
     /// The rows up to the last of `images`, rejected ones among them.

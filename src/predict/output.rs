@@ -8,6 +8,7 @@ use std::{
 
 use anyhow::Context as _;
 use feedline_preprocess::{RowFormat, RowsOut};
+use feedline_schemas::report::Warning;
 
 /// Target and format of the predictions.
 pub(crate) struct Output {
@@ -38,27 +39,27 @@ impl Output {
     }
 
     /// Writes columns of these names with `write`. A file appears complete or not at all. A closed
-    /// standard output is no failure.
+    /// standard output is no failure, but a warning for the report.
     pub(super) fn write(
         self,
         names: &[String],
         write: impl FnOnce(&mut RowsOut<Box<dyn Write + Send>>) -> anyhow::Result<()>,
-    ) -> anyhow::Result<()> {
+    ) -> anyhow::Result<Option<Warning>> {
         let target = self.target;
         let mut out = match RowsOut::new(target.open()?, target.format, names) {
             Ok(out) if self.escapes_formulas => out.escaping_formulas(),
             Ok(out) => out,
-            Err(error) => return target.close(Err(error.into())),
+            Err(error) => return target.close(Err(error.into())).map(|()| None),
         };
         let written = write(&mut out).and_then(|()| Ok(out.finish()?));
         match written {
             Err(error) if is_closed(&error) && target.path.is_none() => {
-                tracing::warn!(
-                    "standard output was closed, so the other predictions were not written"
-                );
-                Ok(())
+                let message =
+                    "standard output was closed, so the other predictions were not written";
+                tracing::warn!("{message}");
+                Ok(Some(Warning::new("output_closed", message)))
             }
-            written => target.close(written),
+            written => target.close(written).map(|()| None),
         }
     }
 }

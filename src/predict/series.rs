@@ -231,11 +231,12 @@ pub(crate) fn answer(
     };
     let reader = thread::spawn(work);
     let mut ended = None;
-    output.write(&answers.names(), |out| {
+    let closed = output.write(&answers.names(), |out| {
         answers.write(&batches, out, stop, report)?;
         ended = Some(super::joined(reader)?);
         Ok(())
     })?;
+    report.warnings.extend(closed);
     let Some(rows) = ended else { return Ok(()) };
     report.copies = rows.copies();
     report.rejected_before += rows.rejected_before();

@@ -369,7 +369,7 @@ impl PredictTexts {
         let kept = self.kept.len();
         let (batches, reader) = read(self.source, self.encoder);
         let stop = self.stop;
-        self.output.write(&names, |out| {
+        let closed = self.output.write(&names, |out| {
             let none = EncodedTexts {
                 first: 0,
                 documents: Documents::default(),
@@ -384,6 +384,7 @@ impl PredictTexts {
             report.ignored = joined(reader)?.ignored();
             Ok(())
         })?;
+        report.warnings.extend(closed);
         Ok(report)
     }
 }

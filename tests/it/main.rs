@@ -13,6 +13,7 @@ mod aws;
 mod book;
 mod children;
 mod classes;
+mod closed_output;
 #[cfg(feature = "cluster")]
 mod cluster;
 mod decisions;

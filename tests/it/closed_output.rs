@@ -1,0 +1,58 @@
+//! Standard output that its reader closes early: the report says that the rest was not written.
+
+use std::{fmt::Write as _, fs, path::Path, process::Stdio};
+
+use crate::support::{Finished, feedline, finish, run};
+
+/// Runs `arguments` with a standard output that is closed before anything is written.
+fn run_closed(folder: &Path, arguments: &[&str]) -> Finished {
+    let mut command = feedline(folder);
+    command.args(arguments).env("FEEDLINE_LOG", "error");
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    drop(child.stdout.take());
+    finish(child.wait_with_output().unwrap())
+}
+
+#[test]
+fn predictions_that_are_not_read_are_a_warning_of_the_report() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let mut rows = "a,b,y\n".to_owned();
+    for i in 0..200_u32 {
+        writeln!(rows, "{},{},{}", i % 17, i % 5, i % 17 + i % 5).unwrap();
+    }
+    fs::write(folder.join("t.csv"), rows).unwrap();
+    let init = ["init", "t.csv", "--to", "p.toml", "--target", "y"];
+    run(folder, &init).expect(0);
+    let train = ["run", "p.toml", "--set", "train.epochs=1"];
+    run(folder, &train).expect(0);
+    let predict = ["predict", "p.toml", "t.csv", "--set", "train.epochs=1"];
+    let text = run_closed(folder, &predict).expect(0).stderr;
+    let warning = "output closed: standard output was closed, so the other predictions";
+    assert!(text.contains(warning), "{text}");
+    let json = [&predict[..], &["--json"]].concat();
+    let json = run_closed(folder, &json).expect(0).stderr;
+    assert!(json.contains("\"code\":\"output_closed\""), "{json}");
+}
+
+#[test]
+fn texts_that_are_not_read_are_a_warning_of_the_report() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let line = "the cat sat on the mat and looked at the dog\n";
+    fs::create_dir(folder.join("in")).unwrap();
+    for i in 0..20 {
+        let text = line.repeat(i % 4 + 1) + &"it ran\n".repeat(i + 1);
+        fs::write(folder.join(format!("in/{i}.txt")), text).unwrap();
+    }
+    let pipeline = "[pipeline]\nname = \"p\"\n[[source]]\nname = \"s\"\ntype = \"files\"\nurl = \"in/*\"\n\
+                    format = \"text\"\n[dataset]\nkind = \"characters\"\n[train]\n\
+                    model = { type = \"lstm\", context = 16, width = 8 }\nepochs = 1\n";
+    fs::write(folder.join("p.toml"), pipeline).unwrap();
+    run(folder, &["run", "p.toml"]).expect(0);
+    let options = ["generate", "p.toml", "--prompt", "the", "--tokens", "20"];
+    let text = run_closed(folder, &options).expect(0).stderr;
+    let warning = "output closed: standard output was closed before all texts were written";
+    assert!(text.contains(warning), "{text}");
+}
