@@ -3,5 +3,5 @@
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(init: feedline_fuzz::report_panics(), |data: &[u8]| {
-    feedline_ingest::fuzzing::set_cookie(data);
+    feedline_http::fuzzing::set_cookie(data);
 });

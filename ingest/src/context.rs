@@ -1,12 +1,13 @@
 //! Resources that a run receives from its caller.
 
-use std::{fmt::Debug, sync::Arc};
+use std::sync::Arc;
 
-use feedline_schemas::{config::SecretRef, progress::Progress};
+use feedline_http::{Hosts, RequestContext, Secrets};
+use feedline_schemas::progress::Progress;
 use feedline_storage::{Store, StoreOptions, clock::Clock};
 use tokio::sync::watch;
 
-use crate::{hosts::Hosts, meter::Meters};
+use crate::meter::Meters;
 
 /// Components of an ingest run. Settings are in the pipeline's configuration.
 #[derive(Clone, Debug)]
@@ -39,36 +40,16 @@ impl Context {
     pub(crate) fn is_cancelled(&self) -> bool {
         *self.cancel.borrow()
     }
-}
 
-/// Resolver of secret references.
-///
-/// ```
-/// use std::collections::BTreeMap;
-///
-/// use feedline_ingest::Secrets;
-/// use feedline_schemas::config::SecretRef;
-///
-/// /// Variables that the program read when it started.
-/// #[derive(Debug)]
-/// struct Variables(BTreeMap<String, String>);
-///
-/// impl Secrets for Variables {
-///     fn resolve(&self, reference: &SecretRef) -> Result<String, String> {
-///         let name = reference.env.as_deref().ok_or("use `{ env = \"NAME\" }`")?;
-///         let value = self.0.get(name).ok_or(format!("set `{name}`"))?;
-///         Ok(format!("{}{value}", reference.prefix))
-///     }
-/// }
-/// # let variables = Variables(BTreeMap::from([("TOKEN".to_owned(), "abc".to_owned())]));
-/// # let (env, prefix) = (Some("TOKEN".to_owned()), "Bearer ".to_owned());
-/// # let resolved = variables.resolve(&SecretRef { env, file: None, prefix });
-/// # assert_eq!(resolved.as_deref(), Ok("Bearer abc"));
-/// ```
-pub trait Secrets: Debug + Send + Sync {
-    /// Returns the secret, with the reference's prefix.
-    ///
-    /// # Errors
-    /// A message that names the reference and the remedy, never the secret.
-    fn resolve(&self, reference: &SecretRef) -> Result<String, String>;
+    /// Components of the requests of the source called `source`.
+    pub(crate) fn requests_of(&self, source: &str) -> RequestContext {
+        RequestContext {
+            run_id: self.run_id.clone(),
+            clock: Arc::clone(&self.clock),
+            secrets: Arc::clone(&self.secrets),
+            hosts: Arc::clone(&self.hosts),
+            meter: Arc::clone(self.meters.of(source).requests()),
+            cancel: self.cancel.clone(),
+        }
+    }
 }

@@ -40,6 +40,7 @@ use axum::{
     response::{IntoResponse, Response},
     routing::get,
 };
+use feedline_http::HttpCause;
 use feedline_storage::clock::{Clock, SystemClock};
 use flate2::{Compression, write::GzEncoder};
 use futures::stream;
@@ -49,7 +50,7 @@ use url::Url;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use self::records::{Dice, Market};
-use crate::{error::Error, http_cause::HttpCause};
+use crate::error::Error;
 
 /// Path of the first page.
 pub(crate) const PATH: &str = "/v1/market";
@@ -399,7 +400,7 @@ mod tests {
     use feedline_schemas::config::PaginationKind;
 
     use super::*;
-    use crate::http::testing::{config, read_all};
+    use crate::testing::{config, read_all};
 
     fn options(query: &str) -> Options {
         Options::parse(&format!("demo://market?{query}")).unwrap()
@@ -541,7 +542,7 @@ mod tests {
             PaginationKind::Cursor,
         );
         config.records = "data.items".into();
-        crate::http::testing::set_key(&mut config, "cursor_path", "paging.next_cursor");
+        crate::testing::set_key(&mut config, "cursor_path", "paging.next_cursor");
         let (rude, requests) = read_all(&config, usize::MAX).await.unwrap();
         assert_eq!(rude.len(), 298);
         assert!(requests.retries >= 5, "{requests:?}");

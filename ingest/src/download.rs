@@ -6,18 +6,14 @@
 
 use std::sync::Arc;
 
+use feedline_http::{Got, Http, RequestContext, Retry, redacted};
 use feedline_readers::file_format;
 use feedline_schemas::config::{FileFormat, SourceConfig};
 use feedline_storage::{Listed, Store};
 use reqwest::header::{CONTENT_TYPE, ETAG, HeaderMap};
 use url::Url;
 
-use crate::{
-    context::Context,
-    error::Error,
-    http::{Got, Http, redacted},
-    retry::Retry,
-};
+use crate::{context::Context, error::Error};
 
 /// Request for one file.
 #[derive(Clone, Debug)]
@@ -25,7 +21,7 @@ pub(crate) struct Download {
     url: Url,
     http: Arc<Http>,
     config: SourceConfig,
-    context: Context,
+    requests: RequestContext,
 }
 
 /// A file that was downloaded.
@@ -53,13 +49,14 @@ impl Download {
         if !config.params.is_empty() {
             url.query_pairs_mut().extend_pairs(&config.params);
         }
-        let http = Http::new(&url, &config.headers, &config.retry, context)?;
-        let http = http.with_tls(config, context)?;
+        let requests = context.requests_of(config.name.as_str());
+        let http = Http::new(&url, &config.headers, &config.retry, &requests)?;
+        let http = http.with_tls(config, &requests)?;
         Ok(Some(Self {
             url,
-            http: Arc::new(http.accepting("*/*").with_manners(config, 1)),
+            http: Arc::new(http.accepting("*/*").with_limits(config, 1)),
             config: config.clone(),
-            context: context.clone(),
+            requests,
         }))
     }
 
@@ -74,7 +71,7 @@ impl Download {
     /// [`Error::Http`], [`Error::Body`], [`Error::Deferred`], [`Error::Cancelled`].
     pub(crate) async fn get(&self) -> Result<Downloaded, Error> {
         let SourceConfig { name, retry, .. } = &self.config;
-        let mut retry = Retry::new(name.as_str(), retry, &self.context)?;
+        let mut retry = Retry::new(name.as_str(), retry, &self.requests);
         let Got { headers, body, .. } = retry.run(|| self.http.fetch(&self.url)).await?;
         let path = self.url.path().rsplit('/').next().unwrap_or_default();
         let path = if path.is_empty() { "download" } else { path };
@@ -105,8 +102,8 @@ mod tests {
 
     use super::*;
     use crate::{
-        http::testing::{Scripted, answer, context},
         run::ingest,
+        testing::{Scripted, answer, context},
     };
 
     async fn bring(text: &str, root: &Store) -> Result<IngestReport, Error> {
@@ -119,7 +116,7 @@ mod tests {
         ingest(&config, None, &context).await
     }
 
-    fn csv(body: &str) -> crate::http::testing::Step {
+    fn csv(body: &str) -> crate::testing::Step {
         answer("200 OK\r\nContent-Type: text/csv; charset=utf-8", body)
     }
 

@@ -1,9 +1,8 @@
 //! Errors that stop an ingest run.
 
+use feedline_http::{HttpCause, TriedError};
 use feedline_readers::invalid_key::InvalidKey;
 use feedline_schemas::{Classified, ContractError, ErrorKind, ids::Sequence};
-
-use crate::http_cause::HttpCause;
 
 /// Error that stops an ingest run. Committed batches are never undone by an error.
 #[derive(Debug, thiserror::Error)]
@@ -233,13 +232,7 @@ impl Classified for Error {
 impl Error {
     /// Status of the response that it is about, where there was one.
     pub(crate) fn status(&self) -> Option<u16> {
-        match self {
-            Self::Http {
-                cause: HttpCause::Status(status),
-                ..
-            } => Some(*status),
-            _ => None,
-        }
+        self.failed_request()?.1.status()
     }
 
     pub(crate) fn config(key: impl Into<String>, reason: impl Into<String>) -> Self {
@@ -277,6 +270,60 @@ pub(crate) fn when(unix_s: u64) -> String {
         .ok()
         .and_then(|s| jiff::Timestamp::from_second(s).ok())
         .map_or_else(|| format!("Unix time {unix_s}"), |time| time.to_string())
+}
+
+impl From<feedline_http::Error> for Error {
+    fn from(error: feedline_http::Error) -> Self {
+        use feedline_http::Error as Request;
+
+        match error {
+            Request::Config { key, reason } => Self::Config { key, reason },
+            Request::Http {
+                url,
+                cause,
+                what,
+                advice,
+            } => Self::Http {
+                url,
+                cause,
+                what,
+                advice,
+            },
+            Request::Body { url, reason } => Self::Body { url, reason },
+            Request::Deferred {
+                r#source,
+                until_unix_s,
+                wait_s,
+                reason,
+            } => Self::Deferred {
+                r#source,
+                until_unix_s,
+                wait_s,
+                reason,
+            },
+            Request::Cancelled => Self::Cancelled,
+        }
+    }
+}
+
+impl TriedError for Error {
+    fn failed_request(&self) -> Option<(&str, HttpCause)> {
+        match self {
+            Self::Http { url, cause, .. } => Some((url, *cause)),
+            Self::Body { url, .. } => Some((url, HttpCause::Other)),
+            _ => None,
+        }
+    }
+
+    fn with_tries(mut self, tries: &str) -> Self {
+        if let Self::Http { what: reason, .. }
+        | Self::Body { reason, .. }
+        | Self::Incomplete { reason, .. } = &mut self
+        {
+            reason.push_str(tries);
+        }
+        self
+    }
 }
 
 impl From<InvalidKey> for Error {

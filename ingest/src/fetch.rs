@@ -13,6 +13,7 @@ use std::{
 
 use async_trait::async_trait;
 use bytes::Bytes;
+use feedline_http::{Http, Retry};
 use feedline_readers::{record::Record, value::Value};
 use feedline_schemas::{
     commit::{FileMark, Position},
@@ -27,10 +28,8 @@ use crate::{
     context::Context,
     error::Error,
     files,
-    http::Http,
     infer::Survey,
     log_entries::Resumed,
-    retry::Retry,
     source::{Page, PagePart, Requests, Source},
 };
 
@@ -62,14 +61,15 @@ pub(crate) fn open(
     let mut one = config.clone();
     one.batch.rows = Bounded::literal::<1>();
     one.limits.concurrency.get_or_insert(fetch.concurrency);
-    let http = Http::for_images(fetch.private, &config.retry, context);
-    let http = http.with_tls(config, context)?;
-    let http = http.with_manners(&one, fetch.concurrency.get() as usize);
+    let requests = context.requests_of(config.name.as_str());
+    let http = Http::for_images(fetch.private, &config.retry, &requests);
+    let http = http.with_tls(config, &requests)?;
+    let http = http.with_limits(&one, fetch.concurrency.get() as usize);
     Ok(Box::new(Fetching {
         table: files::open(&one, context)?,
         fetch: fetch.clone(),
         http: Arc::new(http),
-        retry: Retry::new(config.name.as_str(), &config.retry, context)?,
+        retry: Retry::new(config.name.as_str(), &config.retry, &requests),
         ahead: Ahead::default(),
         retries: 0,
     }))
@@ -264,7 +264,7 @@ impl Fetching {
         let http = Arc::clone(&self.http);
         let mut retry = self.retry.beside(number);
         self.ahead.asked.spawn(async move {
-            let file = retry.run(|| http.get(&url)).await;
+            let file = retry.run(|| http.get(&url)).await.map_err(Error::from);
             let retries = retry.retries();
             (number, Got { file, retries })
         });

@@ -19,17 +19,14 @@ use std::{
 };
 
 use async_trait::async_trait;
+use feedline_http::{FileRequests, RequestPolicy, WebOptions, certificates};
 use feedline_readers::{file_format, notices::Notices};
 use feedline_schemas::{
     commit::{FileMark, FileProgress, PageRun, Position},
     config::{FileFormat, SourceConfig},
     report::Warning,
 };
-use feedline_storage::{
-    Store, StoreOptions,
-    clock::Clock,
-    web::{RequestPolicy, WebOptions},
-};
+use feedline_storage::{Store, StoreOptions, clock::Clock};
 use url::Url;
 
 use self::{
@@ -45,7 +42,6 @@ use crate::{
     file_change::{Known, Policy},
     file_list::{FILES_GONE, FileList, Found},
     file_marks::{self, Marks},
-    http::{FileRequests, certificates},
     infer::Survey,
     log_entries::Resumed,
     sample,
@@ -67,7 +63,7 @@ pub(crate) fn open(config: &SourceConfig, context: &Context) -> Result<Box<dyn S
             .map(|policy| policy as Arc<dyn RequestPolicy>),
         private_hosts: config.private_hosts.clone(),
         trust_proxy: config.trust_proxy,
-        tls: certificates(config, context)?,
+        tls: certificates(config, &context.requests_of(config.name.as_str()))?,
         connect_timeout: Duration::from_millis(limits.connect_timeout_ms),
         read_timeout: Duration::from_millis(limits.read_timeout_ms),
         total_timeout: Duration::from_millis(limits.total_timeout_ms),
@@ -100,15 +96,15 @@ pub(crate) fn open(config: &SourceConfig, context: &Context) -> Result<Box<dyn S
 fn file_requests(
     config: &SourceConfig,
     context: &Context,
-) -> Result<Option<Arc<FileRequests>>, Error> {
+) -> Result<Option<Arc<FileRequests<Error>>>, Error> {
     if !config.is_web() {
         return Ok(None);
     }
     let base =
         Url::parse(&config.url).map_err(|e| Error::config("url", format!("it is no URL: {e}")))?;
-    FileRequests::new(&base, config, context)
-        .map(Arc::new)
-        .map(Some)
+    let context = context.requests_of(config.name.as_str());
+    let requests = FileRequests::new(&base, config, &context)?;
+    Ok(Some(Arc::new(requests)))
 }
 
 struct Files {
@@ -116,7 +112,7 @@ struct Files {
     /// Requests over http and https.
     requests: Arc<AtomicU64>,
     /// Their policy.
-    policy: Option<Arc<FileRequests>>,
+    policy: Option<Arc<FileRequests<Error>>>,
     clock: Arc<dyn Clock>,
     /// Files in reading order, once listed.
     found: Option<Vec<Found>>,
@@ -208,7 +204,7 @@ impl Files {
 #[async_trait]
 impl Source for Files {
     async fn next_page(&mut self, at: &Position) -> Result<Page, Error> {
-        let failure = |policy: &Arc<FileRequests>| policy.take_failure();
+        let failure = |policy: &Arc<FileRequests<Error>>| policy.take_failure();
         // An older one was of a request that was not needed.
         self.policy.as_ref().and_then(failure);
         let page = self.read_page(at).await;
@@ -272,5 +268,7 @@ fn split(at: &Position) -> Result<State, Error> {
     }
 }
 
+#[cfg(test)]
+mod request_tests;
 #[cfg(test)]
 pub(crate) mod tests;

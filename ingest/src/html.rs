@@ -35,6 +35,7 @@ mod walk;
 use std::{collections::HashMap, sync::Arc};
 
 use async_trait::async_trait;
+use feedline_http::redacted;
 use feedline_readers::record::Record;
 use feedline_schemas::{
     commit::{PageRun, Position},
@@ -56,7 +57,6 @@ use self::{
 use crate::{
     context::Context,
     error::Error,
-    http::redacted,
     log_entries::Resumed,
     raw::{Kept, Tape},
     source::{Crawled, Page, Requests, Source},

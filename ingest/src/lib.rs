@@ -77,10 +77,7 @@ mod flatten;
 mod frontier;
 #[cfg(any(test, fuzzing))]
 pub mod fuzzing;
-mod hosts;
 mod html;
-mod http;
-mod http_cause;
 mod infer;
 mod known;
 mod landed_file;
@@ -104,34 +101,33 @@ mod report;
 mod request_settings;
 mod rest;
 mod resume;
-mod retry;
-mod rotated_tokens;
 mod run;
 mod sample;
 mod schedule;
-mod server_time;
 mod setting_changes;
 mod settings;
 mod source;
 mod standing;
 mod supersede;
 mod superseded_files;
+#[cfg(test)]
+mod testing;
 mod validators;
 mod verify;
 mod warnings;
 mod watermark;
 
+pub use feedline_http::{Hosts, HttpCause, Secrets, meter::Cause};
+
 pub use self::{
     amend::{Reread, TARGET_BYTES, compact, delete, reread, reset, retry_rejects, rewind},
     check::check,
     commit_log::{Landed, landed},
-    context::{Context, Secrets},
+    context::Context,
     delta::delta,
     error::Error,
-    hosts::Hosts,
-    http_cause::HttpCause,
     infer::LargeIntegers,
-    meter::{Cause, LogTotals, Meter, Meters, Reading},
+    meter::{LogTotals, Meter, Meters, Reading},
     preview::{ColumnPreview, SourcePreview, preview},
     query_files::read_queries,
     repair::repair,

@@ -15,6 +15,7 @@ mod urls;
 
 use std::collections::HashMap;
 
+use feedline_http::redacted;
 use feedline_readers::{record::Record, value::shorten};
 use feedline_schemas::{
     commit::{PageRun, Position, ShortPage},
@@ -25,7 +26,7 @@ use url::Url;
 
 pub(crate) use self::{ends::Partial, fields::Fields, urls::with_query};
 use self::{keyset::Keyset, urls::NextUrls};
-use crate::{error::Error, http::redacted, param::Param, warnings::WarningChanges};
+use crate::{error::Error, param::Param, warnings::WarningChanges};
 
 /// Warning that the server's pages are smaller than `pagination.page_size`.
 const SMALL_PAGES: &str = "small_pages";

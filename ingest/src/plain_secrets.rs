@@ -1,6 +1,7 @@
 //! Finds probable secrets in plain text in a configuration. They belong into the environment or a
 //! file.
 
+use feedline_http::is_secret;
 use feedline_schemas::{
     config::{SourceConfig, TextOrSecret},
     report::Warning,
@@ -9,38 +10,6 @@ use serde_json::Value;
 use url::Url;
 
 use crate::rest::reference;
-
-/// Parts of the names of credentials, without `-` and `_`.
-const PARTS: [&str; 9] = [
-    "apikey",
-    "accesskey",
-    "privatekey",
-    "token",
-    "secret",
-    "password",
-    "passwd",
-    "credential",
-    "authorization",
-];
-/// Complete names of such parameters.
-const WHOLE: [&str; 5] = ["key", "auth", "pwd", "pass", "sig"];
-/// Parts of the names of cursors and form tokens, which are not credentials.
-const OTHERS: [&str; 6] = ["page", "next", "cursor", "continu", "csrf", "xsrf"];
-/// Shorter values are no secrets.
-const LETTERS: usize = 6;
-
-/// Returns true if a header or parameter with this name and value seems to hold credentials.
-pub(crate) fn is_secret(name: &str, value: &str) -> bool {
-    let name: String = name
-        .chars()
-        .filter(|c| !matches!(c, '-' | '_' | '.'))
-        .map(|c| c.to_ascii_lowercase())
-        .collect();
-    let is_named = WHOLE.contains(&name.as_str()) || PARTS.iter().any(|part| name.contains(part));
-    let is_other = OTHERS.iter().any(|part| name.contains(part));
-    let is_number = value.bytes().all(|b| b.is_ascii_digit()) && value.len() < 16;
-    is_named && !is_other && !is_number && value.len() >= LETTERS
-}
 
 /// Warns of a source with probable secrets in plain text; `None` if it has none.
 pub(crate) fn warning(config: &SourceConfig) -> Option<Warning> {
@@ -117,39 +86,7 @@ mod tests {
     use feedline_schemas::config::{BodyConfig, SecretRef};
 
     use super::*;
-    use crate::http::testing;
-
-    #[test]
-    fn names_of_secrets_are_known_and_those_of_other_things_are_not() {
-        let value = "s3cr3t-value";
-        for name in [
-            "X-Api-Key",
-            "api_key",
-            "apikey",
-            "X-Auth-Token",
-            "access_token",
-            "client_secret",
-            "key",
-            "PRIVATE-TOKEN",
-            "password",
-        ] {
-            assert!(is_secret(name, value), "{name}");
-        }
-        for name in [
-            "page_token",
-            "next-token",
-            "cursor",
-            "keyword",
-            "sort_key",
-            "X-CSRF-Token",
-            "accept",
-        ] {
-            assert!(!is_secret(name, value), "{name}");
-        }
-        for value in ["", "4096", "none"] {
-            assert!(!is_secret("max_tokens", value), "{value}");
-        }
-    }
+    use crate::testing;
 
     #[test]
     fn a_source_with_secrets_in_plain_text_is_warned_of_by_their_keys_and_not_their_values() {

@@ -38,7 +38,7 @@ use reqwest::{
 use url::{Origin, Url};
 
 pub(crate) use self::{file::file, tape::Tape};
-use crate::http::{Http, Request, redacted};
+use feedline_http::{Http, Request, redacted};
 
 /// Bytes of bodies after which a batch is committed at the end of its page.
 const MOST_BYTES: u64 = 128 << 20;

@@ -18,7 +18,7 @@ use feedline_storage::Store;
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use serde_json::Value as Json;
 
-use crate::{commit_log::landed, flatten::flatten, http::testing::context, run::ingest};
+use crate::{commit_log::landed, flatten::flatten, run::ingest, testing::context};
 
 /// The decompressed file of the shared data folder, or `None` (with a message) if the folder is
 /// absent.

@@ -282,7 +282,7 @@ mod tests {
     use feedline_schemas::{commit::Position, config::load};
 
     use super::*;
-    use crate::{context::Context, http::testing, run::ingest};
+    use crate::{context::Context, run::ingest, testing};
 
     /// A pipeline of five files, one batch each.
     fn pipeline() -> (tempfile::TempDir, PipelineConfig) {

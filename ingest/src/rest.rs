@@ -24,6 +24,7 @@ use std::sync::{
 };
 
 use async_trait::async_trait;
+use feedline_http::{Http, Request, Retry, server_time::Clocks};
 use feedline_readers::{notices::Notices, record::Record};
 use feedline_schemas::{
     commit::{PageRun, Position},
@@ -47,14 +48,11 @@ use crate::{
     context::Context,
     demo::{self, DemoServer},
     error::Error,
-    http::{Http, Request},
     ledger::Plan,
     log_entries::Resumed,
     pagination::{At, Contents, Paginator, Target},
     param::Param,
     raw::{Kept, Tape},
-    retry::Retry,
-    server_time::Clocks,
     source::{Crawled, Page, Requests, Source},
     warnings::{WarningChange, WarningChanges},
     watermark::Incremental,
@@ -85,7 +83,8 @@ pub(crate) async fn open(
 }
 
 async fn opened(config: &SourceConfig, context: &Context) -> Result<Rest, Error> {
-    let retry = Retry::new(config.name.as_str(), &config.retry, context)?;
+    let requests = context.requests_of(config.name.as_str());
+    let retry = Retry::new(config.name.as_str(), &config.retry, &requests);
     let url = Url::parse(&config.url).map_err(|e| {
         Error::config(
             "url",
@@ -164,17 +163,18 @@ fn client(
             .own_headers()
             .all(|own| !name.eq_ignore_ascii_case(own.as_str()))
     });
-    let http = Http::new(place.base(), &headers, &config.retry, context)?;
-    let http = http.with_tls(config, context)?;
+    let requests = context.requests_of(config.name.as_str());
+    let http = Http::new(place.base(), &headers, &config.retry, &requests)?;
+    let http = http.with_tls(config, &requests)?;
     let http = http.accepting(Response::accept(config));
-    let mut http = http.with_manners(config, concurrency(config));
+    let mut http = http.with_limits(config, concurrency(config));
     let origins = config.pagination.way.next_origins().iter();
     for origin in origins.filter_map(|origin| Url::parse(origin).ok()) {
         http.configure(&origin);
     }
     http.show_params(asked_params(config));
     secrets.iter().for_each(|secret| http.hide(secret));
-    http.with_auth(config.auth.as_ref(), context)
+    Ok(http.with_auth(config.auth.as_ref(), &requests)?)
 }
 
 /// Most requests of the source at a time.

@@ -15,6 +15,7 @@ mod classes;
 
 use std::{cmp::Ordering, collections::BTreeMap, fmt::Write as _};
 
+use feedline_http::redacted;
 use feedline_readers::value::shorten;
 use feedline_schemas::{
     amendment::{SettingChange, SettingsRecord},
@@ -31,7 +32,6 @@ use crate::{
     commit_log::{Commit, CommitLog},
     contract::{Before, Contract},
     error::Error,
-    http::redacted,
     request_settings::without_references,
     watermark::Mark,
 };

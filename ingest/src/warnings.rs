@@ -185,7 +185,7 @@ mod tests {
 
     #[test]
     fn a_warning_about_a_setting_that_was_taken_back_holds_no_longer() {
-        let mut config = crate::http::testing::config("http://h/", PaginationKind::Page);
+        let mut config = crate::testing::config("http://h/", PaginationKind::Page);
         let held = [warning("total_differs", ""), warning("files_changed", "")];
         assert_eq!(holding(&config, &held), [warning("files_changed", "")]);
         config.pagination.common.total_path = Some("n".into());

@@ -7,6 +7,7 @@ use std::{
 };
 
 use async_trait::async_trait;
+use feedline_http::{StoreConnector, WebOptions, refusal};
 use object_store::{
     ClientConfigKey, ObjectStore, ObjectStoreScheme, RetryConfig,
     aws::{AmazonS3Builder, AmazonS3ConfigKey},
@@ -20,11 +21,7 @@ use object_store::{
 };
 use url::{Position, Url};
 
-use crate::{
-    FailureClass, Lane, StoreOptions,
-    retry_after::parse_retry_after,
-    web::{Connector, WebOptions, refusal},
-};
+use crate::{FailureClass, Lane, StoreOptions, retry_after::parse_retry_after};
 
 /// Callers have deadlines of their own, which depend on the size of the request.
 const NO_TIMEOUT: &str = "1 day";
@@ -126,7 +123,7 @@ fn connect(url: &Url, options: &StoreOptions) -> object_store::Result<Arc<dyn Ob
             AzureConfigKey
         ),
         _ => {
-            let connector = Connector::new(url, &options.web, true);
+            let connector = StoreConnector::new(url, &options.web, true);
             let builder = HttpBuilder::new()
                 .with_url(&url[..Position::BeforePath])
                 .with_retry(once())
@@ -146,7 +143,7 @@ pub(crate) fn web(
     }
     let builder = HttpBuilder::new()
         .with_url(&url[..Position::BeforePath])
-        .with_http_connector(Connector::new(url, options, false));
+        .with_http_connector(StoreConnector::new(url, options, false));
     Ok(Some(Box::new(builder.build()?)))
 }
 

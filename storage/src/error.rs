@@ -4,8 +4,6 @@ use std::io;
 
 use feedline_schemas::{Classified, ErrorKind};
 
-use crate::web;
-
 /// An error of a store. Its URLs carry no credentials.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -170,7 +168,7 @@ impl Error {
             object_store::Error::NotFound { .. } => Self::NotFound { url },
             object_store::Error::PermissionDenied { source, .. }
             | object_store::Error::Unauthenticated { source, .. } => Self::Denied { url, source },
-            source => match web::refusal(&source) {
+            source => match feedline_http::refusal(&source) {
                 Some(reason) => Self::Refused {
                     operation,
                     url,

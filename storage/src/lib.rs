@@ -61,7 +61,6 @@
 mod attempt;
 mod backend;
 mod clients;
-pub mod clock;
 mod error;
 mod faults;
 mod files;
@@ -74,12 +73,14 @@ mod object;
 #[cfg(feature = "pages")]
 pub mod pages;
 pub mod private;
-mod redacted;
 mod retry_after;
 mod store;
 mod store_options;
 pub mod tar;
-pub mod web;
+#[cfg(test)]
+mod web_tests;
+
+pub use feedline_http::clock;
 
 pub use attempt::{Answer, FailureClass, Lane, ReadFailure, ReadOnce};
 pub use backend::{Listed, NameRange};

@@ -8,6 +8,7 @@ use std::{
 };
 
 use bytes::Bytes;
+use feedline_http::redacted_location;
 use object_store::{
     ObjectStore, local::LocalFileSystem, memory::InMemory, parse_url_opts, path::Path,
 };
@@ -22,7 +23,6 @@ use crate::{
     growing::{Depth, sweep},
     local::LocalBackend,
     object::ObjectBackend,
-    redacted::redacted,
 };
 
 /// Tries of a create with an unknown outcome, and the first wait between them.
@@ -83,7 +83,7 @@ impl Store {
     /// other.
     pub fn open(url: &str, options: &StoreOptions) -> Result<Self, Error> {
         let location = |reason: String| Error::Location {
-            url: redacted(url),
+            url: redacted_location(url),
             reason,
         };
         let Some((scheme, rest)) = url.split_once("://") else {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::web::WebOptions;
+use feedline_http::WebOptions;
 
 /// Access to stores: the variables `AWS_*`, `GOOGLE_*`, `AZURE_*` of the environment, by name.
 #[derive(Clone, Default)]

@@ -3,7 +3,8 @@
 use std::{collections::BTreeSet, fs, path::Path};
 
 /// Folders of the tests of faults.
-const FAULTS_IN: [&str; 5] = [
+const FAULTS_IN: [&str; 6] = [
+    "http/src",
     "readers/src",
     "ingest/src",
     "storage/src",

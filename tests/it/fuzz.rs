@@ -3,8 +3,9 @@
 use std::{collections::BTreeSet, fs, path::Path};
 
 /// Crates with targets.
-const CRATES: [&str; 8] = [
+const CRATES: [&str; 9] = [
     "schemas",
+    "http",
     "storage",
     "image",
     "readers",

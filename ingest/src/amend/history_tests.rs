@@ -14,11 +14,11 @@ use tempfile::TempDir;
 use super::*;
 use crate::{
     file_marks::{MOST_LISTED, listed},
-    http::testing,
     landed_file,
     repair::repair,
     run::ingest,
     schedule::Holding,
+    testing,
     verify::verify,
 };
 use feedline_storage::{Store, log::entry_path};

@@ -15,9 +15,9 @@ use tempfile::TempDir;
 
 use super::*;
 use crate::{
-    http::testing::{self, Scripted, Step, answer, ok},
     landed_file,
     run::{ingest, status},
+    testing::{self, Scripted, Step, answer, ok},
 };
 
 fn context(root: &Store) -> Context {

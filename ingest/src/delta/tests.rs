@@ -17,10 +17,10 @@ use tempfile::TempDir;
 use super::{log::TableState, table::copied_from, *};
 use crate::{
     amend::{TARGET_BYTES, compact, reset, rewind},
-    http::testing,
     landed_file,
     run::ingest,
     standing::standing,
+    testing,
 };
 
 fn context(root: &Store) -> Context {

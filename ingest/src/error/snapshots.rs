@@ -5,11 +5,11 @@ mod texts;
 
 use std::path::Path;
 
+use feedline_http::HttpCause;
 use feedline_schemas::{ContractError, ids::Sequence};
 use texts::{Texts, variants};
 
 use super::Error;
-use crate::http_cause::HttpCause;
 
 const API: &str = "https://api.example/v1/prices?page=3";
 const LOG: &str = "file:///data/landing/prices/log";
@@ -29,6 +29,27 @@ fn the_texts_of_all_errors_are_those_of_the_snapshot() {
         Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/..")),
         "ingest",
     );
+}
+
+#[test]
+fn an_error_of_a_request_keeps_its_text() {
+    let (url, reason) = (API.to_owned(), "it has no `items`".to_owned());
+    for error in [
+        feedline_http::Error::Config {
+            key: "headers.X-Key".into(),
+            reason: reason.clone(),
+        },
+        feedline_http::Error::Http {
+            url: url.clone(),
+            cause: HttpCause::CircuitOpen,
+            what: "its host failed 10 times in a row".into(),
+            advice: "wait".into(),
+        },
+        feedline_http::Error::Body { url, reason },
+    ] {
+        let text = error.to_string();
+        assert_eq!(Error::from(error).to_string(), text);
+    }
 }
 
 fn of_requests() -> Vec<Error> {

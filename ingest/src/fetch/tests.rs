@@ -21,8 +21,8 @@ use super::open;
 use crate::{
     error::Error,
     files::tests::Folder,
-    http::testing::{Served, context},
     source::Requests,
+    testing::{Served, context},
 };
 
 type Seen = Mutex<HashMap<String, u64>>;

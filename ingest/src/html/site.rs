@@ -1,5 +1,5 @@
 //! One polite request of a crawl. It obeys robots.txt, sends one request at a time to a host with a
-//! pause between them, and waits as long as a server asks (see [`crate::retry`]).
+//! pause between them, and waits as long as a server asks (see [`Retry`]).
 
 use std::{
     collections::HashMap,
@@ -11,6 +11,11 @@ use std::{
 };
 
 use bytes::Bytes;
+use feedline_http::{
+    Again, Answer, Http, HttpCause, Request, Retry, USER_AGENT, Wanted,
+    meter::{Cause, seconds},
+    redacted,
+};
 use feedline_schemas::config::{CrawlConfig, SourceConfig};
 use feedline_storage::clock::Clock;
 use reqwest::{
@@ -28,11 +33,8 @@ use crate::{
     context::Context,
     error::Error,
     frontier::discovery::Discovery,
-    http::{Answer, Http, Request, USER_AGENT, Wanted},
-    http_cause::HttpCause,
-    meter::{Cause, Meter, seconds},
+    meter::Meter,
     raw::{Came, Exchange, Keeper, Tape},
-    retry::{Retry, failed_try::Again},
     validators::{Validator, Validators},
 };
 
@@ -122,9 +124,10 @@ impl Site {
         let agent = HeaderValue::try_from(agent).map_err(|_| {
             Error::config("crawl.contact", "has characters that a header cannot carry")
         })?;
-        let http = Http::new(url, &config.headers, &config.retry, context)?;
-        let http = http.with_tls(config, context)?;
-        let mut http = http.with_manners(config, config.crawl.concurrency);
+        let requests = context.requests_of(config.name.as_str());
+        let http = Http::new(url, &config.headers, &config.retry, &requests)?;
+        let http = http.with_tls(config, &requests)?;
+        let mut http = http.with_limits(config, config.crawl.concurrency);
         let crawl = &config.crawl;
         for text in crawl.start.iter().chain(&crawl.sitemaps) {
             if let Ok(url) = Url::parse(text) {
@@ -137,7 +140,7 @@ impl Site {
             .for_each(|host| http.configure_host(host));
         Ok(Self {
             http,
-            retry: Retry::new(config.name.as_str(), &config.retry, context)?,
+            retry: Retry::new(config.name.as_str(), &config.retry, &requests),
             crawl: config.crawl.clone(),
             headers: HeaderMap::from_iter([(header::USER_AGENT, agent)]),
             validators: Validators::default(),
@@ -251,7 +254,9 @@ impl Site {
             Some((reason, detail)) => unanswered(reason, detail),
             None => {
                 let is_known = self.validators.of(url.as_str()).is_some();
-                match Answer::kept(url, &kept) {
+                let status = kept.status().unwrap_or_default();
+                let answer = Answer::from_parts(url, status, kept.headers(), kept.body().clone());
+                match answer {
                     Ok(answer) => judged(url, answer, is_sitemap, is_known),
                     Err(failure) => unanswered(UNUSABLE, &failure.error.to_string()),
                 }
@@ -345,7 +350,7 @@ impl Site {
                     })
                     .await
             };
-            let answer = match retry.run(attempt).await {
+            let answer = match retry.run(attempt).await.map_err(Error::from) {
                 Ok(answer) if answer.status.is_server_error() => None,
                 Ok(answer) => Some(answer),
                 Err(e @ (Error::Cancelled | Error::Deferred { .. })) => return Err(e),
@@ -392,7 +397,7 @@ impl Site {
                 is_transient.store(!is_final, Ordering::Relaxed);
             })
         };
-        Ok(match retry.run(attempt).await {
+        Ok(match retry.run(attempt).await.map_err(Error::from) {
             Ok(answer) => {
                 let kept = self.kept(url, &answer);
                 (judged(url, answer, is_sitemap, known.is_some()), kept)
@@ -470,7 +475,7 @@ fn judged(url: &Url, answer: Answer, is_sitemap: bool, is_known: bool) -> Fetche
         status if !answer.status.is_success() => Fetched::Failed {
             reason: "refused",
             error: Error::Http {
-                url: crate::http::redacted(url),
+                url: redacted(url),
                 cause: HttpCause::Status(status),
                 what: format!("the server answered {status}"),
                 advice: "leave the page out with `crawl.deny`, or check `headers`".into(),

@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use feedline_schemas::config::{PageExtract, SourceKind};
 
 use super::*;
-use crate::http::testing::{Scripted, Step, answer, context, raw};
+use crate::testing::{Scripted, Step, answer, context, raw};
 
 /// A page that the extractor recognizes as an article, with links.
 fn article(title: &str, links: &[&str]) -> String {
@@ -51,7 +51,7 @@ async fn site(routes: Routes) -> Scripted {
 }
 
 fn config(server: &Scripted) -> SourceConfig {
-    let mut config = crate::http::testing::config(
+    let mut config = crate::testing::config(
         server.url.as_str(),
         feedline_schemas::config::PaginationKind::None,
     );
@@ -467,7 +467,7 @@ async fn sitemaps_name_pages_and_further_sitemaps() {
                 );
                 raw(
                     "200 OK\r\nContent-Type: application/gzip",
-                    &crate::http::testing::gzip(pages.as_bytes()),
+                    &crate::testing::gzip(pages.as_bytes()),
                 )
             }
             "/bad.xml" => html("<html>"),
@@ -532,10 +532,8 @@ async fn fault_47_a_selector_that_matches_nothing_stops_the_run() {
 #[test]
 fn what_cannot_be_crawled_names_its_key() {
     let refused = |change: fn(&mut SourceConfig)| {
-        let mut config = crate::http::testing::config(
-            "http://h/",
-            feedline_schemas::config::PaginationKind::None,
-        );
+        let mut config =
+            crate::testing::config("http://h/", feedline_schemas::config::PaginationKind::None);
         change(&mut config);
         open(&config, &context()).err().unwrap().to_string()
     };

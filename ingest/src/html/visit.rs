@@ -2,6 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
+use feedline_http::{redacted, unzipped};
 use feedline_readers::record::Record;
 use tokio::sync::OwnedSemaphorePermit;
 use url::Url;
@@ -13,11 +14,7 @@ use super::{
     sitemap::{self, Sitemap},
 };
 use crate::{
-    blocking::computing,
-    error::Error,
-    frontier::discovery::Discovery,
-    http::{redacted, unzipped},
-    raw::Exchange,
+    blocking::computing, error::Error, frontier::discovery::Discovery, raw::Exchange,
     validators::Validator,
 };
 

@@ -15,9 +15,9 @@ use crate::{
     batch::Encoded,
     commit_log::{Commit, CommitLog, landed},
     context::Context,
-    http::testing,
     repair::repair,
     run::{ingest, status},
+    testing,
     verify::verify,
 };
 

@@ -11,7 +11,7 @@ use std::time::Duration;
 use feedline_schemas::commit::Ledger;
 
 use super::{Plan, intervals::below};
-use crate::server_time::TOLERANCE;
+use feedline_http::server_time::TOLERANCE;
 
 impl Plan {
     /// Takes the ends of earlier passes.

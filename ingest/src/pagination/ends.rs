@@ -4,6 +4,7 @@
 //! end is a reached total, a boolean, a next cursor that is named and empty, or a page after the
 //! last one: empty, the last one again, or refused.
 
+use feedline_http::redacted;
 use feedline_schemas::{
     commit::{PageRun, ShortPage},
     config::{Pagination, PaginationKind},
@@ -11,7 +12,7 @@ use feedline_schemas::{
 };
 
 use super::{At, Contents, Paginator, SMALL_PAGES};
-use crate::{error::Error, http::redacted, warnings::WarningChange};
+use crate::{error::Error, warnings::WarningChange};
 
 /// Statuses that servers return for a page after the last one.
 const BEHIND_THE_LAST: [u16; 5] = [400, 404, 410, 416, 422];

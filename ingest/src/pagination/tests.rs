@@ -4,7 +4,7 @@ use feedline_readers::value::Value;
 use serde_json::json;
 
 use super::*;
-use crate::http::testing::{pages, way};
+use crate::testing::{pages, way};
 
 fn base() -> Url {
     Url::parse("https://api.example/v1/items?q=1").unwrap()

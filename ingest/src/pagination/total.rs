@@ -4,13 +4,14 @@
 //! proves little; at a multiple of [`ROUND`] records it is trusted. Without a total, numbers at
 //! which many APIs stop are only reported.
 
+use feedline_http::redacted;
 use feedline_schemas::{
     commit::PageRun,
     config::{Bounded, PaginationKind},
 };
 
 use super::{At, Contents, Paginator};
-use crate::{error::Error, http::redacted};
+use crate::error::Error;
 
 /// A total above a multiple of this many records, reached exactly, is no estimate: a list ends
 /// there by chance only once in as many cases.

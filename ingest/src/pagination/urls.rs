@@ -2,7 +2,7 @@
 
 use url::Url;
 
-use crate::http::without_param;
+use feedline_http::without_param;
 
 /// Allowed URLs of next pages.
 #[derive(Debug)]

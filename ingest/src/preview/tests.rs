@@ -4,7 +4,7 @@ use feedline_schemas::config::load;
 use feedline_storage::Store;
 
 use super::*;
-use crate::{files::tests::Folder, http::testing::context, run::ingest};
+use crate::{files::tests::Folder, run::ingest, testing::context};
 
 /// All files below a folder.
 fn tree(folder: &Path) -> Vec<String> {

@@ -2,13 +2,14 @@
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use feedline_http::Request;
 use feedline_schemas::commit::CommitEntry;
 use feedline_storage::Store;
 use reqwest::header::HeaderName;
 use url::Origin;
 
 use super::{Exchange, file::read, name, shown};
-use crate::{error::Error, http::Request};
+use crate::error::Error;
 
 const ADVICE: &str = "a replay must send the same requests: restore `url`, `params`, `body`, `pagination`, `incremental`, `refresh` and `crawl`, or ingest again";
 

@@ -10,7 +10,7 @@ use feedline_schemas::{
 use feedline_storage::Store;
 
 use super::{file::read, *};
-use crate::http::testing::context;
+use crate::testing::context;
 
 /// A client whose secret is `secret-TOKEN`.
 fn http(base: &Url) -> Http {
@@ -20,7 +20,13 @@ fn http(base: &Url) -> Http {
         prefix: "Bearer ".into(),
     };
     let headers = BTreeMap::from([("Authorization".to_owned(), TextOrSecret::Secret(reference))]);
-    Http::new(base, &headers, &RetryConfig::default(), &context()).unwrap()
+    Http::new(
+        base,
+        &headers,
+        &RetryConfig::default(),
+        &context().requests_of("quotes"),
+    )
+    .unwrap()
 }
 
 fn headers(pairs: &[(&'static str, &str)]) -> HeaderMap {

@@ -12,12 +12,9 @@ use super::{
     answers::{Answered, Origin},
     fetcher::{FetchOutcome, Fetched, Fetcher},
 };
-use crate::{
-    error::Error,
-    hosts::Speculation,
-    http::{Http, Request},
-    retry::Retry,
-};
+use feedline_http::{Http, Request, Retry, Speculation};
+
+use crate::error::Error;
 
 /// Pages on their way or unread, for each request at a time. More than one, so that a page that
 /// takes longer does not stop the requests behind it.

@@ -7,7 +7,7 @@ use super::{
     tests::{paged, param, read},
     *,
 };
-use crate::http::testing::{Scripted, Step, answer, context, ok, pages, read_all};
+use crate::testing::{Scripted, Step, answer, context, ok, pages, read_all};
 
 /// The same source with so many requests at a time.
 fn beside<const REQUESTS: u64>(mut config: SourceConfig) -> SourceConfig {

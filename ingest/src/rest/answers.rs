@@ -4,6 +4,7 @@
 use std::{slice, sync::Arc};
 
 use bytes::Bytes;
+use feedline_http::{Again, Failure, Got, Http, Request};
 use feedline_schemas::{
     commit::DataFile,
     config::{PaginationKind, Refresh, SourceConfig},
@@ -18,10 +19,8 @@ use reqwest::{
 use super::response::Form;
 use crate::{
     error::Error,
-    http::{Got, Http, Request},
     pagination::{Contents, Paginator},
     raw::{Came, Keeper, Kept, Tape, name},
-    retry::failed_try::{Again, Failure},
     validators::{self, Validator, Validators},
 };
 
@@ -63,13 +62,18 @@ impl Origin {
     }
 
     /// Returns the response to `request`; `None` if the page has not changed.
-    pub(super) async fn get(&self, http: &Http, request: &Request) -> Result<Option<Got>, Failure> {
+    pub(super) async fn get(
+        &self,
+        http: &Http,
+        request: &Request,
+    ) -> Result<Option<Got>, Failure<Error>> {
         if let Some(tape) = &self.tape {
             return self.replayed(tape, http, request);
         }
         let known = self.validators.of(&name(request, http.origin()));
         let conditions = known.map(Validator::conditions).unwrap_or_default();
-        http.fetch_changed(request, &conditions).await
+        let got = http.fetch_changed(request, &conditions).await;
+        got.map_err(Failure::into_error_of)
     }
 
     fn replayed(
@@ -77,7 +81,7 @@ impl Origin {
         tape: &Tape,
         http: &Http,
         request: &Request,
-    ) -> Result<Option<Got>, Failure> {
+    ) -> Result<Option<Got>, Failure<Error>> {
         let failed = |error, again| Failure {
             error: Box::new(error),
             again,

@@ -1,5 +1,6 @@
 //! Reads the first response of a source to suggest its pagination to a person.
 
+use feedline_http::{Got, redacted};
 use feedline_readers::{notices::Notices, value::Value};
 use feedline_schemas::{
     commit::Position,
@@ -18,7 +19,6 @@ use crate::{
     commit_log::landed,
     context::Context,
     error::Error,
-    http::{Got, redacted},
     pagination::suggest::{Found, suggest as speaks_for},
     settings::choose,
 };
@@ -178,7 +178,7 @@ impl Rest {
         let (http, mut retry) = (self.ahead.http(), self.ahead.retry());
         let got = retry.run(|| async {
             let got = http.exchange(&request).await;
-            got.map_err(|failure| once(&request, failure))
+            got.map_err(|failure| once(&request, failure.into_error_of()))
         });
         let got = got.await?;
         Ok(Some((request.url, got)))

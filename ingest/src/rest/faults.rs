@@ -6,7 +6,7 @@ use super::{
     tests::{LAST, paged, param, read},
     *,
 };
-use crate::http::testing::{Scripted, answer, ok, read_all, set_key, traced};
+use crate::testing::{Scripted, answer, ok, read_all, set_key, traced};
 
 /// Numbers by `offset`, five a page; some are removed or put in front after the second request.
 async fn shifting_server(change: fn(&mut Vec<u64>)) -> Scripted {

@@ -6,6 +6,10 @@ use std::sync::{
 };
 
 use bytes::Bytes;
+use feedline_http::{
+    Again, Failure, Got, Http, Request, Retry,
+    server_time::{Clocks, date_of},
+};
 use feedline_readers::{file_format, json::Reader};
 use feedline_schemas::config::FileFormat;
 use feedline_storage::clock::Clock;
@@ -22,13 +26,7 @@ use super::{
 use crate::{
     blocking::computing,
     error::Error,
-    http::{Got, Http, Request},
     pagination::{Contents, Fields, Partial},
-    retry::{
-        Retry,
-        failed_try::{Again, Failure},
-    },
-    server_time::{Clocks, date_of},
 };
 
 /// Fetches pages; shared by the tasks that do.
@@ -62,7 +60,7 @@ pub(super) enum FetchOutcome {
 /// A refusal, and the number of tries that it took.
 #[derive(Debug)]
 pub(super) struct Refused {
-    pub(super) failure: Failure,
+    pub(super) failure: Failure<Error>,
     pub(super) tries: u32,
 }
 
@@ -136,7 +134,7 @@ impl Fetcher {
         &self,
         origin: &Origin,
         request: &Request,
-    ) -> Result<Option<Answered>, Failure> {
+    ) -> Result<Option<Answered>, Failure<Error>> {
         let (http, url) = (&self.http, &request.url);
         let Some(Got {
             url: from,
@@ -185,7 +183,7 @@ impl Fetcher {
         }))
     }
 
-    fn wrong(&self, url: &Url, reason: String) -> Failure {
+    fn wrong(&self, url: &Url, reason: String) -> Failure<Error> {
         Failure {
             error: Box::new(Error::Body {
                 url: self.http.shown(url),
@@ -195,7 +193,7 @@ impl Fetcher {
         }
     }
 
-    fn incomplete(&self, url: &Url, reason: String, again: Again) -> Failure {
+    fn incomplete(&self, url: &Url, reason: String, again: Again) -> Failure<Error> {
         Failure {
             error: Box::new(Error::Incomplete {
                 url: self.http.shown(url),
@@ -206,7 +204,13 @@ impl Fetcher {
     }
 
     /// The failure of a response of the media type `kind` whose body cannot be used.
-    fn failure(&self, url: &Url, status: StatusCode, kind: &str, unusable: Unusable) -> Failure {
+    fn failure(
+        &self,
+        url: &Url,
+        status: StatusCode,
+        kind: &str,
+        unusable: Unusable,
+    ) -> Failure<Error> {
         let (http, wrong) = (&self.http, |reason| self.wrong(url, reason));
         match unusable {
             // A retry would get the same table.
@@ -282,7 +286,7 @@ fn is_other_table(reason: &str, content_type: &str) -> bool {
 
 /// The failure of a request, which is not retried if the server may have processed a request that
 /// may not be repeated.
-pub(super) fn once(request: &Request, mut failure: Failure) -> Failure {
+pub(super) fn once(request: &Request, mut failure: Failure<Error>) -> Failure<Error> {
     if request.is_repeatable || failure.again != Again::Backoff {
         return failure;
     }

@@ -9,8 +9,8 @@ use feedline_storage::Store;
 
 use super::{tests::read, *};
 use crate::{
-    http::testing::{Scripted, Step, answer, config, context, ok, raw, read_all},
     run::{ingest, replay::replay},
+    testing::{Scripted, Step, answer, config, context, ok, raw, read_all},
 };
 
 fn pipeline(server: &Scripted, lines: &str) -> PipelineConfig {

@@ -6,12 +6,9 @@ use super::{
     Rest,
     fetcher::{FetchOutcome, Fetched},
 };
-use crate::{
-    error::Error,
-    http::Request,
-    pagination::At,
-    retry::failed_try::{Again, Failure},
-};
+use feedline_http::{Again, Failure, Request};
+
+use crate::{error::Error, pagination::At};
 
 /// Most tries of such a page, with the backoff of `retry`. Fewer than those of a failure: totals are
 /// often estimates, and then the page is the end.

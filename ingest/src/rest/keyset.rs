@@ -6,7 +6,7 @@ use super::{
     tests::{paged, param, read},
     *,
 };
-use crate::http::testing::{Scripted, ok, read_all, set_key};
+use crate::testing::{Scripted, ok, read_all, set_key};
 
 /// Records of `times`, keys counted from 0, by `since` and (if `by_key`) `after`, at most `most` a
 /// page.

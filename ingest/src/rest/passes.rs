@@ -1,12 +1,12 @@
 //! Page runs and passes over slices and values: the page to request, and the position after one.
 
+use feedline_http::server_time::Clocks;
 use feedline_schemas::commit::{Ledger, PageRun, Position};
 
 use super::Rest;
 use crate::{
     error::Error,
     pagination::{At, Contents},
-    server_time::Clocks,
     watermark::Incremental,
 };
 

@@ -5,6 +5,7 @@ use std::{
     fmt::Write as _,
 };
 
+use feedline_http::{Request, RequestBody, Speculation};
 use feedline_schemas::{
     config::{self, ParamsIn, SourceConfig, TextOrSecret},
     ids::Hash128,
@@ -16,14 +17,7 @@ use reqwest::{
 use url::Url;
 
 use super::{body::Body, graphql, template::Text};
-use crate::{
-    context::Context,
-    error::Error,
-    hosts::Speculation,
-    http::{Request, RequestBody},
-    pagination::with_query,
-    param::Param,
-};
+use crate::{context::Context, error::Error, pagination::with_query, param::Param};
 
 /// The requests of a source, but for what differs from one to the next.
 #[derive(Debug)]
@@ -268,7 +262,7 @@ mod tests {
     use feedline_schemas::config::PaginationKind;
 
     use super::*;
-    use crate::http::testing::{self, context};
+    use crate::testing::{self, context};
 
     fn check(url: &str, query: &[(&str, &str)], expected: &str) {
         let mut config = testing::config(url, PaginationKind::None);

@@ -3,7 +3,7 @@
 use serde_json::{Value as Json, json};
 
 use super::{requests::source, tests::read, *};
-use crate::http::testing::{Scripted, Step, ok, read_all};
+use crate::testing::{Scripted, Step, ok, read_all};
 
 const QUERY: &str = "query Issues($owner: String!, $after: String) { repository(owner: $owner) { issues(first: 2, after: $after) { nodes { i } pageInfo { endCursor hasNextPage } } } }";
 
@@ -101,9 +101,7 @@ async fn errors_beside_data_are_refused_or_warned_of() {
     assert_eq!(server.heads().len(), 1);
 
     let config = connection(&server, "partial_data = 'warn'");
-    let mut source = open(&config, &crate::http::testing::context())
-        .await
-        .unwrap();
+    let mut source = open(&config, &crate::testing::context()).await.unwrap();
     let page = source.next_page(&Position::Start).await.unwrap();
     assert_eq!(page.records.len(), 2);
     let changes = source.take_warnings();

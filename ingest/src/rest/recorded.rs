@@ -13,7 +13,7 @@ use flate2::read::GzDecoder;
 use serde_json::Value as Json;
 
 use super::*;
-use crate::http::testing::{Scripted, Step, answer, config, read_all, set_key};
+use crate::testing::{Scripted, Step, answer, config, read_all, set_key};
 
 struct Exchange {
     method: String,

@@ -1,5 +1,6 @@
 //! Refusals that are no failures.
 
+use feedline_http::{Again, Request};
 use feedline_schemas::commit::{PageRun, Position};
 
 use super::{
@@ -10,9 +11,7 @@ use super::{
 };
 use crate::{
     error::Error,
-    http::Request,
     pagination::{At, Contents},
-    retry::failed_try::Again,
     source::{Crawled, Page},
 };
 

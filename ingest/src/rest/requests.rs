@@ -4,7 +4,7 @@ use feedline_schemas::config::load;
 use serde_json::{Value as Json, json};
 
 use super::{tests::read, *};
-use crate::http::testing::{Scripted, Step, answer, context, ok, read_all};
+use crate::testing::{Scripted, Step, answer, context, ok, read_all};
 
 /// The source at `server` with `lines` of its own, and next to no backoff.
 pub(super) fn source(server: &Scripted, lines: &str) -> SourceConfig {

@@ -352,7 +352,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::http::testing::context;
+    use crate::testing::context;
 
     const KNOWN: &[&str] = &["since", "page[n]"];
 

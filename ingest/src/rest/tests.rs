@@ -6,7 +6,7 @@ use feedline_schemas::{
 };
 
 use super::*;
-use crate::http::testing::{Scripted, Step, answer, config, context, ok, raw, read_all};
+use crate::testing::{Scripted, Step, answer, config, context, ok, raw, read_all};
 
 pub(super) async fn read(config: &SourceConfig) -> Result<(Vec<String>, Requests), Error> {
     read_all(config, usize::MAX).await

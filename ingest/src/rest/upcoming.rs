@@ -1,9 +1,10 @@
 //! Positions behind the one that is being read, as far as their requests are known.
 
+use feedline_http::Request;
 use feedline_schemas::commit::{PageRun, Position};
 
 use super::{Rest, ahead::Wanted, fetcher::Fetched, passes::run_of};
-use crate::{error::Error, http::Request, pagination::At};
+use crate::{error::Error, pagination::At};
 
 impl Rest {
     /// Returns the response to the request of the page at `at`, and the request. Pages behind it are

@@ -4,15 +4,14 @@
 //! ahead recorded an end that may be years away. So no run waits longer than the requested length,
 //! counted from now.
 
+use feedline_http::server_time::TOLERANCE;
 use feedline_schemas::config::SourceConfig;
 
 use super::{
     reading::GatheredPages,
     source_run::{NotBefore, Run},
 };
-use crate::{
-    batch::Batch, commit_log::CommitLog, context::Context, error::Error, server_time::TOLERANCE,
-};
+use crate::{batch::Batch, commit_log::CommitLog, context::Context, error::Error};
 use feedline_storage::log::entry_path;
 
 /// Remaining wait.

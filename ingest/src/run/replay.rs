@@ -7,6 +7,7 @@
 
 use std::sync::Arc;
 
+use feedline_http::Secrets;
 use feedline_schemas::{
     amendment::WithdrawnReason,
     commit::{CommitEntry, Position},
@@ -24,7 +25,7 @@ use super::{
 };
 use crate::{
     commit_log::{CommitLog, landed},
-    context::{Context, Secrets},
+    context::Context,
     demo,
     error::Error,
     landing_folder::landing,

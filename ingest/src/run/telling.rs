@@ -46,7 +46,7 @@ impl Reading<'_> {
                 biased;
                 page = &mut page => return page,
                 () = sleep(TELL_EVERY) => {
-                    let waits = meter.waits_for();
+                    let waits = meter.requests().waits_for();
                     if waits.is_some() || is_told {
                         self.tell(open, waits.as_deref().unwrap_or_default());
                     }

@@ -6,6 +6,7 @@ mod clocks;
 mod contract;
 mod ends;
 mod for_each;
+mod http_faults;
 mod images;
 mod replay;
 mod rounds;
@@ -15,6 +16,7 @@ mod times;
 mod two_writers;
 mod types;
 
+use feedline_http::Secrets;
 use feedline_readers::{record::Record, value::Value};
 use feedline_schemas::{
     Classified as _, ErrorKind,
@@ -38,7 +40,7 @@ use feedline_storage::{Effect, Faults, Operation, Rule, StoreOptions, clock::Sys
 use tokio::sync::watch;
 
 use super::*;
-use crate::{commit_log::landed, context::Secrets, files::tests::source, source::Page};
+use crate::{commit_log::landed, files::tests::source, source::Page};
 
 /// Resolves `{ env = "NAME" }` to `secret-NAME`.
 #[derive(Debug)]
@@ -84,7 +86,7 @@ impl Source for Scripted {
         if self.broken == Some(page) {
             return Err(Error::Http {
                 url: "u".into(),
-                cause: crate::http_cause::HttpCause::Other,
+                cause: feedline_http::HttpCause::Other,
                 what: "broken".into(),
                 advice: "mend it".into(),
             });

@@ -2,6 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
+use feedline_http::meter::Cause;
 use feedline_schemas::{
     config::{Overlap, PipelineConfig, SourceScheduleConfig},
     ids::Name,
@@ -22,7 +23,6 @@ use crate::{
     context::Context,
     error::Error,
     landing_folder::landing,
-    meter::Cause,
     run::ingest,
     standing::{is_deferred_by_log, newest},
 };

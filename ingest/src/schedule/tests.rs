@@ -16,7 +16,7 @@ use super::{
     line::Past,
     *,
 };
-use crate::{commit_log::landed, http::testing};
+use crate::{commit_log::landed, testing};
 
 /// A pipeline that reads the files of a folder with the schedule `schedule`.
 fn pipeline(folder: &Path, schedule: &str) -> PipelineConfig {

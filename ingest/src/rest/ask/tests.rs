@@ -4,7 +4,7 @@ use feedline_schemas::config::Bounded;
 use feedline_schemas::config::{AuthConfig, SecretRef, TextOrSecret};
 
 use super::*;
-use crate::http::testing::{Scripted, Step, answer, config, context, ok};
+use crate::testing::{Scripted, Step, answer, config, context, ok};
 
 async fn asked(sources: Vec<SourceConfig>, context: &Context) -> Result<Vec<Suggestion>, Error> {
     let mut pipeline = feedline_schemas::config::load("p", "[pipeline]\nname = \"p\"\n", &[])

@@ -7,7 +7,7 @@ use feedline_schemas::{
 use std::sync::Mutex;
 
 use super::{rounds::ingest_once, *};
-use crate::http::testing::{self, Scripted, Step, answer, ok};
+use crate::testing::{self, Scripted, Step, answer, ok};
 
 /// Version and records of each page; every page of a version has the same tag.
 type Pages = Arc<Mutex<Vec<(u32, Vec<u32>)>>>;

@@ -6,8 +6,8 @@ use feedline_schemas::config::{AuthConfig, Bounded, PaginationKind};
 
 use super::*;
 use crate::{
-    http::testing::{self, Scripted, Step, answer, ok, traced},
     raw::Tape,
+    testing::{self, Scripted, Step, answer, ok, traced},
 };
 
 const LAST: &str = r#"{"items": [{"i": 1}]}"#;

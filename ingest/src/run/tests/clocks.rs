@@ -9,7 +9,7 @@ use feedline_schemas::config::{IncrementalConfig, PaginationKind, SlicesConfig, 
 use feedline_storage::clock::Clock;
 
 use super::{slices::param, *};
-use crate::http::testing::{self, Scripted, Step, answer};
+use crate::testing::{self, Scripted, Step, answer};
 
 pub(super) const DAY: u64 = 86_400;
 /// 2026-11-22T10:00:00Z.

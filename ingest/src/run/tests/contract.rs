@@ -32,7 +32,7 @@ use feedline_schemas::{
 use tokio::time::Instant;
 
 use super::{slices::check_kills, *};
-use crate::http::testing::{self, Served};
+use crate::testing::{self, Served};
 
 /// Type of a source, and the ending of its path.
 const SOURCES: [(&str, &str); 4] = [

@@ -11,9 +11,9 @@ use url::Url;
 
 use super::{rounds::ingest_once, *};
 use crate::{
-    http::testing::{self, Scripted, Step, answer, ok, raw},
     run::{IngestEnd, ingest_all},
     standing::standing,
+    testing::{self, Scripted, Step, answer, ok, raw},
 };
 
 fn param(head: &str, name: &str) -> Option<u64> {

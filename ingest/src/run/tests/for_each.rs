@@ -11,7 +11,7 @@ use super::{
     slices::{Api, check_kills, ingest_once, landed_numbers, param},
     *,
 };
-use crate::http::testing::{self, Scripted, answer, ok};
+use crate::testing::{self, Scripted, answer, ok};
 
 fn each(param: &str, values: &[&str]) -> ForEachConfig {
     ForEachConfig {

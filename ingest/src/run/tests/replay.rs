@@ -7,9 +7,9 @@ use super::{
     *,
 };
 use crate::{
-    http::testing::{self, Scripted as Server, answer, ok},
     raw::Tape,
     run::replay::replay,
+    testing::{self, Scripted as Server, answer, ok},
 };
 
 /// A store with another URL than [`Store::memory`].

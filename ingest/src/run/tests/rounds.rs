@@ -7,7 +7,7 @@ use feedline_schemas::config::{IncrementalConfig, PaginationKind};
 use url::Url;
 
 use super::*;
-use crate::http::testing::{self, Scripted, Step, answer, ok};
+use crate::testing::{self, Scripted, Step, answer, ok};
 
 /// Records of an API: id, time of change and value.
 pub(super) type Rows = Arc<Mutex<Vec<(u64, i64, u64)>>>;

@@ -6,7 +6,7 @@ use feedline_schemas::config::{Bounded, PaginationKind, SlicesConfig, UpperEnd};
 use url::Url;
 
 use super::*;
-use crate::http::testing::{self, Scripted, Step, ok};
+use crate::testing::{self, Scripted, Step, ok};
 
 /// Records of an API: number and time.
 type Rows = Arc<Mutex<Vec<(i64, i64)>>>;

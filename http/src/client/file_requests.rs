@@ -1,0 +1,149 @@
+//! Requests of a `files` source over http: they take turns at their host with those of other sources, wait as long as it asks
+//! for, and are repeated as `retry` says.
+
+use std::{
+    fmt,
+    sync::{
+        Mutex, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+use async_trait::async_trait;
+use feedline_schemas::config::SourceConfig;
+use reqwest::{StatusCode, header::HeaderMap};
+use url::{Origin, Url};
+
+use super::Http;
+use crate::{
+    classification::{ANSWERED, is_transient, is_used_up, terminal, transient},
+    context::RequestContext,
+    error::Error,
+    hosts::Speculation,
+    http_cause::HttpCause,
+    request_policy::{RequestPolicy, SendOnce, Sent},
+    retry::{
+        Retry,
+        failed_try::{Again, Failure, TriedError},
+    },
+};
+
+/// Requests of a source at a time.
+const CONCURRENCY: usize = 4;
+
+/// Policy of the requests of one source, whose errors are `E`.
+pub struct FileRequests<E> {
+    http: Http,
+    retry: Retry,
+    /// Requests so far, the tries of one counted once.
+    sent: AtomicU64,
+    retries: AtomicU64,
+    /// Error of the last request that was given up.
+    failed: Mutex<Option<E>>,
+}
+
+impl<E> fmt::Debug for FileRequests<E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("FileRequests").finish_non_exhaustive()
+    }
+}
+
+impl<E: TriedError> FileRequests<E> {
+    /// The policy of `config`, whose files are below `base`.
+    ///
+    /// # Errors
+    /// [`Error::Config`] for a header that cannot be sent, or a secret that cannot be found.
+    pub fn new(base: &Url, config: &SourceConfig, context: &RequestContext) -> Result<Self, Error> {
+        let http = Http::new(base, &config.headers, &config.retry, context)?;
+        Ok(Self {
+            // Redirects are judged by the store, which follows them.
+            http: http.with_limits(config, CONCURRENCY).trusting(),
+            retry: Retry::new(config.name.as_str(), &config.retry, context),
+            sent: AtomicU64::new(0),
+            retries: AtomicU64::new(0),
+            failed: Mutex::new(None),
+        })
+    }
+
+    /// Origin of the source, and the headers of requests to it.
+    #[must_use]
+    pub fn headers(&self) -> (Origin, HeaderMap) {
+        (self.http.origin.clone(), self.http.headers.clone())
+    }
+
+    /// Tries beyond the first of all requests.
+    #[must_use]
+    pub fn retries(&self) -> u64 {
+        self.retries.load(Ordering::Relaxed)
+    }
+
+    /// Returns the error of the last request that was given up, once.
+    pub fn take_failure(&self) -> Option<E> {
+        let mut failed = self.failed.lock().unwrap_or_else(PoisonError::into_inner);
+        failed.take()
+    }
+
+    /// One try.
+    async fn attempt(&self, url: &Url, once: &SendOnce<'_>) -> Result<(), Failure> {
+        let (_slot, mut turn) = self.http.turn(url, &Speculation::default()).await?;
+        let outcome = match once().await {
+            Sent::Response { status, headers } => {
+                self.http.meter.asked(Some(status));
+                let status = StatusCode::from_u16(status).unwrap_or(StatusCode::OK);
+                turn.answered(status, self.http.transport.quota(&headers));
+                self.http.judge(url, status, &headers)
+            }
+            Sent::Failed {
+                reason,
+                is_transient,
+            } => {
+                self.http.meter.asked(None);
+                let advice = "check the source's `url`, and that its host is up";
+                Err(match is_transient {
+                    true => transient(url, reason),
+                    false => terminal(url, reason, advice),
+                })
+            }
+        };
+        turn.settle(outcome)
+    }
+}
+
+impl Http {
+    /// Judges the head of a response whose body another client reads: a failure is one that may be gone at the next try.
+    fn judge(&self, url: &Url, status: StatusCode, headers: &HeaderMap) -> Result<(), Failure> {
+        let quota = self.transport.quota(headers);
+        if !(is_transient(status) || is_used_up(status, quota)) {
+            return Ok(());
+        }
+        let unasked = match status {
+            StatusCode::TOO_MANY_REQUESTS => Again::Unprocessed,
+            _ => Again::Backoff,
+        };
+        let asked = self.transport.asked_wait(status, headers, quota);
+        Err(Failure {
+            again: asked.map_or(unasked, Again::After),
+            ..transient(url, format!("{ANSWERED} {status}"))
+                .caused_by(HttpCause::Status(status.as_u16()))
+        })
+    }
+}
+
+#[async_trait]
+impl<E: TriedError + Send + Sync> RequestPolicy for FileRequests<E> {
+    async fn send(&self, url: &Url, once: &SendOnce<'_>) -> Result<(), String> {
+        let mut retry = self.retry.beside(self.sent.fetch_add(1, Ordering::Relaxed));
+        let sent = retry.run(|| async {
+            let tried = self.attempt(url, once).await;
+            tried.map_err(Failure::into_error_of::<E>)
+        });
+        let sent = sent.await;
+        self.retries.fetch_add(retry.retries(), Ordering::Relaxed);
+        sent.map_err(|error| {
+            let reason = error.to_string();
+            let mut failed = self.failed.lock().unwrap_or_else(PoisonError::into_inner);
+            *failed = Some(error);
+            reason
+        })
+    }
+}

@@ -1,0 +1,88 @@
+//! Rules for the requests of a store over http, kept by its caller.
+
+use std::fmt::Debug;
+
+use async_trait::async_trait;
+use futures::future::BoxFuture;
+use object_store::client::{HttpError, HttpErrorKind, HttpResponse};
+use reqwest::header::HeaderMap;
+use url::Url;
+
+/// Sends one request, as often as it is called.
+pub type SendOnce<'s> = dyn Fn() -> BoxFuture<'s, Sent> + Send + Sync + 's;
+
+/// Head of a response, or the failure of a request.
+#[derive(Clone, Debug)]
+pub enum Sent {
+    /// A response.
+    Response {
+        /// Its status.
+        status: u16,
+        /// Its headers.
+        headers: HeaderMap,
+    },
+    /// No response.
+    Failed {
+        /// Reason.
+        reason: String,
+        /// True if another try could succeed.
+        is_transient: bool,
+    },
+}
+
+/// Rates, waits and retries of requests that share hosts with other requests.
+///
+/// ```
+/// use async_trait::async_trait;
+/// use feedline_http::{RequestPolicy, SendOnce, Sent};
+/// use url::Url;
+///
+/// /// Sends every request twice if the first has no response.
+/// #[derive(Debug)]
+/// struct Twice;
+///
+/// #[async_trait]
+/// impl RequestPolicy for Twice {
+///     async fn send(&self, _: &Url, once: &SendOnce<'_>) -> Result<(), String> {
+///         for _ in 0..2 {
+///             match once().await {
+///                 Sent::Response { .. } => return Ok(()),
+///                 Sent::Failed { .. } => {}
+///             }
+///         }
+///         Err("it failed twice".to_owned())
+///     }
+/// }
+/// ```
+#[async_trait]
+pub trait RequestPolicy: Debug + Send + Sync {
+    /// Sends a request to `url`: waits until it may be sent, calls `once`, and calls it again as often as the
+    /// policy retries. The last response is the store's.
+    ///
+    /// # Errors
+    /// The reason and remedy. The store does not retry then.
+    async fn send(&self, url: &Url, once: &SendOnce<'_>) -> Result<(), String>;
+}
+
+impl Sent {
+    /// The head of an outcome.
+    pub(crate) fn of(outcome: &Result<HttpResponse, HttpError>, is_refused: bool) -> Self {
+        match outcome {
+            Ok(response) => Self::Response {
+                status: response.status().as_u16(),
+                headers: response.headers().clone(),
+            },
+            Err(error) => Self::Failed {
+                reason: innermost(error),
+                is_transient: !is_refused && error.kind() != HttpErrorKind::Decode,
+            },
+        }
+    }
+}
+
+/// Innermost cause, which names the problem. None shows the URL.
+fn innermost(error: &HttpError) -> String {
+    let first: &dyn std::error::Error = error;
+    let causes = std::iter::successors(Some(first), |error| error.source());
+    causes.last().map(ToString::to_string).unwrap_or_default()
+}

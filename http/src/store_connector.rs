@@ -1,0 +1,330 @@
+//! Connections of stores of files over http and https: headers, timeouts, and allowed redirects.
+//!
+//! A proxy from the environment is used for a store's own host. It resolves names itself, so a host
+//! that comes from data is requested without it, unless the proxy is trusted. Redirects are
+//! followed here and not by the library, which names the previous URL in `Referer` and follows
+//! every response. The host of a store's own URL may have any address. Another host must have a
+//! public address, checked at connection time, or be named in the options. Writes are not
+//! redirected.
+
+use std::{
+    error::Error as StdError,
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use async_trait::async_trait;
+use futures::FutureExt as _;
+use object_store::{
+    ClientOptions,
+    client::{
+        HttpClient, HttpConnector, HttpError, HttpErrorKind, HttpRequest, HttpResponse, HttpService,
+    },
+};
+use reqwest::{Client, ClientBuilder, header::HeaderMap, redirect::Policy};
+use tokio::sync::OnceCell;
+use url::{Origin, Url};
+
+use crate::{
+    guard::{Guard, REFUSED, Verdict, system},
+    location::{MAX_REDIRECTS, is_loopback, redacted_location, redirected},
+    request_policy::{RequestPolicy, Sent},
+    tls::Tls,
+};
+
+/// User agent with a contact URL.
+pub const USER_AGENT: &str = concat!(
+    "feedline/",
+    env!("CARGO_PKG_VERSION"),
+    " (+",
+    env!("CARGO_PKG_REPOSITORY"),
+    ")"
+);
+
+/// Headers that are sent to the origin of the first URL only.
+const OWN_HEADERS: [&str; 3] = ["authorization", "proxy-authorization", "cookie"];
+
+/// Options of requests for files over http and https.
+///
+/// ```
+/// use std::{sync::atomic::Ordering, time::Duration};
+///
+/// use feedline_http::WebOptions;
+///
+/// let web = WebOptions {
+///     private_hosts: vec!["files.internal".to_owned()],
+///     total_timeout: Duration::from_secs(60),
+///     ..WebOptions::default()
+/// };
+/// let of_one_store = web.clone();
+/// web.requests.fetch_add(1, Ordering::Relaxed);
+/// assert_eq!(of_one_store.requests.load(Ordering::Relaxed), 1);
+/// ```
+#[derive(Clone, Debug)]
+pub struct WebOptions {
+    /// Hosts, by name or address, that redirects may lead to although their address is not public.
+    pub private_hosts: Vec<String>,
+    /// Follows redirects to other hosts through the proxy from the environment, which then resolves
+    /// their names for us.
+    pub trust_proxy: bool,
+    /// Certificates beside those of the system.
+    pub tls: Tls,
+    /// Time to connect.
+    pub connect_timeout: Duration,
+    /// Longest silence while reading. It does not apply to
+    /// reads that are tried once.
+    pub read_timeout: Duration,
+    /// Maximum time of one request. It does not apply to
+    /// reads that are tried once.
+    pub total_timeout: Duration,
+    /// Number of sent requests, including each redirect and each retry. Clones share the count.
+    pub requests: Arc<AtomicU64>,
+    /// Headers of each request to an origin, wherever the store is.
+    pub headers: Option<(Origin, HeaderMap)>,
+    /// Rates, waits and retries. Default: requests are sent at once, and repeated as the client does.
+    /// It does not apply to reads that are tried once.
+    pub policy: Option<Arc<dyn RequestPolicy>>,
+}
+
+impl Default for WebOptions {
+    fn default() -> Self {
+        Self {
+            private_hosts: Vec::new(),
+            trust_proxy: false,
+            tls: Tls::default(),
+            connect_timeout: Duration::from_secs(10),
+            read_timeout: Duration::from_secs(30),
+            total_timeout: Duration::from_secs(300),
+            requests: Arc::default(),
+            headers: None,
+            policy: None,
+        }
+    }
+}
+
+/// Reason why a request was not sent, or its redirect not followed. A retry would not help.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+struct Refused(String);
+
+fn refused(reason: impl Into<String>) -> HttpError {
+    HttpError::new(HttpErrorKind::Unknown, Refused(reason.into()))
+}
+
+/// Returns the reason of a refusal, if `error` comes from one.
+#[must_use]
+pub fn refusal(error: &(dyn StdError + 'static)) -> Option<String> {
+    let mut causes = std::iter::successors(Some(error), |&error| error.source());
+    causes.find_map(|error| error.downcast_ref::<Refused>().map(ToString::to_string))
+}
+
+/// Makes the clients of a store at `home`.
+#[derive(Debug)]
+pub struct StoreConnector {
+    home: Url,
+    options: WebOptions,
+    /// True if callers have deadlines of their own.
+    has_deadline: bool,
+}
+
+impl StoreConnector {
+    /// Connects to `home` by `options`. If it `has_deadline`, the caller bounds the time of each
+    /// request, and repeats it.
+    #[must_use]
+    pub fn new(home: &Url, options: &WebOptions, has_deadline: bool) -> Self {
+        Self {
+            home: home.clone(),
+            options: options.clone(),
+            has_deadline,
+        }
+    }
+}
+
+impl HttpConnector for StoreConnector {
+    fn connect(&self, _: &ClientOptions) -> object_store::Result<HttpClient> {
+        let Self { home, options, .. } = self;
+        let mut guard = Guard::default();
+        guard.configure(home);
+        guard.let_in(&options.private_hosts);
+        let own = options.tls.add_to(client(options, self.has_deadline), true);
+        let own = if is_loopback(home) {
+            own.no_proxy()
+        } else {
+            own
+        };
+        let own = own.build().map_err(|e| object_store::Error::Generic {
+            store: "HTTP",
+            source: Box::new(e),
+        })?;
+        Ok(HttpClient::new(Asking {
+            own: HttpClient::new(own),
+            others: OnceCell::new(),
+            guard,
+            options: options.clone(),
+            has_deadline: self.has_deadline,
+        }))
+    }
+}
+
+fn client(options: &WebOptions, has_deadline: bool) -> ClientBuilder {
+    // Sizes and ranges refer to the stored bytes, and many connections are better than shared ones.
+    let client = Client::builder()
+        .user_agent(USER_AGENT)
+        .redirect(Policy::none())
+        .referer(false)
+        .no_gzip()
+        .no_brotli()
+        .no_zstd()
+        .no_deflate()
+        .http1_only()
+        .connect_timeout(options.connect_timeout);
+    if has_deadline {
+        return client;
+    }
+    client
+        .read_timeout(options.read_timeout)
+        .timeout(options.total_timeout)
+}
+
+#[derive(Debug)]
+struct Asking {
+    /// Client for the store's own host.
+    own: HttpClient,
+    /// Client for hosts of redirects: their names must resolve to public addresses.
+    others: OnceCell<HttpClient>,
+    guard: Guard,
+    options: WebOptions,
+    has_deadline: bool,
+}
+
+#[async_trait]
+impl HttpService for Asking {
+    async fn call(&self, request: HttpRequest) -> Result<HttpResponse, HttpError> {
+        let first = Url::parse(&request.uri().to_string()).map_err(|e| refused(e.to_string()))?;
+        let is_read = matches!(request.method().as_str(), "GET" | "HEAD" | "PROPFIND");
+        let mut at = first.clone();
+        for _ in 0..=MAX_REDIRECTS {
+            let answer = self.ask(&first, &at, request.clone()).await?;
+            let location = answer.headers().get("location");
+            let location = location.and_then(|value| value.to_str().ok());
+            let next = if is_read {
+                redirected(&at, answer.status().as_u16(), location)
+            } else {
+                Ok(None)
+            };
+            match next {
+                Ok(None) => return Ok(answer),
+                Ok(Some(next)) => at = next,
+                Err(reason) => return Err(refused(format!("{reason}; give the final URL"))),
+            }
+        }
+        Err(refused(format!(
+            "it redirects more than {MAX_REDIRECTS} times, lastly to `{}`; give the final URL",
+            redacted_location(at.as_str())
+        )))
+    }
+}
+
+impl Asking {
+    /// Sends `request` to `at`.
+    async fn ask(
+        &self,
+        first: &Url,
+        at: &Url,
+        mut request: HttpRequest,
+    ) -> Result<HttpResponse, HttpError> {
+        let elsewhere = || {
+            refused(format!(
+                "it redirects to `{}`, and {REFUSED}; give the final URL, or name that host in the source's `private_hosts` if data may lead to it",
+                redacted_location(at.as_str())
+            ))
+        };
+        *request.uri_mut() = at
+            .as_str()
+            .parse()
+            .map_err(|_| refused("it redirects to no readable place; give the final URL"))?;
+        if at.origin() != first.origin() {
+            for name in OWN_HEADERS {
+                request.headers_mut().remove(name);
+            }
+        }
+        let own = self.options.headers.as_ref();
+        if let Some((_, headers)) = own.filter(|(origin, _)| *origin == at.origin()) {
+            request.headers_mut().extend(headers.clone());
+        }
+        let client = match self.guard.judge(at) {
+            Verdict::Configured => &self.own,
+            Verdict::Resolve => self.others.get_or_try_init(|| self.guarded()).await?,
+            Verdict::Refuse => return Err(elsewhere()),
+        };
+        match self.send(client, at, request).await {
+            Err(error) if is_refused(&error) => Err(elsewhere()),
+            answer => answer,
+        }
+    }
+
+    /// Sends `request` by the rules of the caller, where there are some.
+    async fn send(
+        &self,
+        client: &HttpClient,
+        at: &Url,
+        request: HttpRequest,
+    ) -> Result<HttpResponse, HttpError> {
+        let requests = &self.options.requests;
+        let once = || async {
+            let answer = client.execute(request.clone()).await;
+            if !answer.as_ref().is_err_and(is_refused) {
+                requests.fetch_add(1, Ordering::Relaxed);
+            }
+            answer
+        };
+        let policy = self.options.policy.as_ref().filter(|_| !self.has_deadline);
+        let Some(policy) = policy else {
+            return once().await;
+        };
+        let last = Mutex::new(None);
+        let send = || {
+            let sending = async {
+                let answer = once().await;
+                let sent = Sent::of(&answer, answer.as_ref().is_err_and(is_refused));
+                *last.lock().unwrap_or_else(PoisonError::into_inner) = Some(answer);
+                sent
+            };
+            sending.boxed()
+        };
+        let sent = policy.send(at, &send).await;
+        let last = last.into_inner().unwrap_or_else(PoisonError::into_inner);
+        match (sent, last) {
+            // Its own message says where it led to.
+            (_, Some(Err(error))) if is_refused(&error) => Err(error),
+            (Err(reason), _) => Err(refused(reason)),
+            (Ok(()), Some(answer)) => answer,
+            (Ok(()), None) => Err(refused("no request was sent")),
+        }
+    }
+
+    async fn guarded(&self) -> Result<HttpClient, HttpError> {
+        let resolver = Arc::new(self.guard.resolver(&system()));
+        let client = client(&self.options, self.has_deadline).dns_resolver(resolver);
+        let client = self.options.tls.add_to(client, false);
+        // A proxy would resolve the name itself, and connect to any address it finds.
+        let client = if self.options.trust_proxy {
+            client
+        } else {
+            client.no_proxy()
+        };
+        let client = client.build();
+        client
+            .map(HttpClient::new)
+            .map_err(|e| HttpError::new(HttpErrorKind::Unknown, e))
+    }
+}
+
+/// Returns true if the [`Resolver`](crate::Resolver) refused.
+fn is_refused(error: &HttpError) -> bool {
+    let mut causes = std::iter::successors(Some(error as &dyn StdError), |&error| error.source());
+    causes.any(|error| error.to_string() == REFUSED)
+}

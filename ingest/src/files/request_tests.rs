@@ -1,0 +1,127 @@
+//! Requests of files, beside the promises that `run::tests::contract` holds every source to.
+
+use std::{
+    collections::HashSet,
+    sync::{Arc, Mutex},
+};
+
+use axum::{
+    Router,
+    extract::State,
+    http::{HeaderMap, Method, StatusCode, Uri},
+    response::{IntoResponse, Response},
+};
+use feedline_schemas::{config::load, report::IngestReport};
+use feedline_storage::Store;
+
+use crate::{
+    context::Context,
+    error::Error,
+    run::ingest,
+    testing::{Served, context},
+};
+
+/// A request that a server has received.
+#[derive(Clone, Debug)]
+struct Received {
+    method: Method,
+    token: Option<String>,
+}
+
+type Seen = Mutex<Vec<Received>>;
+
+/// A server whose paths select the response.
+type Server = Served<Seen>;
+
+async fn serve() -> Server {
+    Served::start(Router::new().fallback(respond)).await
+}
+
+fn received(server: &Server) -> Vec<Received> {
+    server.seen.lock().unwrap().clone()
+}
+
+const ROWS: &str = "a,b\n1,2\n3,4\n";
+
+async fn respond(
+    State(seen): State<Arc<Seen>>,
+    method: Method,
+    uri: Uri,
+    headers: HeaderMap,
+) -> Response {
+    let path = uri.path().to_owned();
+    let token = headers.get("x-token");
+    let token = token.map(|value| value.to_str().unwrap().to_owned());
+    seen.lock().unwrap().push(Received { method, token });
+    let kind = path.trim_start_matches('/').split(['-', '.']).next();
+    match kind.unwrap() {
+        "missing" => StatusCode::NOT_FOUND.into_response(),
+        "secret" if !headers.contains_key("x-token") => StatusCode::UNAUTHORIZED.into_response(),
+        "moved" => {
+            let to = uri.path().trim_start_matches("/moved-").replace("..", ":");
+            (
+                StatusCode::FOUND,
+                [("location", format!("http://{to}/secret.csv"))],
+                "",
+            )
+                .into_response()
+        }
+        _ => ROWS.into_response(),
+    }
+}
+
+/// The text of a source of one file.
+fn source(url: &str, more: &str) -> String {
+    format!(
+        "[[source]]\nname = \"s\"\ntype = \"files\"\nurl = \"{url}\"\n\
+         retry = {{ base_ms = 1, cap_ms = 2, max_tries = 3 }}\n{more}\n"
+    )
+}
+
+async fn bring_one(server: &Server, file: &str, more: &str) -> Result<IngestReport, Error> {
+    let source = source(&format!("{}/{file}", server.url), more);
+    let text = format!("[pipeline]\nname = \"p\"\n{source}");
+    let context = Context {
+        root: Store::memory(),
+        ..context()
+    };
+    ingest(&load("p.toml", &text, &[]).unwrap().config, None, &context).await
+}
+
+#[tokio::test]
+async fn a_missing_file_is_not_asked_for_again() {
+    let server = serve().await;
+    let error = bring_one(&server, "missing.csv", "")
+        .await
+        .unwrap_err()
+        .to_string();
+    assert!(error.contains("missing.csv"), "{error}");
+    // As a file, and as a folder.
+    let methods: Vec<Method> = received(&server).iter().map(|r| r.method.clone()).collect();
+    let kinds: HashSet<&Method> = methods.iter().collect();
+    assert_eq!(methods.len(), kinds.len(), "{methods:?}");
+}
+
+#[tokio::test]
+async fn headers_go_to_the_host_of_the_url_and_nowhere_else() {
+    let server = serve().await;
+    let other = serve().await;
+    let headers = "headers = { x-token = { env = \"T\" } }";
+    let report = bring_one(&server, "secret.csv", headers).await.unwrap();
+    assert_eq!(report.rows, 2);
+    for received in received(&server) {
+        assert_eq!(received.token.as_deref(), Some("secret-T"), "{received:?}");
+    }
+    let error = bring_one(&server, "secret.csv", "")
+        .await
+        .unwrap_err()
+        .to_string();
+    assert!(error.contains("was refused"), "{error}");
+    // A redirect to another host, which does not see the token.
+    let to = other.url.trim_start_matches("http://").replace(':', "..");
+    let more = format!("{headers}\nprivate_hosts = [\"127.0.0.1\"]\nformat = \"csv\"");
+    let error = bring_one(&server, &format!("moved-{to}"), &more).await;
+    let received = received(&other);
+    assert!(error.is_err() && !received.is_empty(), "{error:?}");
+    assert!(received.iter().all(|r| r.token.is_none()), "{received:?}");
+}
