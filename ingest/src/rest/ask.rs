@@ -156,7 +156,9 @@ async fn first_answer(config: &SourceConfig, context: &Context) -> Result<Sugges
         Err(unusable) => Err(Error::Body {
             url: redacted(&url),
             reason: match unusable {
-                Unusable::Wrong(reason) | Unusable::Unfit(reason) => reason,
+                Unusable::Wrong(reason) | Unusable::NotJson(reason) | Unusable::Unfit(reason) => {
+                    reason
+                }
                 Unusable::Error(text)
                 | Unusable::Suspect(_, text)
                 | Unusable::Query(QueryErrors { text, .. }) => format!(

@@ -21,7 +21,7 @@ use url::Url;
 
 use super::{
     answers::{Answered, Origin},
-    layout::{Body, Layout, NOT_JSON, Unusable},
+    layout::{Body, Layout, Unusable},
 };
 use crate::{
     blocking::computing,
@@ -214,13 +214,13 @@ impl Fetcher {
         let (http, wrong) = (&self.http, |reason| self.wrong(url, reason));
         match unusable {
             // A retry would get the same table.
-            Unusable::Wrong(reason) if is_other_table(&reason, kind) => Failure {
+            Unusable::NotJson(reason) if is_csv(kind) => Failure {
                 again: Again::Never,
                 ..wrong(format!(
                     "{reason}, but a table (`Content-Type: {kind}`): set the source's `response.format = \"csv\"`"
                 ))
             },
-            Unusable::Wrong(reason) => wrong(reason),
+            Unusable::Wrong(reason) | Unusable::NotJson(reason) => wrong(reason),
             Unusable::Unfit(reason) => Failure {
                 again: Again::Never,
                 ..wrong(reason)
@@ -278,10 +278,8 @@ impl Fetcher {
     }
 }
 
-/// Returns true for a table in the place of a document of JSON.
-fn is_other_table(reason: &str, content_type: &str) -> bool {
-    let is_csv = file_format::of_media_type(content_type) == Some(FileFormat::Csv);
-    is_csv && reason.starts_with(NOT_JSON)
+fn is_csv(content_type: &str) -> bool {
+    file_format::of_media_type(content_type) == Some(FileFormat::Csv)
 }
 
 /// The failure of a request, which is not retried if the server may have processed a request that

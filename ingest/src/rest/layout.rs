@@ -67,7 +67,9 @@ pub(super) struct Body {
 pub(super) enum Unusable {
     /// It does not match the configuration. Nothing of it is quoted: it may echo a secret.
     Wrong(String),
-    /// The same, and a retry would not change it.
+    /// It is no document of JSON. Nothing of it is quoted.
+    NotJson(String),
+    /// It does not match the configuration, and a retry would not change it.
     Unfit(String),
     /// It is an error with this text, which may contain secrets.
     Error(String),
@@ -261,7 +263,7 @@ impl Layout {
     }
 
     fn tree(&self, body: &[u8]) -> Result<Body, Unusable> {
-        let document = document(body, self.response.bounds()).map_err(Unusable::Wrong)?;
+        let document = document(body, self.response.bounds()).map_err(Unusable::NotJson)?;
         self.document(document, ResponseFormat::Json)
     }
 
@@ -463,16 +465,13 @@ impl Layout {
     }
 }
 
-/// Beginning of the reason why a body is no document of JSON.
-pub(super) const NOT_JSON: &str = "it is not valid JSON";
-
 /// Parses `body` as a document.
 ///
 /// # Errors
 /// The reason why it is invalid. Nothing of the body is quoted.
 pub(super) fn document(body: &[u8], bounds: &JsonConfig) -> Result<Value, String> {
     Value::parse_within(body, bounds, 0)
-        .map_err(|reason| format!("{NOT_JSON}: {reason}{}", markup::kind_of(body)))
+        .map_err(|reason| format!("it is not valid JSON: {reason}{}", markup::kind_of(body)))
 }
 
 /// Key of the record in an edge of a GraphQL connection.
