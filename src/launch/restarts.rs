@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use xxhash_rust::xxh3::xxh3_64_with_seed;
+use feedline_http::backoff::{Jitter, doubled_ms};
 
 /// Longest wait before the first restart, in ms; it doubles with each.
 const BASE_MS: u64 = 1_000;
@@ -19,8 +19,7 @@ pub(super) struct Restarts {
     saved: u64,
     /// Step and way of the last failure.
     last: Option<(u64, String)>,
-    seed: u64,
-    waits: u64,
+    jitter: Jitter,
 }
 
 impl Restarts {
@@ -31,8 +30,7 @@ impl Restarts {
             used: 0,
             saved: 0,
             last: None,
-            seed,
-            waits: 0,
+            jitter: Jitter::new(seed),
         }
     }
 
@@ -42,8 +40,7 @@ impl Restarts {
     }
 
     /// Returns the wait before the next restart, after a failure at `step` of this kind (`way`),
-    /// with `saved` steps in the newest checkpoint. "Full jitter": a random time up to a bound that
-    /// doubles (M. Brooker, "Exponential Backoff And Jitter", AWS Architecture Blog, 2015).
+    /// with `saved` steps in the newest checkpoint: a random time up to a bound that doubles.
     ///
     /// # Errors
     /// The reason for no further restart.
@@ -66,18 +63,11 @@ impl Restarts {
                 ),
             });
         }
-        let doubled = BASE_MS.saturating_mul(1 << self.used.min(32));
+        let times = u32::try_from(self.used).unwrap_or(u32::MAX);
+        let longest = doubled_ms(BASE_MS, times, CAP_MS);
         self.used += 1;
         self.last = Some(now);
-        Ok(Duration::from_millis(self.up_to(doubled.min(CAP_MS))))
-    }
-
-    /// A number from `0..=longest`; the n-th is a hash of n.
-    fn up_to(&mut self, longest: u64) -> u64 {
-        self.waits += 1;
-        let hash = xxh3_64_with_seed(&self.waits.to_le_bytes(), self.seed);
-        let scaled = (u128::from(hash) * (u128::from(longest) + 1)) >> 64;
-        u64::try_from(scaled).unwrap_or(longest)
+        Ok(Duration::from_millis(self.jitter.up_to(longest)))
     }
 }
 
