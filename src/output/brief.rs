@@ -80,8 +80,10 @@ fn arrange(text: &str, next: Option<&str>, verbose: bool, out: &mut String) -> f
     if !verbose && results.len() + other > MAX_LINES {
         let beside = warnings.len().min(MIN_WARNINGS) + 3;
         let reasons = top_reasons(&results, MAX_LINES.saturating_sub(beside));
+        let mut index = 0..;
         results.retain(|text| {
-            is_kept(text) || reasons.contains(text) || left_out.add(1, name_of(text).1)
+            let is_reason = index.next().is_some_and(|index| reasons.contains(&index));
+            is_kept(text) || is_reason || left_out.add(1, name_of(text).1)
         });
         let room = (MAX_LINES - 1).saturating_sub(other).max(MAX_LINES / 2);
         left_out.add(fold(&mut results, room), "complete sources");
@@ -171,34 +173,40 @@ fn is_kept(text: &str) -> bool {
     }
 }
 
-/// Lines of the reasons with the most rows, as many as fit into `room` beside the lines that are kept,
-/// and at least one.
-fn top_reasons<'t>(results: &[&'t str], room: usize) -> Vec<&'t str> {
+/// Indexes of the lines of the reasons with the most rows, as many as fit into `room` beside the lines
+/// that are kept, and at least one.
+fn top_reasons(results: &[&str], room: usize) -> Vec<usize> {
     let kept = results.iter().filter(|text| is_kept(text)).count();
-    let rows = |text: &str| -> u64 {
-        let count = text
-            .trim_start()
-            .trim_start_matches(|c: char| !c.is_ascii_digit());
-        let digits = count.split(' ').next().unwrap_or_default();
-        digits
-            .replace(|c: char| !c.is_ascii_digit(), "")
-            .parse()
-            .unwrap_or(0)
-    };
-    let is_reason = |text: &&&str| matches!(name_of(text), (4, name) if REASONS.contains(&name));
-    let mut reasons: Vec<&str> = results.iter().filter(is_reason).copied().collect();
-    reasons.sort_by_key(|text| Reverse(rows(text)));
+    let lines = results.iter().enumerate();
+    let reasons = lines.filter_map(|(index, text)| match name_of(text) {
+        (4, name) if REASONS.contains(&name) => Some((Reverse(rows_of(text)), index)),
+        _ => None,
+    });
+    let mut reasons: Vec<(Reverse<u64>, usize)> = reasons.collect();
+    reasons.sort_unstable();
     reasons.truncate(room.saturating_sub(kept).clamp(1, MAX_REASONS));
-    reasons
+    reasons.into_iter().map(|(_, index)| index).collect()
 }
 
-/// Leaves out complete sources until `room` lines remain; returns how many.
+/// The number behind the name of a line.
+fn rows_of(text: &str) -> u64 {
+    let mut words = text.split_whitespace();
+    let count = words.find(|word| word.starts_with(|c: char| c.is_ascii_digit()));
+    let digits = count.unwrap_or_default().replace(',', "");
+    digits.parse().unwrap_or(0)
+}
+
+/// Leaves out complete sources without details until `room` lines remain; returns how many.
 fn fold(results: &mut Vec<&str>, room: usize) -> usize {
     let too_many = results.len().saturating_sub(room);
+    let next = results.iter().skip(1);
+    let details: Vec<bool> = next.map(|text| text.starts_with("    ")).collect();
+    let mut has_details = details.into_iter();
     let mut left_out = 0;
     results.retain(|text| {
+        let is_alone = !has_details.next().unwrap_or_default();
         let is_complete = text.starts_with("  ") && text.contains(" complete: ");
-        let goes = is_complete && left_out < too_many;
+        let goes = is_complete && is_alone && left_out < too_many;
         left_out += usize::from(goes);
         !goes
     });
@@ -301,6 +309,28 @@ mod tests {
                 .collect();
             assert!(!reasons.is_empty());
             assert_eq!(reasons, expected, "{sources}: {lines:#?}");
+        }
+    }
+
+    #[test]
+    fn equal_reasons_of_many_sources_stay_below_their_sources() {
+        for (sources, expected) in [(12, 3), (40, 1)] {
+            let mut text = "ingest\n".to_owned();
+            for source in 0..sources {
+                line(&mut text, &format!("s{source}"), "complete: 7 rows landed").unwrap();
+                line(&mut text, "  coerced", "7 in `a`").unwrap();
+                line(&mut text, "  rejected", "7 type_conflict").unwrap();
+            }
+            let lines = arranged(&text, false);
+            assert!(lines.len() <= MAX_LINES + 2, "{sources}: {lines:#?}");
+            let is_reason = |line: &String| line.ends_with("7 type_conflict");
+            let shown = lines.iter().enumerate().filter(|(_, line)| is_reason(line));
+            let shown: Vec<usize> = shown.map(|(at, _)| at).collect();
+            assert_eq!(shown.len(), expected, "{sources}: {lines:#?}");
+            for (source, at) in shown.into_iter().enumerate() {
+                let above = &lines[at - 1];
+                assert!(above.starts_with(&format!("  s{source} ")), "{lines:#?}");
+            }
         }
     }
 
