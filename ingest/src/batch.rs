@@ -26,7 +26,6 @@ mod columns;
 mod deciding;
 mod file;
 mod plain;
-mod record_files;
 pub(crate) mod rejects;
 
 use std::{collections::BTreeMap, mem::take, sync::Arc};
@@ -50,8 +49,7 @@ use self::{
     deciding::Deciding,
     file::{MAX_RECORDS, Named, encode, encode_error},
     plain::Plain,
-    record_files::RecordFiles,
-    rejects::{Reject, frozen},
+    rejects::{Reject, frozen, name_places},
 };
 use crate::{
     contract::{self, Before, Contract, Reading},
@@ -59,6 +57,7 @@ use crate::{
     error::Error,
     frontier::{self, discovery::Discovery},
     infer::Types,
+    record_places::RecordPlaces,
     source::{Page, PagePart},
     validators::{self, Validator},
 };
@@ -82,7 +81,8 @@ pub(crate) struct Batch {
     /// Planned types of new columns.
     planned: Types,
     format: CellFormat,
-    files: RecordFiles,
+    /// Files and places of the records.
+    places: RecordPlaces,
 }
 
 impl Batch {
@@ -101,7 +101,12 @@ impl Batch {
     /// Sets the files that the rejects of a source at `url` name. Those of a source of one file need
     /// no name.
     pub(crate) fn set_files(&mut self, url: &str, parts: &[FilePart]) {
-        self.files = RecordFiles::of(url, parts);
+        self.places.set_files(url, parts);
+    }
+
+    /// Files and places of the records.
+    pub(crate) fn places(&self) -> &RecordPlaces {
+        &self.places
     }
 
     /// Adds warnings from reading it. Each warning replaces an earlier one with the same code.
@@ -111,7 +116,16 @@ impl Batch {
         }
     }
 
-    fn push_part(&mut self, PagePart { part, supersedes }: PagePart) {
+    /// Adds the part of a file, whose first record has the number `begin`.
+    fn push_part(&mut self, begin: u64, part: PagePart) {
+        let PagePart {
+            part,
+            supersedes,
+            place,
+        } = part;
+        if let Some(place) = place {
+            self.places.push_part(begin, part.records, place);
+        }
         if supersedes {
             self.superseded.push(part.url.clone());
         }
@@ -135,8 +149,13 @@ impl Batch {
     /// Adds a page's records.
     pub(crate) fn push(&mut self, page: Page) -> Result<Position, Error> {
         self.bytes += page.records.iter().map(Record::size).sum::<u64>();
+        let mut begin = self.len();
         self.records.extend(page.records);
-        page.parts.into_iter().for_each(|part| self.push_part(part));
+        for part in page.parts {
+            let records = part.part.records;
+            self.push_part(begin, part);
+            begin += records;
+        }
         if let Some(crawled) = page.crawled {
             self.pages += crawled.urls;
             for (reason, count) in crawled.skipped {
@@ -208,10 +227,14 @@ impl Batch {
             nulled: BTreeMap::new(),
             repaired: Decisions::new(),
         };
+        let places = &self.places;
         for (row, record) in (0_u32..).zip(self.records) {
+            let located = |error: Error| error.at(places.describe(row.into()));
             match record {
-                Record::Json(record) => deciding.json(row, &record)?,
-                Record::Value(record @ Value::Object(_)) => deciding.record(row, record)?,
+                Record::Json(record) => deciding.json(row, &record).map_err(located)?,
+                Record::Value(record @ Value::Object(_)) => {
+                    deciding.record(row, record).map_err(located)?;
+                }
                 Record::Value(other) => {
                     let record = Record::of(other, || format!("record {row} of the batch"));
                     deciding.rejects.push(Reject::new(row, record));
@@ -219,7 +242,7 @@ impl Batch {
                 bad @ Record::Bad { .. } => deciding.rejects.push(Reject::new(row, bad)),
             }
         }
-        self.files.name_in(&mut deciding.rejects);
+        name_places(&mut deciding.rejects, places);
         let children = deciding.children.close(source)?;
         let reading = deciding.contract.reading().clone();
         let closed = deciding

@@ -230,6 +230,14 @@ impl Classified for Error {
 }
 
 impl Error {
+    /// Adds the place of the record that a contract stopped a run at.
+    pub(crate) fn at(mut self, place: Option<String>) -> Self {
+        if let (Self::Frozen { detail, .. }, Some(place)) = (&mut self, place) {
+            *detail = format!("{place}: {detail}");
+        }
+        self
+    }
+
     /// Status of the response that it is about, where there was one.
     pub(crate) fn status(&self) -> Option<u16> {
         self.failed_request()?.1.status()

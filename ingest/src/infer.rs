@@ -29,15 +29,18 @@ pub(crate) use self::{
     survey::Survey,
     type_warnings::{TYPE_WARNINGS, is_about_odd_values},
 };
+use crate::record_places::RecordPlaces;
 
-/// Infers the columns of a first batch. A `sample`, if any, overrides the types of the columns that
-/// it has, and the warnings.
+/// Infers the columns of a first batch of records at `places`. A `sample`, if any, overrides the
+/// types of the columns that it has, and the warnings.
 pub(crate) fn of_first(
     records: &[Record],
+    places: &RecordPlaces,
     config: &SourceConfig,
     sample: Option<&Inferred>,
 ) -> Inferred {
     let mut survey = Survey::new(config);
+    survey.set_places(places.clone());
     records.iter().for_each(|record| survey.add(record));
     let mut found = survey.infer(config);
     if let Some(sample) = sample {
@@ -50,6 +53,7 @@ pub(crate) fn of_first(
 /// Infers the columns that are not `known` in a later batch of records with cells.
 pub(crate) fn of_new_columns(
     records: &[Record],
+    places: &RecordPlaces,
     config: &SourceConfig,
     known: &HashSet<&str>,
 ) -> Inferred {
@@ -58,6 +62,7 @@ pub(crate) fn of_new_columns(
         return Inferred::default();
     }
     let mut survey = Survey::new(config);
+    survey.set_places(places.clone());
     records.iter().for_each(|record| survey.add(record));
     survey.keep_columns(&new);
     survey.infer(config)

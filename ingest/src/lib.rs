@@ -94,6 +94,7 @@ mod plain_secrets;
 mod preview;
 mod query_files;
 mod raw;
+mod record_places;
 #[cfg(test)]
 mod recorded;
 mod repair;

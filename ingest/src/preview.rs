@@ -63,7 +63,7 @@ pub struct SourcePreview {
     /// One of them: reason, details and record.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rejected_sample: Option<String>,
-    /// Error by which the contract would stop a run in the first page.
+    /// Error that the contract would end a run with in the first page.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stop: Option<String>,
     /// Columns in the order of their first appearance.

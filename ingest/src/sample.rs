@@ -13,9 +13,18 @@ use feedline_readers::{
     file_format::{Kind, Packing},
     rows::{self, Layout},
 };
-use feedline_schemas::config::{FileFormat, SourceConfig};
+use feedline_schemas::{
+    commit::FilePart,
+    config::{FileFormat, SourceConfig},
+};
 
-use crate::{blocking::blocking, error::Error, file_list::Found, infer::Survey};
+use crate::{
+    blocking::blocking,
+    error::Error,
+    file_list::Found,
+    infer::Survey,
+    record_places::{RecordPlace, has_end_place},
+};
 
 /// Maximum bytes of sampled records.
 const BYTES: u64 = 32 << 20;
@@ -64,8 +73,13 @@ pub(crate) async fn survey(config: &SourceConfig, found: &[Found]) -> Result<Sur
         };
         let bytes = FileBytes::peek(&file.store, &file.path, &file.url).await?;
         let layout = file.layout.clone();
+        let (source, url) = (config.url.clone(), file.url.clone());
+        let begin = survey.seen();
         let used;
         (survey, used) = blocking(move || Ok(look(survey, &bytes, &layout, share))).await?;
+        let records = survey.seen() - begin;
+        let part = FilePart { url, records };
+        survey.places_mut().push_file(&source, &part);
         left.rows -= used.rows.min(left.rows);
         left.bytes -= used.bytes.min(left.bytes);
     }
@@ -84,9 +98,11 @@ fn is_table(layout: &Layout) -> bool {
 /// Samples records of one file, and returns how much it took.
 fn look(mut survey: Survey, file: &FileBytes, layout: &Layout, share: Left) -> (Survey, Left) {
     let mut used = Left { rows: 0, bytes: 0 };
+    let mut is_from_begin = true;
     let opened = match parts(file, layout, share) {
         Ok(Some(parts)) => {
             survey.leave_out();
+            is_from_begin = false;
             rows::one_pass::of_reader(Box::new(Cursor::new(parts)), layout)
         }
         Ok(None) => rows::open::open(file, None, layout, Begin::default(), 0),
@@ -96,19 +112,37 @@ fn look(mut survey: Survey, file: &FileBytes, layout: &Layout, share: Left) -> (
         survey.leave_out();
         return (survey, used);
     };
-    loop {
+    let begin = survey.seen();
+    let mut first = None;
+    // Number of records from the first one to the place at the end.
+    let steps = loop {
         match records.next() {
             Ok(Some(record)) if used.rows < share.rows && used.bytes < share.bytes => {
+                if used.rows == 0 {
+                    first = RecordPlace::parse(&records.place());
+                }
                 used.rows += 1;
                 used.bytes += record.size();
                 survey.add(&record);
             }
-            Ok(None) => break,
-            Ok(Some(_)) | Err(_) => {
+            Ok(None) if has_end_place(layout.kind) => break Some(used.rows),
+            Ok(None) => break used.rows.checked_sub(1),
+            Ok(Some(_)) => {
                 survey.leave_out();
-                break;
+                break Some(used.rows);
+            }
+            Err(_) => {
+                survey.leave_out();
+                break None;
             }
         }
+    };
+    if is_from_begin && used.rows > 0 {
+        let now = RecordPlace::parse(&records.place());
+        let is_regular = |first: &RecordPlace| steps.is_some_and(|n| first.leads_to(now, n));
+        let first = first.filter(is_regular);
+        let first = first.unwrap_or_else(|| RecordPlace::record(1));
+        survey.places_mut().push_part(begin, used.rows, first);
     }
     (survey, used)
 }

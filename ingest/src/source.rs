@@ -17,6 +17,7 @@ use crate::{
     infer::Survey,
     log_entries::Resumed,
     raw::{Kept, Tape},
+    record_places::RecordPlace,
     validators::Validator,
     warnings::WarningChange,
 };
@@ -40,6 +41,8 @@ pub(crate) struct PagePart {
     pub part: FilePart,
     /// True if all earlier landed rows of the file are superseded.
     pub supersedes: bool,
+    /// Place of its first record, if the others follow by one line each.
+    pub place: Option<RecordPlace>,
 }
 
 /// Additional results of pages, besides records.

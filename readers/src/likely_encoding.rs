@@ -5,7 +5,7 @@ use encoding_rs::{Encoding, UTF_8, UTF_16BE, UTF_16LE};
 
 use crate::{notices::Notices, value::shorten};
 
-/// Fraction of lines that are no UTF-8, of 1 in this number, from which a file is no UTF-8.
+/// A file is no UTF-8 if at least one of so many lines is none.
 const FOREIGN_LINES: usize = 20;
 
 /// Fewest characters of UTF-8 that show it beside an encoding of several bytes a character, where a

@@ -1,6 +1,6 @@
 //! Rejected records, and the columns of their file besides the system ones.
 
-use crate::{contract::Rejection, error::Error};
+use crate::{contract::Rejection, error::Error, record_places::RecordPlaces};
 use feedline_readers::{
     record::Record,
     value::{Value, one_line, shorten},
@@ -23,6 +23,8 @@ pub(crate) struct Reject {
     pub(super) path: String,
     pub(super) detail: String,
     pub(super) raw: String,
+    /// True if the details have its place in the file.
+    has_place: bool,
 }
 
 impl Reject {
@@ -33,6 +35,7 @@ impl Reject {
             path: rejection.path,
             detail: rejection.detail,
             raw,
+            has_place: false,
         }
     }
 
@@ -48,6 +51,7 @@ impl Reject {
                 path: String::new(),
                 detail,
                 raw,
+                has_place: true,
             },
             Record::Json(_) | Record::Value(_) => {
                 let value = record.into_value().unwrap_or(Value::Null);
@@ -58,6 +62,7 @@ impl Reject {
                     path: String::new(),
                     detail,
                     raw: value.canonical(),
+                    has_place: false,
                 }
             }
         }
@@ -85,5 +90,77 @@ pub(super) fn frozen(source: &str, key: &'static str, rejection: Rejection, reco
         key,
         detail: rejection.detail,
         record: record.to_owned(),
+    }
+}
+
+/// Puts the name of the file and the place of each reject before its details.
+pub(super) fn name_places(rejects: &mut [Reject], places: &RecordPlaces) {
+    for reject in rejects {
+        let record = u64::from(reject.row);
+        if !reject.has_place
+            && let Some(place) = places.place(record)
+        {
+            reject.detail = format!("{place}: {}", reject.detail);
+        }
+        let Some(name) = places.file(record).map(|name| format!("`{name}`")) else {
+            continue;
+        };
+        if !reject.detail.contains(&name) {
+            reject.detail = format!("{name}: {}", reject.detail);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use feedline_schemas::commit::FilePart;
+
+    use super::*;
+    use crate::record_places::RecordPlace;
+
+    fn reject(row: u32, detail: &str, has_place: bool) -> Reject {
+        Reject {
+            row,
+            reason: "type_conflict",
+            path: String::new(),
+            detail: detail.into(),
+            raw: String::new(),
+            has_place,
+        }
+    }
+
+    fn part(url: &str) -> FilePart {
+        FilePart {
+            url: url.into(),
+            records: 3,
+        }
+    }
+
+    #[test]
+    fn a_reject_names_its_file_and_its_place() {
+        let mut places = RecordPlaces::default();
+        places.set_files("in/*", &[part("in/a.csv"), part("in/b.csv")]);
+        places.push_part(3, 3, RecordPlace::parse("line 2").unwrap());
+        let mut rejects = [
+            reject(1, "column `n`", false),
+            reject(4, "column `n`", false),
+            reject(5, "line 7: 2 fields", true),
+        ];
+        name_places(&mut rejects, &places);
+        let expected = [
+            "`a.csv`: column `n`",
+            "`b.csv`: line 3: column `n`",
+            "`b.csv`: line 7: 2 fields",
+        ];
+        assert_eq!(rejects.map(|reject| reject.detail), expected);
+    }
+
+    #[test]
+    fn details_that_have_the_name_stay() {
+        let mut places = RecordPlaces::default();
+        places.set_files("in", &[part("in/a.zip")]);
+        let mut rejects = [reject(0, "member `x.csv` of `in/a.zip`: line 3", true)];
+        name_places(&mut rejects, &places);
+        assert_eq!(rejects[0].detail, "member `x.csv` of `in/a.zip`: line 3");
     }
 }

@@ -18,6 +18,7 @@ use crate::{
     error::Error,
     file_change::{Change, Known, Policy, ends_in_a_line},
     file_list::Found,
+    record_places::{RecordPlace, has_end_place},
     source::PagePart,
 };
 
@@ -42,6 +43,10 @@ pub(super) struct OpenFile {
     pub(super) read: u64,
     /// The record after them: without one, the file is over.
     ahead: Option<Record>,
+    /// Its place.
+    ahead_place: Option<RecordPlace>,
+    /// True if the reader counts the end of the file as a place.
+    has_end_place: bool,
     /// True if the records to be handed out supersede the landed ones of this file.
     supersedes: bool,
 }
@@ -94,6 +99,7 @@ impl OpenFile {
             let mut rows =
                 rows::open::open(&bytes, labels.as_ref(), &layout, begin, skip).map_err(unreadable)?;
             let ahead = rows.next().map_err(unreadable)?;
+            let ahead_place = RecordPlace::parse(&rows.place());
             let notices = &layout.notices;
             if ahead.is_none() && skip == 0 && begin == Begin::default() {
                 let how = match mark.bytes {
@@ -116,6 +122,8 @@ impl OpenFile {
                 begin,
                 read: skip,
                 ahead,
+                ahead_place,
+                has_end_place: has_end_place(layout.kind),
                 supersedes,
             })))
         })
@@ -158,14 +166,31 @@ impl OpenFile {
                 reason,
             })?;
         }
+        let now = RecordPlace::parse(&self.rows.place());
+        let place = self.first_place(before, now);
+        self.ahead_place = now;
         to.parts.push(PagePart {
             part: FilePart {
                 url: self.mark.url.clone(),
                 records: self.read - before,
             },
             supersedes: std::mem::take(&mut self.supersedes),
+            place,
         });
         Ok((self, to))
+    }
+
+    /// Place of the record with the number `before`, if those after it follow by one line each, and
+    /// otherwise its number. The reader is at `now`: at the record ahead, or at the end of the file.
+    fn first_place(&self, before: u64, now: Option<RecordPlace>) -> Option<RecordPlace> {
+        let count = self.read - before;
+        let steps = match self.is_over() && !self.has_end_place {
+            true => count.checked_sub(1)?,
+            false => count,
+        };
+        let is_from_begin = self.begin == Begin::default();
+        let first = self.ahead_place.filter(|first| first.leads_to(now, steps));
+        first.or_else(|| is_from_begin.then(|| RecordPlace::record(before + 1)))
     }
 }
 

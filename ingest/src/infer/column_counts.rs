@@ -9,7 +9,7 @@ use super::{
     inferred::{FoundColumn, LargeIntegers},
     kind::{KINDS, Kind},
 };
-use crate::contract::FittingFormats;
+use crate::{contract::FittingFormats, record_places::RecordPlaces};
 
 /// Sample values per kind for messages.
 const SAMPLES: usize = 3;
@@ -24,6 +24,8 @@ pub(super) struct ColumnCounts {
     /// True if any value is a CSV cell.
     pub(super) has_cells: bool,
     counts: [u64; KINDS],
+    /// Number of the record with the first value of each kind, from 1; 0 without a value.
+    firsts: [u64; KINDS],
     /// Kinds of numbers inside strings, other than cells.
     pub(super) in_texts: [u64; KINDS],
     /// First few values of each kind in byte order, so that the order of records does not matter.
@@ -45,12 +47,15 @@ impl ColumnCounts {
         }
     }
 
-    /// Counts a value of this kind, or a null.
-    pub(super) fn add(&mut self, kind: Option<Kind>, value: &Value) {
+    /// Counts a value of this kind, or a null, in the record with the number `record`, from 1.
+    pub(super) fn add(&mut self, kind: Option<Kind>, value: &Value, record: u64) {
         let Some(kind) = kind else {
             self.nulls += 1;
             return;
         };
+        if self.counts[kind as usize] == 0 {
+            self.firsts[kind as usize] = record;
+        }
         self.counts[kind as usize] += 1;
         match value {
             Value::Cell(text) => self.add_cell(kind, text),
@@ -139,6 +144,14 @@ impl ColumnCounts {
             .map(|text| format!("`{}`", one_line(&shorten(text, SHOWN))))
             .collect();
         kept.join(", ")
+    }
+
+    /// Place of the first value of these kinds, to be added to a message; empty if it is not known.
+    pub(super) fn first_place(&self, kinds: &[Kind], places: &RecordPlaces) -> String {
+        let firsts = kinds.iter().map(|kind| self.firsts[*kind as usize]);
+        let first = firsts.filter(|record| *record > 0).min();
+        let place = first.and_then(|record| places.describe(record - 1));
+        place.map_or_else(String::new, |place| format!(", the first in {place}"))
     }
 
     /// Integers beyond 2^53, those in strings included.

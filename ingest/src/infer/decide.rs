@@ -3,17 +3,24 @@
 use feedline_schemas::record::ColumnType;
 
 use super::{column_counts::ColumnCounts, kind::Kind, type_warnings::ColumnFindings};
+use crate::record_places::RecordPlaces;
 
 /// Settings of a decision.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Rules {
+pub(super) struct Rules<'a> {
     pub(super) max_odd_fraction: f64,
     pub(super) is_widen: bool,
+    /// Places of the records.
+    pub(super) places: &'a RecordPlaces,
 }
 
 impl ColumnCounts {
     /// Returns the type, if the values suggest one, and collects details for the warnings.
-    pub(super) fn decide(&self, rules: Rules, findings: &mut ColumnFindings) -> Option<ColumnType> {
+    pub(super) fn decide(
+        &self,
+        rules: Rules<'_>,
+        findings: &mut ColumnFindings,
+    ) -> Option<ColumnType> {
         let values = self.values();
         if values == 0 || self.count(Kind::Whole) > 0 {
             return None;
@@ -26,7 +33,7 @@ impl ColumnCounts {
             return Some(ColumnType::Binary);
         }
         if self.count(Kind::Bool) == values {
-            return Some(self.note_values(ColumnType::Bool, |_| true, findings));
+            return Some(self.note_values(ColumnType::Bool, |_| true, rules, findings));
         }
         // A numeric column converts numbers as text.
         let has_numbers = self.sum(Kind::is_number) > 0;
@@ -41,13 +48,13 @@ impl ColumnCounts {
             if self.count(Kind::LongFloat) > 0 && r#type == ColumnType::Float64 {
                 findings.rounded.push(self.named(&[Kind::LongFloat]));
             }
-            return Some(self.note_values(r#type, is_number, findings));
+            return Some(self.note_values(r#type, is_number, rules, findings));
         }
         if is_column_of(self.sum(Kind::is_date)) {
             self.note_readings_of_dates(findings);
-            return Some(self.note_values(ColumnType::Timestamp, Kind::is_date, findings));
+            return Some(self.note_values(ColumnType::Timestamp, Kind::is_date, rules, findings));
         }
-        self.note_text(rules.is_widen, is_number, findings);
+        self.note_text(rules, is_number, findings);
         Some(ColumnType::Utf8)
     }
 
@@ -93,10 +100,11 @@ impl ColumnCounts {
         &self,
         r#type: ColumnType,
         is_of: impl Fn(Kind) -> bool,
+        rules: Rules<'_>,
         findings: &mut ColumnFindings,
     ) -> ColumnType {
         self.note_spellings(findings);
-        self.note_odd_values(r#type, is_of, findings);
+        self.note_odd_values(r#type, is_of, rules, findings);
         r#type
     }
 
@@ -117,6 +125,7 @@ impl ColumnCounts {
         &self,
         r#type: ColumnType,
         is_of: impl Fn(Kind) -> bool,
+        rules: Rules<'_>,
         findings: &mut ColumnFindings,
     ) {
         let odd = |kind: Kind| !is_of(kind) && kind != Kind::Missing;
@@ -128,11 +137,12 @@ impl ColumnCounts {
         let kinds: Vec<Kind> = Kind::ALL.iter().copied().filter(is_met).collect();
         findings.has_cells |= self.has_cells;
         findings.odd.push(format!(
-            "`{}` ({count} of {} are no {}, such as {}{})",
+            "`{}` ({count} of {} are no {}, such as {}{}{})",
             self.name,
             self.values(),
             noun(r#type),
             self.some_of(&kinds),
+            self.first_place(&kinds, rules.places),
             kinds
                 .iter()
                 .find_map(|kind| hint(*kind))

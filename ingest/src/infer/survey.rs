@@ -19,7 +19,7 @@ use super::{
     column_counts::ColumnCounts, decide::Rules, inferred::Inferred, kind::Kind,
     type_warnings::ColumnFindings,
 };
-use crate::contract::Dates;
+use crate::{contract::Dates, record_places::RecordPlaces};
 
 /// Maximum number of examined columns.
 const MOST_COLUMNS: usize = 10_000;
@@ -34,6 +34,9 @@ pub(crate) struct Survey {
     max_depth: u32,
     whole: HashSet<String>,
     rows: u64,
+    /// Number of records and items that are none, and their places.
+    seen: u64,
+    places: RecordPlaces,
     /// Count of items that are not records; `bad_sample` is the first of them in byte order.
     bad: u64,
     bad_sample: Option<String>,
@@ -57,6 +60,8 @@ impl Survey {
             max_depth: contract.max_depth.get(),
             whole: whole.map(|(name, _)| name.clone()).collect(),
             rows: 0,
+            seen: 0,
+            places: RecordPlaces::default(),
             bad: 0,
             bad_sample: None,
             is_all: true,
@@ -64,6 +69,21 @@ impl Survey {
             by_key: HashMap::new(),
             name: String::new(),
         }
+    }
+
+    /// Sets the places of the records to be added, for messages.
+    pub(crate) fn set_places(&mut self, places: RecordPlaces) {
+        self.places = places;
+    }
+
+    /// Places of the records added so far and of those to be added.
+    pub(crate) fn places_mut(&mut self) -> &mut RecordPlaces {
+        &mut self.places
+    }
+
+    /// Number of records so far, items that are none included.
+    pub(crate) fn seen(&self) -> u64 {
+        self.seen
     }
 
     /// Records so far.
@@ -88,6 +108,7 @@ impl Survey {
 
     /// Adds a record. A bad one has no effect on columns.
     pub(crate) fn add(&mut self, record: &Record) {
+        self.seen += 1;
         if let Record::Bad { reason, detail, .. } = record {
             return self.add_bad(reason, detail);
         }
@@ -180,7 +201,7 @@ impl Survey {
 
     fn see_at(&mut self, at: usize, value: &Value) {
         let kind = Kind::of(value, self.format, self.dates.as_ref());
-        self.columns[at].add(kind, value);
+        self.columns[at].add(kind, value, self.seen);
     }
 
     /// Infers the planned types of the columns, and their warnings.
@@ -199,6 +220,7 @@ impl Survey {
                     false => config.infer.max_odd_fraction.get(),
                 },
                 is_widen,
+                places: &self.places,
             };
             let r#type = match declared {
                 Some(declared) => Some(declared.column_type()),

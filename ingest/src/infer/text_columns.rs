@@ -1,6 +1,8 @@
 //! Text columns whose values may have another meaning.
 
-use super::{column_counts::ColumnCounts, kind::Kind, type_warnings::ColumnFindings};
+use super::{
+    column_counts::ColumnCounts, decide::Rules, kind::Kind, type_warnings::ColumnFindings,
+};
 
 /// Kinds of cells that may be dates.
 const UNCLEAR_DATES: [Kind; 6] = [
@@ -16,7 +18,7 @@ impl ColumnCounts {
     /// Collects a text column that may have another meaning, for the warnings.
     pub(super) fn note_text(
         &self,
-        is_widen: bool,
+        rules: Rules<'_>,
         is_number: impl Fn(Kind) -> bool,
         findings: &mut ColumnFindings,
     ) {
@@ -35,8 +37,8 @@ impl ColumnCounts {
             findings.percents.push(self.named(&[Kind::Percent]));
         } else if self.count(Kind::UnclearDate) > 0 && is_most(of(&UNCLEAR_DATES)) {
             self.note_dates(findings);
-        } else if !is_widen && self.is_mixed(numbers) {
-            self.note_mixed(findings);
+        } else if !rules.is_widen && self.is_mixed(numbers) {
+            self.note_mixed(rules, findings);
         }
     }
 
@@ -72,11 +74,12 @@ impl ColumnCounts {
     }
 
     /// Collects a column of values of several types.
-    fn note_mixed(&self, findings: &mut ColumnFindings) {
+    fn note_mixed(&self, rules: Rules<'_>, findings: &mut ColumnFindings) {
         let kinds = Kind::ALL.iter().filter(|kind| **kind != Kind::Missing);
         let kinds = kinds.filter(|kind| self.count(**kind) > 0).map(|kind| {
             let of = self.some_of(&[*kind]);
-            format!("{} {} such as {of}", self.count(*kind), kind.noun())
+            let place = self.first_place(&[*kind], rules.places);
+            format!("{} {} such as {of}{place}", self.count(*kind), kind.noun())
         });
         let kinds: Vec<String> = kinds.collect();
         findings

@@ -1,4 +1,4 @@
-//! Decisions of the contract about a first page, of which nothing lands.
+//! Decisions of the contract about a first page that does not land.
 
 use feedline_readers::{record::Record, value::Value};
 use feedline_schemas::{
@@ -23,7 +23,7 @@ pub(super) struct DryRun {
     /// One of them.
     pub(super) sample: Option<String>,
     pub(super) warnings: Vec<Warning>,
-    /// Error by which the contract would stop a run.
+    /// Error that the contract would end a run with.
     pub(super) stop: Option<String>,
 }
 
@@ -61,7 +61,7 @@ fn decide(config: &SourceConfig, page: Page, sample: &Inferred) -> Result<Decide
     let mut batch = Batch::default();
     batch.push(page)?;
     batch.set_files(&config.url, &parts);
-    let types = of_first(batch.records(), config, Some(sample)).types;
+    let types = of_first(batch.records(), batch.places(), config, Some(sample)).types;
     batch.plan(types, CellFormat::new(&config.csv));
     let mut window = Window::default();
     batch.decide(config.name.as_str(), &config.contract, None, &mut window)

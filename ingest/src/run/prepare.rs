@@ -124,7 +124,12 @@ impl BatchDecision {
         let (batch, config) = (&mut self.batch, &self.config);
         let found = match &self.before {
             None => {
-                let found = infer::of_first(batch.records(), config, self.sample.as_deref());
+                let found = infer::of_first(
+                    batch.records(),
+                    batch.places(),
+                    config,
+                    self.sample.as_deref(),
+                );
                 self.planned = found.types;
                 found.warnings
             }
@@ -134,7 +139,7 @@ impl BatchDecision {
                 let known: HashSet<&str> = columns
                     .chain(self.planned.keys().map(String::as_str))
                     .collect();
-                let found = infer::of_new_columns(batch.records(), config, &known);
+                let found = infer::of_new_columns(batch.records(), batch.places(), config, &known);
                 self.planned.extend(found.types);
                 found.warnings
             }

@@ -199,6 +199,7 @@ impl Retried {
                     records: 1,
                 },
                 supersedes: false,
+                place: None,
             }),
         }
     }

@@ -1,7 +1,7 @@
 //! Types that are inferred before anything lands, of complete sources.
 
 use feedline_schemas::{
-    config::{Bounded, Real},
+    config::{Bounded, Real, load},
     record::ColumnType,
     report::Warning,
 };
@@ -10,7 +10,7 @@ use std::{collections::BTreeSet, io::Read as _, path::PathBuf};
 use arrow::util::display::array_value_to_string;
 
 use super::*;
-use crate::landed_file;
+use crate::{files::tests::Folder, landed_file};
 
 /// Shuffles lines by a seed (splitmix64).
 fn shuffled(lines: &[String], seed: u64) -> Vec<String> {
@@ -50,6 +50,21 @@ impl Outcome {
     }
 }
 
+/// A warning without the places of values, which depend on the order of rows.
+fn placeless(warning: &Warning) -> Warning {
+    let mut parts = warning.message.split(", the first in line ");
+    let mut message = parts.next().unwrap().to_owned();
+    for part in parts {
+        let (number, rest) = part.split_at(part.find(|c: char| !c.is_ascii_digit()).unwrap());
+        assert!(!number.is_empty(), "{}", warning.message);
+        message += rest;
+    }
+    Warning {
+        message,
+        ..warning.clone()
+    }
+}
+
 async fn outcome(config: &PipelineConfig) -> Outcome {
     let root = Store::memory();
     let report = ingest(config, None, &context(&root)).await.unwrap();
@@ -84,7 +99,7 @@ async fn outcome(config: &PipelineConfig) -> Outcome {
     Outcome {
         columns: columns.map(|c| (c.name.clone(), c.r#type)).collect(),
         rows,
-        warnings: source.warnings.clone(),
+        warnings: source.warnings.iter().map(placeless).collect(),
         rejected: source.rejected_by_reason.clone(),
         missing: missing
             .map(|(path, noted)| (path.clone(), noted.count))
@@ -526,4 +541,44 @@ async fn a_format_that_is_declared_for_one_column_leaves_dates_as_in_iso_8601_of
     }
     assert_eq!(found.rejected, BTreeMap::new());
     assert_eq!(found.codes(), Vec::<&str>::new());
+}
+
+/// A source of the files `in/*` with more lines, and the report of its run.
+async fn report_of(files: &[(&str, &[u8])], more: &str) -> IngestReport {
+    let folder = Folder::new(files);
+    let url = folder.path("*");
+    let text = format!(
+        "[pipeline]\nname = \"p\"\n[[source]]\nname = \"s\"\ntype = \"files\"\nurl = '{url}'\n{more}"
+    );
+    let config = load("p", &text, &[]).unwrap().config;
+    ingest(&config, None, &context(&Store::memory()))
+        .await
+        .unwrap()
+}
+
+#[tokio::test]
+async fn values_of_another_type_are_named_with_the_place_of_the_first_one() {
+    let one: &[u8] = b"n,m\n1,1\n2,2\n3,3\n";
+    let two: &[u8] = b"n,m\n4,4\n5,x\n6,y\n";
+    let report = report_of(&[("a.csv", one), ("b.csv", two)], "").await;
+    let message = &report.sources[0].warnings[0].message;
+    let part = "(4 integers such as `1`, `2`, `3`, the first in line 2 of `a.csv`, 2 texts such as `x`, `y`, the first in line 3 of `b.csv`)";
+    assert!(message.contains(part), "{message}");
+
+    let declared = "contract = { max_reject_fraction = 1, column.m.type = \"int\" }\n";
+    let report = report_of(&[("a.csv", one), ("b.csv", two)], declared).await;
+    let sample = report.sources[0].reject_sample.clone().unwrap();
+    let start = "`type_conflict`: `b.csv`: line 3: column `m` is integer";
+    assert!(sample.starts_with(start), "{sample}");
+
+    // A cell of two lines: the number of a line is not known, that of the record is.
+    let tall: &[u8] = b"n,m\n4,\"4\"\n\"5\n5\",x\n6,y\n";
+    let report = report_of(&[("a.csv", one), ("b.csv", tall)], declared).await;
+    let sample = report.sources[0].reject_sample.clone().unwrap();
+    assert!(sample.contains("`b.csv`: record 2: column"), "{sample}");
+
+    let lines: &[u8] = b"{\"m\":1}\n{\"m\":\"x\"}\n";
+    let report = report_of(&[("a.ndjson", lines)], declared).await;
+    let sample = report.sources[0].reject_sample.clone().unwrap();
+    assert!(sample.contains("`a.ndjson`: line 2: column"), "{sample}");
 }
