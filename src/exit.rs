@@ -12,6 +12,18 @@ use feedline_trainer::Resume;
 
 use crate::{cli::Cli, launch::RankError};
 
+/// Error whose message has lines of an example, which stay lines.
+#[derive(Debug)]
+pub(crate) struct ErrorWithExample(pub(crate) String);
+
+impl fmt::Display for ErrorWithExample {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for ErrorWithExample {}
+
 /// Error of a training that can be resumed, with the way to do so.
 #[derive(Debug)]
 pub(crate) struct ResumableError {
@@ -123,9 +135,10 @@ fn nested_command(error: &clap::Error) -> Option<String> {
 /// Prints the chain of causes on standard error, each once.
 pub(crate) fn failed(error: &anyhow::Error) -> ExitCode {
     // Standard error may be closed; the exit code reports the failure then.
-    let text = match error.downcast_ref() {
-        Some(error) => ConfigError::with_excerpt(error),
-        None => told(error.as_ref()),
+    let text = match (error.downcast_ref(), error.downcast_ref()) {
+        (Some(error), _) => ConfigError::with_excerpt(error),
+        (None, Some(ErrorWithExample(lines))) => lines.clone(),
+        (None, None) => told(error.as_ref()),
     };
     let _written = writeln!(std::io::stderr(), "error: {}", shown(&text));
     ExitCode::from(code_of(error))

@@ -8,7 +8,7 @@ use feedline_ingest::SourcePreview;
 use super::{tools::Tools, work::PipelineWork};
 use crate::{
     cli::{Init, Options, Pipeline},
-    exit::Outcome,
+    exit::{ErrorWithExample, Outcome},
     init::{self, ColumnRoles, Content, Hints, InitReport, Location, NumberFormat},
 };
 
@@ -123,11 +123,11 @@ impl<'a> FirstLook<'a> {
                 location.content = Content::Images { has_classes: true };
                 Ok(None)
             }
-            Some(error) => anyhow::bail!(
-                "`{}` cannot be read: {error}{}",
-                location.url,
-                init::advice(error, location)
-            ),
+            Some(error) => {
+                let advice = init::advice(error, location);
+                let error = format!("`{}` cannot be read: {error}{advice}", location.url);
+                Err(ErrorWithExample(error).into())
+            }
             None if preview.columns.is_empty() => {
                 let why = init::rejected_note(&preview)
                     .unwrap_or_else(|| "it is empty, or has a header line alone".to_owned());

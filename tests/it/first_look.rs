@@ -186,6 +186,8 @@ fn a_document_of_json_is_read_from_its_longest_list_of_objects() {
     check(collection, "features");
     fs::write(folder.join("d.json"), "{\"id\": 1, \"tags\": [\"a\"]}").unwrap();
     let error = run(folder, &["init", "d.json", "--force"]).expect(1).stderr;
+    let lines = "url = \"d.json\"\n    records = \"tags\"\n";
+    assert!(error.contains(lines), "{error}");
     assert!(
         error.contains("an object is in the place of the list"),
         "{error}"
