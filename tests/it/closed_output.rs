@@ -42,7 +42,7 @@ fn texts_that_are_not_read_are_a_warning_of_the_report() {
     let folder = folder.path();
     let line = "the cat sat on the mat and looked at the dog\n";
     fs::create_dir(folder.join("in")).unwrap();
-    for i in 0..20 {
+    for i in 0..80 {
         let text = line.repeat(i % 4 + 1) + &"it ran\n".repeat(i + 1);
         fs::write(folder.join(format!("in/{i}.txt")), text).unwrap();
     }
