@@ -18,8 +18,8 @@ impl RecordPlace {
     /// elements of the file itself.
     pub(crate) fn parse(text: &str) -> Option<Self> {
         let (noun, number) = text.split_once(' ')?;
-        let nouns = ["line", "row", "element"].into_iter();
-        let noun = nouns.into_iter().find(|known| *known == noun)?;
+        let mut nouns = ["line", "row", "element"].into_iter();
+        let noun = nouns.find(|known| *known == noun)?;
         let number = number.parse().ok()?;
         Some(Self { noun, number })
     }
@@ -93,11 +93,7 @@ impl RecordPlaces {
         let at = self.parts.partition_point(|part| part.records.1 <= record);
         let part = self.parts.get(at)?;
         let steps = record.checked_sub(part.records.0)?;
-        Some(format!(
-            "{} {}",
-            part.first.noun,
-            part.first.number + steps
-        ))
+        Some(format!("{} {}", part.first.noun, part.first.number + steps))
     }
 
     /// Place of a record and its file, such as `line 7 of `b.csv``.
