@@ -40,19 +40,32 @@ train() {
 train one || exit 1
 train tcp --ranks 2 --set train.parallel.collective=tcp || exit 1
 train nccl --ranks 2 --set train.parallel.collective=nccl || exit 1
+train nccl_bf16 --ranks 2 --set train.parallel.collective=nccl --set train.parallel.compress=bf16 || exit 1
+train nccl_shares --ranks 2 --set train.parallel.collective=nccl --set train.parallel.shard_optimizer=true || exit 1
+# Comparisons of weights read them, so this run makes none.
+train nccl_bus --ranks 2 --set train.parallel.collective=nccl --set train.parallel.check_every=1000000 \
+    --set train.log_every=1 || exit 1
 
 # The same data and weights to begin with: what the test split says differs by rounding only.
 python3 - "$work" <<'PYTHON' || result=1
-import json, sys
+import glob, json, statistics, sys
 
-reports = {name: json.load(open(f"{sys.argv[1]}/{name}.json"))["test"] for name in ("one", "tcp", "nccl")}
+reports = {name: json.load(open(f"{sys.argv[1]}/{name}.json"))["test"] for name in ("one", "tcp", "nccl", "nccl_shares")}
 worst = max(
     abs(reports[name][metric] - value) / max(abs(value), 1e-12)
     for metric, value in reports["one"].items()
-    for name in ("tcp", "nccl")
+    for name in ("tcp", "nccl", "nccl_shares")
 )
 passed = worst <= 1e-3
 print(json.dumps({"check": "two_gpus_beside_one", "worst_relative_difference": worst, "pass": passed}))
-sys.exit(0 if passed else 1)
+
+# Steps after a checkpoint or a validation read more: the usual step counts.
+[metrics] = glob.glob(f"{sys.argv[1]}/nccl_bus/train/**/metrics.jsonl", recursive=True)
+lines = [json.loads(line) for line in open(metrics)]
+steps = [line["bytes_from_device"] for line in lines if line["kind"] == "step"]
+usual = statistics.median(steps)
+few = usual <= 4096
+print(json.dumps({"check": "nccl_bus", "steps": len(steps), "median_bytes_from_device": usual, "pass": few}))
+sys.exit(0 if passed and few else 1)
 PYTHON
 exit "$result"

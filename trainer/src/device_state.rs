@@ -4,11 +4,18 @@
 //! next batch is computed. An update by numbers that are not finite is suppressed by the device itself, whenever the host
 //! learns of it. The buckets in host memory are copies: they are right after [`DeviceState::download`].
 
+mod batch_sums;
+mod rank_shares;
+
 use std::collections::BTreeMap;
 
 use burn::tensor::{Bool, Device, Tensor};
 use feedline_schemas::{config::OptimizerConfig, ids::Step};
 
+pub(crate) use self::{
+    batch_sums::BatchSums,
+    rank_shares::{RankShares, ShareExchange},
+};
 use crate::{
     average::Average,
     device::{DeviceRead, DeviceReader, read},
@@ -23,9 +30,11 @@ use crate::{
 #[derive(Debug)]
 pub(crate) struct DeviceState {
     device: Device,
-    /// The pack that each entry of the layout is in, and its number there.
-    places: Vec<(EntryKind, usize)>,
+    /// By entry of the layout.
+    places: Vec<StateEntry>,
+    /// Where ranks exchange their shares on the device these are all that is trained, else what other ranks move.
     of_others: Pack,
+    shares: Option<RankShares>,
     frozen: Pack,
     buffers: Pack,
     optimizer: DeviceOptimizer,
@@ -48,6 +57,16 @@ enum EntryKind {
     Buffer,
 }
 
+/// Place of an entry of the layout.
+#[derive(Clone, Copy, Debug)]
+struct StateEntry {
+    kind: EntryKind,
+    /// Its number in the pack of its kind.
+    number: usize,
+    /// Its number among those that are trained, if it is.
+    trained: usize,
+}
+
 /// The numbers of a bucket that change, packed.
 #[derive(Clone, Debug)]
 struct PackedNumbers {
@@ -63,7 +82,11 @@ pub(crate) struct Stepping<'a> {
     pub(crate) number: u64,
     /// Learning rate.
     pub(crate) rate: f64,
-    /// Factor that makes of the computed gradient that of the mean.
+    /// Divisor of the computed gradient.
+    pub(crate) nominal: f64,
+    /// Scale of the loss that it was computed with.
+    pub(crate) loss_scale: f64,
+    /// Factor that makes of the computed gradient that of the mean. Of several ranks their sums have the real one.
     pub(crate) factor: f64,
     /// Longest gradient of the mean; 0 for any length.
     pub(crate) clip_norm: f64,
@@ -94,6 +117,8 @@ pub(crate) struct StepNumbers {
     pub(crate) buffers: f64,
     /// False where the device left the step out because a number was not finite.
     pub(crate) taken: bool,
+    /// Weight of the losses of several ranks, and the number of ranks that are to stop.
+    pub(crate) of_ranks: Option<[f64; 2]>,
     losses: Vec<Tensor<1>>,
 }
 
@@ -104,8 +129,20 @@ impl StepReport {
     /// [`Error::Device`].
     pub(crate) fn finish(self) -> Result<StepNumbers, Error> {
         let numbers = self.reading.finish()?;
-        let [loss_sum, unsmoothed_sum, norm, buffers, taken] = numbers[..] else {
-            unreachable!("five numbers are read")
+        let [
+            loss_sum,
+            unsmoothed_sum,
+            norm,
+            buffers,
+            taken,
+            ref of_ranks @ ..,
+        ] = numbers[..]
+        else {
+            unreachable!("five numbers are read at least")
+        };
+        let of_ranks = match *of_ranks {
+            [weight, stops] => Some([weight.into(), stops.into()]),
+            _ => None,
         };
         Ok(StepNumbers {
             loss_sum: loss_sum.into(),
@@ -113,6 +150,7 @@ impl StepReport {
             norm: norm.into(),
             buffers: buffers.into(),
             taken: taken > 0.5,
+            of_ranks,
             losses: self.losses,
         })
     }
@@ -130,10 +168,11 @@ impl StepNumbers {
 }
 
 impl DeviceState {
-    /// Takes the numbers of the host to the engine's device, where this rank moves the parameters `own`.
+    /// Takes the numbers of the host to the engine's device, where this rank moves the parameters `own`. `shares` are those of
+    /// ranks that exchange them on their devices.
     pub(crate) fn upload(
         engine: &ModelEngine,
-        (config, own): (&OptimizerConfig, &[Parameter]),
+        (config, own, shares): (&OptimizerConfig, &[Parameter], Option<RankShares>),
         bucket: &[f32],
         (optimizer, average): (&Optimizer, Option<&Average>),
     ) -> Self {
@@ -142,6 +181,7 @@ impl DeviceState {
         let trained = engine.trained();
         let optimizer = DeviceOptimizer::new(config, own, optimizer.state(), device);
         let mut counts = [0; 4];
+        let mut trained_count = 0;
         let mut ranges = [const { Vec::new() }; 4];
         let places = layout.entries().iter().enumerate().map(|(i, entry)| {
             let is_in = |parameters: &[Parameter]| {
@@ -159,10 +199,24 @@ impl DeviceState {
             };
             ranges[kind as usize].push(entry.range.clone());
             counts[kind as usize] += 1;
-            (kind, counts[kind as usize] - 1)
+            let trained = trained_count;
+            trained_count += usize::from(matches!(kind, EntryKind::Trained | EntryKind::OfOthers));
+            let number = match kind {
+                EntryKind::OfOthers if shares.is_some() => trained,
+                _ => counts[kind as usize] - 1,
+            };
+            StateEntry {
+                kind,
+                number,
+                trained,
+            }
         });
         let places: Vec<_> = places.collect();
         let [_, of_others, frozen, buffers] = ranges.map(Pack::new);
+        let of_others = match &shares {
+            Some(shares) => shares.pack().clone(),
+            None => of_others,
+        };
         let numbers = |bucket: &[f32]| PackedNumbers {
             trained: optimizer.pack().upload(bucket, device),
             of_others: of_others.upload(bucket, device),
@@ -178,6 +232,7 @@ impl DeviceState {
             device: device.clone(),
             places,
             of_others,
+            shares,
             frozen,
             buffers,
             optimizer,
@@ -192,43 +247,83 @@ impl DeviceState {
             buffers,
         } = &self.weights;
         let places = self.places.iter();
-        let views = places.map(|&(kind, entry)| match kind {
-            EntryKind::Trained => self.optimizer.pack().view(trained, entry),
-            EntryKind::OfOthers => self.of_others.view(of_others, entry),
-            EntryKind::Frozen => self.frozen.view(&self.kept, entry),
-            EntryKind::Buffer => self.buffers.view(buffers, entry),
+        let views = places.map(|&StateEntry { kind, number, .. }| match kind {
+            EntryKind::Trained => self.optimizer.pack().view(trained, number),
+            EntryKind::OfOthers => self.of_others.view(of_others, number),
+            EntryKind::Frozen => self.frozen.view(&self.kept, number),
+            EntryKind::Buffer => self.buffers.view(buffers, number),
         });
         views.collect()
     }
 
-    /// Takes a step along the gradient of a batch, unless a number of it is not finite.
-    pub(crate) fn step(&mut self, mut computed: OnDevice, stepping: Stepping<'_>) -> StepReport {
-        self.downloaded = false;
+    /// Sums of what was computed of a batch, whose gradients are taken out.
+    pub(crate) fn sums(&self, computed: &mut OnDevice) -> BatchSums {
         let gradient = self.gradient(std::mem::take(&mut computed.gradients));
-        let norm = optimizer::length(gradient.clone());
-        let none = || Tensor::zeros([1], &self.device);
         let sums = computed
             .losses
             .iter()
             .map(|losses| optimizer::total(losses.clone()));
-        let loss_sum = sums.reduce(|sum, part| sum + part).unwrap_or_else(none);
-        let observed = self.observed(&computed);
-        let of_buffers = observed.clone().map_or_else(none, optimizer::total);
+        let loss_sum = sums
+            .reduce(|sum, part| sum + part)
+            .unwrap_or_else(|| self.zero());
+        let unsmoothed = computed.unsmoothed_sum.take();
+        BatchSums {
+            gradient,
+            unsmoothed_sum: unsmoothed.unwrap_or_else(|| loss_sum.clone()),
+            loss_sum,
+            observed: self.observed(computed),
+            of_ranks: None,
+        }
+    }
+
+    /// Takes a step along the gradient of a batch, unless a number of it is not finite. `losses` are those of each row. Ranks
+    /// that move shares of the parameters exchange what each needs of the others by `exchange`.
+    ///
+    /// # Errors
+    /// Of the exchange.
+    pub(crate) fn step(
+        &mut self,
+        sums: BatchSums,
+        losses: Vec<Tensor<1>>,
+        stepping: Stepping<'_>,
+        mut exchange: Option<&mut dyn ShareExchange>,
+    ) -> Result<StepReport, Error> {
+        self.downloaded = false;
+        let BatchSums {
+            gradient,
+            loss_sum,
+            unsmoothed_sum,
+            observed,
+            of_ranks,
+        } = sums;
+        let (gradient, norm) = self.own_gradient(gradient, exchange.as_deref_mut())?;
+        let of_buffers = observed
+            .clone()
+            .map_or_else(|| self.zero(), optimizer::total);
         let all = Tensor::cat(vec![loss_sum.clone(), norm.clone(), of_buffers.clone()], 0);
         let good = all.is_finite().all();
-        self.update((gradient, norm.clone()), &good, stepping);
+        let factor = match &of_ranks {
+            Some(of_ranks) => of_ranks.factor(stepping.nominal, stepping.loss_scale),
+            None => Tensor::full([1], stepping.factor, &self.device),
+        };
+        self.update((gradient, norm.clone(), factor), &good, stepping);
         if let Some(observed) = observed {
             let buffers = &self.weights.buffers;
             let moved = buffers.clone() + (observed - buffers.clone()) * stepping.buffer_share;
             self.weights.buffers = optimizer::chosen(&good, moved, buffers.clone());
         }
+        self.gather_weights(exchange)?;
         self.update_average(Some(&good), stepping.number, stepping.average);
-        let unsmoothed = computed.unsmoothed_sum.unwrap_or_else(|| loss_sum.clone());
-        let seen = vec![loss_sum, unsmoothed, norm, of_buffers, good.float()];
-        StepReport {
+        let mut seen = vec![loss_sum, unsmoothed_sum, norm, of_buffers, good.float()];
+        seen.extend(of_ranks.into_iter().flat_map(|of| [of.weight, of.stops]));
+        Ok(StepReport {
             reading: self.reader.begin(Tensor::cat(seen, 0)),
-            losses: computed.losses,
-        }
+            losses,
+        })
+    }
+
+    fn zero(&self) -> Tensor<1> {
+        Tensor::zeros([1], &self.device)
     }
 
     /// Takes step number `number` along `scale` times a gradient of the host, which is finite. The buffers become those of
@@ -267,36 +362,73 @@ impl DeviceState {
         self.weights.of_others = self.of_others.upload(bucket, &self.device);
     }
 
-    /// The gradient of the trained parameters, packed.
+    /// The gradient of the trained parameters, packed, or in the shares of ranks.
     fn gradient(&self, found: BTreeMap<usize, Tensor<1>>) -> Tensor<1> {
+        let pack = match &self.shares {
+            Some(shares) => shares.pack(),
+            None => self.optimizer.pack(),
+        };
         let found = found.into_iter().map(|(parameter, gradient)| {
-            let (_, entry) = self.places[parameter];
+            let StateEntry {
+                number, trained, ..
+            } = self.places[parameter];
+            let entry = match &self.shares {
+                Some(_) => trained,
+                None => number,
+            };
             (entry, gradient)
         });
-        self.optimizer.pack().join(found, &self.device)
+        pack.join(found, &self.device)
+    }
+
+    /// The gradient of what this rank moves, and the norm of all.
+    fn own_gradient(
+        &self,
+        gradient: Tensor<1>,
+        exchange: Option<&mut (dyn ShareExchange + '_)>,
+    ) -> Result<(Tensor<1>, Tensor<1>), Error> {
+        let Some((shares, exchange)) = self.shares.as_ref().zip(exchange) else {
+            let norm = optimizer::length(gradient.clone());
+            return Ok((gradient, norm));
+        };
+        let gradient = shares.own(gradient, self.optimizer.pack().len());
+        let norm = optimizer::length(gradient.clone());
+        let norms = exchange.sum(shares.with_number(norm))?;
+        Ok((gradient, optimizer::length(norms)))
+    }
+
+    /// Takes the weights that other ranks have moved, and gives them this rank's.
+    fn gather_weights(
+        &mut self,
+        exchange: Option<&mut (dyn ShareExchange + '_)>,
+    ) -> Result<(), Error> {
+        if let Some((shares, exchange)) = self.shares.as_ref().zip(exchange) {
+            let own = shares.with_own(self.weights.trained.clone());
+            self.weights.of_others = exchange.gather(own)?;
+        }
+        Ok(())
     }
 
     /// Values of the buffers that a batch observed, packed; `None` for a model without any.
     fn observed(&self, computed: &OnDevice) -> Option<Tensor<1>> {
-        let found = computed.observed.iter().map(|(number, value)| {
-            let (_, entry) = self.places[*number];
-            (entry, value.clone())
-        });
+        let found = computed
+            .observed
+            .iter()
+            .map(|(number, value)| (self.places[*number].number, value.clone()));
         (self.buffers.entries() > 0).then(|| self.buffers.join(found, &self.device))
     }
 
     fn update(
         &mut self,
-        (gradient, norm): (Tensor<1>, Tensor<1>),
+        (gradient, norm, factor): (Tensor<1>, Tensor<1>, Tensor<1>),
         good: &Tensor<1, Bool>,
         stepping: Stepping<'_>,
     ) {
-        let factor = stepping.factor;
         let scale = if stepping.clip_norm > 0.0 {
-            let clipped = (norm * factor).recip() * stepping.clip_norm;
+            let clipped = (norm * factor.clone()).recip() * stepping.clip_norm;
             clipped.clamp_max(1.0) * factor
         } else {
-            Tensor::full([1], factor, &self.device)
+            factor
         };
         self.weights.trained = self.optimizer.step(
             &self.weights.trained,

@@ -50,6 +50,29 @@ impl Pack {
         Self { places, len }
     }
 
+    /// A pack of several runs of ranges, in this order. Each run has a share of the tensor, and the shares are equally long.
+    /// Returns the length of a share too.
+    pub(crate) fn in_shares(runs: impl IntoIterator<Item = Vec<Range<usize>>>) -> (Self, usize) {
+        let packs: Vec<Self> = runs.into_iter().map(Self::new).collect();
+        let share_len = packs.iter().map(Self::len).max().unwrap_or(ALIGNMENT);
+        let len = share_len * packs.len().max(1);
+        let shares = packs.into_iter().enumerate();
+        let places = shares.flat_map(|(share, pack)| {
+            let places = pack.places.into_iter();
+            places.map(move |place| EntryPlace {
+                begin: share * share_len + place.begin,
+                ..place
+            })
+        });
+        let places = places.collect();
+        (Self { places, len }, share_len)
+    }
+
+    /// Numbers of the tensor.
+    pub(crate) const fn len(&self) -> usize {
+        self.len
+    }
+
     /// Number of entries.
     pub(crate) fn entries(&self) -> usize {
         self.places.len()

@@ -86,9 +86,11 @@ struct Pending {
     /// Steps before it.
     taken: Step,
     rate: f64,
-    /// Factor that makes of the computed gradient that of the mean.
-    factor: f64,
-    /// Divisor of the sum of the losses.
+    /// Divisor of the computed gradient.
+    nominal: f64,
+    /// Scale of the loss that it was computed with.
+    loss_scale: f64,
+    /// Divisor of the sum of the losses of this rank.
     weight: f64,
     keys: Vec<u64>,
     origins: Vec<u64>,
@@ -119,8 +121,9 @@ impl<'a, D: Data> TrainSession<'a, D> {
     ) -> Result<Self, Error> {
         let len = bucket.len();
         let (stays_on_device, device_warning) = stays_on_device(&engine, watch.ranks)?;
-        // What one rank computes stays on its device.
-        let needs_gradient = watch.ranks.are_many() || !stays_on_device;
+        // What one rank computes stays on its device, and what ranks sum there.
+        let are_many = watch.ranks.are_many();
+        let needs_gradient = !stays_on_device || (are_many && !watch.ranks.sum_on_devices());
         let now = watch.clock.monotonic();
         let average = plan.settings.config().average.clone();
         let loss_scale = plan.settings.config().loss_scale.as_ref();
@@ -176,6 +179,12 @@ impl<'a, D: Data> TrainSession<'a, D> {
             schedule,
             bucket,
         })
+    }
+
+    /// Returns true if steps stay on the device: those of one rank, and of several that sum on their devices.
+    fn steps_on_device(&self) -> bool {
+        let ranks = self.watch.ranks;
+        self.stays_on_device && (!ranks.are_many() || ranks.sum_on_devices())
     }
 
     /// The weights that are measured and kept.

@@ -18,7 +18,7 @@ use std::{
 use feedline_schemas::{
     Versioned,
     checkpoint::{BestEpoch, WorstSample},
-    config::{ModelConfig, ScheduleConfig, TrainConfig},
+    config::{Collective, ModelConfig, ScheduleConfig, TrainConfig},
     ids::{Epoch, Hash128, Seed, Sequence, Step},
     loader_state::{LastBatch, LoaderState, SampleUnit},
     manifest::{Layout, Split, TargetKind},
@@ -454,6 +454,11 @@ pub(crate) fn train_on(
         RunFolder::new(runtime.handle().clone(), store.clone()).with_patience(toy.patience);
     let plan = plan(config, toy);
     let ranks = group.join(&plan.identity(), &config.parallel, runtime.handle())?;
+    // There is no NCCL here, and no GPU that it sums on.
+    let ranks = match config.parallel.collective {
+        Collective::Nccl if ranks.are_many() => ranks.summing_through_host(),
+        _ => ranks,
+    };
     let watch = Watch {
         progress: &Silent,
         clock: &*toy.clock,

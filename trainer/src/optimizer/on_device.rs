@@ -83,6 +83,10 @@ impl DeviceOptimizer {
         step: u64,
         rate: f64,
     ) -> Tensor<1> {
+        // A rank of many may have no share of a small model, and then no state.
+        if self.members.is_empty() {
+            return weights.clone();
+        }
         let mut gradient = gradient * scale;
         if !self.l2.is(0.0) {
             gradient = gradient + self.l2.times(weights.clone(), 1.0);

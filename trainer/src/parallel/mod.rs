@@ -12,6 +12,7 @@ mod meeting;
 #[cfg(feature = "mpi")]
 mod mpi;
 mod nccl;
+mod on_device;
 mod ranks;
 mod secret;
 mod status;
@@ -25,6 +26,7 @@ mod tests;
 
 pub(crate) use self::{
     frame::largest_message,
+    on_device::TensorOp,
     ranks::Ranks,
     tcp::narrow,
     tree::Tree,

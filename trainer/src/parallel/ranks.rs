@@ -8,6 +8,7 @@ use std::{fmt::Debug, sync::Arc};
 use super::{
     RankPlace, Tree,
     inbox::{Inbox, Message, Patience, RankFailure},
+    on_device::TensorExchange,
     status::{Phase, Status},
     wire::{RankBounds, Wire},
 };
@@ -33,9 +34,8 @@ pub(crate) struct Ranks {
     /// By rank; `None` for this one.
     posts: Vec<Option<Box<dyn Post>>>,
     pub(super) patience: Patience,
-    /// Adds up in place of the tree.
-    #[cfg(feature = "nvidia")]
-    pub(super) nccl: Option<super::nccl::device::Nccl>,
+    /// Exchanges tensors on the devices of the ranks.
+    pub(super) tensors: Option<Box<dyn TensorExchange>>,
 }
 
 impl Ranks {
@@ -52,8 +52,7 @@ impl Ranks {
             inbox,
             posts,
             patience,
-            #[cfg(feature = "nvidia")]
-            nccl: None,
+            tensors: None,
         }
     }
 
@@ -104,11 +103,6 @@ impl Ranks {
     /// # Errors
     /// [`Error::Rank`], for this operation as for all: it names the rank at fault.
     pub(crate) fn all_reduce(&self, values: &mut [f32], wire: Wire) -> Result<(), Error> {
-        #[cfg(feature = "nvidia")]
-        if let Some(nccl) = &self.nccl {
-            values.copy_from_slice(&self.sum_by(nccl, values, wire)?);
-            return Ok(());
-        }
         let borders = RankBounds::even(values.len(), self.place.world);
         self.reduce_scatter(values, &borders, wire)?;
         self.all_gather(values, &borders, wire)
@@ -125,13 +119,6 @@ impl Ranks {
         wire: Wire,
     ) -> Result<(), Error> {
         if !self.are_many() {
-            return Ok(());
-        }
-        #[cfg(feature = "nvidia")]
-        if let Some(nccl) = &self.nccl {
-            let own = borders.of(self.place.rank);
-            let sum = self.sum_by(nccl, values, wire)?;
-            values[own.clone()].copy_from_slice(&sum[own]);
             return Ok(());
         }
         let number = self.number();
@@ -276,7 +263,8 @@ impl Ranks {
         (1..world).map(move |distance| (rank + distance) % world)
     }
 
-    fn number(&self) -> u64 {
+    /// Counts a collective operation; its number.
+    pub(super) fn number(&self) -> u64 {
         self.inbox.status[self.place.rank].next_collective()
     }
 

@@ -186,13 +186,26 @@ impl<D: Data> TrainSession<'_, D> {
         }
     }
 
-    /// Rows of the whole batch, from this rank's own rows and losses.
-    pub(super) fn of_all(&self, losses: &[f32], batch: &D::Batch) -> Result<RowsOfAll, Error> {
+    /// Rows of the whole batch, from this rank's own losses and the rows of its batch.
+    pub(super) fn of_all(
+        &self,
+        losses: &[f32],
+        batch: &impl RankBatch,
+    ) -> Result<RowsOfAll, Error> {
+        self.gather_rows(&RowsOfAll {
+            losses: losses.to_vec(),
+            keys: batch.keys().to_vec(),
+            origins: batch.origins().to_vec(),
+        })
+    }
+
+    /// Rows of the whole batch, from those of this rank.
+    pub(super) fn gather_rows(&self, own: &RowsOfAll) -> Result<RowsOfAll, Error> {
         let ranks = self.watch.ranks;
         Ok(RowsOfAll {
-            losses: shares::of_all(ranks, losses)?,
-            keys: shares::of_all(ranks, batch.keys())?,
-            origins: shares::of_all(ranks, batch.origins())?,
+            losses: shares::of_all(ranks, &own.losses)?,
+            keys: shares::of_all(ranks, &own.keys)?,
+            origins: shares::of_all(ranks, &own.origins)?,
         })
     }
 

@@ -1,12 +1,16 @@
 //! Steps of a run whose weights stay on the device.
 //!
-//! Of one rank: the device is given the forward and backward pass of a batch before the numbers of the step before are looked
-//! at, so it has work while the host looks. They are looked at before the weights move again: what the guard decides of a
-//! step is decided before the next one, as on the processor.
+//! The device is given the forward and backward pass of a batch before the numbers of the step before are looked at, so it has
+//! work while the host looks. They are looked at before the weights move again: what the guard decides of a step is decided
+//! before the next one, as on the processor. Several ranks that sum on their devices do the same: they have the same sums, so
+//! each device takes the same step, and each host finds the same a step later, also that a rank is to stop. Where they hold the
+//! optimizer in shares, each sums and moves its share, and gathers the weights of the others, all on the device.
 //!
-//! Of several ranks: they add up their gradients in host memory, section by section while the backward pass runs, and look at
-//! the sums before the weights move. The gradient of the global batch goes back to the device, where the optimizer is. Where
-//! ranks hold the optimizer in shares, the weights that a rank has moved travel to the others by host memory too.
+//! Ranks that do not sum there add up their gradients in host memory, section by section while the backward pass runs, and
+//! look at the sums before the weights move. The gradient of the global batch goes back to the device, where the optimizer is.
+//! Where ranks hold the optimizer in shares, the weights that a rank has moved travel to the others by host memory too.
+
+use std::{sync::atomic::Ordering, time::Duration};
 
 use burn::tensor::Tensor;
 
@@ -18,21 +22,53 @@ use super::{
 };
 use crate::{
     data::{Data, RankBatch, Samples},
-    device_state::{DeviceState, Stepping},
+    device_state::{BatchSums, DeviceState, ShareExchange, Stepping},
     engine::OnDevice,
     error::Error,
     guard::{self, SeenBatch, UpdateVerdict},
     loss, loss_scale,
-    parallel::Phase,
+    parallel::{Phase, Ranks, TensorOp, Wire},
     random::Stream,
 };
 
 /// Reason that there are numbers on the device.
 const COMPUTED: &str = "a batch was computed on it";
 
+/// Exchange of ranks on their devices in the middle of a step.
+struct StepExchange<'r> {
+    ranks: &'r Ranks,
+    /// Time of the exchanges alone.
+    spent: Duration,
+}
+
+impl<'r> StepExchange<'r> {
+    const fn new(ranks: &'r Ranks) -> Self {
+        Self {
+            ranks,
+            spent: Duration::ZERO,
+        }
+    }
+
+    fn exchange(&mut self, op: TensorOp, tensor: Tensor<1>) -> Result<Tensor<1>, Error> {
+        let ([tensor], spent) = self.ranks.exchange_tensors([(op, Wire::Full, tensor)])?;
+        self.spent += spent;
+        Ok(tensor)
+    }
+}
+
+impl ShareExchange for StepExchange<'_> {
+    fn sum(&mut self, values: Tensor<1>) -> Result<Tensor<1>, Error> {
+        self.exchange(TensorOp::AllReduce, values)
+    }
+
+    fn gather(&mut self, shares: Tensor<1>) -> Result<Tensor<1>, Error> {
+        self.exchange(TensorOp::AllGather, shares)
+    }
+}
+
 impl<D: Data> TrainSession<'_, D> {
     /// Orders a step, after the numbers of the one before were looked at.
-    pub(super) fn take_on_device(&mut self, batch: &D::Batch) -> Result<BatchOutcome, Error> {
+    pub(super) fn take_on_device(&mut self, batch: &impl RankBatch) -> Result<BatchOutcome, Error> {
         let samples = batch.samples();
         if let Err(error) = self.plan.check_targets(samples, batch.keys()) {
             // What the step before has to say comes first.
@@ -49,9 +85,11 @@ impl<D: Data> TrainSession<'_, D> {
             computed = self.compute_on_device(samples);
         }
         self.at(Phase::Updating);
-        let losses = computed.losses.iter().map(|part| part.dims()[0]).sum();
-        self.pending = Some(self.order_step(computed, batch));
-        self.step_past(batch, losses);
+        let losses: usize = computed.losses.iter().map(|part| part.dims()[0]).sum();
+        self.pending = Some(self.order_step(computed, batch)?);
+        // The other ranks were about as fast.
+        let seen = losses * samples.global_rows() / samples.rows().max(1);
+        self.step_past(batch, seen);
         if self.looks_now() {
             return self.look();
         }
@@ -109,38 +147,76 @@ impl<D: Data> TrainSession<'_, D> {
 
     /// The numbers on the device, which are taken there where they are not.
     fn device_state(&mut self) -> &mut DeviceState {
+        let on_device = self.steps_on_device();
         let engine = &self.engine;
         let config = &self.plan.settings.config().optimizer;
         let state = (&self.optimizer, self.average.as_ref());
-        let (bucket, own) = (&self.bucket, self.sharing.own());
-        self.device_state
-            .get_or_insert_with(|| DeviceState::upload(engine, (config, own), bucket, state))
+        let (bucket, sharing) = (&self.bucket, &self.sharing);
+        self.device_state.get_or_insert_with(|| {
+            let shares = sharing.rank_shares().filter(|_| on_device);
+            DeviceState::upload(engine, (config, sharing.own(), shares), bucket, state)
+        })
     }
 
-    /// Orders the update by what was computed of a batch.
-    fn order_step(&mut self, computed: OnDevice, batch: &D::Batch) -> Pending {
-        let weight = computed.weight;
+    /// Orders the update by what was computed of a batch. Ranks sum it first.
+    fn order_step(
+        &mut self,
+        mut computed: OnDevice,
+        batch: &impl RankBatch,
+    ) -> Result<Pending, Error> {
+        let OnDevice {
+            weight, nominal, ..
+        } = computed;
         let taken = self.position.step;
         let rate = self.schedule.rate(taken, &self.position.plateau);
-        let factor = factor(computed.nominal, weight) / self.loss_scale();
+        let loss_scale = self.loss_scale();
+        let mut sums = self.device_state().sums(&mut computed);
+        if self.watch.ranks.are_many() {
+            sums = self.sum_over_ranks(sums, weight)?;
+        }
         let stepping = Stepping {
             number: self.position.updates() + 1,
             rate,
-            factor,
+            nominal,
+            loss_scale,
+            factor: factor(nominal, weight) / loss_scale,
             clip_norm: self.plan.settings.config().clip_norm,
             buffer_share: self.engine.buffer_share(batch.samples().global_rows()),
             average: self.average.as_ref(),
         };
         let state = self.device_state.as_mut().expect(COMPUTED);
-        Pending {
-            report: state.step(computed, stepping),
+        let mut exchange = StepExchange::new(self.watch.ranks);
+        let report = state.step(sums, computed.losses, stepping, Some(&mut exchange))?;
+        self.meter.exchanged(exchange.spent);
+        Ok(Pending {
+            report,
             taken,
             rate,
-            factor,
+            nominal,
+            loss_scale,
             weight,
             keys: batch.keys().to_vec(),
             origins: batch.origins().to_vec(),
-        }
+        })
+    }
+
+    /// Sums of the global batch, from those of this rank's rows, whose losses have this weight.
+    fn sum_over_ranks(&mut self, sums: BatchSums, weight: f64) -> Result<BatchSums, Error> {
+        self.at(Phase::Exchanging);
+        let stop = self.watch.stop.load(Ordering::Relaxed);
+        let [gradient, others] = sums.of_rank(weight, stop, self.engine.device());
+        let op = if self.sharing.shares_optimizer() {
+            TensorOp::ReduceScatter
+        } else {
+            TensorOp::AllReduce
+        };
+        let ([gradient, others], spent) = self.watch.ranks.exchange_tensors([
+            (op, self.sharing.wire(), gradient),
+            (TensorOp::AllReduce, Wire::Full, others),
+        ])?;
+        self.meter.exchanged(spent);
+        self.at(Phase::Updating);
+        Ok(BatchSums::of_ranks(gradient, &others))
     }
 
     /// Returns true if a checkpoint or the end of the run waits for the numbers of the step that was ordered.
@@ -166,14 +242,22 @@ impl<D: Data> TrainSession<'_, D> {
             report,
             taken,
             rate,
-            factor,
+            nominal,
+            loss_scale,
             weight,
             keys,
             origins,
         } = pending;
         let found = report.finish()?;
+        let weight = match found.of_ranks {
+            Some([weight, stops]) => {
+                self.agreed_to_stop = stops > 0.0;
+                weight
+            }
+            None => weight,
+        };
         let loss = loss::mean(found.loss_sum, weight);
-        let norm = found.norm * factor;
+        let norm = found.norm * (factor(nominal, weight) / loss_scale);
         let sums = [found.loss_sum, found.unsmoothed_sum, weight];
         if !found.taken {
             if loss.is_finite() && !norm.is_finite() && self.lower_loss_scale(taken) {
@@ -181,11 +265,11 @@ impl<D: Data> TrainSession<'_, D> {
                 self.count_loss(sums);
                 return Ok(BatchOutcome::LeftOut);
             }
-            let rows = RowsOfAll {
+            let rows = self.gather_rows(&RowsOfAll {
                 losses: found.losses()?,
                 keys,
                 origins,
-            };
+            })?;
             let (what, value) = [("loss", loss), ("gradient norm", norm)]
                 .into_iter()
                 .find(|(_, value)| !value.is_finite())

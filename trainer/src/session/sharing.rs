@@ -5,6 +5,7 @@ use std::ops::Range;
 
 use crate::{
     clip,
+    device_state::RankShares,
     error::Error,
     model::Parameter,
     optimizer::{self, StateBucket, StateLayout},
@@ -49,6 +50,17 @@ impl Sharing {
             Some(shares) => &self.trained[shares[self.rank].clone()],
             None => &self.trained,
         }
+    }
+
+    /// The shares of ranks that exchange them on their devices; `None` where each moves everything.
+    pub(super) fn rank_shares(&self) -> Option<RankShares> {
+        let shares = self.shares.as_ref()?;
+        Some(RankShares::new(&self.trained, shares, self.rank))
+    }
+
+    /// Encoding of gradients between ranks.
+    pub(super) const fn wire(&self) -> Wire {
+        self.wire
     }
 
     /// Returns true if each rank's optimizer moves a share only.

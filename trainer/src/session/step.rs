@@ -37,7 +37,7 @@ pub(super) enum BatchOutcome {
 
 impl<D: Data> TrainSession<'_, D> {
     /// One step, after which the ranks compare their weights when that is due.
-    pub(super) fn step(&mut self, batch: &D::Batch) -> Result<BatchOutcome, Error> {
+    pub(super) fn step(&mut self, batch: &impl RankBatch) -> Result<BatchOutcome, Error> {
         let taken = self.take(batch)?;
         if self.plan.settings.comparison_due(self.position.step) {
             self.compare_weights()?;
@@ -47,8 +47,8 @@ impl<D: Data> TrainSession<'_, D> {
 
     /// Computes a batch, looks at it, then updates the weights. Nothing is changed before loss, gradient and running
     /// statistics are known to be finite. All ranks look at the same numbers, and so find the same.
-    fn take(&mut self, batch: &D::Batch) -> Result<BatchOutcome, Error> {
-        if self.stays_on_device && !self.watch.ranks.are_many() {
+    fn take(&mut self, batch: &impl RankBatch) -> Result<BatchOutcome, Error> {
+        if self.steps_on_device() {
             return self.take_on_device(batch);
         }
         let samples = batch.samples();
@@ -141,7 +141,7 @@ impl<D: Data> TrainSession<'_, D> {
     }
 
     /// The batch is behind, and its loss counts.
-    fn pass(&mut self, batch: &D::Batch, computed: &Computed) {
+    fn pass(&mut self, batch: &impl RankBatch, computed: &Computed) {
         self.count_loss([computed.loss_sum, computed.unsmoothed_sum, computed.weight]);
         // The other ranks were about as fast.
         let samples = batch.samples();
@@ -150,7 +150,7 @@ impl<D: Data> TrainSession<'_, D> {
     }
 
     /// The batch is behind, whatever became of it.
-    pub(super) fn step_past(&mut self, batch: &D::Batch, samples: usize) {
+    pub(super) fn step_past(&mut self, batch: &impl RankBatch, samples: usize) {
         self.position.step = self.position.step.next();
         self.position.loader = batch.state().clone();
         self.meter.computed(self.watch.clock.monotonic(), samples);

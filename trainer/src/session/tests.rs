@@ -26,6 +26,7 @@ use crate::{
     track::tensorboard::{self, tests::behind_the_version},
 };
 
+mod device_sums;
 mod guards;
 mod injections;
 mod on_device;

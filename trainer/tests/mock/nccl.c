@@ -1,7 +1,8 @@
 // NCCL without GPUs, for tests: ranks are threads or processes of one machine, and exchange numbers through a file that
-// they all map. Sums are taken in the order of the ranks. As with NCCL, a communicator is made when all ranks ask for it, a
-// sum is work of a stream of the driver (a mock too, which it is linked with), and a rank that does not come is waited for
-// without end, until the communicator is aborted.
+// they all map. Sums are taken in the order of the ranks, those of bf16 are rounded after each addition. As with NCCL, a
+// communicator is made when all ranks ask for it, a sum is work of a stream of the driver (a mock too, which it is linked
+// with), the sums of a group are ordered when it ends, and a rank that does not come is waited for without end, until the
+// communicator is aborted.
 //
 //   FEEDLINE_MOCK_NCCL_FOLDER  folder of those files
 //   FEEDLINE_MOCK_NCCL_DELAY   longest delay before each part of the work, in microseconds
@@ -21,9 +22,9 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-enum { MOST_RANKS = 8, CHUNK = 4096, PATH_BYTES = 120 };
+enum { MOST_RANKS = 8, MOST_IN_GROUP = 16, CHUNK = 4096, PATH_BYTES = 120 };
 enum { SUCCESS = 0, UNHANDLED_CUDA_ERROR = 1, SYSTEM_ERROR = 2, INVALID_ARGUMENT = 4, INVALID_USAGE = 5 };
-enum { FLOAT32 = 7, SUM = 0 };
+enum { FLOAT32 = 7, BFLOAT16 = 9, SUM = 0 };
 
 typedef int Result;
 
@@ -38,7 +39,8 @@ typedef struct Shared {
     atomic_int came[MOST_RANKS];
     // Chunks that a rank has put into its slot, and those that it has read of all slots.
     atomic_ullong given[MOST_RANKS], taken[MOST_RANKS];
-    float slots[MOST_RANKS][CHUNK];
+    // Numbers, as long as they are at most.
+    unsigned char slots[MOST_RANKS][CHUNK * sizeof(float)];
 } Shared;
 
 typedef struct Comm {
@@ -50,10 +52,14 @@ typedef struct Comm {
 } Comm;
 
 typedef struct Job {
+    enum { ALL_REDUCE, REDUCE_SCATTER, ALL_GATHER } kind;
     Comm *comm;
-    const float *from;
-    float *to;
-    size_t count;
+    const unsigned char *from;
+    unsigned char *to;
+    // Numbers that each rank gives, and those of a rank's share.
+    size_t count, share;
+    int type;
+    void *stream;
 } Job;
 
 int cuLaunchHostFunc(void *stream, void (*call)(void *), void *data);
@@ -166,23 +172,78 @@ static int await(Comm *comm, atomic_ullong *counts, unsigned long long least) {
     return 1;
 }
 
-static int add_chunk(Job *job, size_t begin, size_t count) {
+static size_t width(int type) {
+    return type == BFLOAT16 ? sizeof(uint16_t) : sizeof(float);
+}
+
+static float read_number(const unsigned char *numbers, size_t i, int type) {
+    float value;
+    if (type == FLOAT32) {
+        memcpy(&value, numbers + i * sizeof value, sizeof value);
+        return value;
+    }
+    uint16_t high;
+    memcpy(&high, numbers + i * sizeof high, sizeof high);
+    uint32_t bits = (uint32_t)high << 16;
+    memcpy(&value, &bits, sizeof value);
+    return value;
+}
+
+// The value as the type has it: bf16 to the nearest, halves to even.
+static float rounded(float value, int type) {
+    uint32_t bits;
+    if (type == FLOAT32 || value != value)
+        return value;
+    memcpy(&bits, &value, sizeof bits);
+    bits += 0x7fff + (bits >> 16 & 1);
+    bits &= 0xffff0000u;
+    memcpy(&value, &bits, sizeof value);
+    return value;
+}
+
+static void write_number(unsigned char *numbers, size_t i, int type, float value) {
+    if (type == FLOAT32) {
+        memcpy(numbers + i * sizeof value, &value, sizeof value);
+        return;
+    }
+    uint32_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    uint16_t high = (uint16_t)(bits >> 16);
+    memcpy(numbers + i * sizeof high, &high, sizeof high);
+}
+
+// Of a rank's share only its own rank knows the sums.
+static void sum_chunk(Job *job, size_t begin, size_t count) {
+    Comm *comm = job->comm;
+    size_t first = job->kind == REDUCE_SCATTER ? job->share * (size_t)comm->rank : 0;
+    size_t end = job->kind == REDUCE_SCATTER ? first + job->share : job->count;
+    for (size_t i = 0; i < count; i++) {
+        if (begin + i < first || begin + i >= end)
+            continue;
+        float sum = read_number(comm->shared->slots[0], i, job->type);
+        for (int rank = 1; rank < comm->world; rank++)
+            sum = rounded(sum + read_number(comm->shared->slots[rank], i, job->type), job->type);
+        write_number(job->to, begin + i - first, job->type, sum);
+    }
+}
+
+static int exchange_chunk(Job *job, size_t begin, size_t count) {
     Comm *comm = job->comm;
     Shared *shared = comm->shared;
     delay(comm);
     if (!await(comm, shared->taken, comm->chunks))
         return 0;
-    memcpy(shared->slots[comm->rank], job->from + begin, count * sizeof(float));
+    size_t bytes = width(job->type);
+    memcpy(shared->slots[comm->rank], job->from + begin * bytes, count * bytes);
     delay(comm);
     shared->given[comm->rank] = ++comm->chunks;
     if (!await(comm, shared->given, comm->chunks))
         return 0;
-    for (size_t i = 0; i < count; i++) {
-        float sum = shared->slots[0][i];
-        for (int rank = 1; rank < comm->world; rank++)
-            sum += shared->slots[rank][i];
-        job->to[begin + i] = sum;
-    }
+    if (job->kind == ALL_GATHER)
+        for (int rank = 0; rank < comm->world; rank++)
+            memcpy(job->to + (job->share * (size_t)rank + begin) * bytes, shared->slots[rank], count * bytes);
+    else
+        sum_chunk(job, begin, count);
     delay(comm);
     shared->taken[comm->rank] = comm->chunks;
     return 1;
@@ -197,24 +258,72 @@ static void work(void *given) {
             usleep(1000);
     for (size_t begin = 0; goes_on && begin < job->count; begin += CHUNK) {
         size_t left = job->count - begin;
-        goes_on = add_chunk(job, begin, left < CHUNK ? left : CHUNK);
+        goes_on = exchange_chunk(job, begin, left < CHUNK ? left : CHUNK);
     }
     free(job);
     comm->jobs--;
 }
 
-Result ncclAllReduce(const void *from, void *to, size_t count, int type, int operation, Comm *comm, void *stream) {
-    ENTER();
-    if (type != FLOAT32 || operation != SUM)
-        return INVALID_ARGUMENT;
+static _Thread_local int groups, grouped;
+static _Thread_local Job group[MOST_IN_GROUP];
+
+static Result order(Job wanted) {
+    Comm *comm = wanted.comm;
     Job *job = malloc(sizeof *job);
-    *job = (Job){comm, from, to, count};
+    *job = wanted;
     comm->jobs++;
-    if (cuLaunchHostFunc(stream, work, job) == 0)
+    if (cuLaunchHostFunc(job->stream, work, job) == 0)
         return SUCCESS;
     comm->jobs--;
     free(job);
     return UNHANDLED_CUDA_ERROR;
+}
+
+Result ncclGroupStart(void) {
+    ENTER();
+    groups++;
+    return SUCCESS;
+}
+
+Result ncclGroupEnd(void) {
+    ENTER();
+    if (groups < 1)
+        return INVALID_USAGE;
+    if (--groups > 0)
+        return SUCCESS;
+    Result result = SUCCESS;
+    for (int i = 0; i < grouped; i++)
+        result = result ? result : order(group[i]);
+    grouped = 0;
+    return result;
+}
+
+// Orders now, or when the group ends.
+static Result order_in_group(Job job, int operation) {
+    if ((job.type != FLOAT32 && job.type != BFLOAT16) || operation != SUM)
+        return INVALID_ARGUMENT;
+    if (groups == 0)
+        return order(job);
+    if (grouped == MOST_IN_GROUP)
+        return INVALID_USAGE;
+    group[grouped++] = job;
+    return SUCCESS;
+}
+
+Result ncclAllReduce(const void *from, void *to, size_t count, int type, int operation, Comm *comm, void *stream) {
+    ENTER();
+    return order_in_group((Job){ALL_REDUCE, comm, from, to, count, 0, type, stream}, operation);
+}
+
+Result ncclReduceScatter(const void *from, void *to, size_t share, int type, int operation, Comm *comm, void *stream) {
+    ENTER();
+    size_t count = share * (size_t)comm->world;
+    return order_in_group((Job){REDUCE_SCATTER, comm, from, to, count, share, type, stream}, operation);
+}
+
+Result ncclAllGather(const void *from, void *to, size_t share, int type, Comm *comm, void *stream) {
+    ENTER();
+    return order_in_group((Job){ALL_GATHER, comm, from, to, share, share, type, stream}, SUM);
 }
 
 // Ends the work on the GPU first, as NCCL does. Work that is not begun by then belongs to a stream that has failed.

@@ -110,7 +110,7 @@ impl OnDevice {
         let own = engine.trained();
         let optimizer = Optimizer::new(&config, &own);
         let bucket = bucket(engine);
-        let state = DeviceState::upload(engine, (&config, &own), &bucket, (&optimizer, None));
+        let state = DeviceState::upload(engine, (&config, &own, None), &bucket, (&optimizer, None));
         Self { state, number: 0 }
     }
 
@@ -119,17 +119,21 @@ impl OnDevice {
         self.number += 1;
         let random = Stream::dropout(Seed::new(1), Step::new(self.number));
         let weights = self.state.weights();
-        let found = engine.compute_on_device(&weights, data.samples(), (random, 1.0));
+        let mut found = engine.compute_on_device(&weights, data.samples(), (random, 1.0));
         let weight = found.weight;
+        let sums = self.state.sums(&mut found);
         let stepping = Stepping {
             number: self.number,
             rate: RATE,
+            nominal: found.nominal,
+            loss_scale: 1.0,
             factor: found.nominal / weight,
             clip_norm: 0.0,
             buffer_share: engine.buffer_share(data.samples().rows()),
             average: None,
         };
-        self.state.step(found, stepping).finish().unwrap().loss_sum / weight
+        let report = self.state.step(sums, found.losses, stepping, None);
+        report.unwrap().finish().unwrap().loss_sum / weight
     }
 }
 

@@ -1,7 +1,7 @@
 //! NCCL on this rank's GPU.
 //!
-//! One thread owns the communicator, which may not leave it. It copies numbers to the GPU, has NCCL add them up and copies
-//! them back; while NCCL works it looks whether it is to give up, and then ends the communicator (`ncclCommAbort`),
+//! One thread owns the communicator, which may not leave it. It waits until the numbers are computed and has NCCL exchange them
+//! where they are; while NCCL works it looks whether it is to give up, and then ends the communicator (`ncclCommAbort`),
 //! which ends NCCL's work on the GPU.
 
 use std::{
@@ -17,14 +17,22 @@ use std::{
 };
 
 use cudarc::{
-    driver::{CudaContext, CudaSlice, CudaStream},
-    nccl::{Comm, Id, ReduceOp, result::NcclError},
+    driver::{CudaContext, CudaStream},
+    nccl::{Comm, Id, result::NcclError},
+};
+use feedline_storage::clock::{Clock as _, SystemClock};
+
+use self::runs::{DeviceRuns, OpenRuns};
+use crate::{
+    error::Error,
+    parallel::{
+        RankPlace, Ranks,
+        inbox::{Inbox, Patience, RankFailure, TICK},
+        on_device::{ExchangedTensors, TensorExchange, TensorWork},
+    },
 };
 
-use crate::parallel::{
-    RankPlace,
-    inbox::{Inbox, Patience, RankFailure, TICK},
-};
+mod runs;
 
 /// Times that the thread looks again at once, before it sleeps in between.
 const EAGER: u32 = 1000;
@@ -32,14 +40,15 @@ const EAGER: u32 = 1000;
 /// Time between two looks.
 const LOOK: Duration = Duration::from_micros(50);
 
-type Sum = Result<Vec<f32>, String>;
+/// ExchangedTensors numbers, and the time that it took once they were computed.
+type ExchangedRuns = (DeviceRuns, Duration);
 
 /// Sums on this rank's GPU.
 #[derive(Debug)]
 pub(in crate::parallel) struct Nccl {
     rank: usize,
-    jobs: Option<Sender<Vec<f32>>>,
-    sums: Mutex<Receiver<Sum>>,
+    jobs: Option<Sender<DeviceRuns>>,
+    sums: Mutex<Receiver<Result<ExchangedRuns, String>>>,
     given_up: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
@@ -51,6 +60,15 @@ pub(in crate::parallel) struct Nccl {
 pub(super) fn new_id() -> Result<Vec<u8>, String> {
     let id = Id::new().map_err(|error| nccl("name the group", "ncclGetUniqueId", &error))?;
     Ok(id.internal().map(|c| c.to_ne_bytes()[0]).to_vec())
+}
+
+impl TensorExchange for Nccl {
+    fn exchange(&self, ranks: &Ranks, tensors: Vec<TensorWork>) -> Result<ExchangedTensors, Error> {
+        match self.run(ranks, DeviceRuns::Tensors(tensors))? {
+            (DeviceRuns::Tensors(done), spent) => Ok((done, spent)),
+            _ => unreachable!("tensors come back as tensors"),
+        }
+    }
 }
 
 impl Nccl {
@@ -80,28 +98,30 @@ impl Nccl {
         })
     }
 
-    /// Adds up `values` of all ranks.
+    /// Exchanges numbers of all ranks where they are. No message goes before: a rank that does not come is found by its
+    /// heartbeats.
     ///
     /// # Errors
-    /// As [`Nccl::wait`].
-    pub(super) fn sum(
-        &self,
-        values: Vec<f32>,
-        inbox: &Inbox,
-        patience: Patience,
-    ) -> Result<Vec<f32>, RankFailure> {
+    /// As [`Ranks::all_reduce`].
+    pub(super) fn run(&self, ranks: &Ranks, runs: DeviceRuns) -> Result<ExchangedRuns, Error> {
+        ranks.number();
         if let Some(jobs) = &self.jobs {
             // If the thread has ended, its missing response shows it.
-            jobs.send(values).ok();
+            jobs.send(runs).ok();
         }
-        self.wait(inbox, patience)
+        self.wait(&ranks.inbox, ranks.patience)
+            .map_err(|failure| ranks.error(failure))
     }
 
     /// Waits until the thread has met the other ranks, and then for each sum.
     ///
     /// # Errors
     /// Whose fault it is that it does not come; none will come any more.
-    pub(super) fn wait(&self, inbox: &Inbox, patience: Patience) -> Result<Vec<f32>, RankFailure> {
+    pub(super) fn wait(
+        &self,
+        inbox: &Inbox,
+        patience: Patience,
+    ) -> Result<ExchangedRuns, RankFailure> {
         let failure = |reason| RankFailure {
             rank: self.rank,
             reason,
@@ -121,14 +141,30 @@ impl Nccl {
                 break failure;
             }
             if TICK * ticks >= patience.message {
-                let seconds = patience.message.as_secs_f64();
-                break failure(format!(
-                    "all ranks have come, and NCCL has not responded within {seconds} s; NCCL_DEBUG=INFO logs more"
-                ));
+                break self.overdue(inbox, patience.message);
             }
         };
         self.given_up.store(true, Relaxed);
         Err(failed)
+    }
+
+    /// The failure of a sum that has not come within a time: of a rank that has not come to it, or of NCCL.
+    fn overdue(&self, inbox: &Inbox, within: Duration) -> RankFailure {
+        let seconds = within.as_secs_f64();
+        let mut exchanges = inbox.status.iter().map(|at| at.whereabouts().exchange);
+        let own = inbox.status[self.rank].whereabouts().exchange;
+        match exchanges.position(|exchange| exchange < own) {
+            Some(rank) => RankFailure {
+                rank,
+                reason: format!("the others have waited for it for {seconds} s"),
+            },
+            None => RankFailure {
+                rank: self.rank,
+                reason: format!(
+                    "all ranks have come, and NCCL has not responded within {seconds} s; NCCL_DEBUG=INFO logs more"
+                ),
+            },
+        }
     }
 }
 
@@ -148,64 +184,59 @@ fn work(
     gpu: u32,
     place: RankPlace,
     id: Id,
-    jobs: &Receiver<Vec<f32>>,
-    say: &Sender<Sum>,
+    jobs: &Receiver<DeviceRuns>,
+    say: &Sender<Result<ExchangedRuns, String>>,
     given_up: &AtomicBool,
 ) {
-    // Freed after the communicator has ended, and with it all work on it.
-    let mut buffer = None;
-    let meet = || {
-        let context = CudaContext::new(gpu as usize).map_err(|e| driver("open the GPU", e))?;
-        let stream = context
-            .new_stream()
-            .map_err(|e| driver("make a stream", e))?;
-        let comm = Comm::from_rank(Arc::clone(&stream), place.rank, place.world, id);
-        let comm =
-            comm.map_err(|error| nccl("meet the other ranks", "ncclCommInitRank", &error))?;
-        Ok((comm, stream))
-    };
-    let (comm, stream) = match meet() {
+    let (comm, stream) = match meet(gpu, place, id) {
         Ok(met) => met,
         Err(reason) => {
             say.send(Err(reason)).ok();
             return;
         }
     };
-    let mut said = say.send(Ok(Vec::new()));
-    while let (Ok(()), Ok(values)) = (said, jobs.recv()) {
-        let sum = add_up(&comm, &stream, &mut buffer, values, given_up);
-        let failed = sum.is_err();
-        said = say.send(sum);
-        if failed {
-            return;
+    let mut said = say.send(Ok((DeviceRuns::None, Duration::ZERO)));
+    while let (Ok(()), Ok(mut runs)) = (said, jobs.recv()) {
+        let mut open = None;
+        match exchange(&comm, &stream, (&mut runs, &mut open), given_up) {
+            Ok(spent) => {
+                drop(open);
+                said = say.send(Ok((runs, spent)));
+            }
+            Err(reason) => {
+                say.send(Err(reason)).ok();
+                // Memory is free for others after the communicator has ended, and with it all work on the memory.
+                drop(comm);
+                drop((open, runs));
+                return;
+            }
         }
     }
 }
 
-fn add_up(
+/// Meets the other ranks.
+fn meet(gpu: u32, place: RankPlace, id: Id) -> Result<(Comm, Arc<CudaStream>), String> {
+    let context = CudaContext::new(gpu as usize).map_err(|e| driver("open the GPU", e))?;
+    let stream = context
+        .new_stream()
+        .map_err(|e| driver("make a stream", e))?;
+    let comm = Comm::from_rank(Arc::clone(&stream), place.rank, place.world, id);
+    let comm = comm.map_err(|error| nccl("meet the other ranks", "ncclCommInitRank", &error))?;
+    Ok((comm, stream))
+}
+
+/// Exchanges `runs` in place, and leaves them in `open` while NCCL may write to them. Returns the time from when they were
+/// computed.
+fn exchange(
     comm: &Comm,
     stream: &Arc<CudaStream>,
-    buffer: &mut Option<CudaSlice<f32>>,
-    mut values: Vec<f32>,
+    (runs, open): (&mut DeviceRuns, &mut Option<OpenRuns>),
     given_up: &AtomicBool,
-) -> Sum {
-    if values.is_empty() {
-        return Ok(values);
-    }
-    if buffer
-        .as_ref()
-        .is_none_or(|buffer| buffer.len() < values.len())
-    {
-        let new = stream.alloc_zeros(values.len());
-        *buffer = Some(new.map_err(|e| driver("make room for the numbers", e))?);
-    }
-    let buffer = buffer.as_mut().ok_or("there is no room for the numbers")?;
-    let mut place = buffer.slice_mut(..values.len());
-    stream
-        .memcpy_htod(&values, &mut place)
-        .map_err(|e| driver("copy the numbers to the GPU", e))?;
-    comm.all_reduce_in_place(&mut place, &ReduceOp::Sum)
-        .map_err(|error| nccl("add up", "ncclAllReduce", &error))?;
+) -> Result<Duration, String> {
+    let opened = runs.open();
+    let open = open.insert(opened.map_err(|e| driver("compute the numbers", e))?);
+    let begun = SystemClock.monotonic();
+    runs::launch(comm, stream, open).map_err(|(call, error)| nccl("add up", call, &error))?;
     let done = stream
         .record_event(None)
         .map_err(|e| driver("wait for the sum", e))?;
@@ -224,11 +255,7 @@ fn add_up(
             thread::park_timeout(LOOK);
         }
     }
-    stream
-        .memcpy_dtoh(&place, &mut values)
-        .and_then(|()| stream.synchronize())
-        .map_err(|e| driver("copy the sum back", e))?;
-    Ok(values)
+    Ok(SystemClock.monotonic().saturating_sub(begun))
 }
 
 fn driver(doing: &str, error: impl Debug) -> String {
@@ -244,6 +271,8 @@ fn nccl(doing: &str, call: &str, error: &NcclError) -> String {
 
 #[cfg(test)]
 mod mock;
+#[cfg(test)]
+mod on_gpu;
 
 #[cfg(test)]
 mod tests {
@@ -252,53 +281,77 @@ mod tests {
     use feedline_loader::device::cuda::nccl_is_installed;
     use feedline_schemas::config::{Collective, DeviceChoice, ParallelConfig};
 
-    use super::*;
+    use super::on_gpu::RankOnGpu;
     use crate::{
         device::Backend,
-        parallel::{Group, Wire},
+        parallel::{Group, TensorOp, Wire},
         run_folder::runtime,
         testing::uniform,
     };
 
-    /// Adds up on so many GPUs, and compares with the same sums elsewhere.
-    fn check(world: u32) {
-        let gpu = |number| Backend::choose(DeviceChoice::Cuda(Some(number)), 0);
-        if let Err(error) = gpu(world - 1) {
+    fn config() -> ParallelConfig {
+        ParallelConfig {
+            collective: Collective::Nccl,
+            ..ParallelConfig::default()
+        }
+    }
+
+    /// Returns true if there are so many GPUs, and NCCL.
+    fn can_run(world: usize) -> bool {
+        let last = u32::try_from(world - 1).unwrap();
+        if let Err(error) = Backend::choose(DeviceChoice::Cuda(Some(last)), 0) {
             eprintln!("skipped: {error}");
-            return;
+            return false;
         }
         if !nccl_is_installed() {
             eprintln!("skipped: NCCL (`libnccl.so`) is not found");
+            return false;
+        }
+        true
+    }
+
+    /// Runs `work` on so many ranks that are threads, each with a GPU; the results by rank.
+    fn on_gpus<T: Send>(world: usize, work: impl Fn(&Group) -> T + Sync) -> Vec<T> {
+        thread::scope(|scope| {
+            let groups = Group::threads(world).into_iter();
+            let threads: Vec<_> = groups
+                .map(|group| scope.spawn(|| work(&{ group })))
+                .collect();
+            let threads = threads.into_iter();
+            threads.map(|thread| thread.join().unwrap()).collect()
+        })
+    }
+
+    fn assert_close(found: &[f32], expected: &[f32], tolerance: f32) {
+        assert_eq!(found.len(), expected.len());
+        for (found, expected) in found.iter().zip(expected) {
+            assert!((found - expected).abs() <= tolerance, "{found} {expected}");
+        }
+    }
+
+    /// Adds up on so many GPUs, and compares with the same sums elsewhere.
+    fn check(world: usize) {
+        if !can_run(world) {
             return;
         }
-        let config = ParallelConfig {
-            collective: Collective::Nccl,
-            ..ParallelConfig::default()
-        };
-        // Long buckets, and then ones that have room already.
+        let runtime = &runtime().unwrap();
         for len in [0, 1, 1_000_000, 1000] {
-            let on_one = |(group, gpu): (Group, u32)| {
-                let runtime = runtime().unwrap();
-                let ranks = group.join("the same", &config, runtime.handle()).unwrap();
-                let mut expected = uniform(len, gpu as usize);
-                ranks.all_reduce(&mut expected, Wire::Full).unwrap();
-                let ranks = ranks.adding_up(&config, Some(gpu)).unwrap();
-                let mut found = uniform(len, gpu as usize);
-                ranks.all_reduce(&mut found, Wire::Full).unwrap();
-                for (found, expected) in found.iter().zip(expected) {
-                    assert!((found - expected).abs() <= 1e-6, "{found} {expected}");
-                }
-                found
-            };
-            let sums: Vec<Vec<f32>> = thread::scope(|scope| {
-                let groups = Group::threads(world as usize).into_iter().zip(0..world);
-                let threads: Vec<_> = groups.map(|one| scope.spawn(|| on_one(one))).collect();
-                threads
-                    .into_iter()
-                    .map(|thread| thread.join().unwrap())
-                    .collect()
-            });
-            assert!(sums.iter().all(|sum| *sum == sums[0]), "{len}");
+            for (wire, tolerance) in [(Wire::Full, 1e-6), (Wire::Bf16, 0.05)] {
+                let sums = on_gpus(world, |group| {
+                    let rank = RankOnGpu::start(group, &config(), runtime.handle()).unwrap();
+                    let of_rank = |seed| uniform(len, 10 * seed + group.place().rank);
+                    let op = TensorOp::AllReduce;
+                    let found = rank.run(&[(op, of_rank(0), wire), (op, of_rank(1), Wire::Full)]);
+                    let found = found.unwrap();
+                    for (seed, tolerance) in [(0, tolerance), (1, 1e-6)] {
+                        let mut expected = of_rank(seed);
+                        rank.ranks.all_reduce(&mut expected, Wire::Full).unwrap();
+                        assert_close(&found[seed], &expected, tolerance);
+                    }
+                    found
+                });
+                assert!(sums.iter().all(|sum| *sum == sums[0]), "{len} {wire:?}");
+            }
         }
     }
 
@@ -309,20 +362,76 @@ mod tests {
 
     #[test]
     fn one_gpu_gives_its_numbers_back() {
-        if Backend::choose(DeviceChoice::Cuda(Some(0)), 0).is_err() || !nccl_is_installed() {
-            eprintln!("skipped: no GPU, or no NCCL (`libnccl.so`)");
+        check(1);
+    }
+
+    /// Tensors that a device has just been asked to compute are summed after that, and used after the sum.
+    #[cfg(feature = "cuda")]
+    fn check_tensors(world: usize) {
+        use burn::tensor::{Device, Tensor, TensorData};
+
+        use crate::{device::numbers, parallel::on_device::TensorExchange as _};
+
+        if !can_run(world) {
             return;
         }
-        let nccl = Nccl::start(0, RankPlace::ALONE, &new_id().unwrap()).unwrap();
-        let inbox = Inbox::new(vec![Arc::default()]);
-        let patience = Patience {
-            message: Duration::from_secs(60),
-            silence: None,
-        };
-        nccl.wait(&inbox, patience).unwrap();
-        for len in [0, 1, 1000] {
-            let sum = nccl.sum(uniform(len, 3), &inbox, patience).unwrap();
-            assert_eq!(sum, uniform(len, 3));
-        }
+        let runtime = &runtime().unwrap();
+        let len = 300_000;
+        let sums = on_gpus(world, |group| {
+            let gpu = group.local_rank();
+            let ranks = group.join("the same", &config(), runtime.handle()).unwrap();
+            let nccl = ranks.start_nccl(&config(), Some(gpu)).unwrap();
+            let device = Device::cuda(gpu as usize);
+            let values = uniform(len, gpu as usize);
+            let data = TensorData::new(values.clone(), [len]);
+            let values_there = Tensor::<1>::from_data(data, &device);
+            let mut found = Vec::new();
+            for step in 0..20 {
+                let factor = f64::from(step);
+                let tensors = vec![
+                    (TensorOp::AllReduce, values_there.clone() * factor),
+                    (TensorOp::AllReduce, Tensor::zeros([3], &device) + factor),
+                ];
+                let (sums, _) = nccl.exchange(&ranks, tensors).unwrap();
+                let [(_, of_values), (_, of_factor)] = sums.try_into().unwrap();
+                let mut expected: Vec<f32> =
+                    values.iter().map(|x| x * f32::from(step as u8)).collect();
+                ranks.all_reduce(&mut expected, Wire::Full).unwrap();
+                found = numbers(of_values);
+                assert_close(&found, &expected, 1e-4);
+                let factors = f32::from(step as u8) * f32::from(world as u8);
+                assert_eq!(numbers(of_factor), [factors; 3]);
+            }
+            // Each rank has its share of a tensor of as many equal numbers as ranks, and gets it back from the sums.
+            let share = Tensor::full([world * 128], f64::from(gpu + 1), &device);
+            let gathered = nccl.exchange(&ranks, vec![(TensorOp::AllGather, share)]);
+            let (mut gathered, _) = gathered.unwrap();
+            let (_, gathered) = gathered.remove(0);
+            let expected = (0..world).flat_map(|rank| [f32::from(rank as u8 + 1); 128]);
+            assert_eq!(numbers(gathered.clone()), expected.collect::<Vec<_>>());
+            let work = vec![(TensorOp::ReduceScatter, gathered * 2.0)];
+            let (mut scattered, _) = nccl.exchange(&ranks, work).unwrap();
+            let (_, scattered) = scattered.remove(0);
+            let own = scattered.narrow(0, gpu as usize * 128, 128);
+            let expected = 2.0 * f32::from(gpu as u8 + 1) * f32::from(world as u8);
+            assert_eq!(numbers(own), [expected; 128]);
+            let shared = vec![(TensorOp::AllReduce, values_there.clone())];
+            let error = nccl.exchange(&ranks, shared).unwrap_err();
+            assert!(error.to_string().contains("used elsewhere"), "{error}");
+            found
+        });
+        assert!(sums.iter().all(|sum| *sum == sums[0]));
+    }
+
+    #[cfg(feature = "cuda")]
+    #[test]
+    fn tensors_of_one_gpu_come_back() {
+        check_tensors(1);
+    }
+
+    #[cfg(feature = "cuda")]
+    #[test]
+    fn tensors_of_two_gpus_are_summed() {
+        check_tensors(2);
     }
 }

@@ -1,8 +1,8 @@
 //! Sums by NCCL, between GPUs; each rank has its own.
 //!
-//! Ranks meet over TCP as always, exchange all but long sums there, and find out there who is lost. The order of NCCL's
-//! sums is its own and depends on the machine: they equal those of other collectives up to rounding, and have the same
-//! bits on all ranks.
+//! Ranks meet over TCP as always, exchange all but the sums of a step there, and find out there who is lost. NCCL sums
+//! gradients in the memory of the GPUs. The order of its sums is its own and depends on the machine: they equal those of
+//! other collectives up to rounding, and have the same bits on all ranks.
 
 #[cfg(feature = "nvidia")]
 pub(super) mod device;
@@ -14,36 +14,46 @@ use feedline_schemas::config::{Collective, ParallelConfig};
 
 use super::Ranks;
 #[cfg(feature = "nvidia")]
-use super::{Wire, inbox::Patience};
+use super::inbox::Patience;
 use crate::error::{Error, config as wrong};
 
 impl Ranks {
-    /// The same, whose long sums are taken by what `config` says; this rank computes on GPU number `gpu`, or on the
+    /// The same, whose gradients are summed by what `config` says; this rank computes on GPU number `gpu`, or on the
     /// processor.
     ///
     /// # Errors
-    /// [`Error::Config`] when NCCL is to take them and cannot; as [`Ranks::all_reduce`].
+    /// [`Error::Config`] when NCCL is to sum them and cannot; as [`Ranks::all_reduce`].
     pub(crate) fn adding_up(
-        mut self,
+        self,
         config: &ParallelConfig,
         gpu: Option<u32>,
     ) -> Result<Self, Error> {
-        if config.collective == Collective::Nccl && self.are_many() {
-            self.start_nccl(config, gpu)
-                .inspect_err(|error| self.abort(error))?;
+        if config.collective != Collective::Nccl || !self.are_many() {
+            return Ok(self);
         }
-        Ok(self)
+        self.with_nccl(config, gpu)
     }
 
     #[cfg(not(feature = "nvidia"))]
-    fn start_nccl(&mut self, _: &ParallelConfig, _: Option<u32>) -> Result<(), Error> {
-        Err(refused(
+    fn with_nccl(self, _: &ParallelConfig, _: Option<u32>) -> Result<Self, Error> {
+        let error = refused(
             "`nccl` adds up between GPUs, and this program was built without them: build it with `--features cuda`",
-        ))
+        );
+        self.abort(&error);
+        Err(error)
     }
 
     #[cfg(feature = "nvidia")]
-    fn start_nccl(&mut self, config: &ParallelConfig, gpu: Option<u32>) -> Result<(), Error> {
+    fn with_nccl(mut self, config: &ParallelConfig, gpu: Option<u32>) -> Result<Self, Error> {
+        let nccl = self.start_nccl(config, gpu);
+        let nccl = nccl.inspect_err(|error| self.abort(error))?;
+        self.tensors = Some(Box::new(nccl));
+        Ok(self)
+    }
+
+    /// NCCL of these ranks.
+    #[cfg(feature = "nvidia")]
+    fn start_nccl(&self, config: &ParallelConfig, gpu: Option<u32>) -> Result<device::Nccl, Error> {
         let gpu = gpu.ok_or_else(|| {
             refused("`nccl` adds up between GPUs, and this rank computes on the processor: set `train.device` to `cuda`")
         })?;
@@ -65,23 +75,7 @@ impl Ranks {
         let nccl = device::Nccl::start(gpu, self.place, &id).map_err(|e| refused(&e))?;
         nccl.wait(&self.inbox, until_met)
             .map_err(|failure| self.error(failure))?;
-        self.nccl = Some(nccl);
-        Ok(())
-    }
-
-    /// The sums of `values` of all ranks, by NCCL; what goes in and what comes out are numbers that `wire` can carry.
-    #[cfg(feature = "nvidia")]
-    pub(super) fn sum_by(
-        &self,
-        nccl: &device::Nccl,
-        values: &[f32],
-        wire: Wire,
-    ) -> Result<Vec<f32>, Error> {
-        // NCCL would wait for ever; over TCP who is late or lost has a name.
-        self.barrier()?;
-        let sum = nccl.sum(wire.rounded(values.to_vec()), &self.inbox, self.patience);
-        sum.map(|sum| wire.rounded(sum))
-            .map_err(|failure| self.error(failure))
+        Ok(nccl)
     }
 }
 

@@ -12,7 +12,7 @@ use super::{
 use crate::{device::Backend, layers::check::adapter, parallel::Group, testing::train_at};
 
 /// The processor as a device, and an adapter where there is one.
-fn devices() -> Vec<Backend> {
+pub(super) fn devices() -> Vec<Backend> {
     [Some(Backend::stand_in()), adapter()]
         .into_iter()
         .flatten()
@@ -41,7 +41,7 @@ fn tensors_of(bytes: &[u8]) -> BTreeMap<String, Vec<f32>> {
 }
 
 /// Length of the difference as a share of the length.
-fn error(found: &[f32], expected: &[f32]) -> f64 {
+pub(super) fn error(found: &[f32], expected: &[f32]) -> f64 {
     assert_eq!(found.len(), expected.len());
     let length = |values: &mut dyn Iterator<Item = f32>| {
         let squares = values.map(|value| f64::from(value).powi(2));
@@ -469,7 +469,7 @@ fn ranks_move_weights_on_their_devices_as_on_the_processor() {
 }
 
 /// Numbers of the best weights by tensor.
-fn best(store: &Store) -> BTreeMap<String, Vec<f32>> {
+pub(super) fn best(store: &Store) -> BTreeMap<String, Vec<f32>> {
     let files = contents(store);
     tensors_of(&files["best.safetensors"])
 }
@@ -534,7 +534,7 @@ fn ranks_on_different_devices_move_weights_on_the_processor_and_say_so() {
 }
 
 /// Bytes of each step that was followed by no checkpoint: to the device, and from it.
-fn bus(store: &Store) -> Vec<[u64; 2]> {
+pub(super) fn bus(store: &Store) -> Vec<[u64; 2]> {
     let lines = lines(&contents(store), "step");
     let of_line = |line: &serde_json::Value| {
         ["bytes_to_device", "bytes_from_device"].map(|key| line[key].as_u64().unwrap())
@@ -543,7 +543,7 @@ fn bus(store: &Store) -> Vec<[u64; 2]> {
 }
 
 /// Smallest count of other bytes that a step may move.
-const FEW: u64 = 4096;
+pub(super) const FEW: u64 = 4096;
 
 #[test]
 fn a_step_moves_its_batch_over_the_bus_and_no_weights() {

@@ -1,21 +1,24 @@
 //! Sums by NCCL on a mock of it: the trainer's own calls, of ranks that are threads or processes, with delays and failures.
 //!
-//! The mock is not NCCL: it shows what the trainer does with results, delays and failures, and nothing of GPUs.
+//! Each sum is that of a step: a gradient, in f32 or bf16, and a few other numbers, in the memory where they are. The mock is
+//! not NCCL: it shows what the trainer does with results, delays and failures, and nothing of GPUs.
 
 use std::{
     env,
     net::TcpListener,
     process::{Child, Command, Output, Stdio},
     thread,
+    time::Duration,
 };
 
 use feedline_schemas::config::{Collective, ParallelConfig};
 use feedline_storage::clock::{Clock as _, SystemClock};
 
+use super::on_gpu::RankOnGpu;
 use crate::{
     error::Error,
     number::exact_len,
-    parallel::{Group, RankBounds, RankPlace, Ranks, Wire},
+    parallel::{Group, RankBounds, RankPlace, TensorOp, Wire},
     run_folder::runtime,
     testing::{mock::MockLibraries, uniform},
 };
@@ -32,8 +35,17 @@ const NAMED_WITHIN_S: f64 = 10.0;
 /// Lengths of sums: one number, less than a chunk of the mock, one more than that, several chunks, and then less again.
 const LENGTHS: [usize; 6] = [1, 3, 1000, 4097, 20_000, 70];
 
+/// Numbers beside a gradient.
+const OTHERS: usize = 7;
+
 /// Sums of a process before it leaves.
 const SUMS: usize = 3;
+
+/// The rank that comes too late to its second sum, in the environment of its process.
+const LATE: &str = "FEEDLINE_NCCL_LATE";
+
+/// Its delay, longer than the others wait.
+const LATE_BY: Duration = Duration::from_secs(8);
 
 fn config() -> ParallelConfig {
     ParallelConfig {
@@ -59,34 +71,60 @@ fn numbers(rank: usize, sum: usize, len: usize) -> Vec<f32> {
     uniform(len, 100 * sum + rank)
 }
 
-/// The sum of all ranks in the mock's order, as numbers that `wire` carries.
+/// The sum of all ranks in the mock's order, which rounds each addition to what `wire` carries.
 fn reference(world: usize, sum: usize, len: usize, wire: Wire) -> Vec<f32> {
     let of = |rank| wire.rounded(numbers(rank, sum, len));
-    let mut expected = of(0);
-    for rank in 1..world {
-        expected.iter_mut().zip(of(rank)).for_each(|(a, b)| *a += b);
-    }
-    wire.rounded(expected)
+    (1..world).fold(of(0), |before, rank| {
+        let added = before.iter().zip(of(rank)).map(|(a, b)| a + b);
+        wire.rounded(added.collect())
+    })
 }
 
 /// Takes one sum and compares it, bit for bit.
-fn add_up(ranks: &Ranks, sum: usize, len: usize, wire: Wire) -> Result<(), Error> {
-    let RankPlace { rank, world } = ranks.place();
-    let mut found = numbers(rank, sum, len);
-    ranks.all_reduce(&mut found, wire)?;
-    let expected = reference(world, sum, len, wire);
-    assert!(
-        found == expected,
-        "sum {sum} of {len} numbers on rank {rank}"
-    );
+fn add_up(rank: &RankOnGpu, sum: usize, len: usize, wire: Wire) -> Result<(), Error> {
+    let RankPlace { rank: own, world } = rank.ranks.place();
+    let others = sum + 50;
+    let op = TensorOp::AllReduce;
+    let found = rank.run(&[
+        (op, numbers(own, sum, len), wire),
+        (op, numbers(own, others, OTHERS), Wire::Full),
+    ])?;
+    for (found, (sum, len, wire)) in found
+        .iter()
+        .zip([(sum, len, wire), (others, OTHERS, Wire::Full)])
+    {
+        let expected = reference(world, sum, len, wire);
+        assert!(
+            *found == expected,
+            "sum {sum} of {len} numbers on rank {own}"
+        );
+    }
     let exact = |i: usize| -> f64 {
         let of = |rank| f64::from(numbers(rank, sum, len)[i]);
         (0..world).map(of).sum()
     };
-    if wire == Wire::Full {
-        let error = (f64::from(found[len / 2]) - exact(len / 2)).abs();
-        assert!(error < 1e-6 * exact_len(world), "{error}");
-    }
+    let tolerance = match wire {
+        Wire::Full => 1e-6,
+        Wire::Bf16 => 1e-2,
+    };
+    let error = (f64::from(found[0][len / 2]) - exact(len / 2)).abs();
+    assert!(error < tolerance * exact_len(world), "{error}");
+    Ok(())
+}
+
+/// Sums a rank's share, and gathers those of all; the numbers around are not touched.
+fn share(rank: &RankOnGpu, each: usize, wire: Wire) -> Result<(), Error> {
+    let RankPlace { rank: own, world } = rank.ranks.place();
+    let len = each * world;
+    let bounds = RankBounds::even(len, world);
+    let op = TensorOp::ReduceScatter;
+    let found = rank.run(&[(op, numbers(own, 9, len), wire)])?;
+    let expected = reference(world, 9, len, wire);
+    assert!(found[0][bounds.of(own)] == expected[bounds.of(own)]);
+    let op = TensorOp::AllGather;
+    let found = rank.run(&[(op, numbers(own, 10, len), wire)])?;
+    let of_ranks = (0..world).flat_map(|rank| numbers(rank, 10, len)[bounds.of(rank)].to_vec());
+    assert!(found[0] == wire.rounded(of_ranks.collect()));
     Ok(())
 }
 
@@ -203,6 +241,7 @@ fn a_rank_that_is_killed_or_stopped_is_named_by_all_others_within_ten_seconds() 
             (9, "kernel:2"),
             (9, "ncclCommInitRank:1"),
             (9, "ncclAllReduce:3"),
+            (9, "ncclGroupEnd:2"),
             (19, "kernel:2"),
             (19, "ncclCommInitRank:1"),
         ] {
@@ -230,6 +269,7 @@ fn a_failed_call_is_an_error_that_names_it_and_others_name_the_rank() {
         ("ncclCommInitRank:1:3", "ncclInternalError", 1),
         ("ncclAllReduce:1:1", "ncclUnhandledCudaError", 1),
         ("ncclAllReduce:2:6", "ncclRemoteError", 2),
+        ("ncclGroupEnd:3:5", "ncclInvalidUsage", 1),
     ] {
         let variable = ("FEEDLINE_MOCK_NCCL_FAIL", fail);
         let outputs = Processes::start(&libraries, 3, odd, variable).finish(NONE);
@@ -282,6 +322,22 @@ fn work_that_hangs_on_a_rank_that_is_alive_ends_at_the_time_limit_with_what_to_d
     }
 }
 
+/// No message goes before a sum: a rank that does not come is known by what its heartbeats say.
+#[test]
+fn a_rank_that_is_alive_and_late_is_named_by_all_others() {
+    let libraries = libraries();
+    for (world, late) in [(2, 0), (3, 1)] {
+        let outputs = Processes::start(&libraries, world, late, (LATE, "1")).finish(late);
+        for (rank, output) in outputs.iter().enumerate().filter(|(rank, _)| *rank != late) {
+            let (seconds, error) = outcome(output);
+            assert!(error.contains(&format!("rank {late}")), "{rank}: {error}");
+            let waited = "the others have waited for it for 5 s";
+            assert!(error.contains(waited), "{rank}: {error}");
+            assert!(seconds < NAMED_WITHIN_S, "{rank}: {seconds} s");
+        }
+    }
+}
+
 #[test]
 #[ignore = "the tests beside it run it with the mocks"]
 fn a_scenario() {
@@ -303,10 +359,7 @@ fn a_scenario() {
 fn run_threads(world: usize, schedules: u64) {
     let runtime = runtime().unwrap();
     let on_one = &|group: &Group, schedule: u64| {
-        let ranks = group.join("the same", &config(), runtime.handle()).unwrap();
-        let ranks = ranks
-            .adding_up(&config(), Some(group.local_rank()))
-            .unwrap();
+        let rank = RankOnGpu::start(group, &config(), runtime.handle()).unwrap();
         let short = [LENGTHS[3], LENGTHS[0], LENGTHS[5]];
         let lengths = if schedules > 1 { &short[..] } else { &LENGTHS };
         for (sum, &len) in lengths.iter().enumerate() {
@@ -315,16 +368,11 @@ fn run_threads(world: usize, schedules: u64) {
             } else {
                 Wire::Bf16
             };
-            add_up(&ranks, sum, len, wire).unwrap();
+            add_up(&rank, sum, len, wire).unwrap();
+            if sum == 0 {
+                share(&rank, [1, 37, 3000][len % 3], wire).unwrap();
+            }
         }
-        // Each keeps its own part, as ranks do that share the optimizer.
-        let RankPlace { rank, world } = ranks.place();
-        let borders = RankBounds::even(100, world);
-        let mut found = numbers(rank, 9, 100);
-        let wire = Wire::Full;
-        ranks.reduce_scatter(&mut found, &borders, wire).unwrap();
-        let own = borders.of(rank);
-        assert!(found[own.clone()] == reference(world, 9, 100, wire)[own]);
     };
     for schedule in 0..schedules {
         let groups = Group::threads(world);
@@ -345,14 +393,17 @@ fn run_process(group: &Group) {
         timeout_s: 5,
         ..config()
     };
-    let ranks = group.join("the same", &config, runtime.handle()).unwrap();
     let clock = SystemClock;
     let mut begun = clock.monotonic();
-    let run = || {
-        let ranks = ranks.adding_up(&config, Some(group.local_rank()))?;
+    let mut run = || {
+        let rank = RankOnGpu::start(group, &config, runtime.handle())?;
         for sum in 0..SUMS {
+            if sum == 1 && env::var_os(LATE).is_some() {
+                thread::park_timeout(LATE_BY);
+            }
             begun = clock.monotonic();
-            add_up(&ranks, sum, 5000, Wire::Full).inspect_err(|error| ranks.abort(error))?;
+            let wire = if sum == 2 { Wire::Bf16 } else { Wire::Full };
+            add_up(&rank, sum, 5000, wire)?;
         }
         Ok::<_, Error>(())
     };
