@@ -118,8 +118,11 @@ fn fault_11_sigterm_in_a_batch_lands_what_was_read_and_is_no_failure() {
     api.hold(6);
     let child = waiting(folder.path(), file, &api);
     send("-INT", &child);
-    let told = ended(child).expect(1);
-    assert!(told.stderr.contains("stopped by a signal"), "{told:#?}");
+    let stopped = ended(child).expect(1);
+    assert!(
+        stopped.stderr.contains("stopped by a signal"),
+        "{stopped:#?}"
+    );
     api.let_go();
 
     let last = run(folder.path(), &["ingest", file, "--json"])
@@ -160,9 +163,9 @@ fn fault_11_a_second_sigterm_leaves_a_log_that_the_next_run_goes_on_from() {
         wait(Duration::from_millis(300));
         try_send("-CONT");
         try_send("-TERM");
-        let told = ended(child);
-        assert!([0, 130].contains(&told.code), "{told:#?}");
-        codes.push(told.code);
+        let ended_at = ended(child);
+        assert!([0, 130].contains(&ended_at.code), "{ended_at:#?}");
+        codes.push(ended_at.code);
         api.let_go();
         let status = run(folder.path(), &["ingest", "status", file, "--json"])
             .expect(0)

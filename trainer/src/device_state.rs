@@ -32,7 +32,7 @@ pub(crate) struct DeviceState {
     device: Device,
     /// By entry of the layout.
     places: Vec<StateEntry>,
-    /// Where ranks exchange their shares on the device these are all that is trained, else what other ranks move.
+    /// All that is trained if ranks exchange their shares on the device, else the parameters that other ranks move.
     of_others: Pack,
     shares: Option<RankShares>,
     frozen: Pack,

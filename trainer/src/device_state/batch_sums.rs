@@ -21,7 +21,7 @@ pub(crate) struct BatchSums {
     pub(super) unsmoothed_sum: Tensor<1>,
     /// Observed values of the buffers, packed; `None` for a model without any.
     pub(super) observed: Option<Tensor<1>>,
-    /// What only the ranks together know; `None` for a rank alone.
+    /// Sums that only the ranks together know; `None` for a rank alone.
     pub(super) of_ranks: Option<RankSums>,
 }
 

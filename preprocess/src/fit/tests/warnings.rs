@@ -114,17 +114,17 @@ async fn a_column_that_is_only_centred_is_warned_of_once() {
         found.into_iter().map(|w| (w.code, w.message)).collect()
     };
     let (artefact, logged) = warned(&columns, vec![standardize()]).await;
-    let told = found(&artefact);
+    let warnings = found(&artefact);
     assert!(logged.is_empty(), "{logged:?}");
     assert!(
-        matches!(&told[..], [(code, text)] if code == "constant_columns" && text.contains("cannot learn from it: `same`;")),
-        "{told:?}"
+        matches!(&warnings[..], [(code, text)] if code == "constant_columns" && text.contains("cannot learn from it: `same`;")),
+        "{warnings:?}"
     );
     let steps = vec![step("winsorize", &all), standardize()];
     let (artefact, _) = warned(&columns, steps).await;
-    let told = found(&artefact);
-    let [(constant, same), (capped, rare)] = &told[..] else {
-        panic!("{told:?}")
+    let warnings = found(&artefact);
+    let [(constant, same), (capped, rare)] = &warnings[..] else {
+        panic!("{warnings:?}")
     };
     assert_eq!([constant, capped], ["constant_columns", "constant_by_caps"]);
     assert!(same.contains("cannot learn from it: `same`;"), "{same}");

@@ -15,11 +15,19 @@ use crate::parallel::on_device::{TensorOp, TensorWork};
 
 /// Type of numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(
+    not(any(test, feature = "cuda")),
+    expect(
+        dead_code,
+        reason = "without the feature `cuda` no numbers are on a GPU"
+    )
+)]
 pub(super) enum RunType {
     F32,
     Bf16,
 }
 
+#[cfg(any(test, feature = "cuda"))]
 impl RunType {
     const fn bytes(self) -> usize {
         match self {
@@ -45,10 +53,6 @@ pub(in crate::parallel) enum DeviceRuns {
     /// No numbers.
     None,
     /// Tensors of the GPU.
-    #[cfg_attr(
-        not(feature = "cuda"),
-        expect(dead_code, reason = "without the feature `cuda` no tensor is on a GPU")
-    )]
     Tensors(Vec<TensorWork>),
     /// Memory of the driver, in tests.
     #[cfg(test)]
