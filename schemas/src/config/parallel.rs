@@ -24,8 +24,9 @@ pub struct ParallelConfig {
     /// Default false.
     pub shard_optimizer: bool,
     /// Number type of gradients that ranks exchange: `none` (f32) or `bf16`. With `bf16` they take
-    /// half the bytes and are rounded before and after they are summed in f32. The result of a run
-    /// then depends on the number of ranks; changing the key makes another run. Default `none`.
+    /// half the bytes and are rounded before and after they are summed in f32, with NCCL after each
+    /// addition. The result of a run then depends on the number of ranks; changing the key makes
+    /// another run. Default `none`.
     pub compress: Compression,
     /// Number of steps between comparisons of the weights of all ranks, at least 1; they are also
     /// compared before each checkpoint. Default 100.
@@ -58,8 +59,9 @@ pub enum Collective {
     Tcp,
     /// MPI, in programs that were built with it.
     Mpi,
-    /// NCCL between GPUs, with one GPU for each rank; TCP carries the other messages. Its sums have
-    /// another order, so the weights equal those of the other choices only up to rounding. In
+    /// NCCL between GPUs of one kind, with one GPU for each rank; TCP carries the other messages.
+    /// Gradients are summed in the memory of the GPUs, all of them after the backward pass. Its sums
+    /// have another order, so the weights equal those of the other choices only up to rounding. In
     /// programs that were built for GPUs.
     Nccl,
 }
