@@ -4,7 +4,10 @@ use std::ops::Range;
 
 use feedline_schemas::{loader_state::LoaderState, manifest::Split, report::MixedSource};
 
-use crate::error::Error;
+use crate::{
+    error::Error,
+    input::{UploadedBatch, UploadedRows},
+};
 
 /// Some rows, borrowed from whoever loaded them.
 #[derive(Clone, Copy, Debug)]
@@ -21,6 +24,8 @@ pub(crate) struct Samples<'a> {
     pub(crate) targets: Targets<'a>,
     /// The other targets of rows that are mixed of two samples.
     pub(crate) mixed: Option<MixedTargets<'a>>,
+    /// The same numbers on a device, where they are there already.
+    pub(crate) uploaded: Option<UploadedRows<'a>>,
 }
 
 /// Targets of the samples that rows are mixed with: the loss of a row is `lambda` times that of its own target and
@@ -108,6 +113,15 @@ impl<'a> Samples<'a> {
             inputs,
             targets,
             mixed: None,
+            uploaded: None,
+        }
+    }
+
+    /// The same samples, whose numbers are on a device too.
+    pub(crate) const fn with_upload(self, uploaded: &'a UploadedBatch) -> Self {
+        Self {
+            uploaded: Some(UploadedRows::all(uploaded)),
+            ..self
         }
     }
 
@@ -180,6 +194,7 @@ impl<'a> Samples<'a> {
                 lambda: &mixed.lambda[rows.clone()],
                 partners: mixed.partners.slice(rows.clone()),
             }),
+            uploaded: self.uploaded.map(|uploaded| uploaded.from(rows.start)),
             targets: self.targets.slice(rows),
         }
     }
@@ -202,15 +217,19 @@ pub(crate) trait RankBatch {
     fn origins(&self) -> &[u64];
     /// State to resume from after it.
     fn state(&self) -> &LoaderState;
+    /// Returns true if some bytes of its samples are in page-locked memory, which a device copies from directly.
+    fn is_page_locked(&self, _bytes: &[u8]) -> bool {
+        false
+    }
 }
 
 /// Batches in order.
-pub(crate) type Batches<'a, B> = Box<dyn Iterator<Item = Result<B, Error>> + 'a>;
+pub(crate) type Batches<'a, B> = Box<dyn Iterator<Item = Result<B, Error>> + Send + 'a>;
 
 /// The splits of a dataset.
 pub(crate) trait Data {
     /// A batch.
-    type Batch: RankBatch;
+    type Batch: RankBatch + Send + Sync + 'static;
     /// The state before the first batch of epoch 0 of the training split.
     fn start(&self) -> LoaderState;
     /// Batches of one epoch of the training split.

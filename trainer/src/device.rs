@@ -22,8 +22,10 @@ mod choice;
 mod mask;
 mod wgpu;
 
+#[cfg(feature = "cuda")]
+pub(crate) use self::choice::cuda_of;
 pub(crate) use self::{
-    bus::{Upload, count_download, numbers, take_bus_bytes},
+    bus::{BusBytes, Upload, add_bus_bytes, count_download, numbers, take_bus_bytes},
     mask::{MaskValues, draw},
 };
 

@@ -34,7 +34,7 @@ pub(crate) mod sections;
 
 use std::ops::Range;
 
-use burn::tensor::{Device, Tensor, TensorData};
+use burn::tensor::{Device, StreamId, Tensor, TensorData};
 use feedline_schemas::report::Warning;
 
 use self::parts::{BatchCut, PartWorkers};
@@ -59,6 +59,8 @@ pub(crate) struct ModelEngine {
     normalisation: Normalisation,
     passes: PassSettings,
     device: Device,
+    /// Stream of the device for copies of batches. A stream has memory of its own there, so a run has one.
+    copy_stream: StreamId,
     kind: DeviceKind,
     device_name: String,
     /// Warning that it is not the device that `train.device = "auto"` prefers.
@@ -99,6 +101,7 @@ impl ModelEngine {
             normalisation: Normalisation::default(),
             passes: PassSettings::default(),
             device: Device::flex(),
+            copy_stream: StreamId::allocate(),
             kind: DeviceKind::Processor,
             device_name: Backend::cpu().name,
             device_warning: None,
@@ -152,6 +155,11 @@ impl ModelEngine {
     /// Kind of the device that it computes on.
     pub(crate) const fn kind(&self) -> DeviceKind {
         self.kind
+    }
+
+    /// Stream of the device for copies of batches.
+    pub(crate) const fn copy_stream(&self) -> StreamId {
+        self.copy_stream
     }
 
     /// The device that it computes on.
@@ -337,7 +345,13 @@ impl ModelEngine {
         let outputs = in_f32(outputs);
         match self.model.objective() {
             Objective::Target => {
-                Some(loss.per_mixed_sample(outputs, (part.targets, part.mixed), device))
+                let uploaded = part
+                    .uploaded
+                    .and_then(|rows| rows.targets(part.rows(), device));
+                Some(match uploaded {
+                    Some(targets) => loss.per_uploaded_sample(outputs, targets, device),
+                    None => loss.per_mixed_sample(outputs, (part.targets, part.mixed), device),
+                })
             }
             Objective::Input => {
                 let rows = if is_processor(device) {

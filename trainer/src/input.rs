@@ -3,9 +3,18 @@
 mod normalisation;
 mod on_device;
 mod positions;
+mod uploaded;
 
-pub(crate) use self::normalisation::{Normalisation, Statistics};
-use self::positions::{in_pieces, narrow, signed};
+#[cfg(test)]
+pub(crate) use self::uploaded::ColumnBytes;
+pub(crate) use self::{
+    normalisation::{Normalisation, Statistics},
+    uploaded::{LentColumns, RowTargets, TargetTensor, UploadedBatch, UploadedRows},
+};
+use self::{
+    positions::{in_pieces, narrow, signed},
+    uploaded::is_plain,
+};
 
 use burn::tensor::{DType, Device, Int, Tensor, TensorData};
 
@@ -22,6 +31,9 @@ pub(crate) fn tensors(
     normalisation: &Normalisation,
     device: &Device,
 ) -> Input {
+    if samples.uploaded.is_some() || !is_processor(device) {
+        return on_device::tensors(samples, normalisation, device);
+    }
     let inputs = samples.inputs;
     let rows = samples.rows();
     let [height, width] = inputs.sides;
@@ -31,14 +43,11 @@ pub(crate) fn tensors(
             Tensor::upload(data, device)
         }),
         images: (height > 0).then(|| {
-            if !is_processor(device) {
-                return on_device::planes(inputs.pixels, inputs.sides, normalisation, device);
-            }
             let planes = planes(inputs.pixels, height * width, normalisation);
             let sizes = [rows, normalisation.channels, height, width];
             Tensor::upload(TensorData::new(planes, sizes), device)
         }),
-        tokens: (inputs.length > 0).then(|| tokens(inputs, rows, device)),
+        tokens: (inputs.length > 0).then(|| tokens(samples, device)),
     }
 }
 
@@ -71,19 +80,13 @@ fn brightness([red, green, blue]: [u8; 3]) -> u8 {
     u8::try_from((sum + (1 << 15)) >> 16).expect("the weights add up to 2^16")
 }
 
-fn tokens(inputs: ModelInputs<'_>, rows: usize, device: &Device) -> TokenInput {
+fn tokens(samples: Samples<'_>, device: &Device) -> TokenInput {
+    let (rows, inputs) = (samples.rows(), samples.inputs);
     if let Some(lengths) = inputs.lengths {
-        return if is_processor(device) {
-            texts(inputs, lengths, device)
-        } else {
-            on_device::texts(inputs, lengths, device)
-        };
+        return texts(inputs, lengths, device);
     }
     // Rows of one piece each, with padding behind it: no place looks ahead, so none sees the padding.
-    let plain = inputs.is_stream || inputs.segments.iter().all(|segment| *segment <= 1);
-    if !is_processor(device) {
-        return on_device::tokens(inputs, rows, plain, device);
-    }
+    let plain = is_plain(samples);
     let length = inputs.length - 1;
     let first = |values: &[u32]| -> Vec<u32> {
         let rows = values.chunks_exact(inputs.length);
@@ -275,11 +278,23 @@ mod tests {
                     mean: [0.1, 0.2, 0.5],
                     deviation: [1.0, 2.0, 0.5],
                 };
-                let found = on_device::planes(&pixels, [5, 3], &normalisation, &device);
-                assert_eq!(found.dims(), [3, channels, 5, 3]);
-                let expected = planes(&pixels, 15, &normalisation);
-                for (found, expected) in numbers(found).iter().zip(&expected) {
-                    assert!((found - expected).abs() < 1e-6, "{found} {expected}");
+                let inputs = ModelInputs {
+                    pixels: &pixels,
+                    sides: [5, 3],
+                    ..ModelInputs::default()
+                };
+                let samples = Samples::new(3, inputs, Targets::None);
+                let uploaded = UploadedBatch::of(samples, &samples, &device);
+                let samples = samples.with_upload(&uploaded);
+                // All of them, and parts whose bytes begin within a word.
+                for rows in [0..3, 1..3, 2..3] {
+                    let part = samples.slice(rows.clone());
+                    let found = tensors(part, &normalisation, &device).images();
+                    assert_eq!(found.dims(), [rows.len(), channels, 5, 3]);
+                    let expected = planes(&pixels[45 * rows.start..], 15, &normalisation);
+                    for (found, expected) in numbers(found).iter().zip(&expected) {
+                        assert!((found - expected).abs() < 1e-6, "{found} {expected}");
+                    }
                 }
             }
         }

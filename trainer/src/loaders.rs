@@ -4,17 +4,17 @@ use std::{collections::BTreeMap, num::NonZero, sync::Arc, thread, time::Duration
 
 use feedline_loader::{
     BadShards, BatchKind, CacheConfig, ClassBalance, FetchConfig, InputFormat, Loader,
-    LoaderConfig, Target, TokenLayout, TokensConfig,
+    LoaderConfig, Target, TokenLayout, TokensConfig, device::Pinning,
 };
 use feedline_schemas::{
     config::{
-        BadShardsPolicy, BalanceRule, ClassBalanceConfig, ModelKind, PackMode, TrainConfig,
-        TrainMixture,
+        BadShardsPolicy, BalanceRule, ClassBalanceConfig, DeviceChoice, ModelKind, PackMode,
+        TrainConfig, TrainMixture,
     },
     ids::Rank,
     loader_state::LoaderState,
     manifest::{Manifest, Split},
-    report::MixedSource,
+    report::{MixedSource, Warning},
 };
 use feedline_storage::{Store, clock::Clock};
 
@@ -30,6 +30,9 @@ use crate::{
 
 /// Most threads that a loader takes.
 const THREADS_MAX: u32 = 1024;
+
+/// Most batches that a loader has at one time.
+const SLABS_MAX: u32 = 64;
 
 /// Reason to open a split.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -99,6 +102,15 @@ async fn class_balance(
     Ok(ClassBalance::Weighted(names.iter().map(of).collect()))
 }
 
+/// Batches of the loader at one time: the configured ones and, on a device, those that are copied there ahead.
+fn slabs(config: &TrainConfig) -> u32 {
+    let on_device = match config.device {
+        DeviceChoice::Cpu => 0,
+        _ => config.loader.device_prefetch,
+    };
+    (config.loader.slabs + on_device).min(SLABS_MAX.max(config.loader.slabs))
+}
+
 /// The loader's settings for a split and a purpose: what is measured is neither augmented nor mixed, so that figures of all
 /// splits compare.
 fn settings_for(purpose: Purpose, config: &TrainConfig, split: Split) -> LoaderConfig {
@@ -108,7 +120,7 @@ fn settings_for(purpose: Purpose, config: &TrainConfig, split: Split) -> LoaderC
         window_blocks: given.window_blocks,
         extent_bytes: given.extent_bytes.bytes(),
         prefetch_bytes: given.prefetch_bytes.bytes(),
-        slabs: given.slabs,
+        slabs: slabs(config),
         threads: given.threads,
         reads: given.reads,
         stall_timeout: (given.stall_s > 0).then(|| Duration::from_secs(given.stall_s)),
@@ -250,6 +262,38 @@ impl Loaders {
             .expect("there is at least one split, and only shards with a manifest are opened")
     }
 
+    /// Warning that less of the memory of batches than wanted was page-locked.
+    pub(crate) fn locking_warning(&self) -> Option<Warning> {
+        let found = self
+            .by_split
+            .values()
+            .map(|loader| loader.metrics().pinning);
+        let worst = found.max_by_key(|pinning| match pinning {
+            Pinning::NotAsked | Pinning::Whole => 0,
+            Pinning::Fewer => 1,
+            Pinning::Part => 2,
+            Pinning::Refused => 3,
+        })?;
+        let locked = match worst {
+            Pinning::NotAsked | Pinning::Whole => return None,
+            Pinning::Fewer => "fewer batches than configured are in page-locked memory",
+            Pinning::Part => "a part of each batch is in page-locked memory",
+            Pinning::Refused => "no memory of batches is page-locked",
+        };
+        let message = format!(
+            "{locked}: the system limits it, and copies to the GPU are slower; raise the limit (`ulimit -l`, `LimitMEMLOCK=` of a service, `--ulimit memlock=-1` of a container)"
+        );
+        Some(Warning::new("little_locked_memory", message).with_key("train.loader.slabs"))
+    }
+
+    /// Page-locks the memory of all batches, so that a device copies from it directly.
+    #[cfg(feature = "cuda")]
+    pub(crate) fn lock_batches(&self, lock: &Arc<dyn feedline_loader::device::HostLock>) {
+        for loader in self.by_split.values() {
+            loader.lock_batches(Arc::clone(lock));
+        }
+    }
+
     /// Returns true if a split was opened.
     pub(crate) fn has(&self, split: Split) -> bool {
         self.by_split.contains_key(&split)
@@ -367,6 +411,10 @@ impl RankBatch for Loaded {
 
     fn state(&self) -> &LoaderState {
         self.batch.state()
+    }
+
+    fn is_page_locked(&self, bytes: &[u8]) -> bool {
+        self.batch.is_page_locked(bytes)
     }
 }
 

@@ -3,6 +3,7 @@
 //! Between two steps a run is its [`Position`], the bucket, the optimizer's state and the best weights; a checkpoint
 //! holds just these, and every step is a pure function of them and of its batch.
 
+mod device_feed;
 mod epochs;
 mod exchange;
 mod guarding;
@@ -23,6 +24,7 @@ use feedline_schemas::{
     report::Warning,
 };
 
+pub(crate) use self::device_feed::DeviceFeed;
 #[cfg(test)]
 use self::measure::evaluate;
 pub(crate) use self::measure::{MeasuredBatch, evaluate_each};
@@ -53,6 +55,8 @@ pub(crate) struct TrainSession<'a, D> {
     folder: &'a RunFolder,
     watch: Watch<'a>,
     engine: ModelEngine,
+    /// The way of batches to the device of the engine.
+    feed: DeviceFeed,
     sharing: Sharing,
     sections: Sections,
     schedule: Schedule,
@@ -173,6 +177,7 @@ impl<'a, D: Data> TrainSession<'a, D> {
             data,
             folder,
             watch,
+            feed: DeviceFeed::new(&engine, plan.settings.config().loader.device_prefetch),
             engine,
             sharing,
             sections,

@@ -252,6 +252,8 @@ pub fn check(config: &TrainConfig) -> Result<(), Error> {
     }
     images::check(&config.images)?;
     config.mixture.as_ref().map_or(Ok(()), mixture::check)?;
+    let prefetch = u64::from(config.loader.device_prefetch);
+    whole("loader.device_prefetch", prefetch, 0, 64)?;
     check_balance(config)?;
     whole(
         "batch_size",

@@ -6,11 +6,10 @@ pub(crate) mod mock;
 pub(crate) mod mpi;
 
 use std::{
-    cell::Cell,
     ops::Range,
     sync::{
         Arc,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
     time::Duration,
 };
@@ -164,8 +163,8 @@ pub(crate) struct Toy {
     /// Whose share of the batches it gives.
     pub(crate) place: RankPlace,
     pub(crate) clock: Arc<dyn Clock>,
-    served: Cell<u64>,
-    validations: Cell<u64>,
+    served: AtomicU64,
+    validations: AtomicU64,
 }
 
 impl Toy {
@@ -226,7 +225,7 @@ impl Data for Toy {
             })
             .collect();
         Ok(Box::new(batches.into_iter().map(|batch| {
-            let served = self.served.replace(self.served.get() + 1);
+            let served = self.served.fetch_add(1, Ordering::Relaxed);
             match self.fault {
                 Fault::DieAt(at) if at == served => {
                     return Err(Error::Runtime(std::io::Error::other("killed")));
@@ -240,7 +239,7 @@ impl Data for Toy {
 
     fn sequential(&self, split: Split) -> Result<Batches<'_, ToyBatch>, Error> {
         if split == Split::Validation {
-            let number = self.validations.replace(self.validations.get() + 1);
+            let number = self.validations.fetch_add(1, Ordering::Relaxed);
             if matches!(self.fault, Fault::StopInValidation(at) if at == number) {
                 self.stop.store(true, Ordering::Relaxed);
             }
@@ -327,8 +326,8 @@ pub(crate) fn toy(splits: [Rows; 3], batch: usize) -> Toy {
         short_by: 0,
         place: RankPlace::ALONE,
         clock: Arc::new(SystemClock),
-        served: Cell::default(),
-        validations: Cell::default(),
+        served: AtomicU64::default(),
+        validations: AtomicU64::default(),
     }
 }
 

@@ -89,6 +89,7 @@ pub(crate) fn train_opened(
         context,
         tracker,
     };
+    training.lock_batches();
     training.prepare_first_batches();
     let model = training.build_model(build)?;
     let ranks = training.join_ranks(&model.engine)?;
@@ -119,6 +120,29 @@ struct UntrainedModel {
 }
 
 impl OpenedTraining<'_> {
+    /// Page-locks the memory of batches if the model will be computed on an NVIDIA GPU, before any of it is allocated.
+    #[cfg(feature = "cuda")]
+    fn lock_batches(&self) {
+        use feedline_loader::device::{HostLock, cuda::Cuda};
+
+        let device = self.opened.plan.settings.config().device;
+        let local_rank = self.context.group.local_rank();
+        let Some(gpu) = crate::device::cuda_of(device, local_rank) else {
+            return;
+        };
+        match Cuda::open(gpu as usize) {
+            Ok(cuda) => {
+                let lock: Arc<dyn HostLock> = Arc::new(cuda);
+                self.opened.loaders.lock_batches(&lock);
+            }
+            // The choice of the device says why there is none.
+            Err(error) => tracing::debug!(%error, "batches are not page-locked"),
+        }
+    }
+
+    #[cfg(not(feature = "cuda"))]
+    fn lock_batches(&self) {}
+
     /// Begins to read the blocks of a whole shuffle window while the model is made: a training that begins needs them before
     /// its first batch. One that resumes may need others.
     ///
@@ -254,6 +278,9 @@ impl OpenedTraining<'_> {
         let of_naive = baseline::of_naive(config, naive, Split::Test, &report.test);
         report.warnings.extend(of_naive);
         report.warnings.extend(self.opened.leak.clone());
+        report
+            .warnings
+            .extend(self.opened.loaders.locking_warning());
         report.warnings.extend(warnings);
     }
 }

@@ -354,6 +354,13 @@ impl Batch {
         self.own.start - first..self.own.end - first
     }
 
+    /// Returns true if all bytes of `part`, a part of an array of this batch, are page-locked, see
+    /// [`Loader::lock_batches`](crate::Loader::lock_batches): a device copies from them directly.
+    #[must_use]
+    pub fn is_page_locked(&self, part: &[u8]) -> bool {
+        self.locked_prefix(part) == Some(part.len())
+    }
+
     /// Number of leading bytes of `part`, a part of an array, that are page-locked; `None` when no
     /// byte of the batch is.
     pub(crate) fn locked_prefix(&self, part: &[u8]) -> Option<usize> {

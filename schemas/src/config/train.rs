@@ -231,6 +231,10 @@ pub struct LoaderSettings {
     /// batches the number is higher: up to 64 batches that together take 4 MiB, or a 64th of
     /// `prefetch_bytes` if that is less. Default 4.
     pub slabs: u32,
+    /// Batches that are copied to a GPU before the step that needs them, 0 to 64; 0 copies each in
+    /// its step. They are in memory in addition to `slabs`. No effect on the processor. Default 2.
+    #[serde(skip_serializing_if = "is_default_prefetch")]
+    pub device_prefetch: u32,
     /// Most threads that fill batches, up to 1,024; 0 means one per processor. Default 0.
     pub threads: u32,
     /// Most parallel reads, 1 to 1,024. Default 128.
@@ -263,6 +267,14 @@ pub struct LoaderSettings {
     pub balance: Option<ClassBalanceConfig>,
 }
 
+/// Batches that are copied to a GPU before the step that needs them.
+const DEVICE_PREFETCH: u32 = 2;
+
+/// Returns true for the default, which has no part in the names of runs.
+const fn is_default_prefetch(batches: &u32) -> bool {
+    *batches == DEVICE_PREFETCH
+}
+
 /// Relative frequencies of the classes in an epoch of training.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged, expecting = "`equal`, or a table of shares by class name")]
@@ -289,6 +301,7 @@ impl Default for LoaderSettings {
             extent_bytes: ByteSize::new(0),
             prefetch_bytes: ByteSize::mib(1024),
             slabs: 4,
+            device_prefetch: DEVICE_PREFETCH,
             threads: 0,
             reads: 128,
             stall_s: 600,

@@ -27,6 +27,14 @@ pub(crate) fn take_bus_bytes() -> BusBytes {
     COUNTED.take()
 }
 
+/// Counts bytes that crossed the bus on another thread.
+pub(crate) fn add_bus_bytes(bytes: BusBytes) {
+    let mut counted = COUNTED.get();
+    counted.uploaded += bytes.uploaded;
+    counted.downloaded += bytes.downloaded;
+    COUNTED.set(counted);
+}
+
 /// Counts numbers that were read from a device.
 pub(crate) fn count_download(bytes: usize) {
     let mut counted = COUNTED.get();

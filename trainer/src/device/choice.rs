@@ -45,6 +45,17 @@ impl Backend {
     }
 }
 
+/// Number of the NVIDIA GPU that `train.device` names, should there be one; `local_rank` is the process's number among those
+/// of its machine.
+#[cfg(feature = "cuda")]
+pub(crate) fn cuda_of(choice: DeviceChoice, local_rank: u32) -> Option<u32> {
+    match choice {
+        DeviceChoice::Cpu | DeviceChoice::Wgpu(_) => None,
+        DeviceChoice::Cuda(number) => Some(number.unwrap_or(local_rank)),
+        DeviceChoice::Auto => Some(local_rank),
+    }
+}
+
 /// GPU number `ordinal`, or why there is none and what to do.
 #[cfg(not(feature = "cuda"))]
 fn cuda(_ordinal: u32) -> Result<Backend, String> {

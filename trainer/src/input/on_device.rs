@@ -5,35 +5,113 @@ use burn::tensor::{Bool, Device, Int, Tensor, TensorData};
 
 use super::{
     normalisation::Normalisation,
-    positions::{in_pieces, narrow, signed},
+    positions::{narrow, signed},
+    uploaded::{UploadedBatch, UploadedRows, is_plain},
 };
 use crate::{
-    data::ModelInputs,
+    data::Samples,
     device::Upload as _,
     layers::Mask,
-    model::{NextIds, TokenInput},
+    model::{Input, NextIds, TokenInput},
 };
 
-/// Images, normalised, of pixels that travel as bytes: four in a word, as not every device knows bytes.
-pub(super) fn planes(
-    pixels: &[u8],
-    [height, width]: [usize; 2],
+/// The tensors of some rows, on `device`.
+pub(super) fn tensors(
+    samples: Samples<'_>,
     normalisation: &Normalisation,
     device: &Device,
-) -> Tensor<4> {
-    let count = pixels.len();
-    let (whole, rest) = pixels.as_chunks::<4>();
-    let mut last = [0; 4];
-    last[..rest.len()].copy_from_slice(rest);
-    let rest = (!rest.is_empty()).then_some(last);
-    let words = whole.iter().copied().chain(rest).map(i32::from_le_bytes);
-    let words = words.collect::<Vec<i32>>();
-    let number = words.len();
-    let words = Tensor::<1, Int>::upload(TensorData::new(words, [number]), device);
+) -> Input {
+    let own;
+    let uploaded = match samples.uploaded {
+        Some(uploaded) => uploaded,
+        None => {
+            own = UploadedBatch::inputs_of(samples, &samples, &device.clone().inner());
+            UploadedRows::all(&own)
+        }
+    };
+    let part = DevicePart {
+        uploaded,
+        rows: samples.rows(),
+        tracks: device.is_autodiff(),
+    };
+    let UploadedBatch { x, words, .. } = uploaded.batch;
+    Input {
+        rows: x.as_ref().map(|x| part.numbers(x)),
+        images: words.as_ref().map(|words| {
+            let words = part.on_device(words.clone());
+            let [height, width] = samples.inputs.sides;
+            let first = uploaded.first * 3 * height * width;
+            let pixels = bytes(words, first, part.rows * 3 * height * width);
+            let pixels = pixels.reshape([part.rows, height, width, 3]);
+            planes(pixels, normalisation, device)
+        }),
+        tokens: part.tokens(samples, device),
+    }
+}
+
+/// Rows of an uploaded batch that are computed at one time.
+struct DevicePart<'a> {
+    uploaded: UploadedRows<'a>,
+    rows: usize,
+    /// Gradients are wanted.
+    tracks: bool,
+}
+
+impl DevicePart<'_> {
+    fn on_device<const D: usize>(&self, tensor: Tensor<D, Int>) -> Tensor<D, Int> {
+        if self.tracks {
+            tensor.autodiff()
+        } else {
+            tensor
+        }
+    }
+
+    fn numbers(&self, of_batch: &Tensor<2>) -> Tensor<2> {
+        let rows = of_batch.clone().narrow(0, self.uploaded.first, self.rows);
+        if self.tracks { rows.autodiff() } else { rows }
+    }
+
+    fn ids(&self, of_batch: &Tensor<2, Int>) -> Tensor<2, Int> {
+        let rows = of_batch.clone().narrow(0, self.uploaded.first, self.rows);
+        self.on_device(rows)
+    }
+
+    /// Token ids, of packed rows, a stream or whole texts.
+    fn tokens(&self, samples: Samples<'_>, device: &Device) -> Option<TokenInput> {
+        let UploadedBatch {
+            tokens,
+            segments,
+            positions,
+            texts,
+            ..
+        } = self.uploaded.batch;
+        let ids = self.ids(tokens.as_ref()?);
+        if let Some((lengths, shares)) = texts {
+            return Some(whole_texts(ids, self.ids(lengths), self.numbers(shares)));
+        }
+        let positions = positions.as_ref().filter(|_| !is_plain(samples));
+        Some(pieces(
+            ids,
+            segments.as_ref().map(|segments| self.ids(segments)),
+            positions.map(|positions| self.ids(positions)),
+            samples.inputs.is_stream,
+            device,
+        ))
+    }
+}
+
+/// `count` bytes from number `first` on of those in `words`.
+fn bytes(words: Tensor<1, Int>, first: usize, count: usize) -> Tensor<1, Int> {
+    let from = first / 4;
+    let number = (first + count).div_ceil(4) - from;
+    let words = words.narrow(0, from, number);
     let byte = |i: i32| (words.clone().bitwise_right_shift_scalar(8 * i)).bitwise_and_scalar(255);
     let bytes: Tensor<2, Int> = Tensor::stack((0..4).map(byte).collect(), 1);
-    let bytes = bytes.reshape([4 * number]).narrow(0, 0, count);
-    let colours = bytes.reshape([count / (3 * height * width), height, width, 3]);
+    bytes.reshape([4 * number]).narrow(0, first % 4, count)
+}
+
+/// Images, normalised, of pixels `[rows, height, width, 3]`.
+fn planes(colours: Tensor<4, Int>, normalisation: &Normalisation, device: &Device) -> Tensor<4> {
     let channels = normalisation.channels;
     let of_each = |which: usize| {
         let values: Vec<f32> = (0..channels)
@@ -51,39 +129,31 @@ pub(super) fn planes(
     planes.permute([0, 3, 1, 2]).float() * of_each(0) - of_each(1)
 }
 
-/// Numbers of each id of some rows, `[rows, width]`.
-fn ids(values: &[u32], rows: usize, device: &Device) -> Tensor<2, Int> {
-    let width = values.len() / rows;
-    let values: Vec<i32> = values.iter().copied().map(signed).collect();
-    Tensor::upload(TensorData::new(values, [rows, width]), device)
-}
-
 /// The places of each row, `[rows, length]`.
 fn places([rows, length]: [usize; 2], device: &Device) -> Tensor<2, Int> {
     let row = Tensor::<1, Int>::arange(0..i64::from(signed(narrow(length))), device);
     row.reshape([1, length]).repeat_dim(0, rows)
 }
 
-/// Ids of packed rows or a stream; `plain` where each row is one piece from its beginning.
-pub(super) fn tokens(
-    inputs: ModelInputs<'_>,
-    rows: usize,
-    plain: bool,
+/// Ids of packed rows or a stream. Without `positions` each row is one piece from its beginning.
+fn pieces(
+    all: Tensor<2, Int>,
+    segments: Option<Tensor<2, Int>>,
+    positions: Option<Tensor<2, Int>>,
+    is_stream: bool,
     device: &Device,
 ) -> TokenInput {
-    let length = inputs.length - 1;
+    let [rows, ids] = all.dims();
+    let length = ids - 1;
     let before = |x: Tensor<2, Int>| x.narrow(1, 0, length);
     let after = |x: Tensor<2, Int>| x.narrow(1, 1, length);
-    let all = ids(inputs.tokens, rows, device);
-    let segments = (!inputs.segments.is_empty()).then(|| ids(inputs.segments, rows, device));
-    let mask = match &segments {
-        Some(segments) if !plain => Mask::within(before(segments.clone())),
+    let mask = match (&segments, &positions) {
+        (Some(segments), Some(_)) => Mask::within(before(segments.clone())),
         _ => Mask::before(),
     };
-    let positions = if plain {
-        places([rows, length], device)
-    } else {
-        before(ids(&in_pieces(inputs), rows, device))
+    let positions = match positions {
+        Some(positions) => before(positions),
+        None => places([rows, length], device),
     };
     let predicted = segments.map(|segments| {
         let [this, next] = [before(segments.clone()), after(segments)];
@@ -91,7 +161,7 @@ pub(super) fn tokens(
             .clone()
             .not_equal_elem(0)
             .bool_and(next.clone().not_equal_elem(0));
-        if inputs.is_stream {
+        if is_stream {
             some
         } else {
             some.bool_and(this.equal(next))
@@ -109,18 +179,14 @@ pub(super) fn tokens(
     }
 }
 
-/// Whole texts, each with padding behind it.
-pub(super) fn texts(inputs: ModelInputs<'_>, lengths: &[u32], device: &Device) -> TokenInput {
-    let (rows, length) = (lengths.len(), inputs.length);
-    let positions = places([rows, length], device);
-    let own = ids(lengths, rows, device).expand([rows, length]);
-    let in_text: Tensor<2, Bool> = positions.clone().lower(own);
-    #[expect(clippy::cast_precision_loss, reason = "a row has at most 65,536 ids")]
-    let shares = lengths.iter().map(|&own| 1.0 / own.max(1) as f32);
-    let shares = TensorData::new(shares.collect::<Vec<f32>>(), [rows, 1]);
-    let shares = Tensor::<2>::upload(shares, device).expand([rows, length]);
+/// Whole texts, each with padding behind it; `lengths` and `shares` are `[rows, 1]`.
+fn whole_texts(ids: Tensor<2, Int>, lengths: Tensor<2, Int>, shares: Tensor<2>) -> TokenInput {
+    let [rows, length] = ids.dims();
+    let positions = places([rows, length], &ids.device());
+    let in_text: Tensor<2, Bool> = positions.clone().lower(lengths.expand([rows, length]));
+    let shares = shares.expand([rows, length]);
     TokenInput {
-        ids: ids(inputs.tokens, rows, device),
+        ids,
         positions,
         mask: Mask::before(),
         shares: Some(Tensor::zeros_like(&shares).mask_where(in_text, shares)),

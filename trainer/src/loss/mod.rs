@@ -29,6 +29,7 @@ pub(crate) use self::settings::{check, fill, resolve};
 use crate::{
     data::{MixedTargets, Targets},
     device::Upload as _,
+    input::{RowTargets, TargetTensor},
     model::NextIds,
     number::{exact_len, single},
 };
@@ -67,30 +68,39 @@ impl Loss {
         targets: Targets<'_>,
         device: &Device,
     ) -> Tensor<1> {
-        let rows = targets.len();
-        let column =
-            |values: Vec<f32>| Tensor::<2>::upload(TensorData::new(values, [rows, 1]), device);
+        let Some(targets) = TargetTensor::upload(targets, device) else {
+            unreachable!("the settings pair no loss with samples without targets, not {self:?}")
+        };
+        self.per_target(outputs, targets, device)
+    }
+
+    /// The same of targets that are on the device.
+    fn per_target(&self, outputs: Tensor<2>, targets: TargetTensor, device: &Device) -> Tensor<1> {
+        let [rows, _] = outputs.dims();
         let losses = match (self, targets) {
-            (Self::CrossEntropy { smoothing, weights }, Targets::Classes(y)) => {
-                let ids = TensorData::new(y.to_vec(), [rows, 1]);
-                let ids = Tensor::<2, Int>::upload(ids, device);
-                let weights = weights.as_deref().map(|weights| (weights, y));
-                cross_entropy(outputs, ids, *smoothing, weights, device)
+            (Self::CrossEntropy { smoothing, weights }, TargetTensor::Classes(ids)) => {
+                let weights = weights.as_deref().map(|weights| {
+                    let data = TensorData::new(weights.to_vec(), [weights.len()]);
+                    Tensor::<1>::upload(data, device)
+                });
+                cross_entropy(outputs, ids, *smoothing, weights)
             }
-            (Self::BinaryCrossEntropy { positive_weight }, Targets::Classes(y)) => {
+            (Self::BinaryCrossEntropy { positive_weight }, TargetTensor::Classes(ids)) => {
                 let of = |class: i32, weight: f64| {
-                    let weights = y.iter().map(|&y| if y == class { weight } else { 0.0 });
-                    column(weights.map(single).collect())
+                    let of_class = ids.clone().equal_elem(class);
+                    Tensor::zeros([rows, 1], device).mask_fill(of_class, single(weight))
                 };
                 let negative = activation::log_sigmoid(outputs.clone().neg());
                 (activation::log_sigmoid(outputs) * of(1, *positive_weight) + negative * of(0, 1.0))
                     .neg()
             }
-            (_, Targets::Numbers(y)) => self.of_difference(outputs - column(y.to_vec())),
-            (_, Targets::Vectors { y, width }) => {
-                let y = TensorData::new(y.to_vec(), [rows, width]);
-                let of_each = self.of_difference(outputs - Tensor::<2>::upload(y, device));
-                of_each.mean_dim(1)
+            (_, TargetTensor::Numbers(y)) => {
+                let of_each = self.of_difference(outputs - y);
+                if of_each.dims()[1] > 1 {
+                    of_each.mean_dim(1)
+                } else {
+                    of_each
+                }
             }
             (_, targets) => {
                 unreachable!("the settings pair losses with targets, not {self:?} with {targets:?}")
@@ -113,9 +123,8 @@ impl Loss {
             unreachable!("the settings have no such loss for tokens: {self:?}")
         };
         let [positions, _] = outputs.dims();
-        let device = outputs.device();
         let ids = next.ids.reshape([positions, 1]);
-        let losses = cross_entropy(outputs, ids, *smoothing, None, &device).reshape([positions]);
+        let losses = cross_entropy(outputs, ids, *smoothing, None).reshape([positions]);
         match next.predicted {
             Some(predicted) => losses.mask_fill(predicted.reshape([positions]).bool_not(), 0.0),
             None => losses,
@@ -135,14 +144,25 @@ impl Loss {
         let Some(MixedTargets { lambda, partners }) = mixed else {
             return self.per_sample(outputs, targets, device);
         };
-        let shares = |values: Vec<f32>| {
-            let rows = values.len();
-            Tensor::<1>::upload(TensorData::new(values, [rows]), device)
-        };
+        let lambda = TensorData::new(lambda.to_vec(), [lambda.len()]);
         let own = self.per_sample(outputs.clone(), targets, device);
         let other = self.per_sample(outputs, partners, device);
-        let rest = lambda.iter().map(|lambda| 1.0 - lambda).collect();
-        own * shares(lambda.to_vec()) + other * shares(rest)
+        mixture(Tensor::upload(lambda, device), own, other)
+    }
+
+    /// The same of targets that are on the device.
+    pub(crate) fn per_uploaded_sample(
+        &self,
+        outputs: Tensor<2>,
+        targets: RowTargets,
+        device: &Device,
+    ) -> Tensor<1> {
+        let RowTargets { own, mixed } = targets;
+        let Some((lambda, partners)) = mixed else {
+            return self.per_target(outputs, own, device);
+        };
+        let own = self.per_target(outputs.clone(), own, device);
+        mixture(lambda, own, self.per_target(outputs, partners, device))
     }
 
     /// The same as [`Loss::weight`] of rows that may be mixed with others.
@@ -232,29 +252,31 @@ fn of_class(weights: &[f32], id: i32) -> f32 {
     weights[usize::try_from(id).expect("class ids were checked")]
 }
 
-/// `[rows, 1]`, of classes `ids`, `[rows, 1]`, with the weight of each class and the classes on the host, if classes have
-/// weights. Computed as `log_sum_exp(outputs) - outputs[class]`, so large outputs do not overflow.
+/// `lambda` of the losses of own targets and the rest of those of others.
+fn mixture(lambda: Tensor<1>, own: Tensor<1>, other: Tensor<1>) -> Tensor<1> {
+    let rest = lambda.clone().neg() + 1.0;
+    own * lambda + other * rest
+}
+
+/// `[rows, 1]`, of classes `ids`, `[rows, 1]`, with the weight of each class, if classes have weights. Computed as
+/// `log_sum_exp(outputs) - outputs[class]`, so large outputs do not overflow.
 fn cross_entropy(
     outputs: Tensor<2>,
     ids: Tensor<2, Int>,
     smoothing: f64,
-    weights: Option<(&[f32], &[i32])>,
-    device: &Device,
+    weights: Option<Tensor<1>>,
 ) -> Tensor<2> {
     let [rows, classes] = outputs.dims();
     let minus_logarithm = activation::log_softmax(outputs, 1).neg();
-    let mut of_target = minus_logarithm.clone().gather(1, ids);
-    if let Some((weights, y)) = weights {
-        let of_rows: Vec<f32> = y.iter().map(|&y| of_class(weights, y)).collect();
-        of_target = of_target * Tensor::upload(TensorData::new(of_rows, [rows, 1]), device);
+    let mut of_target = minus_logarithm.clone().gather(1, ids.clone());
+    if let Some(weights) = &weights {
+        let of_rows = weights.clone().select(0, ids.reshape([rows]));
+        of_target = of_target * of_rows.reshape([rows, 1]);
     }
     if smoothing > 0.0 {
         let of_all = match weights {
             None => minus_logarithm,
-            Some((weights, _)) => {
-                let weights = TensorData::new(weights.to_vec(), [1, classes]);
-                minus_logarithm * Tensor::<2>::upload(weights, device)
-            }
+            Some(weights) => minus_logarithm * weights.reshape([1, classes]),
         };
         of_target * (1.0 - smoothing) + of_all.sum_dim(1) * (smoothing / exact_len(classes))
     } else {

@@ -134,7 +134,18 @@ impl<D: Data> TrainSession<'_, D> {
         if done >= per_epoch {
             return Ok(());
         }
-        let mut batches = self.data.epoch(loader.clone())?;
+        let batches = self.data.epoch(loader.clone())?;
+        let feed = self.feed.clone();
+        feed.feed(batches, |batches| self.take_steps(batches, done))
+    }
+
+    /// Takes the steps of an epoch after the first `done`.
+    fn take_steps<B: RankBatch>(
+        &mut self,
+        batches: &mut dyn Iterator<Item = Result<B, Error>>,
+        done: u64,
+    ) -> Result<(), Error> {
+        let per_epoch = self.data.batches_per_epoch();
         self.meter.begin(self.watch.clock.monotonic());
         for batch_number in done + 1..=per_epoch {
             self.at(Phase::Loading);

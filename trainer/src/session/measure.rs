@@ -8,7 +8,7 @@ use feedline_schemas::{
     progress::Event,
 };
 
-use super::{TrainSession, shares::Shares, step::not_finite};
+use super::{DeviceFeed, TrainSession, shares::Shares, step::not_finite};
 use crate::{
     data::{Data, RankBatch, Samples},
     engine::ModelEngine,
@@ -95,57 +95,64 @@ pub(crate) fn evaluate_each<D: Data>(
     let stage = format!("evaluate {split}");
     let mut evaluation = Evaluation::new(&plan.task);
     let weights = engine.weights(bucket);
-    for batch in data.sequential(split)? {
-        let batch = batch?;
-        let samples = batch.samples();
-        plan.check_targets(samples, batch.keys())?;
-        let prediction = engine.predict(&weights, samples);
-        let goes_on = each(MeasuredBatch {
-            samples,
-            outputs: &prediction.outputs,
-            losses: &prediction.losses,
-            keys: batch.keys(),
-            origins: batch.origins(),
-        });
-        let stop = !goes_on || watch.stop.load(Ordering::Relaxed);
-        let gathered = watch
-            .ranks
-            .are_many()
-            .then(|| Shares::gather(engine, watch.ranks, &prediction, &batch, stop))
-            .transpose()?;
-        let (prediction, targets, keys, origins, stop) = match &gathered {
-            None => (
-                &prediction,
-                samples.targets,
-                batch.keys(),
-                batch.origins(),
-                stop,
-            ),
-            Some(all) => (
-                &all.prediction,
-                all.targets.borrowed(),
-                all.keys.as_slice(),
-                all.origins.as_slice(),
-                all.stop,
-            ),
-        };
-        let losses = &prediction.losses;
-        let loss = loss::sum(losses);
-        if !loss.is_finite() {
-            return Err(not_finite(at, "loss", loss, split, losses, keys));
+    let feed = DeviceFeed::new(engine, plan.settings.config().loader.device_prefetch);
+    let is_whole = feed.feed(data.sequential(split)?, |batches| {
+        for batch in batches {
+            let batch = batch?;
+            let samples = batch.samples();
+            plan.check_targets(samples, batch.keys())?;
+            let prediction = engine.predict(&weights, samples);
+            let goes_on = each(MeasuredBatch {
+                samples,
+                outputs: &prediction.outputs,
+                losses: &prediction.losses,
+                keys: batch.keys(),
+                origins: batch.origins(),
+            });
+            let stop = !goes_on || watch.stop.load(Ordering::Relaxed);
+            let gathered = watch
+                .ranks
+                .are_many()
+                .then(|| Shares::gather(engine, watch.ranks, &prediction, &batch, stop))
+                .transpose()?;
+            let (prediction, targets, keys, origins, stop) = match &gathered {
+                None => (
+                    &prediction,
+                    samples.targets,
+                    batch.keys(),
+                    batch.origins(),
+                    stop,
+                ),
+                Some(all) => (
+                    &all.prediction,
+                    all.targets.borrowed(),
+                    all.keys.as_slice(),
+                    all.origins.as_slice(),
+                    all.stop,
+                ),
+            };
+            let losses = &prediction.losses;
+            let loss = loss::sum(losses);
+            if !loss.is_finite() {
+                return Err(not_finite(at, "loss", loss, split, losses, keys));
+            }
+            evaluation.add(prediction, targets);
+            evaluation.add_worst(prediction, targets, keys, origins);
+            watch.progress.report(Event {
+                stage: &stage,
+                done: evaluation.rows(),
+                total: None,
+                unit: "rows",
+                note: "",
+            });
+            if stop {
+                return Ok(false);
+            }
         }
-        evaluation.add(prediction, targets);
-        evaluation.add_worst(prediction, targets, keys, origins);
-        watch.progress.report(Event {
-            stage: &stage,
-            done: evaluation.rows(),
-            total: None,
-            unit: "rows",
-            note: "",
-        });
-        if stop {
-            return Ok(None);
-        }
+        Ok(true)
+    })?;
+    if !is_whole {
+        return Ok(None);
     }
     if evaluation.rows() == 0 {
         return Err(plan.dataset_error(format!(

@@ -1,0 +1,219 @@
+//! Batches on their way to a device, ahead of the steps that compute them.
+//!
+//! A thread takes batches from the loader and orders their copies on a stream of its own, so they run beside the kernels of
+//! the steps before. It waits for the copies of a batch before it takes the next one: by then the device has read the memory
+//! of the loader, which is lent to it without a copy in between. A step that uses the numbers waits for their copies on the
+//! device itself, as the tensor library orders streams by events.
+
+use std::{
+    any::Any,
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::{
+        Arc, Weak,
+        mpsc::{Receiver, SyncSender, sync_channel},
+    },
+    thread,
+    time::Duration,
+};
+
+use burn::tensor::{Device, StreamId};
+use feedline_schemas::loader_state::LoaderState;
+
+use crate::{
+    data::{Batches, RankBatch, Samples},
+    device::{BusBytes, add_bus_bytes, take_bus_bytes},
+    engine::ModelEngine,
+    error::Error,
+    input::{LentColumns, UploadedBatch},
+};
+
+/// Time between two looks for a batch that was used up.
+const WAIT: Duration = Duration::from_millis(1);
+
+/// Settings of the copies to a device.
+#[derive(Clone, Debug)]
+pub(crate) struct DeviceFeed {
+    /// The device and its stream of copies; `None` for the processor, or to copy a batch in its step.
+    to: Option<(Device, StreamId)>,
+    /// Batches that are copied before they are asked for.
+    ahead: usize,
+}
+
+impl DeviceFeed {
+    /// Copies `ahead` batches before they are asked for to the device of `engine`, if it is not the processor.
+    pub(crate) fn new(engine: &ModelEngine, ahead: u32) -> Self {
+        let is_fed = engine.kind().is_gpu() && ahead > 0;
+        Self {
+            to: is_fed.then(|| (engine.device().clone(), engine.copy_stream())),
+            ahead: ahead as usize,
+        }
+    }
+
+    /// Calls `use_all` with the batches in their order, each with its numbers on the device.
+    ///
+    /// # Errors
+    /// [`Error::Runtime`] if the system gives no thread; what `use_all` says.
+    pub(crate) fn feed<B, T>(
+        &self,
+        batches: Batches<'_, B>,
+        use_all: impl FnOnce(&mut dyn Iterator<Item = Result<FedBatch<B>, Error>>) -> Result<T, Error>,
+    ) -> Result<T, Error>
+    where
+        B: RankBatch + Send + Sync + 'static,
+    {
+        let Some((device, stream)) = &self.to else {
+            return use_all(&mut batches.map(|batch| batch.map(FedBatch::in_host_memory)));
+        };
+        thread::scope(|scope| {
+            let (copied, fed) = sync_channel(self.ahead - 1);
+            thread::Builder::new()
+                .name("device feed".to_owned())
+                .spawn_scoped(scope, move || {
+                    stream.executes(|| copy_all(batches, device, &copied));
+                })
+                .map_err(Error::Runtime)?;
+            use_all(&mut Fed(fed))
+        })
+    }
+}
+
+/// Copied batches. Those that are not asked for are dropped with it, which ends the thread.
+struct Fed<B>(Receiver<Result<FedBatch<B>, Error>>);
+
+impl<B> Iterator for Fed<B> {
+    type Item = Result<FedBatch<B>, Error>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let batch = self.0.recv().ok()?;
+        if let Ok(batch) = &batch {
+            add_bus_bytes(batch.bytes);
+        }
+        Some(batch)
+    }
+}
+
+/// Copies batches until there are no more, one fails, or none is wanted any more.
+fn copy_all<B>(
+    mut batches: Batches<'_, B>,
+    device: &Device,
+    copied: &SyncSender<Result<FedBatch<B>, Error>>,
+) where
+    B: RankBatch + Send + Sync + 'static,
+{
+    let mut held: Vec<Weak<B>> = Vec::new();
+    while let Some(batch) = next_batch(&mut batches, &mut held) {
+        let copy = || {
+            let batch = Arc::new(batch?);
+            held.push(Arc::downgrade(&batch));
+            FedBatch::copy(batch, device)
+        };
+        // The tensor library panics where a device fails.
+        let batch = catch_unwind(AssertUnwindSafe(copy)).unwrap_or_else(|panic| {
+            Err(Error::Device {
+                reason: message(&*panic),
+            })
+        });
+        let failed = batch.is_err();
+        if copied.send(batch).is_err() || failed {
+            return;
+        }
+    }
+}
+
+/// The next batch. Where the loader has page-locked less memory than it was asked for, a batch that is `held` has to be used
+/// up before.
+fn next_batch<B>(
+    batches: &mut Batches<'_, B>,
+    held: &mut Vec<Weak<B>>,
+) -> Option<Result<B, Error>> {
+    loop {
+        let batch = batches.next();
+        let asked_early = matches!(
+            &batch,
+            Some(Err(Error::Loader(
+                feedline_loader::Error::BatchesHeld { .. }
+            )))
+        );
+        held.retain(|batch| batch.strong_count() > 0);
+        if !asked_early || held.is_empty() {
+            return batch;
+        }
+        let in_use = held.len();
+        while held.len() == in_use {
+            thread::sleep(WAIT);
+            held.retain(|batch| batch.strong_count() > 0);
+        }
+    }
+}
+
+fn message(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<String>().map(String::as_str);
+    let text = text.or_else(|| panic.downcast_ref::<&str>().copied());
+    text.unwrap_or("a batch could not be copied to it")
+        .to_owned()
+}
+
+/// A batch whose numbers are on a device, or in host memory only.
+#[derive(Debug)]
+pub(crate) struct FedBatch<B> {
+    batch: Arc<B>,
+    uploaded: Option<UploadedBatch>,
+    /// Bytes that crossed the bus for it.
+    bytes: BusBytes,
+}
+
+impl<B> FedBatch<B> {
+    fn in_host_memory(batch: B) -> Self {
+        Self {
+            batch: Arc::new(batch),
+            uploaded: None,
+            bytes: BusBytes::default(),
+        }
+    }
+}
+
+impl<B: RankBatch + Send + Sync + 'static> FedBatch<B> {
+    /// Copies a batch, and waits until the device has read its memory.
+    ///
+    /// # Errors
+    /// [`Error::Device`].
+    fn copy(batch: Arc<B>, device: &Device) -> Result<Self, Error> {
+        let uploaded = UploadedBatch::of(batch.samples(), &LentColumns(&batch), device);
+        // Host memory is given back at the second flush after the copy was ordered, which waits for its end.
+        for _ in 0..2 {
+            device.flush().map_err(|error| Error::Device {
+                reason: error.to_string(),
+            })?;
+        }
+        Ok(Self {
+            batch,
+            uploaded: Some(uploaded),
+            bytes: take_bus_bytes(),
+        })
+    }
+}
+
+impl<B: RankBatch> RankBatch for FedBatch<B> {
+    fn samples(&self) -> Samples<'_> {
+        let samples = self.batch.samples();
+        match &self.uploaded {
+            Some(uploaded) => samples.with_upload(uploaded),
+            None => samples,
+        }
+    }
+
+    fn keys(&self) -> &[u64] {
+        self.batch.keys()
+    }
+
+    fn origins(&self) -> &[u64] {
+        self.batch.origins()
+    }
+
+    fn state(&self) -> &LoaderState {
+        self.batch.state()
+    }
+}
+
+#[cfg(test)]
+mod tests;
