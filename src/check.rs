@@ -303,8 +303,8 @@ fn warn_of_missing_targets(
     for source in sources {
         let preview = previews.iter().find(|seen| seen.source == source.name);
         for target in &dataset.targets {
-            let columns = preview.iter().flat_map(|preview| &preview.columns);
-            let column = columns.filter(|column| column.name == *target).next_back();
+            let mut columns = preview.iter().flat_map(|preview| &preview.columns);
+            let column = columns.rfind(|column| column.name == *target);
             let Some((without, rows)) = column.map(|column| (column.missing, source.rows)) else {
                 continue;
             };

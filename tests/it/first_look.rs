@@ -67,7 +67,7 @@ fn a_check_fails_where_the_contract_would_reject_too_many_rows() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
     let names: Vec<String> = (0..12).map(|i| format!("c{i}")).collect();
-    let row = vec!["1"; 12].join(",");
+    let row = ["1"; 12].join(",");
     let table = format!("{}\n{row}\n{row}\n", names.join(","));
     fs::write(folder.join("a.csv"), table).unwrap();
     write_pipeline(folder, "a.csv", "contract.max_columns = 10\n");

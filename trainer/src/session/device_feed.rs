@@ -140,7 +140,7 @@ fn next_batch<B>(
         }
         let in_use = held.len();
         while held.len() == in_use {
-            thread::sleep(WAIT);
+            thread::park_timeout(WAIT);
             held.retain(|batch| batch.strong_count() > 0);
         }
     }

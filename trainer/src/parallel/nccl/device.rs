@@ -367,11 +367,12 @@ mod tests {
 
     /// Tensors that a device has just been asked to compute are summed after that, and used after the sum.
     #[cfg(feature = "cuda")]
-    fn check_tensors(world: usize) {
+    fn check_tensors(of_all_ranks: u8) {
         use burn::tensor::{Device, Tensor, TensorData};
 
         use crate::{device::numbers, parallel::on_device::TensorExchange as _};
 
+        let world = usize::from(of_all_ranks);
         if !can_run(world) {
             return;
         }
@@ -379,6 +380,7 @@ mod tests {
         let len = 300_000;
         let sums = on_gpus(world, |group| {
             let gpu = group.local_rank();
+            let (of_all, own_share) = (f32::from(of_all_ranks), u8::try_from(gpu + 1).unwrap());
             let ranks = group.join("the same", &config(), runtime.handle()).unwrap();
             let nccl = ranks.start_nccl(&config(), Some(gpu)).unwrap();
             let device = Device::cuda(gpu as usize);
@@ -386,7 +388,7 @@ mod tests {
             let data = TensorData::new(values.clone(), [len]);
             let values_there = Tensor::<1>::from_data(data, &device);
             let mut found = Vec::new();
-            for step in 0..20 {
+            for step in 0..20_u8 {
                 let factor = f64::from(step);
                 let tensors = vec![
                     (TensorOp::AllReduce, values_there.clone() * factor),
@@ -394,26 +396,25 @@ mod tests {
                 ];
                 let (sums, _) = nccl.exchange(&ranks, tensors).unwrap();
                 let [(_, of_values), (_, of_factor)] = sums.try_into().unwrap();
-                let mut expected: Vec<f32> =
-                    values.iter().map(|x| x * f32::from(step as u8)).collect();
+                let mut expected: Vec<f32> = values.iter().map(|x| x * f32::from(step)).collect();
                 ranks.all_reduce(&mut expected, Wire::Full).unwrap();
                 found = numbers(of_values);
                 assert_close(&found, &expected, 1e-4);
-                let factors = f32::from(step as u8) * f32::from(world as u8);
+                let factors = f32::from(step) * of_all;
                 assert_eq!(numbers(of_factor), [factors; 3]);
             }
             // Each rank has its share of a tensor of as many equal numbers as ranks, and gets it back from the sums.
-            let share = Tensor::full([world * 128], f64::from(gpu + 1), &device);
+            let share = Tensor::full([world * 128], f64::from(own_share), &device);
             let gathered = nccl.exchange(&ranks, vec![(TensorOp::AllGather, share)]);
             let (mut gathered, _) = gathered.unwrap();
             let (_, gathered) = gathered.remove(0);
-            let expected = (0..world).flat_map(|rank| [f32::from(rank as u8 + 1); 128]);
+            let expected = (1..=of_all_ranks).flat_map(|share| [f32::from(share); 128]);
             assert_eq!(numbers(gathered.clone()), expected.collect::<Vec<_>>());
             let work = vec![(TensorOp::ReduceScatter, gathered * 2.0)];
             let (mut scattered, _) = nccl.exchange(&ranks, work).unwrap();
             let (_, scattered) = scattered.remove(0);
             let own = scattered.narrow(0, gpu as usize * 128, 128);
-            let expected = 2.0 * f32::from(gpu as u8 + 1) * f32::from(world as u8);
+            let expected = 2.0 * f32::from(own_share) * of_all;
             assert_eq!(numbers(own), [expected; 128]);
             let shared = vec![(TensorOp::AllReduce, values_there.clone())];
             let error = nccl.exchange(&ranks, shared).unwrap_err();

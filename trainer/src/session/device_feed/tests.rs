@@ -1,8 +1,5 @@
 use std::{
-    sync::{
-        Weak,
-        atomic::{AtomicU64, Ordering::SeqCst},
-    },
+    sync::{Weak, mpsc::channel},
     time::Duration,
 };
 
@@ -101,7 +98,7 @@ fn batches_come_in_order_with_their_numbers_on_the_device() {
                 Ok(found)
             });
             let expected: Vec<_> = (0..20)
-                .map(|number| numbered(number))
+                .map(numbered)
                 .map(|batch| (batch.x[2..].to_vec(), batch.y[1..].to_vec()))
                 .collect();
             assert_eq!(fed.unwrap(), expected);
@@ -113,25 +110,25 @@ fn batches_come_in_order_with_their_numbers_on_the_device() {
 fn no_more_batches_are_taken_ahead_than_configured_and_none_after_the_last_wanted() {
     let engine = engine(Backend::stand_in());
     for ahead in [1, 3] {
-        let taken = Arc::new(AtomicU64::new(0));
-        let counted = Arc::clone(&taken);
+        let (say, taken) = channel();
         let batches = Box::new((0..1000).map(move |number| {
-            counted.fetch_add(1, SeqCst);
+            say.send(number).unwrap();
             Ok(numbered(number))
         }));
-        let done = DeviceFeed::new(&engine, ahead).feed(batches, |batches| {
+        let most = DeviceFeed::new(&engine, ahead).feed(batches, |batches| {
+            let mut most = 0;
             for used in 1..=5 {
                 drop(batches.next().unwrap()?);
-                // The thread has time to take more than it may.
-                thread::sleep(Duration::from_millis(30));
-                let taken = taken.load(SeqCst);
-                assert!(taken <= used + u64::from(ahead), "{taken} {used} {ahead}");
-                assert!(taken > used, "nothing was copied ahead");
+                // As many as it may take, and then no more for a while.
+                while most < used + u64::from(ahead) {
+                    most = 1 + taken.recv_timeout(Duration::from_secs(60)).unwrap();
+                }
+                taken.recv_timeout(Duration::from_millis(30)).unwrap_err();
             }
-            Ok(())
+            Ok(most)
         });
-        done.unwrap();
-        assert!(taken.load(SeqCst) <= 5 + u64::from(ahead) + 1);
+        assert_eq!(most.unwrap(), 5 + u64::from(ahead));
+        assert_eq!(taken.try_iter().count(), 0);
     }
 }
 
@@ -298,7 +295,6 @@ fn a_loader_with_fewer_batches_is_asked_again_once_one_is_used_up() {
         for batch in batches {
             let batch = batch?;
             used += u64::from(!batch.keys().is_empty());
-            thread::sleep(Duration::from_millis(1));
         }
         Ok(used)
     });
