@@ -1,11 +1,11 @@
 //! Programs that change what has landed may die at any instant: a compaction with retention, a
 //! rewind, and the run that follows. Readers see a complete table meanwhile.
 
-use std::{env, fs, path::Path, time::Duration};
+use std::{env, fs, path::Path, process::Stdio, time::Duration};
 
 use serde_json::Value;
 
-use crate::support::{Random, count_files, kill_when, pipeline, python, run, start};
+use crate::support::{Random, count_files, feedline, kill_when, pipeline, python, run, start};
 
 /// Default count of kills; `FEEDLINE_LOG_KILLS` overrides it.
 const KILLS: u64 = 12;
@@ -133,7 +133,12 @@ fn a_compaction_a_rewind_or_a_run_killed_anywhere_leaves_a_complete_table() {
         let words = command(kill, &mut random, &zone);
         let words: Vec<&str> = words.iter().map(String::as_str).collect();
         // A reader beside it finds all files that the log names.
-        let reader = start(folder, &["ingest", "verify", "pipeline.toml"]);
+        let reader = feedline(folder)
+            .args(["ingest", "verify", "pipeline.toml"])
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
         let child = start(folder, &words);
         let delay = Duration::from_micros(random.below(longest));
         let was_killed = kill_when(child, delay, || true);

@@ -55,6 +55,16 @@ fn built(folder: &Path, order: &[String]) -> (Value, BTreeMap<String, Vec<u8>>) 
     (report["sources"][0].clone(), fitted.collect())
 }
 
+/// Warnings of a report without the lines that they name: a value is first in another line of each order.
+fn without_places(report: &Value) -> String {
+    let warnings = report["warnings"].to_string();
+    let mut parts = warnings.split(", the first in line ");
+    let begin = parts.next().unwrap().to_owned();
+    parts.fold(begin, |text, part| {
+        text + part.trim_start_matches(|c: char| c.is_ascii_digit())
+    })
+}
+
 #[test]
 fn a_shuffled_table_gives_the_same_categories_and_fitted_numbers() {
     let folder = tempfile::tempdir().unwrap();
@@ -82,7 +92,7 @@ fn a_shuffled_table_gives_the_same_categories_and_fitted_numbers() {
     assert!(!fitted.is_empty());
     for order in &orders[1..] {
         let (report, other) = built(folder.path(), order);
-        assert_eq!(report["warnings"], first["warnings"]);
+        assert_eq!(without_places(&report), without_places(&first));
         assert_eq!(report["decisions"], first["decisions"]);
         assert!(fitted == other, "other numbers were fitted");
     }

@@ -339,3 +339,6 @@ fn words(pixels: &[u8], source: &dyn ColumnBytes, device: &Device) -> Tensor<1, 
         device,
     )
 }
+
+#[cfg(test)]
+mod tests;
