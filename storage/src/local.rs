@@ -347,7 +347,11 @@ fn walk(folder: &Path, prefix: &str, found: &mut Vec<Listed>) -> io::Result<()> 
             other => other?,
         };
         if metadata.is_dir() {
-            walk(&entry.path(), &path, found)?;
+            match walk(&entry.path(), &path, found) {
+                // It was removed meanwhile; the others are still there.
+                Err(e) if e.kind() == io::ErrorKind::NotFound => {}
+                walked => walked?,
+            }
         } else {
             found.push(listed(path, &metadata));
         }

@@ -314,13 +314,16 @@ async fn list_since(
 }
 
 /// Checks the end of a file whose size is right; returns its fault.
-async fn wrong_end(landing: &Store, file: &DataFile) -> Result<Option<String>, Error> {
+pub(super) async fn wrong_end(landing: &Store, file: &DataFile) -> Result<Option<String>, Error> {
     if file.bytes < LEAST_BYTES {
         return Ok(Some("it is too short to be a Parquet file".to_owned()));
     }
-    let end = landing
-        .get_range(&file.path, file.bytes - 8..file.bytes)
-        .await?;
+    let end = landing.get_range(&file.path, file.bytes - 8..file.bytes);
+    let end = match end.await {
+        // A writer beside a reader may have removed it after it was listed.
+        Err(e) if e.is_not_found() => return Ok(Some(MISSING.to_owned())),
+        end => end?,
+    };
     let footer = end.first_chunk().copied().map(u32::from_le_bytes);
     let fits = footer.is_some_and(|footer| u64::from(footer) + LEAST_BYTES <= file.bytes);
     let is_whole = end.ends_with(MAGIC) && fits;

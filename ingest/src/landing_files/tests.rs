@@ -134,6 +134,20 @@ async fn what_a_killed_run_wrote_without_an_entry_is_moved_by_the_next_start() {
     }
 }
 
+/// A compaction or a rewind removes files beside a reader that has listed them.
+#[tokio::test]
+async fn a_file_that_is_removed_after_it_was_listed_is_missing() {
+    let (_folder, roots) = roots();
+    for root in roots {
+        let landing = root.child("landing/s");
+        let Encoded { file, bytes } = file(0, "first");
+        let found = stock::wrong_end(&landing, &file).await.unwrap();
+        assert_eq!(found.as_deref(), Some(stock::MISSING));
+        landing.put(&file.path, bytes).await.unwrap();
+        assert_eq!(stock::wrong_end(&landing, &file).await.unwrap(), None);
+    }
+}
+
 #[tokio::test]
 async fn a_start_beside_a_live_writer_loses_none_of_its_files() {
     let (_folder, roots) = roots();
