@@ -138,6 +138,7 @@ fn losses_of_uploaded_targets_are_those_of_targets_in_host_memory() {
             }
         }
     };
+    let reversed = [8.0, -3.0, 0.25, 0.5, 2.0, -1.5, 0.0, 1.0];
     let y = [1.0, 0.0, -1.5, 2.0, 0.5, 0.25, -3.0, 8.0];
     let classes = Targets::Classes(&[2, 0, 1, 2]);
     let others = Targets::Classes(&[0, 1, 1, 0]);
@@ -166,7 +167,6 @@ fn losses_of_uploaded_targets_are_those_of_targets_in_host_memory() {
             device,
         );
         let vectors = Targets::Vectors { y: &y, width: 2 };
-        let reversed = [8.0, -3.0, 0.25, 0.5, 2.0, -1.5, 0.0, 1.0];
         let others = Targets::Vectors {
             y: &reversed,
             width: 2,

@@ -11,7 +11,7 @@ use super::{
     ranks::{in_parts, on_devices, on_ranks_at},
     *,
 };
-use crate::device::Backend;
+use crate::{device::Backend, parallel::Group, testing::train_at};
 
 /// The same, whose ranks sum on their devices.
 fn on_device(config: &TrainConfig) -> TrainConfig {
@@ -249,7 +249,9 @@ fn a_divergence_takes_the_weights_of_all_ranks_back() {
 fn ranks_that_one_of_them_stops_or_kills_resume_with_the_same_bits() {
     for shard_optimizer in [false, true] {
         let mut config = on_device(&in_parts());
-        config.checkpoint.every_steps = 3;
+        (config.log_every, config.checkpoint.every_steps) = (1, 3);
+        // A batch is asked for in its step, so that the stop comes there.
+        config.loader.device_prefetch = 0;
         config.average = Some(AverageConfig::default());
         config.parallel.shard_optimizer = shard_optimizer;
         check_resumed_ranks(&config);
@@ -270,6 +272,14 @@ fn check_resumed_ranks(config: &TrainConfig) {
         for fault in [Fault::StopAt(1), Fault::StopAt(4), Fault::DieAt(7)] {
             let store = Store::memory();
             let ended = run(Some(fault.clone()), Resume::Continue, &store);
+            if let Fault::StopAt(at) = fault {
+                // All ranks learn of the stop in the numbers of the step, which are looked at beside the next one.
+                let taken = lines(&contents(&store), "step").len() as u64;
+                assert!(
+                    (at + 1..=at + 3).contains(&taken),
+                    "{taken} steps, stopped at {at}"
+                );
+            }
             for (rank, report) in ended.into_iter().enumerate() {
                 let error = report.unwrap_err();
                 match fault {
@@ -295,15 +305,23 @@ fn short_gradients_round_nothing_else() {
     (config.log_every, config.parallel.check_every) = (1, 1);
     let mut short = config.clone();
     short.parallel.compress = Compression::Bf16;
+    let mut checked = 0;
     for device in devices() {
         if device.check(Precision::Bf16).is_err() {
             continue;
         }
+        checked += 1;
+        let alone = Store::memory();
+        let at = (&Group::alone(), device.clone());
+        train_at(at, &config, &regression(64), Resume::Fresh, &alone).unwrap();
         let (full, _) = train_on_ranks((2, &device), &config, || regression(64));
         let (rounded, _) = train_on_ranks((2, &device), &short, || regression(64));
         let (full, rounded) = (steps(&full), steps(&rounded));
         let [loss, norm, _] = rounded[0];
         assert_eq!(loss.to_bits(), full[0][0].to_bits());
+        // In bf16 it would differ by up to 4e-3.
+        let of_one = steps(&alone)[0][0];
+        assert!((loss - of_one).abs() < 1e-5 * of_one, "{loss} {of_one}");
         let difference = (norm - full[0][1]).abs() / full[0][1];
         assert!(difference > 0.0 && difference < 4e-3, "{difference}");
         for (found, expected) in rounded.iter().zip(&full) {
@@ -311,6 +329,7 @@ fn short_gradients_round_nothing_else() {
             assert!(difference < 0.02 * expected[0], "{found:?} {expected:?}");
         }
     }
+    assert!(checked > 0, "no device here computes in bf16");
 }
 
 #[test]
