@@ -4,7 +4,7 @@ use feedline_schemas::config::LossKind;
 
 use super::*;
 use crate::{
-    data::{MixedTargets, ModelInputs},
+    data::ModelInputs,
     input::{self, Normalisation},
     layers::check::adapter,
     loss::Loss,
@@ -91,7 +91,9 @@ fn parts_of_an_uploaded_batch_have_their_own_inputs() {
                 let places = 0..i32::try_from(own.rows() * 4).unwrap();
                 let chosen = of_host.places.unwrap_or_else(|| places.collect());
                 let all = ids(&next.ids);
-                let chosen_ids = chosen.iter().map(|place| all[*place as usize]);
+                let chosen_ids = chosen
+                    .iter()
+                    .map(|place| all[usize::try_from(*place).unwrap()]);
                 let expected_ids = of_host.ids.iter().map(|id| i64::from(*id));
                 assert!(chosen_ids.eq(expected_ids));
                 let predicted = next.predicted.map(|predicted| ids(&predicted.int()));
