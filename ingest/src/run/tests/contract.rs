@@ -278,10 +278,14 @@ async fn sources_of_a_host_share_its_rate() {
         assert_eq!(report.rows, 3 * rows(kind.1), "{kind:?}");
         let received = server.seen.lock().unwrap().clone();
         assert!(received.len() >= 3, "{kind:?} {received:?}");
-        for pair in received.windows(2) {
-            let gap = (pair[1].at - pair[0].at).as_secs_f64();
-            assert!(gap > 0.2, "{kind:?} {gap} s between {pair:?}");
-        }
+        // A busy machine delays single requests, by less than a gap. With a rate of its own each source would be done in a
+        // third of the time.
+        let gaps = f64::from(u32::try_from(received.len() - 1).unwrap());
+        let first_to_last = (received.last().unwrap().at - received[0].at).as_secs_f64();
+        assert!(
+            first_to_last > 0.25 * (gaps - 1.0),
+            "{kind:?} {first_to_last} s for {gaps} gaps"
+        );
     }
 }
 
