@@ -511,10 +511,10 @@ fn every_table_and_series_agrees_with_numpy_and_scikit_learn() {
             .arg(own.join("out/dataset"))
             .arg(json);
     }
-    let told = finish(python.output().unwrap()).expect(0).stdout;
+    let table = finish(python.output().unwrap()).expect(0).stdout;
     // A row for each file, with how many of its quantiles are numpy's to the last bit: those of columns whose cells are.
     for case in &CASES {
-        assert!(told.contains(case.file), "{told}");
+        assert!(table.contains(case.file), "{table}");
     }
-    eprintln!("{told}");
+    eprintln!("{table}");
 }

@@ -105,15 +105,15 @@ fn check(name: &str, file: &[u8]) -> bool {
     let before = cpu_seconds();
     let (result, most) = most_of(|| Preparer::new(how()).prepare(file));
     let seconds = cpu_seconds() - before;
-    let told = match &result {
+    let decoded = match &result {
         Ok(prepared) => format!("{:?}", prepared.sides),
         Err(error) => error.to_string(),
     };
-    assert!(seconds < MOST_SECONDS, "{name}: {seconds} s for {told}");
+    assert!(seconds < MOST_SECONDS, "{name}: {seconds} s for {decoded}");
     let allowed = bound + 2 * file.len() as u64 + BESIDES;
     assert!(
         most <= allowed,
-        "{name}: {most} bytes and {allowed} are allowed, for {told}"
+        "{name}: {most} bytes and {allowed} are allowed, for {decoded}"
     );
     match result {
         Ok(prepared) => {
