@@ -31,6 +31,9 @@ use crate::{
 /// Most threads that a loader takes.
 const THREADS_MAX: u32 = 1024;
 
+/// Fewest batches that a loader has at one time.
+const SLABS_MIN: u32 = 2;
+
 /// Most batches that a loader has at one time.
 const SLABS_MAX: u32 = 64;
 
@@ -108,7 +111,13 @@ fn slabs(config: &TrainConfig) -> u32 {
         DeviceChoice::Cpu => 0,
         _ => config.loader.device_prefetch,
     };
-    (config.loader.slabs + on_device).min(SLABS_MAX.max(config.loader.slabs))
+    let given = config.loader.slabs;
+    // The loader refuses what is outside.
+    if (SLABS_MIN..=SLABS_MAX).contains(&given) {
+        (given + on_device).min(SLABS_MAX)
+    } else {
+        given
+    }
 }
 
 /// The loader's settings for a split and a purpose: what is measured is neither augmented nor mixed, so that figures of all
@@ -424,6 +433,25 @@ mod tests {
     use feedline_schemas::config::{Augmentation, ImageMixConfig};
 
     use super::*;
+
+    #[test]
+    fn batches_ahead_of_a_device_are_in_addition_and_a_bad_number_stays_as_it_is() {
+        let slabs = |device, slabs, device_prefetch| {
+            let mut config = TrainConfig {
+                device,
+                ..TrainConfig::default()
+            };
+            (config.loader.slabs, config.loader.device_prefetch) = (slabs, device_prefetch);
+            settings_for(Purpose::Training, &config, Split::Train).slabs
+        };
+        let gpu = DeviceChoice::Wgpu(None);
+        assert_eq!(slabs(gpu, 4, 2), 6);
+        assert_eq!(slabs(gpu, 63, 9), 64);
+        assert_eq!(slabs(DeviceChoice::Cpu, 4, 2), 4);
+        for bad in [0, 1, 65, u32::MAX] {
+            assert_eq!(slabs(gpu, bad, 2), bad);
+        }
+    }
 
     #[test]
     fn augmented_training_images_are_measured_without_augmentation() {
