@@ -1,6 +1,6 @@
 //! Settings of a loader.
 
-use std::time::Duration;
+use std::{ops::RangeInclusive, time::Duration};
 
 use feedline_schemas::{
     ids::{Rank, Seed},
@@ -210,6 +210,9 @@ impl TokensConfig {
 }
 
 impl LoaderConfig {
+    /// Numbers that [`slabs`](Self::slabs) may be.
+    pub const SLABS: RangeInclusive<u32> = 2..=64;
+
     /// Settings for one rank, with the defaults.
     #[must_use]
     pub fn new(split: impl Into<SplitChoice>, seed: Seed, global_batch: u32) -> Self {
@@ -262,7 +265,7 @@ impl LoaderConfig {
         if let Some(reason) = outside(self.window_blocks, 1, 1 << 16) {
             return refuse("window_blocks", reason);
         }
-        if let Some(reason) = outside(self.slabs, 2, 64) {
+        if let Some(reason) = outside(self.slabs, *Self::SLABS.start(), *Self::SLABS.end()) {
             return refuse("slabs", reason);
         }
         if let Some(reason) = outside(self.threads, 0, 1024) {

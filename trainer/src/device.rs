@@ -26,6 +26,7 @@ mod wgpu;
 pub(crate) use self::choice::cuda_of;
 pub(crate) use self::{
     bus::{BusBytes, Upload, add_bus_bytes, count_download, numbers, take_bus_bytes},
+    choice::may_be_gpu,
     mask::{MaskValues, draw},
 };
 

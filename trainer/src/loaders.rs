@@ -8,8 +8,8 @@ use feedline_loader::{
 };
 use feedline_schemas::{
     config::{
-        BadShardsPolicy, BalanceRule, ClassBalanceConfig, DeviceChoice, ModelKind, PackMode,
-        TrainConfig, TrainMixture,
+        BadShardsPolicy, BalanceRule, ClassBalanceConfig, ModelKind, PackMode, TrainConfig,
+        TrainMixture,
     },
     ids::Rank,
     loader_state::LoaderState,
@@ -20,6 +20,7 @@ use feedline_storage::{Store, clock::Clock};
 
 use crate::{
     data::{Batches, Data, ModelInputs, RankBatch, Samples, Targets},
+    device,
     error::Error,
     head, images,
     loader_keys::in_section,
@@ -30,12 +31,6 @@ use crate::{
 
 /// Most threads that a loader takes.
 const THREADS_MAX: u32 = 1024;
-
-/// Fewest batches that a loader has at one time.
-const SLABS_MIN: u32 = 2;
-
-/// Most batches that a loader has at one time.
-const SLABS_MAX: u32 = 64;
 
 /// Reason to open a split.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -107,14 +102,10 @@ async fn class_balance(
 
 /// Batches of the loader at one time: the configured ones and, on a device, those that are copied there ahead.
 fn slabs(config: &TrainConfig) -> u32 {
-    let on_device = match config.device {
-        DeviceChoice::Cpu => 0,
-        _ => config.loader.device_prefetch,
-    };
     let given = config.loader.slabs;
-    // The loader refuses what is outside.
-    if (SLABS_MIN..=SLABS_MAX).contains(&given) {
-        (given + on_device).min(SLABS_MAX)
+    // The loader refuses a number outside of these.
+    if LoaderConfig::SLABS.contains(&given) && device::may_be_gpu(config.device) {
+        (given + config.loader.device_prefetch).min(*LoaderConfig::SLABS.end())
     } else {
         given
     }
@@ -430,7 +421,7 @@ impl RankBatch for Loaded {
 #[cfg(test)]
 mod tests {
     use feedline_loader::image::Crop;
-    use feedline_schemas::config::{Augmentation, ImageMixConfig};
+    use feedline_schemas::config::{Augmentation, DeviceChoice, ImageMixConfig};
 
     use super::*;
 
@@ -448,6 +439,10 @@ mod tests {
         assert_eq!(slabs(gpu, 4, 2), 6);
         assert_eq!(slabs(gpu, 63, 9), 64);
         assert_eq!(slabs(DeviceChoice::Cpu, 4, 2), 4);
+        // A build without NVIDIA GPUs computes on the processor.
+        if cfg!(not(feature = "cuda")) {
+            assert_eq!(slabs(DeviceChoice::Auto, 4, 2), 4);
+        }
         for bad in [0, 1, 65, u32::MAX] {
             assert_eq!(slabs(gpu, bad, 2), bad);
         }

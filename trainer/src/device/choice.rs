@@ -45,6 +45,15 @@ impl Backend {
     }
 }
 
+/// Returns true unless `train.device` leads to the processor: `auto` does without an NVIDIA GPU.
+pub(crate) fn may_be_gpu(choice: DeviceChoice) -> bool {
+    match choice {
+        DeviceChoice::Cpu => false,
+        DeviceChoice::Cuda(_) | DeviceChoice::Wgpu(_) => true,
+        DeviceChoice::Auto => cuda(0).is_ok(),
+    }
+}
+
 /// Number of the NVIDIA GPU that `train.device` names, should there be one; `local_rank` is the process's number among those
 /// of its machine.
 #[cfg(feature = "cuda")]

@@ -29,7 +29,7 @@ fn ids(tensor: &Tensor<2, Int>) -> Vec<i64> {
     data.try_into_vec().unwrap()
 }
 
-/// Parts of four rows, the first of which is whole.
+/// Parts of four rows; the first has all of them.
 const PARTS: [Range<usize>; 4] = [0..4, 0..1, 1..3, 3..4];
 
 #[test]

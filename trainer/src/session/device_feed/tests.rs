@@ -26,7 +26,7 @@ fn engine(backend: Backend) -> ModelEngine {
     on_processor().on(backend)
 }
 
-/// Rows of two numbers, which say when they were loaded.
+/// Two rows of two numbers that follow from the number of their batch.
 #[derive(Debug)]
 struct Numbered {
     x: [f32; 4],

@@ -59,7 +59,7 @@ pub(in crate::parallel) enum DeviceRuns {
     Slices(Vec<DeviceSlice>),
 }
 
-/// Numbers in the middle of a piece of the driver's memory, which the work ordered in a stream makes.
+/// Numbers in the middle of a piece of the driver's memory, made by work that was ordered in a stream.
 #[cfg(test)]
 #[derive(Debug)]
 pub(in crate::parallel) struct DeviceSlice {
