@@ -88,7 +88,7 @@ pub use self::{
 pub use self::{
     guard::{FoundAddresses, Guard, Lookup, REFUSED, Resolver, Verdict, system},
     location::redacted_location,
-    request_policy::{RequestPolicy, SendOnce, Sent},
+    request_policy::{RequestPolicy, SendOnce, Sent, TryCredentials},
     store_connector::{StoreConnector, USER_AGENT, WebOptions, refusal},
     tls::Tls,
 };

@@ -1,15 +1,30 @@
 //! Rules for the requests of a store over http, kept by its caller.
 
-use std::fmt::Debug;
+use std::fmt::{self, Debug};
 
 use async_trait::async_trait;
 use futures::future::BoxFuture;
 use object_store::client::{HttpError, HttpErrorKind, HttpResponse};
-use reqwest::header::HeaderMap;
+use reqwest::{Method, header::HeaderMap};
 use url::Url;
 
-/// Sends one request, as often as it is called.
-pub type SendOnce<'s> = dyn Fn() -> BoxFuture<'s, Sent> + Send + Sync + 's;
+/// Sends one request with these credentials, as often as it is called.
+pub type SendOnce<'s> = dyn Fn(TryCredentials) -> BoxFuture<'s, Sent> + Send + Sync + 's;
+
+/// Credentials of one try of a request. Default: none.
+#[derive(Clone, Default)]
+pub struct TryCredentials {
+    /// Headers beside those of the request.
+    pub headers: HeaderMap,
+    /// URL with credentials in its query. Default: the URL of the request.
+    pub url: Option<Url>,
+}
+
+impl Debug for TryCredentials {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TryCredentials").finish_non_exhaustive()
+    }
+}
 
 /// Head of a response, or the failure of a request.
 #[derive(Clone, Debug)]
@@ -30,11 +45,12 @@ pub enum Sent {
     },
 }
 
-/// Rates, waits and retries of requests that share hosts with other requests.
+/// Rates, waits, retries and credentials of requests that share hosts with other requests.
 ///
 /// ```
 /// use async_trait::async_trait;
-/// use feedline_http::{RequestPolicy, SendOnce, Sent};
+/// use feedline_http::{RequestPolicy, SendOnce, Sent, TryCredentials};
+/// use reqwest::Method;
 /// use url::Url;
 ///
 /// /// Sends every request twice if the first has no response.
@@ -43,9 +59,9 @@ pub enum Sent {
 ///
 /// #[async_trait]
 /// impl RequestPolicy for Twice {
-///     async fn send(&self, _: &Url, once: &SendOnce<'_>) -> Result<(), String> {
+///     async fn send(&self, _: &Method, _: &Url, once: &SendOnce<'_>) -> Result<(), String> {
 ///         for _ in 0..2 {
-///             match once().await {
+///             match once(TryCredentials::default()).await {
 ///                 Sent::Response { .. } => return Ok(()),
 ///                 Sent::Failed { .. } => {}
 ///             }
@@ -56,12 +72,12 @@ pub enum Sent {
 /// ```
 #[async_trait]
 pub trait RequestPolicy: Debug + Send + Sync {
-    /// Sends a request to `url`: waits until it may be sent, calls `once`, and calls it again as often as the
-    /// policy retries. The last response is the store's.
+    /// Sends a request to `url`: waits until it may be sent, calls `once` with the credentials for
+    /// that URL, and calls it again as often as the policy retries. The last response is the store's.
     ///
     /// # Errors
     /// The reason and remedy. The store does not retry then.
-    async fn send(&self, url: &Url, once: &SendOnce<'_>) -> Result<(), String>;
+    async fn send(&self, method: &Method, url: &Url, once: &SendOnce<'_>) -> Result<(), String>;
 }
 
 impl Sent {

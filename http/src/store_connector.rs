@@ -31,7 +31,7 @@ use url::{Origin, Url};
 use crate::{
     guard::{Guard, REFUSED, Verdict, system},
     location::{MAX_REDIRECTS, is_loopback, redacted_location, redirected},
-    request_policy::{RequestPolicy, Sent},
+    request_policy::{RequestPolicy, Sent, TryCredentials},
     tls::Tls,
 };
 
@@ -84,7 +84,7 @@ pub struct WebOptions {
     pub requests: Arc<AtomicU64>,
     /// Headers of each request to an origin, wherever the store is.
     pub headers: Option<(Origin, HeaderMap)>,
-    /// Rates, waits and retries. Default: requests are sent at once, and repeated as the client does.
+    /// Rates, waits, retries and credentials. Default: requests are sent at once, and repeated as the client does.
     /// It does not apply to reads that are tried once.
     pub policy: Option<Arc<dyn RequestPolicy>>,
 }
@@ -274,8 +274,15 @@ impl Asking {
         request: HttpRequest,
     ) -> Result<HttpResponse, HttpError> {
         let requests = &self.options.requests;
-        let once = || async {
-            let answer = client.execute(request.clone()).await;
+        let method = request.method().clone();
+        let once = |credentials: TryCredentials| async {
+            let mut request = request.clone();
+            request.headers_mut().extend(credentials.headers);
+            if let Some(url) = credentials.url {
+                let unsent = |_| refused("a query with credentials cannot be sent");
+                *request.uri_mut() = url.as_str().parse().map_err(unsent)?;
+            }
+            let answer = client.execute(request).await;
             if !answer.as_ref().is_err_and(is_refused) {
                 requests.fetch_add(1, Ordering::Relaxed);
             }
@@ -283,19 +290,19 @@ impl Asking {
         };
         let policy = self.options.policy.as_ref().filter(|_| !self.has_deadline);
         let Some(policy) = policy else {
-            return once().await;
+            return once(TryCredentials::default()).await;
         };
         let last = Mutex::new(None);
-        let send = || {
+        let send = |credentials| {
             let sending = async {
-                let answer = once().await;
+                let answer = once(credentials).await;
                 let sent = Sent::of(&answer, answer.as_ref().is_err_and(is_refused));
                 *last.lock().unwrap_or_else(PoisonError::into_inner) = Some(answer);
                 sent
             };
             sending.boxed()
         };
-        let sent = policy.send(at, &send).await;
+        let sent = policy.send(&method, at, &send).await;
         let last = last.into_inner().unwrap_or_else(PoisonError::into_inner);
         match (sent, last) {
             // Its own message says where it led to.

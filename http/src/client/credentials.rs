@@ -25,6 +25,13 @@ use crate::{
 
 const AWS_ADVICE: &str = "check the keys of `auth` and this machine's clock";
 
+/// Credentials of a request, and the number of the login that they are from.
+#[derive(Default)]
+pub(super) struct Proved {
+    pub(super) proof: Proof,
+    login: Option<u64>,
+}
+
 impl Http {
     /// Adds the credentials of `config` to the client, if it has any.
     ///
@@ -71,51 +78,80 @@ impl Http {
     ) -> Result<Response, Failure> {
         let url = &request.url;
         headers.insert(ACCEPT, HeaderValue::from_static(self.accept));
-        let is_home = url.origin() == self.origin;
-        match &self.auth {
-            Auth::Fixed(proof) if is_home => self.send(request, headers, proof, turn).await,
-            Auth::Credentials(oauth) if is_home => {
-                let proof = oauth.proof(&self.transport, None).await?;
-                let response = self.send(request, headers.clone(), &proof, turn).await?;
-                if response.status() != StatusCode::UNAUTHORIZED {
-                    return Ok(response);
-                }
-                let proof = oauth.proof(&self.transport, Some(&proof)).await?;
-                self.send(request, headers, &proof, turn).await
-            }
-            Auth::Session(session) if is_home => {
-                let (proof, login) = session.proof(&self.transport, url, None).await?;
-                let response = self.send(request, headers.clone(), &proof, turn).await?;
-                if !self.is_logged_out(&response) {
-                    return Ok(response);
-                }
-                let (proof, _) = session.proof(&self.transport, url, Some(login)).await?;
-                self.send(request, headers, &proof, turn).await
-            }
-            Auth::Aws(aws) if is_home => {
-                let mut all = self.headers.clone();
-                request.add_headers(&mut all);
-                all.extend(request.content_type());
-                all.extend(headers.clone());
-                let unsigned = Unsigned {
-                    method: &request.method,
-                    url,
-                    headers: &all,
-                    body: request.body.as_ref().map_or(b"", |body| &body.bytes),
-                };
-                let proof = aws.sign(&unsigned, self.transport.clock.unix());
-                let proof = proof.map_err(|what| terminal(url, what, AWS_ADVICE))?;
-                self.send(request, headers, &proof, turn).await
-            }
-            _ => self.send(request, headers, &Proof::default(), turn).await,
+        let mut signed = HeaderMap::new();
+        if matches!(self.auth, Auth::Aws(_)) {
+            signed.extend(self.headers.clone());
+            request.add_headers(&mut signed);
+            signed.extend(request.content_type());
+            signed.extend(headers.clone());
         }
+        let unsigned = Unsigned {
+            method: &request.method,
+            url,
+            headers: &signed,
+            body: request.body.as_ref().map_or(b"", |body| &body.bytes),
+        };
+        let proved = self.prove(&unsigned, None).await?;
+        let response = self
+            .send(request, headers.clone(), &proved.proof, turn)
+            .await?;
+        if !self.is_proof_refused(url, response.status(), response.headers()) {
+            return Ok(response);
+        }
+        let proved = self.prove(&unsigned, Some(&proved)).await?;
+        self.send(request, headers, &proved.proof, turn).await
     }
 
-    /// Returns true if a response means that the session has ended.
-    fn is_logged_out(&self, response: &Response) -> bool {
-        let status = response.status();
-        matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN)
-            && !is_used_up(status, self.transport.quota(response.headers()))
+    /// Returns credentials for a request, other than the `refused` ones. There are none for another
+    /// origin than the source's own.
+    pub(super) async fn prove(
+        &self,
+        unsigned: &Unsigned<'_>,
+        refused: Option<&Proved>,
+    ) -> Result<Proved, Failure> {
+        let Self {
+            auth, transport, ..
+        } = self;
+        let url = unsigned.url;
+        if url.origin() != self.origin {
+            return Ok(Proved::default());
+        }
+        let (proof, login) = match auth {
+            Auth::None => (Proof::default(), None),
+            Auth::Fixed(proof) => (Proof::clone(proof), None),
+            Auth::Credentials(oauth) => {
+                let refused = refused.map(|refused| &refused.proof);
+                (oauth.proof(transport, refused).await?, None)
+            }
+            Auth::Session(session) => {
+                let refused = refused.and_then(|refused| refused.login);
+                let (proof, login) = session.proof(transport, url, refused).await?;
+                (proof, Some(login))
+            }
+            Auth::Aws(aws) => {
+                let proof = aws.sign(unsigned, transport.clock.unix());
+                (proof.map_err(|what| terminal(url, what, AWS_ADVICE))?, None)
+            }
+        };
+        Ok(Proved { proof, login })
+    }
+
+    /// Returns true if a response to a request for `url` means that its token or session has ended.
+    pub(super) fn is_proof_refused(
+        &self,
+        url: &Url,
+        status: StatusCode,
+        headers: &HeaderMap,
+    ) -> bool {
+        let is_refused = match &self.auth {
+            Auth::Credentials(_) => status == StatusCode::UNAUTHORIZED,
+            Auth::Session(_) => {
+                matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN)
+                    && !is_used_up(status, self.transport.quota(headers))
+            }
+            Auth::None | Auth::Fixed(_) | Auth::Aws(_) => false,
+        };
+        is_refused && url.origin() == self.origin
     }
 
     /// Returns true if `text` contains a credential and must not be written anywhere.

@@ -1,5 +1,6 @@
-//! Requests of a `files` source over http: they take turns at their host with those of other sources, wait as long as it asks
-//! for, and are repeated as `retry` says.
+//! Requests of a `files` source over http: they take turns at their host with those of other
+//! sources, wait as long as it asks for, are repeated as `retry` says, and have the credentials of
+//! `auth`.
 
 use std::{
     fmt,
@@ -11,17 +12,18 @@ use std::{
 
 use async_trait::async_trait;
 use feedline_schemas::config::SourceConfig;
-use reqwest::{StatusCode, header::HeaderMap};
+use reqwest::{Method, StatusCode, header::HeaderMap};
 use url::{Origin, Url};
 
-use super::Http;
+use super::{Http, credentials::Proved};
 use crate::{
+    auth::aws::Unsigned,
     classification::{ANSWERED, is_transient, is_used_up, terminal, transient},
     context::RequestContext,
     error::Error,
-    hosts::Speculation,
+    hosts::{Speculation, Turn},
     http_cause::HttpCause,
-    request_policy::{RequestPolicy, SendOnce, Sent},
+    request_policy::{RequestPolicy, SendOnce, Sent, TryCredentials},
     retry::{
         Retry,
         failed_try::{Again, Failure, TriedError},
@@ -55,9 +57,11 @@ impl<E: TriedError> FileRequests<E> {
     /// [`Error::Config`] for a header that cannot be sent, or a secret that cannot be found.
     pub fn new(base: &Url, config: &SourceConfig, context: &RequestContext) -> Result<Self, Error> {
         let http = Http::new(base, &config.headers, &config.retry, context)?;
+        let http = http.with_tls(config, context)?;
+        // Redirects are judged by the store, which follows them.
+        let http = http.with_limits(config, CONCURRENCY).trusting();
         Ok(Self {
-            // Redirects are judged by the store, which follows them.
-            http: http.with_limits(config, CONCURRENCY).trusting(),
+            http: http.with_auth(config.auth.as_ref(), context)?,
             retry: Retry::new(config.name.as_str(), &config.retry, context),
             sent: AtomicU64::new(0),
             retries: AtomicU64::new(0),
@@ -69,6 +73,12 @@ impl<E: TriedError> FileRequests<E> {
     #[must_use]
     pub fn headers(&self) -> (Origin, HeaderMap) {
         (self.http.origin.clone(), self.http.headers.clone())
+    }
+
+    /// Requests for tokens and logins so far. The store counts its own.
+    #[must_use]
+    pub fn requests(&self) -> u64 {
+        self.http.requests()
     }
 
     /// Tries beyond the first of all requests.
@@ -83,29 +93,76 @@ impl<E: TriedError> FileRequests<E> {
         failed.take()
     }
 
-    /// One try.
-    async fn attempt(&self, url: &Url, once: &SendOnce<'_>) -> Result<(), Failure> {
-        let (_slot, mut turn) = self.http.turn(url, &Speculation::default()).await?;
-        let outcome = match once().await {
+    /// One try. A refused token or session is replaced and the request sent again, once.
+    async fn attempt(
+        &self,
+        method: &Method,
+        url: &Url,
+        once: &SendOnce<'_>,
+    ) -> Result<(), Failure> {
+        let http = &self.http;
+        let (_slot, mut turn) = http.turn(url, &Speculation::default()).await?;
+        let outcome = async {
+            let unsigned = Unsigned {
+                method,
+                url,
+                headers: &http.headers,
+                body: b"",
+            };
+            let proved = http.prove(&unsigned, None).await?;
+            let (mut status, mut headers) = self.send_once(url, &proved, once, &mut turn).await?;
+            if http.is_proof_refused(url, status, &headers) {
+                let proved = http.prove(&unsigned, Some(&proved)).await?;
+                (status, headers) = self.send_once(url, &proved, once, &mut turn).await?;
+            }
+            http.judge(url, status, &headers)
+        };
+        let outcome = outcome.await;
+        turn.settle(outcome)
+    }
+
+    /// Sends the request with the credentials `proved`, and returns the head of the response.
+    async fn send_once(
+        &self,
+        url: &Url,
+        proved: &Proved,
+        once: &SendOnce<'_>,
+        turn: &mut Turn,
+    ) -> Result<(StatusCode, HeaderMap), Failure> {
+        let Http {
+            meter, transport, ..
+        } = &self.http;
+        match once(proved.of_try(url)).await {
             Sent::Response { status, headers } => {
-                self.http.meter.asked(Some(status));
+                meter.asked(Some(status));
                 let status = StatusCode::from_u16(status).unwrap_or(StatusCode::OK);
-                turn.answered(status, self.http.transport.quota(&headers));
-                self.http.judge(url, status, &headers)
+                turn.answered(status, transport.quota(&headers));
+                Ok((status, headers))
             }
             Sent::Failed {
                 reason,
                 is_transient,
             } => {
-                self.http.meter.asked(None);
+                meter.asked(None);
                 let advice = "check the source's `url`, and that its host is up";
                 Err(match is_transient {
                     true => transient(url, reason),
                     false => terminal(url, reason, advice),
                 })
             }
-        };
-        turn.settle(outcome)
+        }
+    }
+}
+
+impl Proved {
+    /// The credentials, as a store adds them to a request for `url`.
+    fn of_try(&self, url: &Url) -> TryCredentials {
+        let mut headers = HeaderMap::new();
+        self.proof.sign(&mut headers);
+        TryCredentials {
+            headers,
+            url: Some(self.proof.target(url)).filter(|target| target != url),
+        }
     }
 }
 
@@ -131,10 +188,10 @@ impl Http {
 
 #[async_trait]
 impl<E: TriedError + Send + Sync> RequestPolicy for FileRequests<E> {
-    async fn send(&self, url: &Url, once: &SendOnce<'_>) -> Result<(), String> {
+    async fn send(&self, method: &Method, url: &Url, once: &SendOnce<'_>) -> Result<(), String> {
         let mut retry = self.retry.beside(self.sent.fetch_add(1, Ordering::Relaxed));
         let sent = retry.run(|| async {
-            let tried = self.attempt(url, once).await;
+            let tried = self.attempt(method, url, once).await;
             tried.map_err(Failure::into_error_of::<E>)
         });
         let sent = sent.await;
