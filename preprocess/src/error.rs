@@ -6,7 +6,7 @@ use arrow::error::ArrowError;
 use datafusion::error::DataFusionError;
 use feedline_schemas::{Classified, ContractError, ErrorKind, manifest::Split};
 
-use crate::told::one_line;
+use crate::error_chain::one_line;
 
 /// Reason why a build or a check stopped.
 #[derive(Debug, thiserror::Error)]

@@ -5,10 +5,10 @@
 //! of partitions and for a build that was killed and rerun. [`build`] is the entry point and
 //! appends to an existing dataset, [`refit`] rebuilds it; [`verify`] checks the result.
 //!
-//! Order of work: `landing` (commit logs, verified; or `files` in place) → `join` (columns of other
-//! sources) → `column_roles` (role of each column) → `plan` (one typed frame with content hash,
-//! duplicates dropped, features of `series`, split) → `fit` (takes a [`TrainSplit`], nothing else)
-//! → [`Transform`] → `shard` → audit → `manifest`.
+//! Order of work, driven by `pipeline`: `source` (commit logs, verified; or Parquet files in place)
+//! → `schema` (role of each column) → `plan` (one typed frame, made by `operators`: joins, content
+//! hash, duplicates dropped, features of time series, split) → `staging` (rows in scratch, by split)
+//! → `fit` (takes a [`TrainSplit`], nothing else) → [`Transform`] → `shards` (write, audit, manifest).
 //!
 //! A dataset is built from a Parquet file and split by a key. Its transform turns new rows into
 //! features and back:
@@ -63,115 +63,64 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
-mod audit;
-mod build;
 mod card;
-mod classes;
 #[cfg(feature = "cluster")]
 pub mod cluster;
-mod column_roles;
-mod conflicts;
-mod content;
 mod context;
-mod copies;
-mod dataset_spec;
-mod document;
 mod edit;
 mod engine;
 mod error;
-mod exact_sum;
-mod expect;
+mod error_chain;
 mod export;
-mod files;
 mod fit;
-mod functions;
 #[cfg(any(test, fuzzing))]
 pub mod fuzzing;
-mod image_preparer;
-mod images;
-mod join;
-mod kept;
-mod kept_rows;
-pub mod knn;
-mod landed_cells;
-mod landed_columns;
-mod landed_log;
-mod landed_scan;
-mod landed_texts;
-mod landing;
-mod leakage;
-mod manifest;
-mod meter;
-mod near_dup;
-mod newest;
-mod payload;
-mod plain;
+mod operators;
+mod pass_progress;
+mod pipeline;
 mod plan;
-mod pool;
-mod profile;
-mod quantile;
-mod range;
-mod reject_reason;
-mod rejects;
-mod row_check;
-mod rows_in;
-mod rows_out;
-mod runs;
-mod scalar;
-mod scan;
-mod scratch;
-mod seen;
-mod series;
-mod session;
-mod shard;
-mod shared;
-mod signs;
-mod sparse;
-mod split;
-mod sql;
-mod stage;
+mod predict;
+mod schema;
+mod shards;
+mod source;
+mod staging;
+mod statistics;
 mod steps;
-mod superseded;
-mod system_columns;
-pub mod text;
-mod text_encoder;
-mod tokens;
-mod told;
-mod train_split;
+mod tokenizer;
 mod transform;
-#[cfg(feature = "cluster")]
-mod travel;
-mod typing;
-mod verify;
 mod warnings;
 
 #[cfg(test)]
 mod testing;
 
-pub use build::{
-    CheckedDataset, LandedRows, SeriesBatch, SeriesRequest, SeriesRows, build, check,
-    check_columns, is_built_by, refit, series_rows,
-};
-pub use column_roles::MAX_REJECT_FRACTION;
 pub use context::Context;
 pub use edit::{EditSource, EditedShards};
 pub use engine::Engine;
 pub use error::Error;
-pub use expect::infer_expectations;
+pub use error_chain::told;
 pub use export::{ExportRequest, ExportSelection, export};
-pub use image_preparer::ImagePreparer;
-pub use kept_rows::{KeptRow, KeptRows};
-pub use landed_texts::{LandedPlace, RejectedRow, all_rejected_rows, landed_texts, rejected_rows};
-pub use manifest::{has_build, read_manifest, read_profile, read_transform};
-pub use rows_in::{
+pub use fit::train_split::TrainSplit;
+pub use operators::expectations::infer_expectations;
+pub use operators::text;
+pub use pipeline::{
+    CheckedDataset, LandedRows, SeriesBatch, SeriesRequest, SeriesRows, build, check,
+    check_columns, is_built_by, refit, series_rows,
+};
+pub use predict::image_preparer::ImagePreparer;
+pub use predict::reader::{
     Fault, Features, NewRows, NewTexts, RowSource, RowsIn, RowsReading, UnusualCells, landed_types,
     read_unpacked,
 };
-pub use rows_out::{Column, RowFormat, RowsOut};
+pub use predict::writer::{Column, RowFormat, RowsOut};
+pub use schema::column_roles::MAX_REJECT_FRACTION;
+pub use shards::manifest::{has_build, read_manifest, read_profile, read_transform};
+pub use shards::passthrough_rows::{KeptRow, KeptRows};
+pub use shards::verify::verify;
+pub use source::landed_texts::{
+    LandedPlace, RejectedRow, all_rejected_rows, landed_texts, rejected_rows,
+};
+pub use steps::knn;
 pub use steps::{NumberFormat, describe_step};
-pub use text_encoder::{DecodedStream, EncodedText, TextDecoder, TextEncoder};
-pub use tokens::Tokenizer;
-pub use told::told;
-pub use train_split::TrainSplit;
+pub use tokenizer::Tokenizer;
+pub use tokenizer::text_encoder::{DecodedStream, EncodedText, TextDecoder, TextEncoder};
 pub use transform::{Applied, TargetValues, Transform};
-pub use verify::verify;

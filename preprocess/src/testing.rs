@@ -41,7 +41,7 @@ use flate2::read::GzDecoder;
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::{Context, Engine, Error, build, read_manifest, superseded};
+use crate::{Context, Engine, Error, build, read_manifest, source::superseded_files};
 
 /// Key that a configuration error is about.
 pub(crate) fn config_key(error: &Error) -> Option<&str> {
@@ -237,8 +237,10 @@ impl LandingZone {
             let of = entry.insert(decode::<CommitEntry>(&path, &bytes).unwrap());
             for file in &of.files {
                 // An earlier merge has moved it.
-                let bytes = superseded::get(&self.store, &file.path).await.unwrap();
-                let moved = superseded::path(&file.path);
+                let bytes = superseded_files::get(&self.store, &file.path)
+                    .await
+                    .unwrap();
+                let moved = superseded_files::path(&file.path);
                 self.store.put(&moved, bytes.clone()).await.unwrap();
                 self.store.delete(&file.path).await.unwrap();
                 let reader = ParquetRecordBatchReaderBuilder::try_new(bytes).unwrap();

@@ -7,7 +7,7 @@ use feedline_schemas::{
 };
 
 use super::html::{Histogram, bars, escape, link, number, percent, table, table_of};
-use crate::profile::{caps, outside::rate};
+use crate::statistics::profile::{caps, outside::rate};
 
 /// Columns of each kind that are drawn.
 const DRAWN: usize = 100;

@@ -20,8 +20,8 @@ use feedline_schemas::{
 
 use self::html::{bars, document, escape, link, percent, table};
 use crate::{
-    copies::Copies,
-    profile::{
+    operators::dedup::duplicate_samples::Copies,
+    statistics::profile::{
         drift::{ColumnDrift, Shift, of_splits},
         outside::{FarOutside, far},
     },
@@ -273,7 +273,7 @@ impl Card<'_> {
         if copies.samples.is_empty() {
             return out;
         }
-        let row = |sample: &crate::copies::Sample| {
+        let row = |sample: &crate::operators::dedup::duplicate_samples::Sample| {
             vec![
                 sample.hash.clone(),
                 sample.rows.to_string(),

@@ -13,7 +13,7 @@ use datafusion::{
 use datafusion_proto::physical_plan::{PhysicalExtensionCodec, PhysicalProtoConverterExtension};
 
 use super::spool::Spool;
-use crate::travel;
+use crate::engine::udf_codec;
 
 /// First bytes of our operators; those of the engine are messages that cannot begin so.
 const MAGIC: &[u8] = b"\0feedline\0";
@@ -64,11 +64,11 @@ impl PhysicalExtensionCodec for Codec {
     }
 
     fn try_decode_udf(&self, name: &str, buf: &[u8]) -> Result<Arc<ScalarUDF>> {
-        travel::arrived(name, buf)
+        udf_codec::arrived(name, buf)
     }
 
     fn try_encode_udf(&self, node: &ScalarUDF, buf: &mut Vec<u8>) -> Result<()> {
-        travel::packed(node, buf)
+        udf_codec::packed(node, buf)
     }
 
     // By name, as they hold nothing.
@@ -104,11 +104,13 @@ mod tests {
     use super::*;
     use crate::{
         cluster::spool::To,
-        content::{Cells, ContentHash},
-        functions,
-        quantile::{ScanMode, ScanSpec},
-        scalar::RowFunction as _,
-        scan::{ParquetFiles, ScanFile},
+        engine::scalar_function::RowFunction as _,
+        operators::dedup::content_hash::{Cells, ContentHash},
+        source::parquet_scan::{ParquetFiles, ScanFile},
+        statistics::{
+            aggregates,
+            quantile::{ScanMode, ScanSpec},
+        },
         transform::CellOp,
     };
 
@@ -131,7 +133,7 @@ mod tests {
         };
         let rows = session.read_table(Arc::new(table)).unwrap();
         let columns = vec![
-            functions::cell(ident("x"), &[CellOp::Log1p]).alias("x"),
+            aggregates::cell(ident("x"), &[CellOp::Log1p]).alias("x"),
             hash.over(vec![ident("x")]).alias("hash"),
         ];
         rows.select(columns).unwrap()
@@ -140,7 +142,7 @@ mod tests {
     #[tokio::test]
     async fn a_plan_arrives_as_it_was_sent() {
         let session = SessionContext::new();
-        functions::register(&session);
+        aggregates::register(&session);
         let store = ObjectStoreUrl::parse(STORE).unwrap();
         session.register_object_store(store.as_ref(), Arc::new(InMemory::new()));
         let spec = ScanSpec {
@@ -149,9 +151,9 @@ mod tests {
             prefixes: vec![0],
         };
         let fits = vec![
-            functions::profile(ident("x")),
-            functions::scan(ident("x"), &spec),
-            functions::bins(ident("x"), &[0.5, 1.0]),
+            aggregates::profile(ident("x")),
+            aggregates::scan(ident("x"), &spec),
+            aggregates::bins(ident("x"), &[0.5, 1.0]),
         ];
         let sorted = rows(&session).sort(vec![ident("hash").sort(true, false)]);
         let fitted = rows(&session).aggregate(Vec::new(), fits);

@@ -5,8 +5,8 @@
 //! (`planner`); any other runs locally. Its rows are not sent to the build: workers leave them in
 //! the shared store (`spool`), so that a worker may be lost at any time, and the build reads them
 //! from there. A query that loses data with a worker is rerun (`attempts`). Stores have names that
-//! every machine can resolve (`stores`, `crate::shared`); functions are serialized with their
-//! parameters (`crate::travel`, `codec`).
+//! every machine can resolve (`stores`, `crate::engine::store_urls`); functions are serialized with their
+//! parameters (`crate::engine::udf_codec`, `codec`).
 //!
 //! Programs that do not know the secret of a cluster are refused (`secret`). A program that knows it can read and write what
 //! is below the roots of the workers (`stores`), and use their memory and disks. Traffic is not encrypted.

@@ -51,7 +51,11 @@ use super::{
     secret::{CLUSTER_SECRET, ClusterSecret, SecretCheck},
     stores::{Stores, Unread},
 };
-use crate::{Error, functions, pool::BoundedPool, scratch::Scratch};
+use crate::{
+    Error,
+    engine::{memory_pool::BoundedPool, scratch::Scratch},
+    statistics::aggregates,
+};
 
 /// Largest message between the processes, in bytes: plans name each landed file, and functions travel with what they hold.
 const MESSAGE_BYTES: u32 = 128 << 20;
@@ -143,7 +147,7 @@ fn state(config: SessionConfig) -> EngineResult<SessionState> {
         .with_default_features()
         .build();
     let context = SessionContext::new_with_state(state);
-    functions::register(&context);
+    aggregates::register(&context);
     Ok(context.state())
 }
 

@@ -50,7 +50,7 @@ use super::{
     secret::ClusterSecret,
     spool::{self, Spool, Spooled, To},
 };
-use crate::shared;
+use crate::engine::store_urls;
 
 /// Scheduler messages of queries that failed because a worker was lost: tasks were refused, could
 /// not fetch data, or received only a part of it.
@@ -133,7 +133,7 @@ impl Cluster {
         let planner = ClusterPlanner {
             session: Arc::new(Session {
                 cluster: self.clone(),
-                store: shared::url_of(root)?,
+                store: store_urls::url_of(root)?,
                 folder,
             }),
             planner: DefaultPhysicalPlanner::default(),
@@ -501,7 +501,7 @@ mod tests {
 
     use super::*;
     use crate::cluster::secret::tests::secret;
-    use crate::scan::{ParquetFiles, ScanFile};
+    use crate::source::parquet_scan::{ParquetFiles, ScanFile};
 
     #[test]
     fn only_a_query_that_lost_a_worker_is_run_again() {

@@ -18,7 +18,7 @@ use object_store::{
 };
 use url::Url;
 
-use crate::{Error, shared};
+use crate::{Error, engine::store_urls};
 
 /// Stores of a worker by their base URLs, each with the roots that plans may use in it.
 #[derive(Debug)]
@@ -54,10 +54,10 @@ impl ObjectStoreRegistry for Stores {
     }
 
     fn get_store(&self, url: &Url) -> EngineResult<Arc<dyn ObjectStore>> {
-        if url.scheme() != shared::SCHEME {
+        if url.scheme() != store_urls::SCHEME {
             return not_impl_err!("a worker reads shared stores only, not `{url}`");
         }
-        let base = shared::base_of(url.authority())
+        let base = store_urls::base_of(url.authority())
             .ok_or_else(|| exec_datafusion_err!("`{url}` is no name of a shared store"))?;
         let store = self.0.get(&base).ok_or_else(|| {
             exec_datafusion_err!(
@@ -183,7 +183,7 @@ mod tests {
 
     fn url_of(base: &str) -> Url {
         let digits: String = base.bytes().map(|byte| format!("{byte:02x}")).collect();
-        Url::parse(&format!("{}://{digits}", shared::SCHEME)).unwrap()
+        Url::parse(&format!("{}://{digits}", store_urls::SCHEME)).unwrap()
     }
 
     fn open(root: &std::path::Path) -> Stores {

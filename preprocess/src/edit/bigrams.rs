@@ -14,7 +14,7 @@ use feedline_schemas::edit::Bigrams;
 
 use crate::{
     Error,
-    runs::{Record, Runs},
+    engine::external_sort::{Record, Runs},
 };
 
 /// Most pairs in the table, about 50 MB.

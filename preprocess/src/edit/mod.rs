@@ -36,12 +36,15 @@ use self::{
 };
 use crate::{
     Context, Error, Tokenizer,
-    audit::audit,
-    manifest::{check_tokenizer, complete, read_manifest, read_transform, up_to_date},
-    meter::Meter,
-    scratch::Scratch,
-    shard::{Row, ShardLayout, SplitWriter},
-    text_encoder::special_ids,
+    engine::scratch::Scratch,
+    pass_progress::Meter,
+    shards::{
+        audit::audit,
+        manifest::{check_tokenizer, complete, read_manifest, read_transform, up_to_date},
+        shard_layout::ShardLayout,
+        writer::{Row, SplitWriter},
+    },
+    tokenizer::text_encoder::special_ids,
 };
 
 /// Part of what names an edit: another version of this code writes other bytes.

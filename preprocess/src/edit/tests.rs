@@ -15,7 +15,7 @@ use super::*;
 use crate::{
     build,
     testing::{Cells, LandingZone, blocks, contents, context, flip_bit, pipeline},
-    tokens::testing::small,
+    tokenizer::testing::small,
     verify,
 };
 

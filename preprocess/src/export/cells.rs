@@ -14,7 +14,7 @@ use arrow::{
 
 use crate::{
     Error,
-    plain::{decimal, write_instant},
+    operators::canonical_text::{decimal, write_instant},
 };
 
 /// Returns true for types that JSON has no type of its own for: their cells are text.

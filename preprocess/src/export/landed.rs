@@ -25,11 +25,16 @@ use super::{
 };
 use crate::{
     Context, Error,
-    landed_columns::{MergedColumn, landed_type, merge},
-    landing::Landed,
-    newest::{self, Newest},
-    scratch::Scratch,
-    session, superseded, system_columns,
+    engine::{scratch::Scratch, session},
+    schema::{
+        landed_columns::{MergedColumn, landed_type, merge},
+        system_columns,
+    },
+    source::{
+        landing_zone::Landed,
+        latest_version::{self, Newest},
+        superseded_files,
+    },
 };
 
 /// Bytes of the rows that are read together, about.
@@ -129,7 +134,7 @@ async fn latest(landed: &Landed, context: &Context) -> Result<Option<Vec<u64>>, 
         None,
         0,
     )?;
-    let Some(all) = newest::versions(&session, records, &newest)? else {
+    let Some(all) = latest_version::versions(&session, records, &newest)? else {
         return Ok(Some(Vec::new()));
     };
     let origins = Box::pin(sorted(newest.keep(all)?)).await?;
@@ -178,7 +183,7 @@ async fn system_columns(landed: &Landed) -> Result<Vec<ExportColumn>, Error> {
     let mut found = vec![column(system::SEQUENCE), column(system::ROW)];
     let first = landed.files().next();
     if let Some(first) = first.filter(|_| landed.reference.name.table.is_some()) {
-        let bytes = superseded::get(&landed.store, &first.path).await?;
+        let bytes = superseded_files::get(&landed.store, &first.path).await?;
         let metadata = ArrowReaderMetadata::load(&bytes, Default::default());
         let metadata = metadata.map_err(|e| unreadable(landed.store.url_of(&first.path), e))?;
         let names = metadata.schema().fields().iter().map(|field| field.name());

@@ -44,7 +44,7 @@ use self::{
     thread_error::joined,
     widen::RoundedNumbers,
 };
-use crate::{Context, Error, build::check_table, meter::Meter};
+use crate::{Context, Error, pass_progress::Meter, pipeline::check_table};
 
 /// Bytes of a file, by default.
 const FILE_BYTES: u64 = 256 << 20;

@@ -32,9 +32,11 @@ use super::{
 };
 use crate::{
     Error,
-    landed_columns::landed_type,
-    manifest::{check_tokenizer, read_manifest, read_transform},
-    shard::ShardLayout,
+    schema::landed_columns::landed_type,
+    shards::{
+        manifest::{check_tokenizer, read_manifest, read_transform},
+        shard_layout::ShardLayout,
+    },
 };
 
 /// Features that get a column each, at most; more stay a list.

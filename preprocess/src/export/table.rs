@@ -12,7 +12,7 @@ use feedline_schemas::{export::ExportedRows, ids::Hash128, manifest::Split};
 use feedline_storage::Store;
 
 use super::{cells::bytes_of, thread_error::joined, widen::RoundedNumbers};
-use crate::{Error, meter::Meter, superseded};
+use crate::{Error, pass_progress::Meter, source::superseded_files};
 
 /// The rows of an export.
 pub(super) struct ExportTable {
@@ -136,7 +136,7 @@ impl ExportTable {
         mut state: S,
         mut take: impl FnMut(&mut S, &RecordBatch) -> Result<(), Error> + Send + 'static,
     ) -> Result<(S, RoundedNumbers), Error> {
-        let bytes = superseded::get(&self.store, &file.path).await?;
+        let bytes = superseded_files::get(&self.store, &file.path).await?;
         let (file, url) = (file.clone(), self.store.url_of(&file.path));
         let work = move || {
             check_file(&bytes, &file, url)?;

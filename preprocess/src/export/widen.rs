@@ -11,9 +11,9 @@ use feedline_schemas::record::{ColumnType, DECIMAL_PRECISION, DECIMAL_SCALE};
 use super::cells::cast_all;
 use crate::{
     Error,
-    landed_columns::landed_type,
-    plain::{self, Plain},
-    scalar::RowFunction as _,
+    engine::scalar_function::RowFunction as _,
+    operators::canonical_text::{self, Plain},
+    schema::landed_columns::landed_type,
 };
 
 /// Digits of a decimal after its point.
@@ -111,7 +111,7 @@ impl WidenedColumn<'_> {
             return Ok(new_null_array(&wanted, rows));
         }
         let cells = cast_all(cells, &landed_type(self.from))?;
-        if wanted == DataType::Utf8 && plain::is_needed(self.from) {
+        if wanted == DataType::Utf8 && canonical_text::is_needed(self.from) {
             return Ok(Plain.call(&[cells], rows)?);
         }
         match (self.from, self.to) {

@@ -18,12 +18,14 @@ use datafusion::{
 
 use crate::{
     Error,
-    functions::{self, MergingState, Profile},
-    quantile::{PREFIX_BYTES, Quantile, Scan, Search, Tally, Wanted},
-    scalar::RowFunction,
-    split::ShuffleKey,
-    stage::{Asked, Pieces},
-    system_columns,
+    engine::scalar_function::RowFunction,
+    operators::split::ShuffleKey,
+    schema::system_columns,
+    staging::{Asked, Pieces},
+    statistics::{
+        aggregates::{self, MergingState, Profile},
+        quantile::{PREFIX_BYTES, Quantile, Scan, Search, Tally, Wanted},
+    },
 };
 
 /// Memory that the states of one query may take over all partitions, in bytes; less where the engine has little.
@@ -154,7 +156,7 @@ impl Rows {
                 continue;
             }
             let states = self
-                .aggregate(columns.iter().cloned().map(functions::profile).collect())
+                .aggregate(columns.iter().cloned().map(aggregates::profile).collect())
                 .await?;
             for state in states {
                 let mut profile = Profile::default();
@@ -169,7 +171,7 @@ impl Rows {
     }
 
     /// Quantiles of numeric expressions; all columns advance together, a pass over the rows per round (see
-    /// [`crate::quantile`]).
+    /// [`crate::statistics::quantile`]).
     pub(crate) async fn quantiles(
         &self,
         columns: Vec<(Expr, Vec<Wanted>)>,
@@ -288,7 +290,7 @@ impl Rows {
             let scans = now
                 .iter()
                 .zip(&specs)
-                .map(|((column, _), spec)| functions::scan(column.clone(), spec))
+                .map(|((column, _), spec)| aggregates::scan(column.clone(), spec))
                 .collect();
             let states = self.aggregate(scans).await?;
             for (((_, search), spec), state) in now.into_iter().zip(specs).zip(states) {
@@ -310,7 +312,7 @@ impl Rows {
         columns: &[Expr],
         states: Vec<S>,
     ) -> Result<Option<Vec<S>>, Error> {
-        let cells: Option<Vec<_>> = columns.iter().map(functions::cell_of).collect();
+        let cells: Option<Vec<_>> = columns.iter().map(aggregates::cell_of).collect();
         let Some(((pieces, threads), cells)) = self.pieces.as_ref().zip(cells) else {
             return Ok(None);
         };

@@ -27,8 +27,10 @@ use futures::TryStreamExt;
 use super::progress::{Fit, STEP, is_constant};
 use crate::{
     Error,
-    exact_sum::{ExactMoments, Summary},
-    quantile::Wanted,
+    statistics::{
+        exact_sum::{ExactMoments, Summary},
+        quantile::Wanted,
+    },
 };
 
 /// Most groups of a column.

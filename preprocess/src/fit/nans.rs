@@ -23,7 +23,11 @@ use feedline_schemas::{
 use futures::TryStreamExt;
 
 use crate::{
-    Error, dataset_spec::DatasetSpec, landed_cells, landed_scan, landing::Landed, signs, warnings,
+    Error,
+    operators::number_format,
+    schema::{dataset_spec::DatasetSpec, landed_cells},
+    source::{landed_scan, landing_zone::Landed},
+    warnings,
 };
 
 /// NaN cells of a column, and all of its cells.
@@ -91,7 +95,7 @@ async fn count(
         let mut stream = Box::pin(rows.execute_stream()).await?;
         while let Some(batch) = stream.try_next().await? {
             for (array, (name, named)) in batch.columns().iter().zip(&there) {
-                let signs = signs::of_column(signs::of(&spec.config), schema, name);
+                let signs = number_format::of_column(number_format::of(&spec.config), schema, name);
                 let of_column = found.entry((*named).to_owned()).or_default();
                 of_column.0 += nans(array, signs);
                 of_column.1 += array.len() as u64;
@@ -109,7 +113,7 @@ fn nans(array: &ArrayRef, signs: Option<NumberSigns>) -> u64 {
         }
         DataType::Utf8 => {
             let cells = array.as_string::<i32>().iter().flatten();
-            let numbers = cells.filter_map(|text| signs::number(text, signs));
+            let numbers = cells.filter_map(|text| number_format::number(text, signs));
             numbers.filter(|number| number.is_nan()).count()
         }
         _ => 0,

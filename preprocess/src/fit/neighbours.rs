@@ -28,8 +28,8 @@ use super::{
 };
 use crate::{
     Error, TrainSplit,
-    scan::{ParquetFiles, ScanFile},
-    scratch::ScratchFile,
+    engine::scratch::ScratchFile,
+    source::parquet_scan::{ParquetFiles, ScanFile},
     steps::columns,
     transform::{Numbers, is_joint},
 };

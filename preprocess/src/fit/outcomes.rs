@@ -27,9 +27,9 @@ use super::{
 };
 use crate::{
     Error,
-    exact_sum::{ExactMoments, ExactTotal},
-    split::Folds,
-    system_columns,
+    operators::split::Folds,
+    schema::system_columns,
+    statistics::exact_sum::{ExactMoments, ExactTotal},
 };
 
 /// Most classes that a category becomes the shares of.

@@ -14,9 +14,11 @@ use futures::TryStreamExt;
 use super::{Texts, artefact, fit_rows, fit_spec::FitSpec, progress::Fit, rows_of};
 use crate::{
     Error, TrainSplit,
-    images::{self, Images},
-    payload::{Payload, PayloadKind},
-    system_columns,
+    operators::{
+        content_column::{Payload, PayloadKind},
+        images::{self, Images},
+    },
+    schema::system_columns,
 };
 
 /// Fits the target of `spec`, which has no inputs, and to texts the ids of their characters, unless `tokens` says what

@@ -28,7 +28,7 @@ use libm::{exp, expm1, log, log1p};
 use super::progress::{Fit, STEP, is_constant};
 use crate::{
     Error,
-    functions::{self, Profile},
+    statistics::aggregates::{self, Profile},
     transform::{CellOp, Probe, op_chain},
 };
 
@@ -179,7 +179,7 @@ impl Fit {
         let mut ops = op_chain(self.open_steps(), column);
         ops.extend(first);
         ops.push(op);
-        functions::cell(ident(column), &ops)
+        aggregates::cell(ident(column), &ops)
     }
 }
 

@@ -8,8 +8,10 @@ use feedline_schemas::transform::FittedStep;
 use super::{aggregate::Rows, fit_spec::TargetSpec};
 use crate::{
     Error,
-    exact_sum::Summary,
-    functions::{self, Profile},
+    statistics::{
+        aggregates::{self, Profile},
+        exact_sum::Summary,
+    },
     transform::op_chain,
 };
 
@@ -40,7 +42,7 @@ impl Fit {
 
     /// The column as the steps so far leave it.
     pub(crate) fn cell(&self, column: &str) -> Expr {
-        functions::cell(ident(column), &op_chain(self.open_steps(), column))
+        aggregates::cell(ident(column), &op_chain(self.open_steps(), column))
     }
 
     /// The steps that the rows have not behind them.

@@ -640,7 +640,7 @@ async fn the_plan_and_the_transform_compute_the_same_cells() {
     let values = messy(500, 4);
     let table = [("a", floats(values))];
     let artefact = fitted(&table, default_steps(&["a"])).await;
-    let plan = functions::cell(ident("a"), &op_chain(&artefact.steps, "a")).alias("a");
+    let plan = aggregates::cell(ident("a"), &op_chain(&artefact.steps, "a")).alias("a");
     let rows = split(&table, 1)
         .frame()
         .select(vec![plan])

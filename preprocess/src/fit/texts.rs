@@ -16,8 +16,13 @@ use feedline_schemas::{
 use futures::TryStreamExt;
 
 use crate::{
-    Error, dataset_spec::DatasetSpec, landed_cells, landed_columns::shown, landed_scan,
-    landing::Landed, reject_reason::SHOWN, signs, typing::Missing, warnings::TEXTS_NOT_NUMBERS,
+    Error,
+    operators::{coerce::Missing, number_format},
+    schema::{
+        dataset_spec::DatasetSpec, landed_cells, landed_columns::shown, reject_reason::SHOWN,
+    },
+    source::{landed_scan, landing_zone::Landed},
+    warnings::TEXTS_NOT_NUMBERS,
 };
 
 /// The cells of a column that have a value.
@@ -110,10 +115,10 @@ async fn count<'a>(
                     of_column.all += (array.len() - array.null_count()) as u64;
                     continue;
                 };
-                let signs = signs::of_column(signs::of(&spec.config), schema, name);
+                let signs = number_format::of_column(number_format::of(&spec.config), schema, name);
                 for text in texts.iter().flatten().filter(|text| !missing.text(text)) {
                     of_column.all += 1;
-                    if signs::number(text, signs).is_none() {
+                    if number_format::number(text, signs).is_none() {
                         of_column.add(text);
                     }
                 }

@@ -5,8 +5,9 @@ use datafusion::{error::DataFusionError, logical_expr::ident};
 use futures::TryStreamExt;
 
 use crate::{
-    Error, TrainSplit, system_columns,
-    tokens::{Sample, WordCounts, learnt},
+    Error, TrainSplit,
+    schema::system_columns,
+    tokenizer::{Sample, WordCounts, learnt},
 };
 
 /// Settings of a tokenizer to learn.

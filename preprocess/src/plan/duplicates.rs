@@ -7,7 +7,11 @@ use datafusion::{
 };
 use feedline_schemas::config::DedupMode;
 
-use crate::{Error, conflicts, dataset_spec::DatasetSpec, split, system_columns};
+use crate::{
+    Error,
+    operators::{dedup::conflicts, split},
+    schema::{dataset_spec::DatasetSpec, system_columns},
+};
 
 /// Hash and origin of all rows, duplicates included, if duplicates are dropped.
 pub(super) fn all_copies(rows: &DataFrame, spec: &DatasetSpec) -> Result<Option<DataFrame>, Error> {

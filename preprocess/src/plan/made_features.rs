@@ -6,7 +6,10 @@ use datafusion::{
 };
 
 use crate::{
-    Error, dataset_spec::DatasetSpec, scalar::RowFunction, series::Series, system_columns,
+    Error,
+    engine::scalar_function::RowFunction,
+    operators::time_series::Series,
+    schema::{dataset_spec::DatasetSpec, system_columns},
 };
 
 /// `rows` with the features of the dataset's time series, if it has one.

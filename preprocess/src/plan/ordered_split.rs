@@ -9,14 +9,16 @@ use feedline_schemas::{config::SplitConfig, manifest::Split};
 
 use crate::{
     Error,
-    content::Cells,
-    dataset_spec::DatasetSpec,
-    landed_cells::content_hash,
-    payload::{Part, Payload, PayloadKind},
-    range::{Borders, ByPlace, Embargo},
-    scalar::RowFunction,
-    split::{Rule, code},
-    system_columns,
+    engine::scalar_function::RowFunction,
+    operators::{
+        content_column::{Part, Payload, PayloadKind},
+        dedup::content_hash::Cells,
+        split::{
+            Rule, code,
+            range::{Borders, ByPlace, Embargo},
+        },
+    },
+    schema::{dataset_spec::DatasetSpec, landed_cells::content_hash, system_columns},
 };
 
 /// The documents that the rows are made of, in a dataset of documents.

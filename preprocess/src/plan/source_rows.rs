@@ -5,14 +5,16 @@ use datafusion::prelude::{DataFrame, SessionContext};
 use super::version_columns::VersionColumns;
 use crate::{
     Error,
-    dataset_spec::DatasetSpec,
-    join,
-    landed_cells::parent,
-    landed_scan,
-    landing::{Generation, Landed},
-    newest::{self, Newest},
-    signs,
-    typing::{Missing, NanSeen},
+    operators::{
+        coerce::{Missing, NanSeen},
+        join, number_format,
+    },
+    schema::{dataset_spec::DatasetSpec, landed_cells::parent},
+    source::{
+        landed_scan,
+        landing_zone::{Generation, Landed},
+        latest_version::{self, Newest},
+    },
 };
 
 /// Typed rows of the sources of a dataset, duplicates included.
@@ -89,7 +91,7 @@ impl SourceReader<'_> {
             None => own,
         };
         Ok(Some(match &self.source.records {
-            Some(records) => newest::of_newest(self.session, own, records)?,
+            Some(records) => latest_version::of_newest(self.session, own, records)?,
             None => own,
         }))
     }
@@ -107,7 +109,7 @@ impl SourceReader<'_> {
             spec,
             is_frozen: self.is_frozen,
             missing: self.missing.clone(),
-            signs: signs::of(&spec.config),
+            signs: number_format::of(&spec.config),
         };
         let rows = landed_scan::read(self.session, self.source, generation)?;
         let rows = join::beside(self.session, rows, &generation.schema, &spec.joins)?;
@@ -117,7 +119,7 @@ impl SourceReader<'_> {
             columns.extend(newest.columns(&generation.schema)?);
         }
         if self.source.records.is_some() {
-            columns.push(parent().alias(newest::RECORD));
+            columns.push(parent().alias(latest_version::RECORD));
         }
         Ok(rows.select(columns)?)
     }

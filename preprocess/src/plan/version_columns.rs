@@ -14,27 +14,29 @@ use feedline_schemas::{
 };
 
 use crate::{
-    Error, conflicts,
-    content::Cells,
-    dataset_spec::DatasetSpec,
-    document::{self, Quality},
-    images::Images,
-    join, kept,
-    landed_cells::{self, content_hash, landed, origin, text},
-    near_dup::NearDup,
-    payload::{Image, Payload, PayloadKind, Text},
-    reject_reason,
-    row_check::{Judge, Judged},
-    scalar::RowFunction,
-    series::{self, Series},
-    signs,
-    sparse::Sparse,
-    split::{
-        ByName, Rule, Splitter, TimeRule, code,
-        missing::{self, HasKey, KeyGroup},
+    Error,
+    engine::scalar_function::RowFunction,
+    operators::{
+        coerce::{Category, Missing, Numeric},
+        content_column::{Image, Payload, PayloadKind, Text},
+        dedup::{conflicts, content_hash::Cells, near::NearDup},
+        document::{self, Quality},
+        images::Images,
+        join,
+        missing_filter::Sparse,
+        number_format, passthrough_columns,
+        row_check::{Judge, Judged},
+        split::{
+            ByName, Rule, Splitter, TimeRule, code,
+            missing::{self, HasKey, KeyGroup},
+        },
+        time_series::{self, Series},
     },
-    system_columns,
-    typing::{Category, Missing, Numeric},
+    schema::{
+        dataset_spec::DatasetSpec,
+        landed_cells::{self, content_hash, landed, origin, text},
+        reject_reason, system_columns,
+    },
 };
 
 /// Reads the columns of one schema version as the dataset wants them.
@@ -63,7 +65,7 @@ impl VersionColumns<'_> {
         let mut columns = self.leading_columns(source)?;
         for column in &spec.kept {
             let cell = landed_cells::typed(self.schema, &column.name, column.r#type)?;
-            columns.push(cell.alias(kept::named(column)));
+            columns.push(cell.alias(passthrough_columns::named(column)));
         }
         columns.extend(spec.payloads().map(|payload| self.payload(payload)));
         let images = spec.images().into_iter();
@@ -212,7 +214,7 @@ impl VersionColumns<'_> {
     }
 
     fn signs_of(&self, name: &str) -> Option<NumberSigns> {
-        signs::of_column(self.signs, self.schema, name)
+        number_format::of_column(self.signs, self.schema, name)
     }
 
     fn payload(&self, payload: &Payload) -> Expr {
@@ -258,8 +260,8 @@ impl VersionColumns<'_> {
             instant = when(has_entity, instant).end()?;
         }
         let mut columns = vec![
-            content_hash(entity.into_iter(), Cells::Text).alias(series::ENTITY),
-            instant.alias(series::TIME),
+            content_hash(entity.into_iter(), Cells::Text).alias(time_series::ENTITY),
+            instant.alias(time_series::TIME),
         ];
         let of = series.of.iter().enumerate();
         columns.extend(of.map(|(place, name)| {

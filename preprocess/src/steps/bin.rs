@@ -15,7 +15,7 @@ use super::fitted_column::{ColumnWarning, FittedColumn, NumberFormat};
 use crate::{
     Error,
     fit::Fit,
-    quantile::Wanted,
+    statistics::quantile::Wanted,
     transform::{BinBoundaries, CellOp},
 };
 

@@ -5,7 +5,10 @@ use feedline_schemas::{
     transform::FittedStep,
 };
 
-use crate::{Error, fit::Fit, train_split::TrainSplit};
+use crate::{
+    Error,
+    fit::{Fit, train_split::TrainSplit},
+};
 
 impl Fit {
     /// Fits a step; `rest` are the steps after it.

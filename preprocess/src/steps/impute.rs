@@ -6,7 +6,7 @@ use feedline_schemas::{
 };
 
 use super::fitted_column::{FittedColumn, NumberFormat};
-use crate::{Error, fit::Fit, quantile::Wanted, transform::CellOp};
+use crate::{Error, fit::Fit, statistics::quantile::Wanted, transform::CellOp};
 
 impl Fit {
     pub(super) async fn impute(

@@ -9,7 +9,7 @@ use super::fitted_column::{FittedColumn, NumberFormat};
 use crate::{
     Error,
     fit::Fit,
-    quantile::{Quantile, Wanted},
+    statistics::quantile::{Quantile, Wanted},
     transform::CellOp,
 };
 

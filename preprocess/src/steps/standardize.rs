@@ -11,8 +11,8 @@ use super::{
 };
 use crate::{
     Error,
-    exact_sum::Summary,
     fit::{Fit, is_constant},
+    statistics::exact_sum::Summary,
     transform::CellOp,
 };
 

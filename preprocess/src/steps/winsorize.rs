@@ -12,7 +12,7 @@ use super::{
 use crate::{
     Error,
     fit::Fit,
-    quantile::{Quantile, Tally, Wanted},
+    statistics::quantile::{Quantile, Tally, Wanted},
     transform::CellOp,
 };
 

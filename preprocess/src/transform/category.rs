@@ -11,7 +11,7 @@ use unicode_normalization::{IsNormalized, UnicodeNormalization, is_nfc_quick};
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::{bad_rows::Bad, reason};
-use crate::{reject_reason::SHOWN, split::Folds};
+use crate::{operators::split::Folds, schema::reject_reason::SHOWN};
 
 /// A column of categories.
 #[derive(Debug)]

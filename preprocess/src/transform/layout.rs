@@ -6,7 +6,7 @@ use feedline_schemas::transform::{
     Feature, FittedCategories, FittedStep, InputColumn, InputKind, NULL_ID, UNKNOWN_ID,
 };
 
-use crate::{landed_columns::shown, steps::operation};
+use crate::{schema::landed_columns::shown, steps::operation};
 
 use super::{
     category::{CategoryPlan, category_features},

@@ -16,9 +16,8 @@ use super::{
 };
 use crate::{
     Error,
-    knn::Neighbours,
-    stage::Matrix,
-    steps::{column, is_grouped, operation},
+    staging::Matrix,
+    steps::{column, is_grouped, knn::Neighbours, operation},
 };
 
 /// A numeric column.

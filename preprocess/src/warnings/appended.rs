@@ -10,7 +10,7 @@ use super::{
     keys::MISSING_KEYS,
     message::{COLUMNS, GROUPS, first_of, percent, share, warning},
 };
-use crate::landed_columns::shown;
+use crate::schema::landed_columns::shown;
 
 /// Codes of warnings whose figures cover the rows of one build alone.
 const OF_ONE_BUILD: [&str; 5] = [

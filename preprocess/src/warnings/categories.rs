@@ -10,7 +10,7 @@ use super::{
     message::{COLUMNS, GROUPS, first_of, percent, quoted, share, warning},
     spelling::{alike, difference, is_number, remedy},
 };
-use crate::{landed_columns::shown, series::Instant};
+use crate::{operators::time_series::Instant, schema::landed_columns::shown};
 
 /// Minimum value count for the check of a category.
 const FEW_VALUES: usize = 5;

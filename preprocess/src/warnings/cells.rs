@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use feedline_schemas::report::Warning;
 
 use super::message::{COLUMNS, first_of, warning};
-use crate::{landed_columns::shown, profile::outside::FarOutside};
+use crate::{schema::landed_columns::shown, statistics::profile::outside::FarOutside};
 
 /// Code of a warning about the cells of one column that are no numbers, in the rows of one build.
 pub(crate) const TEXTS_NOT_NUMBERS: &str = "texts_not_numbers";

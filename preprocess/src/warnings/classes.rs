@@ -13,7 +13,10 @@ use super::{
     message::{COLUMNS, GROUPS, first_of, percent, quoted, warning},
     spelling::{alike, difference, is_number, remedy},
 };
-use crate::{landed_columns::shown, reject_reason, transform::reason};
+use crate::{
+    schema::{landed_columns::shown, reject_reason},
+    transform::reason,
+};
 
 /// Key that lists the classes of a target.
 const KEY_CLASSES: &str = "dataset.classes";

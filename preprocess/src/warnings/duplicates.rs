@@ -6,7 +6,7 @@ use feedline_schemas::{
 };
 
 use super::message::{COLUMNS, first_of, percent, share, warning};
-use crate::landed_columns::{listed, shown};
+use crate::schema::landed_columns::{listed, shown};
 
 /// Fraction of the rows above which dropped duplicates are worth a warning.
 const DUPLICATES: f64 = 0.01;

@@ -14,7 +14,7 @@ use super::{
     message::{COLUMNS, first_of, warning},
 };
 use crate::{
-    landed_columns::{MergedColumn, listed, shown},
+    schema::landed_columns::{MergedColumn, listed, shown},
     steps::{self, ColumnWarning},
 };
 

@@ -6,7 +6,7 @@ use super::{
     message::{GROUPS, first_of, percent, warning},
     spelling::{difference, remedy},
 };
-use crate::landed_columns::{listed, shown};
+use crate::schema::landed_columns::{listed, shown};
 
 /// Code of a warning about rows without a key, in the rows of one build.
 pub(super) const MISSING_KEYS: &str = "missing_keys";

@@ -4,9 +4,9 @@ use feedline_schemas::report::Warning;
 
 use super::message::{COLUMNS, SHOWN, first_of, warning};
 use crate::{
-    landed_columns::shown,
-    leakage::{self, Leak},
-    sql::other_rows::Construct,
+    schema::landed_columns::shown,
+    source::sql::other_rows::Construct,
+    statistics::target_leakage::{self, Leak},
 };
 
 /// Warns of features that give the target away in training rows.
@@ -16,7 +16,7 @@ pub(crate) fn target_leakage(target: &str, leaks: &[Leak]) -> Vec<Warning> {
     let quoted = |name: &str| format!("\"{}\"", shown(name));
     let mut found = Vec::new();
     if !alone.is_empty() {
-        let drop = leakage::columns_of(leaks).into_iter().map(quoted);
+        let drop = target_leakage::columns_of(leaks).into_iter().map(quoted);
         let message = format!(
             "each of these features alone gives the target `{target}` away in (nearly) all training rows looked at: {}; where it \
              is not known before the target is, leave it out with `dataset.drop = [{}]`",

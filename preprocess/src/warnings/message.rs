@@ -2,7 +2,7 @@
 
 use feedline_schemas::report::Warning;
 
-use crate::landed_columns::shown;
+use crate::schema::landed_columns::shown;
 
 /// Groups of values that one warning names.
 pub(super) const GROUPS: usize = 5;

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use feedline_schemas::report::Warning;
 
 use super::message::{COLUMNS, first_of, warning};
-use crate::landed_columns::shown;
+use crate::schema::landed_columns::shown;
 
 /// Integers up to this are exact as 32-bit floats.
 const MAX_EXACT_F32: f64 = 16_777_216.0;

@@ -3,7 +3,7 @@
 use feedline_schemas::{config::SeriesConfig, record::ColumnType, report::Warning};
 
 use super::message::warning;
-use crate::landed_columns::{MergedColumn, shown};
+use crate::schema::landed_columns::{MergedColumn, shown};
 
 /// Warns of a series whose times landed as instants, so that its zone sets calendar parts only.
 pub(crate) fn of_instants(series: &SeriesConfig, columns: &[MergedColumn]) -> Option<Warning> {

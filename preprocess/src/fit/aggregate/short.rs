@@ -7,12 +7,15 @@ use datafusion::logical_expr::Expr;
 
 use super::{Quantiles, Rows, changed};
 use crate::{
-    Error, functions,
-    quantile::{
-        Answer, HEAD_BYTES, Heads, Narrow, NarrowSearch, Sample, ShortSearch, Tails, Wanted,
-        sample_rows,
+    Error,
+    staging::Pieces,
+    statistics::{
+        aggregates,
+        quantile::{
+            Answer, HEAD_BYTES, Heads, Narrow, NarrowSearch, Sample, ShortSearch, Tails, Wanted,
+            sample_rows,
+        },
     },
-    stage::Pieces,
 };
 
 /// Rows above which counting halves of keys is faster than collecting values.
@@ -43,7 +46,7 @@ impl Rows {
             state_bytes: self.state_bytes / (self.partitions + 1),
         };
         let place = |column: &Expr| {
-            let (name, ops) = functions::cell_of(column)?;
+            let (name, ops) = aggregates::cell_of(column)?;
             pieces.place(&name).filter(|_| ops.is_empty())
         };
         let places = columns.iter().enumerate();

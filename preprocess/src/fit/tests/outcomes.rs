@@ -5,7 +5,7 @@ use feedline_schemas::transform::FittedOutcomes;
 use proptest::prelude::*;
 
 use super::*;
-use crate::{split::Folds, stage::Matrix, system_columns};
+use crate::{operators::split::Folds, schema::system_columns, staging::Matrix};
 
 fn of_target(folds: u32, smoothing: f64) -> StepConfig {
     let keys = json!({ "encoding": "target", "folds": folds, "smoothing": smoothing });

@@ -8,7 +8,7 @@ use feedline_schemas::{
 };
 
 use super::*;
-use crate::system_columns;
+use crate::schema::system_columns;
 
 fn robust_of(artefact: &TransformArtefact) -> &[FittedRobust] {
     match &artefact.steps[..] {

@@ -1,0 +1,86 @@
+//! File of expectations, read and checked against the columns of a dataset.
+
+use feedline_schemas::{
+    config::{ExpectConfig, Task},
+    expect::{Expectations, ExpectedColumn},
+    ids::Hash128,
+    transform::InputKind,
+};
+use feedline_storage::Store;
+
+use super::Expect;
+use crate::{Context, Error, schema::dataset_spec::DatasetSpec};
+
+const KEY: &str = "dataset.expect.file";
+
+impl Expect {
+    /// Reads the file that `config` names and checks it against the columns of `spec`.
+    pub(crate) async fn read(
+        config: &ExpectConfig,
+        spec: &DatasetSpec,
+        context: &Context,
+    ) -> Result<Self, Error> {
+        let (folder, name) = split(&config.file);
+        let store = Store::open(folder, &context.store_options)?;
+        let url = store.url_of(name);
+        let Some(bytes) = store.get_opt(name).await? else {
+            let advice = "build once without `[dataset.expect]` and with `dataset.profile = true`, then write it with `feedline shards expect`; \
+                          or correct the path";
+            return Err(Error::config(
+                KEY,
+                format!("`{url}` does not exist; {advice}"),
+            ));
+        };
+        let wrong = |reason: String| {
+            let advice = "correct the file, or rewrite it with `feedline shards expect`";
+            Error::config(KEY, format!("cannot use `{url}`: {reason}; {advice}"))
+        };
+        let text = std::str::from_utf8(&bytes).map_err(|error| wrong(error.to_string()))?;
+        let found = Expectations::parse(text).map_err(wrong)?;
+        for column in &found.column {
+            check(column, spec).map_err(wrong)?;
+        }
+        Ok(Self {
+            columns: found.column,
+            on_violation: config.on_violation,
+            url,
+            hash: Hash128::of(&bytes),
+        })
+    }
+}
+
+/// Folder and name of a location.
+fn split(location: &str) -> (&str, &str) {
+    match location.rsplit_once('/') {
+        None => (".", location),
+        Some(("", name)) => ("/", name),
+        Some(parts) => parts,
+    }
+}
+
+fn check(column: &ExpectedColumn, spec: &DatasetSpec) -> Result<(), String> {
+    let name = &column.name;
+    let inputs = spec
+        .inputs
+        .iter()
+        .map(|input| (&input.column.name, input.column.kind));
+    let target = spec.targets().map(|target| match target.task {
+        Task::Regression => (&target.column, InputKind::Numeric),
+        Task::Classification => (&target.column, InputKind::Categorical),
+    });
+    let word = |kind: InputKind| match kind {
+        InputKind::Numeric => "numeric",
+        InputKind::Categorical => "categorical",
+    };
+    match inputs.chain(target).find(|(found, _)| *found == name) {
+        None => Err(format!(
+            "column `{name}` is neither a feature nor the target"
+        )),
+        Some((_, kind)) if kind != column.kind => Err(format!(
+            "column `{name}` should be {} and is {}",
+            word(column.kind),
+            word(kind)
+        )),
+        Some(_) => Ok(()),
+    }
+}

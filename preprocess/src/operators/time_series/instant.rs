@@ -1,0 +1,400 @@
+//! Landed cells as timestamps.
+
+use std::sync::Arc;
+
+use arrow::{
+    array::{Array, ArrayRef, AsArray, Int64Array, StringArray},
+    datatypes::{
+        DataType, Float64Type, Int64Type, TimeUnit as ArrowUnit, TimestampMicrosecondType,
+    },
+};
+use datafusion::error::Result;
+use feedline_schemas::config::TimeUnit;
+use jiff::{
+    Timestamp,
+    civil::{DateTime, Time},
+    fmt::{
+        strtime::{self, BrokenDownTime},
+        temporal::Pieces,
+    },
+    tz::{AmbiguousOffset, TimeZone},
+};
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    engine::scalar_function::RowFunction,
+    schema::reject_reason::{self, Reason},
+};
+
+/// Characters of a value shown in a reject.
+const SHOWN: usize = 120;
+
+/// Timestamp of a cell, or of a date and a time of day, in microseconds since 1970 UTC; null where
+/// the cell is no timestamp.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub(crate) struct Instant {
+    pub(super) format: Option<String>,
+    pub(super) unit: Option<TimeUnit>,
+    /// Name of a zone that is known.
+    pub(super) zone: Option<String>,
+    /// True if an ambiguous local time is the later one, for values that must not be known too
+    /// early.
+    pub(crate) is_later: bool,
+}
+
+/// The zone of this name; UTC for none. `None` when it is unknown.
+pub(super) fn zone_of(name: Option<&str>) -> Option<TimeZone> {
+    match name {
+        None | Some("UTC") => Some(TimeZone::UTC),
+        Some(name) => TimeZone::get(name).ok(),
+    }
+}
+
+/// Fault of a format, if any: a timestamp written in the format must be read back from it.
+pub(super) fn format_fault(format: &str) -> Option<String> {
+    let at = Timestamp::UNIX_EPOCH.to_zoned(TimeZone::UTC);
+    let text = match strtime::format(format, &at) {
+        Ok(text) if format.contains('%') => text,
+        _ => {
+            return Some(format!(
+                "`{format}` is no format; write one such as `%d/%m/%Y %H:%M:%S`"
+            ));
+        }
+    };
+    let instant = Instant {
+        format: Some(format.to_owned()),
+        ..Instant::iso()
+    };
+    instant.of_text(&text).is_none().then(|| {
+        format!(
+            "no text that `{format}` reads names a point in time; write a format with the year, the month and the day, such as \
+             `%d/%m/%Y %H:%M:%S`, where an offset is `%z` and a zone by name `%Q`"
+        )
+    })
+}
+
+impl RowFunction for Instant {
+    const NAME: &'static str = "feedline_instant";
+    const RETURNS: DataType = DataType::Int64;
+
+    fn call(&self, columns: &[ArrayRef], rows: usize) -> Result<ArrayRef> {
+        let column = &columns[0];
+        let found: Int64Array = match (column.data_type(), self.unit) {
+            (DataType::Timestamp(ArrowUnit::Microsecond, _), _) => column
+                .as_primitive::<TimestampMicrosecondType>()
+                .iter()
+                .collect(),
+            (DataType::Int64, Some(unit)) => column
+                .as_primitive::<Int64Type>()
+                .iter()
+                .map(|value| value.and_then(|value| whole(value, unit)))
+                .collect(),
+            (DataType::Float64, Some(unit)) => column
+                .as_primitive::<Float64Type>()
+                .iter()
+                .map(|value| value.and_then(|value| parts(value, unit)))
+                .collect(),
+            (DataType::Utf8, _) => {
+                let zone = zone_of(self.zone.as_deref()).unwrap_or(TimeZone::UTC);
+                let dates = column.as_string::<i32>();
+                let clocks = columns.get(1).and_then(|c| c.as_string_opt::<i32>());
+                let cell = |row: usize| {
+                    let date = dates.is_valid(row).then(|| dates.value(row).trim())?;
+                    if columns.len() == 1 {
+                        return self.read(date, &zone);
+                    }
+                    let clock = clocks.filter(|clocks| clocks.is_valid(row))?.value(row);
+                    self.read(&format!("{date} {}", clock.trim()), &zone)
+                };
+                (0..rows).map(cell).collect()
+            }
+            // A version of the schema that holds something else here.
+            _ => Int64Array::new_null(rows),
+        };
+        Ok(Arc::new(found))
+    }
+}
+
+impl Instant {
+    /// Default format of strings: ISO 8601, in UTC without an offset.
+    pub(crate) const fn iso() -> Self {
+        Self {
+            format: None,
+            unit: None,
+            zone: None,
+            is_later: false,
+        }
+    }
+
+    /// Makes a reader of strings in `format`.
+    pub(crate) fn by(format: &str) -> Self {
+        Self {
+            format: Some(format.to_owned()),
+            ..Self::iso()
+        }
+    }
+
+    /// Timestamp of a string, in microseconds since 1970.
+    pub(crate) fn of_text(&self, text: &str) -> Option<i64> {
+        let zone = zone_of(self.zone.as_deref()).unwrap_or(TimeZone::UTC);
+        self.read(text.trim(), &zone)
+    }
+
+    fn read(&self, text: &str, zone: &TimeZone) -> Option<i64> {
+        // Both parsers take second 60 for second 59.
+        if text.contains(":60") {
+            return None;
+        }
+        let instant = match &self.format {
+            None => iso(text, zone, self.is_later),
+            Some(format) => written(format, text, zone, self.is_later),
+        };
+        instant.map(Timestamp::as_microsecond)
+    }
+}
+
+fn iso(text: &str, zone: &TimeZone, is_later: bool) -> Option<Timestamp> {
+    // An annotation after the offset is another standard, and second 60 may follow without a colon.
+    let clock = text.split_once(['T', 't', ' ']).map(|(_, clock)| clock);
+    if text.ends_with(']') || clock.and_then(|clock| clock.get(4..6)) == Some("60") {
+        return None;
+    }
+    // Databases put a space before the offset, or call it by name.
+    let joined = match text.rsplit_once(' ') {
+        Some((at, "UTC")) => Some(format!("{at}Z")),
+        Some((at, offset)) if offset.starts_with(['+', '-', 'Z']) => Some(format!("{at}{offset}")),
+        _ => None,
+    };
+    let pieces = Pieces::parse(joined.as_deref().unwrap_or(text)).ok()?;
+    let time = pieces.time().unwrap_or(Time::midnight());
+    let at = DateTime::from_parts(pieces.date(), time);
+    match pieces.to_numeric_offset() {
+        Some(offset) => offset.to_timestamp(at).ok(),
+        None => local(at, zone, is_later),
+    }
+}
+
+fn written(format: &str, text: &str, zone: &TimeZone, is_later: bool) -> Option<Timestamp> {
+    let parts = BrokenDownTime::parse(format, text).ok()?;
+    // A year of two digits is read by `%y`: `20` is not the year 20.
+    if let Some(year @ -999..=999) = parts.year()
+        && format.contains("%Y")
+        && !text.contains(&format!("{:04}", year.unsigned_abs()))
+    {
+        return None;
+    }
+    if parts.offset().is_some() || parts.timestamp().is_some() {
+        return parts.to_timestamp().ok();
+    }
+    let named = match parts.iana_time_zone() {
+        Some(name) => Some(TimeZone::get(name).ok()?),
+        None => None,
+    };
+    let zone = named.as_ref().unwrap_or(zone);
+    let at = match parts.hour() {
+        Some(_) => parts.to_datetime().ok()?,
+        None => parts.to_date().ok()?.to_datetime(Time::midnight()),
+    };
+    local(at, zone, is_later)
+}
+
+fn local(at: DateTime, zone: &TimeZone, is_later: bool) -> Option<Timestamp> {
+    let instants = zone.to_ambiguous_timestamp(at);
+    match instants.offset() {
+        AmbiguousOffset::Gap { .. } => None,
+        _ if is_later => instants.later().ok(),
+        _ => instants.earlier().ok(),
+    }
+}
+
+/// Microseconds in a unit, or units in a microsecond.
+const fn scale(unit: TimeUnit) -> (i64, i64) {
+    match unit {
+        TimeUnit::S => (1_000_000, 1),
+        TimeUnit::Ms => (1_000, 1),
+        TimeUnit::Us => (1, 1),
+        TimeUnit::Ns => (1, 1_000),
+    }
+}
+
+fn whole(value: i64, unit: TimeUnit) -> Option<i64> {
+    let (micros, units) = scale(unit);
+    in_range(value.div_euclid(units).checked_mul(micros)?)
+}
+
+#[expect(
+    clippy::cast_precision_loss,
+    clippy::cast_possible_truncation,
+    reason = "what is out of the range of times is left out behind the cast"
+)]
+fn parts(value: f64, unit: TimeUnit) -> Option<i64> {
+    let (micros, units) = scale(unit);
+    let micros = (value * micros as f64 / units as f64).floor();
+    (micros.abs() < 1e18)
+        .then_some(micros as i64)
+        .and_then(in_range)
+}
+
+fn in_range(micros: i64) -> Option<i64> {
+    Timestamp::from_microsecond(micros)
+        .is_ok()
+        .then_some(micros)
+}
+
+/// Microseconds since 1970 as text.
+pub(crate) fn shown(micros: i64) -> String {
+    Timestamp::from_microsecond(micros).map_or_else(|_| micros.to_string(), |at| at.to_string())
+}
+
+/// Reason to reject a row, from its earlier reason, if any, its time, and the time as it landed.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub(crate) struct Untimed {
+    pub(super) column: String,
+}
+
+impl RowFunction for Untimed {
+    const NAME: &'static str = "feedline_untimed";
+    const RETURNS: DataType = DataType::Utf8;
+
+    fn call(&self, columns: &[ArrayRef], rows: usize) -> Result<ArrayRef> {
+        let (reasons, times) = (columns[0].as_string::<i32>(), &columns[1]);
+        let cells = columns[2].as_string_opt::<i32>();
+        let reason = |row: usize| {
+            if reasons.is_valid(row) {
+                return Some(reasons.value(row).to_owned());
+            }
+            times.is_null(row).then(|| {
+                let cell = cells.filter(|cells| cells.is_valid(row));
+                let reason = Reason {
+                    reason: reject_reason::TIME_UNREADABLE.to_owned(),
+                    column: self.column.clone(),
+                    value: cell.map_or_else(String::new, |cells| {
+                        cells.value(row).chars().take(SHOWN).collect()
+                    }),
+                };
+                reason.to_json()
+            })
+        };
+        Ok(Arc::new((0..rows).map(reason).collect::<StringArray>()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(format: Option<&str>, zone: Option<&str>, text: &str, expected: Option<&str>) {
+        let instant = Instant {
+            format: format.map(str::to_owned),
+            unit: None,
+            zone: zone.map(str::to_owned),
+            is_later: false,
+        };
+        let column: ArrayRef = Arc::new(StringArray::from(vec![text]));
+        let found = instant.call(&[column], 1).unwrap();
+        let found = found.as_primitive::<Int64Type>().iter().next().unwrap();
+        assert_eq!(found.map(shown).as_deref(), expected, "{text}");
+    }
+
+    #[test]
+    fn trap_25_times_are_instants_whatever_their_zone() {
+        let at = Some("2024-03-31T06:30:00Z");
+        check(None, None, "2024-03-31T06:30:00Z", at);
+        check(None, None, "2024-03-31T08:30:00+02:00", at);
+        check(None, Some("Europe/Rome"), "2024-03-31 08:30:00", at);
+        check(None, Some("Europe/Rome"), "2024-03-31T06:30:00Z", at);
+        check(None, None, "2024-03-31", Some("2024-03-31T00:00:00Z"));
+        let european = Some("%d/%m/%Y %H:%M:%S");
+        check(european, Some("Europe/Rome"), "31/03/2024 08:30:00", at);
+        check(
+            Some("%d/%m/%Y"),
+            None,
+            "31/03/2024",
+            Some("2024-03-31T00:00:00Z"),
+        );
+        // Clocks skip this, and show that twice.
+        check(None, Some("Europe/Rome"), "2024-03-31 02:30:00", None);
+        let first = Some("2024-10-27T00:30:00Z");
+        check(None, Some("Europe/Rome"), "2024-10-27 02:30:00", first);
+        for bad in [
+            "",
+            "soon",
+            "2024-02-30",
+            "2016-12-31T23:59:60Z",
+            "20161231T235960Z",
+            "1711866600",
+        ] {
+            check(None, None, bad, None);
+        }
+    }
+
+    #[test]
+    fn a_zone_that_the_text_names_is_that_of_its_time() {
+        let format = Some("%Y-%m-%d %H:%M:%S %Q");
+        let at = Some("2024-06-01T03:00:00Z");
+        check(format, None, "2024-06-01 12:00:00 Asia/Tokyo", at);
+        let rome = Some("Europe/Rome");
+        check(format, rome, "2024-06-01 12:00:00 Asia/Tokyo", at);
+        check(format, rome, "2024-06-01 12:00:00 +0900", at);
+        check(format, None, "2024-06-01 12:00:00 Mars/Base", None);
+        // Clocks skip this there.
+        check(format, None, "2024-03-31 02:30:00 Europe/Rome", None);
+        let both = Some("%Y-%m-%dT%H:%M:%S%:z[%Q]");
+        check(both, None, "2024-06-01T12:00:00+09:00[Asia/Tokyo]", at);
+    }
+
+    #[test]
+    fn seconds_since_1970_are_a_format() {
+        let at = Some("2024-03-31T06:30:00Z");
+        check(Some("%s"), Some("Asia/Tokyo"), "1711866600", at);
+        check(Some("%s"), None, "soon", None);
+    }
+
+    #[test]
+    fn formats_that_no_point_in_time_is_read_by_are_refused() {
+        for format in [
+            "%d/%m/%Y",
+            "%d/%m/%Y %H:%M:%S",
+            "%Y-%m-%dT%H:%M:%S%.f%z",
+            "%A, %e %B %Y %I:%M %p",
+            "%m/%d/%y %H:%M",
+            "%Y%m%d%H%M%S%3f",
+            "%Y-%j",
+            "%G-W%V-%u",
+            "%F %T %Q",
+            "%s",
+            "%s%.f",
+        ] {
+            assert_eq!(format_fault(format), None, "{format}");
+        }
+        for (format, part) in [
+            ("yyyy", "is no format"),
+            ("%!", "is no format"),
+            ("%H:%M:%S", "year, the month and the day"),
+            ("%Y-%m", "year, the month and the day"),
+            ("%d/%m", "year, the month and the day"),
+            ("%Y-%m-%d %Z", "a zone by name `%Q`"),
+        ] {
+            let fault = format_fault(format).unwrap_or_default();
+            assert!(fault.contains(part), "{format}: {fault}");
+        }
+    }
+
+    #[test]
+    fn numbers_are_read_in_their_unit() {
+        for (unit, value) in [
+            (TimeUnit::S, 1_711_866_600),
+            (TimeUnit::Ms, 1_711_866_600_000),
+            (TimeUnit::Us, 1_711_866_600_000_000),
+            (TimeUnit::Ns, 1_711_866_600_000_000_999),
+        ] {
+            assert_eq!(
+                whole(value, unit).map(shown).unwrap(),
+                "2024-03-31T06:30:00Z"
+            );
+        }
+        assert_eq!(parts(1.5, TimeUnit::S), Some(1_500_000));
+        assert_eq!(whole(i64::MAX, TimeUnit::S), None);
+        assert_eq!(parts(f64::INFINITY, TimeUnit::S), None);
+    }
+}

@@ -1,0 +1,28 @@
+//! Features of time-series rows, each made of the past of its entity.
+//!
+//! The engine sorts the rows by entity, time and origin, and may spill. They then pass one operator
+//! that holds only the rows that windows reach back over, whatever fraction of the rows one entity
+//! has. So the result depends neither on partitions nor on memory. A row's features are computed
+//! when it passes: no later row is known then.
+
+mod features;
+pub(crate) mod instant;
+mod naive;
+mod operator;
+mod resolve;
+mod sequence;
+mod two_stack;
+mod window;
+
+pub(crate) use self::{
+    features::{ENTITY, PLACE, REACH, Series, TIME},
+    instant::{Instant, shown},
+    naive::{KnownTargets, NaiveErrors, NaiveLags},
+    resolve::{check_time, resolve},
+    sequence::{Sequence, Windows},
+};
+
+#[cfg(test)]
+mod resolve_tests;
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,344 @@
+//! Decision whether rows that have landed since the last build can be appended to the dataset.
+//!
+//! Rows can be appended if each new row can be checked, split and transformed by itself. Where all
+//! rows decide about each, old rows would have to change: then the dataset is rebuilt, and if that
+//! could move rows to another split, only on request.
+
+use feedline_schemas::{
+    config::DatasetConfig,
+    manifest::{Layout, Manifest, SourceReference},
+    record::RecordSchema,
+    transform::TransformArtefact,
+};
+
+use crate::{
+    Error,
+    operators::split::Rule,
+    pipeline::prepare::{Build, Earlier},
+    schema::{column_roles, landed_columns},
+    shards::manifest::{is_whole, read_transform},
+    source::landing_zone::Landed,
+};
+
+/// A dataset, and what is to be added to it.
+pub(in crate::pipeline) struct Grown {
+    pub(in crate::pipeline) manifest: Manifest,
+    /// Transform of the dataset.
+    pub(in crate::pipeline) artefact: TransformArtefact,
+    /// New rows of each source.
+    pub(in crate::pipeline) behind: Vec<Landed>,
+}
+
+/// Rows of each source that landed after a position, and the schemas of those before it.
+struct RowsBehind {
+    behind: Vec<Landed>,
+    schemas: Vec<RecordSchema>,
+}
+
+/// Reason for rebuilding a dataset from all rows.
+pub(in crate::pipeline) struct NotGrown {
+    pub(in crate::pipeline) reason: String,
+    /// Sources and transform of the dataset, if more rows have landed since.
+    pub(in crate::pipeline) earlier: Option<Earlier>,
+}
+
+impl From<String> for NotGrown {
+    fn from(reason: String) -> Self {
+        Self {
+            reason,
+            earlier: None,
+        }
+    }
+}
+
+impl Build<'_> {
+    /// Returns the dataset of `manifest` with its new rows, or the reason for a rebuild.
+    ///
+    /// # Errors
+    /// [`Error::Config`] where that could move rows to another split; damaged logs, and a store that cannot be read.
+    pub(in crate::pipeline) async fn grown(
+        &self,
+        manifest: Manifest,
+    ) -> Result<Result<Grown, NotGrown>, Error> {
+        if !self.input.is_of(&manifest.sources) {
+            let rows = self.input.sources.iter().map(|source| &source.reference);
+            if !rows.eq(manifest.sources.iter().take(self.input.sources.len())) {
+                self.check_splits_stay()?;
+            }
+            return Ok(Err("it was built from other sources".to_owned().into()));
+        }
+        let [before, joined, frozen] = self.input.references_by_role(&manifest.sources);
+        let RowsBehind { behind, schemas } = match self.find_new_rows(&manifest, before).await? {
+            Ok(found) => found,
+            Err(reason) => return Ok(Err(reason.into())),
+        };
+        let beside = self.input.joined.iter().chain(&self.input.frozen);
+        let mut beside = beside.zip(joined.iter().chain(frozen));
+        let is_beside = beside.any(|(now, before)| now.reference != *before);
+        if is_beside || behind.iter().any(|landed| landed.rows() > 0) {
+            self.check_splits_stay()?;
+        }
+        if let Some(reason) = self.why_rebuild(&manifest, &schemas, is_beside) {
+            return Ok(Err(reason.into()));
+        }
+        let obstacle = self.obstacle().or_else(|| self.other_column(&schemas));
+        if let Some(reason) = obstacle {
+            let earlier = self.made_of(&manifest, before, &behind).await?;
+            return Ok(Err(NotGrown { reason, earlier }));
+        }
+        if !is_whole(&self.store, &manifest).await? {
+            return Ok(Err("it is damaged".to_owned().into()));
+        }
+        let artefact = read_transform(&self.store, &manifest).await?;
+        Ok(match self.misfit(&manifest, &artefact) {
+            Some(reason) => Err(reason.into()),
+            None => Ok(Grown {
+                manifest,
+                artefact,
+                behind,
+            }),
+        })
+    }
+
+    /// Finds the rows that landed after the positions in `before`, or the reason why a source has other rows.
+    async fn find_new_rows(
+        &self,
+        manifest: &Manifest,
+        before: &[SourceReference],
+    ) -> Result<Result<RowsBehind, String>, Error> {
+        let (mut behind, mut schemas) = (Vec::new(), Vec::new());
+        for (source, before) in self.input.sources.iter().zip(before) {
+            let found = match source.behind(before).await? {
+                Ok(found) => found,
+                Err(reason) => {
+                    // New files sort before existing ones.
+                    if source.in_place.is_some() && self.matches(&self.spec.config, manifest) {
+                        self.check_splits_stay()?;
+                    }
+                    let name = &source.reference.name;
+                    if source.reference.sequence < before.sequence {
+                        tracing::warn!(
+                            source = %name, entries = %source.reference.sequence, before = %before.sequence,
+                            "fewer rows have landed than the dataset was built from: the rebuild will drop rows from it"
+                        );
+                    }
+                    return Ok(Err(reason));
+                }
+            };
+            behind.push(found.landed);
+            schemas.extend(found.schemas);
+        }
+        Ok(Ok(RowsBehind { behind, schemas }))
+    }
+
+    /// Reason for a rebuild from a changed configuration or source, if any. `is_beside` says that a source beside the rows has
+    /// changed.
+    fn why_rebuild(
+        &self,
+        manifest: &Manifest,
+        schemas: &[RecordSchema],
+        is_beside: bool,
+    ) -> Option<String> {
+        if !self.matches(&self.spec.config, manifest) && !self.matched_at(schemas, manifest) {
+            return Some(self.other_column(schemas).unwrap_or_else(|| {
+                "its configuration, its expectations or a joined source has changed".to_owned()
+            }));
+        }
+        is_beside.then(|| {
+            "a source that is joined to its rows, or compared with them, has landed more rows"
+                .to_owned()
+        })
+    }
+
+    /// Returns true if `config` over the rows of `manifest` gives its dataset.
+    fn matches(&self, config: &DatasetConfig, manifest: &Manifest) -> bool {
+        let at = self.input.references_by_role(&manifest.sources);
+        self.inputs_of(config, Some(at)) == manifest.input_hash
+    }
+
+    /// Returns true if this configuration gave the dataset of `manifest` when only files of `schemas` had landed.
+    fn matched_at(&self, schemas: &[RecordSchema], manifest: &Manifest) -> bool {
+        let config = self.resolved(schemas);
+        config.is_some_and(|config| self.matches(&config, manifest))
+    }
+
+    /// Returns true if the dataset of `manifest` was built with this configuration, from rows that
+    /// its sources still have.
+    pub(in crate::pipeline) async fn is_built_as(
+        &self,
+        manifest: &Manifest,
+    ) -> Result<bool, Error> {
+        if !self.input.is_of(&manifest.sources) {
+            return Ok(false);
+        }
+        if self.matches(&self.spec.config, manifest) {
+            return Ok(true);
+        }
+        // Steps without columns take those that had landed then.
+        let [before, ..] = self.input.references_by_role(&manifest.sources);
+        let mut schemas = Vec::new();
+        for (source, before) in self.input.sources.iter().zip(before) {
+            match source.behind(before).await? {
+                Ok(found) => schemas.extend(found.schemas),
+                Err(_) => return Ok(false),
+            }
+        }
+        Ok(self.matched_at(&schemas, manifest))
+    }
+
+    /// Returns the sources and transform of the dataset of `manifest`, if rows have landed `behind`
+    /// it. Rows of a query have no landing position, so those give `None`.
+    async fn made_of(
+        &self,
+        manifest: &Manifest,
+        sources: &[SourceReference],
+        behind: &[Landed],
+    ) -> Result<Option<Earlier>, Error> {
+        if self.input.query.is_some() || behind.iter().all(|landed| landed.rows() == 0) {
+            return Ok(None);
+        }
+        match read_transform(&self.store, manifest).await {
+            Ok(artefact) => Ok(Some(Earlier {
+                sources: sources.to_vec(),
+                artefact,
+            })),
+            // The rebuild replaces the dataset anyway.
+            Err(Error::Storage(error)) if error.is_not_found() => Ok(None),
+            Err(Error::Input { .. }) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The configuration as it was resolved when only files of `schemas` had landed.
+    fn resolved(&self, schemas: &[RecordSchema]) -> Option<DatasetConfig> {
+        let is_plain = self.input.query.is_none() && self.spec.joins.is_empty();
+        let spec =
+            is_plain.then(|| column_roles::resolve(self.dataset, &landed_columns::merge(schemas)));
+        Some(spec?.ok()?.config)
+    }
+
+    /// Fails if new rows could move existing rows to another split.
+    fn check_splits_stay(&self) -> Result<(), Error> {
+        let split = &self.spec.config.split;
+        let (key, why) = match &self.spec.rule {
+            Rule::Range if !self.cuts_documents() => ("by", "the position among all rows decides"),
+            Rule::Time(_) if split.until().is_empty() => (
+                "until",
+                "fractions of all rows decide where the splits begin",
+            ),
+            Rule::Time(_) if !split.key.is_empty() => ("key", "the last row of each group decides"),
+            Rule::Hash | Rule::Named(_) | Rule::Time(_) | Rule::Range => return Ok(()),
+        };
+        let advice = match key {
+            "until" => "set the boundaries with `until`, so that rows can be appended",
+            "key" => "leave out `key`, so that rows can be appended",
+            _ => "split by `key`, or by `time` with `until`, so that rows can be appended",
+        };
+        let reason = format!(
+            "rows have landed since the dataset was built, and {why}: rows that are in it could move to another split, which \
+             a model may have been fitted on; pass `--refit` to split, fit and rebuild, or {advice}"
+        );
+        Err(Error::config(format!("dataset.split.{key}"), reason))
+    }
+
+    /// Reason why no row can be appended, whatever it holds.
+    fn obstacle(&self) -> Option<String> {
+        let spec = &self.spec;
+        let config = &spec.config;
+        let mut expected = spec.expect.iter().flat_map(|expect| &expect.columns);
+        let keyed = self
+            .input
+            .sources
+            .iter()
+            .find(|source| !source.newest().0.is_empty());
+        let obstacles = [
+            (
+                !config.kind.is_rows(),
+                "images and texts cannot be appended to",
+            ),
+            (
+                self.input.query.is_some(),
+                "`dataset.sql` can change the rows made of old ones",
+            ),
+            (
+                !spec.joins.is_empty(),
+                "`dataset.join` reports the number of matched rows over all rows",
+            ),
+            (
+                spec.near_dup.is_some(),
+                "`dataset.near_dup` compares all rows, and new ones can bring old ones together",
+            ),
+            (
+                spec.series.is_some(),
+                "`dataset.series` makes features of the rows before",
+            ),
+            (
+                config.split.frozen().is_some(),
+                "`dataset.split.frozen` compares all rows with those of the frozen source",
+            ),
+            (
+                matches!(spec.rule, Rule::Named(_)) && !config.split.key.is_empty(),
+                "groups of `dataset.split.key` are looked at in all rows",
+            ),
+            (
+                config.conflicts.is_some(),
+                "`dataset.conflicts` chooses among all rows of one content",
+            ),
+            (
+                config.split.tolerance.is_some(),
+                "`dataset.split.tolerance` is about the groups of all rows",
+            ),
+            (
+                config.profile,
+                "`dataset.profile` describes all rows as they landed",
+            ),
+            (
+                expected.any(|column| column.unique || column.max_missing_fraction.is_some()),
+                "the expectations `unique` and `max_missing_fraction` are about all rows",
+            ),
+            (
+                !config.shards.shuffle && self.input.sources.len() > 1,
+                "with `dataset.shards.shuffle = false` the rows of a source come before those of the next",
+            ),
+        ];
+        if let Some((_, reason)) = obstacles.into_iter().find(|(is_one, _)| *is_one) {
+            return Some(reason.to_owned());
+        }
+        keyed.map(|source| {
+            let name = &source.reference.name;
+            format!("rows of source `{name}` can replace older ones of the same `key`")
+        })
+    }
+
+    /// A column that is not what it was when only files of `schemas` had landed.
+    fn other_column(&self, schemas: &[RecordSchema]) -> Option<String> {
+        let before = landed_columns::merge(schemas);
+        let today = self
+            .input
+            .sources
+            .iter()
+            .flat_map(|source| &source.generations);
+        let today = landed_columns::merge(today.map(|generation| &generation.schema));
+        let other = today.iter().find(|column| !before.contains(column))?;
+        Some(format!(
+            "column `{}` is new, or of another type than before",
+            other.name
+        ))
+    }
+
+    /// Reason why the transform does not fit the columns as they are now.
+    fn misfit(&self, manifest: &Manifest, artefact: &TransformArtefact) -> Option<String> {
+        if !matches!(manifest.layout, Layout::Dense { .. }) || manifest.kept != self.spec.kept {
+            return Some("its shards have other columns".to_owned());
+        }
+        let inputs: Vec<_> = self.spec.inputs.iter().map(|input| &input.column).collect();
+        let other = artefact
+            .inputs
+            .iter()
+            .find(|input| !inputs.contains(input))?;
+        Some(format!(
+            "column `{}` is read differently than before",
+            other.name
+        ))
+    }
+}

@@ -1,0 +1,146 @@
+//! Checks of `[dataset]` before any row is read.
+
+use std::collections::BTreeMap;
+
+use feedline_schemas::{
+    config::PipelineConfig,
+    ids::{Name, SchemaVersion},
+    record::{Column, RecordSchema},
+    transform::InputKind,
+};
+use serde::Serialize;
+
+use crate::{
+    Context, Error,
+    pipeline::{
+        Build,
+        sources::{Chosen, chosen, frozen, joined},
+        tokenizer,
+    },
+    schema::{column_roles, dataset_spec::DatasetSpec, landed_columns},
+    source::landing_zone::has_landed,
+};
+
+/// Columns of a dataset and their use, as its settings resolve them.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct CheckedDataset {
+    /// Features that are read as numbers.
+    pub numeric: Vec<String>,
+    /// Features that are read as categories.
+    pub categorical: Vec<String>,
+    /// Columns that a model predicts.
+    pub targets: Vec<String>,
+    /// Reason that the columns are not checked yet.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub unchecked: Option<String>,
+}
+
+/// Checks the values of `[dataset]` that need no columns. A pipeline without the section passes.
+///
+/// # Errors
+/// [`Error::Config`] for the first wrong value.
+pub fn check(config: &PipelineConfig) -> Result<(), Error> {
+    let Some(dataset) = &config.dataset else {
+        return Ok(());
+    };
+    column_roles::check_numbers(dataset)?;
+    chosen(dataset, &config.source)?;
+    frozen(dataset, &config.source)?;
+    joined(dataset, &config.source)?;
+    tokenizer::resolve(dataset).map(drop)
+}
+
+/// Resolves `[dataset]` against the columns that its sources have landed, or, for those that have landed nothing, against
+/// `previewed` columns by the source's name. Reads no row. None for a pipeline without the section.
+///
+/// # Errors
+/// [`Error::Config`] where the settings do not fit the columns, [`Error::Input`] for a damaged commit log, and errors of the
+/// store.
+pub async fn check_columns(
+    config: &PipelineConfig,
+    context: &Context,
+    previewed: &BTreeMap<Name, Vec<Column>>,
+) -> Result<Option<CheckedDataset>, Error> {
+    check(config)?;
+    let Some(dataset) = &config.dataset else {
+        return Ok(None);
+    };
+    let rows = chosen(dataset, &config.source)?;
+    let others = [
+        frozen(dataset, &config.source)?,
+        joined(dataset, &config.source)?,
+    ];
+    let mut missing = Vec::new();
+    for (source, _) in rows.iter().chain(others.iter().flatten()) {
+        if !has_landed(&context.root, &source.name).await? {
+            missing.push(&source.name);
+        }
+    }
+    if missing.is_empty() {
+        let build = Box::pin(Build::prepared(config, context)).await?;
+        return Ok(Some(CheckedDataset::new(&build.spec)));
+    }
+    let reason = match () {
+        () if dataset.sql.is_some() => Some("rows made by `dataset.sql`"),
+        () if !dataset.join.is_empty() => Some("rows of `dataset.join`"),
+        () => None,
+    };
+    if let Some(what) = reason {
+        return Ok(Some(CheckedDataset::unchecked(format!(
+            "columns of {what} are checked once `{}` has landed",
+            missing[0]
+        ))));
+    }
+    let schemas: Option<Vec<RecordSchema>> = rows
+        .iter()
+        .map(|chosen| previewed_schema(chosen, previewed))
+        .collect();
+    let Some(schemas) = schemas else {
+        let names = rows.iter().map(|(source, table)| match table {
+            Some(table) => format!("`{}.{table}`", source.name),
+            None => format!("`{}`", source.name),
+        });
+        let names: Vec<String> = names.collect();
+        return Ok(Some(CheckedDataset::unchecked(format!(
+            "the columns of {} are not known yet",
+            names.join(", ")
+        ))));
+    };
+    let spec = column_roles::resolve(dataset, &landed_columns::merge(&schemas))?;
+    Ok(Some(CheckedDataset::new(&spec)))
+}
+
+/// The previewed columns of a source's records.
+fn previewed_schema(
+    (source, table): &Chosen<'_>,
+    previewed: &BTreeMap<Name, Vec<Column>>,
+) -> Option<RecordSchema> {
+    let columns = previewed.get(&source.name).filter(|_| table.is_none())?;
+    Some(RecordSchema {
+        version: SchemaVersion::new(1),
+        columns: columns.clone(),
+    })
+}
+
+impl CheckedDataset {
+    fn new(spec: &DatasetSpec) -> Self {
+        let of_kind = |kind: InputKind| {
+            let inputs = spec.inputs.iter().map(|input| &input.column);
+            let of_kind = inputs.filter(|column| column.kind == kind);
+            of_kind.map(|column| column.name.clone()).collect()
+        };
+        Self {
+            numeric: of_kind(InputKind::Numeric),
+            categorical: of_kind(InputKind::Categorical),
+            targets: spec.targets().map(|target| target.column.clone()).collect(),
+            unchecked: None,
+        }
+    }
+
+    fn unchecked(reason: String) -> Self {
+        Self {
+            unchecked: Some(reason),
+            ..Self::default()
+        }
+    }
+}

@@ -1,0 +1,259 @@
+//! Rows of several splits that are equal in the target and in every feature, before any step, and
+//! differ in columns that are no features, such as an id.
+//!
+//! Duplicates are rows that are equal in all columns, so a row under another id is no duplicate,
+//! and may be in another split. Some tables have such rows without a fault, so they are counted and
+//! never dropped.
+
+use arrow::{
+    array::{Array, ArrayRef, AsArray, Float64Array, RecordBatch, StringArray},
+    datatypes::Float64Type,
+};
+use feedline_schemas::{
+    manifest::{Layout, Split},
+    record::ColumnType,
+    report::Warning,
+    transform::TransformArtefact,
+};
+use xxhash_rust::xxh3::xxh3_64_with_seed;
+
+use crate::{
+    Error, Transform,
+    operators::{dedup::conflicts, split::code},
+    pipeline::prepare::Build,
+    shards::audit::suspects,
+    staging::Matrix,
+    transform::{Applied, TargetValues},
+    warnings,
+};
+
+/// Rows whose hashes are held, about and at most: 32 MiB. Of more rows those with the least hashes are looked at, so that equal
+/// ones are all among them or none.
+const MOST_ROWS: u64 = 4 << 20;
+
+/// Hashes of the features and the target of rows, by split.
+#[derive(Debug, Default)]
+pub(in crate::pipeline) struct EqualRows {
+    hashes: [Vec<u64>; 3],
+    /// Upper bits of a hash that must be 0; nothing where no rows are looked at.
+    bits: Option<u32>,
+}
+
+impl EqualRows {
+    /// For `rows` in all; `None` where they need not be looked at.
+    pub(in crate::pipeline) fn new(rows: Option<u64>) -> Self {
+        let bits = rows.map(|rows| {
+            let parts = rows.div_ceil(MOST_ROWS).max(1).next_power_of_two();
+            parts.trailing_zeros()
+        });
+        Self {
+            hashes: Default::default(),
+            bits,
+        }
+    }
+
+    /// Returns whether rows are looked at.
+    pub(in crate::pipeline) const fn is_asked(&self) -> bool {
+        self.bits.is_some()
+    }
+
+    /// Adds the rows of a batch of `split` that can be used.
+    pub(in crate::pipeline) fn add(&mut self, split: Split, hashes: &[u64], applied: &Applied) {
+        let Some(bits) = self.bits else { return };
+        let mut bad = applied.bad.iter().map(|(row, ..)| *row).peekable();
+        let own = &mut self.hashes[usize::from(code(split))];
+        for (row, hash) in hashes.iter().enumerate() {
+            if bad.next_if_eq(&row).is_none() && (bits == 0 || hash >> (64 - bits) == 0) {
+                own.push(*hash);
+            }
+        }
+    }
+
+    /// Rows of validation and test that equal a training row, each with the rows looked at; and whether these are a part of all.
+    pub(in crate::pipeline) fn found(self) -> ([(u64, u64); 2], bool) {
+        let rows = [1, 2].map(|split: usize| self.hashes[split].len() as u64);
+        let is_sample = self.bits.is_some_and(|bits| bits > 0);
+        let mut equal = [0; 2];
+        let train = code(Split::Train);
+        let mut keys = suspects((0..).zip(self.hashes).collect());
+        keys.sort_unstable();
+        for same in keys.chunk_by(|a, b| a.0 == b.0) {
+            if same[0].1 == train {
+                for (_, split) in same.iter().filter(|(_, split)| *split != train) {
+                    equal[usize::from(*split) - 1] += 1;
+                }
+            }
+        }
+        ([(equal[0], rows[0]), (equal[1], rows[1])], is_sample)
+    }
+}
+
+/// Rows whose cells are put beside one another at a time.
+const TILE: usize = 64;
+
+/// Hashes of the inputs of the rows of a batch, before any step, and of their target. What a step makes equal is not equal here:
+/// a filled cell differs from one that landed with the value, and so do two cells beyond a cap.
+pub(in crate::pipeline) fn hashes_of(
+    transform: &Transform,
+    rows: &RecordBatch,
+    numbers: &Matrix,
+    applied: &Applied,
+) -> Vec<u64> {
+    let inputs = transform.artefact().inputs.iter();
+    let beside = inputs.filter(|input| numbers.place(&input.name).is_none());
+    let beside: Vec<&ArrayRef> = beside
+        .filter_map(|input| rows.column_by_name(&input.name))
+        .collect();
+    let floats = beside.iter();
+    let floats = floats.filter_map(|column| column.as_primitive_opt::<Float64Type>());
+    let floats: Vec<&Float64Array> = floats.collect();
+    let texts = beside
+        .iter()
+        .filter_map(|column| column.as_string_opt::<i32>());
+    let texts: Vec<&StringArray> = texts.collect();
+    let width = floats.len();
+    let mut cells = vec![0.0; TILE * width];
+    let mut hashes = Vec::with_capacity(rows.num_rows());
+    for first in (0..rows.num_rows()).step_by(TILE) {
+        let last = rows.num_rows().min(first + TILE);
+        for (at, column) in floats.iter().enumerate() {
+            for row in first..last {
+                // Never -0.0, which is the same number, and one NaN for all missing cells.
+                cells[(row - first) * width + at] = match column.is_valid(row) {
+                    true => column.value(row) + 0.0,
+                    false => f64::NAN,
+                };
+            }
+        }
+        for row in first..last {
+            let target = match &applied.y {
+                None => 0,
+                Some(TargetValues::Regression(y)) => u64::from(y[row].to_bits()),
+                Some(TargetValues::Regressions { y, targets }) => {
+                    let numbers = &y[row * targets..(row + 1) * targets];
+                    xxh3_64_with_seed(bytemuck::cast_slice(numbers), 0)
+                }
+                Some(TargetValues::Classification(ids)) => u64::from(ids[row].cast_unsigned()),
+            };
+            let mut hash = xxh3_64_with_seed(bytemuck::cast_slice(numbers.row(row)), target);
+            if width > 0 {
+                let own = &cells[(row - first) * width..][..width];
+                hash = xxh3_64_with_seed(bytemuck::cast_slice(own), hash);
+            }
+            for column in &texts {
+                hash = match column.is_valid(row) {
+                    true => xxh3_64_with_seed(column.value(row).as_bytes(), hash),
+                    false => xxh3_64_with_seed(&[], !hash),
+                };
+            }
+            hashes.push(hash);
+        }
+    }
+    hashes
+}
+
+impl Build<'_> {
+    /// Columns that make rows different and that no model sees. None where rows are no rows of numbers alone, or samples are
+    /// windows of them.
+    pub(in crate::pipeline) fn unseen_columns(
+        &self,
+        artefact: &TransformArtefact,
+        layout: &Layout,
+    ) -> Vec<String> {
+        let is_plain = matches!(layout, Layout::Dense { .. }) && self.sequence().is_none();
+        if !is_plain {
+            return Vec::new();
+        }
+        let config = &self.spec.config;
+        let is_seen = |name: &str| {
+            let mut inputs = artefact.inputs.iter();
+            config.is_target(name) || inputs.any(|input| input.name == name)
+        };
+        let columns = self.input.columns.iter().filter(|column| {
+            column.r#type != ColumnType::Null
+                && conflicts::is_content(config, &column.name)
+                && config.split.column() != Some(&column.name)
+                && !is_seen(&column.name)
+        });
+        columns.map(|column| column.name.clone()).collect()
+    }
+
+    /// Warns of rows of validation and test that equal training rows.
+    pub(in crate::pipeline) async fn equal_rows(
+        &self,
+        rows: EqualRows,
+        mut columns: Vec<String>,
+    ) -> Result<Option<Warning>, Error> {
+        if !rows.is_asked() {
+            return Ok(None);
+        }
+        let found = tokio::task::spawn_blocking(move || rows.found()).await;
+        let (equal, is_sample) = found.map_err(|e| {
+            Error::Engine(datafusion::error::DataFusionError::ExecutionJoin(Box::new(
+                e,
+            )))
+        })?;
+        // Readings of series differ in these.
+        if let Some(series) = &self.spec.series {
+            columns.retain(|name| !series.is_time(name) && !series.entity.contains(name));
+        }
+        let keeps_copies = self.spec.config.dedup == feedline_schemas::config::DedupMode::None;
+        Ok(warnings::equal_rows(
+            equal,
+            &columns,
+            (is_sample, keeps_copies),
+        ))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_of_a_sample_are_equal_to_all_that_they_equal() {
+        let applied = Applied {
+            x: Vec::new(),
+            y: None,
+            bad: Vec::new(),
+            infinite: std::collections::BTreeMap::new(),
+            unknown: std::collections::BTreeMap::new(),
+        };
+        let spread = |i: u64| i.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let mut rows = EqualRows::new(Some(MOST_ROWS * 3));
+        rows.add(
+            Split::Train,
+            &(0..40_000).map(spread).collect::<Vec<_>>(),
+            &applied,
+        );
+        rows.add(
+            Split::Test,
+            &(36_000..44_000).map(spread).collect::<Vec<_>>(),
+            &applied,
+        );
+        let ([validation, (equal, of)], is_sample) = rows.found();
+        assert_eq!((validation, is_sample), ((0, 0), true));
+        assert!(
+            of.abs_diff(2000) < 100 && equal.abs_diff(1000) < 80,
+            "{equal} of {of}"
+        );
+    }
+
+    #[test]
+    fn rows_that_cannot_be_used_equal_nothing() {
+        let applied = Applied {
+            x: Vec::new(),
+            y: None,
+            bad: vec![(1, "missing_value", String::new())],
+            infinite: std::collections::BTreeMap::new(),
+            unknown: std::collections::BTreeMap::new(),
+        };
+        let mut rows = EqualRows::new(Some(10));
+        rows.add(Split::Train, &[1, 2, 3], &applied);
+        rows.add(Split::Validation, &[3, 1, 2, 2], &applied);
+        let (equal, is_sample) = rows.found();
+        // The second row of each batch is rejected.
+        assert_eq!((equal, is_sample), ([(1, 3), (0, 0)], false));
+        assert!(!EqualRows::new(None).is_asked());
+    }
+}

@@ -1,0 +1,197 @@
+//! Extreme numbers that dominate a column: found in the written shards, one comparison a cell.
+//!
+//! A standardized column has the mean 0 and the variance 1 over the training rows, so the square of
+//! a cell over the number of rows is its fraction of the variance. If that is nearly all of it, a
+//! model cannot distinguish the other rows.
+
+use feedline_schemas::{
+    manifest::Split,
+    report::Warning,
+    transform::{FittedStep, FittedTarget, TransformArtefact},
+};
+
+use crate::statistics::exact_sum::ExactMoments;
+
+/// Share of the variance above which one row is all that a column says.
+const SHARE: f64 = 0.9;
+
+/// Rows below which one may well be half of the variance.
+const ROWS: f64 = 100.0;
+
+/// Deviations from the mean of the training rows beyond which a row of another split is far out.
+const FAR: f64 = 1e6;
+
+/// The largest integer up to which 32 bits hold all.
+const INTEGERS: f64 = 16_777_216.0;
+
+/// Share of the deviation of a target above which steps of rounding are worth a warning.
+const ROUNDED: f64 = 1e-3;
+
+/// Columns that a message names.
+const NAMED: usize = 5;
+
+/// The largest numbers of the written rows of a split.
+#[derive(Clone, Debug, Default)]
+pub(in crate::pipeline) struct Extremes {
+    /// Of each feature, without its sign.
+    features: Vec<f32>,
+    /// Lowest and highest number of each target; none without a finite one.
+    targets: Vec<Option<[f32; 2]>>,
+}
+
+impl Extremes {
+    /// Adds the features of a row.
+    pub(in crate::pipeline) fn add(&mut self, row: &[f32]) {
+        self.features.resize(row.len(), 0.0);
+        for (largest, cell) in self.features.iter_mut().zip(row) {
+            *largest = largest.max(cell.abs());
+        }
+    }
+
+    /// Adds a finite number of the target at this place.
+    pub(in crate::pipeline) fn add_target(&mut self, place: usize, y: f32) {
+        if self.targets.len() <= place {
+            self.targets.resize(place + 1, None);
+        }
+        let [lowest, highest] = self.targets[place].unwrap_or([y; 2]);
+        self.targets[place] = Some([lowest.min(y), highest.max(y)]);
+    }
+}
+
+/// Warns of columns that one training row or rows of other splits make useless. `splits` has the extremes of each split, in
+/// the order of [`Split::ALL`]; `targets` are those of the training rows, as stored.
+pub(in crate::pipeline) fn warnings(
+    artefact: &TransformArtefact,
+    splits: &[Extremes; 3],
+    targets: &[ExactMoments],
+    rows: u64,
+) -> Vec<Warning> {
+    #[expect(clippy::cast_precision_loss, reason = "row counts are far below 2^53")]
+    let rows = rows as f64;
+    let standardized = standardized(artefact);
+    let beyond = |extremes: &Extremes, least: f64| -> Vec<String> {
+        let cells = extremes.features.iter().enumerate();
+        let far = cells.filter(|(_, cell)| f64::from(**cell).powi(2) >= least);
+        let names = far.filter_map(|(at, _)| standardized.get(at).cloned().flatten());
+        names.collect()
+    };
+    let mut dominated = Vec::new();
+    if rows >= ROWS && standardized.len() == splits[0].features.len() {
+        dominated = beyond(&splits[0], SHARE * rows);
+    }
+    let moments = artefact.targets().zip(targets).zip(&splits[0].targets);
+    dominated.extend(
+        moments.filter_map(|((target, moments), ends)| dominated_target(target, moments, (*ends)?)),
+    );
+    let mut far = Vec::new();
+    for (split, extremes) in Split::ALL.into_iter().zip(splits).skip(1) {
+        if standardized.len() == extremes.features.len() {
+            let found = beyond(extremes, FAR * FAR).into_iter();
+            far.extend(found.map(|name| format!("{name} ({split})")));
+        }
+    }
+    let key = "dataset.step";
+    let dominated = (!dominated.is_empty()).then(|| {
+        let message = format!(
+            "one training row makes up over {:.0} % of the variance of {}: the other rows are alike to a model; correct or drop \
+             that row, or cap it with a `winsorize` step",
+            SHARE * 100.0,
+            named(&dominated)
+        );
+        Warning::new("one_row_is_the_variance", message).with_key(key)
+    });
+    let far = (!far.is_empty()).then(|| {
+        let message = format!(
+            "rows are over a million deviations from the mean of the training rows in {}: what a model says of them is no \
+             measure of it; correct or drop them, or cap them with a `winsorize` step",
+            named(&far)
+        );
+        Warning::new("far_from_training_rows", message).with_key(key)
+    });
+    let ends = splits[0].targets.iter().zip(targets);
+    let rounded = artefact.targets().zip(ends);
+    let rounded =
+        rounded.filter_map(|(target, (ends, moments))| rounded_target(target, (*ends)?, moments));
+    dominated.into_iter().chain(far).chain(rounded).collect()
+}
+
+/// Warns of a target that is stored as it is, where 32 bits round it: beyond 2^24 they do not hold every integer, and numbers
+/// that differ little beside their size become few.
+fn rounded_target(
+    target: &FittedTarget,
+    ends: [f32; 2],
+    moments: &ExactMoments,
+) -> Option<Warning> {
+    let FittedTarget::Regression {
+        column,
+        scale,
+        offset,
+        ..
+    } = target
+    else {
+        return None;
+    };
+    let is_as_it_is = [*scale, *offset].map(f64::to_bits) == [1.0_f64, 0.0].map(f64::to_bits);
+    if !is_as_it_is {
+        return None;
+    }
+    let largest = f64::from(ends[0].abs().max(ends[1].abs()));
+    let deviation = moments.summary()?.deviation;
+    let step = largest * f64::from(f32::EPSILON);
+    (deviation > 0.0 && (largest > INTEGERS || step > ROUNDED * deviation)).then(|| {
+        let message = format!(
+            "the target `{column}` is stored as it is, in 32 bits, and rounded: numbers of its size ({largest}) are about {step:.1e} \
+             apart there, its deviation is {deviation:.1e}; without `dataset.scale_target = false` it is stored by its distance \
+             from the mean, in deviations, and reported in its own units"
+        );
+        Warning::new("target_rounded", message).with_key("dataset.scale_target")
+    })
+}
+
+/// The name of each feature that a standardized column is, and `None` for others.
+fn standardized(artefact: &TransformArtefact) -> Vec<Option<String>> {
+    let columns = artefact.steps.iter().flat_map(|step| match step {
+        FittedStep::Standardize { columns } => columns.as_slice(),
+        _ => &[],
+    });
+    let names: Vec<&String> = columns.map(|column| &column.name).collect();
+    let of = |feature: &feedline_schemas::transform::Feature| {
+        let is_it = feature.category.is_none()
+            && feature.name == feature.column
+            && names.contains(&&feature.column);
+        is_it.then(|| format!("`{}`", feature.name))
+    };
+    artefact.features.iter().map(of).collect()
+}
+
+/// The target, where one training row makes up nearly all of its variance.
+fn dominated_target(
+    target: &FittedTarget,
+    moments: &ExactMoments,
+    ends: [f32; 2],
+) -> Option<String> {
+    let FittedTarget::Regression { column, .. } = target else {
+        return None;
+    };
+    #[expect(clippy::cast_precision_loss, reason = "row counts are far below 2^53")]
+    let rows = moments.count() as f64;
+    let summary = moments.summary()?;
+    let furthest = ends.map(|end| ((f64::from(end) - summary.mean) / summary.deviation).powi(2));
+    let most = furthest[0].max(furthest[1]);
+    (rows >= ROWS && summary.deviation > 0.0 && most >= SHARE * rows)
+        .then(|| format!("the target `{column}`"))
+}
+
+/// The first few of some names.
+fn named(names: &[String]) -> String {
+    let mut text = names
+        .iter()
+        .take(NAMED)
+        .cloned()
+        .collect::<Vec<_>>()
+        .join(", ");
+    if let Some(more) = names.len().checked_sub(NAMED).filter(|more| *more > 0) {
+        text += &format!(" and {more} more");
+    }
+    text
+}

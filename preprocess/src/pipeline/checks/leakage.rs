@@ -1,0 +1,111 @@
+//! Features that leak the target, looked for in some training rows before the write.
+
+use std::sync::Arc;
+
+use arrow::{
+    array::AsArray,
+    datatypes::{DataType, Float64Type},
+};
+use feedline_schemas::{config::Task, report::Warning, transform::TransformArtefact};
+
+use crate::{
+    Error,
+    pipeline::prepare::Build,
+    staging::{Ordered, Staged},
+    statistics::target_leakage::{self, Cells, Leak, SAMPLE_ROWS},
+    transform, warnings,
+};
+
+impl Build<'_> {
+    /// Warns of features that give the target away. Those of series are made of the past, and a window that ends before the
+    /// row of its target may well hold the target of its own rows.
+    pub(in crate::pipeline) async fn target_leakage(
+        &self,
+        staged: &Staged,
+        artefact: &TransformArtefact,
+    ) -> Result<Vec<Warning>, Error> {
+        let is_ahead = self.sequence().is_some_and(|windows| windows.horizon > 0);
+        if is_ahead || self.spec.target.is_none() {
+            return Ok(Vec::new());
+        }
+        let series = self.spec.series.as_ref();
+        let is_made = |name: &str| series.is_some_and(|series| series.makes(name));
+        let names = artefact.inputs.iter().map(|input| input.name.as_str());
+        let names: Vec<&str> = names.filter(|name| !is_made(name)).collect();
+        if names.is_empty() {
+            return Ok(Vec::new());
+        }
+        let targets = self.spec.targets();
+        let columns: Vec<&str> = targets.clone().map(|t| t.column.as_str()).collect();
+        let wanted: Vec<&str> = names.iter().chain(&columns).copied().collect();
+        let sample = Arc::new(staged.some_train(&wanted, SAMPLE_ROWS).await?);
+        let mut warnings = Vec::new();
+        for target in targets {
+            let of_target = names.iter().copied().chain([target.column.as_str()]);
+            let all: Vec<String> = of_target.map(str::to_owned).collect();
+            let (sample, task) = (Arc::clone(&sample), target.task);
+            // It keeps a processor busy for a moment.
+            let work = move || find(&all, &sample, task);
+            let found = tokio::task::spawn_blocking(work).await;
+            let found = found.map_err(|e| {
+                Error::Engine(datafusion::error::DataFusionError::ExecutionJoin(Box::new(
+                    e,
+                )))
+            })??;
+            warnings.extend(warnings::target_leakage(&target.column, &found));
+        }
+        Ok(warnings)
+    }
+}
+
+/// The leaks among the columns `names` of some rows; the last one is the target.
+fn find(names: &[String], rows: &[Ordered], task: Task) -> Result<Vec<Leak>, Error> {
+    let mut features = Vec::with_capacity(names.len());
+    for name in names {
+        features.push((name.clone(), cells_of(name, rows)?));
+    }
+    let target = features.pop().map(|(_, cells)| cells);
+    Ok(match (target, task) {
+        (Some(Cells::Numbers(target)), Task::Regression) => {
+            target_leakage::of_number(&features, &target)
+        }
+        (Some(Cells::Texts(target)), Task::Classification) => {
+            target_leakage::of_class(&features, &target)
+        }
+        _ => Vec::new(),
+    })
+}
+
+fn cells_of(name: &str, rows: &[Ordered]) -> Result<Cells, Error> {
+    let (mut numbers, mut texts) = (Vec::new(), Vec::new());
+    for part in rows {
+        if let Some(place) = part.numbers.place(name) {
+            let mut cells = Vec::new();
+            part.numbers
+                .fill(place, 0..part.rows.num_rows(), &mut cells);
+            numbers.append(&mut cells);
+            continue;
+        }
+        let column = part.rows.column_by_name(name).ok_or_else(|| {
+            Error::input(
+                "the training rows",
+                format!("they have no column `{name}`"),
+                "this is a bug in feedline: report it",
+            )
+        })?;
+        match column.data_type() {
+            DataType::Float64 => {
+                numbers.extend(transform::cells(column.as_primitive::<Float64Type>()));
+            }
+            _ => {
+                let column = column.as_string_opt::<i32>();
+                let cells = column.into_iter().flatten();
+                texts.extend(cells.map(|cell| cell.map(str::to_owned)));
+            }
+        }
+    }
+    Ok(match texts.is_empty() {
+        true => Cells::Numbers(numbers),
+        false => Cells::Texts(texts),
+    })
+}

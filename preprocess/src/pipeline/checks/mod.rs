@@ -1,0 +1,11 @@
+//! Checks of a build: its configuration before any row is read, its rows before the write, its shards after.
+
+pub(super) mod columns;
+pub(super) mod equal_rows;
+pub(super) mod extremes;
+pub(super) mod group_leak;
+pub(super) mod keys;
+pub(super) mod leakage;
+pub(super) mod new_rows;
+pub(super) mod splits;
+pub(super) mod verification;

@@ -1,0 +1,300 @@
+//! Opening the rows of a series: the plan of the build over landed rows and new ones.
+
+use std::sync::Arc;
+
+use datafusion::{
+    logical_expr::ident,
+    prelude::{DataFrame, SessionContext},
+};
+use feedline_schemas::{
+    config::{DatasetConfig, PipelineConfig, SplitConfig},
+    manifest::{KeptColumn, Manifest},
+    record::ColumnType,
+};
+use feedline_storage::Store;
+
+use super::{
+    LandedRows, SeriesRequest, SeriesRows, asked_rows::AskedRows, series_rows::OpenedRows,
+};
+use crate::{
+    Context, Error, Transform,
+    engine::{scratch::Scratch, session, store_urls},
+    operators::{expectations::Expect, join, time_series},
+    pipeline::prepare::Build,
+    plan,
+    schema::{
+        column_roles,
+        dataset_spec::DatasetSpec,
+        landed_columns::{self, MergedColumn, find},
+        system_columns,
+    },
+    source::{landing_zone::Landed, superseded_files::WithSuperseded},
+};
+
+pub(super) async fn open_rows(
+    config: &PipelineConfig,
+    manifest: &Manifest,
+    transform: Arc<Transform>,
+    request: SeriesRequest,
+    context: &Context,
+) -> Result<SeriesRows, Error> {
+    let mut build = Build::prepared(config, context).await?;
+    if build.spec.series.is_none() {
+        let reason =
+            "new rows have a past in series only; add the section, or predict without `--history`";
+        return Err(Error::config("dataset.series", reason));
+    }
+    if !build.is_built_as(manifest).await? {
+        let reason = "it is not the configuration of the dataset, so features could differ from those of the model; \
+                      rebuild the dataset (`feedline shards build`), or use the configuration that it was built with";
+        return Err(Error::config("dataset", reason));
+    }
+    let scratch = Scratch::claim(&context.scratch)?;
+    let mut roots = Vec::new();
+    if let Some(history) = request.history {
+        build.replace_history(&history).await?;
+        roots.push(history.root);
+    }
+    let new = match &request.rows {
+        Some(rows) => {
+            let landed = Landed::read(&rows.root, &rows.source, None).await?;
+            check_types(&build.input.columns, &landed)?;
+            roots.push(rows.root.clone());
+            Some(landed)
+        }
+        None => None,
+    };
+    Box::pin(build.rows_of(new, transform, &request.keep, (scratch, roots))).await
+}
+
+impl Build<'_> {
+    /// Puts rows of `history` in the place of those that have landed.
+    async fn replace_history(&mut self, history: &LandedRows) -> Result<(), Error> {
+        if self.input.query.is_some() || self.dataset.files.is_some() {
+            let reason =
+                "the past of such rows comes from the query or the files; leave out `--history`";
+            return Err(Error::config("dataset", reason));
+        }
+        let landed = Landed::read(&history.root, &history.source, None).await?;
+        check_types(&self.input.columns, &landed)?;
+        self.input.rows = landed.rows();
+        self.input.sources = vec![landed];
+        Ok(())
+    }
+
+    /// Plans the landed rows and the `new` ones as a build does, and starts to read them.
+    async fn rows_of(
+        mut self,
+        new: Option<Landed>,
+        transform: Arc<Transform>,
+        keep: &[String],
+        (scratch, roots): (Scratch, Vec<Store>),
+    ) -> Result<SeriesRows, Error> {
+        self.run_query(new.is_some(), &scratch).await?;
+        let new_columns = new.iter().flat_map(|new| &new.generations);
+        let new_columns = landed_columns::merge(new_columns.map(|generation| &generation.schema));
+        let kept = self.kept_of(keep, &new_columns)?;
+        let mut spec = self.spec_of_past(kept.clone()).await?;
+        let new_rows = new.as_ref().map_or(0, Landed::rows);
+        let (tables, asked) = self.tables_with(new)?;
+        if let Some(series) = &mut spec.series {
+            let names = tables.iter().map(|table| table.reference.name.to_string());
+            Arc::make_mut(series).sources = names.collect();
+        }
+        let session = self.session_of_past(&spec, &scratch, roots)?;
+        let rows = in_order_of_time(&session, &tables, &spec).await?;
+        let opened = OpenedRows {
+            rows: rows.execute_stream().await?,
+            asked,
+            columns: kept,
+            order: self.order_of_past(),
+            new_rows,
+            scratch,
+        };
+        Ok(SeriesRows::new(opened, &spec, transform, self.sequence()))
+    }
+
+    /// Runs the query that makes the rows, if there is one.
+    async fn run_query(&mut self, has_new: bool, scratch: &Scratch) -> Result<(), Error> {
+        let Some(query) = &self.input.query else {
+            return Ok(());
+        };
+        if has_new {
+            let reason = "rows of a query come from landed rows; land the new rows (`feedline ingest`), and predict \
+                          without a file";
+            return Err(Error::config("dataset.sql", reason));
+        }
+        let made = query
+            .run(&self.input.sources, self.context, scratch)
+            .await?;
+        self.input.made = vec![made];
+        Ok(())
+    }
+
+    /// The tables of the dataset and the `new` rows, and those of them that get a prediction.
+    fn tables_with(&self, new: Option<Landed>) -> Result<(Vec<Landed>, AskedRows), Error> {
+        let mut tables = self.tables().to_vec();
+        let asked = match (new, self.sequence()) {
+            (Some(new), _) => {
+                let place = tables.len() as u64;
+                tables.push(new);
+                AskedRows::Source(place)
+            }
+            (None, Some(sequence)) => AskedRows::Last(sequence.horizon.max(1) as usize),
+            (None, None) => {
+                let reason = "a row is predicted by its own columns, too: give a file of the rows to predict";
+                return Err(Error::config("dataset.sequence", reason));
+            }
+        };
+        Ok((tables, asked))
+    }
+
+    /// Session of the engine that also reads the stores at `roots`.
+    fn session_of_past(
+        &self,
+        spec: &DatasetSpec,
+        scratch: &Scratch,
+        roots: Vec<Store>,
+    ) -> Result<SessionContext, Error> {
+        let session = session::session(
+            self.context,
+            &scratch.path("spill"),
+            spec.inputs.len() + 1,
+            None,
+            self.joined_bytes(),
+        )?;
+        for root in roots {
+            let (_, store, _) = root.object_store();
+            let store = Arc::new(WithSuperseded(store));
+            session.register_object_store(store_urls::url_of(&root)?.as_ref(), store);
+        }
+        Ok(session)
+    }
+
+    /// Columns of the entity, then the time.
+    fn order_of_past(&self) -> Vec<String> {
+        let series = self.spec.series.iter();
+        let order = series.flat_map(|series| series.entity.iter().chain([&series.time]));
+        order.cloned().collect()
+    }
+
+    /// Columns that are carried along: those of `keep`, the entity's, and the time.
+    fn kept_of(&self, keep: &[String], new: &[MergedColumn]) -> Result<Vec<KeptColumn>, Error> {
+        let mut all = self.input.columns.clone();
+        let is_known = |name: &str, all: &[MergedColumn]| all.iter().any(|c| c.name == name);
+        for column in new {
+            if !is_known(&column.name, &all) {
+                all.push(column.clone());
+            }
+        }
+        let series = self.spec.series.iter();
+        let own = series.flat_map(|series| {
+            let time = std::iter::once(&series.time).chain(&series.clock);
+            series.entity.iter().chain(time)
+        });
+        let mut kept: Vec<KeptColumn> = Vec::new();
+        for name in keep.iter().chain(own) {
+            let found = find("--keep", name, &all)?;
+            if kept.iter().all(|column| column.name != *name) {
+                kept.push(KeptColumn {
+                    name: name.clone(),
+                    r#type: found.r#type,
+                });
+            }
+        }
+        Ok(kept)
+    }
+
+    /// The dataset as it is resolved, without splits, for rows without a target.
+    async fn spec_of_past(&self, kept: Vec<KeptColumn>) -> Result<DatasetSpec, Error> {
+        let mut config: DatasetConfig = self.dataset.clone();
+        if let Some(frozen) = config.split.frozen().cloned()
+            && !config.sources.is_empty()
+        {
+            config.sources.push(frozen);
+        }
+        config.split = SplitConfig {
+            train: 1.0,
+            validation: 0.0,
+            test: 0.0,
+            ..SplitConfig::default()
+        };
+        config.passthrough = Vec::new();
+        let mut merged = match &self.input.query {
+            Some(query) => landed_columns::merge([&query.schema]),
+            None => self.input.columns.clone(),
+        };
+        let joins = join::resolve(&config, &mut merged, &self.input.joined)?;
+        let mut spec = DatasetSpec {
+            joins,
+            kept,
+            requires_target: false,
+            ..column_roles::resolve(&config, &merged)?
+        };
+        if let Some(expect) = &config.expect {
+            spec.expect = Some(Expect::read(expect, &spec, self.context).await?);
+        }
+        Ok(spec)
+    }
+}
+
+/// The rows of the plan by entity and time, those that are rejected among them.
+async fn in_order_of_time(
+    session: &SessionContext,
+    tables: &[Landed],
+    spec: &DatasetSpec,
+) -> Result<DataFrame, Error> {
+    let rows = plan::frame(session, tables, spec, None, false).await?.rows;
+    let by_time = [
+        time_series::ENTITY,
+        time_series::TIME,
+        system_columns::ORIGIN,
+    ];
+    let by_time = by_time.map(|name| ident(name).sort(true, false));
+    Ok(rows.sort(Vec::from(by_time))?)
+}
+
+/// New rows have columns of the types that landed: a text in place of a number or a time would be read in another way.
+fn check_types(known: &[MergedColumn], new: &Landed) -> Result<(), Error> {
+    let schemas = new.generations.iter();
+    let new = landed_columns::merge(schemas.map(|generation| &generation.schema));
+    for column in &new {
+        let Some(landed) = known.iter().find(|known| known.name == column.name) else {
+            continue;
+        };
+        let (landed, found) = (landed.r#type, column.r#type);
+        let is_one = landed == found
+            || [landed, found].contains(&ColumnType::Null)
+            || (landed.is_number() && found.is_number());
+        if !is_one {
+            return Err(Error::input(
+                "the rows to predict",
+                format!(
+                    "column `{}` holds {} here, and {} where it landed",
+                    column.name,
+                    in_words(found),
+                    in_words(landed)
+                ),
+                "write its values as those that have landed",
+            ));
+        }
+    }
+    Ok(())
+}
+
+fn in_words(column: ColumnType) -> &'static str {
+    match column {
+        ColumnType::Null => "nothing",
+        ColumnType::Bool => "true and false",
+        ColumnType::Int64 | ColumnType::Float64 | ColumnType::Decimal => "numbers",
+        ColumnType::Timestamp => "timestamps",
+        ColumnType::Utf8 => "text",
+        ColumnType::Json => "JSON",
+        ColumnType::Binary => "bytes",
+        ColumnType::List
+        | ColumnType::ListBool
+        | ColumnType::ListInt64
+        | ColumnType::ListFloat64
+        | ColumnType::ListUtf8 => "lists",
+    }
+}

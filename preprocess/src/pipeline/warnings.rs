@@ -1,0 +1,540 @@
+//! Build warnings from the staged rows and the fitted statistics, found before any write.
+
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+
+use arrow::{
+    array::{Array, AsArray},
+    datatypes::Float64Type,
+    util::display::array_value_to_string,
+};
+use datafusion::{
+    logical_expr::{Expr, ident, lit},
+    prelude::{DataFrame, SessionContext},
+};
+use feedline_schemas::{
+    config::{DedupMode, Step},
+    ids::{Origin, TableName},
+    manifest::{ConflictCounts, Split},
+    record::ColumnType,
+    report::Warning,
+    transform::{FittedCategories, FittedStep, InputKind, TransformArtefact},
+};
+
+use super::{prepare::Build, write_pass::SplitCells};
+use crate::{
+    Error,
+    fit::{aggregate::Rows, check_nans},
+    operators::{
+        coerce::NanSeen,
+        dedup::{conflicts, duplicate_samples},
+    },
+    schema::{landed_columns::shown, system_columns},
+    shards::manifest,
+    source::{landing_zone::Landed, sql::other_rows::Sight},
+    staging::{Repeated, Staged},
+    statistics::profile::categories,
+    steps,
+    warnings::{self, CutCategories, precision::RoundedIntegers},
+};
+
+/// Training rows of the first pass, before the check of all rows.
+const FIRST_ROWS: usize = 10_000;
+
+/// Training rows below which a column of distinct integers is normal.
+const FEW_ROWS: u64 = 100;
+
+/// Cells of a sample row that a message shows.
+const SHOWN_CELLS: usize = 6;
+
+impl Build<'_> {
+    /// Returns the landed columns that are no features by default, each with the reason. `left_out`
+    /// holds those that the fit left out.
+    pub(super) fn dropped_columns(
+        &self,
+        left_out: &BTreeMap<String, &'static str>,
+    ) -> BTreeMap<String, String> {
+        let mut dropped: BTreeMap<String, String> = left_out
+            .iter()
+            .map(|(name, reason)| (name.clone(), (*reason).to_owned()))
+            .collect();
+        let config = &self.spec.config;
+        if self.spec.payload.is_some() || !config.features.is_empty() {
+            return dropped;
+        }
+        let said = [
+            &config.drop[..],
+            &config.passthrough,
+            &config.split.key,
+            config.targets(),
+            config.split.column().map_or(&[], std::slice::from_ref),
+            config.split.time().map_or(&[], std::slice::from_ref),
+        ];
+        let is_held = |name: &String| {
+            let images = self.spec.images().into_iter();
+            let mut beside = images.flat_map(crate::operators::images::Images::beside);
+            self.spec.payloads().any(|payload| payload.column == *name)
+                || beside.any(|(column, _)| column == name)
+        };
+        for column in &self.input.columns {
+            let is_input = self
+                .spec
+                .inputs
+                .iter()
+                .any(|i| i.column.name == column.name);
+            let is_said = said.iter().any(|names| names.contains(&column.name));
+            if is_input || is_said || is_held(&column.name) {
+                continue;
+            }
+            if let Some(reason) = warnings::why_no_feature(column.r#type) {
+                dropped.insert(column.name.clone(), reason.to_owned());
+            }
+        }
+        dropped
+    }
+
+    /// Finds all warnings that the rows and the fitted statistics give before the write.
+    pub(super) async fn find_warnings(
+        &self,
+        staged: &Staged,
+        artefact: &TransformArtefact,
+        dropped: &BTreeMap<String, String>,
+    ) -> Result<Vec<Warning>, Error> {
+        let by_default = |name: &str| {
+            let mut inputs = self.spec.inputs.iter();
+            inputs.any(|input| input.by_default && input.column.name == name)
+        };
+        let mut found = warnings::columns_dropped(dropped);
+        found.extend(warnings::of_transform(
+            artefact,
+            &self.input.columns,
+            by_default,
+        ));
+        found.extend(warnings::classes::one_class(artefact));
+        let series = self.spec.config.series.iter();
+        found.extend(
+            series.filter_map(|series| warnings::zone::of_instants(series, &self.input.columns)),
+        );
+        for step in &artefact.steps {
+            if let FittedStep::Categories { columns } = step {
+                for category in columns {
+                    let cut = Box::pin(self.cut_categories(staged, category)).await?;
+                    found.extend(cut.map(|cut| cut.warning()));
+                }
+            }
+        }
+        found.extend(self.key_is_feature(staged, artefact));
+        found.extend(self.made_of_other_rows(artefact));
+        found.extend(Box::pin(self.identifiers(staged, artefact)).await?);
+        found.extend(Box::pin(self.rounded_integers(staged, artefact)).await?);
+        found.extend(Box::pin(self.target_leakage(staged, artefact)).await?);
+        found.extend(Box::pin(self.shifted(staged)).await?);
+        found.extend(self.moved_classes(artefact).await?);
+        Ok(found)
+    }
+
+    /// Warns of columns that the query makes of other rows: no check of the build sees them. Features that look back along the time
+    /// of the dataset are not named where an embargo keeps the splits apart.
+    fn made_of_other_rows(&self, artefact: &TransformArtefact) -> Option<Warning> {
+        let query = self.input.query.as_ref()?;
+        let split = &self.spec.config.split;
+        let series = self.spec.series.iter().map(|series| &series.time);
+        let times: BTreeSet<&String> = split.time().into_iter().chain(series).collect();
+        // The result may call the time by another name than the tables.
+        let of_times = query.made.iter().filter(|made| times.contains(&made.name));
+        let of_times = of_times.flat_map(|made| &made.of);
+        let times: BTreeSet<&String> = of_times.chain(times.iter().copied()).collect();
+        let has_embargo = split.by.is_time() && !split.embargo().is_none();
+        let targets = || self.spec.targets().map(|target| &target.column);
+        let mut found = Vec::new();
+        for made in &query.made {
+            let is_target = targets().any(|target| *target == made.name);
+            let is_feature = artefact.inputs.iter().any(|input| input.name == made.name);
+            if !is_target && !is_feature {
+                continue;
+            }
+            for construct in &made.constructs {
+                let by_time = construct
+                    .order
+                    .as_ref()
+                    .is_some_and(|order| times.contains(order));
+                let is_apart = has_embargo && by_time;
+                // A target of a later row is a forecast.
+                let is_meant = match construct.sight {
+                    Sight::Behind => is_apart,
+                    Sight::Ahead => is_apart && is_target,
+                    Sight::All => false,
+                };
+                if !is_meant {
+                    found.push((made.name.as_str(), construct));
+                }
+            }
+        }
+        warnings::made_of_other_rows(&found)
+    }
+
+    /// Warns of classes that had other ids in the dataset that this build replaces.
+    async fn moved_classes(&self, artefact: &TransformArtefact) -> Result<Option<Warning>, Error> {
+        let before = match manifest::current(&self.store).await {
+            Ok(Some(manifest)) => manifest::read_transform(&self.store, &manifest).await,
+            Ok(None) => return Ok(None),
+            Err(error) => Err(error),
+        };
+        match before {
+            Ok(before) => Ok(warnings::moved_classes(&before, artefact)),
+            Err(Error::Storage(error)) if !error.is_not_found() => Err(error.into()),
+            // The build replaces what cannot be read.
+            Err(_) => Ok(None),
+        }
+    }
+
+    /// Warns of duplicates that sources dropped before landing, if the dataset keeps duplicates.
+    pub(super) fn left_at_landing(&self) -> Option<Warning> {
+        if self.spec.config.dedup != DedupMode::None {
+            return None;
+        }
+        let sources = self
+            .input
+            .sources
+            .iter()
+            .filter(|source| source.left_out > 0);
+        let sources = sources.map(|source| (source.reference.name.to_string(), source.left_out));
+        warnings::left_at_landing(&sources.collect::<Vec<_>>())
+    }
+
+    /// Warns of many rows dropped as duplicates. `copied` has hash and origin of all rows,
+    /// duplicates included.
+    pub(super) async fn many_duplicates(
+        &self,
+        staged: &Staged,
+        duplicates: u64,
+        copied: Option<DataFrame>,
+    ) -> Result<Option<Warning>, Error> {
+        if !self.drops_copies() || !warnings::are_many(duplicates, self.input.rows) {
+            return Ok(None);
+        }
+        let sample = match (staged.repeated(), copied) {
+            (Some(Repeated { rows, first }), _) => {
+                let first = Origin::from_packed(first);
+                Some(self.copied_sample(rows, first, staged).await?)
+            }
+            // The engine has to count the rows of each content again.
+            (None, Some(copied)) => {
+                let copies = Box::pin(duplicate_samples::samples(copied)).await?;
+                match copies.samples.first() {
+                    Some(most) => Some(self.copied_sample(most.rows, most.first, staged).await?),
+                    None => None,
+                }
+            }
+            (None, None) => None,
+        };
+        Ok(warnings::duplicates_dropped(
+            duplicates,
+            self.input.rows,
+            sample.as_deref(),
+        ))
+    }
+
+    /// Counts images that have copies with another target, among `rows` and among those that were staged, and warns of them: one
+    /// target of each is kept.
+    pub(super) async fn labels_differ(
+        &self,
+        rows: Option<DataFrame>,
+        staged: &Staged,
+    ) -> Result<Option<(ConflictCounts, Warning)>, Error> {
+        let Some(target) = &self.spec.target else {
+            return Ok(None);
+        };
+        let mut found = staged.conflicts.clone();
+        if let Some(rows) = rows {
+            found.merge(conflicts::count(rows, &target.column).await?);
+        }
+        let sample = found.sample.map_or_else(String::new, |sample| {
+            let [one, other] = sample.targets;
+            let first = place(&self.input.names, Origin::from_packed(sample.first));
+            format!(", such as `{one}` and `{other}` of {first}")
+        });
+        let warning = warnings::labels_differ(found.counts, &target.column, &sample);
+        Ok(warning.map(|warning| (found.counts, warning)))
+    }
+
+    /// Returns whether rows are dropped for their content alone. For a source with a key the latest
+    /// version replaces older rows, which the configuration asks for.
+    pub(super) fn drops_copies(&self) -> bool {
+        let has_key = |table: &Landed| !table.newest().0.is_empty();
+        self.spec.config.dedup == DedupMode::Exact
+            && self.spec.config.dedup_ignore.is_empty()
+            && !self.tables().iter().any(has_key)
+    }
+
+    /// Describes the most frequent row, which occurs `rows` times, first at `first`.
+    async fn copied_sample(
+        &self,
+        rows: u64,
+        first: Origin,
+        staged: &Staged,
+    ) -> Result<String, Error> {
+        let inputs = self.spec.landed_inputs().map(|column| column.name.as_str());
+        let target = self
+            .spec
+            .apart_targets()
+            .map(|target| target.column.as_str());
+        let names: Vec<&str> = inputs.chain(target).take(SHOWN_CELLS).collect();
+        let cells = match staged.repeated() {
+            Some(_) => staged.repeated_cells(&names).await?,
+            None => self.cells_of(&names, staged, first).await?,
+        };
+        let cells = cells.into_iter().flat_map(|cells| names.iter().zip(cells));
+        let cells: Vec<String> = cells
+            .map(|(name, value)| {
+                let value = value.unwrap_or_else(|| "missing".to_owned());
+                let value: String = value.chars().take(SHOWN_CELLS * 4).collect();
+                format!("{} = {}", shown(name), shown(&value))
+            })
+            .collect();
+        let at = match self.input.query {
+            Some(_) => "the row".to_owned(),
+            None => place(&self.input.names, first),
+        };
+        let cells = match cells.is_empty() {
+            true => String::new(),
+            false => format!(" ({})", cells.join(", ")),
+        };
+        Ok(format!("{at}{cells}, which occurs {rows} times"))
+    }
+
+    /// Cells of the columns `names` in the row of `origin`, if the dataset keeps it: `None` for a missing cell.
+    async fn cells_of(
+        &self,
+        names: &[&str],
+        staged: &Staged,
+        origin: Origin,
+    ) -> Result<Option<Vec<Option<String>>>, Error> {
+        if names.is_empty() {
+            return Ok(None);
+        }
+        for split in Split::ALL {
+            let rows = staged.frame(split)?;
+            let rows = rows
+                .filter(ident(system_columns::ORIGIN).eq(lit(origin.packed())))?
+                .select(names.iter().map(|name| ident(*name)).collect::<Vec<_>>())?;
+            for batch in Box::pin(rows.limit(0, Some(1))?.collect()).await? {
+                if batch.num_rows() == 0 {
+                    continue;
+                }
+                let cells = batch.columns().iter().map(|column| {
+                    let text = column.is_valid(0).then(|| array_value_to_string(column, 0));
+                    text.transpose()
+                });
+                return Ok(Some(cells.collect::<Result<_, _>>()?));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Counts the rows that became unknown, if a category has more values than are known.
+    async fn cut_categories(
+        &self,
+        staged: &Staged,
+        category: &FittedCategories,
+    ) -> Result<Option<CutCategories>, Error> {
+        let steps = self.spec.steps.iter();
+        let mut steps = steps.filter(|step| step.columns.contains(&category.name));
+        let most = steps.find_map(|step| match &step.step {
+            Step::Categories(categories) => categories.max_values(),
+            _ => None,
+        });
+        let is_full = most.is_some_and(|most| category.values.len() >= most as usize);
+        if !is_full || category.rejects_unknown {
+            return Ok(None);
+        }
+        let mut unknown = [(0, 0); 3];
+        let mut distinct = 0;
+        for (split, unknown) in Split::ALL.into_iter().zip(&mut unknown) {
+            let rows = Rows::new(staged.frame(split)?, staged.rows(split));
+            let [others, values] =
+                categories::others(&rows, &category.name, &category.values).await?;
+            if split == Split::Train {
+                distinct = values;
+            }
+            *unknown = (others, rows.count());
+        }
+        let known = category.values.len();
+        let cut = CutCategories {
+            column: category.name.clone(),
+            known,
+            distinct,
+            unknown,
+        };
+        Ok((distinct > known as u64).then_some(cut))
+    }
+
+    /// Finds integer features that differ in all training rows.
+    async fn identifiers(
+        &self,
+        staged: &Staged,
+        artefact: &TransformArtefact,
+    ) -> Result<Option<Warning>, Error> {
+        let rows = staged.rows(Split::Train);
+        if rows < FEW_ROWS {
+            return Ok(None);
+        }
+        let is_integer = |name: &str| {
+            let mut columns = self.input.columns.iter();
+            columns.any(|column| column.name == name && column.r#type == ColumnType::Int64)
+        };
+        let inputs = self.spec.inputs.iter().filter(|input| {
+            let is_fitted = artefact.inputs.contains(&input.column);
+            input.by_default
+                && is_fitted
+                && input.column.kind == InputKind::Numeric
+                && is_integer(&input.column.name)
+        });
+        let names: Vec<&str> = inputs.map(|input| input.column.name.as_str()).collect();
+        if names.is_empty() {
+            return Ok(None);
+        }
+        // Nearly all columns have two equal cells among the first rows.
+        let cells: Vec<Expr> = names.iter().map(|name| ident(*name)).collect();
+        let first = staged.frame(Split::Train)?.select(cells)?;
+        let first = Box::pin(first.limit(0, Some(FIRST_ROWS))?.collect()).await?;
+        let mut unique = Vec::new();
+        for (at, name) in names.into_iter().enumerate() {
+            let mut seen = HashSet::new();
+            let all_differ = first.iter().all(|batch| {
+                let cells = batch.column(at).as_primitive::<Float64Type>();
+                let mut cells = cells.iter();
+                cells.all(|cell| cell.is_some_and(|cell| seen.insert(cell.to_bits())))
+            });
+            if all_differ {
+                let column = staged.frame(Split::Train)?.select(vec![ident(name)])?;
+                let values = column.aggregate(vec![ident(name)], vec![])?;
+                if Box::pin(values.count()).await? as u64 == rows {
+                    unique.push(name);
+                }
+            }
+        }
+        Ok(warnings::look_like_identifiers(&unique, rows))
+    }
+
+    /// Warns of features whose integers a 32-bit float rounds, as far as no step scales them.
+    async fn rounded_integers(
+        &self,
+        staged: &Staged,
+        artefact: &TransformArtefact,
+    ) -> Result<Option<Warning>, Error> {
+        let is_as_landed = |name: &str| {
+            artefact.steps.iter().all(|step| match step {
+                FittedStep::Impute { .. } | FittedStep::Winsorize { .. } => true,
+                other => steps::column(other, name).is_none(),
+            })
+        };
+        let inputs = artefact.inputs.iter();
+        let inputs = inputs.filter(|input| input.kind == InputKind::Numeric);
+        let names: Vec<&str> = inputs
+            .map(|input| input.name.as_str())
+            .filter(|name| is_as_landed(name))
+            .collect();
+        if names.is_empty() {
+            return Ok(None);
+        }
+        let cells: Vec<Expr> = names.iter().map(|name| ident(*name)).collect();
+        let first = staged.frame(Split::Train)?.select(cells)?;
+        let first = Box::pin(first.limit(0, Some(FIRST_ROWS))?.collect()).await?;
+        let counted = names.into_iter().enumerate().map(|(at, name)| {
+            let mut counted = RoundedIntegers::default();
+            for batch in &first {
+                let cells = batch.column(at).as_primitive::<Float64Type>();
+                cells.iter().flatten().for_each(|cell| counted.add(cell));
+            }
+            (name, counted)
+        });
+        let counted: Vec<_> = counted.collect();
+        Ok(warnings::precision::integers_rounded(&counted))
+    }
+
+    /// Returns the warnings that depend on the written rows.
+    pub(super) fn written_warnings(
+        &self,
+        rejected: &BTreeMap<String, u64>,
+        rows: u64,
+        infinite: &SplitCells,
+    ) -> Vec<Warning> {
+        let target = self.spec.target.as_ref();
+        let classes = target.and_then(|target| {
+            warnings::unknown_classes(rejected, &target.column, target.task, rows)
+        });
+        let unlisted = target.and_then(|target| {
+            warnings::unlisted_classes(rejected, &target.column, &target.classes, rows)
+        });
+        classes
+            .into_iter()
+            .chain(unlisted)
+            .chain(warnings::infinite_capped(infinite))
+            .collect()
+    }
+
+    /// Warns of unknown categories in validation and test. Columns that another warning in `found` explains are left out.
+    pub(super) fn unknown_categories(
+        &self,
+        mut unknown: SplitCells,
+        rows: [u64; 3],
+        found: &[Warning],
+    ) -> Option<Warning> {
+        let explained = found.iter().filter(|warning| {
+            [warnings::CATEGORIES_CUT, warnings::KEY_IS_FEATURE].contains(&warning.code.as_str())
+        });
+        for warning in explained {
+            if let Some(column) = warning.message.split('`').nth(1) {
+                unknown.retain(|name, _| shown(name) != column);
+            }
+        }
+        warnings::unknown_categories(&unknown, rows, &[Split::Validation, Split::Test])
+    }
+
+    /// Warns of a category that is the only column of the split's key, where there is a split beside the training split.
+    fn key_is_feature(&self, staged: &Staged, artefact: &TransformArtefact) -> Option<Warning> {
+        let [key] = &self.spec.config.split.key[..] else {
+            return None;
+        };
+        let has_other = staged.total() > staged.rows(Split::Train);
+        let mut inputs = artefact.inputs.iter();
+        let is_category =
+            inputs.any(|input| input.name == *key && input.kind == InputKind::Categorical);
+        let config = &self.spec.config;
+        // It is no feature unless one of these lists it.
+        let listed = if config.features.contains(key) {
+            "dataset.features"
+        } else if config.categorical.contains(key) {
+            "dataset.categorical"
+        } else {
+            "dataset.step"
+        };
+        (has_other && is_category).then(|| warnings::key_is_feature(key, listed))
+    }
+
+    /// Warns of NaN cells in `sources`. Another machine may have read them, which does not note them here.
+    pub(super) async fn nan_cells(
+        &self,
+        session: &SessionContext,
+        sources: &[Landed],
+        nan: &NanSeen,
+    ) -> Result<Option<Warning>, Error> {
+        match nan.get() || !self.context.engine.is_local() {
+            true => check_nans(session, sources, &self.spec).await,
+            false => Ok(None),
+        }
+    }
+}
+
+/// Describes the landing position of a row.
+fn place(names: &[TableName], origin: Origin) -> String {
+    let source = usize::try_from(origin.source())
+        .ok()
+        .and_then(|i| names.get(i));
+    let source = source.map_or_else(|| "?".to_owned(), TableName::to_string);
+    format!(
+        "row {} of batch {} of `{source}`, from 0",
+        origin.row(),
+        origin.sequence().get()
+    )
+}

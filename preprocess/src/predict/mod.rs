@@ -1,0 +1,5 @@
+//! Inference input and predictions.
+
+pub(crate) mod image_preparer;
+pub(crate) mod reader;
+pub(crate) mod writer;

@@ -1,0 +1,208 @@
+//! A batch of new rows in the making.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use arrow::{
+    array::{Array as _, RecordBatch, RecordBatchOptions},
+    datatypes::{Field, Schema, SchemaRef},
+};
+use feedline_schemas::transform::{InputColumn, TransformArtefact};
+
+use super::{
+    cell::Input,
+    fault::Fault,
+    held::{Conflict, LandedAs},
+    names::Named,
+    new_rows::NewRows,
+    raw_cell::Raw,
+    reading::RowsReading,
+    written::Written,
+};
+use crate::{
+    Error,
+    operators::{coerce::Missing, missing_filter::Sparse},
+    schema::{
+        landed_columns::{listed, nearest},
+        reject_reason,
+    },
+};
+
+/// A batch in the making.
+pub(super) struct Assembly {
+    schema: SchemaRef,
+    pub(super) inputs: Vec<Input>,
+    /// True for inputs that any row has had, even without a value.
+    pub(super) met: Vec<bool>,
+    keep: Vec<String>,
+    /// Format of the cells of each passthrough column.
+    keep_formats: Vec<Written>,
+    kept: Vec<Vec<Option<String>>>,
+    sparse: Option<Sparse>,
+    bad: BTreeMap<usize, Fault>,
+    pub(super) rows: usize,
+    pub(super) bytes: usize,
+    /// Rows before this batch.
+    before: u64,
+    /// True if an object without any of the inputs came before any that has some.
+    pub(super) is_foreign: bool,
+}
+
+/// Formats of the passthrough columns.
+fn keep_formats(reading: &RowsReading) -> Vec<Written> {
+    let landed = |name: &String| reading.landed.get(name).copied();
+    let columns = reading.keep.iter();
+    columns
+        .map(|name| Written::of(landed(name), reading))
+        .collect()
+}
+
+impl Assembly {
+    pub(super) fn new(reading: &RowsReading, artefact: &TransformArtefact) -> Self {
+        let input = |column: &InputColumn| {
+            let known = reading.landed.get(&column.name).copied();
+            let landed = LandedAs::of(known, &reading.contracts, column, artefact);
+            let conflict = Conflict::of(&reading.contracts, &column.name);
+            let missing = Missing::new(&artefact.null_values, &artefact.missing_values);
+            Input::new(column, (landed, conflict), missing, artefact.signs)
+                .written(Written::of(known, reading))
+        };
+        let mut inputs: Vec<Input> = artefact.inputs.iter().map(input).collect();
+        let field = |input: &mut Input| {
+            let empty = input.take();
+            Field::new(&input.name, empty.data_type().clone(), true)
+        };
+        let fields: Vec<Field> = inputs.iter_mut().map(field).collect();
+        Self {
+            schema: Arc::new(Schema::new(fields)),
+            met: vec![false; inputs.len()],
+            inputs,
+            kept: vec![Vec::new(); reading.keep.len()],
+            keep: reading.keep.clone(),
+            keep_formats: keep_formats(reading),
+            sparse: reading.max_missing_fraction.map(Sparse::new),
+            bad: BTreeMap::new(),
+            rows: 0,
+            bytes: 0,
+            before: 0,
+            is_foreign: false,
+        }
+    }
+
+    /// Names of the inputs, then of what is carried along.
+    pub(super) fn wanted(&self) -> Vec<String> {
+        let inputs = self.inputs.iter().map(|input| &input.name);
+        inputs.chain(&self.keep).cloned().collect()
+    }
+
+    /// All wanted columns are among those of the file.
+    pub(super) fn check(&self, names: &Named, file: &str) -> Result<(), Error> {
+        let wanted = self.wanted();
+        let lacking = wanted.iter().zip(names.places());
+        let lacking = lacking.filter(|(_, place)| place.is_none());
+        let lacking: Vec<&str> = lacking.map(|(name, _)| name.as_str()).collect();
+        let Some(first) = lacking.first() else {
+            return Ok(());
+        };
+        let nearest = nearest(first, names.names().iter().map(String::as_str));
+        Err(Error::input(
+            format!("`{file}`"),
+            format!(
+                "it lacks {} of the {} columns that are asked for: {}{nearest}",
+                lacking.len(),
+                wanted.len(),
+                listed(&lacking, "`")
+            ),
+            "give all columns of the training data, with an empty cell where a value is missing",
+        ))
+    }
+
+    pub(super) fn check_first(&self, file: &str) -> Result<(), Error> {
+        if !self.is_foreign {
+            return Ok(());
+        }
+        let names: Vec<&str> = self
+            .inputs
+            .iter()
+            .map(|input| input.name.as_str())
+            .collect();
+        Err(Error::input(
+            format!("`{file}`"),
+            format!(
+                "its first object has none of the columns that the transform was fitted on: {}",
+                listed(&names, "`")
+            ),
+            "check that it is the file for this dataset",
+        ))
+    }
+
+    /// Warns once per column of cells that could not be read and count as missing.
+    pub(super) fn tell_unread(&mut self, file: &str) {
+        for input in &mut self.inputs {
+            let Some(unread) = input.unread.take() else {
+                continue;
+            };
+            tracing::warn!(
+                file, column = %input.name, cells = unread.cells, example = %unread.example,
+                "cells of a column could not be read and count as missing, as in the dataset; correct them, or list the \
+                 spellings of a missing value in `dataset.null_values`"
+            );
+        }
+    }
+
+    /// Adds a row with these cells of the wanted columns, found at `place`.
+    pub(super) fn add<'a>(
+        &mut self,
+        cell: impl Fn(usize) -> Raw<'a>,
+        place: impl FnOnce() -> String,
+    ) {
+        let (mut fault, mut lacking) = (None, 0);
+        for (i, input) in self.inputs.iter_mut().enumerate() {
+            let found = input.push(&cell(i));
+            lacking += usize::from(input.lacks);
+            fault = fault.or(found);
+        }
+        let all = self.inputs.len();
+        let is_too_many = |sparse: &Sparse| sparse.is_too_many(lacking, all);
+        if fault.is_none() && self.sparse.as_ref().is_some_and(is_too_many) {
+            let detail = format!("{lacking} of {all} features are missing");
+            fault = Some(Fault::new(reject_reason::TOO_MANY_MISSING, detail));
+        }
+        for (i, (kept, format)) in self.kept.iter_mut().zip(&self.keep_formats).enumerate() {
+            kept.push(format.carried(&cell(all + i)));
+        }
+        if let Some(fault) = fault {
+            self.bad.insert(self.rows, fault.at(&place()));
+        }
+        self.rows += 1;
+    }
+
+    /// Adds a row that cannot be read at all.
+    pub(super) fn add_bad(&mut self, fault: Fault) {
+        self.bad.insert(self.rows, fault);
+        for input in &mut self.inputs {
+            input.push(&Raw::Null);
+        }
+        self.kept.iter_mut().for_each(|kept| kept.push(None));
+        self.rows += 1;
+    }
+
+    pub(super) fn take(&mut self) -> Result<Option<NewRows>, Error> {
+        if self.rows == 0 {
+            return Ok(None);
+        }
+        let columns = self.inputs.iter_mut().map(Input::take).collect();
+        // There may be none of them.
+        let options = RecordBatchOptions::new().with_row_count(Some(self.rows));
+        let schema = Arc::clone(&self.schema);
+        let inputs = RecordBatch::try_new_with_options(schema, columns, &options)?;
+        let first = self.before;
+        self.before += self.rows as u64;
+        (self.rows, self.bytes) = (0, 0);
+        Ok(Some(NewRows {
+            first,
+            inputs,
+            bad: std::mem::take(&mut self.bad),
+            kept: self.kept.iter_mut().map(std::mem::take).collect(),
+        }))
+    }
+}

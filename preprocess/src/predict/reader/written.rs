@@ -1,0 +1,223 @@
+//! Cells as they would have landed: numbers with the source's decimal and thousands separators,
+//! spellings of missing values, timestamps.
+
+use feedline_schemas::{csv_cell::CellFormat, number, record::ColumnType};
+
+use super::{held::LandedAs, raw_cell::Raw, reading::RowsReading};
+use crate::operators::{canonical_text, time_series::Instant};
+
+/// Name of RFC 3339 among the timestamp formats.
+const RFC3339: &str = "rfc3339";
+
+/// Format of the cells of a column.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Written {
+    format: CellFormat,
+    /// Formats of a timestamp column, tried in order.
+    dates: Option<Vec<Instant>>,
+    /// True if cells of CSV are also read as ISO 8601, as they are where none of the formats has
+    /// year, day and month in this order.
+    reads_iso_cells: bool,
+}
+
+/// Result of reading a cell for its column.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Read {
+    /// The cell unchanged.
+    AsItIs,
+    /// This value instead.
+    By(Raw<'static>),
+    /// A number, in this spelling.
+    Number(String),
+    /// A value that the column cannot hold.
+    Conflict,
+}
+
+impl Written {
+    /// Makes the format in which the column of the fitted transform landed.
+    pub(super) fn of(column: Option<ColumnType>, reading: &RowsReading) -> Self {
+        let formats = reading
+            .contracts
+            .iter()
+            .flat_map(|contract| &contract.dates);
+        let instant = |format: &String| match format.as_str() {
+            RFC3339 => Instant::iso(),
+            _ => Instant::by(format),
+        };
+        let reads_iso_cells = !formats.clone().any(|format| format.contains("%Y-%d"));
+        let mut dates: Vec<Instant> = formats.map(instant).collect();
+        if dates.is_empty() {
+            dates.push(Instant::iso());
+        }
+        Self {
+            format: CellFormat::new(&reading.csv),
+            dates: (column == Some(ColumnType::Timestamp)).then_some(dates),
+            reads_iso_cells,
+        }
+    }
+
+    /// Returns the noun for the column's type, if that differs from the type it is read as.
+    pub(super) fn noun(&self) -> Option<&'static str> {
+        self.dates.as_ref().map(|_| "timestamp")
+    }
+
+    /// The cell as the text of a passthrough column; `None` without a value. A timestamp is that which
+    /// would have landed, in any format of the file; a cell that is none stays as it is.
+    pub(super) fn carried(&self, raw: &Raw<'_>) -> Option<String> {
+        if self.dates.is_none() {
+            return raw.carried();
+        }
+        match self.read(LandedAs::Text, raw) {
+            Read::By(landed) => landed.carried(),
+            _ => raw.carried(),
+        }
+    }
+
+    /// Converts the cell as landing would for a column of this type.
+    pub(super) fn read(&self, landed: LandedAs, raw: &Raw<'_>) -> Read {
+        if let Raw::Time(text) = raw {
+            // It lands as a timestamp, whatever formats texts have.
+            let instant = self.dates.as_ref().map(|_| Instant::iso().of_text(text));
+            return match instant {
+                Some(Some(micros)) => Read::By(timestamp(micros)),
+                Some(None) => Read::Conflict,
+                None => Read::By(Raw::Text((*text).to_owned().into())),
+            };
+        }
+        if let Some(dates) = &self.dates {
+            let text = match raw {
+                Raw::Cell(text) if self.format.is_missing(text.trim()) => {
+                    return Read::By(Raw::Null);
+                }
+                Raw::Cell(text) => text.trim(),
+                Raw::Text(text) => text,
+                Raw::Null => return Read::AsItIs,
+                _ => return Read::Conflict,
+            };
+            let is_iso = self.reads_iso_cells && matches!(raw, Raw::Cell(_));
+            let iso = is_iso.then(Instant::iso);
+            let mut instants = dates.iter().chain(&iso);
+            let found = instants.find_map(|instant| instant.of_text(text));
+            return match found {
+                Some(micros) => Read::By(timestamp(micros)),
+                None => Read::Conflict,
+            };
+        }
+        let Raw::Cell(text) = raw else {
+            return Read::AsItIs;
+        };
+        let is_number = matches!(
+            landed,
+            LandedAs::Integer { .. } | LandedAs::Float | LandedAs::Decimal
+        );
+        if !is_number && landed != LandedAs::Bool {
+            return Read::AsItIs;
+        }
+        if self.format.is_missing(text.trim()) {
+            return Read::By(Raw::Null);
+        }
+        match self.format.number(text) {
+            _ if !is_number => Read::AsItIs,
+            Some(number) if *number == **text => Read::AsItIs,
+            Some(number) => Read::Number(number.into_owned()),
+            None if number::is_number(text.trim()) => Read::Conflict,
+            None => Read::AsItIs,
+        }
+    }
+}
+
+/// A timestamp as its column has it.
+fn timestamp(micros: i64) -> Raw<'static> {
+    let mut text = Vec::new();
+    canonical_text::write_instant(micros, &mut text);
+    Raw::Text(String::from_utf8_lossy(&text).into_owned().into())
+}
+
+#[cfg(test)]
+mod tests {
+    use feedline_schemas::config::CsvConfig;
+
+    use super::*;
+
+    fn check(written: &Written, landed: LandedAs, cell: &str, expected: &Read) {
+        assert_eq!(written.read(landed, &Raw::Cell(cell)), *expected, "{cell}");
+    }
+
+    #[test]
+    fn cells_of_new_rows_are_read_as_they_would_have_landed() {
+        let text = |text: &str| Read::By(Raw::Text(text.to_owned().into()));
+        let usual = Written::default();
+        check(&usual, LandedAs::Float, " NA ", &Read::By(Raw::Null));
+        check(&usual, LandedAs::Bool, "?", &Read::By(Raw::Null));
+        check(&usual, LandedAs::Text, "NA", &Read::AsItIs);
+        check(&usual, LandedAs::Float, "1.5", &Read::AsItIs);
+        check(&usual, LandedAs::Float, ".5", &Read::Number("0.5".into()));
+        check(&usual, LandedAs::Float, "cheap", &Read::AsItIs);
+        let continental = Written {
+            format: CellFormat::new(&CsvConfig {
+                decimal_separator: Some(','),
+                ..CsvConfig::default()
+            }),
+            dates: None,
+            reads_iso_cells: false,
+        };
+        check(
+            &continental,
+            LandedAs::Float,
+            "1000,14",
+            &Read::Number("1000.14".into()),
+        );
+        check(&continental, LandedAs::Float, "1.5", &Read::Conflict);
+        let dates = Written {
+            dates: Some(vec![Instant::iso()]),
+            ..Written::default()
+        };
+        check(
+            &dates,
+            LandedAs::Text,
+            "2024-01-31",
+            &text("2024-01-31T00:00:00Z"),
+        );
+        check(&dates, LandedAs::Text, "-", &Read::By(Raw::Null));
+        check(&dates, LandedAs::Text, "soon", &Read::Conflict);
+    }
+
+    #[test]
+    fn cells_are_dates_of_iso_beside_declared_formats() {
+        let column = |formats: &[&str]| {
+            let reading = RowsReading {
+                format: Default::default(),
+                csv: Default::default(),
+                records: String::new(),
+                archive: Default::default(),
+                landed: Default::default(),
+                contracts: vec![feedline_schemas::config::ContractConfig {
+                    dates: formats.iter().map(|format| (*format).to_owned()).collect(),
+                    ..Default::default()
+                }],
+                names_as_written: false,
+                keep: Vec::new(),
+                max_missing_fraction: None,
+                batch_rows: 1,
+            };
+            Written::of(Some(ColumnType::Timestamp), &reading)
+        };
+        let day = Read::By(Raw::Text("2024-12-31T00:00:00Z".to_owned().into()));
+        let german = column(&["%d.%m.%Y"]);
+        check(&german, LandedAs::Text, "31.12.2024", &day);
+        check(&german, LandedAs::Text, "2024-12-31", &day);
+        // A text of JSON is read by the declared formats only.
+        let text = german.read(LandedAs::Text, &Raw::Text("2024-12-31".into()));
+        assert_eq!(text, Read::Conflict);
+        // A time of Parquet has no format.
+        let time = german.read(LandedAs::Text, &Raw::Time("2024-12-31T00:00:00"));
+        assert_eq!(time, day);
+        let as_text = Read::By(Raw::Text("2024-12-31".to_owned().into()));
+        let other = Written::default().read(LandedAs::Text, &Raw::Time("2024-12-31"));
+        assert_eq!(other, as_text);
+        // Year, day, month: a cell must not be read in two ways.
+        let other = column(&["%Y-%d-%m"]);
+        check(&other, LandedAs::Text, "2024-31-12", &day);
+        check(&other, LandedAs::Text, "2024-12-31", &Read::Conflict);
+    }
+}

@@ -1,0 +1,445 @@
+//! Summary of shards of numbers: keys that they contain, and moments of each feature over the
+//! training rows.
+//!
+//! A shard is read completely, checked against its hash, and digested into a file beside it of 8
+//! bytes a row, which is read in its place the next time. Memory: a few shards, and 16 bytes for
+//! each matching key.
+
+mod digest;
+
+use std::{
+    fmt,
+    hash::{Hash, Hasher},
+    io::Cursor,
+    sync::Arc,
+};
+
+use arrow::{
+    array::{Array, ArrayRef, AsArray, BooleanArray},
+    datatypes::{DataType, Float32Type, SchemaRef, UInt64Type},
+    error::ArrowError,
+    ipc::reader::FileReader,
+};
+use bytes::Bytes;
+use datafusion::{
+    error::{DataFusionError, Result as EngineResult},
+    logical_expr::ident,
+    prelude::DataFrame,
+};
+use feedline_schemas::{
+    ids::Hash128,
+    manifest::{Shard, Split, SplitShards},
+    report::FeatureShift,
+};
+use feedline_storage::Store;
+use futures::{StreamExt, TryStreamExt, stream};
+
+use self::digest::{Digest, Moments};
+use crate::{
+    Error,
+    engine::scalar_function::RowFunction,
+    operators::{dedup::content_hash::key_of, split::code},
+    schema::system_columns,
+};
+
+/// Shards read at the same time.
+const READS: usize = 4;
+
+/// Greatest number of shifts in a report.
+const SHIFTS: usize = 10;
+
+/// Shift of means in standard deviations that is worth a report (J. Cohen, "Statistical Power
+/// Analysis", 2nd ed. 1988, calls a difference of 0.2 small and one of 0.5 medium).
+const SHIFT: f64 = 0.25;
+
+/// Unless they may be so by chance: so many standard errors.
+const ERRORS: f64 = 4.0;
+
+/// Most deviations: a feature that was the same in all rows has none to count in.
+const MOST: f64 = 1000.0;
+
+/// Keys and moments of shards.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Seen {
+    /// The keys that were asked for and are there, each with its splits, ascending.
+    pub(crate) keys: Vec<(u64, u8)>,
+    /// Of each feature of the training rows that were measured, then of the targets that are numbers.
+    moments: Vec<Moments>,
+    /// Of the numeric targets of all training rows, as stored.
+    targets: Vec<Moments>,
+}
+
+impl Seen {
+    fn merge(&mut self, other: Self) {
+        self.keys.extend(other.keys);
+        merge_all(&mut self.targets, other.targets);
+        merge_all(&mut self.moments, other.moments);
+    }
+
+    /// The keys without their splits.
+    pub(crate) fn known(&self) -> Arc<[u64]> {
+        let mut keys: Vec<u64> = self.keys.iter().map(|(key, _)| *key).collect();
+        keys.dedup();
+        keys.into()
+    }
+
+    /// Rows of the training split with the numeric target at this place, and its mean as stored; `None` without any.
+    pub(crate) fn target(&self, other: &Self, place: usize) -> Option<(f64, f64)> {
+        let mut all = self.targets.get(place).copied().unwrap_or_default();
+        all.merge(other.targets.get(place).copied().unwrap_or_default());
+        (all.count > 0.0).then(|| (all.count, all.mean()))
+    }
+
+    /// Keys that are in one split here and in another in `other`.
+    pub(crate) fn leaks(&self, other: &Self) -> Vec<u64> {
+        let mut both: Vec<(u64, u8)> = [&self.keys[..], &other.keys].concat();
+        both.sort_unstable();
+        let same = both.chunk_by(|a, b| a.0 == b.0);
+        let leaks = same.filter(|splits| splits[0].1 != splits[splits.len() - 1].1);
+        leaks.map(|splits| splits[0].0).collect()
+    }
+}
+
+/// Adds the sums of features or targets, place by place.
+fn merge_all(all: &mut Vec<Moments>, other: Vec<Moments>) {
+    all.resize(all.len().max(other.len()), Moments::default());
+    for (all, some) in all.iter_mut().zip(other) {
+        all.merge(some);
+    }
+}
+
+/// Differences between the features `names` of appended training rows and those `before`, the
+/// greatest first.
+pub(crate) fn shifts(names: &[String], before: &Seen, added: &Seen) -> Vec<FeatureShift> {
+    let moments = before.moments.iter().zip(&added.moments);
+    let shifts = names.iter().zip(moments).filter_map(|(name, (a, b))| {
+        let [a, b] = [*a, *b].map(|moments| Measured {
+            rows: moments.count,
+            mean: moments.mean(),
+            variance: moments.variance(),
+        });
+        shift_of(name, a, b)
+    });
+    strongest(shifts.collect())
+}
+
+/// Moments of a feature over some rows.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Measured {
+    pub(crate) rows: f64,
+    pub(crate) mean: f64,
+    pub(crate) variance: f64,
+}
+
+/// Returns how feature `name` differs between the rows `a` and the rows `b`, if by more than chance
+/// and rounding.
+pub(crate) fn shift_of(name: &str, a: Measured, b: Measured) -> Option<FeatureShift> {
+    if a.rows <= 0.0 || b.rows <= 0.0 {
+        return None;
+    }
+    let difference = b.mean - a.mean;
+    let deviation = f64::midpoint(a.variance, b.variance).sqrt();
+    // Cells are rounded to 32 bits.
+    let is_rounding = difference.abs() <= f64::from(f32::EPSILON) * a.mean.abs();
+    let deviations = match is_rounding {
+        true => 0.0,
+        false => (difference / deviation).clamp(-MOST, MOST),
+    };
+    let chance = ERRORS * (1.0 / a.rows + 1.0 / b.rows).sqrt();
+    (deviations.abs() > SHIFT.max(chance)).then(|| FeatureShift {
+        feature: name.to_owned(),
+        before: a.mean,
+        after: b.mean,
+        deviations,
+    })
+}
+
+/// Returns the largest shifts, in descending order.
+pub(crate) fn strongest(mut shifts: Vec<FeatureShift>) -> Vec<FeatureShift> {
+    shifts.sort_by(|a, b| b.deviations.abs().total_cmp(&a.deviations.abs()));
+    shifts.truncate(SHIFTS);
+    shifts
+}
+
+/// The keys of rows, ascending, each once. Takes 8 bytes of memory a row.
+pub(crate) async fn keys_of(rows: DataFrame) -> Result<Arc<[u64]>, Error> {
+    let hashes = rows.select(vec![ident(system_columns::HASH)])?;
+    let mut batches = Box::pin(hashes.execute_stream()).await?;
+    let mut keys = Vec::new();
+    while let Some(batch) = batches.try_next().await? {
+        let hashes = batch.column(0).as_fixed_size_binary();
+        keys.extend((0..hashes.len()).map(|row| key_of(hashes.value(row))));
+    }
+    keys.sort_unstable();
+    keys.dedup();
+    Ok(keys.into())
+}
+
+/// Searches the shards of all `splits` for the `wanted` keys, which ascend, and measures the
+/// features of the first `measured` shards of the training split. `schema` is that of the shards of
+/// a split; `progress` gets the rows of each shard.
+pub(crate) async fn look(
+    dataset: &Store,
+    splits: &[SplitShards],
+    wanted: &Arc<[u64]>,
+    measured: u64,
+    schema: impl Fn(Split) -> SchemaRef,
+    progress: impl Fn(u64),
+) -> Result<Seen, Error> {
+    let mut all = Seen::default();
+    for split in splits {
+        let schema = schema(split.split);
+        let mut shards = stream::iter((0..).zip(split.shards.clone()))
+            .map(|(place, shard): (u64, Shard)| {
+                let looking = Looking {
+                    split: split.split,
+                    measures: split.split == Split::Train && place < measured,
+                    numbers: numbers(&schema),
+                    schema: Arc::clone(&schema),
+                    wanted: Arc::clone(wanted),
+                    url: dataset.url_of(&shard.path),
+                };
+                looking.at(dataset, shard)
+            })
+            .buffered(READS);
+        while let Some((rows, seen)) = shards.try_next().await? {
+            all.merge(seen);
+            progress(rows);
+        }
+    }
+    all.keys.sort_unstable();
+    all.keys.dedup();
+    Ok(all)
+}
+
+/// Request for one shard.
+struct Looking {
+    split: Split,
+    /// True if its features are measured.
+    measures: bool,
+    /// Number of numeric targets; they are behind the features.
+    numbers: usize,
+    schema: SchemaRef,
+    wanted: Arc<[u64]>,
+    url: String,
+}
+
+impl Looking {
+    async fn at(self, dataset: &Store, shard: Shard) -> Result<(u64, Seen), Error> {
+        let (looking, shard) = (Arc::new(self), Arc::new(shard));
+        let path = Digest::path_of(&shard.path);
+        if let Some(file) = dataset.get_opt(&path).await? {
+            let (looking, of) = (Arc::clone(&looking), Arc::clone(&shard));
+            let work = move || {
+                let digest = Digest::decode(&file, &of);
+                Ok(digest.map(|digest| looking.seen(&digest)))
+            };
+            if let Some(seen) = blocking(work).await? {
+                return Ok((shard.rows, seen));
+            }
+        }
+        let (bytes, rows) = (dataset.get(&shard.path).await?, shard.rows);
+        let work = move || {
+            let digest = looking.digest(&bytes, &shard)?;
+            Ok((looking.seen(&digest), digest.encode(&shard)))
+        };
+        let (seen, file) = blocking(work).await?;
+        dataset.put(&path, Bytes::from(file)).await?;
+        Ok((rows, seen))
+    }
+
+    /// Requested part of a digest.
+    fn seen(&self, digest: &Digest) -> Seen {
+        let wanted = digest.keys.iter();
+        let wanted = wanted.filter(|key| self.wanted.binary_search(key).is_ok());
+        let moments = match self.measures {
+            true => digest.moments.clone(),
+            false => Vec::new(),
+        };
+        let features = digest.moments.len().saturating_sub(self.numbers);
+        let targets = digest.moments[features..].to_vec();
+        Seen {
+            keys: wanted.map(|key| (*key, code(self.split))).collect(),
+            moments,
+            targets,
+        }
+    }
+
+    /// Reads a shard.
+    fn digest(&self, bytes: &Bytes, shard: &Shard) -> Result<Digest, Error> {
+        let found = Hash128::of(bytes);
+        if found != shard.hash {
+            return Err(Error::input(
+                format!("`{}`", self.url),
+                format!(
+                    "its content has hash {found}, the manifest says {}",
+                    shard.hash
+                ),
+                "restore it, or rebuild the dataset with `--refit`",
+            ));
+        }
+        let mut digest = Digest::default();
+        let reader = FileReader::try_new(Cursor::new(bytes), Some(self.columns()?))?;
+        for batch in reader {
+            let batch = batch?;
+            let keys = of(batch.column_by_name("key"))?.as_primitive::<UInt64Type>();
+            digest.keys.extend_from_slice(keys.values());
+            if self.split != Split::Train {
+                continue;
+            }
+            let x = of(batch.column_by_name("x"))?.as_fixed_size_list();
+            let width = usize::try_from(x.value_length()).unwrap_or_default();
+            let y = batch.column_by_name("y");
+            let y = y.map(|y| y.as_fixed_size_list_opt().map_or(y, |list| list.values()));
+            let y = y.and_then(|y| y.as_primitive_opt::<Float32Type>());
+            let count = width + self.numbers;
+            digest.moments.resize(count, Moments::default());
+            let cells = x.values().as_primitive::<Float32Type>().values();
+            for row in cells.chunks_exact(width.max(1)) {
+                digest
+                    .moments
+                    .iter_mut()
+                    .zip(row)
+                    .for_each(|(m, x)| m.add(*x));
+            }
+            let targets = &mut digest.moments[width..];
+            if let Some(y) = y.filter(|_| !targets.is_empty()) {
+                for row in y.values().chunks_exact(targets.len()) {
+                    let cells = targets.iter_mut().zip(row);
+                    cells.for_each(|(moments, y)| moments.add(*y));
+                }
+            }
+        }
+        Ok(digest)
+    }
+
+    /// Places of the columns to read.
+    fn columns(&self) -> Result<Vec<usize>, ArrowError> {
+        let is_train = self.split == Split::Train;
+        let wanted = |name: &str| name == "key" || is_train && (name == "x" || name == "y");
+        let fields = self.schema.fields().iter().enumerate();
+        let found = fields.filter(|(_, field)| wanted(field.name()));
+        let found: Vec<usize> = found.map(|(place, _)| place).collect();
+        match found.is_empty() {
+            true => Err(ArrowError::SchemaError("no column `key`".into())),
+            false => Ok(found),
+        }
+    }
+}
+
+/// Numeric targets of shards.
+fn numbers(schema: &SchemaRef) -> usize {
+    let target = schema.field_with_name("y");
+    target.map_or(0, |field| match field.data_type() {
+        DataType::Float32 => 1,
+        DataType::FixedSizeList(_, targets) => usize::try_from(*targets).unwrap_or_default(),
+        _ => 0,
+    })
+}
+
+async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, Error> + Send + 'static,
+) -> Result<T, Error> {
+    let done = tokio::task::spawn_blocking(work).await;
+    done.map_err(|e| Error::Engine(DataFusionError::ExecutionJoin(Box::new(e))))?
+}
+
+fn of(column: Option<&ArrayRef>) -> Result<&ArrayRef, ArrowError> {
+    column.ok_or_else(|| ArrowError::SchemaError("a column of the layout is absent".into()))
+}
+
+/// Returns true for rows with a content hash that is not among some keys, which ascend.
+#[derive(Clone, PartialEq, Eq)]
+pub(crate) struct IsNew(pub(crate) Arc<[u64]>);
+
+impl fmt::Debug for IsNew {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "IsNew({} keys)", self.0.len())
+    }
+}
+
+/// Plans are hashed often, and have one of these.
+impl Hash for IsNew {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.0.len().hash(state);
+    }
+}
+
+impl RowFunction for IsNew {
+    const NAME: &'static str = "feedline_is_new";
+    const RETURNS: DataType = DataType::Boolean;
+
+    fn call(&self, columns: &[ArrayRef], rows: usize) -> EngineResult<ArrayRef> {
+        let hashes = columns[0].as_fixed_size_binary();
+        let is_new = |row: usize| self.0.binary_search(&key_of(hashes.value(row))).is_err();
+        let is_new = (0..rows).map(|row| Some(is_new(row)));
+        Ok(Arc::new(is_new.collect::<BooleanArray>()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn seen(cells: impl IntoIterator<Item = f32>) -> Seen {
+        let mut moments = Moments::default();
+        cells.into_iter().for_each(|cell| moments.add(cell));
+        Seen {
+            moments: vec![moments],
+            ..Seen::default()
+        }
+    }
+
+    /// Deviations in the report.
+    fn told(before: &Seen, added: &Seen) -> Vec<f64> {
+        let shifts = shifts(&["a".to_owned()], before, added);
+        shifts.iter().map(|shift| shift.deviations).collect()
+    }
+
+    /// `rows` cells of mean `mean` and deviation 1.
+    fn around(mean: f32, rows: usize) -> Seen {
+        seen((0..rows).map(|row| mean + if row % 2 == 0 { 1.0 } else { -1.0 }))
+    }
+
+    #[test]
+    fn means_that_lie_apart_are_told_in_deviations() {
+        let before = around(0.0, 10_000);
+        assert_eq!(told(&before, &around(0.5, 1000)), [0.5]);
+        assert_eq!(told(&before, &around(-2.0, 1000)), [-2.0]);
+        assert_eq!(told(&before, &around(0.125, 10_000)), [0.0; 0]);
+    }
+
+    #[test]
+    fn what_few_rows_show_by_chance_is_not_told() {
+        let before = around(0.0, 10_000);
+        assert_eq!(told(&before, &around(0.5, 10)), [0.0; 0]);
+        assert_eq!(told(&before, &seen([])), [0.0; 0]);
+        assert_eq!(told(&seen([]), &before), [0.0; 0]);
+    }
+
+    #[test]
+    fn a_feature_that_was_the_same_in_all_rows_is_told_when_it_changes() {
+        let before = seen([0.0; 1000]);
+        assert_eq!(told(&before, &seen([0.0; 1000])), [0.0; 0]);
+        assert_eq!(told(&before, &seen([3.0; 1000])), [MOST]);
+        // A tenth of the rows has a category that was unknown.
+        let unknown = (0..1000).map(|row| f32::from(u8::from(row % 10 == 0)));
+        let found = told(&before, &seen(unknown));
+        assert!(
+            (found[0] - (0.2_f64 / 0.9).sqrt()).abs() < 1e-12,
+            "{found:?}"
+        );
+    }
+
+    #[test]
+    fn keys_of_other_splits_are_leaks() {
+        let keys = |keys: &[(u64, u8)]| Seen {
+            keys: keys.to_vec(),
+            ..Seen::default()
+        };
+        let before = keys(&[(1, 0), (2, 1), (3, 2), (3, 2)]);
+        assert_eq!(*before.known(), [1, 2, 3]);
+        assert_eq!(before.leaks(&keys(&[(1, 0), (2, 1)])), [0; 0]);
+        assert_eq!(before.leaks(&keys(&[(1, 0), (2, 2), (3, 0)])), [2, 3]);
+    }
+}

@@ -1,0 +1,276 @@
+//! One pass over the plan: good rows go to scratch files by split, bad rows to the rejects.
+//!
+//! Everything after this reads the files of one split. The training split's statistics cannot see another split's
+//! rows, because those are not in the files it reads.
+
+mod exact_dedup;
+mod hash_partitioned;
+mod image_duplicates;
+mod matrix;
+mod ordered_batches;
+pub(crate) mod rejects;
+mod spill;
+mod split_groups;
+mod staged;
+
+use std::{collections::BTreeMap, path::PathBuf, sync::Arc};
+
+use arrow::{
+    array::{Array, AsArray, BooleanArray, RecordBatch},
+    compute::{filter_record_batch, is_null},
+    datatypes::{SchemaRef, UInt8Type, UInt64Type},
+};
+use datafusion::{
+    error::DataFusionError,
+    execution::SendableRecordBatchStream,
+    prelude::{DataFrame, SessionContext},
+};
+use feedline_schemas::{manifest::Split, transform::InputKind};
+use futures::TryStreamExt;
+use tokio::task::JoinSet;
+use xxhash_rust::xxh3::xxh3_64;
+
+use staged::Distinct;
+
+use crate::{
+    Error,
+    engine::scratch::{Scratch, ScratchFile},
+    operators::{
+        dedup::conflicts::LabelConflicts,
+        images::{Converter, Fault},
+        split::code,
+    },
+    pass_progress::Meter,
+    schema::{
+        dataset_spec::DatasetSpec,
+        reject_reason::Reason,
+        system_columns::{self, column},
+    },
+    source::parquet_scan::ScanFile,
+    staging::rejects::{RejectWriter, Rejects},
+};
+
+pub(crate) use exact_dedup::Repeated;
+pub(crate) use hash_partitioned::Direct;
+pub(crate) use matrix::Matrix;
+pub(crate) use ordered_batches::Ordered;
+pub(crate) use spill::{Asked, Pieces};
+pub(crate) use split_groups::Groups;
+pub(crate) use staged::{Staged, order};
+
+/// Runs the plan once.
+pub(crate) async fn stage(
+    session: &SessionContext,
+    frame: DataFrame,
+    spec: &DatasetSpec,
+    scratch: &Scratch,
+    meter: Arc<Meter>,
+) -> Result<(Staged, Rejects), Error> {
+    let kept: Vec<usize> = (0..frame.schema().fields().len())
+        .filter(|i| frame.schema().field(*i).name() != system_columns::REJECT)
+        .collect();
+    let images = spec.images();
+    let mut schema = frame.schema().as_arrow().project(&kept)?;
+    if let Some(images) = images {
+        schema = images.staged(&schema);
+    }
+    let schema: SchemaRef = Arc::new(schema);
+    let counted = spec
+        .inputs
+        .iter()
+        .filter(|i| i.by_default && i.column.kind == InputKind::Categorical);
+    let counted: Vec<String> = counted.map(|i| i.column.name.clone()).collect();
+    let mut tasks = JoinSet::new();
+    let streams = frame.execute_stream_partitioned().await?;
+    for (partition, stream) in streams.into_iter().enumerate() {
+        let path = |name: &str| scratch.path(&format!("{name}-{partition}.parquet"));
+        let mut worker = Worker::new(&schema, &kept, &counted, path, Arc::clone(&meter));
+        worker.converter = images.map(|images| Converter::new(images, &schema));
+        tasks.spawn(worker.run(stream));
+    }
+    let staged = Staged {
+        session: session.clone(),
+        folder: scratch.path(""),
+        schema,
+        splits: Default::default(),
+        pieces: None,
+        repeated: None,
+        distinct: counted
+            .into_iter()
+            .map(|name| (name, Distinct::default()))
+            .collect(),
+        near_images: None,
+        conflicts: LabelConflicts::default(),
+    };
+    let (mut staged, mut rejects, lengths) = gather(tasks, staged).await?;
+    if let Some(images) = images.filter(|images| images.how.hashes) {
+        let (settled, odd) =
+            image_duplicates::settle(staged, spec, images, &lengths, scratch).await?;
+        staged = settled;
+        rejects.merge(odd);
+    }
+    Ok((staged, rejects))
+}
+
+/// Adds the results of all workers to `staged`. Returns it, the rejected rows, and the embeddings by their length.
+async fn gather(
+    mut tasks: JoinSet<Result<Done, Error>>,
+    mut staged: Staged,
+) -> Result<(Staged, Rejects, BTreeMap<usize, u64>), Error> {
+    let mut lengths = BTreeMap::new();
+    let mut rejects = Rejects::default();
+    while let Some(done) = tasks.join_next().await {
+        let done =
+            done.map_err(|e| Error::Engine(DataFusionError::ExecutionJoin(Box::new(e))))??;
+        for (part, (file, rows)) in staged.splits.iter_mut().zip(done.files) {
+            part.files.extend(file);
+            part.rows += rows;
+        }
+        for (all, (_, some)) in staged.distinct.values_mut().zip(done.distinct) {
+            some.0.into_iter().for_each(|hash| all.add(hash));
+        }
+        for (length, count) in done.lengths {
+            *lengths.entry(length).or_default() += count;
+        }
+        rejects.merge(done.rejects);
+    }
+    Ok((staged, rejects, lengths))
+}
+
+/// Stages one partition.
+struct Worker {
+    kept: Vec<usize>,
+    files: [ScratchFile; 3],
+    rows: [u64; 3],
+    rejects: RejectWriter,
+    distinct: BTreeMap<String, Distinct>,
+    meter: Arc<Meter>,
+    /// Decodes images.
+    converter: Option<Converter>,
+}
+
+struct Done {
+    files: [(Option<ScanFile>, u64); 3],
+    rejects: Rejects,
+    distinct: BTreeMap<String, Distinct>,
+    /// Embeddings by their length.
+    lengths: BTreeMap<usize, u64>,
+}
+
+impl Worker {
+    fn new(
+        schema: &SchemaRef,
+        kept: &[usize],
+        counted: &[String],
+        path: impl Fn(&str) -> PathBuf,
+        meter: Arc<Meter>,
+    ) -> Self {
+        Self {
+            kept: kept.to_vec(),
+            files: Split::ALL
+                .map(|split| ScratchFile::new(path(split.as_str()), Arc::clone(schema))),
+            rows: [0; 3],
+            rejects: RejectWriter::new(path("rejects")),
+            distinct: counted
+                .iter()
+                .map(|name| (name.clone(), Distinct::default()))
+                .collect(),
+            meter,
+            converter: None,
+        }
+    }
+
+    async fn run(mut self, mut stream: SendableRecordBatchStream) -> Result<Done, Error> {
+        while let Some(batch) = stream.try_next().await? {
+            let rows = batch.num_rows() as u64;
+            self = if self.converter.is_some() {
+                // Decoding keeps a processor busy for long.
+                let work = move || self.take(&batch).map(|()| self);
+                let joined = tokio::task::spawn_blocking(work).await;
+                joined.map_err(|e| Error::Engine(DataFusionError::ExecutionJoin(Box::new(e))))??
+            } else {
+                self.take(&batch)?;
+                self
+            };
+            self.meter.add(rows);
+        }
+        let rows = self.rows;
+        let mut files = Vec::with_capacity(3);
+        for (file, rows) in self.files.into_iter().zip(rows) {
+            files.push((file.finish()?, rows));
+        }
+        let files = files
+            .try_into()
+            .unwrap_or_else(|_| unreachable!("one file per split"));
+        Ok(Done {
+            files,
+            rejects: self.rejects.finish()?,
+            distinct: self.distinct,
+            lengths: self
+                .converter
+                .map(Converter::into_lengths)
+                .unwrap_or_default(),
+        })
+    }
+
+    fn take(&mut self, batch: &RecordBatch) -> Result<(), Error> {
+        let reasons = column(batch, system_columns::REJECT).as_string::<i32>();
+        let origins = column(batch, system_columns::ORIGIN).as_primitive::<UInt64Type>();
+        let bad = (0..batch.num_rows()).filter(|row| reasons.is_valid(*row));
+        self.rejects.push(
+            bad.map(|row| (origins.value(row), reasons.value(row).to_owned()))
+                .collect(),
+        )?;
+        let good = filter_record_batch(batch, &is_null(reasons)?)?;
+        let rows = good.project(&self.kept)?;
+        let Some(mut converter) = self.converter.take() else {
+            return self.keep(&rows);
+        };
+        let faults = converter.convert(&rows, |rows| self.keep(&rows))?;
+        let origins = column(&rows, system_columns::ORIGIN).as_primitive::<UInt64Type>();
+        let of_column = converter.column();
+        let reject = |(row, reason, value): Fault| {
+            let column = of_column.to_owned();
+            let reason = Reason {
+                reason,
+                column,
+                value,
+            };
+            (origins.value(row), reason.to_json())
+        };
+        self.rejects
+            .push(faults.into_iter().map(reject).collect())?;
+        self.converter = Some(converter);
+        Ok(())
+    }
+
+    /// Writes good rows to the file of their split.
+    fn keep(&mut self, rows: &RecordBatch) -> Result<(), Error> {
+        let codes = column(rows, system_columns::SPLIT).as_primitive::<UInt8Type>();
+        for split in Split::ALL {
+            let at = usize::from(code(split));
+            let mask: BooleanArray = codes
+                .values()
+                .iter()
+                .map(|c| Some(*c == code(split)))
+                .collect();
+            let part = filter_record_batch(rows, &mask)?;
+            if split == Split::Train {
+                self.count_distinct(&part);
+            }
+            self.files[at].write(&part)?;
+            self.rows[at] += part.num_rows() as u64;
+        }
+        Ok(())
+    }
+
+    fn count_distinct(&mut self, rows: &RecordBatch) {
+        for (name, distinct) in &mut self.distinct {
+            let values = column(rows, name).as_string::<i32>();
+            values
+                .iter()
+                .flatten()
+                .for_each(|value| distinct.add(xxh3_64(value.as_bytes())));
+        }
+    }
+}
