@@ -14,7 +14,7 @@ use axum::{
     response::IntoResponse,
     routing,
 };
-use feedline_ingest::{Board, Cause, LogTotals, Reading, Scheduler, Served};
+use feedline_ingest::{Cause, LogTotals, MetricsSnapshot, ScheduleStatus, Scheduler, ServedSource};
 use feedline_schemas::lease::RunOutcome;
 use feedline_storage::{
     clock::Clock,
@@ -67,7 +67,7 @@ pub(crate) async fn serve(
 /// State behind the pages.
 #[derive(Clone, Debug)]
 struct Shown {
-    board: Arc<Board>,
+    board: Arc<ScheduleStatus>,
     /// Consecutive failed runs of a source before the response is 503.
     unhealthy_after: u64,
     clock: Arc<dyn Clock>,
@@ -93,7 +93,7 @@ async fn healthz(State(shown): State<Shown>) -> impl IntoResponse {
         })
         .collect();
     let failing: Vec<_> = all.iter().filter_map(failing).collect();
-    let failures = |served: &Served| served.last.as_ref().map_or(0, |last| last.failures);
+    let failures = |served: &ServedSource| served.last.as_ref().map_or(0, |last| last.failures);
     let most = all.iter().map(failures).max().unwrap_or(0);
     let status = if dead.is_empty() && most < shown.unhealthy_after {
         StatusCode::OK
@@ -107,7 +107,7 @@ async fn healthz(State(shown): State<Shown>) -> impl IntoResponse {
 }
 
 /// Describes a source whose last run failed, for `/healthz`.
-fn failing(served: &Served) -> Option<serde_json::Value> {
+fn failing(served: &ServedSource) -> Option<serde_json::Value> {
     let last = served.last.as_ref().filter(|last| last.failures > 0)?;
     Some(json!({
         "pipeline": served.pipeline,
@@ -131,23 +131,24 @@ async fn metrics(State(shown): State<Shown>) -> impl IntoResponse {
 type Labels = Vec<(&'static str, String)>;
 type Seconds = Counter<f64, AtomicU64>;
 
-fn of(served: &Served) -> Labels {
+fn of(served: &ServedSource) -> Labels {
     vec![
         ("pipeline", served.pipeline.clone()),
         ("source", served.source.clone()),
     ]
 }
 
-fn with(served: &Served, label: &'static str, value: &str) -> Labels {
+fn with(served: &ServedSource, label: &'static str, value: &str) -> Labels {
     let mut labels = of(served);
     labels.push((label, value.to_owned()));
     labels
 }
 
 /// The metrics as they are at `now_s`, in seconds since 1970-01-01 UTC.
-fn registry(all: &[Served], now_s: u64) -> Registry {
+fn registry(all: &[ServedSource], now_s: u64) -> Registry {
     let mut registry = Registry::with_prefix("feedline_source");
-    let read: Vec<(&Served, Reading)> = all.iter().map(|s| (s, s.meter.read())).collect();
+    let read: Vec<(&ServedSource, MetricsSnapshot)> =
+        all.iter().map(|s| (s, s.meter.read())).collect();
     runs(&mut registry, all);
     work(&mut registry, &read);
     times(&mut registry, all);
@@ -155,7 +156,7 @@ fn registry(all: &[Served], now_s: u64) -> Registry {
     registry
 }
 
-fn runs(registry: &mut Registry, all: &[Served]) {
+fn runs(registry: &mut Registry, all: &[ServedSource]) {
     let runs = Family::<Labels, Counter>::default();
     for served in all {
         for outcome in RunOutcome::ALL {
@@ -177,7 +178,7 @@ fn runs(registry: &mut Registry, all: &[Served]) {
 }
 
 /// Work of this program, current runs included.
-fn work(registry: &mut Registry, read: &[(&Served, Reading)]) {
+fn work(registry: &mut Registry, read: &[(&ServedSource, MetricsSnapshot)]) {
     let requests = Family::<Labels, Counter>::default();
     let waited = Family::<Labels, Seconds>::default();
     let [retries, commits] = [(); 2].map(|()| Family::<Labels, Counter>::default());
@@ -225,7 +226,7 @@ fn gauge<T>(
 }
 
 /// Runs in progress, and next runs.
-fn times(registry: &mut Registry, all: &[Served]) {
+fn times(registry: &mut Registry, all: &[ServedSource]) {
     let each = || all.iter().map(|served| (of(served), served));
     gauge(registry, ("running", "Whether it runs now"), each(), |s| {
         Some(i64::from(s.running_since_unix_s.is_some()))
@@ -243,7 +244,7 @@ fn times(registry: &mut Registry, all: &[Served]) {
 type OfLog<'a> = (&'a str, &'a str, &'a dyn Fn(LogTotals) -> u64);
 
 /// Totals of the logs, as of the last commit.
-fn log(registry: &mut Registry, read: &[(&Served, Reading)], now_s: u64) {
+fn log(registry: &mut Registry, read: &[(&ServedSource, MetricsSnapshot)], now_s: u64) {
     let all: [OfLog<'_>; 7] = [
         ("landed_rows", "Rows in its landing zone", &|log| log.rows),
         ("duplicates", "Duplicates dropped, all runs", &|log| {

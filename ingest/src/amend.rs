@@ -37,7 +37,7 @@ use crate::{
     context::Context,
     error::Error,
     settings::{config_hash, one},
-    standing,
+    status::describe_next_run,
 };
 
 /// Source whose log is being amended.
@@ -100,7 +100,7 @@ impl<'a> Amending<'a> {
     fn next(&self, state: &SourceState) -> String {
         let now_s = self.context.clock.unix().as_secs();
         let high = state.position.run().and_then(|run| run.high.clone());
-        standing::next(self.config, Some(state), high.as_slice(), now_s)
+        describe_next_run(self.config, Some(state), high.as_slice(), now_s)
     }
 
     fn under(&self, error: Error) -> Error {

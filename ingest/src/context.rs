@@ -7,7 +7,7 @@ use feedline_schemas::progress::Progress;
 use feedline_storage::{Store, StoreOptions, clock::Clock};
 use tokio::sync::watch;
 
-use crate::meter::Meters;
+use crate::metrics::PipelineMetrics;
 
 /// Components of an ingest run. Settings are in the pipeline's configuration.
 #[derive(Clone, Debug)]
@@ -25,7 +25,7 @@ pub struct Context {
     /// State of the requested hosts. Runs that share it share their request budgets.
     pub hosts: Arc<Hosts>,
     /// Progress and waits of the pipeline's sources.
-    pub meters: Arc<Meters>,
+    pub metrics: Arc<PipelineMetrics>,
     /// Unique id of this process run, recorded in each commit.
     pub run_id: String,
     /// True if Delta tables are written behind commits (`ingest.delta`).
@@ -48,7 +48,7 @@ impl Context {
             clock: Arc::clone(&self.clock),
             secrets: Arc::clone(&self.secrets),
             hosts: Arc::clone(&self.hosts),
-            meter: Arc::clone(self.meters.of(source).requests()),
+            meter: Arc::clone(self.metrics.of(source).requests()),
             cancel: self.cancel.clone(),
         }
     }

@@ -34,18 +34,18 @@
 //! record leaves no trace in the schema. The last schema of the batch applies to its entire file.
 
 mod alike_columns;
-mod close;
-mod copy;
 mod cut_digits;
 mod dates;
 mod decide;
 mod decimals;
 mod drift;
+mod finish;
 mod fit;
 mod foreign;
-mod newcomers;
+mod map_columns;
+mod new_columns;
 mod plain;
-mod width;
+mod snapshot;
 
 use std::{
     collections::{HashMap, HashSet},
@@ -68,7 +68,7 @@ pub(crate) use self::{
     fit::{Reading, boolean, bytes, decimal, float, integer, is_coerced, text},
     foreign::{IMAGE_WARNINGS, image_warnings},
 };
-use self::{drift::Met, width::Width};
+use self::{drift::Met, map_columns::MapColumns};
 use crate::{
     error::Error,
     flatten::{Leaf, flatten},
@@ -153,7 +153,7 @@ pub(crate) struct Contract<'a> {
     format: CellFormat,
     /// Paths of objects that are stored as one column.
     whole: HashSet<String>,
-    width: Width,
+    width: MapColumns,
     rows: u64,
     decisions: Decisions,
     /// Decisions about the current record, noted when it lands.
@@ -192,7 +192,7 @@ impl<'a> Contract<'a> {
         let columns = before.map(|before| before.schema.columns.clone());
         let columns = columns.unwrap_or_default();
         let names = || columns.iter().map(|column| column.name.as_str());
-        let width = Width::new(
+        let width = MapColumns::new(
             config.max_keys.get() as usize,
             names().filter(|n| n.contains('.')),
         );

@@ -1,5 +1,7 @@
 //! Content hashes of recently landed records.
 
+pub(crate) mod page_runs;
+
 use std::{
     collections::{HashMap, HashSet, VecDeque},
     hash::{BuildHasherDefault, Hasher},

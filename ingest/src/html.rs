@@ -16,21 +16,21 @@ mod ahead;
 mod article;
 mod canonical;
 mod drift;
+mod fetcher;
 #[cfg(any(test, fuzzing))]
 pub(crate) mod fuzzing;
+mod link_policy;
 mod nesting;
 mod node_text;
 mod pattern;
 mod reader;
 mod robots;
 mod rows;
-mod site;
 mod sitemap;
 mod tables;
 #[cfg(test)]
 mod tests;
 mod visit;
-mod walk;
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -49,10 +49,10 @@ use self::{
     ahead::VisitsAhead,
     canonical::Canonicals,
     drift::Drift,
+    fetcher::PageFetcher,
+    link_policy::{LinkPolicy, skip},
     reader::{Readers, Rules},
-    site::Site,
     visit::{Visit, Visitor},
-    walk::{Walk, skip},
 };
 use crate::{
     context::Context,
@@ -95,14 +95,14 @@ pub(crate) fn open(config: &SourceConfig, context: &Context) -> Result<Box<dyn S
     };
     Ok(Box::new(Crawl {
         visitor: Arc::new(Visitor {
-            site: Site::new(&first, config, context)?,
+            site: PageFetcher::new(&first, config, context)?,
             land: Patterns::new(&config.page.land),
             readers: Readers::new(READERS),
             rules: Arc::new(rules),
         }),
         ahead: VisitsAhead::default(),
         config: config.clone(),
-        walk: Walk::new(crawl, &pages, &sitemaps),
+        walk: LinkPolicy::new(crawl, &pages, &sitemaps),
         drift: Drift::default(),
         canonicals: Canonicals::default(),
         failures: HashMap::new(),
@@ -142,7 +142,7 @@ struct Crawl {
     config: SourceConfig,
     visitor: Arc<Visitor>,
     ahead: VisitsAhead,
-    walk: Walk,
+    walk: LinkPolicy,
     drift: Drift,
     canonicals: Canonicals,
     /// Failures in a row, by host.
@@ -262,7 +262,7 @@ impl Crawl {
     }
 
     /// The client, before the first request.
-    fn site_mut(&mut self) -> &mut Site {
+    fn site_mut(&mut self) -> &mut PageFetcher {
         let visitor = Arc::get_mut(&mut self.visitor);
         &mut visitor.expect("no visit runs yet").site
     }

@@ -25,7 +25,7 @@
 //! request for each of its files and a read of the entry before.
 
 pub(crate) mod folders;
-pub(crate) mod stock;
+pub(crate) mod inventory;
 
 use std::collections::{BTreeMap, BTreeSet, btree_map::Entry};
 
@@ -38,10 +38,10 @@ use feedline_schemas::{
 use feedline_storage::{Listed, Store, log::entry_path};
 use tracing::info;
 
-pub(crate) use self::stock::Stock;
+pub(crate) use self::inventory::LandingInventory;
 use self::{
     folders::{ORPHANS, names, sequence_of},
-    stock::MISSING,
+    inventory::MISSING,
 };
 use crate::{
     error::Error,
@@ -83,16 +83,16 @@ pub(crate) async fn tidy(
     if entries.next_sequence().get() <= SWEPT {
         sweep(landing).await;
     }
-    let mut stock = Stock::take_new(landing, entries, Some(seed)).await?;
+    let mut inventory = LandingInventory::take_new(landing, entries, Some(seed)).await?;
     let next = entries.next_sequence().get();
     // An entry that replaces files exists before they are moved.
-    if !is_last && !stock.bad.is_empty() && has_entry(landing, next).await? {
+    if !is_last && !inventory.bad.is_empty() && has_entry(landing, next).await? {
         return Ok(None);
     }
-    bring_back(landing, &mut stock).await?;
-    let bad = stock.error(landing);
+    bring_back(landing, &mut inventory).await?;
+    let bad = inventory.error(landing);
     let all = (entries.all(), next);
-    let (superseded, unnamed) = split_superseded(landing, all, stock.unnamed).await?;
+    let (superseded, unnamed) = split_superseded(landing, all, inventory.unnamed).await?;
     set_paths_aside(landing, superseded.iter().map(String::as_str)).await?;
     let moved = move_unnamed(landing, next, &unnamed, ORPHANS).await?;
     let warning = (!moved.is_empty()).then(|| {
@@ -114,7 +114,7 @@ pub(crate) async fn tidy(
         Some(error) => Err(error),
         None => Ok(Some(Tidied {
             warning,
-            compared: stock.compared,
+            compared: inventory.compared,
         })),
     }
 }
@@ -174,23 +174,23 @@ pub(crate) async fn report_damage(
     entries: &mut LogEntries,
     report: &mut SourceReport,
 ) -> Result<(), Error> {
-    let mut stock = Stock::take_new(landing, entries, None).await?;
+    let mut inventory = LandingInventory::take_new(landing, entries, None).await?;
     for _ in 1..TRIES {
         let next = entries.next_sequence().get();
-        if stock.bad.is_empty() || !has_entry(landing, next).await? {
+        if inventory.bad.is_empty() || !has_entry(landing, next).await? {
             break;
         }
         // A writer has added entries, and moved files that they replace.
         entries.reopen().await?;
-        stock = Stock::take_new(landing, entries, None).await?;
+        inventory = LandingInventory::take_new(landing, entries, None).await?;
     }
-    report.compared_files = stock.compared;
-    if !stock.bad.is_empty() {
+    report.compared_files = inventory.compared;
+    if !inventory.bad.is_empty() {
         report.status = "damaged".to_owned();
     }
     report
         .damage
-        .extend(stock.bad.into_iter().map(|bad| Damage {
+        .extend(inventory.bad.into_iter().map(|bad| Damage {
             path: bad.file.path,
             entry: bad.sequence,
             reason: bad.reason,
@@ -208,10 +208,10 @@ pub(crate) async fn sweep(landing: &Store) {
 }
 
 /// Rewrites named files that are missing or damaged, if `orphans/` or `superseded/` has their bytes.
-async fn bring_back(landing: &Store, stock: &mut Stock) -> Result<(), Error> {
+async fn bring_back(landing: &Store, inventory: &mut LandingInventory) -> Result<(), Error> {
     let mut bad = Vec::new();
     // The listing may be outdated: a concurrent start may have moved a file back and forth.
-    for file in std::mem::take(&mut stock.bad) {
+    for file in std::mem::take(&mut inventory.bad) {
         let DataFile { path, bytes, .. } = &file.file;
         let mut is_restored = false;
         for folder in [ORPHANS, ASIDE] {
@@ -231,7 +231,7 @@ async fn bring_back(landing: &Store, stock: &mut Stock) -> Result<(), Error> {
             bad.push(file);
         }
     }
-    stock.bad = bad;
+    inventory.bad = bad;
     Ok(())
 }
 

@@ -26,7 +26,7 @@
 //! #     clock: std::sync::Arc::new(feedline_storage::clock::SystemClock),
 //! #     secrets: std::sync::Arc::new(NoSecrets),
 //! #     hosts: std::sync::Arc::default(),
-//! #     meters: std::sync::Arc::default(),
+//! #     metrics: std::sync::Arc::default(),
 //! #     run_id: "run".to_owned(),
 //! #     delta: false,
 //! #     cancel: tokio::sync::watch::channel(false).1,
@@ -53,6 +53,7 @@
 //! ```
 
 mod amend;
+mod backfill;
 mod batch;
 mod batch_counts;
 mod blocking;
@@ -79,15 +80,13 @@ mod frontier;
 pub mod fuzzing;
 mod html;
 mod infer;
-mod known;
 mod landed_file;
 mod landing_files;
 mod landing_folder;
-mod ledger;
 mod log_chain;
 mod log_entries;
 mod log_snapshots;
-mod meter;
+mod metrics;
 mod pagination;
 mod param;
 mod plain_secrets;
@@ -96,7 +95,7 @@ mod query_files;
 mod raw;
 mod record_places;
 #[cfg(test)]
-mod recorded;
+mod recorded_tests;
 mod repair;
 mod report;
 mod request_settings;
@@ -108,7 +107,7 @@ mod schedule;
 mod setting_changes;
 mod settings;
 mod source;
-mod standing;
+mod status;
 mod supersede;
 mod superseded_files;
 #[cfg(test)]
@@ -128,14 +127,14 @@ pub use self::{
     delta::delta,
     error::Error,
     infer::LargeIntegers,
-    meter::{LogTotals, Meter, Meters, Reading},
+    metrics::{LogTotals, MetricsSnapshot, PipelineMetrics, SourceMetrics},
     preview::{ColumnPreview, SourcePreview, preview},
     query_files::read_queries,
     repair::repair,
     rest::{Suggestion, suggest},
     resume::resume,
-    run::{IngestEnd, ingest, ingest_all, replay::replay, status, stopped},
-    schedule::{Board, Scheduler, Served},
-    standing::standing,
+    run::{IngestEnd, ingest, ingest_all, replay::replay},
+    schedule::{ScheduleStatus, Scheduler, ServedSource},
+    status::{report_stopped_run, status, status_with_lag},
     verify::verify,
 };

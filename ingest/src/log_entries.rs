@@ -1,6 +1,6 @@
 //! Entries of a commit log in memory: those after the newest snapshot, and older ones where they are needed.
 
-mod found;
+mod resumed;
 
 use feedline_schemas::{
     commit::{CommitEntry, DataFile, Interval},
@@ -15,7 +15,7 @@ use feedline_storage::{
 };
 use tracing::warn;
 
-pub(crate) use self::found::{FilesBefore, Resumed};
+pub(crate) use self::resumed::{FilesBefore, Resumed};
 use crate::{error::Error, watermark::highs};
 
 /// Entries that are kept in memory completely.

@@ -123,7 +123,7 @@ pub struct ColumnPreview {
 /// #     clock: std::sync::Arc::new(feedline_storage::clock::SystemClock),
 /// #     secrets: std::sync::Arc::new(NoSecrets),
 /// #     hosts: std::sync::Arc::default(),
-/// #     meters: std::sync::Arc::default(),
+/// #     metrics: std::sync::Arc::default(),
 /// #     run_id: "run".to_owned(),
 /// #     delta: false,
 /// #     cancel: tokio::sync::watch::channel(false).1,

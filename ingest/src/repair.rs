@@ -15,7 +15,7 @@ use crate::{
     context::Context,
     error::Error,
     landing_files::{
-        Stock,
+        LandingInventory,
         folders::{DAMAGED, ORPHANS, sequence_of},
         move_unnamed, restore, sweep,
     },
@@ -241,13 +241,15 @@ async fn repair_source(
         }
         let (entries, next) = (found.entries(), found.good as u64);
         log_snapshots::remove_from(landing, next).await?;
-        let stock = Stock::take(landing, &entries).await?;
+        let inventory = LandingInventory::take(landing, &entries).await?;
         let to = if found.damage.is_some() {
             to.as_str()
         } else {
             ORPHANS
         };
-        let unnamed = move_unnamed(landing, next, &stock.unnamed, to).await?.len() as u64;
+        let unnamed = move_unnamed(landing, next, &inventory.unnamed, to)
+            .await?
+            .len() as u64;
         let is_cut = !found.behind.is_empty();
         let mut report = found.report(source);
         report.unnamed = unnamed;

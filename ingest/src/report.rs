@@ -10,11 +10,10 @@ use feedline_schemas::{
 use feedline_storage::Store;
 
 use crate::{
+    backfill::slices_report,
     batch::rejects::{self, describe},
     error::Error,
-    landed_file,
-    ledger::slices_report,
-    plain_secrets,
+    landed_file, plain_secrets,
     source::Requests,
     warnings::holding,
 };

@@ -1,19 +1,19 @@
 //! The `rest` source: pages of an API.
 
 mod ahead;
-mod answers;
-mod ask;
 mod body;
+mod empty_pages;
 mod fetcher;
 pub(crate) mod graphql;
-mod holes;
 mod layout;
 mod markup;
 mod passes;
-mod place;
 mod refusals;
 mod reported;
+mod request_builder;
 mod response;
+mod response_origin;
+mod suggest;
 mod template;
 mod upcoming;
 mod xml_paths;
@@ -34,21 +34,21 @@ use feedline_schemas::{
 use feedline_storage::{Store, clock::Clock};
 use url::Url;
 
-pub use self::ask::{Suggestion, suggest};
+pub use self::suggest::{Suggestion, suggest};
 use self::{
     ahead::RequestsAhead,
-    answers::{Answered, Answers},
     fetcher::{FetchOutcome, Fetched, Fetcher},
     layout::Layout,
-    place::Place,
+    request_builder::RequestBuilder,
     response::{Form, Forms, NotedPage, Response},
+    response_origin::{Answered, Answers},
 };
 pub(crate) use self::{response::has_cells, template::reference};
 use crate::{
+    backfill::Plan,
     context::Context,
     demo::{self, DemoServer},
     error::Error,
-    ledger::Plan,
     log_entries::Resumed,
     pagination::{At, Contents, Paginator, Target},
     param::Param,
@@ -112,7 +112,7 @@ async fn opened(config: &SourceConfig, context: &Context) -> Result<Rest, Error>
     params.extend(incremental.as_ref().map(Incremental::param));
     params.extend(config.pagination.way.params());
     params.extend(config.pagination.common.size_param.as_deref());
-    let (place, secrets) = Place::new(config, &url, (&params, &in_url), context)?;
+    let (place, secrets) = RequestBuilder::new(config, &url, (&params, &in_url), context)?;
     let http = client(config, &place, &secrets, context)?;
     let each = config.for_each.as_ref();
     let base = place.base();
@@ -153,7 +153,7 @@ async fn opened(config: &SourceConfig, context: &Context) -> Result<Rest, Error>
 /// The client of the source, which sends its headers and credentials.
 fn client(
     config: &SourceConfig,
-    place: &Place,
+    place: &RequestBuilder,
     secrets: &[String],
     context: &Context,
 ) -> Result<Http, Error> {
@@ -206,7 +206,7 @@ fn asked_params(config: &SourceConfig) -> Vec<String> {
 /// An API that is being read.
 #[derive(Debug)]
 struct Rest {
-    place: Place,
+    place: RequestBuilder,
     plan: Option<Plan>,
     pages: Paginator,
     incremental: Option<Incremental>,
@@ -484,7 +484,7 @@ fn page(records: Vec<Record>, next: Position) -> Page {
 #[cfg(test)]
 mod ahead_tests;
 #[cfg(test)]
-mod faults;
+mod fault_tests;
 #[cfg(test)]
 mod formats_tests;
 #[cfg(test)]
@@ -492,7 +492,7 @@ mod keyset;
 #[cfg(test)]
 mod queries;
 #[cfg(test)]
-mod recorded;
+mod recorded_exchange_tests;
 #[cfg(test)]
 mod requests;
 #[cfg(test)]

@@ -1,28 +1,26 @@
 //! Runs of sources, some at a time, and reports of the landed data.
 
 mod batch_commit;
+mod batch_reader;
 mod deferral;
 mod order;
 mod position_warnings;
 mod prepare;
-mod reading;
-mod recall;
+mod progress;
 pub(crate) mod replay;
 pub(crate) mod retry_rejects;
+mod slice_dedup;
 mod source_run;
 mod superseded;
-mod telling;
 
 use std::collections::BTreeMap;
 
 use feedline_schemas::{
-    commit::{CommitEntry, Position},
+    commit::Position,
     config::{Bounded, PipelineConfig, SourceConfig, SourceKind},
     ids::Name,
-    log_snapshot::LogSums,
     report::{IngestReport, SourceReport, replace_warning},
 };
-use feedline_storage::Store;
 use futures::future::join_all;
 use tokio::sync::Semaphore;
 use tracing::info;
@@ -33,16 +31,13 @@ use crate::{
     commit_log::CommitLog,
     context::Context,
     error::Error,
-    failures, fetch, files, html,
-    landing_files::report_damage,
-    landing_folder::landing,
-    log_entries::{Kept, LogEntries},
-    log_snapshots,
+    failures, fetch, files, html, log_snapshots,
     report::{add, source_report},
     rest,
     setting_changes::adopt,
     settings::{choose, config_hash, looks_for_more},
     source::{Requests, Source},
+    status::report_failed_run,
 };
 
 /// Sources that run concurrently by default: most wait for their servers. Each holds a batch.
@@ -113,7 +108,7 @@ pub async fn ingest_all(
         failures::note(context, &source.name, ended.as_ref().err()).await;
         match &ended {
             Ok(ended) => add(&mut report, ended.clone()),
-            Err(error) => add(&mut report, failed_report(source, error, context).await),
+            Err(error) => add(&mut report, report_failed_run(source, error, context).await),
         }
         match ended {
             Ok(_) => {}
@@ -169,90 +164,6 @@ impl SourcePlaces {
     }
 }
 
-/// Report of a source whose run ended with `error`.
-async fn failed_report(config: &SourceConfig, error: &Error, context: &Context) -> SourceReport {
-    // An unreadable log is the subject of this error or of the next one.
-    let read = read_for_report(&context.root, &config.name).await;
-    let (last, sums) = read.unwrap_or_default();
-    let made = context.meters.of(config.name.as_str()).read();
-    let requests = Requests {
-        requests: made.requests.values().sum(),
-        retries: made.retries,
-    };
-    let folder = landing(&context.root, &config.name);
-    let mut report = source_report(config, &folder, last.as_ref(), sums, requests).await;
-    match error {
-        Error::Cancelled => return report,
-        Error::Deferred { .. } => "deferred".clone_into(&mut report.status),
-        _ => "failed".clone_into(&mut report.status),
-    }
-    report.error = Some(error.to_string());
-    report
-}
-
-/// Reports what a stopped run has landed, with the requests it sent. Reports only the source called
-/// `only`, if given; `context` is that of the run.
-///
-/// # Errors
-/// [`Error::Log`] for a damaged log, [`Error::Storage`].
-pub async fn stopped(
-    config: &PipelineConfig,
-    only: Option<&Name>,
-    context: &Context,
-) -> Result<IngestReport, Error> {
-    let mut report = IngestReport {
-        url: context.root.url_of("landing"),
-        stopped: true,
-        ..IngestReport::default()
-    };
-    for (_, source) in choose(config, only)? {
-        let (last, sums) = read_for_report(&context.root, &source.name).await?;
-        let made = context.meters.of(source.name.as_str()).read();
-        let requests = Requests {
-            requests: made.requests.values().sum(),
-            retries: made.retries,
-        };
-        let folder = landing(&context.root, &source.name);
-        add(
-            &mut report,
-            source_report(source, &folder, last.as_ref(), sums, requests).await,
-        );
-    }
-    Ok(report)
-}
-
-/// Newest entry of a source's log, and the sums over all entries.
-async fn read_for_report(
-    root: &Store,
-    source: &Name,
-) -> Result<(Option<CommitEntry>, LogSums), Error> {
-    let mut entries = LogEntries::open(&landing(root, source), source, Kept::All).await?;
-    let sums = entries.sums().await?;
-    Ok((entries.last().cloned(), sums))
-}
-
-/// Reports what the pipeline's sources have landed, from their commit logs alone.
-///
-/// # Errors
-/// [`Error::Log`] for a damaged log, [`Error::Storage`].
-pub async fn status(config: &PipelineConfig, root: &Store) -> Result<IngestReport, Error> {
-    let mut report = IngestReport {
-        url: root.url_of("landing"),
-        ..IngestReport::default()
-    };
-    for source in &config.source {
-        let folder = landing(root, &source.name);
-        let mut entries = LogEntries::open(&folder, &source.name, Kept::All).await?;
-        let sums = entries.sums().await?;
-        let last = entries.last();
-        let mut told = source_report(source, &folder, last, sums, Requests::default()).await;
-        told.warnings.extend(entries.warning());
-        report_damage(&folder, &mut entries, &mut told).await?;
-        add(&mut report, told);
-    }
-    Ok(report)
-}
-
 async fn run_source(config: &SourceConfig, context: &Context) -> Result<SourceReport, Error> {
     let mut log = CommitLog::open_tail(
         &context.root,
@@ -266,7 +177,7 @@ async fn run_source(config: &SourceConfig, context: &Context) -> Result<SourceRe
     let begun = log.next_sequence().get();
     adopt(config, &mut log).await?;
     if let Some(entry) = log.last() {
-        telling::stands(context, log.landing(), entry).await;
+        progress::record_log_totals(context, log.landing(), entry).await;
     }
     let (mut requests, mut unlanded) = (Requests::default(), BTreeMap::new());
     let mut warnings = Vec::new();

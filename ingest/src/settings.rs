@@ -9,7 +9,7 @@ use feedline_schemas::{
 };
 
 pub(crate) use self::config_hash::config_hash;
-use crate::{children, contract::is_format, error::Error, ledger, request_settings};
+use crate::{backfill, children, contract::is_format, error::Error, request_settings};
 
 /// The sources to run, with their index in the configuration.
 pub(crate) fn choose<'a>(
@@ -30,7 +30,7 @@ pub(crate) fn choose<'a>(
             return Err(Error::config(format!("source.{i}.name"), reason));
         }
         check(source)
-            .and_then(|()| ledger::check(source, &config.source))
+            .and_then(|()| backfill::check(source, &config.source))
             .map_err(|e| e.under(&format!("source.{i}")))?;
     }
     let chosen: Vec<_> = config

@@ -25,7 +25,7 @@ pub(crate) fn context_after(seconds: u64) -> Context {
         clock: feedline_http::testing::clock_after(seconds),
         secrets: feedline_http::testing::secrets(),
         hosts: Arc::default(),
-        meters: Arc::default(),
+        metrics: Arc::default(),
         run_id: "run".into(),
         delta: false,
         cancel: watch::channel(false).1,

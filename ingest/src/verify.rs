@@ -19,7 +19,7 @@ use futures::{StreamExt as _, TryStreamExt as _, stream};
 use crate::{
     delta,
     error::Error,
-    landing_files::{Stock, stock::MISSING},
+    landing_files::{LandingInventory, inventory::MISSING},
     landing_folder::landing,
     log_chain::read_chain,
     log_entries::log_error,
@@ -52,7 +52,7 @@ const TRIES: u32 = 16;
 /// #     clock: std::sync::Arc::new(feedline_storage::clock::SystemClock),
 /// #     secrets: std::sync::Arc::new(NoSecrets),
 /// #     hosts: std::sync::Arc::default(),
-/// #     meters: std::sync::Arc::default(),
+/// #     metrics: std::sync::Arc::default(),
 /// #     run_id: "run".to_owned(),
 /// #     delta: false,
 /// #     cancel: tokio::sync::watch::channel(false).1,
@@ -115,14 +115,18 @@ async fn verify_once(landing: &Store, source: &Name) -> Result<VerifiedSource, E
     let entries = chain.entries();
     let named: Vec<_> = entries.iter().flat_map(CommitEntry::named_files).collect();
     let mut wrong = wrong_files(landing, &named).await?;
-    let stock = Stock::take(landing, &entries).await?;
+    let inventory = LandingInventory::take(landing, &entries).await?;
     let mut verified = VerifiedSource {
         name: source.to_string(),
         url: landing.url(),
         entries: entries.len() as u64,
         rows: entries.last().map_or(0, |last| last.state.totals.rows),
-        unnamed: stock.unnamed.into_iter().map(|file| file.path).collect(),
-        orphans: stock.orphans.len() as u64,
+        unnamed: inventory
+            .unnamed
+            .into_iter()
+            .map(|file| file.path)
+            .collect(),
+        orphans: inventory.orphans.len() as u64,
         ..VerifiedSource::default()
     };
     for entry in &entries {

@@ -51,7 +51,7 @@ async fn ingest_sources(options: Ingest, tools: &Tools) -> anyhow::Result<Outcom
 async fn show_status(pipeline: &Pipeline, tools: &Tools) -> anyhow::Result<Outcome> {
     let work = PipelineWork::load(pipeline, tools)?;
     let now = tools.clock.unix();
-    let report = feedline_ingest::standing(&work.loaded.config, &work.root, now).await;
+    let report = feedline_ingest::status_with_lag(&work.loaded.config, &work.root, now).await;
     let report = report.map_err(|e| work.ingest_error(e))?;
     tools.print(&report, work.json)?;
     let is_bad = report.sources.iter().any(|s| !s.damage.is_empty());
@@ -135,7 +135,7 @@ impl PipelineWork<'_> {
         let end = end.map_err(|e| self.ingest_error(e))?;
         match end.error {
             Some(feedline_ingest::Error::Cancelled) if self.tools.stop.is_terminated() => {
-                let report = feedline_ingest::stopped(config, only, &context).await;
+                let report = feedline_ingest::report_stopped_run(config, only, &context).await;
                 Ok((report.map_err(|e| self.ingest_error(e))?, None))
             }
             error => Ok((end.report, error.map(|e| self.ingest_error(e)))),

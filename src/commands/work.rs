@@ -104,7 +104,7 @@ impl<'a> PipelineWork<'a> {
             clock: Arc::clone(&self.tools.clock),
             secrets: Arc::clone(&self.tools.environment) as Arc<dyn feedline_ingest::Secrets>,
             hosts: Arc::clone(&self.tools.hosts),
-            meters: Arc::default(),
+            metrics: Arc::default(),
             run_id: self.run_id(),
             delta: config.ingest.as_ref().is_some_and(|ingest| ingest.delta),
             cancel: self.tools.stop.watch.clone(),

@@ -16,7 +16,8 @@ use tempfile::TempDir;
 use super::*;
 use crate::{
     landed_file,
-    run::{ingest, status},
+    run::ingest,
+    status,
     testing::{self, Scripted, Step, answer, ok},
 };
 

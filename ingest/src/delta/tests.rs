@@ -19,7 +19,7 @@ use crate::{
     amend::{TARGET_BYTES, compact, reset, rewind},
     landed_file,
     run::ingest,
-    standing::standing,
+    status::status_with_lag,
     testing,
 };
 
@@ -112,7 +112,7 @@ async fn check(config: &PipelineConfig, root: &Store) {
     let verified = crate::verify(config, None, root).await.unwrap();
     assert!(verified.sources[0].damage.is_empty(), "{verified:?}");
     let now = std::time::Duration::ZERO;
-    let report = standing(config, root, now).await.unwrap();
+    let report = status_with_lag(config, root, now).await.unwrap();
     let [table] = &report.sources[0].delta[..] else {
         panic!("{report:?}");
     };
@@ -339,7 +339,7 @@ async fn a_table_that_is_not_followed_stays_behind_until_its_files_are_moved() {
         }
     }
     assert_eq!(rows(&root).await, ["0"]);
-    let report = standing(&config, &root, std::time::Duration::ZERO)
+    let report = status_with_lag(&config, &root, std::time::Duration::ZERO)
         .await
         .unwrap();
     assert_eq!(report.sources[0].delta[0].behind, 2);

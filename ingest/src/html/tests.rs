@@ -1,7 +1,7 @@
 //! Crawls of small sites on loopback.
 
-mod again;
-mod manners;
+mod politeness;
+mod refresh;
 mod replay;
 mod resume;
 

@@ -9,8 +9,8 @@ use url::Url;
 
 use super::{
     address::Patterns,
+    fetcher::{Fetched, PageFetcher},
     reader::{Contents, Readers, Rules, Unread},
-    site::{Fetched, Site},
     sitemap::{self, Sitemap},
 };
 use crate::{
@@ -51,7 +51,7 @@ impl Visit {
 
 /// State shared by concurrent visits.
 pub(super) struct Visitor {
-    pub(super) site: Site,
+    pub(super) site: PageFetcher,
     pub(super) readers: Readers,
     pub(super) rules: Arc<Rules>,
     pub(super) land: Patterns,
@@ -62,7 +62,7 @@ impl Visitor {
     /// archive, the response is archived.
     ///
     /// # Errors
-    /// Like [`Site::fetch`].
+    /// Like [`PageFetcher::fetch`].
     pub(super) async fn visit(
         &self,
         number: u64,

@@ -16,8 +16,8 @@ use crate::{
     commit_log::{Commit, CommitLog, landed},
     context::Context,
     repair::repair,
-    run::{ingest, status},
-    testing,
+    run::ingest,
+    status, testing,
     verify::verify,
 };
 
@@ -141,10 +141,10 @@ async fn a_file_that_is_removed_after_it_was_listed_is_missing() {
     for root in roots {
         let landing = root.child("landing/s");
         let Encoded { file, bytes } = file(0, "first");
-        let found = stock::wrong_end(&landing, &file).await.unwrap();
+        let found = inventory::wrong_end(&landing, &file).await.unwrap();
         assert_eq!(found.as_deref(), Some(MISSING));
         landing.put(&file.path, bytes).await.unwrap();
-        assert_eq!(stock::wrong_end(&landing, &file).await.unwrap(), None);
+        assert_eq!(inventory::wrong_end(&landing, &file).await.unwrap(), None);
     }
 }
 
@@ -166,14 +166,14 @@ async fn a_start_beside_a_live_writer_loses_none_of_its_files() {
         let second = file(1, "second");
         put(&mut log, &second).await;
         let before = landed(&root, &Name::new("s").unwrap()).await.unwrap();
-        let stock = Stock::take(&landing, &before.unwrap().entries)
+        let inventory = LandingInventory::take(&landing, &before.unwrap().entries)
             .await
             .unwrap();
         append(&mut log, &second).await.unwrap();
-        let moved = move_unnamed(&landing, 1, &stock.unnamed, ORPHANS)
+        let moved = move_unnamed(&landing, 1, &inventory.unnamed, ORPHANS)
             .await
             .unwrap();
-        assert_eq!((stock.unnamed.len(), moved.len()), (1, 0));
+        assert_eq!((inventory.unnamed.len(), moved.len()), (1, 0));
         check_data(&root).await;
         // Both die before their checks.
         let path = &second.file.path;

@@ -9,7 +9,7 @@ use feedline_schemas::{
 };
 use feedline_storage::{PutNew, Store, log};
 
-use crate::{error::Error, ledger::span};
+use crate::{backfill::span, error::Error};
 
 /// Most entries of a part that takes in others.
 pub(super) const MOST: u64 = 4_096;

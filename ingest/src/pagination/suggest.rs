@@ -537,6 +537,6 @@ fn guessed(key: &str, name: &str) -> String {
 }
 
 #[cfg(test)]
-mod recorded;
+mod recorded_response_tests;
 #[cfg(test)]
 mod tests;

@@ -9,8 +9,8 @@ use std::{
 use tokio::task::{AbortHandle, JoinSet};
 
 use super::{
-    answers::{Answered, Origin},
     fetcher::{FetchOutcome, Fetched, Fetcher},
+    response_origin::{Answered, Origin},
 };
 use feedline_http::{Http, Request, Retry, Speculation};
 

@@ -20,8 +20,8 @@ use reqwest::{
 use url::Url;
 
 use super::{
-    answers::{Answered, Origin},
     layout::{Body, Layout, Unusable},
+    response_origin::{Answered, Origin},
 };
 use crate::{
     blocking::computing,

@@ -12,8 +12,8 @@ use tokio::time::Instant;
 use tracing::{info, warn};
 
 use super::{
+    batch_reader::GatheredPages,
     prepare::Prepared,
-    reading::GatheredPages,
     source_run::{NotBefore, Run},
     superseded::Superseded,
 };
@@ -157,7 +157,7 @@ impl Run<'_> {
         let gone = self.log.take_gone();
         superseded_files::set_aside(self.log.landing(), &gone).await?;
         self.log.snapshot_if_due().await;
-        self.committed(began.elapsed());
+        self.record_commit(began.elapsed());
         info!(source = %self.config.name, %sequence, rows, rejected, pages, "batch landed");
         self.warn(sequence);
         Ok(())

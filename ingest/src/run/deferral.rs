@@ -8,7 +8,7 @@ use feedline_http::server_time::TOLERANCE;
 use feedline_schemas::config::SourceConfig;
 
 use super::{
-    reading::GatheredPages,
+    batch_reader::GatheredPages,
     source_run::{NotBefore, Run},
 };
 use crate::{batch::Batch, commit_log::CommitLog, context::Context, error::Error};

@@ -2,7 +2,7 @@
 
 use feedline_schemas::config::SourceConfig;
 
-use crate::ledger::depth;
+use crate::backfill::depth;
 
 /// Groups the sources into waves, one after the other. A source that gets values from another one
 /// is in a later wave.

@@ -7,7 +7,7 @@ use feedline_schemas::{
 use tracing::warn;
 
 use super::source_run::Run;
-use crate::{ledger::warn_of_absent, watermark::warn_of_ahead};
+use crate::{backfill::warn_of_absent, watermark::warn_of_ahead};
 
 /// Codes of the warnings that follow from a position.
 const CODES: [&str; 3] = ["cursor_in_future", "values_absent", "slices_read_again"];

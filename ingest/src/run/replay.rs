@@ -19,8 +19,8 @@ use feedline_storage::Store;
 use tracing::info;
 
 use super::{
+    batch_reader::{Gathered, begins_again},
     open,
-    reading::{Gathered, begins_again},
     source_run::Run,
 };
 use crate::{

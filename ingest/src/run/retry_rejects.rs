@@ -40,7 +40,7 @@ use crate::{
     setting_changes::adopt,
     settings::{config_hash, one},
     source::{Crawled, Page, PagePart},
-    standing,
+    status::describe_next_run,
     watermark::highs,
 };
 
@@ -118,7 +118,7 @@ pub async fn retry_rejects(
         .extend(warnings.map(|warning| warning.message.clone()));
     let state = log.last().map(|last| last.state.clone());
     let highs = highs(log.entries());
-    report.next = standing::next(
+    report.next = describe_next_run(
         config,
         state.as_ref(),
         &highs,

@@ -14,18 +14,18 @@ use feedline_schemas::{
 };
 use futures::future::{Either, select};
 
-use super::reading::{Gathered, Reading, begins_again};
+use super::batch_reader::{BatchReader, Gathered, begins_again};
 use crate::{
     blocking::computing,
     commit_log::CommitLog,
     context::Context,
+    dedup::page_runs::{
+        ahead, is_below_bound, is_bounded, is_earlier, known_from_bound, known_of_all, page_run,
+    },
     dedup::{Window, read_rows},
     error::Error,
     file_marks::{self, Folded},
     infer::Inferred,
-    known::{
-        ahead, is_below_bound, is_bounded, is_earlier, known_from_bound, known_of_all, page_run,
-    },
     raw::Tape,
     source::Source,
     watermark::Incremental,
@@ -277,9 +277,9 @@ impl<'a> Run<'a> {
     }
 
     /// Creates the reader that continues after `open` records of an uncommitted batch.
-    pub(super) fn reading(&self, open: u64) -> Reading<'a> {
+    pub(super) fn reading(&self, open: u64) -> BatchReader<'a> {
         let totals = self.totals();
-        Reading {
+        BatchReader {
             config: self.config,
             context: self.context,
             tape: self.tape.clone(),

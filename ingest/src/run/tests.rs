@@ -1,4 +1,3 @@
-mod again;
 mod canary;
 mod changed;
 mod children;
@@ -8,6 +7,7 @@ mod ends;
 mod for_each;
 mod http_faults;
 mod images;
+mod refresh;
 mod replay;
 mod rounds;
 mod several;
@@ -36,11 +36,13 @@ use std::{
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use feedline_storage::{Effect, Faults, Operation, Rule, StoreOptions, clock::SystemClock};
+use feedline_storage::{Effect, Faults, Operation, Rule, Store, StoreOptions, clock::SystemClock};
 use tokio::sync::watch;
 
 use super::*;
-use crate::{commit_log::landed, files::tests::source, source::Page};
+use crate::{
+    commit_log::landed, files::tests::source, landing_folder::landing, source::Page, status::status,
+};
 
 /// Resolves `{ env = "NAME" }` to `secret-NAME`.
 #[derive(Debug)]
@@ -62,7 +64,7 @@ fn context(root: &Store) -> Context {
         clock: Arc::new(SystemClock),
         secrets: Arc::new(Variables),
         hosts: Arc::default(),
-        meters: Arc::default(),
+        metrics: Arc::default(),
         run_id: format!("run-{}", RUN.fetch_add(1, Ordering::Relaxed)),
         delta: false,
         cancel: watch::channel(false).1,
@@ -647,7 +649,7 @@ async fn status_tells_what_has_landed_and_shows_a_reject() {
     let newest = "landing/s/log/00000000000000000009.json";
     let committed = root.modified(newest).await.unwrap();
     let now = committed + std::time::Duration::from_secs(90);
-    let mut told = crate::standing(&pipeline, &root, now).await.unwrap();
+    let mut told = crate::status_with_lag(&pipeline, &root, now).await.unwrap();
     let [standing, other] = [0, 1].map(|i| told.sources[i].standing.take().unwrap());
     assert_eq!(told, report);
     assert_eq!(

@@ -13,7 +13,7 @@ use tokio::sync::watch;
 
 use super::{
     lease::{Lease, Taken},
-    line::Past,
+    runner::Past,
     *,
 };
 use crate::{commit_log::landed, testing};
@@ -29,7 +29,7 @@ fn pipeline(folder: &Path, schedule: &str) -> PipelineConfig {
 
 /// A served pipeline, and the sender that stops it.
 struct Running {
-    board: Arc<Board>,
+    board: Arc<ScheduleStatus>,
     root: Store,
     stop: watch::Sender<bool>,
     task: tokio::task::JoinHandle<()>,
@@ -58,7 +58,7 @@ fn start(config: &PipelineConfig, root: &Store, run_id: &str) -> Running {
 
 impl Running {
     /// Waits until the board shows it.
-    async fn until(&self, is_so: impl Fn(&Served) -> bool) -> Served {
+    async fn until(&self, is_so: impl Fn(&ServedSource) -> bool) -> ServedSource {
         for _ in 0..600 {
             if let Some(served) = self.board.read().into_iter().find(|served| is_so(served)) {
                 return served;
@@ -80,7 +80,7 @@ impl Running {
     }
 }
 
-fn complete(served: &Served) -> u64 {
+fn complete(served: &ServedSource) -> u64 {
     served.runs.get(&RunOutcome::Complete).copied().unwrap_or(0)
 }
 
@@ -122,7 +122,7 @@ async fn fault_51_two_programs_run_a_source_once_each_time() {
     let began = now();
     let (a, b) = (start(&config, &root, "a"), start(&config, &root, "b"));
     // A program that finds the lease held retries after a quarter of its lifetime.
-    let due = |served: &Served| served.last.as_ref().map_or(0, |last| last.due_unix_s);
+    let due = |served: &ServedSource| served.last.as_ref().map_or(0, |last| last.due_unix_s);
     a.until(|served| due(served) >= began + 6).await;
     let runs = [&a, &b].map(|running| complete(&running.board.read()[0]));
     let runs: u64 = runs.iter().sum();
@@ -153,7 +153,7 @@ async fn a_run_that_fails_is_told_and_tried_at_the_next_time() {
         &Store::memory(),
         "x",
     );
-    let failed = |served: &Served| served.runs.get(&RunOutcome::Failed).copied().unwrap_or(0);
+    let failed = |served: &ServedSource| served.runs.get(&RunOutcome::Failed).copied().unwrap_or(0);
     let served = running.until(|served| failed(served) >= 1).await;
     assert!(served.last.is_some_and(|last| last.reason.is_some()));
     fs::write(&file, "a\n1\n").unwrap();
@@ -161,8 +161,8 @@ async fn a_run_that_fails_is_told_and_tried_at_the_next_time() {
     running.end().await;
 }
 
-fn ticks() -> Ticks {
-    Ticks::Every(100)
+fn ticks() -> DueTimes {
+    DueTimes::Every(100)
 }
 
 fn ended(due_unix_s: i64, outcome: RunOutcome, until_unix_s: Option<i64>) -> LastRun {
@@ -277,7 +277,7 @@ async fn what_another_program_has_just_run_is_not_run_again() {
     let mut scheduler = Scheduler::new(1);
     let config = pipeline(folder.path(), "{ every_s = 100 }");
     scheduler.add(config, &context).unwrap();
-    let line = scheduler.lines.remove(0);
+    let line = scheduler.runners.remove(0);
     let now = i64::try_from(context.clock.unix().as_secs()).unwrap();
     let due = ticks().until(now).unwrap().unwrap();
     let landing = crate::landing_folder::landing(&context.root, &line.source);

@@ -8,7 +8,7 @@ use feedline_schemas::{
     ids::Hash128,
 };
 
-use crate::{ledger, request_settings};
+use crate::{backfill, request_settings};
 
 /// Hash of the settings that decide which data is fetched and how it is parsed. Settings that only
 /// bound, retry or batch may change between runs, and so may secrets.
@@ -36,7 +36,7 @@ fn encode_api(config: &SourceConfig) -> serde_json::Result<Vec<u8>> {
     let kind = kind_settings(&config.pagination);
     let bound = config.incremental.as_ref();
     let bound = bound.map(|bound| (&bound.cursor, &bound.param, &bound.start));
-    let lists = ledger::hashed(config);
+    let lists = backfill::hashed(config);
     let mut all = if !lists.is_empty() {
         serde_json::to_vec(&(plain, kind, bound, lists))
     } else if kind.is_empty() && bound.is_none() {

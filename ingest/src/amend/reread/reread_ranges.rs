@@ -10,8 +10,8 @@ use feedline_schemas::{
 
 use super::reread_batches::{RereadPlan, retried_with};
 use crate::{
+    backfill::{self, BatchRange},
     error::Error,
-    ledger::{self, BatchRange},
     watermark::Mark,
 };
 
@@ -33,18 +33,18 @@ pub(super) fn plan_slices(
     let Some(ledger) = position.ledger().filter(|_| is_finished(position)) else {
         return Err(Error::config("slices", FINISH));
     };
-    let range = ledger::range_of(config, from, to, ledger)?;
+    let range = backfill::range_of(config, from, to, ledger)?;
     let has_key = !config.key.is_empty();
     let widened = match has_key {
         true => BatchRange::of(range),
-        false => ledger::widen(entries, range, &mut |batches| {
+        false => backfill::widen(entries, range, &mut |batches| {
             retried_with(entries, batches)
         }),
     };
     if widened.is_empty(ledger) {
         return Ok(None);
     }
-    report.ranges = ledger::show_ranges(config, &widened, ledger)?;
+    report.ranges = backfill::show_ranges(config, &widened, ledger)?;
     let note = match has_key {
         true => {
             "the source has a `key`: landed rows stay, and a dataset reads the latest version of each key"
@@ -53,7 +53,7 @@ pub(super) fn plan_slices(
     };
     report.notes.push(note.into());
     let mut run = position.run().cloned().unwrap_or_default();
-    run.ledger = Some(Box::new(ledger::undone(ledger, &widened)));
+    run.ledger = Some(Box::new(backfill::undone(ledger, &widened)));
     let Position::Done { pages, .. } = position else {
         return Ok(None);
     };

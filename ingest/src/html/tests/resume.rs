@@ -4,7 +4,7 @@ use feedline_schemas::{commit::CommitEntry, config::PipelineConfig, decode, enco
 use feedline_storage::{Effect, Faults, Operation, Rule};
 
 use super::*;
-use crate::{ingest, run::status, testing::context_after};
+use crate::{ingest, status, testing::context_after};
 
 /// 60 pages in a tree with cross links, some absent, one moved, and one that asks for a delay while
 /// `busy` is true.

@@ -254,7 +254,7 @@ async fn a_cursor_in_the_future_stalls_nothing_and_is_said() {
     let mut pipeline = pipeline("unused");
     pipeline.source[0] = config.clone();
     let now = Duration::from_secs(NOW + 2 * DAY);
-    let standing = crate::standing(&pipeline, &root, now).await.unwrap();
+    let standing = crate::status_with_lag(&pipeline, &root, now).await.unwrap();
     let standing = standing.sources[0].standing.clone().unwrap();
     assert_eq!(standing.cursor.unwrap(), "2026-11-24T09:00:00Z");
     assert_eq!(standing.cursor_lag_s, Some(3_600));
@@ -276,7 +276,7 @@ async fn a_log_with_a_cursor_of_the_future_goes_on_from_the_newest_one_before_no
     let mut pipeline = pipeline("unused");
     config.incremental.as_mut().unwrap().max_ahead = "5m".into();
     pipeline.source[0] = config.clone();
-    let standing = crate::standing(&pipeline, &root, Duration::from_secs(NOW))
+    let standing = crate::status_with_lag(&pipeline, &root, Duration::from_secs(NOW))
         .await
         .unwrap();
     let standing = standing.sources[0].standing.clone().unwrap();

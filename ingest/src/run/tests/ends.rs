@@ -12,7 +12,7 @@ use url::Url;
 use super::{rounds::ingest_once, *};
 use crate::{
     run::{IngestEnd, ingest_all},
-    standing::standing,
+    status::status_with_lag,
     testing::{self, Scripted, Step, answer, ok, raw},
 };
 
@@ -392,7 +392,7 @@ async fn a_total_above_what_came_stays_in_report_and_status_until_it_holds_no_lo
     pipeline.source = vec![config.clone()];
     let now = std::time::Duration::from_secs(1);
     let told = async |pipeline: &PipelineConfig| {
-        let mut report = standing(pipeline, &root, now).await.unwrap();
+        let mut report = status_with_lag(pipeline, &root, now).await.unwrap();
         let source = report.sources.remove(0);
         (source.warnings.len(), source.standing.unwrap().next)
     };

@@ -78,7 +78,9 @@ async fn a_wish_to_stop_hides_no_failure_and_leaves_a_report_that_says_so() {
     let alone = load("p.toml", &good, &[]).unwrap().config;
     let error = ingest(&alone, None, &stopped).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Cancelled);
-    let report = crate::stopped(&alone, None, &stopped).await.unwrap();
+    let report = crate::report_stopped_run(&alone, None, &stopped)
+        .await
+        .unwrap();
     assert!(report.stopped);
     assert_eq!(
         (report.sources[0].status.as_str(), report.rows),

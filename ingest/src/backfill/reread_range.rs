@@ -8,7 +8,7 @@ use feedline_schemas::{
     config::SourceConfig,
 };
 
-use super::{intervals::Intervals, known::Reading, slices::Slices};
+use super::{intervals::Intervals, read_intervals::ReadIntervals, slices::Slices};
 use crate::error::Error;
 
 /// Range to re-read, with the batches that no longer count.
@@ -80,7 +80,7 @@ pub(crate) fn widen(
             .iter()
             .any(|withdrawn| withdrawn.reason == WithdrawnReason::Retried);
         let has_read = !is_retry && !entry.is_amendment();
-        let reading = has_read.then(|| Reading::of(before, after)).flatten();
+        let reading = has_read.then(|| ReadIntervals::of(before, after)).flatten();
         readings.push(reading.map(|reading| reading.of_all_values(after)));
         before = after;
     }

@@ -19,13 +19,14 @@ pub(crate) fn neighbours<'a>(
     let mut before = &Position::Start;
     let mut readings = Vec::new();
     for end in ends {
-        readings.push(Reading::of(before, end));
+        readings.push(ReadIntervals::of(before, end));
         before = end;
     }
-    let Some(batch) = Reading::of(before, after) else {
+    let Some(batch) = ReadIntervals::of(before, after) else {
         return BTreeSet::new();
     };
-    let is_near = |reading: &Option<Reading>| reading.as_ref().is_some_and(|r| r.touches(&batch));
+    let is_near =
+        |reading: &Option<ReadIntervals>| reading.as_ref().is_some_and(|r| r.touches(&batch));
     let near = readings.iter().enumerate();
     near.filter(|(_, reading)| is_near(reading))
         .map(|(index, _)| index)
@@ -35,7 +36,7 @@ pub(crate) fn neighbours<'a>(
 /// An interval that has all those that a batch from `before` to `after` has read, of any value; `None`
 /// if it has read none.
 pub(crate) fn span(before: &Position, after: &Position) -> Option<Interval> {
-    let reading = Reading::of(before, after)?;
+    let reading = ReadIntervals::of(before, after)?;
     let absent = reading.absent.iter().flat_map(|(_, absent)| absent);
     let all = Intervals::of(absent.copied()).plus(&reading.of_some_values());
     let (mut all, first) = (all.iter(), all.first()?);
@@ -44,7 +45,7 @@ pub(crate) fn span(before: &Position, after: &Position) -> Option<Interval> {
 }
 
 /// Intervals read by one batch.
-pub(super) struct Reading {
+pub(super) struct ReadIntervals {
     target: Intervals,
     /// Done before the pass, of the first `old` values.
     done: Intervals,
@@ -60,7 +61,7 @@ pub(super) struct Reading {
     values: u64,
 }
 
-impl Reading {
+impl ReadIntervals {
     pub(super) fn of(before: &Position, after: &Position) -> Option<Self> {
         let ended = after.ledger()?;
         let earlier = before.ledger();

@@ -10,14 +10,14 @@
 //! stack of the upper ends of the rest. A range of 2^k units has at most k of them.
 
 mod absent;
-mod again;
 mod intervals;
-mod known;
+mod read_intervals;
+mod reread_range;
 mod scale;
 mod settings;
 mod show;
 mod slices;
-mod trusted;
+mod trusted_clock;
 mod values;
 
 use std::time::Duration;
@@ -30,8 +30,8 @@ use feedline_schemas::{
 
 pub(crate) use self::{
     absent::warn_of_absent,
-    again::{BatchRange, range_of, show_ranges, undone, widen},
-    known::{neighbours, span},
+    read_intervals::{neighbours, span},
+    reread_range::{BatchRange, range_of, show_ranges, undone, widen},
     settings::{check, depth, hashed},
     show::slices_report,
 };

@@ -11,14 +11,14 @@ use crate::error::Error;
 
 /// Due times of a source, in whole seconds since 1970-01-01 UTC.
 #[derive(Clone, Debug)]
-pub(super) enum Ticks {
+pub(super) enum DueTimes {
     /// Multiples of this many seconds.
     Every(i64),
     /// Boxed: an expression is some hundred bytes.
     Cron(Box<(Cron, TimeZone)>),
 }
 
-impl Ticks {
+impl DueTimes {
     /// # Errors
     /// [`Error::Config`] for settings that name no times.
     pub(super) fn new(config: &SourceScheduleConfig) -> Result<Self, Error> {
@@ -122,8 +122,8 @@ mod tests {
     use super::*;
     use feedline_schemas::config::Bounded;
 
-    fn cron(expression: &str, zone: &str) -> Result<Ticks, Error> {
-        Ticks::new(&SourceScheduleConfig {
+    fn cron(expression: &str, zone: &str) -> Result<DueTimes, Error> {
+        DueTimes::new(&SourceScheduleConfig {
             cron: Some(expression.into()),
             zone: zone.into(),
             ..SourceScheduleConfig::default()
@@ -135,7 +135,7 @@ mod tests {
     }
 
     /// All times from one moment to another, as text in UTC.
-    fn between(ticks: &Ticks, from: &str, to: &str) -> Vec<String> {
+    fn between(ticks: &DueTimes, from: &str, to: &str) -> Vec<String> {
         let mut at = unix(from);
         let mut all = Vec::new();
         while let Some(next) = ticks.after(at).unwrap() {
@@ -186,7 +186,7 @@ mod tests {
 
     #[test]
     fn intervals_do_not_move_with_the_start() {
-        let ticks = Ticks::Every(900);
+        let ticks = DueTimes::Every(900);
         for (at, next, last) in [(0, 900, 0), (1, 900, 0), (900, 1800, 900), (-1, 0, -900)] {
             assert_eq!(ticks.after(at).unwrap(), Some(next));
             assert_eq!(ticks.until(at).unwrap(), Some(last));
@@ -197,7 +197,7 @@ mod tests {
     #[test]
     fn what_names_no_time_is_refused_with_its_key() {
         let wrong = |config: SourceScheduleConfig, key: &str, part: &str| {
-            let error = Ticks::new(&config).unwrap_err();
+            let error = DueTimes::new(&config).unwrap_err();
             let Error::Config { key: found, reason } = &error else {
                 panic!("{error}");
             };

@@ -32,7 +32,7 @@ pub(super) struct Gathered {
 }
 
 /// The side of a run that reads.
-pub(super) struct Reading<'a> {
+pub(super) struct BatchReader<'a> {
     pub(super) config: &'a SourceConfig,
     pub(super) context: &'a Context,
     /// Archive of responses to replay. The batches are then those of the archive.
@@ -41,7 +41,7 @@ pub(super) struct Reading<'a> {
     pub(super) read: u64,
 }
 
-impl Reading<'_> {
+impl BatchReader<'_> {
     /// Reads pages from `from` on until they make a batch. The end of a batch depends only on the
     /// pages, except for a requested delay and a stop. Then the pages read before it are a batch,
     /// returned with the reason.

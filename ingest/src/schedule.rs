@@ -1,9 +1,9 @@
 //! Runs sources when they are due, each by one program at a time.
 
-mod board;
+mod due;
 mod lease;
-mod line;
-mod ticks;
+mod runner;
+mod schedule_status;
 
 #[cfg(test)]
 mod tests;
@@ -13,9 +13,9 @@ use std::sync::Arc;
 use feedline_schemas::config::PipelineConfig;
 use tokio::{sync::Semaphore, task::JoinSet};
 
-pub use self::board::{Board, Served};
 pub(crate) use self::lease::{Holding, lease};
-use self::{line::Line, ticks::Ticks};
+pub use self::schedule_status::{ScheduleStatus, ServedSource};
+use self::{due::DueTimes, runner::SourceRunner};
 use crate::{
     context::Context,
     error::Error,
@@ -42,9 +42,9 @@ use crate::{
 /// ```
 #[derive(Debug)]
 pub struct Scheduler {
-    lines: Vec<Line>,
+    runners: Vec<SourceRunner>,
     places: Arc<Semaphore>,
-    board: Arc<Board>,
+    board: Arc<ScheduleStatus>,
 }
 
 impl Scheduler {
@@ -52,7 +52,7 @@ impl Scheduler {
     #[must_use]
     pub fn new(at_once: usize) -> Self {
         Self {
-            lines: Vec::new(),
+            runners: Vec::new(),
             places: Arc::new(Semaphore::new(at_once.max(1))),
             board: Arc::default(),
         }
@@ -65,22 +65,22 @@ impl Scheduler {
     /// source has one.
     pub fn add(&mut self, config: PipelineConfig, context: &Context) -> Result<(), Error> {
         let config = Arc::new(config);
-        let known = self.lines.len();
+        let known = self.runners.len();
         for (index, source) in choose(&config, None)? {
             let Some(schedule) = &source.schedule else {
                 continue;
             };
-            let ticks = Ticks::new(schedule).map_err(|e| e.under(&format!("source.{index}")))?;
+            let ticks = DueTimes::new(schedule).map_err(|e| e.under(&format!("source.{index}")))?;
             if !looks_for_more(source) {
                 tracing::warn!(source = %source.name, "once it is complete, its runs ask for nothing: give it `incremental` or `refresh`, or `crawl.refresh` for pages");
             }
-            let number = self.board.add(Served {
+            let number = self.board.add(ServedSource {
                 pipeline: config.pipeline.name.to_string(),
                 source: source.name.to_string(),
-                meter: context.meters.of(source.name.as_str()),
-                ..Served::default()
+                meter: context.metrics.of(source.name.as_str()),
+                ..ServedSource::default()
             });
-            self.lines.push(Line {
+            self.runners.push(SourceRunner {
                 config: Arc::clone(&config),
                 source: source.name.clone(),
                 schedule: schedule.clone(),
@@ -91,7 +91,7 @@ impl Scheduler {
                 number,
             });
         }
-        if self.lines.len() == known {
+        if self.runners.len() == known {
             return Err(Error::config(
                 "source",
                 "none has a `[source.schedule]`, so there is nothing to serve; add one with `cron` or `every_s`",
@@ -102,7 +102,7 @@ impl Scheduler {
 
     /// Returns the current state of its sources.
     #[must_use]
-    pub fn board(&self) -> Arc<Board> {
+    pub fn board(&self) -> Arc<ScheduleStatus> {
         Arc::clone(&self.board)
     }
 
@@ -112,7 +112,7 @@ impl Scheduler {
     pub async fn run(self) {
         let mut tasks = JoinSet::new();
         let mut numbers = Vec::new();
-        for line in self.lines {
+        for line in self.runners {
             let number = line.number;
             numbers.push((tasks.spawn(line.serve()).id(), number));
         }

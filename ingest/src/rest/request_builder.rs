@@ -21,7 +21,7 @@ use crate::{context::Context, error::Error, pagination::with_query, param::Param
 
 /// The requests of a source, but for what differs from one to the next.
 #[derive(Debug)]
-pub(super) struct Place {
+pub(super) struct RequestBuilder {
     /// URL with the parameters of all requests.
     base: Url,
     /// The configured URL with placeholders, and its parameters; `None` without placeholders.
@@ -39,7 +39,7 @@ pub(super) struct Place {
     is_in_body: bool,
 }
 
-impl Place {
+impl RequestBuilder {
     /// Resolves the requests of the source; for embedded APIs, `url` differs from the configured
     /// one. `params` are the parameters that they get later; those in `in_url` may have a
     /// placeholder in the URL. Returns the secrets in the body too.
@@ -269,7 +269,7 @@ mod tests {
         config.params.insert("q".into(), "1".into());
         let names: Vec<&str> = query.iter().map(|(param, _)| *param).collect();
         let url = Url::parse(url).unwrap();
-        let (place, _) = Place::new(&config, &url, (&names, &names), &context()).unwrap();
+        let (place, _) = RequestBuilder::new(&config, &url, (&names, &names), &context()).unwrap();
         let query = query.iter();
         let params: Vec<Param<'_>> = query
             .map(|(param, value)| Param::text(param, *value))

@@ -10,7 +10,7 @@ use super::{
     resume::{pipeline, run, snapshot},
     *,
 };
-use crate::run::status;
+use crate::status;
 
 /// Version and links of a page, by path.
 type Pages = BTreeMap<String, (u32, Vec<String>)>;

@@ -11,12 +11,12 @@ use feedline_schemas::commit::CommitEntry;
 
 /// A meter for each source of a pipeline, by name.
 #[derive(Debug, Default)]
-pub struct Meters(Mutex<BTreeMap<String, Arc<Meter>>>);
+pub struct PipelineMetrics(Mutex<BTreeMap<String, Arc<SourceMetrics>>>);
 
-impl Meters {
+impl PipelineMetrics {
     /// Returns the meter of the source called `source`.
     #[must_use]
-    pub fn of(&self, source: &str) -> Arc<Meter> {
+    pub fn of(&self, source: &str) -> Arc<SourceMetrics> {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         match all.get(source) {
             Some(meter) => Arc::clone(meter),
@@ -27,7 +27,7 @@ impl Meters {
 
 /// Waits and work of one source since this program began.
 #[derive(Debug, Default)]
-pub struct Meter {
+pub struct SourceMetrics {
     requests: Arc<RequestMeter>,
     commits: Mutex<Commits>,
 }
@@ -41,7 +41,7 @@ struct Commits {
 
 /// Snapshot of a meter.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Reading {
+pub struct MetricsSnapshot {
     /// Requests by the status of their responses; `None` for those without one.
     pub requests: BTreeMap<Option<u16>, u64>,
     /// Tries beyond the first.
@@ -89,10 +89,10 @@ impl LogTotals {
     }
 }
 
-impl Meter {
+impl SourceMetrics {
     /// Takes a snapshot.
     #[must_use]
-    pub fn read(&self) -> Reading {
+    pub fn read(&self) -> MetricsSnapshot {
         let RequestReading {
             requests,
             retries,
@@ -100,7 +100,7 @@ impl Meter {
             waits_for,
         } = self.requests.read();
         let commits = *self.commits.lock().unwrap_or_else(PoisonError::into_inner);
-        Reading {
+        MetricsSnapshot {
             requests,
             retries,
             waited,
@@ -122,13 +122,13 @@ impl Meter {
     }
 
     /// Records the totals of the log.
-    pub(crate) fn stands(&self, landed: LogTotals) {
+    pub(crate) fn record_totals(&self, landed: LogTotals) {
         let mut commits = self.commits.lock().unwrap_or_else(PoisonError::into_inner);
         commits.landed = Some(landed);
     }
 
     /// Records a batch that was committed after `took`.
-    pub(crate) fn committed(&self, landed: LogTotals, took: Duration) {
+    pub(crate) fn record_commit(&self, landed: LogTotals, took: Duration) {
         let mut commits = self.commits.lock().unwrap_or_else(PoisonError::into_inner);
         commits.count += 1;
         commits.took += took;
@@ -142,7 +142,7 @@ mod tests {
 
     #[test]
     fn a_source_has_one_meter() {
-        let meters = Meters::default();
+        let meters = PipelineMetrics::default();
         meters.of("a").requests().asked(Some(200));
         meters.of("a").requests().asked(None);
         meters.of("b").requests().tried_again();

@@ -6,9 +6,9 @@ use feedline_schemas::{commit::Position, ids::Sequence, log_effect::holder};
 
 use super::source_run::Run;
 use crate::{
+    backfill::{neighbours, span},
     dedup::read_hashes_of,
     error::Error,
-    ledger::{neighbours, span},
 };
 
 impl Run<'_> {

@@ -7,7 +7,7 @@ use feedline_schemas::{
     record::RecordSchema,
 };
 
-use super::{Closed, Contract, Rejection, drift, width};
+use super::{Closed, Contract, Rejection, drift, map_columns};
 
 impl Contract<'_> {
     /// Ends the batch and checks for missing columns.
@@ -66,7 +66,11 @@ impl Contract<'_> {
                 after.missing.insert(name.clone(), sum);
             }
             // Keys of an object that is now stored as one column no longer make columns.
-            let is_in_whole = || self.whole.iter().any(|whole| width::is_below(name, whole));
+            let is_in_whole = || {
+                self.whole
+                    .iter()
+                    .any(|whole| map_columns::is_below(name, whole))
+            };
             if i < known && (self.whole.is_empty() || !is_in_whole()) {
                 change.alarm(name, self.config.null_drift.get(), &mut self.decisions);
             }

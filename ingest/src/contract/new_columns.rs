@@ -10,7 +10,7 @@ use super::{
     Contract, KEPT_WHOLE, NEW, Rejection, Rule, Verdict, declared,
     drift::Met,
     fit::{self, Fit},
-    shown, width,
+    map_columns, shown,
 };
 use crate::flatten::Leaf;
 
@@ -117,7 +117,7 @@ impl Contract<'_> {
             let Some(path) = wide.map(ToOwned::to_owned) else {
                 return leaves;
             };
-            leaves = width::collapse(leaves, &path);
+            leaves = map_columns::collapse(leaves, &path);
             let leaf = leaves.iter().find(|leaf| leaf.name == path);
             let sample = leaf.map(|leaf| shown(&leaf.value)).unwrap_or_default();
             let most = self.config.max_keys.get();

@@ -15,16 +15,16 @@ use tokio::{
 };
 
 use super::{
-    board::{Board, Served},
+    due::{DueTimes, jitter},
     lease::{Lease, TTL, Taken},
-    ticks::{Ticks, jitter},
+    schedule_status::{ScheduleStatus, ServedSource},
 };
 use crate::{
     context::Context,
     error::Error,
     landing_folder::landing,
     run::ingest,
-    standing::{is_deferred_by_log, newest},
+    status::{is_deferred_by_log, read_log_totals},
 };
 
 /// Longest sleep between two checks of the wall clock: it may jump, and a machine may be suspended.
@@ -36,15 +36,15 @@ const WRONG_CLOCK_S: i64 = 86_400;
 
 /// A source, its schedule and its resources.
 #[derive(Debug)]
-pub(super) struct Line {
+pub(super) struct SourceRunner {
     pub(super) config: Arc<PipelineConfig>,
     pub(super) source: Name,
     pub(super) schedule: SourceScheduleConfig,
-    pub(super) ticks: Ticks,
+    pub(super) ticks: DueTimes,
     pub(super) context: Context,
     /// Permits for concurrent runs, over all sources.
     pub(super) places: Arc<Semaphore>,
-    pub(super) board: Arc<Board>,
+    pub(super) board: Arc<ScheduleStatus>,
     /// Its index on the board.
     pub(super) number: usize,
 }
@@ -62,7 +62,7 @@ impl Past {
     /// State of the last run for a program that starts at `now`.
     pub(super) fn at_start(
         last: Option<&LastRun>,
-        ticks: &Ticks,
+        ticks: &DueTimes,
         catch_up: bool,
         now: i64,
     ) -> Result<Self, Error> {
@@ -99,7 +99,7 @@ impl Past {
 
     /// Returns the next due time, and the earliest start of its run. Both may be past; `None` if
     /// nothing is due any more.
-    pub(super) fn next(&self, ticks: &Ticks, now: i64) -> Result<Option<(i64, i64)>, Error> {
+    pub(super) fn next(&self, ticks: &DueTimes, now: i64) -> Result<Option<(i64, i64)>, Error> {
         let missed = ticks
             .until(now)?
             .filter(|tick| self.handled.is_none_or(|handled| *tick > handled));
@@ -121,7 +121,7 @@ impl Past {
     }
 }
 
-impl Line {
+impl SourceRunner {
     /// Runs the source when it is due, until a stop is requested.
     pub(super) async fn serve(self) {
         let landing = landing(&self.context.root, &self.source);
@@ -189,15 +189,18 @@ impl Line {
         // Makes metrics agree with the log before the first run, which reports problems of
         // the log.
         let log = landing(&self.context.root, &self.source);
-        if let Ok(Some(totals)) = newest(&log).await {
-            self.context.meters.of(self.source.as_str()).stands(totals);
+        if let Ok(Some(totals)) = read_log_totals(&log).await {
+            self.context
+                .metrics
+                .of(self.source.as_str())
+                .record_totals(totals);
         }
         Ok(known)
     }
 
     /// Waits for a place among the concurrent runs; `None` if a stop is requested meanwhile.
     async fn acquire_place(&self) -> Option<Result<SemaphorePermit<'_>, AcquireError>> {
-        let meter = self.context.meters.of(self.source.as_str());
+        let meter = self.context.metrics.of(self.source.as_str());
         let others = || "a free place: others run".to_owned();
         self.show(|served| served.waits_for = Some(others()));
         let _waiting = meter.wait(Cause::Place, others());
@@ -217,7 +220,7 @@ impl Line {
     ) -> Result<(), Error> {
         let held = format!("the lease of `{other}`, which runs it");
         self.show(|served| served.waits_for = Some(held.clone()));
-        let meter = self.context.meters.of(self.source.as_str());
+        let meter = self.context.metrics.of(self.source.as_str());
         let waiting = meter.wait(Cause::Lease, held);
         self.nap(lease.ttl() / 4).await;
         drop(waiting);
@@ -415,12 +418,12 @@ impl Line {
         i64::try_from(self.context.clock.unix().as_secs()).unwrap_or(i64::MAX)
     }
 
-    fn show(&self, change: impl FnOnce(&mut Served)) {
+    fn show(&self, change: impl FnOnce(&mut ServedSource)) {
         self.board.update(self.number, change);
     }
 }
 
-fn tell(served: &mut Served, last: Option<LastRun>) {
+fn tell(served: &mut ServedSource, last: Option<LastRun>) {
     if let Some(last) = &last
         && last.outcome == RunOutcome::Complete
     {

@@ -1,156 +1,23 @@
-//! Status, lag and next run of sources: from their logs and leases alone, without a request.
+//! Description of the next run of a source.
 
 use std::time::Duration;
 
 use feedline_readers::value::shorten;
 use feedline_schemas::{
-    commit::{CommitEntry, FileProgress, Position, SourceState},
-    config::{PipelineConfig, SourceConfig, SourceKind},
-    decode,
-    log_snapshot::LogSums,
-    report::{IngestReport, Standing},
-};
-use feedline_storage::{
-    Store,
-    log::{entry_path, newest_sequence},
+    commit::{FileProgress, Position, SourceState},
+    config::{SourceConfig, SourceKind},
 };
 
 use crate::{
-    delta,
+    backfill::slices_report,
     error::{Error, when},
-    failures,
-    landing_files::report_damage,
-    landing_folder::landing,
-    ledger::slices_report,
-    log_entries::{Kept, LogEntries},
-    meter::LogTotals,
-    report::{add, source_report},
-    schedule::lease,
     settings::looks_for_more,
-    source::Requests,
     warnings::holding,
-    watermark::{Incremental, Mark},
+    watermark::Incremental,
 };
 
-/// Reports what the pipeline's sources have landed, and their lag at `now` (since 1970-01-01 UTC).
-/// Sends one more request per source to the store than [`status`](crate::status).
-///
-/// # Errors
-/// [`Error::Log`] for a damaged log, [`Error::Contract`] for a lease that cannot be read,
-/// [`Error::Storage`].
-pub async fn standing(
-    config: &PipelineConfig,
-    root: &Store,
-    now: Duration,
-) -> Result<IngestReport, Error> {
-    let mut report = IngestReport {
-        url: root.url_of("landing"),
-        ..IngestReport::default()
-    };
-    for source in &config.source {
-        let folder = landing(root, &source.name);
-        let mut entries = LogEntries::open(&folder, &source.name, Kept::All).await?;
-        let sums = entries.sums().await?;
-        let last = entries.last();
-        let mut told =
-            source_report(source, &folder, last, sums.clone(), Requests::default()).await;
-        told.warnings.extend(entries.warning());
-        told.standing = Some(of(source, &folder, last, &sums, now.as_secs()).await?);
-        told.delta = delta::status(&folder, &source.name, entries.all()).await?;
-        report_damage(&folder, &mut entries, &mut told).await?;
-        add(&mut report, told);
-    }
-    Ok(report)
-}
-
-/// Totals of the newest entry of a log, read from that entry alone; `None` for an empty log.
-///
-/// # Errors
-/// [`Error::Contract`] for an entry that cannot be read, [`Error::Storage`].
-pub(crate) async fn newest(landing: &Store) -> Result<Option<LogTotals>, Error> {
-    let Some(newest) = newest_sequence(landing).await? else {
-        return Ok(None);
-    };
-    let path = entry_path(newest);
-    let bytes = landing.get(&path).await?;
-    let entry: CommitEntry = decode(&landing.url_of(&path), &bytes)?;
-    let committed = landing.modified(&path).await?;
-    Ok(Some(LogTotals::of(&entry, committed.as_secs())))
-}
-
-/// Returns true if the newest entry of a log defers requests to its server; reads only the bytes of
-/// that entry.
-///
-/// # Errors
-/// Like [`newest`].
-pub(crate) async fn is_deferred_by_log(landing: &Store) -> Result<bool, Error> {
-    let Some(newest) = newest_sequence(landing).await? else {
-        return Ok(false);
-    };
-    let path = entry_path(newest);
-    let bytes = landing.get(&path).await?;
-    let entry: CommitEntry = decode(&landing.url_of(&path), &bytes)?;
-    Ok(entry.state.not_before_unix_s.is_some())
-}
-
-async fn of(
-    config: &SourceConfig,
-    landing: &Store,
-    last: Option<&CommitEntry>,
-    sums: &LogSums,
-    now_s: u64,
-) -> Result<Standing, Error> {
-    let committed_unix_s = match last {
-        None => None,
-        Some(entry) => {
-            let path = entry_path(entry.sequence.get());
-            Some(landing.modified(&path).await?.as_secs())
-        }
-    };
-    let run = last.and_then(|entry| entry.state.position.run());
-    let cursor = run.and_then(|run| run.high.clone());
-    let cursor_s = cursor
-        .as_deref()
-        .and_then(|high| Mark::parse(high).ok()?.unix_s());
-    let now = i64::try_from(now_s).unwrap_or(i64::MAX);
-    // A cursor in the future gives no lag: it does not show how far the source has been read.
-    let now_time = Duration::from_secs(now_s);
-    let incremental = config.incremental.as_ref().map(Incremental::new);
-    let incremental = incremental.and_then(Result::ok);
-    let is_ahead = |cursor: &str| {
-        let incremental = incremental.as_ref();
-        incremental.is_some_and(|incremental| incremental.is_ahead(cursor, now_time))
-    };
-    let is_ahead = cursor.as_deref().is_some_and(is_ahead);
-    let cursor_lag = cursor_s
-        .filter(|_| !is_ahead)
-        .map(|at| u64::try_from(now.saturating_sub(at)).unwrap_or(0));
-    let lease = lease(landing).await?;
-    Ok(Standing {
-        committed_unix_s,
-        lag_s: committed_unix_s.map(|at| now_s.saturating_sub(at)),
-        cursor,
-        cursor_lag_s: cursor_lag,
-        not_before_unix_s: not_before(last.map(|entry| &entry.state), now_s),
-        held_by: lease
-            .as_ref()
-            .filter(|lease| lease.held)
-            .map(|lease| lease.holder.clone()),
-        failures: failures::read(landing).await?,
-        last_run: lease.and_then(|lease| lease.last),
-        schema_versions: u32::try_from(sums.schema_versions.len()).unwrap_or(u32::MAX),
-        columns: last.map_or(0, |entry| entry.schema.columns.len() as u64),
-        next: next(config, last.map(|entry| &entry.state), &sums.highs, now_s),
-    })
-}
-
-fn not_before(state: Option<&SourceState>, now_s: u64) -> Option<u64> {
-    let until = state.and_then(|state| state.not_before_unix_s);
-    until.filter(|until| *until > now_s)
-}
-
 /// Describes the next run.
-pub(crate) fn next(
+pub(crate) fn describe_next_run(
     config: &SourceConfig,
     state: Option<&SourceState>,
     highs: &[String],
@@ -263,6 +130,12 @@ fn next_slices(config: &SourceConfig, state: &SourceState) -> String {
     }
 }
 
+/// Time before which no request may be made, if it is in the future.
+pub(super) fn not_before(state: Option<&SourceState>, now_s: u64) -> Option<u64> {
+    let until = state.and_then(|state| state.not_before_unix_s);
+    until.filter(|until| *until > now_s)
+}
+
 #[cfg(test)]
 mod tests {
     use feedline_schemas::{
@@ -298,7 +171,10 @@ mod tests {
 
     fn check(source: &SourceConfig, position: Position, expected: &str) {
         let state = at(position, None);
-        assert_eq!(next(source, Some(&state), &[], 1_800_000_000), expected);
+        assert_eq!(
+            describe_next_run(source, Some(&state), &[], 1_800_000_000),
+            expected
+        );
     }
 
     /// A run of pages at this state of its slices and values.
@@ -329,15 +205,21 @@ mod tests {
     #[test]
     fn a_source_without_a_log_starts_from_the_beginning_and_resumes_after_its_last_page() {
         let rest = source("type = \"rest\"");
-        assert_eq!(next(&rest, None, &[], 100), "starts from the beginning");
+        assert_eq!(
+            describe_next_run(&rest, None, &[], 100),
+            "starts from the beginning"
+        );
         let page = page(12, Some("abc"), PageRun::default());
         check(&rest, page.clone(), "resumes after page 12, cursor `abc`");
         let deferred = at(page, Some(4_102_444_800));
         assert_eq!(
-            next(&rest, Some(&deferred), &[], 100),
+            describe_next_run(&rest, Some(&deferred), &[], 100),
             "sends no request before 2100-01-01T00:00:00Z, as a server asked"
         );
-        assert!(next(&rest, Some(&deferred), &[], 4_102_444_800).starts_with("resumes after"));
+        assert!(
+            describe_next_run(&rest, Some(&deferred), &[], 4_102_444_800)
+                .starts_with("resumes after")
+        );
     }
 
     #[test]
@@ -349,11 +231,11 @@ mod tests {
             ..at(done(PageRun::default()), None)
         };
         assert_eq!(
-            next(&rest, Some(&warned), &[], 100),
+            describe_next_run(&rest, Some(&warned), &[], 100),
             "nothing, though records may be missing: see the warning `partial_content`"
         );
         let until = at(done(PageRun::default()), Some(4_102_444_800));
-        assert_eq!(next(&rest, Some(&until), &[], 100), COMPLETE);
+        assert_eq!(describe_next_run(&rest, Some(&until), &[], 100), COMPLETE);
         let more = source(
             "type = \"rest\"\nincremental = { cursor = \"d\", param = \"from\", lookback = \"1d\" }",
         );

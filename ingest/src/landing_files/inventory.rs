@@ -39,7 +39,7 @@ pub(crate) struct BadFile {
 
 /// A landing zone's files, as one listing shows them.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Stock {
+pub(crate) struct LandingInventory {
     /// Named files that are missing, have another size, or (of the newest) lack the end of a
     /// Parquet file; by entry.
     pub(crate) bad: Vec<BadFile>,
@@ -51,7 +51,7 @@ pub(crate) struct Stock {
     pub(crate) compared: u64,
 }
 
-impl Stock {
+impl LandingInventory {
     /// Lists the landing zone and compares it with `entries`, all of the log, which the caller must
     /// read first.
     ///
@@ -89,14 +89,14 @@ impl Stock {
         let listed = list_since(landing, (entries.last(), &slice[..]), since, range).await?;
         let is_new = |file: &Listed| sequence_of(&file.path).is_none_or(|own| own >= since.get());
         let (new, old): (Vec<_>, Vec<_>) = listed.into_iter().partition(is_new);
-        let mut stock = Self::compare(landing, entries.all(), &new, since.get()).await?;
-        if !stock.unnamed.is_empty() {
+        let mut inventory = Self::compare(landing, entries.all(), &new, since.get()).await?;
+        if !inventory.unnamed.is_empty() {
             // An older entry may name a file with a later number, which has taken the place of its own.
             entries.load_for_comparison(Sequence::new(0)).await?;
-            stock = Self::compare(landing, entries.all(), &new, since.get()).await?;
+            inventory = Self::compare(landing, entries.all(), &new, since.get()).await?;
         }
-        stock.compare_slice(landing, &slice, &old).await?;
-        Ok(stock)
+        inventory.compare_slice(landing, &slice, &old).await?;
+        Ok(inventory)
     }
 
     /// Compares the files in `listed` with those that `entries` name, except those with numbers below
@@ -110,12 +110,12 @@ impl Stock {
         let found = sizes(listed);
         let mut named = named_by(entries);
         named.retain(|path, _| since == 0 || sequence_of(path).is_none_or(|own| own >= since));
-        let mut stock = Self {
+        let mut inventory = Self {
             compared: named.len() as u64,
             ..Self::default()
         };
         for (path, (sequence, file)) in &named {
-            stock
+            inventory
                 .check(landing, *sequence, file, found.get(path).copied())
                 .await?;
         }
@@ -138,25 +138,25 @@ impl Stock {
         let ends: Vec<_> = stream::iter(ends).buffered(AT_ONCE).try_collect().await?;
         for ((sequence, file), reason) in newest.into_iter().zip(ends) {
             if let Some(reason) = reason {
-                stock.bad.push(BadFile {
+                inventory.bad.push(BadFile {
                     file: file.clone(),
                     sequence,
                     reason,
                 });
             }
         }
-        stock.bad.sort_by_key(|bad| bad.sequence);
+        inventory.bad.sort_by_key(|bad| bad.sequence);
         for file in listed {
             if let Some(path) = file.path.strip_prefix(ORPHANS) {
-                stock.orphans.push(Listed {
+                inventory.orphans.push(Listed {
                     path: path.trim_start_matches('/').to_owned(),
                     ..file.clone()
                 });
             } else if sequence_of(&file.path).is_some() && !named.contains_key(file.path.as_str()) {
-                stock.unnamed.push(file.clone());
+                inventory.unnamed.push(file.clone());
             }
         }
-        Ok(stock)
+        Ok(inventory)
     }
 
     /// Compares the files of older entries, `slice`, with those `listed` that have their numbers. Files

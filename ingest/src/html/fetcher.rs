@@ -33,7 +33,7 @@ use crate::{
     context::Context,
     error::Error,
     frontier::discovery::Discovery,
-    meter::Meter,
+    metrics::SourceMetrics,
     raw::{Came, Exchange, Keeper, Tape},
     validators::{Validator, Validators},
 };
@@ -79,7 +79,7 @@ pub(super) enum Fetched {
 
 /// The client of a crawl.
 #[derive(Debug)]
-pub(super) struct Site {
+pub(super) struct PageFetcher {
     http: Http,
     retry: Retry,
     crawl: CrawlConfig,
@@ -91,7 +91,7 @@ pub(super) struct Site {
     clock: Arc<dyn Clock>,
     hosts: Mutex<HashMap<String, Arc<Host>>>,
     retries: AtomicU64,
-    meter: Arc<Meter>,
+    meter: Arc<SourceMetrics>,
     keeper: Option<Keeper>,
     tape: Option<Arc<Tape>>,
 }
@@ -112,7 +112,7 @@ enum Rules {
     Unreachable,
 }
 
-impl Site {
+impl PageFetcher {
     /// # Errors
     /// [`Error::Config`] for headers and settings that cannot be used.
     pub(super) fn new(url: &Url, config: &SourceConfig, context: &Context) -> Result<Self, Error> {
@@ -148,7 +148,7 @@ impl Site {
             clock: Arc::clone(&context.clock),
             hosts: Mutex::default(),
             retries: AtomicU64::new(0),
-            meter: context.meters.of(config.name.as_str()),
+            meter: context.metrics.of(config.name.as_str()),
             keeper: config.archive_raw.then(|| Keeper::new(Vec::new())),
             tape: None,
         })

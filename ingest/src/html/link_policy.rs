@@ -19,7 +19,7 @@ const MAX_SITEMAP_DEPTH: u16 = 3;
 
 /// The frontier and its admission rules.
 #[derive(Debug)]
-pub(super) struct Walk {
+pub(super) struct LinkPolicy {
     pub(super) frontier: Frontier,
     scope: Scope,
     config: CrawlConfig,
@@ -33,7 +33,7 @@ enum Admission {
     Scope,
 }
 
-impl Walk {
+impl LinkPolicy {
     /// A walk from `pages` and `sitemaps` on.
     pub(super) fn new(config: &CrawlConfig, pages: &[Url], sitemaps: &[Url]) -> Self {
         let mut frontier = Frontier::default();

@@ -9,13 +9,13 @@ use crate::flatten::Leaf;
 
 /// Number of columns that the keys of each nested object have made.
 #[derive(Clone, Debug)]
-pub(super) struct Width {
+pub(super) struct MapColumns {
     most: usize,
     /// Distinct keys directly below an object, by its path.
     keys: HashMap<String, usize>,
 }
 
-impl Width {
+impl MapColumns {
     /// Counts the keys of the existing columns.
     pub(super) fn new<'a>(most: usize, columns: impl Iterator<Item = &'a str>) -> Self {
         let mut width = Self {
@@ -172,9 +172,9 @@ mod tests {
     #[test]
     fn keys_are_counted_once_each() {
         let columns = ["a.x", "a.y.p", "a.y.q", "b"];
-        let width = Width::new(2, columns.into_iter());
+        let width = MapColumns::new(2, columns.into_iter());
         assert_eq!((width.keys["a"], width.keys["a.y"]), (2, 2));
-        let mut grown = Width::new(2, std::iter::empty());
+        let mut grown = MapColumns::new(2, std::iter::empty());
         for (i, name) in columns.iter().enumerate() {
             grown.push(name, |path| columns[..i].contains(&path));
         }

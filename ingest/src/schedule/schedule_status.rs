@@ -10,11 +10,11 @@ use feedline_schemas::{
     report::SourceReport,
 };
 
-use crate::meter::Meter;
+use crate::metrics::SourceMetrics;
 
 /// A source that is served. Times are seconds since 1970-01-01 UTC.
 #[derive(Clone, Debug, Default)]
-pub struct Served {
+pub struct ServedSource {
     /// Name of its pipeline.
     pub pipeline: String,
     /// Name.
@@ -34,32 +34,32 @@ pub struct Served {
     /// Report of the source from its log, after the last run that ended well.
     pub report: Option<SourceReport>,
     /// Waits and work of its runs since this program began.
-    pub meter: Arc<Meter>,
+    pub meter: Arc<SourceMetrics>,
     /// Reason why it is no longer served: a bug.
     pub dead: Option<String>,
 }
 
 /// All of them, in the order of the pipelines.
 #[derive(Debug, Default)]
-pub struct Board(Mutex<Vec<Served>>);
+pub struct ScheduleStatus(Mutex<Vec<ServedSource>>);
 
-impl Board {
+impl ScheduleStatus {
     /// Returns a copy of the current state.
     #[must_use]
-    pub fn read(&self) -> Vec<Served> {
+    pub fn read(&self) -> Vec<ServedSource> {
         self.0
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .clone()
     }
 
-    pub(super) fn add(&self, served: Served) -> usize {
+    pub(super) fn add(&self, served: ServedSource) -> usize {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         all.push(served);
         all.len() - 1
     }
 
-    pub(super) fn update(&self, at: usize, change: impl FnOnce(&mut Served)) {
+    pub(super) fn update(&self, at: usize, change: impl FnOnce(&mut ServedSource)) {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(served) = all.get_mut(at) {
             change(served);

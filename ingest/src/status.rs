@@ -1,0 +1,235 @@
+//! Status, lag and next run of sources: from their logs and leases alone, without a request.
+
+mod next_run;
+
+use std::time::Duration;
+
+use feedline_schemas::{
+    commit::CommitEntry,
+    config::{PipelineConfig, SourceConfig},
+    decode,
+    ids::Name,
+    log_snapshot::LogSums,
+    report::{IngestReport, SourceReport, Standing},
+};
+use feedline_storage::{
+    Store,
+    log::{entry_path, newest_sequence},
+};
+
+pub(crate) use self::next_run::describe_next_run;
+use self::next_run::not_before;
+use crate::{
+    context::Context,
+    delta,
+    error::Error,
+    failures,
+    landing_files::report_damage,
+    landing_folder::landing,
+    log_entries::{Kept, LogEntries},
+    metrics::LogTotals,
+    report::{add, source_report},
+    schedule::lease,
+    settings::choose,
+    source::Requests,
+    watermark::{Incremental, Mark},
+};
+
+/// Reports what the pipeline's sources have landed, from their commit logs alone.
+///
+/// # Errors
+/// [`Error::Log`] for a damaged log, [`Error::Storage`].
+pub async fn status(config: &PipelineConfig, root: &Store) -> Result<IngestReport, Error> {
+    report_sources(config, root, None).await
+}
+
+/// Reports what the pipeline's sources have landed, and their lag at `now` (since 1970-01-01 UTC).
+/// Sends one more request per source to the store than [`status`](crate::status).
+///
+/// # Errors
+/// [`Error::Log`] for a damaged log, [`Error::Contract`] for a lease that cannot be read,
+/// [`Error::Storage`].
+pub async fn status_with_lag(
+    config: &PipelineConfig,
+    root: &Store,
+    now: Duration,
+) -> Result<IngestReport, Error> {
+    report_sources(config, root, Some(now)).await
+}
+
+/// Reports all sources; with their lag at `now`, if it is given.
+async fn report_sources(
+    config: &PipelineConfig,
+    root: &Store,
+    now: Option<Duration>,
+) -> Result<IngestReport, Error> {
+    let mut report = IngestReport {
+        url: root.url_of("landing"),
+        ..IngestReport::default()
+    };
+    for source in &config.source {
+        let folder = landing(root, &source.name);
+        let mut entries = LogEntries::open(&folder, &source.name, Kept::All).await?;
+        let sums = entries.sums().await?;
+        let last = entries.last();
+        let none = Requests::default();
+        let mut status = source_report(source, &folder, last, sums.clone(), none).await;
+        status.warnings.extend(entries.warning());
+        if let Some(now) = now {
+            status.standing = Some(read_lag(source, &folder, last, &sums, now.as_secs()).await?);
+            status.delta = delta::status(&folder, &source.name, entries.all()).await?;
+        }
+        report_damage(&folder, &mut entries, &mut status).await?;
+        add(&mut report, status);
+    }
+    Ok(report)
+}
+
+/// Report of a source whose run ended with `error`.
+pub(crate) async fn report_failed_run(
+    config: &SourceConfig,
+    error: &Error,
+    context: &Context,
+) -> SourceReport {
+    // An unreadable log is the subject of this error or of the next one.
+    let read = read_for_report(&context.root, &config.name).await;
+    let (last, sums) = read.unwrap_or_default();
+    let requests = requests_of(context, &config.name);
+    let folder = landing(&context.root, &config.name);
+    let mut report = source_report(config, &folder, last.as_ref(), sums, requests).await;
+    match error {
+        Error::Cancelled => return report,
+        Error::Deferred { .. } => "deferred".clone_into(&mut report.status),
+        _ => "failed".clone_into(&mut report.status),
+    }
+    report.error = Some(error.to_string());
+    report
+}
+
+/// Reports what a stopped run has landed, with the requests it sent. Reports only the source called
+/// `only`, if given; `context` is that of the run.
+///
+/// # Errors
+/// [`Error::Log`] for a damaged log, [`Error::Storage`].
+pub async fn report_stopped_run(
+    config: &PipelineConfig,
+    only: Option<&Name>,
+    context: &Context,
+) -> Result<IngestReport, Error> {
+    let mut report = IngestReport {
+        url: context.root.url_of("landing"),
+        stopped: true,
+        ..IngestReport::default()
+    };
+    for (_, source) in choose(config, only)? {
+        let (last, sums) = read_for_report(&context.root, &source.name).await?;
+        let requests = requests_of(context, &source.name);
+        let folder = landing(&context.root, &source.name);
+        add(
+            &mut report,
+            source_report(source, &folder, last.as_ref(), sums, requests).await,
+        );
+    }
+    Ok(report)
+}
+
+/// Newest entry of a source's log, and the sums over all entries.
+async fn read_for_report(
+    root: &Store,
+    source: &Name,
+) -> Result<(Option<CommitEntry>, LogSums), Error> {
+    let mut entries = LogEntries::open(&landing(root, source), source, Kept::All).await?;
+    let sums = entries.sums().await?;
+    Ok((entries.last().cloned(), sums))
+}
+
+/// Requests of a source in this process.
+fn requests_of(context: &Context, source: &Name) -> Requests {
+    let metrics = context.metrics.of(source.as_str()).read();
+    Requests {
+        requests: metrics.requests.values().sum(),
+        retries: metrics.retries,
+    }
+}
+
+/// Totals of the newest entry of a log, read from that entry alone; `None` for an empty log.
+///
+/// # Errors
+/// [`Error::Contract`] for an entry that cannot be read, [`Error::Storage`].
+pub(crate) async fn read_log_totals(landing: &Store) -> Result<Option<LogTotals>, Error> {
+    let Some(newest) = newest_sequence(landing).await? else {
+        return Ok(None);
+    };
+    let path = entry_path(newest);
+    let bytes = landing.get(&path).await?;
+    let entry: CommitEntry = decode(&landing.url_of(&path), &bytes)?;
+    let committed = landing.modified(&path).await?;
+    Ok(Some(LogTotals::of(&entry, committed.as_secs())))
+}
+
+/// Returns true if the newest entry of a log defers requests to its server; reads only the bytes of
+/// that entry.
+///
+/// # Errors
+/// Like [`read_log_totals`].
+pub(crate) async fn is_deferred_by_log(landing: &Store) -> Result<bool, Error> {
+    let Some(newest) = newest_sequence(landing).await? else {
+        return Ok(false);
+    };
+    let path = entry_path(newest);
+    let bytes = landing.get(&path).await?;
+    let entry: CommitEntry = decode(&landing.url_of(&path), &bytes)?;
+    Ok(entry.state.not_before_unix_s.is_some())
+}
+
+/// Lag, lease and next run of a source at `now_s`.
+async fn read_lag(
+    config: &SourceConfig,
+    landing: &Store,
+    last: Option<&CommitEntry>,
+    sums: &LogSums,
+    now_s: u64,
+) -> Result<Standing, Error> {
+    let committed_unix_s = match last {
+        None => None,
+        Some(entry) => {
+            let path = entry_path(entry.sequence.get());
+            Some(landing.modified(&path).await?.as_secs())
+        }
+    };
+    let run = last.and_then(|entry| entry.state.position.run());
+    let cursor = run.and_then(|run| run.high.clone());
+    let cursor_s = cursor
+        .as_deref()
+        .and_then(|high| Mark::parse(high).ok()?.unix_s());
+    let now = i64::try_from(now_s).unwrap_or(i64::MAX);
+    // A cursor in the future gives no lag: it does not show how far the source has been read.
+    let now_time = Duration::from_secs(now_s);
+    let incremental = config.incremental.as_ref().map(Incremental::new);
+    let incremental = incremental.and_then(Result::ok);
+    let is_ahead = |cursor: &str| {
+        let incremental = incremental.as_ref();
+        incremental.is_some_and(|incremental| incremental.is_ahead(cursor, now_time))
+    };
+    let is_ahead = cursor.as_deref().is_some_and(is_ahead);
+    let cursor_lag = cursor_s
+        .filter(|_| !is_ahead)
+        .map(|at| u64::try_from(now.saturating_sub(at)).unwrap_or(0));
+    let lease = lease(landing).await?;
+    Ok(Standing {
+        committed_unix_s,
+        lag_s: committed_unix_s.map(|at| now_s.saturating_sub(at)),
+        cursor,
+        cursor_lag_s: cursor_lag,
+        not_before_unix_s: not_before(last.map(|entry| &entry.state), now_s),
+        held_by: lease
+            .as_ref()
+            .filter(|lease| lease.held)
+            .map(|lease| lease.holder.clone()),
+        failures: failures::read(landing).await?,
+        last_run: lease.and_then(|lease| lease.last),
+        schema_versions: u32::try_from(sums.schema_versions.len()).unwrap_or(u32::MAX),
+        columns: last.map_or(0, |entry| entry.schema.columns.len() as u64),
+        next: describe_next_run(config, last.map(|entry| &entry.state), &sums.highs, now_s),
+    })
+}
