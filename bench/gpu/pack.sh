@@ -19,8 +19,6 @@ for message in map(json.loads, sys.stdin):
 }
 
 cargo build --locked --release -q "${features[@]}" -p feedline
-check=$(cargo build --locked --release -q -p feedline-loader --features cuda --example gpu_check --message-format json |
-  executables gpu_check)
 steps=$(cargo bench --locked -q -p feedline-trainer "${features[@]}" --bench steps --no-run --message-format json | executables steps)
 tests=$(cargo test --locked --release -q -p feedline-trainer "${features[@]}" --lib --no-run --message-format json |
   executables feedline_trainer)
@@ -29,10 +27,9 @@ pack=$folder/feedline-gpu
 rm -rf "$pack"
 mkdir -p "$pack"
 cp "${CARGO_TARGET_DIR:-target}/release/feedline" "$pack/feedline"
-cp "$check" "$pack/gpu_check"
 cp "$steps" "$pack/steps"
 cp "$tests" "$pack/trainer_tests"
-strip "$pack/feedline" "$pack/gpu_check" "$pack/steps" "$pack/trainer_tests"
+strip "$pack/feedline" "$pack/steps" "$pack/trainer_tests"
 cp bench/gpu/measure.py bench/trainer/peer_torch.py examples/quickstart.toml "$pack/"
 tar --zstd -C "$folder" -cf "$folder/feedline-gpu.tar.zst" feedline-gpu
 du -h "$folder/feedline-gpu.tar.zst"

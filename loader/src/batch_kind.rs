@@ -46,8 +46,6 @@ pub(crate) const DATA: usize = 0;
 pub(crate) const TARGET: usize = 1;
 /// Slab column of segments.
 pub(crate) const SEGMENTS: usize = 1;
-/// Slab column of how images are mixed, where the caller mixes them.
-pub(crate) const MIXES: usize = 2;
 /// Slab column of positions.
 pub(crate) const POSITIONS: usize = 2;
 /// Slab columns of pixels, ids and lengths of rows that have several parts; their `x` and `y` are where those of others are.

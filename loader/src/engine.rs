@@ -133,12 +133,13 @@ impl LoaderEngine {
     pub(crate) fn take_ring(&self) -> Ring {
         let spare = self.spare().take();
         spare.unwrap_or_else(|| {
-            let slabs = match self.host_lock() {
+            let lock = self.lock.get();
+            let slabs = match lock {
                 // Memory that can be page-locked is scarce.
                 Some(_) => self.slabs,
                 None => self.ring_slabs,
             };
-            let ring = Ring::new(self.shape, slabs, self.host_lock());
+            let ring = Ring::new(self.shape, slabs, lock);
             *self.pinning.lock().unwrap_or_else(PoisonError::into_inner) = ring.pinning();
             ring
         })
@@ -165,32 +166,9 @@ impl LoaderEngine {
         first..epoch + 2
     }
 
-    /// Keeps a ring for the next pass, unless it was made for something else than batches.
+    /// Keeps a ring for the next pass.
     pub(crate) fn return_ring(&self, ring: Ring) {
-        if ring.shape() == self.shape {
-            *self.spare() = Some(ring);
-        }
-    }
-
-    /// A ring of `row_bytes` in the first column, for as many rows as a batch has, page-locked as batches are.
-    pub(crate) fn place_ring(&self, row_bytes: usize) -> Ring {
-        let shape = SlabShape {
-            rows: self.shape.rows,
-            row_bytes: [row_bytes, 0, 0, 0, 0],
-        };
-        let ring = Ring::new(shape, self.slabs, self.host_lock());
-        *self.pinning.lock().unwrap_or_else(PoisonError::into_inner) = ring.pinning();
-        ring
-    }
-
-    /// Capacity of a batch.
-    pub(crate) fn shape(&self) -> SlabShape {
-        self.shape
-    }
-
-    /// Lock of memory that devices read.
-    pub(crate) fn host_lock(&self) -> Option<&Arc<dyn HostLock>> {
-        self.lock.get()
+        *self.spare() = Some(ring);
     }
 
     /// The state before the first batch of the epoch after that of `state`.

@@ -174,7 +174,7 @@ pub enum Error {
         /// Message of the panic.
         reason: String,
     },
-    /// There is no device to bring batches to.
+    /// There is no GPU that can be used.
     #[error(
         "no GPU: {reason}; run on a machine with a GPU, or without one: batches are then delivered in host memory"
     )]
@@ -182,21 +182,15 @@ pub enum Error {
         /// Missing part.
         reason: String,
     },
-    /// The device or its driver failed. Batches that are on it are lost.
+    /// The device or its driver failed.
     #[error(
-        "cannot copy a batch to the device; its state is lost: start a new process and resume from the last checkpoint"
+        "the driver of the GPU failed: start a new process and resume from the last checkpoint"
     )]
     Device {
         /// Cause.
         #[from]
         source: crate::device::DeviceFault,
     },
-    /// The caller keeps every batch it was given on the device.
-    #[error(
-        "the caller holds all batches on the device; drop one before requesting the next, or create the uploader with more \
-         buffers"
-    )]
-    DeviceBatchesHeld,
     /// A URL cannot be used.
     #[error("cannot open the dataset")]
     Location {
@@ -298,10 +292,7 @@ impl Classified for Error {
             | Self::NoDevice { .. }
             | Self::Device { .. }
             | Self::Stalled { .. } => ErrorKind::Retry,
-            Self::BatchesHeld { .. }
-            | Self::DeviceBatchesHeld
-            | Self::Worker { .. }
-            | Self::Forked { .. } => ErrorKind::Bug,
+            Self::BatchesHeld { .. } | Self::Worker { .. } | Self::Forked { .. } => ErrorKind::Bug,
             Self::Storage { source, .. } => source.kind(),
             Self::Contract { source, .. } => source.kind(),
             Self::Read { source, .. } => source.kind(),

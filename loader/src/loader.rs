@@ -124,9 +124,9 @@ impl Loader {
         })
     }
 
-    /// Page-locks the memory of batches, so that a device can copy from it directly, for an
-    /// [`Uploader`](crate::device::Uploader). To be called before the first pass; a second call changes nothing. How far
-    /// the system allowed it is in [`LoaderMetrics::pinning`] once a pass has begun.
+    /// Page-locks the memory of batches, so that a device can copy from it directly. To be called before the first pass; a
+    /// second call changes nothing. How far the system allowed it is in [`LoaderMetrics::pinning`] once a pass has begun,
+    /// and of a batch in [`Batch::is_page_locked`](crate::Batch::is_page_locked).
     pub fn lock_batches(&self, lock: Arc<dyn HostLock>) {
         if !self.engine.lock_slabs(lock) {
             tracing::warn!("the loader's batches are page-locked already");
@@ -228,7 +228,7 @@ impl Loader {
     }
 
     /// Next position of [`Loader::batches`].
-    pub(crate) fn upcoming(&self) -> LoaderState {
+    fn upcoming(&self) -> LoaderState {
         let state = self.state();
         if state.batch.get() < self.batches_per_epoch() {
             return state;
@@ -237,12 +237,12 @@ impl Loader {
     }
 
     /// Position that moves along with [`Loader::batches`].
-    pub(crate) fn shared_position(&self) -> Arc<Mutex<LoaderState>> {
+    fn shared_position(&self) -> Arc<Mutex<LoaderState>> {
         Arc::clone(&self.position)
     }
 
     /// Parts of a pass over the rest of an epoch.
-    pub(crate) fn parts(
+    fn parts(
         &self,
         start: LoaderState,
         position: Option<Arc<Mutex<LoaderState>>>,
@@ -266,7 +266,6 @@ impl Loader {
             start: start.batch.get(),
             states: States::Advance(start),
             position,
-            places: None,
         })
     }
 
@@ -300,7 +299,6 @@ impl Loader {
             states: States::Stay(self.start_state()),
             foresee: Vec::new(),
             position: None,
-            places: None,
         })
     }
 

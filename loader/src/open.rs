@@ -86,7 +86,6 @@ impl OpenedLoader {
                 .filter(|_| matches!(kind, BatchKind::Tokens { .. })),
             seed: config.seed.get(),
             quarantine: Arc::clone(&quarantine),
-            places: None,
         };
         let sources = Sources {
             inputs: sources,

@@ -6,7 +6,7 @@ use feedline_loader::{
     BadShards, BadValues, CacheConfig, ClassBalance, ColumnMap, FetchConfig, InputConfig,
     InputFormat, LastBatch, LoaderConfig, MixtureConfig, SourceEnd, SourceWeight, SplitChoice,
     TokenLayout, TokensConfig,
-    image::{ImageConfig, MixedBy},
+    image::ImageConfig,
 };
 use feedline_schemas::{
     ids::{Rank, Seed},
@@ -285,17 +285,12 @@ fn one_of<T: Copy>(py: Python<'_>, key: &str, text: &str, values: &[(&str, T)]) 
 
 impl Settings {
     fn images(&self, py: Python<'_>) -> PyResult<Option<ImageConfig>> {
-        let refuse = |reason: &dyn std::fmt::Display| {
+        let refuse = |reason: &serde_json::Error| {
             let text = format!("cannot use loader setting `images`: {reason}");
             errors::of_class(py, "ConfigError", &text)
         };
         let read = |text: &String| serde_json::from_str::<ImageConfig>(text);
         let images = self.images.as_ref().map(read).transpose();
-        let images = images.map_err(|error| refuse(&error))?;
-        let mix = images.as_ref().and_then(|images| images.mix);
-        if mix.is_some_and(|mix| mix.mixed_by == MixedBy::Caller) {
-            return Err(refuse(&"`mix.mixed_by` is `caller`, use `loader`"));
-        }
-        Ok(images)
+        images.map_err(|error| refuse(&error))
     }
 }

@@ -113,5 +113,5 @@ def test_mixed_images_come_with_both_targets(images):
             assert blended or cut
             changed += bool((batch.image[i] != own).any())
     assert changed > 20
-    with pytest.raises(feedline.ConfigError, match="mixed_by"):
-        feedline.Loader(images, 16, images={**settings, "mix": {"mixed_by": "caller"}})
+    with pytest.raises(feedline.ConfigError, match="blend"):
+        feedline.Loader(images, 16, images={**settings, "mix": {"blend": 0.5}})

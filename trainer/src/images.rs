@@ -1,6 +1,6 @@
 //! `[train.images]`: the loader's settings for images, and the statistics that they are normalised by.
 
-use feedline_loader::image::{Augment, Crop, ImageConfig, MixConfig, MixedBy};
+use feedline_loader::image::{Augment, Crop, ImageConfig, MixConfig};
 use feedline_schemas::{
     config::{AugmentStep, Augmentation, ImagesConfig, NormaliseBy, TrainConfig},
     manifest::Layout,
@@ -174,7 +174,6 @@ fn mix(config: &ImagesConfig) -> Option<MixConfig> {
         mixup_alpha: mix.mixup_alpha,
         cutmix_probability: mix.cutmix,
         cutmix_alpha: mix.cutmix_alpha,
-        mixed_by: MixedBy::Loader,
     })
 }
 

@@ -8,8 +8,8 @@ use std::{
 
 use super::block_types::{LoadedBlock, LoadedWindow};
 use crate::{
-    Error, block_table::BlockId, device::Slots, fetch::prefetch::Arrival,
-    input::block_rows::BlockRows, order::ShuffleWindow, source_block::SourceBlock,
+    Error, block_table::BlockId, fetch::prefetch::Arrival, input::block_rows::BlockRows,
+    order::ShuffleWindow, source_block::SourceBlock,
 };
 
 /// Blocks that have arrived and are still needed, by themselves and by window.
@@ -21,38 +21,9 @@ pub(crate) struct ActiveBlocks {
     leaving: BinaryHeap<Reverse<(u64, SourceBlock)>>,
     /// Windows with all of their blocks, and the first batch after which one of them leaves.
     windows: HashMap<u64, (Arc<LoadedWindow>, u64)>,
-    /// Slots of the blocks on a device, if they go to one.
-    slots: Option<Slots>,
 }
 
 impl ActiveBlocks {
-    /// Nothing yet. With `slots`, blocks are sent to a device as they arrive.
-    pub(crate) fn new(slots: Option<Slots>) -> Self {
-        Self {
-            slots,
-            ..Self::default()
-        }
-    }
-
-    /// Makes room on the device for what `batch` may need.
-    ///
-    /// # Errors
-    /// There is not enough.
-    pub(crate) fn admit(&mut self, batch: u64) -> Result<(), Error> {
-        let Self { slots, blocks, .. } = self;
-        let Some(slots) = slots else { return Ok(()) };
-        slots.admit(batch, |block| {
-            blocks.get(&block).map(|(rows, _)| Arc::clone(rows))
-        })
-    }
-
-    /// Says that it is known what `batch` holds.
-    pub(crate) fn planned(&mut self, batch: u64) {
-        if let Some(slots) = &mut self.slots {
-            slots.planned(batch);
-        }
-    }
-
     /// Returns true if a block is loaded.
     pub(crate) fn has(&self, block: SourceBlock) -> bool {
         self.blocks.contains_key(&block)
@@ -90,13 +61,9 @@ impl ActiveBlocks {
                 Arc::clone(block)
             })
         };
-        let slots = self.slots.as_ref().map(|slots| slots.of(window));
-        let (slots, uploads) = slots.unwrap_or_default();
         let loaded = Arc::new(LoadedWindow {
             window: Arc::clone(window),
             blocks: window.blocks.iter().map(&mut find).collect(),
-            slots,
-            uploads,
         });
         if whole {
             self.windows.insert(window.id, (Arc::clone(&loaded), until));
@@ -110,9 +77,6 @@ impl ActiveBlocks {
         let block = (need.source, need.block);
         match rows {
             Ok(rows) => {
-                if let Some(slots) = &mut self.slots {
-                    slots.arrived(block, &rows);
-                }
                 self.blocks.insert(block, (rows, need.last));
                 self.leaving.push(Reverse((need.last, block)));
             }

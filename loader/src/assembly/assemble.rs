@@ -108,7 +108,6 @@ impl Assembler {
         while let Ok(arrival) = self.arrived.try_recv() {
             self.active_blocks.insert(arrival.map_err(Halt::Failed)?);
         }
-        self.active_blocks.admit(batch).map_err(Halt::Failed)?;
         let all = self.order.slots(batch);
         let slots = self.share.slots(all);
         let padding = padding(&slots, self.order.rows(batch));
@@ -126,7 +125,6 @@ impl Assembler {
         cursor.runs(batch, slots, runs);
         let mut waited = Duration::ZERO;
         let loaded = self.load(runs, &mut waited)?;
-        self.active_blocks.planned(batch);
         waited += self.wait_for_turn()?;
         let (lease, blocked) = self.free_slab()?;
         waited += blocked;

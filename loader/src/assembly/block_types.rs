@@ -32,11 +32,6 @@ pub(crate) struct LoadedWindow {
     pub(crate) window: Arc<ShuffleWindow>,
     /// Its blocks, in its order.
     pub(crate) blocks: Vec<Option<Arc<LoadedBlock>>>,
-    /// The slot of each on a device, [`PADDING`](crate::device::PADDING) for those that are not on their way there.
-    /// Empty where blocks go to no device.
-    pub(crate) slots: Vec<u32>,
-    /// The last upload of these blocks; 0 for none.
-    pub(crate) uploads: u64,
 }
 
 /// Consecutive slots of a batch that hold consecutive positions of one window.

@@ -8,8 +8,7 @@
 use std::ops::Range;
 
 use crate::{
-    device,
-    image::{ImageConfig, Mix, MixConfig, MixedBy, mix_batch},
+    image::{ImageConfig, Mix, MixConfig, mix_batch},
     index::index,
     order::RankShare,
 };
@@ -52,11 +51,6 @@ impl MixupPlan {
         self.own.start - self.held.start..self.own.end - self.held.start
     }
 
-    /// Returns true if the loader mixes the pixels.
-    pub(crate) fn is_ours(&self) -> bool {
-        self.config.mixed_by == MixedBy::Loader
-    }
-
     /// Draws the mixes of the images at `places`; partners are places too.
     pub(crate) fn draw(&self, places: Range<usize>) -> Vec<Mix> {
         let slots = self.held.start + places.start..self.held.start + places.end;
@@ -71,24 +65,5 @@ impl MixupPlan {
             mix.partner -= self.held.start;
         }
         mixes
-    }
-}
-
-impl From<&Mix> for device::Mix {
-    fn from(mix: &Mix) -> Self {
-        let partner = u32::try_from(mix.partner).unwrap_or(u32::MAX);
-        match mix.cut {
-            None => Self {
-                partner,
-                weight: mix.lambda,
-                ..Self::NONE
-            },
-            Some(cut) => Self {
-                partner,
-                weight: 1.0,
-                rows: [cut.top, cut.bottom],
-                pixels: [cut.left, cut.right],
-            },
-        }
     }
 }

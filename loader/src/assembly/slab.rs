@@ -4,7 +4,7 @@
 //! | kind | column 0 | column 1 | column 2 | column 3 | column 4 |
 //! |---|---|---|---|---|---|
 //! | rows | `x` | `y` | - | - | - |
-//! | images | pixels | `y` | mixes, when the caller mixes | - | - |
+//! | images | pixels | `y` | - | - | - |
 //! | tokens | ids | segments, when packed | positions, when packed | - | - |
 //! | multi | `x` | `y` | pixels | ids | lengths |
 //!
@@ -80,11 +80,10 @@ impl Slab {
         &self.columns[column]
     }
 
-    /// Number of leading bytes of `part`, a part of a column, that are page-locked; `None` when no
-    /// byte of the slab is.
-    pub(crate) fn locked_prefix(&self, part: &[u8]) -> Option<usize> {
-        let registration = self.registration.as_ref()?;
-        Some(registration.locked_prefix(part))
+    /// Returns true if all bytes of `part`, a part of a column, are page-locked.
+    pub(crate) fn is_page_locked(&self, part: &[u8]) -> bool {
+        let registration = self.registration.as_ref();
+        registration.is_some_and(|registration| registration.covers(part))
     }
 
     /// Takes the first `sizes.sum()` rows off in pieces of these sizes and leaves the rest.

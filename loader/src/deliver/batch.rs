@@ -163,7 +163,7 @@ impl Batch {
         }
     }
 
-    /// Pixels, u8 RGB `[rows, height, width, 3]`; empty for rows without. Mixed already, unless that is the caller's part.
+    /// Pixels, u8 RGB `[rows, height, width, 3]`, mixed already; empty for rows without.
     #[must_use]
     pub fn pixels(&self) -> &[u8] {
         match self.kind {
@@ -173,26 +173,8 @@ impl Batch {
         }
     }
 
-    /// The images of this rank and, in their places, those of other ranks that they are mixed with, which are at most
-    /// one before and one after its own: u8 RGB `[held, height, width, 3]`. Where the caller mixes, this is what
-    /// [`Mix::partner`] counts in. Empty for other kinds.
-    #[must_use]
-    pub fn held_pixels(&self) -> &[u8] {
-        match self.kind {
-            BatchKind::Images { .. } => self.part(DATA, 0..self.held),
-            BatchKind::Multi { .. } => self.part(PIXELS, 0..self.held),
-            BatchKind::Rows { .. } | BatchKind::Tokens { .. } => &[],
-        }
-    }
-
-    /// Places of this rank's images in [`Batch::held_pixels`]: one for each row.
-    #[must_use]
-    pub fn own_places(&self) -> Range<usize> {
-        self.own.clone()
-    }
-
-    /// Mix of each image with its partner, `[rows]`; empty where nothing is mixed. Partners are
-    /// indices into [`Batch::held_pixels`].
+    /// Mix of each image with its partner, `[rows]`; empty where nothing is mixed. Partners count the images that the rank
+    /// decodes: its own and, where its share cuts a pair, one of another rank before and one after them.
     #[must_use]
     pub fn mixes(&self) -> &[Mix] {
         &self.mixed().mixes
@@ -322,49 +304,11 @@ impl Batch {
         self.row_bytes.iter().sum::<usize>() * self.rows()
     }
 
-    /// Kind of targets of the rows.
-    pub(crate) fn target(&self) -> TargetKind {
-        self.target
-    }
-
-    /// The last upload to a device of the blocks that the rows are from; 0 where blocks go to none.
-    pub(crate) fn uploads(&self) -> u64 {
-        let uploads = self.filled.iter().map(Filled::uploads);
-        uploads.max().unwrap_or(0)
-    }
-
-    /// The arrays that are not empty, in the order of the slab's columns.
-    pub(crate) fn arrays(&self) -> Vec<&[u8]> {
-        let rows = self.uploaded();
-        let columns = (0..COLUMNS).map(|column| self.part(column, rows.clone()));
-        columns.filter(|array| !array.is_empty()).collect()
-    }
-
-    /// Places of the rows that [`Batch::arrays`] has.
-    fn uploaded(&self) -> Range<usize> {
-        match &self.mixing {
-            Some(mixing) if !mixing.is_ours() => 0..self.held,
-            _ => self.own.clone(),
-        }
-    }
-
-    /// Places of this rank's rows in [`Batch::arrays`].
-    pub(crate) fn own_uploaded(&self) -> Range<usize> {
-        let first = self.uploaded().start;
-        self.own.start - first..self.own.end - first
-    }
-
     /// Returns true if all bytes of `part`, a part of an array of this batch, are page-locked, see
     /// [`Loader::lock_batches`](crate::Loader::lock_batches): a device copies from them directly.
     #[must_use]
     pub fn is_page_locked(&self, part: &[u8]) -> bool {
-        self.locked_prefix(part) == Some(part.len())
-    }
-
-    /// Number of leading bytes of `part`, a part of an array, that are page-locked; `None` when no
-    /// byte of the batch is.
-    pub(crate) fn locked_prefix(&self, part: &[u8]) -> Option<usize> {
-        self.lease.slab().locked_prefix(part)
+        self.lease.slab().is_page_locked(part)
     }
 
     fn column(&self, column: usize) -> &[u8] {

@@ -23,10 +23,8 @@ use crate::{
         progress::{Progress, WaitCause},
         ready_queue::{Outcome, ready_queue},
         ring::Ring,
-        slab::SlabShape,
         turns::Turns,
     },
-    device::Places,
     engine::LoaderEngine,
     fetch::{
         budget::Budget,
@@ -77,8 +75,6 @@ pub(crate) struct PassParts {
     /// Plans for the caches: orders, and the batches they begin with.
     pub(crate) foresee: Vec<(PassOrder, u64)>,
     pub(crate) position: Option<Arc<Mutex<LoaderState>>>,
-    /// Set when batches hold the positions of their rows on a device, instead of the rows.
-    pub(crate) places: Option<Places>,
 }
 
 struct PassWorkers {
@@ -93,9 +89,8 @@ struct PassWorkers {
 impl EpochBatches {
     pub(crate) fn start(parts: PassParts) -> Result<Self, Error> {
         let engine = Arc::clone(&parts.engine);
-        let ring = parts.places.as_ref().map(|places| places.ring.clone());
         let mut batches = Self {
-            ring: ring.unwrap_or_else(|| engine.take_ring()),
+            ring: engine.take_ring(),
             engine,
             position: parts.position.clone(),
             last: None,
@@ -119,10 +114,6 @@ impl EpochBatches {
     fn start_workers(&mut self, parts: PassParts) -> Result<(), Error> {
         let engine = &self.engine;
         engine.pool.start()?;
-        let (filler, slots) = match parts.places {
-            Some(places) => (places.filler, Some(places.slots)),
-            None => (Arc::clone(&engine.filler), None),
-        };
         let budget = Arc::new(Budget::new(engine.prefetch_bytes, parts.start));
         let (arrived_in, arrived) = unbounded();
         let turns = Arc::new(Turns::default());
@@ -146,12 +137,12 @@ impl EpochBatches {
             start: parts.start,
             share: engine.share,
             states: parts.states,
-            active_blocks: ActiveBlocks::new(slots),
+            active_blocks: ActiveBlocks::default(),
             budget,
             ring: self.ring.clone(),
             ahead: Arc::clone(&engine.ahead),
             pool: Arc::clone(&engine.pool),
-            filler,
+            filler: Arc::clone(&engine.filler),
             arrived,
             done: ready_queue,
             turns: Arc::clone(&turns),
@@ -208,11 +199,6 @@ impl EpochBatches {
         if !std::mem::replace(&mut self.gave_ring, true) {
             self.engine.return_ring(self.ring.clone());
         }
-    }
-
-    /// Capacity of the slabs.
-    pub(crate) fn shape(&self) -> SlabShape {
-        self.ring.shape()
     }
 
     /// Result that is known before waiting for a batch. `None`: wait.

@@ -1,34 +1,29 @@
-//! The first error of a device, kept for every later call.
+//! Failures of a device's driver.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use feedline_schemas::{Classified, ErrorKind};
+use thiserror::Error;
 
-use super::DeviceFault;
-use crate::Error;
+/// A device, or its driver, failed. The device's context is lost with most of these; a new process can have another.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+#[error("cannot {doing}: {reason}")]
+pub struct DeviceFault {
+    doing: &'static str,
+    reason: String,
+}
 
-/// State of a device: its first error, if any. Clones share it.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Health(Arc<Mutex<Option<DeviceFault>>>);
-
-impl Health {
-    /// The first error, if there was one.
-    pub(super) fn check(&self) -> Result<(), Error> {
-        match &*self.0.lock().unwrap_or_else(PoisonError::into_inner) {
-            Some(fault) => Err(fault.clone().into()),
-            None => Ok(()),
-        }
+impl Classified for DeviceFault {
+    fn kind(&self) -> ErrorKind {
+        ErrorKind::Retry
     }
+}
 
-    /// Keeps an error of the device.
-    pub(super) fn note<T>(&self, result: Result<T, Error>) -> Result<T, Error> {
-        if let Err(Error::Device { source }) = &result {
-            self.fail(source.clone());
+impl DeviceFault {
+    /// A fault: what could not be done, and what the driver said.
+    #[must_use]
+    pub fn new(doing: &'static str, reason: impl Into<String>) -> Self {
+        Self {
+            doing,
+            reason: reason.into(),
         }
-        result
-    }
-
-    /// Keeps an error.
-    pub(super) fn fail(&self, fault: DeviceFault) {
-        let mut first = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        first.get_or_insert(fault);
     }
 }

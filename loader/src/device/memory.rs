@@ -12,7 +12,7 @@ use serde::Serialize;
 use super::{HostLock, LockRefused};
 
 /// Alignment of slabs, in bytes: a multiple of every page size in use.
-pub const ALIGNMENT: usize = 64 << 10;
+pub(super) const ALIGNMENT: usize = 64 << 10;
 /// A ring cannot go round with fewer slabs.
 const LEAST_SLABS: usize = 2;
 /// Locking less than this of a slab, in bytes, gains nothing.
@@ -38,7 +38,7 @@ pub enum Pinning {
 /// The memory of one slab.
 #[derive(Debug)]
 pub struct SlabMemory {
-    /// Zeroed and aligned to [`ALIGNMENT`]. It may be split, moved and dropped in any order.
+    /// Zeroed and aligned to 64 KiB. It may be split, moved and dropped in any order.
     pub bytes: BytesMut,
     /// To be kept for as long as a device may read the memory. None where nothing is locked.
     pub registration: Option<Registration>,
@@ -55,15 +55,11 @@ pub struct Registration {
 }
 
 impl Registration {
-    /// Number of leading bytes of `bytes`, a part of the slab, that are locked. A copy must not
-    /// cross the edge.
+    /// Returns true if all of `bytes`, a part of the slab, is locked.
     #[must_use]
-    pub fn locked_prefix(&self, bytes: &[u8]) -> usize {
+    pub fn covers(&self, bytes: &[u8]) -> bool {
         let start = bytes.as_ptr().addr();
-        if start < self.locked.start {
-            return 0;
-        }
-        self.locked.end.saturating_sub(start).min(bytes.len())
+        self.locked.start <= start && start + bytes.len() <= self.locked.end
     }
 }
 
@@ -76,7 +72,7 @@ impl Drop for Registration {
 /// Allocates `count` slabs of `bytes` bytes, fewer where `lock` refuses some, and locks them. Says in a warning when it
 /// got less than it asked for.
 ///
-/// The loader does this itself; it is for sources of batches of one's own.
+/// The loader does this itself; it is for rings of one's own.
 #[must_use]
 pub fn allocate_slabs(
     count: u32,
@@ -208,7 +204,7 @@ mod tests {
             assert_eq!(slab.bytes.len(), SLAB);
             assert!(slab.bytes.iter().all(|b| *b == 0));
             let registration = slab.registration.unwrap();
-            assert_eq!(registration.locked_prefix(&slab.bytes[7..]), SLAB - 7);
+            assert!(registration.covers(&slab.bytes) && registration.covers(&slab.bytes[7..]));
             // The memory goes first; the fake reads it when it is unlocked.
             drop(slab.bytes);
             drop(registration);
@@ -246,9 +242,9 @@ mod tests {
         let locked = fake.locked() / 2;
         assert!((LEAST_LOCKED..LOCKED).contains(&locked), "{locked}");
         let registration = slabs[0].registration.as_ref().unwrap();
-        assert_eq!(registration.locked_prefix(&slabs[0].bytes), locked);
-        assert_eq!(registration.locked_prefix(&slabs[0].bytes[locked - 3..]), 3);
-        assert_eq!(registration.locked_prefix(&slabs[0].bytes[locked..]), 0);
+        let covers = |part| registration.covers(&slabs[0].bytes[part]);
+        assert!(covers(0..locked) && covers(locked - 3..locked));
+        assert!(!covers(0..SLAB) && !covers(locked - 3..locked + 1) && !covers(locked..SLAB));
         assert_eq!(warnings.len(), 1, "{warnings:?}");
     }
 

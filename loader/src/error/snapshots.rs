@@ -22,7 +22,7 @@ fn the_texts_of_all_errors_are_those_of_the_snapshot() {
     let variants = variants!(
         Error: Config, NoDataset, Storage, Contract, Manifest, Fingerprint, EmptySplit, StateMismatch,
         ShardMissing, ShardTruncated, ShardSchema, Corrupt, Read, BatchesHeld, Thread, Worker, NoDevice,
-        Device, DeviceBatchesHeld, Location, TooManyBad, Stalled, Forked, File, BadValue
+        Device, Location, TooManyBad, Stalled, Forked, File, BadValue
     );
     let mut samples = of_dataset();
     samples.extend(of_shards());
@@ -34,7 +34,7 @@ fn the_texts_of_all_errors_are_those_of_the_snapshot() {
     texts.add_variants("FetchError", &variants, &of_fetch());
     texts.add(
         "DeviceFault",
-        &DeviceFault::new("copy a batch", "out of memory"),
+        &DeviceFault::new("name the GPU", "out of memory"),
     );
     texts.add(
         "LockRefused",
@@ -170,9 +170,8 @@ fn of_process() -> Vec<Error> {
             reason: "the driver is not installed".into(),
         },
         Error::Device {
-            source: DeviceFault::new("copy a batch", "the device was lost"),
+            source: DeviceFault::new("name the GPU", "the device was lost"),
         },
-        Error::DeviceBatchesHeld,
         Error::Stalled {
             rank: 0,
             batch: 12,

@@ -30,21 +30,6 @@ pub struct MixConfig {
     /// Both parameters of CutMix's Beta distribution, 0.01 to 100. Usual: 1.
     #[serde(default = "usual_cutmix")]
     pub cutmix_alpha: f32,
-    /// Component that mixes the pixels. Default the loader.
-    #[serde(default)]
-    pub mixed_by: MixedBy,
-}
-
-/// Component that mixes the pixels; the draws are the same.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum MixedBy {
-    /// The loader's threads, in u8: batches hold mixed images. Default.
-    #[default]
-    Loader,
-    /// The caller, as on a GPU, which mixes normalised floats at no cost: batches hold unmixed images, those of other
-    /// ranks among them that this rank's are mixed with; see [`Batch::held_pixels`](crate::Batch::held_pixels).
-    Caller,
 }
 
 const fn usual_mixup() -> f32 {
@@ -56,7 +41,7 @@ const fn usual_cutmix() -> f32 {
 }
 
 impl MixConfig {
-    /// Mixup and CutMix with these probabilities, by the loader, with the usual distributions.
+    /// Mixup and CutMix with these probabilities and the usual distributions.
     #[must_use]
     pub const fn new(mixup_probability: f32, cutmix_probability: f32) -> Self {
         Self {
@@ -64,7 +49,6 @@ impl MixConfig {
             mixup_alpha: usual_mixup(),
             cutmix_probability,
             cutmix_alpha: usual_cutmix(),
-            mixed_by: MixedBy::Loader,
         }
     }
 
@@ -294,7 +278,6 @@ mod tests {
         mixup_alpha: 0.4,
         cutmix_probability: 0.4,
         cutmix_alpha: 1.0,
-        mixed_by: MixedBy::Loader,
     };
 
     #[test]

@@ -21,7 +21,7 @@ pub use augment::Augment;
 pub use config::{Crop, ImageConfig};
 pub use feedline_image::{ImageError, ImageLimits};
 pub(crate) use mixup::mix_batch;
-pub use mixup::{CutBox, Level, Mix, MixConfig, MixedBy, apply_mix, soft_label};
+pub use mixup::{CutBox, Level, Mix, MixConfig, apply_mix, soft_label};
 pub use normalise::Normalise;
 pub use random::SampleRandom;
 

@@ -7,7 +7,6 @@
 mod balanced;
 mod classes;
 mod dataset;
-mod device;
 mod elastic;
 mod faults;
 mod foreign;
@@ -20,6 +19,7 @@ mod mixing;
 #[cfg(feature = "cuda")]
 mod mock_driver;
 mod multi;
+mod page_locking;
 mod passes;
 mod server;
 mod soak;

@@ -1,11 +1,8 @@
 //! Mixup and CutMix in whole passes.
 
-use std::sync::Arc;
-
 use feedline_loader::{
     Batch, Loader, LoaderConfig, Target,
-    device::{self, ChannelOrder, HostDriver, Normalize, Uploader},
-    image::{Crop, ImageConfig, Mix, MixConfig, MixedBy, apply_mix},
+    image::{Crop, ImageConfig, Mix, MixConfig, apply_mix},
 };
 use feedline_storage::Store;
 
@@ -119,7 +116,6 @@ async fn mixed_images_and_labels_are_those_of_the_pairs_on_any_ranks() {
     let plain = joined(&store, &mixed(None), 1, |batch| {
         assert!(batch.mixes().is_empty() && batch.lambda().is_empty());
         assert_eq!(batch.y_partner(), Target::None);
-        assert_eq!(batch.held_pixels(), batch.pixels());
         let pixels = batch.pixels().chunks(PIXELS).map(<[u8]>::to_vec);
         pixels.zip(classes(batch.y())).collect()
     })
@@ -181,102 +177,6 @@ async fn a_run_that_resumes_on_other_ranks_mixes_as_if_it_had_not_stopped() {
         }
     }
     assert!(rest == whole[3..]);
-}
-
-/// The rank's own normalised images, mixed by the caller as a device would.
-fn on_the_caller(batch: &Batch) -> Vec<Vec<u32>> {
-    let own = batch.own_places();
-    assert_eq!(own.len(), batch.rows());
-    let held = batch.held_pixels();
-    assert_eq!(batch.pixels(), &held[own.start * PIXELS..own.end * PIXELS]);
-    let mut table = vec![device::Mix::NONE; held.len() / PIXELS];
-    for (to, mix) in table[own.clone()].iter_mut().zip(batch.mixes()) {
-        *to = mix.into();
-    }
-    let mut out = vec![0.0; held.len()];
-    normalize().apply(held, &table, &mut out);
-    let images = out.chunks(PIXELS).skip(own.start).take(own.len());
-    images
-        .map(|image| image.iter().map(|v| v.to_bits()).collect())
-        .collect()
-}
-
-fn normalize() -> Normalize {
-    let side = u32::try_from(SIDE).unwrap();
-    Normalize::new(side, side, ChannelOrder::Last, [0.0; 3], [1.0 / 255.0; 3])
-}
-
-#[tokio::test]
-async fn what_the_caller_mixes_is_the_same_on_any_ranks_and_what_the_loader_mixes() {
-    let store = archives().await;
-    let mix = MixConfig::new(0.4, 0.4);
-    let by_loader = joined(&store, &mixed(Some(mix)), 1, rows).await;
-    let config = mixed(Some(MixConfig {
-        mixed_by: MixedBy::Caller,
-        ..mix
-    }));
-    let expected = joined(&store, &config, 1, on_the_caller).await;
-    for (floats, rows) in expected.concat().iter().zip(by_loader.concat()) {
-        for (float, level) in floats.iter().zip(rows.pixels) {
-            // A level is rounded, and so is what the loader mixes by.
-            let float = f32::from_bits(*float);
-            assert!(
-                (float - f32::from(level)).abs() < 0.51,
-                "{float} and {level}"
-            );
-        }
-    }
-    for world in [2, 3, 7, 15] {
-        let found = joined(&store, &config, world, on_the_caller).await;
-        assert!(found == expected, "{world} ranks");
-        let labels = |batch: &Batch| {
-            let rows = rows(batch).into_iter();
-            rows.map(|row| (row.y, row.y_partner, row.lambda)).collect()
-        };
-        let one = joined(&store, &config, 1, labels).await;
-        assert!(joined(&store, &config, world, labels).await == one);
-    }
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn the_device_gets_the_partners_of_other_ranks_and_the_table() {
-    let store = archives().await;
-    let config = mixed(Some(MixConfig {
-        mixed_by: MixedBy::Caller,
-        ..MixConfig::new(0.4, 0.4)
-    }));
-    let mut guests = 0;
-    for rank in 0..3 {
-        let loader = open(&store, &of_rank(&config, rank, 3)).await;
-        let look = |batch: Batch| {
-            let mixes = batch.mixes().iter();
-            let table: Vec<u8> = mixes
-                .flat_map(|m| device::Mix::from(m).to_bytes())
-                .collect();
-            (batch.held_pixels().to_vec(), batch.own_places(), table)
-        };
-        let batches = loader.epoch(loader.start_state()).unwrap();
-        let on_host: Vec<_> = batches.map(|batch| look(batch.unwrap())).collect();
-        let pass = loader.epoch(loader.start_state()).unwrap();
-        let uploader = Uploader::of_pass(Arc::new(HostDriver), (), pass, 2).unwrap();
-        for (batch, (held_pixels, own, expected)) in uploader.zip(on_host) {
-            let batch = batch.unwrap();
-            let [pixels, y, table] = batch.parts() else {
-                panic!("pixels, targets and mixes");
-            };
-            let read = |part: &std::ops::Range<usize>| batch.memory().to_vec(part.clone());
-            assert_eq!(read(pixels), held_pixels);
-            let held = held_pixels.len() / PIXELS;
-            assert_eq!((y.len(), table.len()), (4 * held, 24 * held));
-            assert_eq!(
-                (batch.info().first, batch.info().rows),
-                (own.start, own.len())
-            );
-            assert_eq!(read(table)[own.start * 24..own.end * 24], expected);
-            guests += held - own.len();
-        }
-    }
-    assert!(guests > 0);
 }
 
 #[tokio::test]

@@ -10,42 +10,17 @@ use crate::{
         block_types::{LoadedBlock, LoadedRun, LoadedWindow},
         slab::COLUMNS,
     },
-    batch_kind::{MIXES, TARGET},
-    device,
-    image::{self, ImageConfig, MixedBy},
+    batch_kind::TARGET,
+    image::{self, ImageConfig},
     input::block_rows::{BlockRows, BlockTarget},
     order::WindowPlace,
     quarantine::Quarantine,
 };
 
-/// Kind of a row's places.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum PlaceKind {
-    /// One [`RowPlace`](crate::device::RowPlace).
-    Row,
-    /// [`TokenPiece`]s; those that are not needed are empty.
-    Tokens {
-        /// Ids in a row.
-        length: u32,
-        /// Pieces of a row: what is found in each block, and padding.
-        pieces: u32,
-    },
-}
-
-impl PlaceKind {
-    /// 32-bit words of a row's places.
-    pub(crate) fn words(self) -> usize {
-        match self {
-            Self::Row => 2,
-            Self::Tokens { pieces, .. } => 4 * pieces as usize,
-        }
-    }
-}
-
 /// Settings of filling a loader's batches. Shared by all tasks.
 #[derive(Clone, Debug)]
 pub(crate) struct Filler {
-    /// Kind of a row; with `places`, as many words as a row's places take.
+    /// Kind of a row.
     pub(crate) kind: BatchKind,
     pub(crate) target: TargetKind,
     pub(crate) images: Option<ImageConfig>,
@@ -53,8 +28,6 @@ pub(crate) struct Filler {
     /// Of random augmentations.
     pub(crate) seed: u64,
     pub(crate) quarantine: Arc<Quarantine>,
-    /// Set when rows are not copied, but their positions on a device are noted.
-    pub(crate) places: Option<PlaceKind>,
 }
 
 /// Memory that a thread keeps from task to task.
@@ -86,12 +59,7 @@ impl Filler {
 
     /// Bytes that a row takes in each column of a slab.
     pub(crate) fn row_bytes(&self) -> [usize; COLUMNS] {
-        let mut bytes = self.kind.row_bytes(self.target);
-        let mix = self.images.as_ref().and_then(|images| images.mix);
-        if mix.is_some_and(|mix| mix.mixed_by == MixedBy::Caller) {
-            bytes[MIXES] = device::Mix::BYTES;
-        }
-        bytes
+        self.kind.row_bytes(self.target)
     }
 }
 
@@ -104,12 +72,6 @@ impl Filled {
     /// Rows of the slab that hold another sample than the order says.
     pub(crate) fn substituted(&self) -> impl Iterator<Item = usize> {
         self.substituted.iter().map(|row| self.first + row)
-    }
-
-    /// The last upload of the blocks that the rows are from.
-    pub(crate) fn uploads(&self) -> u64 {
-        let uploads = self.runs.iter().map(|run| run.window.uploads);
-        uploads.max().unwrap_or(0)
     }
 
     /// Calls `each` with every row's place in its window and its run.

@@ -3,7 +3,6 @@
 use crate::{
     Error,
     assembly::{block_types::LoadedBlock, mixup_plan::MixupPlan, slab::COLUMNS},
-    device,
     guard::catching,
     image::{self, Mix, SampleRandom},
     input::block_rows::BlockRows,
@@ -23,7 +22,7 @@ pub(super) fn fill(
     mixing: Option<&MixupPlan>,
     scratch: &mut FillScratch,
 ) -> Result<(), Error> {
-    let [pixels, y, table, ..] = columns;
+    let [pixels, y, ..] = columns;
     let config = filler.images.as_ref().ok_or_else(|| Error::Worker {
         stage: crate::assembly::pool::STAGE,
         reason: "images without settings".into(),
@@ -56,9 +55,6 @@ pub(super) fn fill(
     }
     if let Some(pairs) = &pairs {
         pairs.apply(pixels, config.width, &mut scratch.unmixed);
-        for (to, mix) in table.chunks_exact_mut(device::Mix::BYTES).zip(&pairs.mixes) {
-            to.copy_from_slice(&device::Mix::from(mix).to_bytes());
-        }
     }
     gather_targets(filled, y, |rows| match rows {
         BlockRows::Images(rows) => Some(&rows.y),
@@ -99,10 +95,10 @@ impl<'a> Pairs<'a> {
         self.mixing.own().contains(&(self.first + row))
     }
 
-    /// Mixes the rank's own images, where that is the loader's part. `unmixed` is memory to work in.
+    /// Mixes the rank's own images. `unmixed` is memory to work in.
     fn apply(&self, pixels: &mut [u8], width: u32, unmixed: &mut Vec<u8>) {
         let image = pixels.len() / self.mixes.len().max(1);
-        if !self.mixing.is_ours() || image == 0 {
+        if image == 0 {
             return;
         }
         for (pair, mixes) in pixels

@@ -3,11 +3,10 @@
 mod filler;
 mod images;
 mod multi;
-mod places;
 mod rows;
 mod tokens;
 
-pub(crate) use filler::{FillScratch, Filled, Filler, PlaceKind};
+pub(crate) use filler::{FillScratch, Filled, Filler};
 
 use super::{block_types::LoadedRun, mixup_plan::MixupPlan, slab::SlabPiece};
 use crate::{BatchKind, Error};
@@ -32,10 +31,6 @@ impl Filler {
             substituted: Vec::new(),
         };
         let columns = piece.columns();
-        if let Some(kind) = self.places {
-            places::fill(self, kind, &mut filled, columns)?;
-            return Ok(filled);
-        }
         match self.kind {
             BatchKind::Rows { features } => {
                 rows::fill(self, &mut filled, features, columns)?;

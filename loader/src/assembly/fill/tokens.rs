@@ -114,7 +114,7 @@ impl RowsToFill<'_> {
             for (place, ids) in found.iter().zip(ids.by_ref()) {
                 let mut marks = segments.next().zip(positions.next());
                 let mut documents = 0;
-                let used = read_on(&run.window, *place, ids.len(), |_, rows, start, to| {
+                let used = read_on(&run.window, *place, ids.len(), |rows, start, to| {
                     copy(&mut ids[to.clone()], &rows.ids, start);
                     if let Some((segments, positions)) = &mut marks {
                         let marks = [&mut segments[to.clone()], &mut positions[to]];
@@ -163,13 +163,13 @@ fn mark(rows: &TokenRows, start: usize, [segments, positions]: [&mut [u32]; 2], 
 }
 
 /// Finds the first tokens at `place`, up to `most`, which may continue in the blocks that follow.
-/// Calls `each` for the part in every block: its number in the window, its documents, the first
-/// token in it, and the range of that part among all. Returns the number of tokens.
-pub(super) fn read_on(
+/// Calls `each` for the part in every block: its documents, the first token in it, and the range of
+/// that part among all. Returns the number of tokens.
+fn read_on(
     window: &LoadedWindow,
     place: TokenPlace,
     most: usize,
-    mut each: impl FnMut(u32, &TokenRows, usize, Range<usize>),
+    mut each: impl FnMut(&TokenRows, usize, Range<usize>),
 ) -> Result<usize, Error> {
     let wanted = most.min(place.tokens as usize);
     let (mut block, mut start, mut used) = (Some(place.block), place.start as usize, 0);
@@ -178,7 +178,7 @@ pub(super) fn read_on(
     {
         let rows = tokens(window.block(number))?;
         let here = (rows.ids.len() - start).min(wanted - used);
-        each(number, rows, start, used..used + here);
+        each(rows, start, used..used + here);
         used += here;
         start = 0;
         block = window.window.next_block(number);

@@ -1,5 +1,5 @@
-//! The calls of the CUDA driver, against a mock of it: a library with the driver's names that keeps device memory in host
-//! memory and runs each stream on a thread, with delays. It is compiled by the tests, and loaded as the driver is.
+//! Page-locking by the CUDA driver, against a mock of it: a library with the driver's names, which the trainer's tests use
+//! too. It is compiled by the tests, and loaded as the driver is.
 //!
 //! The library is found through `LD_LIBRARY_PATH`, which a process reads when it starts, so each test runs this program again.
 
@@ -13,11 +13,11 @@ use std::{
 
 use feedline_loader::{
     Error,
-    device::{DeviceBatch, Pinning, Uploader, cuda::Cuda},
+    device::{Pinning, cuda::Cuda},
 };
 use tempfile::TempDir;
 
-use crate::device::{in_host_memory, loader};
+use crate::page_locking::{features, loader};
 
 /// Scenario of the process; without one it does nothing.
 const SCENARIO: &str = "FEEDLINE_MOCK_DRIVER_SCENARIO";
@@ -54,7 +54,6 @@ impl MockDriver {
                 "--nocapture",
             ])
             .env("LD_LIBRARY_PATH", self.folder.path())
-            .env("FEEDLINE_MOCK_DRIVER_DELAY", "400")
             .env("FEEDLINE_MOCK_DRIVER_LOG", &log)
             .env(SCENARIO, scenario);
         if !fail.is_empty() {
@@ -73,42 +72,36 @@ impl MockDriver {
     fn passes(&self, scenario: &str, fail: &str) -> BTreeMap<String, i64> {
         let (output, counters) = self.run(scenario, fail);
         assert!(output.status.success(), "{scenario}, {fail}: {output:#?}");
-        for name in ["allocations", "registrations", "events", "streams"] {
-            assert_eq!(
-                counters[name], 0,
-                "{scenario}, {fail}: {name} of {counters:?}"
-            );
-        }
+        assert_eq!(
+            counters["registrations"], 0,
+            "{scenario}, {fail}: {counters:?}"
+        );
         counters
     }
 }
 
 #[test]
-fn batches_arrive_whole_through_streams_that_overtake_each_other() {
+fn all_batches_are_page_locked_once_and_unlocked_in_the_end() {
     let mock_driver = MockDriver::new();
     let locked = mock_driver.passes("locked", "");
-    assert_eq!((locked["copies_pageable"], locked["broken"]), (0, 0));
-    assert!(locked["copies_locked"] >= 2 * 13, "{locked:?}");
     assert_eq!(locked["most_registered"], 4);
     let plain = mock_driver.passes("plain", "");
-    assert_eq!((plain["copies_locked"], plain["registrations"]), (0, 0));
-    assert!(plain["copies_pageable"] >= 2 * 13, "{plain:?}");
-    assert_eq!(plain["bytes_copied"], locked["bytes_copied"]);
+    assert_eq!(plain["most_registered"], 0);
 }
 
 #[test]
-fn a_pass_that_is_dropped_leaves_nothing_on_the_device() {
-    MockDriver::new().passes("dropped", "");
+fn a_pass_that_is_dropped_leaves_no_memory_locked() {
+    let counters = MockDriver::new().passes("dropped", "");
+    assert_eq!(counters["most_registered"], 4, "one ring is used again");
 }
 
 #[test]
 fn refused_page_locking_costs_no_batch() {
     let mock_driver = MockDriver::new();
-    for (refused, locks) in [("1", 0), ("2", 0), ("4", 3)] {
+    for (refused, scenario, most) in [(1, "refused", 0), (2, "refused", 1), (4, "fewer", 3)] {
         let fail = format!("cuMemHostRegister_v2:{refused}:2");
-        let counters = mock_driver.passes("refused", &fail);
-        let all_pageable = counters["copies_locked"] == 0;
-        assert_eq!(all_pageable, locks == 0, "{refused}: {counters:?}");
+        let counters = mock_driver.passes(scenario, &fail);
+        assert_eq!(counters["most_registered"], most, "{refused}");
     }
 }
 
@@ -116,12 +109,9 @@ fn refused_page_locking_costs_no_batch() {
 fn a_failure_of_the_driver_is_one_error_that_names_the_call() {
     let mock_driver = MockDriver::new();
     for (fail, words) in [
-        ("cuMemAlloc_v2:2:2", "allocate memory of the GPU"),
-        ("cuStreamCreateWithPriority:1:2", "make the copy stream"),
-        ("cuEventCreate:1:2", "make an event"),
-        ("cuMemcpyHtoDAsync_v2:5:2", "copy a batch to the GPU"),
-        ("cuEventRecord:3:2", "mark the end of work on the GPU"),
-        ("cuStreamWaitEvent:2:2", "order the streams of the GPU"),
+        ("cuDeviceGetName:1:2", "name the GPU"),
+        ("cuMemGetInfo_v2:1:2", "ask the GPU for its free memory"),
+        ("cuDeviceGetUuid:1:2", "ask the GPU for its UUID"),
     ] {
         let (output, _) = mock_driver.run("failing", fail);
         let said = String::from_utf8_lossy(&output.stdout).into_owned();
@@ -129,29 +119,27 @@ fn a_failure_of_the_driver_is_one_error_that_names_the_call() {
         assert!(said.contains(words), "{fail}: {said}");
         assert!(said.contains("CUDA_ERROR_OUT_OF_MEMORY"), "{fail}: {said}");
     }
-    // A copy that fails while it runs is known by a later call.
-    let (output, counters) = mock_driver.run("failing", "copy:4:700");
-    let said = String::from_utf8_lossy(&output.stdout).into_owned();
-    assert!(output.status.success(), "{output:#?}");
-    assert!(said.contains("CUDA_ERROR_ILLEGAL_ADDRESS"), "{said}");
-    assert_eq!(counters["broken"], 700);
 }
 
-/// Bytes of the features of a pass, as the device has them; with the first error.
-async fn on_the_device(cuda: &Arc<Cuda>, is_locked: bool) -> Result<(Vec<u8>, Pinning), Error> {
+/// Batches of a pass, and how many are page-locked; compared with a pass in other memory.
+async fn check_pass(lock: Option<&Arc<Cuda>>, pinning: Pinning) -> usize {
     let loader = loader(4).await;
-    if is_locked {
+    if let Some(cuda) = lock {
         loader.lock_batches(Arc::<Cuda>::clone(cuda));
     }
-    let stream = cuda.compute_stream()?;
-    let pass = loader.epoch(loader.start_state())?;
-    let uploader = Uploader::of_pass(Arc::clone(cuda), Arc::clone(&stream), pass, 3)?;
-    let mut bytes = Vec::new();
-    for batch in uploader {
-        let batch: DeviceBatch<Cuda, _> = batch?;
-        bytes.extend(cuda.read(batch.memory(), batch.parts()[0].clone(), &stream)?);
-    }
-    Ok((bytes, loader.metrics().pinning))
+    let (found, locked) = features(&loader);
+    assert!(found == features(&self::loader(4).await).0);
+    assert_eq!(loader.metrics().pinning, pinning);
+    locked
+}
+
+/// Asks the driver for all that the trainer wants to know of a GPU.
+fn describe(cuda: &Cuda) -> Result<(), Error> {
+    assert_eq!(cuda.name()?, "mock");
+    assert!(cuda.free_bytes()? > 0);
+    assert_eq!(cuda.uuid()?.len(), 40);
+    assert_eq!(cuda.pci_bus_id()?, "00000002:3b:05.0");
+    Ok(())
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -160,37 +148,22 @@ async fn a_scenario() {
     let Some(scenario) = env::var_os(SCENARIO) else {
         return;
     };
-    let expected = in_host_memory(&loader(4).await);
     let cuda = Arc::new(Cuda::open(0).unwrap());
-    assert_eq!(cuda.name().unwrap(), "mock");
     match scenario.to_str().unwrap() {
-        "locked" => {
-            let (found, pinning) = on_the_device(&cuda, true).await.unwrap();
-            assert!(found == expected && pinning == Pinning::Whole);
-        }
-        "plain" => {
-            let (found, _) = on_the_device(&cuda, false).await.unwrap();
-            assert!(found == expected);
-        }
-        "refused" => {
-            let (found, pinning) = on_the_device(&cuda, true).await.unwrap();
-            assert!(
-                found == expected && pinning != Pinning::Whole,
-                "{pinning:?}"
-            );
-        }
+        "locked" => assert_eq!(check_pass(Some(&cuda), Pinning::Whole).await, 13),
+        "plain" => assert_eq!(check_pass(None, Pinning::NotAsked).await, 0),
+        "refused" => assert_eq!(check_pass(Some(&cuda), Pinning::Refused).await, 0),
+        "fewer" => assert_eq!(check_pass(Some(&cuda), Pinning::Fewer).await, 13),
         "dropped" => {
             let loader = loader(4).await;
             loader.lock_batches(Arc::<Cuda>::clone(&cuda));
             for taken in 0..6 {
-                let stream = cuda.compute_stream().unwrap();
                 let pass = loader.epoch(loader.start_state()).unwrap();
-                let uploader = Uploader::of_pass(Arc::clone(&cuda), stream, pass, 2).unwrap();
-                assert_eq!(uploader.take(taken).filter_map(Result::ok).count(), taken);
+                assert_eq!(pass.take(taken).filter_map(Result::ok).count(), taken);
             }
         }
         "failing" => {
-            let Err(error) = on_the_device(&cuda, true).await else {
+            let Err(error) = describe(&cuda) else {
                 panic!("the failure was not noticed")
             };
             println!("{error}: {:?}", std::error::Error::source(&error));

@@ -1,4 +1,4 @@
-//! Fakes of a driver, for tests without a GPU.
+//! A fake of page-locking, and the warnings of a test.
 #![expect(
     unsafe_code,
     reason = "reads the memory it was given, as a device would"
@@ -13,8 +13,6 @@ use std::{
 use tracing::{Event, Level, Metadata, Subscriber, field, span};
 
 use super::{HostLock, LockRefused, memory::ALIGNMENT};
-
-pub(crate) mod driver;
 
 /// Locks memory up to a limit and notes what is locked.
 #[derive(Debug)]
@@ -63,19 +61,6 @@ impl HostLock for FakeLock {
             // sanitizers see it when that is not so.
             unsafe { std::ptr::with_exposed_provenance::<u8>(byte).read_volatile() };
         }
-    }
-}
-
-/// SplitMix64 (Steele, Lea, Flood 2014): enough for choosing what happens next.
-pub(crate) struct Choices(pub(crate) u64);
-
-impl Choices {
-    pub(crate) fn below(&mut self, most: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        (z ^ (z >> 31)) % most
     }
 }
 
