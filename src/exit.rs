@@ -6,7 +6,7 @@ use clap::{
     Command, CommandFactory as _,
     error::{ContextKind, ContextValue, ErrorKind as UsageKind},
 };
-use feedline_preprocess::told;
+use feedline_preprocess::message_with_causes;
 use feedline_schemas::{Classified, ContractError, ErrorKind, config::ConfigError};
 use feedline_trainer::Resume;
 
@@ -138,7 +138,7 @@ pub(crate) fn failed(error: &anyhow::Error) -> ExitCode {
     let text = match (error.downcast_ref(), error.downcast_ref()) {
         (Some(error), _) => ConfigError::with_excerpt(error),
         (None, Some(ErrorWithExample(lines))) => lines.clone(),
-        (None, None) => told(error.as_ref()),
+        (None, None) => message_with_causes(error.as_ref()),
     };
     let _written = writeln!(std::io::stderr(), "error: {}", shown(&text));
     ExitCode::from(code_of(error))
@@ -234,7 +234,7 @@ mod tests {
         let message = |error: feedline_trainer::Error, resume| {
             let error = with_advice(error.into(), resume);
             assert_eq!(code_of(&error), 1);
-            let lines = told(error.as_ref());
+            let lines = message_with_causes(error.as_ref());
             lines.lines().next().unwrap_or_default().to_owned()
         };
         let interrupted = || feedline_trainer::Error::Interrupted {

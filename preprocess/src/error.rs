@@ -338,7 +338,7 @@ mod snapshots;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::told;
+    use crate::message_with_causes;
 
     #[test]
     fn what_is_wrong_with_the_data_is_told_once_however_the_engine_wrapped_it() {
@@ -357,7 +357,7 @@ mod tests {
         ] {
             let found = Error::from(wrapped);
             assert!(matches!(found, Error::Input { .. }), "{found:?}");
-            assert_eq!(told(&found), expected);
+            assert_eq!(message_with_causes(&found), expected);
         }
     }
 
@@ -370,7 +370,7 @@ mod tests {
         let error = root.context("Not enough memory to continue external sort. Consider increasing the memory limit config: 'datafusion.runtime.memory_limit'");
         let error = Error::from(DataFusionError::External(Box::new(error)));
         assert_eq!(
-            told(&error),
+            message_with_causes(&error),
             "the query engine ran out of memory while building the dataset: Failed to allocate additional 2.0 KB for \
              ExternalSorter[0], of the limit of 64.0 MB; raise `--memory`, or lower `--partitions`"
         );

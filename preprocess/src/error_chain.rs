@@ -33,7 +33,7 @@ const FIELDS_MAX: usize = 20;
 
 /// Message of `error` and its causes in one line, without repetitions.
 #[must_use]
-pub fn told(error: &(dyn Error + 'static)) -> String {
+pub fn message_with_causes(error: &(dyn Error + 'static)) -> String {
     let chain = iter::successors(Some(error), |error: &&(dyn Error + 'static)| {
         Error::source(*error)
     });
@@ -112,7 +112,7 @@ mod tests {
     fn check(error: DataFusionError, expected: &str) {
         let error = crate::Error::Engine(error);
         let expected = format!("the query engine failed while building the dataset{expected}");
-        assert_eq!(told(&error), expected);
+        assert_eq!(message_with_causes(&error), expected);
     }
 
     fn external(error: impl Error + Send + Sync + 'static) -> DataFusionError {
@@ -164,7 +164,7 @@ mod tests {
             let error = fields(count)
                 .field_with_unqualified_name("zzzzzz")
                 .unwrap_err();
-            let text = told(&error);
+            let text = message_with_causes(&error);
             assert!(!text.contains('\n') && text.ends_with(end), "{text}");
         }
     }
@@ -173,7 +173,7 @@ mod tests {
     fn texts_that_say_different_things_are_all_told() {
         let cause = io::Error::other("a cause");
         let error = crate::Error::scratch(std::path::Path::new("/s"), cause);
-        let text = told(&error);
+        let text = message_with_causes(&error);
         assert!(
             text.starts_with("cannot use scratch") && text.ends_with(": a cause"),
             "{text}"

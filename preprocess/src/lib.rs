@@ -97,7 +97,7 @@ pub use context::Context;
 pub use edit::{EditSource, EditedShards};
 pub use engine::Engine;
 pub use error::Error;
-pub use error_chain::told;
+pub use error_chain::message_with_causes;
 pub use export::{ExportRequest, ExportSelection, export};
 pub use fit::train_split::TrainSplit;
 pub use operators::expectations::infer_expectations;
@@ -114,7 +114,7 @@ pub use predict::reader::{
 pub use predict::writer::{Column, RowFormat, RowsOut};
 pub use schema::column_roles::MAX_REJECT_FRACTION;
 pub use shards::manifest::{has_build, read_manifest, read_profile, read_transform};
-pub use shards::passthrough_rows::{KeptRow, KeptRows};
+pub use shards::passthrough_rows::{PassthroughRow, PassthroughRows};
 pub use shards::verify::verify;
 pub use source::landed_texts::{
     LandedPlace, RejectedRow, all_rejected_rows, landed_texts, rejected_rows,

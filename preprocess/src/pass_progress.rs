@@ -9,14 +9,14 @@ use feedline_schemas::progress::{Event, Progress};
 
 /// Counts the rows of one pass and reports them to the receiver.
 #[derive(Debug)]
-pub(crate) struct Meter {
+pub(crate) struct PassProgress {
     progress: Arc<dyn Progress>,
     stage: &'static str,
     total: u64,
     done: AtomicU64,
 }
 
-impl Meter {
+impl PassProgress {
     pub(crate) fn new(progress: &Arc<dyn Progress>, stage: &'static str, total: u64) -> Self {
         let meter = Self {
             progress: Arc::clone(progress),

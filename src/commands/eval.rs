@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use feedline_preprocess::KeptRows;
+use feedline_preprocess::PassthroughRows;
 use feedline_schemas::manifest::{Manifest, Split};
 use feedline_storage::Store;
 use feedline_trainer::Use;
@@ -56,11 +56,11 @@ impl PipelineWork<'_> {
         file: &Path,
         split: Split,
         dataset: &Store,
-    ) -> anyhow::Result<(SplitColumns, Option<KeptRows>, Output)> {
+    ) -> anyhow::Result<(SplitColumns, Option<PassthroughRows>, Output)> {
         let manifest = feedline_preprocess::read_manifest(dataset).await?;
         let artefact = feedline_preprocess::read_transform(dataset, &manifest).await?;
         let columns = SplitColumns::new(&manifest, &artefact);
-        let kept = KeptRows::of(dataset, &manifest, split);
+        let kept = PassthroughRows::of(dataset, &manifest, split);
         self.warn_of_unnamed_windows(&manifest);
         Ok((columns, kept, Output::of(Some(file), false)?))
     }

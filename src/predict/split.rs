@@ -7,7 +7,7 @@
 //! `prediction=NAME`.
 
 use anyhow::Context as _;
-use feedline_preprocess::{Column, KeptRow, KeptRows};
+use feedline_preprocess::{Column, PassthroughRow, PassthroughRows};
 use feedline_schemas::{
     ids::Origin,
     manifest::{Manifest, Split},
@@ -54,7 +54,7 @@ impl SplitColumns {
     pub(crate) fn evaluate(
         &self,
         chosen: &ChosenRun,
-        (split, mut kept): (Split, Option<KeptRows>),
+        (split, mut kept): (Split, Option<PassthroughRows>),
         context: &Context,
         output: Output,
         runtime: &Handle,
@@ -62,7 +62,7 @@ impl SplitColumns {
         let to = output.name();
         let mut report = None;
         let gives_rows_back = chosen.reconstructs();
-        let kept_names = kept.iter().flat_map(KeptRows::names);
+        let kept_names = kept.iter().flat_map(PassthroughRows::names);
         let mut names: Vec<String> = kept_names.map(|name| named(name)).collect();
         names.extend(self.names(gives_rows_back));
         output.write(&names, |out| {
@@ -166,12 +166,12 @@ impl SplitColumns {
 }
 
 /// Passthrough columns of the rows with the `origins`, which follow the rows read before.
-async fn beside(kept: &mut KeptRows, origins: &[Origin]) -> anyhow::Result<Vec<Column>> {
+async fn beside(kept: &mut PassthroughRows, origins: &[Origin]) -> anyhow::Result<Vec<Column>> {
     let mut columns = vec![Vec::with_capacity(origins.len()); kept.names().len()];
     for origin in origins {
         let row = kept.next().await?;
         let row = row.filter(|row| row.origin == *origin);
-        let KeptRow { cells, .. } = row.with_context(|| {
+        let PassthroughRow { cells, .. } = row.with_context(|| {
             "the shards return their rows in another order than stored; this is a bug, please report it"
         })?;
         for (column, cell) in columns.iter_mut().zip(cells) {

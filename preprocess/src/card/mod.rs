@@ -20,7 +20,7 @@ use feedline_schemas::{
 
 use self::html::{bars, document, escape, link, percent, table};
 use crate::{
-    operators::dedup::duplicate_samples::Copies,
+    operators::dedup::duplicate_samples::DuplicateContents,
     statistics::profile::{
         drift::{ColumnDrift, Shift, of_splits},
         outside::{FarOutside, far},
@@ -44,7 +44,7 @@ pub(crate) struct Card<'a> {
     /// Sources by the index in an origin.
     pub(crate) sources: &'a [TableName],
     /// Contents that appear in several rows; absent where duplicates are kept.
-    pub(crate) copies: Option<Copies>,
+    pub(crate) copies: Option<DuplicateContents>,
     /// Reasons for rejected and filtered rows, their numbers, and the first row of each.
     pub(crate) rejects: Vec<(String, u64, String)>,
     /// Previous dataset.

@@ -14,7 +14,7 @@ use feedline_schemas::edit::Bigrams;
 
 use crate::{
     Error,
-    engine::external_sort::{Record, Runs},
+    engine::external_sort::{ExternalSort, Record},
 };
 
 /// Most pairs in the table, about 50 MB.
@@ -56,7 +56,7 @@ impl Record for Count {
 pub(super) struct BigramCounts {
     table: HashMap<u64, u64>,
     limit: usize,
-    runs: Runs<Count>,
+    runs: ExternalSort<Count>,
 }
 
 impl BigramCounts {
@@ -70,7 +70,7 @@ impl BigramCounts {
         Ok(Self {
             table: HashMap::new(),
             limit,
-            runs: Runs::new(folder, memory),
+            runs: ExternalSort::new(folder, memory),
         })
     }
 

@@ -37,7 +37,7 @@ use self::{
 use crate::{
     Context, Error, Tokenizer,
     engine::scratch::Scratch,
-    pass_progress::Meter,
+    pass_progress::PassProgress,
     shards::{
         audit::audit,
         manifest::{check_tokenizer, complete, read_manifest, read_transform, up_to_date},
@@ -205,7 +205,7 @@ impl EditSource {
         let mut splits = Vec::with_capacity(self.manifest.splits.len());
         for split in &self.manifest.splits {
             let shards = if split.split == Split::Train {
-                let meter = Meter::new(&context.progress, "edit: documents", split.rows);
+                let meter = PassProgress::new(&context.progress, "edit: documents", split.rows);
                 let mut writer = SplitWriter::new(target, &layout, split.split);
                 for shard in &split.shards {
                     let bytes = whole(&self.store, shard).await?;

@@ -33,7 +33,7 @@ pub(crate) trait Record: Copy + Ord {
 
 /// Takes records in any order.
 #[derive(Debug)]
-pub(crate) struct Runs<R> {
+pub(crate) struct ExternalSort<R> {
     folder: PathBuf,
     /// Records held in memory, at most.
     limit: usize,
@@ -43,7 +43,7 @@ pub(crate) struct Runs<R> {
     written: usize,
 }
 
-impl<R: Record> Runs<R> {
+impl<R: Record> ExternalSort<R> {
     /// Keeps `memory` bytes of records before it writes a run into `folder`.
     pub(crate) fn new(folder: &Path, memory: u64) -> Self {
         let records = memory / size_of::<R>() as u64;
@@ -201,7 +201,7 @@ mod tests {
     #[test]
     fn a_run_that_is_cut_is_no_shorter_run() {
         let folder = tempfile::tempdir().unwrap();
-        let mut runs = Runs::new(folder.path(), 80);
+        let mut runs = ExternalSort::new(folder.path(), 80);
         (0..100).for_each(|i| runs.push([i, i]).unwrap());
         let sorted = runs.sort().unwrap();
         let file = File::options().write(true).open(&sorted.runs[0]).unwrap();
@@ -217,7 +217,7 @@ mod tests {
         let mut expected: Vec<[u32; 2]> = (0..3000).map(record).collect();
         // 8 bytes a record: runs of 10 records, 300 of them, merged in two rounds; then all in memory.
         for (memory, files) in [(80, true), (1 << 20, false)] {
-            let mut runs = Runs::new(folder.path(), memory);
+            let mut runs = ExternalSort::new(folder.path(), memory);
             expected
                 .iter()
                 .for_each(|record| runs.push(*record).unwrap());

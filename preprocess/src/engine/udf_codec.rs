@@ -33,8 +33,8 @@ macro_rules! first_of_functions {
             asof::Side, conflicts::Conflicting, content_hash::ContentHash, document::Prepared, document::Quality, document::Redactions, expectations::Rows,
             frozen::OfFrozen, instant::Instant, instant::Untimed, integers::Exact, key::Key, key::Missed,
             missing::HasKey, missing::KeyGroup,
-            named::ByName, named::NoSplit, content_column::Part, content_column::Image, content_column::Text, canonical_text::Plain,
-            range::ByPlace, range::Embargo, missing_filter::Sparse, split::ShuffleKey, split::Splitter,
+            named::ByName, named::NoSplit, content_column::Part, content_column::Image, content_column::Text, canonical_text::CanonicalText,
+            range::ByPlace, range::Embargo, missing_filter::MissingFilter, split::ShuffleKey, split::Splitter,
             time::AfterBorder, time::ByTime, time::Timeless,
             coerce::Category, row_check::Judge, coerce::Numeric,
         )
@@ -138,7 +138,7 @@ mod tests {
         assert_eq!(sent, *found);
         let (_, other) = there_and_back(coerce::Numeric(Missing::new(&[], &[]), None)).unwrap();
         assert_ne!(sent, *other);
-        let (sent, found) = there_and_back(missing_filter::Sparse::new(0.3)).unwrap();
+        let (sent, found) = there_and_back(missing_filter::MissingFilter::new(0.3)).unwrap();
         assert_eq!(sent, *found);
     }
 

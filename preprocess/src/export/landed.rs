@@ -32,7 +32,7 @@ use crate::{
     },
     source::{
         landing_zone::Landed,
-        latest_version::{self, Newest},
+        latest_version::{self, LatestVersion},
         superseded_files,
     },
 };
@@ -121,7 +121,7 @@ pub(super) async fn open(
 /// without a key. 8 bytes a record are held in memory.
 async fn latest(landed: &Landed, context: &Context) -> Result<Option<Vec<u64>>, Error> {
     let records = landed.records.as_deref().unwrap_or(landed);
-    let Some(newest) = Newest::of(records)? else {
+    let Some(newest) = LatestVersion::of(records)? else {
         return Ok(None);
     };
     // The engine would report a damaged file less clearly.

@@ -44,7 +44,7 @@ use self::{
     thread_error::joined,
     widen::RoundedNumbers,
 };
-use crate::{Context, Error, pass_progress::Meter, pipeline::check_table};
+use crate::{Context, Error, pass_progress::PassProgress, pipeline::check_table};
 
 /// Bytes of a file, by default.
 const FILE_BYTES: u64 = 256 << 20;
@@ -309,7 +309,7 @@ async fn survey(
     if !needed(table) {
         return Ok(vec![ColumnFacts::default(); table.columns.len()]);
     }
-    let meter = Meter::new(&context.progress, "export: types", table.rows_in_files());
+    let meter = PassProgress::new(&context.progress, "export: types", table.rows_in_files());
     table.survey(&meter).await
 }
 
@@ -320,7 +320,7 @@ async fn write(
     progress: &Arc<dyn Progress>,
     out: &OutFolder,
 ) -> Result<(PartFiles, RoundedNumbers), Error> {
-    let meter = Meter::new(progress, "export: write", table.rows_in_files());
+    let meter = PassProgress::new(progress, "export: write", table.rows_in_files());
     let (mut all, mut rounded) = (PartFiles::default(), RoundedNumbers::default());
     for part in table.parts.iter().filter(|part| part.rows > 0) {
         let mut writer = format.open(table, part, out.clone());

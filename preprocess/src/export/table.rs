@@ -12,7 +12,7 @@ use feedline_schemas::{export::ExportedRows, ids::Hash128, manifest::Split};
 use feedline_storage::Store;
 
 use super::{cells::bytes_of, thread_error::joined, widen::RoundedNumbers};
-use crate::{Error, pass_progress::Meter, source::superseded_files};
+use crate::{Error, pass_progress::PassProgress, source::superseded_files};
 
 /// The rows of an export.
 pub(super) struct ExportTable {
@@ -149,7 +149,7 @@ impl ExportTable {
     }
 
     /// Looks at every cell of the columns, for formats whose types depend on it.
-    pub(super) async fn survey(&self, meter: &Meter) -> Result<Vec<ColumnFacts>, Error> {
+    pub(super) async fn survey(&self, meter: &PassProgress) -> Result<Vec<ColumnFacts>, Error> {
         let mut facts = vec![ColumnFacts::default(); self.columns.len()];
         for file in self.parts.iter().flat_map(|part| &part.files) {
             (facts, _) = self

@@ -12,7 +12,7 @@ use super::cells::cast_all;
 use crate::{
     Error,
     engine::scalar_function::RowFunction as _,
-    operators::canonical_text::{self, Plain},
+    operators::canonical_text::{self, CanonicalText},
     schema::landed_columns::landed_type,
 };
 
@@ -112,7 +112,7 @@ impl WidenedColumn<'_> {
         }
         let cells = cast_all(cells, &landed_type(self.from))?;
         if wanted == DataType::Utf8 && canonical_text::is_needed(self.from) {
-            return Ok(Plain.call(&[cells], rows)?);
+            return Ok(CanonicalText.call(&[cells], rows)?);
         }
         match (self.from, self.to) {
             (ColumnType::Float64, ColumnType::Decimal) => self.decimals_of(&cells, rounded),

@@ -21,7 +21,7 @@ use crate::{
     engine::scalar_function::RowFunction,
     operators::split::ShuffleKey,
     schema::system_columns,
-    staging::{Asked, Pieces},
+    staging::{Asked, SpilledRows},
     statistics::{
         aggregates::{self, MergingState, Profile},
         quantile::{PREFIX_BYTES, Quantile, Scan, Search, Tally, Wanted},
@@ -44,7 +44,7 @@ pub(crate) struct Rows {
     partitions: usize,
     state_bytes: usize,
     /// The rows themselves, and threads to look at them.
-    pieces: Option<(Arc<Pieces>, usize)>,
+    pieces: Option<(Arc<SpilledRows>, usize)>,
 }
 
 /// Quantiles of a column, in the order they were asked for; `None` when it has no finite value.
@@ -81,7 +81,7 @@ impl Rows {
     }
 
     /// The same, looked at without the engine where they are there.
-    pub(super) fn looked_at(self, pieces: Option<(Arc<Pieces>, usize)>) -> Self {
+    pub(super) fn looked_at(self, pieces: Option<(Arc<SpilledRows>, usize)>) -> Self {
         Self { pieces, ..self }
     }
 

@@ -15,7 +15,7 @@ use super::{Texts, artefact, fit_rows, fit_spec::FitSpec, progress::Fit, rows_of
 use crate::{
     Error, TrainSplit,
     operators::{
-        content_column::{Payload, PayloadKind},
+        content_column::{ContentColumn, ContentKind},
         images::{self, Images},
     },
     schema::system_columns,
@@ -29,7 +29,7 @@ use crate::{
 pub(crate) async fn fit_payload(
     train: &TrainSplit,
     spec: &FitSpec,
-    payload: &Payload,
+    payload: &ContentColumn,
     tokens: Option<FittedTokens>,
 ) -> Result<TransformArtefact, Error> {
     let fit = Fit {
@@ -44,8 +44,8 @@ pub(crate) async fn fit_payload(
         None => None,
     };
     let characters = match payload.kind {
-        PayloadKind::Text if tokens.is_none() => Some(characters(train, &payload.column).await?),
-        PayloadKind::Image | PayloadKind::Text => None,
+        ContentKind::Text if tokens.is_none() => Some(characters(train, &payload.column).await?),
+        ContentKind::Image | ContentKind::Text => None,
     };
     let targets = target.into_iter().collect();
     let artefact = artefact(fit, spec, targets, Texts { characters, tokens })?;

@@ -10,7 +10,7 @@ use feedline_schemas::manifest::Split;
 
 use crate::{
     Error,
-    staging::{Pieces, Staged},
+    staging::{SpilledRows, Staged},
 };
 
 /// Rows of the training split: the only input that statistics can be fitted on, and made only from
@@ -26,7 +26,7 @@ pub struct TrainSplit {
     frame: DataFrame,
     rows: u64,
     folder: PathBuf,
-    pieces: Option<(Arc<Pieces>, usize)>,
+    pieces: Option<(Arc<SpilledRows>, usize)>,
 }
 
 impl TrainSplit {
@@ -71,7 +71,7 @@ impl TrainSplit {
     }
 
     /// The rows themselves, and on how many threads to look at them, where that can be done without the engine.
-    pub(crate) fn pieces(&self) -> Option<(Arc<Pieces>, usize)> {
+    pub(crate) fn pieces(&self) -> Option<(Arc<SpilledRows>, usize)> {
         self.pieces.clone()
     }
 

@@ -30,16 +30,16 @@ use crate::engine::scalar_function::RowFunction;
 /// 10^18, one in units of a decimal's last digit.
 const ONE: u128 = 10_u128.pow(DECIMAL_SCALE.unsigned_abs() as u32);
 
-/// Returns true if a column of this type is read through [`Plain`].
+/// Returns true if a column of this type is read through [`CanonicalText`].
 pub(crate) const fn is_needed(column: ColumnType) -> bool {
     matches!(column, ColumnType::Decimal | ColumnType::Timestamp) || column.is_list()
 }
 
 /// A cell of such a column as text.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub(crate) struct Plain;
+pub(crate) struct CanonicalText;
 
-impl RowFunction for Plain {
+impl RowFunction for CanonicalText {
     const NAME: &'static str = "feedline_plain";
     const RETURNS: DataType = DataType::Utf8;
 
@@ -290,7 +290,7 @@ mod tests {
 
     fn check(column: ArrayRef, expected: &[Option<&str>]) {
         let rows = column.len();
-        let found = Plain.call(&[column], rows).unwrap();
+        let found = CanonicalText.call(&[column], rows).unwrap();
         assert_eq!(
             found.as_string::<i32>().iter().collect::<Vec<_>>(),
             expected

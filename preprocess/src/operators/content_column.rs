@@ -39,16 +39,16 @@ const CHARACTERS: usize = 1 << 28;
 
 /// Type of the payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum PayloadKind {
+pub(crate) enum ContentKind {
     Image,
     Text,
 }
 
 /// The column that rows are about.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Payload {
+pub(crate) struct ContentColumn {
     pub(crate) column: String,
-    pub(crate) kind: PayloadKind,
+    pub(crate) kind: ContentKind,
     /// Steps for images; none where they are stored unchanged.
     pub(crate) images: Option<Images>,
 }
@@ -60,7 +60,7 @@ pub(crate) struct Payload {
 pub(crate) fn resolve(
     config: &DatasetConfig,
     columns: &[MergedColumn],
-) -> Result<Option<Payload>, Error> {
+) -> Result<Option<ContentColumn>, Error> {
     check_columns(config)?;
     let (kind, usual, r#type) = match config.kind {
         DatasetKind::Rows => {
@@ -71,9 +71,9 @@ pub(crate) fn resolve(
             check_range(&config.split, None)?;
             return Ok(None);
         }
-        DatasetKind::Images => (PayloadKind::Image, "image", ColumnType::Binary),
+        DatasetKind::Images => (ContentKind::Image, "image", ColumnType::Binary),
         DatasetKind::Characters | DatasetKind::Tokens => {
-            (PayloadKind::Text, "text", ColumnType::Utf8)
+            (ContentKind::Text, "text", ColumnType::Utf8)
         }
     };
     check_keys(config, kind)?;
@@ -89,7 +89,7 @@ pub(crate) fn resolve(
 pub(crate) fn parts(
     config: &DatasetConfig,
     columns: &[MergedColumn],
-) -> Result<Vec<Payload>, Error> {
+) -> Result<Vec<ContentColumn>, Error> {
     if config.kind != DatasetKind::Multi {
         return Ok(Vec::new());
     }
@@ -123,15 +123,15 @@ pub(crate) fn parts(
     }
     let of_image = image
         .iter()
-        .map(|column| (PayloadKind::Image, column, ColumnType::Binary));
+        .map(|column| (ContentKind::Image, column, ColumnType::Binary));
     let of_text = text
         .iter()
-        .map(|column| (PayloadKind::Text, column, ColumnType::Utf8));
+        .map(|column| (ContentKind::Text, column, ColumnType::Utf8));
     let mut parts = Vec::new();
     for (kind, column, r#type) in of_image.chain(of_text) {
         let key = match kind {
-            PayloadKind::Image => "dataset.image_column",
-            PayloadKind::Text => "dataset.text_column",
+            ContentKind::Image => "dataset.image_column",
+            ContentKind::Text => "dataset.text_column",
         };
         parts.push(payload(key, config, columns, (kind, column, r#type))?);
     }
@@ -143,21 +143,21 @@ fn payload(
     key: &str,
     config: &DatasetConfig,
     columns: &[MergedColumn],
-    (kind, column, r#type): (PayloadKind, &str, ColumnType),
-) -> Result<Payload, Error> {
+    (kind, column, r#type): (ContentKind, &str, ColumnType),
+) -> Result<ContentColumn, Error> {
     let inside = format!("{column}.bytes");
     let column = match kind {
-        PayloadKind::Image if holds_files_inside(column, &inside, columns) => inside.as_str(),
+        ContentKind::Image if holds_files_inside(column, &inside, columns) => inside.as_str(),
         _ => column,
     };
     let found = find(key, column, columns)?.r#type;
     if found != r#type {
         let what = match kind {
-            PayloadKind::Image => "image files (bytes)",
-            PayloadKind::Text => "text",
+            ContentKind::Image => "image files (bytes)",
+            ContentKind::Text => "text",
         };
         let landed = match (kind, found) {
-            (PayloadKind::Image, ColumnType::Utf8) => {
+            (ContentKind::Image, ColumnType::Utf8) => {
                 "; where it is a Parquet column whose bytes landed as text of hexadecimal digits, declare it with \
                  `contract.column.<name>.type = \"bytes\"` and run `feedline ingest reset PIPELINE.toml SOURCE`"
             }
@@ -169,12 +169,12 @@ fn payload(
         ));
     }
     check_reserved(key, column)?;
-    Ok(Payload {
+    Ok(ContentColumn {
         column: column.to_owned(),
         kind,
         images: match kind {
-            PayloadKind::Image => images::resolve(config, column, columns)?,
-            PayloadKind::Text => None,
+            ContentKind::Image => images::resolve(config, column, columns)?,
+            ContentKind::Text => None,
         },
     })
 }
@@ -217,8 +217,8 @@ fn check_rows(config: &DatasetConfig) -> Result<(), Error> {
 }
 
 /// Keys that have no meaning beside a payload.
-fn check_keys(config: &DatasetConfig, kind: PayloadKind) -> Result<(), Error> {
-    let is_text = kind == PayloadKind::Text;
+fn check_keys(config: &DatasetConfig, kind: ContentKind) -> Result<(), Error> {
+    let is_text = kind == ContentKind::Text;
     let odd = [
         ("features", !config.features.is_empty()),
         ("drop", !config.drop.is_empty()),
@@ -240,7 +240,7 @@ fn check_keys(config: &DatasetConfig, kind: PayloadKind) -> Result<(), Error> {
     }
 }
 
-fn check_range(split: &SplitConfig, kind: Option<PayloadKind>) -> Result<(), Error> {
+fn check_range(split: &SplitConfig, kind: Option<ContentKind>) -> Result<(), Error> {
     let SplitBy::Range { embargo } = split.by else {
         return Ok(());
     };
@@ -248,7 +248,7 @@ fn check_range(split: &SplitConfig, kind: Option<PayloadKind>) -> Result<(), Err
         let reason = "it counts rows, and documents have a part in every split; remove it";
         return Err(Error::config("dataset.split.embargo", reason));
     }
-    if kind == Some(PayloadKind::Image) {
+    if kind == Some(ContentKind::Image) {
         let reason = "images have no order to be split by; use `key`";
         return Err(Error::config("dataset.split.by", reason));
     }

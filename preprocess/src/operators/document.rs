@@ -27,7 +27,7 @@ use crate::{
     Error,
     engine::scalar_function::RowFunction,
     operators::{
-        content_column::{Payload, PayloadKind},
+        content_column::{ContentColumn, ContentKind},
         text::{near::normalized, quality, redact::redacted},
     },
     schema::{reject_reason::Reason, system_columns},
@@ -41,11 +41,11 @@ const BITS: u32 = 21;
 ///
 /// # Errors
 /// [`Error::Config`] when rows hold something else, and for a kind of data that is listed twice.
-pub(crate) fn check(config: &DatasetConfig, payload: Option<&Payload>) -> Result<(), Error> {
+pub(crate) fn check(config: &DatasetConfig, payload: Option<&ContentColumn>) -> Result<(), Error> {
     let Some(text) = &config.text else {
         return Ok(());
     };
-    if payload.is_none_or(|payload| payload.kind != PayloadKind::Text) {
+    if payload.is_none_or(|payload| payload.kind != ContentKind::Text) {
         return Err(Error::config(
             "dataset.text",
             "it prepares documents, which a dataset of this `dataset.kind` does not hold; remove it",

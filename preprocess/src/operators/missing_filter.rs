@@ -16,12 +16,12 @@ use crate::{
 
 /// Reason to reject a row, from its earlier reason, if any, and its features.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub(crate) struct Sparse {
+pub(crate) struct MissingFilter {
     /// Largest share of the features that may be missing, as bits.
     share: u64,
 }
 
-impl Sparse {
+impl MissingFilter {
     /// `share` is in 0 to 1.
     pub(crate) fn new(share: f64) -> Self {
         Self {
@@ -39,7 +39,7 @@ impl Sparse {
     }
 }
 
-impl RowFunction for Sparse {
+impl RowFunction for MissingFilter {
     const NAME: &'static str = "feedline_sparse";
     const RETURNS: DataType = DataType::Utf8;
 
@@ -77,7 +77,7 @@ mod tests {
         let b: ArrayRef = Arc::new(StringArray::from(vec![Some("x"), Some("x"), None, None]));
         let found = |share: f64| {
             let columns = [&reasons, &a, &b].map(Arc::clone);
-            let found = Sparse::new(share).call(&columns, 4).unwrap();
+            let found = MissingFilter::new(share).call(&columns, 4).unwrap();
             let found = found.as_string::<i32>().clone();
             found
                 .iter()

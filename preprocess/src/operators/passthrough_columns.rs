@@ -108,12 +108,12 @@ pub(crate) fn bytes_of(columns: &[ArrayRef], at: usize) -> u64 {
 
 /// Passthrough values of the rows of a block: the batch of each row and its index there.
 #[derive(Debug, Default)]
-pub(crate) struct Kept {
+pub(crate) struct PassthroughValues {
     batches: Vec<Arc<[ArrayRef]>>,
     rows: Vec<(usize, usize)>,
 }
 
-impl Kept {
+impl PassthroughValues {
     /// Adds row `at` of a batch with these columns.
     pub(crate) fn push(&mut self, columns: &Arc<[ArrayRef]>, at: usize) {
         let is_last = |last: &Arc<[ArrayRef]>| Arc::ptr_eq(last, columns);
@@ -193,7 +193,7 @@ mod tests {
             )),
         ];
         let columns: Arc<[ArrayRef]> = columns.into();
-        let mut kept = Kept::default();
+        let mut kept = PassthroughValues::default();
         for at in [3, 2, 1] {
             kept.push(&columns, at);
         }

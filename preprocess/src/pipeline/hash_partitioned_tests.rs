@@ -30,7 +30,7 @@ use crate::{
     Error, build, read_manifest,
     schema::{column_roles, landed_columns},
     source::landing_zone::Landed,
-    staging::Direct,
+    staging::HashPartitioning,
     testing::{Cells, LandingZone, contents, context, pipeline, written},
     verify,
 };
@@ -326,7 +326,7 @@ async fn little_memory_and_rows_in_order_are_left_to_the_engine() {
         let spec = column_roles::resolve(&config, &columns).unwrap();
         let (mut context, _scratch) = context(&root, partitions);
         context.memory_bytes = memory_bytes;
-        Direct::of(&spec, std::slice::from_ref(&landed), &context).is_some()
+        HashPartitioning::of(&spec, std::slice::from_ref(&landed), &context).is_some()
     };
     for (partitions, memory) in [(1, Some(ALONE)), (2, Some(SOME)), (5, None)] {
         assert!(is_direct("", partitions, memory), "{partitions}");

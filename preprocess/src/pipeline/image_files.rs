@@ -13,7 +13,7 @@ use futures::TryStreamExt;
 use super::prepare::Build;
 use crate::{
     Error,
-    operators::content_column::PayloadKind,
+    operators::content_column::ContentKind,
     schema::{
         landed_cells::origin,
         system_columns::{self, column},
@@ -39,7 +39,7 @@ impl Build<'_> {
         rejects: &mut Rejects,
     ) -> Result<(), Error> {
         let mut payloads = self.spec.payloads();
-        let image = payloads.find(|payload| payload.kind == PayloadKind::Image);
+        let image = payloads.find(|payload| payload.kind == ContentKind::Image);
         let Some(image) = image.filter(|_| rejects.all() > 0) else {
             return Ok(());
         };

@@ -28,7 +28,7 @@ use crate::{
     },
     staging::rejects,
 };
-use append::eligibility::NotGrown;
+use append::eligibility::NotAppendable;
 pub use checks::columns::{CheckedDataset, check, check_columns};
 pub use entity_history::{LandedRows, SeriesBatch, SeriesRequest, SeriesRows, series_rows};
 use full::FullBuild;
@@ -76,7 +76,7 @@ pub async fn is_built_by(
     manifest: &Manifest,
     context: &Context,
 ) -> Result<bool, Error> {
-    let build = Box::pin(Build::prepared(config, context)).await?;
+    let build = Box::pin(Build::prepare(config, context)).await?;
     build.is_built_as(manifest).await
 }
 
@@ -98,7 +98,7 @@ async fn build_by(
         engine: context.engine.of_build(),
         ..context.clone()
     };
-    let mut build = Box::pin(Build::prepared(config, context)).await?;
+    let mut build = Box::pin(Build::prepare(config, context)).await?;
     build.previous.rebuild_reason =
         (mode == Mode::Anew).then(|| "`--refit` asks for it".to_owned());
     sweep(&build.store).await;
@@ -115,9 +115,9 @@ async fn build_by(
             }
             build.previous.rebuild_reason = Some("it was damaged".to_owned());
         } else {
-            match Box::pin(build.grown(manifest)).await? {
+            match Box::pin(build.check_appendable(manifest)).await? {
                 Ok(grown) => return Box::pin(build.add(grown)).await,
-                Err(NotGrown { reason, earlier }) => {
+                Err(NotAppendable { reason, earlier }) => {
                     build.previous.earlier = earlier;
                     tracing::info!(dataset = %build.name, reason, "rebuilding and refitting the dataset from all rows");
                     build.previous.rebuild_reason = Some(reason);

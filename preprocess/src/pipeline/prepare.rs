@@ -25,7 +25,7 @@ use crate::{
         join,
         time_series::Sequence,
     },
-    pass_progress::Meter,
+    pass_progress::PassProgress,
     schema::{column_roles, dataset_spec::DatasetSpec},
     shards::manifest::pointer,
     source::landing_zone::{Landed, unpacked},
@@ -98,7 +98,7 @@ impl<'a> Build<'a> {
     ///
     /// # Errors
     /// As [`build`](super::build), as far as no row is looked at.
-    pub(super) async fn prepared(
+    pub(super) async fn prepare(
         config: &'a PipelineConfig,
         context: &'a Context,
     ) -> Result<Self, Error> {
@@ -252,7 +252,7 @@ impl Build<'_> {
             names: &self.input.names,
             frozen: &self.input.frozen,
             scratch,
-            meter: Arc::new(Meter::new(
+            meter: Arc::new(PassProgress::new(
                 progress,
                 "shards: near-duplicates",
                 self.input.rows,

@@ -8,7 +8,7 @@ use super::prepare::Build;
 use crate::{
     Error,
     card::{Before, Card, path_of},
-    operators::dedup::duplicate_samples::{self, Copies},
+    operators::dedup::duplicate_samples::{self, DuplicateContents},
     shards::manifest::{read_manifest, read_profile},
     staging::Staged,
     statistics::profile,
@@ -16,7 +16,7 @@ use crate::{
 
 /// Data that is looked up for the report while the rows are still in scratch.
 pub(super) struct Page {
-    copies: Option<Copies>,
+    copies: Option<DuplicateContents>,
     before: Option<Before>,
 }
 

@@ -270,7 +270,7 @@ async fn of_big() -> Store {
 async fn said(sql: &str) -> String {
     let root = of_big().await;
     let error = build_with(&root, &format!("sql = \"{sql}\"\n{ALL}"), 2).await;
-    crate::told(&error.unwrap_err())
+    crate::message_with_causes(&error.unwrap_err())
 }
 
 const ALL: &str = "sources = [\"a\"]\nsplit = { train = 1.0, validation = 0.0, test = 0.0 }\n";

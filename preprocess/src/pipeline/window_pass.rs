@@ -40,7 +40,7 @@ use crate::{
         split::{ShuffleKey, code},
         time_series::{self, KnownTargets, NaiveErrors, NaiveLags, Sequence, Windows},
     },
-    pass_progress::Meter,
+    pass_progress::PassProgress,
     schema::system_columns::{self, column},
     shards::{shard_layout::ShardLayout, writer::SplitWriter},
     source::parquet_scan::{ParquetFiles, ScanFile},
@@ -156,7 +156,7 @@ impl Build<'_> {
                 .iter()
                 .map(passthrough_columns::named)
                 .collect(),
-            meter: Meter::new(&self.context.progress, "shards: windows", staged.total()),
+            meter: PassProgress::new(&self.context.progress, "shards: windows", staged.total()),
             rejects: RejectWriter::new(scratch.path("rejects-transform.parquet")),
             naive: NaiveErrors::new(sequence),
             counts: SequenceCounts {
@@ -226,7 +226,7 @@ struct WindowsPass<'a> {
     bytes: i32,
     /// Passthrough columns, under their names in the plan.
     kept: Vec<String>,
-    meter: Meter,
+    meter: PassProgress,
     rejects: RejectWriter,
     counts: SequenceCounts,
     naive: NaiveErrors,

@@ -26,7 +26,7 @@ use crate::{
     Error, Transform,
     engine::scratch::Scratch,
     operators::split::{ShuffleKey, code},
-    pass_progress::Meter,
+    pass_progress::PassProgress,
     schema::system_columns,
     shards::{
         shard_layout::ShardLayout,
@@ -224,7 +224,7 @@ impl Build<'_> {
         layout: &ShardLayout,
         scratch: &Scratch,
     ) -> Result<Written, Error> {
-        let meter = Meter::new(&self.context.progress, "shards: write", staged.total());
+        let meter = PassProgress::new(&self.context.progress, "shards: write", staged.total());
         let mut rejects = RejectWriter::new(scratch.path("rejects-transform.parquet"));
         // The last shards of a split are stored while the next one fills.
         let mut ended = Vec::with_capacity(3);
@@ -272,7 +272,7 @@ impl Build<'_> {
         fitted: &Arc<Fitted>,
         mut writer: SplitWriter<'_>,
         (each, equal): (&mut RowWriter<'_>, &mut EqualRows),
-        meter: &Meter,
+        meter: &PassProgress,
     ) -> Result<(Split, u64, Leaving), Error> {
         let sizes = &self.spec.config.shards;
         let shuffle = sizes.shuffle.then(|| ShuffleKey::new(sizes.seed));

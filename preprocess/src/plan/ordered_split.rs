@@ -11,7 +11,7 @@ use crate::{
     Error,
     engine::scalar_function::RowFunction,
     operators::{
-        content_column::{Part, Payload, PayloadKind},
+        content_column::{ContentColumn, ContentKind, Part},
         dedup::content_hash::Cells,
         split::{
             Rule, code,
@@ -22,9 +22,9 @@ use crate::{
 };
 
 /// The documents that the rows are made of, in a dataset of documents.
-fn documents_of(spec: &DatasetSpec) -> Option<&Payload> {
+fn documents_of(spec: &DatasetSpec) -> Option<&ContentColumn> {
     let payload = spec.payload.as_ref();
-    payload.filter(|payload| payload.kind == PayloadKind::Text)
+    payload.filter(|payload| payload.kind == ContentKind::Text)
 }
 
 /// Number of rows, where they are split by their order; 0 elsewhere. Features of series neither add nor drop a row, and are
@@ -98,7 +98,7 @@ fn in_order(rows: DataFrame, split: &SplitConfig, count: u64) -> Result<DataFram
 
 /// Every document as a row per part, with the content hash of that part. A rejected document is one
 /// row.
-fn parts(rows: &DataFrame, spec: &DatasetSpec, text: &Payload) -> Result<DataFrame, Error> {
+fn parts(rows: &DataFrame, spec: &DatasetSpec, text: &ContentColumn) -> Result<DataFrame, Error> {
     let mut all: Option<DataFrame> = None;
     for split in Split::ALL {
         let part = Part::new(&spec.config.split, split).over(vec![ident(&text.column)]);

@@ -13,7 +13,7 @@ use crate::{
     source::{
         landed_scan,
         landing_zone::{Generation, Landed},
-        latest_version::{self, Newest},
+        latest_version::{self, LatestVersion},
     },
 };
 
@@ -79,7 +79,7 @@ struct SourceReader<'a> {
 impl SourceReader<'_> {
     /// Rows of all schema versions, the latest version of each key where the source has one; `None` without a row.
     fn read(&self) -> Result<Option<DataFrame>, Error> {
-        let newest = Newest::of(self.source)?;
+        let newest = LatestVersion::of(self.source)?;
         let mut own: Option<DataFrame> = None;
         for generation in &self.source.generations {
             let rows = self.version_rows(generation, newest.as_ref())?;
@@ -100,7 +100,7 @@ impl SourceReader<'_> {
     fn version_rows(
         &self,
         generation: &Generation,
-        newest: Option<&Newest<'_>>,
+        newest: Option<&LatestVersion<'_>>,
     ) -> Result<DataFrame, Error> {
         let spec = self.spec;
         let schema = join::extended(&generation.schema, &spec.joins);

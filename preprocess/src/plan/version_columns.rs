@@ -18,12 +18,12 @@ use crate::{
     engine::scalar_function::RowFunction,
     operators::{
         coerce::{Category, Missing, Numeric},
-        content_column::{Image, Payload, PayloadKind, Text},
+        content_column::{ContentColumn, ContentKind, Image, Text},
         dedup::{conflicts, content_hash::Cells, near::NearDup},
         document::{self, Quality},
         images::Images,
         join,
-        missing_filter::Sparse,
+        missing_filter::MissingFilter,
         number_format, passthrough_columns,
         row_check::{Judge, Judged},
         split::{
@@ -217,11 +217,11 @@ impl VersionColumns<'_> {
         number_format::of_column(self.signs, self.schema, name)
     }
 
-    fn payload(&self, payload: &Payload) -> Expr {
+    fn payload(&self, payload: &ContentColumn) -> Expr {
         let cell = vec![self.landed(&payload.column)];
         let held = match payload.kind {
-            PayloadKind::Image => Image.over(cell),
-            PayloadKind::Text => Text.over(cell),
+            ContentKind::Image => Image.over(cell),
+            ContentKind::Text => Text.over(cell),
         };
         held.alias(&payload.column)
     }
@@ -306,7 +306,7 @@ impl VersionColumns<'_> {
         let inputs = self.spec.landed_inputs();
         let cells = inputs.map(|c| self.typed(&c.name, c.kind));
         let arguments = std::iter::once(judged).chain(cells);
-        Sparse::new(share).over(arguments.collect())
+        MissingFilter::new(share).over(arguments.collect())
     }
 
     /// `judged`, and what the filters of documents say.
@@ -348,9 +348,9 @@ impl VersionColumns<'_> {
             .map(|c| (c.name.clone(), self.judged_number(&c.name)));
         let payload = self.spec.payloads().map(|payload| {
             let judged = match payload.kind {
-                PayloadKind::Image if payload.images.is_some() => Judged::DecodedImage,
-                PayloadKind::Image => Judged::Image,
-                PayloadKind::Text => Judged::Document,
+                ContentKind::Image if payload.images.is_some() => Judged::DecodedImage,
+                ContentKind::Image => Judged::Image,
+                ContentKind::Text => Judged::Document,
             };
             (payload.column.clone(), judged)
         });

@@ -16,7 +16,7 @@ use crate::{
     Error,
     fit::{TargetSpec, class_order, kind_of},
     operators::{
-        content_column::{self, Payload, PayloadKind},
+        content_column::{self, ContentColumn, ContentKind},
         dedup::{conflicts, near},
         document,
         images::Images,
@@ -49,7 +49,7 @@ pub(crate) fn resolve(
     let parts = content_column::parts(config, columns)?;
     let mut held = payload.iter().chain(&parts);
     split::check_images(&config.split, held.clone())?;
-    let document = held.find(|payload| payload.kind == PayloadKind::Text);
+    let document = held.find(|payload| payload.kind == ContentKind::Text);
     document::check(config, document)?;
     let near_dup = near::resolve(config, columns, document)?;
     let mut targets = targets(config, columns)?.into_iter();
@@ -320,11 +320,11 @@ fn inputs(
     config: &DatasetConfig,
     steps: &[StepConfig],
     columns: &[MergedColumn],
-    parts: &[Payload],
+    parts: &[ContentColumn],
     series: Option<&Series>,
 ) -> Result<Vec<Input>, Error> {
     let mut inputs = Vec::new();
-    let beside = |part: &Payload, name: &str| {
+    let beside = |part: &ContentColumn, name: &str| {
         let mut beside = part.images.iter().flat_map(Images::beside);
         beside.any(|(column, _)| column == name)
     };

@@ -11,7 +11,7 @@ use feedline_schemas::{
 use crate::{
     fit::{FitSpec, TargetSpec},
     operators::{
-        content_column::{Payload, PayloadKind},
+        content_column::{ContentColumn, ContentKind},
         dedup::near::NearDup,
         expectations::Expect,
         images::Images,
@@ -35,9 +35,9 @@ pub(crate) struct Input {
 #[derive(Clone, Debug)]
 pub(crate) struct DatasetSpec {
     /// Content of a row in place of numbers; then there are no inputs and no steps.
-    pub(crate) payload: Option<Payload>,
+    pub(crate) payload: Option<ContentColumn>,
     /// Content of a row besides its numbers, if any.
-    pub(crate) parts: Vec<Payload>,
+    pub(crate) parts: Vec<ContentColumn>,
     /// Settings for near-duplicates, where they are looked for.
     pub(crate) near_dup: Option<NearDup>,
     /// Time series of the rows, and the features made of their past.
@@ -63,7 +63,7 @@ pub(crate) struct DatasetSpec {
 
 impl DatasetSpec {
     /// All images and texts that rows hold.
-    pub(crate) fn payloads(&self) -> impl Iterator<Item = &Payload> {
+    pub(crate) fn payloads(&self) -> impl Iterator<Item = &ContentColumn> {
         self.payload.iter().chain(&self.parts)
     }
 
@@ -96,13 +96,13 @@ impl DatasetSpec {
         Some((target.column.as_str(), self.config.conflicts?))
     }
 
-    fn payload_of(&self, kind: PayloadKind) -> Option<&Payload> {
+    fn payload_of(&self, kind: ContentKind) -> Option<&ContentColumn> {
         self.payloads().find(|payload| payload.kind == kind)
     }
 
     /// The images of the rows.
-    pub(crate) fn image(&self) -> Option<&Payload> {
-        self.payload_of(PayloadKind::Image)
+    pub(crate) fn image(&self) -> Option<&ContentColumn> {
+        self.payload_of(ContentKind::Image)
     }
 
     /// Steps for the images.
@@ -111,8 +111,8 @@ impl DatasetSpec {
     }
 
     /// The documents of the rows.
-    pub(crate) fn document(&self) -> Option<&Payload> {
-        self.payload_of(PayloadKind::Text)
+    pub(crate) fn document(&self) -> Option<&ContentColumn> {
+        self.payload_of(ContentKind::Text)
     }
 
     /// Steps to fit, without the columns in `left_out`.

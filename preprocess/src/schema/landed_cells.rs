@@ -14,7 +14,7 @@ use crate::{
     Error,
     engine::scalar_function::RowFunction,
     operators::{
-        canonical_text::{self, Plain},
+        canonical_text::{self, CanonicalText},
         content_column::Text,
         dedup::content_hash::{Cells, ContentHash, HASH_BYTES},
     },
@@ -24,7 +24,9 @@ use crate::{
 /// A column of a schema version; nulls where that lacks it. Types that have no function of their own here are text.
 pub(crate) fn landed(schema: &RecordSchema, name: &str) -> Expr {
     match schema.columns.iter().find(|column| column.name == name) {
-        Some(column) if canonical_text::is_needed(column.r#type) => Plain.over(vec![ident(name)]),
+        Some(column) if canonical_text::is_needed(column.r#type) => {
+            CanonicalText.over(vec![ident(name)])
+        }
         Some(_) => ident(name),
         None => lit(ScalarValue::Utf8(None)),
     }
@@ -38,7 +40,7 @@ pub(crate) fn typed(schema: &RecordSchema, name: &str, r#type: ColumnType) -> Re
     Ok(
         match found.map(|column| (landed_type(column.r#type), is_plain(column))) {
             Some((found, _)) if found == wanted => ident(name),
-            Some((_, false)) if wanted == DataType::Utf8 => Plain.over(vec![ident(name)]),
+            Some((_, false)) if wanted == DataType::Utf8 => CanonicalText.over(vec![ident(name)]),
             Some(_) => cast(ident(name), wanted),
             None => lit(ScalarValue::try_from(&wanted)?),
         },

@@ -22,23 +22,23 @@ use crate::Error;
 /// Rows of a split with their passthrough columns, in the order in which the dataset stores them.
 /// It holds one shard at a time.
 #[derive(Debug)]
-pub struct KeptRows {
+pub struct PassthroughRows {
     store: Store,
     shards: VecDeque<Shard>,
     names: Vec<String>,
-    ready: VecDeque<KeptRow>,
+    ready: VecDeque<PassthroughRow>,
 }
 
 /// Passthrough columns of a row.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct KeptRow {
+pub struct PassthroughRow {
     /// Landing position of the row.
     pub origin: Origin,
-    /// Cells in the order of [`KeptRows::names`]; `None` where missing.
+    /// Cells in the order of [`PassthroughRows::names`]; `None` where missing.
     pub cells: Vec<Option<String>>,
 }
 
-impl KeptRows {
+impl PassthroughRows {
     /// The rows of `split`; `None` for shards without passthrough columns.
     #[must_use]
     pub fn of(dataset: &Store, manifest: &Manifest, split: Split) -> Option<Self> {
@@ -64,7 +64,7 @@ impl KeptRows {
     ///
     /// # Errors
     /// Failures of storage; [`Error::Input`] for a shard that is not the one of the manifest.
-    pub async fn next(&mut self) -> Result<Option<KeptRow>, Error> {
+    pub async fn next(&mut self) -> Result<Option<PassthroughRow>, Error> {
         while self.ready.is_empty() {
             let Some(shard) = self.shards.pop_front() else {
                 return Ok(None);
@@ -85,7 +85,7 @@ fn read(
     shard: &Shard,
     names: &[String],
     url: String,
-) -> Result<Vec<KeptRow>, Error> {
+) -> Result<Vec<PassthroughRow>, Error> {
     let found = Hash128::of(bytes);
     if found != shard.hash {
         return Err(Error::input(
@@ -116,7 +116,7 @@ fn read(
                 let cells = cells.as_string::<i32>();
                 cells.is_valid(row).then(|| cells.value(row).to_owned())
             };
-            KeptRow {
+            PassthroughRow {
                 origin: Origin::from_packed(*origin),
                 cells: cells.iter().map(cell).collect(),
             }

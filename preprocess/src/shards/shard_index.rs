@@ -60,7 +60,7 @@ const MOST: f64 = 1000.0;
 
 /// Keys and moments of shards.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Seen {
+pub(crate) struct ShardIndex {
     /// The keys that were asked for and are there, each with its splits, ascending.
     pub(crate) keys: Vec<(u64, u8)>,
     /// Of each feature of the training rows that were measured, then of the targets that are numbers.
@@ -69,7 +69,7 @@ pub(crate) struct Seen {
     targets: Vec<Moments>,
 }
 
-impl Seen {
+impl ShardIndex {
     fn merge(&mut self, other: Self) {
         self.keys.extend(other.keys);
         merge_all(&mut self.targets, other.targets);
@@ -110,7 +110,11 @@ fn merge_all(all: &mut Vec<Moments>, other: Vec<Moments>) {
 
 /// Differences between the features `names` of appended training rows and those `before`, the
 /// greatest first.
-pub(crate) fn shifts(names: &[String], before: &Seen, added: &Seen) -> Vec<FeatureShift> {
+pub(crate) fn shifts(
+    names: &[String],
+    before: &ShardIndex,
+    added: &ShardIndex,
+) -> Vec<FeatureShift> {
     let moments = before.moments.iter().zip(&added.moments);
     let shifts = names.iter().zip(moments).filter_map(|(name, (a, b))| {
         let [a, b] = [*a, *b].map(|moments| Measured {
@@ -185,8 +189,8 @@ pub(crate) async fn look(
     measured: u64,
     schema: impl Fn(Split) -> SchemaRef,
     progress: impl Fn(u64),
-) -> Result<Seen, Error> {
-    let mut all = Seen::default();
+) -> Result<ShardIndex, Error> {
+    let mut all = ShardIndex::default();
     for split in splits {
         let schema = schema(split.split);
         let mut shards = stream::iter((0..).zip(split.shards.clone()))
@@ -225,7 +229,7 @@ struct Looking {
 }
 
 impl Looking {
-    async fn at(self, dataset: &Store, shard: Shard) -> Result<(u64, Seen), Error> {
+    async fn at(self, dataset: &Store, shard: Shard) -> Result<(u64, ShardIndex), Error> {
         let (looking, shard) = (Arc::new(self), Arc::new(shard));
         let path = Digest::path_of(&shard.path);
         if let Some(file) = dataset.get_opt(&path).await? {
@@ -249,7 +253,7 @@ impl Looking {
     }
 
     /// Requested part of a digest.
-    fn seen(&self, digest: &Digest) -> Seen {
+    fn seen(&self, digest: &Digest) -> ShardIndex {
         let wanted = digest.keys.iter();
         let wanted = wanted.filter(|key| self.wanted.binary_search(key).is_ok());
         let moments = match self.measures {
@@ -258,7 +262,7 @@ impl Looking {
         };
         let features = digest.moments.len().saturating_sub(self.numbers);
         let targets = digest.moments[features..].to_vec();
-        Seen {
+        ShardIndex {
             keys: wanted.map(|key| (*key, code(self.split))).collect(),
             moments,
             targets,
@@ -381,23 +385,23 @@ impl RowFunction for IsNew {
 mod tests {
     use super::*;
 
-    fn seen(cells: impl IntoIterator<Item = f32>) -> Seen {
+    fn seen(cells: impl IntoIterator<Item = f32>) -> ShardIndex {
         let mut moments = Moments::default();
         cells.into_iter().for_each(|cell| moments.add(cell));
-        Seen {
+        ShardIndex {
             moments: vec![moments],
-            ..Seen::default()
+            ..ShardIndex::default()
         }
     }
 
     /// Deviations in the report.
-    fn told(before: &Seen, added: &Seen) -> Vec<f64> {
+    fn told(before: &ShardIndex, added: &ShardIndex) -> Vec<f64> {
         let shifts = shifts(&["a".to_owned()], before, added);
         shifts.iter().map(|shift| shift.deviations).collect()
     }
 
     /// `rows` cells of mean `mean` and deviation 1.
-    fn around(mean: f32, rows: usize) -> Seen {
+    fn around(mean: f32, rows: usize) -> ShardIndex {
         seen((0..rows).map(|row| mean + if row % 2 == 0 { 1.0 } else { -1.0 }))
     }
 
@@ -433,9 +437,9 @@ mod tests {
 
     #[test]
     fn keys_of_other_splits_are_leaks() {
-        let keys = |keys: &[(u64, u8)]| Seen {
+        let keys = |keys: &[(u64, u8)]| ShardIndex {
             keys: keys.to_vec(),
-            ..Seen::default()
+            ..ShardIndex::default()
         };
         let before = keys(&[(1, 0), (2, 1), (3, 2), (3, 2)]);
         assert_eq!(*before.known(), [1, 2, 3]);

@@ -28,7 +28,7 @@ use super::{
 };
 use crate::{
     Error,
-    operators::passthrough_columns::{self, Kept},
+    operators::passthrough_columns::{self, PassthroughValues},
     transform::TargetValues,
 };
 
@@ -155,7 +155,7 @@ struct Rows {
     y_class: Vec<i32>,
     keys: Vec<u64>,
     origins: Vec<u64>,
-    kept: Kept,
+    kept: PassthroughValues,
     kept_bytes: u64,
     bytes: u64,
 }

@@ -39,7 +39,7 @@ const KEPT: &str = "_newest_kept";
 /// Of the rows of a child table, those of the newest `records`; without [`RECORD`].
 ///
 /// # Errors
-/// As [`Newest::of`].
+/// As [`LatestVersion::of`].
 pub(crate) fn of_newest(
     session: &SessionContext,
     rows: DataFrame,
@@ -48,7 +48,7 @@ pub(crate) fn of_newest(
     let fields = rows.schema().fields().iter();
     let own = fields.map(|field| field.name().clone());
     let own: Vec<Expr> = own.filter(|name| name != RECORD).map(ident).collect();
-    let Some(newest) = Newest::of(records)? else {
+    let Some(newest) = LatestVersion::of(records)? else {
         return Ok(rows.select(own)?);
     };
     let Some(all) = versions(session, records, &newest)? else {
@@ -65,7 +65,7 @@ pub(crate) fn of_newest(
 pub(crate) fn versions(
     session: &SessionContext,
     records: &Landed,
-    newest: &Newest<'_>,
+    newest: &LatestVersion<'_>,
 ) -> Result<Option<DataFrame>, Error> {
     let mut all: Option<DataFrame> = None;
     for generation in &records.generations {
@@ -81,12 +81,12 @@ pub(crate) fn versions(
 }
 
 /// Columns that decide the latest version of each key of a source.
-pub(crate) struct Newest<'a> {
+pub(crate) struct LatestVersion<'a> {
     key: &'a [String],
     version: Option<(&'a str, ColumnType)>,
 }
 
-impl<'a> Newest<'a> {
+impl<'a> LatestVersion<'a> {
     /// Nothing for a source without a key.
     ///
     /// # Errors

@@ -46,8 +46,9 @@ use crate::{
         scratch::{Scratch, ScratchFile},
         session::session,
     },
+    message_with_causes,
     operators::{dedup::content_hash::Cells, split::names_as_written},
-    pass_progress::Meter,
+    pass_progress::PassProgress,
     schema::{
         landed_cells::{content_hash, origin, parent, typed},
         landed_columns::{landed_schema, landed_type, merge},
@@ -56,10 +57,9 @@ use crate::{
     source::{
         landed_scan::read,
         landing_zone::{Generation, Landed},
-        latest_version::{self, Newest},
+        latest_version::{self, LatestVersion},
     },
     statistics::aggregates::register_spellings,
-    told,
 };
 
 /// Name in place of a source in the origins of the rows.
@@ -169,7 +169,7 @@ impl Query {
     ) -> Result<Landed, Error> {
         let schema = Arc::new(landed_schema(&self.schema, false));
         let mut file = ScratchFile::new(scratch.path("sql.parquet"), Arc::clone(&schema));
-        let meter = Meter::new(&context.progress, "shards: sql", 0);
+        let meter = PassProgress::new(&context.progress, "shards: sql", 0);
         let mut stream = rows.execute_stream().await?;
         let mut place = 0_u64;
         while let Some(batch) = stream.try_next().await? {
@@ -259,7 +259,7 @@ async fn planned(
                 .collect();
             refuse(format!(
                 "it cannot be read: {}; it is one `select` over the tables {}",
-                told(&error),
+                message_with_causes(&error),
                 tables.join(", ")
             ))
         })
@@ -267,7 +267,7 @@ async fn planned(
 
 /// The rows of a source, all schema versions, of each thing the newest where it has a key.
 fn table(session: &SessionContext, source: &Landed) -> Result<DataFrame, Error> {
-    let newest = Newest::of(source)?;
+    let newest = LatestVersion::of(source)?;
     let merged = merge(source.generations.iter().map(|g| &g.schema));
     let mut all: Option<DataFrame> = None;
     for generation in &source.generations {
@@ -352,7 +352,7 @@ fn check(plan: &LogicalPlan) -> Result<(), Error> {
             })
         })
     })
-    .map_err(|error: DataFusionError| refuse(told(&error)))?;
+    .map_err(|error: DataFusionError| refuse(message_with_causes(&error)))?;
     odd.map_or(Ok(()), |name| {
         Err(refuse(format!(
             "`{name}` may change from run to run, and the same input makes the same dataset; leave it out"
@@ -372,7 +372,7 @@ fn of_query(error: Error) -> Error {
             | DataFusionError::ParquetError(_) => {
                 Error::Engine(error.context(format!("the query of `{KEY}`")))
             }
-            _ => refuse(failed(&told(&error))),
+            _ => refuse(failed(&message_with_causes(&error))),
         },
         other => other,
     }

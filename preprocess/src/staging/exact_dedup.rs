@@ -24,7 +24,7 @@ type Tuple = [u64; 3];
 
 /// The tuples that one worker saw.
 #[derive(Debug)]
-pub(super) struct Tuples {
+pub(super) struct DedupTuples {
     good: Vec<List>,
     bad: Vec<List>,
 }
@@ -64,7 +64,7 @@ impl List {
     }
 }
 
-impl Default for Tuples {
+impl Default for DedupTuples {
     fn default() -> Self {
         Self {
             good: vec![List::default(); PARTS],
@@ -73,7 +73,7 @@ impl Default for Tuples {
     }
 }
 
-impl Tuples {
+impl DedupTuples {
     /// Takes a row that can be used, or that cannot.
     #[inline]
     pub(super) fn push(&mut self, hash: &[u8; 16], origin: u64, is_good: bool) {
@@ -90,7 +90,7 @@ impl Tuples {
 
 /// Of the rows with one content all but one are copies: the one with the smallest origin that can be used is none, and where
 /// none can, the one with the smallest origin. The work is shared by `threads` threads.
-pub(super) fn copies(workers: Vec<Tuples>, threads: usize) -> Copies {
+pub(super) fn copies(workers: Vec<DedupTuples>, threads: usize) -> DuplicateOrigins {
     let mut parts: Vec<Part> = (0..PARTS).map(|_| Part::default()).collect();
     for worker in workers {
         for (part, (good, bad)) in parts
@@ -123,9 +123,9 @@ pub(super) fn copies(workers: Vec<Tuples>, threads: usize) -> Copies {
             repeated = Repeated::more_of(repeated, most);
         }
     });
-    Copies {
+    DuplicateOrigins {
         repeated,
-        ..Copies::new(origins)
+        ..DuplicateOrigins::new(origins)
     }
 }
 
@@ -204,7 +204,7 @@ fn sorted(lists: &mut Vec<List>) -> Vec<Tuple> {
 
 /// A set of origins.
 #[derive(Debug)]
-pub(super) struct Copies {
+pub(super) struct DuplicateOrigins {
     origins: Vec<u64>,
     /// Bloom filter: it excludes most origins that are not in the set.
     filter: Vec<u64>,
@@ -212,7 +212,7 @@ pub(super) struct Copies {
     pub(super) repeated: Option<Repeated>,
 }
 
-impl Copies {
+impl DuplicateOrigins {
     fn new(mut origins: Vec<u64>) -> Self {
         origins.sort_unstable();
         let words = (origins.len() * FILTER_BITS)
@@ -262,7 +262,7 @@ mod tests {
     type Row = (u8, bool, usize);
 
     fn found(rows: &[Row], threads: usize) -> BTreeSet<u64> {
-        let mut workers: Vec<Tuples> = (0..3).map(|_| Tuples::default()).collect();
+        let mut workers: Vec<DedupTuples> = (0..3).map(|_| DedupTuples::default()).collect();
         for (origin, (content, is_good, worker)) in (0..).zip(rows) {
             let hash = u128::from(*content).wrapping_mul(0x0123_4567_89ab_cdef_1122_3344_5566_7788);
             workers[*worker].push(&hash.to_be_bytes(), origin, *is_good);

@@ -26,8 +26,8 @@ use tokio::task::JoinSet;
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::{
-    exact_dedup::{self, Copies, Repeated, Tuples, copies},
-    spill::{Form, PieceWriter, Pieces, Sizes, Written},
+    exact_dedup::{self, DedupTuples, DuplicateOrigins, Repeated, copies},
+    spill::{Form, Sizes, SpillWriter, SpilledRows, Written},
     staged::{Distinct, Staged},
 };
 use crate::{
@@ -38,7 +38,7 @@ use crate::{
         passthrough_columns,
         split::{Rule, ShuffleKey, code},
     },
-    pass_progress::Meter,
+    pass_progress::PassProgress,
     schema::{
         dataset_spec::{DatasetSpec, Input},
         system_columns::{self, column},
@@ -75,7 +75,7 @@ const SHORT_BYTES: u64 = 4;
 
 /// Settings of such a pass.
 #[derive(Clone, Debug)]
-pub(crate) struct Direct {
+pub(crate) struct HashPartitioning {
     /// Columns of floats that 32 bits hold.
     short: BTreeSet<String>,
     sizes: Sizes,
@@ -83,7 +83,7 @@ pub(crate) struct Direct {
     threads: usize,
 }
 
-impl Direct {
+impl HashPartitioning {
     /// For the rows of `sources`; `None` where rows are no such rows, or memory is short.
     pub(crate) fn of(spec: &DatasetSpec, sources: &[Landed], context: &Context) -> Option<Self> {
         let rows: u64 = sources.iter().map(Landed::rows).sum();
@@ -119,7 +119,7 @@ impl Direct {
         frame: DataFrame,
         spec: &DatasetSpec,
         scratch: &Scratch,
-        meter: Arc<Meter>,
+        meter: Arc<PassProgress>,
     ) -> Result<(Staged, Rejects), Error> {
         let kept: Vec<usize> = (0..frame.schema().fields().len())
             .filter(|i| frame.schema().field(*i).name() != system_columns::REJECT)
@@ -213,7 +213,7 @@ fn sizes(bytes: u64, room: u64) -> Option<Sizes> {
 
 /// A pass over the plan, with one worker per partition.
 struct DirectPass<'a> {
-    direct: Direct,
+    direct: HashPartitioning,
     /// Columns that are staged.
     kept: Vec<usize>,
     form: Form,
@@ -221,25 +221,25 @@ struct DirectPass<'a> {
     /// Values of the columns whose values are counted: none yet.
     distinct: BTreeMap<String, Distinct>,
     scratch: &'a Scratch,
-    meter: Arc<Meter>,
+    meter: Arc<PassProgress>,
 }
 
 /// Results of all workers.
 struct DirectResults {
-    pieces: Pieces,
-    tuples: Vec<Tuples>,
+    pieces: SpilledRows,
+    tuples: Vec<DedupTuples>,
     bad: Vec<ScanFile>,
     distinct: BTreeMap<String, Distinct>,
 }
 
 impl<'a> DirectPass<'a> {
     fn new(
-        direct: Direct,
+        direct: HashPartitioning,
         kept: Vec<usize>,
         schema: &SchemaRef,
         spec: &DatasetSpec,
         scratch: &'a Scratch,
-        meter: Arc<Meter>,
+        meter: Arc<PassProgress>,
     ) -> Self {
         let inputs = spec.inputs.iter().map(|input| input.column.name.as_str());
         let counted = spec.inputs.iter().filter(|input| is_counted(input));
@@ -263,7 +263,7 @@ impl<'a> DirectPass<'a> {
             tasks.spawn(self.worker(partition).run(stream));
         }
         let mut gathered = DirectResults {
-            pieces: Pieces::new(self.form, self.order, self.direct.sizes),
+            pieces: SpilledRows::new(self.form, self.order, self.direct.sizes),
             tuples: Vec::new(),
             bad: Vec::new(),
             distinct: self.distinct,
@@ -288,8 +288,8 @@ impl<'a> DirectPass<'a> {
         let (form, order) = (self.form.clone(), self.order.clone());
         Worker {
             kept: self.kept.clone(),
-            pieces: PieceWriter::new(form, order, self.direct.sizes, paths),
-            tuples: Tuples::default(),
+            pieces: SpillWriter::new(form, order, self.direct.sizes, paths),
+            tuples: DedupTuples::default(),
             dedup: self.direct.dedup,
             bad: ScratchFile::new(bad, rejects::schema()),
             distinct: self.distinct.clone(),
@@ -300,18 +300,18 @@ impl<'a> DirectPass<'a> {
 
 /// Pieces without duplicates.
 struct DistinctRows {
-    pieces: Pieces,
+    pieces: SpilledRows,
     /// Rows of each split.
     rows: [u64; 3],
-    copies: Copies,
+    copies: DuplicateOrigins,
     /// The row that occurs most often, and where it is stored.
     repeated: Option<(Repeated, Option<(Split, usize)>)>,
 }
 
 /// Finds the copies among `tuples`, and takes them out of the pieces.
 async fn drop_copies(
-    mut pieces: Pieces,
-    tuples: Vec<Tuples>,
+    mut pieces: SpilledRows,
+    tuples: Vec<DedupTuples>,
     threads: usize,
 ) -> Result<DistinctRows, Error> {
     let work = move || {
@@ -335,7 +335,7 @@ async fn drop_copies(
 async fn reject_originals(
     session: &SessionContext,
     files: Vec<ScanFile>,
-    copies: &Copies,
+    copies: &DuplicateOrigins,
     mut rejects: RejectWriter,
 ) -> Result<Rejects, Error> {
     for file in files {
@@ -371,18 +371,18 @@ fn joined(error: tokio::task::JoinError) -> Error {
 /// Stages one partition.
 struct Worker {
     kept: Vec<usize>,
-    pieces: PieceWriter,
-    tuples: Tuples,
+    pieces: SpillWriter,
+    tuples: DedupTuples,
     dedup: DedupMode,
     /// Rows that cannot be used, copies among them.
     bad: ScratchFile,
     distinct: BTreeMap<String, Distinct>,
-    meter: Arc<Meter>,
+    meter: Arc<PassProgress>,
 }
 
 struct Done {
     written: Written,
-    tuples: Tuples,
+    tuples: DedupTuples,
     bad: Option<ScanFile>,
     distinct: BTreeMap<String, Distinct>,
 }

@@ -40,7 +40,7 @@ use crate::{
         images::{Converter, Fault},
         split::code,
     },
-    pass_progress::Meter,
+    pass_progress::PassProgress,
     schema::{
         dataset_spec::DatasetSpec,
         reject_reason::Reason,
@@ -51,10 +51,10 @@ use crate::{
 };
 
 pub(crate) use exact_dedup::Repeated;
-pub(crate) use hash_partitioned::Direct;
+pub(crate) use hash_partitioned::HashPartitioning;
 pub(crate) use matrix::Matrix;
 pub(crate) use ordered_batches::Ordered;
-pub(crate) use spill::{Asked, Pieces};
+pub(crate) use spill::{Asked, SpilledRows};
 pub(crate) use split_groups::Groups;
 pub(crate) use staged::{Staged, order};
 
@@ -64,7 +64,7 @@ pub(crate) async fn stage(
     frame: DataFrame,
     spec: &DatasetSpec,
     scratch: &Scratch,
-    meter: Arc<Meter>,
+    meter: Arc<PassProgress>,
 ) -> Result<(Staged, Rejects), Error> {
     let kept: Vec<usize> = (0..frame.schema().fields().len())
         .filter(|i| frame.schema().field(*i).name() != system_columns::REJECT)
@@ -144,7 +144,7 @@ struct Worker {
     rows: [u64; 3],
     rejects: RejectWriter,
     distinct: BTreeMap<String, Distinct>,
-    meter: Arc<Meter>,
+    meter: Arc<PassProgress>,
     /// Decodes images.
     converter: Option<Converter>,
 }
@@ -163,7 +163,7 @@ impl Worker {
         kept: &[usize],
         counted: &[String],
         path: impl Fn(&str) -> PathBuf,
-        meter: Arc<Meter>,
+        meter: Arc<PassProgress>,
     ) -> Self {
         Self {
             kept: kept.to_vec(),

@@ -37,7 +37,7 @@ use futures::{StreamExt, TryStreamExt, stream, stream::BoxStream};
 use tokio::task::JoinSet;
 
 use super::{
-    exact_dedup::Copies,
+    exact_dedup::DuplicateOrigins,
     matrix::{self, Cells, Matrix, Pool},
     ordered_batches::Ordered,
     split_groups::Groups,
@@ -54,11 +54,11 @@ use crate::{
 };
 
 use form::long;
-use piece::Piece;
+use piece::SpillPiece;
 use reader::Reader;
 
 pub(super) use form::Form;
-pub(super) use writer::{PieceWriter, Written};
+pub(super) use writer::{SpillWriter, Written};
 
 /// Rows of a batch that is handed on in order.
 const BATCH_ROWS: usize = 8192;
@@ -77,16 +77,16 @@ pub(super) struct Sizes {
 
 /// The rows of all splits.
 #[derive(Debug)]
-pub(crate) struct Pieces {
+pub(crate) struct SpilledRows {
     form: Form,
     order: ShuffleKey,
     bits: u32,
-    splits: [Vec<Piece>; 3],
+    splits: [Vec<SpillPiece>; 3],
     /// Room for the numbers of buckets.
     room: Pool,
 }
 
-impl Pieces {
+impl SpilledRows {
     /// Pieces without any rows yet.
     pub(super) fn new(form: Form, order: ShuffleKey, sizes: Sizes) -> Self {
         Self {
@@ -116,7 +116,7 @@ impl Pieces {
     }
 
     /// Leaves out the rows that are copies; returns how many rows are left of each split.
-    pub(super) fn without(&mut self, copies: &Copies) -> [u64; 3] {
+    pub(super) fn without(&mut self, copies: &DuplicateOrigins) -> [u64; 3] {
         let mut rows = [0; 3];
         for (rows, pieces) in rows.iter_mut().zip(&mut self.splits) {
             for piece in pieces {
@@ -312,7 +312,7 @@ impl Pieces {
         Ok(states)
     }
 
-    fn train(&self) -> impl Iterator<Item = &Piece> {
+    fn train(&self) -> impl Iterator<Item = &SpillPiece> {
         self.splits[usize::from(code(Split::Train))].iter()
     }
 
@@ -384,7 +384,7 @@ impl Pieces {
         let mut reader = Reader::new(form).given_up(last);
         let pieces = pieces.iter().filter(|piece| piece.bucket == bucket);
         // Copies of one row are all in one bucket, so that they may be more than memory holds.
-        let count: usize = pieces.clone().map(Piece::kept_rows).sum();
+        let count: usize = pieces.clone().map(SpillPiece::kept_rows).sum();
         let (mut fixed, mut varied) = (Vec::new(), Vec::new());
         let numbers = Cells::read(&self.room, count * width, |cells| {
             let mut rest = cells;
@@ -430,7 +430,7 @@ impl Pieces {
 /// One of several shares of the rows of a split.
 #[derive(Debug)]
 struct Share {
-    pieces: Arc<Pieces>,
+    pieces: Arc<SpilledRows>,
     split: Split,
     part: usize,
     parts: usize,

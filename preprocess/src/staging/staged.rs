@@ -25,7 +25,7 @@ use feedline_schemas::manifest::{NearImageCounts, Split};
 use futures::{StreamExt, TryStreamExt, stream::BoxStream};
 
 use super::{
-    exact_dedup::Repeated, matrix::Matrix, ordered_batches::Ordered, spill::Pieces,
+    exact_dedup::Repeated, matrix::Matrix, ordered_batches::Ordered, spill::SpilledRows,
     split_groups::Groups,
 };
 use crate::{
@@ -53,7 +53,7 @@ pub(crate) struct Staged {
     pub(super) schema: SchemaRef,
     pub(super) splits: [Part; 3],
     /// The rows, where they are not in files of the splits, and how many buckets of them are put in order at a time.
-    pub(super) pieces: Option<(Arc<Pieces>, usize)>,
+    pub(super) pieces: Option<(Arc<SpilledRows>, usize)>,
     /// Distinct training values of the text columns that are features by default.
     pub(super) distinct: BTreeMap<String, Distinct>,
     /// Images whose embeddings are near, where they are looked for.
@@ -80,7 +80,7 @@ impl Staged {
     }
 
     /// The rows, and on how many threads they are looked at, where they can be without the engine.
-    pub(crate) fn pieces(&self) -> Option<(Arc<Pieces>, usize)> {
+    pub(crate) fn pieces(&self) -> Option<(Arc<SpilledRows>, usize)> {
         self.pieces.clone()
     }
 

@@ -8,7 +8,7 @@ use datafusion::logical_expr::Expr;
 use super::{Quantiles, Rows, changed};
 use crate::{
     Error,
-    staging::Pieces,
+    staging::SpilledRows,
     statistics::{
         aggregates,
         quantile::{
@@ -24,7 +24,7 @@ const SHORT_ROWS: u64 = 1 << 14;
 /// The rows, threads to look at them, and memory that their states may take together, in bytes.
 #[derive(Clone, Copy)]
 struct Look<'a> {
-    pieces: &'a Arc<Pieces>,
+    pieces: &'a Arc<SpilledRows>,
     threads: usize,
     state_bytes: usize,
 }

@@ -21,7 +21,7 @@ const SAMPLES: usize = 5;
 
 /// Contents of several rows.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Copies {
+pub(crate) struct DuplicateContents {
     /// Number of contents.
     pub(crate) contents: u64,
     /// Those of the most rows.
@@ -40,7 +40,7 @@ pub(crate) struct Sample {
 }
 
 /// Looks for them in `rows`, which have hash and origin.
-pub(crate) async fn samples(rows: DataFrame) -> Result<Copies, Error> {
+pub(crate) async fn samples(rows: DataFrame) -> Result<DuplicateContents, Error> {
     const ROWS: &str = "rows";
     const FIRST: &str = "first";
     const LAST: &str = "last";
@@ -74,5 +74,5 @@ pub(crate) async fn samples(rows: DataFrame) -> Result<Copies, Error> {
             last: Origin::from_packed(last.value(row)),
         }));
     }
-    Ok(Copies { contents, samples })
+    Ok(DuplicateContents { contents, samples })
 }

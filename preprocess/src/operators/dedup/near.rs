@@ -28,7 +28,7 @@ use crate::{
     Error,
     engine::{scalar_function::RowFunction, scratch::Scratch},
     operators::text::near::{Clusters, Member, Signer},
-    pass_progress::Meter,
+    pass_progress::PassProgress,
     schema::system_columns,
     source::{landing_zone::Landed, parquet_scan::ParquetFiles},
     staging::Staged,
@@ -50,7 +50,7 @@ pub(crate) struct Pass<'a> {
     /// Sources whose documents are frozen.
     pub(crate) frozen: &'a [Landed],
     pub(crate) scratch: &'a Scratch,
-    pub(crate) meter: Arc<Meter>,
+    pub(crate) meter: Arc<PassProgress>,
 }
 
 impl Pass<'_> {

@@ -28,13 +28,13 @@ use super::{code, integers};
 use crate::{
     Error,
     engine::scalar_function::RowFunction,
+    message_with_causes,
     schema::{
         landed_cells::typed,
         landed_columns::{MergedColumn, find, landed_type},
         reject_reason::{self, Reason},
     },
     statistics::aggregates::register_spellings,
-    told,
 };
 
 /// Key of the expression in the configuration.
@@ -133,7 +133,7 @@ fn parse(sql: &str, columns: &[MergedColumn]) -> Result<Expr, String> {
 fn unread(error: &DataFusionError) -> String {
     format!(
         "it cannot be read: {}; it is SQL over the columns of one row",
-        told(error)
+        message_with_causes(error)
     )
 }
 

@@ -3,7 +3,9 @@
 use feedline_schemas::config::{DatasetConfig, DatasetKind, SplitBy, SplitConfig};
 
 use super::{named::Named, time::TimeRule};
-use crate::{Error, operators::content_column::Payload, schema::landed_columns::MergedColumn};
+use crate::{
+    Error, operators::content_column::ContentColumn, schema::landed_columns::MergedColumn,
+};
 
 /// Rule that decides the split of a row.
 #[derive(Clone, Debug)]
@@ -41,9 +43,9 @@ pub(crate) fn resolve(config: &DatasetConfig, columns: &[MergedColumn]) -> Resul
 /// [`Error::Config`] for another way to split beside images that are compared.
 pub(crate) fn check_images<'a>(
     split: &SplitConfig,
-    mut held: impl Iterator<Item = &'a Payload>,
+    mut held: impl Iterator<Item = &'a ContentColumn>,
 ) -> Result<(), Error> {
-    let grouped = |part: &Payload| part.images.as_ref().is_some_and(|p| p.how.hashes);
+    let grouped = |part: &ContentColumn| part.images.as_ref().is_some_and(|p| p.how.hashes);
     if split.by.is_key() || !held.any(grouped) {
         return Ok(());
     }

@@ -14,14 +14,14 @@ use feedline_schemas::{
 };
 
 use super::{
-    Added, rows_of,
+    AppendOutcome, rows_of,
     shifts::{check_leaks, find_shifts, targets_of_all},
 };
 use crate::{
     Context, Engine, Error, Transform,
     engine::{scalar_function::RowFunction, scratch::Scratch, session},
     fit::check_texts,
-    pass_progress::Meter,
+    pass_progress::PassProgress,
     pipeline::{
         prepare::Build,
         write_pass::{Fitted, Written},
@@ -29,10 +29,10 @@ use crate::{
     plan,
     schema::system_columns,
     shards::{
-        shard_index::{IsNew, Seen, keys_of, look},
+        shard_index::{IsNew, ShardIndex, keys_of, look},
         shard_layout::ShardLayout,
     },
-    staging::{Direct, Staged, rejects::Rejects, stage},
+    staging::{HashPartitioning, Staged, rejects::Rejects, stage},
     transform::reason,
     warnings::{many_rejects, unknown_categories},
 };
@@ -57,7 +57,7 @@ pub(super) struct AppendBuild<'b> {
 struct StagedAppend {
     rows: Staged,
     /// Keys of new rows in the shards before.
-    there: Seen,
+    there: ShardIndex,
     /// The same keys without their splits.
     known: Arc<[u64]>,
 }
@@ -106,7 +106,7 @@ impl<'b> AppendBuild<'b> {
     }
 
     /// Runs all stages. Nothing names the shards yet.
-    pub(super) async fn run(mut self, artefact: TransformArtefact) -> Result<Added, Error> {
+    pub(super) async fn run(mut self, artefact: TransformArtefact) -> Result<AppendOutcome, Error> {
         let staged = Box::pin(self.stage_new_rows()).await?;
         Box::pin(self.check_staged(&staged.rows)).await?;
         let fitted = Arc::new(Fitted {
@@ -127,7 +127,7 @@ impl<'b> AppendBuild<'b> {
         let unknown = unknown_categories(&written.unknown, rows, &Split::ALL);
         self.warnings.extend(unknown);
         let (session, names) = (&self.session, &build.input.names);
-        Ok(Added {
+        Ok(AppendOutcome {
             counts: self.counts,
             splits: written.splits,
             rejects: self.rejects.publish(session, &build.store, names).await?,
@@ -143,7 +143,7 @@ impl<'b> AppendBuild<'b> {
     async fn stage_new_rows(&mut self) -> Result<StagedAppend, Error> {
         let (build, session) = (self.build, &self.session);
         let (spec, sources) = (&build.spec, &build.input.sources);
-        let direct = Direct::of(spec, sources, &self.context);
+        let direct = HashPartitioning::of(spec, sources, &self.context);
         let texts = check_texts(session, sources, spec, true).await?;
         let frame = plan::frame(session, sources, spec, None, direct.is_some()).await?;
         let wanted = keys_of(frame.rows.clone()).await?;
@@ -174,11 +174,11 @@ impl<'b> AppendBuild<'b> {
     async fn stage_frame(
         &self,
         frame: DataFrame,
-        direct: Option<Direct>,
+        direct: Option<HashPartitioning>,
     ) -> Result<(Staged, Rejects), Error> {
         let (build, session) = (self.build, &self.session);
         let (spec, scratch) = (&build.spec, self.scratch);
-        let meter = Arc::new(Meter::new(
+        let meter = Arc::new(PassProgress::new(
             &build.context.progress,
             "shards: clean and split",
             build.input.rows,
@@ -245,9 +245,9 @@ impl<'b> AppendBuild<'b> {
         splits: &[SplitShards],
         wanted: &Arc<[u64]>,
         measured: u64,
-    ) -> Result<Seen, Error> {
+    ) -> Result<ShardIndex, Error> {
         let total = splits.iter().map(|split| split.rows).sum();
-        let meter = Meter::new(&self.build.context.progress, "shards: compare", total);
+        let meter = PassProgress::new(&self.build.context.progress, "shards: compare", total);
         look(
             &self.build.store,
             splits,

@@ -21,7 +21,7 @@ use crate::{
 };
 
 /// A dataset, and what is to be added to it.
-pub(in crate::pipeline) struct Grown {
+pub(in crate::pipeline) struct AppendableDataset {
     pub(in crate::pipeline) manifest: Manifest,
     /// Transform of the dataset.
     pub(in crate::pipeline) artefact: TransformArtefact,
@@ -36,13 +36,13 @@ struct RowsBehind {
 }
 
 /// Reason for rebuilding a dataset from all rows.
-pub(in crate::pipeline) struct NotGrown {
+pub(in crate::pipeline) struct NotAppendable {
     pub(in crate::pipeline) reason: String,
     /// Sources and transform of the dataset, if more rows have landed since.
     pub(in crate::pipeline) earlier: Option<Earlier>,
 }
 
-impl From<String> for NotGrown {
+impl From<String> for NotAppendable {
     fn from(reason: String) -> Self {
         Self {
             reason,
@@ -56,10 +56,10 @@ impl Build<'_> {
     ///
     /// # Errors
     /// [`Error::Config`] where that could move rows to another split; damaged logs, and a store that cannot be read.
-    pub(in crate::pipeline) async fn grown(
+    pub(in crate::pipeline) async fn check_appendable(
         &self,
         manifest: Manifest,
-    ) -> Result<Result<Grown, NotGrown>, Error> {
+    ) -> Result<Result<AppendableDataset, NotAppendable>, Error> {
         if !self.input.is_of(&manifest.sources) {
             let rows = self.input.sources.iter().map(|source| &source.reference);
             if !rows.eq(manifest.sources.iter().take(self.input.sources.len())) {
@@ -84,7 +84,7 @@ impl Build<'_> {
         let obstacle = self.obstacle().or_else(|| self.other_column(&schemas));
         if let Some(reason) = obstacle {
             let earlier = self.made_of(&manifest, before, &behind).await?;
-            return Ok(Err(NotGrown { reason, earlier }));
+            return Ok(Err(NotAppendable { reason, earlier }));
         }
         if !is_whole(&self.store, &manifest).await? {
             return Ok(Err("it is damaged".to_owned().into()));
@@ -92,7 +92,7 @@ impl Build<'_> {
         let artefact = read_transform(&self.store, &manifest).await?;
         Ok(match self.misfit(&manifest, &artefact) {
             Some(reason) => Err(reason.into()),
-            None => Ok(Grown {
+            None => Ok(AppendableDataset {
                 manifest,
                 artefact,
                 behind,

@@ -18,7 +18,7 @@ use feedline_schemas::{
 
 use self::append_build::AppendBuild;
 use super::{
-    append::eligibility::Grown,
+    append::eligibility::AppendableDataset,
     count_sums::together,
     prepare::{Build, PreviousCounts},
     sources::columns_hash,
@@ -35,7 +35,7 @@ use crate::{
 
 /// Outcome of an append.
 #[derive(Default)]
-struct Added {
+struct AppendOutcome {
     counts: DatasetCounts,
     splits: Vec<SplitShards>,
     /// Files of rejected rows.
@@ -52,7 +52,7 @@ struct Added {
 
 impl Build<'_> {
     /// Adds the rows, and publishes the dataset that has them.
-    pub(super) async fn add(mut self, grown: Grown) -> Result<DatasetReport, Error> {
+    pub(super) async fn add(mut self, grown: AppendableDataset) -> Result<DatasetReport, Error> {
         let started = self.context.clock.monotonic();
         let before = grown.manifest;
         self.input.rows = grown.behind.iter().map(Landed::rows).sum();
@@ -61,7 +61,7 @@ impl Build<'_> {
         self.verify_sources().await?;
         let scratch = Scratch::claim(&self.context.scratch)?;
         let added = match self.input.rows {
-            0 => Added::default(),
+            0 => AppendOutcome::default(),
             _ => {
                 let append = AppendBuild::open(&self, &before, &grown.artefact, &scratch)?;
                 Box::pin(append.run(grown.artefact)).await?
@@ -91,7 +91,7 @@ impl Build<'_> {
     }
 
     /// Merges the warnings of the dataset `before` with those of the appended rows.
-    fn warnings_with(&self, before: &Manifest, added: &Added) -> Vec<Warning> {
+    fn warnings_with(&self, before: &Manifest, added: &AppendOutcome) -> Vec<Warning> {
         let counts = together(&before.counts, &added.counts);
         let duplicates = match self.drops_copies() {
             true => warnings::duplicates_dropped(counts.duplicates, counts.rows_in, None),
@@ -105,7 +105,7 @@ impl Build<'_> {
     }
 
     /// The manifest of the dataset `before` with what was added.
-    fn with(&self, before: Manifest, added: &Added) -> Manifest {
+    fn with(&self, before: Manifest, added: &AppendOutcome) -> Manifest {
         let addition = Addition {
             behind: before.sources.clone(),
             rows_in: self.input.rows,
@@ -139,7 +139,7 @@ impl Build<'_> {
         }
     }
 
-    fn added_report(&self, added: Added) -> AddedReport {
+    fn added_report(&self, added: AppendOutcome) -> AddedReport {
         let counts = added.counts;
         let new = added.splits.iter().map(|split| split.shards.len() as u64);
         AddedReport {

@@ -8,7 +8,7 @@ use feedline_schemas::{
 
 use crate::{
     Error,
-    shards::shard_index::{Measured, Seen, shift_of, shifts, strongest},
+    shards::shard_index::{Measured, ShardIndex, shift_of, shifts, strongest},
 };
 
 /// Leaked keys that are named.
@@ -17,8 +17,8 @@ const SAMPLES: usize = 5;
 /// The strongest shifts of features, numeric targets and classes in the rows `added`, each also logged.
 pub(super) fn find_shifts(
     artefact: &TransformArtefact,
-    there: &Seen,
-    added: &Seen,
+    there: &ShardIndex,
+    added: &ShardIndex,
     classes: &[ClassCounts],
 ) -> Vec<FeatureShift> {
     let mut all = shifts(&names_of(artefact), there, added);
@@ -80,8 +80,8 @@ fn share(count: u64, rows: u64) -> Measured {
 )]
 pub(super) fn targets_of_all(
     artefact: &TransformArtefact,
-    there: &Seen,
-    added: &Seen,
+    there: &ShardIndex,
+    added: &ShardIndex,
 ) -> Vec<TargetSummary> {
     let targets = artefact.targets().enumerate().map(|(place, target)| {
         let FittedTarget::Regression { scale, offset, .. } = target else {
@@ -98,7 +98,7 @@ pub(super) fn targets_of_all(
 }
 
 /// Checks that no appended row is in another split than an existing row with the same key.
-pub(super) fn check_leaks(there: &Seen, added: &Seen) -> Result<(), Error> {
+pub(super) fn check_leaks(there: &ShardIndex, added: &ShardIndex) -> Result<(), Error> {
     let leaks = there.leaks(added);
     if leaks.is_empty() {
         return Ok(());

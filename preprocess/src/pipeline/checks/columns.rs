@@ -77,7 +77,7 @@ pub async fn check_columns(
         }
     }
     if missing.is_empty() {
-        let build = Box::pin(Build::prepared(config, context)).await?;
+        let build = Box::pin(Build::prepare(config, context)).await?;
         return Ok(Some(CheckedDataset::new(&build.spec)));
     }
     let reason = match () {

@@ -14,7 +14,7 @@ use crate::{
         expectations::{self, Violation},
         split::Rule,
     },
-    pass_progress::Meter,
+    pass_progress::PassProgress,
     pipeline::{count_sums::sums, prepare::Build},
     schema::reject_reason,
     shards::{audit::audit, shard_layout::ShardLayout},
@@ -35,7 +35,7 @@ fn counted(rows: u64, found: u64, all_stay: bool) -> Result<(), Error> {
 
 impl Build<'_> {
     pub(in crate::pipeline) async fn verify_sources(&self) -> Result<(), Error> {
-        let meter = Meter::new(
+        let meter = PassProgress::new(
             &self.context.progress,
             "shards: verify landed files",
             self.input.rows,
@@ -214,7 +214,7 @@ impl Build<'_> {
         layout: &ShardLayout,
     ) -> Result<(), Error> {
         let total = splits.iter().map(|s| s.rows).sum();
-        let meter = Meter::new(&self.context.progress, "shards: audit", total);
+        let meter = PassProgress::new(&self.context.progress, "shards: audit", total);
         let findings = audit(
             &self.store,
             splits,

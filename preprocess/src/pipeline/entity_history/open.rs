@@ -38,7 +38,7 @@ pub(super) async fn open_rows(
     request: SeriesRequest,
     context: &Context,
 ) -> Result<SeriesRows, Error> {
-    let mut build = Build::prepared(config, context).await?;
+    let mut build = Build::prepare(config, context).await?;
     if build.spec.series.is_none() {
         let reason =
             "new rows have a past in series only; add the section, or predict without `--history`";

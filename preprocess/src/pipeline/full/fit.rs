@@ -12,7 +12,7 @@ use super::{FullBuild, stage::StagedDataset};
 use crate::{
     Error, TrainSplit, Transform,
     fit::{fit, fit_parts, fit_payload},
-    pass_progress::Meter,
+    pass_progress::PassProgress,
     pipeline::{
         rows,
         tokenizer::{self, TokenizerFile},
@@ -59,7 +59,7 @@ impl FullBuild<'_> {
     ) -> Result<Fitted, Error> {
         let build = self.build;
         let train = TrainSplit::of(staged)?;
-        let meter = Meter::new(&build.context.progress, "shards: fit", train.rows());
+        let meter = PassProgress::new(&build.context.progress, "shards: fit", train.rows());
         let left_out = left_out.keys().cloned().collect();
         let spec = build.spec.fit_spec(&left_out);
         let (mut tokenizer, mut tokens) = (None, None);

@@ -10,10 +10,10 @@ use crate::{
     Error,
     fit::check_texts,
     operators::{dedup::near, document, join, split::lookback_leak},
-    pass_progress::Meter,
+    pass_progress::PassProgress,
     pipeline::rows,
     plan::{self, Frame, FrameNotes},
-    staging::{Direct, Staged, stage},
+    staging::{HashPartitioning, Staged, stage},
 };
 
 /// Rows in scratch, by split, and what the plan noted of them.
@@ -43,7 +43,7 @@ impl<'b> FullBuild<'b> {
         let texts = check_texts(session, tables, spec, false).await?;
         self.counts.joins = join::counted(session, tables, &spec.joins, build.input.rows).await?;
         let near_dup = build.near_dup(self.scratch);
-        let direct = Direct::of(spec, tables, build.context);
+        let direct = HashPartitioning::of(spec, tables, build.context);
         let (near, with_copies) = (near_dup.as_ref(), direct.is_some());
         let frame = plan::frame(session, tables, spec, near, with_copies).await?;
         let Frame {
@@ -73,10 +73,10 @@ impl<'b> FullBuild<'b> {
     async fn stage_frame(
         &mut self,
         frame: DataFrame,
-        direct: Option<Direct>,
+        direct: Option<HashPartitioning>,
     ) -> Result<Staged, Error> {
         let (build, session) = (self.build, &self.session);
-        let meter = Arc::new(Meter::new(
+        let meter = Arc::new(PassProgress::new(
             &build.context.progress,
             "shards: clean and split",
             build.input.rows,

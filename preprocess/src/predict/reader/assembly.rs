@@ -20,7 +20,7 @@ use super::{
 };
 use crate::{
     Error,
-    operators::{coerce::Missing, missing_filter::Sparse},
+    operators::{coerce::Missing, missing_filter::MissingFilter},
     schema::{
         landed_columns::{listed, nearest},
         reject_reason,
@@ -37,7 +37,7 @@ pub(super) struct Assembly {
     /// Format of the cells of each passthrough column.
     keep_formats: Vec<Written>,
     kept: Vec<Vec<Option<String>>>,
-    sparse: Option<Sparse>,
+    sparse: Option<MissingFilter>,
     bad: BTreeMap<usize, Fault>,
     pub(super) rows: usize,
     pub(super) bytes: usize,
@@ -79,7 +79,7 @@ impl Assembly {
             kept: vec![Vec::new(); reading.keep.len()],
             keep: reading.keep.clone(),
             keep_formats: keep_formats(reading),
-            sparse: reading.max_missing_fraction.map(Sparse::new),
+            sparse: reading.max_missing_fraction.map(MissingFilter::new),
             bad: BTreeMap::new(),
             rows: 0,
             bytes: 0,
@@ -162,7 +162,7 @@ impl Assembly {
             fault = fault.or(found);
         }
         let all = self.inputs.len();
-        let is_too_many = |sparse: &Sparse| sparse.is_too_many(lacking, all);
+        let is_too_many = |sparse: &MissingFilter| sparse.is_too_many(lacking, all);
         if fault.is_none() && self.sparse.as_ref().is_some_and(is_too_many) {
             let detail = format!("{lacking} of {all} features are missing");
             fault = Some(Fault::new(reject_reason::TOO_MANY_MISSING, detail));

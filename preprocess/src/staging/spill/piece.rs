@@ -6,7 +6,7 @@ use arrow::buffer::BooleanBuffer;
 
 /// Rows of one split and bucket.
 #[derive(Clone, Debug)]
-pub(super) struct Piece {
+pub(super) struct SpillPiece {
     /// File of its numbers, row by row, followed by the fixed-width cells of its other columns.
     pub(super) file: Arc<Path>,
     /// The first byte of them.
@@ -30,7 +30,7 @@ pub(super) struct Varied {
     pub(super) bytes: Range<u64>,
 }
 
-impl Piece {
+impl SpillPiece {
     /// Rows that are no copies.
     pub(super) fn kept_rows(&self) -> usize {
         let kept = self.kept.as_ref();

@@ -18,7 +18,7 @@ use arrow::{
 };
 use datafusion::error::DataFusionError;
 
-use super::{form::Form, piece::Piece};
+use super::{form::Form, piece::SpillPiece};
 
 /// Bytes of a page, of memory and of most file systems.
 const PAGE: u64 = 4096;
@@ -65,7 +65,7 @@ impl Reader {
     }
 
     /// The rows of a piece that are no copies, without their numbers.
-    pub(super) fn read(&mut self, piece: &Piece) -> Result<RecordBatch, DataFusionError> {
+    pub(super) fn read(&mut self, piece: &SpillPiece) -> Result<RecordBatch, DataFusionError> {
         let mut fixed = std::mem::take(&mut self.room.1);
         fixed.clear();
         self.fixed(piece, &mut fixed)?;
@@ -81,7 +81,7 @@ impl Reader {
     /// Adds the cells of fixed width of the rows of a piece that are no copies to `rows`.
     pub(super) fn fixed(
         &mut self,
-        piece: &Piece,
+        piece: &SpillPiece,
         rows: &mut Vec<u8>,
     ) -> Result<(), DataFusionError> {
         let (width, start) = (self.form.fixed.row_bytes(), rows.len());
@@ -102,7 +102,10 @@ impl Reader {
     }
 
     /// The columns of no fixed width of the rows of a piece that are no copies; `None` where none is wanted.
-    pub(super) fn varied(&mut self, piece: &Piece) -> Result<Option<RecordBatch>, DataFusionError> {
+    pub(super) fn varied(
+        &mut self,
+        piece: &SpillPiece,
+    ) -> Result<Option<RecordBatch>, DataFusionError> {
         let (Some(varied), Some(columns)) = (&piece.varied, self.varied_columns()) else {
             return Ok(None);
         };
@@ -137,7 +140,7 @@ impl Reader {
     /// Adds the numbers of the rows of a piece that are no copies to `rows`.
     pub(super) fn numbers(
         &mut self,
-        piece: &Piece,
+        piece: &SpillPiece,
         rows: &mut Vec<f32>,
     ) -> Result<(), DataFusionError> {
         let start = rows.len();
@@ -148,7 +151,7 @@ impl Reader {
     /// Puts the numbers of the rows of a piece that are no copies in place of `cells`, which are as many.
     pub(super) fn kept_numbers(
         &mut self,
-        piece: &Piece,
+        piece: &SpillPiece,
         cells: &mut [f32],
     ) -> Result<(), DataFusionError> {
         let Some(kept) = &piece.kept else {
@@ -171,7 +174,7 @@ impl Reader {
     /// Puts some of the numbers of a piece, from `first` of them on, in place of `cells`.
     pub(super) fn numbers_from(
         &mut self,
-        piece: &Piece,
+        piece: &SpillPiece,
         first: usize,
         cells: &mut [f32],
     ) -> Result<(), DataFusionError> {
@@ -182,7 +185,7 @@ impl Reader {
     /// Puts bytes of a piece, from `first` of them on, in place of `bytes`.
     fn bytes(
         &mut self,
-        piece: &Piece,
+        piece: &SpillPiece,
         first: usize,
         bytes: &mut [u8],
     ) -> Result<(), DataFusionError> {
@@ -203,7 +206,7 @@ impl Reader {
     /// Gives the disk and the memory of a piece back to the system after its last read. The next
     /// files need as much, and recently used pages cost a tenth of new ones. Where a file system
     /// cannot, both are given back with the file. Does nothing before the last read.
-    pub(super) fn give_up(&self, piece: &Piece) {
+    pub(super) fn give_up(&self, piece: &SpillPiece) {
         if !self.last {
             return;
         }

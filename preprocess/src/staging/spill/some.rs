@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use datafusion::error::DataFusionError;
 
-use super::{Looked, Pieces, piece::Piece, reader::Reader};
+use super::{Looked, SpilledRows, piece::SpillPiece, reader::Reader};
 use crate::Error;
 
-impl Pieces {
+impl SpilledRows {
     /// Shows `state` the numbers of some training rows, at most `rows`, as [`Self::pass`] does of all.
     ///
     /// Each piece gives its share, consecutive rows: the start within the piece differs by piece,
@@ -54,7 +54,7 @@ impl Pieces {
     }
 }
 
-fn is_kept(piece: &Piece, row: usize) -> bool {
+fn is_kept(piece: &SpillPiece, row: usize) -> bool {
     piece.kept.as_ref().is_none_or(|kept| kept.value(row))
 }
 
@@ -112,7 +112,7 @@ mod tests {
             gathered: 0,
             bits: 0,
         };
-        let piece = |start: u64, rows: usize, kept: Option<BooleanBuffer>| Piece {
+        let piece = |start: u64, rows: usize, kept: Option<BooleanBuffer>| SpillPiece {
             file: Arc::clone(&file),
             start: start * 8,
             varied: None,
@@ -123,7 +123,7 @@ mod tests {
         };
         let kept = [true, true, false, true, false, false, true, true];
         let kept = BooleanBuffer::from(&kept[..]);
-        let mut pieces = Pieces::new(form, ShuffleKey::new(Seed::new(7)), sizes);
+        let mut pieces = SpilledRows::new(form, ShuffleKey::new(Seed::new(7)), sizes);
         let train = usize::from(code(Split::Train));
         pieces.splits[train] = vec![piece(0, 4, None), piece(4, 8, Some(kept))];
         // Of six rows those of the second piece are 6 to 9; one of them is a duplicate.

@@ -19,7 +19,7 @@ use super::{
     super::matrix,
     Sizes,
     form::Form,
-    piece::{Piece, Varied},
+    piece::{SpillPiece, Varied},
 };
 use crate::{
     Error,
@@ -34,10 +34,10 @@ const PIECE: usize = 256 << 10;
 
 /// Pieces of one worker, by split.
 #[derive(Debug, Default)]
-pub(in crate::staging) struct Written(pub(super) [Vec<Piece>; 3]);
+pub(in crate::staging) struct Written(pub(super) [Vec<SpillPiece>; 3]);
 
 /// Writes the pieces of one worker.
-pub(in crate::staging) struct PieceWriter {
+pub(in crate::staging) struct SpillWriter {
     form: Form,
     order: ShuffleKey,
     sizes: Sizes,
@@ -109,7 +109,7 @@ impl Write for Out {
     }
 }
 
-impl PieceWriter {
+impl SpillWriter {
     /// Writes rows in `form`, those of each split to files of its own.
     pub(in crate::staging) fn new(
         form: Form,
@@ -277,7 +277,7 @@ impl PieceWriter {
         };
         let rows = fixed.chunks_exact(self.form.fixed.row_bytes());
         let origins: Vec<u64> = rows.map(|row| self.form.origin_of(row)).collect();
-        self.written.0[split].push(Piece {
+        self.written.0[split].push(SpillPiece {
             file: Arc::clone(&open.rows.path),
             start,
             varied,

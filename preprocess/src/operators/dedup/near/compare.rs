@@ -22,7 +22,7 @@ use crate::{
         split::code,
         text::near::{Clusters, Entry, Index, Signer, Sketch},
     },
-    pass_progress::Meter,
+    pass_progress::PassProgress,
     schema::system_columns::{self, column},
     source::parquet_scan::ScanFile,
 };
@@ -64,7 +64,7 @@ impl Comparison {
         frame: DataFrame,
         kind: Kind,
         keep: Option<&Keep<'_>>,
-        meter: Option<&Arc<Meter>>,
+        meter: Option<&Arc<PassProgress>>,
     ) -> Result<(u64, Vec<ScanFile>), Error> {
         let mut tasks = JoinSet::new();
         let streams = frame.execute_stream_partitioned().await?;
@@ -111,7 +111,7 @@ struct Worker {
     signer: Arc<Signer>,
     index: Arc<Mutex<Index>>,
     file: Option<ScratchFile>,
-    meter: Option<Arc<Meter>>,
+    meter: Option<Arc<PassProgress>>,
 }
 
 impl Worker {

@@ -9,7 +9,7 @@ use feedline_schemas::{
 
 use crate::{
     Error,
-    operators::content_column::{Payload, PayloadKind},
+    operators::content_column::{ContentColumn, ContentKind},
     schema::{
         landed_columns::{MergedColumn, find},
         system_columns,
@@ -53,7 +53,7 @@ impl NearDup {
 pub(crate) fn resolve(
     config: &DatasetConfig,
     columns: &[MergedColumn],
-    payload: Option<&Payload>,
+    payload: Option<&ContentColumn>,
 ) -> Result<Option<NearDup>, Error> {
     const COLUMN: &str = "dataset.near_dup.column";
     let Some(near) = &config.near_dup else {
@@ -61,7 +61,7 @@ pub(crate) fn resolve(
     };
     check_numbers(near)?;
     check_keep(near, config)?;
-    let documents = payload.filter(|payload| payload.kind == PayloadKind::Text);
+    let documents = payload.filter(|payload| payload.kind == ContentKind::Text);
     let landed = match (&near.column, documents) {
         (Some(column), _) => column.clone(),
         (None, Some(documents)) => documents.column.clone(),

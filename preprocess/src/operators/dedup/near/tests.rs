@@ -62,14 +62,14 @@ async fn audited(documents: &[(&str, Split)]) -> Result<(), Error> {
         RecordBatch::try_from_iter_with_nullable(columns.into_iter().map(|(n, a)| (n, a, true)));
     let rows = session.read_batch(batch.unwrap()).unwrap();
     let progress: Arc<dyn feedline_schemas::progress::Progress> = Arc::new(Silent);
-    let meter = Arc::new(Meter::new(&progress, "test", count));
+    let meter = Arc::new(PassProgress::new(&progress, "test", count));
     let (staged, _) = stage(&session, rows, &spec, &scratch, meter).await.unwrap();
     let pass = Pass {
         near: spec.near_dup.as_ref().unwrap(),
         names: &[TableName::new("texts").unwrap()],
         frozen: &[],
         scratch: &scratch,
-        meter: Arc::new(Meter::new(&progress, "test", count)),
+        meter: Arc::new(PassProgress::new(&progress, "test", count)),
     };
     pass.audit(&session, &staged).await
 }

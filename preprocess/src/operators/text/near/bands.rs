@@ -1,13 +1,13 @@
 //! Bands of documents, sorted by their hashes outside memory: 20 bytes each in a file, little endian,
 //! `band u64 | key u64 | document u32`.
 
-use crate::engine::external_sort::{self, Record, Runs};
+use crate::engine::external_sort::{self, ExternalSort, Record};
 
 /// All bands, in the order of their hashes.
 pub(super) type Sorted = external_sort::Sorted<Band>;
 
 /// Takes bands in any order.
-pub(super) type Bands = Runs<Band>;
+pub(super) type Bands = ExternalSort<Band>;
 
 /// A band of a document. Records of one band are in the order of the documents' keys, whatever order they came in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -8,7 +8,7 @@ use arrow::{
 };
 use feedline_schemas::{ids::Seed, manifest::Split};
 
-use super::super::{PieceWriter, Pieces, Sizes, column};
+use super::super::{Sizes, SpillWriter, SpilledRows, column};
 use crate::{
     operators::split::{ShuffleKey, code},
     schema::system_columns,
@@ -19,7 +19,7 @@ use crate::{
 const ROWS: u64 = 2000;
 const WIDTH: usize = 64;
 
-fn staged(folder: &Path) -> Pieces {
+fn staged(folder: &Path) -> SpilledRows {
     let names: BTreeSet<String> = (0..WIDTH).map(|i| format!("n{i:02}")).collect();
     let mut fields = vec![
         Field::new(system_columns::HASH, DataType::FixedSizeBinary(16), false),
@@ -36,7 +36,7 @@ fn staged(folder: &Path) -> Pieces {
     };
     let order = ShuffleKey::new(Seed::new(3));
     let paths = Split::ALL.map(|split| folder.join(format!("{split}.arrow")));
-    let mut writer = PieceWriter::new(form.clone(), order.clone(), sizes, paths);
+    let mut writer = SpillWriter::new(form.clone(), order.clone(), sizes, paths);
     let hash = |row: u64| {
         [
             [0; 8],
@@ -57,7 +57,7 @@ fn staged(folder: &Path) -> Pieces {
     }
     let rows = RecordBatch::try_new(schema, columns).unwrap();
     writer.push(&rows).unwrap();
-    let mut pieces = Pieces::new(form, order, sizes);
+    let mut pieces = SpilledRows::new(form, order, sizes);
     pieces.add(writer.finish().unwrap());
     pieces
 }
@@ -68,7 +68,7 @@ fn disk(folder: &Path) -> u64 {
     blocks.sum::<u64>() * 512
 }
 
-fn read(pieces: &Pieces, bucket: usize, last: bool) -> (Vec<u64>, Vec<f64>) {
+fn read(pieces: &SpilledRows, bucket: usize, last: bool) -> (Vec<u64>, Vec<f64>) {
     let ordered = pieces.bucket(Split::Train, bucket, last).unwrap();
     let origins = column(&ordered.rows, system_columns::ORIGIN).as_primitive::<UInt64Type>();
     let mut cells = Vec::new();
