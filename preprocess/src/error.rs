@@ -5,6 +5,7 @@ use std::{collections::BTreeMap, path::Path};
 use arrow::error::ArrowError;
 use datafusion::error::DataFusionError;
 use feedline_schemas::{Classified, ContractError, ErrorKind, manifest::Split};
+use tokio::task::JoinError;
 
 use crate::error_chain::one_line;
 
@@ -296,6 +297,13 @@ fn told_of(error: &DataFusionError) -> Option<Error> {
             advice,
         }) => Some(Error::input(what, reason, advice)),
         _ => None,
+    }
+}
+
+/// Work on another thread that did not end.
+impl From<JoinError> for Error {
+    fn from(error: JoinError) -> Self {
+        Self::Engine(DataFusionError::ExecutionJoin(Box::new(error)))
     }
 }
 

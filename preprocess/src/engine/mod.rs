@@ -8,6 +8,7 @@ pub(crate) mod session;
 pub(crate) mod store_urls;
 #[cfg(feature = "cluster")]
 pub(crate) mod udf_codec;
+pub(crate) mod union;
 
 use std::{fmt, str::FromStr, time::Duration};
 

@@ -16,7 +16,6 @@ mod samples;
 mod shards;
 mod table;
 mod target;
-mod thread_error;
 mod widen;
 
 use std::{collections::BTreeMap, sync::Arc};
@@ -41,7 +40,6 @@ use self::{
     samples::SampleParts,
     table::{ColumnFacts, ExportPart, ExportTable},
     target::ExportTarget,
-    thread_error::joined,
     widen::RoundedNumbers,
 };
 use crate::{Context, Error, pass_progress::PassProgress, pipeline::check_table};
@@ -332,7 +330,7 @@ async fn write(
             meter.add(file.rows);
         }
         let finish = tokio::task::spawn_blocking(move || writer.finish());
-        let written = finish.await.map_err(joined)??;
+        let written = finish.await??;
         let rows: u64 = written.files.iter().map(|stored| stored.file.rows).sum();
         if rows != part.rows {
             return Err(Error::ExportCount {

@@ -11,7 +11,7 @@ use feedline_image::Format;
 use feedline_schemas::{export::ExportedRows, ids::Hash128, manifest::Split};
 use feedline_storage::Store;
 
-use super::{cells::bytes_of, thread_error::joined, widen::RoundedNumbers};
+use super::{cells::bytes_of, widen::RoundedNumbers};
 use crate::{Error, pass_progress::PassProgress, source::superseded_files};
 
 /// The rows of an export.
@@ -145,7 +145,7 @@ impl ExportTable {
                 .read(bytes, &mut |rows| take(&mut state, rows))?;
             Ok((state, rounded))
         };
-        tokio::task::spawn_blocking(work).await.map_err(joined)?
+        tokio::task::spawn_blocking(work).await?
     }
 
     /// Looks at every cell of the columns, for formats whose types depend on it.

@@ -15,7 +15,6 @@ use feedline_storage::Store;
 use super::{
     file_names::{CARD, INDEX, TOKENIZER, TRANSFORM},
     out::of_incoming,
-    thread_error::joined,
 };
 use crate::Error;
 
@@ -110,9 +109,7 @@ impl<'a> ExportTarget<'a> {
         }
         let local = self.store.local_path();
         if let Some(folder) = local.filter(|_| !self.earlier.is_empty()) {
-            tokio::task::spawn_blocking(move || remove_leftovers(&folder))
-                .await
-                .map_err(joined)?;
+            tokio::task::spawn_blocking(move || remove_leftovers(&folder)).await?;
         }
         Ok(())
     }

@@ -16,6 +16,7 @@ mod categories;
 pub(crate) mod class_order;
 mod fit_spec;
 mod groups;
+mod landed_numbers;
 mod nans;
 mod neighbours;
 mod outcomes;

@@ -12,7 +12,6 @@ use datafusion::{
         array::{ArrayRef, Float64Array, RecordBatch},
         datatypes::SchemaRef,
     },
-    error::DataFusionError,
     execution::{SendableRecordBatchStream, object_store::ObjectStoreUrl},
 };
 use feedline_schemas::{
@@ -116,7 +115,7 @@ impl Fit {
         }
         let mut files = Vec::new();
         while let Some(done) = tasks.join_next().await {
-            files.extend(done.map_err(joined)??);
+            files.extend(done??);
         }
         let table = ParquetFiles {
             store: ObjectStoreUrl::local_filesystem(),
@@ -171,11 +170,7 @@ async fn written(
         let after = Arc::clone(&after);
         // Distances keep a processor busy for long.
         let work = tokio::task::spawn_blocking(move || after.of(&batch));
-        file.write(&work.await.map_err(joined)??)?;
+        file.write(&work.await??)?;
     }
     file.finish()
-}
-
-fn joined(error: tokio::task::JoinError) -> Error {
-    Error::Engine(DataFusionError::ExecutionJoin(Box::new(error)))
 }

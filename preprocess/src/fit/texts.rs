@@ -5,23 +5,21 @@
 
 use std::collections::BTreeMap;
 
-use arrow::array::{Array, AsArray};
-use datafusion::{
-    logical_expr::{Expr, ident},
-    prelude::SessionContext,
-};
+use arrow::array::{Array, ArrayRef, AsArray};
+use datafusion::prelude::SessionContext;
 use feedline_schemas::{
-    config::StepConfig, record::ColumnType, report::Warning, transform::InputKind,
+    config::StepConfig,
+    record::{ColumnType, RecordSchema},
+    report::Warning,
+    transform::{InputKind, NumberSigns},
 };
-use futures::TryStreamExt;
 
+use super::landed_numbers::{CellCounts, count_cells};
 use crate::{
     Error,
     operators::{coerce::Missing, number_format},
-    schema::{
-        dataset_spec::DatasetSpec, landed_cells, landed_columns::shown, reject_reason::SHOWN,
-    },
-    source::{landed_scan, landing_zone::Landed},
+    schema::{dataset_spec::DatasetSpec, landed_columns::shown, reject_reason::SHOWN},
+    source::landing_zone::Landed,
     warnings::TEXTS_NOT_NUMBERS,
 };
 
@@ -44,6 +42,36 @@ impl Cells {
     }
 }
 
+/// Cells with a value of the columns that landed as text.
+struct TextCounts<'a> {
+    missing: Missing,
+    found: BTreeMap<&'a str, Cells>,
+}
+
+impl<'a> CellCounts<'a> for TextCounts<'a> {
+    fn has_cells(&self, source: &Landed, schema: &RecordSchema, name: &str) -> bool {
+        let mut all = source.generations.iter().flat_map(|g| &g.schema.columns);
+        let is_text = |r#type| matches!(r#type, ColumnType::Utf8 | ColumnType::Timestamp);
+        all.any(|c| c.name == *name && is_text(c.r#type))
+            && schema.columns.iter().any(|c| c.name == *name)
+    }
+
+    fn add(&mut self, feature: &'a str, cells: &ArrayRef, signs: Option<NumberSigns>) {
+        let of_column = self.found.entry(feature).or_default();
+        let Some(texts) = cells.as_string_opt::<i32>() else {
+            of_column.all += (cells.len() - cells.null_count()) as u64;
+            return;
+        };
+        let missing = &self.missing;
+        for text in texts.iter().flatten().filter(|text| !missing.text(text)) {
+            of_column.all += 1;
+            if number_format::number(text, signs).is_none() {
+                of_column.add(text);
+            }
+        }
+    }
+}
+
 /// Checks that text cells in the numeric columns of `spec` are numbers, in `sources` and in the
 /// sources joined to them. Warns of cells that are none.
 ///
@@ -56,76 +84,16 @@ pub(crate) async fn check_texts(
     spec: &DatasetSpec,
     added: bool,
 ) -> Result<Vec<Warning>, Error> {
-    let numeric = spec
-        .landed_inputs()
-        .filter(|input| input.kind == InputKind::Numeric);
-    let own: Vec<(&str, &str)> = numeric
-        .map(|input| (input.name.as_str(), input.name.as_str()))
-        .collect();
-    let mut found = BTreeMap::new();
-    for source in sources {
-        count(session, source, spec, &own, &mut found).await?;
-    }
-    for join in &spec.joins {
-        let is_read = |name: &str| own.iter().any(|(own, _)| *own == name);
-        let taken: Vec<_> = join.taken().filter(|(_, name)| is_read(name)).collect();
-        count(session, &join.source, spec, &taken, &mut found).await?;
-    }
+    let mut counts = TextCounts {
+        missing: Missing::new(&spec.config.null_values, &spec.config.missing_values),
+        found: BTreeMap::new(),
+    };
+    count_cells(session, sources, spec, &mut counts).await?;
     let mut warnings = Vec::new();
-    for (column, cells) in found {
+    for (column, cells) in counts.found {
         warnings.extend(judge(column, &cells, spec, added)?);
     }
     Ok(warnings)
-}
-
-/// Counts the cells of the `columns` of `source` that landed as text, each by its name there and the one it is found by.
-async fn count<'a>(
-    session: &SessionContext,
-    source: &Landed,
-    spec: &DatasetSpec,
-    columns: &[(&str, &'a str)],
-    found: &mut BTreeMap<&'a str, Cells>,
-) -> Result<(), Error> {
-    let missing = Missing::new(&spec.config.null_values, &spec.config.missing_values);
-    let is_text = |(name, _): &&(&str, &str)| {
-        let mut all = source.generations.iter().flat_map(|g| &g.schema.columns);
-        all.any(|c| c.name == *name && matches!(c.r#type, ColumnType::Utf8 | ColumnType::Timestamp))
-    };
-    let texts: Vec<&(&str, &'a str)> = columns.iter().filter(is_text).collect();
-    for generation in &source.generations {
-        let schema = &generation.schema;
-        let is_there = |(name, _): &&&(&str, &str)| schema.columns.iter().any(|c| c.name == *name);
-        let there: Vec<_> = texts.iter().filter(is_there).collect();
-        if there.is_empty() {
-            continue;
-        }
-        let cells: Vec<Expr> = there
-            .iter()
-            .map(|(name, _)| landed_cells::landed(schema, name).alias(*name))
-            .collect();
-        let names = there.iter().map(|(name, _)| ident(*name));
-        let rows = landed_scan::read(session, source, generation)?
-            .select(cells)?
-            .select(names.collect::<Vec<_>>())?;
-        let mut stream = Box::pin(rows.execute_stream()).await?;
-        while let Some(batch) = stream.try_next().await? {
-            for (array, (name, named)) in batch.columns().iter().zip(&there) {
-                let of_column = found.entry(*named).or_default();
-                let Some(texts) = array.as_string_opt::<i32>() else {
-                    of_column.all += (array.len() - array.null_count()) as u64;
-                    continue;
-                };
-                let signs = number_format::of_column(number_format::of(&spec.config), schema, name);
-                for text in texts.iter().flatten().filter(|text| !missing.text(text)) {
-                    of_column.all += 1;
-                    if number_format::number(text, signs).is_none() {
-                        of_column.add(text);
-                    }
-                }
-            }
-        }
-    }
-    Ok(())
 }
 
 fn judge(

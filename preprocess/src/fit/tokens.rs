@@ -1,7 +1,7 @@
 //! Learning a tokenizer from the training split.
 
 use arrow::array::{AsArray, RecordBatch};
-use datafusion::{error::DataFusionError, logical_expr::ident};
+use datafusion::logical_expr::ident;
 use futures::TryStreamExt;
 
 use crate::{
@@ -39,7 +39,7 @@ pub(crate) async fn learn_tokenizer(
     let stream = train.frame().select(columns)?.execute_stream().await?;
     let counted = stream.map_err(Error::from).map_ok(|batch| async move {
         let counting = tokio::task::spawn_blocking(move || count(&batch, &sample));
-        counting.await.map_err(joined)
+        counting.await.map_err(Error::from)
     });
     let mut counted = std::pin::pin!(counted.try_buffer_unordered(partitions.max(1)));
     let (mut words, mut bytes) = (WordCounts::default(), 0);
@@ -49,7 +49,7 @@ pub(crate) async fn learn_tokenizer(
     }
     let (vocabulary, end) = (spec.vocabulary, spec.end.clone());
     let learning = tokio::task::spawn_blocking(move || learnt(words, vocabulary, &end));
-    let file = learning.await.map_err(joined)?;
+    let file = learning.await?;
     let file = file.map_err(|reason| Error::config("dataset.tokens.end_of_text", reason))?;
     Ok((file, bytes))
 }
@@ -76,8 +76,4 @@ fn count(batch: &RecordBatch, sample: &Sample) -> (WordCounts, u64) {
         .map(|(text, hash)| words.add(text, hash, sample));
     let bytes = bytes.sum();
     (words, bytes)
-}
-
-fn joined(error: tokio::task::JoinError) -> Error {
-    Error::Engine(DataFusionError::ExecutionJoin(Box::new(error)))
 }

@@ -9,7 +9,7 @@ use feedline_schemas::{config::SplitConfig, manifest::Split};
 
 use crate::{
     Error,
-    engine::scalar_function::RowFunction,
+    engine::{scalar_function::RowFunction, union::append_rows},
     operators::{
         content_column::{ContentColumn, ContentKind, Part},
         dedup::content_hash::Cells,
@@ -131,10 +131,7 @@ fn parts(rows: &DataFrame, spec: &DatasetSpec, text: &ContentColumn) -> Result<D
             columns.push(ident(system_columns::REDACTED));
         }
         let part = rows.clone().select(there)?.filter(kept)?.select(columns)?;
-        all = Some(match all {
-            Some(above) => above.union(part)?,
-            None => part,
-        });
+        all = Some(append_rows(all, part)?);
     }
     Ok(all.expect("there are three splits"))
 }

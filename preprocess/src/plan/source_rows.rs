@@ -5,6 +5,7 @@ use datafusion::prelude::{DataFrame, SessionContext};
 use super::version_columns::VersionColumns;
 use crate::{
     Error,
+    engine::union::append_rows,
     operators::{
         coerce::{Missing, NanSeen},
         join, number_format,
@@ -50,18 +51,10 @@ pub(super) fn read(
         };
         let Some(own) = reader.read()? else { continue };
         let part = if is_frozen { &mut frozen } else { &mut all };
-        *part = Some(append(part.take(), own)?);
+        *part = Some(append_rows(part.take(), own)?);
     }
     let rows = all.expect("a landed source has at least one row, so at least one file");
     Ok(SourceRows { rows, frozen, nan })
-}
-
-/// Rows of `below` after those `above`, if there are any.
-fn append(above: Option<DataFrame>, below: DataFrame) -> Result<DataFrame, Error> {
-    Ok(match above {
-        Some(above) => above.union(below)?,
-        None => below,
-    })
 }
 
 /// Reads the rows of one source.
@@ -83,7 +76,7 @@ impl SourceReader<'_> {
         let mut own: Option<DataFrame> = None;
         for generation in &self.source.generations {
             let rows = self.version_rows(generation, newest.as_ref())?;
-            own = Some(append(own.take(), rows)?);
+            own = Some(append_rows(own.take(), rows)?);
         }
         let Some(own) = own else { return Ok(None) };
         let own = match newest {

@@ -25,7 +25,7 @@ use xxhash_rust::xxh3::Xxh3;
 
 use super::{
     footer::footer_blocks,
-    stored_shard::{Stored, joined, path_of, put_lengths},
+    stored_shard::{Stored, path_of, put_lengths},
 };
 use crate::Error;
 
@@ -136,7 +136,7 @@ impl OpenShard {
         has_lengths: bool,
     ) -> Result<Stored, Error> {
         let ended = tokio::task::spawn_blocking(move || self.ended(split, index));
-        let (mut shard, to, lengths) = ended.await.map_err(joined)??;
+        let (mut shard, to, lengths) = ended.await??;
         if has_lengths {
             shard.lengths = Some(put_lengths(&store, &shard.path, &lengths).await?);
         }
@@ -144,7 +144,7 @@ impl OpenShard {
             To::File(file) => {
                 let path = shard.path.clone();
                 let put = tokio::task::spawn_blocking(move || file.put(&path));
-                put.await.map_err(joined)??;
+                put.await??;
                 Vec::new()
             }
             To::Memory(bytes) => {

@@ -10,7 +10,6 @@ use arrow::{
     ipc::reader::FileReader,
 };
 use bytes::Bytes;
-use datafusion::error::DataFusionError;
 use feedline_schemas::{
     ids::{Hash128, Origin},
     manifest::{Manifest, Shard, Split},
@@ -72,9 +71,7 @@ impl PassthroughRows {
             let bytes = self.store.get(&shard.path).await?;
             let (names, url) = (self.names.clone(), self.store.url_of(&shard.path));
             let read = tokio::task::spawn_blocking(move || read(&bytes, &shard, &names, url)).await;
-            self.ready = read
-                .map_err(|e| Error::Engine(DataFusionError::ExecutionJoin(Box::new(e))))??
-                .into();
+            self.ready = read??.into();
         }
         Ok(self.ready.pop_front())
     }

@@ -21,11 +21,7 @@ use arrow::{
     ipc::reader::FileReader,
 };
 use bytes::Bytes;
-use datafusion::{
-    error::{DataFusionError, Result as EngineResult},
-    logical_expr::ident,
-    prelude::DataFrame,
-};
+use datafusion::{error::Result as EngineResult, logical_expr::ident, prelude::DataFrame};
 use feedline_schemas::{
     ids::Hash128,
     manifest::{Shard, Split, SplitShards},
@@ -345,7 +341,7 @@ async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, Error> + Send + 'static,
 ) -> Result<T, Error> {
     let done = tokio::task::spawn_blocking(work).await;
-    done.map_err(|e| Error::Engine(DataFusionError::ExecutionJoin(Box::new(e))))?
+    done?
 }
 
 fn of(column: Option<&ArrayRef>) -> Result<&ArrayRef, ArrowError> {

@@ -1,7 +1,6 @@
 //! A complete shard in the store: its path, and the lengths of its rows beside it.
 
 use bytes::Bytes;
-use datafusion::error::DataFusionError;
 use feedline_schemas::{
     ids::Hash128,
     manifest::{Lengths, Shard, Split},
@@ -26,11 +25,6 @@ pub(super) async fn put_lengths(
     };
     store.put(&lengths.path, Bytes::from(bytes)).await?;
     Ok(lengths)
-}
-
-/// Error of a task that did not end.
-pub(super) fn joined(error: tokio::task::JoinError) -> Error {
-    Error::Engine(DataFusionError::ExecutionJoin(Box::new(error)))
 }
 
 /// Folder of the shards of a split.

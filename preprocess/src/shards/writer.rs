@@ -24,7 +24,7 @@ use tokio::task::{JoinHandle, JoinSet};
 use super::{
     open_shard::OpenShard,
     shard_layout::{ShardLayout, element, token, width},
-    stored_shard::{Stored, folder_of, joined},
+    stored_shard::{Stored, folder_of},
 };
 use crate::{
     Error,
@@ -69,7 +69,7 @@ impl Leaving {
             let Some(stored) = self.tasks.join_next().await else {
                 break;
             };
-            let (index, shard, room) = stored.map_err(joined)??;
+            let (index, shard, room) = stored??;
             self.stored.push((index, shard));
             free = Some(room);
         }
@@ -272,7 +272,7 @@ impl<'a> SplitWriter<'a> {
     /// The shard that blocks are put to, when the last of them has been written.
     async fn opened(&mut self) -> Result<Option<OpenShard>, Error> {
         match self.open.take() {
-            Some(writing) => writing.await.map_err(joined)?.map(Some),
+            Some(writing) => writing.await?.map(Some),
             None => Ok(None),
         }
     }

@@ -4,18 +4,37 @@ use std::sync::Arc;
 
 use datafusion::{
     execution::object_store::ObjectStoreUrl,
+    logical_expr::Expr,
     prelude::{DataFrame, SessionContext},
 };
 
+use feedline_schemas::record::RecordSchema;
+
 use crate::{
     Error,
-    engine::store_urls,
+    engine::{store_urls, union::append_rows},
     schema::landed_columns::landed_schema,
     source::{
         landing_zone::{Generation, Landed},
         parquet_scan::{ParquetFiles, ScanFile},
     },
 };
+
+/// Columns of the rows of all schema versions of `source`, as `columns` has them of each; `None`
+/// without a landed row.
+pub(crate) fn read_all(
+    session: &SessionContext,
+    source: &Landed,
+    columns: impl Fn(&RecordSchema) -> Result<Vec<Expr>, Error>,
+) -> Result<Option<DataFrame>, Error> {
+    let mut all: Option<DataFrame> = None;
+    for generation in &source.generations {
+        let columns = columns(&generation.schema)?;
+        let rows = read(session, source, generation)?.select(columns)?;
+        all = Some(append_rows(all, rows)?);
+    }
+    Ok(all)
+}
 
 /// The rows of a schema version of `source`.
 pub(crate) fn read(

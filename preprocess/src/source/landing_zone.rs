@@ -3,7 +3,6 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use datafusion::error::DataFusionError;
 use feedline_schemas::{
     commit::{CommitEntry, DataFile, Position},
     config::SourceConfig,
@@ -144,7 +143,7 @@ impl Landed {
     pub(crate) async fn in_place(root: &Store, pattern: &str) -> Result<Self, Error> {
         let pattern = pattern.to_owned();
         let opened = tokio::task::spawn_blocking(move || Files::open(&pattern)).await;
-        let opened = opened.map_err(|e| Error::Engine(DataFusionError::ExecutionJoin(Box::new(e))));
+        let opened = opened.map_err(Error::from);
         let files = Arc::new(opened??);
         let name = Name::new(parquet_in_place::SOURCE).expect("it is a name");
         Ok(Self {

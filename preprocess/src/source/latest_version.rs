@@ -24,7 +24,7 @@ use crate::{
         landed_columns::merge,
         system_columns,
     },
-    source::{landed_scan::read, landing_zone::Landed},
+    source::{landed_scan::read_all, landing_zone::Landed},
 };
 
 /// Column of a child table's rows: the origin of their record.
@@ -67,17 +67,11 @@ pub(crate) fn versions(
     records: &Landed,
     newest: &LatestVersion<'_>,
 ) -> Result<Option<DataFrame>, Error> {
-    let mut all: Option<DataFrame> = None;
-    for generation in &records.generations {
+    read_all(session, records, |schema| {
         let mut columns = vec![origin(0).alias(system_columns::ORIGIN)];
-        columns.extend(newest.columns(&generation.schema)?);
-        let found = read(session, records, generation)?.select(columns)?;
-        all = Some(match all {
-            Some(above) => above.union(found)?,
-            None => found,
-        });
-    }
-    Ok(all)
+        columns.extend(newest.columns(schema)?);
+        Ok(columns)
+    })
 }
 
 /// Columns that decide the latest version of each key of a source.

@@ -55,7 +55,7 @@ use crate::{
         system_columns,
     },
     source::{
-        landed_scan::read,
+        landed_scan::read_all,
         landing_zone::{Generation, Landed},
         latest_version::{self, LatestVersion},
     },
@@ -269,9 +269,7 @@ async fn planned(
 fn table(session: &SessionContext, source: &Landed) -> Result<DataFrame, Error> {
     let newest = LatestVersion::of(source)?;
     let merged = merge(source.generations.iter().map(|g| &g.schema));
-    let mut all: Option<DataFrame> = None;
-    for generation in &source.generations {
-        let schema = &generation.schema;
+    let all = read_all(session, source, |schema| {
         let mut columns = Vec::with_capacity(merged.len() + 4);
         for column in &merged {
             columns.push(typed(schema, &column.name, column.r#type)?.alias(&column.name));
@@ -283,12 +281,8 @@ fn table(session: &SessionContext, source: &Landed) -> Result<DataFrame, Error> 
         if source.records.is_some() {
             columns.push(parent().alias(latest_version::RECORD));
         }
-        let rows = read(session, source, generation)?.select(columns)?;
-        all = Some(match all {
-            Some(above) => above.union(rows)?,
-            None => rows,
-        });
-    }
+        Ok(columns)
+    })?;
     let mut all = all.expect("a landed source has at least one row, so at least one file");
     if source.generations.len() > 1 {
         let schema = Arc::new(all.schema().as_arrow().clone());

@@ -6,16 +6,13 @@ use arrow::{
     array::{ArrayRef, AsArray},
     datatypes::UInt64Type,
 };
-use datafusion::{
-    error::DataFusionError, execution::SendableRecordBatchStream, logical_expr::ident,
-    prelude::DataFrame,
-};
+use datafusion::{execution::SendableRecordBatchStream, logical_expr::ident, prelude::DataFrame};
 use feedline_schemas::{config::OnViolation, manifest::Split};
 use futures::TryStreamExt;
 use tokio::task::JoinSet;
 
 use super::{Expect, Rows, Rule, shown};
-use crate::{Error, schema::system_columns, staging::Staged};
+use crate::{Error, engine::union::append_rows, schema::system_columns, staging::Staged};
 
 /// An expectation that data do not meet.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -36,10 +33,7 @@ pub(crate) async fn violations(staged: &Staged, expect: &Expect) -> Result<Vec<V
         .filter(|split| staged.rows(*split) > 0)
     {
         let rows = staged.frame(split)?;
-        all = Some(match all {
-            Some(above) => above.union(rows)?,
-            None => rows,
-        });
+        all = Some(append_rows(all, rows)?);
     }
     let Some(all) = all else {
         return Ok(Vec::new());
@@ -101,7 +95,7 @@ async fn rows(all: DataFrame, expect: &Expect) -> Result<Vec<Violation>, Error> 
     }
     let mut found = Faults::default();
     while let Some(done) = tasks.join_next().await {
-        let done = done.map_err(|e| Error::Engine(DataFusionError::ExecutionJoin(Box::new(e))));
+        let done = done.map_err(Error::from);
         found.merge(done??);
     }
     Ok(found.named(&rules))

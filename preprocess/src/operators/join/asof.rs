@@ -27,17 +27,17 @@ use serde::{Deserialize, Serialize};
 use super::{
     asof_times::Asof,
     operator::{Making, Operator},
-    resolved_join::Join,
+    resolved_join::{Join, taken_cells},
     walk::{KEY, ORIGIN, Rule, THEIRS, TIME, Walk},
 };
 use crate::{
     Error,
     engine::scalar_function::RowFunction,
     schema::{
-        landed_cells::{origin, typed},
+        landed_cells::origin,
         landed_columns::{MergedColumn, landed_type},
     },
-    source::landed_scan::read,
+    source::landed_scan::read_all,
 };
 
 impl Join {
@@ -94,21 +94,13 @@ impl Join {
         own: &[Field],
         taken: &[(String, MergedColumn)],
     ) -> Result<DataFrame, Error> {
-        let mut all: Option<DataFrame> = None;
-        for generation in &self.source.generations {
-            let schema = &generation.schema;
+        let all = read_all(session, &self.source, |schema| {
             let mut columns = nulls(own)?;
             let time = asof.right_time.over(schema);
             columns.extend(marks(self.right_key(schema), time, true));
-            for (name, column) in taken {
-                columns.push(typed(schema, name, column.r#type)?.alias(&column.name));
-            }
-            let rows = read(session, &self.source, generation)?.select(columns)?;
-            all = Some(match all {
-                Some(above) => above.union(rows)?,
-                None => rows,
-            });
-        }
+            columns.extend(taken_cells(taken, schema)?);
+            Ok(columns)
+        })?;
         let all = all.expect("a landed source has at least one row, so at least one file");
         Ok(all.filter(is_placed())?)
     }

@@ -14,13 +14,13 @@ use feedline_schemas::{config::KeyMatch, record::RecordSchema};
 
 use super::{
     key::{Key, Missed},
-    resolved_join::Join,
+    resolved_join::{Join, taken_cells},
 };
 use crate::{
     Error,
-    engine::scalar_function::RowFunction,
-    schema::landed_cells::{landed, typed},
-    source::landed_scan::read,
+    engine::{scalar_function::RowFunction, union::append_rows},
+    schema::landed_cells::landed,
+    source::landed_scan::read_all,
 };
 
 const LEFT: &str = "_join_left";
@@ -54,19 +54,11 @@ impl Join {
 
     /// The rows of the source that have a key: the key, and what is taken.
     fn source_rows(&self, session: &SessionContext) -> Result<DataFrame, Error> {
-        let mut all: Option<DataFrame> = None;
-        for generation in &self.source.generations {
-            let schema = &generation.schema;
+        let all = read_all(session, &self.source, |schema| {
             let mut columns = vec![self.right_key(schema).alias(RIGHT)];
-            for (name, column) in &self.taken {
-                columns.push(typed(schema, name, column.r#type)?.alias(&column.name));
-            }
-            let rows = read(session, &self.source, generation)?.select(columns)?;
-            all = Some(match all {
-                Some(above) => above.union(rows)?,
-                None => rows,
-            });
-        }
+            columns.extend(taken_cells(&self.taken, schema)?);
+            Ok(columns)
+        })?;
         let all = all.expect("a landed source has at least one row, so at least one file");
         Ok(all.filter(ident(RIGHT).is_not_null())?)
     }
@@ -144,10 +136,7 @@ impl Join {
             let whole = landed(&schema, left.unwrap_or_default());
             let whole = Key(KeyMatch::Exact).over(vec![whole]);
             let keys = rows.select(vec![key.alias(LEFT), whole.alias(LOW)])?;
-            all = Some(match all {
-                Some(above) => above.union(keys)?,
-                None => keys,
-            });
+            all = Some(append_rows(all, keys)?);
         }
         let all = all.expect("a landed source has at least one row, so at least one file");
         let keys = all.filter(ident(LEFT).is_not_null())?.aggregate(

@@ -9,9 +9,13 @@ use feedline_schemas::{
 
 use super::{asof_times::Asof, key::Key};
 use crate::{
+    Error,
     engine::scalar_function::RowFunction,
     operators::row_check::Judged,
-    schema::{landed_cells::landed, landed_columns::MergedColumn},
+    schema::{
+        landed_cells::{landed, typed},
+        landed_columns::MergedColumn,
+    },
     source::landing_zone::Landed,
 };
 
@@ -95,4 +99,15 @@ pub(crate) fn extended(schema: &RecordSchema, joins: &[Join]) -> RecordSchema {
         whole: false,
     }));
     schema
+}
+
+/// Cells of the columns that are taken of the source, in one of its schema versions.
+pub(super) fn taken_cells(
+    taken: &[(String, MergedColumn)],
+    schema: &RecordSchema,
+) -> Result<Vec<Expr>, Error> {
+    let cells = taken.iter();
+    cells
+        .map(|(name, column)| Ok(typed(schema, name, column.r#type)?.alias(&column.name)))
+        .collect()
 }

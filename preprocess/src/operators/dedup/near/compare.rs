@@ -6,9 +6,7 @@ use arrow::{
     array::{Array, AsArray, RecordBatch},
     datatypes::{SchemaRef, UInt8Type, UInt64Type},
 };
-use datafusion::{
-    error::DataFusionError, execution::SendableRecordBatchStream, prelude::DataFrame,
-};
+use datafusion::{execution::SendableRecordBatchStream, prelude::DataFrame};
 use feedline_schemas::manifest::Split;
 use futures::TryStreamExt;
 use tokio::task::JoinSet;
@@ -85,7 +83,7 @@ impl Comparison {
         }
         let (mut texts, mut files) = (0, Vec::new());
         while let Some(done) = tasks.join_next().await {
-            let (added, file) = done.map_err(joined)??;
+            let (added, file) = done??;
             texts += added;
             files.extend(file);
         }
@@ -96,12 +94,8 @@ impl Comparison {
         let index = Arc::into_inner(self.index).expect("every task that had a share has ended");
         let index = index.into_inner().unwrap_or_else(PoisonError::into_inner);
         let work = tokio::task::spawn_blocking(move || index.cluster());
-        work.await.map_err(joined)?
+        work.await?
     }
-}
-
-fn joined(error: tokio::task::JoinError) -> Error {
-    Error::Engine(DataFusionError::ExecutionJoin(Box::new(error)))
 }
 
 /// Takes one partition.
@@ -123,7 +117,7 @@ impl Worker {
         while let Some(batch) = stream.try_next().await? {
             let rows = batch.num_rows() as u64;
             let work = tokio::task::spawn_blocking(move || self.take(&batch).map(|n| (self, n)));
-            let (back, texts) = work.await.map_err(joined)??;
+            let (back, texts) = work.await??;
             self = back;
             added += texts;
             if let Some(meter) = &self.meter {

@@ -5,6 +5,7 @@ use feedline_schemas::config::DocumentConfig;
 
 use crate::{
     Error,
+    engine::union::append_rows,
     operators::document,
     schema::{
         landed_cells::{landed, origin, text},
@@ -34,10 +35,7 @@ pub(super) fn texts(
             None => rows,
         };
         let rows = rows.select(columns)?;
-        all = Some(match all {
-            Some(above) => above.union(rows)?,
-            None => rows,
-        });
+        all = Some(append_rows(all, rows)?);
     }
     Ok(all.expect("a landed source has at least one row, so at least one file"))
 }
