@@ -102,12 +102,13 @@ impl<'a> Build<'a> {
         config: &'a PipelineConfig,
         context: &'a Context,
     ) -> Result<Self, Error> {
-        let dataset = config.dataset.as_ref().ok_or_else(|| {
+        let missing = || {
             Error::config(
                 "dataset",
                 "the pipeline has no `[dataset]` section, add one",
             )
-        })?;
+        };
+        let dataset = config.dataset.as_ref().ok_or_else(missing)?;
         let rows = chosen(dataset, &config.source)?;
         let against = frozen(dataset, &config.source)?;
         let has_foreign = rows.iter().any(|(source, _)| source.is_foreign());
@@ -120,10 +121,10 @@ impl<'a> Build<'a> {
         let mut spec = resolve_spec(dataset, &mut input, context).await?;
         let tokenizer = TokenizerInput::read(dataset, context).await?;
         isolate_images(&mut spec, has_foreign, context)?;
-        if let Some(series) = &mut spec.series {
-            let names = input.names.iter().map(ToString::to_string);
-            Arc::make_mut(series).sources = names.collect();
-        }
+        let previous = PreviousDataset {
+            pointer,
+            ..PreviousDataset::default()
+        };
         let mut build = Self {
             context,
             name: &config.pipeline.name,
@@ -132,10 +133,7 @@ impl<'a> Build<'a> {
             input,
             tokenizer,
             store,
-            previous: PreviousDataset {
-                pointer,
-                ..PreviousDataset::default()
-            },
+            previous,
         };
         build.input.hash = build.inputs_of(&build.spec.config, None);
         Ok(build)
@@ -157,6 +155,10 @@ async fn resolve_spec(
         spec.expect = Some(Expect::read(expect, &spec, context).await?);
     }
     near::check_frozen(spec.near_dup.as_ref(), &input.frozen)?;
+    if let Some(series) = &mut spec.series {
+        let names = input.names.iter().map(ToString::to_string);
+        Arc::make_mut(series).sources = names.collect();
+    }
     Ok(spec)
 }
 

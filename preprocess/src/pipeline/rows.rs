@@ -182,9 +182,8 @@ impl<'a> RowWriter<'a> {
         let (batch, applied) = (rows.batch, rows.applied);
         let hashes = column(batch, system_columns::HASH).as_fixed_size_binary();
         let origins = rows.origins();
-        let images = self
-            .image
-            .map(|name| column(batch, name).as_binary::<i32>());
+        let images = self.image.map(|name| column(batch, name));
+        let images = images.map(|images| images.as_binary::<i32>());
         let boxes = self.boxes.is_some().then(|| BoxColumns::of(batch));
         let mut written = 0;
         for row in (0..batch.num_rows()).filter(|row| !rows.bad[*row]) {

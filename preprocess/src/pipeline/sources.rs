@@ -21,6 +21,9 @@ use crate::{
 /// Raised when the same inputs give other shards than before, so that an older dataset is not taken for this one.
 const BUILD_VERSION: u32 = 3;
 
+/// Key of the source that is the test split.
+const FROZEN: &str = "dataset.split.frozen";
+
 /// A source, or one of its child tables.
 pub(super) type Chosen<'a> = (&'a SourceConfig, Option<Name>);
 
@@ -85,34 +88,13 @@ pub(super) fn chosen<'a>(
              `dataset.files`",
         ));
     }
-    let against = dataset
-        .near_dup
-        .as_ref()
-        .map_or(&[][..], |near| &near.against);
-    let all: Vec<Name> = sources.iter().map(|s| s.name.clone()).collect();
-    let joined = join::sources(dataset);
-    let is_own = |name: &Name| !against.contains(name) && !joined.contains(name);
-    let own = all.into_iter().filter(is_own).map(TableName::from);
-    let own: Vec<TableName> = own.collect();
     let mut wanted = match dataset.sources.is_empty() {
-        true => own,
+        true => own_sources(dataset, sources),
         false => dataset.sources.clone(),
     };
     if let Some(frozen) = dataset.split.frozen() {
-        listed(
-            "dataset.split.frozen",
-            std::slice::from_ref(frozen),
-            sources,
-        )?;
-        // Its rows follow the others.
-        wanted.retain(|name| name != frozen);
-        if wanted.is_empty() {
-            let reason = format!(
-                "`{frozen}` is the only source, so nothing is left to learn from; name another beside it"
-            );
-            return Err(Error::config("dataset.split.frozen", reason));
-        }
-        wanted.push(frozen.clone());
+        listed(FROZEN, std::slice::from_ref(frozen), sources)?;
+        put_last(frozen, &mut wanted)?;
     }
     let wanted = &wanted;
     if wanted.is_empty() {
@@ -125,13 +107,38 @@ pub(super) fn chosen<'a>(
     listed(KEY, wanted, sources)
 }
 
+/// The sources that are neither joined nor only searched for near-duplicates.
+fn own_sources(dataset: &DatasetConfig, sources: &[SourceConfig]) -> Vec<TableName> {
+    let against = dataset
+        .near_dup
+        .as_ref()
+        .map_or(&[][..], |near| &near.against);
+    let joined = join::sources(dataset);
+    let is_own = |name: &&Name| !against.contains(name) && !joined.contains(name);
+    let names = sources.iter().map(|source| &source.name);
+    names.filter(is_own).cloned().map(TableName::from).collect()
+}
+
+/// Moves the `frozen` source behind the others, of which there must be some.
+fn put_last(frozen: &TableName, wanted: &mut Vec<TableName>) -> Result<(), Error> {
+    wanted.retain(|name| name != frozen);
+    if wanted.is_empty() {
+        let reason = format!(
+            "`{frozen}` is the only source, so nothing is left to learn from; name another beside it"
+        );
+        return Err(Error::config(FROZEN, reason));
+    }
+    wanted.push(frozen.clone());
+    Ok(())
+}
+
 /// Rows of files are rows of numbers and categories, and the only ones.
 fn check_files(dataset: &DatasetConfig) -> Result<(), Error> {
     let against = dataset.near_dup.as_ref().map(|near| &near.against);
     let others = [
         ("dataset.sources", !dataset.sources.is_empty()),
         ("dataset.join", !dataset.join.is_empty()),
-        ("dataset.split.frozen", dataset.split.frozen().is_some()),
+        (FROZEN, dataset.split.frozen().is_some()),
         (
             "dataset.near_dup.against",
             against.is_some_and(|a| !a.is_empty()),
@@ -205,6 +212,26 @@ pub(crate) fn check_table(key: &str, source: &SourceConfig, table: &Name) -> Res
     Err(Error::config(key, reason))
 }
 
+/// All that goes into a dataset.
+#[derive(Serialize)]
+struct HashedInputs<'a> {
+    build: u32,
+    dataset: &'a Name,
+    config: &'a DatasetConfig,
+    sources: Vec<&'a SourceReference>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    joined: Vec<&'a SourceReference>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    frozen: Vec<&'a SourceReference>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tokenizer: Option<Hash128>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    expect: Option<Hash128>,
+    /// Key and version of each source, if any has them.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    keys: Vec<(&'a [String], Option<&'a str>)>,
+}
+
 /// Hash of all that goes into a dataset; of its sources at other positions, where some are given.
 pub(super) fn input_hash(
     dataset: &Name,
@@ -214,24 +241,6 @@ pub(super) fn input_hash(
     [sources, joined, frozen]: [&[Landed]; 3],
     at: Option<[&[SourceReference]; 3]>,
 ) -> Hash128 {
-    #[derive(Serialize)]
-    struct Inputs<'a> {
-        build: u32,
-        dataset: &'a Name,
-        config: &'a DatasetConfig,
-        sources: Vec<&'a SourceReference>,
-        #[serde(skip_serializing_if = "Vec::is_empty")]
-        joined: Vec<&'a SourceReference>,
-        #[serde(skip_serializing_if = "Vec::is_empty")]
-        frozen: Vec<&'a SourceReference>,
-        #[serde(skip_serializing_if = "Option::is_none")]
-        tokenizer: Option<Hash128>,
-        #[serde(skip_serializing_if = "Option::is_none")]
-        expect: Option<Hash128>,
-        /// Key and version of each source, if any has them.
-        #[serde(skip_serializing_if = "Vec::is_empty")]
-        keys: Vec<(&'a [String], Option<&'a str>)>,
-    }
     fn references(sources: &[Landed]) -> Vec<&SourceReference> {
         sources.iter().map(|s| &s.reference).collect()
     }
@@ -240,7 +249,7 @@ pub(super) fn input_hash(
         None => [sources, joined, frozen].map(references),
         Some(at) => at.map(|at| at.iter().collect()),
     };
-    let inputs = Inputs {
+    let inputs = HashedInputs {
         build: BUILD_VERSION,
         dataset,
         config,

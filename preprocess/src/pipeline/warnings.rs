@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use arrow::{
-    array::{Array, AsArray},
+    array::{Array, AsArray, RecordBatch},
     datatypes::Float64Type,
     util::display::array_value_to_string,
 };
@@ -47,6 +47,26 @@ const FEW_ROWS: u64 = 100;
 const SHOWN_CELLS: usize = 6;
 
 impl Build<'_> {
+    /// Returns true if the column is a feature, or the configuration names it for something else.
+    fn has_use(&self, name: &String) -> bool {
+        let config = &self.spec.config;
+        let named = [
+            &config.drop[..],
+            &config.passthrough,
+            &config.split.key,
+            config.targets(),
+            config.split.column().map_or(&[], std::slice::from_ref),
+            config.split.time().map_or(&[], std::slice::from_ref),
+        ];
+        let images = self.spec.images().into_iter();
+        let mut beside = images.flat_map(crate::operators::images::Images::beside);
+        let mut inputs = self.spec.inputs.iter();
+        inputs.any(|input| input.column.name == *name)
+            || named.iter().any(|names| names.contains(name))
+            || self.spec.payloads().any(|payload| payload.column == *name)
+            || beside.any(|(column, _)| column == name)
+    }
+
     /// Returns the landed columns that are no features by default, each with the reason. `left_out`
     /// holds those that the fit left out.
     pub(super) fn dropped_columns(
@@ -61,28 +81,8 @@ impl Build<'_> {
         if self.spec.payload.is_some() || !config.features.is_empty() {
             return dropped;
         }
-        let said = [
-            &config.drop[..],
-            &config.passthrough,
-            &config.split.key,
-            config.targets(),
-            config.split.column().map_or(&[], std::slice::from_ref),
-            config.split.time().map_or(&[], std::slice::from_ref),
-        ];
-        let is_held = |name: &String| {
-            let images = self.spec.images().into_iter();
-            let mut beside = images.flat_map(crate::operators::images::Images::beside);
-            self.spec.payloads().any(|payload| payload.column == *name)
-                || beside.any(|(column, _)| column == name)
-        };
         for column in &self.input.columns {
-            let is_input = self
-                .spec
-                .inputs
-                .iter()
-                .any(|i| i.column.name == column.name);
-            let is_said = said.iter().any(|names| names.contains(&column.name));
-            if is_input || is_said || is_held(&column.name) {
+            if self.has_use(&column.name) {
                 continue;
             }
             if let Some(reason) = warnings::why_no_feature(column.r#type) {
@@ -368,16 +368,8 @@ impl Build<'_> {
         Ok((distinct > known as u64).then_some(cut))
     }
 
-    /// Finds integer features that differ in all training rows.
-    async fn identifiers(
-        &self,
-        staged: &Staged,
-        artefact: &TransformArtefact,
-    ) -> Result<Option<Warning>, Error> {
-        let rows = staged.rows(Split::Train);
-        if rows < FEW_ROWS {
-            return Ok(None);
-        }
+    /// Fitted features by default that landed as integers.
+    fn integers_by_default(&self, artefact: &TransformArtefact) -> Vec<&str> {
         let is_integer = |name: &str| {
             let mut columns = self.input.columns.iter();
             columns.any(|column| column.name == name && column.r#type == ColumnType::Int64)
@@ -389,7 +381,20 @@ impl Build<'_> {
                 && input.column.kind == InputKind::Numeric
                 && is_integer(&input.column.name)
         });
-        let names: Vec<&str> = inputs.map(|input| input.column.name.as_str()).collect();
+        inputs.map(|input| input.column.name.as_str()).collect()
+    }
+
+    /// Finds integer features that differ in all training rows.
+    async fn identifiers(
+        &self,
+        staged: &Staged,
+        artefact: &TransformArtefact,
+    ) -> Result<Option<Warning>, Error> {
+        let rows = staged.rows(Split::Train);
+        if rows < FEW_ROWS {
+            return Ok(None);
+        }
+        let names = self.integers_by_default(artefact);
         if names.is_empty() {
             return Ok(None);
         }
@@ -399,13 +404,7 @@ impl Build<'_> {
         let first = Box::pin(first.limit(0, Some(FIRST_ROWS))?.collect()).await?;
         let mut unique = Vec::new();
         for (at, name) in names.into_iter().enumerate() {
-            let mut seen = HashSet::new();
-            let all_differ = first.iter().all(|batch| {
-                let cells = batch.column(at).as_primitive::<Float64Type>();
-                let mut cells = cells.iter();
-                cells.all(|cell| cell.is_some_and(|cell| seen.insert(cell.to_bits())))
-            });
-            if all_differ {
+            if all_differ(&first, at) {
                 let column = staged.frame(Split::Train)?.select(vec![ident(name)])?;
                 let values = column.aggregate(vec![ident(name)], vec![])?;
                 if Box::pin(values.count()).await? as u64 == rows {
@@ -537,4 +536,13 @@ fn place(names: &[TableName], origin: Origin) -> String {
         origin.row(),
         origin.sequence().get()
     )
+}
+
+/// Returns true if no two cells of the column at this place are equal, and none is missing.
+fn all_differ(batches: &[RecordBatch], at: usize) -> bool {
+    let mut seen = HashSet::new();
+    batches.iter().all(|batch| {
+        let mut cells = batch.column(at).as_primitive::<Float64Type>().iter();
+        cells.all(|cell| cell.is_some_and(|cell| seen.insert(cell.to_bits())))
+    })
 }

@@ -16,7 +16,6 @@ use arrow::{
     datatypes::{DataType, Field, Float32Type, Int32Type, Int64Type, Schema, SchemaRef},
 };
 use datafusion::{
-    error::DataFusionError,
     execution::object_store::ObjectStoreUrl,
     logical_expr::ident,
     prelude::{DataFrame, SessionContext},
@@ -442,7 +441,7 @@ async fn transformed(
         Ok((batch, applied))
     };
     let joined = tokio::task::spawn_blocking(work).await;
-    joined.map_err(|e| Error::Engine(DataFusionError::ExecutionJoin(Box::new(e))))?
+    joined?
 }
 
 /// Windows that were read back.

@@ -3,7 +3,6 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use arrow::array::{AsArray, RecordBatch};
-use datafusion::error::DataFusionError;
 use feedline_schemas::{
     manifest::{
         BoxCounts, ClassCounts, NaiveForecast, SequenceCounts, Split, SplitShards, TargetSummary,
@@ -213,6 +212,23 @@ impl WriteTotals {
             all.lost += found.lost;
         }
     }
+
+    fn written(self, splits: Vec<SplitShards>, rejects: Rejects) -> Written {
+        Written {
+            splits,
+            rejects,
+            texts: self.texts,
+            boxes: self.boxes,
+            sequence: None,
+            naive: Vec::new(),
+            infinite: self.infinite,
+            unknown: self.unknown,
+            classes: self.classes,
+            targets: self.targets,
+            extremes: self.extremes,
+            equal: None,
+        }
+    }
 }
 
 impl Build<'_> {
@@ -249,19 +265,10 @@ impl Build<'_> {
                 table: None,
             });
         }
+        let written = totals.written(splits, rejects.finish()?);
         Ok(Written {
-            splits,
-            rejects: rejects.finish()?,
-            texts: totals.texts,
-            boxes: totals.boxes,
-            sequence: None,
-            naive: Vec::new(),
-            infinite: totals.infinite,
-            unknown: totals.unknown,
-            classes: totals.classes,
-            targets: totals.targets,
-            extremes: totals.extremes,
             equal: Box::pin(self.equal_rows(equal, unseen)).await?,
+            ..written
         })
     }
 
@@ -290,8 +297,7 @@ impl Build<'_> {
                 async move {
                     let work = move || fitted.apply(split, ordered, text.as_deref(), is_hashed);
                     let joined = tokio::task::spawn_blocking(work).await;
-                    joined
-                        .map_err(|e| Error::Engine(DataFusionError::ExecutionJoin(Box::new(e))))?
+                    joined?
                 }
             });
         // Twice as many as work at a time: they continue while finished ones are written.

@@ -335,7 +335,8 @@ impl VersionColumns<'_> {
         }
     }
 
-    fn judge(&self) -> Expr {
+    /// Landed columns that are checked: contents, targets, then numeric features.
+    fn judged_columns(&self) -> impl Iterator<Item = (String, Judged)> {
         let target = self.spec.targets();
         let target = target.filter(|_| self.spec.requires_target);
         let target = target.map(|t| match t.task {
@@ -346,7 +347,7 @@ impl VersionColumns<'_> {
         let numbers = inputs
             .filter(|c| c.kind == InputKind::Numeric)
             .map(|c| (c.name.clone(), self.judged_number(&c.name)));
-        let payload = self.spec.payloads().map(|payload| {
+        let contents = self.spec.payloads().map(|payload| {
             let judged = match payload.kind {
                 ContentKind::Image if payload.images.is_some() => Judged::DecodedImage,
                 ContentKind::Image => Judged::Image,
@@ -354,9 +355,12 @@ impl VersionColumns<'_> {
             };
             (payload.column.clone(), judged)
         });
+        contents.chain(target).chain(numbers)
+    }
+
+    fn judge(&self) -> Expr {
         let partners = self.spec.joins.iter().filter_map(join::Join::judged);
-        let landed = payload.chain(target).chain(numbers);
-        let landed = landed.map(|(name, judged)| {
+        let landed = self.judged_columns().map(|(name, judged)| {
             let cell = self.landed(&name);
             (name, judged, cell)
         });

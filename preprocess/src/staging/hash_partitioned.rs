@@ -16,7 +16,6 @@ use arrow::{
     datatypes::{SchemaRef, UInt8Type, UInt64Type},
 };
 use datafusion::{
-    error::DataFusionError,
     execution::{SendableRecordBatchStream, object_store::ObjectStoreUrl},
     prelude::{DataFrame, SessionContext},
 };
@@ -269,7 +268,7 @@ impl<'a> DirectPass<'a> {
             distinct: self.distinct,
         };
         while let Some(done) = tasks.join_next().await {
-            let done = done.map_err(joined)??;
+            let done = done??;
             gathered.pieces.add(done.written);
             gathered.tuples.push(done.tuples);
             gathered.bad.extend(done.bad);
@@ -325,7 +324,7 @@ async fn drop_copies(
             repeated,
         }
     };
-    let found = tokio::task::spawn_blocking(work).await.map_err(joined)?;
+    let found = tokio::task::spawn_blocking(work).await?;
     tracing::debug!(copies = found.copies.len(), "copies were found");
     Ok(found)
 }
@@ -362,10 +361,6 @@ async fn reject_originals(
 /// Returns true if its values are counted, since they may turn out to identify rows.
 fn is_counted(input: &Input) -> bool {
     input.by_default && input.column.kind == InputKind::Categorical
-}
-
-fn joined(error: tokio::task::JoinError) -> Error {
-    Error::Engine(DataFusionError::ExecutionJoin(Box::new(error)))
 }
 
 /// Stages one partition.

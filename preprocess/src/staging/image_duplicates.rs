@@ -18,14 +18,13 @@ use arrow::{
     datatypes::{SchemaRef, UInt64Type},
     util::display::array_value_to_string,
 };
-use datafusion::{error::DataFusionError, logical_expr::ident};
+use datafusion::logical_expr::{Expr, ident};
 use feedline_image::{Groups, Looks, perceptual};
 use feedline_schemas::{
     config::{DedupMode, ImageDuplicates},
     manifest::{NearImageCounts, Split},
 };
 use futures::TryStreamExt;
-use tokio::task::JoinError;
 
 use super::staged::{Part, Staged};
 use crate::{
@@ -81,36 +80,49 @@ pub(super) async fn settle(
     lengths: &BTreeMap<usize, u64>,
     scratch: &Scratch,
 ) -> Result<(Staged, Rejects), Error> {
-    let neighbours = images.neighbours(lengths, &scratch.path("embeddings"))?;
-    let mut rejects = RejectWriter::new(scratch.path("rejects-embeddings.parquet"));
     // A row that has more than its image is another row.
     let dedup = match spec.payload {
         Some(_) => spec.config.dedup,
         None => DedupMode::None,
     };
-    let label = spec.target.as_ref().map(|target| target.column.as_str());
-    let reading = ImageReading {
-        images,
-        has_frozen: spec.config.split.frozen().is_some(),
-        label: label.filter(|_| dedup == DedupMode::Exact),
-    };
-    let (found, neighbours) = read(&staged, &reading, neighbours, &mut rejects).await?;
-    let (clusters, near_images) = match neighbours {
-        Some(neighbours) => {
-            let scheme = neighbours.scheme();
-            let work = move || neighbours.clusters();
-            let clusters = tokio::task::spawn_blocking(work).await.map_err(joined)??;
-            let counts = counts(&found, &clusters, scheme);
-            (clusters, Some(counts))
-        }
-        None => (Clusters::default(), None),
-    };
-    let config = &spec.config;
-    let splitter = Splitter::new(&config.split);
+    let mut reader = ImageReader::new(spec, images, dedup);
+    reader.neighbours = images.neighbours(lengths, &scratch.path("embeddings"))?;
+    let mut rejects = RejectWriter::new(scratch.path("rejects-embeddings.parquet"));
+    reader.read(&staged, &mut rejects).await?;
+    let (found, neighbours) = reader.finish();
+    let (clusters, near_images) = cluster_embeddings(&found, neighbours).await?;
+    let splitter = Splitter::new(&spec.config.split);
     let AssignedImages { splits, of_frozen } =
         assign_splits(&found, &clusters, dedup, images, &splitter);
     let conflicts = count_label_conflicts(&found);
     drop((found, clusters));
+    rejects.push(reject_groups_of_frozen(of_frozen, images))?;
+    let path = |split| scratch.path(&format!("settled-{split}.parquet"));
+    let staged = Staged {
+        near_images,
+        conflicts,
+        ..rewrite_splits(staged, &splits, path).await?
+    };
+    Ok((staged, rejects.finish()?))
+}
+
+/// Clusters of near embeddings, with their counts where embeddings are compared.
+async fn cluster_embeddings(
+    found: &[Image],
+    neighbours: Option<Neighbours>,
+) -> Result<(Clusters, Option<NearImageCounts>), Error> {
+    let Some(neighbours) = neighbours else {
+        return Ok((Clusters::default(), None));
+    };
+    let scheme = neighbours.scheme();
+    let work = move || neighbours.clusters();
+    let clusters = tokio::task::spawn_blocking(work).await??;
+    let counts = counts(found, &clusters, scheme);
+    Ok((clusters, Some(counts)))
+}
+
+/// Rejects of the images that are in a group with one of the frozen source.
+fn reject_groups_of_frozen(of_frozen: Vec<u64>, images: &Images) -> Vec<(u64, String)> {
     let reason = Reason {
         reason: reject_reason::OF_FROZEN.to_owned(),
         column: images.column.clone(),
@@ -118,32 +130,8 @@ pub(super) async fn settle(
             .to_owned(),
     };
     let reason = reason.to_json();
-    rejects.push(
-        of_frozen
-            .into_iter()
-            .map(|origin| (origin, reason.clone()))
-            .collect(),
-    )?;
-    let path = |split| scratch.path(&format!("settled-{split}.parquet"));
-    let staged = Staged {
-        near_images,
-        conflicts,
-        ..rewritten(staged, &splits, path).await?
-    };
-    Ok((staged, rejects.finish()?))
-}
-
-fn joined(error: JoinError) -> Error {
-    Error::Engine(DataFusionError::ExecutionJoin(Box::new(error)))
-}
-
-/// Properties of staged images to read.
-struct ImageReading<'a> {
-    images: &'a Images,
-    /// True if the test split is a frozen source.
-    has_frozen: bool,
-    /// Column of the target, where copies are dropped whatever their targets are.
-    label: Option<&'a str>,
+    let rejects = of_frozen.into_iter();
+    rejects.map(|origin| (origin, reason.clone())).collect()
 }
 
 /// Counts images of equal pixels that have several targets.
@@ -166,100 +154,140 @@ fn count_label_conflicts(found: &[Image]) -> LabelConflicts {
     conflicts
 }
 
-/// All staged images, in the order they landed. Their embeddings go to `neighbours`, and those of other lengths to
-/// `rejects`.
-async fn read(
-    staged: &Staged,
-    reading: &ImageReading<'_>,
-    mut neighbours: Option<Neighbours>,
-    rejects: &mut RejectWriter,
-) -> Result<(Vec<Image>, Option<Neighbours>), Error> {
-    let group = match staged.schema.index_of(system_columns::GROUP) {
-        Ok(_) => system_columns::GROUP,
-        Err(_) => system_columns::HASH,
-    };
-    let mut columns = vec![
-        system_columns::ORIGIN,
-        group,
-        system_columns::PIXELS,
-        system_columns::LOOKS,
-    ];
-    columns.extend(neighbours.as_ref().map(|_| system_columns::EMBEDDING));
-    columns.extend(reading.label);
-    let mut labels: HashMap<String, Arc<str>> = HashMap::new();
-    let mut found = Vec::new();
-    for split in Split::ALL {
-        let columns = columns.iter().map(|name| ident(*name)).collect::<Vec<_>>();
-        let mut batches = staged
-            .frame(split)?
-            .select(columns)?
-            .execute_stream()
-            .await?;
-        while let Some(batch) = batches.try_next().await? {
-            let origins = batch.column(0).as_primitive::<UInt64Type>().values();
-            let hashes = [1, 2, 3].map(|at: usize| batch.column(at).as_fixed_size_binary());
-            let [groups, pixels, looks] = hashes;
-            let (back, seen) = seen(neighbours, &batch).await?;
-            neighbours = back;
-            let targets = reading.label.map(|name| column(&batch, name));
-            let mut odd = Vec::new();
-            for (row, origin) in origins.iter().enumerate() {
-                let embedding = match seen.get(row) {
-                    None | Some(Seen::Nothing) => None,
-                    Some(Seen::Vector(name)) => Some(*name),
-                    Some(Seen::Odd(told)) => {
-                        let reason = Reason {
-                            reason: reject_reason::BAD_EMBEDDING.to_owned(),
-                            column: reading.images.column.clone(),
-                            value: format!("its embedding: {told}"),
-                        };
-                        odd.push((*origin, reason.to_json()));
-                        continue;
-                    }
-                };
-                let label = targets.map(|targets| -> Result<Arc<str>, Error> {
-                    let label = array_value_to_string(targets, row)?;
-                    let shared = || Arc::from(label.as_str());
-                    Ok(Arc::clone(
-                        labels.entry(label.clone()).or_insert_with(shared),
-                    ))
-                });
-                found.push(Image {
-                    origin: *origin,
-                    group: hash(groups.value(row)),
-                    pixels: hash(pixels.value(row)),
-                    looks: looks.is_valid(row).then(|| looks_of(looks.value(row))),
-                    embedding,
-                    // No other row is in the test split then.
-                    is_frozen: reading.has_frozen && split == Split::Test,
-                    label: label.transpose()?,
-                });
-            }
-            rejects.push(odd)?;
-        }
-    }
-    found.sort_unstable_by_key(|image| image.origin);
-    Ok((found, neighbours))
+/// Reader of staged images. Their embeddings go to the search for near ones.
+struct ImageReader<'a> {
+    images: &'a Images,
+    /// True if the test split is a frozen source.
+    has_frozen: bool,
+    /// Column of the target, where copies are dropped whatever their targets are.
+    label: Option<&'a str>,
+    /// Labels read so far, each stored once.
+    labels: HashMap<String, Arc<str>>,
+    /// Search for near embeddings, if they are compared.
+    neighbours: Option<Neighbours>,
+    found: Vec<Image>,
 }
 
-/// Search results for the embeddings of a batch; empty where they are not compared.
-async fn seen(
-    neighbours: Option<Neighbours>,
-    batch: &RecordBatch,
-) -> Result<(Option<Neighbours>, Vec<Seen>), Error> {
-    let Some(mut neighbours) = neighbours else {
-        return Ok((None, Vec::new()));
-    };
-    let cells = column(batch, system_columns::EMBEDDING)
-        .as_string::<i32>()
-        .clone();
-    // It keeps a processor busy for long.
-    let work = move || {
-        let seen: Result<Vec<Seen>, Error> =
-            cells.iter().map(|cell| neighbours.add(cell)).collect();
-        seen.map(|seen| (Some(neighbours), seen))
-    };
-    tokio::task::spawn_blocking(work).await.map_err(joined)?
+impl<'a> ImageReader<'a> {
+    fn new(spec: &'a DatasetSpec, images: &'a Images, dedup: DedupMode) -> Self {
+        let label = spec.target.as_ref().map(|target| target.column.as_str());
+        Self {
+            images,
+            has_frozen: spec.config.split.frozen().is_some(),
+            label: label.filter(|_| dedup == DedupMode::Exact),
+            labels: HashMap::new(),
+            neighbours: None,
+            found: Vec::new(),
+        }
+    }
+
+    /// Reads all staged images. Those with embeddings of an unusual length go to `rejects`.
+    async fn read(&mut self, staged: &Staged, rejects: &mut RejectWriter) -> Result<(), Error> {
+        let columns = self.columns_of(staged);
+        for split in Split::ALL {
+            let rows = staged.frame(split)?.select(columns.clone())?;
+            let mut batches = rows.execute_stream().await?;
+            while let Some(batch) = batches.try_next().await? {
+                rejects.push(self.add(split, &batch).await?)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Columns to read: first origin, group and hashes.
+    fn columns_of(&self, staged: &Staged) -> Vec<Expr> {
+        let group = match staged.schema.index_of(system_columns::GROUP) {
+            Ok(_) => system_columns::GROUP,
+            Err(_) => system_columns::HASH,
+        };
+        let mut columns = vec![
+            system_columns::ORIGIN,
+            group,
+            system_columns::PIXELS,
+            system_columns::LOOKS,
+        ];
+        columns.extend(self.neighbours.as_ref().map(|_| system_columns::EMBEDDING));
+        columns.extend(self.label);
+        columns.into_iter().map(ident).collect()
+    }
+
+    /// Adds the images of a batch, and returns the rejected rows.
+    async fn add(
+        &mut self,
+        split: Split,
+        batch: &RecordBatch,
+    ) -> Result<Vec<(u64, String)>, Error> {
+        let origins = batch.column(0).as_primitive::<UInt64Type>().values();
+        let hashes = [1, 2, 3].map(|at: usize| batch.column(at).as_fixed_size_binary());
+        let [groups, pixels, looks] = hashes;
+        let seen = self.search(batch).await?;
+        let labels = self.label.map(|name| column(batch, name));
+        let mut rejects = Vec::new();
+        for (row, origin) in origins.iter().enumerate() {
+            let embedding = match seen.get(row) {
+                None | Some(Seen::Nothing) => None,
+                Some(Seen::Vector(name)) => Some(*name),
+                Some(Seen::Odd(found)) => {
+                    rejects.push((*origin, self.bad_embedding(found).to_json()));
+                    continue;
+                }
+            };
+            let label = labels
+                .map(|labels| self.label_of(labels, row))
+                .transpose()?;
+            self.found.push(Image {
+                origin: *origin,
+                group: hash(groups.value(row)),
+                pixels: hash(pixels.value(row)),
+                looks: looks.is_valid(row).then(|| looks_of(looks.value(row))),
+                embedding,
+                // No other row is in the test split then.
+                is_frozen: self.has_frozen && split == Split::Test,
+                label,
+            });
+        }
+        Ok(rejects)
+    }
+
+    /// Search results for the embeddings of a batch; empty where they are not compared.
+    async fn search(&mut self, batch: &RecordBatch) -> Result<Vec<Seen>, Error> {
+        let Some(mut neighbours) = self.neighbours.take() else {
+            return Ok(Vec::new());
+        };
+        let cells = column(batch, system_columns::EMBEDDING)
+            .as_string::<i32>()
+            .clone();
+        // It keeps a processor busy for long.
+        let work = move || {
+            let seen: Result<Vec<Seen>, Error> =
+                cells.iter().map(|cell| neighbours.add(cell)).collect();
+            seen.map(|seen| (neighbours, seen))
+        };
+        let (neighbours, seen) = tokio::task::spawn_blocking(work).await??;
+        self.neighbours = Some(neighbours);
+        Ok(seen)
+    }
+
+    fn bad_embedding(&self, found: &str) -> Reason {
+        Reason {
+            reason: reject_reason::BAD_EMBEDDING.to_owned(),
+            column: self.images.column.clone(),
+            value: format!("its embedding: {found}"),
+        }
+    }
+
+    fn label_of(&mut self, labels: &ArrayRef, row: usize) -> Result<Arc<str>, Error> {
+        let label = array_value_to_string(labels, row)?;
+        let shared = || Arc::from(label.as_str());
+        let stored = self.labels.entry(label.clone()).or_insert_with(shared);
+        Ok(Arc::clone(stored))
+    }
+
+    /// Returns the images in the order they landed, and the search with all of their embeddings.
+    fn finish(mut self) -> (Vec<Image>, Option<Neighbours>) {
+        self.found.sort_unstable_by_key(|image| image.origin);
+        (self.found, self.neighbours)
+    }
 }
 
 /// Counts of the search for near embeddings; warns if it joined most images.
@@ -311,59 +339,90 @@ fn assign_splits(
     images: &Images,
     splitter: &Splitter,
 ) -> AssignedImages {
-    let mut groups = Groups::new(found.len());
-    let (mut first_pixels, mut first_key) = (HashMap::new(), HashMap::new());
-    let (mut first_embedding, mut first_kept) = (HashMap::new(), HashMap::new());
-    let mut stays = vec![true; found.len()];
-    for (index, image) in (0..).zip(found) {
-        groups.join(*first_pixels.entry(image.pixels).or_insert(index), index);
-        let kept = first_kept.entry((image.pixels, image.is_frozen));
-        if *kept.or_insert(index) != index {
-            stays[index as usize] = dedup == DedupMode::None;
-        }
-        groups.join(*first_key.entry(image.group).or_insert(index), index);
-        if let Some(name) = image.embedding {
-            groups.join(*first_embedding.entry(name).or_insert(index), index);
-        }
-    }
+    let mut joined = JoinedImages::of_equal(found, dedup);
     if images.config.duplicates == ImageDuplicates::Perceptual {
         let looks: Vec<Option<Looks>> = found.iter().map(|image| image.looks).collect();
-        perceptual(&looks, images.config.perceptual_bits, &mut groups);
+        perceptual(&looks, images.config.perceptual_bits, &mut joined.groups);
     }
-    for member in &clusters.members {
-        let pair = [member.first.id, member.id].map(|name| first_embedding.get(&name));
-        if let [Some(first), Some(other)] = pair {
-            groups.join(*first, *other);
-        }
-    }
-    let firsts = groups.into_firsts();
-    let mut smallest: HashMap<u32, &[u8]> = HashMap::new();
-    let mut frozen = HashSet::new();
-    for (first, image) in firsts.iter().zip(found) {
-        let least = smallest.entry(*first).or_insert(&image.group);
-        *least = (*least).min(&image.group);
-        if image.is_frozen {
-            frozen.insert(*first);
-        }
-    }
-    let mut assigned = AssignedImages::default();
-    let each = found.iter().zip(&firsts).zip(stays);
-    for ((image, first), _) in each.filter(|(_, stays)| *stays) {
-        let split = match (image.is_frozen, frozen.contains(first)) {
-            (true, _) => Split::Test,
-            (false, true) => {
-                assigned.of_frozen.push(image.origin);
-                continue;
-            }
-            (false, false) => splitter.split_of(smallest[first]),
+    joined.join_clusters(clusters);
+    joined.assign(found, splitter)
+}
+
+/// Images, joined to groups that share a split.
+struct JoinedImages {
+    groups: Groups,
+    /// First image of each embedding.
+    first_embedding: HashMap<u64, u32>,
+    /// False for duplicates that are dropped.
+    stays: Vec<bool>,
+}
+
+impl JoinedImages {
+    /// Joins images of equal pixels, of one key of the split, and of equal embeddings.
+    fn of_equal(found: &[Image], dedup: DedupMode) -> Self {
+        let mut joined = Self {
+            groups: Groups::new(found.len()),
+            first_embedding: HashMap::new(),
+            stays: vec![true; found.len()],
         };
-        assigned.splits.insert(image.origin, code(split));
+        let groups = &mut joined.groups;
+        let (mut first_pixels, mut first_key) = (HashMap::new(), HashMap::new());
+        let mut first_kept = HashMap::new();
+        for (index, image) in (0..).zip(found) {
+            groups.join(*first_pixels.entry(image.pixels).or_insert(index), index);
+            let kept = first_kept.entry((image.pixels, image.is_frozen));
+            if *kept.or_insert(index) != index {
+                joined.stays[index as usize] = dedup == DedupMode::None;
+            }
+            groups.join(*first_key.entry(image.group).or_insert(index), index);
+            if let Some(name) = image.embedding {
+                let first = joined.first_embedding.entry(name).or_insert(index);
+                groups.join(*first, index);
+            }
+        }
+        joined
     }
-    assigned
+
+    /// Joins images of near embeddings.
+    fn join_clusters(&mut self, clusters: &Clusters) {
+        for member in &clusters.members {
+            let pair = [member.first.id, member.id].map(|name| self.first_embedding.get(&name));
+            if let [Some(first), Some(other)] = pair {
+                self.groups.join(*first, *other);
+            }
+        }
+    }
+
+    fn assign(self, found: &[Image], splitter: &Splitter) -> AssignedImages {
+        let firsts = self.groups.into_firsts();
+        let mut smallest: HashMap<u32, &[u8]> = HashMap::new();
+        let mut frozen = HashSet::new();
+        for (first, image) in firsts.iter().zip(found) {
+            let least = smallest.entry(*first).or_insert(&image.group);
+            *least = (*least).min(&image.group);
+            if image.is_frozen {
+                frozen.insert(*first);
+            }
+        }
+        let mut assigned = AssignedImages::default();
+        let each = found.iter().zip(&firsts).zip(self.stays);
+        for ((image, first), _) in each.filter(|(_, stays)| *stays) {
+            let split = match (image.is_frozen, frozen.contains(first)) {
+                (true, _) => Split::Test,
+                (false, true) => {
+                    assigned.of_frozen.push(image.origin);
+                    continue;
+                }
+                (false, false) => splitter.split_of(smallest[first]),
+            };
+            assigned.splits.insert(image.origin, code(split));
+        }
+        assigned
+    }
 }
 
 /// The rows that `splits` has, each in the file of its split, without their embeddings.
-async fn rewritten(
+async fn rewrite_splits(
     staged: Staged,
     splits: &HashMap<u64, u8>,
     path: impl Fn(Split) -> PathBuf,
@@ -383,19 +442,8 @@ async fn rewritten(
         let mut batches = staged.frame(split)?.execute_stream().await?;
         while let Some(batch) = batches.try_next().await? {
             let batch = batch.project(&kept)?;
-            let origins = column(&batch, system_columns::ORIGIN).as_primitive::<UInt64Type>();
-            let codes: UInt8Array = origins
-                .values()
-                .iter()
-                .map(|origin| splits.get(origin).copied())
-                .collect();
-            for to in Split::ALL {
+            for (to, rows) in Split::ALL.into_iter().zip(divide_rows(&batch, splits)?) {
                 let at = usize::from(code(to));
-                let mask: BooleanArray = codes
-                    .iter()
-                    .map(|found| Some(found == Some(code(to))))
-                    .collect();
-                let rows = with_split(&filter_record_batch(&batch, &mask)?, to)?;
                 files[at].write(&rows)?;
                 parts[at].rows += rows.num_rows() as u64;
             }
@@ -409,6 +457,19 @@ async fn rewritten(
         splits: parts,
         ..staged
     })
+}
+
+/// Rows of a batch that `splits` puts into each split, in the order of [`Split::ALL`].
+fn divide_rows(batch: &RecordBatch, splits: &HashMap<u64, u8>) -> Result<Vec<RecordBatch>, Error> {
+    let origins = column(batch, system_columns::ORIGIN).as_primitive::<UInt64Type>();
+    let origins = origins.values().iter();
+    let codes: Vec<Option<u8>> = origins.map(|origin| splits.get(origin).copied()).collect();
+    let rows_of = |to: Split| {
+        let mask = codes.iter().map(|found| Some(*found == Some(code(to))));
+        let mask: BooleanArray = mask.collect();
+        with_split(&filter_record_batch(batch, &mask)?, to)
+    };
+    Split::ALL.into_iter().map(rows_of).collect()
 }
 
 fn with_split(rows: &RecordBatch, split: Split) -> Result<RecordBatch, Error> {

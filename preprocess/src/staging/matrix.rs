@@ -128,30 +128,35 @@ pub(super) fn add_rows(
         let rows = at * TILE..at * TILE + which.len();
         let tile = &mut tile[..which.len() * width];
         for (place, column) in columns.iter().enumerate() {
-            // Never -0.0, which is the same number.
-            match column.data_type() {
-                DataType::Float32 => {
-                    let values = &column.as_primitive::<Float32Type>().values()[rows.clone()];
-                    put(tile, width, place, values.iter().map(|x| x + 0.0));
-                }
-                _ => {
-                    let values = &column.as_primitive::<Float64Type>().values()[rows.clone()];
-                    #[expect(
-                        clippy::cast_possible_truncation,
-                        reason = "they have been read from 32 bits"
-                    )]
-                    put(tile, width, place, values.iter().map(|x| (x + 0.0) as f32));
-                }
-            }
-            if let Some(nulls) = column.nulls().filter(|nulls| nulls.null_count() > 0) {
-                let nulls = nulls.inner().slice(rows.start, rows.len());
-                for row in (!&nulls).set_indices() {
-                    tile[row * width + place] = f32::NAN;
-                }
-            }
+            put_column(tile, width, place, column, rows.clone());
         }
         for (row, pile) in tile.chunks_exact(width).zip(which) {
             piles[*pile].extend_from_slice(row);
+        }
+    }
+}
+
+/// Puts `rows` of a column at this `place` of the rows of `tile`.
+fn put_column(tile: &mut [f32], width: usize, place: usize, column: &ArrayRef, rows: Range<usize>) {
+    // Never -0.0, which is the same number.
+    match column.data_type() {
+        DataType::Float32 => {
+            let values = &column.as_primitive::<Float32Type>().values()[rows.clone()];
+            put(tile, width, place, values.iter().map(|x| x + 0.0));
+        }
+        _ => {
+            let values = &column.as_primitive::<Float64Type>().values()[rows.clone()];
+            #[expect(
+                clippy::cast_possible_truncation,
+                reason = "they have been read from 32 bits"
+            )]
+            put(tile, width, place, values.iter().map(|x| (x + 0.0) as f32));
+        }
+    }
+    if let Some(nulls) = column.nulls().filter(|nulls| nulls.null_count() > 0) {
+        let nulls = nulls.inner().slice(rows.start, rows.len());
+        for row in (!&nulls).set_indices() {
+            tile[row * width + place] = f32::NAN;
         }
     }
 }

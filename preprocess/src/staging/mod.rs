@@ -18,10 +18,10 @@ use std::{collections::BTreeMap, path::PathBuf, sync::Arc};
 use arrow::{
     array::{Array, AsArray, BooleanArray, RecordBatch},
     compute::{filter_record_batch, is_null},
-    datatypes::{SchemaRef, UInt8Type, UInt64Type},
+    datatypes::{Schema, SchemaRef, UInt8Type, UInt64Type},
+    error::ArrowError,
 };
 use datafusion::{
-    error::DataFusionError,
     execution::SendableRecordBatchStream,
     prelude::{DataFrame, SessionContext},
 };
@@ -37,7 +37,7 @@ use crate::{
     engine::scratch::{Scratch, ScratchFile},
     operators::{
         dedup::conflicts::LabelConflicts,
-        images::{Converter, Fault},
+        images::{Converter, Fault, Images},
         split::code,
     },
     pass_progress::PassProgress,
@@ -66,20 +66,9 @@ pub(crate) async fn stage(
     scratch: &Scratch,
     meter: Arc<PassProgress>,
 ) -> Result<(Staged, Rejects), Error> {
-    let kept: Vec<usize> = (0..frame.schema().fields().len())
-        .filter(|i| frame.schema().field(*i).name() != system_columns::REJECT)
-        .collect();
     let images = spec.images();
-    let mut schema = frame.schema().as_arrow().project(&kept)?;
-    if let Some(images) = images {
-        schema = images.staged(&schema);
-    }
-    let schema: SchemaRef = Arc::new(schema);
-    let counted = spec
-        .inputs
-        .iter()
-        .filter(|i| i.by_default && i.column.kind == InputKind::Categorical);
-    let counted: Vec<String> = counted.map(|i| i.column.name.clone()).collect();
+    let (kept, schema) = staged_columns(frame.schema().as_arrow(), images)?;
+    let counted = counted_columns(spec);
     let mut tasks = JoinSet::new();
     let streams = frame.execute_stream_partitioned().await?;
     for (partition, stream) in streams.into_iter().enumerate() {
@@ -88,6 +77,7 @@ pub(crate) async fn stage(
         worker.converter = images.map(|images| Converter::new(images, &schema));
         tasks.spawn(worker.run(stream));
     }
+    let distinct = counted.into_iter();
     let staged = Staged {
         session: session.clone(),
         folder: scratch.path(""),
@@ -95,10 +85,7 @@ pub(crate) async fn stage(
         splits: Default::default(),
         pieces: None,
         repeated: None,
-        distinct: counted
-            .into_iter()
-            .map(|name| (name, Distinct::default()))
-            .collect(),
+        distinct: distinct.map(|name| (name, Distinct::default())).collect(),
         near_images: None,
         conflicts: LabelConflicts::default(),
     };
@@ -112,6 +99,29 @@ pub(crate) async fn stage(
     Ok((staged, rejects))
 }
 
+/// Places of the columns of the plan that are staged, and their schema there.
+fn staged_columns(
+    plan: &Schema,
+    images: Option<&Images>,
+) -> Result<(Vec<usize>, SchemaRef), ArrowError> {
+    let kept: Vec<usize> = (0..plan.fields().len())
+        .filter(|i| plan.field(*i).name() != system_columns::REJECT)
+        .collect();
+    let schema = plan.project(&kept)?;
+    let schema = match images {
+        Some(images) => images.staged(&schema),
+        None => schema,
+    };
+    Ok((kept, Arc::new(schema)))
+}
+
+/// Text columns whose distinct values are counted: those that are features by default.
+fn counted_columns(spec: &DatasetSpec) -> Vec<String> {
+    let inputs = spec.inputs.iter();
+    let counted = inputs.filter(|i| i.by_default && i.column.kind == InputKind::Categorical);
+    counted.map(|i| i.column.name.clone()).collect()
+}
+
 /// Adds the results of all workers to `staged`. Returns it, the rejected rows, and the embeddings by their length.
 async fn gather(
     mut tasks: JoinSet<Result<Done, Error>>,
@@ -120,8 +130,7 @@ async fn gather(
     let mut lengths = BTreeMap::new();
     let mut rejects = Rejects::default();
     while let Some(done) = tasks.join_next().await {
-        let done =
-            done.map_err(|e| Error::Engine(DataFusionError::ExecutionJoin(Box::new(e))))??;
+        let done = done??;
         for (part, (file, rows)) in staged.splits.iter_mut().zip(done.files) {
             part.files.extend(file);
             part.rows += rows;
@@ -187,7 +196,7 @@ impl Worker {
                 // Decoding keeps a processor busy for long.
                 let work = move || self.take(&batch).map(|()| self);
                 let joined = tokio::task::spawn_blocking(work).await;
-                joined.map_err(|e| Error::Engine(DataFusionError::ExecutionJoin(Box::new(e))))??
+                joined??
             } else {
                 self.take(&batch)?;
                 self

@@ -192,10 +192,8 @@ impl SpilledRows {
         let places: Vec<Option<usize>> = asked.iter().map(|a| self.place(&a.column)).collect();
         let numbers: Vec<usize> = places.iter().flatten().copied().collect();
         let width = self.form.numbers.len();
-        let others = asked
-            .iter()
-            .zip(&places)
-            .filter(|(_, place)| place.is_none());
+        let others = asked.iter().zip(&places);
+        let others = others.filter(|(_, place)| place.is_none());
         let others = others.map(|(asked, _)| self.form.stored.index_of(&asked.column));
         let others: Vec<usize> = others.collect::<Result<_, _>>()?;
         let has_others = !others.is_empty();
@@ -216,13 +214,10 @@ impl SpilledRows {
                 cells.clear();
                 match (&others, place) {
                     (_, Some(_)) => cells.extend_from_slice(columns.next().unwrap_or_default()),
-                    (Some(others), None) => {
-                        fill(&mut cells, column(others, &asked.column))?;
-                    }
+                    (Some(others), None) => fill(&mut cells, column(others, &asked.column))?,
                     (None, None) => {}
                 }
-                asked.ops.iter().for_each(|op| op.apply(&mut cells));
-                asked.state.add_all(&cells)?;
+                asked.add(&mut cells)?;
             }
         }
         Ok(())
@@ -306,7 +301,7 @@ impl SpilledRows {
         }
         let mut states = Vec::with_capacity(parts);
         while let Some(done) = tasks.join_next().await {
-            let done = done.map_err(|e| Error::Engine(DataFusionError::ExecutionJoin(Box::new(e))));
+            let done = done.map_err(Error::from);
             states.push(done??);
         }
         Ok(states)
@@ -372,6 +367,21 @@ impl SpilledRows {
         batches.try_flatten().boxed()
     }
 
+    /// Places of `count` rows in order, by their cells of `fixed` width.
+    fn shuffled(&self, fixed: &[u8], count: usize) -> Vec<u32> {
+        let form = &self.form;
+        let row = |place: u32| &fixed[place as usize * form.fixed.row_bytes()..];
+        let rows = 0..u32::try_from(count).expect("a bucket has fewer than 2^32 rows");
+        let keys = rows.map(|place| (self.order.key(form.hash_of(row(place))), place));
+        let mut order: Vec<(u64, u32)> = keys.collect();
+        // Keys nearly always differ. Where they do not, rows come as they landed.
+        order.sort_unstable_by_key(|(key, _)| *key);
+        for same in order.chunk_by_mut(|a, b| a.0 == b.0) {
+            same.sort_unstable_by_key(|(_, place)| (form.origin_of(row(*place)), *place));
+        }
+        order.into_iter().map(|(_, place)| place).collect()
+    }
+
     /// A bucket in order.
     pub(super) fn bucket(
         &self,
@@ -398,25 +408,13 @@ impl SpilledRows {
             }
             Ok::<_, DataFusionError>(())
         })?;
-        let row = |place: u32| &fixed[place as usize * form.fixed.row_bytes()..];
-        let rows = 0..u32::try_from(count).expect("a bucket has fewer than 2^32 rows");
-        let keys = rows.map(|place| (self.order.key(form.hash_of(row(place))), place));
-        let mut order: Vec<(u64, u32)> = keys.collect();
-        // Keys nearly always differ. Where they do not, rows come as they landed.
-        order.sort_unstable_by_key(|(key, _)| *key);
-        for same in order.chunk_by_mut(|a, b| a.0 == b.0) {
-            same.sort_unstable_by_key(|(_, place)| (form.origin_of(row(*place)), *place));
-        }
-        let places: Vec<u32> = order.into_iter().map(|(_, place)| place).collect();
-        let places = ScalarBuffer::from(places);
+        let places = ScalarBuffer::from(self.shuffled(&fixed, count));
         let varied = match form.varied.is_empty() {
             true => None,
             false => {
                 let all = concat_batches(&form.varied_schema, &varied)?;
-                Some(take_record_batch(
-                    &all,
-                    &UInt32Array::new(places.clone(), None),
-                )?)
+                let places = UInt32Array::new(places.clone(), None);
+                Some(take_record_batch(&all, &places)?)
             }
         };
         let rows = form.rows(None, &fixed, &places, varied.as_ref())?;
@@ -487,6 +485,14 @@ pub(crate) struct Asked<S> {
     pub(crate) ops: Vec<CellOp>,
     /// State that collects the cells.
     pub(crate) state: S,
+}
+
+impl<S: MergingState> Asked<S> {
+    /// Adds landed cells after the steps so far, which change them in place.
+    fn add(&mut self, cells: &mut [f64]) -> Result<(), DataFusionError> {
+        self.ops.iter().for_each(|op| op.apply(cells));
+        self.state.add_all(cells)
+    }
 }
 
 /// Puts the cells of a column of floats in place of `cells`: NaN where missing.

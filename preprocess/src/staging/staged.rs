@@ -6,18 +6,10 @@ use std::{
     sync::Arc,
 };
 
-use arrow::{
-    array::{Array, ArrayRef, AsArray, Float64Array},
-    datatypes::{Int64Type, SchemaRef, UInt8Type, UInt64Type},
-    util::display::array_value_to_string,
-};
+use arrow::{array::Array, datatypes::SchemaRef, util::display::array_value_to_string};
 use datafusion::{
     error::DataFusionError,
     execution::object_store::ObjectStoreUrl,
-    functions_aggregate::{
-        count::count_all,
-        expr_fn::{max, min},
-    },
     logical_expr::{SortExpr, ident},
     prelude::{DataFrame, SessionContext},
 };
@@ -32,10 +24,10 @@ use crate::{
     Error,
     engine::scalar_function::RowFunction,
     operators::{
-        dedup::{conflicts::LabelConflicts, content_hash::key_of},
+        dedup::conflicts::LabelConflicts,
         split::{ShuffleKey, code},
     },
-    schema::system_columns::{self, column},
+    schema::system_columns,
     source::parquet_scan::{ParquetFiles, ScanFile},
 };
 
@@ -177,31 +169,16 @@ impl Staged {
         let pieces = Arc::clone(pieces);
         let work = move || pieces.bucket(split, bucket, false);
         let read = tokio::task::spawn_blocking(work).await;
-        let Ordered { rows, numbers } =
-            read.map_err(|e| Error::Engine(DataFusionError::ExecutionJoin(Box::new(e))))??;
-        let origins = rows.column_by_name(system_columns::ORIGIN);
-        let origins = origins.and_then(|column| column.as_primitive_opt::<UInt64Type>());
-        let mut origins = origins
-            .into_iter()
-            .flat_map(|column| column.values().iter());
-        let Some(row) = origins.position(|origin| *origin == repeated.first) else {
+        let rows = read??;
+        let Some(row) = rows.position(repeated.first) else {
             return Ok(None);
         };
         let mut cells = Vec::with_capacity(names.len());
         for name in names {
-            let mut numbers_of_row = Vec::new();
-            let column: ArrayRef = match (numbers.place(name), rows.column_by_name(name)) {
-                (Some(place), _) => {
-                    numbers.fill(place, row..row + 1, &mut numbers_of_row);
-                    let cells = numbers_of_row.iter().map(|x| (!x.is_nan()).then_some(*x));
-                    Arc::new(cells.collect::<Float64Array>())
-                }
-                (None, Some(column)) => column.slice(row, 1),
-                (None, None) => return Ok(None),
+            let Some(cell) = rows.cell(name, row) else {
+                return Ok(None);
             };
-            let text = column
-                .is_valid(0)
-                .then(|| array_value_to_string(&column, 0));
+            let text = cell.is_valid(0).then(|| array_value_to_string(&cell, 0));
             cells.push(text.transpose()?);
         }
         Ok(Some(cells))
@@ -210,56 +187,17 @@ impl Staged {
     /// The groups of the split's key.
     pub(crate) async fn groups(&self) -> Result<Groups, Error> {
         const SAMPLES: usize = 5;
-        const FIRST: &str = "first";
-        const LAST: &str = "last";
-        const ROWS: &str = "rows";
         if let Some((pieces, _)) = &self.pieces {
             let pieces = Arc::clone(pieces);
             let work = move || pieces.groups(SAMPLES);
             let joined = tokio::task::spawn_blocking(work).await;
-            return Ok(joined
-                .map_err(|e| Error::Engine(DataFusionError::ExecutionJoin(Box::new(e))))??);
+            return Ok(joined??);
         }
-        let split = ident(system_columns::SPLIT);
         let mut rows = self.frame(Split::Train)?;
         for other in [Split::Validation, Split::Test] {
             rows = rows.union(self.frame(other)?)?;
         }
-        let each = rows.aggregate(
-            vec![ident(system_columns::GROUP)],
-            vec![
-                min(split.clone()).alias(FIRST),
-                max(split).alias(LAST),
-                count_all().alias(ROWS),
-            ],
-        )?;
-        let by_splits = each.clone().aggregate(
-            vec![ident(FIRST), ident(LAST)],
-            vec![
-                count_all().alias("groups"),
-                max(ident(ROWS)).alias("largest"),
-            ],
-        )?;
-        let mut groups = Groups::default();
-        for batch in Box::pin(by_splits.collect()).await? {
-            let code = |i: usize| batch.column(i).as_primitive::<UInt8Type>();
-            let number = |i: usize| batch.column(i).as_primitive::<Int64Type>();
-            for row in 0..batch.num_rows() {
-                let [first, last] = [0, 1].map(|i| code(i).value(row));
-                let [count, rows] = [2, 3].map(|i| number(i).value(row).unsigned_abs());
-                groups.add([first, last], count, rows);
-            }
-        }
-        if groups.leaked == 0 {
-            return Ok(groups);
-        }
-        let leaks = each.filter(ident(FIRST).lt(ident(LAST)))?;
-        for batch in Box::pin(leaks.limit(0, Some(SAMPLES))?.collect()).await? {
-            let keys = column(&batch, system_columns::GROUP).as_fixed_size_binary();
-            let keys = (0..batch.num_rows()).map(|row| key_of(keys.value(row)));
-            groups.samples.extend(keys);
-        }
-        Ok(groups)
+        Groups::count(rows, SAMPLES).await
     }
 
     /// Counts the rows that have no key, where their group is their content.

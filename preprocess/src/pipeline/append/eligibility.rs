@@ -35,6 +35,9 @@ struct RowsBehind {
     schemas: Vec<RecordSchema>,
 }
 
+/// Setting that no row can be appended under if it is true, and the reason.
+type Obstacle = (bool, &'static str);
+
 /// Reason for rebuilding a dataset from all rows.
 pub(in crate::pipeline) struct NotAppendable {
     pub(in crate::pipeline) reason: String,
@@ -72,17 +75,14 @@ impl Build<'_> {
             Ok(found) => found,
             Err(reason) => return Ok(Err(reason.into())),
         };
-        let beside = self.input.joined.iter().chain(&self.input.frozen);
-        let mut beside = beside.zip(joined.iter().chain(frozen));
-        let is_beside = beside.any(|(now, before)| now.reference != *before);
+        let is_beside = self.has_changed_beside(joined, frozen);
         if is_beside || behind.iter().any(|landed| landed.rows() > 0) {
             self.check_splits_stay()?;
         }
         if let Some(reason) = self.why_rebuild(&manifest, &schemas, is_beside) {
             return Ok(Err(reason.into()));
         }
-        let obstacle = self.obstacle().or_else(|| self.other_column(&schemas));
-        if let Some(reason) = obstacle {
+        if let Some(reason) = self.obstacle().or_else(|| self.other_column(&schemas)) {
             let earlier = self.made_of(&manifest, before, &behind).await?;
             return Ok(Err(NotAppendable { reason, earlier }));
         }
@@ -90,14 +90,22 @@ impl Build<'_> {
             return Ok(Err("it is damaged".to_owned().into()));
         }
         let artefact = read_transform(&self.store, &manifest).await?;
-        Ok(match self.misfit(&manifest, &artefact) {
-            Some(reason) => Err(reason.into()),
-            None => Ok(AppendableDataset {
-                manifest,
-                artefact,
-                behind,
-            }),
-        })
+        if let Some(reason) = self.misfit(&manifest, &artefact) {
+            return Ok(Err(reason.into()));
+        }
+        Ok(Ok(AppendableDataset {
+            manifest,
+            artefact,
+            behind,
+        }))
+    }
+
+    /// Returns true if sources that are joined to the rows, or compared with them, have other
+    /// positions than these.
+    fn has_changed_beside(&self, joined: &[SourceReference], frozen: &[SourceReference]) -> bool {
+        let now = self.input.joined.iter().chain(&self.input.frozen);
+        let mut both = now.zip(joined.iter().chain(frozen));
+        both.any(|(now, before)| now.reference != *before)
     }
 
     /// Finds the rows that landed after the positions in `before`, or the reason why a source has other rows.
@@ -243,17 +251,28 @@ impl Build<'_> {
 
     /// Reason why no row can be appended, whatever it holds.
     fn obstacle(&self) -> Option<String> {
+        let mut obstacles = self
+            .changes_old_rows()
+            .into_iter()
+            .chain(self.compares_all_rows())
+            .chain(self.describes_all_rows());
+        if let Some((_, reason)) = obstacles.find(|(is_one, _)| *is_one) {
+            return Some(reason.to_owned());
+        }
+        let mut sources = self.input.sources.iter();
+        let keyed = sources.find(|source| !source.newest().0.is_empty());
+        keyed.map(|source| {
+            let name = &source.reference.name;
+            format!("rows of source `{name}` can replace older ones of the same `key`")
+        })
+    }
+
+    /// Settings that change old rows when new ones are added.
+    fn changes_old_rows(&self) -> [Obstacle; 5] {
         let spec = &self.spec;
-        let config = &spec.config;
-        let mut expected = spec.expect.iter().flat_map(|expect| &expect.columns);
-        let keyed = self
-            .input
-            .sources
-            .iter()
-            .find(|source| !source.newest().0.is_empty());
-        let obstacles = [
+        [
             (
-                !config.kind.is_rows(),
+                !spec.config.kind.is_rows(),
                 "images and texts cannot be appended to",
             ),
             (
@@ -272,12 +291,19 @@ impl Build<'_> {
                 spec.series.is_some(),
                 "`dataset.series` makes features of the rows before",
             ),
+        ]
+    }
+
+    /// Settings by which rows are chosen or split among all of them.
+    fn compares_all_rows(&self) -> [Obstacle; 4] {
+        let config = &self.spec.config;
+        [
             (
                 config.split.frozen().is_some(),
                 "`dataset.split.frozen` compares all rows with those of the frozen source",
             ),
             (
-                matches!(spec.rule, Rule::Named(_)) && !config.split.key.is_empty(),
+                matches!(self.spec.rule, Rule::Named(_)) && !config.split.key.is_empty(),
                 "groups of `dataset.split.key` are looked at in all rows",
             ),
             (
@@ -288,6 +314,14 @@ impl Build<'_> {
                 config.split.tolerance.is_some(),
                 "`dataset.split.tolerance` is about the groups of all rows",
             ),
+        ]
+    }
+
+    /// Settings that describe, check or order all rows.
+    fn describes_all_rows(&self) -> [Obstacle; 3] {
+        let config = &self.spec.config;
+        let mut expected = self.spec.expect.iter().flat_map(|expect| &expect.columns);
+        [
             (
                 config.profile,
                 "`dataset.profile` describes all rows as they landed",
@@ -300,14 +334,7 @@ impl Build<'_> {
                 !config.shards.shuffle && self.input.sources.len() > 1,
                 "with `dataset.shards.shuffle = false` the rows of a source come before those of the next",
             ),
-        ];
-        if let Some((_, reason)) = obstacles.into_iter().find(|(is_one, _)| *is_one) {
-            return Some(reason.to_owned());
-        }
-        keyed.map(|source| {
-            let name = &source.reference.name;
-            format!("rows of source `{name}` can replace older ones of the same `key`")
-        })
+        ]
     }
 
     /// A column that is not what it was when only files of `schemas` had landed.

@@ -3,11 +3,12 @@
 use std::collections::BTreeMap;
 
 use feedline_schemas::{
-    config::PipelineConfig,
+    config::{DatasetConfig, PipelineConfig},
     ids::{Name, SchemaVersion},
     record::{Column, RecordSchema},
     transform::InputKind,
 };
+use feedline_storage::Store;
 use serde::Serialize;
 
 use crate::{
@@ -70,25 +71,14 @@ pub async fn check_columns(
         frozen(dataset, &config.source)?,
         joined(dataset, &config.source)?,
     ];
-    let mut missing = Vec::new();
-    for (source, _) in rows.iter().chain(others.iter().flatten()) {
-        if !has_landed(&context.root, &source.name).await? {
-            missing.push(&source.name);
-        }
-    }
-    if missing.is_empty() {
+    let all = rows.iter().chain(others.iter().flatten());
+    let Some(missing) = first_missing(all, &context.root).await? else {
         let build = Box::pin(Build::prepare(config, context)).await?;
         return Ok(Some(CheckedDataset::new(&build.spec)));
-    }
-    let reason = match () {
-        () if dataset.sql.is_some() => Some("rows made by `dataset.sql`"),
-        () if !dataset.join.is_empty() => Some("rows of `dataset.join`"),
-        () => None,
     };
-    if let Some(what) = reason {
+    if let Some(rows) = made_rows(dataset) {
         return Ok(Some(CheckedDataset::unchecked(format!(
-            "columns of {what} are checked once `{}` has landed",
-            missing[0]
+            "columns of {rows} are checked once `{missing}` has landed"
         ))));
     }
     let schemas: Option<Vec<RecordSchema>> = rows
@@ -96,18 +86,44 @@ pub async fn check_columns(
         .map(|chosen| previewed_schema(chosen, previewed))
         .collect();
     let Some(schemas) = schemas else {
-        let names = rows.iter().map(|(source, table)| match table {
-            Some(table) => format!("`{}.{table}`", source.name),
-            None => format!("`{}`", source.name),
-        });
-        let names: Vec<String> = names.collect();
         return Ok(Some(CheckedDataset::unchecked(format!(
             "the columns of {} are not known yet",
-            names.join(", ")
+            names_of(&rows)
         ))));
     };
     let spec = column_roles::resolve(dataset, &landed_columns::merge(&schemas))?;
     Ok(Some(CheckedDataset::new(&spec)))
+}
+
+/// Rows whose columns are known only once all sources have landed.
+fn made_rows(dataset: &DatasetConfig) -> Option<&'static str> {
+    match () {
+        () if dataset.sql.is_some() => Some("rows made by `dataset.sql`"),
+        () if !dataset.join.is_empty() => Some("rows of `dataset.join`"),
+        () => None,
+    }
+}
+
+/// Name of the first source that has landed nothing.
+async fn first_missing<'a>(
+    sources: impl Iterator<Item = &'a Chosen<'a>>,
+    root: &Store,
+) -> Result<Option<&'a Name>, Error> {
+    let mut missing = None;
+    for (source, _) in sources {
+        if !has_landed(root, &source.name).await? {
+            missing = missing.or(Some(&source.name));
+        }
+    }
+    Ok(missing)
+}
+
+fn names_of(sources: &[Chosen<'_>]) -> String {
+    let names = sources.iter().map(|(source, table)| match table {
+        Some(table) => format!("`{}.{table}`", source.name),
+        None => format!("`{}`", source.name),
+    });
+    names.collect::<Vec<_>>().join(", ")
 }
 
 /// The previewed columns of a source's records.

@@ -5,6 +5,8 @@
 //! and may be in another split. Some tables have such rows without a fault, so they are counted and
 //! never dropped.
 
+use std::ops::Range;
+
 use arrow::{
     array::{Array, ArrayRef, AsArray, Float64Array, RecordBatch, StringArray},
     datatypes::Float64Type,
@@ -99,57 +101,87 @@ pub(in crate::pipeline) fn hashes_of(
     numbers: &Matrix,
     applied: &Applied,
 ) -> Vec<u64> {
-    let inputs = transform.artefact().inputs.iter();
-    let beside = inputs.filter(|input| numbers.place(&input.name).is_none());
-    let beside: Vec<&ArrayRef> = beside
-        .filter_map(|input| rows.column_by_name(&input.name))
-        .collect();
-    let floats = beside.iter();
-    let floats = floats.filter_map(|column| column.as_primitive_opt::<Float64Type>());
-    let floats: Vec<&Float64Array> = floats.collect();
-    let texts = beside
-        .iter()
-        .filter_map(|column| column.as_string_opt::<i32>());
-    let texts: Vec<&StringArray> = texts.collect();
-    let width = floats.len();
+    let inputs = InputsBeside::of(transform, rows, numbers);
+    let width = inputs.floats.len();
     let mut cells = vec![0.0; TILE * width];
     let mut hashes = Vec::with_capacity(rows.num_rows());
     for first in (0..rows.num_rows()).step_by(TILE) {
         let last = rows.num_rows().min(first + TILE);
-        for (at, column) in floats.iter().enumerate() {
-            for row in first..last {
+        inputs.fill(first..last, &mut cells);
+        for row in first..last {
+            let target = applied.y.as_ref().map_or(0, |y| seed_of(y, row));
+            let hash = xxh3_64_with_seed(bytemuck::cast_slice(numbers.row(row)), target);
+            let own = &cells[(row - first) * width..][..width];
+            hashes.push(inputs.hash(row, own, hash));
+        }
+    }
+    hashes
+}
+
+/// Bits of the target of a row, or a hash of them where it has several.
+fn seed_of(y: &TargetValues, row: usize) -> u64 {
+    match y {
+        TargetValues::Regression(y) => u64::from(y[row].to_bits()),
+        TargetValues::Regressions { y, targets } => {
+            let numbers = &y[row * targets..(row + 1) * targets];
+            xxh3_64_with_seed(bytemuck::cast_slice(numbers), 0)
+        }
+        TargetValues::Classification(ids) => u64::from(ids[row].cast_unsigned()),
+    }
+}
+
+/// Inputs of a batch that are not in its matrix of numbers.
+struct InputsBeside<'a> {
+    floats: Vec<&'a Float64Array>,
+    texts: Vec<&'a StringArray>,
+}
+
+impl<'a> InputsBeside<'a> {
+    fn of(transform: &Transform, rows: &'a RecordBatch, numbers: &Matrix) -> Self {
+        let inputs = transform.artefact().inputs.iter();
+        let beside = inputs.filter(|input| numbers.place(&input.name).is_none());
+        let beside: Vec<&ArrayRef> = beside
+            .filter_map(|input| rows.column_by_name(&input.name))
+            .collect();
+        let floats = beside.iter();
+        let texts = floats.clone();
+        Self {
+            floats: floats
+                .filter_map(|column| column.as_primitive_opt::<Float64Type>())
+                .collect(),
+            texts: texts
+                .filter_map(|column| column.as_string_opt::<i32>())
+                .collect(),
+        }
+    }
+
+    /// Puts the floats of `rows` into `cells`, row by row.
+    fn fill(&self, rows: Range<usize>, cells: &mut [f64]) {
+        let width = self.floats.len();
+        for (at, column) in self.floats.iter().enumerate() {
+            for row in rows.clone() {
                 // Never -0.0, which is the same number, and one NaN for all missing cells.
-                cells[(row - first) * width + at] = match column.is_valid(row) {
+                cells[(row - rows.start) * width + at] = match column.is_valid(row) {
                     true => column.value(row) + 0.0,
                     false => f64::NAN,
                 };
             }
         }
-        for row in first..last {
-            let target = match &applied.y {
-                None => 0,
-                Some(TargetValues::Regression(y)) => u64::from(y[row].to_bits()),
-                Some(TargetValues::Regressions { y, targets }) => {
-                    let numbers = &y[row * targets..(row + 1) * targets];
-                    xxh3_64_with_seed(bytemuck::cast_slice(numbers), 0)
-                }
-                Some(TargetValues::Classification(ids)) => u64::from(ids[row].cast_unsigned()),
-            };
-            let mut hash = xxh3_64_with_seed(bytemuck::cast_slice(numbers.row(row)), target);
-            if width > 0 {
-                let own = &cells[(row - first) * width..][..width];
-                hash = xxh3_64_with_seed(bytemuck::cast_slice(own), hash);
-            }
-            for column in &texts {
-                hash = match column.is_valid(row) {
-                    true => xxh3_64_with_seed(column.value(row).as_bytes(), hash),
-                    false => xxh3_64_with_seed(&[], !hash),
-                };
-            }
-            hashes.push(hash);
-        }
     }
-    hashes
+
+    /// Adds a row with these floats to the `hash` of its other cells.
+    fn hash(&self, row: usize, floats: &[f64], mut hash: u64) -> u64 {
+        if !floats.is_empty() {
+            hash = xxh3_64_with_seed(bytemuck::cast_slice(floats), hash);
+        }
+        for column in &self.texts {
+            hash = match column.is_valid(row) {
+                true => xxh3_64_with_seed(column.value(row).as_bytes(), hash),
+                false => xxh3_64_with_seed(&[], !hash),
+            };
+        }
+        hash
+    }
 }
 
 impl Build<'_> {
@@ -188,11 +220,7 @@ impl Build<'_> {
             return Ok(None);
         }
         let found = tokio::task::spawn_blocking(move || rows.found()).await;
-        let (equal, is_sample) = found.map_err(|e| {
-            Error::Engine(datafusion::error::DataFusionError::ExecutionJoin(Box::new(
-                e,
-            )))
-        })?;
+        let (equal, is_sample) = found?;
         // Readings of series differ in these.
         if let Some(series) = &self.spec.series {
             columns.retain(|name| !series.is_time(name) && !series.entity.contains(name));

@@ -27,6 +27,9 @@ const INTEGERS: f64 = 16_777_216.0;
 /// Share of the deviation of a target above which steps of rounding are worth a warning.
 const ROUNDED: f64 = 1e-3;
 
+/// Key of the steps that warnings advise to change.
+const STEPS: &str = "dataset.step";
+
 /// Columns that a message names.
 const NAMED: usize = 5;
 
@@ -56,6 +59,17 @@ impl Extremes {
         let [lowest, highest] = self.targets[place].unwrap_or([y; 2]);
         self.targets[place] = Some([lowest.min(y), highest.max(y)]);
     }
+
+    /// Features with a number whose square is at least `least`, by their names in `standardized`:
+    /// none for features of another number.
+    fn beyond(&self, least: f64, standardized: &[Option<String>]) -> Vec<String> {
+        if standardized.len() != self.features.len() {
+            return Vec::new();
+        }
+        let cells = self.features.iter().zip(standardized);
+        let far = cells.filter(|(cell, _)| f64::from(**cell).powi(2) >= least);
+        far.filter_map(|(_, name)| name.clone()).collect()
+    }
 }
 
 /// Warns of columns that one training row or rows of other splits make useless. `splits` has the extremes of each split, in
@@ -69,15 +83,9 @@ pub(in crate::pipeline) fn warnings(
     #[expect(clippy::cast_precision_loss, reason = "row counts are far below 2^53")]
     let rows = rows as f64;
     let standardized = standardized(artefact);
-    let beyond = |extremes: &Extremes, least: f64| -> Vec<String> {
-        let cells = extremes.features.iter().enumerate();
-        let far = cells.filter(|(_, cell)| f64::from(**cell).powi(2) >= least);
-        let names = far.filter_map(|(at, _)| standardized.get(at).cloned().flatten());
-        names.collect()
-    };
     let mut dominated = Vec::new();
-    if rows >= ROWS && standardized.len() == splits[0].features.len() {
-        dominated = beyond(&splits[0], SHARE * rows);
+    if rows >= ROWS {
+        dominated = splits[0].beyond(SHARE * rows, &standardized);
     }
     let moments = artefact.targets().zip(targets).zip(&splits[0].targets);
     dominated.extend(
@@ -85,34 +93,35 @@ pub(in crate::pipeline) fn warnings(
     );
     let mut far = Vec::new();
     for (split, extremes) in Split::ALL.into_iter().zip(splits).skip(1) {
-        if standardized.len() == extremes.features.len() {
-            let found = beyond(extremes, FAR * FAR).into_iter();
-            far.extend(found.map(|name| format!("{name} ({split})")));
-        }
+        let found = extremes.beyond(FAR * FAR, &standardized).into_iter();
+        far.extend(found.map(|name| format!("{name} ({split})")));
     }
-    let key = "dataset.step";
-    let dominated = (!dominated.is_empty()).then(|| {
-        let message = format!(
-            "one training row makes up over {:.0} % of the variance of {}: the other rows are alike to a model; correct or drop \
-             that row, or cap it with a `winsorize` step",
-            SHARE * 100.0,
-            named(&dominated)
-        );
-        Warning::new("one_row_is_the_variance", message).with_key(key)
-    });
-    let far = (!far.is_empty()).then(|| {
-        let message = format!(
-            "rows are over a million deviations from the mean of the training rows in {}: what a model says of them is no \
-             measure of it; correct or drop them, or cap them with a `winsorize` step",
-            named(&far)
-        );
-        Warning::new("far_from_training_rows", message).with_key(key)
-    });
+    let dominated = (!dominated.is_empty()).then(|| one_row_is_the_variance(&dominated));
+    let far = (!far.is_empty()).then(|| far_from_training_rows(&far));
     let ends = splits[0].targets.iter().zip(targets);
     let rounded = artefact.targets().zip(ends);
     let rounded =
         rounded.filter_map(|(target, (ends, moments))| rounded_target(target, (*ends)?, moments));
     dominated.into_iter().chain(far).chain(rounded).collect()
+}
+
+fn one_row_is_the_variance(columns: &[String]) -> Warning {
+    let message = format!(
+        "one training row makes up over {:.0} % of the variance of {}: the other rows are alike to a model; correct or drop \
+         that row, or cap it with a `winsorize` step",
+        SHARE * 100.0,
+        named(columns)
+    );
+    Warning::new("one_row_is_the_variance", message).with_key(STEPS)
+}
+
+fn far_from_training_rows(columns: &[String]) -> Warning {
+    let message = format!(
+        "rows are over a million deviations from the mean of the training rows in {}: what a model says of them is no \
+         measure of it; correct or drop them, or cap them with a `winsorize` step",
+        named(columns)
+    );
+    Warning::new("far_from_training_rows", message).with_key(STEPS)
 }
 
 /// Warns of a target that is stored as it is, where 32 bits round it: beyond 2^24 they do not hold every integer, and numbers

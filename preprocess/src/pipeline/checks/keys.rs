@@ -117,13 +117,7 @@ impl Build<'_> {
                 }
             }
         }
-        let mut found = Vec::new();
-        found.extend(warnings::keys_incomplete(at, names, seen.partly, seen.rows));
-        for (name, of_column) in seen.spellings {
-            let is_part = of_column.bits > 0;
-            found.extend(warnings::keys_alike(at, name, &of_column.alike(), is_part));
-        }
-        Ok(found)
+        Ok(seen.warnings(at, names))
     }
 }
 
@@ -147,6 +141,17 @@ impl<'a> SeenKeys<'a> {
             rows: 0,
             partly: 0,
         }
+    }
+
+    /// Warnings of keys without a part, and of spellings of one key. `at` is the key of the configuration.
+    fn warnings(self, at: &str, names: &[String]) -> Vec<Warning> {
+        let mut found = Vec::new();
+        found.extend(warnings::keys_incomplete(at, names, self.partly, self.rows));
+        for (name, of_column) in self.spellings {
+            let is_part = of_column.bits > 0;
+            found.extend(warnings::keys_alike(at, name, &of_column.alike(), is_part));
+        }
+        found
     }
 
     /// Adds the cells of the columns `known` of some rows.

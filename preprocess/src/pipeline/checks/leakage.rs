@@ -47,12 +47,7 @@ impl Build<'_> {
             // It keeps a processor busy for a moment.
             let work = move || find(&all, &sample, task);
             let found = tokio::task::spawn_blocking(work).await;
-            let found = found.map_err(|e| {
-                Error::Engine(datafusion::error::DataFusionError::ExecutionJoin(Box::new(
-                    e,
-                )))
-            })??;
-            warnings.extend(warnings::target_leakage(&target.column, &found));
+            warnings.extend(warnings::target_leakage(&target.column, &found??));
         }
         Ok(warnings)
     }

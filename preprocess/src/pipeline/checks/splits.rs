@@ -2,7 +2,7 @@
 
 use datafusion::prelude::SessionContext;
 use feedline_schemas::{
-    config::{DedupMode, SplitBy},
+    config::{DedupMode, SplitBy, SplitConfig},
     manifest::{GroupCounts, Split},
     report::Warning,
 };
@@ -78,6 +78,15 @@ impl Build<'_> {
         }
     }
 
+    /// Returns true if `split` must have rows where no fraction is configured.
+    fn expects_rows(&self, split: Split) -> bool {
+        match &self.spec.rule {
+            Rule::Time(time) => time.expects(split).unwrap_or(false),
+            Rule::Named(_) => split == Split::Train,
+            Rule::Hash | Rule::Range => split == Split::Test,
+        }
+    }
+
     /// Checks splits without a configured fraction: training needs rows, and so does a split with a
     /// given boundary or source.
     fn check_named(
@@ -88,27 +97,14 @@ impl Build<'_> {
     ) -> Result<(), Error> {
         let config = &self.spec.config.split;
         let [train, validation, test] = rows;
-        let (key, what) = match &config.by {
-            _ if config.frozen().is_some() => {
-                ("frozen", "this source leaves none that can be used")
-            }
-            SplitBy::Expression(_) => ("expression", "it names none"),
-            SplitBy::Column(_) => ("column", "it names none"),
-            SplitBy::Time { until, .. } if !until.is_empty() => {
-                ("until", "none is between its boundaries")
-            }
-            _ => return Ok(()),
+        let Some((key, what)) = named_by(config) else {
+            return Ok(());
         };
         let by_rule = split::advice_on(&rejects.filtered());
         let what = by_rule.map_or(what, |_| "none between its boundaries is left");
         let advice = by_rule.map_or_else(String::new, |advice| format!("; {advice}"));
         for (split, found) in Split::ALL.into_iter().zip(rows) {
-            let expected = match &self.spec.rule {
-                Rule::Time(time) => time.expects(split).unwrap_or(false),
-                Rule::Named(_) => split == Split::Train,
-                Rule::Hash | Rule::Range => split == Split::Test,
-            };
-            if expected && found == 0 {
+            if found == 0 && self.expects_rows(split) {
                 let rows = train + validation + test;
                 let reason = format!(
                     "the {split} split has no row: {what}, of {rows} rows that fell as {train} train, {validation} validation, \
@@ -170,6 +166,21 @@ impl Build<'_> {
         }
         let rows = Box::pin(staged.without_key()).await?;
         Ok(warnings::missing_keys(rows, staged.total(), &split.key))
+    }
+}
+
+/// Key of a split that is given by names or boundaries, and why one of its splits may be empty.
+fn named_by(config: &SplitConfig) -> Option<(&'static str, &'static str)> {
+    match &config.by {
+        _ if config.frozen().is_some() => {
+            Some(("frozen", "this source leaves none that can be used"))
+        }
+        SplitBy::Expression(_) => Some(("expression", "it names none")),
+        SplitBy::Column(_) => Some(("column", "it names none")),
+        SplitBy::Time { until, .. } if !until.is_empty() => {
+            Some(("until", "none is between its boundaries"))
+        }
+        _ => None,
     }
 }
 

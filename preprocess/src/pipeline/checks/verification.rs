@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use datafusion::{error::DataFusionError, prelude::SessionContext};
+use datafusion::prelude::SessionContext;
 use feedline_schemas::{
     config::{DedupMode, OnViolation},
     manifest::SplitShards,
@@ -50,7 +50,7 @@ impl Build<'_> {
     pub(in crate::pipeline) async fn check_unchanged(&self) -> Result<(), Error> {
         for files in self.input.sources.iter().filter_map(|s| s.in_place.clone()) {
             let check = tokio::task::spawn_blocking(move || files.check_unchanged()).await;
-            check.map_err(|e| Error::Engine(DataFusionError::ExecutionJoin(Box::new(e))))??;
+            check??;
         }
         Ok(())
     }
@@ -98,6 +98,21 @@ impl Build<'_> {
         ))
     }
 
+    fn advice_on_rejects(&self, by_reason: &BTreeMap<String, u64>) -> String {
+        let has_no_time = by_reason.contains_key(reject_reason::NO_SPLIT);
+        let advice = match &self.spec.rule {
+            Rule::Time(time) if has_no_time => time.advice(),
+            _ => None,
+        };
+        let has_no_key = by_reason.contains_key(reject_reason::MISSING_KEY);
+        advice.unwrap_or_else(|| match has_no_key {
+            true => "correct the source, make each row without a key a group of its own with `dataset.split.missing_key = \"own\"`, or \
+                     raise the limit"
+                .to_owned(),
+            false => "correct the source or raise the limit".to_owned(),
+        })
+    }
+
     pub(in crate::pipeline) async fn check_rejects(
         &self,
         session: &SessionContext,
@@ -118,20 +133,8 @@ impl Build<'_> {
         let files = rejects
             .publish(session, &self.store, &self.input.names)
             .await?;
-        let has_no_time = by_reason.contains_key(reject_reason::NO_SPLIT);
-        let advice = match &self.spec.rule {
-            Rule::Time(time) if has_no_time => time.advice(),
-            _ => None,
-        };
-        let has_no_key = by_reason.contains_key(reject_reason::MISSING_KEY);
-        let advice = advice.unwrap_or_else(|| match has_no_key {
-            true => "correct the source, make each row without a key a group of its own with `dataset.split.missing_key = \"own\"`, or \
-                     raise the limit"
-                .to_owned(),
-            false => "correct the source or raise the limit".to_owned(),
-        });
         Err(Error::TooManyRejects {
-            advice,
+            advice: self.advice_on_rejects(&by_reason),
             rejected,
             rows,
             limit,

@@ -94,6 +94,15 @@ struct RowsAtHand {
     targets: Option<ArrayRef>,
 }
 
+impl RowsAtHand {
+    /// Target of a row, if it is a finite number.
+    fn target(&self, row: usize) -> Option<f64> {
+        let targets = self.targets.as_ref()?.as_primitive::<Float64Type>();
+        let target = targets.is_valid(row).then(|| targets.value(row));
+        target.filter(|target| target.is_finite())
+    }
+}
+
 /// Rows of the plan by entity and time, with what is known before the first of them is read.
 pub(super) struct OpenedRows {
     pub(super) rows: SendableRecordBatchStream,
@@ -280,15 +289,36 @@ impl SeriesRows {
                 self.new_rows.1 += 1;
                 self.give(given);
             }
-            AskedRows::Last(count) => {
-                self.last.push_back(given);
-                if self.last.len() > count {
-                    let before = self.last.pop_front();
-                    let is_bad = before.and_then(|before| before.fault);
-                    self.rejected_before += u64::from(is_bad.as_ref().is_some_and(is_rejected));
-                }
-            }
+            AskedRows::Last(count) => self.hold(given, count),
         }
+    }
+
+    /// Holds the last `count` rows of the entity.
+    fn hold(&mut self, given: PredictedRow, count: usize) {
+        self.last.push_back(given);
+        if self.last.len() > count {
+            let before = self.last.pop_front();
+            let is_bad = before.and_then(|before| before.fault);
+            self.rejected_before += u64::from(is_bad.as_ref().is_some_and(is_rejected));
+        }
+    }
+
+    /// Naive forecasts for a row whose own `target` is then known, if it is a finite number.
+    fn forecast(&mut self, entity: &[u8], place: i64, target: Option<f64>) -> [Option<f64>; 2] {
+        let windows = self.windows.as_ref();
+        let ahead = windows.map_or(0, |(_, s)| i64::from(s.horizon));
+        let Some(known) = &mut self.known else {
+            return Default::default();
+        };
+        // With the window's last row its target is known; that of a row that is itself predicted is not.
+        if ahead > 0 {
+            known.push(entity, place, target);
+        }
+        let forecasts = known.forecasts(entity, place + ahead);
+        if ahead == 0 {
+            known.push(entity, place, target);
+        }
+        forecasts
     }
 
     /// The row with its window and naive forecasts, its carried columns left to the caller.
@@ -312,25 +342,7 @@ impl SeriesRows {
             return given;
         };
         self.pace.step(entity, time);
-        let target = rows.targets.as_ref().and_then(|targets| {
-            let targets = targets.as_primitive::<Float64Type>();
-            let target = targets.is_valid(row).then(|| targets.value(row));
-            target.filter(|target| target.is_finite())
-        });
-        let ahead = self
-            .windows
-            .as_ref()
-            .map_or(0, |(_, s)| i64::from(s.horizon));
-        // With the window's last row its target is known; that of a row that is itself predicted is not.
-        if let Some(known) = &mut self.known {
-            if ahead > 0 {
-                known.push(entity, place, target);
-            }
-            given.naive = known.forecasts(entity, place + ahead);
-            if ahead == 0 {
-                known.push(entity, place, target);
-            }
-        }
+        given.naive = self.forecast(entity, place, rows.target(row));
         let Some((windows, sequence)) = &mut self.windows else {
             given.x.extend_from_slice(numbers);
             return given;

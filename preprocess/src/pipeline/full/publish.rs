@@ -6,8 +6,9 @@ use feedline_schemas::{
     format::MANIFEST,
     ids::Hash128,
     manifest::{Manifest, TokensReference},
-    profile::DatasetProfile,
+    profile::{DatasetProfile, ProfileReference},
     report::DatasetReport,
+    transform::TransformReference,
 };
 
 use super::{FullBuild, fit::FittedDataset};
@@ -24,6 +25,14 @@ use crate::{
     },
 };
 
+/// Files beside the shards.
+struct FilesBeside {
+    transform: TransformReference,
+    rejects: Vec<String>,
+    tokens: Option<TokensReference>,
+    profile: Option<ProfileReference>,
+}
+
 impl FullBuild<'_> {
     /// Writes transform, rejects, tokenizer and profile beside the shards, and returns the manifest that names them.
     pub(super) async fn put_files(
@@ -34,10 +43,32 @@ impl FullBuild<'_> {
         profile: Option<&DatasetProfile>,
     ) -> Result<Manifest, Error> {
         let (build, session, artefact) = (self.build, &self.session, fitted.artefact());
+        let (store, names) = (&build.store, &build.input.names);
+        let beside = FilesBeside {
+            transform: put_transform(store, artefact, build.name).await?,
+            rejects: self.rejects.publish(session, store, names).await?,
+            tokens: self.put_tokenizer(&fitted.fitted).await?,
+            profile: put_profile(store, profile).await?,
+        };
+        let mut manifest = self.manifest(beside, fitted, written, layout);
+        settle(store, &mut manifest).await?;
+        Ok(manifest)
+    }
+
+    /// Manifest of the dataset, its fingerprint left to the caller.
+    fn manifest(
+        &mut self,
+        beside: FilesBeside,
+        fitted: &FittedDataset,
+        written: Written,
+        layout: &ShardLayout,
+    ) -> Manifest {
+        let (build, artefact) = (self.build, fitted.artefact());
         let config = &build.spec.config;
         let mut targets = written.target_summaries(artefact).into_iter();
         let (target, other_targets) = (targets.next(), targets.collect());
-        let mut manifest = Manifest {
+        let sources = build.input.all_sources();
+        Manifest {
             format: MANIFEST.format.to_owned(),
             version: MANIFEST.version,
             fingerprint: Hash128::new(0),
@@ -45,34 +76,25 @@ impl FullBuild<'_> {
             input_hash: build.input.hash,
             columns_hash: Some(columns_hash(build.dataset)),
             layout: layout.layout.clone(),
-            transform: put_transform(&build.store, artefact, build.name).await?,
+            transform: beside.transform,
             shuffle_seed: config.shards.shuffle.then_some(config.shards.seed),
-            sources: build
-                .input
-                .all_sources()
-                .map(|s| s.reference.clone())
-                .collect(),
+            sources: sources.map(|s| s.reference.clone()).collect(),
             text: config.text.clone(),
             near_dup: config.near_dup.clone(),
             counts: self.counts.clone(),
             splits: written.splits,
-            rejects: self
-                .rejects
-                .publish(session, &build.store, &build.input.names)
-                .await?,
-            tokens: self.put_tokenizer(&fitted.fitted).await?,
+            rejects: beside.rejects,
+            tokens: beside.tokens,
             edit: None,
             kept: build.spec.kept.clone(),
-            profile: put_profile(&build.store, profile).await?,
+            profile: beside.profile,
             additions: Vec::new(),
             dropped_columns: fitted.dropped_columns.clone(),
             warnings: std::mem::take(&mut self.warnings),
             naive: written.naive,
             target,
             other_targets,
-        };
-        settle(&build.store, &mut manifest).await?;
-        Ok(manifest)
+        }
     }
 
     /// Writes the tokenizer beside the transform.

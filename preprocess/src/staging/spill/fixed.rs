@@ -238,21 +238,15 @@ mod tests {
             columns.push((format!("i{column}"), Arc::new(cells), true));
         }
         let short = all().map(|row| cell(row, 2).map(|x| i16::try_from(x % 999).unwrap()));
-        columns.push((
-            "short".into(),
-            Arc::new(short.collect::<Int16Array>()),
-            true,
-        ));
+        let short = short.collect::<Int16Array>();
+        columns.push(("short".into(), Arc::new(short), true));
         let text = all().map(|row| Some(format!("{row}")));
         columns.push(("text".into(), Arc::new(text.collect::<StringArray>()), true));
         let split = all().map(byte).collect::<UInt8Array>();
         columns.push(("byte".into(), Arc::new(split), false));
         let float = all().map(|row| cell(row, 4).map(f64::from));
-        columns.push((
-            "float".into(),
-            Arc::new(float.collect::<Float64Array>()),
-            true,
-        ));
+        let float = float.collect::<Float64Array>();
+        columns.push(("float".into(), Arc::new(float), true));
         let hash = all().map(|row| [byte(row); 16]);
         let hash = FixedSizeBinaryArray::try_from_iter(hash).unwrap();
         columns.push(("hash".into(), Arc::new(hash), false));

@@ -52,12 +52,10 @@ impl Form {
         let is_number =
             |field: &&Arc<Field>| is_short(field) && inputs.contains(field.name().as_str());
         let (numbers, others): (Vec<_>, Vec<_>) = schema.fields().iter().partition(is_number);
+        let shortened =
+            |field: &Field| Field::new(field.name(), DataType::Float32, field.is_nullable());
         let stored = others.iter().map(|field| match is_short(field) {
-            true => Arc::new(Field::new(
-                field.name(),
-                DataType::Float32,
-                field.is_nullable(),
-            )),
+            true => Arc::new(shortened(field)),
             false => Arc::clone(field),
         });
         let stored = Schema::new(stored.collect::<Vec<_>>());

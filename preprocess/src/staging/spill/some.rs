@@ -2,8 +2,6 @@
 
 use std::sync::Arc;
 
-use datafusion::error::DataFusionError;
-
 use super::{Looked, SpilledRows, piece::SpillPiece, reader::Reader};
 use crate::Error;
 
@@ -21,7 +19,7 @@ impl SpilledRows {
         let pieces = Arc::clone(self);
         let look = move || pieces.look_at_some(state, rows, add);
         let looked = tokio::task::spawn_blocking(look).await;
-        let looked = looked.map_err(|e| Error::Engine(DataFusionError::ExecutionJoin(Box::new(e))));
+        let looked = looked.map_err(Error::from);
         Ok(looked??)
     }
 
@@ -91,23 +89,27 @@ mod tests {
         cells.collect()
     }
 
+    /// Storage format of rows with these columns of short numbers.
+    fn form_of(names: [&str; 2]) -> Form {
+        let fields = names.map(|name| Field::new(name, DataType::Float64, true));
+        let system = [
+            Field::new(system_columns::HASH, DataType::FixedSizeBinary(16), false),
+            Field::new(system_columns::ORIGIN, DataType::UInt64, false),
+        ];
+        Form::new(
+            &Arc::new(Schema::new([fields, system].concat())),
+            &names.map(str::to_owned).into(),
+            &names.into(),
+        )
+    }
+
     #[test]
     fn copies_are_not_shown() {
         let folder = tempfile::tempdir().unwrap();
         let file: Arc<Path> = folder.path().join("train.numbers").into();
         let all: Vec<u8> = (0..12).collect();
         fs::write(&file, bytemuck::cast_slice::<f32, u8>(&cells(&all))).unwrap();
-        let names = ["a", "b"];
-        let fields = names.map(|name| Field::new(name, DataType::Float64, true));
-        let system = [
-            Field::new(system_columns::HASH, DataType::FixedSizeBinary(16), false),
-            Field::new(system_columns::ORIGIN, DataType::UInt64, false),
-        ];
-        let form = Form::new(
-            &Arc::new(Schema::new([fields, system].concat())),
-            &names.map(str::to_owned).into(),
-            &names.into(),
-        );
+        let form = form_of(["a", "b"]);
         let sizes = Sizes {
             gathered: 0,
             bits: 0,

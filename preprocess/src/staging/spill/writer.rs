@@ -66,6 +66,25 @@ struct Open {
     varied: Option<(FileWriter<Out>, usize)>,
 }
 
+impl Open {
+    /// Adds rows of the columns that are of no fixed width, if there are any.
+    fn add_varied(&mut self, rows: &RecordBatch) -> Result<Option<Varied>, Error> {
+        let Some((file, batches)) = &mut self.varied else {
+            return Ok(None);
+        };
+        let path = Arc::clone(&file.get_ref().path);
+        let start = file.get_ref().bytes;
+        file.write(rows).map_err(|e| Error::scratch(&path, e))?;
+        let index = *batches;
+        *batches += 1;
+        Ok(Some(Varied {
+            bytes: start..file.get_ref().bytes,
+            file: path,
+            index,
+        }))
+    }
+}
+
 /// A file, and the bytes written to it so far.
 struct Out {
     path: Arc<Path>,
@@ -260,20 +279,9 @@ impl SpillWriter {
         open.rows
             .add(bytemuck::cast_slice(&self.piles.numbers[pile]))?;
         open.rows.add(fixed)?;
-        let varied = match (varied, &mut open.varied) {
-            (Some(rows), Some((file, batches))) => {
-                let path = Arc::clone(&file.get_ref().path);
-                let start = file.get_ref().bytes;
-                file.write(rows).map_err(|e| Error::scratch(&path, e))?;
-                let index = *batches;
-                *batches += 1;
-                Some(Varied {
-                    bytes: start..file.get_ref().bytes,
-                    file: path,
-                    index,
-                })
-            }
-            _ => None,
+        let varied = match varied {
+            Some(rows) => open.add_varied(rows)?,
+            None => None,
         };
         let rows = fixed.chunks_exact(self.form.fixed.row_bytes());
         let origins: Vec<u64> = rows.map(|row| self.form.origin_of(row)).collect();
