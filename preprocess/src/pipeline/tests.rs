@@ -1,3 +1,28 @@
+mod append;
+mod boxes;
+mod children;
+mod classes;
+#[cfg(feature = "cluster")]
+mod cluster;
+mod content_columns;
+mod counts;
+mod documents;
+mod embeddings;
+mod entity_history;
+mod hash_partitioned;
+mod images;
+mod latest_versions;
+mod leaks;
+mod near_duplicates;
+mod series;
+mod several_contents;
+mod splits;
+mod sql;
+mod tokens;
+mod traps;
+mod warned;
+mod windows;
+
 use std::{
     collections::{BTreeMap, BTreeSet},
     time::Duration,

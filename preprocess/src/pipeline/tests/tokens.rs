@@ -16,7 +16,7 @@ use feedline_storage::Store;
 use serde_json::json;
 use tempfile::TempDir;
 
-use super::*;
+use crate::pipeline::*;
 use crate::{
     Tokenizer, read_manifest, read_transform,
     testing::{Cells, LandingZone, blocks, build_with, contents, flip_bit},

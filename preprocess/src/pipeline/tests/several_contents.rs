@@ -16,7 +16,7 @@ use feedline_schemas::{
 use feedline_storage::Store;
 use serde_json::{Value, json};
 
-use super::*;
+use crate::pipeline::*;
 use crate::{
     Tokenizer, read_manifest, read_transform,
     testing::{self, Cells, LandingZone, blocks, contents, context, flip_bit, pipeline},

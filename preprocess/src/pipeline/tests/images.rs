@@ -12,7 +12,7 @@ use feedline_schemas::{
 use feedline_storage::Store;
 use serde_json::{Value, json};
 
-use super::*;
+use crate::pipeline::*;
 use crate::{
     read_manifest, read_transform,
     testing::{Cells, LandingZone, blocks, build_with, contents},

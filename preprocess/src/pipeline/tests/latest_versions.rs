@@ -8,7 +8,7 @@ use feedline_schemas::record::ColumnType::{
 use feedline_storage::Store;
 use serde_json::{Value, json};
 
-use super::*;
+use crate::pipeline::*;
 use crate::testing::{Cells, LandingZone, contents, context, pipeline, written};
 
 const DATASET: &str = "sources = [\"a\"]\nfeatures = [\"x\"]\ndedup = \"none\"";

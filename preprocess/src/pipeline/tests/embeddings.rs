@@ -10,7 +10,7 @@ use feedline_schemas::{
 use feedline_storage::Store;
 use serde_json::{Value, json};
 
-use super::*;
+use crate::pipeline::*;
 use crate::testing::{self, Cells, LandingZone, blocks, build_images, coloured, contents};
 
 fn file(i: u32) -> Vec<u8> {

@@ -8,7 +8,7 @@ use feedline_schemas::{
 use feedline_storage::Store;
 use serde_json::json;
 
-use super::*;
+use crate::pipeline::*;
 use crate::testing::{Cells, LandingZone, contents, context, pipeline, written};
 
 const ITEMS: &str = "sources = [\"a.items\"]\nfeatures = [\"x\"]\ndedup = \"none\"\nstep = []\n";

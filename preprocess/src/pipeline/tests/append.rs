@@ -15,7 +15,7 @@ use feedline_storage::{Effect, Faults, Operation, Rule, Store};
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
 
-use super::*;
+use crate::pipeline::*;
 use crate::{
     read_manifest,
     testing::{Cells, LandingZone, build_with, contents, context, flip_bit, pipeline, written},

@@ -8,7 +8,7 @@ use feedline_schemas::{
 use feedline_storage::Store;
 use serde_json::{Value, json};
 
-use super::build;
+use crate::pipeline::build;
 use crate::{
     read_manifest, read_transform,
     testing::{Cells, LandingZone, build_with, context, pipeline},
