@@ -96,10 +96,16 @@ fn write_fit(fit: &Fit, out: &mut String) -> fmt::Result {
             ""
         };
         let bytes = ByteSize::new(need.bytes);
+        let batches = need.batches_bytes.map_or_else(String::new, |bytes| {
+            format!(
+                ", {} of them for batches copied ahead",
+                ByteSize::new(bytes)
+            )
+        });
         line(
             out,
             need.of,
-            format!("about {bytes} besides the above; {available}{verdict}"),
+            format!("about {bytes} besides the above{batches}; {available}{verdict}"),
         )?;
     }
     for advice in &fit.advice {
@@ -116,4 +122,34 @@ fn write_fit(fit: &Fit, out: &mut String) -> fmt::Result {
         line(out, "ranks", ranks)?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use feedline_trainer::Need;
+
+    use super::*;
+
+    #[test]
+    fn the_memory_of_a_gpu_names_that_of_batches_copied_ahead() {
+        let fit = Fit {
+            needs: vec![Need {
+                of: "GPU memory",
+                bytes: 3 << 20,
+                batches_bytes: Some(1 << 20),
+                available_bytes: Some(2 << 20),
+            }],
+            advice: Vec::new(),
+            ranks: None,
+        };
+        let mut text = String::new();
+        write_fit(&fit, &mut text).unwrap();
+        assert_eq!(
+            text.lines().next(),
+            Some(
+                "  GPU memory       about 3.0 MiB besides the above, 1.0 MiB of them for batches copied ahead; \
+                 2.0 MiB available; it does not fit"
+            )
+        );
+    }
 }

@@ -25,6 +25,9 @@ pub struct Need {
     pub of: &'static str,
     /// Bytes that training takes at most, of all ranks that share the memory.
     pub bytes: u64,
+    /// Bytes of them that hold batches which are copied to a GPU ahead of their step, and that of the step.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub batches_bytes: Option<u64>,
     /// Bytes that can be taken; `None` where it is not known.
     pub available_bytes: Option<u64>,
 }
@@ -112,12 +115,14 @@ fn needs(summary: &Summary, machine: &Machine) -> Vec<Need> {
     let mut needs = vec![Need {
         of: "memory",
         bytes: memory.in_main() * machine.local_ranks as u64,
+        batches_bytes: None,
         available_bytes: machine.memory_bytes,
     }];
     if summary.gpu {
         needs.push(Need {
             of: "GPU memory",
             bytes: memory.on_gpu,
+            batches_bytes: (memory.batches > 0).then_some(memory.batches),
             available_bytes: machine.gpu_memory_bytes,
         });
     }
@@ -146,6 +151,12 @@ fn advice(
     let mut advice = Vec::new();
     if machine.ranks > 1 && !config.parallel.shard_optimizer && fits(&shared) {
         advice.push("set `train.parallel.shard_optimizer = true`: the same weights".to_owned());
+    }
+    let mut in_step = config.clone();
+    in_step.loader.device_prefetch = 0;
+    if found.memory.batches > 0 && fits(&in_step) {
+        let effect = "the same weights, and each step waits for its batch";
+        advice.push(format!("set `train.loader.device_prefetch = 0`: {effect}"));
     }
     advice.extend(blocks.map(|blocks| {
         let key = blocks_told(&blocks);
@@ -366,6 +377,36 @@ mod tests {
             "{fit:?}"
         );
         assert!(with_memory(1).advice.is_empty());
+    }
+
+    #[test]
+    fn batches_ahead_are_part_of_the_memory_of_a_gpu_and_are_left_out_where_it_is_too_small() {
+        let mut machine = Machine {
+            gpu: true,
+            ..Machine::ALONE
+        };
+        let mut in_step = transformer();
+        in_step.loader.device_prefetch = 0;
+        let on_gpu = |config: &TrainConfig| {
+            let found = summary(config, &TOKENS, &machine).unwrap();
+            (found.memory.on_gpu, found.memory.batches)
+        };
+        let (ahead, without) = (on_gpu(&transformer()), on_gpu(&in_step));
+        assert_eq!((ahead.0 - without.0, without.1), (ahead.1, 0));
+        machine.gpu_memory_bytes = Some(without.0);
+        let fit = of_layout(&transformer(), &TOKENS, &machine).unwrap();
+        let gpu = &fit.needs[1];
+        assert_eq!(
+            (gpu.bytes, gpu.batches_bytes, gpu.is_too_much()),
+            (ahead.0, Some(ahead.1), true)
+        );
+        let named = fit.advice[0].contains("`train.loader.device_prefetch = 0`");
+        assert!(named, "{fit:?}");
+        let fit = of_layout(&in_step, &TOKENS, &machine).unwrap();
+        assert_eq!(
+            (fit.needs[1].batches_bytes, fit.is_too_much()),
+            (None, false)
+        );
     }
 
     #[test]

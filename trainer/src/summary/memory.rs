@@ -2,7 +2,10 @@
 
 use serde::Serialize;
 
-use crate::layers::{LayerFacts, Layout, PassSettings};
+use crate::{
+    layers::{LayerFacts, Layout, PassSettings},
+    model::Shape,
+};
 
 /// Bytes of an f32.
 const NUMBER: u64 = 4;
@@ -25,6 +28,9 @@ pub struct Memory {
     /// layer's inputs as it says, twice for the gradients that take their place, and the outputs
     /// that the loss is made of.
     pub activations: u64,
+    /// Batches on a GPU: that of the step, and those that are copied ahead of it (`train.loader.device_prefetch`). 0 where
+    /// a batch is copied in its step.
+    pub batches: u64,
     /// The average of the weights, where one is kept; as the optimizer's state.
     pub average: u64,
     /// The best weights so far.
@@ -43,6 +49,7 @@ impl Memory {
             + self.gradients
             + self.optimizer
             + self.activations
+            + self.batches
             + self.average
             + self.best
             + self.checkpoint
@@ -70,6 +77,38 @@ pub(super) struct WorkingMemory {
     pub(super) average: bool,
     /// Numbers that the optimizer remembers.
     pub(super) remembered: usize,
+    /// Bytes of the batches that are on a GPU at a time.
+    pub(super) batches: u64,
+}
+
+/// Bytes of the batches that a GPU holds at a time when `ahead` are copied before they are asked for, of `rows` rows each.
+pub(super) fn batches_ahead(shape: Shape, rows: usize, ahead: u32) -> u64 {
+    if ahead == 0 {
+        return 0;
+    }
+    let of_batch = rows.saturating_mul(sample_bytes(shape)) as u64;
+    of_batch.saturating_mul(u64::from(ahead) + 1)
+}
+
+/// Bytes of a sample as it is copied to a GPU, with one target: numbers and ids of 32 bits, pixels of three colours of 8.
+fn sample_bytes(shape: Shape) -> usize {
+    const WORD: usize = 4;
+    const COLOURS: usize = 3;
+    match shape {
+        Shape::Rows { features } => WORD * (features + 1),
+        Shape::Images { height, width, .. } => COLOURS * height * width + WORD,
+        // The id that is only predicted is one more. Of a packed row, documents and positions of the ids come too.
+        Shape::Tokens { length, .. } => 3 * WORD * (length + 1),
+        Shape::Multi {
+            features,
+            images,
+            tokens,
+        } => {
+            let pixels = images.map_or(0, |[_, height, width]| COLOURS * height * width);
+            let ids = tokens.map_or(0, |[length, _]| WORD * length);
+            WORD * (features + 1) + pixels + ids
+        }
+    }
 }
 
 impl WorkingMemory {
@@ -104,6 +143,7 @@ impl WorkingMemory {
             gradients: (1 + u64::from(all.max(1).ilog2()) + 2 * parts) * set,
             optimizer,
             activations,
+            batches: 0,
             average,
             best: set,
             checkpoint,
@@ -115,7 +155,7 @@ impl WorkingMemory {
         // An update begins when the activations are freed.
         let update = UPDATE_SETS * set + optimizer;
         let gradients = set.max(update.saturating_sub(activations));
-        let on_gpu = set + gradients + optimizer + average + activations;
+        let on_gpu = set + gradients + optimizer + average + activations + self.batches;
         Memory {
             // Ranks that share a batch add up their gradients in main memory too.
             gradients: match self.ranks {
@@ -124,6 +164,7 @@ impl WorkingMemory {
             },
             optimizer: 2 * optimizer,
             average: 2 * average,
+            batches: self.batches,
             on_gpu,
             ..held
         }

@@ -117,6 +117,8 @@ pub(crate) fn of_model(
         1
     };
     let cut = cut(config, machine).of_model(layout);
+    let rows = config.batch_size as usize;
+    let rows_of_rank = rows.div_ceil(machine.ranks.max(1));
     let work = memory::WorkingMemory {
         parts: cut.of_rank(shape, config.batch_size as usize, layout.len()),
         threads: if machine.gpu { 1 } else { machine.threads },
@@ -125,8 +127,8 @@ pub(crate) fn of_model(
         short: machine.gpu && config.precision != Precision::F32,
         average: config.average.is_some(),
         remembered: remembered.div_ceil(holders),
+        batches: memory::batches_ahead(shape, rows_of_rank, config.loader.device_prefetch),
     };
-    let rows = config.batch_size as usize;
     Ok(Summary {
         model: config.model.r#type,
         layers: layout.facts().to_vec(),
@@ -250,6 +252,14 @@ impl fmt::Display for Summary {
         line(f, "gradients", memory.gradients, "")?;
         line(f, "optimizer", memory.optimizer, "")?;
         line(f, "activations", memory.activations, &parts)?;
+        if memory.batches > 0 {
+            line(
+                f,
+                "batches",
+                memory.batches,
+                " of the step and copied ahead",
+            )?;
+        }
         if memory.average > 0 {
             line(f, "average", memory.average, "")?;
         }
@@ -365,15 +375,50 @@ model mlp
         let optimizer = 2 * set;
         assert_eq!(alone.optimizer, 2 * optimizer);
         let update = (4 * set + optimizer).max(set + alone.activations);
-        assert_eq!(alone.on_gpu, set + optimizer + update);
+        assert_eq!(alone.on_gpu, set + optimizer + update + alone.batches);
         assert_eq!(
             alone.in_main(),
             set + optimizer + alone.best + alone.checkpoint
         );
         // Ranks add up their gradients in main memory.
         let update = (4 * set + optimizer).max(set + shared.activations);
-        assert_eq!(shared.on_gpu, set + optimizer + update);
+        assert_eq!(shared.on_gpu, set + optimizer + update + shared.batches);
         assert!(shared.in_main() >= alone.in_main() + 2 * set);
+    }
+
+    #[test]
+    fn batches_ahead_are_counted_on_a_gpu_only_and_by_the_rows_of_a_rank() {
+        let of = |gpu, ranks, ahead, layout: &Layout| {
+            let machine = Machine {
+                gpu,
+                ranks,
+                ..Machine::ALONE
+            };
+            let mut config = TrainConfig {
+                batch_size: 100,
+                ..TrainConfig::default()
+            };
+            config.loader.device_prefetch = ahead;
+            if matches!(layout, Layout::Images { .. }) {
+                config.model.r#type = ModelKind::Cnn;
+                (config.images.height, config.images.width) = (32, 48);
+            }
+            summary(&config, layout, &machine).unwrap().memory
+        };
+        // Four numbers and a class.
+        let row = 5 * 4;
+        assert_eq!(of(true, 1, 2, &ROWS).batches, 3 * 100 * row);
+        assert_eq!(of(true, 3, 2, &ROWS).batches, 3 * 34 * row);
+        assert_eq!(of(true, 1, 0, &ROWS).batches, 0);
+        assert_eq!(of(false, 1, 2, &ROWS).batches, 0);
+        let images = Layout::Images {
+            target: TargetKind::Classification { classes: 3 },
+        };
+        let image = 3 * 32 * 48 + 4;
+        assert_eq!(of(true, 1, 1, &images).batches, 2 * 100 * image);
+        let [none, one] = [0, 1].map(|ahead| of(true, 1, ahead, &images));
+        assert_eq!(one.on_gpu, none.on_gpu + one.batches);
+        assert_eq!(one.in_main(), none.in_main());
     }
 
     #[test]
