@@ -7,6 +7,7 @@
 
 mod gathered;
 mod open_file;
+pub(crate) mod source_type;
 mod unread;
 
 use std::{

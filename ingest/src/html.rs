@@ -27,6 +27,7 @@ mod reader;
 mod robots;
 mod rows;
 mod sitemap;
+pub(crate) mod source_type;
 mod tables;
 #[cfg(test)]
 mod tests;

@@ -78,6 +78,7 @@ mod flatten;
 mod frontier;
 #[cfg(any(test, fuzzing))]
 pub mod fuzzing;
+mod held_warnings;
 mod html;
 mod infer;
 mod landed_file;
@@ -107,6 +108,8 @@ mod schedule;
 mod setting_changes;
 mod settings;
 mod source;
+mod source_table;
+mod source_type;
 mod status;
 mod supersede;
 mod superseded_files;

@@ -13,9 +13,9 @@ use crate::{
     backfill::slices_report,
     batch::rejects::{self, describe},
     error::Error,
+    held_warnings::holding,
     landed_file, plain_secrets,
     source::Requests,
-    warnings::holding,
 };
 
 /// Adds a source to the pipeline's sums.

@@ -1,8 +1,7 @@
 //! Checking the settings of requests: `method`, `body`, `params_in`, `idempotent` and `graphql`.
 
 use feedline_schemas::config::{
-    BodyConfig, CsvConfig, Method, Pagination, ParamsIn, ResponseFormat, SourceConfig, SourceKind,
-    TextOrSecret,
+    BodyConfig, CsvConfig, Method, Pagination, ParamsIn, ResponseFormat, SourceConfig, TextOrSecret,
 };
 use serde_json::Value;
 
@@ -77,9 +76,6 @@ pub(crate) fn check(source: &SourceConfig) -> Result<(), Error> {
 /// Settings of responses that contradict the format, or have no effect in it.
 fn check_response(source: &SourceConfig) -> Result<(), Error> {
     use ResponseFormat::{Auto, Csv, Json, Ndjson, Xml};
-    if source.r#type != SourceKind::Rest {
-        return Ok(());
-    }
     let wrong = |key: &str, reason: String| Err(Error::config(key, reason));
     let format = source.response.format;
     let name = format.as_str();

@@ -13,6 +13,7 @@ mod reported;
 mod request_builder;
 mod response;
 mod response_origin;
+pub(crate) mod source_type;
 mod suggest;
 mod template;
 mod upcoming;

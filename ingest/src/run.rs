@@ -17,7 +17,7 @@ use std::collections::BTreeMap;
 
 use feedline_schemas::{
     commit::Position,
-    config::{Bounded, PipelineConfig, SourceConfig, SourceKind},
+    config::{Bounded, PipelineConfig, SourceConfig},
     ids::Name,
     report::{IngestReport, SourceReport, replace_warning},
 };
@@ -31,12 +31,13 @@ use crate::{
     commit_log::CommitLog,
     context::Context,
     error::Error,
-    failures, fetch, files, html, log_snapshots,
+    failures, log_snapshots,
     report::{add, source_report},
-    rest,
     setting_changes::adopt,
     settings::{choose, config_hash, looks_for_more},
     source::{Requests, Source},
+    source_table::{source_type, unit_of},
+    source_type::ReadUnit,
     status::report_failed_run,
 };
 
@@ -150,7 +151,7 @@ impl SourcePlaces {
         source: &SourceConfig,
         context: &Context,
     ) -> Result<SourceReport, Error> {
-        let is_files = source.r#type == SourceKind::Files;
+        let is_files = unit_of(source) == ReadUnit::File;
         // A source of files takes no place while it waits for another of files.
         let _file = if is_files {
             Some(self.files.acquire().await)
@@ -246,14 +247,7 @@ pub(crate) async fn open(
     config: &SourceConfig,
     context: &Context,
 ) -> Result<Box<dyn Source>, Error> {
-    Ok(match config.r#type {
-        SourceKind::Rest => rest::open(config, context).await?,
-        SourceKind::Html => html::open(config, context)?,
-        SourceKind::Files => match &config.fetch {
-            None => files::open(config, context)?,
-            Some(fetch) => fetch::open(config, fetch, context)?,
-        },
-    })
+    source_type(config).open(config, context).await
 }
 
 #[cfg(test)]

@@ -20,7 +20,7 @@ use feedline_readers::value::shorten;
 use feedline_schemas::{
     amendment::{SettingChange, SettingsRecord},
     commit::{CommitEntry, PageRun, Position},
-    config::{CsvConfig, SourceConfig, SourceKind},
+    config::SourceConfig,
     ids::Hash128,
 };
 use serde_json::Value;
@@ -33,6 +33,8 @@ use crate::{
     contract::{Before, Contract},
     error::Error,
     request_settings::without_references,
+    source_table::{has_key, source_type, unit_of},
+    source_type::ReadUnit,
     watermark::Mark,
 };
 
@@ -62,13 +64,11 @@ pub(crate) fn recorded(config: &SourceConfig) -> BTreeMap<String, String> {
         let path = child.path.clone().unwrap_or_else(|| name.to_string());
         all.insert(format!("contract.children.{name}.path"), path.into());
     }
-    // Most APIs have no tables.
-    let has_no_table = config.r#type == SourceKind::Rest && config.csv == CsvConfig::default();
+    let source_type = source_type(config);
     let is_recorded = |key: &str| {
         let class = class_of(key);
-        let is_idle = has_no_table && key.starts_with("csv.");
-        !is_idle
-            && is_of(config.r#type, key)
+        !source_type.is_idle(config, key)
+            && has_key(config, key)
             && matches!(class, Some(Class::Logged(_) | Class::Refused(_)))
     };
     all.into_iter()
@@ -78,21 +78,6 @@ pub(crate) fn recorded(config: &SourceConfig) -> BTreeMap<String, String> {
             (key, shown)
         })
         .collect()
-}
-
-/// Returns true if a key applies to sources of a kind.
-fn is_of(kind: SourceKind, key: &str) -> bool {
-    let table = key.split('.').next().unwrap_or(key);
-    match table {
-        "params" | "pagination" | "incremental" | "slices" | "for_each" | "method" | "body"
-        | "params_in" | "graphql" | "response" => kind == SourceKind::Rest,
-        "headers" => kind != SourceKind::Files,
-        "records" => kind != SourceKind::Html,
-        "crawl" | "page" => kind == SourceKind::Html,
-        "csv" => kind != SourceKind::Html,
-        "format" | "idx" | "text" | "archive" | "fetch" | "files" => kind == SourceKind::Files,
-        _ => true,
-    }
 }
 
 /// Collects the leaves of the tables in `value`, by key. A reference to a secret is no leaf: it may
@@ -171,8 +156,8 @@ pub(crate) async fn adopt(config: &SourceConfig, log: &mut CommitLog) -> Result<
     }
     let mut commit = Commit::amending(&last);
     let totals = &last.state.totals;
-    let is_crawl = config.r#type == SourceKind::Html;
-    if totals.rows + totals.rejected == 0 && !is_crawl {
+    let has_frontier = unit_of(config) == ReadUnit::Url;
+    if totals.rows + totals.rejected == 0 && !has_frontier {
         commit.state.position = Position::Start;
         commit.state.marks = Vec::new();
         for change in &mut changes {
@@ -298,7 +283,7 @@ fn effect(
                 "`{}` is being read and {} of its records have landed: finish it with the old value first",
                 file.url, file.records
             )),
-            _ if config.r#type == SourceKind::Rest => Ok(format!(
+            _ if unit_of(config) == ReadUnit::Page => Ok(format!(
                 "it applies to the reading of the next page; {STAYS}"
             )),
             _ => Ok(format!("it applies to unread files; {STAYS}")),
@@ -311,11 +296,12 @@ fn effect(
                 text[..end].to_owned()
             };
             let is_same = folder(&change.before) == folder(&change.after);
-            if config.r#type == SourceKind::Files && is_same && config.fetch.is_none() {
+            let is_files = unit_of(config) == ReadUnit::File;
+            if is_files && is_same && config.fetch.is_none() {
                 Ok(format!(
                     "files that match it and have not been read are read; {STAYS}"
                 ))
-            } else if config.r#type == SourceKind::Files {
+            } else if is_files {
                 Err("files are known by their addresses, so those of another folder would all be read as new ones".to_owned())
             } else {
                 Err("another address may be another source, and its cursors are others".to_owned())

@@ -3,13 +3,19 @@
 mod config_hash;
 
 use feedline_schemas::{
-    config::{ContractConfig, PipelineConfig, SourceConfig, SourceKind},
+    config::{ContractConfig, PipelineConfig, SourceConfig},
     csv_cell,
     ids::Name,
 };
 
 pub(crate) use self::config_hash::config_hash;
-use crate::{backfill, children, contract::is_format, error::Error, request_settings};
+use crate::{
+    backfill, children,
+    contract::is_format,
+    error::Error,
+    source_table::{source_type, unit_of},
+    source_type::ReadUnit,
+};
 
 /// The sources to run, with their index in the configuration.
 pub(crate) fn choose<'a>(
@@ -73,49 +79,60 @@ fn check(source: &SourceConfig) -> Result<(), Error> {
     check_contract(&source.contract)?;
     csv_cell::check(&source.csv).map_err(|(key, reason)| Error::config(key, reason))?;
     check_idle_keys(source)?;
-    request_settings::check(source)?;
+    source_type(source).check(source)?;
     if !source.refresh.is_never() && source.incremental.is_some() {
         let reason = "reads everything again, and `incremental` asks for what is new alone; remove one of them";
         return Err(Error::config("refresh", reason));
     }
-    Ok(())
+    check_ranges(source)
+}
+
+/// Refuses `slices` and `for_each` for sources without pages of a list.
+fn check_ranges(source: &SourceConfig) -> Result<(), Error> {
+    let given = [
+        ("slices", source.slices.is_some()),
+        ("for_each", source.for_each.is_some()),
+    ];
+    match given.iter().find(|(_, is_given)| *is_given) {
+        Some((key, _)) if unit_of(source) != ReadUnit::Page => Err(Error::config(
+            *key,
+            "is for sources of the type `rest`; remove it",
+        )),
+        _ => Ok(()),
+    }
 }
 
 /// Refuses keys that have no effect for such a source of its type.
 fn check_idle_keys(source: &SourceConfig) -> Result<(), Error> {
-    use SourceKind::Files;
-    let kind = source.r#type;
-    // A single file with a query is requested like an API.
-    let downloads =
-        kind == Files && source.is_web() && (source.url.contains('?') || !source.params.is_empty());
-    let keys: [(&str, bool, bool, &str); 4] = [
+    let keys: [(&str, bool, &str); 5] = [
         (
             "params",
             source.params.is_empty(),
-            kind != Files || downloads,
             "`rest`, and for one file of `files` over http(s)",
         ),
         (
             "headers",
             source.headers.is_empty(),
-            kind != Files || source.is_web(),
             "`rest` and `html`, and for `files` over http(s)",
+        ),
+        (
+            "auth",
+            source.auth.is_none(),
+            "`rest`, and for `files` over http(s)",
         ),
         (
             "limits",
             source.limits.is_default(),
-            kind != Files || source.is_foreign(),
             "`rest` and `html`, and for `files` over http(s) or with `fetch`",
         ),
         (
             "tls",
             source.tls.is_none(),
-            kind != Files || source.is_foreign(),
             "`rest` and `html`, and for `files` over http(s) or with `fetch`",
         ),
     ];
-    for (key, is_default, is_used, types) in keys {
-        if !is_default && !is_used {
+    for (key, is_default, types) in keys {
+        if !is_default && !source_type(source).uses_key(source, key) {
             let reason =
                 format!("is for sources of the types {types}, and does nothing here; remove it");
             return Err(Error::config(key, reason));
@@ -159,16 +176,7 @@ fn check_manners(source: &SourceConfig) -> Result<(), Error> {
 
 /// Returns true if a source may have more to read after a complete run.
 pub(crate) fn looks_for_more(source: &SourceConfig) -> bool {
-    match source.r#type {
-        SourceKind::Files => true,
-        SourceKind::Html => !source.crawl.refresh.is_never(),
-        SourceKind::Rest => {
-            source.incremental.is_some()
-                || !source.refresh.is_never()
-                || source.slices.is_some()
-                || source.for_each.is_some()
-        }
-    }
+    source_type(source).looks_for_more(source)
 }
 
 #[cfg(test)]

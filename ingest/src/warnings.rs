@@ -3,18 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use feedline_schemas::{
-    config::{PaginationKind, SourceConfig, SourceKind},
-    report::Warning,
-};
-
-use crate::{infer, rest::graphql::effective};
-
-/// Code of the warning about values that do not fit the type of their column.
-const ODD_VALUES: &str = "odd_values";
-
-/// Beginning of the codes of warnings about the format of pages.
-const DECIDED_FORMAT: &str = "response_is_";
+use feedline_schemas::report::Warning;
 
 /// A change of the warnings of a source.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -91,7 +80,8 @@ impl WarningChanges {
     }
 }
 
-fn is_end(code: &str) -> bool {
+/// Returns true if a warning is about the ends of pages.
+pub(crate) fn is_end(code: &str) -> bool {
     ENDS.contains(&code)
 }
 
@@ -113,45 +103,6 @@ pub(crate) fn apply(
         }
     }
     warnings
-}
-
-/// Returns the `landed` warnings that hold under `config`. A warning about a reverted setting does
-/// not.
-pub(crate) fn holding(config: &SourceConfig, landed: &[Warning]) -> Vec<Warning> {
-    let config = &*effective(config);
-    let pages = &config.pagination;
-    let kind = pages.way.kind();
-    let is_rest = config.r#type == SourceKind::Rest;
-    let holds = |warning: &&Warning| match warning.code.as_str() {
-        "small_pages" | "repeated_page" => {
-            matches!(kind, PaginationKind::Page | PaginationKind::Offset)
-                && pages.common.page_size > 0
-        }
-        "no_link_header" => kind == PaginationKind::Link,
-        "no_cursor_header" => kind == PaginationKind::HeaderCursor,
-        "no_next_cursor" => kind == PaginationKind::Cursor,
-        "no_next_url" => kind == PaginationKind::NextUrl,
-        "no_has_more" => pages.way.has_more_path().is_some(),
-        "total_differs" | "total_changed" | "no_total" => {
-            pages.common.total_path.is_some() || pages.common.total_header.is_some()
-        }
-        "common_cap" => pages.common.max_records.is_none(),
-        code if code.starts_with(DECIDED_FORMAT) => config.response.format.is_auto(),
-        _ => true,
-    };
-    let is_odd = |warning: &Warning| warning.code == ODD_VALUES;
-    let has_fate = |warning: &&Warning| {
-        !is_odd(warning) || infer::is_about_odd_values(&warning.message, config.contract.types)
-    };
-    let is_of_pages =
-        |code: &str| is_end(code) || code == "small_pages" || code.starts_with(DECIDED_FORMAT);
-    let holds = |warning: &&Warning| !is_of_pages(&warning.code) || (is_rest && holds(warning));
-    landed
-        .iter()
-        .filter(holds)
-        .filter(has_fate)
-        .cloned()
-        .collect()
 }
 
 #[cfg(test)]
@@ -181,14 +132,5 @@ mod tests {
             apply(held, [WarningChange::LiftEnds]),
             [warning("files_changed", "b")]
         );
-    }
-
-    #[test]
-    fn a_warning_about_a_setting_that_was_taken_back_holds_no_longer() {
-        let mut config = crate::testing::config("http://h/", PaginationKind::Page);
-        let held = [warning("total_differs", ""), warning("files_changed", "")];
-        assert_eq!(holding(&config, &held), [warning("files_changed", "")]);
-        config.pagination.common.total_path = Some("n".into());
-        assert_eq!(holding(&config, &held), held);
     }
 }

@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use feedline_schemas::{
     amendment::{AmendReport, WithdrawnReason},
     commit::{CommitEntry, Position},
-    config::{PipelineConfig, SourceKind},
+    config::PipelineConfig,
     ids::Name,
 };
 
@@ -32,6 +32,8 @@ use crate::{
     error::Error,
     file_marks::{MOST_LISTED, expand, fold, listed},
     setting_changes::adopt,
+    source_table::unit_of,
+    source_type::ReadUnit,
 };
 
 /// Selection of data to re-read.
@@ -177,11 +179,11 @@ fn plan(
         return Ok(None);
     }
     let range = (what.from.as_deref(), what.to.as_deref());
-    match (config.r#type, &what.files) {
-        (SourceKind::Files, Some(pattern)) if range == (None, None) => {
+    match (unit_of(config), &what.files) {
+        (ReadUnit::File, Some(pattern)) if range == (None, None) => {
             Ok(plan_files(entries, position, pattern, report))
         }
-        (SourceKind::Files, _) => {
+        (ReadUnit::File, _) => {
             let reason = "is read by file: select files with `--file PATTERN`, such as `--file '2026-03-*.csv'`";
             Err(Error::config("type", reason))
         }

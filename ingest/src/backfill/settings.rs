@@ -1,6 +1,6 @@
 //! Checking `[source.slices]` and `[source.for_each]` against the other settings and sources.
 
-use feedline_schemas::config::{ForEachConfig, SourceConfig, SourceKind};
+use feedline_schemas::config::{ForEachConfig, SourceConfig};
 use url::{Position, Url};
 
 use super::{slices::Slices, values::Values};
@@ -25,9 +25,6 @@ pub(crate) fn check(source: &SourceConfig, all: &[SourceConfig]) -> Result<(), E
             "the log would need a newest cursor for each value; use `slices`, which have one state for all values",
         ),
     ] {
-        if is_given && source.r#type != SourceKind::Rest {
-            return wrong(key, "is for sources of the type `rest`; remove it".into());
-        }
         if is_given && source.incremental.is_some() {
             return wrong(
                 key,

@@ -4,7 +4,7 @@ use feedline_http::{Got, redacted};
 use feedline_readers::{notices::Notices, value::Value};
 use feedline_schemas::{
     commit::Position,
-    config::{Bounded, PaginationKind, PipelineConfig, SourceConfig, SourceKind},
+    config::{Bounded, PaginationKind, PipelineConfig, SourceConfig},
 };
 use reqwest::header::CONTENT_TYPE;
 use serde::Serialize;
@@ -21,6 +21,8 @@ use crate::{
     error::Error,
     pagination::suggest::{Found, suggest as speaks_for},
     settings::choose,
+    source_table::unit_of,
+    source_type::ReadUnit,
 };
 
 /// Suggestion from the first response of a source. Only a person acts on it.
@@ -88,7 +90,7 @@ pub struct Suggestion {
 pub async fn suggest(config: &PipelineConfig, context: &Context) -> Result<Vec<Suggestion>, Error> {
     let mut all = Vec::new();
     for (index, source) in choose(config, None)? {
-        let is_bare = source.r#type == SourceKind::Rest
+        let is_bare = unit_of(source) == ReadUnit::Page
             && source.graphql.is_none()
             && source.pagination.way.kind() == PaginationKind::None;
         if !is_bare {

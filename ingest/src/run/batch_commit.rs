@@ -4,7 +4,6 @@ use std::{collections::BTreeMap, mem};
 
 use feedline_schemas::{
     commit::{BatchCounts, ChildTable, DataFile, FilePart, Ledger, Position, SourceState},
-    config::SourceKind,
     ids::{Name, Sequence},
     report::{Warning, replace_warning},
 };
@@ -26,6 +25,8 @@ use crate::{
     file_marks::Folded,
     infer,
     report::reject_sample,
+    source_table::unit_of,
+    source_type::ReadUnit,
     superseded_files, warnings,
 };
 
@@ -260,7 +261,7 @@ impl Run<'_> {
         let Some(last) = self.log.last() else {
             return Vec::new();
         };
-        let is_files = self.config.r#type == SourceKind::Files;
+        let is_files = unit_of(self.config) == ReadUnit::File;
         let mut known = last.state.warnings.clone();
         if is_files && last.run_id != self.context.run_id {
             let cut = [contract::DIGITS_CUT];

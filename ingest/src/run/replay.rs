@@ -11,7 +11,7 @@ use feedline_http::Secrets;
 use feedline_schemas::{
     amendment::WithdrawnReason,
     commit::{CommitEntry, Position},
-    config::{Bounded, PipelineConfig, SecretRef, SourceConfig, SourceKind},
+    config::{Bounded, PipelineConfig, SecretRef, SourceConfig},
     ids::Name,
     report::{IngestReport, SourceReport},
 };
@@ -34,6 +34,8 @@ use crate::{
     setting_changes::{check_same, recorded},
     settings::{choose, config_hash},
     source::{Requests, Source},
+    source_table::unit_of,
+    source_type::ReadUnit,
 };
 
 /// Re-parses the responses that the pipeline's sources have archived below `from`, and lands their
@@ -87,7 +89,7 @@ pub async fn replay(
 
 /// Entries with archived responses that `config` has landed below `from`.
 async fn archived(config: &SourceConfig, from: &Store) -> Result<Vec<CommitEntry>, Error> {
-    if config.r#type == SourceKind::Files {
+    if unit_of(config) == ReadUnit::File {
         return Ok(Vec::new());
     }
     let landed = landed(from, &config.name).await?;

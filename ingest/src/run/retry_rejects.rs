@@ -10,18 +10,13 @@ use arrow::{
     array::{Array, AsArray},
     datatypes::UInt32Type,
 };
-use feedline_readers::{
-    file_format::{Kind, named},
-    record::Record,
-    value::Value,
-};
+use feedline_readers::{record::Record, value::Value};
 use feedline_schemas::{
     amendment::{AmendReport, Withdrawn, WithdrawnReason},
-    commit::{BatchCounts, CommitEntry, DataFile, FilePart, Position},
-    config::{FileFormat, PageExtract, PipelineConfig, SourceConfig, SourceKind},
+    commit::{BatchCounts, CommitEntry, DataFile, FilePart},
+    config::{PipelineConfig, SourceConfig},
     ids::{Hash128, Name},
     record::system,
-    report::Warning,
 };
 use feedline_storage::Store;
 
@@ -36,10 +31,11 @@ use crate::{
     error::Error,
     file_marks::expand,
     landed_file,
-    rest::has_cells,
     setting_changes::adopt,
     settings::{config_hash, one},
     source::{Crawled, Page, PagePart},
+    source_table::{source_type, unit_of},
+    source_type::ReadUnit,
     status::describe_next_run,
     watermark::highs,
 };
@@ -90,7 +86,9 @@ pub async fn retry_rejects(
         let cells = match log.last() {
             Some(last) => {
                 let read = expand(log.landing(), &last.state).await?;
-                cells(config, &last.state.warnings, &read).map_err(under)?
+                source_type(config)
+                    .rejects_have_cells(config, &last.state.warnings, &read)
+                    .map_err(under)?
             }
             None => false,
         };
@@ -125,47 +123,6 @@ pub async fn retry_rejects(
         context.clock.unix().as_secs(),
     );
     Ok(report)
-}
-
-/// Returns true if text in records of a source comes from cells, whose column decides their type.
-///
-/// # Errors
-/// [`Error::Config`] for a source whose rejected records are not stored unchanged.
-fn cells(config: &SourceConfig, warnings: &[Warning], read: &Position) -> Result<bool, Error> {
-    let is_bytes = match config.r#type {
-        SourceKind::Rest => {
-            let has_warning = |code: &str| warnings.iter().any(|warning| warning.code == code);
-            return Ok(has_cells(config, has_warning));
-        }
-        SourceKind::Html => return Ok(config.page.extract == PageExtract::Tables),
-        SourceKind::Files => {
-            let kind = named("", config.format, None);
-            config.fetch.is_some() || kind.is_some_and(|(kind, _)| kind.has_bytes())
-        }
-    };
-    let kinds: Vec<Kind> = files_read(read)
-        .into_iter()
-        .filter_map(|url| named(&url, config.format, None).map(|(kind, _)| kind))
-        .collect();
-    if is_bytes || kinds.iter().any(|kind| kind.has_bytes()) {
-        let reason = "has records with bytes, which `rejects/` stores in a lossy form only; re-read the files with `feedline ingest reread`";
-        return Err(Error::config("format", reason));
-    }
-    let is_csv = |kind: &Kind| matches!(kind, Kind::Csv { .. });
-    Ok(config.format == FileFormat::Csv || (!kinds.is_empty() && kinds.iter().all(is_csv)))
-}
-
-fn files_read(position: &Position) -> Vec<String> {
-    let (done, current) = match position {
-        Position::File { done, current } => (done, current.as_ref()),
-        Position::Done { files, .. } => (files, None),
-        Position::Start | Position::Page { .. } => return Vec::new(),
-    };
-    let current = current.map(|file| file.url.clone());
-    done.iter()
-        .map(|mark| mark.url.clone())
-        .chain(current)
-        .collect()
 }
 
 /// Files of rejected records that make a batch.
@@ -288,7 +245,7 @@ impl Run<'_> {
         let Some(last) = self.log.last().cloned() else {
             return Ok(());
         };
-        if self.config.dedup_window() > 0 && self.config.r#type != SourceKind::Files {
+        if self.config.dedup_window() > 0 && unit_of(self.config) != ReadUnit::File {
             let known = landed_of(self.log.landing(), self.log.entries(), &retried.records).await?;
             self.window.know(known);
         }

@@ -21,7 +21,7 @@ use feedline_readers::{record::Record, value::Value};
 use feedline_schemas::{
     Classified as _, ErrorKind,
     commit::{CommitEntry, PageRun},
-    config::{Bounded, Real, SecretRef, TypeContract},
+    config::{Bounded, Real, SecretRef, SourceKind, TypeContract},
     decode,
     progress::{Event, Progress, Silent},
 };

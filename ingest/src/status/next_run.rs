@@ -5,15 +5,12 @@ use std::time::Duration;
 use feedline_readers::value::shorten;
 use feedline_schemas::{
     commit::{FileProgress, Position, SourceState},
-    config::{SourceConfig, SourceKind},
+    config::SourceConfig,
 };
 
 use crate::{
-    backfill::slices_report,
-    error::{Error, when},
-    settings::looks_for_more,
-    warnings::holding,
-    watermark::Incremental,
+    backfill::slices_report, error::when, held_warnings::holding, settings::looks_for_more,
+    source_table::source_type, source_type::EarlierReadings,
 };
 
 /// Describes the next run.
@@ -55,28 +52,15 @@ pub(crate) fn describe_next_run(
         Position::Done { .. } if config.slices.is_some() || config.for_each.is_some() => {
             next_slices(config, state)
         }
-        Position::Done { files, run, .. } => match (config.r#type, &config.incremental) {
-            (SourceKind::Files, _) => format!(
-                "reads files that are not among the {} read before",
-                files.len()
-            ),
-            (SourceKind::Html, _) => "checks every known page for changes".to_owned(),
-            (SourceKind::Rest, incremental) => {
-                let since = incremental.as_ref().map(|incremental| {
-                    let next = Incremental::new(incremental)?.next_run(
-                        run,
-                        highs,
-                        Duration::from_secs(now_s),
-                    )?;
-                    Ok::<_, Error>(next.since)
-                });
-                match since {
-                    Some(Ok(Some(since))) => format!("requests new records since `{since}`"),
-                    Some(Err(error)) => format!("fails: {error}"),
-                    Some(Ok(None)) | None => "requests new records".to_owned(),
-                }
-            }
-        },
+        Position::Done { files, run, .. } => {
+            let earlier = EarlierReadings {
+                files: files.len(),
+                run,
+                highs,
+                now: Duration::from_secs(now_s),
+            };
+            source_type(config).describe_next_run(config, &earlier)
+        }
     }
 }
 

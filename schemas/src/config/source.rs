@@ -310,6 +310,11 @@ pub enum SourceKind {
     Files,
 }
 
+impl SourceKind {
+    /// All types, in the order of their declaration.
+    pub const ALL: [Self; 3] = [Self::Rest, Self::Html, Self::Files];
+}
+
 /// Format of files.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
@@ -548,6 +553,7 @@ impl Default for BatchConfig {
 
 #[cfg(test)]
 mod tests {
+    use super::{KEYS, SourceKind};
     use crate::config::load;
 
     #[test]
@@ -716,6 +722,17 @@ mod tests {
             "must be 0 to 86,400 s, got 86,401",
         ),
     ];
+
+    #[test]
+    fn every_type_of_source_has_its_keys() {
+        let names: Vec<String> = SourceKind::ALL
+            .iter()
+            .map(|kind| serde_json::to_value(kind).unwrap())
+            .map(|name| name.as_str().unwrap().to_owned())
+            .collect();
+        let with_keys: Vec<&str> = KEYS.variants.iter().map(|(name, _)| *name).collect();
+        assert_eq!(names, with_keys);
+    }
 
     #[test]
     fn a_number_out_of_its_range_is_refused_with_the_range() {

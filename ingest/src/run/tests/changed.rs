@@ -255,7 +255,7 @@ async fn other_content_of_the_same_size_is_noticed() {
 #[tokio::test]
 async fn a_packed_file_that_changes_is_replaced_whole() {
     let place = Place::new("");
-    let pack = |text: &str| files::tests::gzip(text.as_bytes());
+    let pack = |text: &str| crate::files::tests::gzip(text.as_bytes());
     place.write("a.csv.gz", pack("n\n1\n2\n"));
     place.bring().await;
     place.write("a.csv.gz", pack("n\n1\n2\n3\n"));
