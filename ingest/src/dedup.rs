@@ -1,6 +1,7 @@
 //! Content hashes of recently landed records.
 
-pub(crate) mod page_runs;
+mod page_runs;
+pub(crate) mod repeat_loader;
 
 use std::{
     collections::{HashMap, HashSet, VecDeque},

@@ -9,7 +9,6 @@ mod prepare;
 mod progress;
 pub(crate) mod replay;
 pub(crate) mod retry_rejects;
-mod slice_dedup;
 mod source_run;
 mod superseded;
 

@@ -25,7 +25,7 @@ use crate::{
 ///
 /// # Errors
 /// [`Error::Config`].
-pub(crate) fn page_run(
+pub(super) fn page_run(
     last: Option<&CommitEntry>,
     incremental: Option<&Incremental>,
     highs: &[String],
@@ -47,25 +47,25 @@ pub(crate) fn page_run(
 }
 
 /// Content hashes of records that were ahead of the cursors of the run.
-pub(crate) fn ahead(run: &PageRun) -> HashSet<u128> {
+pub(super) fn ahead(run: &PageRun) -> HashSet<u128> {
     let hashes = run.ahead.iter().filter_map(|ahead| ahead.hash);
     hashes.map(|hash| hash.get()).collect()
 }
 
 /// Returns true if records of earlier page runs that may come again have cursors at or after a bound.
-pub(crate) fn is_bounded(run: &PageRun) -> bool {
+pub(super) fn is_bounded(run: &PageRun) -> bool {
     run.since.is_some() && run.ahead.iter().all(|ahead| ahead.hash.is_some())
 }
 
 /// Returns true if the entry is of an earlier page run than `run`.
-pub(crate) fn is_earlier(entry: &CommitEntry, run: &PageRun) -> bool {
+pub(super) fn is_earlier(entry: &CommitEntry, run: &PageRun) -> bool {
     let number = entry.state.position.run().map_or(0, |run| run.number);
     number < run.number
 }
 
 /// Returns true if the entry and all before it have no record that may come again in `run`, which is
 /// bounded.
-pub(crate) fn is_below_bound(entry: &CommitEntry, run: &PageRun) -> bool {
+pub(super) fn is_below_bound(entry: &CommitEntry, run: &PageRun) -> bool {
     let own = entry.state.position.run();
     let high = own.and_then(|own| own.high.as_deref());
     is_earlier(entry, run) && is_below(high, run.since.as_deref())
@@ -80,7 +80,7 @@ pub(crate) fn is_below_bound(entry: &CommitEntry, run: &PageRun) -> bool {
 ///
 /// # Errors
 /// [`Error::Landed`], [`Error::Storage`].
-pub(crate) async fn known_from_bound(
+pub(super) async fn known_from_bound(
     landing: &Store,
     entries: &[CommitEntry],
     run: &PageRun,
@@ -115,7 +115,7 @@ pub(crate) async fn known_from_bound(
 ///
 /// # Errors
 /// [`Error::Landed`], [`Error::Storage`].
-pub(crate) async fn known_of_all(
+pub(super) async fn known_of_all(
     landing: &Store,
     files: &FilesBefore,
 ) -> Result<HashSet<u128>, Error> {

@@ -132,8 +132,8 @@ impl Run<'_> {
         position: Position,
         not_before: Option<NotBefore>,
     ) -> Result<(), Error> {
-        if !self.knows && pages.batch.len() > 0 {
-            self.know().await?;
+        if !self.repeats.is_loaded() && pages.batch.len() > 0 {
+            self.load_repeats().await?;
         }
         let began = Instant::now();
         let mut pending = self.decide_pages(pages, position, not_before).await?;
@@ -181,7 +181,9 @@ impl Run<'_> {
         batch.set_files(&self.config.url, &parts);
         let mut superseded = self.supersede(&urls).await?;
         batch.warn(mem::take(&mut superseded.warnings));
-        self.recall(&position).await?;
+        self.repeats
+            .load_for_slices(self.config, &mut self.log, &mut self.window, &position)
+            .await?;
         let prepared = self.prepare(batch, answers, sequence).await?;
         let mut counts = prepared.decided.counts();
         counts.superseded = superseded

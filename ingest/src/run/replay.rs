@@ -157,7 +157,7 @@ async fn replay_source(
                 source.replay(Arc::clone(&tape));
                 let resumed = run.log.resumed().await?;
                 source.restore(run.log.landing(), &resumed).await?;
-                run.know().await?;
+                run.load_repeats().await?;
                 source
             }
         };
@@ -174,7 +174,7 @@ async fn replay_source(
         let is_again = begins_again(&begin, &next);
         run.commit(pages, next, None).await?;
         if is_again {
-            run.know().await?;
+            run.load_repeats().await?;
         }
         opened = Some(source);
     }

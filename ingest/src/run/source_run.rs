@@ -1,15 +1,10 @@
 //! The loop of a source: position -> pages -> batch -> commit, until everything is read.
 
-use std::{
-    collections::{BTreeMap, BTreeSet, HashSet},
-    mem,
-    sync::Arc,
-};
+use std::{collections::BTreeMap, mem, sync::Arc};
 
 use feedline_schemas::{
-    commit::{BatchCounts, DataFile, PageRun, Position},
+    commit::{BatchCounts, DataFile, Position},
     config::SourceConfig,
-    ids::Sequence,
     report::Warning,
 };
 use futures::future::{Either, select};
@@ -19,16 +14,15 @@ use crate::{
     blocking::computing,
     commit_log::CommitLog,
     context::Context,
-    dedup::page_runs::{
-        ahead, is_below_bound, is_bounded, is_earlier, known_from_bound, known_of_all, page_run,
+    dedup::{
+        Window,
+        repeat_loader::{RepeatLoader, key_columns},
     },
-    dedup::{Window, read_rows},
     error::Error,
     file_marks::{self, Folded},
-    infer::Inferred,
+    infer::{Inferred, Survey},
     raw::Tape,
     source::Source,
-    watermark::Incremental,
 };
 
 /// Time before which no request may be made.
@@ -46,16 +40,13 @@ pub(super) struct Run<'a> {
     pub(super) context: &'a Context,
     pub(super) log: CommitLog,
     pub(super) window: Window,
-    /// True if the dedup window has been loaded.
-    pub(super) knows: bool,
+    pub(super) repeats: RepeatLoader,
     /// Pages without a record, by reason, of batches that were not worth an entry of the log.
     pub(super) unlanded: BTreeMap<String, u64>,
     /// Warnings of batches that were not worth an entry of the log.
     pub(super) unlanded_warnings: Vec<Warning>,
     /// Archive of responses to replay. The batches are then those of the archive.
     pub(super) tape: Option<Arc<Tape>>,
-    /// Slices: batches whose records the window contains.
-    pub(super) recalled: BTreeSet<Sequence>,
     /// Columns inferred from a sample, before anything landed.
     pub(super) sample: Option<Arc<Inferred>>,
     /// Marks of read files for the next entry to name.
@@ -73,7 +64,7 @@ impl<'a> Run<'a> {
             log.landing(),
             log.entries(),
             config.dedup_window(),
-            key_of(config),
+            key_columns(config),
         )
         .await?;
         let mut run = Self {
@@ -81,80 +72,32 @@ impl<'a> Run<'a> {
             context,
             log,
             window,
-            knows: false,
+            repeats: RepeatLoader::default(),
             unlanded: BTreeMap::new(),
             unlanded_warnings: Vec::new(),
             tape: None,
-            recalled: BTreeSet::new(),
             sample: None,
             folded: None,
         };
         // For an unchanged feed, the landed records are not read.
         if config.refresh.is_never() {
-            run.know().await?;
+            run.load_repeats().await?;
         }
         Ok(run)
     }
 
-    /// Loads the hashes of landed records that this page run may return again.
-    pub(super) async fn know(&mut self) -> Result<(), Error> {
-        if self.config.slices.is_some() || self.config.for_each.is_some() {
-            // Each batch finds it out for itself.
-            return Ok(());
-        }
-        let incremental = self.config.incremental.as_ref().map(Incremental::new);
-        let incremental = incremental.transpose()?;
-        let highs = match incremental {
-            Some(_) => self.log.highs().await?,
-            None => Vec::new(),
-        };
-        let is_again = !self.config.refresh.is_never();
+    /// Loads the landed records that the page run may return again.
+    pub(super) async fn load_repeats(&mut self) -> Result<(), Error> {
         let now = self.context.clock.unix();
-        let last = self.log.last();
-        let run = page_run(last, incremental.as_ref(), &highs, is_again, now)?;
-        let (known, files) = match &run {
-            Some(run) => self.known_of(run).await?,
-            None => (HashSet::new(), Vec::new()),
-        };
-        // The keys of the window's own records are known already.
-        let key = match known.is_empty() {
-            true => Vec::new(),
-            false => key_of(self.config),
-        };
-        self.window.know(known);
-        for file in files.iter().filter(|_| !key.is_empty()) {
-            let rows = read_rows(self.log.landing(), file, &key).await?;
-            self.window.note_rows(rows);
-        }
-        self.knows = true;
-        Ok(())
+        self.repeats
+            .load_for_page_run(self.config, &mut self.log, &mut self.window, now)
+            .await
     }
 
-    /// Loads the hashes of landed records that the page run `run` may return again. Also returns the
-    /// data files whose keys decide about them. Of older entries, those are read that may have such
-    /// records.
-    async fn known_of(&mut self, run: &PageRun) -> Result<(HashSet<u128>, Vec<DataFile>), Error> {
-        let mut known = ahead(run);
-        let has_key = !key_of(self.config).is_empty();
-        if run.number == 0 && (known.is_empty() || !has_key) {
-            return Ok((known, Vec::new()));
-        }
-        if run.number > 0 && is_bounded(run) {
-            self.log
-                .load_until(|entry| is_below_bound(entry, run))
-                .await?;
-            let (found, files) =
-                known_from_bound(self.log.landing(), self.log.entries(), run).await?;
-            known.extend(found);
-            return Ok((known, files));
-        }
-        let files = self
-            .log
-            .files_before(|entry| is_earlier(entry, run))
-            .await?;
-        known.extend(known_of_all(self.log.landing(), &files).await?);
-        let all = files.all.into_iter().map(|(_, file)| file);
-        Ok((known, all.collect()))
+    /// Returns true if a pass over slices and values is in progress.
+    pub(super) fn is_in_pass(&self) -> bool {
+        let position = self.position();
+        matches!(position, Position::Page { .. }) && position.ledger().is_some()
     }
 
     /// The last committed position.
@@ -209,7 +152,7 @@ impl<'a> Run<'a> {
             let reading = self.reading(batch.len());
             if begins_again(&from, &next) {
                 self.commit(pages, next.clone(), None).await?;
-                self.know().await?;
+                self.load_repeats().await?;
                 read = reading.gather(source, next).await?;
                 continue;
             }
@@ -262,7 +205,7 @@ impl<'a> Run<'a> {
         if is_over || self.config.infer.rows.get() == 0 || self.has_columns() {
             return Ok(());
         }
-        if let Some(survey) = source.survey().await? {
+        if let Some(survey) = source.survey(Survey::new(&self.config)).await? {
             let config = self.config.clone();
             let inferred = computing(move || Ok(survey.infer(&config))).await?;
             self.sample = Some(Arc::new(inferred));
@@ -286,13 +229,4 @@ impl<'a> Run<'a> {
             read: totals.rows + totals.duplicates + totals.rejected + open,
         }
     }
-}
-
-/// Columns that distinguish rows of one key and version from others. Slices return the state of a
-/// key at another time: there only the content distinguishes rows.
-pub(super) fn key_of(config: &SourceConfig) -> Vec<String> {
-    if config.key.is_empty() || config.slices.is_some() || config.for_each.is_some() {
-        return Vec::new();
-    }
-    config.key.iter().chain(&config.version).cloned().collect()
 }

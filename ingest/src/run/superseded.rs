@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use feedline_schemas::{commit::Replaced, ids::Name, report::Warning};
 
-use super::source_run::{Run, key_of};
+use super::source_run::Run;
 use crate::{
-    dedup::Window,
+    dedup::{Window, repeat_loader::key_columns},
     error::Error,
     supersede::{Without, spans, without},
 };
@@ -67,8 +67,13 @@ impl Run<'_> {
                     replaced.put_into(entry);
                 }
             }
-            self.window =
-                Window::rebuild(self.log.landing(), &entries, window, key_of(self.config)).await?;
+            self.window = Window::rebuild(
+                self.log.landing(),
+                &entries,
+                window,
+                key_columns(self.config),
+            )
+            .await?;
         }
         let rows: u64 = superseded
             .replaced
