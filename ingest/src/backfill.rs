@@ -9,14 +9,14 @@
 //! A slice with more records than the API returns is halved. The upper half waits: `ends` is a
 //! stack of the upper ends of the rest. A range of 2^k units has at most k of them.
 
-mod absent;
+mod absent_values;
 mod intervals;
 mod read_intervals;
 mod reread_range;
-mod scale;
 mod settings;
-mod show;
+mod slice_format;
 mod slices;
+mod slices_report;
 mod trusted_clock;
 mod values;
 
@@ -29,11 +29,11 @@ use feedline_schemas::{
 };
 
 pub(crate) use self::{
-    absent::warn_of_absent,
+    absent_values::warn_of_absent,
     read_intervals::{neighbours, span},
     reread_range::{BatchRange, range_of, show_ranges, undone, widen},
     settings::{check, depth, hashed},
-    show::slices_report,
+    slices_report::slices_report,
 };
 use self::{
     intervals::{Intervals, WHOLE, below, of_value},

@@ -23,10 +23,10 @@
 mod cells;
 mod children;
 mod columns;
-mod deciding;
+mod decide_records;
 mod file;
-mod plain;
 pub(crate) mod rejects;
+mod tape_records;
 
 use std::{collections::BTreeMap, mem::take, sync::Arc};
 
@@ -46,10 +46,10 @@ use self::{
     cells::Cells,
     children::{Children, DecidedChildren, Setup},
     columns::Coerced,
-    deciding::Deciding,
+    decide_records::Deciding,
     file::{MAX_RECORDS, Named, encode, encode_error},
-    plain::Plain,
     rejects::{Reject, frozen, name_places},
+    tape_records::Plain,
 };
 use crate::{
     contract::{self, Before, Contract, Reading},

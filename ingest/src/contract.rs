@@ -38,13 +38,13 @@ mod cut_digits;
 mod dates;
 mod decide;
 mod decimals;
-mod drift;
+mod fast_path;
 mod finish;
 mod fit;
-mod foreign;
 mod map_columns;
+mod missing_values;
 mod new_columns;
-mod plain;
+mod number_notation;
 mod snapshot;
 
 use std::{
@@ -64,11 +64,11 @@ pub(crate) use self::{
     alike_columns::alike_warning,
     cut_digits::{DIGITS_CUT, cut_warning},
     dates::{Dates, FittingFormats, is_format, iso_micros},
-    drift::ALARMS,
     fit::{Reading, boolean, bytes, decimal, float, integer, is_coerced, text},
-    foreign::{IMAGE_WARNINGS, image_warnings},
+    missing_values::ALARMS,
+    number_notation::{IMAGE_WARNINGS, image_warnings},
 };
-use self::{drift::Met, map_columns::MapColumns};
+use self::{map_columns::MapColumns, missing_values::Met};
 use crate::{
     error::Error,
     flatten::{Leaf, flatten},
@@ -274,7 +274,7 @@ impl<'a> Contract<'a> {
         let own = self.config.column.get(name);
         let is_known = self
             .before
-            .is_some_and(|b| drift::is_never_null(&b.presence, name));
+            .is_some_and(|b| missing_values::is_never_null(&b.presence, name));
         Rule {
             types: own.and_then(|own| own.types).unwrap_or(self.config.types),
             is_declared: own.is_some_and(|own| own.r#type.is_some()),

@@ -5,10 +5,10 @@
 //! was read to its end is listed with its size, hash and store metadata. It is not re-read while
 //! these stay the same. [`crate::file_change`] decides about a file that has changed since.
 
-mod gathered;
 mod open_file;
+mod page_builder;
 pub(crate) mod source_type;
-mod unread;
+mod unread_files;
 
 use std::{
     collections::HashSet,
@@ -31,9 +31,9 @@ use feedline_storage::{Store, StoreOptions, clock::Clock};
 use url::Url;
 
 use self::{
-    gathered::Gathered,
     open_file::{OpenFile, Opened},
-    unread::{Unread, Young},
+    page_builder::Gathered,
+    unread_files::{Unread, Young},
 };
 use crate::{
     blocking::blocking,

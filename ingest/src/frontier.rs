@@ -18,7 +18,7 @@
 //! Only waiting URLs are kept as text, compressed: a million of them take about 50 MB.
 
 pub(crate) mod discovery;
-mod waiting;
+mod waiting_urls;
 
 use std::{
     collections::{HashMap, HashSet},
@@ -35,7 +35,7 @@ use feedline_schemas::{commit::DataFile, ids::Hash128};
 use feedline_storage::Store;
 use url::Url;
 
-use self::{discovery::Discovery, waiting::Waiting};
+use self::{discovery::Discovery, waiting_urls::Waiting};
 use crate::{error::Error, landed_file};
 
 const COLUMNS: [&str; 5] = ["url", "start", "sitemap", "depth", "redirects"];

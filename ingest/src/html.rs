@@ -2,7 +2,7 @@
 //!
 //! A crawl follows the frontier ([`crate::frontier`]) breadth first. A page's links are appended to
 //! it in document order, each URL once. Requests to several hosts run concurrently, also to URLs
-//! behind those that are processed next ([`ahead`]), but responses are processed in frontier order,
+//! behind those that are processed next ([`visits_ahead`]), but responses are processed in frontier order,
 //! so what lands depends only on the pages. A redirect is appended
 //! as a URL of its own. So every request is one URL, and robots.txt, hosts, patterns and caps apply
 //! to all of them alike.
@@ -12,10 +12,8 @@
 //! stops the run. A later run resumes it from the last commit.
 
 mod address;
-mod ahead;
 mod article;
 mod canonical;
-mod drift;
 mod fetcher;
 #[cfg(any(test, fuzzing))]
 pub(crate) mod fuzzing;
@@ -26,12 +24,14 @@ mod pattern;
 mod reader;
 mod robots;
 mod rows;
+mod selector_drift;
 mod sitemap;
 pub(crate) mod source_type;
 mod tables;
 #[cfg(test)]
 mod tests;
 mod visit;
+mod visits_ahead;
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -47,13 +47,13 @@ use url::Url;
 
 use self::{
     address::{Patterns, normalized},
-    ahead::VisitsAhead,
     canonical::Canonicals,
-    drift::Drift,
     fetcher::PageFetcher,
     link_policy::{LinkPolicy, skip},
     reader::{Readers, Rules},
+    selector_drift::Drift,
     visit::{Visit, Visitor},
+    visits_ahead::VisitsAhead,
 };
 use crate::{
     context::Context,

@@ -2,10 +2,10 @@
 
 mod ends;
 mod fields;
-mod foresee;
 #[cfg(any(test, fuzzing))]
 pub(crate) mod fuzzing;
 mod keyset;
+mod known_pages;
 mod link;
 mod overlap;
 pub(crate) mod suggest;

@@ -1,22 +1,22 @@
 //! The `rest` source: pages of an API.
 
-mod ahead;
 mod body;
 mod empty_pages;
 mod fetcher;
 pub(crate) mod graphql;
 mod layout;
 mod markup;
-mod passes;
+mod page_positions;
 mod refusals;
-mod reported;
+mod reported_errors;
 mod request_builder;
+mod requests_ahead;
 mod response;
 mod response_origin;
 pub(crate) mod source_type;
 mod suggest;
 mod template;
-mod upcoming;
+mod upcoming_positions;
 mod xml_paths;
 
 use std::sync::{
@@ -37,10 +37,10 @@ use url::Url;
 
 pub use self::suggest::{Suggestion, suggest};
 use self::{
-    ahead::RequestsAhead,
     fetcher::{FetchOutcome, Fetched, Fetcher},
     layout::Layout,
     request_builder::RequestBuilder,
+    requests_ahead::RequestsAhead,
     response::{Form, Forms, NotedPage, Response},
     response_origin::{Answered, Answers},
 };

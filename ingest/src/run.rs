@@ -3,12 +3,12 @@
 mod batch_commit;
 mod batch_reader;
 mod deferral;
-mod order;
 mod position_warnings;
 mod prepare;
 mod progress;
 pub(crate) mod replay;
 pub(crate) mod retry_rejects;
+mod source_order;
 mod source_run;
 mod superseded;
 
@@ -92,7 +92,7 @@ pub async fn ingest_all(
     let mut all_ended = Vec::with_capacity(chosen.len());
     let most = config.pipeline.parallel_sources;
     let places = SourcePlaces::new(most.map_or(PARALLEL_SOURCES, Bounded::get) as usize);
-    for wave in order::waves(&chosen, &config.source) {
+    for wave in source_order::waves(&chosen, &config.source) {
         // Boxed: the future of a source is large.
         let runs = wave
             .iter()

@@ -9,7 +9,7 @@ use feedline_schemas::{
 
 use super::{
     intervals::Intervals,
-    scale::{Scale, Step, seconds},
+    slice_format::{Scale, Step, seconds},
 };
 use crate::{error::Error, param::Param};
 

@@ -4,8 +4,8 @@
 //! by the contract of its table after the items before it, and the record last. If the record does
 //! not land, the changes of its items are undone.
 
-mod decided;
-mod growing;
+mod decided_tables;
+mod open_table;
 mod setup;
 
 use std::collections::BTreeMap;
@@ -17,8 +17,8 @@ use feedline_schemas::{
     ids::Hash128,
 };
 
-use self::growing::{Growing, Parent, SHOWN, known};
-pub(super) use self::{decided::DecidedChildren, setup::Setup};
+use self::open_table::{Growing, Parent, SHOWN, known};
+pub(super) use self::{decided_tables::DecidedChildren, setup::Setup};
 use crate::{
     children::{place, take},
     contract::{Rejection, Verdict},

@@ -12,9 +12,10 @@ use feedline_schemas::{
 
 use super::{
     Contract, DIGITS_CUT, KEPT_WHOLE, NEW, Rejection, Rule, Verdict, decimal, decimals, declared,
-    drift::Met,
     fit::{self, Fit},
-    float, integer, noun, shown,
+    float, integer,
+    missing_values::Met,
+    noun, shown,
 };
 use crate::flatten::Leaf;
 

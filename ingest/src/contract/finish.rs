@@ -7,7 +7,7 @@ use feedline_schemas::{
     record::RecordSchema,
 };
 
-use super::{Closed, Contract, Rejection, drift, map_columns};
+use super::{Closed, Contract, Rejection, map_columns, missing_values};
 
 impl Contract<'_> {
     /// Ends the batch and checks for missing columns.
@@ -18,13 +18,13 @@ impl Contract<'_> {
         let presence = self.judge();
         let vanished = self
             .decisions
-            .get(drift::VANISHED)
+            .get(missing_values::VANISHED)
             .and_then(|v| v.iter().next());
         if let (MissingColumns::Freeze, Some((path, noted))) =
             (self.config.missing_columns, vanished)
         {
             let detail = format!("column `{path}` has vanished: {}", noted.sample);
-            let (path, reason) = (path.clone(), drift::VANISHED);
+            let (path, reason) = (path.clone(), missing_values::VANISHED);
             return Err((
                 "vanished",
                 Rejection {
@@ -60,7 +60,7 @@ impl Contract<'_> {
         };
         for (i, (column, met)) in self.columns.iter().zip(&self.met).enumerate() {
             let name = &column.name;
-            let change = drift::Change::new(before, name, i < known, (self.rows, *met));
+            let change = missing_values::Change::new(before, name, i < known, (self.rows, *met));
             let sum = change.sum();
             if sum.sum() > 0 {
                 after.missing.insert(name.clone(), sum);
@@ -82,7 +82,7 @@ impl Contract<'_> {
             let sample = || "no record has it".to_owned();
             note(
                 &mut self.decisions,
-                drift::TURNED_NULL,
+                missing_values::TURNED_NULL,
                 name,
                 self.rows,
                 sample,

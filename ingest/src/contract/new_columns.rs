@@ -8,9 +8,10 @@ use feedline_schemas::{
 
 use super::{
     Contract, KEPT_WHOLE, NEW, Rejection, Rule, Verdict, declared,
-    drift::Met,
     fit::{self, Fit},
-    map_columns, shown,
+    map_columns,
+    missing_values::Met,
+    shown,
 };
 use crate::flatten::Leaf;
 

@@ -12,7 +12,7 @@ use feedline_schemas::{
     ids::Hash128,
 };
 
-use super::gathered::Gathered;
+use super::page_builder::Gathered;
 use crate::{
     blocking::blocking,
     error::Error,

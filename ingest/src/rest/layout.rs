@@ -20,7 +20,7 @@ use feedline_schemas::{
 use super::{
     graphql::{self, QueryErrors},
     markup::{self, FoundElements},
-    reported::{ERRORS, error_alone, error_text, is_something},
+    reported_errors::{ERRORS, error_alone, error_text, is_something},
     response::{Form, Response},
 };
 use crate::{error::Error, pagination::Paginator};

@@ -7,7 +7,7 @@ use super::{
     Refusal, Rest,
     fetcher::Refused,
     page,
-    passes::{begin, ended},
+    page_positions::{begin, ended},
 };
 use crate::{
     error::Error,

@@ -11,8 +11,8 @@ use serde::Serialize;
 use url::Url;
 
 use super::{
-    Rest, fetcher::once, graphql::QueryErrors, layout::Unusable, opened, reported::is_something,
-    response::Response,
+    Rest, fetcher::once, graphql::QueryErrors, layout::Unusable, opened,
+    reported_errors::is_something, response::Response,
 };
 use crate::{
     blocking::blocking,

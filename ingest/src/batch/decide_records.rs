@@ -15,8 +15,8 @@ use feedline_schemas::{
 use super::{
     cells::Cells,
     children::Children,
-    plain::{Found, Plain},
     rejects::{Reject, frozen},
+    tape_records::{Found, Plain},
 };
 use crate::{
     contract::{Contract, Rejection, Verdict},

@@ -11,7 +11,7 @@ use feedline_schemas::{
 
 use super::{
     super::{cells::Cells, file::MAX_RECORDS},
-    decided::DecidedTable,
+    decided_tables::DecidedTable,
 };
 use crate::{
     batch::rejects::frozen,

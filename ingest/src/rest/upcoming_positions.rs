@@ -3,7 +3,7 @@
 use feedline_http::Request;
 use feedline_schemas::commit::{PageRun, Position};
 
-use super::{Rest, ahead::Wanted, fetcher::Fetched, passes::run_of};
+use super::{Rest, fetcher::Fetched, page_positions::run_of, requests_ahead::Wanted};
 use crate::{error::Error, pagination::At};
 
 impl Rest {
