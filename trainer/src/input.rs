@@ -5,11 +5,9 @@ mod on_device;
 mod positions;
 mod uploaded;
 
-#[cfg(test)]
-pub(crate) use self::uploaded::ColumnBytes;
 pub(crate) use self::{
     normalisation::{Normalisation, Statistics},
-    uploaded::{LentColumns, RowTargets, TargetTensor, UploadedBatch, UploadedRows},
+    uploaded::{ColumnBytes, LentColumns, RowTargets, TargetTensor, UploadedBatch, UploadedRows},
 };
 use self::{
     positions::{in_pieces, narrow, signed},

@@ -24,17 +24,55 @@ use crate::{
     device::{BusBytes, add_bus_bytes, take_bus_bytes},
     engine::ModelEngine,
     error::Error,
-    input::{LentColumns, UploadedBatch},
+    input::{ColumnBytes, LentColumns, UploadedBatch},
 };
 
 /// Time between two looks for a batch that was used up.
 const WAIT: Duration = Duration::from_millis(1);
 
+/// Copies of batches to a device, which run in the order in which they were ordered.
+trait CopyQueue {
+    /// A batch on the device.
+    type Copied: Send;
+
+    /// Orders the copies of a batch, and returns before they have run. The memory that `columns` lends is kept until they
+    /// have ended. Panics where the device has failed.
+    fn order(&self, samples: Samples<'_>, columns: &dyn ColumnBytes) -> Self::Copied;
+
+    /// Waits for the end of all copies that were ordered before the last flush, and gives back the memory that was lent to
+    /// them.
+    ///
+    /// # Errors
+    /// Reason that one of them failed.
+    fn flush(&self) -> Result<(), String>;
+}
+
+/// The copies of the tensor library, on a stream of their own.
+#[derive(Clone, Debug)]
+struct DeviceCopies {
+    device: Device,
+    stream: StreamId,
+}
+
+impl CopyQueue for DeviceCopies {
+    type Copied = UploadedBatch;
+
+    fn order(&self, samples: Samples<'_>, columns: &dyn ColumnBytes) -> UploadedBatch {
+        let order = || UploadedBatch::of(samples, columns, &self.device);
+        self.stream.executes(order)
+    }
+
+    fn flush(&self) -> Result<(), String> {
+        let flushed = self.stream.executes(|| self.device.flush());
+        flushed.map_err(|error| error.to_string())
+    }
+}
+
 /// Settings of the copies to a device.
 #[derive(Clone, Debug)]
 pub(crate) struct DeviceFeed {
-    /// The device and its stream of copies; `None` for the processor, or to copy a batch in its step.
-    to: Option<(Device, StreamId)>,
+    /// The copies to a device; `None` for the processor, or to copy a batch in its step.
+    copies: Option<DeviceCopies>,
     /// Batches that are copied before they are asked for.
     ahead: usize,
 }
@@ -44,7 +82,10 @@ impl DeviceFeed {
     pub(crate) fn new(engine: &ModelEngine, ahead: u32) -> Self {
         let is_fed = engine.kind().is_gpu() && ahead > 0;
         Self {
-            to: is_fed.then(|| (engine.device().clone(), engine.copy_stream())),
+            copies: is_fed.then(|| DeviceCopies {
+                device: engine.device().clone(),
+                stream: engine.copy_stream(),
+            }),
             ahead: ahead as usize,
         }
     }
@@ -61,27 +102,41 @@ impl DeviceFeed {
     where
         B: RankBatch + Send + Sync + 'static,
     {
-        let Some((device, stream)) = &self.to else {
-            return use_all(&mut batches.map(|batch| batch.map(FedBatch::in_host_memory)));
-        };
-        thread::scope(|scope| {
-            let (copied, fed) = sync_channel(self.ahead - 1);
-            thread::Builder::new()
-                .name("device feed".to_owned())
-                .spawn_scoped(scope, move || {
-                    stream.executes(|| copy_all(batches, device, &copied));
-                })
-                .map_err(Error::Runtime)?;
-            use_all(&mut Fed(fed))
-        })
+        match &self.copies {
+            Some(copies) => copy_ahead(copies, self.ahead, batches, use_all),
+            None => use_all(&mut batches.map(|batch| batch.map(FedBatch::in_host_memory))),
+        }
     }
 }
 
-/// Copied batches. Those that are not asked for are dropped with it, which ends the thread.
-struct Fed<B>(Receiver<Result<FedBatch<B>, Error>>);
+/// Calls `use_all` with batches that a thread copies, `ahead` of them before they are asked for.
+fn copy_ahead<B, Q, T>(
+    copies: &Q,
+    ahead: usize,
+    batches: Batches<'_, B>,
+    use_all: impl FnOnce(
+        &mut dyn Iterator<Item = Result<FedBatch<B, Q::Copied>, Error>>,
+    ) -> Result<T, Error>,
+) -> Result<T, Error>
+where
+    B: RankBatch + Send + Sync + 'static,
+    Q: CopyQueue + Sync,
+{
+    thread::scope(|scope| {
+        let (copied, fed) = sync_channel(ahead - 1);
+        thread::Builder::new()
+            .name("device feed".to_owned())
+            .spawn_scoped(scope, move || copy_all(batches, copies, &copied))
+            .map_err(Error::Runtime)?;
+        use_all(&mut Fed(fed))
+    })
+}
 
-impl<B> Iterator for Fed<B> {
-    type Item = Result<FedBatch<B>, Error>;
+/// Copied batches. Those that are not asked for are dropped with it, which ends the thread.
+struct Fed<B, C>(Receiver<Result<FedBatch<B, C>, Error>>);
+
+impl<B, C> Iterator for Fed<B, C> {
+    type Item = Result<FedBatch<B, C>, Error>;
 
     fn next(&mut self) -> Option<Self::Item> {
         let batch = self.0.recv().ok()?;
@@ -93,19 +148,20 @@ impl<B> Iterator for Fed<B> {
 }
 
 /// Copies batches until there are no more, one fails, or none is wanted any more.
-fn copy_all<B>(
+fn copy_all<B, Q>(
     mut batches: Batches<'_, B>,
-    device: &Device,
-    copied: &SyncSender<Result<FedBatch<B>, Error>>,
+    copies: &Q,
+    copied: &SyncSender<Result<FedBatch<B, Q::Copied>, Error>>,
 ) where
     B: RankBatch + Send + Sync + 'static,
+    Q: CopyQueue,
 {
     let mut held: Vec<Weak<B>> = Vec::new();
     while let Some(batch) = next_batch(&mut batches, &mut held) {
         let copy = || {
             let batch = Arc::new(batch?);
             held.push(Arc::downgrade(&batch));
-            FedBatch::copy(batch, device)
+            FedBatch::copy(batch, copies)
         };
         // The tensor library panics where a device fails.
         let batch = catch_unwind(AssertUnwindSafe(copy)).unwrap_or_else(|panic| {
@@ -155,9 +211,9 @@ fn message(panic: &(dyn Any + Send)) -> String {
 
 /// A batch whose numbers are on a device, or in host memory only.
 #[derive(Debug)]
-pub(crate) struct FedBatch<B> {
+pub(crate) struct FedBatch<B, C = UploadedBatch> {
     batch: Arc<B>,
-    uploaded: Option<UploadedBatch>,
+    uploaded: Option<C>,
     /// Bytes that crossed the bus for it.
     bytes: BusBytes,
 }
@@ -172,23 +228,25 @@ impl<B> FedBatch<B> {
     }
 }
 
-impl<B: RankBatch + Send + Sync + 'static> FedBatch<B> {
+impl<B: RankBatch + Send + Sync + 'static, C> FedBatch<B, C> {
     /// Copies a batch, and waits until the device has read its memory.
     ///
     /// # Errors
     /// [`Error::Device`].
-    fn copy(batch: Arc<B>, device: &Device) -> Result<Self, Error> {
-        let uploaded = UploadedBatch::of(batch.samples(), &LentColumns(&batch), device);
-        // Host memory is given back at the second flush after the copy was ordered, which waits for its end.
+    fn copy(batch: Arc<B>, copies: &impl CopyQueue<Copied = C>) -> Result<Self, Error> {
+        // Subscribers that look at it learn the rate of copies, as `benches/steps.rs` does.
+        let span = tracing::debug_span!("copy_batch", bytes = tracing::field::Empty).entered();
+        let uploaded = copies.order(batch.samples(), &LentColumns(&batch));
+        // The second flush after the copies were ordered waits for their end.
         for _ in 0..2 {
-            device.flush().map_err(|error| Error::Device {
-                reason: error.to_string(),
-            })?;
+            copies.flush().map_err(|reason| Error::Device { reason })?;
         }
+        let bytes = take_bus_bytes();
+        span.record("bytes", bytes.uploaded);
         Ok(Self {
             batch,
             uploaded: Some(uploaded),
-            bytes: take_bus_bytes(),
+            bytes,
         })
     }
 }
@@ -215,5 +273,7 @@ impl<B: RankBatch> RankBatch for FedBatch<B> {
     }
 }
 
+#[cfg(test)]
+mod schedule_tests;
 #[cfg(test)]
 mod tests;
