@@ -4,16 +4,18 @@
 usage: measure.py [--device cuda|wgpu|cpu] [--seconds 480] [--steps 200] [--cases mlp,cnn,...] [--out FILE] [--no-peer]
 
 Needs Python 3.9; with --device cuda also the driver, NVRTC and the headers of CUDA, and PyTorch for the peer. In turn:
-the loader's checks (`gpu_check`, also under compute-sanitizer where that is installed), every layer and model beside the
-processor, then training of each case in each precision beside PyTorch, eager and compiled, on the same arrays. What a
-missing program would measure is skipped, as is what no time is left for, and a line says so. Ends with 0 when all
-that ran is well, 1 when something is not, 2 when the device is missing.
+every layer and model beside the processor, the copies of batches to the device (also under compute-sanitizer where that is
+installed, and with little locked memory), then training of each case in each precision beside PyTorch, eager and compiled,
+on the same arrays. Beside the rate at which batches are copied is that of plain copies of as many bytes by PyTorch, from
+page-locked memory. What a missing program would measure is skipped, as is what no time is left for, and a line says so.
+Ends with 0 when all that ran is well, 1 when something is not, 2 when the device is missing.
 """
 
 import argparse
 import importlib.util
 import json
 import os
+import resource
 import shutil
 import subprocess
 import sys
@@ -21,9 +23,12 @@ import tempfile
 import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-CASES = ["mlp", "cnn", "transformer", "lstm", "gpt2"]
-BATCH = {"mlp": 4096, "cnn": 128, "transformer": 16, "lstm": 64, "gpt2": 8}
+CASES = ["feed", "mlp", "cnn", "transformer", "lstm", "gpt2"]
+BATCH = {"feed": 65536, "mlp": 4096, "cnn": 128, "transformer": 16, "lstm": 64, "gpt2": 8}
+# The model of a case of another name: `feed` has large batches, whose copies take longer than ordering them.
+MODEL = {"feed": "mlp"}
 WARM = 20
+LOCKED_BYTES = 64 << 10
 
 # Dense peaks in FLOP/s by a part of the name, those of the trainer's reports: products in TF32 and in bf16.
 PEAKS = {
@@ -56,7 +61,7 @@ class Bench:
     def __init__(self, given):
         self.given = given
         self.end = time.monotonic() + given.seconds
-        self.lines, self.failed = [], False
+        self.lines, self.failed, self.probes = [], False, {}
 
     def say(self, **line):
         self.lines.append(line)
@@ -100,28 +105,6 @@ def gpu_name():
         return None
 
 
-def check_loader(bench):
-    program = bench.program("gpu_check")
-    if program is None:
-        return
-    process = bench.run({"check": "gpu_check"}, [program])
-    if process is None:
-        return
-    for line in process.stdout.splitlines():
-        if line.startswith("{"):
-            bench.say(**json.loads(line))
-    bench.say(check="gpu_check", **{"pass": process.returncode == 0})
-    sanitizer = shutil.which("compute-sanitizer") or "/usr/local/cuda/bin/compute-sanitizer"
-    if not os.access(sanitizer, os.X_OK):
-        bench.say(check="compute_sanitizer", skipped="it is not installed")
-        return
-    for tool in ("memcheck", "racecheck", "initcheck", "synccheck"):
-        what = {"check": "compute_sanitizer", "tool": tool}
-        process = bench.run(what, [sanitizer, "--tool", tool, "--error-exitcode", "9", program, "--quick"], 60)
-        if process is not None:
-            bench.say(**what, **{"pass": process.returncode == 0})
-
-
 def check_models(bench):
     program = bench.program("trainer_tests")
     if program is None:
@@ -134,16 +117,69 @@ def check_models(bench):
         bench.say(**what, **{"pass": good}, **({} if good else {"output": tail(process)}))
 
 
+def check_feed(bench):
+    """Copies of batches to the device: the tests of them, also under compute-sanitizer."""
+    program = bench.program("trainer_tests")
+    if program is None:
+        return
+    what = {"check": "device_feed"}
+    process = bench.run(what, [program, "device_feed"], 60)
+    if process is not None:
+        good = process.returncode == 0
+        bench.say(**what, **{"pass": good}, **({} if good else {"output": tail(process)}))
+    if bench.given.device != "cuda":
+        return
+    sanitizer = shutil.which("compute-sanitizer") or "/usr/local/cuda/bin/compute-sanitizer"
+    if not os.access(sanitizer, os.X_OK):
+        bench.say(check="compute_sanitizer", skipped="it is not installed")
+        return
+    for tool in ("memcheck", "initcheck"):
+        what = {"check": "compute_sanitizer", "tool": tool}
+        command = [sanitizer, "--tool", tool, "--error-exitcode", "9", program, "device_feed", "--skip", "fault_30"]
+        process = bench.run(what, command, 60)
+        if process is not None:
+            bench.say(**what, **{"pass": process.returncode == 0})
+
+
+def check_small_memlock(bench, command):
+    """The same training where the system locks next to no memory: it is slower, and no batch is lost."""
+    def limit():
+        resource.setrlimit(resource.RLIMIT_MEMLOCK, (LOCKED_BYTES, LOCKED_BYTES))
+
+    what = {"check": "small_memlock"}
+    process = bench.run(what, command, 60, preexec_fn=limit)
+    if process is not None:
+        good = process.returncode == 0
+        figures = last_json(process.stdout) if good else {"output": tail(process)}
+        bench.say(**what, **{"pass": good}, **{key: figures[key] for key in ("copy_bytes_per_s", "output") if key in figures})
+
+
+def probe_rate(bench, size):
+    """Bytes per second of plain copies of so many bytes to the GPU, from page-locked memory; None where there is none."""
+    key = int(size)
+    if bench.given.device != "cuda" or not bench.given.peer:
+        return None
+    if key not in bench.probes:
+        command = [sys.executable, os.path.join(bench.given.programs, "probe_copies.py"), str(key)]
+        process = bench.run({"check": "probe_copies", "copy_bytes": key}, command, 60)
+        figures = last_json(process.stdout) if process is not None and process.returncode == 0 else None
+        if process is not None and figures is None:
+            bench.say(check="probe_copies", copy_bytes=key, **{"pass": False}, output=tail(process))
+        bench.probes[key] = figures and figures["probe_bytes_per_s"]
+    return bench.probes[key]
+
+
 def train(bench, case, folder, precision, peak):
     """One line for each that trains the case."""
     given = bench.given
     what = {"case": case, "precision": precision}
     batch = str(given.batch or BATCH[case])
     runs = {}
+    model = MODEL.get(case, case)
     steps = bench.program("steps")
     if steps is not None:
-        runs["feedline"] = [steps, "run", case, "feedline", str(given.steps), batch, folder, given.device, precision]
-    if given.peer:
+        runs["feedline"] = [steps, "run", model, "feedline", str(given.steps), batch, folder, given.device, precision]
+    if given.peer and model == case:
         peer = [sys.executable, os.path.join(given.programs, "peer_torch.py"), case, folder, str(given.steps)]
         peer += ["--device", "cuda" if given.device == "cuda" else "cpu", "--precision", precision, "--batch", batch]
         runs["torch eager"] = peer
@@ -158,7 +194,9 @@ def train(bench, case, folder, precision, peak):
             bench.say(**what, who=who, **{"pass": False}, output=tail(process))
             continue
         rates[who] = figures["steps_per_s"]
-        if peak and not given.batch:
+        if figures.get("copy_bytes"):
+            figures["probe_bytes_per_s"] = probe_rate(bench, figures["copy_bytes"])
+        if peak and case in FLOPS and not given.batch:
             figures["share_of_peak"] = figures["steps_per_s"] * FLOPS[case] / peak
         bench.say(**what, who=who, **figures)
     if "feedline" in rates:
@@ -170,13 +208,22 @@ def table(lines):
     rows = [line for line in lines if "steps_per_s" in line]
     if not rows:
         return
-    print(f"\n{'case':12} {'precision':9} {'who':14} {'steps/s':>9} {'ms CPU/step':>12} {'wait':>7} {'of peak':>8} {'loss':>9}")
+    print(
+        f"\n{'case':12} {'precision':9} {'who':14} {'steps/s':>9} {'ms CPU/step':>12} {'wait':>7} {'ms wait/step':>13} "
+        f"{'copies GB/s':>12} {'probe GB/s':>11} {'of peak':>8} {'loss':>9}"
+    )
     for row in rows:
-        wait, share = row.get("data_wait_share"), row.get("share_of_peak")
         print(
             f"{row['case']:12} {row['precision']:9} {row['who']:14} {row['steps_per_s']:9.2f} {row['cpu_ms_per_step']:12.2f} "
-            f"{'' if wait is None else f'{wait:.2%}':>7} {'' if share is None else f'{share:.1%}':>8} {row['loss_last']:9.4f}"
+            f"{cell(row, 'data_wait_share', '.2%'):>7} {cell(row, 'data_wait_ms_per_step', '.3f'):>13} "
+            f"{cell(row, 'copy_bytes_per_s', '.3f', 1e9):>12} {cell(row, 'probe_bytes_per_s', '.3f', 1e9):>11} "
+            f"{cell(row, 'share_of_peak', '.1%'):>8} {row['loss_last']:9.4f}"
         )
+
+
+def cell(row, key, form, unit=1):
+    value = row.get(key)
+    return "" if value is None else format(value / unit, form)
 
 
 def main():
@@ -204,24 +251,27 @@ def main():
     bench = Bench(given)
     bench.say(machine=name if given.device == "cuda" else given.device, cores=os.cpu_count())
     peaks = next((peaks for part, peaks in PEAKS.items() if part in (name or "")), None)
-    if given.device == "cuda":
-        check_loader(bench)
     if given.device != "cpu":
         check_models(bench)
+        check_feed(bench)
     with tempfile.TemporaryDirectory() as folder:
         steps = bench.program("steps")
         for case in cases if steps else []:
             data = os.path.join(folder, case)
             os.mkdir(data)
             batch = str(given.batch or BATCH[case])
-            made = bench.run({"case": case}, [steps, "data", case, data, batch])
+            model = MODEL.get(case, case)
+            made = bench.run({"case": case}, [steps, "data", model, data, batch])
             if made is None:
                 continue
             if made.returncode != 0:
                 bench.say(case=case, **{"pass": False}, output=tail(made))
                 continue
-            for i, precision in enumerate(["f32", "bf16"] if given.device == "cuda" else ["f32"]):
+            for i, precision in enumerate(["f32", "bf16"] if given.device == "cuda" and case != "feed" else ["f32"]):
                 train(bench, case, data, precision, peaks[i] if peaks and given.device == "cuda" else None)
+            if given.device == "cuda" and case == "feed":
+                command = [steps, "run", model, "feedline", str(WARM + 20), batch, data, given.device]
+                check_small_memlock(bench, command)
             shutil.rmtree(data)
     table(bench.lines)
     if not any("pass" in line or "steps_per_s" in line for line in bench.lines):

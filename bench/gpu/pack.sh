@@ -30,6 +30,6 @@ cp "${CARGO_TARGET_DIR:-target}/release/feedline" "$pack/feedline"
 cp "$steps" "$pack/steps"
 cp "$tests" "$pack/trainer_tests"
 strip "$pack/feedline" "$pack/steps" "$pack/trainer_tests"
-cp bench/gpu/measure.py bench/trainer/peer_torch.py examples/quickstart.toml "$pack/"
+cp bench/gpu/measure.py bench/gpu/probe_copies.py bench/trainer/peer_torch.py examples/quickstart.toml "$pack/"
 tar --zstd -C "$folder" -cf "$folder/feedline-gpu.tar.zst" feedline-gpu
 du -h "$folder/feedline-gpu.tar.zst"

@@ -4,11 +4,12 @@
 //! `cargo bench -p feedline-trainer --bench steps -- [ROUNDS [STEPS [LONG_STEPS]]]`, by default 3 rounds of 200 steps, and
 //! 5,000 steps with smaller batches that show whether memory grows. Runs take turns, each in a process of its own, on
 //! the processors that this one may use (`taskset`); figures are medians. Processor time is that of all threads, of
-//! steps after the 20th. The last line is JSON.
+//! steps after the 20th; waiting for data is that of all steps. The last line is JSON.
 //!
 //! `steps data CASE FOLDER [BATCH]` writes a case's dataset of an epoch of such batches, and its rows as plain arrays for
 //! other programs; `steps run CASE WHO STEPS BATCH FOLDER [DEVICE [PRECISION]]` is one such process; device and precision
-//! are those of `[train]`.
+//! are those of `[train]`. On a GPU `copy_bytes_per_s` is the rate of the copies of batches ahead of their steps, while one
+//! runs, and `copy_bytes` the bytes of a batch; the first 20 are not counted.
 #![expect(
     clippy::unwrap_used,
     reason = "a failed step of the setup ends the bench"
@@ -21,6 +22,8 @@ mod arguments;
 mod bare;
 #[path = "support/case.rs"]
 mod case;
+#[path = "support/copies.rs"]
+mod copies;
 #[expect(dead_code, reason = "tests use more of it")]
 #[path = "../tests/it/dataset.rs"]
 mod dataset;
@@ -38,9 +41,11 @@ use std::{
 use arguments::Arguments;
 use bare::Bare;
 use case::Case;
+use copies::CopySpans;
 use feedline_schemas::{
     config::TrainConfig,
     progress::{Event, Progress},
+    report::TrainReport,
 };
 use feedline_storage::{
     Store, StoreOptions,
@@ -192,7 +197,7 @@ fn config(case: Case, batch: usize, steps: u64, on: &[&str]) -> TrainConfig {
 /// Trains and says what a step took.
 fn run(case: Case, who: &str, steps: u64, batch: usize, folder: &Path, on: &[&str]) -> Value {
     let probe = Arc::new(Probe::new(steps));
-    let mut waited = Value::Null;
+    let mut of_data = json!({});
     if who == "bare" {
         let mut bare = Bare::new(case, batch).unwrap();
         for step in 1..=steps {
@@ -210,13 +215,30 @@ fn run(case: Case, who: &str, steps: u64, batch: usize, folder: &Path, on: &[&st
             stop: Arc::default(),
             group: feedline_trainer::Group::alone(),
         };
+        tracing::subscriber::set_global_default(CopySpans::default()).unwrap();
         let report = train(&config(case, batch, steps, on), Resume::Fresh, &context).unwrap();
-        waited = json!(report.data_wait_share);
+        of_data = data_figures(&report, steps);
     }
     let mut figures = probe.figures();
-    figures["data_wait_share"] = waited;
+    for (key, value) in of_data.as_object().unwrap() {
+        figures[key] = value.clone();
+    }
     figures["peak_mib"] = json!(process::peak_mib());
     figures
+}
+
+/// Waiting for batches, and their copies to a device.
+#[expect(clippy::cast_precision_loss, reason = "few steps")]
+fn data_figures(report: &TrainReport, steps: u64) -> Value {
+    let performance = report.performance.as_ref();
+    let waited = performance.map(|performance| performance.step_time.data_wait_s);
+    let copied = copies::figures();
+    json!({
+        "data_wait_share": report.data_wait_share,
+        "data_wait_ms_per_step": waited.map(|waited| waited * 1e3 / steps as f64),
+        "copy_bytes": copied.map(|[bytes, _]| bytes),
+        "copy_bytes_per_s": copied.map(|[_, rate]| rate),
+    })
 }
 
 /// Resource use at the end of a step.
