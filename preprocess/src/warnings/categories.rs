@@ -159,9 +159,17 @@ pub(crate) fn unknown_categories(
         }
     }
     (!columns.is_empty()).then(|| {
+        // Only rows that were appended have training rows with values that the fit does not know.
+        let (known, refit) = match splits.contains(&Split::Train) {
+            true => (
+                "the rows that the transform was fitted to",
+                "learn new ones with `feedline shards build --refit`, ",
+            ),
+            false => ("training rows", ""),
+        };
         let message = format!(
-            "values of categories that are not known from training rows became unknown, so a model has learnt nothing of them: {}; \
-             reject such rows with `unknown = \"reject\"` of the `categories` step, encode by `hash`, or leave the column out with \
+            "values of categories that are not known from {known} became unknown, so a model has learnt nothing of them: {}; \
+             {refit}reject such rows with `unknown = \"reject\"` of the `categories` step, encode by `hash`, or leave the column out with \
              `dataset.drop`",
             first_of(&columns, COLUMNS)
         );

@@ -5,8 +5,8 @@ use feedline_schemas::{
     report::Warning,
 };
 
-use super::message::{COLUMNS, first_of, percent, share, warning};
-use crate::schema::landed_columns::{listed, shown};
+use super::message::{COLUMNS, first_of, percent, share, toml_string, warning};
+use crate::schema::landed_columns::listed;
 
 /// Fraction of the rows above which dropped duplicates are worth a warning.
 const DUPLICATES: f64 = 0.01;
@@ -84,7 +84,7 @@ pub(crate) fn equal_rows(
         })
         .collect();
     let names: Vec<&str> = columns.iter().map(String::as_str).collect();
-    let listed_columns: Vec<String> = names.iter().map(|n| format!("\"{}\"", shown(n))).collect();
+    let listed_columns: Vec<String> = names.iter().map(|name| toml_string(name)).collect();
     let of_sample = if is_sample {
         ", in a sample of the rows,"
     } else {

@@ -2,7 +2,7 @@
 
 use feedline_schemas::report::Warning;
 
-use super::message::{COLUMNS, SHOWN, first_of, warning};
+use super::message::{COLUMNS, SHOWN, first_of, toml_string, warning};
 use crate::{
     schema::landed_columns::shown,
     source::sql::other_rows::Construct,
@@ -13,10 +13,11 @@ use crate::{
 pub(crate) fn target_leakage(target: &str, leaks: &[Leak]) -> Vec<Warning> {
     let target = shown(target);
     let alone: Vec<String> = leaks.iter().filter_map(describe_leak).collect();
-    let quoted = |name: &str| format!("\"{}\"", shown(name));
     let mut found = Vec::new();
     if !alone.is_empty() {
-        let drop = target_leakage::columns_of(leaks).into_iter().map(quoted);
+        let drop = target_leakage::columns_of(leaks)
+            .into_iter()
+            .map(toml_string);
         let message = format!(
             "each of these features alone gives the target `{target}` away in (nearly) all training rows looked at: {}; where it \
              is not known before the target is, leave it out with `dataset.drop = [{}]`",
@@ -29,7 +30,7 @@ pub(crate) fn target_leakage(target: &str, leaks: &[Leak]) -> Vec<Warning> {
         let Leak::Sum { terms, residual } = leak else {
             continue;
         };
-        let names = terms.iter().map(|(name, _)| quoted(name));
+        let names = terms.iter().map(|(name, _)| toml_string(name));
         let sum = terms.iter().map(|(name, factor)| {
             let factor = format!("{factor:.6}");
             let factor = factor.trim_end_matches('0').trim_end_matches('.');

@@ -35,6 +35,19 @@ pub(super) fn quoted(value: &str) -> String {
     format!("`{}{more}`", shown(&short))
 }
 
+/// Formats a column name as a string of TOML, to be copied into a pipeline.
+pub(super) fn toml_string(name: &str) -> String {
+    let mut text = String::from("\"");
+    for c in name.chars() {
+        match c {
+            '"' | '\\' => text.extend(['\\', c]),
+            c if c.is_control() => text += &format!("\\u{:04X}", u32::from(c)),
+            c => text.push(c),
+        }
+    }
+    text + "\""
+}
+
 /// Lists the first of `parts`, and how many more exist.
 pub(super) fn first_of(parts: &[String], most: usize) -> String {
     let first = parts[..parts.len().min(most)].join(", ");

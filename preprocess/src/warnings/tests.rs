@@ -1,8 +1,14 @@
+use std::collections::BTreeMap;
+
+use feedline_schemas::manifest::Split;
+
 use super::{
-    are_many, duplicates_dropped,
-    message::first_of,
+    are_many, duplicates_dropped, equal_rows,
+    message::{first_of, toml_string},
     spelling::{alike, is_number, remedy},
+    target_leakage, unknown_categories,
 };
+use crate::statistics::target_leakage::Leak;
 
 #[test]
 fn numbers_are_told_in_the_signs_of_people() {
@@ -88,4 +94,58 @@ fn many_names_are_cut_with_their_number() {
     let names: Vec<String> = (0..7).map(|i| i.to_string()).collect();
     assert_eq!(first_of(&names, 5), "0, 1, 2, 3, 4 and 2 more");
     assert_eq!(first_of(&names[..5], 5), "0, 1, 2, 3, 4");
+}
+
+#[test]
+fn columns_in_advice_are_strings_of_toml() {
+    for (name, expected) in [
+        ("a b", r#""a b""#),
+        (r"x\.y", r#""x\\.y""#),
+        (r#"a "q" b"#, r#""a \"q\" b""#),
+        ("a\nb", r#""a\u000Ab""#),
+        ("Größe (m²)", r#""Größe (m²)""#),
+    ] {
+        assert_eq!(toml_string(name), expected, "{name}");
+    }
+    let column = r"x\.y".to_owned();
+    let leak = |leak: Leak| target_leakage("y", &[leak]).remove(0).message;
+    let (correlation, residual) = (1.0, 0.0);
+    let terms = vec![(column.clone(), 1.0)];
+    let alone = leak(Leak::Line {
+        column: column.clone(),
+        correlation,
+    });
+    let sum = leak(Leak::Sum { terms, residual });
+    for message in [alone, sum] {
+        assert!(
+            message.ends_with(r#"`dataset.drop = ["x\\.y"]`"#),
+            "{message}"
+        );
+    }
+    let equal = equal_rows([(5, 10), (0, 10)], &[column], (false, false)).unwrap();
+    assert!(
+        equal
+            .message
+            .contains(r#"`dataset.dedup_ignore = ["x\\.y"]`"#),
+        "{equal:?}"
+    );
+}
+
+#[test]
+fn a_refit_is_advised_for_categories_of_appended_rows_alone() {
+    let cells = BTreeMap::from([("kind".to_owned(), [4, 1, 0])]);
+    let message = |splits: &[Split]| {
+        let found = unknown_categories(&cells, [10; 3], splits);
+        found.unwrap().message
+    };
+    let appended = message(&Split::ALL);
+    assert!(
+        appended.contains("`kind` (4 of 10 train rows, 40.0 %;") && appended.contains("--refit"),
+        "{appended}"
+    );
+    let built = message(&[Split::Validation, Split::Test]);
+    assert!(
+        built.contains("not known from training rows") && !built.contains("--refit"),
+        "{built}"
+    );
 }
