@@ -119,7 +119,7 @@ fn own_sources(dataset: &DatasetConfig, sources: &[SourceConfig]) -> Vec<TableNa
     names.filter(is_own).cloned().map(TableName::from).collect()
 }
 
-/// Moves the `frozen` source behind the others, of which there must be some.
+/// Moves the `frozen` source behind the others; there must be some.
 fn put_last(frozen: &TableName, wanted: &mut Vec<TableName>) -> Result<(), Error> {
     wanted.retain(|name| name != frozen);
     if wanted.is_empty() {

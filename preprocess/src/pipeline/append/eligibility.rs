@@ -294,7 +294,7 @@ impl Build<'_> {
         ]
     }
 
-    /// Settings by which rows are chosen or split among all of them.
+    /// Settings that choose or split rows by comparing all of them.
     fn compares_all_rows(&self) -> [Obstacle; 4] {
         let config = &self.spec.config;
         [

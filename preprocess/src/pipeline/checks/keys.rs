@@ -143,7 +143,7 @@ impl<'a> SeenKeys<'a> {
         }
     }
 
-    /// Warnings of keys without a part, and of spellings of one key. `at` is the key of the configuration.
+    /// Warnings of keys without a part, and of spellings of one key. `at` is the configured key.
     fn warnings(self, at: &str, names: &[String]) -> Vec<Warning> {
         let mut found = Vec::new();
         found.extend(warnings::keys_incomplete(at, names, self.partly, self.rows));
