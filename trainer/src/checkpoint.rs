@@ -18,9 +18,11 @@
 
 mod decode;
 mod encode;
+pub(crate) mod export;
 #[cfg(any(test, fuzzing))]
 pub(crate) mod fuzzing;
 mod paths;
+pub(crate) mod run_folder;
 mod saver;
 mod snapshot;
 mod state;
@@ -43,7 +45,10 @@ pub(crate) use self::{
     snapshot::{METADATA_KEY, Snapshot},
     state::StateFile,
 };
-use crate::{error::Error, model::Parameter, optimizer::StateLayout, run_folder::RunFolder};
+use crate::{
+    checkpoint::run_folder::RunFolder, error::Error, model::interface::Parameter,
+    optim::optimizer::StateLayout,
+};
 
 /// Returns true if a run's folder has checkpoints.
 ///

@@ -30,69 +30,27 @@
 //! # Ok(()) }
 //! ```
 //!
-//! The tensor library is named in `engine`, `input`, `loss`, [`layers`] and the model files only; everything else sees
-//! flat `f32` buckets. A model of one's own ([`Model`]) takes the same library from [`tensor`].
+//! The tensor library is named in `model` (`engine`, `input`, [`layers`], `models`) and in `optim::loss` only; everything
+//! else sees flat `f32` buckets. A model of one's own ([`Model`]) takes the same library from [`tensor`].
 
-mod average;
-mod baseline;
 mod checkpoint;
-mod clip;
-mod config_values;
+mod config;
 mod data;
 mod device;
-mod device_state;
-mod edit;
-mod engine;
 mod error;
-mod evaluate;
-mod export;
+mod evaluation;
+mod float_casts;
 #[cfg(any(test, fuzzing))]
 pub mod fuzzing;
-mod generate;
-mod guard;
-mod head;
-mod images;
-mod init;
-mod input;
-mod kept;
-pub mod layers;
-mod loader_keys;
-mod loaders;
-mod loss;
-mod loss_scale;
-mod meter;
-mod metrics;
-mod metrics_log;
-mod mixture;
 mod model;
-mod models;
-mod number;
-mod opened;
-mod optimizer;
-mod pace;
-mod pack;
+mod optim;
 mod parallel;
-mod pattern;
-mod performance;
-mod pieces;
 mod plan;
 mod predict;
-mod prolong;
 mod random;
-mod run_context;
-mod run_folder;
-pub mod runs;
-mod sampling;
-mod schedule;
+mod reporting;
 mod session;
-mod settings;
 mod summary;
-mod task;
-mod texts;
-mod torch;
-mod track;
-mod train;
-mod transform_artefact;
 pub mod tune;
 
 #[cfg(test)]
@@ -106,24 +64,30 @@ use feedline_storage::{Store, clock::Clock};
 pub use burn::tensor;
 
 pub use crate::{
-    edit::Prior,
+    checkpoint::export::{ExportOptions, export, export_run},
+    config::settings::{check, check_kind},
+    data::loaders::{open_training, settled},
     error::Error,
-    evaluate::{evaluate, evaluate_rows, evaluate_run, evaluate_with},
-    export::{ExportOptions, export, export_run},
-    generate::{Continuation, SpecialIds, TextGenerator, check_rule},
-    init::split as weights_file,
-    kept::{Choice, ChosenRun, Use, choose},
-    loaders::{open_training, settled},
-    model::{Build, Input, Model, Objective, Shape, TokenInput},
+    evaluation::evaluate::{evaluate, evaluate_rows, evaluate_run, evaluate_with},
+    model::{
+        init::split as weights_file,
+        interface::{Build, Input, Model, Objective, Shape, TokenInput},
+        layers,
+    },
     parallel::{Group, Phase, Whereabouts},
     predict::{
-        ImageModel, MeasuredRows, Predicted, PredictedImages, Predictor, RowParts, Truths,
-        predict_images,
+        choose_model::{Choice, ChosenRun, Use, choose},
+        edit::Prior,
+        generate::{Continuation, SpecialIds, TextGenerator, check_rule},
+        predictor::{
+            ImageModel, MeasuredRows, Predicted, PredictedImages, Predictor, RowParts, Truths,
+            predict_images,
+        },
+        text_scores::TextScorer,
     },
-    settings::{check, check_kind},
+    reporting::runs,
+    session::train::{train, train_with},
     summary::{Fit, Machine, Memory, Need, Summary, available_memory, fit, summarize, summary},
-    texts::TextScorer,
-    train::{train, train_with},
 };
 
 /// Components of a run that are not configuration.

@@ -13,12 +13,13 @@ use feedline_schemas::{
 
 use crate::{
     checkpoint::Snapshot,
-    data::{Samples, Targets},
+    config::settings::TrainSettings,
+    data::{
+        samples::{Samples, Targets},
+        task::Task,
+    },
     error::Error,
-    model::Shape,
-    models,
-    settings::TrainSettings,
-    task::Task,
+    model::{interface::Shape, models},
 };
 
 /// Identity of a run.

@@ -4,18 +4,24 @@
 //! holds just these, and every step is a pure function of them and of its batch.
 
 mod device_feed;
+pub(crate) mod device_state;
 mod epochs;
 mod exchange;
 mod guarding;
+pub(crate) mod loss_guard;
 mod measure;
 mod on_device;
+pub(crate) mod opened_dataset;
 mod placement;
+pub(crate) mod prolong;
+pub(crate) mod run_context;
 mod saves;
 mod saving;
 mod shares;
 mod sharing;
 mod step;
 mod stragglers;
+pub(crate) mod train;
 
 use feedline_schemas::{
     checkpoint::{EarlyStopping, GuardState, Plateau, RunningLoss},
@@ -30,21 +36,21 @@ use self::measure::evaluate;
 pub(crate) use self::measure::{MeasuredBatch, evaluate_each};
 use self::{placement::stays_on_device, saves::Saving, sharing::Sharing};
 use crate::{
-    average::Average,
-    checkpoint::{Checkpoints, Numbers, Saver},
-    data::Data,
-    device_state::{DeviceState, StepReport},
-    engine::{ModelEngine, sections::Sections},
+    checkpoint::{Checkpoints, Numbers, Saver, run_folder::RunFolder},
+    data::samples::Data,
     error::Error,
-    loss_scale,
-    meter::StepMeter,
-    metrics_log::{MetricsLine, MetricsLog},
-    optimizer::Optimizer,
+    model::engine::{ModelEngine, sections::Sections},
+    optim::{average::Average, loss_scale, optimizer::Optimizer, schedule::Schedule},
     parallel::Phase,
     plan::{Position, RunPlan},
-    run_context::Watch,
-    run_folder::RunFolder,
-    schedule::Schedule,
+    reporting::{
+        metrics_log::{MetricsLine, MetricsLog},
+        step_times::StepMeter,
+    },
+    session::{
+        device_state::{DeviceState, StepReport},
+        run_context::Watch,
+    },
 };
 
 /// A run in progress.

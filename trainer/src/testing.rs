@@ -32,21 +32,21 @@ use feedline_storage::{
 
 use crate::{
     Resume,
-    data::{Batches, Data, RankBatch, Samples, Targets},
+    checkpoint::run_folder::{RunFolder, runtime},
+    config::settings::{self, TrainSettings},
+    data::{
+        samples::{Batches, Data, RankBatch, Samples, Targets},
+        task::Task,
+    },
     device::Backend,
-    engine::ModelEngine,
     error::Error,
-    metrics::Metrics,
-    models,
+    evaluation::metrics::Metrics,
+    model::{engine::ModelEngine, models},
     parallel::{Group, RankPlace},
     plan::RunPlan,
     random::Stream,
-    run_context::Watch,
-    run_folder::{RunFolder, runtime},
-    session::TrainSession,
-    settings::{self, TrainSettings},
-    task::Task,
-    track::status::Tracker,
+    reporting::status::Tracker,
+    session::{TrainSession, run_context::Watch},
 };
 
 /// Targets of a toy split.
@@ -400,7 +400,7 @@ fn engine_at(plan: &RunPlan, place: RankPlace) -> ModelEngine {
     let config = &plan.settings.config().model;
     let model = models::build(config, plan.shape(), plan.outputs()).unwrap();
     let lora = plan.settings.config().lora.as_ref();
-    let model = crate::model::adapted(model, lora).unwrap();
+    let model = crate::model::interface::adapted(model, lora).unwrap();
     let passes = settings::passes(plan.settings.config(), model.layout()).unwrap();
     ModelEngine::new(model, plan.settings.loss().clone())
         .with_passes(passes)

@@ -17,8 +17,8 @@ use super::{
 };
 use crate::{
     error::Error,
-    model::{Parameter, bucket_len},
-    optimizer::{StateBucket, StateLayout},
+    model::interface::{Parameter, bucket_len},
+    optim::optimizer::{StateBucket, StateLayout},
 };
 
 /// Expected content of a file of snapshots.

@@ -13,7 +13,7 @@ use safetensors::tensor::{Dtype, Metadata, TensorInfo};
 use xxhash_rust::xxh3::Xxh3;
 
 use super::snapshot::{METADATA_KEY, state_name};
-use crate::model::Parameter;
+use crate::model::interface::Parameter;
 
 // Safetensors are little-endian, and a tensor is written as it is stored in memory.
 const _: () = assert!(cfg!(target_endian = "little"));

@@ -12,7 +12,7 @@ use super::{
     decode::{Expected, decode},
     encode::{Frozen, Numbers, encode, hash_of, with_header_hash},
 };
-use crate::layers::Parameter;
+use crate::model::layers::Parameter;
 
 /// A checkpoint of a model of eight numbers: as it is, and with hashes that fit. One that is read
 /// is written as bytes that read the same.

@@ -13,10 +13,10 @@ use rayon::prelude::*;
 
 use super::{Checkpoints, Frozen, Numbers, StateFile};
 use crate::{
+    checkpoint::run_folder::{Background, RunFolder},
     error::Error,
-    metrics_log::LogFile,
-    optimizer::StateBucket,
-    run_folder::{Background, RunFolder},
+    optim::optimizer::StateBucket,
+    reporting::metrics_log::LogFile,
 };
 
 /// Numbers that one task copies.

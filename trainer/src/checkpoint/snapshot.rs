@@ -2,7 +2,7 @@
 
 use feedline_schemas::checkpoint::CheckpointHeader;
 
-use crate::optimizer::StateBucket;
+use crate::optim::optimizer::StateBucket;
 
 /// Metadata entry of the header.
 pub(crate) const METADATA_KEY: &str = "feedline";

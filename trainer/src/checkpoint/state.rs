@@ -23,7 +23,7 @@ use super::{
 };
 use crate::{
     error::Error,
-    optimizer::{StateBucket, StateLayout},
+    optim::optimizer::{StateBucket, StateLayout},
     parallel::RankPlace,
 };
 

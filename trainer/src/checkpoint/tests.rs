@@ -9,8 +9,8 @@ use safetensors::SafeTensors;
 
 use super::{decode::*, encode::encode, *};
 use crate::{
-    data::Data,
-    model::bucket_len,
+    data::samples::Data,
+    model::interface::bucket_len,
     plan::Position,
     testing::{config, engine, plan, regression},
 };

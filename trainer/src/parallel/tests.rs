@@ -11,7 +11,7 @@ use feedline_schemas::{
 };
 
 use super::{Group, RankPlace, Ranks, Tree, Wire};
-use crate::{error::Error, run_folder::runtime, testing::uniform};
+use crate::{checkpoint::run_folder::runtime, error::Error, testing::uniform};
 
 fn config() -> ParallelConfig {
     ParallelConfig {

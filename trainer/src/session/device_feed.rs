@@ -20,11 +20,13 @@ use burn::tensor::{Device, StreamId};
 use feedline_schemas::loader_state::LoaderState;
 
 use crate::{
-    data::{Batches, RankBatch, Samples},
+    data::samples::{Batches, RankBatch, Samples},
     device::{BusBytes, add_bus_bytes, take_bus_bytes},
-    engine::ModelEngine,
     error::Error,
-    input::{ColumnBytes, LentColumns, UploadedBatch},
+    model::{
+        engine::ModelEngine,
+        input::{ColumnBytes, LentColumns, UploadedBatch},
+    },
 };
 
 /// Time between two looks for a batch that was used up.

@@ -11,17 +11,17 @@ use feedline_schemas::{
 
 use super::{TrainSession, step::BatchOutcome, warning_of};
 use crate::{
-    baseline,
     checkpoint::{BEST_PATH, Numbers},
-    data::{Data, RankBatch},
+    data::samples::{Data, RankBatch},
     error::Error,
-    loss,
-    metrics::{Evaluation, Metrics},
-    metrics_log::MetricsLine,
-    optimizer::count_parameters,
+    evaluation::{
+        baseline,
+        metrics::{Evaluation, Metrics},
+    },
+    optim::{loss, optimizer::count_parameters},
     parallel::Phase,
     plan::Position,
-    track::paths::REPORT_PATH,
+    reporting::{metrics_log::MetricsLine, paths::REPORT_PATH},
 };
 
 impl<D: Data> TrainSession<'_, D> {

@@ -8,12 +8,12 @@ use xxhash_rust::xxh3::xxh3_128;
 
 use super::{TrainSession, saves::live, shares, sharing::Sharing};
 use crate::{
-    data::{Data, RankBatch, Samples},
-    engine::{Computed, ModelEngine, sections::Sections},
+    data::samples::{Data, RankBatch, Samples},
     error::Error,
+    model::engine::{Computed, ModelEngine, sections::Sections},
     parallel::{Phase, Ranks, Wire},
     random::Stream,
-    run_context::Watch,
+    session::run_context::Watch,
 };
 
 /// Rows that identify a bad batch.

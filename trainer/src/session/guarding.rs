@@ -13,11 +13,11 @@ use super::{
     step::{not_finite, rows_to_name},
 };
 use crate::{
-    average::Average,
-    data::Data,
+    data::samples::Data,
     error::Error,
-    guard::{self, Alarm},
-    metrics_log::{MetricsLine, NamedSample},
+    optim::average::Average,
+    reporting::metrics_log::{MetricsLine, NamedSample},
+    session::loss_guard::{self, Alarm},
 };
 
 impl<D: Data> TrainSession<'_, D> {
@@ -41,7 +41,7 @@ impl<D: Data> TrainSession<'_, D> {
         if config.not_finite == NotFinitePolicy::Stop {
             return Err(error);
         }
-        if !guard::may_skip(config, &mut self.position.guard, step) {
+        if !loss_guard::may_skip(config, &mut self.position.guard, step) {
             return Err(Error::TooManySkipped {
                 max_skipped: config.max_skipped,
                 window_steps: config.window_steps,
@@ -106,7 +106,7 @@ impl<D: Data> TrainSession<'_, D> {
         let Some((to, then)) = self.restore()? else {
             return Err(diverged());
         };
-        self.position.guard = guard::went_back(&self.position.guard, then, to, step);
+        self.position.guard = loss_guard::went_back(&self.position.guard, then, to, step);
         let (from, back) = (step.get(), to.get());
         tracing::error!(
             from,

@@ -10,14 +10,14 @@ use feedline_schemas::{
 
 use super::{DeviceFeed, TrainSession, shares::Shares, step::not_finite};
 use crate::{
-    data::{Data, RankBatch, Samples},
-    engine::ModelEngine,
+    data::samples::{Data, RankBatch, Samples},
     error::Error,
-    loss,
-    metrics::Evaluation,
+    evaluation::metrics::Evaluation,
+    model::engine::ModelEngine,
+    optim::loss,
     parallel::Phase,
     plan::RunPlan,
-    run_context::Watch,
+    session::run_context::Watch,
 };
 
 impl<D: Data> TrainSession<'_, D> {

@@ -21,14 +21,16 @@ use super::{
     step::{BatchOutcome, factor},
 };
 use crate::{
-    data::{Data, RankBatch, Samples},
-    device_state::{BatchSums, DeviceState, ShareExchange, Stepping},
-    engine::OnDevice,
+    data::samples::{Data, RankBatch, Samples},
     error::Error,
-    guard::{self, SeenBatch, UpdateVerdict},
-    loss, loss_scale,
+    model::engine::OnDevice,
+    optim::{loss, loss_scale},
     parallel::{Phase, Ranks, TensorOp, Wire},
     random::Stream,
+    session::{
+        device_state::{BatchSums, DeviceState, ShareExchange, Stepping},
+        loss_guard::{self, SeenBatch, UpdateVerdict},
+    },
 };
 
 /// Reason that there are numbers on the device.
@@ -284,7 +286,7 @@ impl<D: Data> TrainSession<'_, D> {
             rate,
         };
         let config = self.plan.settings.config();
-        match guard::look(&config.guard, &mut self.position.guard, seen) {
+        match loss_guard::look(&config.guard, &mut self.position.guard, seen) {
             UpdateVerdict::Fine => {}
             UpdateVerdict::Alarm(alarm) => self.tell(alarm, seen.step),
             UpdateVerdict::Diverged { mean } => {
@@ -312,7 +314,7 @@ impl<D: Data> TrainSession<'_, D> {
             let average = self
                 .average
                 .as_mut()
-                .map(crate::average::Average::weights_mut);
+                .map(crate::optim::average::Average::weights_mut);
             state.download(&mut self.bucket, self.optimizer.state_mut(), average)?;
         }
         Ok(taken)

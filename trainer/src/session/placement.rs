@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use feedline_schemas::report::Warning;
 
 use crate::{
-    engine::ModelEngine,
     error::{Error, config as wrong},
+    model::engine::ModelEngine,
     parallel::Ranks,
 };
 

@@ -3,11 +3,10 @@
 use feedline_schemas::ids::{Epoch, Hash128, Step};
 
 use crate::{
-    average::Average,
     checkpoint::{Checkpoints, Due, Live, Saved, Saver, Snapshots, StateFile},
     error::Error,
-    optimizer::Optimizer,
-    run_context::Watch,
+    optim::{average::Average, optimizer::Optimizer},
+    session::run_context::Watch,
 };
 
 /// Numbers that a due checkpoint copies.

@@ -11,16 +11,14 @@ use feedline_schemas::{
 
 use super::{TrainSession, epochs::is_out_of_patience, saves::live, shares, step::BatchOutcome};
 use crate::{
-    average::Average,
-    checkpoint::{Checkpoints, Due, Frozen, Numbers, Snapshot, StateFile},
-    data::Data,
+    checkpoint::{Checkpoints, Due, Frozen, Numbers, Snapshot, StateFile, run_folder::RunFolder},
+    data::samples::Data,
     error::Error,
-    guard,
-    metrics_log::{MetricsLine, MetricsLog},
-    optimizer::StateBucket,
+    optim::{average::Average, optimizer::StateBucket},
     parallel::Phase,
     plan::Position,
-    run_folder::RunFolder,
+    reporting::metrics_log::{MetricsLine, MetricsLog},
+    session::loss_guard,
 };
 
 /// Waits between the tries of a checkpoint that must not be missed: the first, the last, and one before leaving.
@@ -214,7 +212,7 @@ impl<D: Data> TrainSession<'_, D> {
         self.at(Phase::Saving);
         self.compare_weights()?;
         let config = &self.plan.settings.config().guard;
-        guard::planned(config, &mut self.position.guard, self.position.step);
+        loss_guard::planned(config, &mut self.position.guard, self.position.step);
         if !self.writes() {
             return Ok(());
         }
@@ -439,7 +437,7 @@ impl<D: Data> TrainSession<'_, D> {
         if self.fetch()? == BatchOutcome::WentBack {
             // Its checkpoint is one of those to go back to.
             let config = &self.plan.settings.config().guard;
-            guard::planned(config, &mut self.position.guard, self.position.step);
+            loss_guard::planned(config, &mut self.position.guard, self.position.step);
         }
         self.at(Phase::Saving);
         self.compare_weights()?;

@@ -3,9 +3,9 @@
 use bytemuck::Pod;
 
 use crate::{
-    data::{RankBatch, Targets},
-    engine::{ModelEngine, Prediction},
+    data::samples::{RankBatch, Targets},
     error::Error,
+    model::engine::{ModelEngine, Prediction},
     parallel::Ranks,
 };
 

@@ -4,14 +4,15 @@
 use std::ops::Range;
 
 use crate::{
-    clip,
-    device_state::RankShares,
+    config::settings::TrainSettings,
     error::Error,
-    model::Parameter,
-    optimizer::{self, StateBucket, StateLayout},
+    model::interface::Parameter,
+    optim::{
+        clip,
+        optimizer::{self, StateBucket, StateLayout},
+    },
     parallel::{RankBounds, RankPlace, Ranks, Wire},
-    session::shares,
-    settings::TrainSettings,
+    session::{device_state::RankShares, shares},
 };
 
 /// Division of the work.

@@ -7,18 +7,14 @@ use feedline_schemas::{
 
 use super::TrainSession;
 use crate::{
-    clip,
-    data::{Data, RankBatch},
+    data::samples::{Data, RankBatch},
     device::take_bus_bytes,
-    engine::Computed,
     error::Error,
-    guard::{self, SeenBatch, UpdateVerdict},
-    loss::mean,
-    loss_scale,
-    meter::MeterWindow,
-    metrics_log::MetricsLine,
+    model::engine::Computed,
+    optim::{clip, loss::mean, loss_scale},
     parallel::Phase,
-    track::memory,
+    reporting::{memory, metrics_log::MetricsLine, step_times::MeterWindow},
+    session::loss_guard::{self, SeenBatch, UpdateVerdict},
 };
 
 /// Rows named when a batch goes wrong.
@@ -85,7 +81,7 @@ impl<D: Data> TrainSession<'_, D> {
             norm,
             rate: self.schedule.rate(taken, &self.position.plateau),
         };
-        match guard::look(&config.guard, &mut self.position.guard, seen) {
+        match loss_guard::look(&config.guard, &mut self.position.guard, seen) {
             UpdateVerdict::Fine => {}
             UpdateVerdict::Alarm(alarm) => self.tell(alarm, seen.step),
             UpdateVerdict::Diverged { mean } => {

@@ -1,7 +1,7 @@
 //! Ranks that keep the others waiting.
 
 use super::TrainSession;
-use crate::{data::Data, error::Error, pace::RankPace};
+use crate::{data::samples::Data, error::Error, reporting::rank_speeds::RankPace};
 
 /// Fewest steps that ranks are compared over.
 const STEPS_LEAST: u64 = 20;

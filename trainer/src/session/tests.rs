@@ -21,9 +21,9 @@ use feedline_storage::Store;
 use crate::{
     Error, Resume,
     checkpoint::Expected,
-    optimizer::StateLayout,
+    optim::optimizer::StateLayout,
+    reporting::tensorboard::{self, tests::behind_the_version},
     testing::{Column, Fault, Toy, classification, config, contents, plan, regression, train},
-    track::tensorboard::{self, tests::behind_the_version},
 };
 
 mod device_sums;
@@ -580,7 +580,7 @@ fn damage(store: &Store, path: &str) {
     let mut bytes = contents(store)[path].clone();
     let middle = bytes.len() / 2;
     bytes[middle] ^= 1;
-    crate::run_folder::runtime()
+    crate::checkpoint::run_folder::runtime()
         .unwrap()
         .block_on(store.put(path, bytes.into()))
         .unwrap();

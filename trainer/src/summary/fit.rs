@@ -4,7 +4,7 @@ use feedline_schemas::{config::TrainConfig, manifest::Layout, report::Warning, u
 use serde::Serialize;
 
 use super::{Machine, Summary, layout_of, summary};
-use crate::{Context, error::Error, settings};
+use crate::{Context, config::settings, error::Error};
 
 /// Memory that a training takes, memory of the machine, and advice.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]

@@ -2,9 +2,9 @@
 
 use serde::Serialize;
 
-use crate::{
+use crate::model::{
+    interface::Shape,
     layers::{LayerFacts, Layout, PassSettings},
-    model::Shape,
 };
 
 /// Bytes of an f32.

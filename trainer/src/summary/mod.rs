@@ -21,17 +21,19 @@ pub use self::{
 };
 use crate::{
     Context,
-    config_values::name_of,
-    engine::parts::BatchCut,
+    checkpoint::run_folder::runtime,
+    config::{settings, values::name_of},
+    data::loaders::{Loaders, Purpose, settled},
     error::{Error, config as wrong},
-    layers::LayerFacts,
-    loaders::{Loaders, Purpose, settled},
-    model::{self, Model, Shape},
-    models, optimizer,
+    model::{
+        engine::parts::BatchCut,
+        interface::{self, Model, Shape},
+        layers::LayerFacts,
+        models,
+    },
+    optim::optimizer,
     parallel::{Group, RankPlace},
     plan,
-    run_folder::runtime,
-    settings,
 };
 
 /// A model and its memory.
@@ -90,7 +92,7 @@ pub fn summary(config: &TrainConfig, layout: &Layout, machine: &Machine) -> Resu
     let filled = models::filled(config);
     let shape = plan::shape(layout, config);
     let model = models::build(&filled, shape, outputs(filled.r#type, layout)?)?;
-    let model = model::adapted(model, config.lora.as_ref())?;
+    let model = interface::adapted(model, config.lora.as_ref())?;
     of_model(config, &*model, shape, machine)
 }
 

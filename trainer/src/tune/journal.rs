@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::judge::History;
-use crate::{error::Error, run_folder::RunFolder};
+use crate::{checkpoint::run_folder::RunFolder, error::Error};
 
 const PATH: &str = "journal.jsonl";
 const FORMAT: &str = "feedline.tune";
@@ -163,7 +163,7 @@ mod tests {
     use feedline_storage::Store;
 
     use super::*;
-    use crate::run_folder::runtime;
+    use crate::checkpoint::run_folder::runtime;
 
     pub(crate) fn trial(number: u64) -> Trial {
         Trial {

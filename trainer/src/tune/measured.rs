@@ -11,8 +11,10 @@ use serde_json::Value;
 
 use super::judge::{self, History};
 use crate::{
-    baseline::is_higher_better, error::Error, metrics::Metrics, metrics_log, run_folder::RunFolder,
-    track::status::Judge,
+    checkpoint::run_folder::RunFolder,
+    error::Error,
+    evaluation::{baseline::is_higher_better, metrics::Metrics},
+    reporting::{metrics_log, status::Judge},
 };
 
 /// Cost to minimize.

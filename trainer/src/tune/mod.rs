@@ -34,15 +34,17 @@ use self::{
 };
 use crate::{
     Context, Resume,
+    checkpoint::run_folder::RunFolder,
+    config::settings,
     error::Error,
-    opened::OpenedDataset,
-    run_folder::RunFolder,
-    settings,
-    track::{
+    reporting::{
         links::relative,
         status::{Judge, Tracker},
     },
-    train::{train, train_opened},
+    session::{
+        opened_dataset::OpenedDataset,
+        train::{train, train_opened},
+    },
 };
 
 /// Makes the configuration of a trial from the searched keys and their values; an error is a key

@@ -8,10 +8,9 @@ use super::{
     space::{Parameter, ValueRange},
 };
 use crate::{
-    baseline::is_higher_better,
-    metrics::metric,
-    number::{exact, exact_len},
-    track::{
+    evaluation::{baseline::is_higher_better, metrics::metric},
+    float_casts::{exact, exact_len},
+    reporting::{
         index,
         paths::REPORT_PATH,
         report::{

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::{
     error::Error,
-    number::{exact, exact_len},
+    float_casts::{exact, exact_len},
 };
 
 const POINTS: u32 = 5;

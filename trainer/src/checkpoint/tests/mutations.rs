@@ -5,8 +5,8 @@ use safetensors::tensor::TensorView;
 use super::*;
 use crate::{
     Resume,
+    checkpoint::run_folder::runtime,
     random::Stream,
-    run_folder::runtime,
     testing::{contents, train},
 };
 use feedline_schemas::{
@@ -34,7 +34,7 @@ struct Random(Stream, u64);
 impl Random {
     fn below(&mut self, bound: usize) -> usize {
         self.1 += 1;
-        let word = self.0.uniform(self.1) * crate::number::exact_len(bound);
+        let word = self.0.uniform(self.1) * crate::float_casts::exact_len(bound);
         num(word).min(bound - 1)
     }
 }

@@ -283,9 +283,9 @@ mod tests {
 
     use super::on_gpu::RankOnGpu;
     use crate::{
+        checkpoint::run_folder::runtime,
         device::Backend,
         parallel::{Group, TensorOp, Wire},
-        run_folder::runtime,
         testing::uniform,
     };
 

@@ -15,9 +15,9 @@ use feedline_schemas::{ids::Seed, loader_state::LoaderState};
 
 use super::{CopyQueue, FedBatch, copy_ahead};
 use crate::{
-    data::{Data as _, ModelInputs, RankBatch, Samples, Targets},
+    data::samples::{Data as _, ModelInputs, RankBatch, Samples, Targets},
     error::Error,
-    input::ColumnBytes,
+    model::input::ColumnBytes,
     random::Stream,
     testing,
 };
@@ -425,11 +425,9 @@ fn check(seed: u64) {
 
 #[test]
 fn fault_30_no_slab_is_reused_under_a_copy_and_every_failed_copy_is_an_error_with_its_name() {
-    // A feed that is broken throughout fails here, before a schedule that never ends holds up the threads.
-    (0..100).for_each(check);
     // A schedule mostly waits for its two threads to change.
     thread::scope(|scope| {
-        for first in 100..108 {
+        for first in 0..8 {
             let seeds = (first..SCHEDULES).step_by(8);
             scope.spawn(move || seeds.for_each(check));
         }

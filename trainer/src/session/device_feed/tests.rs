@@ -5,10 +5,12 @@ use std::{
 
 use super::*;
 use crate::{
-    data::{Data as _, ModelInputs, Targets},
+    data::samples::{Data as _, ModelInputs, Targets},
     device::{Backend, is_processor},
-    input::{self, Normalisation},
-    layers::check::adapter,
+    model::{
+        input::{self, Normalisation},
+        layers::check::adapter,
+    },
     testing,
 };
 
@@ -216,7 +218,7 @@ fn host_memory_is_given_back_once_it_is_copied() {
 
 #[test]
 fn page_locked_columns_are_lent_as_such() {
-    use crate::input::{ColumnBytes as _, LentColumns};
+    use crate::model::input::{ColumnBytes as _, LentColumns};
 
     for locked in [false, true] {
         let batch = Arc::new(Numbered {

@@ -10,9 +10,11 @@ use super::{
     *,
 };
 use crate::{
-    engine::ModelEngine,
-    layers::{Buffer, Builder, Gain, Layout, Linear, Pass},
-    model::{Input, Model},
+    model::{
+        engine::ModelEngine,
+        interface::{Input, Model},
+        layers::{Buffer, Builder, Gain, Layout, Linear, Pass},
+    },
     parallel::Group,
     testing::train_on,
 };

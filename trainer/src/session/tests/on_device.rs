@@ -9,7 +9,7 @@ use super::{
     ranks::{assert_close, in_parts, on_devices, on_ranks_at},
     *,
 };
-use crate::{device::Backend, layers::check::adapter, parallel::Group, testing::train_at};
+use crate::{device::Backend, model::layers::check::adapter, parallel::Group, testing::train_at};
 
 /// The processor as a device, and an adapter where there is one.
 pub(super) fn devices() -> Vec<Backend> {

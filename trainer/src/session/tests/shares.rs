@@ -142,7 +142,7 @@ fn stopped() -> Store {
 }
 
 fn change(store: &Store, path: &str, bytes: Option<Vec<u8>>) {
-    let runtime = crate::run_folder::runtime().unwrap();
+    let runtime = crate::checkpoint::run_folder::runtime().unwrap();
     runtime.block_on(async {
         match bytes {
             Some(bytes) => store.put(path, bytes.into()).await.unwrap(),

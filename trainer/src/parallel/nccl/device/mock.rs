@@ -16,10 +16,10 @@ use feedline_storage::clock::{Clock as _, SystemClock};
 
 use super::on_gpu::RankOnGpu;
 use crate::{
+    checkpoint::run_folder::runtime,
     error::Error,
-    number::exact_len,
+    float_casts::exact_len,
     parallel::{Group, RankBounds, RankPlace, TensorOp, Wire},
-    run_folder::runtime,
     testing::{mock::MockLibraries, uniform},
 };
 

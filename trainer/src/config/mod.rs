@@ -1,0 +1,6 @@
+//! Configuration of a run: `[train]`, resolved, and single values of it.
+
+pub(crate) mod loader_keys;
+pub(crate) mod name_pattern;
+pub(crate) mod settings;
+pub(crate) mod values;

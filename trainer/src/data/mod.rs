@@ -1,0 +1,8 @@
+//! Samples of the dataset, from its loaders to the model.
+
+pub(crate) mod images;
+pub(crate) mod loaders;
+pub(crate) mod mixture;
+pub(crate) mod samples;
+pub(crate) mod task;
+pub(crate) mod transform_artefact;

@@ -1,0 +1,346 @@
+//! A model beside a baseline that looks at no feature.
+//!
+//! Metrics are compared that the loss asks for: the root mean squared error, the mean absolute error, or for classes both
+//! accuracy and cross-entropy. Weights of classes make a model worse in those on purpose, so that F1 and the area under the
+//! curve count as well; a quantile other than the median is no mean, and nothing is compared.
+
+use feedline_schemas::{
+    checkpoint::BestEpoch,
+    config::{BaselinePolicy, LossConfig, LossKind, PositiveWeight, TrainConfig},
+    manifest::{NaiveForecast, Split},
+    report::Warning,
+};
+
+use crate::evaluation::metrics::{Metrics, metric};
+
+/// Code of the warning.
+pub(crate) const CODE: &str = "worse_than_baseline";
+
+/// Key that decides what such a model means.
+const KEY: &str = "train.require_better_than_baseline";
+
+/// Metrics that are better the higher they are.
+pub(crate) const HIGHER: [&str; 6] = ["accuracy", "auc", "f1", "f1_macro", "r2", "top5_accuracy"];
+
+/// Returns whether a metric is better the higher it is; one of several targets counts as that of all.
+pub(crate) fn is_higher_better(metric: &str) -> bool {
+    HIGHER.contains(&of_any_target(metric))
+}
+
+/// The name of a metric without that of a target.
+pub(crate) fn of_any_target(metric: &str) -> &str {
+    metric.split_once('.').map_or(metric, |(name, _)| name)
+}
+
+/// The metrics that are compared, the main one first.
+pub(crate) fn compared(loss: &LossConfig) -> &'static [&'static str] {
+    let is_weighted = loss.class_weights.is_some()
+        || match &loss.positive_weight {
+            None => false,
+            Some(PositiveWeight::Weight(weight)) => weight.total_cmp(&1.0).is_ne(),
+            Some(PositiveWeight::Named(_)) => true,
+        };
+    match loss.r#type {
+        Some(LossKind::Mae) => &["mae"],
+        Some(LossKind::Quantile) if loss.quantile.is_some_and(|q| q.total_cmp(&0.5).is_ne()) => &[],
+        Some(LossKind::Quantile) => &["mae"],
+        Some(LossKind::Mse | LossKind::Huber) => &["rmse"],
+        _ if is_weighted => &["f1_macro", "auc", "accuracy", "cross_entropy"],
+        // Of an autoencoder there is no baseline, of numbers no cross-entropy.
+        Some(LossKind::CrossEntropy | LossKind::BinaryCrossEntropy) => {
+            &["cross_entropy", "accuracy"]
+        }
+        None => &["rmse", "cross_entropy", "accuracy"],
+    }
+}
+
+/// A metric that is no better than the baseline's.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct WorseThanBaseline {
+    pub(crate) metric: String,
+    pub(crate) found: f64,
+    pub(crate) baseline: f64,
+}
+
+impl WorseThanBaseline {
+    /// Says it of the model on a split.
+    pub(crate) fn sentence(&self, split: Split) -> String {
+        let Self {
+            metric: name,
+            found,
+            baseline,
+        } = self;
+        let times = match is_higher_better(name) {
+            true => baseline / found,
+            false => found / baseline,
+        };
+        let how = match times.is_finite() && times >= 1.05 {
+            true if is_higher_better(name) => "below the".to_owned(),
+            true => format!("{times:.1} times the"),
+            false => "no better than the".to_owned(),
+        };
+        format!(
+            "{name} on the {split} split is {}, {how} {} of a baseline that looks at no feature",
+            metric(*found),
+            metric(*baseline)
+        )
+    }
+}
+
+/// The main metric, where none of those compared is better than the baseline's.
+pub(crate) fn behind(
+    loss: &LossConfig,
+    metrics: &Metrics,
+    baseline: &Metrics,
+) -> Option<WorseThanBaseline> {
+    let both = compared(loss)
+        .iter()
+        .filter_map(|name| Some((*name, *metrics.get(*name)?, *baseline.get(*name)?)));
+    let both: Vec<_> = both.collect();
+    let is_better = |(name, found, baseline): &(&str, f64, f64)| match is_higher_better(name) {
+        true => found > baseline,
+        false => found < baseline,
+    };
+    match both.first() {
+        Some((metric, found, of_baseline)) if !both.iter().any(is_better) => {
+            Some(WorseThanBaseline {
+                metric: (*metric).to_owned(),
+                found: *found,
+                baseline: *of_baseline,
+            })
+        }
+        _ => None,
+    }
+}
+
+/// The main metric of the first of several targets that are predicted no better than by the baseline, and how many these are.
+fn behind_of_target(
+    loss: &LossConfig,
+    metrics: &Metrics,
+    baseline: &Metrics,
+) -> Option<(WorseThanBaseline, usize)> {
+    let main = *compared(loss).first()?;
+    let of_targets = metrics
+        .iter()
+        .filter(|(name, _)| name.len() > main.len() && of_any_target(name) == main);
+    let mut behind = of_targets.filter_map(|(name, found)| {
+        let baseline = *baseline.get(name)?;
+        // NaN is no better.
+        let is_better = match is_higher_better(name) {
+            true => *found > baseline,
+            false => *found < baseline,
+        };
+        (!is_better).then(|| WorseThanBaseline {
+            metric: name.clone(),
+            found: *found,
+            baseline,
+        })
+    });
+    Some((behind.next()?, 1 + behind.count()))
+}
+
+/// The warning of a model that is no better than its baseline on the validation split, or else on the test split.
+pub(crate) fn warning(
+    config: &TrainConfig,
+    best: Option<&BestEpoch>,
+    test: [&Metrics; 2],
+) -> Option<Warning> {
+    if config.require_better_than_baseline == BaselinePolicy::Ignore {
+        return None;
+    }
+    let of_best = best.map(|best| (Split::Validation, [&best.metrics, &best.baseline]));
+    let mut splits = of_best.into_iter().chain([(Split::Test, test)]);
+    splits.find_map(|(split, metrics)| of_split(config, split, metrics))
+}
+
+/// The warning of a model that is no better than its baseline on a split.
+pub(crate) fn of_split(
+    config: &TrainConfig,
+    split: Split,
+    [metrics, baseline]: [&Metrics; 2],
+) -> Option<Warning> {
+    if config.require_better_than_baseline == BaselinePolicy::Ignore {
+        return None;
+    }
+    let loss = &config.loss;
+    let message = match behind(loss, metrics, baseline) {
+        Some(behind) => behind.sentence(split),
+        None => {
+            let (behind, targets) = behind_of_target(loss, metrics, baseline)?;
+            match targets - 1 {
+                0 => behind.sentence(split),
+                more => format!(
+                    "{}; so it is of {more} further targets",
+                    behind.sentence(split)
+                ),
+            }
+        }
+    };
+    Some(Warning::new(CODE, message).with_key(KEY))
+}
+
+/// The warning of a forecast of one number that is worse on a split than the best naive forecast of
+/// the dataset.
+pub(crate) fn of_naive(
+    config: &TrainConfig,
+    naive: &[NaiveForecast],
+    split: Split,
+    metrics: &Metrics,
+) -> Option<Warning> {
+    if config.require_better_than_baseline == BaselinePolicy::Ignore {
+        return None;
+    }
+    let name = *compared(&config.loss).first()?;
+    let found = *metrics.get(name)?;
+    if metrics.keys().any(|name| name.contains('.')) {
+        return None;
+    }
+    let of_split = naive.iter().filter_map(|forecast| {
+        let metrics = forecast.splits.get(&split)?;
+        let value = match name {
+            "rmse" => metrics.rmse,
+            "mae" => metrics.mae,
+            _ => return None,
+        };
+        Some((forecast, value))
+    });
+    let (forecast, value) = of_split.min_by(|(_, a), (_, b)| a.total_cmp(b))?;
+    // NaN is no better.
+    let is_better = found <= value;
+    (!is_better).then(|| {
+        let message = format!(
+            "{name} on the {split} split is {}, and {} for the naive forecast `{}` of {} rows before, which needs no model",
+            metric(found),
+            metric(value),
+            forecast.method.as_str(),
+            forecast.lag
+        );
+        Warning::new("worse_than_naive", message).with_key(KEY)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use feedline_schemas::{
+        config::{ClassWeightRule, ClassWeights},
+        manifest::{NaiveMethod, NaiveMetrics},
+    };
+
+    use super::*;
+
+    fn of(kind: LossKind) -> LossConfig {
+        LossConfig {
+            r#type: Some(kind),
+            ..LossConfig::default()
+        }
+    }
+
+    #[test]
+    fn a_forecast_is_beside_the_best_naive_one_of_the_same_split_and_metric() {
+        let forecast = |method, lag, rmse, mae| {
+            let metrics = NaiveMetrics {
+                windows: 10,
+                rmse,
+                mae,
+                r2: None,
+            };
+            NaiveForecast {
+                method,
+                lag,
+                splits: [(Split::Test, metrics)].into(),
+            }
+        };
+        let naive = [
+            forecast(NaiveMethod::LastValue, 1, 2.0, 1.0),
+            forecast(NaiveMethod::Seasonal, 24, 3.0, 0.5),
+        ];
+        let mut config = TrainConfig::default();
+        let found = |config: &TrainConfig, split, values: &[(&str, f64)]| {
+            of_naive(config, &naive, split, &metrics(values)).map(|warning| warning.message)
+        };
+        let rmse = found(&config, Split::Test, &[("rmse", 2.5)]).unwrap();
+        assert!(rmse.contains("`last_value` of 1 rows before"), "{rmse}");
+        assert_eq!(found(&config, Split::Test, &[("rmse", 1.9)]), None);
+        assert_eq!(found(&config, Split::Validation, &[("rmse", 2.5)]), None);
+        assert_eq!(
+            found(&config, Split::Test, &[("rmse", 9.0), ("rmse.b", 9.0)]),
+            None
+        );
+        assert!(found(&config, Split::Test, &[("rmse", f64::NAN)]).is_some());
+        config.loss = of(LossKind::Mae);
+        let mae = found(&config, Split::Test, &[("rmse", 2.5), ("mae", 0.7)]).unwrap();
+        assert!(mae.contains("`seasonal` of 24 rows before"), "{mae}");
+        config.require_better_than_baseline = BaselinePolicy::Ignore;
+        assert_eq!(found(&config, Split::Test, &[("mae", 0.7)]), None);
+    }
+
+    fn metrics(values: &[(&str, f64)]) -> Metrics {
+        let named = values
+            .iter()
+            .map(|(name, value)| ((*name).to_owned(), *value));
+        named.collect()
+    }
+
+    #[test]
+    fn a_model_is_behind_where_none_of_the_metrics_that_its_loss_asks_for_is_better() {
+        let check = |loss: &LossConfig, model: &[(&str, f64)], base: &[(&str, f64)], expected| {
+            let found = behind(loss, &metrics(model), &metrics(base));
+            let found = found.as_ref().map(|behind| behind.metric.as_str());
+            assert_eq!(found, expected, "{loss:?}");
+        };
+        // Figures of a panel of 34 entities.
+        let panel = [("rmse", 838_432.0), ("mae", 90_000.0)];
+        let mean = [("rmse", 243_204.0), ("mae", 100_000.0)];
+        check(&of(LossKind::Mse), &panel, &mean, Some("rmse"));
+        check(&of(LossKind::Mae), &panel, &mean, None);
+        let ninety = LossConfig {
+            quantile: Some(0.9),
+            ..of(LossKind::Quantile)
+        };
+        check(&ninety, &panel, &mean, None);
+        let sure = [("accuracy", 0.9), ("cross_entropy", 3.0)];
+        let most = [("accuracy", 0.8), ("cross_entropy", 0.5)];
+        check(&of(LossKind::CrossEntropy), &sure, &most, None);
+        check(&of(LossKind::CrossEntropy), &most, &sure, None);
+        let bad = [("accuracy", 0.8), ("cross_entropy", 3.0)];
+        check(
+            &of(LossKind::CrossEntropy),
+            &bad,
+            &most,
+            Some("cross_entropy"),
+        );
+        let balanced = LossConfig {
+            class_weights: Some(ClassWeights::Rule(ClassWeightRule::Balanced)),
+            ..of(LossKind::CrossEntropy)
+        };
+        let rare = [("accuracy", 0.7), ("cross_entropy", 0.6), ("f1_macro", 0.6)];
+        let never = [("accuracy", 0.8), ("cross_entropy", 0.5), ("f1_macro", 0.4)];
+        check(&balanced, &rare, &never, None);
+        check(&of(LossKind::Mse), &panel, &[], None);
+    }
+
+    #[test]
+    fn the_warning_says_by_how_much_on_which_split_and_with_which_key() {
+        let config = TrainConfig {
+            loss: of(LossKind::Mse),
+            ..TrainConfig::default()
+        };
+        let [model, base] = [838_432.0, 243_204.0].map(|rmse| metrics(&[("rmse", rmse)]));
+        let found = warning(&config, None, [&model, &base]).unwrap();
+        assert_eq!(
+            found.message,
+            format!(
+                "rmse on the test split is {}, 3.4 times the {} of a baseline that looks at no feature",
+                metric(838_432.0),
+                metric(243_204.0)
+            )
+        );
+        assert_eq!(found.key.as_deref(), Some(KEY));
+        assert_eq!(warning(&config, None, [&base, &model]), None);
+        let ignored = TrainConfig {
+            require_better_than_baseline: BaselinePolicy::Ignore,
+            ..config
+        };
+        assert_eq!(warning(&ignored, None, [&model, &base]), None);
+    }
+}

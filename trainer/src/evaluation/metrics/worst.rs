@@ -1,0 +1,106 @@
+//! The samples of a split with the largest losses, which help to find bad records.
+
+use feedline_schemas::{checkpoint::WorstSample, diagnostics::TargetValue, ids::Origin};
+
+/// Samples kept.
+const KEPT: usize = 20;
+
+/// The samples with the largest losses, largest first; of equal losses the first in row order.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Worst {
+    kept: Vec<WorstSample>,
+}
+
+impl Worst {
+    /// Adds rows; `values` gives the target and the prediction of one. Where losses are not one per row, as of tokens, nothing
+    /// is kept.
+    pub(super) fn add(
+        &mut self,
+        losses: &[f32],
+        keys: &[u64],
+        origins: &[u64],
+        values: impl Fn(usize) -> [Option<TargetValue>; 2],
+    ) {
+        if losses.len() != keys.len() || losses.len() != origins.len() {
+            return;
+        }
+        let least = self.kept.get(KEPT - 1).map(|sample| sample.loss);
+        let rows = losses
+            .iter()
+            .map(|&loss| f64::from(loss))
+            .zip(keys)
+            .zip(origins)
+            .enumerate();
+        let worse = rows.filter(|(_, ((loss, _), _))| least.is_none_or(|least| *loss > least));
+        self.kept.extend(worse.map(|(row, ((loss, key), origin))| {
+            let [target, prediction] = values(row);
+            let origin = Origin::from_packed(*origin);
+            WorstSample {
+                loss,
+                key: format!("{key:016x}"),
+                source: origin.source(),
+                sequence: origin.sequence(),
+                row: origin.row(),
+                target,
+                prediction,
+            }
+        }));
+        self.kept.sort_by(|a, b| b.loss.total_cmp(&a.loss));
+        self.kept.truncate(KEPT);
+    }
+
+    /// The samples.
+    pub(super) fn samples(&self) -> &[WorstSample] {
+        &self.kept
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_largest_losses_of_all_batches_are_kept_and_of_equal_ones_the_first() {
+        let losses: Vec<f32> = (0..200_u8)
+            .map(|i| f32::from(i.wrapping_mul(37) % 50))
+            .collect();
+        let keys: Vec<u64> = (0..200).collect();
+        let origin = |key: &u64| Origin::pack(3, 7, 1000 + key).unwrap().packed();
+        let origins: Vec<u64> = keys.iter().map(origin).collect();
+        let mut worst = Worst::default();
+        for begin in (0..200).step_by(33) {
+            let rows = begin..(begin + 33).min(200);
+            let begin = f64::from(u8::try_from(begin).unwrap());
+            let values = |row: usize| {
+                let row = begin + crate::float_casts::exact_len(row);
+                [Some(TargetValue::Number(row)), None]
+            };
+            worst.add(
+                &losses[rows.clone()],
+                &keys[rows.clone()],
+                &origins[rows],
+                values,
+            );
+        }
+        let mut expected: Vec<u64> = keys.clone();
+        expected.sort_by(|&a, &b| {
+            let loss = |key: u64| losses[usize::try_from(key).unwrap()];
+            loss(b).total_cmp(&loss(a)).then(a.cmp(&b))
+        });
+        let found: Vec<u64> = worst.samples().iter().map(|s| s.row - 1000).collect();
+        assert_eq!(found, expected[..KEPT]);
+        let first = &worst.samples()[0];
+        assert_eq!((first.source, first.sequence.get()), (3, 7));
+        assert_eq!(first.key, format!("{:016x}", expected[0]));
+        let row = crate::float_casts::exact(expected[0]);
+        assert_eq!(first.target, Some(TargetValue::Number(row)));
+        assert!((first.loss - 49.0).abs() < 1e-12);
+    }
+
+    #[test]
+    fn losses_that_are_not_of_rows_are_not_kept() {
+        let mut worst = Worst::default();
+        worst.add(&[1.0, 2.0, 3.0], &[1], &[1], |_| [None, None]);
+        assert_eq!(worst.samples(), []);
+    }
+}

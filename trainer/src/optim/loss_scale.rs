@@ -1,0 +1,149 @@
+//! Dynamic scaling of the loss, for gradients in f16 (Micikevicius et al. 2018, arXiv 1710.03740, section 3.2; the rule is
+//! that of PyTorch's `GradScaler`, with a floor).
+
+use feedline_schemas::{checkpoint::LossScale, config::LossScaleConfig};
+
+use crate::{
+    config::values::{above_zero, whole, within},
+    error::{Error, config as wrong},
+};
+
+/// Checks every value.
+///
+/// # Errors
+/// [`Error::Config`] for the first that is out of range.
+pub(crate) fn check(config: &LossScaleConfig) -> Result<(), Error> {
+    let key = |name: &str| format!("loss_scale.{name}");
+    above_zero(&key("floor"), config.floor)?;
+    let floor = config.floor;
+    within(
+        &key("initial"),
+        config.initial,
+        config.initial >= floor,
+        "at least `floor`",
+    )?;
+    within(
+        &key("growth"),
+        config.growth,
+        config.growth >= 1.0,
+        "at least 1",
+    )?;
+    whole(&key("growth_steps"), config.growth_steps, 1, u64::MAX)?;
+    if config.backoff > 0.0 && config.backoff < 1.0 {
+        return Ok(());
+    }
+    let reason = format!("it is {} and must be above 0 and below 1", config.backoff);
+    Err(wrong(&key("backoff"), reason))
+}
+
+/// The scale before the first step.
+pub(crate) fn start(config: &LossScaleConfig) -> LossScale {
+    LossScale {
+        scale: config.initial,
+        good_steps: 0,
+        dropped: 0,
+    }
+}
+
+/// After a step whose gradient was finite.
+pub(crate) fn good(config: &LossScaleConfig, state: &mut LossScale) {
+    state.good_steps += 1;
+    if state.good_steps < config.growth_steps {
+        return;
+    }
+    state.good_steps = 0;
+    let grown = state.scale * config.growth;
+    // The loss is scaled in f32.
+    if grown <= f64::from(f32::MAX) {
+        state.scale = grown;
+    }
+}
+
+/// After a step whose gradient was not finite. False at the floor, where the scale is not to blame.
+pub(crate) fn bad(config: &LossScaleConfig, state: &mut LossScale) -> bool {
+    if state.scale <= config.floor {
+        return false;
+    }
+    state.scale = (state.scale * config.backoff).max(config.floor);
+    state.good_steps = 0;
+    state.dropped += 1;
+    true
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// `torch/loss_scale.py` writes it: the scale after each step, by PyTorch's rule.
+    #[test]
+    fn scales_are_those_of_pytorch_above_the_floor() {
+        #[derive(serde::Deserialize)]
+        struct Case {
+            initial: f64,
+            growth: f64,
+            growth_steps: u64,
+            backoff: f64,
+            finite: Vec<bool>,
+            scales: Vec<f64>,
+        }
+        let cases = include_str!("../../tests/torch/loss_scale.json");
+        let cases: Vec<Case> = serde_json::from_str(cases).unwrap();
+        assert!(cases.len() > 2);
+        for case in cases {
+            let config = LossScaleConfig {
+                initial: case.initial,
+                growth: case.growth,
+                growth_steps: case.growth_steps,
+                backoff: case.backoff,
+                floor: 1e-30,
+            };
+            let mut state = start(&config);
+            for (i, (finite, expected)) in case.finite.iter().zip(&case.scales).enumerate() {
+                if *finite {
+                    good(&config, &mut state);
+                } else {
+                    assert!(bad(&config, &mut state));
+                }
+                assert!((state.scale / expected - 1.0).abs() < 1e-6, "step {i}");
+            }
+            let dropped = case.finite.iter().filter(|finite| !**finite).count();
+            assert_eq!(state.dropped, dropped as u64);
+        }
+    }
+
+    #[test]
+    fn at_the_floor_the_scale_is_not_to_blame() {
+        let config = LossScaleConfig {
+            initial: 3.0,
+            ..LossScaleConfig::default()
+        };
+        let mut state = start(&config);
+        assert!(bad(&config, &mut state));
+        assert!(bad(&config, &mut state));
+        assert!((state.scale - 1.0).abs() < 1e-12, "{}", state.scale);
+        assert!(!bad(&config, &mut state));
+        assert_eq!(state.dropped, 2);
+    }
+
+    #[test]
+    fn values_out_of_range_are_named() {
+        let refused = |change: fn(&mut LossScaleConfig)| {
+            let mut config = LossScaleConfig::default();
+            change(&mut config);
+            check(&config).unwrap_err().to_string()
+        };
+        for (key, message) in [
+            ("initial", refused(|c| c.initial = 0.5)),
+            ("growth", refused(|c| c.growth = 0.9)),
+            ("growth_steps", refused(|c| c.growth_steps = 0)),
+            ("backoff", refused(|c| c.backoff = 1.0)),
+            ("floor", refused(|c| c.floor = 0.0)),
+        ] {
+            assert!(
+                message.contains(&format!("`train.loss_scale.{key}`")),
+                "{message}"
+            );
+        }
+        assert!(check(&LossScaleConfig::default()).is_ok());
+    }
+}
